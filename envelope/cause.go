@@ -1,0 +1,83 @@
+package envelope
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// A Cause is what a message being handled hands on to the messages that its handler emits: correlation, causation,
+// trace context, and ids that come out the same when the same emission is made again. A participant puts one into
+// the context of each run of a handler; outbox.Write reads it.
+type Cause struct {
+	Message Message
+	Handler string    // who emits: part of the derived ids
+	Redrive int       // how often the message was redriven: a redrive emits under new ids
+	At      time.Time // the stored time of the emission
+
+	emitted atomic.Int64
+}
+
+type causeKey struct{}
+
+// WithCause returns a context whose emissions follow from c.
+func WithCause(ctx context.Context, c *Cause) context.Context {
+	return context.WithValue(ctx, causeKey{}, c)
+}
+
+// CauseOf is the Cause in ctx, or nil where a flow begins.
+func CauseOf(ctx context.Context) *Cause {
+	c, _ := ctx.Value(causeKey{}).(*Cause)
+	return c
+}
+
+// Apply fills m's id, correlation, causation and trace context, where they are empty. Without a Cause, m begins a flow:
+// its id is new and its correlation is its own id.
+//
+// With one, m's id is derived: UUIDv7 in layout, At in its time, the rest a hash of handler, input, redrive count,
+// operation and the number of the emission in this run. A handler that is run again and emits in the same order
+// therefore emits the same ids.
+func (c *Cause) Apply(m *Message) {
+	if c == nil {
+		if m.ID == "" {
+			m.ID = NewID()
+		}
+		if m.CorrelationID == "" {
+			m.CorrelationID = m.ID
+		}
+		return
+	}
+	n := c.emitted.Add(1)
+	if m.ID == "" {
+		m.ID = c.derive(m.SagaOperation, n)
+	}
+	fill(&m.CorrelationID, c.Message.CorrelationID)
+	fill(&m.CorrelationID, c.Message.ID)
+	fill(&m.CausationID, c.Message.ID)
+	if m.TraceParent == "" {
+		m.TraceParent, m.TraceState = c.Message.TraceParent, c.Message.TraceState
+	}
+}
+
+func fill(s *string, with string) {
+	if *s == "" {
+		*s = with
+	}
+}
+
+func (c *Cause) derive(operation string, n int64) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %q %d", c.Handler, c.Message.ID, c.Redrive, operation, n))
+	var u uuid.UUID
+	copy(u[6:], sum[:10])
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(c.At.UnixMilli()))
+	copy(u[:6], ms[2:])
+	u[6] = u[6]&0x0f | 0x70
+	u[8] = u[8]&0x3f | 0x80
+	return u.String()
+}

@@ -1,0 +1,187 @@
+package envelope
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// Names of headers.
+const (
+	HeaderSpecVersion    = "ce_specversion"
+	HeaderID             = "ce_id"
+	HeaderSource         = "ce_source"
+	HeaderType           = "ce_type"
+	HeaderSubject        = "ce_subject"
+	HeaderTime           = "ce_time"
+	HeaderContentType    = "content-type"
+	HeaderCorrelationID  = "ce_correlationid"
+	HeaderCausationID    = "ce_causationid"
+	HeaderOutcome        = "ce_outcome"
+	HeaderIdempotencyKey = "ce_idempotencykey"
+	HeaderSagaID         = "ce_sagaid"
+	HeaderSagaStep       = "ce_sagastep"
+	HeaderSagaOperation  = "ce_sagaoperation"
+	HeaderTraceParent    = "traceparent"
+	HeaderTraceState     = "tracestate"
+
+	specVersion = "1.0"
+)
+
+// Limits on what comes from outside.
+const (
+	MaxHeaders     = 256      // headers of one message
+	MaxHeaderBytes = 64 << 10 // keys and values of one message together
+	maxAttribute   = 1024     // bytes of one attribute
+)
+
+// ErrHeaders is wrapped by errors about headers that break a rule.
+var ErrHeaders = errors.New("bad headers")
+
+// attributes names the place of every text attribute, in the order in which they are written.
+func (m *Message) attributes() [14]struct {
+	name  string
+	value *string
+} {
+	return [14]struct {
+		name  string
+		value *string
+	}{
+		{HeaderID, &m.ID},
+		{HeaderSource, &m.Source},
+		{HeaderType, &m.Type},
+		{HeaderSubject, &m.Subject},
+		{HeaderContentType, &m.ContentType},
+		{HeaderCorrelationID, &m.CorrelationID},
+		{HeaderCausationID, &m.CausationID},
+		{HeaderOutcome, (*string)(&m.Outcome)},
+		{HeaderIdempotencyKey, &m.IdempotencyKey},
+		{HeaderSagaID, &m.SagaID},
+		{HeaderSagaStep, &m.SagaStep},
+		{HeaderSagaOperation, &m.SagaOperation},
+		{HeaderTraceParent, &m.TraceParent},
+		{HeaderTraceState, &m.TraceState},
+	}
+}
+
+// Headers renders the attributes that are set, then Extra in its order. Messages without an ID are not CloudEvents
+// and get no ce_specversion.
+func (m Message) Headers() []Header {
+	hs := make([]Header, 0, 10+len(m.Extra))
+	if m.ID != "" {
+		hs = append(hs, Header{HeaderSpecVersion, []byte(specVersion)})
+	}
+	for _, a := range m.attributes() {
+		if *a.value != "" {
+			hs = append(hs, Header{a.name, []byte(*a.value)})
+		}
+	}
+	if !m.Time.IsZero() {
+		hs = append(hs, Header{HeaderTime, m.Time.UTC().AppendFormat(nil, time.RFC3339Nano)})
+	}
+	return append(hs, m.Extra...)
+}
+
+// SetHeaders reads attributes from hs and puts the rest into Extra. Of a repeated attribute the first counts and the
+// others go to Extra; so does one that is no attribute's text (longer than 1,024 bytes, not UTF-8, a time that is
+// none, an outcome that is none). Nothing is lost, nothing fails but more than MaxHeaders or MaxHeaderBytes, with
+// an error that wraps ErrHeaders. Extra's values are not copies.
+func (m *Message) SetHeaders(hs []Header) error {
+	if err := checkSize(hs); err != nil {
+		return err
+	}
+	m.Extra = nil
+	attributes := m.attributes()
+	var seen [len(attributes)]bool
+	seenTime := false
+next:
+	for _, h := range hs {
+		if h.Key == HeaderSpecVersion && string(h.Value) == specVersion {
+			continue
+		}
+		if h.Key == HeaderTime && !seenTime {
+			if t, err := time.Parse(time.RFC3339Nano, string(h.Value)); err == nil {
+				m.Time, seenTime = t, true
+				continue
+			}
+		}
+		for i, a := range attributes {
+			if a.name != h.Key {
+				continue
+			}
+			if seen[i] || len(h.Value) == 0 || len(h.Value) > maxAttribute || !utf8.Valid(h.Value) ||
+				h.Key == HeaderOutcome && !Outcome(h.Value).Valid() {
+				break
+			}
+			*a.value, seen[i] = string(h.Value), true
+			continue next
+		}
+		m.Extra = append(m.Extra, h)
+	}
+	return nil
+}
+
+func checkSize(hs []Header) error {
+	if len(hs) > MaxHeaders {
+		return fmt.Errorf("%w: %d of them, the limit is %d", ErrHeaders, len(hs), MaxHeaders)
+	}
+	size := 0
+	for _, h := range hs {
+		size += len(h.Key) + len(h.Value)
+	}
+	if size > MaxHeaderBytes {
+		return fmt.Errorf("%w: %d bytes, the limit is %d", ErrHeaders, size, MaxHeaderBytes)
+	}
+	return nil
+}
+
+// MarshalHeaders writes headers for the column raw_headers: for each the key's length as a varint, the key, the
+// value's length as a varint (-1 for nil), the value.
+func MarshalHeaders(hs []Header) []byte {
+	var b []byte
+	for _, h := range hs {
+		b = binary.AppendVarint(b, int64(len(h.Key)))
+		b = append(b, h.Key...)
+		if h.Value == nil {
+			b = binary.AppendVarint(b, -1)
+			continue
+		}
+		b = binary.AppendVarint(b, int64(len(h.Value)))
+		b = append(b, h.Value...)
+	}
+	return b
+}
+
+// UnmarshalHeaders reads what MarshalHeaders wrote. The values are parts of b. Errors wrap ErrHeaders.
+func UnmarshalHeaders(b []byte) ([]Header, error) {
+	var hs []Header
+	for len(b) > 0 {
+		key, rest, ok := cut(b)
+		if !ok || key == nil {
+			return nil, fmt.Errorf("%w: key of header %d is cut short", ErrHeaders, len(hs))
+		}
+		value, rest, ok := cut(rest)
+		if !ok {
+			return nil, fmt.Errorf("%w: value of header %d is cut short", ErrHeaders, len(hs))
+		}
+		hs, b = append(hs, Header{string(key), value}), rest
+		if len(hs) > MaxHeaders {
+			return nil, fmt.Errorf("%w: more than %d", ErrHeaders, MaxHeaders)
+		}
+	}
+	return hs, nil
+}
+
+// cut takes one length and as many bytes off b.
+func cut(b []byte) (text, rest []byte, ok bool) {
+	n, size := binary.Varint(b)
+	switch {
+	case size <= 0 || n < -1 || n > int64(len(b)-size):
+		return nil, nil, false
+	case n == -1:
+		return nil, b[size:], true
+	}
+	return b[size : size+int(n) : size+int(n)], b[size+int(n):], true
+}

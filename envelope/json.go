@@ -1,0 +1,59 @@
+package envelope
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// ErrPayload is wrapped by errors about bytes that can never be read as what they claim to be.
+var ErrPayload = errors.New("unreadable payload")
+
+// A Typed body names its own type.
+type Typed interface{ MessageType() string }
+
+// JSONCodec writes and reads application/json. A body's type is what its MessageType says, else the name of its Go
+// type without the package. It is what outbox and participant use when no codec is set. It may be used concurrently.
+type JSONCodec struct{}
+
+var _ Codec = JSONCodec{}
+
+// Encode renders body with encoding/json.
+func (JSONCodec) Encode(_ string, body any) (Encoded, error) {
+	name, err := JSONCodec{}.TypeOf(body)
+	if err != nil {
+		return Encoded{}, err
+	}
+	payload, err := json.Marshal(body)
+	if err != nil {
+		return Encoded{}, fmt.Errorf("encode %s: %w", name, err)
+	}
+	return Encoded{Type: name, ContentType: JSON, Payload: payload}, nil
+}
+
+// TypeOf is the name that body's type stands for.
+func (JSONCodec) TypeOf(body any) (string, error) {
+	if b, ok := body.(Typed); ok {
+		return b.MessageType(), nil
+	}
+	t := reflect.TypeOf(body)
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil || t.Name() == "" {
+		return "", fmt.Errorf("%T has no name to serve as the message's type: use a named type", body)
+	}
+	return t.Name(), nil
+}
+
+// Decode reads JSON; unknown fields are ignored.
+func (JSONCodec) Decode(m Message, into any) error {
+	if m.ContentType != "" && m.ContentType != JSON {
+		return fmt.Errorf("%w: content type is %q, want %q", ErrPayload, m.ContentType, JSON)
+	}
+	if err := json.Unmarshal(m.Payload, into); err != nil {
+		return fmt.Errorf("%w: %w", ErrPayload, err)
+	}
+	return nil
+}

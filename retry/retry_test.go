@@ -1,0 +1,77 @@
+package retry_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/retry"
+)
+
+func TestWaitsDoubleUpToTheCap(t *testing.T) {
+	p := retry.Policy{Initial: time.Second, Cap: 5 * time.Second, Attempts: 6, NoJitter: true}
+	var got []time.Duration
+	for a := 1; a < 6; a++ {
+		got = append(got, p.Wait(a))
+	}
+	require.Equal(t, []time.Duration{1e9, 2e9, 4e9, 5e9, 5e9}, got)
+	require.Equal(t, 17*time.Second, p.Longest())
+}
+
+func TestJitterIsFull(t *testing.T) {
+	p := retry.Policy{Initial: time.Second, Cap: time.Minute}
+	low, high := time.Hour, time.Duration(0)
+	for range 2000 {
+		d := p.Wait(3)
+		low, high = min(low, d), max(high, d)
+	}
+	require.Less(t, low, 400*time.Millisecond)
+	require.Greater(t, high, 3600*time.Millisecond)
+	require.LessOrEqual(t, high, 4*time.Second)
+}
+
+func TestALateAttemptDoesNotOverflow(t *testing.T) {
+	p := retry.Policy{Initial: time.Hour, Cap: 1 << 62, NoJitter: true}
+	require.Equal(t, time.Duration(1<<62), p.Wait(10_000))
+}
+
+func TestTheZeroPolicyIsTheDefault(t *testing.T) {
+	require.Equal(t, retry.Default, retry.Policy{}.WithDefaults())
+	require.False(t, retry.Policy{}.Exhausted(7))
+	require.True(t, retry.Policy{}.Exhausted(8))
+	require.Equal(t, 63500*time.Millisecond, retry.Policy{}.Longest())
+	require.Equal(t, time.Hour, retry.Policy{Initial: time.Hour}.WithDefaults().Cap)
+}
+
+func TestPoliciesThatCannotBeMeantAreRefused(t *testing.T) {
+	for _, p := range []retry.Policy{
+		{Initial: -1}, {Cap: -1}, {Attempts: -1}, {Initial: time.Minute, Cap: time.Second},
+	} {
+		require.Error(t, p.Validate(), "%+v", p)
+	}
+	require.NoError(t, retry.Policy{}.Validate())
+}
+
+func TestPermanentSurvivesWrapping(t *testing.T) {
+	cause := errors.New("no such customer")
+	err := fmt.Errorf("charge: %w", retry.Permanent(cause))
+	require.True(t, retry.IsPermanent(err))
+	require.ErrorIs(t, err, cause)
+	require.False(t, retry.IsPermanent(cause))
+	require.NoError(t, retry.Permanent(nil))
+}
+
+func ExamplePolicy_Wait() {
+	p := retry.Policy{Initial: time.Second, Cap: 4 * time.Second, Attempts: 5, NoJitter: true}
+	for failed := 1; !p.Exhausted(failed); failed++ {
+		fmt.Println(p.Wait(failed))
+	}
+	// Output:
+	// 1s
+	// 2s
+	// 4s
+	// 4s
+}
