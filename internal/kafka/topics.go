@@ -1,0 +1,65 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A Topic to be provisioned. The zero values of Partitions and Replicas leave them to the broker.
+type Topic struct {
+	Name       string
+	Partitions int32
+	Replicas   int16
+	Config     map[string]string
+}
+
+// Provision creates the topics that are not there and leaves those that are as they are.
+func Provision(ctx context.Context, client *kgo.Client, topics ...Topic) error {
+	admin := kadm.NewClient(client)
+	var errs []error
+	for _, t := range topics {
+		config := make(map[string]*string, len(t.Config))
+		for _, k := range slices.Sorted(maps.Keys(t.Config)) {
+			v := t.Config[k]
+			config[k] = &v
+		}
+		_, err := admin.CreateTopic(ctx, orBroker(t.Partitions), orBroker(t.Replicas), config, t.Name)
+		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+			errs = append(errs, fmt.Errorf("kafka: create topic %s: %w", t.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// orBroker is n, or -1, which asks the broker for its default (KIP-464).
+func orBroker[N int16 | int32](n N) N {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// TopicIDs are Kafka's own ids of those topics that exist. A topic made anew under the same name has another.
+func TopicIDs(ctx context.Context, client *kgo.Client, names ...string) (map[string][16]byte, error) {
+	details, err := kadm.NewClient(client).ListTopics(ctx, names...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: list topics: %w", err)
+	}
+	ids := make(map[string][16]byte, len(names))
+	for name, d := range details {
+		switch {
+		case d.Err == nil:
+			ids[name] = d.ID
+		case !errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+			return nil, fmt.Errorf("kafka: topic %s: %w", name, d.Err)
+		}
+	}
+	return ids, nil
+}

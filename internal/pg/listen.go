@@ -1,0 +1,65 @@
+package pg
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/retry"
+)
+
+// A Listener turns NOTIFY on one channel into wake-ups. It holds a connection of its own.
+type Listener struct {
+	Config  *pgx.ConnConfig
+	Channel string
+	OnError func(error) // told of each lost connection; may be nil
+}
+
+// Run sends to wake, without ever waiting for it, after each notification and after each connect, since what came in
+// between was missed. It reconnects until ctx ends. A wake-up is a hint: poll behind it.
+func (l *Listener) Run(ctx context.Context, wake chan<- struct{}) {
+	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 10 * time.Second}
+	for failed := 0; ctx.Err() == nil; {
+		heard, err := l.listen(ctx, wake)
+		if ctx.Err() != nil {
+			return
+		}
+		if heard {
+			failed = 0
+		}
+		failed++
+		if l.OnError != nil {
+			l.OnError(fmt.Errorf("listen on %s: %w", l.Channel, err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(policy.Wait(failed)):
+		}
+	}
+}
+
+func (l *Listener) listen(ctx context.Context, wake chan<- struct{}) (heard bool, err error) {
+	conn, err := pgx.ConnectConfig(ctx, l.Config.Copy())
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		conn.Close(ctx)
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.Channel}.Sanitize()); err != nil {
+		return false, err
+	}
+	for {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+		if _, err := conn.WaitForNotification(ctx); err != nil {
+			return true, err
+		}
+	}
+}

@@ -1,0 +1,102 @@
+// Package migrations holds every table of Troupe in one history that only goes forward. A migration is never edited
+// once it was released.
+//
+// All tables live in the Postgres schema "troupe" of the service's own database, beside the service's tables and never
+// among them. The history's own table is troupe.migrations.
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+	"github.com/pressly/goose/v3/lock"
+)
+
+//go:embed sql/*.sql
+var files embed.FS
+
+// Status is how far a database is. Pending is Latest's distance in migrations.
+type Status struct {
+	Current int64
+	Latest  int64
+}
+
+// Pending says whether Up would do something.
+func (s Status) Pending() bool { return s.Current < s.Latest }
+
+// ErrNewer says that the database was migrated by a newer Troupe than this one.
+var ErrNewer = errors.New("the database was migrated by a newer version")
+
+// Up brings the database at url to the latest version. Callers that come at the same time wait for each other. The role
+// needs CREATE on the database the first time, and owns the tables from then on.
+func Up(ctx context.Context, url string) error {
+	return with(ctx, url, func(db *sql.DB, p *goose.Provider) error {
+		if _, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS troupe"); err != nil {
+			return err
+		}
+		_, err := p.Up(ctx)
+		return err
+	})
+}
+
+// Get says how far the database at url is, and changes nothing. A database without Troupe's schema is at 0. A database
+// that is ahead gives ErrNewer.
+func Get(ctx context.Context, url string) (Status, error) {
+	var s Status
+	err := with(ctx, url, func(db *sql.DB, p *goose.Provider) error {
+		sources := p.ListSources()
+		s.Latest = sources[len(sources)-1].Version
+		var exists bool
+		err := db.QueryRowContext(ctx, "SELECT to_regclass('troupe.migrations') IS NOT NULL").Scan(&exists)
+		if err != nil || !exists {
+			return err
+		}
+		const current = "SELECT coalesce(max(version_id), 0) FROM troupe.migrations"
+		if err := db.QueryRowContext(ctx, current).Scan(&s.Current); err != nil {
+			return err
+		}
+		if s.Current > s.Latest {
+			return fmt.Errorf("version %d, this one knows %d: %w", s.Current, s.Latest, ErrNewer)
+		}
+		return nil
+	})
+	return s, err
+}
+
+func with(ctx context.Context, url string, do func(*sql.DB, *goose.Provider) error) error {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	db := stdlib.OpenDB(*config)
+	defer db.Close()
+	sqlFiles, err := fs.Sub(files, "sql")
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	store, err := database.NewStore(database.DialectPostgres, "troupe.migrations")
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	p, err := goose.NewProvider("", db, sqlFiles, goose.WithStore(store), goose.WithSessionLocker(locker),
+		goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	if err := do(db, p); err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package outbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-go/troupe/envelope"
+)
+
+// An Entry is one message to be written. Topic is required, and either Body or Type.
+type Entry struct {
+	Topic string
+
+	// Key is what order is kept by, and the message's subject. Empty means none.
+	Key string
+	// KeyBytes wins over Key, for keys that are not text.
+	KeyBytes []byte
+
+	// Body is rendered by the Encoder. Where it is nil, Payload goes as it is, under Type and ContentType; a nil
+	// Payload then is a tombstone.
+	Body        any
+	Payload     []byte
+	Type        string // with a Body: overrides the Encoder's
+	ContentType string // with a Body: ignored
+
+	Outcome        envelope.Outcome
+	IdempotencyKey string
+	SagaID         string
+	SagaStep       string
+	SagaOperation  string
+
+	// ID is a UUID; left empty it is derived from the message being handled, or new.
+	ID string
+
+	// Headers go along beside the attributes.
+	Headers []envelope.Header
+}
+
+// columns is an entry as it stands in the table.
+type columns struct {
+	id         string
+	topic      string
+	key        *string
+	keyBytes   []byte
+	typ        string
+	headers    []byte // jsonb
+	rawHeaders []byte
+	payload    []byte
+}
+
+func (o *Outbox) columns(cause *envelope.Cause, e Entry) (columns, error) {
+	m := envelope.Message{
+		ID: e.ID, Source: o.cfg.Source, Type: e.Type, ContentType: e.ContentType, Payload: e.Payload,
+		Outcome: e.Outcome, IdempotencyKey: e.IdempotencyKey,
+		SagaID: e.SagaID, SagaStep: e.SagaStep, SagaOperation: e.SagaOperation,
+		Extra: e.Headers,
+	}
+	if e.Topic == "" {
+		return columns{}, fmt.Errorf("entry without a topic")
+	}
+	if e.Body != nil {
+		encoded, err := o.cfg.Encoder.Encode(e.Topic, e.Body)
+		if err != nil {
+			return columns{}, err
+		}
+		m.Payload, m.ContentType = encoded.Payload, encoded.ContentType
+		if m.Type == "" {
+			m.Type = encoded.Type
+		}
+	}
+	switch {
+	case m.Type == "":
+		return columns{}, fmt.Errorf("entry for %s has neither a body nor a type", e.Topic)
+	case !e.Outcome.Valid():
+		return columns{}, fmt.Errorf("entry for %s: outcome %q: want success, failure or exhausted", e.Topic, e.Outcome)
+	case len(m.Payload) > o.cfg.MaxBytes:
+		return columns{}, fmt.Errorf("entry for %s: payload of %d bytes: %w (%d)", e.Topic, len(m.Payload), ErrTooLarge, o.cfg.MaxBytes)
+	}
+	cause.Apply(&m)
+	if _, err := uuid.Parse(m.ID); err != nil {
+		return columns{}, fmt.Errorf("entry for %s: id %q is no UUID", e.Topic, m.ID)
+	}
+	c := columns{id: m.ID, topic: e.Topic, keyBytes: e.KeyBytes, typ: m.Type, payload: m.Payload}
+	if e.Key != "" && e.KeyBytes == nil {
+		c.key = &e.Key
+	}
+	m.ID, m.Type = "", "" // columns of their own
+	hs := m.Headers()
+	var check envelope.Message
+	if err := check.SetHeaders(hs); err != nil {
+		return columns{}, fmt.Errorf("entry for %s: %w", e.Topic, err)
+	}
+	var err error
+	c.headers, c.rawHeaders, err = renderHeaders(hs)
+	return c, err
+}
+
+// renderHeaders gives the jsonb form, or, where that cannot hold them, an empty one and the raw form.
+func renderHeaders(hs []envelope.Header) (asJSON, raw []byte, err error) {
+	object := make(map[string]*string, len(hs))
+	for _, h := range hs {
+		if _, repeated := object[h.Key]; repeated || !isText(h.Key) || !isText(string(h.Value)) {
+			return []byte("{}"), envelope.MarshalHeaders(hs), nil
+		}
+		if h.Value == nil {
+			object[h.Key] = nil
+			continue
+		}
+		value := string(h.Value)
+		object[h.Key] = &value
+	}
+	asJSON, err = json.Marshal(object)
+	return asJSON, nil, err
+}
+
+// isText says whether Postgres's text can hold s: UTF-8 without NUL.
+func isText(s string) bool {
+	for i := range len(s) {
+		if s[i] == 0 {
+			return false
+		}
+	}
+	return utf8.ValidString(s)
+}

@@ -1,0 +1,130 @@
+// Package outbox is the table in which a service leaves its outgoing messages, written in the transaction that changes
+// the service's own rows: both happen or neither.
+//
+//	service ──┬─ its own rows ─┐
+//	          └─ troupe.outbox ┴─ one commit ──► relay ──► Kafka
+//
+// What is promised: an entry whose transaction committed is published at least once, under one id; one whose
+// transaction rolled back never is. Entries with the same key are published in the order of their positions, as far as
+// their writers are serialised by their own data (a row lock or a version check taken before Write).
+//
+// What is not: order between keys, and order between two transactions that write the same key without anything that
+// makes one wait for the other.
+//
+//	failure                              effect
+//	crash before the commit              neither rows nor messages
+//	crash after the commit               the relay publishes when it runs
+//	no relay runs                        entries wait; the table grows; nothing is lost
+//	Write fails                          the transaction is aborted by Postgres, or Write refused before it sent
+//
+// Any language takes part with a plain statement; everything but topic, type and payload has a default:
+//
+//	INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ('order.payment.commands', 'o-1', 'ChargePayment', '{…}')
+//
+// A service needs no more than
+//
+//	GRANT USAGE ON SCHEMA troupe TO service;
+//	GRANT INSERT (id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at) ON troupe.outbox TO service;
+//
+// by column, so that it cannot forge a position or a transaction id.
+//
+// This package knows no Kafka.
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/envelope"
+)
+
+// Channel is what Write notifies on and relays listen to.
+const Channel = "troupe_outbox"
+
+// ErrTooLarge is wrapped by the error about a payload above Config.MaxBytes.
+var ErrTooLarge = errors.New("larger than the outbox takes")
+
+// Config of an Outbox. The zero value works: JSON, any source, notifications.
+type Config struct {
+	// Source is ce_source, the service's name. Left empty the relay's --service fills it.
+	Source string
+	// Encoder renders bodies. Default: envelope.JSONCodec. It has resolved its schema ids before it comes here.
+	Encoder envelope.Encoder
+	// MaxBytes is the largest payload; above it Write refuses, since the broker would. Default 1,000,000, which is
+	// below Kafka's own default for a record (message.max.bytes, 1,048,588) with room for headers.
+	MaxBytes int
+	// NotifyEvery is the least time between two notifications of this process. Default 5 ms; negative: never notify.
+	// A commit that notifies takes a lock that is one for the whole server, so a busy writer must not do it each time.
+	NotifyEvery time.Duration
+}
+
+// Outbox writes entries. It may be used concurrently, also from many pools.
+type Outbox struct {
+	cfg      Config
+	notified atomic.Int64 // when, in Unix nanoseconds
+}
+
+// New checks the configuration and fills its gaps.
+func New(cfg Config) (*Outbox, error) {
+	if cfg.Encoder == nil {
+		cfg.Encoder = envelope.JSONCodec{}
+	}
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = 1_000_000
+	}
+	if cfg.MaxBytes < 0 {
+		return nil, fmt.Errorf("outbox: max bytes %d is negative", cfg.MaxBytes)
+	}
+	if cfg.NotifyEvery == 0 {
+		cfg.NotifyEvery = 5 * time.Millisecond
+	}
+	return &Outbox{cfg: cfg}, nil
+}
+
+const insert = `
+INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
+
+const notify = "SELECT pg_notify('" + Channel + "', '')"
+
+// Write adds entries to tx, in their order, in one round trip. An entry that cannot be (no topic, no type, a body that
+// does not encode, a payload that is too large) is refused before anything is sent, and then tx is as it was. After any
+// other error tx is aborted.
+//
+// In a handler's context the entries follow from the message being handled: correlation, causation and trace context
+// are its own, and the ids repeat when the handler is run again.
+func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	cause := envelope.CauseOf(ctx)
+	batch := &pgx.Batch{}
+	for i, e := range entries {
+		c, err := o.columns(cause, e)
+		if err != nil {
+			return fmt.Errorf("outbox: entry %d: %w", i, err)
+		}
+		batch.Queue(insert, c.id, c.topic, c.key, c.keyBytes, c.typ, c.headers, c.rawHeaders, c.payload)
+	}
+	if o.mayNotify(time.Now()) {
+		batch.Queue(notify)
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("outbox: write: %w", err)
+	}
+	return nil
+}
+
+// mayNotify says yes at most once per NotifyEvery. A hint that falls out costs at most the relay's next poll.
+func (o *Outbox) mayNotify(now time.Time) bool {
+	if o.cfg.NotifyEvery < 0 {
+		return false
+	}
+	last := o.notified.Load()
+	return now.UnixNano()-last >= int64(o.cfg.NotifyEvery) && o.notified.CompareAndSwap(last, now.UnixNano())
+}
