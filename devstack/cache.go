@@ -1,0 +1,93 @@
+package devstack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// cacheDir is the folder for what is expensive to make and the same for every start. The user's cache folder, unless the server's
+// account cannot enter it, as root's home.
+func cacheDir(who account) (string, error) {
+	dir, err := os.UserCacheDir()
+	if err == nil {
+		dir = filepath.Join(dir, "troupe")
+		if err = os.MkdirAll(dir, 0o755); err == nil {
+			err = who.reach(dir)
+		}
+	}
+	if err == nil || !who.other {
+		return dir, err
+	}
+	dir = "/var/cache/troupe"
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	return dir, who.reach(dir)
+}
+
+// cached returns the folder name of the cache, which build fills on first use. Processes that want it at once wait for the one that
+// builds; one that dies while building leaves no half-filled folder under the name. The folder belongs to the account.
+func cached(ctx context.Context, who account, name string, build func(dir string) error) (string, error) {
+	cache, err := cacheDir(who)
+	if err != nil {
+		return "", fmt.Errorf("cache: %w", err)
+	}
+	dir := filepath.Join(cache, name)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	lock, err := lockFile(ctx, filepath.Join(cache, name+".lock"))
+	if err != nil {
+		return "", fmt.Errorf("cache: %w", err)
+	}
+	defer lock.Close()
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	partial := dir + ".partial"
+	if err := os.RemoveAll(partial); err != nil {
+		return "", fmt.Errorf("cache: %w", err)
+	}
+	if err := os.Mkdir(partial, 0o700); err != nil {
+		return "", fmt.Errorf("cache: %w", err)
+	}
+	defer os.RemoveAll(partial)
+	if err := who.give(partial); err != nil {
+		return "", fmt.Errorf("cache: %w", err)
+	}
+	if err := build(partial); err != nil {
+		return "", err
+	}
+	if err := who.give(partial); err != nil {
+		return "", fmt.Errorf("cache: %w", err)
+	}
+	return dir, os.Rename(partial, dir)
+}
+
+func lockFile(ctx context.Context, path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		locked, err := tryLock(f)
+		if locked {
+			return f, nil
+		}
+		if err == nil {
+			select {
+			case <-tick.C:
+				continue
+			case <-ctx.Done():
+				err = fmt.Errorf("another process holds %s: %w", path, ctx.Err())
+			}
+		}
+		_ = f.Close()
+		return nil, err
+	}
+}

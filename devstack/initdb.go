@@ -1,0 +1,68 @@
+package devstack
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// superuser is the role that initdb makes.
+const superuser = "troupe"
+
+// Collation C, so that a text order is the same on every machine. Who may connect is decided at each start, in pg_hba.conf.
+var initdbArgs = []string{"--username=" + superuser, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"}
+
+// initData fills the folder data, which must be absent or empty, with a new cluster. It copies one that initdb made once for these
+// binaries: 0.1 s instead of 1 to 2 s.
+func initData(ctx context.Context, b binaries, who account, data string) error {
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return err
+	}
+	template, err := cached(ctx, who, templateName(b), func(dir string) error { return initdb(ctx, b, who, dir) })
+	if err != nil { // no home folder, or a read-only one: without a copy to keep
+		if err := who.give(data); err != nil {
+			return err
+		}
+		return initdb(ctx, b, who, data)
+	}
+	if err := os.CopyFS(data, os.DirFS(template)); err != nil {
+		return fmt.Errorf("copy template: %w", err)
+	}
+	if err := os.Chmod(data, 0o700); err != nil {
+		return err
+	}
+	return who.give(data)
+}
+
+func templateName(b binaries) string {
+	h := fnv.New32a()
+	_, _ = fmt.Fprint(h, b.dir, initdbArgs)
+	return fmt.Sprintf("initdb-%s-%08x", b.version, h.Sum32())
+}
+
+func initdb(ctx context.Context, b binaries, who account, data string) error {
+	cmd := exec.CommandContext(ctx, b.path("initdb"), append(initdbArgs, "--pgdata="+data)...)
+	cmd.Env = serverEnv()
+	cmd.Dir = filepath.Dir(data)
+	cmd.SysProcAttr = who.attributes()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// serverEnv leaves out PGDATA, PGPORT and their like, which the server's programs would obey.
+func serverEnv() []string {
+	env := []string{"LC_ALL=C", "TZ=UTC"}
+	for _, name := range []string{"PATH", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}

@@ -1,0 +1,64 @@
+package devstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
+)
+
+// Registry is a schema registry: srfake in this process, or the one that TROUPE_REGISTRY names.
+type Registry struct {
+	url    string
+	server *http.Server // nil when it runs elsewhere
+}
+
+// StartRegistry starts a registry on a free port of 127.0.0.1. It keeps its schemas in memory, and calls every schema compatible.
+func StartRegistry(context.Context) (*Registry, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start registry: %w", err)
+	}
+	r := &Registry{
+		url:    "http://" + l.Addr().String(),
+		server: &http.Server{Handler: srfake.NewRegistry().Handler(), ReadHeaderTimeout: 10 * time.Second},
+	}
+	go func() { _ = r.server.Serve(l) }()
+	return r, nil
+}
+
+// OpenRegistry uses the registry whose URL is in TROUPE_REGISTRY, else it starts one.
+func OpenRegistry(ctx context.Context) (*Registry, error) {
+	address := os.Getenv("TROUPE_REGISTRY")
+	if address == "" {
+		return StartRegistry(ctx)
+	}
+	cl, err := sr.NewClient(sr.URLs(address))
+	if err == nil {
+		_, err = cl.SupportedTypes(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("TROUPE_REGISTRY: %w", err)
+	}
+	return &Registry{url: address}, nil
+}
+
+// URL is the root of Confluent's REST API.
+func (r *Registry) URL() string { return r.url }
+
+// Close ends the registry and its connections. One elsewhere is left alone.
+func (r *Registry) Close() error {
+	if r.server == nil {
+		return nil
+	}
+	if err := r.server.Close(); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("stop registry: %w", err)
+	}
+	return nil
+}
