@@ -19,18 +19,21 @@ type Child struct {
 // ProcessState and does not call its Wait. The child has a process group of its own, so that Ctrl-C in a terminal reaches only the
 // parent, which then decides the order of the end. On Windows the child outlives a killed parent.
 func StartChild(cmd *exec.Cmd) (*Child, error) {
-	return startChild(cmd, syscall.SIGKILL)
+	return startChild(cmd, syscall.SIGKILL, startTied)
 }
 
-// startChild is StartChild with a choice of the signal that follows the parent's death.
-func startChild(cmd *exec.Cmd, atParentsEnd syscall.Signal) (*Child, error) {
+// starter starts cmd so that it gets the signal when this process ends. Its caller calls release once the child has ended.
+type starter func(cmd *exec.Cmd, atParentsEnd syscall.Signal) (release func(), err error)
+
+// startChild is StartChild with a choice of the signal that follows the parent's death, and of the means.
+func startChild(cmd *exec.Cmd, atParentsEnd syscall.Signal, start starter) (*Child, error) {
 	c := &Child{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
 		// Linux sends the signal when the thread that started the child ends, not the process. This thread does nothing but wait
 		// for the child, and is never unlocked, so that it ends with this goroutine and no other code inherits it.
 		runtime.LockOSThread()
-		release, err := startTied(cmd, atParentsEnd)
+		release, err := start(cmd, atParentsEnd)
 		started <- err
 		if err != nil {
 			return

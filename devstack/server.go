@@ -81,7 +81,7 @@ func (s *server) run(log *os.File) error {
 	cmd.ExtraFiles = []*os.File{s.scratch.lock, w}
 	cmd.SysProcAttr = s.account.attributes()
 	// SIGQUIT is Postgres's immediate shutdown: nobody is left to wait for a checkpoint.
-	child, err := startChild(cmd, syscall.SIGQUIT)
+	child, err := startChild(cmd, syscall.SIGQUIT, startTied)
 	if err != nil {
 		_ = r.Close()
 		return err

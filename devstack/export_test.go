@@ -1,0 +1,13 @@
+//go:build unix
+
+package devstack
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// StartWatchedChild is StartChild by the means of systems other than Linux.
+func StartWatchedChild(cmd *exec.Cmd) (*Child, error) {
+	return startChild(cmd, syscall.SIGKILL, startWatched)
+}
