@@ -41,7 +41,7 @@ func OpenRegistry(ctx context.Context) (*Registry, error) {
 	}
 	cl, err := sr.NewClient(sr.URLs(address))
 	if err == nil {
-		_, err = cl.SupportedTypes(ctx)
+		_, err = cl.Subjects(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("TROUPE_REGISTRY: %w", err)
