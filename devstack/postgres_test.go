@@ -2,7 +2,6 @@ package devstack_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,25 +12,6 @@ import (
 
 	"github.com/troupe-go/troupe/devstack"
 )
-
-func ExampleStartPostgres() {
-	ctx := context.Background()
-	p, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer p.Close()
-	conn, err := pgx.Connect(ctx, p.URL(""))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer conn.Close(ctx)
-	var level string
-	fmt.Println(conn.QueryRow(ctx, "SHOW wal_level").Scan(&level), level)
-	// Output: <nil> logical
-}
 
 func TestPostgresAnswersOverBothPaths(t *testing.T) {
 	t.Parallel()
