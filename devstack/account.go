@@ -42,7 +42,7 @@ func (a account) reach(dir string) error {
 			return err
 		}
 		if !a.enters(info) {
-			return fmt.Errorf("running as root, Postgres runs as user %s, who may not enter %s", a.name, dir)
+			return fmt.Errorf("running as root, Postgres runs as user %s, who may not enter %s: allow it (chmod o+x) or choose another folder", a.name, dir)
 		}
 		if dir == filepath.Dir(dir) {
 			return nil

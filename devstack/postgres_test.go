@@ -81,6 +81,16 @@ func TestPostgresSaysWhyItDidNotStart(t *testing.T) {
 	require.ErrorContains(t, err, `shared_buffers`)
 }
 
+func TestPostgresNamesAFolderItMayNotEnter(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root's server runs as another user")
+	}
+	dir := t.TempDir() // in a folder of mode 0700
+	_, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{Dir: dir})
+	require.ErrorContains(t, err, filepath.Dir(dir))
+}
+
 func TestDropDatabaseFreesAReplicationSlotInUse(t *testing.T) {
 	t.Parallel()
 	p := startPostgres(t, devstack.PostgresConfig{})
