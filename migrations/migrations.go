@@ -35,11 +35,19 @@ func (s Status) Pending() bool { return s.Current < s.Latest }
 // ErrNewer says that the database was migrated by a newer Troupe than this one.
 var ErrNewer = errors.New("the database was migrated by a newer version")
 
+// makeSchema goes first, since the history's table stands in the schema. IF NOT EXISTS alone does not help two who come
+// at once: the second fails on the catalogue's unique index.
+const makeSchema = `
+DO $$ BEGIN
+  PERFORM pg_advisory_xact_lock(x'74726f757065'::bigint);
+  CREATE SCHEMA IF NOT EXISTS troupe;
+END $$`
+
 // Up brings the database at url to the latest version. Callers that come at the same time wait for each other. The role
 // needs CREATE on the database the first time, and owns the tables from then on.
 func Up(ctx context.Context, url string) error {
 	return with(ctx, url, func(db *sql.DB, p *goose.Provider) error {
-		if _, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS troupe"); err != nil {
+		if _, err := db.ExecContext(ctx, makeSchema); err != nil {
 			return err
 		}
 		_, err := p.Up(ctx)
@@ -86,7 +94,7 @@ func with(ctx context.Context, url string, do func(*sql.DB, *goose.Provider) err
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
-	locker, err := lock.NewPostgresSessionLocker()
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}

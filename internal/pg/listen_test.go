@@ -1,0 +1,50 @@
+package pg_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+func TestAListenerWakesAlsoAfterItsConnectionWasCut(t *testing.T) {
+	pool := testkit.Database(t)
+	config, err := pgx.ParseConfig(testkit.DatabaseURL(t, pool))
+	require.NoError(t, err)
+	config.RuntimeParams["application_name"] = "listener"
+
+	ctx, cancel := context.WithCancel(t.Context())
+	wake, lost, done := make(chan struct{}, 1), make(chan error, 100), make(chan struct{})
+	l := pg.Listener{Config: config, Channel: "troupe test", OnError: func(err error) { lost <- err }}
+	go func() {
+		defer close(done)
+		l.Run(ctx, wake)
+	}()
+	await := func() {
+		t.Helper()
+		testkit.Wait(t, "a wake-up", func() (bool, error) {
+			select {
+			case <-wake:
+				return true, nil
+			default:
+				return false, nil
+			}
+		})
+	}
+	await() // connected
+	_, err = pool.Exec(t.Context(), `SELECT pg_notify('troupe test', '')`)
+	require.NoError(t, err)
+	await()
+	_, err = pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'listener'`)
+	require.NoError(t, err)
+	await() // connected again
+	require.ErrorContains(t, <-lost, `listen on troupe test`)
+	cancel()
+	<-done
+}

@@ -1,0 +1,108 @@
+package migrations_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/troupe-go/troupe/migrations"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+func TestManyServicesMayMigrateAtOnce(t *testing.T) {
+	ctx, url := t.Context(), testkit.EmptyDatabase(t)
+	before, err := migrations.Get(ctx, url)
+	require.NoError(t, err)
+	require.Zero(t, before.Current)
+	require.True(t, before.Pending())
+
+	var g errgroup.Group
+	for range 4 {
+		g.Go(func() error { return migrations.Up(ctx, url) })
+	}
+	require.NoError(t, g.Wait())
+
+	after, err := migrations.Get(ctx, url)
+	require.NoError(t, err)
+	require.Equal(t, before.Latest, after.Current)
+	require.False(t, after.Pending())
+	require.NoError(t, migrations.Up(ctx, url), "a second time changes nothing")
+}
+
+func TestADatabaseOfANewerTroupeIsLeftAlone(t *testing.T) {
+	ctx, url := t.Context(), testkit.EmptyDatabase(t)
+	require.NoError(t, migrations.Up(ctx, url))
+	exec(t, url, "INSERT INTO troupe.migrations (version_id, is_applied) VALUES (9999, true)")
+	_, err := migrations.Get(ctx, url)
+	require.ErrorIs(t, err, migrations.ErrNewer)
+}
+
+func TestIdsOfTheDatabaseAreVersion7AndGrow(t *testing.T) {
+	url := testkit.EmptyDatabase(t)
+	require.NoError(t, migrations.Up(t.Context(), url))
+	conn := connect(t, url)
+	var version, variant int
+	var fresh, grows bool
+	require.NoError(t, conn.QueryRow(t.Context(), `
+		WITH a AS MATERIALIZED (SELECT troupe.uuidv7() AS id, clock_timestamp() AS at, pg_sleep(0.002)),
+		     b AS MATERIALIZED (SELECT troupe.uuidv7() AS id FROM a)
+		SELECT get_byte(uuid_send(a.id), 6) >> 4, get_byte(uuid_send(a.id), 8) >> 6, b.id > a.id,
+		       abs(('x' || left(replace(a.id::text, '-', ''), 12))::bit(48)::bigint - extract(epoch FROM a.at) * 1000) < 1000
+		FROM a, b`).Scan(&version, &variant, &grows, &fresh))
+	require.Equal(t, 7, version)
+	require.Equal(t, 0b10, variant)
+	require.True(t, grows)
+	require.True(t, fresh)
+}
+
+// What the package comment of outbox grants is enough to write, and not enough to forge.
+func TestAServiceWithTheDocumentedGrantsCanWriteAndCannotForge(t *testing.T) {
+	ctx, url := t.Context(), testkit.EmptyDatabase(t)
+	require.NoError(t, migrations.Up(ctx, url))
+	conn := connect(t, url)
+	for _, sql := range []string{
+		"BEGIN",
+		"CREATE ROLE troupe_test_service",
+		"GRANT USAGE ON SCHEMA troupe TO troupe_test_service",
+		"GRANT INSERT (id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at) ON troupe.outbox TO troupe_test_service",
+		"SET LOCAL ROLE troupe_test_service",
+		"INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ('order.payment.commands', 'o-1', 'ChargePayment', '{}')",
+	} {
+		_, err := conn.Exec(ctx, sql)
+		require.NoError(t, err, sql)
+	}
+	for _, sql := range []string{
+		"INSERT INTO troupe.outbox (topic, type, xid) VALUES ('t', 'T', '3')",
+		"INSERT INTO troupe.outbox (topic, type, position) OVERRIDING SYSTEM VALUE VALUES ('t', 'T', 3)",
+		"SELECT nextval('troupe.outbox_position_seq')",
+		"DELETE FROM troupe.outbox",
+	} {
+		_, err := conn.Exec(ctx, "SAVEPOINT s")
+		require.NoError(t, err)
+		_, err = conn.Exec(ctx, sql)
+		require.ErrorContains(t, err, "permission denied", sql)
+		_, err = conn.Exec(ctx, "ROLLBACK TO s")
+		require.NoError(t, err)
+	}
+	_, err := conn.Exec(ctx, "ROLLBACK")
+	require.NoError(t, err)
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+func exec(t *testing.T, url, sql string) {
+	t.Helper()
+	_, err := connect(t, url).Exec(t.Context(), sql)
+	require.NoError(t, err)
+}
