@@ -12,14 +12,17 @@ CREATE INDEX inbox_handled_at ON troupe.inbox (handled_at);
 
 -- Messages whose key waits: the one that failed and has a next_try, and those that came behind it and have none.
 CREATE TABLE troupe.held (
+  position        bigint      GENERATED ALWAYS AS IDENTITY (CACHE 1), -- order within a key: the order of arrival
   consumer_group  text        NOT NULL,
   topic_id        uuid        NOT NULL, -- Kafka's own: a topic made anew under the same name is another one
   partition       integer     NOT NULL,
   "offset"        bigint      NOT NULL,
   topic           text        NOT NULL,
+  hold_key        bytea       NOT NULL, -- SHA-256 of what waits together: the key, else this one message
   key             bytea,
   headers         bytea       NOT NULL, -- as in outbox.raw_headers
   payload         bytea,
+  message_time    timestamptz NOT NULL, -- the record's timestamp
   attempts        integer     NOT NULL DEFAULT 0,
   max_attempts    integer     NOT NULL,
   next_try        timestamptz,
@@ -32,6 +35,7 @@ CREATE TABLE troupe.held (
   CHECK ((attempts = 0) = (last_error IS NULL)),
   CHECK ((attempts = 0) = (next_try IS NULL))
 );
+CREATE INDEX held_order ON troupe.held (consumer_group, topic, partition, hold_key, position);
 
 -- Messages that nobody will try again by himself. This table is the truth; the hop's dlq topic gets a copy.
 CREATE TABLE troupe.dead_letters (

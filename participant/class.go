@@ -1,0 +1,117 @@
+package participant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// Class says what kind of failure a run ended with, as it stands in troupe.held, troupe.dead_letters and headers.
+type Class string
+
+// The classes. Permanent and Poison are not retried.
+const (
+	Transient Class = "transient"
+	Permanent Class = "permanent"
+	Poison    Class = "poison"
+	Panic     Class = "panic"
+	Timeout   Class = "timeout"
+)
+
+var errNoOutcome = errors.New("the handler ended without an outcome")
+
+// classified is an error whose class was known where it came up.
+type classified struct {
+	class Class
+	error
+}
+
+func (c classified) Unwrap() error { return c.error }
+
+// panicked is what a handler's panic becomes.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// unavailable is an error that says nothing about the message: the database or the way to it.
+type unavailable struct{ error }
+
+func (u unavailable) Unwrap() error { return u.error }
+
+// conflict is an error that says that another transaction won: over the handler's statements or over ours.
+type conflict struct {
+	error
+	ours bool
+}
+
+func (c conflict) Unwrap() error { return c.error }
+
+// classify says what an error of a run means for its message. Here and nowhere else.
+func classify(err error) Class {
+	var known classified
+	var panicked panicked
+	switch {
+	case errors.As(err, &known):
+		return known.class
+	case errors.As(err, &panicked):
+		return Panic
+	case retry.IsPermanent(err), errors.Is(err, errNoOutcome), errors.Is(err, outbox.ErrTooLarge),
+		pg.Classify(err) == pg.Permanent:
+		return Permanent
+	}
+	return Transient
+}
+
+// ours reads an error of a statement of this package's own, which is never the message's fault.
+func ours(err error) error {
+	if err == nil {
+		return nil
+	}
+	if pg.Classify(err) == pg.Conflict {
+		return conflict{err, true}
+	}
+	return unavailable{err}
+}
+
+// theirs reads an error that came up while a handler had tx. A connection that is gone is the database's fault, unless
+// a context ended: pgx closes the connection then, and the context may be the handler's own.
+func theirs(err error, tx pgx.Tx) error {
+	var pgErr *pgconn.PgError
+	class := pg.Classify(err)
+	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	switch {
+	case err == nil:
+		return nil
+	case class == pg.Conflict:
+		return conflict{err, false}
+	case errors.As(err, &pgErr) && class == pg.Unavailable, tx.Conn().IsClosed() && !ended:
+		return unavailable{err}
+	}
+	return err
+}
+
+// atCommit reads an error of COMMIT. A deferred constraint is the message's fault; where the answer did not come, the
+// next run finds out by the inbox.
+func atCommit(err error) error {
+	var pgErr *pgconn.PgError
+	class := pg.Classify(err)
+	switch {
+	case err == nil:
+		return nil
+	case class == pg.Conflict:
+		return conflict{err, false}
+	case errors.As(err, &pgErr) && class != pg.Unavailable, errors.Is(err, pgx.ErrTxCommitRollback):
+		return err
+	}
+	return unavailable{err}
+}

@@ -1,0 +1,100 @@
+package participant
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// Config of a Participant. Pool, Brokers and Hop are required.
+type Config struct {
+	// Pool is on the service's own database, which has Troupe's tables. Each assigned partition uses one connection
+	// at a time; with fewer connections than partitions they take turns.
+	Pool *pgxpool.Pool
+	// Brokers are bootstrap addresses, host:port.
+	Brokers []string
+	// Hop is this participant's part of the flow. Its topics are made at the start of Run where they are missing.
+	Hop topics.Hop
+	// Group is the consumer group, and part of every inbox row and derived id: renaming it makes all messages new.
+	// Default: Hop.String().
+	Group string
+	// Codec reads what comes in and renders what goes out. Default: envelope.JSONCodec.
+	Codec envelope.Codec
+	// Source is ce_source of what is emitted. Default: Hop.Name().
+	Source string
+
+	// Retry says how often a message is tried in all, and how long a held key waits between tries.
+	Retry retry.Policy
+	// Immediate is how many further tries follow the first at once, before the key waits. They count in
+	// Retry.Attempts. Default 2; negative: none.
+	Immediate int
+	// Timeout of one run of a handler. Default 30 s. A handler that ignores its context cannot be stopped: then
+	// Ready says so.
+	Timeout time.Duration
+	// Drain is how long what runs may go on after Run was asked to stop, before its context is cancelled and its
+	// transaction rolled back. Default 10 s; negative: not at all. When a partition moves to another member it is cut
+	// to two thirds of the rebalance time-out.
+	Drain time.Duration
+	// InboxRetention is how long a handled message is remembered. It must exceed the longest time after which a
+	// message can come again: the retention of the topics, where somebody may reset the group's offsets, and the
+	// longest that a relay may be away. Default 7 days; negative: for ever.
+	InboxRetention time.Duration
+
+	// Partitions and Replicas of the topics that are made. Default: the broker's. The events topics of hops given to
+	// On are made alike, since whoever comes first makes them: use the same numbers throughout a flow.
+	Partitions int32
+	Replicas   int16
+
+	// Kafka options come after the ones set here, so they win. With a longer kgo.RebalanceTimeout, more of Drain is
+	// left to what runs when partitions move; kgo.InstanceID makes the membership static.
+	Kafka []kgo.Opt
+	// Hooks are told what happens.
+	Hooks Hooks
+	// Log gets a line per decision and never a payload. The zero value discards them.
+	Log zerolog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	switch {
+	case c.Pool == nil:
+		return c, errors.New("config without a pool")
+	case len(c.Brokers) == 0:
+		return c, errors.New("config without brokers")
+	case c.Hop.IsZero():
+		return c, errors.New("config without a hop")
+	case c.Timeout < 0:
+		return c, fmt.Errorf("timeout %s is negative", c.Timeout)
+	case c.Partitions < 0 || c.Replicas < 0:
+		return c, fmt.Errorf("%d partitions, %d replicas: want 0 or more", c.Partitions, c.Replicas)
+	}
+	if err := c.Retry.Validate(); err != nil {
+		return c, err
+	}
+	c.Retry = c.Retry.WithDefaults()
+	fill(&c.Group, c.Hop.String())
+	fill(&c.Source, c.Hop.Name())
+	fill(&c.Immediate, 2)
+	fill(&c.Timeout, 30*time.Second)
+	fill(&c.Drain, 10*time.Second)
+	fill(&c.InboxRetention, 7*24*time.Hour)
+	c.Immediate, c.Drain = max(c.Immediate, 0), max(c.Drain, 0)
+	if c.Codec == nil {
+		c.Codec = envelope.JSONCodec{}
+	}
+	return c, nil
+}
+
+func fill[T comparable](field *T, with T) {
+	var zero T
+	if *field == zero {
+		*field = with
+	}
+}

@@ -1,0 +1,258 @@
+package participant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+)
+
+const (
+	// The group notices a killed member after sessionTimeout. A member that dies while the group rebalances holds it up
+	// for rebalanceTimeout, which must be the shorter one for brokers that look at nothing else then.
+	sessionTimeout    = 10 * time.Second
+	rebalanceTimeout  = 9 * time.Second
+	heartbeatInterval = time.Second
+	// fetchWait bounds how long a partition that fetches again waits for a fetch that is under way without it.
+	fetchWait = 500 * time.Millisecond
+	// metadataMaxAge bounds how long added partitions and topics made anew go unnoticed.
+	metadataMaxAge = 5 * time.Second
+
+	fetchPartitionBytes = 512 << 10
+	fetchBytes          = 8 << 20
+
+	cancelGrace = time.Second     // for handlers, once their context is cancelled
+	leaveLimit  = 3 * time.Second // for the last offsets and the good-bye
+)
+
+// consumer is a member of the group and the workers of the partitions it has.
+type consumer struct {
+	p       *Participant
+	client  *kgo.Client
+	offsets *offsets
+	drain   time.Duration // when partitions move
+	fetch   *repeated
+
+	mu      sync.Mutex
+	workers map[topicPartition]*worker
+	lost    error // why the membership broke; nil once it has partitions again
+	joined  bool
+}
+
+type topicPartition struct {
+	topic     string
+	partition int32
+}
+
+func newConsumer(p *Participant) (*consumer, error) {
+	c := &consumer{p: p, fetch: p.repeated("fetch"), workers: make(map[topicPartition]*worker)}
+	var consumed []string
+	for topic := range p.handlers {
+		consumed = append(consumed, topic)
+	}
+	slices.Sort(consumed)
+	client, err := kafka.NewClient(p.cfg.Brokers, append([]kgo.Opt{
+		kgo.ConsumerGroup(p.cfg.Group),
+		kgo.ConsumeTopics(consumed...),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a new group owes an answer to every command
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.SessionTimeout(sessionTimeout),
+		kgo.RebalanceTimeout(rebalanceTimeout),
+		kgo.HeartbeatInterval(heartbeatInterval),
+		kgo.FetchMaxWait(fetchWait),
+		kgo.FetchMaxBytes(fetchBytes),
+		kgo.FetchMaxPartitionBytes(fetchPartitionBytes),
+		kgo.MetadataMaxAge(metadataMaxAge),
+		kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(), // or records would reach a worker that has been told to stop
+		kgo.OnPartitionsAssigned(c.assigned),
+		kgo.OnPartitionsRevoked(c.revoked),
+		kgo.OnPartitionsLost(c.lostThem),
+		kgo.WithHooks(c),
+	}, p.cfg.Kafka...)...)
+	if err != nil {
+		return nil, err
+	}
+	c.client = client
+	c.offsets = newOffsets(p, client)
+	c.drain = p.cfg.Drain
+	if limit, ok := client.OptValue(kgo.RebalanceTimeout).(time.Duration); ok {
+		c.drain = min(c.drain, limit*2/3)
+	}
+	return c, nil
+}
+
+// OnGroupManageError is kgo's: the membership broke, and the client will join again.
+func (c *consumer) OnGroupManageError(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost = err
+}
+
+// poll hands records to the workers until ctx ends. It never waits for one.
+func (c *consumer) poll(ctx context.Context) {
+	for {
+		fetches := c.client.PollFetches(ctx)
+		if ctx.Err() != nil || fetches.IsClientClosed() {
+			c.client.AllowRebalance()
+			return
+		}
+		var failed error
+		fetches.EachError(func(topic string, partition int32, err error) {
+			failed = fmt.Errorf("%s/%d: %w", topic, partition, err)
+		})
+		c.fetch.report(failed)
+		fetches.EachTopic(func(t kgo.FetchTopic) {
+			t.EachPartition(func(f kgo.FetchPartition) {
+				if len(f.Records) == 0 {
+					return
+				}
+				c.mu.Lock()
+				w := c.workers[topicPartition{t.Topic, f.Partition}]
+				c.mu.Unlock()
+				if w != nil {
+					w.push(uuid.UUID(t.TopicID), f.Records)
+				}
+			})
+		})
+		c.client.AllowRebalance()
+	}
+}
+
+func (c *consumer) assigned(_ context.Context, _ *kgo.Client, parts map[string][]int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.joined, c.lost = true, nil
+	for _, at := range flat(parts) {
+		w := newWorker(c, at)
+		c.workers[at] = w
+		go w.work()
+	}
+	if len(parts) > 0 {
+		c.p.cfg.Log.Info().Interface("partitions", parts).Msg("partitions assigned")
+	}
+}
+
+// revoked lets what runs end, commits, and only then lets the partitions go.
+func (c *consumer) revoked(ctx context.Context, _ *kgo.Client, parts map[string][]int32) {
+	if len(parts) == 0 {
+		return
+	}
+	wedged := c.stop(c.take(parts), c.drain)
+	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
+	if err := c.offsets.commit(ctx); err != nil {
+		c.p.cfg.Log.Warn().Err(err).Msg("offsets not committed before partitions moved: their messages are delivered again")
+	}
+	c.offsets.forget(parts)
+	c.moved(parts, wedged)
+}
+
+// lostThem: the partitions have another owner already. Nothing may be committed for them.
+func (c *consumer) lostThem(_ context.Context, _ *kgo.Client, parts map[string][]int32) {
+	if len(parts) == 0 {
+		return
+	}
+	c.offsets.forget(parts)
+	wedged := c.stop(c.take(parts), 0)
+	c.offsets.forget(parts)
+	c.moved(parts, wedged)
+}
+
+func (c *consumer) moved(parts map[string][]int32, wedged []string) {
+	c.client.ResumeFetchPartitions(parts) // a pause would outlive the assignment
+	event := c.p.cfg.Log.Info()
+	if len(wedged) > 0 {
+		event = c.p.cfg.Log.Error().Strs("wedged", wedged)
+	}
+	event.Interface("partitions", parts).Msg("partitions given up")
+}
+
+// take removes the workers of parts, so that they get nothing more.
+func (c *consumer) take(parts map[string][]int32) []*worker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var taken []*worker
+	for _, at := range flat(parts) {
+		if w := c.workers[at]; w != nil {
+			delete(c.workers, at)
+			taken = append(taken, w)
+		}
+	}
+	return taken
+}
+
+// stop lets the workers end the message they are at within drain, then cancels it, and names those that run on even so.
+func (c *consumer) stop(workers []*worker, drain time.Duration) (wedged []string) {
+	for _, w := range workers {
+		close(w.stop)
+	}
+	limit := time.NewTimer(drain)
+	defer limit.Stop()
+	for _, w := range workers {
+		select {
+		case <-w.done:
+		case <-limit.C:
+			limit.Reset(0)
+		}
+	}
+	for _, w := range workers {
+		w.cancel()
+	}
+	grace := time.NewTimer(cancelGrace)
+	defer grace.Stop()
+	for _, w := range workers {
+		select {
+		case <-w.done:
+		case <-grace.C:
+			grace.Reset(0)
+			wedged = append(wedged, w.at.String())
+		}
+	}
+	return wedged
+}
+
+// end is the way out: nothing is fetched any more.
+func (c *consumer) end() error {
+	c.mu.Lock()
+	all := make(map[string][]int32)
+	for at := range c.workers {
+		all[at.topic] = append(all[at.topic], at.partition)
+	}
+	c.mu.Unlock()
+	wedged := c.stop(c.take(all), c.p.cfg.Drain)
+	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
+	defer cancel()
+	if err := c.offsets.commit(ctx); err != nil {
+		c.p.cfg.Log.Warn().Err(err).Msg("offsets not committed at the end: their messages are delivered again")
+	}
+	if err := c.client.LeaveGroupContext(ctx); err != nil {
+		c.p.cfg.Log.Warn().Err(err).Msg("left the group without good-bye")
+	}
+	c.client.CloseAllowingRebalance()
+	if len(wedged) > 0 {
+		return fmt.Errorf("handlers ignore their context and still run: %w", errors.New(strings.Join(wedged, ", ")))
+	}
+	return nil
+}
+
+func flat(parts map[string][]int32) []topicPartition {
+	var all []topicPartition
+	for topic, ids := range parts {
+		for _, id := range ids {
+			all = append(all, topicPartition{topic, id})
+		}
+	}
+	return all
+}
+
+func (at topicPartition) String() string { return fmt.Sprintf("%s/%d", at.topic, at.partition) }

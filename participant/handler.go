@@ -1,0 +1,135 @@
+package participant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// A Command is a message that asks this hop to act, with its body read.
+type Command[T any] struct {
+	Body T
+	// Message is what came, with its attributes. Where it had no ce_id, ID is topic id, partition and offset.
+	Message envelope.Message
+	// Attempt is the number of this run, counted from 1. Runs that were lost with a process are not counted.
+	Attempt int
+}
+
+// An Event is what another hop has answered, with its body read.
+type Event[T any] struct {
+	Body    T
+	Message envelope.Message // as in Command
+	Attempt int              // as in Command
+}
+
+// An Outcome is a handler's answer to a command. The zero value is none, and a handler that ends with it has failed.
+type Outcome struct {
+	kind envelope.Outcome
+	body any
+}
+
+// Succeed answers with a success event.
+func Succeed(body any) Outcome { return Outcome{envelope.Success, body} }
+
+// Refuse answers with a failure event: the business says no, and whoever decides compensates. It is no error and is
+// not retried.
+func Refuse(body any) Outcome { return Outcome{envelope.Failure, body} }
+
+// Handle makes fn the handler of commands of type T on the hop's own commands topic. T is a type that the codec
+// knows. Call it before Run; mistakes are Run's error.
+//
+// fn does its work in tx and returns an outcome, or an error, which discards both. It runs again after an error, a
+// crash or a lost race, so nothing but tx may carry effects. It must return when ctx ends. Several runs may be under
+// way at once, for messages of different partitions. ctx carries the message as the cause of what outbox.Write adds.
+func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Command[T]) (Outcome, error)) {
+	h := newHandler[T](p, p.cfg.Hop.Commands())
+	h.answers = true
+	h.bind = func(body any, m envelope.Message, attempt int) run {
+		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
+			return fn(ctx, tx, Command[T]{Body: *body.(*T), Message: m, Attempt: attempt})
+		}
+	}
+	p.register(h)
+}
+
+// On makes fn the handler of events of type T of another hop. It answers nothing by itself: what it emits it writes
+// with Outbox. All else is as for Handle. Events of types that nobody handles are passed over.
+//
+// On[Exhausted] receives what a hop says of its dead letters.
+func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx pgx.Tx, e Event[T]) error) {
+	h := newHandler[T](p, from.Events())
+	if from.IsZero() {
+		h.mistake = errors.Join(h.mistake, errors.New("events of no hop"))
+	}
+	h.bind = func(body any, m envelope.Message, attempt int) run {
+		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
+			return Outcome{}, fn(ctx, tx, Event[T]{Body: *body.(*T), Message: m, Attempt: attempt})
+		}
+	}
+	p.register(h)
+}
+
+// run is a handler with its message, ready to go.
+type run func(ctx context.Context, tx pgx.Tx) (Outcome, error)
+
+// handler is one registered function without its type parameter.
+type handler struct {
+	topic   string
+	typ     string
+	name    string // group/type
+	answers bool   // must end with an outcome
+	codec   envelope.Codec
+	body    func() any // a new *T
+	bind    func(body any, m envelope.Message, attempt int) run
+	mistake error
+}
+
+func newHandler[T any](p *Participant, topic string) *handler {
+	var zero T
+	h := &handler{topic: topic, codec: p.cfg.Codec, body: func() any { return new(T) }}
+	if _, ok := any(zero).(Exhausted); ok {
+		h.codec = envelope.JSONCodec{} // whatever the flow's own messages are
+	}
+	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
+		h.mistake = fmt.Errorf("type %s: want a type that is no pointer and no interface", t)
+		return h
+	}
+	h.typ, h.mistake = h.codec.TypeOf(zero)
+	h.name = p.cfg.Group + "/" + h.typ
+	return h
+}
+
+// prepare reads the body. Its error is a poison one where the bytes can never be read.
+func (h *handler) prepare(m envelope.Message, attempt int) (run, error) {
+	body := h.body()
+	if err := h.codec.Decode(m, body); err != nil {
+		if errors.Is(err, envelope.ErrPayload) {
+			err = classified{Poison, err}
+		}
+		return nil, fmt.Errorf("decode %s: %w", h.typ, err)
+	}
+	return h.bind(body, m, attempt), nil
+}
+
+// handlers are all that were registered, by topic and type.
+type handlers map[string]map[string]*handler
+
+func (hs handlers) add(h *handler) error {
+	if h.mistake != nil {
+		return fmt.Errorf("handler on %s: %w", h.topic, h.mistake)
+	}
+	if hs[h.topic] == nil {
+		hs[h.topic] = make(map[string]*handler)
+	}
+	if hs[h.topic][h.typ] != nil {
+		return fmt.Errorf("two handlers for %s on %s", h.typ, h.topic)
+	}
+	hs[h.topic][h.typ] = h
+	return nil
+}

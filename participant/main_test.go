@@ -1,0 +1,180 @@
+package participant_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
+)
+
+func TestMain(m *testing.M) {
+	if role := member(); role != nil {
+		role()
+		return
+	}
+	testkit.Main(m)
+}
+
+// Count asks for one more in the counter of its key, which doubles when it is done twice.
+type Count struct {
+	N    int    `json:"n"`              // the number of the command within its key
+	Fail string `json:"fail,omitempty"` // what the handler shall do instead
+}
+
+// Counted is its answer.
+type Counted struct {
+	N     int `json:"n"`
+	Total int `json:"total"`
+}
+
+// TooMany is its refusal.
+type TooMany struct {
+	Limit int `json:"limit"`
+}
+
+// stage is a hop with a database, a broker and a counter per key.
+type stage struct {
+	t       testing.TB
+	pool    *pgxpool.Pool
+	brokers []string
+	hop     topics.Hop
+	client  *kgo.Client
+}
+
+const counters = `
+CREATE TABLE counters (key text PRIMARY KEY, total int NOT NULL DEFAULT 0);
+CREATE TABLE done (position bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL, n int NOT NULL, attempt int NOT NULL);`
+
+func newStage(t testing.TB) *stage {
+	s := &stage{t: t, pool: testkit.Database(t), brokers: testkit.Kafka(t), hop: topics.MustHop(testkit.Flow(t), "payment")}
+	_, err := s.pool.Exec(t.Context(), counters)
+	require.NoError(t, err)
+	s.client, err = kafka.NewClient(s.brokers)
+	require.NoError(t, err)
+	t.Cleanup(s.client.Close)
+	return s
+}
+
+// quick are group time-outs for tests; the brokers allow no less.
+func quick() []kgo.Opt {
+	return []kgo.Opt{kgo.SessionTimeout(6 * time.Second), kgo.RebalanceTimeout(5 * time.Second), kgo.HeartbeatInterval(100 * time.Millisecond)}
+}
+
+func (s *stage) config() participant.Config {
+	return participant.Config{
+		Pool: s.pool, Brokers: s.brokers, Hop: s.hop, Partitions: 2, Kafka: quick(), Log: testkit.Logger(s.t),
+		Retry: retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 4},
+	}
+}
+
+// topics makes the hop's topics before a participant does.
+func (s *stage) topics() {
+	for _, name := range []string{s.hop.Commands(), s.hop.Events(), s.hop.DeadLetters()} {
+		require.NoError(s.t, kafka.Provision(s.t.Context(), s.client, kafka.Topic{Name: name, Partitions: 2}))
+	}
+}
+
+func (s *stage) new(change ...func(*participant.Config)) *participant.Participant {
+	cfg := s.config()
+	for _, c := range change {
+		c(&cfg)
+	}
+	p, err := participant.New(cfg)
+	require.NoError(s.t, err)
+	return p
+}
+
+// start runs p until the test ends or the returned function was called, which waits for Run.
+func (s *stage) start(p *participant.Participant) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- p.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			select {
+			case err := <-result:
+				require.NoError(s.t, err)
+			case <-time.After(30 * time.Second):
+				s.t.Fatal("Run did not end")
+			}
+		})
+	}
+	s.t.Cleanup(stop)
+	return stop
+}
+
+// command is a message for the hop with an id of its own.
+func (s *stage) command(key string, body Count) envelope.Message {
+	payload, err := json.Marshal(body)
+	require.NoError(s.t, err)
+	id := envelope.NewID()
+	return envelope.Message{
+		Topic: s.hop.Commands(), Key: []byte(key), Payload: payload, ID: id, Type: "Count", Source: "test", Subject: key,
+		ContentType: envelope.JSON, CorrelationID: "flow-" + key, IdempotencyKey: id,
+	}
+}
+
+func (s *stage) send(messages ...envelope.Message) {
+	s.t.Helper()
+	s.topics()
+	records := make([]*kgo.Record, len(messages))
+	for i, m := range messages {
+		records[i] = kafka.Record(m)
+	}
+	require.NoError(s.t, s.client.ProduceSync(s.t.Context(), records...).FirstErr())
+}
+
+// entries are the outbox's rows for a topic, as messages, in their order.
+func (s *stage) entries(topic string) []envelope.Message {
+	s.t.Helper()
+	rows, err := s.pool.Query(s.t.Context(), "SELECT "+outbox.Columns+" FROM troupe.outbox WHERE topic = $1 ORDER BY position", topic)
+	require.NoError(s.t, err)
+	defer rows.Close()
+	var all []envelope.Message
+	for rows.Next() {
+		var r outbox.Row
+		require.NoError(s.t, rows.Scan(r.Fields()...))
+		m, err := r.Message(outbox.Defaults{})
+		require.NoError(s.t, err)
+		all = append(all, m)
+	}
+	require.NoError(s.t, rows.Err())
+	return all
+}
+
+func (s *stage) waitEvents(n int) []envelope.Message {
+	s.t.Helper()
+	var events []envelope.Message
+	testkit.Wait(s.t, "events", func() (bool, error) {
+		events = s.entries(s.hop.Events())
+		return len(events) >= n, nil
+	})
+	require.Len(s.t, events, n)
+	return events
+}
+
+func (s *stage) count(sql string, args ...any) (n int) {
+	s.t.Helper()
+	require.NoError(s.t, s.pool.QueryRow(s.t.Context(), sql, args...).Scan(&n))
+	return n
+}
+
+func (s *stage) waitCount(want int, sql string, args ...any) {
+	s.t.Helper()
+	testkit.Wait(s.t, sql, func() (bool, error) { return s.count(sql, args...) == want, nil })
+}

@@ -1,0 +1,114 @@
+package participant
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
+)
+
+// HeaderRedrive is the header in which a redriven message says how often it was redriven, in decimal text. A message is
+// no duplicate of itself before its redrive.
+const HeaderRedrive = "__troupe.redrive"
+
+// message is one message on its way through, from the topic or from troupe.held.
+type message struct {
+	envelope.Message                   // ID is never empty
+	headers          []envelope.Header // as they came
+	unreadable       error             // the headers break a rule; then Message has no attributes
+	topicID          uuid.UUID
+	partition        int32
+	offset           int64
+	at               time.Time // the record's timestamp
+	id               string    // ID as the inbox takes it
+	redrive          int
+	handler          *handler // nil where none fits
+	held             *heldRow // nil when it comes from the topic
+}
+
+func fromRecord(r *kgo.Record, topicID uuid.UUID) *message {
+	m := &message{headers: kafka.Headers(r), topicID: topicID, partition: r.Partition, offset: r.Offset, at: r.Timestamp}
+	m.Message, m.unreadable = kafka.Message(r)
+	m.identify()
+	return m
+}
+
+// identify fills what is read from the headers.
+func (m *message) identify() {
+	fill(&m.ID, fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset))
+	m.id = indexable(m.ID)
+	for _, h := range m.Extra {
+		if h.Key == HeaderRedrive {
+			n, err := strconv.ParseUint(string(h.Value), 10, 31)
+			if err == nil {
+				m.redrive = int(n)
+			}
+			return
+		}
+	}
+}
+
+// attempts made before this one.
+func (m *message) attempts() int {
+	if m.held == nil {
+		return 0
+	}
+	return m.held.attempts
+}
+
+// handlerName says who deals with m, in rows, headers and logs.
+func (m *message) handlerName(group string) string {
+	if m.handler == nil {
+		return group
+	}
+	return m.handler.name
+}
+
+// cause is what m hands on. Its time is the record's, which every run of m has alike.
+func (m *message) cause(group string) *envelope.Cause {
+	return &envelope.Cause{Message: m.Message, Handler: m.handlerName(group), Redrive: m.redrive, At: m.at}
+}
+
+// holdKey is what waits together: everything with m's key, or m alone where it has none. It is a hash, since a key may
+// be longer than an index takes.
+type holdKey [sha256.Size]byte
+
+func (m *message) holdKey() holdKey {
+	if m.Key == nil {
+		return sha256.Sum256(fmt.Appendf(nil, "message %s %d %d", m.topicID, m.partition, m.offset))
+	}
+	return sha256.Sum256(append([]byte("key "), m.Key...))
+}
+
+// indexable is s, or its hash where Postgres's text or an index of it cannot hold s.
+func indexable(s string) string {
+	if len(s) <= 255 && !strings.Contains(s, "\x00") {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// readable is s as Postgres's text takes it, cut to limit bytes.
+func readable(s string, limit int) string {
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}
+
+// place is where m stands in Kafka.
+func (m *message) place() string { return fmt.Sprintf("%s/%d/%d", m.Topic, m.partition, m.offset) }

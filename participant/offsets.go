@@ -1,0 +1,131 @@
+package participant
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	commitEvery = 200 * time.Millisecond
+	commitLimit = 5 * time.Second
+)
+
+// offsets are the marks: per partition the offset below which every message has ended. Workers go through a partition
+// in its order, so a mark never passes a message that has not.
+type offsets struct {
+	p      *Participant
+	client *kgo.Client
+
+	committing sync.Mutex // a commit is one at a time
+	mu         sync.Mutex
+	marks      map[topicPartition]kgo.EpochOffset
+}
+
+func newOffsets(p *Participant, client *kgo.Client) *offsets {
+	return &offsets{p: p, client: client, marks: make(map[topicPartition]kgo.EpochOffset)}
+}
+
+// mark says that r and everything before it has ended.
+func (o *offsets) mark(at topicPartition, r *kgo.Record) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.marks[at] = kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}
+}
+
+// forget drops the marks of partitions that are somebody else's now.
+func (o *offsets) forget(parts map[string][]int32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, at := range flat(parts) {
+		delete(o.marks, at)
+	}
+}
+
+// commitOften commits what was marked five times a second, so that little is delivered again after a crash.
+func (c *consumer) commitOften(ctx context.Context) {
+	trouble := c.p.repeated("commit offsets")
+	tick := time.NewTicker(commitEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		limited, cancel := context.WithTimeout(ctx, commitLimit)
+		err := c.offsets.commit(limited)
+		cancel()
+		if ctx.Err() == nil {
+			trouble.report(err)
+		}
+	}
+}
+
+// commit hands the marks to the broker. Those it refuses stay, unless a newer one has taken their place.
+func (o *offsets) commit(ctx context.Context) error {
+	o.committing.Lock()
+	defer o.committing.Unlock()
+	o.mu.Lock()
+	taken := o.marks
+	o.marks = make(map[topicPartition]kgo.EpochOffset, len(taken))
+	o.mu.Unlock()
+	if len(taken) == 0 {
+		return nil
+	}
+	var told map[string]map[int32]int64
+	if o.p.cfg.Hooks.BeforeOffsets != nil || o.p.cfg.Hooks.AfterOffsets != nil {
+		told = plain(taken)
+	}
+	tell(o.p.cfg.Hooks.BeforeOffsets, told)
+	if err := o.send(ctx, taken); err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		newer := o.marks
+		o.marks = taken
+		maps.Copy(o.marks, newer)
+		return err
+	}
+	tell(o.p.cfg.Hooks.AfterOffsets, told)
+	return nil
+}
+
+func (o *offsets) send(ctx context.Context, marks map[topicPartition]kgo.EpochOffset) (err error) {
+	wanted := make(map[string]map[int32]kgo.EpochOffset)
+	for at, offset := range marks {
+		if wanted[at.topic] == nil {
+			wanted[at.topic] = make(map[int32]kgo.EpochOffset)
+		}
+		wanted[at.topic][at.partition] = offset
+	}
+	o.client.CommitOffsetsSync(ctx, wanted, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, sendErr error) {
+		if err = sendErr; err != nil {
+			return
+		}
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				if code := kerr.ErrorForCode(p.ErrorCode); code != nil {
+					err = fmt.Errorf("%s/%d: %w", t.Topic, p.Partition, code)
+				}
+			}
+		}
+	})
+	return err
+}
+
+func plain(marks map[topicPartition]kgo.EpochOffset) map[string]map[int32]int64 {
+	all := make(map[string]map[int32]int64)
+	for at, offset := range marks {
+		if all[at.topic] == nil {
+			all[at.topic] = make(map[int32]int64)
+		}
+		all[at.topic][at.partition] = offset.Offset
+	}
+	return all
+}

@@ -1,0 +1,178 @@
+package participant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// A Participant consumes for one hop. Register handlers with Handle and On, then call Run once.
+type Participant struct {
+	cfg Config
+	out *outbox.Outbox
+
+	database *repeated // shared by the partitions, which lose it together
+	failures *failures
+
+	mu       sync.Mutex
+	handlers handlers // not changed once running
+	mistakes []error
+	running  bool
+	late     context.CancelCauseFunc // ends Run with an error
+	consumer *consumer
+	state    error // why nothing can have been consumed yet
+}
+
+var (
+	errNotRunning = errors.New("not running")
+	errLate       = errors.New("a handler was registered after Run")
+)
+
+// New checks the configuration and fills its gaps. It does no I/O.
+func New(cfg Config) (*Participant, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("participant: %w", err)
+	}
+	cfg.Log = cfg.Log.With().Str("group", cfg.Group).Logger()
+	out, err := outbox.New(outbox.Config{Source: cfg.Source, Encoder: cfg.Codec})
+	if err != nil {
+		return nil, fmt.Errorf("participant: %w", err)
+	}
+	p := &Participant{cfg: cfg, out: out, handlers: make(handlers), state: errNotRunning}
+	p.database, p.failures = p.repeated("database"), &failures{p: p}
+	return p, nil
+}
+
+// Outbox is where handlers write entries beside their outcome: commands for other hops, events of their own. Called
+// with a handler's context, its Write takes correlation and causation from the message being handled.
+func (p *Participant) Outbox() *outbox.Outbox { return p.out }
+
+func (p *Participant) register(h *handler) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running {
+		p.late(errLate)
+		return
+	}
+	if err := p.handlers.add(h); err != nil {
+		p.mistakes = append(p.mistakes, err)
+	}
+}
+
+// Run makes the topics that are missing, joins the group and handles messages until ctx ends. Then it fetches no more,
+// lets what runs end within Config.Drain, commits the offsets, leaves the group and returns nil. It is called once.
+//
+// An error means that it did not start (a mistake in the registrations, topics that the broker refuses to make and
+// that are not there), or that a handler was still running when it had to end. It takes broker and database as they
+// come: while one of them is away it waits, logs, and Ready says so.
+func (p *Participant) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := p.begin(cancel); err != nil {
+		return fmt.Errorf("participant %s: %w", p.cfg.Group, err)
+	}
+	err := p.run(ctx)
+	p.enter(errNotRunning, nil)
+	if cause := context.Cause(ctx); errors.Is(cause, errLate) {
+		err = errors.Join(err, cause)
+	}
+	if err != nil {
+		return fmt.Errorf("participant %s: %w", p.cfg.Group, err)
+	}
+	return nil
+}
+
+func (p *Participant) begin(late context.CancelCauseFunc) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.running:
+		return errors.New("Run was called before")
+	case len(p.mistakes) > 0:
+		return errors.Join(p.mistakes...)
+	case len(p.handlers) == 0:
+		return errors.New("no handlers")
+	}
+	p.running, p.late = true, late
+	return nil
+}
+
+func (p *Participant) run(ctx context.Context) error {
+	p.enter(errors.New("topics are not there yet"), nil)
+	if err := p.provision(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	c, err := newConsumer(p)
+	if err != nil {
+		return err
+	}
+	p.enter(nil, c)
+	var background sync.WaitGroup
+	defer background.Wait()
+	stop, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	background.Go(func() { p.prune(ctx) })
+	background.Go(func() { c.commitOften(stop) })
+	c.poll(ctx)
+	return c.end()
+}
+
+// enter sets what Ready goes by.
+func (p *Participant) enter(state error, c *consumer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state, p.consumer = state, c
+}
+
+// provision makes the topics of this hop and the events topics it consumes. Where the broker refuses, it is enough
+// that they are there.
+func (p *Participant) provision(ctx context.Context) error {
+	names := map[string]bool{p.cfg.Hop.Commands(): true, p.cfg.Hop.Events(): true, p.cfg.Hop.DeadLetters(): true}
+	for topic := range p.handlers {
+		names[topic] = true
+	}
+	var wanted []kafka.Topic
+	var list []string
+	for name := range names {
+		wanted = append(wanted, kafka.Topic{Name: name, Partitions: p.cfg.Partitions, Replicas: p.cfg.Replicas})
+		list = append(list, name)
+	}
+	client, err := kafka.NewClient(p.cfg.Brokers, p.cfg.Kafka...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	trouble := p.repeated("make topics")
+	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 5 * time.Second}
+	for failed := 1; ; failed++ {
+		err := kafka.Provision(ctx, client, wanted...)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && kafka.Classify(err) != kafka.Unavailable {
+			ids, listErr := kafka.TopicIDs(ctx, client, list...)
+			if listErr == nil && len(ids) < len(list) {
+				return err
+			}
+			if err = listErr; err == nil {
+				return nil
+			}
+		}
+		trouble.report(err)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(policy.Wait(failed)):
+		}
+	}
+}

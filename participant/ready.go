@@ -1,0 +1,47 @@
+package participant
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// wedgedAfter is how long after its time-out a handler counts as one that ignores its context.
+const wedgedAfter = 5 * time.Second
+
+// Ready says nil when messages that come are being handled, and else why not: Run has not begun or has ended, the
+// topics are not there, the group was not joined or was lost, a partition waits for the database, or a handler goes on
+// after its time-out. Having no partition because other members have them is being ready. It does no I/O.
+func (p *Participant) Ready() error {
+	p.mu.Lock()
+	state, c := p.state, p.consumer
+	p.mu.Unlock()
+	if state == nil {
+		state = c.ready(time.Now())
+	}
+	if state != nil {
+		return fmt.Errorf("participant %s: %w", p.cfg.Group, state)
+	}
+	return nil
+}
+
+func (c *consumer) ready(now time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost != nil {
+		return fmt.Errorf("the group was lost: %w", c.lost)
+	}
+	if !c.joined {
+		return errors.New("the group was not joined yet")
+	}
+	for at, w := range c.workers {
+		if waits := w.waits.Load(); waits != nil {
+			return fmt.Errorf("%s waits for the database since %s: %w", at, now.Sub(waits.since).Round(time.Second), waits.err)
+		}
+		since := w.running.Load()
+		if ran := now.Sub(time.Unix(0, since)); since != 0 && ran > c.p.cfg.Timeout+wedgedAfter {
+			return fmt.Errorf("%s: a handler runs for %s and ignores its time-out", at, ran.Round(time.Second))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package participant
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+const repeatEvery = 30 * time.Second
+
+// repeated logs one kind of failure: the first time, then at most every 30 s with the count, and once on recovery.
+// It may be used concurrently.
+type repeated struct {
+	log  zerolog.Logger
+	what string
+
+	mu     sync.Mutex
+	count  int
+	logged time.Time
+}
+
+func (p *Participant) repeated(what string) *repeated {
+	return &repeated{log: p.cfg.Log, what: what}
+}
+
+// report takes an error or, with nil, a success. It says whether it logged.
+func (r *repeated) report(err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		if r.count > 0 {
+			r.log.Info().Int("failures", r.count).Msg(r.what + " works again")
+			r.count, r.logged = 0, time.Time{}
+		}
+		return false
+	}
+	r.count++
+	if time.Since(r.logged) < repeatEvery {
+		return false
+	}
+	event := r.log.Warn().Err(err).Int("failures", r.count)
+	var panicked panicked
+	if errors.As(err, &panicked) {
+		event = event.Bytes("stack", panicked.stack)
+	}
+	event.Msg(r.what + " failed")
+	r.logged = time.Now()
+	return true
+}
+
+// failures are the runs that count, told apart by handler and class.
+type failures struct {
+	p  *Participant
+	mu sync.Mutex
+	by map[string]*repeated
+}
+
+// failed logs a run that counts, with the stack of a panic, and tells the hook.
+func (p *Participant) failed(d Delivery) {
+	p.failures.of(d).report(d.Err)
+	tell(p.cfg.Hooks.Failed, d)
+}
+
+func (f *failures) of(d Delivery) *repeated {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	what := "attempt of " + d.Handler + " (" + string(d.Class) + ")"
+	if f.by == nil {
+		f.by = make(map[string]*repeated)
+	}
+	if f.by[what] == nil {
+		f.by[what] = f.p.repeated(what)
+	}
+	return f.by[what]
+}

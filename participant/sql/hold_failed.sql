@@ -1,0 +1,7 @@
+INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, key, headers, payload,
+                         message_time, max_attempts, attempts, next_try, error_class, last_error, first_failed_at,
+                         last_failed_at)
+VALUES (@group, @topic_id, @partition, @offset, @topic, @hold_key, @key, @headers, @payload,
+        @message_time, @max_attempts, @attempts, clock_timestamp() + make_interval(secs => @wait::float8), @class, @error,
+        clock_timestamp(), clock_timestamp())
+ON CONFLICT DO NOTHING

@@ -1,0 +1,5 @@
+INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, key, headers, payload,
+                         message_time, max_attempts)
+VALUES (@group, @topic_id, @partition, @offset, @topic, @hold_key, @key, @headers, @payload,
+        @message_time, @max_attempts)
+ON CONFLICT DO NOTHING

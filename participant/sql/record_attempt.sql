@@ -1,0 +1,13 @@
+UPDATE troupe.held
+SET attempts        = @attempts,
+    max_attempts    = @max_attempts,
+    next_try        = clock_timestamp() + make_interval(secs => @wait::float8),
+    error_class     = @class,
+    last_error      = @error,
+    first_failed_at = coalesce(first_failed_at, clock_timestamp()),
+    last_failed_at  = clock_timestamp()
+WHERE consumer_group = @group
+  AND topic_id = @topic_id
+  AND partition = @partition
+  AND "offset" = @offset
+  AND attempts = @attempts::integer - 1
