@@ -1,0 +1,121 @@
+package schemas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/troupe-go/troupe/envelope"
+)
+
+// Config is what New needs.
+type Config struct {
+	Registry *Registry     // required
+	Types    []Type        // what Encode and Decode know; none is enough for ToJSON and FromJSON
+	ReadOnly bool          // look schemas up and fail when one is missing; by default New registers them
+	Timeout  time.Duration // how long Decode waits for the registry, which it asks only for ids it has not seen; default 5 s
+}
+
+// A Codec writes and reads payloads. It may be used concurrently.
+type Codec struct {
+	registry *Registry
+	timeout  time.Duration
+	byType   map[reflect.Type]*binding
+	byName   map[string]*binding
+	readers  *cache[readerKey, reader]
+	generics *cache[uint32, generic]
+}
+
+var _ envelope.Codec = (*Codec)(nil)
+
+// New checks every Type and registers its schema under the record's full name, or looks it up there. After that Encode
+// needs no I/O. It fails as a whole: what was registered before stays registered, and a second New finds it.
+//
+// A Type that does not fit its schema, and a schema that the registry refuses, are errors that stay; a registry that
+// cannot be reached is one to try again.
+func New(ctx context.Context, cfg Config) (*Codec, error) {
+	if cfg.Registry == nil {
+		return nil, errors.New("schemas: Registry is nil: set it to what NewRegistry gives")
+	}
+	if cfg.Timeout < 0 {
+		return nil, fmt.Errorf("schemas: Timeout %s: want none or a positive one", cfg.Timeout)
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	c := &Codec{
+		registry: cfg.Registry,
+		timeout:  cfg.Timeout,
+		byType:   make(map[reflect.Type]*binding, len(cfg.Types)),
+		byName:   make(map[string]*binding, len(cfg.Types)),
+		readers:  newCache[readerKey, reader](),
+		generics: newCache[uint32, generic](),
+	}
+	bindings := make([]*binding, 0, len(cfg.Types))
+	for _, t := range cfg.Types {
+		b, err := t.check()
+		if err != nil {
+			return nil, fmt.Errorf("schemas: %w", err)
+		}
+		if c.byType[b.goType] != nil || c.byName[b.name] != nil {
+			return nil, fmt.Errorf("schemas: bind %v to %s: one of them is bound already", b.goType, b.name)
+		}
+		c.byType[b.goType], c.byName[b.name] = b, b
+		bindings = append(bindings, b)
+	}
+	identify := c.registry.Register
+	if cfg.ReadOnly {
+		identify = c.registry.Lookup
+	}
+	for _, b := range bindings {
+		id, err := identify(ctx, b.name, b.avsc)
+		if err != nil {
+			return nil, fmt.Errorf("schemas: %s: %w", b.name, err)
+		}
+		b.id = id
+	}
+	return c, nil
+}
+
+// Encode renders a bound struct, or a pointer to one, in the wire format. A body that is not bound but names its own
+// type (envelope.Typed), as the library's own messages do, becomes JSON. Anything else is an error. It does no I/O.
+func (c *Codec) Encode(topic string, body any) (envelope.Encoded, error) {
+	b := c.bindingOf(body)
+	if b == nil {
+		if _, ok := body.(envelope.Typed); ok {
+			return envelope.JSONCodec{}.Encode(topic, body)
+		}
+		return envelope.Encoded{}, unbound(body)
+	}
+	payload, err := b.schema.AppendEncode(appendHeader(make([]byte, 0, 128), b.id), body)
+	if err != nil {
+		return envelope.Encoded{}, fmt.Errorf("encode %s: %w", b.name, err)
+	}
+	return envelope.Encoded{Type: b.name, ContentType: envelope.Avro, Payload: payload}, nil
+}
+
+// TypeOf is the full name of the record that body's type is bound to, or the name that an unbound body gives itself.
+func (c *Codec) TypeOf(body any) (string, error) {
+	if b := c.bindingOf(body); b != nil {
+		return b.name, nil
+	}
+	if _, ok := body.(envelope.Typed); ok {
+		return envelope.JSONCodec{}.TypeOf(body)
+	}
+	return "", unbound(body)
+}
+
+// bindingOf is the binding of body's type, pointers taken off, or nil.
+func (c *Codec) bindingOf(body any) *binding {
+	t := reflect.TypeOf(body)
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return c.byType[t]
+}
+
+func unbound(body any) error {
+	return fmt.Errorf("%T is bound to no schema: add schemas.Bind[T] to Config.Types, or give it a MessageType method to send it as JSON", body)
+}

@@ -1,0 +1,119 @@
+package schemas
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/twmb/avro"
+
+	"github.com/troupe-go/troupe/envelope"
+)
+
+type readerKey struct {
+	id uint32
+	to *binding
+}
+
+// A reader decodes what was written with one schema into the struct of one binding, or says why it never can.
+type reader struct {
+	shape  *shape // the writer's
+	schema *avro.Schema
+	err    error
+}
+
+// Decode reads m's payload into a pointer to a bound struct, with the schema that it was written with resolved to the
+// struct's: fields that only the writer has are skipped, fields that only the reader has get their defaults, numbers
+// are promoted.
+//
+// JSON is read too: into a bound struct by the schema (unknown fields are ignored, missing ones need a default), into
+// anything else by encoding/json. All other content types, and none, mean the wire format.
+//
+// An error that wraps envelope.ErrPayload says that the bytes can never be read as that type; another, that the registry
+// could not be asked, or that into is not bound. After an error the struct may be half filled.
+func (c *Codec) Decode(m envelope.Message, into any) error {
+	to := c.bindingOf(into)
+	if isJSON(m.ContentType) {
+		if to == nil {
+			m.ContentType = envelope.JSON
+			return envelope.JSONCodec{}.Decode(m, into)
+		}
+		return poison(to.name, guard(func() error { return to.schema.DecodeJSON(m.Payload, into) }))
+	}
+	if to == nil {
+		return unbound(into)
+	}
+	id, body, err := cutHeader(m.Payload)
+	if err != nil {
+		return err
+	}
+	r, err := c.reader(id, to)
+	if err != nil {
+		return fmt.Errorf("decode %s: %w", to.name, err)
+	}
+	if err := r.shape.check(body); err != nil {
+		return poison(to.name, err)
+	}
+	return poison(to.name, guard(func() error {
+		_, err := r.schema.Decode(body, into)
+		return err
+	}))
+}
+
+// reader finds or makes the reader for payloads written with schema id.
+func (c *Codec) reader(id uint32, to *binding) (reader, error) {
+	key := readerKey{id, to}
+	if r, ok := c.readers.get(key); ok {
+		return r, r.err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	avsc, err := c.registry.ByID(ctx, id)
+	if err != nil {
+		return reader{}, asPayload(err)
+	}
+	r := makeReader(avsc, to)
+	if r.err != nil {
+		r.err = fmt.Errorf("%w: schema id %d: %w", envelope.ErrPayload, id, r.err)
+	}
+	c.readers.put(key, r)
+	return r, r.err
+}
+
+func makeReader(avsc string, to *binding) (r reader) {
+	r.err = guard(func() error {
+		writer, err := avro.Parse(avsc)
+		if err != nil {
+			return err
+		}
+		if r.schema, err = avro.Resolve(writer, to.schema); err != nil {
+			return err
+		}
+		r.shape, err = shapeOf(writer)
+		return err
+	})
+	return r
+}
+
+func isJSON(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	return strings.EqualFold(strings.TrimSpace(media), envelope.JSON)
+}
+
+// poison says of err, unless it is nil, that the bytes are to blame.
+func poison(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %w", envelope.ErrPayload, name, err)
+}
+
+// guard turns a panic of a decoder into an error: bytes from outside have set it off, and others must go on.
+func guard(decode func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("decoder panicked: %v", p)
+		}
+	}()
+	return decode()
+}

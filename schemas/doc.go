@@ -1,0 +1,27 @@
+// Package schemas writes and reads payloads as Avro in the wire format of Confluent's registry: a zero byte, the id of
+// the writer's schema in four bytes, big end first, then Avro binary.
+//
+// A Codec is what outbox, participant and relay use. Where the Go type is known (handlers, writers) twmb/avro moves
+// structs, and resolves the writer's schema to the reader's. Where it is not (dead letters shown and edited, plain JSON
+// rows) goavro turns payloads into JSON and back. A test holds the bytes of both equal on every schema of ours.
+//
+// A message's type is the full name of its record, and so is the subject that its schema is registered under
+// (Confluent's RecordNameStrategy: several types share a topic, and one type has one history, whatever the topic).
+//
+// What happens when something is wrong:
+//
+//	schema incompatible with the subject's history   New fails, with what the registry says
+//	registry down, at the start                      New fails; try again
+//	registry down, later                             Encode does not notice. Decode neither, but for schema ids that it has
+//	                                                 not seen: a plain error, worth trying again; for one second all such
+//	                                                 decodes fail at once instead of asking
+//	schema id that the registry does not know        ErrPayload; asked again after ten seconds
+//	no wire format, cut short, bytes left over,      ErrPayload
+//	a length or count that the bytes cannot hold
+//	writer's schema not readable by ours             ErrPayload: a dead letter keeps the bytes for a newer version
+//
+// Limits on one payload, whichever library reads it: MaxDepth, MaxValues, MaxEmpty. They hold before anything is
+// allocated for it, so a few bytes cannot ask for gigabytes.
+//
+// Not promised: schemas with references to other subjects (ErrNoSchema), protobuf and JSON schemas.
+package schemas

@@ -1,0 +1,198 @@
+package schemas
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/linkedin/goavro/v2"
+	"github.com/twmb/avro"
+
+	"github.com/troupe-go/troupe/envelope"
+)
+
+// goavro's limits are variables of its package, and so hold for everything else in the process that uses it. They are
+// a second line behind shape.check, and no lower than what it lets pass: goavro also cuts arrays that it writes into
+// blocks of at most that many items.
+func init() {
+	goavro.MaxBlockCount = MaxValues
+	goavro.MaxBlockSize = 16 << 20
+}
+
+// A generic is one schema for values whose Go type is not known, or why it cannot be used.
+type generic struct {
+	name   string
+	shape  *shape
+	tagged *goavro.Codec // unions as {"string": "x"}
+	bare   *goavro.Codec // unions as "x"; nil if the schema is recursive
+	err    error
+}
+
+// ToJSON renders a payload in wire format as JSON, in Avro's own encoding, in which a union's value names its branch:
+// what FromJSON makes of it is the same payload again, up to how arrays are cut into blocks. It also gives the full name
+// of the record that the payload was written as, or the kind of schema if that has no name. Errors are those of Decode.
+//
+// Infinities come as 1e999 and NaN as null, which are not JSON's idea of a float.
+func (c *Codec) ToJSON(ctx context.Context, payload []byte) (schemaName string, text []byte, err error) {
+	id, body, err := cutHeader(payload)
+	if err != nil {
+		return "", nil, err
+	}
+	g, err := c.generic(ctx, id)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := g.shape.check(body); err != nil {
+		return g.name, nil, poison(g.name, err)
+	}
+	err = guard(func() error {
+		value, _, err := g.tagged.NativeFromBinary(body)
+		if err == nil {
+			text, err = g.tagged.TextualFromNative(nil, value)
+		}
+		return err
+	})
+	return g.name, text, poison(g.name, err)
+}
+
+// FromJSON makes a payload in wire format of JSON, with the schema that is bound under name, else the latest version of
+// the subject of that name, which the registry is asked for at most once a minute.
+//
+// The value of a union may name its branch, as ToJSON writes it, or stand alone, as other JSON does; then the first
+// branch that can hold it is taken, numbers as double before float, int and long. A value that stands alone is not
+// accepted where the schema is recursive, since trying the branches would take exponential time. Fields that the
+// record does not have are errors.
+//
+// An error wraps envelope.ErrPayload if text cannot be written by the schema, and ErrNoSchema if there is no schema.
+func (c *Codec) FromJSON(ctx context.Context, name string, text []byte) ([]byte, error) {
+	id, err := c.idOf(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	g, err := c.generic(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkJSON(text); err != nil {
+		return nil, poison(name, err)
+	}
+	payload, err := g.encode(g.tagged, id, text)
+	if err != nil && g.bare != nil {
+		if again, bareErr := g.encode(g.bare, id, text); bareErr == nil {
+			return again, nil
+		}
+	}
+	return payload, poison(name, err)
+}
+
+func (g generic) encode(codec *goavro.Codec, id uint32, text []byte) (payload []byte, err error) {
+	err = guard(func() error {
+		value, rest, err := codec.NativeFromTextual(text)
+		if err != nil {
+			return brief(err)
+		}
+		if len(bytes.TrimSpace(rest)) > 0 {
+			return errors.New("there is more behind the value")
+		}
+		payload, err = codec.BinaryFromNative(appendHeader(nil, id), value)
+		return brief(err)
+	})
+	if err == nil {
+		err = g.shape.check(payload[headerSize:])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return payload, nil
+}
+
+func (c *Codec) idOf(ctx context.Context, name string) (uint32, error) {
+	if b := c.byName[name]; b != nil {
+		return b.id, nil
+	}
+	id, _, err := c.registry.Latest(ctx, name)
+	return id, err
+}
+
+func (c *Codec) generic(ctx context.Context, id uint32) (generic, error) {
+	if g, ok := c.generics.get(id); ok {
+		return g, g.err
+	}
+	avsc, err := c.registry.ByID(ctx, id)
+	if err != nil {
+		return generic{}, asPayload(err)
+	}
+	g := makeGeneric(avsc)
+	if g.err != nil {
+		g.err = fmt.Errorf("%w: schema id %d: %w", envelope.ErrPayload, id, g.err)
+	}
+	c.generics.put(id, g)
+	return g, g.err
+}
+
+func makeGeneric(avsc string) (g generic) {
+	g.err = guard(func() error {
+		schema, err := avro.Parse(avsc)
+		if err != nil {
+			return err
+		}
+		root := schema.Root()
+		if g.name = fullName(root); g.name == "" {
+			g.name = root.Type
+		}
+		if g.shape, err = shapeOf(schema); err != nil {
+			return err
+		}
+		if g.tagged, err = goavro.NewCodec(avsc); err != nil || g.shape.recursive {
+			return err
+		}
+		g.bare, err = goavro.NewCodecForStandardJSON(avsc)
+		return err
+	})
+	return g
+}
+
+// asPayload blames the payload for an id that stands for no schema.
+func asPayload(err error) error {
+	if errors.Is(err, ErrNoSchema) {
+		return fmt.Errorf("%w: %w", envelope.ErrPayload, err)
+	}
+	return err
+}
+
+// brief cuts errors of goavro, which can quote all of their input.
+func brief(err error) error {
+	if err == nil || len(err.Error()) <= 300 {
+		return err
+	}
+	return errors.New(err.Error()[:300] + "…")
+}
+
+// checkJSON accepts one JSON value of bounded depth. Each level of a union takes two of JSON.
+func checkJSON(text []byte) error {
+	if !json.Valid(text) {
+		var v any
+		return fmt.Errorf("not JSON: %w", json.Unmarshal(text, &v))
+	}
+	depth, inString := 0, false
+	for i := 0; i < len(text); i++ {
+		switch b := text[i]; {
+		case inString:
+			if b == '\\' {
+				i++
+			}
+			inString = b != '"'
+		case b == '"':
+			inString = true
+		case b == '{' || b == '[':
+			if depth++; depth > MaxDepth {
+				return fmt.Errorf("more than %d levels deep", MaxDepth)
+			}
+		case b == '}' || b == ']':
+			depth--
+		}
+	}
+	return nil
+}

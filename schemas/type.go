@@ -1,0 +1,84 @@
+package schemas
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/twmb/avro"
+)
+
+// A Type ties a Go struct to the Avro record that it is written as. Make one with Bind; New checks it.
+type Type struct {
+	avsc   string
+	goType reflect.Type
+}
+
+// Bind ties T, a struct whose fields carry avro:"name" tags, to the record that avsc describes. The record needs a
+// namespace or a name that is unique in the flow: its full name is the message's type and its subject in the registry.
+//
+// Nothing is checked here, so that packages can bind in variables; New refuses a Type whose schema does not parse, is no
+// record, or does not fit T.
+func Bind[T any](avsc string) Type {
+	return Type{avsc: avsc, goType: reflect.TypeFor[T]()}
+}
+
+// A binding is a Type that was checked and has its schema id.
+type binding struct {
+	name   string // full name of the record
+	avsc   string
+	schema *avro.Schema
+	goType reflect.Type
+	id     uint32
+}
+
+func (t Type) check() (*binding, error) {
+	if t.goType == nil || t.goType.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("bind %v: want a struct", t.goType)
+	}
+	schema, err := avro.Parse(t.avsc)
+	if err != nil {
+		return nil, fmt.Errorf("bind %v: %w", t.goType, err)
+	}
+	root := schema.Root()
+	b := &binding{name: fullName(root), avsc: t.avsc, schema: schema, goType: t.goType}
+	if root.Type != "record" {
+		return nil, fmt.Errorf("bind %v: the schema is of type %s, want a record", t.goType, root.Type)
+	}
+	if err := fits(t.goType, schema); err != nil {
+		return nil, fmt.Errorf("bind %v to %s: %w", t.goType, b.name, err)
+	}
+	return b, nil
+}
+
+func fullName(n *avro.SchemaNode) string {
+	if n.Namespace == "" || strings.Contains(n.Name, ".") {
+		return n.Name
+	}
+	return n.Namespace + "." + n.Name
+}
+
+// fits finds at the start what would otherwise be found with the first message. Every field of the struct must be in
+// the record, since encoding drops one that is not without a word. That every field of the record is in the struct, and
+// of a type that can hold it, is found by decoding: zero bytes are a valid value of every schema whose first union
+// branches end.
+func fits(goType reflect.Type, schema *avro.Schema) error {
+	record := make(map[string]bool)
+	for _, f := range schema.Root().Fields {
+		record[f.Name] = true
+	}
+	for _, f := range reflect.VisibleFields(goType) {
+		name, option, _ := strings.Cut(f.Tag.Get("avro"), ",")
+		switch {
+		case !f.IsExported(), name == "-", len(f.Index) > 1, f.Anonymous && name == "", option == "inline":
+			continue // not written, or written by way of its fields
+		case name == "":
+			name = f.Name
+		}
+		if !record[name] {
+			return fmt.Errorf("field %s: the record has no field %q; tag it avro:\"-\" to leave it out", f.Name, name)
+		}
+	}
+	_, err := schema.Decode(make([]byte, 1<<20), reflect.New(goType).Interface())
+	return err
+}
