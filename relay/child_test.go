@@ -1,0 +1,5 @@
+package relay_test
+
+const childEnv = "TROUPE_RELAY_TEST_CHILD"
+
+func child() int { return 0 }

@@ -1,0 +1,119 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// shard is the only one there is: the whole outbox.
+const shard = 0
+
+// leaseChannel is notified when a lease is released.
+const leaseChannel = "troupe_relay"
+
+// errLost says that the term is over: somebody else holds the lease, or it could not be renewed in time.
+var errLost = errors.New("the lease is lost")
+
+// A querier is a pool or a connection.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// A lease is the right to publish for one term. Expiry is decided by the database's clock; this side only knows the
+// moment before it asked for the last renewal, and by its own monotonic clock how long ago that was.
+type lease struct {
+	holder string
+	term   int64
+	length time.Duration
+
+	mu    sync.Mutex
+	since time.Time // when the renewal that last succeeded was asked for
+}
+
+// args are the named arguments that identify the term, together with others.
+func (l *lease) args(others pgx.NamedArgs) pgx.NamedArgs {
+	args := pgx.NamedArgs{"shard": shard, "holder": l.holder, "term": l.term}
+	for name, value := range others {
+		args[name] = value
+	}
+	return args
+}
+
+// age is how long ago the lease was renewed, and left how long it is good for at least.
+func (l *lease) age() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.since)
+}
+
+func (l *lease) left() time.Duration { return l.length - l.age() }
+
+// nothing lies above it: for a renewal that does not look for rows.
+const nothing = math.MaxInt64
+
+// renew says whether a claim above low would find a row. The error is errLost when the term is over.
+func (l *lease) renew(ctx context.Context, db querier, low int64) (found bool, err error) {
+	asked := time.Now()
+	err = db.QueryRow(ctx, renewLease, l.args(pgx.NamedArgs{"length": l.length, "low": low})).Scan(&found)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return false, fmt.Errorf("renew: %w", errLost)
+	case err != nil:
+		return false, fmt.Errorf("renew the lease: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since = asked
+	return found, nil
+}
+
+// keep renews at a third of the length until ctx ends or the lease is lost, which it returns.
+func (l *lease) keep(ctx context.Context, db querier, onError func(error)) error {
+	for {
+		timer := time.NewTimer(l.length/3 - l.age())
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		if l.age() < l.length/3 { // renewed by a look meanwhile
+			continue
+		}
+		for {
+			once, cancel := context.WithTimeout(ctx, l.length/3)
+			_, err := l.renew(once, db, nothing)
+			cancel()
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			if errors.Is(err, errLost) {
+				return err
+			}
+			onError(err)
+			if l.left() <= 0 {
+				return fmt.Errorf("%w: not renewed for %s: %w", errLost, l.length, err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(l.length / 20):
+			}
+		}
+	}
+}
+
+// release ends the term, so that a standby need not wait for the lease to run out.
+func (l *lease) release(ctx context.Context, db querier) error {
+	if _, err := db.Exec(ctx, releaseLease, l.args(nil)); err != nil {
+		return fmt.Errorf("release the lease: %w", err)
+	}
+	return nil
+}

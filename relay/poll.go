@@ -1,0 +1,160 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/outbox"
+)
+
+// An item is a row on its way through one round.
+type item struct {
+	row         outbox.Row
+	key         []byte        // what order is kept by; nil: nothing
+	attempts    int           // failed tries so far
+	troubledFor time.Duration // since the first of them
+	record      *kgo.Record
+	size        int   // of the record in a batch, at most
+	err         error // of the last send
+}
+
+// poll is the polling source: rows from the lowest one still there, and their removal. It is used by one goroutine;
+// only fullLook is others' too.
+type poll struct {
+	pool  *pgxpool.Pool
+	lease *lease
+	batch int
+	warn  func(error)
+
+	// conn is out of the pool, since its planner settings are its own, and since what mark knows is true only for
+	// one connection: a restart of the server cannot go unseen.
+	conn *pgx.Conn
+	mark mark
+
+	fullLook atomic.Bool // look from the very first row once more
+	items    []item
+}
+
+// claim reads the rows that may go out now, lowest first. After an idle wait it rather renews the lease with the same
+// statement that looks, so that an idle relay costs one statement per look.
+func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error) {
+	if err := p.connect(ctx); err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if p.fullLook.Swap(false) {
+		p.mark = mark{}
+	}
+	if waited > 0 && p.lease.age() > p.lease.length/6 {
+		found, err := p.lease.renew(ctx, p.conn, p.mark.low)
+		if err != nil || !found {
+			return nil, p.check(err)
+		}
+	}
+	switch err := p.mark.advance(ctx, p.conn); {
+	case denied(err): // claims get slower without, not wrong
+		p.mark = mark{}
+		p.warn(fmt.Errorf("advance the low mark: %w", err))
+	case err != nil:
+		return nil, p.check(fmt.Errorf("advance the low mark: %w", err))
+	}
+	items, err := p.read(ctx)
+	if err != nil {
+		return nil, p.check(fmt.Errorf("claim rows: %w", err))
+	}
+	return items, nil
+}
+
+func (p *poll) read(ctx context.Context) ([]*item, error) {
+	rows, err := p.conn.Query(ctx, claimRows, pgx.NamedArgs{"low": p.mark.low, "rows": p.batch, "bytes": claimBytes})
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	if p.items == nil {
+		p.items = make([]item, p.batch)
+	}
+	clear(p.items) // nothing of the last round is in use
+	items := make([]*item, 0, 64)
+	for rows.Next() {
+		i := &p.items[len(items)]
+		if err := rows.Scan(append(i.row.Fields(), &i.attempts, &i.troubledFor)...); err != nil {
+			return nil, err
+		}
+		i.key = i.row.OrderKey()
+		items = append(items, i)
+	}
+	return items, rows.Err()
+}
+
+// remove deletes rows that the broker has acknowledged. The error is errLost, and nothing is deleted, when the term
+// is over. Rows that are gone already are no error: an earlier try may have succeeded and its answer been lost.
+func (p *poll) remove(ctx context.Context, items []*item) error {
+	if err := p.connect(ctx); err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	positions, ids := make([]int64, len(items)), make([]uuid.UUID, len(items))
+	lowest, highest := items[0].row.Position, items[0].row.Position
+	for n, i := range items {
+		positions[n], ids[n] = i.row.Position, i.row.ID
+		lowest, highest = min(lowest, i.row.Position), max(highest, i.row.Position)
+	}
+	var held, deleted int
+	err := p.conn.QueryRow(ctx, deleteRows, p.lease.args(pgx.NamedArgs{
+		"positions": positions, "ids": ids, "lowest": lowest, "highest": highest,
+	})).Scan(&held, &deleted)
+	switch {
+	case err != nil:
+		return p.check(fmt.Errorf("delete rows: %w", err))
+	case held == 0:
+		return fmt.Errorf("delete rows: %w", errLost)
+	}
+	p.mark.removed += deleted
+	return nil
+}
+
+// denied says whether a privilege is missing.
+func denied(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && refusal.Code == "42501"
+}
+
+func (p *poll) connect(ctx context.Context) error {
+	if p.conn != nil {
+		return nil
+	}
+	pooled, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	p.conn, p.mark = pooled.Hijack(), mark{}
+	// Young partitions have no statistics, and then the planner reads and sorts them whole.
+	_, err = p.conn.Exec(ctx, "SET enable_seqscan = off")
+	return p.check(err)
+}
+
+// check closes a connection that an error came over; the next use makes a new one.
+func (p *poll) check(err error) error {
+	if err != nil {
+		p.close()
+	}
+	return err
+}
+
+func (p *poll) close() {
+	if p.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = p.conn.Close(ctx) // it is given up in any case
+	p.conn = nil
+}

@@ -1,0 +1,277 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// A publisher takes rows from the source to the broker and settles them, for one term.
+type publisher struct {
+	relay  *Relay
+	poll   *poll
+	sender *sender
+}
+
+// round claims once and publishes what it finds. Claims end with idle; what was sent is settled under term.
+func (p *publisher) round(idle, term context.Context, waited time.Duration) (found bool, err error) {
+	items, err := p.poll.claim(idle, waited)
+	if err != nil {
+		return false, err
+	}
+	if len(items) == 0 {
+		p.relay.state.progressed(func(s *Status) { s.Lag = 0 })
+		return false, nil
+	}
+	p.relay.state.update(func(s *Status) {
+		s.Claimed += int64(len(items))
+		s.Lag = max(0, time.Since(items[0].row.CreatedAt))
+	})
+	call(p.relay.cfg.Hooks.Claimed, len(items))
+
+	queue, troubled, err := p.prepare(idle, items)
+	if err != nil {
+		return true, err
+	}
+	if err := p.note(term, troubled); err != nil {
+		return true, err
+	}
+	for len(queue) > 0 && idle.Err() == nil {
+		if queue, err = p.next(term, queue); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// prepare makes records of rows. Those that cannot be sent are trouble, and what follows of their keys stays behind.
+func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, troubled []trouble, err error) {
+	absent, err := p.sender.look(ctx, items)
+	if err != nil {
+		return nil, nil, err
+	}
+	held := make(keys)
+	for _, i := range items {
+		if held.has(i) {
+			continue
+		}
+		message, err := i.row.Message(p.relay.defaults())
+		switch {
+		case err != nil:
+			err = retry.Permanent(err)
+		case absent[i.row.Topic] != nil:
+			err = fmt.Errorf("topic %s: %w", i.row.Topic, absent[i.row.Topic])
+		default:
+			i.record = kafka.Record(message)
+			i.size = sizeOf(i.record)
+			queue = append(queue, i)
+			continue
+		}
+		t, ours := p.relay.judge(i, err)
+		if !ours {
+			return nil, nil, err
+		}
+		held.add(i)
+		troubled = append(troubled, t)
+	}
+	return queue, troubled, nil
+}
+
+// next sends the front of the queue, settles it and returns what is left to be sent.
+func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
+	if err := p.hold(ctx); err != nil {
+		return nil, err
+	}
+	now, later := p.sender.cut(queue)
+	if err := p.send(ctx, now); err != nil {
+		return nil, err
+	}
+	var acked, again []*item
+	var troubled []trouble
+	held := make(keys)
+	batches := sizes(now)
+	for _, i := range now {
+		batch := batches[batchOf(i)]
+		switch {
+		case i.err == nil:
+			acked = append(acked, i)
+			continue
+		case held.has(i):
+			continue
+		case batch.rows > 1 && kafka.Classify(i.err) == kafka.Unsendable:
+			// One of the batch is at fault, or only their sum: smaller batches will tell.
+			p.sender.halve(i.record.Topic, batch.bytes)
+			again = append(again, i)
+			continue
+		}
+		t, ours := p.relay.judge(i, i.err)
+		if !ours {
+			// The broker's trouble, not the row's. What was acknowledged is done all the same.
+			err := fmt.Errorf("send to %s: %w", i.record.Topic, i.err)
+			return nil, errors.Join(err, p.settle(ctx, acked, troubled))
+		}
+		held.add(i)
+		troubled = append(troubled, t)
+	}
+	if err := p.settle(ctx, acked, troubled); err != nil {
+		return nil, err
+	}
+	if len(again) > 0 {
+		later = append(again, later...)
+	}
+	if len(held) > 0 {
+		later = slices.DeleteFunc(later, held.has)
+	}
+	return later, nil
+}
+
+// hold sees to it that the lease is good for a while yet. A relay that is frozen behind it may still send: repeats,
+// under the same ids, since what it would delete is checked again.
+func (p *publisher) hold(ctx context.Context) error {
+	l := p.poll.lease
+	if l.left() > l.length/3 {
+		return nil
+	}
+	_, err := l.renew(ctx, p.relay.cfg.Pool, nothing)
+	return err
+}
+
+func (p *publisher) send(ctx context.Context, items []*item) error {
+	r := p.relay
+	began := time.Now()
+	call(r.cfg.Hooks.BeforeSend, len(items))
+	r.flight.Store(int64(len(items)))
+	err := p.sender.send(ctx, items)
+	r.flight.Store(0)
+	if err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	acked := 0
+	for _, i := range items {
+		if i.err == nil {
+			acked++
+		}
+	}
+	if acked > 0 {
+		r.state.progressed(func(s *Status) { s.Published += int64(acked) })
+		if r.cfg.Hooks.Acked != nil {
+			r.cfg.Hooks.Acked(acked, time.Since(began))
+		}
+	}
+	return nil
+}
+
+// settle deletes what was acknowledged and notes what was not. It tries until that is done or the term is over, since
+// what is not deleted will be sent again.
+func (p *publisher) settle(ctx context.Context, acked []*item, troubled []trouble) error {
+	if err := p.note(ctx, troubled); err != nil {
+		return err
+	}
+	if len(acked) == 0 {
+		return nil
+	}
+	err := p.insist(ctx, func() error { return p.poll.remove(ctx, acked) })
+	if err != nil {
+		return err
+	}
+	for _, i := range acked {
+		if i.attempts > 0 {
+			p.relay.quiet.recovered("topic " + i.row.Topic)
+		}
+	}
+	p.relay.state.progressed(func(s *Status) { s.Deleted += int64(len(acked)) })
+	call(p.relay.cfg.Hooks.Deleted, len(acked))
+	return nil
+}
+
+// insist repeats what failed for want of a database, as long as the term lasts.
+func (p *publisher) insist(ctx context.Context, do func() error) error {
+	backoff := retry.Policy{Initial: 50 * time.Millisecond, Cap: time.Second}
+	for failures := 1; ; failures++ {
+		err := do()
+		switch {
+		case err == nil:
+			if failures > 1 {
+				p.relay.quiet.recovered("settle")
+			}
+			return nil
+		case errors.Is(err, errLost):
+			return err
+		case ctx.Err() != nil:
+			return err
+		}
+		p.relay.state.failed(err)
+		p.relay.quiet.failed("settle", err)
+		pause(ctx, backoff.Wait(failures), nil)
+	}
+}
+
+func call(hook func(int), n int) {
+	if hook != nil {
+		hook(n)
+	}
+}
+
+// keys are those behind which rows of this round stay.
+type keys map[string]struct{}
+
+func (k keys) has(i *item) bool {
+	if i.key == nil {
+		return false
+	}
+	_, held := k[string(i.key)]
+	return held
+}
+
+func (k keys) add(i *item) {
+	if i.key != nil {
+		k[string(i.key)] = struct{}{}
+	}
+}
+
+// batchID is a batch of one send.
+type batchID struct {
+	topic     string
+	partition int32
+}
+
+func batchOf(i *item) batchID { return batchID{i.record.Topic, i.record.Partition} }
+
+type batchSize struct{ rows, bytes int }
+
+// sizes are those of the batches in which items failed.
+func sizes(items []*item) map[batchID]batchSize {
+	var of map[batchID]batchSize
+	for _, i := range items {
+		if i.err == nil {
+			continue
+		}
+		if of == nil {
+			of = make(map[batchID]batchSize)
+		}
+		s := of[batchOf(i)]
+		of[batchOf(i)] = batchSize{s.rows + 1, s.bytes + i.size}
+	}
+	return of
+}
+
+// OnBrokerConnect keeps why the broker cannot be reached.
+func (w wire) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	w.relay.state.brokerIs(err)
+}
+
+// OnBrokerWrite hears of produce requests.
+func (w wire) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	const produce = 0
+	if rows := w.relay.flight.Load(); key == produce && err == nil && rows > 0 {
+		call(w.relay.cfg.Hooks.Sent, int(rows))
+	}
+}

@@ -1,0 +1,53 @@
+package relay
+
+import (
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// quietFor is how long a failure that repeats is not logged again.
+const quietFor = 30 * time.Second
+
+// quiet logs failures of one kind that repeat: the first, then at most one line per quietFor with the count, and one
+// when it is over.
+type quiet struct {
+	log zerolog.Logger
+
+	mu    sync.Mutex
+	kinds map[string]*repeated
+}
+
+type repeated struct {
+	count  int // since the first
+	logged time.Time
+}
+
+func (q *quiet) failed(kind string, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.kinds == nil {
+		q.kinds = make(map[string]*repeated)
+	}
+	r := q.kinds[kind]
+	if r == nil {
+		r = &repeated{}
+		q.kinds[kind] = r
+	}
+	r.count++
+	if r.count > 1 && time.Since(r.logged) < quietFor {
+		return
+	}
+	r.logged = time.Now()
+	q.log.Warn().Err(err).Int("count", r.count).Msg(kind + ": failed, trying on")
+}
+
+func (q *quiet) recovered(kind string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if r := q.kinds[kind]; r != nil {
+		q.log.Info().Int("count", r.count).Msg(kind + ": works again")
+		delete(q.kinds, kind)
+	}
+}

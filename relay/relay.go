@@ -1,0 +1,173 @@
+package relay
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// Config of a Relay. Pool, Brokers and Service are required.
+type Config struct {
+	// Pool is the service's database. At most 4 of its connections are used at a time, and one more that the relay
+	// takes out of it while it is active, with the pool's configuration, for claims and deletes.
+	Pool *pgxpool.Pool
+	// Brokers are host:port.
+	Brokers []string
+	// Service is ce_source for rows that name none.
+	Service string
+	// ContentType of rows that name none, by topic. Default: application/json.
+	ContentType func(topic string) string
+
+	// Batch is how many rows are claimed at once. Default 1000, at most 10,000. A claim also ends behind 8 MB.
+	Batch int
+	// Interval is the longest time between two looks at an idle outbox: how long a row waits that came without a
+	// notification. Default 1 s. Looks begin 5 ms after the last row and then get rarer.
+	Interval time.Duration
+	// Lease is how long a standby waits for a relay that died. Default 5 s, at least 500 ms. Renewed at a third.
+	Lease time.Duration
+	// Holder is this relay in the lease table and in logs. Default hostname-pid-random. No two may share one.
+	Holder string
+
+	// Retry of a row whose topic refuses us (ACL). When it is exhausted the row is parked.
+	Retry retry.Policy
+	// UnknownTopic is how long a row whose topic does not exist is tried before it is parked. Default 60 s.
+	UnknownTopic time.Duration
+
+	// Drain is how long Run may wait for acknowledgements after it was asked to stop. Default 10 s.
+	Drain time.Duration
+
+	// Kafka options win over the relay's own, but for those that its order of rows rests on.
+	Kafka []kgo.Opt
+	Hooks Hooks
+	Log   zerolog.Logger
+}
+
+// Hooks are told what happens, for metrics and tests. Any may be nil. They run in the relay's own goroutines: one that
+// waits delays the relay. Sent may run at the same time as any other.
+type Hooks struct {
+	// Claimed: rows were read, none of them was published yet.
+	Claimed func(rows int)
+	// BeforeSend: rows are about to be sent.
+	BeforeSend func(rows int)
+	// Sent: a produce request was written to a broker; rows are in flight.
+	Sent func(rows int)
+	// Acked: the broker has acknowledged rows, which are not deleted yet. Took is the time from BeforeSend.
+	Acked func(rows int, took time.Duration)
+	// Deleted: rows are done.
+	Deleted func(rows int)
+	// Troubled: a row could not be published, and waits for its next try or for a person.
+	Troubled func(Trouble)
+	// Leading: this relay took the lease.
+	Leading func(term int64)
+	// Standing: this relay's term ended; the cause is nil when it was asked to stop.
+	Standing func(cause error)
+}
+
+// A Relay publishes the rows of one outbox. Make one with New and run it once.
+type Relay struct {
+	cfg    Config
+	state  state
+	ran    atomic.Bool
+	quiet  quiet
+	flight atomic.Int64 // rows handed to the client and not settled
+}
+
+const (
+	claimBytes = 8 << 20 // payload and headers of one claim, but for its last row
+	firstWait  = 5 * time.Millisecond
+	// batchBytes is Kafka's own default for the largest record batch that a topic takes (max.message.bytes).
+	batchBytes = 1_048_588
+)
+
+// New checks the configuration and fills its gaps. It connects to nothing.
+func New(cfg Config) (*Relay, error) {
+	fill(&cfg.Batch, 1000)
+	fill(&cfg.Interval, time.Second)
+	fill(&cfg.Lease, 5*time.Second)
+	fill(&cfg.UnknownTopic, time.Minute)
+	fill(&cfg.Drain, 10*time.Second)
+	if cfg.Holder == "" {
+		cfg.Holder = newHolder()
+	}
+	cfg.Retry = cfg.Retry.WithDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("relay: %w", err)
+	}
+	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}}
+	client, err := r.newClient() // the options are checked by nothing else
+	if err != nil {
+		return nil, fmt.Errorf("relay: %w", err)
+	}
+	client.Close()
+	r.state.status = Status{Holder: cfg.Holder, Role: Starting, Since: time.Now()}
+	return r, nil
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Pool == nil:
+		return errors.New("no pool")
+	case c.Pool.Config().MaxConns < 4:
+		return fmt.Errorf("a pool of %d connections: want 4 or more", c.Pool.Config().MaxConns)
+	case c.Service == "":
+		return errors.New("no service name")
+	case c.Batch < 1 || c.Batch > 10_000:
+		return fmt.Errorf("batch %d: want 1 to 10000", c.Batch)
+	case c.Interval < firstWait:
+		return fmt.Errorf("interval %s: want %s or more", c.Interval, firstWait)
+	case c.Lease < 500*time.Millisecond:
+		return fmt.Errorf("lease %s: want 500ms or more", c.Lease)
+	case c.UnknownTopic < 0 || c.Drain < 0:
+		return fmt.Errorf("unknown topic %s, drain %s: want no negative time", c.UnknownTopic, c.Drain)
+	}
+	return c.Retry.Validate()
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func newHolder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	random := make([]byte, 4)
+	_, _ = rand.Read(random) // never fails
+	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + hex.EncodeToString(random)
+}
+
+func (r *Relay) defaults() outbox.Defaults {
+	return outbox.Defaults{Source: r.cfg.Service, ContentType: r.cfg.ContentType}
+}
+
+// newClient makes the client of one term.
+func (r *Relay) newClient() (*kgo.Client, error) {
+	opts := []kgo.Opt{
+		kgo.ProducerBatchMaxBytes(batchBytes),
+		kgo.UnknownTopicRetries(1), // fail fast: the row is tried again, and others go on meanwhile
+	}
+	opts = append(opts, r.cfg.Kafka...)
+	opts = append(opts,
+		kgo.ManualFlushing(), // see sender
+		kgo.MaxBufferedRecords(10_000),
+		kgo.WithHooks(wire{r}),
+	)
+	return kafka.NewClient(r.cfg.Brokers, opts...)
+}

@@ -1,0 +1,153 @@
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		os.Exit(child())
+	}
+	testkit.Main(m)
+}
+
+// stage is what nearly every test needs: a database, a broker and a topic of its own.
+type stage struct {
+	t       testing.TB
+	pool    *pgxpool.Pool
+	brokers []string
+	flow    string
+	topic   string
+}
+
+func newStage(t testing.TB) *stage {
+	s := &stage{t: t, pool: testkit.Database(t), brokers: testkit.Kafka(t), flow: testkit.Flow(t)}
+	s.topic = s.createTopic("main", 3)
+	return s
+}
+
+func (s *stage) createTopic(name string, partitions int32) string {
+	s.t.Helper()
+	topic := s.flow + "." + name + ".commands"
+	s.provision(kafka.Topic{Name: topic, Partitions: partitions})
+	return topic
+}
+
+func (s *stage) provision(topic kafka.Topic) {
+	s.t.Helper()
+	client, err := kafka.NewClient(s.brokers)
+	require.NoError(s.t, err)
+	defer client.Close()
+	require.NoError(s.t, kafka.Provision(s.t.Context(), client, topic))
+}
+
+// config has short times, so that tests need not wait.
+func (s *stage) config() relay.Config {
+	return relay.Config{
+		Pool: s.pool, Brokers: s.brokers, Service: "shop",
+		Interval: 50 * time.Millisecond, Lease: time.Second, Log: testkit.Logger(s.t),
+	}
+}
+
+// A running relay, stopped by stop or at Cleanup.
+type running struct {
+	*relay.Relay
+	stop func() error // asks it to stop and returns what Run returned
+}
+
+func (s *stage) start(cfg relay.Config) running {
+	s.t.Helper()
+	r, err := relay.New(cfg)
+	require.NoError(s.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	var result error
+	go func() {
+		defer close(ended)
+		result = r.Run(ctx)
+	}()
+	stop := func() error {
+		cancel()
+		<-ended
+		return result
+	}
+	s.t.Cleanup(func() { require.NoError(s.t, stop()) })
+	return running{r, stop}
+}
+
+func (s *stage) exec(sql string, args ...any) {
+	s.t.Helper()
+	_, err := s.pool.Exec(context.Background(), sql, args...)
+	require.NoError(s.t, err)
+}
+
+func (s *stage) insert(topic, key, payload string) {
+	s.t.Helper()
+	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, 'Thing', $3)`, topic, key, []byte(payload))
+}
+
+func (s *stage) count(sql string, args ...any) (n int) {
+	s.t.Helper()
+	require.NoError(s.t, s.pool.QueryRow(context.Background(), sql, args...).Scan(&n))
+	return n
+}
+
+// waitEmpty waits until no row is left.
+func (s *stage) waitEmpty() {
+	s.t.Helper()
+	testkit.Wait(s.t, "an empty outbox", func() (bool, error) {
+		if n := s.count("SELECT count(*) FROM troupe.outbox"); n > 0 {
+			return false, fmt.Errorf("%d rows", n)
+		}
+		return true, nil
+	})
+}
+
+func header(r *kgo.Record, key string) string {
+	for _, h := range r.Headers {
+		if h.Key == key {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+func values(records []*kgo.Record) (vs []string) {
+	for _, r := range records {
+		vs = append(vs, string(r.Value))
+	}
+	return vs
+}
+
+func TestRowsArePublishedAndThenGone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	r := s.start(s.config())
+	for n := range 10 {
+		s.insert(s.topic, "k", fmt.Sprint(n))
+	}
+	records := testkit.Consume(t, s.brokers, s.topic).WaitN(10)
+	require.Equal(t, []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, values(records))
+	require.Equal(t, "shop", header(records[0], "ce_source"))
+	s.waitEmpty()
+	testkit.Wait(t, "the count of deleted rows", func() (bool, error) { return r.Status().Deleted == 10, nil })
+	status := r.Status()
+	require.Equal(t, relay.Active, status.Role)
+	require.EqualValues(t, 1, status.Term)
+	require.EqualValues(t, 10, status.Published)
+	require.NoError(t, r.Ready())
+	require.NoError(t, r.stop())
+	require.ErrorContains(t, r.Ready(), "stopped")
+}

@@ -1,0 +1,196 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// releaseLimit bounds the last statement; a lease that cannot be released runs out by itself.
+const releaseLimit = 2 * time.Second
+
+// Run publishes, or stands by, until ctx ends. Then it claims nothing more, waits up to Drain for the acknowledgements
+// that are outstanding, deletes their rows, releases the lease and returns nil. A database or a broker that is away is
+// waited for, however long. It may be called once.
+func (r *Relay) Run(ctx context.Context) error {
+	if r.ran.Swap(true) {
+		return errors.New("relay: run twice")
+	}
+	// work outlives ctx: what is in flight is finished first.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-work.Done():
+		case <-time.After(r.cfg.Drain):
+			cancel()
+		}
+	})()
+	defer r.state.update(func(s *Status) { s.Role, s.Since = Stopped, time.Now() })
+
+	for {
+		l, err := r.acquire(ctx)
+		if err != nil { // only ctx's
+			return nil
+		}
+		cause := r.lead(ctx, work, l)
+		if r.cfg.Hooks.Standing != nil {
+			r.cfg.Hooks.Standing(cause)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		r.cfg.Log.Warn().Err(cause).Int64("term", l.term).Msg("standby: no longer the active relay")
+		r.state.failed(cause)
+	}
+}
+
+// lead publishes for one term. It returns nil when ctx ended, else why the term did.
+func (r *Relay) lead(ctx, work context.Context, l *lease) error {
+	client, err := r.newClient() // one per term: what is left in it at the end of one must not go out in a later one
+	if err != nil {
+		return err // New made one of the same options
+	}
+	term, lose := context.WithCancelCause(work)
+	defer lose(nil)
+	// idle ends with the term as well as with ctx.
+	idle, stopIdling := context.WithCancel(ctx)
+	defer stopIdling()
+	defer context.AfterFunc(term, stopIdling)()
+
+	now := time.Now()
+	r.state.progressed(func(s *Status) { s.Role, s.Since, s.Term, s.Leader = Active, now, l.term, l.holder })
+	r.cfg.Log.Info().Int64("term", l.term).Str("holder", l.holder).Msg("active")
+	if r.cfg.Hooks.Leading != nil {
+		r.cfg.Hooks.Leading(l.term)
+	}
+
+	wake := make(chan struct{}, 1)
+	p := &poll{
+		pool: r.cfg.Pool, lease: l, batch: r.cfg.Batch,
+		warn: func(err error) { r.quiet.failed("low mark", err) },
+	}
+	var side sync.WaitGroup
+	side.Go(func() {
+		if err := l.keep(term, r.cfg.Pool, func(err error) { r.quiet.failed("lease", err) }); err != nil {
+			lose(err)
+		}
+	})
+	side.Go(func() { r.listen(idle, outbox.Channel, wake) })
+	side.Go(func() { r.keepHouse(idle, p) })
+
+	if err := r.publish(idle, term, &publisher{relay: r, poll: p, sender: newSender(client)}, wake); err != nil {
+		lose(err)
+	}
+	cause := context.Cause(term)
+	stopIdling()
+	lose(nil)
+	// Everything that is in the client is settled or given up before anybody else may begin.
+	client.Close()
+	side.Wait()
+	p.close()
+	if !errors.Is(cause, errLost) {
+		last, cancel := context.WithTimeout(context.WithoutCancel(work), releaseLimit)
+		defer cancel()
+		if err := l.release(last, r.cfg.Pool); err != nil {
+			r.cfg.Log.Warn().Err(err).Dur("runs_out_in", l.length).Msg("the lease was not released")
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return cause
+}
+
+// publish does round after round until idle ends, or the lease is lost, which it returns.
+func (r *Relay) publish(idle, term context.Context, p *publisher, wake <-chan struct{}) error {
+	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
+	wait, failures := time.Duration(0), 0
+	for idle.Err() == nil {
+		found, err := p.round(idle, term, wait)
+		switch {
+		case errors.Is(err, errLost):
+			return err
+		case idle.Err() != nil:
+			return nil
+		case err != nil:
+			failures++
+			r.state.failed(err)
+			r.quiet.failed("publish", err)
+			pause(idle, backoff.Wait(failures), nil)
+			continue
+		case failures > 0:
+			failures = 0
+			r.quiet.recovered("publish")
+		}
+		if found {
+			wait = 0
+			continue
+		}
+		wait = min(max(2*wait, firstWait), r.cfg.Interval)
+		if pause(idle, wait, wake) {
+			r.quiet.recovered("notifications")
+			wait = 0
+		}
+	}
+	return nil
+}
+
+// pause waits for d, or less when woken, which it says.
+func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-wake:
+		return true
+	}
+	return false
+}
+
+func (r *Relay) listen(ctx context.Context, channel string, wake chan<- struct{}) {
+	l := pg.Listener{
+		Config:  r.cfg.Pool.Config().ConnConfig,
+		Channel: channel,
+		OnError: func(err error) { r.quiet.failed("notifications", err) },
+	}
+	l.Run(ctx, wake)
+}
+
+// keepHouse makes partitions ahead and does what else is due once a minute.
+func (r *Relay) keepHouse(ctx context.Context, p *poll) {
+	for {
+		if err := r.tidy(ctx, r.cfg.Pool); err != nil && ctx.Err() == nil {
+			r.quiet.failed("housekeeping", err)
+		}
+		if pause(ctx, time.Minute, nil); ctx.Err() != nil {
+			return
+		}
+		p.fullLook.Store(true)
+	}
+}
+
+func (r *Relay) tidy(ctx context.Context, pool *pgxpool.Pool) error {
+	if _, err := pool.Exec(ctx, forgetTrouble); err != nil {
+		return fmt.Errorf("forget trouble of rows that are gone: %w", err)
+	}
+	// A role that does not own the table cannot: somebody else must, before the last position is used.
+	headroom, err := outbox.Partitions{}.Ensure(ctx, pool)
+	if headroom > 0 {
+		r.state.update(func(s *Status) { s.Headroom = headroom })
+	}
+	if err != nil {
+		return fmt.Errorf("%d positions left: %w", headroom, err)
+	}
+	r.quiet.recovered("housekeeping")
+	return nil
+}

@@ -1,0 +1,154 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+)
+
+// A sender hands records to the broker so that none is overtaken by a later one of its key, whatever the broker
+// refuses. It rests on one fact: a record batch is taken or refused as a whole. So a send is never more than one batch
+// to any partition: it holds less than one batch's bytes, and the client gathers all of it before it writes anything
+// (manual flushing), which it can only do for topics that it has seen. The first record to a topic therefore goes in a
+// send without others of that topic. The next send begins when all of this one is acknowledged or refused.
+type sender struct {
+	client *kgo.Client
+	max    int                 // bytes in a batch
+	known  map[string]struct{} // topics that the client has seen
+	limits map[string]int      // bytes in a batch of topics that refused larger ones
+}
+
+func newSender(client *kgo.Client) *sender {
+	most, _ := client.OptValue(kgo.ProducerBatchMaxBytes).(int32)
+	return &sender{client: client, max: int(most), known: make(map[string]struct{}), limits: make(map[string]int)}
+}
+
+// sizeOf is at least what the record takes in a batch: its lengths and deltas are varints.
+func sizeOf(r *kgo.Record) int {
+	n := 40 + len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += 10 + len(h.Key) + len(h.Value)
+	}
+	return n
+}
+
+// batchHead is at least what a batch takes beside its records.
+const batchHead = 100
+
+// cut takes from the front of the queue what may go out in one send: one item at least.
+func (s *sender) cut(queue []*item) (now, later []*item) {
+	total, of := batchHead, make(map[string]int, 8)
+	for n, i := range queue {
+		topic := i.record.Topic
+		already, more := of[topic]
+		limit, limited := s.limits[topic]
+		_, known := s.known[topic]
+		if n > 0 && total+i.size > s.max || more && (!known || limited && already+i.size > limit) {
+			return queue[:n], queue[n:]
+		}
+		total += i.size
+		of[topic] = already + i.size
+	}
+	return queue, nil
+}
+
+// send returns when each item is acknowledged or has its err. The error is ctx's; then the items' are not known, and
+// the client must be closed before anything else is done with them.
+func (s *sender) send(ctx context.Context, items []*item) error {
+	var open sync.WaitGroup
+	open.Add(len(items))
+	for _, i := range items {
+		// Not ctx: a record that was written must not be given up while its answer is on the way.
+		s.client.Produce(context.Background(), i.record, func(_ *kgo.Record, err error) {
+			i.err = err
+			open.Done()
+		})
+	}
+	if err := s.client.Flush(ctx); err != nil {
+		return err
+	}
+	open.Wait() // Flush returns when the records are settled, which is before the last promise has run
+	for _, i := range items {
+		s.learn(i)
+	}
+	return nil
+}
+
+func (s *sender) learn(i *item) {
+	topic := i.record.Topic
+	switch {
+	case i.err == nil:
+		s.known[topic] = struct{}{}
+		if limit, limited := s.limits[topic]; limited {
+			// Slowly: too large costs a send, too small only some of its room.
+			if limit += i.size / 8; limit >= s.max {
+				delete(s.limits, topic)
+			} else {
+				s.limits[topic] = limit
+			}
+		}
+	case kafka.Classify(i.err) == kafka.UnknownTopic:
+		// Deleted, perhaps made anew under another id, which the client would not look for.
+		delete(s.known, topic)
+		s.client.PurgeTopicsFromProducing(topic)
+	}
+}
+
+// halve makes the next batches to a topic smaller than the one of these bytes, which was refused as a whole.
+func (s *sender) halve(topic string, bytes int) {
+	if limit, limited := s.limits[topic]; !limited || limit > bytes/2 {
+		s.limits[topic] = bytes / 2
+	}
+}
+
+// lookTimeout bounds a question to a broker that may be away.
+const lookTimeout = 5 * time.Second
+
+// look asks for the topics that the client has not seen. Those that cannot be produced to come back with the reason.
+func (s *sender) look(ctx context.Context, items []*item) (map[string]error, error) {
+	var names []string
+	asked := make(map[string]struct{})
+	for _, i := range items {
+		_, known := s.known[i.row.Topic]
+		_, twice := asked[i.row.Topic]
+		if !known && !twice {
+			asked[i.row.Topic] = struct{}{}
+			names = append(names, i.row.Topic)
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	details, err := kadm.NewClient(s.client).ListTopicsWithInternal(ctx, names...)
+	if err != nil {
+		return nil, fmt.Errorf("look for topics: %w", err)
+	}
+	refused := make(map[string]error)
+	for _, name := range names {
+		switch d, there := details[name]; {
+		case !there:
+			refused[name] = kerr.UnknownTopicOrPartition
+		case d.Err != nil && !kerr.IsRetriable(d.Err), errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+			refused[name] = d.Err
+		}
+	}
+	return refused, nil
+}
+
+// wire hears from the client's connections.
+type wire struct{ relay *Relay }
+
+var (
+	_ kgo.HookBrokerConnect = wire{}
+	_ kgo.HookBrokerWrite   = wire{}
+)

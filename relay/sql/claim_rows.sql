@@ -1,0 +1,27 @@
+-- The lowest rows that may go out now, at most @rows, and none behind @bytes of payload and headers. Not those that
+-- wait for their next try or for a person, and not those behind such a row of their key.
+SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, attempts, troubled_for
+FROM (
+  SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,
+         coalesce(t.attempts, 0) AS attempts,
+         coalesce(clock_timestamp() - t.first_failed_at, '0') AS troubled_for,
+         size.bytes,
+         sum(size.bytes) OVER (ORDER BY o.position ROWS UNBOUNDED PRECEDING) AS bytes_so_far
+  FROM troupe.outbox o
+  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
+  CROSS JOIN LATERAL (
+    SELECT coalesce(octet_length(o.payload), 0) + pg_column_size(o.headers) + coalesce(octet_length(o.raw_headers), 0)
+  ) AS size (bytes)
+  WHERE o.position > @low
+    -- from here on as in renew_lease.sql
+    AND (t.position IS NULL OR t.status = 'retrying' AND t.next_try <= clock_timestamp())
+    AND NOT EXISTS (
+      SELECT
+      FROM troupe.outbox_trouble ahead
+      WHERE ahead.order_key = coalesce(o.key_bytes, convert_to(o.key, 'UTF8'))
+        AND ahead.position < o.position)
+  ORDER BY o.position
+  LIMIT @rows
+) AS lowest
+WHERE bytes_so_far - bytes <= @bytes
+ORDER BY position

@@ -1,0 +1,31 @@
+-- Note rows that could not be published, if the term still is ours. A wait of null parks the row.
+WITH lease AS MATERIALIZED (
+  SELECT term
+  FROM troupe.relay_leases
+  WHERE shard = @shard
+    AND holder = @holder
+    AND term = @term
+    AND expires_at > clock_timestamp()
+  FOR SHARE
+), noted AS (
+  INSERT INTO troupe.outbox_trouble AS t
+    (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
+  SELECT f.position, f.id, f.topic, f.order_key,
+         CASE WHEN f.wait IS NULL THEN 'parked' ELSE 'retrying' END,
+         f.attempts, f.max_attempts, clock_timestamp() + f.wait, f.last_error
+  FROM unnest(@positions::bigint[], @ids::uuid[], @topics::text[], @order_keys::bytea[], @attempts::int[],
+              @max_attempts::int[], @waits::interval[], @errors::text[])
+       AS f (position, id, topic, order_key, attempts, max_attempts, wait, last_error)
+  WHERE EXISTS (SELECT FROM lease)
+  ON CONFLICT (position) DO UPDATE
+  SET id           = excluded.id,
+      topic        = excluded.topic,
+      order_key    = excluded.order_key,
+      status       = excluded.status,
+      attempts     = excluded.attempts,
+      max_attempts = excluded.max_attempts,
+      next_try     = excluded.next_try,
+      last_error   = excluded.last_error
+)
+SELECT count(*) AS held
+FROM lease

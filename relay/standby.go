@@ -1,0 +1,101 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/retry"
+)
+
+// acquire waits for the lease and takes it. While somebody holds it, it is read again when it would run out, or when
+// its release is notified: a few statements per lease's length. The error is ctx's.
+func (r *Relay) acquire(ctx context.Context) (*lease, error) {
+	listen, stop := context.WithCancel(ctx)
+	wake := make(chan struct{}, 1)
+	var side sync.WaitGroup
+	defer side.Wait()
+	defer stop()
+
+	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
+	standing := false
+	for failures := 0; ctx.Err() == nil; {
+		l, remaining, err := r.tryLease(ctx)
+		switch {
+		case ctx.Err() != nil:
+			if l != nil { // taken at the very moment
+				r.giveBack(l)
+			}
+			return nil, ctx.Err()
+		case err != nil:
+			failures++
+			r.state.failed(err)
+			r.quiet.failed("lease", err)
+			pause(ctx, backoff.Wait(failures), nil)
+			continue
+		case l != nil:
+			r.quiet.recovered("lease")
+			return l, nil
+		}
+		failures = 0
+		r.quiet.recovered("lease")
+		if !standing {
+			standing = true
+			side.Go(func() { r.listen(listen, leaseChannel, wake) })
+		}
+		if pause(ctx, min(remaining, r.cfg.Lease)+time.Millisecond, wake) {
+			r.quiet.recovered("notifications")
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// tryLease takes the lease when nobody holds it, else it says for how much longer somebody does.
+func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Lease)
+	defer cancel()
+	var leader string
+	var term int64
+	var remaining time.Duration
+	err := r.cfg.Pool.QueryRow(ctx, readLease, pgx.NamedArgs{"shard": shard}).Scan(&leader, &term, &remaining)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, 0, fmt.Errorf("read the lease: %w", err)
+	}
+	if remaining > 0 {
+		r.stands(leader, term)
+		return nil, remaining, nil
+	}
+	l := &lease{holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now()}
+	err = r.cfg.Pool.QueryRow(ctx, claimLease, l.args(pgx.NamedArgs{"length": l.length})).Scan(&l.term)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, 0, nil // somebody was faster; the next read says who
+	case err != nil:
+		return nil, 0, fmt.Errorf("claim the lease: %w", err)
+	}
+	return l, 0, nil
+}
+
+func (r *Relay) stands(leader string, term int64) {
+	now := time.Now()
+	r.state.progressed(func(s *Status) {
+		if s.Role != Standby {
+			s.Role, s.Since = Standby, now
+			s.Lag = 0
+			r.cfg.Log.Info().Str("leader", leader).Int64("term", term).Msg("standby")
+		}
+		s.Leader, s.Term = leader, term
+	})
+}
+
+func (r *Relay) giveBack(l *lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+	defer cancel()
+	if err := l.release(ctx, r.cfg.Pool); err != nil {
+		r.cfg.Log.Warn().Err(err).Msg("the lease was not released")
+	}
+}

@@ -1,0 +1,31 @@
+package relay
+
+import "embed"
+
+// Statements are named after their files. Each runs alone: no transaction of the relay's spans two round trips, so a
+// relay that freezes holds no lock.
+//
+//go:embed sql/*.sql
+var statementFiles embed.FS
+
+var (
+	claimLease     = statement("claim_lease")
+	readLease      = statement("read_lease")
+	renewLease     = statement("renew_lease")
+	releaseLease   = statement("release_lease")
+	claimRows      = statement("claim_rows")
+	deleteRows     = statement("delete_rows")
+	recordTrouble  = statement("record_trouble")
+	forgetTrouble  = statement("forget_trouble")
+	listWriters    = statement("list_writers")
+	lowestRow      = statement("lowest_row")
+	newestPosition = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM troupe.outbox_position_seq`
+)
+
+func statement(name string) string {
+	text, err := statementFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // embedded: only a wrong name
+	}
+	return string(text)
+}

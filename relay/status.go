@@ -1,0 +1,129 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Role is what a relay does at the moment.
+type Role string
+
+// The roles.
+const (
+	Starting Role = "starting" // has not seen the lease yet
+	Active   Role = "active"   // holds the lease and publishes
+	Standby  Role = "standby"  // waits for the lease
+	Stopped  Role = "stopped"  // Run has returned
+)
+
+// Status is what a relay knows of itself; nothing is asked of the database for it. Counts are since New.
+type Status struct {
+	Holder string    `json:"holder"`
+	Role   Role      `json:"role"`
+	Since  time.Time `json:"since"` // of the role
+	Term   int64     `json:"term"`  // own when active, else the last one seen; 0: none
+	Leader string    `json:"leader,omitempty"`
+
+	Claimed   int64 `json:"claimed"`   // rows read, with each try anew
+	Published int64 `json:"published"` // rows that the broker acknowledged
+	Deleted   int64 `json:"deleted"`   // rows done
+	Retried   int64 `json:"retried"`   // times that a row was put off to a next try
+	Parked    int64 `json:"parked"`    // rows put before a person
+	InFlight  int64 `json:"in_flight"` // rows sent and not yet acknowledged
+
+	// Lag is the age of the oldest row in the last claim, by this machine's clock; 0 when the last look found none.
+	// Rows in trouble do not count.
+	Lag time.Duration `json:"lag"`
+	// Progress is when the relay last got somewhere: rows acknowledged or deleted, or an outbox found empty; on a
+	// standby, the lease read.
+	Progress time.Time `json:"progress"`
+	// Headroom is how many positions are left in the partitions there are; 0 until known.
+	Headroom int64 `json:"headroom"`
+
+	LastError   string    `json:"last_error,omitempty"` // kept after it is over
+	LastErrorAt time.Time `json:"last_error_at,omitzero"`
+}
+
+type state struct {
+	mu      sync.Mutex
+	status  Status
+	failing error // why there is no progress; nil after progress
+	broker  error // the last failed connect, nil after a good one
+}
+
+func (s *state) update(change func(*Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.status)
+}
+
+// progressed changes the status and clears what was failing.
+func (s *state) progressed(change func(*Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failing = nil
+	s.status.Progress = time.Now()
+	change(&s.status)
+}
+
+func (s *state) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failing = err
+	s.status.LastError, s.status.LastErrorAt = err.Error(), time.Now()
+}
+
+func (s *state) brokerIs(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broker = err
+}
+
+func (s *state) brokerError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broker
+}
+
+// Status may be called at any time, from any goroutine.
+func (r *Relay) Status() Status {
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	s := r.state.status
+	s.InFlight = r.flight.Load()
+	return s
+}
+
+// Ready is nil while the relay is active and gets somewhere, or a standby that can see the lease. Otherwise it says
+// what it waits for. It follows progress, not connections: without any for a lease's length and two intervals it is
+// an error. Rows in trouble do not make it one. It may be called at any time, from any goroutine.
+func (r *Relay) Ready() error {
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	s := r.state.status
+	switch s.Role {
+	case Starting:
+		if r.state.failing != nil {
+			return fmt.Errorf("starting: %w", r.state.failing)
+		}
+		return errors.New("starting: the lease was not read yet")
+	case Stopped:
+		return errors.New("stopped")
+	}
+	quiet := time.Since(s.Progress)
+	if quiet <= r.cfg.Lease+2*r.cfg.Interval {
+		return nil
+	}
+	quiet = quiet.Round(time.Second)
+	switch {
+	case r.state.failing != nil:
+		return fmt.Errorf("%s: no progress for %s: %w", s.Role, quiet, r.state.failing)
+	case r.state.broker != nil && s.Role == Active:
+		return fmt.Errorf("%s: no progress for %s: broker: %w", s.Role, quiet, r.state.broker)
+	case s.Role == Active && r.flight.Load() > 0:
+		return fmt.Errorf("%s: no progress for %s: %d rows wait for the broker's acknowledgement", s.Role, quiet, r.flight.Load())
+	}
+	return fmt.Errorf("%s: no progress for %s", s.Role, quiet)
+}

@@ -1,0 +1,140 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// Trouble is a row that could not be published. Its later rows of the same key wait behind it.
+type Trouble struct {
+	Position int64
+	ID       uuid.UUID
+	Topic    string
+	Attempts int           // failed tries, this one included
+	Wait     time.Duration // until the next; 0 when parked
+	Parked   bool          // a person must look at it
+	Err      error
+}
+
+type trouble struct {
+	Trouble
+	orderKey    []byte
+	maxAttempts int // 0: time decides
+}
+
+// judge says what becomes of a row that failed with err, or that the failure is not the row's.
+//
+//	the broker is away, or refuses everything     not the row's: wait
+//	the topic is unknown                          retry until UnknownTopic is over, then park
+//	the topic refuses us                          retry by the policy, then park
+//	too large, an impossible topic, bad headers   park
+func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
+	t = trouble{
+		Trouble: Trouble{
+			Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic,
+			Attempts: i.attempts + 1, Err: err,
+		},
+		orderKey: i.key,
+	}
+	class := kafka.Classify(err)
+	switch {
+	case retry.IsPermanent(err), class == kafka.Unsendable:
+		t.Parked, t.maxAttempts = true, 1
+	case class == kafka.UnknownTopic:
+		t.Parked = i.troubledFor >= r.cfg.UnknownTopic
+		t.Wait = min(r.cfg.Retry.Wait(t.Attempts), r.cfg.UnknownTopic/10)
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		t.maxAttempts = r.cfg.Retry.Attempts
+		t.Parked = r.cfg.Retry.Exhausted(t.Attempts)
+		t.Wait = r.cfg.Retry.Wait(t.Attempts)
+	default:
+		return trouble{}, false
+	}
+	if t.Parked {
+		t.Wait = 0
+	}
+	return t, true
+}
+
+// note records trouble, before anything else is sent. A claim leaves those rows out from then on, and those behind
+// them.
+func (p *publisher) note(ctx context.Context, troubled []trouble) error {
+	if len(troubled) == 0 {
+		return nil
+	}
+	if err := p.insist(ctx, func() error { return p.poll.record(ctx, troubled) }); err != nil {
+		return err
+	}
+	r := p.relay
+	r.state.progressed(func(s *Status) {
+		for _, t := range troubled {
+			if t.Parked {
+				s.Parked++
+			} else {
+				s.Retried++
+			}
+		}
+	})
+	for _, t := range troubled {
+		switch {
+		case t.Parked:
+			r.cfg.Log.Error().Err(t.Err).Int64("position", t.Position).Stringer("id", t.ID).Str("topic", t.Topic).
+				Int("attempts", t.Attempts).Msg("row parked: its key waits until somebody looks at it")
+		default:
+			r.quiet.failed("topic "+t.Topic, t.Err)
+		}
+		if r.cfg.Hooks.Troubled != nil {
+			r.cfg.Hooks.Troubled(t.Trouble)
+		}
+	}
+	return nil
+}
+
+// record writes trouble down, under the term.
+func (p *poll) record(ctx context.Context, troubled []trouble) error {
+	if err := p.connect(ctx); err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	n := len(troubled)
+	positions, ids, topics, keys := make([]int64, n), make([]uuid.UUID, n), make([]string, n), make([][]byte, n)
+	attempts, most, waits, texts := make([]int, n), make([]int, n), make([]*time.Duration, n), make([]string, n)
+	for i, t := range troubled {
+		positions[i], ids[i], topics[i], keys[i] = t.Position, t.ID, t.Topic, t.orderKey
+		attempts[i], most[i], texts[i] = t.Attempts, t.maxAttempts, errorText(t.Err)
+		if !t.Parked {
+			waits[i] = &t.Wait
+		}
+	}
+	var held int
+	err := p.conn.QueryRow(ctx, recordTrouble, p.lease.args(pgx.NamedArgs{
+		"positions": positions, "ids": ids, "topics": topics, "order_keys": keys,
+		"attempts": attempts, "max_attempts": most, "waits": waits, "errors": texts,
+	})).Scan(&held)
+	switch {
+	case err != nil:
+		return p.check(fmt.Errorf("record trouble: %w", err))
+	case held == 0:
+		return fmt.Errorf("record trouble: %w", errLost)
+	}
+	return nil
+}
+
+// errorText is what a text column can hold, and a person read.
+func errorText(err error) string {
+	const most = 1000
+	text := strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", ""), "")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
