@@ -1,0 +1,100 @@
+// Package demo is what the four services of the order flow have in common: their configuration, and a run loop that
+// waits for its servers, makes its tables, and runs a participant beside an HTTP server.
+//
+// Each service is a package below this one, and a main of a few lines in cmd. They share no data: each has a database
+// of its own, and a relay beside it that is another process.
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/topics"
+)
+
+// A Service is one of the four: it runs until ctx ends and then returns nil, within 15 s.
+type Service func(ctx context.Context, cfg Config) error
+
+// Config of a service. DatabaseURL, Brokers and Registry are required.
+type Config struct {
+	DatabaseURL string   // the service's own database
+	Brokers     []string // host:port
+	Registry    string   // the schema registry's URL
+
+	Flow       string // first part of the topics, "order" by default; a run of its own is a flow of its own
+	Listen     string // host:port for HTTP; default 127.0.0.1, 8081 for order, 8082 payment, 8083 inventory, 8084 shipping
+	Fail       Fail   // refusals on purpose
+	Seed       int64  // of the refusals
+	Partitions int32  // of the topics that are made; default 4
+
+	Kafka []kgo.Opt       // further options of the Kafka clients
+	Dial  pgconn.DialFunc // of the database's pool; nil: as usual
+	Log   zerolog.Logger
+}
+
+const defaultFlow = "order"
+
+var ports = map[string]string{"order": "8081", "payment": "8082", "inventory": "8083", "shipping": "8084"}
+
+func (c Config) withDefaults(service string) Config {
+	c.Flow = cmp.Or(c.Flow, defaultFlow)
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:"+ports[service])
+	c.Partitions = cmp.Or(c.Partitions, 4)
+	return c
+}
+
+// Validate finds what is missing or cannot be meant, names the setting and says what to do.
+func (c Config) Validate() error {
+	var errs []error
+	missing := func(key, example string) {
+		errs = append(errs, fmt.Errorf("%s is not set: want %s", key, example))
+	}
+	if c.DatabaseURL == "" {
+		missing("DATABASE_URL", "postgres://user@host/database")
+	}
+	if len(c.Brokers) == 0 {
+		missing("KAFKA_BROKERS", "host:port,host:port")
+	}
+	if c.Registry == "" {
+		missing("SCHEMA_REGISTRY_URL", "http://host:port")
+	}
+	if _, err := topics.NewHop(c.Flow, "order"); err != nil {
+		errs = append(errs, fmt.Errorf("DEMO_FLOW: %w", err))
+	}
+	if c.Partitions < 1 {
+		errs = append(errs, fmt.Errorf("DEMO_PARTITIONS: %d: want 1 or more", c.Partitions))
+	}
+	return errors.Join(errs...)
+}
+
+// Hop is the hop of that name in the configured flow. It panics on a flow that Validate refuses.
+func (c Config) Hop(name string) topics.Hop { return topics.MustHop(cmp.Or(c.Flow, defaultFlow), name) }
+
+// Refuses says whether the hop of that name refuses the order on purpose.
+func (c Config) Refuses(orderID, hop string) bool { return c.Fail.Refuses(c.Seed, orderID, hop) }
+
+// FromEnv reads the configuration from the environment: DATABASE_URL, KAFKA_BROKERS, SCHEMA_REGISTRY_URL, DEMO_FLOW,
+// DEMO_LISTEN, DEMO_FAIL, DEMO_SEED and DEMO_PARTITIONS. It does not say what is missing: Validate does.
+func FromEnv() (Config, error) {
+	var c Config
+	for _, s := range c.settings() {
+		if text := os.Getenv(s.env); text != "" {
+			if err := s.set(text); err != nil {
+				return c, fmt.Errorf("%s: %w", s.env, err)
+			}
+		}
+	}
+	return c, nil
+}
+
+func list(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+}

@@ -1,0 +1,113 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/migrations"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/schemas/order"
+)
+
+// tryLimit is how long one try to reach a server may take.
+const tryLimit = 15 * time.Second
+
+// minConns lets partitions work side by side and leaves something to HTTP.
+const minConns = 10
+
+// openDatabase waits for Postgres and makes what tables are missing: Troupe's and the service's.
+func openDatabase(ctx context.Context, cfg Config, schema string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(cfg.DatabaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("DATABASE_URL: %w", err)
+	}
+	config.MaxConns = max(config.MaxConns, minConns)
+	if cfg.Dial != nil {
+		config.ConnConfig.DialFunc = cfg.Dial
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("DATABASE_URL: %w", err)
+	}
+	err = await(ctx, cfg.Log, "database", func(ctx context.Context) error {
+		if err := migrations.Up(ctx, cfg.DatabaseURL); err != nil {
+			return err
+		}
+		return makeTables(ctx, pool, schema)
+	})
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+// makeTables runs one process at a time: two that create the same table at once would collide.
+func makeTables(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('troupe demo tables', 0))"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, schema)
+		return err
+	})
+}
+
+// openCodec waits for the registry, which gives every message type its schema id.
+func openCodec(ctx context.Context, cfg Config) (envelope.Codec, error) {
+	registry, err := schemas.NewRegistry(cfg.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("SCHEMA_REGISTRY_URL: %w", err)
+	}
+	var codec envelope.Codec
+	err = await(ctx, cfg.Log, "schema registry", func(ctx context.Context) (err error) {
+		codec, err = schemas.New(ctx, schemas.Config{Registry: registry, Types: order.Types()})
+		return err
+	})
+	return codec, err
+}
+
+// await tries until it works, logging each failure, or until ctx ends or the server says that it will never do.
+func await(ctx context.Context, log zerolog.Logger, what string, try func(context.Context) error) error {
+	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 5 * time.Second}
+	for failed := 1; ; failed++ {
+		limited, cancel := context.WithTimeout(ctx, tryLimit)
+		err := try(limited)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if hopeless(err) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		wait := policy.Wait(failed)
+		log.Warn().Err(err).Dur("wait", wait).Msgf("waiting for the %s", what)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// hopeless says whether the server answered, and only a person can change its mind: who we are (class 28 of the Postgres
+// manual, appendix A), which database (3D), what we may do (42501), or a database that is ahead of this program.
+func hopeless(err error) bool {
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) {
+		return answer.Code[:2] == "28" || answer.Code[:2] == "3D" || answer.Code == "42501"
+	}
+	return errors.Is(err, migrations.ErrNewer)
+}

@@ -1,0 +1,67 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/troupe-go/troupe/participant"
+)
+
+// A Hop is what one service adds to what all four have in common.
+type Hop struct {
+	Name   string // of the hop, and of the service
+	Schema string // the statements that make the service's tables where they are not there yet
+	// Handlers registers the hop's handlers and returns its HTTP API, or nil when it has none.
+	Handlers func(pool *pgxpool.Pool, p *participant.Participant) http.Handler
+}
+
+// Run serves HTTP at once, waits until database and registry answer, brings the tables up to date, and works until ctx
+// ends: then it finishes what is under way and returns nil. The participant waits for the broker.
+func (h Hop) Run(ctx context.Context, cfg Config) error {
+	cfg = cfg.withDefaults(h.Name)
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("%s: %w", h.Name, err)
+	}
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("%s: %w", h.Name, err)
+	}
+	cfg.Log.Info().Stringer("address", listener.Addr()).Stringer("hop", cfg.Hop(h.Name)).Msg("serving")
+
+	front := &front{}
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return serve(running, listener, front) })
+	group.Go(func() error { return h.work(running, cfg, front) })
+	err = group.Wait()
+	if err != nil && !(ctx.Err() != nil && errors.Is(err, ctx.Err())) {
+		return fmt.Errorf("%s: %w", h.Name, err)
+	}
+	return nil
+}
+
+func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
+	pool, err := openDatabase(ctx, cfg, h.Schema)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	codec, err := openCodec(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	p, err := participant.New(participant.Config{
+		Pool: pool, Brokers: cfg.Brokers, Hop: cfg.Hop(h.Name), Codec: codec, Source: h.Name,
+		Partitions: cfg.Partitions, Kafka: cfg.Kafka, Log: cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	front.open(h.Handlers(pool, p), p.Ready)
+	return p.Run(ctx)
+}

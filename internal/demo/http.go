@@ -1,0 +1,84 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Limits of the HTTP server.
+const (
+	headerLimit  = 5 * time.Second
+	requestLimit = 10 * time.Second // of reading a request, and of handling it
+	idleLimit    = time.Minute
+	drainLimit   = 10 * time.Second
+)
+
+// A front answers HTTP from the start: /livez says that the process runs, /readyz that the service does its work. All
+// else is the service's API, once that is there.
+type front struct {
+	service atomic.Pointer[opened]
+}
+
+type opened struct {
+	api   http.Handler // may be nil
+	ready func() error
+}
+
+func (f *front) open(api http.Handler, ready func() error) { f.service.Store(&opened{api, ready}) }
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	service := f.service.Load()
+	switch {
+	case r.URL.Path == "/livez":
+		_, _ = w.Write([]byte("ok\n"))
+	case service == nil:
+		http.Error(w, "waiting for the database or the schema registry", http.StatusServiceUnavailable)
+	case r.URL.Path == "/readyz":
+		if err := service.ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	case service.api == nil:
+		http.NotFound(w, r)
+	default:
+		ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
+		defer cancel()
+		service.api.ServeHTTP(w, r.WithContext(ctx))
+	}
+}
+
+// serve answers on l until ctx ends, and then finishes the requests that are under way.
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerLimit,
+		ReadTimeout:       requestLimit,
+		WriteTimeout:      2 * requestLimit,
+		IdleTimeout:       idleLimit,
+		MaxHeaderBytes:    16 << 10,
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
+		defer cancel()
+		if err := server.Shutdown(limited); err != nil {
+			return server.Close()
+		}
+		return nil
+	})
+	return group.Wait()
+}

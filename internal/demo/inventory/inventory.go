@@ -1,0 +1,98 @@
+// Package inventory is the service that sets stock aside and puts it back.
+//
+//	ReserveStock ─► StockReserved, or StockRefused when the title is out of stock
+//	ReleaseStock ─► StockReleased
+//
+// Stock is taken in the statement that inserts the order's reservation, and put back in the one that marks it released: a
+// command that comes again finds that done, changes nothing and gets the same answer. A release without a reservation
+// leaves a released one of nothing, and the reservation that comes after it is refused.
+package inventory
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/schemas/order"
+)
+
+const hop = "inventory"
+
+var (
+	//go:embed schema.sql
+	schema string
+	//go:embed sql/reserve.sql
+	reserveSQL string
+	//go:embed sql/release.sql
+	releaseSQL string
+	//go:embed sql/release_nothing.sql
+	releaseNothingSQL string
+	//go:embed sql/select_reservation.sql
+	selectSQL string
+)
+
+type service struct{ cfg demo.Config }
+
+// Run is the service, until ctx ends.
+func Run(ctx context.Context, cfg demo.Config) error {
+	return demo.Hop{
+		Name:   hop,
+		Schema: schema,
+		Handlers: func(_ *pgxpool.Pool, p *participant.Participant) http.Handler {
+			s := service{cfg}
+			participant.Handle(p, s.reserve)
+			participant.Handle(p, s.release)
+			return nil
+		},
+	}.Run(ctx, cfg)
+}
+
+func (s service) reserve(ctx context.Context, tx pgx.Tx, c participant.Command[order.ReserveStock]) (participant.Outcome, error) {
+	refuse := func(reason string) (participant.Outcome, error) {
+		return participant.Refuse(order.StockRefused{OrderID: c.Body.OrderID, Reason: reason}), nil
+	}
+	if s.cfg.Refuses(c.Body.OrderID, hop) {
+		return refuse("damaged in the warehouse")
+	}
+	_, err := tx.Exec(ctx, reserveSQL, pgx.NamedArgs{
+		"reservation_id": reservationID(c.Body.OrderID), "order_id": c.Body.OrderID,
+		"idempotency_key": c.Message.IdempotencyKey, "title": c.Body.Title, "quantity": c.Body.Quantity,
+	})
+	if err != nil {
+		return participant.Outcome{}, fmt.Errorf("reserve: %w", err)
+	}
+	var released bool
+	r := order.StockReserved{OrderID: c.Body.OrderID, Title: c.Body.Title}
+	err = tx.QueryRow(ctx, selectSQL, pgx.NamedArgs{"order_id": c.Body.OrderID}).Scan(&r.ReservationID, &r.Quantity, &released)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return refuse("out of stock")
+	case err != nil:
+		return participant.Outcome{}, fmt.Errorf("read reservation: %w", err)
+	case released:
+		return refuse("the order was cancelled")
+	}
+	return participant.Succeed(r), nil
+}
+
+func (s service) release(ctx context.Context, tx pgx.Tx, c participant.Command[order.ReleaseStock]) (participant.Outcome, error) {
+	args := pgx.NamedArgs{
+		"reservation_id": reservationID(c.Body.OrderID), "order_id": c.Body.OrderID,
+		"idempotency_key": c.Message.IdempotencyKey,
+	}
+	for _, sql := range []string{releaseSQL, releaseNothingSQL} {
+		if _, err := tx.Exec(ctx, sql, args); err != nil {
+			return participant.Outcome{}, fmt.Errorf("release: %w", err)
+		}
+	}
+	return participant.Succeed(order.StockReleased{OrderID: c.Body.OrderID, ReservationID: reservationID(c.Body.OrderID)}), nil
+}
+
+func reservationID(orderID string) string { return "res-" + orderID }

@@ -1,0 +1,126 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// Main is a service's whole main: it reads flags and environment, runs the service until SIGINT or SIGTERM, and returns
+// the exit code: 0 done, 1 failed, 2 usage. A second signal ends the process at once.
+//
+// With the argument healthcheck it asks the service that runs with the same configuration whether it is ready.
+func Main(name string, run Service) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return program{name: name, run: run, args: os.Args[1:], stderr: os.Stderr}.main(ctx)
+}
+
+type program struct {
+	name   string
+	run    Service
+	args   []string
+	stderr io.Writer
+}
+
+func (p program) main(ctx context.Context) int {
+	cfg, err := FromEnv()
+	if err != nil {
+		return p.misused(err)
+	}
+	args, check := p.args, false
+	if len(args) > 0 && args[0] == "healthcheck" {
+		args, check = args[1:], true
+	}
+	fs := cfg.flags("demo-" + p.name)
+	fs.SetOutput(io.Discard)
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		p.help(fs)
+		return exitDone
+	case err != nil:
+		return p.misused(err)
+	case fs.NArg() > 0:
+		return p.misused(fmt.Errorf("unknown argument %q", fs.Arg(0)))
+	}
+	cfg = cfg.withDefaults(p.name)
+	if check {
+		return p.failed(healthcheck(ctx, cfg.Listen))
+	}
+	if err := cfg.Validate(); err != nil {
+		return p.misused(err)
+	}
+	cfg.Log = zerolog.New(p.stderr).With().Timestamp().Str("service", p.name).Logger()
+	return p.failed(p.run(ctx, cfg))
+}
+
+func (p program) help(fs *flag.FlagSet) {
+	fmt.Fprintf(p.stderr, `The %[1]s service of the order flow.
+
+  demo-%[1]s --database-url postgres://localhost/%[1]s --kafka-brokers localhost:9092 --schema-registry-url http://localhost:8081
+  demo-%[1]s healthcheck
+
+Flags win over the environment.
+
+`, p.name)
+	fs.SetOutput(p.stderr)
+	fs.PrintDefaults()
+}
+
+func (p program) misused(err error) int {
+	fmt.Fprintf(p.stderr, "demo-%s: %v\n(--help says more)\n", p.name, err)
+	return exitUsage
+}
+
+func (p program) failed(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	fmt.Fprintf(p.stderr, "demo-%s: %v\n", p.name, err)
+	return exitFailed
+}
+
+// healthcheck asks /readyz of the service that listens on address.
+func healthcheck(ctx context.Context, address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("DEMO_LISTEN: %w", err)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		reason, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		return fmt.Errorf("not ready: %s: %s", response.Status, reason)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package order
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// api is the way in.
+//
+//	POST /orders       202: the order is written and its flow begun; Location says where to look. The Idempotency-Key
+//	                   is remembered with the order that it placed.
+//	                     the same key, the same order      the same answer
+//	                     the same key, another order       422
+//	                     no key or another, the same order the same answer, since the order id is a key as well
+//	                     the same order id, another order  409
+//	                   400 names the field and what is wrong with it. 503: try again, with the same key.
+//	GET /orders/{id}   200: the order and its flow so far
+func (s *service) api() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders", s.post)
+	mux.HandleFunc("GET /orders/{id}", s.get)
+	return mux
+}
+
+func (s *service) post(w http.ResponseWriter, r *http.Request) {
+	o, key, err := readRequest(w, r)
+	if err == nil {
+		err = pgx.BeginFunc(r.Context(), s.pool, func(tx pgx.Tx) error { return s.place(r.Context(), tx, o, key) })
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Location", "/orders/"+url.PathEscape(o.ID))
+	writeJSON(w, http.StatusAccepted, "application/json", map[string]string{"order_id": o.ID})
+}
+
+func (s *service) get(w http.ResponseWriter, r *http.Request) {
+	v, err := readView(r.Context(), s.pool, r.PathValue("id"))
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, "application/json", v)
+}
+
+// fail answers with the problem that err is. What is none is ours, and for the log.
+func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var p problem
+	switch {
+	case errors.As(err, &p):
+	case errors.Is(err, pgx.ErrNoRows):
+		p = problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no order %q", r.PathValue("id"))}
+	default:
+		if r.Context().Err() == nil {
+			s.log.Error().Err(err).Str("path", r.URL.Path).Msg("request failed")
+		}
+		w.Header().Set("Retry-After", "1")
+		p = problem{Status: http.StatusServiceUnavailable, Detail: "the order could not be read or written: try again"}
+	}
+	p.write(w)
+}

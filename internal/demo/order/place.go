@@ -1,0 +1,51 @@
+package order
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// place writes a new order and its first command in one transaction; nothing of the flow has run when it returns. An
+// order that was placed before is left alone: the same one gives no error, another one a problem.
+func (s *service) place(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) error {
+	inserted, err := insert(ctx, tx, o, idempotencyKey)
+	if err != nil {
+		return err
+	}
+	if inserted {
+		return s.decide(ctx, tx, o, nil, "placed")
+	}
+	earlier, refusal := o.ID, problem{
+		Status: http.StatusConflict, Field: "order_id",
+		Detail: fmt.Sprintf("there is another order %q", o.ID),
+	}
+	if idempotencyKey != "" {
+		id, err := findKey(ctx, tx, idempotencyKey)
+		if err != nil {
+			return err
+		}
+		if id != "" {
+			earlier, refusal = id, problem{
+				Status: http.StatusUnprocessableEntity, Field: "Idempotency-Key",
+				Detail: fmt.Sprintf("another order was placed under the key %q", idempotencyKey),
+			}
+		}
+	}
+	placed, err := read(ctx, tx, earlier)
+	if err != nil {
+		return err
+	}
+	if !same(placed, o) {
+		return refusal
+	}
+	return nil
+}
+
+// same says whether the customer asked for the same.
+func same(a, b Order) bool {
+	return a.ID == b.ID && a.CustomerID == b.CustomerID && a.PlacedAt.Equal(b.PlacedAt) &&
+		a.Quantity == b.Quantity && a.AmountCents == b.AmountCents
+}

@@ -1,0 +1,1 @@
+SELECT order_id FROM orders WHERE idempotency_key = @idempotency_key

@@ -1,0 +1,70 @@
+package payment
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/schemas/order"
+)
+
+var (
+	//go:embed sql/open_account.sql
+	openSQL string
+	//go:embed sql/lock_account.sql
+	lockSQL string
+	//go:embed sql/charge.sql
+	chargeSQL string
+	//go:embed sql/refund.sql
+	refundSQL string
+	//go:embed sql/select_refund.sql
+	selectRefundSQL string
+)
+
+// An account as a charge finds it.
+type account struct {
+	credit    int64  // cents that the customer may still owe
+	paymentID string // of the order's charge, "" when there is none
+	refunded  bool   // the order's refund is there
+}
+
+// lockAccount opens the customer's account where there is none, and keeps others from changing it before tx ends.
+func lockAccount(ctx context.Context, tx pgx.Tx, c order.ChargePayment) (account, error) {
+	var a account
+	args := pgx.NamedArgs{"customer_id": c.CustomerID, "order_id": c.OrderID}
+	if _, err := tx.Exec(ctx, openSQL, args); err != nil {
+		return a, fmt.Errorf("open account: %w", err)
+	}
+	if err := tx.QueryRow(ctx, lockSQL, args).Scan(&a.credit, &a.paymentID, &a.refunded); err != nil {
+		return a, fmt.Errorf("lock account: %w", err)
+	}
+	return a, nil
+}
+
+// charge adds the amount to what the customer owes.
+func charge(ctx context.Context, tx pgx.Tx, idempotencyKey string, c order.ChargePayment) (paymentID string, err error) {
+	paymentID = "pay-" + c.OrderID
+	_, err = tx.Exec(ctx, chargeSQL, pgx.NamedArgs{
+		"idempotency_key": idempotencyKey, "order_id": c.OrderID, "customer_id": c.CustomerID,
+		"payment_id": paymentID, "amount_cents": c.AmountCents,
+	})
+	if err != nil {
+		return "", fmt.Errorf("charge: %w", err)
+	}
+	return paymentID, nil
+}
+
+// refund gives back what was charged for the order, once, and says what that was.
+func refund(ctx context.Context, tx pgx.Tx, idempotencyKey string, c order.RefundPayment) (order.PaymentRefunded, error) {
+	refunded := order.PaymentRefunded{OrderID: c.OrderID}
+	args := pgx.NamedArgs{"idempotency_key": idempotencyKey, "order_id": c.OrderID, "payment_id": c.PaymentID}
+	if _, err := tx.Exec(ctx, refundSQL, args); err != nil {
+		return refunded, fmt.Errorf("refund: %w", err)
+	}
+	if err := tx.QueryRow(ctx, selectRefundSQL, args).Scan(&refunded.PaymentID, &refunded.AmountCents); err != nil {
+		return refunded, fmt.Errorf("read refund: %w", err)
+	}
+	return refunded, nil
+}

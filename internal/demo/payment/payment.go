@@ -1,0 +1,75 @@
+// Package payment is the service that charges customers and refunds them.
+//
+//	ChargePayment ─► PaymentCharged, or PaymentRefused above the customer's credit limit
+//	RefundPayment ─► PaymentRefunded
+//
+// Every change of a balance has a row in the ledger, in the same statement: a command that comes again finds the row,
+// changes nothing and gets the same answer. A free order is charged nothing, and has its row. A refund without a charge
+// leaves a row of nothing, and the charge that comes after it is refused.
+package payment
+
+import (
+	"context"
+	_ "embed"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/schemas/order"
+)
+
+const hop = "payment"
+
+//go:embed schema.sql
+var schema string
+
+type service struct{ cfg demo.Config }
+
+// Run is the service, until ctx ends.
+func Run(ctx context.Context, cfg demo.Config) error {
+	return demo.Hop{
+		Name:   hop,
+		Schema: schema,
+		Handlers: func(_ *pgxpool.Pool, p *participant.Participant) http.Handler {
+			s := service{cfg}
+			participant.Handle(p, s.charge)
+			participant.Handle(p, s.refund)
+			return nil
+		},
+	}.Run(ctx, cfg)
+}
+
+func (s service) charge(ctx context.Context, tx pgx.Tx, c participant.Command[order.ChargePayment]) (participant.Outcome, error) {
+	a, err := lockAccount(ctx, tx, c.Body)
+	if err != nil {
+		return participant.Outcome{}, err
+	}
+	switch {
+	case a.paymentID != "":
+		return charged(c.Body, a.paymentID), nil
+	case a.refunded:
+		return refused(c.Body, "the order was cancelled"), nil
+	case s.cfg.Refuses(c.Body.OrderID, hop):
+		return refused(c.Body, "declined by the bank"), nil
+	case c.Body.AmountCents > a.credit:
+		return refused(c.Body, "credit limit"), nil
+	}
+	id, err := charge(ctx, tx, c.Message.IdempotencyKey, c.Body)
+	return charged(c.Body, id), err
+}
+
+func (s service) refund(ctx context.Context, tx pgx.Tx, c participant.Command[order.RefundPayment]) (participant.Outcome, error) {
+	refunded, err := refund(ctx, tx, c.Message.IdempotencyKey, c.Body)
+	return participant.Succeed(refunded), err
+}
+
+func charged(c order.ChargePayment, paymentID string) participant.Outcome {
+	return participant.Succeed(order.PaymentCharged{OrderID: c.OrderID, PaymentID: paymentID, AmountCents: c.AmountCents})
+}
+
+func refused(c order.ChargePayment, reason string) participant.Outcome {
+	return participant.Refuse(order.PaymentRefused{OrderID: c.OrderID, Reason: reason})
+}

@@ -1,0 +1,71 @@
+// Package shipping is the service that sends orders to their customers.
+//
+//	ShipOrder ─► OrderShipped, or ShippingRefused where it cannot deliver
+//
+// It is the last of the flow, so nothing ever undoes a shipment. An order has one, and a command that comes again gets
+// the same answer.
+package shipping
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/schemas/order"
+)
+
+const hop = "shipping"
+
+var (
+	//go:embed schema.sql
+	schema string
+	//go:embed sql/ship.sql
+	shipSQL string
+)
+
+type service struct{ cfg demo.Config }
+
+// Run is the service, until ctx ends.
+func Run(ctx context.Context, cfg demo.Config) error {
+	return demo.Hop{
+		Name:   hop,
+		Schema: schema,
+		Handlers: func(_ *pgxpool.Pool, p *participant.Participant) http.Handler {
+			participant.Handle(p, service{cfg}.ship)
+			return nil
+		},
+	}.Run(ctx, cfg)
+}
+
+func (s service) ship(ctx context.Context, tx pgx.Tx, c participant.Command[order.ShipOrder]) (participant.Outcome, error) {
+	refuse := func(reason string) (participant.Outcome, error) {
+		return participant.Refuse(order.ShippingRefused{OrderID: c.Body.OrderID, Reason: reason}), nil
+	}
+	if s.cfg.Refuses(c.Body.OrderID, hop) {
+		return refuse("lost on the way")
+	}
+	var obstacle string
+	err := tx.QueryRow(ctx, "SELECT reason FROM undeliverable WHERE customer_id = $1", c.Body.CustomerID).Scan(&obstacle)
+	if err == nil {
+		return refuse("cannot deliver: " + obstacle)
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return participant.Outcome{}, fmt.Errorf("read where nothing is delivered: %w", err)
+	}
+	shipped := order.OrderShipped{OrderID: c.Body.OrderID, ShipmentID: "shp-" + c.Body.OrderID}
+	_, err = tx.Exec(ctx, shipSQL, pgx.NamedArgs{
+		"shipment_id": shipped.ShipmentID, "order_id": c.Body.OrderID, "idempotency_key": c.Message.IdempotencyKey,
+		"customer_id": c.Body.CustomerID, "title": c.Body.Title, "quantity": c.Body.Quantity,
+	})
+	if err != nil {
+		return participant.Outcome{}, fmt.Errorf("ship: %w", err)
+	}
+	return participant.Succeed(shipped), nil
+}
