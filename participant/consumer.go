@@ -45,6 +45,7 @@ type consumer struct {
 	workers map[topicPartition]*worker
 	lost    error // why the membership broke; nil once it has partitions again
 	joined  bool
+	ending  bool // nothing is begun any more
 }
 
 type topicPartition struct {
@@ -132,6 +133,9 @@ func (c *consumer) assigned(_ context.Context, _ *kgo.Client, parts map[string][
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.joined, c.lost = true, nil
+	if c.ending {
+		return
+	}
 	for _, at := range flat(parts) {
 		w := newWorker(c, at)
 		c.workers[at] = w
@@ -224,6 +228,7 @@ func (c *consumer) stop(workers []*worker, drain time.Duration) (wedged []string
 // end is the way out: nothing is fetched any more.
 func (c *consumer) end() error {
 	c.mu.Lock()
+	c.ending = true
 	all := make(map[string][]int32)
 	for at := range c.workers {
 		all[at.topic] = append(all[at.topic], at.partition)

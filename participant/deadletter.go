@@ -192,8 +192,9 @@ func copyArgs(l *deadLetter, topic, group string) pgx.NamedArgs {
 
 // original are m's headers without those of an earlier dead letter.
 func (m *message) original() []envelope.Header {
-	hs := make([]envelope.Header, 0, len(m.headers)+16)
-	for _, h := range m.headers {
+	all := m.headers()
+	hs := make([]envelope.Header, 0, len(all)+16)
+	for _, h := range all {
 		if !strings.HasPrefix(h.Key, errorsPrefix) && !strings.HasPrefix(h.Key, deadLetterPrefix) {
 			hs = append(hs, h)
 		}

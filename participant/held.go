@@ -108,9 +108,9 @@ func (w *worker) head(ctx context.Context, key holdKey) (m *message, wait time.D
 	if err != nil {
 		return nil, 0, ours(err)
 	}
-	m.headers, m.unreadable = envelope.UnmarshalHeaders(headers)
+	m.stored, m.unreadable = envelope.UnmarshalHeaders(headers)
 	if m.unreadable == nil {
-		m.unreadable = m.SetHeaders(m.headers)
+		m.unreadable = m.SetHeaders(m.stored)
 	}
 	if m.Time.IsZero() {
 		m.Time = m.at
@@ -125,7 +125,7 @@ func (w *worker) rowArgs(m *message) pgx.NamedArgs {
 	key := m.holdKey()
 	return pgx.NamedArgs{
 		"group": w.p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset, "topic": m.Topic,
-		"hold_key": key[:], "key": m.Key, "headers": marshal(m.headers), "payload": m.Payload, "message_time": m.at,
+		"hold_key": key[:], "key": m.Key, "headers": marshal(m.headers()), "payload": m.Payload, "message_time": m.at,
 		"max_attempts": w.p.cfg.Retry.Attempts,
 	}
 }

@@ -3,12 +3,14 @@ package participant_test
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -21,8 +23,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if role := member(); role != nil {
-		role()
+	if task := os.Getenv(memberEnv); task != "" {
+		beMember(task)
 		return
 	}
 	testkit.Main(m)
@@ -68,9 +70,13 @@ func newStage(t testing.TB) *stage {
 	return s
 }
 
-// quick are group time-outs for tests; the brokers allow no less.
+// quick are group time-outs for tests: Apache Kafka allows no session below 6 s, the embedded broker does.
 func quick() []kgo.Opt {
-	return []kgo.Opt{kgo.SessionTimeout(6 * time.Second), kgo.RebalanceTimeout(5 * time.Second), kgo.HeartbeatInterval(100 * time.Millisecond)}
+	session := time.Second
+	if os.Getenv("TROUPE_KAFKA") != "" {
+		session = 6 * time.Second
+	}
+	return []kgo.Opt{kgo.SessionTimeout(session), kgo.RebalanceTimeout(session * 9 / 10), kgo.HeartbeatInterval(100 * time.Millisecond)}
 }
 
 func (s *stage) config() participant.Config {
@@ -80,11 +86,23 @@ func (s *stage) config() participant.Config {
 	}
 }
 
-// topics makes the hop's topics before a participant does.
-func (s *stage) topics() {
+// provision makes the hop's topics before a participant does.
+func (s *stage) provision(partitions int32) {
 	for _, name := range []string{s.hop.Commands(), s.hop.Events(), s.hop.DeadLetters()} {
-		require.NoError(s.t, kafka.Provision(s.t.Context(), s.client, kafka.Topic{Name: name, Partitions: 2}))
+		require.NoError(s.t, kafka.Provision(s.t.Context(), s.client, kafka.Topic{Name: name, Partitions: partitions}))
 	}
+}
+
+// rewind makes the group read everything again. Nobody may be in it.
+func (s *stage) rewind() {
+	s.t.Helper()
+	admin := kadm.NewClient(s.client)
+	offsets, err := admin.FetchOffsets(s.t.Context(), s.hop.String())
+	require.NoError(s.t, err)
+	require.NotEmpty(s.t, offsets, "nothing was committed")
+	again := make(kadm.Offsets)
+	offsets.Each(func(o kadm.OffsetResponse) { again.AddOffset(o.Topic, o.Partition, 0, -1) })
+	require.NoError(s.t, admin.CommitAllOffsets(s.t.Context(), s.hop.String(), again))
 }
 
 func (s *stage) new(change ...func(*participant.Config)) *participant.Participant {
@@ -131,7 +149,7 @@ func (s *stage) command(key string, body Count) envelope.Message {
 
 func (s *stage) send(messages ...envelope.Message) {
 	s.t.Helper()
-	s.topics()
+	s.provision(2)
 	records := make([]*kgo.Record, len(messages))
 	for i, m := range messages {
 		records[i] = kafka.Record(m)

@@ -23,7 +23,8 @@ const HeaderRedrive = "__troupe.redrive"
 // message is one message on its way through, from the topic or from troupe.held.
 type message struct {
 	envelope.Message                   // ID is never empty
-	headers          []envelope.Header // as they came
+	record           *kgo.Record       // nil when it comes from troupe.held
+	stored           []envelope.Header // as they came, when it comes from troupe.held
 	unreadable       error             // the headers break a rule; then Message has no attributes
 	topicID          uuid.UUID
 	partition        int32
@@ -36,7 +37,7 @@ type message struct {
 }
 
 func fromRecord(r *kgo.Record, topicID uuid.UUID) *message {
-	m := &message{headers: kafka.Headers(r), topicID: topicID, partition: r.Partition, offset: r.Offset, at: r.Timestamp}
+	m := &message{record: r, topicID: topicID, partition: r.Partition, offset: r.Offset, at: r.Timestamp}
 	m.Message, m.unreadable = kafka.Message(r)
 	m.identify()
 	return m
@@ -44,7 +45,9 @@ func fromRecord(r *kgo.Record, topicID uuid.UUID) *message {
 
 // identify fills what is read from the headers.
 func (m *message) identify() {
-	fill(&m.ID, fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset))
+	if m.ID == "" {
+		m.ID = fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset)
+	}
 	m.id = indexable(m.ID)
 	for _, h := range m.Extra {
 		if h.Key == HeaderRedrive {
@@ -55,6 +58,14 @@ func (m *message) identify() {
 			return
 		}
 	}
+}
+
+// headers are all of them, as they came.
+func (m *message) headers() []envelope.Header {
+	if m.record == nil {
+		return m.stored
+	}
+	return kafka.Headers(m.record)
 }
 
 // attempts made before this one.

@@ -9,8 +9,6 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-func member() func() { return nil }
-
 func TestAnAnswerIsAnEventOfTheCommandsKey_C02_C17(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

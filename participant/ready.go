@@ -38,6 +38,9 @@ func (c *consumer) ready(now time.Time) error {
 		if waits := w.waits.Load(); waits != nil {
 			return fmt.Errorf("%s waits for the database since %s: %w", at, now.Sub(waits.since).Round(time.Second), waits.err)
 		}
+		if w.died.Load() {
+			return fmt.Errorf("%s: a handler ended its goroutine", at)
+		}
 		since := w.running.Load()
 		if ran := now.Sub(time.Unix(0, since)); since != 0 && ran > c.p.cfg.Timeout+wedgedAfter {
 			return fmt.Errorf("%s: a handler runs for %s and ignores its time-out", at, ran.Round(time.Second))

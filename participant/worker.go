@@ -24,6 +24,7 @@ type worker struct {
 	holds   holds
 	running atomic.Int64 // since when a handler runs, in Unix nanoseconds; 0: none does
 	waits   atomic.Pointer[waiting]
+	died    atomic.Bool
 }
 
 // waiting is a worker's time without a database.
@@ -47,6 +48,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 func (w *worker) work() {
 	defer close(w.done)
 	defer w.cancel()
+	defer w.checkEnd()
 	if !w.insist(func() error { return w.load(w.ctx) }) {
 		return
 	}
@@ -67,6 +69,14 @@ func (w *worker) work() {
 			continue
 		}
 		w.rest()
+	}
+}
+
+// checkEnd notices a handler that took the goroutine along by runtime.Goexit, as FailNow of a test does.
+func (w *worker) checkEnd() {
+	if !w.stopped() && w.ctx.Err() == nil {
+		w.died.Store(true)
+		w.p.cfg.Log.Error().Str("partition", w.at.String()).Msg("a handler ended its goroutine: the partition is not consumed any more")
 	}
 }
 

@@ -1,0 +1,135 @@
+package participant_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// onePartition makes all keys share one worker.
+func onePartition(c *participant.Config) { c.Partitions = 1 }
+
+func TestAHeldKeyWaitsInOrderWhileOthersGoOn_A23(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var mu sync.Mutex
+	broken := true
+	p := s.new(onePartition, func(c *participant.Config) { c.Retry.Attempts = 1000 })
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if c.Body.Fail == "until mended" && broken {
+			return participant.Outcome{}, errAsked
+		}
+		return count(ctx, tx, c)
+	})
+	s.provision(1)
+	stop := s.start(p)
+	s.send(s.command("a", Count{N: 1, Fail: "until mended"}), s.command("b", Count{N: 1}),
+		s.command("a", Count{N: 2}), s.command("b", Count{N: 2}), s.command("a", Count{N: 3, Fail: "until mended"}))
+	s.waitCount(2, "SELECT count(*) FROM done WHERE key = 'b'")
+	s.waitCount(3, "SELECT count(*) FROM troupe.held")
+	require.Zero(t, s.count("SELECT count(*) FROM done WHERE key = 'a'"))
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.held WHERE attempts = 0 AND next_try IS NULL"))
+	stop() // what is held is found again by the next member
+
+	mu.Lock()
+	broken = false
+	mu.Unlock()
+	next := s.new(onePartition)
+	participant.Handle(next, count)
+	s.start(next)
+	s.send(s.command("a", Count{N: 4}))
+	s.waitCount(0, "SELECT count(*) FROM troupe.held")
+	s.waitCount(4, "SELECT count(*) FROM done WHERE key = 'a'")
+	require.Zero(t, s.count(`
+		SELECT count(*) FROM (SELECT n, lag(n, 1, 0) OVER (PARTITION BY key ORDER BY position) AS before FROM done) AS d
+		WHERE n <> before + 1`), "out of order within a key")
+	require.Positive(t, s.count("SELECT max(attempt) FROM done WHERE key = 'a' AND n = 1"))
+}
+
+// TestNextTryIsHonoured_A23: two at once, then not before the back-off is over, by the database's clock.
+func TestNextTryIsHonoured_A23(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var mu sync.Mutex
+	var at []time.Time
+	p := s.new(onePartition, func(c *participant.Config) {
+		c.Retry = retry.Policy{Initial: 300 * time.Millisecond, NoJitter: true, Attempts: 4}
+		c.Immediate = 1
+	})
+	participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		at = append(at, time.Now())
+		return participant.Outcome{}, errAsked
+	})
+	s.start(p)
+	s.send(s.command("a", Count{N: 1}))
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters")
+	require.Len(t, at, 4, "exactly as many runs as attempts")
+	require.Less(t, at[1].Sub(at[0]), 300*time.Millisecond)
+	require.GreaterOrEqual(t, at[2].Sub(at[1]), 300*time.Millisecond)
+	require.GreaterOrEqual(t, at[3].Sub(at[2]), 600*time.Millisecond)
+}
+
+func TestAMessageWithoutAKeyHoldsOnlyItself(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition, func(c *participant.Config) { c.Retry.Attempts = 1000 })
+	participant.Handle(p, count)
+	s.provision(1)
+	s.start(p)
+	keyless := func(n int, fail string) envelope.Message {
+		m := s.command("", Count{N: n, Fail: fail})
+		m.Key, m.Subject = nil, ""
+		return m
+	}
+	s.send(keyless(1, "error"), keyless(2, ""), keyless(3, "error"), keyless(4, ""))
+	s.waitCount(2, "SELECT count(*) FROM done")
+	s.waitCount(2, "SELECT count(*) FROM troupe.held WHERE attempts > 1")
+	require.Equal(t, 2, s.count("SELECT total FROM counters"))
+}
+
+// TestHeldAndDeliveredAgain: a message that waits is not stored twice, nor run out of turn.
+func TestHeldAndDeliveredAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	slow := func(c *participant.Config) {
+		c.Retry, c.Immediate = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true}, -1
+	}
+	p := s.new(onePartition, slow)
+	participant.Handle(p, count)
+	s.provision(1)
+	stop := s.start(p)
+	waits := s.command("a", Count{N: 2})
+	s.send(s.command("a", Count{N: 1, Fail: "error"}), waits)
+	s.waitCount(2, "SELECT count(*) FROM troupe.held")
+	stop()
+	s.rewind()
+	p = s.new(onePartition, slow)
+	participant.Handle(p, count)
+	stop = s.start(p)
+	s.send(s.command("b", Count{N: 1}), waits) // and once more under another offset
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'b'")
+	s.waitCount(3, "SELECT count(*) FROM troupe.held")
+	require.Equal(t, 1, s.count("SELECT sum(attempts) FROM troupe.held"))
+
+	stop()
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.held SET next_try = now(), attempts = 7 WHERE attempts > 0")
+	require.NoError(t, err)
+	p = s.new(onePartition, slow)
+	participant.Handle(p, count)
+	s.start(p)
+	s.waitCount(0, "SELECT count(*) FROM troupe.held")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE key = 'a'"), "the second delivery is a duplicate")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.dead_letters WHERE attempts = 8"))
+}

@@ -1,0 +1,161 @@
+package participant_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// memberEnv holds the task of a test binary that was run again to be a member of a group, and killed.
+const memberEnv = "TROUPE_TEST_MEMBER"
+
+type task struct {
+	URL     string
+	Brokers []string
+	Hop     string
+	Die     string // the hook to die in
+	Nth     int64  // at which call
+	Wait    time.Duration
+}
+
+// beMember runs a participant until SIGTERM, and ends with its parent.
+func beMember(text string) {
+	var k task
+	must(json.Unmarshal([]byte(text), &k))
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	pool, err := pgxpool.New(ctx, k.URL)
+	must(err)
+	defer pool.Close()
+	hop, err := topics.ParseHop(k.Hop)
+	must(err)
+	var calls atomic.Int64
+	die := func(point string) {
+		if k.Die == point && calls.Add(1) == k.Nth {
+			self, err := os.FindProcess(os.Getpid())
+			must(err)
+			must(self.Kill())
+			select {}
+		}
+	}
+	p, err := participant.New(participant.Config{
+		Pool: pool, Brokers: k.Brokers, Hop: hop, Partitions: 2, Kafka: quick(), Log: zerolog.New(os.Stderr),
+		Retry: retry.Policy{Initial: 300 * time.Millisecond, NoJitter: true, Attempts: 4}, Immediate: -1,
+		Hooks: participant.Hooks{
+			BeforeHandler: func(participant.Delivery) { die("before the handler") },
+			BeforeCommit:  func(participant.Delivery) { die("before the commit") },
+			AfterCommit:   func(participant.Delivery) { die("after the commit") },
+			Failed:        func(participant.Delivery) { die("after a failed attempt") },
+			BeforeOffsets: func(map[string]map[int32]int64) { die("before the commit of offsets") },
+			AfterOffsets:  func(map[string]map[int32]int64) { die("after the commit of offsets") },
+		},
+	})
+	must(err)
+	participant.Handle(p, count)
+	must(p.Run(ctx))
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// process is a member in a process of its own.
+type process struct {
+	*exec.Cmd
+	ended chan error
+	log   *safeBuffer
+}
+
+func (s *stage) member(die string, nth int64) *process {
+	s.t.Helper()
+	text, err := json.Marshal(task{
+		URL: s.pool.Config().ConnString(), Brokers: s.brokers, Hop: s.hop.String(), Die: die, Nth: nth,
+	})
+	require.NoError(s.t, err)
+	m := &process{Cmd: exec.Command(os.Args[0]), ended: make(chan error, 1), log: &safeBuffer{}}
+	m.Env = append(os.Environ(), memberEnv+"="+string(text))
+	m.Stderr = m.log
+	hold, err := m.StdinPipe()
+	require.NoError(s.t, err)
+	require.NoError(s.t, m.Start())
+	go func() {
+		m.ended <- m.Wait()
+		close(m.ended)
+	}()
+	s.t.Cleanup(func() {
+		_ = hold.Close()
+		_ = m.Process.Kill()
+		<-m.ended
+		if s.t.Failed() {
+			s.t.Logf("member %d:\n%s", m.Process.Pid, m.log)
+		}
+	})
+	return m
+}
+
+// killed waits until the member has died by its own hand.
+func (m *process) killed(t testing.TB) {
+	t.Helper()
+	select {
+	case err := <-m.ended:
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit)
+		require.Equal(t, -1, exit.ExitCode(), m.log.String())
+	case <-time.After(30 * time.Second):
+		t.Fatalf("the member lives:\n%s", m.log)
+	}
+}
+
+// terminate asks the member to stop and expects exit status 0.
+func (m *process) terminate(t testing.TB) {
+	t.Helper()
+	require.NoError(t, m.Process.Signal(syscall.SIGTERM))
+	select {
+	case err := <-m.ended:
+		require.NoError(t, err, m.log.String())
+	case <-time.After(15 * time.Second):
+		t.Fatalf("the member did not stop:\n%s", m.log)
+	}
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
