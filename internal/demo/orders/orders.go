@@ -1,0 +1,65 @@
+// Package orders reads a file of orders, and checks all of it before anybody acts on a line.
+//
+// The file is CSV with a header: order_id, customer_id, placed_at, quantity and amount, in any order, beside columns that
+// are not looked at. A byte order mark and CRLF are taken. Everything that is wrong is said with file, line and column,
+// the first ten of it.
+//
+//	column       what it must be
+//	order_id     1 to 200 bytes that can be printed; in no other line
+//	customer_id  1 to 200 bytes that can be printed
+//	placed_at    a date, 1997-01-31
+//	quantity     a whole number from 1 to 2147483647
+//	amount       decimal text, 29.33: not negative, at most two decimals
+//
+// A file holds at most 256 MiB and a million orders, a line 64 KiB.
+package orders
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"os"
+)
+
+// Limits of a file.
+const (
+	maxBytes  = 256 << 20
+	maxLine   = 64 << 10
+	maxOrders = 1_000_000
+)
+
+// An Order is one line.
+type Order struct {
+	ID          string
+	CustomerID  string
+	PlacedAt    string // 1997-01-31
+	Quantity    int32
+	AmountCents int64
+}
+
+// The first 400 of the CDNOW sample's 6,919 purchases at an online music shop in 1997 and 1998, as it is used in the
+// literature on customer bases (P. Fader, B. Hardie: brucehardie.com/datasets), with an order number added.
+//
+//go:embed sample.csv
+var sample []byte
+
+// Sample is the orders that ship with the program.
+func Sample() ([]Order, error) { return Read("sample.csv", bytes.NewReader(sample)) }
+
+// ReadFile reads the file at path. Its errors begin with the path, and the line and the column where there is one.
+func ReadFile(path string) ([]Order, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("orders: %w", err)
+	}
+	defer f.Close()
+	switch info, err := f.Stat(); {
+	case err != nil:
+		return nil, fmt.Errorf("orders: %w", err)
+	case info.IsDir():
+		return nil, fmt.Errorf("%s: a folder: want a CSV file", path)
+	case info.Size() > maxBytes:
+		return nil, fmt.Errorf("%s: %d bytes: want at most %d", path, info.Size(), maxBytes)
+	}
+	return Read(path, f)
+}
