@@ -41,7 +41,7 @@ func (b *backlog) push(topicID uuid.UUID, records []*kgo.Record) {
 	b.chunks = append(b.chunks, chunk{topicID, records})
 	b.count += len(records)
 	for _, r := range records {
-		b.bytes += size(r)
+		b.bytes += recordBytes(r)
 	}
 	if !b.paused && (b.count >= backlogRecords || b.bytes >= backlogBytes) {
 		b.paused = true
@@ -70,7 +70,7 @@ func (b *backlog) pop() (r *kgo.Record, topicID uuid.UUID, ok bool) {
 		b.chunks = b.chunks[1:]
 	}
 	b.count--
-	b.bytes -= size(r)
+	b.bytes -= recordBytes(r)
 	if b.paused && b.count < backlogRecords/2 && b.bytes < backlogBytes/2 {
 		b.paused = false
 		b.client.ResumeFetchPartitions(b.parts)
@@ -78,7 +78,7 @@ func (b *backlog) pop() (r *kgo.Record, topicID uuid.UUID, ok bool) {
 	return r, topicID, true
 }
 
-func size(r *kgo.Record) int {
+func recordBytes(r *kgo.Record) int {
 	n := len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {
 		n += len(h.Key) + len(h.Value)

@@ -43,8 +43,9 @@ const (
 // untyped is the copy's type where the message had none.
 const untyped = "troupe.DeadLetter"
 
-// maxCopyBytes is the largest payload of a copy: what the outbox takes of any other.
-const maxCopyBytes = 1_000_000
+// maxCopyBytes is the most that key, headers and payload of a copy may have: a producer's usual limit for a batch is
+// 1,000,012 bytes, and the message itself may have come from one that allows more.
+const maxCopyBytes = 990_000
 
 var (
 	//go:embed sql/insert_dead_letter.sql
@@ -183,7 +184,7 @@ func copyArgs(l *deadLetter, topic, group string) pgx.NamedArgs {
 	switch {
 	case fits.SetHeaders(headers) != nil:
 		headers, args["payload"] = append(ours, omit("headers,payload")), nil
-	case len(l.Payload) > maxCopyBytes:
+	case size(l.Key, l.Payload, headers) > maxCopyBytes:
 		headers, args["payload"] = append(headers, omit("payload")), nil
 	}
 	args["headers"] = marshal(headers)
@@ -200,6 +201,14 @@ func (m *message) original() []envelope.Header {
 		}
 	}
 	return hs
+}
+
+func size(key, payload []byte, headers []envelope.Header) int {
+	n := len(key) + len(payload)
+	for _, h := range headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return n
 }
 
 // correlation is what m's emissions get.

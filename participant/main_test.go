@@ -64,7 +64,7 @@ func newStage(t testing.TB) *stage {
 	s := &stage{t: t, pool: testkit.Database(t), brokers: testkit.Kafka(t), hop: topics.MustHop(testkit.Flow(t), "payment")}
 	_, err := s.pool.Exec(t.Context(), counters)
 	require.NoError(t, err)
-	s.client, err = kafka.NewClient(s.brokers)
+	s.client, err = kafka.NewClient(s.brokers, kgo.ProducerBatchMaxBytes(1_040_000))
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
 	return s
@@ -149,12 +149,22 @@ func (s *stage) command(key string, body Count) envelope.Message {
 
 func (s *stage) send(messages ...envelope.Message) {
 	s.t.Helper()
-	s.provision(2)
 	records := make([]*kgo.Record, len(messages))
 	for i, m := range messages {
 		records[i] = kafka.Record(m)
 	}
+	s.produce(records...)
+}
+
+func (s *stage) produce(records ...*kgo.Record) {
+	s.t.Helper()
+	s.provision(2)
 	require.NoError(s.t, s.client.ProduceSync(s.t.Context(), records...).FirstErr())
+}
+
+func (s *stage) topic(name string) {
+	s.t.Helper()
+	require.NoError(s.t, kafka.Provision(s.t.Context(), s.client, kafka.Topic{Name: name, Partitions: 2}))
 }
 
 // entries are the outbox's rows for a topic, as messages, in their order.
