@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -100,10 +101,13 @@ func isJSON(contentType string) bool {
 	return strings.EqualFold(strings.TrimSpace(media), envelope.JSON)
 }
 
-// poison says of err, unless it is nil, that the bytes are to blame.
+// poison says of err, unless it is nil, that the bytes are to blame. The libraries' errors can quote all of their input.
 func poison(name string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if text := err.Error(); len(text) > 300 {
+		err = errors.New(strings.ToValidUTF8(text[:300], "") + "…")
 	}
 	return fmt.Errorf("%w: %s: %w", envelope.ErrPayload, name, err)
 }
