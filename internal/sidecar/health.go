@@ -1,0 +1,67 @@
+package sidecar
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const healthLimit = 3 * time.Second
+
+func (p Program) healthCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "healthcheck",
+		Short: "Ask a running relay whether it is ready",
+		Long: `healthcheck asks /readyz of the relay at --admin: exit status 0 when it is ready, else 1. For
+containers that have no shell and no curl.`,
+		Example: `  outbox-relay healthcheck
+  HEALTHCHECK CMD ["/app", "healthcheck"]`,
+		Args: noArguments,
+	}
+	declare(cmd, admin)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		v, err := p.read(cmd, admin)
+		if err != nil {
+			return err
+		}
+		address, err := v.address(admin)
+		if err != nil {
+			return err
+		}
+		return ask(cmd.Context(), address)
+	}
+	return cmd
+}
+
+func ask(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, healthLimit)
+	defer cancel()
+	if host, port, err := net.SplitHostPort(address); err == nil {
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			address = net.JoinHostPort("127.0.0.1", port) // where a relay listens that listens everywhere
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	var h health
+	if err := json.NewDecoder(resp.Body).Decode(&h); err != nil {
+		return fmt.Errorf("%s: status %d", address, resp.StatusCode)
+	}
+	return fmt.Errorf("%s: not ready: %s", address, h.Reason)
+}

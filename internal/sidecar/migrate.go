@@ -1,0 +1,43 @@
+package sidecar
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/migrations"
+)
+
+func (p Program) migrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the database to the latest version",
+		Long: `migrate makes Troupe's tables in the schema "troupe", or brings them to the latest version. It is
+safe to run at any time, also from several places at once. The role needs CREATE on the database
+the first time, and owns the tables from then on.`,
+		Example: `  DATABASE_URL=postgres://shop:…@127.0.0.1:5432/shop outbox-relay migrate`,
+		Args:    noArguments,
+	}
+	declare(cmd, databaseURL)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		v, err := p.read(cmd, databaseURL)
+		if err != nil {
+			return err
+		}
+		config, err := v.database()
+		if err != nil {
+			return err
+		}
+		url := config.ConnString()
+		if err := migrations.Up(cmd.Context(), url); err != nil {
+			return err
+		}
+		s, err := migrations.Get(cmd.Context(), url)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.Stdout, "%s is at version %d\n", config.ConnConfig.Database, s.Current)
+		return err
+	}
+	return cmd
+}

@@ -1,0 +1,93 @@
+package sidecar
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+)
+
+// bad is an error about the value of a setting: where it came from, what it is, what it should be.
+func (v values) bad(s setting, want string) error {
+	return usagef("%s (from %s): %q: want %s", s.name, v.from[s.name], v.text[s.name], want)
+}
+
+func (v values) required(s setting, want string) error {
+	return usagef("%s is not set: want %s; set %s, or --%s", s.name, want, s.variable(), s.name)
+}
+
+func (v values) duration(s setting) (time.Duration, error) {
+	d, err := time.ParseDuration(v.text[s.name])
+	if err != nil || d <= 0 {
+		return 0, v.bad(s, "a time such as 500ms or 5s")
+	}
+	return d, nil
+}
+
+func (v values) number(s setting, least, most int) (int, error) {
+	n, err := strconv.Atoi(v.text[s.name])
+	if err != nil || n < least || n > most {
+		return 0, v.bad(s, fmt.Sprintf("a whole number from %d to %d", least, most))
+	}
+	return n, nil
+}
+
+func (v values) oneOf(s setting, choices ...string) (string, error) {
+	if !slices.Contains(choices, v.text[s.name]) {
+		return "", v.bad(s, strings.Join(choices, " or "))
+	}
+	return v.text[s.name], nil
+}
+
+func (v values) level() (zerolog.Level, error) {
+	choice, err := v.oneOf(logLevel, "debug", "info", "warn", "error")
+	if err != nil {
+		return zerolog.NoLevel, err
+	}
+	return zerolog.ParseLevel(choice)
+}
+
+func (v values) address(s setting) (string, error) {
+	if _, _, err := net.SplitHostPort(v.text[s.name]); err != nil {
+		return "", v.bad(s, "host:port, such as 127.0.0.1:8089")
+	}
+	return v.text[s.name], nil
+}
+
+func (v values) brokerList() ([]string, error) {
+	const want = "host:port of one or more brokers, separated by commas"
+	if v.text[brokers.name] == "" {
+		return nil, v.required(brokers, want)
+	}
+	var list []string
+	for b := range strings.SplitSeq(v.text[brokers.name], ",") {
+		b = strings.TrimSpace(b)
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			return nil, v.bad(brokers, want)
+		}
+		list = append(list, b)
+	}
+	return list, nil
+}
+
+// database never shows the value: it may hold a password, also where it cannot be read.
+func (v values) database() (*pgxpool.Config, error) {
+	const want = "postgres://user:password@host:5432/database"
+	if v.text[databaseURL.name] == "" {
+		return nil, v.required(databaseURL, want)
+	}
+	config, err := pgxpool.ParseConfig(v.text[databaseURL.name])
+	if err != nil {
+		return nil, usagef("%s (from %s): not a connection string (not shown: it may hold a password): want %s",
+			databaseURL.name, v.from[databaseURL.name], want)
+	}
+	if _, set := config.ConnConfig.RuntimeParams["application_name"]; !set {
+		config.ConnConfig.RuntimeParams["application_name"] = "outbox-relay"
+	}
+	return config, nil
+}

@@ -1,0 +1,105 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Exit statuses.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// A Program is one run of outbox-relay.
+type Program struct {
+	Args           []string // without the program's name
+	Stdout, Stderr io.Writer
+	Environ        []string // KEY=value; nil: the process's own
+
+	Kafka []kgo.Opt       // for the relay's client, over its own options; not for check
+	Dial  pgconn.DialFunc // for the relay's database connections; nil: pgx's own
+}
+
+// Main runs the program and returns its exit status. It ends when ctx does: "run" then drains first.
+func (p Program) Main(ctx context.Context) int {
+	if p.Environ == nil {
+		p.Environ = os.Environ()
+	}
+	root := p.root()
+	root.SetArgs(p.Args)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	var quiet reported
+	if !errors.As(err, &quiet) {
+		_, _ = fmt.Fprintln(p.Stderr, "outbox-relay:", err)
+	}
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// usageError is an error of whoever called the program.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// reported is a failure that standard output tells already.
+type reported struct{ error }
+
+func (p Program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "outbox-relay",
+		Short: "Publish the rows of a service's outbox table to Kafka",
+		Long: `outbox-relay runs beside a service and publishes what the service leaves in troupe.outbox.
+
+DATABASE_URL and KAFKA_BROKERS are enough to run. Settings come from flags, else from the
+environment, else from the file of --config.`,
+		Example: `  export DATABASE_URL=postgres://shop:…@127.0.0.1:5432/shop KAFKA_BROKERS=127.0.0.1:9092
+  outbox-relay migrate
+  outbox-relay check
+  outbox-relay run`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q; see outbox-relay --help", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return usageError{errors.New("no command")}
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(p.runCommand(), p.migrateCommand(), p.statusCommand(), p.checkCommand(), p.healthCommand())
+	return root
+}
+
+// noArguments is cobra's, as an error of usage.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no arguments, got %q", cmd.CommandPath(), args)
+	}
+	return nil
+}
