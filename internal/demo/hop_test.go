@@ -1,0 +1,164 @@
+package demo_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/schemas/order"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// porter is the least service: it makes a table and ships without looking.
+var porter = demo.Hop{
+	Name:   "shipping",
+	Schema: "CREATE TABLE IF NOT EXISTS parcels (order_id text)",
+	Handlers: func(_ *pgxpool.Pool, p *participant.Participant) http.Handler {
+		participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[order.ShipOrder]) (participant.Outcome, error) {
+			return participant.Succeed(order.OrderShipped{}), nil
+		})
+		return nil
+	},
+}
+
+func config(t *testing.T) demo.Config {
+	t.Helper()
+	return demo.Config{
+		DatabaseURL: testkit.EmptyDatabase(t), Brokers: testkit.Kafka(t), Registry: testkit.Registry(t),
+		Flow: testkit.Flow(t), Listen: freePort(t), Log: testkit.Logger(t),
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
+
+// run starts the hop and returns what ends it and waits for its end.
+func run(t *testing.T, h demo.Hop, cfg demo.Config) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx, cfg) }()
+	t.Cleanup(cancel)
+	return func() error {
+		cancel()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(15 * time.Second):
+			return errors.New("still running 15 s after it was asked to stop")
+		}
+	}
+}
+
+func get(cfg demo.Config, path string) (status int, body string) {
+	response, err := http.Get("http://" + cfg.Listen + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(text)
+}
+
+func awaitReady(t *testing.T, cfg demo.Config) {
+	t.Helper()
+	testkit.Wait(t, "readiness", func() (bool, error) {
+		status, _ := get(cfg, "/readyz")
+		return status == http.StatusOK, nil
+	})
+}
+
+func TestAServiceMakesItsTablesAndBecomesReady(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	stop := run(t, porter, cfg)
+	awaitReady(t, cfg)
+	status, _ := get(cfg, "/livez")
+	require.Equal(t, http.StatusOK, status)
+	status, _ = get(cfg, "/orders")
+	require.Equal(t, http.StatusNotFound, status, "it has no API")
+
+	conn, err := pgx.Connect(t.Context(), cfg.DatabaseURL)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), "SELECT FROM parcels, troupe.outbox")
+	require.NoError(t, err)
+	require.NoError(t, stop())
+}
+
+func TestTwoOfAServiceStartAtOnce(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	other := cfg
+	other.Listen = freePort(t)
+	stop, stopOther := run(t, porter, cfg), run(t, porter, other)
+	awaitReady(t, cfg)
+	awaitReady(t, other)
+	require.NoError(t, stop())
+	require.NoError(t, stopOther())
+}
+
+// A service that starts before its database waits: alive, not ready, and it can be stopped.
+func TestAServiceWaitsForItsDatabase(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	url := cfg.DatabaseURL
+	cfg.DatabaseURL = "postgres://nobody@" + freePort(t) + "/none"
+	stop := run(t, porter, cfg)
+	testkit.Wait(t, "life", func() (bool, error) {
+		status, _ := get(cfg, "/livez")
+		return status == http.StatusOK, nil
+	})
+	status, body := get(cfg, "/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Contains(t, body, "waiting for the database")
+	require.NoError(t, stop())
+
+	// The pool reaches the database at the third try.
+	cfg.DatabaseURL, cfg.Listen = url, freePort(t)
+	var dials atomic.Int32
+	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if dials.Add(1) < 3 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	stop = run(t, porter, cfg)
+	awaitReady(t, cfg)
+	require.NoError(t, stop())
+}
+
+func TestWhatOnlyAPersonCanMendEndsAService(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.DatabaseURL = testkit.Postgres(t).URL("there_is_none")
+	require.ErrorContains(t, porter.Run(t.Context(), cfg), "there_is_none")
+
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	cfg = config(t)
+	cfg.Listen = taken.Addr().String()
+	require.ErrorContains(t, porter.Run(t.Context(), cfg), "address already in use")
+
+	require.ErrorContains(t, porter.Run(t.Context(), demo.Config{}), "DATABASE_URL is not set")
+}

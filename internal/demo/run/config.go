@@ -1,0 +1,66 @@
+package run
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/demo/orders"
+)
+
+// Config of a run. Orders and Program are required.
+type Config struct {
+	Orders  []orders.Order
+	Program []string // starts a child: ChildCommand's arguments are added to it
+
+	Fail  demo.Fail // refusals on purpose
+	Seed  int64     // of the refusals, and of chaos
+	Chaos bool      // kill, cut and double while the run goes on
+
+	Postgres string // URL of a server where databases may be made; "": one is started
+	Kafka    string // host:port,…; "": one is started
+	Registry string // URL; "": one is started
+
+	Keep  bool          // leave databases, topics, groups and subjects
+	Limit time.Duration // give up when no order has moved for so long; default 2 min
+
+	Progress io.Writer // lines for people; nil: none
+	Live     bool      // Progress is a terminal: one line that is written over
+}
+
+func (c Config) withDefaults() (Config, error) {
+	switch {
+	case len(c.Orders) == 0:
+		return c, errors.New("no orders")
+	case len(c.Program) == 0:
+		return c, errors.New("no program to start children with")
+	case c.Limit < 0:
+		return c, fmt.Errorf("limit %s is negative", c.Limit)
+	}
+	if c.Limit == 0 {
+		c.Limit = 2 * time.Minute
+	}
+	if c.Progress == nil {
+		c.Progress = io.Discard
+	}
+	return c, nil
+}
+
+// services are the four, in the order of the flow. Each is a hop of the same name.
+var services = []string{"order", "payment", "inventory", "shipping"}
+
+// names are what a run's things are called.
+type names struct{ id string }
+
+func newNames() names {
+	b := make([]byte, 4)
+	_, _ = rand.Read(b) // never fails
+	return names{hex.EncodeToString(b)}
+}
+
+func (n names) flow() string                   { return "order-" + n.id }
+func (n names) database(service string) string { return "troupe_demo_" + n.id + "_" + service }

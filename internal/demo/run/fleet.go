@@ -1,0 +1,152 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	readyLimit = 90 * time.Second // of all processes together, the first time and after chaos
+	stopLimit  = 15 * time.Second // what a process may take to end when asked to
+)
+
+// A fleet is the processes of a run: four services and a relay beside each.
+type fleet struct {
+	processes []*process
+	group     *errgroup.Group
+	running   context.Context // ends when a process cannot be kept running
+	stopping  chan struct{}
+	stopped   bool
+}
+
+// newFleet lays out the processes; nothing runs yet. databases are URLs by service.
+func newFleet(program []string, s settings, databases map[string]string, dir string, log zerolog.Logger) (*fleet, error) {
+	f := &fleet{stopping: make(chan struct{})}
+	f.group, f.running = errgroup.WithContext(context.Background())
+	for _, kind := range []kind{service, relay} {
+		for _, name := range services {
+			child, arguments := name, []string{string(kind), name}
+			if kind == relay {
+				child, arguments = name+"-relay", []string{string(kind)}
+			}
+			address, err := freeAddress()
+			if err != nil {
+				return nil, err
+			}
+			path, err := filepath.Abs(filepath.Join(dir, child+".log"))
+			if err != nil {
+				return nil, err
+			}
+			env := s.environment(name, child, databases[name], address)
+			f.processes = append(f.processes, &process{
+				name: child, kind: kind, address: address, logPath: path, log: log.With().Str("process", child).Logger(),
+				command: func() *exec.Cmd {
+					cmd := exec.Command(program[0], slices.Concat(program[1:], []string{ChildCommand}, arguments)...)
+					cmd.Env = env
+					return cmd
+				},
+			})
+		}
+	}
+	return f, nil
+}
+
+// start brings the processes up: the services first, since they make the tables that the relays read.
+func (f *fleet) start(ctx context.Context) error {
+	for _, kind := range []kind{service, relay} {
+		for _, p := range f.of(kind) {
+			f.group.Go(func() error { return p.keep(f.running, f.stopping) })
+		}
+		if err := f.ready(ctx, f.of(kind)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fleet) of(k kind) []*process {
+	return slices.DeleteFunc(slices.Clone(f.processes), func(p *process) bool { return p.kind != k })
+}
+
+// url is the root of the named service's HTTP API. It stays the same however often the service is killed.
+func (f *fleet) url(name string) string {
+	return "http://" + f.processes[slices.Index(services, name)].address
+}
+
+// ready waits until every one of processes says so itself.
+func (f *fleet) ready(ctx context.Context, processes []*process) error {
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for _, p := range processes {
+		for {
+			err := p.ready(ctx, client)
+			if err == nil {
+				break
+			}
+			select {
+			case <-tick.C:
+			case <-f.running.Done():
+				return f.group.Wait()
+			case <-ctx.Done():
+				return fmt.Errorf("%s is not ready: %w (its log: %s)", p.name, errors.Join(err, ctx.Err()), p.logPath)
+			}
+		}
+	}
+	return nil
+}
+
+// stop asks every process to end and waits until all have. It may be called again.
+func (f *fleet) stop() error {
+	if !f.stopped {
+		f.stopped = true
+		close(f.stopping)
+	}
+	return f.group.Wait()
+}
+
+// faults says which processes ended by themselves, and how.
+func (f *fleet) faults() []string {
+	var all []string
+	for _, p := range f.processes {
+		for _, fault := range p.report().faults {
+			all = append(all, p.name+": "+fault)
+		}
+	}
+	return all
+}
+
+// unclean says which processes did not end with status 0 within stopLimit when asked to.
+func (f *fleet) unclean() []string {
+	var all []string
+	for _, p := range f.processes {
+		if r := p.report(); r.end != "" {
+			all = append(all, p.name+": "+r.end)
+		}
+	}
+	return all
+}
+
+// tail is the last lines of a log, for errors.
+func tail(path string) string {
+	const lines = 5
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

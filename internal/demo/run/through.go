@@ -1,0 +1,68 @@
+package run
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// A dialer opens connections, as pgx and kgo let one be given.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// through is a dialer that goes through the proxy whose way it is, as the named child. Names of hosts are resolved at
+// the other end.
+func through(way, child string) (dialer, error) {
+	token, proxy, ok := strings.Cut(way, "@")
+	if !ok {
+		return nil, errors.New("a proxy's way is token@host:port")
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !strings.HasPrefix(network, "tcp") {
+			return nil, fmt.Errorf("dial %s: the proxy passes tcp only", network)
+		}
+		conn, err := (&net.Dialer{Timeout: helloLimit}).DialContext(ctx, "tcp", proxy)
+		if err != nil {
+			return nil, err
+		}
+		if err := ask(ctx, conn, fmt.Sprintf("%s %s %s\n", token, child, address)); err != nil {
+			_ = conn.Close()
+			return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("%s through the proxy: %w", address, err)}
+		}
+		return conn, nil
+	}, nil
+}
+
+// ask says hello and takes the answer, not a byte more.
+func ask(ctx context.Context, conn net.Conn, hello string) error {
+	limit := time.Now().Add(2 * helloLimit)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(limit) {
+		limit = deadline
+	}
+	_ = conn.SetDeadline(limit)
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := io.WriteString(conn, hello); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(oneByOne{conn}).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if answer != "ok\n" {
+		return errors.New(strings.TrimSpace(answer))
+	}
+	if !stop() { // ctx ended meanwhile, and the deadline with it
+		return ctx.Err()
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// oneByOne keeps a reader from taking more than it needs: what follows is the server's.
+type oneByOne struct{ r io.Reader }
+
+func (o oneByOne) Read(p []byte) (int, error) { return o.r.Read(p[:min(len(p), 1)]) }
