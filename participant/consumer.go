@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -39,7 +40,9 @@ type consumer struct {
 	client  *kgo.Client
 	offsets *offsets
 	drain   time.Duration // when partitions move
-	fetch   *repeated
+
+	consumed []string
+	stale    []topicPartition // used by kgo's group goroutine only
 
 	mu      sync.Mutex
 	workers map[topicPartition]*worker
@@ -54,15 +57,10 @@ type topicPartition struct {
 }
 
 func newConsumer(p *Participant) (*consumer, error) {
-	c := &consumer{p: p, fetch: p.repeated("fetch"), workers: make(map[topicPartition]*worker)}
-	var consumed []string
-	for topic := range p.handlers {
-		consumed = append(consumed, topic)
-	}
-	slices.Sort(consumed)
+	c := &consumer{p: p, consumed: slices.Sorted(maps.Keys(p.handlers)), workers: make(map[topicPartition]*worker)}
 	client, err := kafka.NewClient(p.cfg.Brokers, append([]kgo.Opt{
 		kgo.ConsumerGroup(p.cfg.Group),
-		kgo.ConsumeTopics(consumed...),
+		kgo.ConsumeTopics(c.consumed...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a new group owes an answer to every command
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
@@ -78,6 +76,8 @@ func newConsumer(p *Participant) (*consumer, error) {
 		kgo.OnPartitionsAssigned(c.assigned),
 		kgo.OnPartitionsRevoked(c.revoked),
 		kgo.OnPartitionsLost(c.lostThem),
+		kgo.OnOffsetsFetched(c.compare),
+		kgo.AdjustFetchOffsetsFn(c.adjust),
 		kgo.WithHooks(c),
 	}, p.cfg.Kafka...)...)
 	if err != nil {
@@ -99,19 +99,28 @@ func (c *consumer) OnGroupManageError(err error) {
 	c.lost = err
 }
 
-// poll hands records to the workers until ctx ends. It never waits for one.
-func (c *consumer) poll(ctx context.Context) {
+// poll hands records to the workers until ctx ends. It never waits for one. Its error is what this membership cannot
+// get over: kgo reports only what it does not retry, and consumes a partition no more whose offset it could not fetch or
+// whose topic was made anew.
+func (c *consumer) poll(ctx context.Context) (broken error) {
 	for {
 		fetches := c.client.PollFetches(ctx)
 		if ctx.Err() != nil || fetches.IsClientClosed() {
 			c.client.AllowRebalance()
-			return
+			return nil
 		}
-		var failed error
 		fetches.EachError(func(topic string, partition int32, err error) {
-			failed = fmt.Errorf("%s/%d: %w", topic, partition, err)
+			var loss *kgo.ErrDataLoss
+			var session *kgo.ErrGroupSession
+			switch {
+			case errors.As(err, &loss):
+				c.p.cfg.Log.Error().Err(err).Msg("messages were lost in Kafka before they were read")
+			case errors.As(err, &session):
+				c.OnGroupManageError(err)
+			default:
+				broken = fmt.Errorf("fetch %s/%d: %w", topic, partition, err)
+			}
 		})
-		c.fetch.report(failed)
 		fetches.EachTopic(func(t kgo.FetchTopic) {
 			t.EachPartition(func(f kgo.FetchPartition) {
 				if len(f.Records) == 0 {
@@ -126,6 +135,9 @@ func (c *consumer) poll(ctx context.Context) {
 			})
 		})
 		c.client.AllowRebalance()
+		if broken != nil {
+			return broken
+		}
 	}
 }
 

@@ -206,3 +206,12 @@ func (s *stage) waitCount(want int, sql string, args ...any) {
 	s.t.Helper()
 	testkit.Wait(s.t, sql, func() (bool, error) { return s.count(sql, args...) == want, nil })
 }
+
+func waitFor(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	testkit.Wait(t, what, func() (bool, error) { return cond(), nil })
+}
+
+func entry(topic string, body any) outbox.Entry {
+	return outbox.Entry{Topic: topic, Key: "a", Body: body}
+}

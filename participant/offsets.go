@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -25,18 +26,23 @@ type offsets struct {
 
 	committing sync.Mutex // a commit is one at a time
 	mu         sync.Mutex
-	marks      map[topicPartition]kgo.EpochOffset
+	marks      map[topicPartition]mark
+}
+
+type mark struct {
+	kgo.EpochOffset
+	topicID uuid.UUID
 }
 
 func newOffsets(p *Participant, client *kgo.Client) *offsets {
-	return &offsets{p: p, client: client, marks: make(map[topicPartition]kgo.EpochOffset)}
+	return &offsets{p: p, client: client, marks: make(map[topicPartition]mark)}
 }
 
 // mark says that r and everything before it has ended.
-func (o *offsets) mark(at topicPartition, r *kgo.Record) {
+func (o *offsets) mark(at topicPartition, r *kgo.Record, topicID uuid.UUID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.marks[at] = kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}
+	o.marks[at] = mark{kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, topicID}
 }
 
 // forget drops the marks of partitions that are somebody else's now.
@@ -74,7 +80,7 @@ func (o *offsets) commit(ctx context.Context) error {
 	defer o.committing.Unlock()
 	o.mu.Lock()
 	taken := o.marks
-	o.marks = make(map[topicPartition]kgo.EpochOffset, len(taken))
+	o.marks = make(map[topicPartition]mark, len(taken))
 	o.mu.Unlock()
 	if len(taken) == 0 {
 		return nil
@@ -96,14 +102,23 @@ func (o *offsets) commit(ctx context.Context) error {
 	return nil
 }
 
-func (o *offsets) send(ctx context.Context, marks map[topicPartition]kgo.EpochOffset) (err error) {
+func (o *offsets) send(ctx context.Context, marks map[topicPartition]mark) (err error) {
 	wanted := make(map[string]map[int32]kgo.EpochOffset)
 	for at, offset := range marks {
 		if wanted[at.topic] == nil {
 			wanted[at.topic] = make(map[int32]kgo.EpochOffset)
 		}
-		wanted[at.topic][at.partition] = offset
+		wanted[at.topic][at.partition] = offset.EpochOffset
 	}
+	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
+		for _, t := range req.Topics {
+			for i := range t.Partitions {
+				note := topicNote(marks[topicPartition{t.Topic, t.Partitions[i].Partition}].topicID)
+				t.Partitions[i].Metadata = &note
+			}
+		}
+		return nil
+	})
 	o.client.CommitOffsetsSync(ctx, wanted, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, sendErr error) {
 		if err = sendErr; err != nil {
 			return
@@ -119,7 +134,7 @@ func (o *offsets) send(ctx context.Context, marks map[topicPartition]kgo.EpochOf
 	return err
 }
 
-func plain(marks map[topicPartition]kgo.EpochOffset) map[string]map[int32]int64 {
+func plain(marks map[topicPartition]mark) map[string]map[int32]int64 {
 	all := make(map[string]map[int32]int64)
 	for at, offset := range marks {
 		if all[at.topic] == nil {

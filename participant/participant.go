@@ -104,24 +104,51 @@ func (p *Participant) begin(late context.CancelCauseFunc) error {
 	return nil
 }
 
+// run is one membership after the other; a second one is needed where the first cannot be mended.
 func (p *Participant) run(ctx context.Context) error {
-	p.enter(errors.New("topics are not there yet"), nil)
-	if err := p.provision(ctx); err != nil || ctx.Err() != nil {
-		return err
-	}
-	c, err := newConsumer(p)
-	if err != nil {
-		return err
-	}
-	p.enter(nil, c)
 	var background sync.WaitGroup
 	defer background.Wait()
-	stop, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
 	background.Go(func() { p.prune(ctx) })
-	background.Go(func() { c.commitOften(stop) })
-	c.poll(ctx)
-	return c.end()
+	trouble := p.repeated("membership")
+	policy := retry.Policy{Initial: 500 * time.Millisecond, Cap: 30 * time.Second}
+	for failed := 1; ; failed++ {
+		p.enter(errors.New("topics are not there yet"), nil)
+		if err := p.provision(ctx); err != nil || ctx.Err() != nil {
+			return err
+		}
+		began := time.Now()
+		broken, err := p.join(ctx)
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+		p.enter(broken, nil)
+		trouble.report(broken)
+		if time.Since(began) > time.Minute {
+			failed = 1
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(policy.Wait(failed)):
+		}
+	}
+}
+
+// join is a member of the group until ctx ends or the membership is broken.
+func (p *Participant) join(ctx context.Context) (broken, err error) {
+	c, err := newConsumer(p)
+	if err != nil {
+		return nil, err
+	}
+	p.enter(nil, c)
+	committing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var background sync.WaitGroup
+	background.Go(func() { c.commitOften(committing) })
+	broken = c.poll(ctx)
+	err = c.end()
+	cancel()
+	background.Wait()
+	return broken, err
 }
 
 // enter sets what Ready goes by.

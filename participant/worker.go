@@ -65,7 +65,7 @@ func (w *worker) work() {
 			if !w.insist(func() error { return w.deliver(m) }) {
 				return
 			}
-			w.c.offsets.mark(w.at, r)
+			w.c.offsets.mark(w.at, r, topicID)
 			continue
 		}
 		w.rest()
@@ -76,7 +76,7 @@ func (w *worker) work() {
 func (w *worker) checkEnd() {
 	if !w.stopped() && w.ctx.Err() == nil {
 		w.died.Store(true)
-		w.p.cfg.Log.Error().Str("partition", w.at.String()).Msg("a handler ended its goroutine: the partition is not consumed any more")
+		w.p.cfg.Log.Error().Stringer("partition", w.at).Msg("a handler ended its goroutine: the partition is not consumed any more")
 	}
 }
 

@@ -1,0 +1,189 @@
+package participant_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// TestDuplicatesChangeNothing_B16 delivers everything under the same offsets again, and under others.
+func TestDuplicatesChangeNothing_B16(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	commands := s.commands(3, 10)
+	p := s.new()
+	participant.Handle(p, count)
+	stop := s.start(p)
+	s.send(commands...)
+	s.expectAll(3, 10)
+	stop()
+
+	s.rewind()
+	s.send(commands...)
+	p = s.new()
+	participant.Handle(p, count)
+	s.start(p)
+	last := s.command("last", Count{N: 1})
+	s.send(last)
+	s.send(s.command("last", Count{N: 2}), s.command("k-0", Count{N: 11}), s.command("k-1", Count{N: 11}), s.command("k-2", Count{N: 11}))
+	s.waitCount(35, "SELECT count(*) FROM done")
+	require.Equal(t, 3, s.count("SELECT count(*) FROM counters WHERE total = 11"))
+	require.Equal(t, 35, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Events()), "duplicates are silent")
+}
+
+// TestAMessageWithoutAnIDIsKnownByItsPlace_B16: the same bytes twice are two messages, the same offset twice is one.
+func TestAMessageWithoutAnIDIsKnownByItsPlace_B16(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	m := s.command("a", Count{N: 1})
+	m.ID, m.CorrelationID = "", ""
+	p := s.new(onePartition)
+	participant.Handle(p, count)
+	s.provision(1)
+	stop := s.start(p)
+	s.send(m, m)
+	events := s.waitEvents(2)
+	require.NotEqual(t, events[0].ID, events[1].ID)
+	require.NotEmpty(t, events[0].CausationID)
+	require.Equal(t, events[0].CausationID, events[0].CorrelationID)
+	stop()
+	s.rewind()
+	p = s.new(onePartition)
+	participant.Handle(p, count)
+	s.start(p)
+	s.send(m)
+	s.waitEvents(3)
+}
+
+// TestARedrivenMessageIsNoDuplicate: it carries its count.
+func TestARedrivenMessageIsNoDuplicate(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	m := s.command("a", Count{N: 1, Fail: "permanent"})
+	p := s.new(onePartition)
+	participant.Handle(p, count)
+	s.provision(1)
+	s.start(p)
+	again := m
+	again.Payload = []byte(`{"n":1}`)
+	again.Extra = []envelope.Header{{Key: participant.HeaderRedrive, Value: []byte("1")}}
+	s.send(m, m, again, again)
+	events := s.waitEvents(2)
+	require.Equal(t, []envelope.Outcome{envelope.Exhausted, envelope.Success}, []envelope.Outcome{events[0].Outcome, events[1].Outcome})
+	require.NotEqual(t, events[0].ID, events[1].ID)
+}
+
+// TestUpsertsOfARepeatedMessageLeaveOneRow_C16: even without the inbox, whose rows are forgotten in time.
+func TestUpsertsOfARepeatedMessageLeaveOneRow_C16(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition)
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		_, err := tx.Exec(ctx, "INSERT INTO counters (key, total) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET total = EXCLUDED.total",
+			string(c.Message.Key), c.Body.N)
+		return participant.Succeed(Counted{N: c.Body.N}), err
+	})
+	s.provision(1)
+	s.start(p)
+	m := s.command("a", Count{N: 7})
+	s.send(m)
+	first := s.waitEvents(1)[0]
+	_, err := s.pool.Exec(t.Context(), "DELETE FROM troupe.inbox")
+	require.NoError(t, err)
+	s.send(m)
+	second := s.waitEvents(2)[1]
+	require.Equal(t, 1, s.count("SELECT count(*) FROM counters WHERE total = 7"))
+	require.Equal(t, first.Payload, second.Payload)
+}
+
+// TestARepeatedRunEmitsTheSameIDs: whoever is downstream sees one message.
+func TestARepeatedRunEmitsTheSameIDs(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition)
+	next := topics.MustHop(s.hop.Flow(), "inventory")
+	var ids []string
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		err := p.Outbox().Write(ctx, tx, entry(next.Commands(), Counted{N: 5}))
+		if err != nil {
+			return participant.Outcome{}, err
+		}
+		var id string
+		if err := tx.QueryRow(ctx, "SELECT id FROM troupe.outbox WHERE topic = $1", next.Commands()).Scan(&id); err != nil {
+			return participant.Outcome{}, err
+		}
+		if ids = append(ids, id); len(ids) < 4 {
+			return participant.Outcome{}, errAsked
+		}
+		return participant.Succeed(Counted{}), nil
+	})
+	s.provision(1)
+	s.start(p)
+	m := s.command("a", Count{})
+	s.send(m)
+	s.waitEvents(1)
+	require.Equal(t, []string{ids[0], ids[0], ids[0], ids[0]}, ids)
+	command := s.entries(next.Commands())[0]
+	require.Equal(t, ids[0], command.ID)
+	require.Equal(t, m.ID, command.CausationID)
+	require.Equal(t, m.CorrelationID, command.CorrelationID)
+}
+
+// TestATopicMadeAnewStartsAnew: offsets of the old one hide nothing, neither from a member that was there nor from a new one.
+func TestATopicMadeAnewStartsAnew(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition)
+	participant.Handle(p, count)
+	s.provision(1)
+	stop := s.start(p)
+	without := s.command("a", Count{N: 1})
+	without.ID = ""
+	s.send(without, s.command("a", Count{N: 2}), s.command("a", Count{N: 3}))
+	s.waitCount(3, "SELECT count(*) FROM done")
+	admin := kadm.NewClient(s.client)
+	anew := func() {
+		_, err := admin.DeleteTopic(t.Context(), s.hop.Commands())
+		require.NoError(t, err)
+		s.client.PurgeTopicsFromClient(s.hop.Commands())
+		s.waitTopic(s.hop.Commands(), false)
+		s.provision(1)
+		s.waitTopic(s.hop.Commands(), true)
+	}
+	anew()
+	s.send(without)
+	s.waitCount(4, "SELECT count(*) FROM done")
+	stop()
+
+	// Offsets that outlive their topic, as on a broker that knows no topic ids in commits.
+	old, err := admin.FetchOffsets(t.Context(), s.hop.String())
+	require.NoError(t, err)
+	anew()
+	s.send(without)
+	require.NoError(t, admin.CommitAllOffsets(t.Context(), s.hop.String(), old.Offsets()))
+	p = s.new(onePartition)
+	participant.Handle(p, count)
+	s.start(p)
+	s.waitCount(5, "SELECT count(*) FROM done")
+}
+
+func (s *stage) waitTopic(name string, there bool) {
+	s.t.Helper()
+	client, err := kafka.NewClient(s.brokers)
+	require.NoError(s.t, err)
+	defer client.Close()
+	waitFor(s.t, fmt.Sprintf("topic %s there: %t", name, there), func() bool {
+		ids, err := kafka.TopicIDs(s.t.Context(), client, name)
+		require.NoError(s.t, err)
+		return (len(ids) == 1) == there
+	})
+}
