@@ -1,5 +1,167 @@
+//go:build unix
+
 package relay_test
 
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// childEnv makes this binary a relay of its own process: what can be killed or frozen for real.
 const childEnv = "TROUPE_RELAY_TEST_CHILD"
 
-func child() int { return 0 }
+// childConfig is how the parent tells it what to do.
+type childConfig struct {
+	URL     string
+	Brokers []string
+	Holder  string
+	Batch   int
+	Lease   time.Duration
+	KillAt  string // the hook in which it kills itself
+	KillNth int    // at which call
+}
+
+func child() int {
+	var c childConfig
+	if err := json.Unmarshal([]byte(os.Getenv(childEnv)), &c); err != nil {
+		panic(err)
+	}
+	go func() { // ends with its parent
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	pool, err := pgxpool.New(ctx, c.URL)
+	if err != nil {
+		panic(err)
+	}
+	defer pool.Close()
+	r, err := relay.New(relay.Config{
+		Pool: pool, Brokers: c.Brokers, Service: "shop", Holder: c.Holder, Batch: c.Batch, Lease: c.Lease,
+		Interval: 50 * time.Millisecond, Hooks: c.hooks(), Log: zerolog.New(os.Stdout),
+	})
+	if err != nil {
+		panic(err)
+	}
+	if err := r.Run(ctx); err != nil {
+		panic(err)
+	}
+	return 0
+}
+
+func (c childConfig) hooks() (h relay.Hooks) {
+	var mu sync.Mutex
+	calls := 0
+	die := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls++; calls == c.KillNth {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // not one instruction more of the relay's
+		}
+	}
+	switch c.KillAt {
+	case "before send":
+		h.BeforeSend = func(int) { die() }
+	case "after send, before ack":
+		h.Sent = func(int) { die() }
+	case "after ack, before delete":
+		h.Acked = func(int, time.Duration) { die() }
+	case "after delete":
+		h.Deleted = func(int) { die() }
+	}
+	return h
+}
+
+// A process is a relay in a child process.
+type process struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	end chan error
+}
+
+func (s *stage) spawn(c childConfig) *process {
+	s.t.Helper()
+	c.URL, c.Brokers = testkit.DatabaseURL(s.t, s.pool), s.brokers
+	text, err := json.Marshal(c)
+	require.NoError(s.t, err)
+	executable, err := os.Executable()
+	require.NoError(s.t, err)
+	p := &process{t: s.t, cmd: exec.Command(executable), end: make(chan error, 1)}
+	p.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	stdin, err := p.cmd.StdinPipe()
+	require.NoError(s.t, err)
+	logs, out := io.Pipe()
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	require.NoError(s.t, p.cmd.Start())
+	log := testkit.Logger(s.t)
+	var side sync.WaitGroup
+	side.Go(func() {
+		for lines := bufio.NewScanner(logs); lines.Scan(); {
+			log.Info().Int("pid", p.cmd.Process.Pid).Msg(lines.Text())
+		}
+	})
+	side.Go(func() {
+		p.end <- p.cmd.Wait()
+		_ = out.Close()
+	})
+	s.t.Cleanup(func() {
+		_ = p.cmd.Process.Signal(syscall.SIGKILL)
+		_ = stdin.Close()
+		side.Wait()
+	})
+	return p
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(s))
+}
+
+// wait returns what ended the process.
+func (p *process) wait(limit time.Duration) syscall.WaitStatus {
+	p.t.Helper()
+	select {
+	case err := <-p.end:
+		var exit *exec.ExitError
+		if err != nil {
+			require.True(p.t, errors.As(err, &exit), "%v", err)
+		}
+		status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+		require.True(p.t, ok)
+		return status
+	case <-time.After(limit):
+		p.t.Fatalf("process %d did not end within %s", p.cmd.Process.Pid, limit)
+		return 0
+	}
+}
+
+// waitLeader waits until holder leads and returns its term.
+func (s *stage) waitLeader(holder string) (term int64) {
+	s.t.Helper()
+	testkit.Wait(s.t, holder+" to lead", func() (bool, error) {
+		var leader string
+		err := s.pool.QueryRow(context.Background(),
+			"SELECT holder, term FROM troupe.relay_leases WHERE expires_at > clock_timestamp()").Scan(&leader, &term)
+		return leader == holder, err
+	})
+	return term
+}

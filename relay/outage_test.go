@@ -1,0 +1,163 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// A wire is the way to a server: it can be cut, which ends every connection and lets no new one through, and mended.
+type wire struct {
+	mu    sync.Mutex
+	down  bool
+	conns []net.Conn
+}
+
+func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("the wire is cut")}
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err == nil {
+		w.conns = append(w.conns, conn)
+	}
+	return conn, err
+}
+
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = true
+	for _, conn := range w.conns {
+		_ = conn.Close()
+	}
+	w.conns = nil
+}
+
+func (w *wire) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = false
+}
+
+// pool is one to the same database over the wire.
+func (w *wire) pool(t testing.TB, to *pgxpool.Pool) *pgxpool.Pool {
+	config := to.Config()
+	config.ConnConfig.DialFunc = w.dial
+	config.ConnConfig.RuntimeParams["application_name"] = "relay"
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// No attempt is counted and nothing is parked, readiness says what is wrong, and it goes on by itself.
+func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		known bool // the client has sent to the topic before
+	}{{"from the start", false}, {"in between", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			wire := &wire{}
+			cfg := s.config()
+			cfg.Kafka = []kgo.Opt{kgo.Dialer(wire.dial)}
+			cfg.Hooks.Troubled = func(trouble relay.Trouble) { t.Errorf("%+v", trouble) }
+			if !c.known {
+				wire.cut()
+			}
+			r := s.start(cfg)
+			committed := make(map[string]int)
+			if c.known {
+				s.insert(s.topic, "before", "0")
+				s.waitEmpty()
+				committed["before"] = 1
+				wire.cut()
+			}
+			for key, n := range s.fill(s.topic, 10, 20) {
+				committed[key] = n
+			}
+			var reason error
+			testkit.Wait(t, "readiness to say so", func() (bool, error) {
+				reason = r.Ready()
+				return reason != nil, nil
+			})
+			require.ErrorContains(t, reason, "the wire is cut")
+			require.Equal(t, relay.Active, r.Status().Role, "the lease is kept")
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+			require.Equal(t, 200, s.count("SELECT count(*) FROM troupe.outbox"))
+
+			wire.mend()
+			judge(s.collect(total(committed), s.topic), committed).requireSound(t)
+			testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, nil })
+			require.EqualValues(t, 1, r.Status().Term)
+		})
+	}
+}
+
+// Connections are cut under load: nothing is lost or reordered, and the relay goes on with the lease it has.
+func TestConnectionsToTheDatabaseThatAreCutAreReplaced(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cfg := s.config()
+	cfg.Pool, cfg.Batch = (&wire{}).pool(t, s.pool), 20
+	r := s.start(cfg)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	loaded := make(chan map[string]int)
+	go func() { loaded <- s.load(ctx, 4, 5) }()
+	cuts := 0
+	for ; ctx.Err() == nil; cuts++ {
+		published := r.Status().Published
+		testkit.Wait(t, "progress", func() (bool, error) { return ctx.Err() != nil || r.Status().Published > published+100, nil })
+		s.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'relay'`)
+	}
+	committed := <-loaded
+	v := judge(s.collect(total(committed), s.topic), committed)
+	t.Logf("%d rows, %d cuts", total(committed), cuts)
+	v.requireSound(t)
+}
+
+// The database is away for longer than the lease: the term ends, and another begins when it is back.
+func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	wire := &wire{}
+	cfg := s.config()
+	cfg.Pool = wire.pool(t, s.pool)
+	lost := make(chan error, 1)
+	cfg.Hooks.Standing = func(cause error) {
+		select {
+		case lost <- cause:
+		default:
+		}
+	}
+	r := s.start(cfg)
+	committed := s.fill(s.topic, 10, 20)
+	s.waitEmpty()
+	wire.cut()
+	require.ErrorContains(t, <-lost, "the lease is lost")
+	s.insert(s.topic, "k1", "20")
+	committed["k1"]++
+	testkit.Wait(t, "readiness to say so", func() (bool, error) { return r.Ready() != nil, nil })
+	require.ErrorContains(t, r.Ready(), "the wire is cut")
+	wire.mend()
+	judge(s.collect(total(committed), s.topic), committed).requireSound(t)
+	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, nil })
+	require.EqualValues(t, 2, r.Status().Term)
+}

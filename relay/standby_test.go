@@ -1,0 +1,151 @@
+//go:build unix
+
+package relay_test
+
+import (
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+func waitRole(t testing.TB, r running, role relay.Role) {
+	t.Helper()
+	testkit.Wait(t, string(role), func() (bool, error) { return r.Status().Role == role, nil })
+}
+
+func TestOfTwoRelaysOneIsActive(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cfg := s.config()
+	cfg.Lease = 30 * time.Second // nobody waits for it to run out
+	cfg.Holder = "first"
+	first := s.start(cfg)
+	waitRole(t, first, relay.Active)
+	cfg.Holder = "second"
+	second := s.start(cfg)
+	waitRole(t, second, relay.Standby)
+	require.NoError(t, second.Ready(), "a healthy standby is ready")
+	require.Equal(t, "first", second.Status().Leader)
+
+	committed := s.fill(s.topic, 10, 50)
+	judge(s.collect(500, s.topic), committed).requireSound(t)
+	require.Zero(t, second.Status().Published)
+
+	began := time.Now()
+	require.NoError(t, first.stop())
+	waitRole(t, second, relay.Active)
+	require.Less(t, time.Since(began), 5*time.Second, "a released lease is taken at once, not when it would have run out")
+	require.EqualValues(t, 2, second.Status().Term)
+}
+
+func TestAStandbyTakesOverFromAKilledRelayWithinTheLease(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const lease = time.Second
+	victim := s.spawn(childConfig{Holder: "victim", Batch: 100, Lease: lease})
+	s.waitLeader("victim")
+	cfg := s.config()
+	cfg.Lease, cfg.Holder = lease, "heir"
+	heir := s.start(cfg)
+	waitRole(t, heir, relay.Standby)
+	victim.signal(syscall.SIGKILL)
+	victim.wait(waitLimit)
+	began := time.Now()
+	waitRole(t, heir, relay.Active)
+	require.Less(t, time.Since(began), lease+500*time.Millisecond)
+	s.insert(s.topic, "k", "0")
+	s.collect(1, s.topic)
+}
+
+// A frozen relay wakes up behind its lease: what it sends then are repeats by id, and it deletes nothing of the new term.
+func TestARelayThatWasFrozenOnlyRepeats(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	committed := s.fill(s.topic, 10, 400)
+	frozen := s.spawn(childConfig{Holder: "frozen", Batch: 20, Lease: 500 * time.Millisecond})
+	testkit.Wait(t, "some rows gone", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox") < 3900, nil })
+	frozen.signal(syscall.SIGSTOP)
+	require.Positive(t, s.count("SELECT count(*) FROM troupe.outbox"), "frozen too late to show anything")
+
+	cfg := s.config()
+	cfg.Holder = "heir"
+	heir := s.start(cfg)
+	waitRole(t, heir, relay.Active)
+	frozen.signal(syscall.SIGCONT)
+	for key := range committed { // rows of the new term, while the other finds out
+		for range 20 {
+			s.insert(s.topic, key, strconv.Itoa(committed[key]))
+			committed[key]++
+		}
+	}
+	v := judge(s.collect(4200, s.topic), committed)
+	v.requireSound(t)
+	require.LessOrEqual(t, v.repeated, 20, "no more than the one send")
+	require.Equal(t, relay.Active, heir.Status().Role, "the lease stays where it is")
+	frozen.signal(syscall.SIGTERM)
+	require.Equal(t, 0, frozen.wait(waitLimit).ExitStatus())
+}
+
+// Asked to stop, each ends with 0 within 15 s: active, standby, and with nobody to talk to.
+func TestARelayEndsWhenItIsAskedTo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		prepare func(s *stage) *process
+	}{
+		{"active, under load", func(s *stage) *process {
+			s.fill(s.topic, 10, 5000)
+			p := s.spawn(childConfig{Holder: "p", Batch: 50})
+			testkit.Wait(s.t, "rows going out", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox") < 49_000, nil })
+			return p
+		}},
+		{"standby", func(s *stage) *process {
+			leader := s.start(s.config())
+			waitRole(s.t, leader, relay.Active)
+			p := s.spawn(childConfig{Holder: "p", Batch: 50})
+			testkit.Wait(s.t, "a listening standby", func() (bool, error) {
+				return s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN \"troupe_relay\"%'") == 1, nil
+			})
+			return p
+		}},
+		{"the broker is away", func(s *stage) *process {
+			s.fill(s.topic, 10, 10)
+			s.brokers = []string{"127.0.0.1:1"}
+			p := s.spawn(childConfig{Holder: "p", Batch: 50})
+			s.waitLeader("p")
+			return p
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			p := c.prepare(s)
+			began := time.Now()
+			p.signal(syscall.SIGTERM)
+			require.Equal(t, 0, p.wait(15*time.Second).ExitStatus())
+			t.Logf("ended after %s", time.Since(began).Round(time.Millisecond))
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.relay_leases WHERE holder = 'p' AND expires_at > clock_timestamp()"))
+		})
+	}
+}
+
+func TestARelayEndsWhenItIsAskedToWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	wire := &wire{}
+	cfg := s.config()
+	cfg.Pool = wire.pool(t, s.pool)
+	r := s.start(cfg)
+	waitRole(t, r, relay.Active)
+	wire.cut()
+	testkit.Wait(t, "the relay to notice", func() (bool, error) { return r.Ready() != nil, nil })
+	began := time.Now()
+	require.NoError(t, r.stop())
+	require.Less(t, time.Since(began), 15*time.Second)
+}

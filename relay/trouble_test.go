@@ -1,0 +1,264 @@
+package relay_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// troubles is a hook that hands on what it is told.
+func troubles(cfg *relay.Config) <-chan relay.Trouble {
+	seen := make(chan relay.Trouble, 10_000)
+	cfg.Hooks.Troubled = func(trouble relay.Trouble) { seen <- trouble }
+	return seen
+}
+
+// A23: tries are counted, each has its time, and none comes earlier. Nothing else waits meanwhile.
+func TestAnUnknownTopicIsTriedUntilItIsThere(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	later := s.flow + ".later.commands"
+	s.insert(later, "a", "0")
+	s.insert(later, "a", "1")
+	s.insert(later, "b", "0")
+	s.insert(s.topic, "a", "behind a")
+	s.insert(s.topic, "c", "free")
+	cfg := s.config()
+	cfg.Retry = retry.Policy{Initial: 100 * time.Millisecond, Cap: 200 * time.Millisecond, NoJitter: true}
+	seen := troubles(&cfg)
+	s.start(cfg)
+	consumer := testkit.Consume(t, s.brokers, s.topic)
+	require.Equal(t, []string{"free"}, values(consumer.WaitN(1)))
+
+	last := make(map[int64]time.Time)
+	for tries := 0; tries < 8; tries++ {
+		trouble := <-seen
+		require.False(t, trouble.Parked)
+		require.ErrorIs(t, trouble.Err, kerr.UnknownTopicOrPartition)
+		if trouble.Attempts > 1 {
+			require.GreaterOrEqual(t, time.Since(last[trouble.Position]), 95*time.Millisecond, "next_try is honoured")
+		}
+		last[trouble.Position] = time.Now()
+	}
+	require.Len(t, last, 2, "only the first row of each key is tried")
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_status WHERE status = 'retrying' AND attempts >= 3"))
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_status WHERE status = 'pending'"))
+
+	s.provision(kafka.Topic{Name: later, Partitions: 1})
+	require.Equal(t, []string{"free", "behind a"}, values(consumer.WaitN(2)))
+	require.Len(t, s.collect(3, later), 3)
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+}
+
+func TestAnUnknownTopicIsParkedInTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) SELECT $1, NULL, 'Thing', '' FROM generate_series(1, 2500)`,
+		s.flow+".never.commands")
+	s.insert("no topic's name: 💥", "b", "")
+	s.insert(s.topic, "free", "free")
+	cfg := s.config()
+	cfg.UnknownTopic = 300 * time.Millisecond
+	seen := troubles(&cfg)
+	s.start(cfg)
+	parked := make(map[int64]relay.Trouble)
+	for len(parked) < 2501 {
+		if trouble := <-seen; trouble.Parked {
+			require.NotContains(t, parked, trouble.Position, "parked once")
+			parked[trouble.Position] = trouble
+		}
+	}
+	require.Greater(t, parked[1].Attempts, 1)
+	if errors.Is(parked[2501].Err, kerr.InvalidTopicException) { // which the embedded broker never says
+		require.Equal(t, 1, parked[2501].Attempts, "it can never be")
+	}
+	require.Equal(t, []string{"free"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(1)))
+	require.Equal(t, 2501, s.count("SELECT count(*) FROM troupe.outbox_status WHERE status = 'parked' AND next_try IS NULL"))
+}
+
+// A topic can go while its name is known to the client; the same name may come back as another topic.
+func TestATopicThatWasDeletedAndMadeAnewIsFound(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	topic := s.createTopic("again", 1)
+	cfg := s.config()
+	cfg.Retry = retry.Policy{Initial: 50 * time.Millisecond, Cap: 100 * time.Millisecond}
+	seen := troubles(&cfg)
+	s.start(cfg)
+	s.insert(topic, "k", "0")
+	s.waitEmpty()
+	s.deleteTopic(topic)
+	s.insert(topic, "k", "1")
+	require.Equal(t, kafka.UnknownTopic, kafka.Classify((<-seen).Err))
+	s.provision(kafka.Topic{Name: topic, Partitions: 1})
+	require.Equal(t, []string{"1"}, values(s.collect(1, topic)))
+}
+
+func TestHeadersThatCannotBeReadParkTheRow(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload, raw_headers) VALUES ($1, 'a', 'Thing', '', '\x07')`, s.topic)
+	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload, headers)
+		VALUES ($1, 'b', 'Thing', '', jsonb_build_object('much', repeat('x', 100000)))`, s.topic)
+	s.insert(s.topic, "a", "behind")
+	s.insert(s.topic, "c", "free")
+	cfg := s.config()
+	seen := troubles(&cfg)
+	s.start(cfg)
+	for range 2 {
+		require.True(t, (<-seen).Parked)
+	}
+	require.Equal(t, []string{"free"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(1)))
+	require.Equal(t, 3, s.count("SELECT count(*) FROM troupe.outbox"))
+}
+
+func TestRowsWithoutAKeyWaitForNobody(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const row = `INSERT INTO troupe.outbox (topic, type, payload, raw_headers) VALUES ($1, 'Thing', $2, $3)`
+	s.exec(row, s.topic, []byte("bad"), []byte{7})
+	s.exec(row, s.topic, []byte("good"), nil)
+	s.start(s.config())
+	require.Equal(t, []string{"good"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(1)))
+}
+
+// A person took the row away and forgot its trouble: the key must not wait for ever.
+func TestTroubleWithoutARowHoldsNobodyBack(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+		VALUES (0, troupe.uuidv7(), $1, 'k', 'parked', 1, 1, 'gone')`, s.topic)
+	s.insert(s.topic, "k", "free")
+	s.start(s.config())
+	require.Equal(t, []string{"free"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(1)))
+}
+
+// refusing is a broker that answers produce requests for a topic with an error, as long as it is told to.
+func refusing(t *testing.T, topic string, refusal func() *kerr.Error) []string {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.SeedTopics(1, topic, topic+".free"))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	ids := cluster.TopicInfo(topic).TopicID
+	cluster.ControlKey(0, func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		produce := request.(*kmsg.ProduceRequest)
+		refused := refusal()
+		if refused == nil {
+			return nil, nil, false
+		}
+		for _, asked := range produce.Topics {
+			if asked.TopicID != ids && asked.Topic != topic {
+				return nil, nil, false
+			}
+		}
+		response := produce.ResponseKind().(*kmsg.ProduceResponse)
+		for _, asked := range produce.Topics {
+			answer := kmsg.NewProduceResponseTopic()
+			answer.Topic, answer.TopicID = asked.Topic, asked.TopicID
+			for _, p := range asked.Partitions {
+				partition := kmsg.NewProduceResponseTopicPartition()
+				partition.Partition, partition.ErrorCode = p.Partition, refused.Code
+				answer.Partitions = append(answer.Partitions, partition)
+			}
+			response.Topics = append(response.Topics, answer)
+		}
+		return response, nil, true
+	})
+	return cluster.ListenAddrs()
+}
+
+func TestATopicThatRefusesUsIsRetriedByThePolicyAndThenParked(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.brokers = refusing(t, "closed", func() *kerr.Error { return kerr.TopicAuthorizationFailed })
+	cfg := s.config()
+	cfg.Retry = retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 3}
+	seen := troubles(&cfg)
+	s.insert("closed", "a", "0")
+	s.insert("closed", "a", "1")
+	s.insert("closed.free", "b", "free")
+	s.start(cfg)
+	for attempt := 1; attempt <= 3; attempt++ {
+		trouble := <-seen
+		require.ErrorIs(t, trouble.Err, kerr.TopicAuthorizationFailed)
+		require.Equal(t, attempt, trouble.Attempts)
+		require.Equal(t, attempt == 3, trouble.Parked)
+	}
+	require.Equal(t, []string{"free"}, values(testkit.Consume(t, s.brokers, "closed.free").WaitN(1)))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_status WHERE status = 'parked' AND attempts = 3 AND max_attempts = 3"))
+}
+
+// What is wrong with all of it is not the row's fault: no attempt is counted, and it goes on by itself.
+func TestABrokerThatFailsParksNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	failures := make(chan struct{}, 5)
+	for range cap(failures) {
+		failures <- struct{}{}
+	}
+	s.brokers = refusing(t, "ill", func() *kerr.Error {
+		select {
+		case <-failures:
+			return kerr.UnknownServerError
+		default:
+			return nil
+		}
+	})
+	committed := s.fill("ill", 5, 20)
+	cfg := s.config()
+	cfg.Hooks.Troubled = func(trouble relay.Trouble) { t.Errorf("%+v", trouble) }
+	r := s.start(cfg)
+	judge(s.collect(100, "ill"), committed).requireSound(t)
+	require.Contains(t, r.Status().LastError, "UNKNOWN_SERVER_ERROR")
+}
+
+// The refusal of one batch must not let a later record of its key through, whenever the refusal ends.
+func TestARefusedBatchIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []*kerr.Error{kerr.MessageTooLarge, kerr.InvalidRecord, kerr.UnknownServerError} {
+		t.Run(strings.ToLower(refusal.Message), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			requests := 0
+			s.brokers = refusing(t, "moody", func() *kerr.Error {
+				if requests++; requests%2 == 1 && requests > 1 && requests < 12 {
+					return refusal
+				}
+				return nil
+			})
+			committed := s.fill("moody", 3, 200)
+			cfg := s.config()
+			cfg.Batch = 100
+			s.start(cfg)
+			records := s.collect(600, "moody")
+			judge(records, committed).requireSound(t)
+		})
+	}
+}
+
+func (s *stage) deleteTopic(topic string) {
+	s.t.Helper()
+	client, err := kafka.NewClient(s.brokers)
+	require.NoError(s.t, err)
+	defer client.Close()
+	request := kmsg.NewPtrDeleteTopicsRequest()
+	request.TopicNames = []string{topic}
+	request.TimeoutMillis = 10_000
+	one := kmsg.NewDeleteTopicsRequestTopic()
+	one.Topic = kmsg.StringPtr(topic)
+	request.Topics = append(request.Topics, one)
+	response, err := request.RequestWith(s.t.Context(), client)
+	require.NoError(s.t, err)
+	require.NoError(s.t, errors.Join(kerr.ErrorForCode(response.Topics[0].ErrorCode)))
+}
