@@ -11,7 +11,7 @@
 //	quantity     a whole number from 1 to 2147483647
 //	amount       decimal text, 29.33: not negative, at most two decimals
 //
-// A file holds at most 256 MiB and a million orders, a line 64 KiB.
+// A file holds at most 64 MiB and 100,000 orders, a line 64 KiB.
 package orders
 
 import (
@@ -23,9 +23,9 @@ import (
 
 // Limits of a file.
 const (
-	maxBytes  = 256 << 20
+	maxBytes  = 64 << 20
 	maxLine   = 64 << 10
-	maxOrders = 1_000_000
+	maxOrders = 100_000
 )
 
 // An Order is one line.

@@ -34,16 +34,17 @@ type fleet struct {
 func newFleet(program []string, s settings, databases map[string]string, dir string, log zerolog.Logger) (*fleet, error) {
 	f := &fleet{stopping: make(chan struct{})}
 	f.group, f.running = errgroup.WithContext(context.Background())
+	addresses, err := freeAddresses(2 * len(services))
+	if err != nil {
+		return nil, err
+	}
 	for _, kind := range []kind{service, relay} {
 		for _, name := range services {
 			child, arguments := name, []string{string(kind), name}
 			if kind == relay {
 				child, arguments = name+"-relay", []string{string(kind)}
 			}
-			address, err := freeAddress()
-			if err != nil {
-				return nil, err
-			}
+			address := addresses[len(f.processes)]
 			path, err := filepath.Abs(filepath.Join(dir, child+".log"))
 			if err != nil {
 				return nil, err

@@ -192,15 +192,20 @@ func (p *process) ready(ctx context.Context, client *http.Client) error {
 	return nil
 }
 
-// freeAddress is a port of this machine below those that connections take by themselves (from 32768 on Linux, 49152
+// freeAddresses are ports of this machine below those that connections take by themselves (from 32768 on Linux, 49152
 // elsewhere), or one of them could have it while a killed process comes back.
-func freeAddress() (string, error) {
-	var err error
-	for range 100 {
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))); err == nil {
-			return l.Addr().String(), l.Close()
+func freeAddresses(n int) ([]string, error) {
+	var addresses []string
+	for tries := 0; len(addresses) < n; tries++ {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err != nil {
+			if tries < 100 {
+				continue
+			}
+			return nil, fmt.Errorf("no free port: %w", err)
 		}
+		defer l.Close() // when there are n, so that they differ
+		addresses = append(addresses, l.Addr().String())
 	}
-	return "", fmt.Errorf("no free port: %w", err)
+	return addresses, nil
 }

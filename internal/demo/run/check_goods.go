@@ -1,0 +1,72 @@
+package run
+
+import "fmt"
+
+// checkStock: what is gone from the shelves is the completed orders, and what parked ones hold, title by title.
+func (f *facts) checkStock() Check {
+	v := verdict{name: "stock taken = completed orders"}
+	held := make(map[string]int64) // by order
+	for _, r := range f.reservations {
+		if r.Released || r.Title == nil {
+			continue
+		}
+		held[r.OrderID] += int64(r.Quantity)
+		if o, there := f.orders[r.OrderID]; !there || o.Title != *r.Title {
+			v.complain("%s did not order title %d", r.OrderID, *r.Title)
+		}
+	}
+	var want, got int64
+	taken := make(map[int32]int64) // by title, as it must be
+	for _, o := range f.orders {
+		must := int64(0)
+		switch {
+		case o.Status == completed:
+			must = int64(o.Quantity)
+		case o.Status == parked && held[o.ID] == int64(o.Quantity):
+			must = int64(o.Quantity)
+		}
+		want += must
+		taken[o.Title] += must
+		if held[o.ID] != must {
+			v.complain("%s is %s and holds %d of %d", o.ID, o.Status, held[o.ID], o.Quantity)
+		}
+	}
+	for title, s := range f.stock {
+		got += s.Initial - s.Available
+		if s.Initial-s.Available != taken[title] {
+			v.complain("title %d: %d taken, %d ordered", title, s.Initial-s.Available, taken[title])
+		}
+	}
+	v.want, v.got = fmt.Sprintf("%d pieces", want), fmt.Sprintf("%d pieces", got)
+	return v.check()
+}
+
+// checkShipments: every completed order was sent once, and of the others at most a parked one.
+func (f *facts) checkShipments() Check {
+	v := verdict{name: "shipments = completed orders"}
+	sent := make(map[string]int)
+	for _, id := range f.shipments {
+		sent[id]++
+	}
+	want := 0
+	for _, o := range f.orders {
+		switch {
+		case o.Status == completed:
+			want++
+			if sent[o.ID] != 1 {
+				v.complain("%s is completed and was sent %d times", o.ID, sent[o.ID])
+			}
+		case o.Status == parked && sent[o.ID] == 1:
+			want++
+		case sent[o.ID] > 0:
+			v.complain("%s is %s and was sent %d times", o.ID, o.Status, sent[o.ID])
+		}
+	}
+	for id := range sent {
+		if _, there := f.orders[id]; !there {
+			v.complain("%s is no order and was sent", id)
+		}
+	}
+	v.want, v.got = fmt.Sprint(want), fmt.Sprint(len(f.shipments))
+	return v.check()
+}

@@ -1,0 +1,108 @@
+package run
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/troupe-go/troupe/internal/demo/orders"
+)
+
+// The ends of an order, as its status says them.
+const (
+	completed   = "completed"
+	compensated = "compensated"
+	parked      = "parked"
+)
+
+// checkEnds: the orders there are, are those that were posted, and each came to an end once.
+func (f *facts) checkEnds() Check {
+	v := verdict{name: "every order posted ended exactly once", want: fmt.Sprintf("%d orders", len(f.posted))}
+	ended := 0
+	posted := make(map[string]bool, len(f.posted))
+	for _, o := range f.posted {
+		posted[o.ID] = true
+		row, there := f.orders[o.ID]
+		switch {
+		case !there:
+			v.complain("%s is missing", o.ID)
+		case row.Ended == nil:
+			v.complain("%s is still %s", o.ID, row.State)
+		case row.Customer != o.CustomerID || row.Quantity != o.Quantity || row.Cents != o.AmountCents:
+			v.complain("%s is not as it was posted", o.ID)
+		case f.ends[o.ID] != 1:
+			v.complain("%s ended %d times", o.ID, f.ends[o.ID])
+		default:
+			ended++
+		}
+	}
+	for id := range f.orders {
+		if !posted[id] {
+			v.complain("%s was never posted", id)
+		}
+	}
+	v.got = fmt.Sprintf("%d orders", ended)
+	return v.check()
+}
+
+// checkOutcomes: the orders that were cancelled are those that --fail chose, so each can be told beforehand. A parked one
+// can end either way, and so can one that a business rule may refuse: see mayBeRefused.
+func (f *facts) checkOutcomes() Check {
+	v := verdict{name: "completed and compensated as the seed has it"}
+	might := f.mayBeRefused()
+	want, got := make(map[string]int), make(map[string]int)
+	for _, o := range f.posted {
+		row, expected := f.orders[o.ID], f.predict(o.ID)
+		if row.Status == parked {
+			continue
+		}
+		if expected == completed && row.Status == compensated && might(o, row) {
+			expected = compensated
+		}
+		want[expected]++
+		got[row.Status]++
+		if row.Status != expected {
+			v.complain("%s is %s, not %s", o.ID, nothingIfEmpty(row.Status), expected)
+		}
+	}
+	v.want = fmt.Sprintf("%d completed, %d compensated", want[completed], want[compensated])
+	v.got = fmt.Sprintf("%d completed, %d compensated", got[completed], got[compensated])
+	return v.check()
+}
+
+// predict is how an order ends when no business rule refuses it: at each hop that --fail chose for it.
+func (f *facts) predict(orderID string) string {
+	for _, hop := range services[1:] {
+		if f.fail.Refuses(f.seed, orderID, hop) {
+			return compensated
+		}
+	}
+	return completed
+}
+
+// mayBeRefused says of which orders the customer asked for more, over all, than the credit limit, or all asked for more
+// of the title than there was. Which of those are refused depends on who came first.
+func (f *facts) mayBeRefused() func(orders.Order, orderRow) bool {
+	spent, wanted := make(map[string]int64), make(map[int32]int64)
+	for _, o := range f.posted {
+		spent[o.CustomerID] = add(spent[o.CustomerID], o.AmountCents)
+		wanted[f.orders[o.ID].Title] += int64(o.Quantity)
+	}
+	return func(o orders.Order, row orderRow) bool {
+		return spent[o.CustomerID] > f.accounts[o.CustomerID].Limit || wanted[row.Title] > f.stock[row.Title].Initial
+	}
+}
+
+// add stops at what 64 bits hold. Neither is negative.
+func add(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+func nothingIfEmpty(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return s
+}

@@ -1,0 +1,188 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/demo/orders"
+)
+
+// Facts are all that the checks compare: what was asked for, and what stands in the databases and topics at the end.
+type facts struct {
+	posted []orders.Order
+	fail   demo.Fail
+	seed   int64
+
+	orders       map[string]orderRow // by order id
+	ends         map[string]int      // times that an order came to an end, by its history
+	ledger       []ledgerRow
+	accounts     map[string]accountRow // by customer id
+	stock        map[int32]stockRow    // by title
+	reservations []reservationRow
+	shipments    []string // order ids
+	deadLetters  []deadLetterRow
+	queues       map[string]queueRow // by service
+
+	messages []message // of the flow's topics, each partition in its order
+	unread   map[string]int64
+}
+
+type orderRow struct {
+	ID, Customer, State, Status string
+	Title, Quantity             int32
+	Cents                       int64
+	Created                     time.Time
+	Ended                       *time.Time
+}
+
+type ledgerRow struct {
+	OrderID, Kind string // charge or refund
+	Cents         int64
+}
+
+type accountRow struct {
+	Customer       string
+	Balance, Limit int64 // cents
+}
+
+type stockRow struct {
+	Title              int32
+	Initial, Available int64
+}
+
+type reservationRow struct {
+	OrderID  string
+	Title    *int32 // nil: of nothing
+	Quantity int32
+	Released bool
+}
+
+type deadLetterRow struct {
+	OrderID, Type, Class, Error string
+}
+
+// queueRow is what waits in a service's database.
+type queueRow struct {
+	Outbox, Trouble, Held int64
+}
+
+// pools are a connection or two to each database of the run, by service. They do not go through the proxy.
+type pools map[string]*pgxpool.Pool
+
+func openPools(ctx context.Context, urls map[string]string) (pools, error) {
+	all := pools{}
+	for service, url := range urls {
+		config, err := pgxpool.ParseConfig(url)
+		if err != nil {
+			return nil, err
+		}
+		config.MaxConns = 2
+		if all[service], err = pgxpool.NewWithConfig(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func (p pools) close() {
+	for _, pool := range p {
+		pool.Close()
+	}
+}
+
+// readRows fills f from the databases. Nothing may be running any more.
+func (f *facts) readRows(ctx context.Context, p pools) error {
+	placed, err := rows[orderRow](ctx, p["order"],
+		`SELECT order_id, customer_id, state, status, title, quantity, amount_cents, created_at, ended_at FROM orders`)
+	if err != nil {
+		return err
+	}
+	ends, err := rows[struct {
+		ID    string
+		Times int
+	}](ctx, p["order"], `SELECT order_id, count(*) FROM order_history WHERE status <> 'running' GROUP BY order_id`)
+	if err != nil {
+		return err
+	}
+	if f.ledger, err = rows[ledgerRow](ctx, p["payment"], `SELECT order_id, kind, amount_cents FROM ledger`); err != nil {
+		return err
+	}
+	accounts, err := rows[accountRow](ctx, p["payment"], `SELECT customer_id, balance_cents, limit_cents FROM accounts`)
+	if err != nil {
+		return err
+	}
+	stock, err := rows[stockRow](ctx, p["inventory"], `SELECT title, initial, available FROM stock`)
+	if err != nil {
+		return err
+	}
+	f.reservations, err = rows[reservationRow](ctx, p["inventory"],
+		`SELECT order_id, title, quantity, released_at IS NOT NULL FROM reservations`)
+	if err != nil {
+		return err
+	}
+	shipments, err := rows[struct{ ID string }](ctx, p["shipping"], `SELECT order_id FROM shipments`)
+	if err != nil {
+		return err
+	}
+	f.orders = by(placed, func(r orderRow) string { return r.ID })
+	f.accounts = by(accounts, func(r accountRow) string { return r.Customer })
+	f.stock = by(stock, func(r stockRow) int32 { return r.Title })
+	f.ends = make(map[string]int, len(ends))
+	for _, e := range ends {
+		f.ends[e.ID] = e.Times
+	}
+	for _, s := range shipments {
+		f.shipments = append(f.shipments, s.ID)
+	}
+	return f.readQueues(ctx, p)
+}
+
+func (f *facts) readQueues(ctx context.Context, p pools) error {
+	f.queues = make(map[string]queueRow, len(services))
+	for _, service := range services {
+		queues, err := rows[queueRow](ctx, p[service], queuesSQL)
+		if err != nil {
+			return err
+		}
+		f.queues[service] = queues[0]
+		letters, err := rows[deadLetterRow](ctx, p[service], `
+			SELECT coalesce(convert_from(key, 'UTF8'), ''), message_type, error_class, error
+			FROM troupe.dead_letters WHERE status = 'open' ORDER BY id`)
+		if err != nil {
+			return err
+		}
+		f.deadLetters = append(f.deadLetters, letters...)
+	}
+	return nil
+}
+
+const queuesSQL = `
+SELECT (SELECT count(*) FROM troupe.outbox),
+       (SELECT count(*) FROM troupe.outbox_trouble),
+       (SELECT count(*) FROM troupe.held)`
+
+// rows reads all rows of a query into structs, by position.
+func rows[T any](ctx context.Context, pool *pgxpool.Pool, sql string) ([]T, error) {
+	found, err := pool.Query(ctx, sql)
+	if err != nil {
+		return nil, fmt.Errorf("read the %s database: %w", pool.Config().ConnConfig.Database, err)
+	}
+	all, err := pgx.CollectRows(found, pgx.RowToStructByPos[T])
+	if err != nil {
+		return nil, fmt.Errorf("read the %s database: %w", pool.Config().ConnConfig.Database, err)
+	}
+	return all, nil
+}
+
+func by[K comparable, T any](all []T, key func(T) K) map[K]T {
+	m := make(map[K]T, len(all))
+	for _, row := range all {
+		m[key(row)] = row
+	}
+	return m
+}

@@ -1,0 +1,107 @@
+package run
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	liveEvery  = 250 * time.Millisecond
+	plainEvery = 5 * time.Second
+)
+
+// progress tells a person how far a run is: on a terminal one line that is written over, elsewhere now and then a line.
+type progress struct {
+	w    io.Writer
+	live bool
+
+	mu    sync.Mutex
+	line  bool // a live line stands there
+	told  time.Time
+	marks []mark // of the last seconds, for the rate
+}
+
+type mark struct {
+	at    time.Time
+	ended int64
+}
+
+// say writes a line that stays.
+func (p *progress) say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wipe()
+	_, _ = fmt.Fprintf(p.w, format+"\n", args...)
+}
+
+// wipe takes the live line away.
+func (p *progress) wipe() {
+	if p.line {
+		_, _ = io.WriteString(p.w, "\r\x1b[K")
+		p.line = false
+	}
+}
+
+// tell says how many orders are where.
+func (p *progress) tell(posted, of int, c counts) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	rate := p.rate(now, c.ended())
+	every := plainEvery
+	if p.live {
+		every = liveEvery
+	}
+	if p.told.IsZero() {
+		p.told = now
+	}
+	if now.Sub(p.told) < every {
+		return
+	}
+	p.told = now
+	line := fmt.Sprintf("%s of %s posted · %s in flight · %s completed · %s compensated · %s parked · %s/s",
+		grouped(posted), grouped(of), grouped(int(c.Running)), grouped(int(c.Completed)), grouped(int(c.Compensated)),
+		grouped(int(c.Parked)), grouped(int(rate)))
+	if p.live {
+		_, _ = io.WriteString(p.w, "\r\x1b[K"+line)
+		p.line = true
+		return
+	}
+	_, _ = io.WriteString(p.w, line+"\n")
+}
+
+// rate is ends per second over the last three seconds.
+func (p *progress) rate(now time.Time, ended int64) float64 {
+	p.marks = append(p.marks, mark{now, ended})
+	for len(p.marks) > 2 && now.Sub(p.marks[0].at) > 3*time.Second {
+		p.marks = p.marks[1:]
+	}
+	first := p.marks[0]
+	if first.at.Equal(now) {
+		return 0
+	}
+	return float64(ended-first.ended) / now.Sub(first.at).Seconds()
+}
+
+// done takes the live line away for good.
+func (p *progress) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wipe()
+}
+
+// grouped is 6,919.
+func grouped(n int) string {
+	digits := fmt.Sprint(n)
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 && digits[i-1] != '-' {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}

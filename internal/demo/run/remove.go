@@ -1,0 +1,91 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sr"
+)
+
+// removeFlow deletes the groups and topics whose names begin with the flow's. A member that was killed still counts as
+// one until its session ends, and a static one even after SIGTERM, so all are sent away first.
+func removeFlow(ctx context.Context, client *kgo.Client, flow string) error {
+	admin := kadm.NewClient(client)
+	groups, err := admin.ListGroups(ctx)
+	if err != nil {
+		return fmt.Errorf("list groups: %w", err)
+	}
+	var errs []error
+	for _, group := range ofFlow(groups.Groups(), flow) {
+		if err := removeGroup(ctx, admin, group); err != nil {
+			errs = append(errs, fmt.Errorf("delete group %s: %w", group, err))
+		}
+	}
+	topics, err := admin.ListTopics(ctx)
+	if err != nil {
+		return errors.Join(append(errs, fmt.Errorf("list topics: %w", err))...)
+	}
+	deleted, err := admin.DeleteTopics(ctx, ofFlow(topics.Names(), flow)...)
+	if err == nil {
+		err = deleted.Error()
+	}
+	if err != nil {
+		errs = append(errs, fmt.Errorf("delete topics: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+func removeGroup(ctx context.Context, admin *kadm.Client, group string) error {
+	described, err := admin.DescribeGroups(ctx, group)
+	if err != nil {
+		return err
+	}
+	for _, member := range described[group].Members {
+		if member.InstanceID == nil {
+			continue
+		}
+		if _, err := admin.LeaveGroup(ctx, kadm.LeaveGroup(group).Reason("the demo is over").InstanceIDs(*member.InstanceID)); err != nil {
+			return err
+		}
+	}
+	answers, err := admin.DeleteGroups(ctx, group)
+	if err != nil {
+		return err
+	}
+	if err := answers[group].Err; err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return err
+	}
+	return nil
+}
+
+func ofFlow(names []string, flow string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, flow+".") })
+}
+
+// subjectPrefix begins the names of the flow's schemas, which are also the subjects.
+const subjectPrefix = "troupe.order."
+
+// removeSubjects deletes the flow's subjects that were not there before. Their schemas stay readable by id for as long as
+// the registry keeps what is deleted.
+func removeSubjects(ctx context.Context, client *sr.Client, before []string) error {
+	subjects, err := client.Subjects(ctx)
+	if err != nil {
+		return fmt.Errorf("registry: list subjects: %w", err)
+	}
+	var errs []error
+	for _, subject := range subjects {
+		if !strings.HasPrefix(subject, subjectPrefix) || slices.Contains(before, subject) {
+			continue
+		}
+		if _, err := client.DeleteSubject(ctx, subject, sr.SoftDelete); err != nil {
+			errs = append(errs, fmt.Errorf("registry: delete subject %s: %w", subject, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,93 @@
+package run
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A Result is what a run came to. Its JSON is the last line of troupe demo --output json.
+type Result struct {
+	Orders      int `json:"orders"` // posted
+	Completed   int `json:"completed"`
+	Compensated int `json:"compensated"`
+	Parked      int `json:"parked"`
+
+	OrdersPerSecond float64 `json:"orders_per_second"` // ended, from the first order's beginning to the last one's end
+	LatencyMS       Latency `json:"latency_ms"`        // from an order's row to its end, by the order database's clock
+
+	Checks []Check `json:"checks"`
+	OK     bool    `json:"ok"` // all of them
+
+	Seconds      float64       `json:"seconds"` // the whole run, servers included
+	Requests     int           `json:"requests"`
+	Chaos        *Chaos        `json:"chaos,omitempty"`
+	ParkedOrders []ParkedOrder `json:"parked_orders,omitempty"`
+	Stuck        string        `json:"stuck,omitempty"` // where orders are that nothing moved any more
+	Flow         string        `json:"flow"`
+	Folder       string        `json:"folder"` // of the logs
+}
+
+// Latency is in milliseconds.
+type Latency struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+}
+
+// A ParkedOrder waits for a person.
+type ParkedOrder struct {
+	ID    string `json:"order_id"`
+	State string `json:"state"`
+}
+
+// summarize counts and measures what ended. A parked order has no latency: it waits.
+func (r *Result) summarize(f *facts) {
+	r.Orders = len(f.posted)
+	var took []time.Duration
+	var first, last time.Time
+	for _, o := range f.orders {
+		switch o.Status {
+		case completed:
+			r.Completed++
+		case compensated:
+			r.Compensated++
+		case parked:
+			r.Parked++
+			r.ParkedOrders = append(r.ParkedOrders, ParkedOrder{o.ID, o.State})
+		}
+		if first.IsZero() || o.Created.Before(first) {
+			first = o.Created
+		}
+		if o.Ended == nil || o.Status == parked {
+			continue
+		}
+		took = append(took, o.Ended.Sub(o.Created))
+		if o.Ended.After(last) {
+			last = *o.Ended
+		}
+	}
+	slices.SortFunc(r.ParkedOrders, func(a, b ParkedOrder) int { return cmp.Compare(a.ID, b.ID) })
+	if span := last.Sub(first).Seconds(); len(took) > 0 && span > 0 {
+		r.OrdersPerSecond = round(float64(len(took)) / span)
+	}
+	slices.Sort(took)
+	r.LatencyMS = Latency{P50: percentile(took, 50), P95: percentile(took, 95), P99: percentile(took, 99)}
+}
+
+// percentile is the least of sorted that n per cent are not above, in milliseconds; 0 of none.
+func percentile(sorted []time.Duration, n int) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := (len(sorted)*n + 99) / 100
+	return round(float64(sorted[max(rank, 1)-1]) / float64(time.Millisecond))
+}
+
+// round keeps one digit behind the point.
+func round(f float64) float64 { return float64(int64(f*10+0.5)) / 10 }
+
+func (r *Result) add(checks ...Check) {
+	r.Checks = append(r.Checks, checks...)
+	r.OK = !slices.ContainsFunc(r.Checks, func(c Check) bool { return !c.OK })
+}

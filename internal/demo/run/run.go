@@ -1,0 +1,276 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+)
+
+// A run is one from its servers to its checks.
+type run struct {
+	cfg     Config
+	names   names
+	dir     string
+	log     zerolog.Logger
+	show    *progress
+	servers *servers
+	fleet   *fleet
+	pools   pools
+	proxy   *proxy // nil without chaos
+
+	result Result
+}
+
+// Run does one run and says what it came to. A Result whose checks do not hold is no error; an error is what kept the
+// run from coming to its checks, such as ctx's end. In either case everything that was started has ended, and what was
+// made is removed unless it is to be kept. The logs stay.
+func Run(ctx context.Context, cfg Config) (_ Result, err error) {
+	began := time.Now()
+	cfg, err = cfg.withDefaults()
+	if err != nil {
+		return Result{}, fmt.Errorf("demo: %w", err)
+	}
+	r := &run{cfg: cfg, names: newNames(), show: &progress{w: cfg.Progress, live: cfg.Live}}
+	defer r.show.done()
+	closeLog, err := r.openFolder()
+	if err != nil {
+		return Result{}, fmt.Errorf("demo: %w", err)
+	}
+	defer closeLog()
+	err = r.all(ctx)
+	r.result.Seconds = round(time.Since(began).Seconds())
+	if err != nil {
+		r.log.Error().Err(err).Msg("run ended early")
+		return r.result, fmt.Errorf("demo: %w (logs: %s)", err, r.dir)
+	}
+	return r.result, nil
+}
+
+// openFolder makes the folder for the logs, which others may enter: root's Postgres is another user.
+func (r *run) openFolder() (closeLog func(), err error) {
+	if r.dir, err = os.MkdirTemp("", "troupe-demo-"); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(r.dir, 0o711); err != nil {
+		return nil, err
+	}
+	file, err := os.Create(filepath.Join(r.dir, "demo.log"))
+	if err != nil {
+		return nil, err
+	}
+	r.log = zerolog.New(file).With().Timestamp().Logger()
+	r.result.Flow, r.result.Folder = r.names.flow(), r.dir
+	r.show.say("logs: %s", r.dir)
+	return func() { _ = file.Close() }, nil
+}
+
+func (r *run) all(ctx context.Context) (err error) {
+	r.show.say("starting %s", r.cfg.serverNames())
+	if r.servers, err = openServers(ctx, r.cfg, r.names, r.dir, r.log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.servers.close()) }()
+	if r.pools, err = openPools(ctx, r.servers.databaseURLs()); err != nil {
+		return err
+	}
+	defer r.pools.close()
+	endProxy, err := r.startProxy()
+	if err != nil {
+		return err
+	}
+	defer endProxy()
+	if err := r.startFleet(ctx); err != nil {
+		return err
+	}
+	defer r.fleet.stop()
+	if err := r.work(ctx); err != nil {
+		return err
+	}
+	r.show.say("stopping every process")
+	if err := r.fleet.stop(); err != nil {
+		return err
+	}
+	r.show.say("checking")
+	return r.check(ctx)
+}
+
+// startProxy puts the proxy between the children and the servers, where connections are to be cut.
+func (r *run) startProxy() (end func(), err error) {
+	if !r.cfg.Chaos {
+		return func() {}, nil
+	}
+	if r.proxy, err = newProxy(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	group := errgroup.Group{}
+	group.Go(func() error { return r.proxy.run(ctx) })
+	return func() {
+		cancel()
+		if err := group.Wait(); err != nil {
+			r.log.Error().Err(err).Msg("proxy ended")
+		}
+	}, nil
+}
+
+func (r *run) startFleet(ctx context.Context) (err error) {
+	s := settings{
+		brokers: strings.Join(r.servers.kafka.Addrs(), ","), registry: r.servers.registry.URL(), flow: r.names.flow(),
+		fail: r.cfg.Fail, seed: r.cfg.Seed,
+	}
+	if r.proxy != nil {
+		s.way = r.proxy.way()
+	}
+	r.show.say("starting %d services and a relay beside each", len(services))
+	if r.fleet, err = newFleet(r.cfg.Program, s, r.servers.databaseURLs(), r.dir, r.log); err != nil {
+		return err
+	}
+	if err := r.fleet.start(ctx); err != nil {
+		return errors.Join(err, r.fleet.stop())
+	}
+	return nil
+}
+
+// work posts the orders, hurts the fleet meanwhile if asked to, and waits until all is done. That nothing moves any more
+// is no error: the checks say what is missing.
+func (r *run) work(ctx context.Context) error {
+	calm, err := r.hurt(ctx)
+	if err != nil {
+		return err
+	}
+	defer calm()
+	ended, err := r.postAndWait(ctx)
+	if err != nil {
+		return err
+	}
+	calm()
+	if ended {
+		// Those that were killed last are still coming back: only who runs can end cleanly.
+		if err := r.fleet.ready(ctx, r.fleet.processes); err != nil {
+			return err
+		}
+		client := r.servers.client
+		if !r.cfg.Chaos {
+			client = nil // no copies to wait for: everything that matters has been consumed, or orders would not have ended
+		}
+		if ended, err = untilQuiet(ctx, r.pools, client, r.names.flow(), r.cfg.Limit); err != nil {
+			return err
+		}
+	}
+	if !ended {
+		r.result.Stuck = whereStuck(ctx, r.pools)
+		r.show.say("nothing has moved for %s", r.cfg.Limit)
+	}
+	return ctx.Err()
+}
+
+func (r *run) postAndWait(ctx context.Context) (ended bool, err error) {
+	total := len(r.cfg.Orders)
+	pace := time.Duration(0)
+	if r.cfg.Chaos {
+		pace = chaosShare / time.Duration(total)
+	}
+	r.show.say("posting %s orders", grouped(total))
+	poster := newPoster(r.fleet.url("order"), pace)
+	defer func() { r.result.Requests = int(poster.accepted.Load() + poster.repeated.Load()) }()
+	group, running := errgroup.WithContext(ctx)
+	posting, stopPosting := context.WithCancel(running)
+	group.Go(func() error {
+		err := poster.post(posting, r.cfg.Orders)
+		if posting.Err() != nil && running.Err() == nil {
+			return nil // given up by the other one
+		}
+		return err
+	})
+	group.Go(func() (err error) {
+		defer stopPosting()
+		ended, err = untilEnded(running, r.pools["order"], total, func() int { return int(poster.accepted.Load()) }, r.cfg.Limit, r.show)
+		return err
+	})
+	group.Go(func() error { // a process that cannot be kept running ends the wait
+		select {
+		case <-posting.Done():
+			return nil
+		case <-r.fleet.running.Done():
+			return r.fleet.group.Wait()
+		}
+	})
+	return ended, group.Wait()
+}
+
+// hurt begins chaos, and gives what ends it.
+func (r *run) hurt(ctx context.Context) (calm func(), err error) {
+	if r.proxy == nil {
+		return func() {}, nil
+	}
+	names, err := flowTopics(ctx, r.servers.client, r.names.flow())
+	if err != nil {
+		return nil, err
+	}
+	copier, err := newDuplicator(r.servers.kafka.Addrs(), names, r.cfg.Seed, r.log)
+	if err != nil {
+		return nil, err
+	}
+	t := newTormentor(r.fleet, r.proxy, copier, r.cfg.Seed, r.log)
+	hurting, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- t.run(hurting) }()
+	r.show.say("chaos: killing processes, cutting connections and sending messages twice, all along")
+	return func() {
+		if r.result.Chaos != nil {
+			return
+		}
+		cancel()
+		if err := <-done; err != nil {
+			r.log.Error().Err(err).Msg("chaos ended")
+		}
+		r.result.Chaos = t.report()
+	}, nil
+}
+
+// check reads the facts, now that nothing changes them any more.
+func (r *run) check(ctx context.Context) (err error) {
+	f := &facts{posted: r.cfg.Orders, fail: r.cfg.Fail, seed: r.cfg.Seed}
+	if err := f.readRows(ctx, r.pools); err != nil {
+		return err
+	}
+	if f.messages, err = readMessages(ctx, r.servers.kafka.Addrs(), r.servers.client, r.names.flow()); err != nil {
+		return err
+	}
+	if f.unread, err = readUnread(ctx, r.servers.client, r.names.flow()); err != nil {
+		return err
+	}
+	r.result.summarize(f)
+	r.result.add(f.checks()...)
+	r.result.add(checkFaults(r.fleet.faults()), checkStopped(len(r.fleet.processes), r.fleet.unclean()))
+	if r.result.Chaos != nil {
+		r.result.add(r.result.Chaos.check())
+	}
+	return nil
+}
+
+// serverNames says what is started and what is used.
+func (c Config) serverNames() string {
+	var here, there []string
+	for _, s := range []struct{ name, address string }{{"Postgres", c.Postgres}, {"Kafka", c.Kafka}, {"the schema registry", c.Registry}} {
+		if s.address == "" {
+			here = append(here, s.name)
+		} else {
+			there = append(there, s.name)
+		}
+	}
+	switch {
+	case len(here) == 0:
+		return "on the servers that were named"
+	case len(there) == 0:
+		return strings.Join(here, ", ")
+	}
+	return strings.Join(here, ", ") + "; using your " + strings.Join(there, ", ")
+}
