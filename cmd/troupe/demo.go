@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/demo/orders"
+	"github.com/troupe-go/troupe/internal/demo/run"
+)
+
+// demoFlags are what the command line says of a run.
+type demoFlags struct {
+	orders  string
+	limit   int
+	fail    string
+	output  format
+	timeout time.Duration
+	cfg     run.Config
+}
+
+func newDemo() *cobra.Command {
+	var f demoFlags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run the order flow on this machine, and check that nothing is lost or doubled",
+		Long: `demo starts a Postgres, a Kafka broker and a schema registry, four services (order, payment,
+inventory, shipping) and a relay beside each, as processes of their own. It posts orders over
+HTTP, waits until each is completed, compensated or parked, and checks money, stock, shipments
+and messages against each other. It needs no Docker, no root and no configuration, and removes
+what it made; the logs stay.
+
+With --chaos it kills services and relays, cuts their connections and delivers messages twice,
+all along.
+
+The orders file is CSV with the columns order_id, customer_id, placed_at, quantity and amount. All
+of it is checked before anything is started. Without one, 400 orders that ship with the program
+are used.
+
+Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usage.`,
+		Example: `  troupe demo
+  troupe demo --orders orders.csv --fail payment=2%,inventory=3%,shipping=5% --chaos
+  troupe demo --kafka localhost:9092 --postgres postgres://postgres@localhost/postgres --output json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := f.config(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return runDemo(cmd.Context(), cfg, f.output, cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.orders, "orders", "", "`file.csv` of orders (default: 400 that ship with the program)")
+	flags.IntVar(&f.limit, "limit", 0, "post only the first `n` orders (default: all)")
+	flags.StringVar(&f.fail, "fail", "", "`shares` of orders that hops refuse: payment=2%,inventory=3%,shipping=5%")
+	flags.BoolVar(&f.cfg.Chaos, "chaos", false, "kill processes, cut connections and deliver messages twice meanwhile")
+	flags.Int64Var(&f.cfg.Seed, "seed", 1, "`number` that decides which orders are refused, and what chaos does")
+	flags.StringVar(&f.cfg.Postgres, "postgres", "", "`URL` of a server where databases may be made [TROUPE_POSTGRES] (default: one is started)")
+	flags.StringVar(&f.cfg.Kafka, "kafka", "", "`host:port,…` of brokers [TROUPE_KAFKA] (default: one is started)")
+	flags.StringVar(&f.cfg.Registry, "registry", "", "`URL` of a schema registry [TROUPE_REGISTRY] (default: one is started)")
+	flags.BoolVar(&f.cfg.Keep, "keep", false, "keep databases, topics, groups and subjects")
+	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up when no order has moved for this `time`")
+	f.output.declare(flags)
+	return cmd
+}
+
+// config reads what the flags name, and finds what is wrong with them before anything is started. Flags win over the
+// environment.
+func (f *demoFlags) config(stderr io.Writer) (run.Config, error) {
+	cfg := f.cfg
+	for _, s := range []struct {
+		value *string
+		env   string
+	}{{&cfg.Postgres, "TROUPE_POSTGRES"}, {&cfg.Kafka, "TROUPE_KAFKA"}, {&cfg.Registry, "TROUPE_REGISTRY"}} {
+		if *s.value == "" {
+			*s.value = os.Getenv(s.env)
+		}
+	}
+	var err error
+	if cfg.Fail, err = demo.ParseFail(f.fail); err != nil {
+		return cfg, fmt.Errorf("--fail: %w", err)
+	}
+	switch {
+	case f.limit < 0:
+		return cfg, fmt.Errorf("--limit %d: want 1 or more", f.limit)
+	case f.timeout <= 0:
+		return cfg, fmt.Errorf("--timeout %s: want more than none", f.timeout)
+	}
+	cfg.Limit = f.timeout
+	if cfg.Orders, err = readOrders(f.orders); err != nil {
+		return cfg, failed(err)
+	}
+	if f.limit > 0 && f.limit < len(cfg.Orders) {
+		cfg.Orders = cfg.Orders[:f.limit]
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return cfg, failed(err)
+	}
+	cfg.Program = []string{self}
+	cfg.Progress = stderr
+	if file, ok := stderr.(*os.File); ok {
+		cfg.Live = term.IsTerminal(int(file.Fd()))
+	}
+	return cfg, nil
+}
+
+func readOrders(path string) ([]orders.Order, error) {
+	if path == "" {
+		return orders.Sample()
+	}
+	return orders.ReadFile(path)
+}
+
+func runDemo(ctx context.Context, cfg run.Config, output format, stdout io.Writer) error {
+	result, err := run.Run(ctx, cfg)
+	switch {
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return failed(fmt.Errorf("interrupted: everything was stopped and removed (logs: %s)", result.Folder))
+	case err != nil:
+		return failed(err)
+	}
+	if output == inJSON {
+		err = json.NewEncoder(stdout).Encode(result)
+	} else {
+		err = result.Table(stdout)
+	}
+	if err == nil && !result.OK {
+		return exit{status: exitFailed}
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+// Command troupe is Troupe's command line: so far the demo, which runs the whole order flow on one machine.
+//
+// Exit status: 0 done, 1 failed, 2 wrong usage, in which case nothing was started.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	// The first signal asks everything to end in its order; a second one ends the process at once, and its children
+	// with it.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// exit is a status that a command has come to. Its reason, if any, is still to be told.
+type exit struct {
+	status int
+	reason error
+}
+
+func (e exit) Error() string { return fmt.Sprintf("exit status %d: %v", e.status, e.reason) }
+func (e exit) Unwrap() error { return e.reason }
+
+// failed is the end of a command that was used rightly.
+func failed(reason error) error { return exit{exitFailed, reason} }
+
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	end := exit{exitUsage, err} // cobra's own errors: unknown commands, flags and arguments
+	errors.As(err, &end)
+	if end.reason != nil {
+		_, _ = fmt.Fprintf(stderr, "troupe: %v\n", end.reason)
+		if end.status == exitUsage {
+			_, _ = fmt.Fprintln(stderr, "(--help says more)")
+		}
+	}
+	return end.status
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "troupe",
+		Short:         "Choreography of services over Kafka and Postgres",
+		Example:       "  troupe demo\n  troupe demo --limit 100 --fail payment=2%,inventory=3%,shipping=5% --chaos",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(cmd.ErrOrStderr())
+			_ = cmd.Help()
+			return exit{status: exitUsage}
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(newDemo(), newVersion(), newChild())
+	return root
+}
