@@ -161,3 +161,30 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, nil })
 	require.EqualValues(t, 2, r.Status().Term)
 }
+
+// Asked to stop while rows are in flight to a broker that is away, it waits as long as Drain and no longer, lets the
+// lease go, and the rows stay.
+func TestAStopWaitsForAcknowledgementsOnlyAsLongAsDrain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	wire := &wire{}
+	cfg := s.config()
+	cfg.Kafka, cfg.Drain = []kgo.Opt{kgo.Dialer(wire.dial)}, 700*time.Millisecond
+	r := s.start(cfg)
+	s.insert(s.topic, "k", "0")
+	s.waitEmpty()
+	wire.cut()
+	s.insert(s.topic, "k", "1")
+	testkit.Wait(t, "a row in flight", func() (bool, error) { return r.Status().InFlight == 1, nil })
+	began := time.Now()
+	require.NoError(t, r.stop())
+	took := time.Since(began)
+	require.GreaterOrEqual(t, took, cfg.Drain)
+	require.Less(t, took, cfg.Drain+5*time.Second)
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.relay_leases WHERE expires_at > clock_timestamp()"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox"))
+
+	wire.mend()
+	s.start(s.config())
+	judge(s.collect(2, s.topic), map[string]int{"k": 2}).requireSound(t)
+}

@@ -1,0 +1,196 @@
+package relay
+
+import (
+	"context"
+	"io/fs"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/testkit"
+)
+
+func TestEveryStatementFitsTheTables(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	files, err := fs.Glob(statementFiles, "sql/*.sql")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "sql/"), ".sql")
+		text, _, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), conn.Conn(), statement(name), nil)
+		require.NoError(t, err)
+		_, err = conn.Conn().Prepare(t.Context(), name, text)
+		require.NoError(t, err, name)
+	}
+}
+
+// tenure is a lease of the first term, on a database of the test's own.
+func tenure(t *testing.T) (*pgxpool.Pool, *lease) {
+	t.Helper()
+	pool := testkit.Database(t)
+	l := &lease{holder: "h", length: time.Minute, since: time.Now()}
+	err := pool.QueryRow(t.Context(), claimLease, l.args(pgx.NamedArgs{"length": l.length})).Scan(&l.term)
+	require.NoError(t, err)
+	return pool, l
+}
+
+// The condition stands in two statements. A look that says yes where the claim takes nothing costs for ever; one that
+// says no hides rows.
+func TestALookAndAClaimAgree(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		key     any // of the row that is looked at, at position 2
+		trouble string
+		want    int
+	}{
+		{"a free row", "k", "", 1},
+		{"a row without a key", nil, "", 1},
+		{"it is parked", "k", "(2, 'k', 'parked', NULL)", 0},
+		{"it waits for its next try", "k", "(2, 'k', 'retrying', now() + interval '1 hour')", 0},
+		{"its next try is due", "k", "(2, 'k', 'retrying', now() - interval '1 hour')", 1},
+		{"behind a parked row of its key", "k", "(1, 'k', 'parked', NULL)", 0},
+		{"behind a row of its key that is due", "k", "(1, 'k', 'retrying', now() - interval '1 hour')", 0},
+		{"behind a parked row of another key", "k", "(1, 'x', 'parked', NULL)", 1},
+		{"behind a parked row without a key", nil, "(1, NULL, 'parked', NULL)", 1},
+		{"before a parked row of its key", "k", "(3, 'k', 'parked', NULL)", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			pool, l := tenure(t)
+			exec := func(sql string, args ...any) {
+				_, err := pool.Exec(t.Context(), sql, args...)
+				require.NoError(t, err)
+			}
+			exec("INSERT INTO troupe.outbox (position, topic, key, type) OVERRIDING SYSTEM VALUE VALUES (2, 't', $1, 'T')", c.key)
+			if c.trouble != "" {
+				exec(`INSERT INTO troupe.outbox_trouble (position, order_key, status, next_try, id, topic, attempts, max_attempts, last_error)
+					SELECT n, k::bytea, s, t::timestamptz, troupe.uuidv7(), 't', 1, 1, 'e' FROM (VALUES ` + c.trouble + `) AS x (n, k, s, t)`)
+			}
+			found, err := l.renew(t.Context(), pool, 0)
+			require.NoError(t, err)
+			require.Equal(t, c.want == 1, found)
+			p := &poll{pool: pool, lease: l, batch: 10}
+			defer p.close()
+			items, err := p.claim(t.Context(), 0)
+			require.NoError(t, err)
+			require.Len(t, items, c.want)
+			blind, err := l.renew(t.Context(), pool, math.MaxInt64)
+			require.NoError(t, err)
+			require.False(t, blind)
+		})
+	}
+}
+
+func TestAClaimEndsBehindItsBytesWithoutAGap(t *testing.T) {
+	t.Parallel()
+	pool, l := tenure(t)
+	_, err := pool.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, key, type, payload)
+		SELECT 't', 'k', 'T', CASE WHEN n % 3 > 0 THEN convert_to(repeat('x', 1000000), 'UTF8') END FROM generate_series(1, 30) AS n`)
+	require.NoError(t, err)
+	p := &poll{pool: pool, lease: l, batch: 1000}
+	defer p.close()
+	items, err := p.claim(t.Context(), 0)
+	require.NoError(t, err)
+	bytes := 0
+	for n, i := range items {
+		require.EqualValues(t, n+1, i.row.Position)
+		bytes += len(i.row.Payload)
+	}
+	require.Greater(t, bytes, claimBytes)
+	require.LessOrEqual(t, bytes, claimBytes+1_000_000)
+}
+
+// A frozen relay that wakes up must not delete in the name of the term before.
+func TestNothingIsDeletedOrNotedUnderATermThatIsOver(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		end  string
+	}{
+		{"another term", "UPDATE troupe.relay_leases SET term = term + 1"},
+		{"another holder", "UPDATE troupe.relay_leases SET holder = 'other'"},
+		{"it ran out", "UPDATE troupe.relay_leases SET expires_at = now()"},
+		{"there is none", "DELETE FROM troupe.relay_leases"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			pool, l := tenure(t)
+			_, err := pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type) VALUES ('t', 'k', 'T')")
+			require.NoError(t, err)
+			p := &poll{pool: pool, lease: l, batch: 10}
+			defer p.close()
+			items, err := p.claim(t.Context(), 0)
+			require.NoError(t, err)
+			_, err = pool.Exec(t.Context(), c.end)
+			require.NoError(t, err)
+			require.ErrorIs(t, p.remove(t.Context(), items), errLost)
+			failed := []trouble{{Trouble: Trouble{Position: 1, ID: items[0].row.ID, Attempts: 1, Parked: true, Err: errLost}}}
+			require.ErrorIs(t, p.record(t.Context(), failed), errLost)
+			var rows, noted int
+			require.NoError(t, pool.QueryRow(t.Context(),
+				"SELECT (SELECT count(*) FROM troupe.outbox), (SELECT count(*) FROM troupe.outbox_trouble)").Scan(&rows, &noted))
+			require.Equal(t, 1, rows)
+			require.Zero(t, noted)
+		})
+	}
+}
+
+// The check of the term waits for a new term that is just being committed, and then sees it.
+func TestADeleteWaitsForATermThatJustBegins(t *testing.T) {
+	t.Parallel()
+	pool, l := tenure(t)
+	_, err := pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type) VALUES ('t', 'k', 'T')")
+	require.NoError(t, err)
+	p := &poll{pool: pool, lease: l, batch: 10}
+	defer p.close()
+	items, err := p.claim(t.Context(), 0)
+	require.NoError(t, err)
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "UPDATE troupe.relay_leases SET term = term + 1, holder = 'other'")
+	require.NoError(t, err)
+	result := make(chan error, 1)
+	go func() { result <- p.remove(context.WithoutCancel(t.Context()), items) }()
+	testkit.Wait(t, "the delete to wait", func() (bool, error) {
+		var waiting int
+		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+		return waiting == 1, err
+	})
+	require.NoError(t, tx.Commit(t.Context()))
+	require.ErrorIs(t, <-result, errLost)
+	var rows int
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.outbox").Scan(&rows))
+	require.Equal(t, 1, rows)
+}
+
+// A crash of the server can give a position out twice; what was acknowledged is told from what took its place by id.
+func TestARowThatTookAPublishedRowsPositionIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	pool, l := tenure(t)
+	const row = "INSERT INTO troupe.outbox (position, topic, type) OVERRIDING SYSTEM VALUE VALUES (7, 't', 'T')"
+	_, err := pool.Exec(t.Context(), row)
+	require.NoError(t, err)
+	p := &poll{pool: pool, lease: l, batch: 10}
+	defer p.close()
+	items, err := p.claim(t.Context(), 0)
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), "DELETE FROM troupe.outbox")
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), row)
+	require.NoError(t, err)
+	require.NoError(t, p.remove(t.Context(), items))
+	var rows int
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.outbox").Scan(&rows))
+	require.Equal(t, 1, rows)
+}
