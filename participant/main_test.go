@@ -162,6 +162,23 @@ func (s *stage) produce(records ...*kgo.Record) {
 	require.NoError(s.t, s.client.ProduceSync(s.t.Context(), records...).FirstErr())
 }
 
+// records are n commands for a key with something in them.
+func (s *stage) records(key string, n int, padding string) (all []*kgo.Record) {
+	for range n {
+		all = append(all, kafka.Record(s.command(key, Count{Fail: padding})))
+	}
+	return all
+}
+
+// committed is the group's offset of a partition of the commands topic.
+func (s *stage) committed(partition int32) int64 {
+	s.t.Helper()
+	offsets, err := kadm.NewClient(s.client).FetchOffsets(s.t.Context(), s.hop.String())
+	require.NoError(s.t, err)
+	o, _ := offsets.Lookup(s.hop.Commands(), partition)
+	return o.At
+}
+
 func (s *stage) topic(name string) {
 	s.t.Helper()
 	require.NoError(s.t, kafka.Provision(s.t.Context(), s.client, kafka.Topic{Name: name, Partitions: 2}))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// wedgedAfter is how long after its time-out a handler counts as one that ignores its context.
+// wedgedAfter is the most that a handler may take to notice its time-out, before it counts as one that ignores it.
 const wedgedAfter = 5 * time.Second
 
 // Ready says nil when messages that come are being handled, and else why not: Run has not begun or has ended, the
@@ -42,7 +42,7 @@ func (c *consumer) ready(now time.Time) error {
 			return fmt.Errorf("%s: a handler ended its goroutine", at)
 		}
 		since := w.running.Load()
-		if ran := now.Sub(time.Unix(0, since)); since != 0 && ran > c.p.cfg.Timeout+wedgedAfter {
+		if ran := now.Sub(time.Unix(0, since)); since != 0 && ran > c.p.cfg.Timeout+min(c.p.cfg.Timeout, wedgedAfter) {
 			return fmt.Errorf("%s: a handler runs for %s and ignores its time-out", at, ran.Round(time.Second))
 		}
 	}

@@ -10,14 +10,15 @@ import (
 
 const repeatEvery = 30 * time.Second
 
-// repeated logs one kind of failure: the first time, then at most every 30 s with the count, and once on recovery.
-// It may be used concurrently.
+// repeated logs one kind of failure: the first time, then at most every 30 s with the count, and the recovery from what
+// was logged. What fails and recovers ten times a second is no more than two lines in 30 s. It may be used concurrently.
 type repeated struct {
 	log  zerolog.Logger
 	what string
 
 	mu     sync.Mutex
-	count  int
+	count  int  // since it was last logged
+	told   bool // that it fails, and not yet that it works again
 	logged time.Time
 }
 
@@ -25,20 +26,20 @@ func (p *Participant) repeated(what string) *repeated {
 	return &repeated{log: p.cfg.Log, what: what}
 }
 
-// report takes an error or, with nil, a success. It says whether it logged.
-func (r *repeated) report(err error) bool {
+// report takes an error or, with nil, a success.
+func (r *repeated) report(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
-		if r.count > 0 {
-			r.log.Info().Int("failures", r.count).Msg(r.what + " works again")
-			r.count, r.logged = 0, time.Time{}
+		if r.told {
+			r.log.Info().Msg(r.what + " works again")
 		}
-		return false
+		r.told = false
+		return
 	}
 	r.count++
 	if time.Since(r.logged) < repeatEvery {
-		return false
+		return
 	}
 	event := r.log.Warn().Err(err).Int("failures", r.count)
 	var panicked panicked
@@ -46,8 +47,7 @@ func (r *repeated) report(err error) bool {
 		event = event.Bytes("stack", panicked.stack)
 	}
 	event.Msg(r.what + " failed")
-	r.logged = time.Now()
-	return true
+	r.count, r.told, r.logged = 0, true, time.Now()
 }
 
 // failures are the runs that count, told apart by handler and class.

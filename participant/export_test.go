@@ -1,0 +1,24 @@
+package participant
+
+import "context"
+
+// Backlog is how many records wait for p's workers.
+func (p *Participant) Backlog() (n int) {
+	p.mu.Lock()
+	c := p.consumer
+	p.mu.Unlock()
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.workers {
+		w.mu.Lock()
+		n += w.count
+		w.mu.Unlock()
+	}
+	return n
+}
+
+// PruneInbox forgets what is old enough now, instead of within the next minute.
+func (p *Participant) PruneInbox() error { return p.pruneAll(context.Background()) }

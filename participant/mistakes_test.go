@@ -1,0 +1,159 @@
+package participant_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
+)
+
+func TestMistakesEndRunBeforeItStarts(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for name, c := range map[string]struct {
+		register func(*participant.Participant)
+		want     string
+	}{
+		"no handlers":      {func(*participant.Participant) {}, "no handlers"},
+		"two for one type": {func(p *participant.Participant) { participant.Handle(p, count); participant.Handle(p, count) }, "two handlers for Count"},
+		"a type without a name": {func(p *participant.Participant) {
+			participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[struct{}]) (participant.Outcome, error) {
+				return participant.Outcome{}, nil
+			})
+		}, "no name"},
+		"a pointer": {func(p *participant.Participant) {
+			participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[*Count]) (participant.Outcome, error) {
+				return participant.Outcome{}, nil
+			})
+		}, "no pointer"},
+		"events of no hop": {func(p *participant.Participant) {
+			participant.On(p, topics.Hop{}, func(context.Context, pgx.Tx, participant.Event[Counted]) error { return nil })
+		}, "events of no hop"},
+	} {
+		p := s.new()
+		c.register(p)
+		require.ErrorContains(t, p.Run(t.Context()), c.want, name)
+	}
+}
+
+func TestAHandlerThatComesLateEndsRun(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new()
+	participant.Handle(p, count)
+	_, ended := s.run(p)
+	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
+	participant.On(p, s.hop, func(context.Context, pgx.Tx, participant.Event[Counted]) error { return nil })
+	require.ErrorContains(t, <-ended, "after Run")
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for name, spoil := range map[string]func(*participant.Config){
+		"pool":       func(c *participant.Config) { c.Pool = nil },
+		"brokers":    func(c *participant.Config) { c.Brokers = nil },
+		"hop":        func(c *participant.Config) { c.Hop = topics.Hop{} },
+		"timeout":    func(c *participant.Config) { c.Timeout = -1 },
+		"partitions": func(c *participant.Config) { c.Partitions = -1 },
+		"initial":    func(c *participant.Config) { c.Retry = retry.Policy{Initial: -1} },
+	} {
+		cfg := s.config()
+		spoil(&cfg)
+		_, err := participant.New(cfg)
+		require.ErrorContains(t, err, name)
+	}
+}
+
+// TestStatementsFitTheSchema prepares each embedded statement.
+func TestStatementsFitTheSchema(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	files, err := filepath.Glob("sql/*.sql")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		sql, _, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), conn.Conn(), string(text), nil)
+		require.NoError(t, err)
+		_, err = conn.Conn().Prepare(t.Context(), name, sql)
+		require.NoError(t, err, name)
+	}
+}
+
+func TestTheInboxForgets(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	_, err := s.pool.Exec(t.Context(), `
+		INSERT INTO troupe.inbox (consumer_group, message_id, handled_at)
+		SELECT g, n::text, now() - make_interval(hours => n) FROM generate_series(1, 3000) AS n, (VALUES ($1), ('other')) AS v (g)`, s.hop.String())
+	require.NoError(t, err)
+	p := s.new(func(c *participant.Config) { c.InboxRetention = 10*time.Hour + time.Minute })
+	require.NoError(t, p.PruneInbox())
+	require.Equal(t, 10, s.count("SELECT count(*) FROM troupe.inbox WHERE consumer_group <> 'other'"))
+	require.Equal(t, 3000, s.count("SELECT count(*) FROM troupe.inbox WHERE consumer_group = 'other'"), "another group's rows are its own")
+}
+
+func TestHooksAreToldEverything(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	told := make(chan string, 100)
+	p := s.new(onePartition, func(c *participant.Config) {
+		c.Retry.Attempts = 2
+		c.Hooks = participant.Hooks{
+			BeforeHandler: func(participant.Delivery) { told <- "before handler" },
+			BeforeCommit:  func(d participant.Delivery) { told <- "before commit " + string(d.Outcome) },
+			AfterCommit: func(d participant.Delivery) {
+				told <- strings.TrimSpace("after commit " + string(d.Outcome) + " " + string(d.Class))
+			},
+			Failed: func(d participant.Delivery) { told <- "failed " + string(d.Class) },
+			BeforeOffsets: func(o map[string]map[int32]int64) {
+				if o[s.hop.Commands()][0] == 2 {
+					told <- "before offsets"
+				}
+			},
+			AfterOffsets: func(o map[string]map[int32]int64) {
+				if o[s.hop.Commands()][0] == 2 {
+					told <- "after offsets"
+				}
+			},
+		}
+		hooks := reflect.ValueOf(c.Hooks)
+		for i := range hooks.NumField() {
+			require.False(t, hooks.Field(i).IsNil(), "a hook that this test does not know")
+		}
+	})
+	participant.Handle(p, count)
+	s.provision(1)
+	s.send(s.command("a", Count{N: 1}), s.command("a", Count{N: 2, Fail: "error"}))
+	s.start(p)
+	var got, offsets []string
+	for len(got) < 8 || len(offsets) < 2 {
+		if what := <-told; strings.HasSuffix(what, "offsets") {
+			offsets = append(offsets, what)
+		} else {
+			got = append(got, what)
+		}
+	}
+	require.Equal(t, []string{
+		"before handler", "before commit success", "after commit success",
+		"before handler", "failed transient", "before handler", "before commit exhausted", "after commit exhausted transient",
+	}, got)
+	require.Equal(t, []string{"before offsets", "after offsets"}, offsets)
+	require.EqualValues(t, 2, s.committed(0))
+}

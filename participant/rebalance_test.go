@@ -1,0 +1,88 @@
+package participant_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// TestMembersComeAndGoUnderLoad_B16: partitions move, nothing is lost, doubled or out of its key's order.
+func TestMembersComeAndGoUnderLoad_B16(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(4)
+	const keys, each = 20, 60
+	commands := s.commands(keys, each)
+	join := func() (leave func()) {
+		p := s.new(onlyOnce)
+		participant.Handle(p, count)
+		leave = s.start(p)
+		testkit.Wait(t, "a member", func() (bool, error) { return p.Ready() == nil, p.Ready() })
+		return leave
+	}
+	leave := join()
+	for len(commands) > 0 {
+		s.send(commands[:len(commands)/2]...)
+		commands = commands[len(commands)/2:]
+		next := join()
+		if len(commands) > 0 {
+			s.send(commands[0])
+			commands = commands[1:]
+		}
+		leave()
+		leave = next
+	}
+	s.expectAll(keys, each)
+}
+
+// TestSoak kills members under load: TROUPE_SOAK says for how long.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	length := 3 * time.Second
+	if text := os.Getenv("TROUPE_SOAK"); text != "" {
+		var err error
+		length, err = time.ParseDuration(text)
+		require.NoError(t, err)
+	}
+	s := newStage(t)
+	s.provision(2)
+	const keys = 16
+	members := []*process{s.member("", 0), s.member("", 0), s.member("", 0)}
+	each, kills := 0, 0
+	kill := time.NewTicker(time.Second)
+	defer kill.Stop()
+	load := time.NewTicker(50 * time.Millisecond)
+	defer load.Stop()
+	for end := time.After(length); ; {
+		select {
+		case <-end:
+			s.expectAll(keys, each)
+			for _, m := range members {
+				m.terminate(t)
+			}
+			t.Logf("%d commands, %d kills", keys*each, kills)
+			return
+		case <-kill.C:
+			victim := rand.IntN(len(members))
+			require.NoError(t, members[victim].Process.Kill())
+			members[victim].killed(t)
+			members[victim] = s.member("", 0)
+			kills++
+		case <-load.C:
+			each++
+			turn := make([]envelope.Message, keys)
+			for k := range keys {
+				turn[k] = s.command(fmt.Sprintf("k-%d", k), Count{N: each})
+			}
+			s.send(turn...)
+		}
+	}
+}
