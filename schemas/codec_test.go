@@ -3,8 +3,11 @@ package schemas_test
 import (
 	"context"
 	"encoding/binary"
+	"math/big"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
@@ -173,6 +176,33 @@ func TestLeftOutAndEmbeddedFieldsBind(t *testing.T) {
 	var out whole
 	require.NoError(t, c.Decode(envelope.Message{Payload: e.Payload}, &out))
 	require.Equal(t, in, out)
+}
+
+func TestFieldsWhoseZeroIsNoValueBind(t *testing.T) {
+	type ticket struct {
+		ID    uuid.UUID  `avro:"id"`    // cannot be read from empty text
+		State string     `avro:"state"` // cannot be written empty
+		Price *big.Rat   `avro:"price"`
+		At    *time.Time `avro:"at"`
+	}
+	c := newCodec(t, schemas.Bind[ticket](`{"type":"record","name":"shop.Ticket","fields":[
+		{"name":"id","type":{"type":"string","logicalType":"uuid"}},
+		{"name":"state","type":{"type":"enum","name":"shop.State","symbols":["OPEN","USED"]}},
+		{"name":"price","type":{"type":"bytes","logicalType":"decimal","precision":10,"scale":2}},
+		{"name":"at","type":["null",{"type":"long","logicalType":"timestamp-millis"}]}]}`))
+	at := time.UnixMilli(1_763_712_000_123).UTC()
+	in := ticket{uuid.MustParse("6ba7b810-9dad-11d1-80b4-00c04fd430c8"), "USED", big.NewRat(-12345, 100), &at}
+	e, err := c.Encode("t", in)
+	require.NoError(t, err)
+	var out ticket
+	require.NoError(t, c.Decode(envelope.Message{Payload: e.Payload}, &out))
+	require.Equal(t, in, out)
+
+	_, text, err := c.ToJSON(t.Context(), e.Payload)
+	require.NoError(t, err)
+	again, err := c.FromJSON(t.Context(), e.Type, text)
+	require.NoError(t, err)
+	require.Equal(t, e.Payload, again, "logical types survive being edited: %s", text)
 }
 
 func TestReadOnlyRegistersNothing(t *testing.T) {

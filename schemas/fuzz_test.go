@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/schemas"
 )
 
 var fuzzed = []string{"list", "tree", "longs", "nulls", "empties", "table", "blob", "choice"}
@@ -38,7 +39,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind byte, body []byte) {
 		name := fuzzed[int(kind)%len(fuzzed)]
 		payload := join(headers[name], body)
-		limit := uint64(2<<20 + 2000*len(payload))
+		limit := uint64(24<<20 + 2000*len(payload))
 
 		var typed, generic error
 		var text []byte
@@ -61,5 +62,38 @@ func FuzzDecode(f *testing.F) {
 		back := newTarget(name)
 		require.NoError(t, c.Decode(envelope.Message{Payload: again}, back))
 		require.Equal(t, into, back)
+	})
+}
+
+// FuzzFromJSON: what is accepted can be read back, by both libraries, and the rest is ErrPayload.
+func FuzzFromJSON(f *testing.F) {
+	ctx := context.Background()
+	r, _ := newRegistry(f)
+	_, err := r.Register(ctx, "shop.Offer", offerSchema)
+	require.NoError(f, err)
+	c, err := schemas.New(ctx, schemas.Config{Registry: r, Types: hostile()})
+	require.NoError(f, err)
+	for kind, text := range []string{
+		`{"next":{"list":{"next":null}}}`, `{"children":[{"children":[]}]}`, `{"items":[1,-2]}`, `{"items":[[null]]}`,
+		`{"items":[{}]}`, `{"items":{"a":"b"}}`, `{"items":"\u00ff"}`, `{"items":{"double":1e999}}`,
+		`{"title":1,"note":"x","price":{"long":7},"tags":{"a":null}}`,
+	} {
+		f.Add(byte(kind), []byte(text))
+	}
+	f.Fuzz(func(t *testing.T, kind byte, text []byte) {
+		name := append(fuzzed, "shop.Offer")[int(kind)%(len(fuzzed)+1)]
+		var payload []byte
+		var err error
+		got := allocated(func() { payload, err = c.FromJSON(ctx, name, text) })
+		require.Less(t, got, uint64(8<<20+2000*len(text)))
+		if err != nil {
+			require.ErrorIs(t, err, envelope.ErrPayload)
+			return
+		}
+		_, _, err = c.ToJSON(ctx, payload)
+		require.NoError(t, err)
+		if into := newTarget(name); into != nil {
+			require.NoError(t, c.Decode(envelope.Message{Payload: payload}, into))
+		}
 	})
 }

@@ -11,7 +11,8 @@ import (
 // Limits on one payload. The libraries have limits of their own, which do not suffice: goavro allocates for as many
 // items as a count on the wire says, up to 34 GB for five bytes, and follows a recursive schema until the stack is
 // full, which no recover survives; twmb/avro holds each array to its bytes, but lets every inner array have 4,096 items
-// that take none: 3 kB became 66 MB.
+// that take none (3 kB became 66 MB) and moves what it has of an array at every further block, so that time and garbage
+// grow with the square of the blocks.
 //
 // What remains: a struct per item of an array, and in ToJSON a map per record, up to 800 bytes for a byte of payload
 // where a schema has arrays of records with a single boolean.
@@ -19,6 +20,10 @@ const (
 	MaxDepth  = 200     // records, arrays, maps and unions within one another
 	MaxValues = 1 << 20 // values in all, each record, array, map and union counted too
 	MaxEmpty  = 4 << 10 // items that take no bytes: nulls, empty records, fixed of size 0
+
+	// Items that stand before a block, summed over the blocks: for each byte of payload, and at least. A megabyte in
+	// blocks of 64 kB, as Java writes it, needs 8 for a byte.
+	movesPerByte, leastMoves = 16, 1 << 20
 )
 
 var errShort = errors.New("cut short")
@@ -26,7 +31,7 @@ var errShort = errors.New("cut short")
 // check walks the Avro binary of one value without decoding it, and accepts it if every length and count can be held
 // by the bytes that follow, the limits are kept, strings are UTF-8, and no bytes are left over.
 func (s *shape) check(b []byte) error {
-	w := walk{rest: b, values: MaxValues, empty: MaxEmpty}
+	w := walk{rest: b, values: MaxValues, empty: MaxEmpty, moves: max(leastMoves, movesPerByte*int64(len(b)))}
 	if err := w.value(s, 0); err != nil {
 		return fmt.Errorf("byte %d of %d: %w", len(b)-len(w.rest), len(b), err)
 	}
@@ -37,8 +42,8 @@ func (s *shape) check(b []byte) error {
 }
 
 type walk struct {
-	rest          []byte
-	values, empty int64 // how many more are allowed
+	rest                 []byte
+	values, empty, moves int64 // how many more are allowed
 }
 
 func (w *walk) value(s *shape, depth int) error {
@@ -49,10 +54,7 @@ func (w *walk) value(s *shape, depth int) error {
 	case kindNull:
 		return nil
 	case kindInt:
-		n, err := w.long()
-		if err == nil && (n < math.MinInt32 || n > math.MaxInt32) {
-			err = fmt.Errorf("int %d is longer than 32 bits", n)
-		}
+		_, err := w.int()
 		return err
 	case kindLong:
 		_, err := w.long()
@@ -98,10 +100,13 @@ func (w *walk) blocks(s *shape, depth int) error {
 	if s.kind == kindMap {
 		least++ // a key
 	}
-	for {
+	for before := int64(0); ; {
 		count, err := w.long()
 		if err != nil || count == 0 {
 			return err
+		}
+		if w.moves -= before; w.moves < 0 {
+			return errors.New("cut into too many blocks")
 		}
 		end := -1
 		if count < 0 {
@@ -118,6 +123,7 @@ func (w *walk) blocks(s *shape, depth int) error {
 		if err := w.room(count, least); err != nil {
 			return err
 		}
+		before += count
 		for range count {
 			if s.kind == kindMap {
 				if err := w.text(); err != nil {
@@ -163,8 +169,21 @@ func (w *walk) long() (int64, error) {
 	return n, nil
 }
 
+// int is a long of 32 bits, in at most five bytes.
+func (w *walk) int() (int64, error) {
+	n, size := binary.Varint(w.rest)
+	switch {
+	case size == 0:
+		return 0, errShort
+	case size < 0 || size > 5 || n < math.MinInt32 || n > math.MaxInt32:
+		return 0, errors.New("a number is longer than 32 bits")
+	}
+	w.rest = w.rest[size:]
+	return n, nil
+}
+
 func (w *walk) index(n int) (int64, error) {
-	i, err := w.long()
+	i, err := w.int()
 	if err == nil && (i < 0 || i >= int64(n)) {
 		err = fmt.Errorf("index %d, the schema has %d", i, n)
 	}

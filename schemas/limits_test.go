@@ -109,6 +109,7 @@ func TestAFewBytesCannotAskForGigabytes(t *testing.T) {
 		"a million empty records":                        {"empties", varints(1e6, 0)},
 		"blocks of empty records, again and again":       {"empties", join(bytes.Repeat(varints(4096), 1000), varints(0))},
 		"arrays of nulls, each below a limit of its own": {"nulls", join(varints(1000), bytes.Repeat(varints(4096, 0), 1000), varints(0))},
+		"a long array in blocks of one":                  {"longs", join(bytes.Repeat(varints(1, 7), 100_000), varints(0))},
 		"a list without end":                             {"list", bytes.Repeat(varints(1), 1<<20)},
 		"a tree without end":                             {"tree", bytes.Repeat(varints(1), 1<<20)},
 		"a branch there is not":                          {"choice", varints(5)},
@@ -143,6 +144,7 @@ func TestPayloadsWithinTheLimitsAreRead(t *testing.T) {
 		"a tree as deep as allowed":        {"tree", join(bytes.Repeat(varints(1), schemas.MaxDepth/2-1), bytes.Repeat(varints(0), schemas.MaxDepth/2))},
 		"as many empty records as allowed": {"empties", varints(schemas.MaxEmpty, 0)},
 		"a hundred thousand longs":         {"longs", join(varints(1e5), bytes.Repeat(varints(7), 1e5), varints(0))},
+		"a megabyte in blocks of 64 kB":    {"longs", join(bytes.Repeat(join(varints(1<<16), make([]byte, 1<<16)), 15), varints(0))},
 		"blocks with their size":           {"longs", varints(-2, 2, 7, 8, 1, 9, 0)},
 	} {
 		payload := join(header(t, c, row.schema), row.body)

@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -60,8 +61,9 @@ func fullName(n *avro.SchemaNode) string {
 
 // fits finds at the start what would otherwise be found with the first message. Every field of the struct must be in
 // the record, since encoding drops one that is not without a word. That every field of the record is in the struct, and
-// of a type that can hold it, is found by decoding: zero bytes are a valid value of every schema whose first union
-// branches end.
+// of a type that can hold it, shows in use: zero bytes are a valid value of any schema whose first union branches end,
+// and most structs' zero values can be written. Text that must not be empty can do only the latter, an enum only the
+// former, so a field counts as wrong when both fail on it.
 func fits(goType reflect.Type, schema *avro.Schema) error {
 	record := make(map[string]bool)
 	for _, f := range schema.Root().Fields {
@@ -79,6 +81,18 @@ func fits(goType reflect.Type, schema *avro.Schema) error {
 			return fmt.Errorf("field %s: the record has no field %q; tag it avro:\"-\" to leave it out", f.Name, name)
 		}
 	}
-	_, err := schema.Decode(make([]byte, 1<<20), reflect.New(goType).Interface())
-	return err
+	_, reading := schema.Decode(make([]byte, 1<<20), reflect.New(goType).Interface())
+	_, writing := schema.AppendEncode(nil, reflect.Zero(goType).Interface())
+	if reading != nil && writing != nil && fieldOf(reading) == fieldOf(writing) {
+		return reading
+	}
+	return nil
+}
+
+// fieldOf is the field that an error of the library is about.
+func fieldOf(err error) string {
+	if about := (*avro.SemanticError)(nil); errors.As(err, &about) {
+		return about.Field
+	}
+	return ""
 }

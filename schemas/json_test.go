@@ -1,0 +1,108 @@
+package schemas_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/schemas"
+)
+
+const offerSchema = `{"type":"record","name":"shop.Offer","fields":[
+	{"name":"title","type":"long"},
+	{"name":"note","type":["null","string"],"default":null},
+	{"name":"price","type":["null","long"],"default":null},
+	{"name":"tags","type":{"type":"map","values":["null","string"]},"default":{}}]}`
+
+func TestJSONMayNameItsBranchesOrNot(t *testing.T) {
+	ctx := context.Background()
+	r, _ := newRegistry(t)
+	_, err := r.Register(ctx, "shop.Offer", offerSchema)
+	require.NoError(t, err)
+	c, err := schemas.New(ctx, schemas.Config{Registry: r})
+	require.NoError(t, err)
+
+	tagged, err := c.FromJSON(ctx, "shop.Offer", []byte(`{"title":9007199254740993,"note":{"string":"x"},"price":{"long":9007199254740993},"tags":{"a":{"string":"b"}}}`))
+	require.NoError(t, err)
+	bare, err := c.FromJSON(ctx, "shop.Offer", []byte(` {"title": 9007199254740993, "note": "x", "price": 9007199254740993, "tags": {"a": "b"}} `))
+	require.NoError(t, err)
+	require.Equal(t, tagged, bare, "numbers beyond 2^53 keep their last digit")
+
+	least, err := c.FromJSON(ctx, "shop.Offer", []byte(`{"title":1}`))
+	require.NoError(t, err)
+	name, text, err := c.ToJSON(ctx, least)
+	require.NoError(t, err)
+	require.Equal(t, "shop.Offer", name)
+	require.JSONEq(t, `{"title":1,"note":null,"price":null,"tags":{}}`, string(text))
+}
+
+func TestJSONThatDoesNotFitIsRefused(t *testing.T) {
+	ctx := context.Background()
+	r, _ := newRegistry(t)
+	_, err := r.Register(ctx, "shop.Offer", offerSchema)
+	require.NoError(t, err)
+	c, err := schemas.New(ctx, schemas.Config{Registry: r, Types: hostile()})
+	require.NoError(t, err)
+	for _, text := range []string{
+		``, `{`, `null`, `[]`, `7`, `{"title":1}{"title":2}`, `{"title":1} x`, `{}`,
+		`{"title":"1"}`, `{"title":1.5}`, `{"title":9223372036854775808}`, `{"title":1,"colour":"red"}`, `{"title":1,"note":7}`,
+	} {
+		_, err := c.FromJSON(ctx, "shop.Offer", []byte(text))
+		require.ErrorIs(t, err, envelope.ErrPayload, text)
+	}
+	_, err = c.FromJSON(ctx, "shop.Offer", []byte("{\"title\":1,\"note\":{\"string\":\"\xff\"}}"))
+	require.ErrorIs(t, err, envelope.ErrPayload, "text that is not UTF-8")
+	_, err = c.FromJSON(ctx, "list", []byte(`{"next":{"next":null}}`))
+	require.ErrorIs(t, err, envelope.ErrPayload, "a recursive schema needs its branches named")
+	_, err = c.FromJSON(ctx, "list", []byte(`{"next":{"list":{"next":null}}}`))
+	require.NoError(t, err)
+
+	_, err = r.Register(ctx, "count", `"long"`)
+	require.NoError(t, err)
+	_, err = c.FromJSON(ctx, "count", []byte(`1.5`))
+	require.ErrorIs(t, err, envelope.ErrPayload, "goavro reads the 1")
+
+	_, err = c.FromJSON(ctx, "shop.Nothing", []byte(`{}`))
+	require.ErrorIs(t, err, schemas.ErrNoSchema)
+	require.NotErrorIs(t, err, envelope.ErrPayload, "the schema may be registered a moment later")
+}
+
+func TestPayloadsThatAreNoRecordsAreShown(t *testing.T) {
+	ctx := context.Background()
+	r, _ := newRegistry(t)
+	c, err := schemas.New(ctx, schemas.Config{Registry: r})
+	require.NoError(t, err)
+	for i, row := range [][3]string{
+		{`"string"`, `"x"`, "string"},
+		{`{"type":"array","items":"long"}`, `[1,2]`, "array"},
+		{`{"type":"enum","name":"shop.E","symbols":["A"]}`, `"A"`, "shop.E"},
+		{`["null","string"]`, `{"string":"x"}`, "union"},
+	} {
+		subject := fmt.Sprint("s", i)
+		_, err := r.Register(ctx, subject, row[0])
+		require.NoError(t, err)
+		payload, err := c.FromJSON(ctx, subject, []byte(row[1]))
+		require.NoError(t, err)
+		name, text, err := c.ToJSON(ctx, payload)
+		require.NoError(t, err)
+		require.Equal(t, row[1], string(text))
+		require.Equal(t, row[2], name)
+	}
+}
+
+func TestBranchesAreNotTriedWithoutEnd(t *testing.T) {
+	// Both branches accept the same fields, so that a wrong value at the bottom would be tried 2^60 times.
+	ctx := context.Background()
+	r, _ := newRegistry(t)
+	next := `{"name":"next","type":["null","A","B"]}`
+	_, err := r.Register(ctx, "A", `{"type":"record","name":"A","fields":[{"name":"next","type":["null","A",{"type":"record","name":"B","fields":[`+next+`]}]}]}`)
+	require.NoError(t, err)
+	c, err := schemas.New(ctx, schemas.Config{Registry: r})
+	require.NoError(t, err)
+	_, err = c.FromJSON(ctx, "A", []byte(strings.Repeat(`{"next":`, 60)+"7"+strings.Repeat("}", 60)))
+	require.ErrorIs(t, err, envelope.ErrPayload)
+}
