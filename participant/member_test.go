@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,11 +22,15 @@ import (
 
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
 
 // memberEnv holds the task of a test binary that was run again to be a member of a group, and killed.
 const memberEnv = "TROUPE_TEST_MEMBER"
+
+// memberUp is what a member says when SIGTERM no longer kills it.
+const memberUp = "member is up"
 
 type task struct {
 	URL     string
@@ -46,6 +51,7 @@ func beMember(text string) {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	fmt.Fprintln(os.Stderr, memberUp)
 	pool, err := pgxpool.New(ctx, k.URL)
 	must(err)
 	defer pool.Close()
@@ -134,6 +140,7 @@ func (m *process) killed(t testing.TB) {
 // terminate asks the member to stop and expects exit status 0.
 func (m *process) terminate(t testing.TB) {
 	t.Helper()
+	testkit.Wait(t, memberUp, func() (bool, error) { return strings.Contains(m.log.String(), memberUp), nil })
 	require.NoError(t, m.Process.Signal(syscall.SIGTERM))
 	select {
 	case err := <-m.ended:
