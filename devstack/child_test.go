@@ -99,7 +99,7 @@ func TestPostgresEndsWithItsKilledParent(t *testing.T) {
 	t.Parallel()
 	cmd := again("postgres parent")
 	address := startAndHear(t, cmd)
-	require.Equal(t, "troupe", ask(t, address, "SELECT current_user::text"))
+	require.Equal(t, "postgres", ask(t, address, "SELECT current_user::text"))
 
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()

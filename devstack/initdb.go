@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// superuser is the role that initdb makes.
-const superuser = "troupe"
+// superuser is the role that initdb makes. It has no name of ours: search_path begins with the schema that is called like the role, and
+// there is one called troupe, into which every table of a service would then go.
+const superuser = "postgres"
 
 // Collation C, so that a text order is the same on every machine. Who may connect is decided at each start, in pg_hba.conf.
 var initdbArgs = []string{"--username=" + superuser, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"}

@@ -39,7 +39,7 @@ type Postgres struct {
 var errElsewhere = errors.New("the server was not started here")
 
 // StartPostgres starts a server on a free port of 127.0.0.1 and returns when it answers; ctx bounds the start only. Its superuser is
-// troupe, with a generated password over TCP and none over the socket. It ends at Close or with this process.
+// postgres, with a generated password over TCP and none over the socket. It ends at Close or with this process.
 func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 	began := time.Now()
 	s, err := newServer(ctx, cfg)

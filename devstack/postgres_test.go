@@ -20,7 +20,7 @@ func TestPostgresAnswersOverBothPaths(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, p.URL(`odd "name"`), address)
 	for _, address := range []string{address, p.SocketURL(`odd "name"`)} {
-		require.Equal(t, `odd "name" troupe`, ask(t, address, "SELECT current_database() || ' ' || current_user"))
+		require.Equal(t, `odd "name" postgres`, ask(t, address, "SELECT current_database() || ' ' || current_user"))
 	}
 	require.NoError(t, p.DropDatabase(t.Context(), `odd "name"`))
 	require.NoError(t, p.DropDatabase(t.Context(), `odd "name"`), "an absent one")
