@@ -1,0 +1,118 @@
+package run
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/demo/orders"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// A world is the four databases as a good run leaves them, with the services' own tables but without their constraints:
+// what those forbid, the checks must find all the same.
+type world struct {
+	t     *testing.T
+	pools pools
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, pools: pools{}}
+	for _, service := range services {
+		w.pools[service] = testkit.Database(t)
+		schema, err := os.ReadFile("../" + service + "/schema.sql")
+		require.NoError(t, err)
+		w.exec(service, string(schema))
+		w.exec(service, `
+			DO $$
+			DECLARE c record;
+			BEGIN
+			  FOR c IN SELECT conrelid::regclass AS relation, conname FROM pg_constraint
+			           WHERE conrelid <> 0 AND coninhcount = 0
+			             AND (connamespace = 'public'::regnamespace OR conrelid = 'troupe.held'::regclass AND contype = 'c')
+			           ORDER BY contype = 'p'
+			  LOOP EXECUTE format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I CASCADE', c.relation, c.conname); END LOOP;
+			END $$`)
+	}
+	return w
+}
+
+func (w *world) exec(service, sql string) {
+	w.t.Helper()
+	_, err := w.pools[service].Exec(w.t.Context(), sql)
+	require.NoError(w.t, err, sql)
+}
+
+var inService = regexp.MustCompile(`(?m)^-- in (\w+)$`)
+
+// reset makes everything good again.
+func (w *world) reset() {
+	text, err := os.ReadFile("testdata/world.sql")
+	require.NoError(w.t, err)
+	parts := inService.Split(string(text), -1)
+	for i, name := range inService.FindAllStringSubmatch(string(text), -1) {
+		w.exec(name[1], parts[i+1])
+	}
+}
+
+// facts are what stands in the databases, beside what was posted and what stands on the topics of a good run.
+func (w *world) facts() *facts {
+	w.t.Helper()
+	f := &facts{
+		posted: []orders.Order{
+			{ID: "o-done", CustomerID: "c-1", PlacedAt: "1997-01-01", Quantity: 2, AmountCents: 1000},
+			{ID: "o-refused", CustomerID: "c-1", PlacedAt: "1997-01-02", Quantity: 1, AmountCents: 500},
+			{ID: "o-undone", CustomerID: "c-2", PlacedAt: "1997-01-03", Quantity: 3, AmountCents: 250},
+			{ID: "o-parked", CustomerID: "c-2", PlacedAt: "1997-01-04", Quantity: 4, AmountCents: 125},
+		},
+		fail: demo.Fail{"payment": 0.3, "shipping": 0.3}, seed: goodSeed,
+		messages: goodMessages(),
+		unread:   map[string]int64{"order": 0, "payment": 0, "inventory": 0, "shipping": 0},
+	}
+	require.NoError(w.t, f.readRows(w.t.Context(), w.pools))
+	return f
+}
+
+// goodSeed is one for which the shares above choose o-refused at payment and o-undone at shipping, and nothing else.
+const goodSeed = 31
+
+func goodMessages() []message {
+	at := func(second int) time.Time { return time.Date(2000, 1, 1, 0, 0, second, 0, time.UTC) }
+	return []message{
+		{topic: "f.payment.commands", key: "o-done", id: "1", typ: "ChargePayment", written: at(1)},
+		{topic: "f.payment.events", key: "o-done", id: "2", typ: "PaymentCharged", cause: "1", written: at(2)},
+		{topic: "f.order.events", key: "o-done", id: "3", typ: "OrderCompleted", cause: "2", written: at(3)},
+		{topic: "f.payment.commands", key: "o-refused", id: "4", typ: "ChargePayment", written: at(1)},
+		{topic: "f.payment.events", key: "o-refused", id: "5", typ: "PaymentRefused", cause: "4", written: at(2)},
+		{topic: "f.order.events", key: "o-refused", id: "6", typ: "OrderCancelled", cause: "5", written: at(3)},
+		{topic: "f.payment.commands", key: "o-undone", id: "7", typ: "ChargePayment", written: at(1)},
+		{topic: "f.payment.commands", key: "o-undone", id: "8", typ: "RefundPayment", cause: "7", written: at(2)},
+		{topic: "f.payment.commands", key: "o-undone", id: "7", typ: "ChargePayment", written: at(1)}, // a copy, late
+		{topic: "f.order.events", key: "o-undone", id: "9", typ: "OrderCancelled", cause: "8", written: at(3)},
+		{topic: "f.order.events", key: "o-undone", id: "9", typ: "OrderCancelled", cause: "8", written: at(3)}, // a copy
+	}
+}
+
+// orderPool is a database with the order service's tables and the good world's orders.
+func orderPool(t *testing.T) *pgxpool.Pool {
+	w := newWorld(t)
+	w.reset()
+	return w.pools["order"]
+}
+
+func find(t *testing.T, checks []Check, name string) Check {
+	t.Helper()
+	for _, c := range checks {
+		if strings.Contains(c.Name, name) {
+			return c
+		}
+	}
+	t.Fatalf("no check is called %q", name)
+	return Check{}
+}
