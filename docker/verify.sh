@@ -24,7 +24,7 @@ finish() {
 trap finish EXIT
 
 say "building and starting"
-compose up -d --build --wait --quiet-pull
+compose --progress quiet up -d --build --wait
 
 # Every address of the API is tried until it answers: that is what a client of a service that may be killed does, and
 # the idempotency key makes it safe.

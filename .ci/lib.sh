@@ -1,0 +1,36 @@
+# What .ci/run and .ci/soak share: tools, and an Apache Kafka of their own.
+# shellcheck shell=bash
+
+step() { printf '\n== %s  (%s)\n' "$*" "$(date +%T)"; }
+
+need() { # need COMMAND PACKAGE: installs a Debian package where the command is missing and we may
+  command -v "$1" >/dev/null 2>&1 && return
+  if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
+    [ -n "${APT_UPDATED:-}" ] || { apt-get -qq update >/dev/null; APT_UPDATED=1; }
+    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$2" >/dev/null
+  fi
+  command -v "$1" >/dev/null 2>&1 || { echo "$1 is missing: install $2" >&2; exit 1; }
+}
+
+kafka_dir=
+kafka_start() { # sets KAFKA to the address of a fresh Apache Kafka
+  need java openjdk-17-jre-headless
+  need mvn maven
+  kafka_dir=$(mktemp -d)
+  KAFKA=$(devstack/apachekafka/apachekafka.sh start --dir "$kafka_dir" --port "$(free_port)")
+  echo "Apache Kafka on $KAFKA"
+}
+kafka_stop() {
+  [ -z "$kafka_dir" ] && return
+  devstack/apachekafka/apachekafka.sh destroy --dir "$kafka_dir"
+  rm -rf "$kafka_dir"
+  kafka_dir=
+}
+
+free_port() { # the first of three neighbouring ports that are free
+  local p
+  for ((p = 29092; p < 39000; p += 10)); do
+    (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || (exec 3<>"/dev/tcp/127.0.0.1/$((p + 1))") 2>/dev/null || { echo "$p"; return; }
+  done
+  return 1
+}
