@@ -1,0 +1,61 @@
+package outbox_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// listen is how many notifications came until one on the channel "end".
+func listen(t *testing.T, pool *pgxpool.Pool, during func()) (heard int) {
+	t.Helper()
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	_, err = conn.Exec(t.Context(), "LISTEN troupe_outbox; LISTEN test_end")
+	require.NoError(t, err)
+	during()
+	_, err = pool.Exec(t.Context(), "SELECT pg_notify('test_end', '')")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		n, err := conn.Conn().WaitForNotification(ctx)
+		require.NoError(t, err)
+		if n.Channel == "test_end" {
+			return heard
+		}
+		require.Equal(t, outbox.Channel, n.Channel)
+		heard++
+	}
+}
+
+func TestNotificationsComeWithTheCommitAndNotTooOften(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	entry := outbox.Entry{Topic: "t", Type: "T"}
+	tenWrites := func(every time.Duration) func() {
+		return func() {
+			box := newOutbox(t, outbox.Config{NotifyEvery: every})
+			for range 10 {
+				write(t, pool, box, entry)
+			}
+		}
+	}
+	require.Equal(t, 10, listen(t, pool, tenWrites(time.Nanosecond)))
+	require.Equal(t, 1, listen(t, pool, tenWrites(time.Hour)))
+	require.Equal(t, 0, listen(t, pool, tenWrites(-1)))
+	require.Equal(t, 0, listen(t, pool, func() {
+		tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{})
+		require.NoError(t, err)
+		require.NoError(t, newOutbox(t, outbox.Config{}).Write(t.Context(), tx, entry))
+		require.NoError(t, tx.Rollback(t.Context()))
+	}))
+}

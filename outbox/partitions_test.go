@@ -1,0 +1,130 @@
+package outbox_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// nearTheEnd moves the sequence to the last positions that there are partitions for.
+func nearTheEnd(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	_, err := pool.Exec(t.Context(), "SELECT setval('troupe.outbox_position_seq', (SELECT max(hi) FROM troupe.outbox_partitions) - 20)")
+	require.NoError(t, err)
+}
+
+func TestPartitionsAreMadeAheadOfWriters(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	nearTheEnd(t, pool)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var longest time.Duration
+	written := 0
+	small := outbox.Partitions{Size: 50, Ahead: 4}
+	_, err := small.Ensure(ctx, pool)
+	require.NoError(t, err)
+	for range 4 { // writers, some of whom stay open
+		all.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				_, err := pool.Exec(context.Background(), `
+					WITH row AS (INSERT INTO troupe.outbox (topic, type) VALUES ('t', 'T') RETURNING 1) SELECT pg_sleep(0.005) FROM row`)
+				mu.Lock()
+				if err != nil {
+					t.Errorf("insert: %v", err)
+				}
+				written++
+				longest = max(longest, time.Since(began))
+				mu.Unlock()
+			}
+		})
+	}
+	for range 3 { // relays that all look after them at once
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := small.Ensure(context.Background(), pool); err != nil {
+					t.Errorf("ensure: %v", err)
+				}
+			}
+		})
+	}
+	testkit.Wait(t, "a thousand rows", func() (bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return written >= 1000, nil
+	})
+	cancel()
+	all.Wait()
+	require.Len(t, rows(t, pool), written)
+	t.Logf("%d rows, the longest insert took %s", written, longest)
+
+	var ranges, gaps int
+	require.NoError(t, pool.QueryRow(context.Background(), `
+		SELECT count(*), count(*) FILTER (WHERE lo <> before) FROM (
+			SELECT lo, coalesce(lag(hi) OVER (ORDER BY lo), 0) AS before FROM troupe.outbox_partitions) AS p`).Scan(&ranges, &gaps))
+	require.Greater(t, ranges, 20)
+	require.Zero(t, gaps)
+}
+
+func TestWithEnoughPartitionsNothingIsMade(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	headroom, err := outbox.Partitions{}.Ensure(t.Context(), pool)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, headroom, int64(15_000_000))
+	var n int
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.outbox_partitions").Scan(&n))
+	require.Equal(t, 4, n)
+}
+
+func TestAnInsertPastTheLastPartitionFails(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	_, err := pool.Exec(t.Context(), "SELECT setval('troupe.outbox_position_seq', 20000000)")
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, type) VALUES ('t', 'T')")
+	require.ErrorContains(t, err, "no partition")
+	_, err = outbox.Partitions{}.Ensure(t.Context(), pool)
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, type) VALUES ('t', 'T')")
+	require.NoError(t, err)
+}
+
+// A role that does not own the table still learns how much is left.
+func TestHeadroomIsToldWhereAPrivilegeIsMissing(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	role := pgx.Identifier{"troupe_test_" + strings.ReplaceAll(uuid.NewString(), "-", "")}.Sanitize()
+	_, err := pool.Exec(t.Context(), "CREATE ROLE "+role+"; GRANT USAGE ON SCHEMA troupe TO "+role+
+		"; GRANT SELECT ON ALL TABLES IN SCHEMA troupe TO "+role+"; GRANT SELECT ON ALL SEQUENCES IN SCHEMA troupe TO "+role)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		require.NoError(t, err)
+	})
+	nearTheEnd(t, pool)
+	config := pool.Config()
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "SET ROLE "+role)
+		return err
+	}
+	limited, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer limited.Close()
+	headroom, err := outbox.Partitions{}.Ensure(t.Context(), limited)
+	require.ErrorContains(t, err, "make partitions")
+	require.EqualValues(t, 20, headroom)
+}
