@@ -1,0 +1,156 @@
+// Package arch holds the house to its plan: imports only go down.
+package arch
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/troupe-go/troupe/"
+
+// house is which packages of ours each package may import outside its tests. A package that is missing here, an
+// import that is not allowed and an allowance that nobody uses all fail.
+var house = map[string][]string{
+	"topics": {},
+	"retry":  {},
+
+	"envelope":       {},
+	"migrations":     {},
+	"schemas":        {"envelope"},
+	"schemas/order":  {"schemas"},
+	"internal/pg":    {"retry"},
+	"internal/kafka": {"envelope"},
+
+	"outbox": {"envelope"},
+
+	"relay":       {"internal/kafka", "internal/pg", "outbox", "retry"},
+	"participant": {"envelope", "internal/kafka", "internal/pg", "outbox", "retry", "topics"},
+
+	"internal/demo":           {"envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "topics"},
+	"internal/demo/order":     {"envelope", "internal/demo", "outbox", "participant", "schemas/order"},
+	"internal/demo/payment":   {"internal/demo", "participant", "schemas/order"},
+	"internal/demo/inventory": {"internal/demo", "participant", "schemas/order"},
+	"internal/demo/shipping":  {"internal/demo", "participant", "schemas/order"},
+
+	"devstack": {},
+	"testkit":  {"devstack", "migrations"},
+
+	"internal/sidecar":     {"migrations", "outbox", "relay"},
+	"internal/demo/orders": {"internal/demo"},
+	"internal/demo/run": {
+		"devstack", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",
+		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "internal/sidecar", "retry", "topics",
+	},
+
+	"cmd/outbox-relay":   {"internal/sidecar"},
+	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run"},
+	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
+	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
+	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
+	"cmd/demo-shipping":  {"internal/demo", "internal/demo/shipping"},
+}
+
+// light is what importing a library must not pull in, however deep.
+var light = []string{
+	"github.com/spf13/cobra", "github.com/knadh/koanf", "github.com/prometheus/client_golang", "github.com/docker/",
+	"github.com/testcontainers/", "github.com/chromedp/", "github.com/fergusstrange/", "github.com/twmb/franz-go/pkg/kfake",
+	"github.com/stretchr/testify", "testing",
+}
+
+var libraries = []string{"topics", "retry", "envelope", "schemas", "migrations", "outbox", "relay", "participant"}
+
+type pkg struct {
+	ImportPath string
+	GoFiles    []string
+	Imports    []string
+	Deps       []string
+}
+
+func list(t *testing.T) map[string]pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,GoFiles,Imports,Deps", module+"...")
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		t.Fatalf("go list: %s", exit.Stderr)
+	}
+	require.NoError(t, err)
+	pkgs := make(map[string]pkg)
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return pkgs
+		}
+		require.NoError(t, err)
+		pkgs[strings.TrimPrefix(p.ImportPath, module)] = p
+	}
+}
+
+func TestImportsOnlyGoDown(t *testing.T) {
+	pkgs := list(t)
+	for name, p := range pkgs {
+		if len(p.GoFiles) == 0 {
+			delete(pkgs, name) // nothing but tests
+			continue
+		}
+		allowed, known := house[name]
+		if !known {
+			t.Errorf("%s stands nowhere in the house: give it a floor", name)
+			continue
+		}
+		var used []string
+		for _, i := range p.Imports {
+			if of, ours := strings.CutPrefix(i, module); ours {
+				used = append(used, of)
+				if !slices.Contains(allowed, of) {
+					t.Errorf("%s imports %s, which the house does not allow", name, of)
+				}
+			}
+		}
+		for _, a := range allowed {
+			if !slices.Contains(used, a) {
+				t.Errorf("%s may import %s and does not: strike it out", name, a)
+			}
+		}
+	}
+	for name := range house {
+		if _, there := pkgs[name]; !there {
+			t.Errorf("the house lists %s, which is not there", name)
+		}
+	}
+}
+
+func TestLibrariesStayLight(t *testing.T) {
+	pkgs := list(t)
+	for _, name := range libraries {
+		for _, d := range pkgs[name].Deps {
+			for _, heavy := range light {
+				if d == heavy || strings.HasPrefix(d, strings.TrimSuffix(heavy, "/")+"/") {
+					t.Errorf("importing %s pulls in %s", name, d)
+				}
+			}
+		}
+	}
+}
+
+// The relay is another process, and the build proves it: nothing a service links may reach it, however deep.
+func TestAParticipantNeverImportsTheRelay(t *testing.T) {
+	pkgs := list(t)
+	for name, p := range pkgs {
+		if name != "participant" && !strings.HasPrefix(name, "internal/demo/") {
+			continue
+		}
+		if name == "internal/demo/run" {
+			continue // runs them all
+		}
+		require.NotContains(t, p.Deps, module+"relay", "%s: the relay is another process", name)
+	}
+}
