@@ -1,0 +1,144 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// site is a migrated database, a broker and a topic, with the two variables that are enough.
+func site(t *testing.T) (environ []string, conn *pgx.Conn, topic string) {
+	t.Helper()
+	url := testkit.EmptyDatabase(t)
+	brokers := testkit.Kafka(t)
+	environ = []string{"DATABASE_URL=" + url, "KAFKA_BROKERS=" + strings.Join(brokers, ",")}
+	r := run(t, environ, "migrate")
+	require.Equal(t, 0, r.code, r.stderr)
+	require.Contains(t, r.stdout, "is at version")
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	topic = testkit.Flow(t) + ".payment.commands"
+	client, err := kafka.NewClient(brokers)
+	require.NoError(t, err)
+	defer client.Close()
+	require.NoError(t, kafka.Provision(t.Context(), client, kafka.Topic{Name: topic, Partitions: 2}))
+	return environ, conn, topic
+}
+
+func insert(t *testing.T, conn *pgx.Conn, topic, key string) {
+	t.Helper()
+	_, err := conn.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, 'T', '{}')", topic, key)
+	require.NoError(t, err)
+}
+
+// DATABASE_URL and KAFKA_BROKERS alone are enough.
+func TestRunPublishesAndEndsWithZero(t *testing.T) {
+	t.Parallel()
+	environ, conn, topic := site(t)
+	p := start(t, environ)
+	require.Equal(t, "active", p.waitReady(http.StatusOK).Role)
+	insert(t, conn, topic, "o-1")
+	records := testkit.Consume(t, testkit.Kafka(t), topic).WaitN(1)
+	m, err := kafka.Message(records[0])
+	require.NoError(t, err)
+	require.Equal(t, conn.Config().Database, m.Source, "the service's name is the database's unless set")
+
+	standby := start(t, environ, "--service", "shop")
+	require.Equal(t, "standby", standby.waitReady(http.StatusOK).Role)
+	require.Equal(t, 0, standby.terminate())
+	require.Equal(t, 0, p.terminate())
+	for _, logged := range []*process{p, standby} {
+		require.NotContains(t, logged.logs(), conn.Config().Password)
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(p.logs()), "\n") {
+		require.True(t, json.Valid([]byte(line)), line)
+	}
+}
+
+func TestTheAdminEndpoints(t *testing.T) {
+	t.Parallel()
+	environ, conn, topic := site(t)
+	p := start(t, environ)
+	p.waitReady(http.StatusOK)
+	insert(t, conn, topic, "o-1")
+	insert(t, conn, topic+"-none", "o-2")
+	want := []string{
+		"outbox_relay_rows_published_total 1", "outbox_relay_rows_deleted_total 1", "outbox_relay_active 1", "outbox_relay_ready 1",
+		"outbox_relay_lease_term 1", "outbox_relay_lag_rows 1", "outbox_relay_retrying_rows 1", "outbox_relay_parked_rows 0",
+		"outbox_relay_publish_seconds_count 1", "outbox_relay_rows_in_flight 0", "outbox_relay_rows_parked_total 0",
+		"outbox_relay_headroom_positions 1.9", "outbox_relay_lag_seconds ", "outbox_relay_last_progress_timestamp_seconds ",
+	}
+	testkit.Wait(t, "the metrics", func() (bool, error) {
+		code, body, err := p.get("/metrics")
+		if err != nil || code != http.StatusOK {
+			return false, err
+		}
+		for _, line := range want {
+			if !strings.Contains(body, "\n"+line) {
+				return false, &missing{line, body}
+			}
+		}
+		return true, nil
+	})
+	code, body, err := p.get("/status")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, code)
+	var s struct {
+		Ready bool
+		Relay struct {
+			Role      string
+			Published int
+		}
+		Outbox struct{ Pending, Retrying int }
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &s))
+	require.True(t, s.Ready)
+	require.Equal(t, "active", s.Relay.Role)
+	require.Equal(t, 1, s.Relay.Published)
+	require.Equal(t, 1, s.Outbox.Retrying)
+
+	r := run(t, nil, "healthcheck", "--admin", p.admin)
+	require.Equal(t, 0, r.code, r.stderr)
+	require.Equal(t, 0, p.terminate())
+	require.Equal(t, 1, run(t, nil, "healthcheck", "--admin", p.admin).code)
+}
+
+type missing struct{ line, body string }
+
+func (m *missing) Error() string { return "no " + m.line + " in\n" + m.body }
+
+// Neither server is there: it runs, waits and says so, and still ends when asked to.
+func TestRunWaitsForServersThatAreAway(t *testing.T) {
+	t.Parallel()
+	p := start(t, []string{"DATABASE_URL=" + nowhere, "KAFKA_BROKERS=127.0.0.1:1"})
+	h := p.waitReady(http.StatusServiceUnavailable)
+	require.False(t, h.OK)
+	testkit.Wait(t, "the reason", func() (bool, error) {
+		return strings.Contains(p.waitReady(http.StatusServiceUnavailable).Reason, "connection refused"), nil
+	})
+	r := run(t, nil, "healthcheck", "--admin", p.admin)
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.stderr, "not ready: starting")
+	require.Equal(t, 0, p.terminate())
+	require.NotContains(t, p.logs(), "s3cr3t")
+}
+
+func TestATakenAdminAddressIsAFailureWithARemedy(t *testing.T) {
+	t.Parallel()
+	environ := []string{"DATABASE_URL=" + nowhere, "KAFKA_BROKERS=127.0.0.1:1"}
+	p := start(t, environ)
+	r := run(t, environ, "run", "--admin", p.admin)
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.stderr, "choose another address with --admin")
+}
