@@ -14,14 +14,16 @@
 //	registry down, at the start                      New fails; try again
 //	registry down, later                             Encode does not notice. Decode neither, but for schema ids that it has
 //	                                                 not seen: a plain error, worth trying again; for one second all such
-//	                                                 decodes fail at once instead of asking
+//	                                                 decodes fail at once instead of asking. An answer that is an error
+//	                                                 is remembered as long, for its id only
 //	schema id that the registry does not know        ErrPayload; asked again after ten seconds
 //	no wire format, cut short, bytes left over,      ErrPayload
 //	a length or count that the bytes cannot hold
 //	writer's schema not readable by ours             ErrPayload: a dead letter keeps the bytes for a newer version
 //
 // Limits on one payload, whichever library reads it: MaxDepth, MaxValues, MaxEmpty. They hold before anything is
-// allocated for it, so a few bytes cannot ask for gigabytes.
+// allocated for it, so a few bytes cannot ask for gigabytes. Importing this package lowers goavro's own limits for the
+// whole process.
 //
 // Not promised: schemas with references to other subjects (ErrNoSchema), protobuf and JSON schemas.
 package schemas

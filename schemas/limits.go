@@ -10,7 +10,7 @@ import (
 
 // Limits on one payload. The libraries have limits of their own, which do not suffice: goavro allocates for as many
 // items as a count on the wire says, up to 34 GB for five bytes, and follows a recursive schema until the stack is
-// full, which no recover survives; twmb/avro holds each array to its bytes, but lets every inner array have 4,096 items
+// full (4 MB do), which no recover survives; twmb/avro holds each array to its bytes, but lets every inner array have 4,096 items
 // that take none (3 kB became 66 MB) and moves what it has of an array at every further block, so that time and garbage
 // grow with the square of the blocks.
 //

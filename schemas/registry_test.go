@@ -60,7 +60,7 @@ func TestOnlyTheRegistryItselfMakesAnIdUnknown(t *testing.T) {
 		"it answers with no schema":      {says(200, `{}`), false},
 		"it answers with no JSON":        {says(200, page), false},
 		"it ends in the middle":          {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false},
-		"it sends us round in a circle":  {func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, req.URL.Path, 302) }, false},
+		"it sends us round in a circle":  {func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, req.URL.Path, http.StatusFound) }, false},
 		"it calls a login page an error": {says(403, page), false},
 	} {
 		t.Run(name, func(t *testing.T) {
