@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 
@@ -65,6 +66,12 @@ func (c Config) Validate() error {
 	}
 	if c.Registry == "" {
 		missing("SCHEMA_REGISTRY_URL", "http://host:port")
+	}
+	if _, err := pgconn.ParseConfig(c.DatabaseURL); c.DatabaseURL != "" && err != nil {
+		errs = append(errs, fmt.Errorf("DATABASE_URL: %w", err))
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		errs = append(errs, fmt.Errorf("DEMO_LISTEN: %w: want host:port", err))
 	}
 	if _, err := topics.NewHop(c.Flow, "order"); err != nil {
 		errs = append(errs, fmt.Errorf("DEMO_FLOW: %w", err))

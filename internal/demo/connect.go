@@ -21,6 +21,9 @@ import (
 // tryLimit is how long one try to reach a server may take.
 const tryLimit = 15 * time.Second
 
+// logEvery is how often a wait is logged while it lasts.
+const logEvery = 30 * time.Second
+
 // minConns lets partitions work side by side and leaves something to HTTP.
 const minConns = 10
 
@@ -76,28 +79,33 @@ func openCodec(ctx context.Context, cfg Config) (envelope.Codec, error) {
 	return codec, err
 }
 
-// await tries until it works, logging each failure, or until ctx ends or the server says that it will never do.
+// await tries until it works, or until ctx ends, or until the server says that it will never do.
 func await(ctx context.Context, log zerolog.Logger, what string, try func(context.Context) error) error {
 	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 5 * time.Second}
+	var logged time.Time
 	for failed := 1; ; failed++ {
 		limited, cancel := context.WithTimeout(ctx, tryLimit)
 		err := try(limited)
 		cancel()
-		if err == nil {
+		switch {
+		case err == nil:
+			if failed > 1 {
+				log.Info().Int("failures", failed-1).Msgf("the %s answers", what)
+			}
 			return nil
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return ctx.Err()
-		}
-		if hopeless(err) {
+		case hopeless(err):
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		wait := policy.Wait(failed)
-		log.Warn().Err(err).Dur("wait", wait).Msgf("waiting for the %s", what)
+		if time.Since(logged) >= logEvery {
+			log.Warn().Err(err).Int("failures", failed).Msgf("waiting for the %s", what)
+			logged = time.Now()
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(wait):
+		case <-time.After(policy.Wait(failed)):
 		}
 	}
 }

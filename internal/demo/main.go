@@ -31,13 +31,14 @@ func Main(name string, run Service) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	return program{name: name, run: run, args: os.Args[1:], stderr: os.Stderr}.main(ctx)
+	return program{name: name, run: run, args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr}.main(ctx)
 }
 
 type program struct {
 	name   string
 	run    Service
 	args   []string
+	stdout io.Writer
 	stderr io.Writer
 }
 
@@ -73,15 +74,15 @@ func (p program) main(ctx context.Context) int {
 }
 
 func (p program) help(fs *flag.FlagSet) {
-	fmt.Fprintf(p.stderr, `The %[1]s service of the order flow.
+	fmt.Fprintf(p.stdout, `The %[1]s service of the order flow.
 
-  demo-%[1]s --database-url postgres://localhost/%[1]s --kafka-brokers localhost:9092 --schema-registry-url http://localhost:8081
+  demo-%[1]s --database-url postgres://localhost/%[1]s --kafka-brokers localhost:9092 --schema-registry-url http://localhost:8090
   demo-%[1]s healthcheck
 
 Flags win over the environment.
 
 `, p.name)
-	fs.SetOutput(p.stderr)
+	fs.SetOutput(p.stdout)
 	fs.PrintDefaults()
 }
 

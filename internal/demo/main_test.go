@@ -22,15 +22,15 @@ func start(t *testing.T, environment map[string]string, result error, args ...st
 	for _, s := range new(Config).settings() {
 		t.Setenv(s.env, environment[s.env])
 	}
-	var stderr bytes.Buffer
+	var output bytes.Buffer
 	code = program{
-		name: "payment", args: args, stderr: &stderr,
+		name: "payment", args: args, stdout: &output, stderr: &output,
 		run: func(_ context.Context, cfg Config) error {
 			got = &cfg
 			return result
 		},
 	}.main(t.Context())
-	return code, stderr.String(), got
+	return code, output.String(), got
 }
 
 var enough = map[string]string{
@@ -88,6 +88,8 @@ func TestMisuseNamesTheSettingBeforeAnythingStarts(t *testing.T) {
 		said        string
 	}{
 		"no database":        {with("DATABASE_URL", ""), nil, "DATABASE_URL is not set: want postgres://"},
+		"no database URL":    {with("DATABASE_URL", "payment:5432"), nil, "DATABASE_URL: "},
+		"a port alone":       {with("DEMO_LISTEN", "8080"), nil, "DEMO_LISTEN: "},
 		"no brokers":         {with("KAFKA_BROKERS", " "), nil, "KAFKA_BROKERS is not set: want host:port"},
 		"no registry":        {with("SCHEMA_REGISTRY_URL", ""), nil, "SCHEMA_REGISTRY_URL is not set"},
 		"a flow with a dot":  {with("DEMO_FLOW", "a.b"), nil, "DEMO_FLOW: flow \"a.b\""},

@@ -32,11 +32,13 @@ func removeFlow(ctx context.Context, client *kgo.Client, flow string) error {
 		return errors.Join(append(errs, fmt.Errorf("list topics: %w", err))...)
 	}
 	deleted, err := admin.DeleteTopics(ctx, ofFlow(topics.Names(), flow)...)
-	if err == nil {
-		err = deleted.Error()
-	}
 	if err != nil {
 		errs = append(errs, fmt.Errorf("delete topics: %w", err))
+	}
+	for _, answer := range deleted {
+		if answer.Err != nil && !errors.Is(answer.Err, kerr.UnknownTopicOrPartition) {
+			errs = append(errs, fmt.Errorf("delete topic %s: %w", answer.Topic, answer.Err))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,61 @@
+package run
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func silent() *progress { return &progress{w: discard{}} }
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+func TestTheWaitEndsWhenEveryOrderHas(t *testing.T) {
+	w := newWorld(t)
+	w.reset()
+	all := func() int { return 4 }
+	ended, err := untilEnded(t.Context(), w.pools["order"], 4, all, time.Minute, silent())
+	require.NoError(t, err)
+	require.True(t, ended)
+	c, err := readCounts(t.Context(), w.pools["order"])
+	require.NoError(t, err)
+	require.Equal(t, counts{Completed: 1, Compensated: 2, Parked: 1, Steps: 25}, c)
+	require.EqualValues(t, 4, c.ended())
+
+	quiet, err := untilQuiet(t.Context(), w.pools, nil, "", time.Minute)
+	require.NoError(t, err)
+	require.True(t, quiet)
+}
+
+func TestTheWaitIsGivenUpWhenNothingMoves(t *testing.T) {
+	w := newWorld(t)
+	w.reset()
+	w.exec("order", "UPDATE orders SET status = 'running', state = 'shipping_intent', ended_at = NULL WHERE order_id = 'o-parked'")
+	w.exec("inventory", "INSERT INTO troupe.outbox (topic, type) VALUES ('order.inventory.events', 'T')")
+	w.exec("payment", `INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, headers, message_time, max_attempts)
+		VALUES ('g', gen_random_uuid(), 0, 0, 'order.payment.commands', '', '', now(), 8)`)
+	ended, err := untilEnded(t.Context(), w.pools["order"], 4, func() int { return 4 }, 10*time.Millisecond, silent())
+	require.NoError(t, err)
+	require.False(t, ended)
+	quiet, err := untilQuiet(t.Context(), w.pools, nil, "", 10*time.Millisecond)
+	require.NoError(t, err)
+	require.False(t, quiet)
+	require.Equal(t, `  orders: 1 × shipping_intent (running)
+  payment held: 1 × order.payment.commands: behind its key
+  inventory outbox: 1 × order.inventory.events, pending
+  shipping dead letters: 1 × troupe.order.ShipOrder: no driver
+`, whereStuck(t.Context(), w.pools))
+}
+
+func TestPatienceStartsAnewWithEveryChange(t *testing.T) {
+	p := patience{limit: 50 * time.Millisecond}
+	require.False(t, p.over(1))
+	p.since = p.since.Add(-time.Second)
+	require.False(t, p.over(2))
+	require.False(t, p.over(2))
+	p.since = p.since.Add(-time.Second)
+	require.True(t, p.over(2))
+}
