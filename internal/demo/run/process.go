@@ -196,13 +196,13 @@ func (p *process) ready(ctx context.Context, client *http.Client) error {
 // elsewhere), or one of them could have it while a killed process comes back.
 func freeAddresses(n int) ([]string, error) {
 	var addresses []string
-	for tries := 0; len(addresses) < n; tries++ {
+	for misses := 0; len(addresses) < n; {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
 		if err != nil {
-			if tries < 100 {
-				continue
+			if misses++; misses > 100 {
+				return nil, fmt.Errorf("no free port: %w", err)
 			}
-			return nil, fmt.Errorf("no free port: %w", err)
+			continue
 		}
 		defer l.Close() // when there are n, so that they differ
 		addresses = append(addresses, l.Addr().String())

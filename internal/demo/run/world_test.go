@@ -3,11 +3,9 @@ package run
 import (
 	"os"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/demo"
@@ -97,22 +95,4 @@ func goodMessages() []message {
 		{topic: "f.order.events", key: "o-undone", id: "9", typ: "OrderCancelled", cause: "8", written: at(3)},
 		{topic: "f.order.events", key: "o-undone", id: "9", typ: "OrderCancelled", cause: "8", written: at(3)}, // a copy
 	}
-}
-
-// orderPool is a database with the order service's tables and the good world's orders.
-func orderPool(t *testing.T) *pgxpool.Pool {
-	w := newWorld(t)
-	w.reset()
-	return w.pools["order"]
-}
-
-func find(t *testing.T, checks []Check, name string) Check {
-	t.Helper()
-	for _, c := range checks {
-		if strings.Contains(c.Name, name) {
-			return c
-		}
-	}
-	t.Fatalf("no check is called %q", name)
-	return Check{}
 }
