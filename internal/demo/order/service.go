@@ -73,8 +73,12 @@ func on[T any](s *service, p *participant.Participant, from step) {
 }
 
 // exhausted takes what became a dead letter to its order: a command that its hop gave up, or an answer that this service
-// did. The step and its operation stand in the message, as they stood in the command.
+// did. The step and its operation stand in the message, as they stood in the command. A dead letter that is itself such
+// an event goes no further: it would come back for ever.
 func (s *service) exhausted(ctx context.Context, tx pgx.Tx, e participant.Event[participant.Exhausted]) error {
+	if e.Body.Type == e.Body.MessageType() {
+		return nil
+	}
 	event := exhausted{
 		step: e.Message.SagaStep, operation: e.Message.SagaOperation,
 		reason: fmt.Sprintf("%s gave up after %d attempts: %s", e.Body.Handler, e.Body.Attempts, e.Body.Error),

@@ -6,6 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
 )
 
 func TestEveryStatementFitsTheTables(t *testing.T) {
@@ -147,4 +150,25 @@ func TestHistoryHasOneRowPerVersion(t *testing.T) {
 		require.Equal(t, i+1, e.Version)
 	}
 	require.Equal(t, entry{Version: 4, State: "inventory_intent", Status: Parked, Event: "event", At: v.History[3].At}, v.History[3])
+}
+
+// An order that cannot even be parked must not send this service round in circles: its own exhausted events come back.
+func TestADeadLetterAboutADeadLetterGoesNoFurther(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.mustPlace(t, newOrder("o-1"))
+	gaveUp := func(messageType string) error {
+		return pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+			return s.exhausted(t.Context(), tx, participant.Event[participant.Exhausted]{
+				Body:    participant.Exhausted{Type: messageType, Handler: "order.payment/ChargePayment", Attempts: 8, Error: "no route"},
+				Message: envelope.Message{Key: []byte("o-1"), SagaStep: "payment", SagaOperation: "forward"},
+			})
+		})
+	}
+	require.NoError(t, gaveUp("troupe.Exhausted"))
+	require.Equal(t, Running, s.mustRead(t, "o-1").Status)
+	require.NoError(t, gaveUp("troupe.order.ChargePayment"))
+	o := s.mustRead(t, "o-1")
+	require.Equal(t, Parked, o.Status)
+	require.Equal(t, "order.payment/ChargePayment gave up after 8 attempts: no route", o.Reason)
 }
