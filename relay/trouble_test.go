@@ -232,16 +232,17 @@ func TestARefusedBatchIsNotOvertaken(t *testing.T) {
 			s := newStage(t)
 			requests := 0
 			s.brokers = refusing(t, "moody", func() *kerr.Error {
-				if requests++; requests%2 == 1 && requests > 1 && requests < 12 {
+				if requests++; requests%5 == 2 && requests < 25 {
 					return refusal
 				}
 				return nil
 			})
-			committed := s.fill("moody", 3, 200)
+			// So many that a refusal would come back while the client is still being handed the rest of the send.
+			committed := s.fill("moody", 3, 3000)
 			cfg := s.config()
-			cfg.Batch = 100
+			cfg.Batch = 9000
 			s.start(cfg)
-			records := s.collect(600, "moody")
+			records := s.collect(9000, "moody")
 			judge(records, committed).requireSound(t)
 		})
 	}
