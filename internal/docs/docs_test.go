@@ -1,0 +1,61 @@
+// Package docs holds the documents to the code.
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../.."
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, path))
+	require.NoError(t, err)
+	return string(b)
+}
+
+// squeezed drops indentation, so that code may stand at another depth.
+func squeezed(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimSpace(l)
+	}
+	return strings.TrimSpace(strings.Join(lines, "\n"))
+}
+
+func TestTheReadmesGoIsCodeThatRunsAsATest(t *testing.T) {
+	examples := squeezed(read(t, "participant/example_test.go") + "\n" + read(t, "outbox/example_test.go"))
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1)
+	require.NotEmpty(t, blocks)
+	for _, b := range blocks {
+		require.Contains(t, examples, squeezed(b[1]), "a block of the README stands in no Example")
+	}
+}
+
+func TestLinksBetweenDocumentsResolve(t *testing.T) {
+	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	require.NoError(t, err)
+	for _, path := range append(documents, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, link := range regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`).FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(link[1], "://") {
+				continue
+			}
+			_, err := os.Stat(filepath.Join(filepath.Dir(path), link[1]))
+			require.NoError(t, err, "%s links to %s", filepath.Base(path), link[1])
+		}
+	}
+}
+
+func TestTheReadmeShowsTheTwoCommands(t *testing.T) {
+	readme := read(t, "README.md")
+	require.Contains(t, readme, "\n    go run ./cmd/troupe demo\n")
+	require.Contains(t, readme, "\n    go test ./...\n")
+}
