@@ -255,7 +255,15 @@ func (c *consumer) end() error {
 	if err := c.client.LeaveGroupContext(ctx); err != nil {
 		c.p.cfg.Log.Warn().Err(err).Msg("left the group without good-bye")
 	}
-	c.client.CloseAllowingRebalance()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		c.client.CloseAllowingRebalance()
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done(): // a broker that does not answer; the client ends when its requests do
+	}
 	if len(wedged) > 0 {
 		return fmt.Errorf("handlers ignore their context and still run: %w", errors.New(strings.Join(wedged, ", ")))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
@@ -73,6 +74,27 @@ func TestConfigIsChecked(t *testing.T) {
 		spoil(&cfg)
 		_, err := participant.New(cfg)
 		require.ErrorContains(t, err, name)
+	}
+}
+
+// TestEveryFieldOfConfigSurvives, a new one too.
+func TestEveryFieldOfConfigSurvives(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	want := s.config()
+	want.Group, want.Codec, want.Source, want.Immediate = "g", envelope.JSONCodec{}, "s", 7
+	want.Timeout, want.Drain, want.InboxRetention, want.Replicas = 1, 2, 3, 4
+	want.Hooks.BeforeHandler = func(participant.Delivery) {}
+	got, err := participant.WithDefaults(want)
+	require.NoError(t, err)
+	before, after := reflect.ValueOf(want), reflect.ValueOf(got)
+	for i := range before.NumField() {
+		name := before.Type().Field(i).Name
+		require.False(t, before.Field(i).IsZero() && name != "Codec", "%s: this test does not set it", name)
+		if name != "Kafka" && name != "Hooks" && name != "Log" {
+			require.Equal(t, before.Field(i).Interface(), after.Field(i).Interface(), name)
+		}
+		require.Equal(t, before.Field(i).IsZero(), after.Field(i).IsZero(), name)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -138,4 +139,24 @@ func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 	way.set(false)
 	s.expectAll(3, 10)
 	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
+}
+
+// TestTheEndDoesNotWaitForABroker: what is not committed is delivered again.
+func TestTheEndDoesNotWaitForABroker(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var way network
+	p := s.new(func(c *participant.Config) { c.Kafka = append(c.Kafka, kgo.Dialer(way.dial)) })
+	participant.Handle(p, count)
+	stop, ended := s.run(p)
+	s.send(s.command("a", Count{N: 1}))
+	s.waitCount(1, "SELECT count(*) FROM done")
+	way.set(true)
+	stop()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(15 * time.Second):
+		t.Fatal("Run waits for the broker")
+	}
 }

@@ -43,6 +43,41 @@ func TestMembersComeAndGoUnderLoad_B16(t *testing.T) {
 	s.expectAll(keys, each)
 }
 
+// TestAPartitionMovesWhenItsHandlerHasEnded: its new owner begins after it, at the offset behind it.
+func TestAPartitionMovesWhenItsHandlerHasEnded(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(2)
+	b := newBlocking()
+	first := s.new(onlyOnce)
+	participant.Handle(first, b.count)
+	s.start(first)
+	for n := range 10 { // keys on both partitions
+		s.send(s.command(fmt.Sprintf("k-%d", n), Count{N: 1}))
+	}
+	<-b.runs
+	<-b.runs
+	second := s.new(onlyOnce)
+	participant.Handle(second, count)
+	s.start(second)
+	testkit.Wait(t, "a partition about to move", func() (bool, error) { return first.Assigned() == 1, nil })
+	early := time.NewTimer(500 * time.Millisecond) // of a drain of 600 ms or more
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for waits := true; waits; {
+		select {
+		case <-early.C:
+			waits = false
+		case <-tick.C:
+			require.Zero(t, second.Assigned(), "it moved while its handler ran")
+		}
+	}
+	close(b.may)
+	s.waitCount(10, "SELECT count(*) FROM done")
+	testkit.Wait(t, "the partition moved", func() (bool, error) { return second.Assigned() == 1, nil })
+	require.Equal(t, 10, s.count("SELECT count(*) FROM counters WHERE total = 1"))
+}
+
 // TestSoak kills members under load: TROUPE_SOAK says for how long.
 func TestSoak(t *testing.T) {
 	t.Parallel()
