@@ -31,7 +31,8 @@ type Row struct {
 
 // Fields are the scan targets for Columns.
 func (r *Row) Fields() []any {
-	return []any{&r.Position, &r.ID, &r.Topic, &r.Key, &r.KeyBytes, &r.Type, &r.Headers, &r.RawHeaders, &r.Payload, &r.CreatedAt}
+	id := (*[16]byte)(&r.ID) // as a uuid.UUID it would go through text
+	return []any{&r.Position, id, &r.Topic, &r.Key, &r.KeyBytes, &r.Type, &r.Headers, &r.RawHeaders, &r.Payload, &r.CreatedAt}
 }
 
 // OrderKey is what order is kept by: the key as bytes, nil for none.

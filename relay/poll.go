@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -101,7 +100,7 @@ func (p *poll) remove(ctx context.Context, items []*item) error {
 	if err := p.connect(ctx); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	positions, ids := make([]int64, len(items)), make([]uuid.UUID, len(items))
+	positions, ids := make([]int64, len(items)), make([][16]byte, len(items)) // as a uuid.UUID each would go through text
 	lowest, highest := items[0].row.Position, items[0].row.Position
 	for n, i := range items {
 		positions[n], ids[n] = i.row.Position, i.row.ID

@@ -106,7 +106,7 @@ func (p *poll) record(ctx context.Context, troubled []trouble) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	n := len(troubled)
-	positions, ids, topics, keys := make([]int64, n), make([]uuid.UUID, n), make([]string, n), make([][]byte, n)
+	positions, ids, topics, keys := make([]int64, n), make([][16]byte, n), make([]string, n), make([][]byte, n)
 	attempts, most, waits, texts := make([]int, n), make([]int, n), make([]*time.Duration, n), make([]string, n)
 	for i, t := range troubled {
 		positions[i], ids[i], topics[i], keys[i] = t.Position, t.ID, t.Topic, t.orderKey

@@ -120,7 +120,9 @@ func TestHeadersThatCannotBeReadParkTheRow(t *testing.T) {
 		require.True(t, (<-seen).Parked)
 	}
 	require.Equal(t, []string{"free"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(1)))
-	require.Equal(t, 3, s.count("SELECT count(*) FROM troupe.outbox"))
+	testkit.Wait(t, "what is parked, and what is behind it", func() (bool, error) {
+		return s.count("SELECT count(*) FROM troupe.outbox") == 3, nil
+	})
 }
 
 func TestRowsWithoutAKeyWaitForNobody(t *testing.T) {
