@@ -68,7 +68,7 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 	flags.StringVar(&f.cfg.Postgres, "postgres", "", "`URL` of a server where databases may be made [TROUPE_POSTGRES] (default: one is started)")
 	flags.StringVar(&f.cfg.Kafka, "kafka", "", "`host:port,…` of brokers [TROUPE_KAFKA] (default: one is started)")
 	flags.StringVar(&f.cfg.Registry, "registry", "", "`URL` of a schema registry [TROUPE_REGISTRY] (default: one is started)")
-	flags.BoolVar(&f.cfg.Keep, "keep", false, "keep databases, topics, groups and subjects")
+	flags.BoolVar(&f.cfg.Keep, "keep", false, "keep databases, topics and groups; of servers that are started, their folders")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up when no order has moved for this `time`")
 	f.output.declare(flags)
 	return cmd

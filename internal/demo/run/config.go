@@ -25,7 +25,7 @@ type Config struct {
 	Kafka    string // host:port,…; "": one is started
 	Registry string // URL; "": one is started
 
-	Keep  bool          // leave databases, topics, groups and subjects
+	Keep  bool          // leave databases, topics and groups; of servers started here, their folders
 	Limit time.Duration // give up when no order has moved for so long; default 2 min
 
 	Progress io.Writer // lines for people; nil: none

@@ -11,7 +11,8 @@
 //
 // What a run makes has names of its own, from one id: databases troupe_demo_<id>_<service>, the flow order-<id> with its
 // topics and groups. At the end they are removed, also after Ctrl-C, unless they are to be kept. A run that is killed
-// leaves no process behind, but on servers of others its databases and topics.
+// leaves no process behind, but on servers of others its databases and topics. Schemas stay in a registry of others: they are
+// the same for every run, and messages of somebody else may name their ids.
 //
 // The checks read the four databases, and the topics from their beginning, after every process has ended. Each compares
 // what must be with what is; none trusts what a service says of itself.

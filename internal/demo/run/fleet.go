@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -17,7 +16,7 @@ import (
 )
 
 const (
-	readyLimit = 90 * time.Second // of all processes together, the first time and after chaos
+	readyLimit = 60 * time.Second // of all processes together, the first time and after chaos
 	stopLimit  = 15 * time.Second // what a process may take to end when asked to
 )
 
@@ -103,7 +102,7 @@ func (f *fleet) ready(ctx context.Context, processes []*process) error {
 			case <-f.running.Done():
 				return f.group.Wait()
 			case <-ctx.Done():
-				return fmt.Errorf("%s is not ready: %w (its log: %s)", p.name, errors.Join(err, ctx.Err()), p.logPath)
+				return fmt.Errorf("%s is not ready after %s: %w; its log ends with\n%s", p.name, readyLimit, err, tail(p.logPath))
 			}
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sr"
 )
 
 // removeFlow deletes the groups and topics whose names begin with the flow's. A member that was killed still counts as
@@ -68,26 +67,4 @@ func removeGroup(ctx context.Context, admin *kadm.Client, group string) error {
 
 func ofFlow(names []string, flow string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, flow+".") })
-}
-
-// subjectPrefix begins the names of the flow's schemas, which are also the subjects.
-const subjectPrefix = "troupe.order."
-
-// removeSubjects deletes the flow's subjects that were not there before. Their schemas stay readable by id for as long as
-// the registry keeps what is deleted.
-func removeSubjects(ctx context.Context, client *sr.Client, before []string) error {
-	subjects, err := client.Subjects(ctx)
-	if err != nil {
-		return fmt.Errorf("registry: list subjects: %w", err)
-	}
-	var errs []error
-	for _, subject := range subjects {
-		if !strings.HasPrefix(subject, subjectPrefix) || slices.Contains(before, subject) {
-			continue
-		}
-		if _, err := client.DeleteSubject(ctx, subject, sr.SoftDelete); err != nil {
-			errs = append(errs, fmt.Errorf("registry: delete subject %s: %w", subject, err))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/troupe-go/troupe/devstack"
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -27,8 +26,6 @@ type servers struct {
 	kafka    *devstack.Kafka
 	registry *devstack.Registry
 	client   *kgo.Client // for what the run itself asks of the brokers
-	schemas  *sr.Client  // nil when the registry is started here
-	subjects []string    // that were in the registry before
 	made     []string    // databases
 }
 
@@ -63,14 +60,6 @@ func openServers(ctx context.Context, cfg Config, n names, dir string, log zerol
 	if s.client, err = kafka.NewClient(s.kafka.Addrs()); err != nil {
 		return nil, err
 	}
-	if cfg.Registry != "" {
-		if s.schemas, err = sr.NewClient(sr.URLs(s.registry.URL())); err != nil {
-			return nil, fmt.Errorf("registry: %w", err)
-		}
-		if s.subjects, err = s.schemas.Subjects(ctx); err != nil {
-			return nil, fmt.Errorf("registry: list subjects: %w", err)
-		}
-	}
 	for _, service := range services {
 		if _, err := s.postgres.CreateDatabase(ctx, n.database(service), ""); err != nil {
 			return nil, err
@@ -96,9 +85,6 @@ func (s *servers) close() error {
 	defer cancel()
 	var errs []error
 	if s.registry != nil {
-		if s.schemas != nil && !s.cfg.Keep {
-			errs = append(errs, removeSubjects(ctx, s.schemas, s.subjects))
-		}
 		errs = append(errs, s.registry.Close())
 	}
 	if s.client != nil {
