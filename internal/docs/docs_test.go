@@ -59,3 +59,28 @@ func TestTheReadmeShowsTheTwoCommands(t *testing.T) {
 	require.Contains(t, readme, "\n    go run ./cmd/troupe demo\n")
 	require.Contains(t, readme, "\n    go test ./...\n")
 }
+
+func TestEveryPromiseNamesTestsThatAreThere(t *testing.T) {
+	defined := make(map[string]bool)
+	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			defined[m[1]] = true
+		}
+		return err
+	}))
+	rows := 0
+	for line := range strings.Lines(read(t, "docs/promises.md")) {
+		names := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(line, -1)
+		if len(names) > 0 {
+			rows++
+		}
+		for _, n := range names {
+			require.True(t, defined[n[1]], "%s is named and not there: %s", n[1], line)
+		}
+	}
+	require.Greater(t, rows, 30)
+}
