@@ -126,6 +126,16 @@ func denied(err error) bool {
 	return errors.As(err, &refusal) && refusal.Code == "42501"
 }
 
+// planner leaves one plan: walk the partitions' keys upwards and stop at the limit. By its own estimates the planner
+// rather reads the whole backlog and sorts it for each claim: young partitions have no statistics, and a table of
+// trouble that is empty is taken to hold hundreds of rows.
+const planner = `
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_sort = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off`
+
 func (p *poll) connect(ctx context.Context) error {
 	if p.conn != nil {
 		return nil
@@ -135,8 +145,7 @@ func (p *poll) connect(ctx context.Context) error {
 		return err
 	}
 	p.conn, p.mark = pooled.Hijack(), mark{}
-	// Young partitions have no statistics, and then the planner reads and sorts them whole.
-	_, err = p.conn.Exec(ctx, "SET enable_seqscan = off")
+	_, err = p.conn.Exec(ctx, planner)
 	return p.check(err)
 }
 

@@ -91,6 +91,31 @@ func TestALookAndAClaimAgree(t *testing.T) {
 	}
 }
 
+// What a claim costs must not grow with the backlog: no plan that reads all of it, whatever the statistics say.
+func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
+	t.Parallel()
+	pool, l := tenure(t)
+	_, err := pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'k', 'T' FROM generate_series(1, 20000)")
+	require.NoError(t, err)
+	p := &poll{pool: pool, lease: l, batch: 100}
+	defer p.close()
+	for _, statistics := range []string{"none", "some"} {
+		items, err := p.claim(t.Context(), 0)
+		require.NoError(t, err)
+		require.Len(t, items, 100)
+		rows, err := p.conn.Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) "+claimRows,
+			pgx.NamedArgs{"low": 0, "rows": 100, "bytes": claimBytes})
+		require.NoError(t, err)
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		for _, line := range plan {
+			require.NotRegexp(t, `Sort|Seq Scan|Bitmap|Hash|rows=20000 loops`, line, statistics)
+		}
+		_, err = pool.Exec(t.Context(), "ANALYZE troupe.outbox, troupe.outbox_trouble")
+		require.NoError(t, err)
+	}
+}
+
 func TestAClaimEndsBehindItsBytesWithoutAGap(t *testing.T) {
 	t.Parallel()
 	pool, l := tenure(t)
