@@ -87,6 +87,11 @@ func (s *stage) start(cfg relay.Config) running {
 	return running{r, stop}
 }
 
+func waitRole(t testing.TB, r running, role relay.Role) {
+	t.Helper()
+	testkit.Wait(t, string(role), func() (bool, error) { return r.Status().Role == role, nil })
+}
+
 func (s *stage) exec(sql string, args ...any) {
 	s.t.Helper()
 	_, err := s.pool.Exec(context.Background(), sql, args...)

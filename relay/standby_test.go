@@ -14,11 +14,6 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-func waitRole(t testing.TB, r running, role relay.Role) {
-	t.Helper()
-	testkit.Wait(t, string(role), func() (bool, error) { return r.Status().Role == role, nil })
-}
-
 func TestOfTwoRelaysOneIsActive(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

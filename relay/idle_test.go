@@ -1,0 +1,55 @@
+package relay_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// statements counts what goes to the database.
+type statements struct{ n atomic.Int64 }
+
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	s.n.Add(1)
+	return ctx
+}
+
+func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A look at an idle outbox renews the lease as well: 60 statements a minute at the default times, of which these are a
+// fifth, and one or two more for housekeeping.
+func TestAnIdleRelayNeedsOneStatementPerInterval(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	count := &statements{}
+	config := s.pool.Config()
+	config.ConnConfig.Tracer = count
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	cfg := s.config()
+	cfg.Pool, cfg.Interval, cfg.Lease = pool, 200*time.Millisecond, time.Second
+	r := s.start(cfg)
+	waitRole(t, r, relay.Active)
+	last := r.Status().Progress
+	testkit.Wait(t, "the longest interval", func() (bool, error) {
+		now := r.Status().Progress
+		grown := now.Sub(last) >= cfg.Interval
+		last = now
+		return grown, nil
+	})
+	before, began := count.n.Load(), time.Now()
+	testkit.Wait(t, "some intervals", func() (bool, error) { return time.Since(began) >= 10*cfg.Interval, nil })
+	intervals := int64(time.Since(began)/cfg.Interval) + 1
+	require.LessOrEqual(t, count.n.Load()-before, intervals)
+	require.NoError(t, r.Ready())
+	require.EqualValues(t, 1, r.Status().Term)
+}
