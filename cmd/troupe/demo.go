@@ -65,6 +65,7 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 	flags.StringVar(&f.fail, "fail", "", "`shares` of orders that hops refuse: payment=2%,inventory=3%,shipping=5%")
 	flags.BoolVar(&f.cfg.Chaos, "chaos", false, "kill processes, cut connections and deliver messages twice meanwhile")
 	flags.Int64Var(&f.cfg.Seed, "seed", 1, "`number` that decides which orders are refused, and what chaos does")
+	flags.Float64Var(&f.cfg.Rate, "rate", 0, "`orders` to post a second; below what the machine bears, latency is no waiting line (default: no limit)")
 	flags.StringVar(&f.cfg.Postgres, "postgres", "", "`URL` of a server where databases may be made [TROUPE_POSTGRES] (default: one is started)")
 	flags.StringVar(&f.cfg.Kafka, "kafka", "", "`host:port,…` of brokers [TROUPE_KAFKA] (default: one is started)")
 	flags.StringVar(&f.cfg.Registry, "registry", "", "`URL` of a schema registry [TROUPE_REGISTRY] (default: one is started)")
@@ -93,6 +94,8 @@ func (f *demoFlags) config(stderr io.Writer) (run.Config, error) {
 	switch {
 	case f.limit < 0:
 		return cfg, fmt.Errorf("--limit %d: want 1 or more", f.limit)
+	case !(cfg.Rate >= 0 && cfg.Rate <= 1e6): // NaN is not
+		return cfg, fmt.Errorf("--rate %g: want 0 to 1000000", cfg.Rate)
 	case f.timeout <= 0:
 		return cfg, fmt.Errorf("--timeout %s: want more than none", f.timeout)
 	}

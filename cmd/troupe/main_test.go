@@ -80,7 +80,7 @@ func (o outcome) result(t *testing.T) run.Result {
 func TestWrongUsageIsStatus2(t *testing.T) {
 	for _, args := range []string{
 		"", "dance", "demo now", "demo --dance", "demo --limit many", "demo --limit -1", "demo --fail payment", "demo --fail dancing=2%",
-		"demo --output xml", "demo --timeout 0s", "demo --seed x", "version --output xml", "version now", "demo-child", "demo-child service nobody",
+		"demo --output xml", "demo --timeout 0s", "demo --seed x", "demo --rate -1", "demo --rate NaN", "version --output xml", "version now", "demo-child", "demo-child service nobody",
 	} {
 		o := finish(t, command(t, nil, strings.Fields(args)...))
 		require.Equal(t, 2, o.status, "%q: %+v", args, o)

@@ -55,6 +55,8 @@ var house = map[string][]string{
 	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
 	"cmd/demo-shipping":  {"internal/demo", "internal/demo/shipping"},
+
+	"bench/flow": {},
 }
 
 // light is what importing a library must not pull in, however deep.

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 const (
 	blowWait   = 700 * time.Millisecond // from one blow to the next, on average
-	chaosShare = 12 * time.Second       // that posting takes at least, so that there is a run to hurt
+	chaosLeast = 12 * time.Second       // that posting takes, so that there is a run to hurt
 )
 
 // Chaos is what was done to a run.
@@ -114,6 +115,6 @@ func (c *Chaos) check() Check {
 			v.complain("%s", way.complain)
 		}
 	}
-	v.got = string(rune('0'+ways)) + " of 4"
+	v.got = fmt.Sprintf("%d of 4", ways)
 	return v.check()
 }

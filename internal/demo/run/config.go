@@ -20,6 +20,7 @@ type Config struct {
 	Fail  demo.Fail // refusals on purpose
 	Seed  int64     // of the refusals, and of chaos
 	Chaos bool      // kill, cut and double while the run goes on
+	Rate  float64   // orders posted a second; 0: as fast as they are taken
 
 	Postgres string // URL of a server where databases may be made; "": one is started
 	Kafka    string // host:port,…; "": one is started
@@ -38,6 +39,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("no orders")
 	case len(c.Program) == 0:
 		return c, errors.New("no program to start children with")
+	case c.Rate < 0:
+		return c, fmt.Errorf("rate %g is negative", c.Rate)
 	case c.Limit < 0:
 		return c, fmt.Errorf("limit %s is negative", c.Limit)
 	}
@@ -48,6 +51,18 @@ func (c Config) withDefaults() (Config, error) {
 		c.Progress = io.Discard
 	}
 	return c, nil
+}
+
+// pace is the time from one order to the next. With chaos, posting takes so long that there is a run to hurt.
+func (c Config) pace() time.Duration {
+	var pace time.Duration
+	if c.Rate > 0 {
+		pace = time.Duration(float64(time.Second) / c.Rate)
+	}
+	if c.Chaos {
+		pace = max(pace, chaosLeast/time.Duration(len(c.Orders)))
+	}
+	return pace
 }
 
 // services are the four, in the order of the flow. Each is a hop of the same name.

@@ -173,12 +173,8 @@ func (r *run) work(ctx context.Context) error {
 
 func (r *run) postAndWait(ctx context.Context) (ended bool, err error) {
 	total := len(r.cfg.Orders)
-	pace := time.Duration(0)
-	if r.cfg.Chaos {
-		pace = chaosShare / time.Duration(total)
-	}
 	r.show.say("posting %s orders", grouped(total))
-	poster := newPoster(r.fleet.url("order"), pace)
+	poster := newPoster(r.fleet.url("order"), r.cfg.pace())
 	defer func() { r.result.Requests = int(poster.accepted.Load() + poster.repeated.Load()) }()
 	group, running := errgroup.WithContext(ctx)
 	posting, stopPosting := context.WithCancel(running)
