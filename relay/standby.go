@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/troupe-go/troupe/retry"
 )
@@ -62,7 +63,11 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	var term int64
 	var remaining time.Duration
 	err := r.cfg.Pool.QueryRow(ctx, readLease, pgx.NamedArgs{"shard": shard}).Scan(&leader, &term, &remaining)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	var refusal *pgconn.PgError
+	switch {
+	case errors.As(err, &refusal) && (refusal.Code == "42P01" || refusal.Code == "3F000"):
+		return nil, 0, fmt.Errorf("the database is not migrated: %w", err)
+	case err != nil && !errors.Is(err, pgx.ErrNoRows):
 		return nil, 0, fmt.Errorf("read the lease: %w", err)
 	}
 	if remaining > 0 {

@@ -3,6 +3,7 @@
 package relay_test
 
 import (
+	"net"
 	"strconv"
 	"syscall"
 	"testing"
@@ -116,6 +117,16 @@ func TestARelayEndsWhenItIsAskedTo(t *testing.T) {
 			s.waitLeader("p")
 			return p
 		}},
+		{"the broker does not answer", func(s *stage) *process {
+			s.fill(s.topic, 10, 10)
+			silent, err := net.Listen("tcp", "127.0.0.1:0") // connects, and that is all
+			require.NoError(s.t, err)
+			s.t.Cleanup(func() { _ = silent.Close() })
+			s.brokers = []string{silent.Addr().String()}
+			p := s.spawn(childConfig{Holder: "p", Batch: 50})
+			s.waitLeader("p")
+			return p
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -132,15 +143,30 @@ func TestARelayEndsWhenItIsAskedTo(t *testing.T) {
 
 func TestARelayEndsWhenItIsAskedToWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	wire := &wire{}
-	cfg := s.config()
-	cfg.Pool = wire.pool(t, s.pool)
-	r := s.start(cfg)
-	waitRole(t, r, relay.Active)
-	wire.cut()
-	testkit.Wait(t, "the relay to notice", func() (bool, error) { return r.Ready() != nil, nil })
-	began := time.Now()
-	require.NoError(t, r.stop())
-	require.Less(t, time.Since(began), 15*time.Second)
+	for _, c := range []struct {
+		name   string
+		atAcks bool // the database goes between acknowledgement and delete
+	}{{"idle", false}, {"with rows to delete", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			wire := &wire{}
+			cfg := s.config()
+			cfg.Pool = wire.pool(t, s.pool)
+			if c.atAcks {
+				cfg.Hooks.Acked = func(int, time.Duration) { wire.cut() }
+			}
+			r := s.start(cfg)
+			waitRole(t, r, relay.Active)
+			if c.atAcks {
+				s.insert(s.topic, "k", "0")
+			} else {
+				wire.cut()
+			}
+			testkit.Wait(t, "the relay to notice", func() (bool, error) { return r.Status().LastError != "", nil })
+			began := time.Now()
+			require.NoError(t, r.stop())
+			require.Less(t, time.Since(began), 15*time.Second)
+		})
+	}
 }

@@ -35,7 +35,7 @@ type Status struct {
 
 	// Lag is the age of the oldest row in the last claim, by this machine's clock; 0 when the last look found none.
 	// Rows in trouble do not count.
-	Lag time.Duration `json:"lag"`
+	Lag time.Duration `json:"lag_ns"`
 	// Progress is when the relay last got somewhere: rows acknowledged or deleted, or an outbox found empty; on a
 	// standby, the lease read.
 	Progress time.Time `json:"progress"`

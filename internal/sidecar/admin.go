@@ -38,7 +38,7 @@ func newAdmin(r *relay.Relay, stats *statistics, registry *prometheus.Registry) 
 		if rows, err := stats.read(req.Context()); err != nil {
 			s.OutboxError = err.Error()
 		} else {
-			s.Outbox = &rows
+			s.Outbox = rowsOf(rows)
 		}
 		answer(w, http.StatusOK, s)
 	})
@@ -53,11 +53,11 @@ type health struct {
 }
 
 type runStatus struct {
-	Ready       bool          `json:"ready"`
-	Reason      string        `json:"reason,omitempty"`
-	Relay       relay.Status  `json:"relay"`
-	Outbox      *outbox.Stats `json:"outbox,omitempty"`
-	OutboxError string        `json:"outbox_error,omitempty"`
+	Ready       bool         `json:"ready"`
+	Reason      string       `json:"reason,omitempty"`
+	Relay       relay.Status `json:"relay"`
+	Outbox      *rowStatus   `json:"outbox,omitempty"`
+	OutboxError string       `json:"outbox_error,omitempty"`
 }
 
 func answer(w http.ResponseWriter, code int, body any) {

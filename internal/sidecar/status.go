@@ -83,6 +83,10 @@ type rowStatus struct {
 	Headroom int64   `json:"headroom"`
 }
 
+func rowsOf(s outbox.Stats) *rowStatus {
+	return &rowStatus{s.Pending, s.Oldest.Seconds(), s.Retrying, s.Parked, s.Headroom}
+}
+
 func readStatus(ctx context.Context, config *pgxpool.Config) (databaseStatus, error) {
 	s := databaseStatus{Database: config.ConnConfig.Database}
 	m, err := migrations.Get(ctx, config.ConnString())
@@ -102,7 +106,7 @@ func readStatus(ctx context.Context, config *pgxpool.Config) (databaseStatus, er
 	if err != nil {
 		return s, err
 	}
-	s.Rows = &rowStatus{stats.Pending, stats.Oldest.Seconds(), stats.Retrying, stats.Parked, stats.Headroom}
+	s.Rows = rowsOf(stats)
 	var l leaseStatus
 	err = pool.QueryRow(ctx, `
 		SELECT holder, term, extract(epoch FROM expires_at - clock_timestamp())::float8
