@@ -112,8 +112,11 @@ func (f *demoFlags) config(stderr io.Writer) (run.Config, error) {
 	}
 	cfg.Program = []string{self}
 	cfg.Progress = stderr
-	if file, ok := stderr.(*os.File); ok {
-		cfg.Live = term.IsTerminal(int(file.Fd()))
+	if file, ok := stderr.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		cfg.Width = 80
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+			cfg.Width = width
+		}
 	}
 	return cfg, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/demo/run"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -84,6 +87,58 @@ func TestWhatIsToBeKeptIsKept(t *testing.T) {
 	for _, service := range []string{"order", "payment", "inventory", "shipping"} {
 		require.NoError(t, testkit.Postgres(t).DropDatabase(t.Context(), "troupe_demo_"+id+"_"+service))
 	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(testkit.Kafka(t)...))
+	require.NoError(t, err)
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	topics, err := admin.ListTopics(t.Context())
+	require.NoError(t, err)
+	groups, err := admin.ListGroups(t.Context())
+	require.NoError(t, err)
+	others := func(name string) bool { return !strings.HasPrefix(name, r.Flow+".") }
+	_, err = admin.DeleteTopics(t.Context(), slices.DeleteFunc(topics.Names(), others)...)
+	require.NoError(t, err)
+	_, err = admin.DeleteGroups(t.Context(), slices.DeleteFunc(groups.Groups(), others)...)
+	require.NoError(t, err)
+}
+
+func TestACheckThatDoesNotHoldIsStatus1(t *testing.T) {
+	d := start(t, command(t, servers(t), "demo", "--limit", "30", "--rate", "20", "--output", "json"))
+	d.until(t, "posting")
+	d.exec(t, "payment", "INSERT INTO accounts (customer_id, balance_cents) VALUES ('nobody', 100)")
+	r := d.failed(t)
+	require.Empty(t, r.Stuck)
+	for _, c := range r.Checks {
+		require.Equal(t, c.Name != "account balances = ledger", c.OK, "%+v", c)
+		if !c.OK {
+			require.Contains(t, c.Got, ": customer nobody owes 1.00, by the ledger 0.00")
+		}
+	}
+}
+
+func TestARunThatIsStuckSaysWhere(t *testing.T) {
+	d := start(t, command(t, servers(t), "demo", "--limit", "5", "--timeout", "2s", "--output", "json"))
+	d.until(t, "starting 4 services")
+	testkit.Wait(t, "the shipping service's table", func() (bool, error) {
+		var there bool
+		err := d.database(t, "shipping").QueryRow(t.Context(), "SELECT to_regclass('shipments') IS NOT NULL").Scan(&there)
+		return there, err
+	})
+	conn := d.database(t, "shipping")
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE shipments IN SHARE MODE") // nobody writes it, and the checks can read it
+	require.NoError(t, err)
+	r := d.failed(t)
+	require.Contains(t, r.Stuck, "orders: 5 × shipping_intent (running)")
+	for _, c := range r.Checks {
+		switch {
+		case strings.HasPrefix(c.Name, "every order posted ended"):
+			require.Contains(t, c.Got, "0 orders: cdnow-00001 is still shipping_intent")
+		case strings.HasPrefix(c.Name, "every process stopped"):
+			require.True(t, c.OK, "%+v", c)
+		}
+	}
 }
 
 func TestCtrlCStopsAndRemovesEverything(t *testing.T) {
@@ -122,6 +177,7 @@ func TestAKilledDemoLeavesNoProcessBehind(t *testing.T) {
 // started is a demo under way.
 type started struct {
 	cmd    *exec.Cmd
+	stdout bytes.Buffer
 	stderr *bufio.Reader
 	folder string
 }
@@ -131,11 +187,45 @@ func start(t *testing.T, cmd *exec.Cmd) *started {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.Close() })
-	cmd.Stderr = w
+	d := &started{cmd: cmd, stderr: bufio.NewReader(r)}
+	cmd.Stdout, cmd.Stderr = &d.stdout, w
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	require.NoError(t, w.Close())
-	return &started{cmd: cmd, stderr: bufio.NewReader(r)}
+	return d
+}
+
+// failed reads the result of a run that ended with status 1.
+func (d *started) failed(t *testing.T) run.Result {
+	t.Helper()
+	_, err := io.Copy(io.Discard, d.stderr)
+	require.NoError(t, err)
+	require.Error(t, d.cmd.Wait())
+	require.Equal(t, 1, d.cmd.ProcessState.ExitCode())
+	r := readResult(t, d.stdout.String())
+	require.False(t, r.OK)
+	return r
+}
+
+// database is a connection to the run's database of a service, the only one there is.
+func (d *started) database(t *testing.T, service string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), testkit.Postgres(t).URL(""))
+	require.NoError(t, err)
+	var name string
+	const sql = "SELECT datname FROM pg_database WHERE datname LIKE 'troupe_demo_%_' || $1"
+	require.NoError(t, conn.QueryRow(t.Context(), sql, service).Scan(&name))
+	require.NoError(t, conn.Close(t.Context()))
+	conn, err = pgx.Connect(t.Context(), testkit.Postgres(t).URL(name))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func (d *started) exec(t *testing.T, service, sql string) {
+	t.Helper()
+	_, err := d.database(t, service).Exec(t.Context(), sql)
+	require.NoError(t, err)
 }
 
 // until reads what the demo says up to the line that begins with word.

@@ -63,17 +63,23 @@ func finish(t *testing.T, cmd *exec.Cmd) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// result reads the last line of standard output, which is all that may be there.
+// result is of a run whose checks hold.
 func (o outcome) result(t *testing.T) run.Result {
 	t.Helper()
-	require.Equal(t, 1, strings.Count(o.stdout, "\n"), "%+v", o)
-	var r run.Result
-	require.NoError(t, json.Unmarshal([]byte(o.stdout), &r))
+	r := readResult(t, o.stdout)
 	for _, c := range r.Checks {
 		require.True(t, c.OK, "%+v\n%s", c, o.stderr)
 	}
 	require.True(t, r.OK)
 	require.Equal(t, 0, o.status)
+	return r
+}
+
+// readResult reads the last line of standard output, which is all that may be there.
+func readResult(t *testing.T, stdout string) (r run.Result) {
+	t.Helper()
+	require.Equal(t, 1, strings.Count(stdout, "\n"), stdout)
+	require.NoError(t, json.Unmarshal([]byte(stdout), &r))
 	return r
 }
 

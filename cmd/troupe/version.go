@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -28,7 +29,7 @@ func newVersion() *cobra.Command {
 			if output == inJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "troupe %s %s (%s, %s)\n", v.Version, v.Revision, v.Go, v.Platform)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "troupe %s (%s, %s)\n", strings.TrimSpace(v.Version+" "+v.Revision), v.Go, v.Platform)
 			return err
 		},
 	}

@@ -23,19 +23,43 @@ type Chaos struct {
 	MessagesDoubled int64 `json:"messages_doubled"`
 }
 
-// A tormentor hurts a fleet. The kinds of blows come in rounds, each once a round in an order of chance, so that a run of
-// some seconds has had them all.
+// A tormentor hurts a fleet. Kinds of blows and whom they hit are dealt from decks, so that a run of some seconds has had
+// every kind, and one of half a minute has hit everybody.
 type tormentor struct {
-	fleet      *fleet
 	proxy      *proxy
 	duplicator *duplicator
-	random     *rand.Rand
 	log        zerolog.Logger
+	random     *rand.Rand
+	relays     deck[*process]
+	services   deck[*process]
+	everybody  deck[*process]
 	done       Chaos
 }
 
 func newTormentor(f *fleet, p *proxy, d *duplicator, seed int64, log zerolog.Logger) *tormentor {
-	return &tormentor{fleet: f, proxy: p, duplicator: d, random: rand.New(rand.NewPCG(uint64(seed), 1)), log: log}
+	random := rand.New(rand.NewPCG(uint64(seed), 1))
+	return &tormentor{
+		proxy: p, duplicator: d, log: log, random: random,
+		relays:    deck[*process]{random: random, all: f.of(relay)},
+		services:  deck[*process]{random: random, all: f.of(service)},
+		everybody: deck[*process]{random: random, all: f.processes},
+	}
+}
+
+// A deck deals all its cards in an order of chance before it deals one again.
+type deck[T any] struct {
+	random *rand.Rand
+	all    []T
+	left   []int
+}
+
+func (d *deck[T]) deal() T {
+	if len(d.left) == 0 {
+		d.left = d.random.Perm(len(d.all))
+	}
+	card := d.all[d.left[0]]
+	d.left = d.left[1:]
+	return card
 }
 
 // run goes on until ctx ends.
@@ -50,28 +74,23 @@ func (t *tormentor) run(ctx context.Context) error {
 }
 
 func (t *tormentor) strike(ctx context.Context) {
-	blows := []func(){
-		func() { t.done.RelaysKilled += t.kill(relay) },
-		func() { t.done.ServicesKilled += t.kill(service) },
+	blows := deck[func()]{random: t.random, all: []func(){
+		func() { t.done.RelaysKilled += t.kill(t.relays.deal()) },
+		func() { t.done.ServicesKilled += t.kill(t.services.deal()) },
 		t.cut,
-	}
-	for round := []int(nil); ; round = round[1:] {
-		if len(round) == 0 {
-			round = t.random.Perm(len(blows))
-		}
+	}}
+	for {
 		wait := blowWait/2 + time.Duration(t.random.Float64()*float64(blowWait))
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
-		blows[round[0]]()
+		blows.deal()()
 	}
 }
 
-func (t *tormentor) kill(k kind) int64 {
-	all := t.fleet.of(k)
-	p := all[t.random.IntN(len(all))]
+func (t *tormentor) kill(p *process) int64 {
 	if !p.kill() {
 		return 0 // it is being started
 	}
@@ -79,13 +98,13 @@ func (t *tormentor) kill(k kind) int64 {
 	return 1
 }
 
-// cut resets all connections of one process that has any.
+// cut resets all connections of the next process that has any.
 func (t *tormentor) cut() {
-	all := t.fleet.processes
-	for _, i := range t.random.Perm(len(all)) {
-		if n := t.proxy.cut(all[i].name); n > 0 {
+	for range t.everybody.all {
+		p := t.everybody.deal()
+		if n := t.proxy.cut(p.name); n > 0 {
 			t.done.ConnectionsCut += int64(n)
-			t.log.Info().Str("process", all[i].name).Int("connections", n).Msg("cut")
+			t.log.Info().Str("process", p.name).Int("connections", n).Msg("cut")
 			return
 		}
 	}

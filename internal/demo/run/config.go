@@ -30,7 +30,7 @@ type Config struct {
 	Limit time.Duration // give up when no order has moved for so long; default 2 min
 
 	Progress io.Writer // lines for people; nil: none
-	Live     bool      // Progress is a terminal: one line that is written over
+	Width    int       // columns of the terminal that Progress is, where one line is written over; 0: it is none
 }
 
 func (c Config) withDefaults() (Config, error) {

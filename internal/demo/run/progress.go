@@ -15,8 +15,8 @@ const (
 
 // progress tells a person how far a run is: on a terminal one line that is written over, elsewhere now and then a line.
 type progress struct {
-	w    io.Writer
-	live bool
+	w     io.Writer
+	width int // of the terminal; 0: none
 
 	mu    sync.Mutex
 	line  bool // a live line stands there
@@ -52,7 +52,7 @@ func (p *progress) tell(posted, of int, c counts) {
 	now := time.Now()
 	rate := p.rate(now, c.ended())
 	every := plainEvery
-	if p.live {
+	if p.width > 0 {
 		every = liveEvery
 	}
 	if p.told.IsZero() {
@@ -65,7 +65,10 @@ func (p *progress) tell(posted, of int, c counts) {
 	line := fmt.Sprintf("%s of %s posted · %s in flight · %s completed · %s compensated · %s parked · %s/s",
 		grouped(posted), grouped(of), grouped(int(c.Running)), grouped(int(c.Completed)), grouped(int(c.Compensated)),
 		grouped(int(c.Parked)), grouped(int(rate)))
-	if p.live {
+	if p.width > 0 {
+		if runes := []rune(line); len(runes) >= p.width { // a line that wraps cannot be written over
+			line = string(runes[:p.width-1])
+		}
 		_, _ = io.WriteString(p.w, "\r\x1b[K"+line)
 		p.line = true
 		return

@@ -71,7 +71,7 @@ func TestTheTableIsForPeople(t *testing.T) {
 
 func TestProgressOnATerminalIsOneLine(t *testing.T) {
 	var b strings.Builder
-	p := &progress{w: &b, live: true}
+	p := &progress{w: &b, width: 120}
 	p.say("posting")
 	p.tell(10, 1234, counts{Running: 9, Completed: 1})
 	require.Equal(t, "posting\n", b.String(), "not at once")
@@ -80,6 +80,11 @@ func TestProgressOnATerminalIsOneLine(t *testing.T) {
 	require.Contains(t, b.String(), "\r\x1b[K1,200 of 1,234 posted · 9 in flight · 1,100 completed · 90 compensated · 1 parked")
 	p.done()
 	require.True(t, strings.HasSuffix(b.String(), "\r\x1b[K"), "and goes away")
+
+	b.Reset()
+	p.told, p.width = p.told.Add(-time.Second), 20
+	p.tell(1200, 1234, counts{})
+	require.Equal(t, "\r\x1b[K1,200 of 1,234 post", b.String(), "never wider than the terminal")
 }
 
 func TestProgressElsewhereIsNowAndThenALine(t *testing.T) {

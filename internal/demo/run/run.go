@@ -37,7 +37,7 @@ func Run(ctx context.Context, cfg Config) (_ Result, err error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("demo: %w", err)
 	}
-	r := &run{cfg: cfg, names: newNames(), show: &progress{w: cfg.Progress, live: cfg.Live}}
+	r := &run{cfg: cfg, names: newNames(), show: &progress{w: cfg.Progress, width: cfg.Width}}
 	defer r.show.done()
 	closeLog, err := r.openFolder()
 	if err != nil {
@@ -98,7 +98,13 @@ func (r *run) all(ctx context.Context) (err error) {
 		return err
 	}
 	r.show.say("checking")
-	return r.check(ctx)
+	if err := r.check(ctx); err != nil {
+		return err
+	}
+	if r.cfg.Keep {
+		r.show.say("kept: databases %s, topics and groups %s.*", r.names.database("*"), r.names.flow())
+	}
+	return nil
 }
 
 // startProxy puts the proxy between the children and the servers, where connections are to be cut.
