@@ -81,12 +81,6 @@ func (s *state) brokerIs(err error) {
 	s.broker = err
 }
 
-func (s *state) brokerError() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.broker
-}
-
 // Status may be called at any time, from any goroutine.
 func (r *Relay) Status() Status {
 	r.state.mu.Lock()
