@@ -83,10 +83,10 @@ func TestWhatGroupsHaveNotReadIsCounted(t *testing.T) {
 	require.Equal(t, map[string]int64{"payment": 6}, unread)
 }
 
-// consume commits that so many of the flow's messages to payment were read, as a static member that does not leave.
-func consume(t *testing.T, flow string, n int) {
-	member, err := kafka.NewClient(testkit.Kafka(t), kgo.ConsumerGroup(flow+".payment"), kgo.ConsumeTopics(flow+".payment.commands"),
-		kgo.InstanceID("payment"), kgo.DisableAutoCommit())
+// consume commits that so many of the flow's messages to payment were read.
+func consume(t *testing.T, flow string, n int, opts ...kgo.Opt) {
+	member, err := kafka.NewClient(testkit.Kafka(t), append(opts,
+		kgo.ConsumerGroup(flow+".payment"), kgo.ConsumeTopics(flow+".payment.commands"), kgo.DisableAutoCommit())...)
 	require.NoError(t, err)
 	defer member.Close()
 	for read := 0; read < n; {
@@ -101,7 +101,7 @@ func TestAFlowIsRemovedWithItsStaticMembersAndNoOtherFlow(t *testing.T) {
 	flow, client := testkit.Flow(t), newClient(t)
 	makeTopics(t, client, flow+".payment.commands", flow+".payment.dlq", flow+"x.payment.commands")
 	send(t, client, flow+".payment.commands", "o", "1")
-	consume(t, flow, 1)
+	consume(t, flow, 1, kgo.InstanceID("payment")) // does not leave the group when it ends
 	require.NoError(t, removeFlow(t.Context(), client, flow))
 	admin := kadm.NewClient(client)
 	groups, err := admin.ListGroups(t.Context())
