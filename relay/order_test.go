@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,8 +26,10 @@ func TestARowThatCommitsLateIsNotLost(t *testing.T) {
 	consumer := testkit.Consume(t, s.brokers, s.topic)
 	consumer.WaitN(1000)
 	s.waitEmpty()
+	began := time.Now()
 	require.NoError(t, tx.Commit(t.Context()))
 	records := consumer.WaitN(1001)
+	require.Less(t, time.Since(began), 20*time.Second, "by the next claim, not by the look from the first row once a minute")
 	require.Equal(t, "late", string(records[1000].Value))
 	judge(records[:1000], committed).requireSound(t)
 }
