@@ -127,9 +127,7 @@ func (s *sender) look(ctx context.Context, items []*item) (map[string]error, err
 	if len(names) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	details, err := kadm.NewClient(s.client).ListTopicsWithInternal(ctx, names...)
+	details, err := s.list(ctx, names)
 	if err != nil {
 		return nil, fmt.Errorf("look for topics: %w", err)
 	}
@@ -143,6 +141,28 @@ func (s *sender) look(ctx context.Context, items []*item) (map[string]error, err
 		}
 	}
 	return refused, nil
+}
+
+// list returns as soon as ctx ends. The client itself would first wait, for 10 s, for a broker that took the connection
+// and says nothing; the question it then leaves behind ends with the client.
+func (s *sender) list(ctx context.Context, names []string) (kadm.TopicDetails, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	type answer struct {
+		details kadm.TopicDetails
+		err     error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		details, err := kadm.NewClient(s.client).ListTopicsWithInternal(ctx, names...)
+		answered <- answer{details, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.details, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no answer: %w", context.Cause(ctx))
+	}
 }
 
 // wire hears from the client's connections.

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"errors"
 	"strings"
+	"strconv"
 	"testing"
 	"time"
 
@@ -35,28 +36,40 @@ func TestAnUnknownTopicIsTriedUntilItIsThere(t *testing.T) {
 	s.insert(s.topic, "a", "behind a")
 	s.insert(s.topic, "c", "free")
 	cfg := s.config()
-	cfg.Retry = retry.Policy{Initial: 100 * time.Millisecond, Cap: 200 * time.Millisecond, NoJitter: true}
+	cfg.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true}
+	cfg.UnknownTopic = 100 * time.Hour
 	seen := troubles(&cfg)
 	s.start(cfg)
 	consumer := testkit.Consume(t, s.brokers, s.topic)
 	require.Equal(t, []string{"free"}, values(consumer.WaitN(1)))
 
-	last := make(map[int64]time.Time)
-	for tries := 0; tries < 8; tries++ {
-		trouble := <-seen
-		require.False(t, trouble.Parked)
-		require.ErrorIs(t, trouble.Err, kerr.UnknownTopicOrPartition)
-		if trouble.Attempts > 1 {
-			require.GreaterOrEqual(t, time.Since(last[trouble.Position]), 95*time.Millisecond, "next_try is honoured")
+	tried := func(attempts int) {
+		t.Helper()
+		rows := make(map[int64]bool)
+		for range 2 {
+			trouble := <-seen
+			require.False(t, trouble.Parked)
+			require.ErrorIs(t, trouble.Err, kerr.UnknownTopicOrPartition)
+			require.Equal(t, attempts, trouble.Attempts)
+			rows[trouble.Position] = true
 		}
-		last[trouble.Position] = time.Now()
+		require.Len(t, rows, 2, "only the first row of each key is tried")
 	}
-	require.Len(t, last, 2, "only the first row of each key is tried")
-	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_status WHERE status = 'retrying' AND attempts >= 3"))
+	due := func() { s.exec("UPDATE troupe.outbox_trouble SET next_try = clock_timestamp()") }
+	tried(1)
+	for n := range 3 { // rounds go by
+		s.insert(s.topic, "d", strconv.Itoa(n))
+		consumer.WaitN(2 + n)
+	}
+	require.Empty(t, seen, "next_try is honoured")
+	due()
+	tried(2)
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_status WHERE status = 'retrying' AND attempts = 2"))
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_status WHERE status = 'pending'"))
 
 	s.provision(kafka.Topic{Name: later, Partitions: 1})
-	require.Equal(t, []string{"free", "behind a"}, values(consumer.WaitN(2)))
+	due()
+	require.Equal(t, []string{"free", "0", "1", "2", "behind a"}, values(consumer.WaitN(5)))
 	require.Len(t, s.collect(3, later), 3)
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
 }
