@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/testkit"
@@ -89,6 +91,34 @@ func TestConnectionsPassTheProxyBothWays(t *testing.T) {
 	got, err := in.ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, big, got)
+}
+
+func TestAQueryThatIsGivenUpIsCancelledThroughTheProxy(t *testing.T) {
+	p, pool := startProxy(t), testkit.Database(t)
+	config, err := pgx.ParseConfig(testkit.DatabaseURL(t, pool))
+	require.NoError(t, err)
+	d, err := through(p.way(), "order")
+	require.NoError(t, err)
+	config.DialFunc = pgconn.DialFunc(d)
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	require.Equal(t, net.JoinHostPort(config.Host, fmt.Sprint(config.Port)), conn.PgConn().Conn().RemoteAddr().String())
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		testkit.Wait(t, "the query", func() (running bool, err error) {
+			const sql = "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT pg_sleep%'"
+			err = pool.QueryRow(t.Context(), sql).Scan(&running)
+			return running, err
+		})
+		cancel()
+	}()
+	_, err = conn.Exec(ctx, "SELECT pg_sleep(60)")
+	require.ErrorIs(t, err, context.Canceled)
+	select {
+	case <-conn.PgConn().CleanupDone():
+	case <-time.After(helloLimit / 2):
+		t.Fatal("the cancel request did not arrive")
+	}
 }
 
 func TestCutResetsTheConnectionsOfOneChildOnly(t *testing.T) {

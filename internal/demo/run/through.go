@@ -33,9 +33,24 @@ func through(way, child string) (dialer, error) {
 			_ = conn.Close()
 			return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("%s through the proxy: %w", address, err)}
 		}
-		return conn, nil
+		return passing{conn, target(address)}, nil
 	}, nil
 }
+
+// passing is a connection that says whom it reaches, not that it goes by the proxy: pgx sends its cancel requests to the
+// address at the other end.
+type passing struct {
+	net.Conn
+	target net.Addr
+}
+
+func (p passing) RemoteAddr() net.Addr { return p.target }
+
+// target is an address as it was dialled.
+type target string
+
+func (t target) Network() string { return "tcp" }
+func (t target) String() string  { return string(t) }
 
 // ask says hello and takes the answer, not a byte more.
 func ask(ctx context.Context, conn net.Conn, hello string) error {
