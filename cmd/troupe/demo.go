@@ -132,7 +132,11 @@ func runDemo(ctx context.Context, cfg run.Config, output format, stdout io.Write
 	result, err := run.Run(ctx, cfg)
 	switch {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		return failed(fmt.Errorf("interrupted: everything was stopped and removed (logs: %s)", result.Folder))
+		made := "removed"
+		if cfg.Keep {
+			made = "kept"
+		}
+		return failed(fmt.Errorf("interrupted: every process was stopped, and what was made is %s (logs: %s)", made, result.Folder))
 	case err != nil:
 		return failed(err)
 	}

@@ -117,7 +117,7 @@ func TestACheckThatDoesNotHoldIsStatus1(t *testing.T) {
 }
 
 func TestARunThatIsStuckSaysWhere(t *testing.T) {
-	d := start(t, command(t, servers(t), "demo", "--limit", "5", "--timeout", "2s", "--output", "json"))
+	d := start(t, command(t, servers(t), "demo", "--limit", "5", "--timeout", "5s", "--output", "json"))
 	d.until(t, "starting 4 services")
 	testkit.Wait(t, "the shipping service's table", func() (bool, error) {
 		var there bool
@@ -146,14 +146,13 @@ func TestCtrlCStopsAndRemovesEverything(t *testing.T) {
 	before := traces(t)
 	d := start(t, command(t, env, "demo", "--chaos"))
 	d.until(t, "posting")
-	processes := d.processes(t)
-	require.Len(t, processes, 8)
+	require.GreaterOrEqual(t, len(d.processes(t)), 8)
 	require.NoError(t, d.cmd.Process.Signal(os.Interrupt))
 	rest, err := io.ReadAll(d.stderr)
 	require.NoError(t, err)
 	require.Error(t, d.cmd.Wait())
 	require.Equal(t, 1, d.cmd.ProcessState.ExitCode())
-	require.Contains(t, string(rest), "interrupted: everything was stopped and removed")
+	require.Contains(t, string(rest), "interrupted: every process was stopped, and what was made is removed")
 	requireGone(t, d.processes(t))
 	require.Equal(t, before, traces(t))
 }

@@ -86,14 +86,14 @@ func (f *fleet) url(name string) string {
 
 // ready waits until every one of processes says so itself.
 func (f *fleet) ready(ctx context.Context, processes []*process) error {
-	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	limited, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for _, p := range processes {
 		for {
-			err := p.ready(ctx, client)
+			err := p.ready(limited, client)
 			if err == nil {
 				break
 			}
@@ -101,7 +101,10 @@ func (f *fleet) ready(ctx context.Context, processes []*process) error {
 			case <-tick.C:
 			case <-f.running.Done():
 				return f.group.Wait()
-			case <-ctx.Done():
+			case <-limited.Done():
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
 				return fmt.Errorf("%s is not ready after %s: %w; its log ends with\n%s", p.name, readyLimit, err, tail(p.logPath))
 			}
 		}
