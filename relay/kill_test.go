@@ -30,7 +30,7 @@ func TestAKillAtAnyArrowLosesNothingAndKeepsOrder(t *testing.T) {
 			s := newStage(t)
 			committed := s.fill(s.topic, 20, 25)
 			victim := s.spawn(childConfig{
-				Holder: "victim", Batch: 100, Lease: 500 * time.Millisecond, KillAt: arrow.at, KillNth: 3,
+				Holder: "victim", Batch: 100, Lease: 1500 * time.Millisecond, KillAt: arrow.at, KillNth: 3,
 			})
 			status := victim.wait(waitLimit)
 			require.Equal(t, syscall.SIGKILL, status.Signal())

@@ -76,7 +76,7 @@ func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 			s := newStage(t)
 			wire := &wire{}
 			cfg := s.config()
-			cfg.Kafka = []kgo.Opt{kgo.Dialer(wire.dial)}
+			cfg.Kafka, cfg.Lease = []kgo.Opt{kgo.Dialer(wire.dial)}, 3*time.Second
 			cfg.Hooks.Troubled = func(trouble relay.Trouble) { t.Errorf("%+v", trouble) }
 			if !c.known {
 				wire.cut()
@@ -139,7 +139,7 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	s := newStage(t)
 	wire := &wire{}
 	cfg := s.config()
-	cfg.Pool = wire.pool(t, s.pool)
+	cfg.Pool, cfg.Lease = wire.pool(t, s.pool), time.Second
 	lost := make(chan error, 1)
 	cfg.Hooks.Standing = func(cause error) {
 		select {
@@ -159,7 +159,7 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	wire.mend()
 	judge(s.collect(total(committed), s.topic), committed).requireSound(t)
 	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, nil })
-	require.EqualValues(t, 2, r.Status().Term)
+	require.Greater(t, r.Status().Term, int64(1))
 }
 
 // Asked to stop while rows are in flight to a broker that is away, it waits as long as Drain and no longer, lets the

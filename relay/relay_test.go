@@ -53,11 +53,12 @@ func (s *stage) provision(topic kafka.Topic) {
 	require.NoError(s.t, kafka.Provision(s.t.Context(), client, topic))
 }
 
-// config has short times, so that tests need not wait.
+// config has a short interval, so that tests need not wait, and a lease that outlasts a machine that is busy with other
+// tests; those that are about a lease that runs out set it.
 func (s *stage) config() relay.Config {
 	return relay.Config{
 		Pool: s.pool, Brokers: s.brokers, Service: "shop",
-		Interval: 50 * time.Millisecond, Lease: time.Second, Log: testkit.Logger(s.t),
+		Interval: 50 * time.Millisecond, Lease: 10 * time.Second, Log: testkit.Logger(s.t),
 	}
 }
 
