@@ -96,6 +96,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	}
 	var acked, again []*item
 	var troubled []trouble
+	var failed error
 	held := make(keys)
 	batches := sizes(now)
 	for _, i := range now {
@@ -114,14 +115,18 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		}
 		t, ours := p.relay.judge(i, i.err)
 		if !ours {
-			// The broker's trouble, not the row's. What was acknowledged is done all the same.
-			err := fmt.Errorf("send to %s: %w", i.record.Topic, i.err)
-			return nil, errors.Join(err, p.settle(ctx, acked, troubled))
+			// The broker's trouble, not the row's. What was acknowledged is done all the same, also behind it: else it
+			// would be sent again with every try.
+			if failed == nil {
+				failed = fmt.Errorf("send to %s: %w", i.record.Topic, i.err)
+			}
+			held.add(i)
+			continue
 		}
 		held.add(i)
 		troubled = append(troubled, t)
 	}
-	if err := p.settle(ctx, acked, troubled); err != nil {
+	if err := errors.Join(failed, p.settle(ctx, acked, troubled)); err != nil {
 		return nil, err
 	}
 	if len(again) > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -109,31 +110,39 @@ func (s *sender) halve(topic string, bytes int) {
 	}
 }
 
+// maxTopicName is Kafka's limit. A longer one is not even asked for: far beyond it a broker hangs up on the whole request.
+const maxTopicName = 249
+
 // lookTimeout bounds a question to a broker that may be away.
 const lookTimeout = 5 * time.Second
 
 // look asks for the topics that the client has not seen. Those that cannot be produced to come back with the reason.
 func (s *sender) look(ctx context.Context, items []*item) (map[string]error, error) {
 	var names []string
+	refused := make(map[string]error)
 	asked := make(map[string]struct{})
 	for _, i := range items {
 		_, known := s.known[i.row.Topic]
 		_, twice := asked[i.row.Topic]
 		if !known && !twice {
 			asked[i.row.Topic] = struct{}{}
+			if len(i.row.Topic) > maxTopicName {
+				refused[i.row.Topic] = kerr.InvalidTopicException
+				continue
+			}
 			names = append(names, i.row.Topic)
 		}
 	}
 	if len(names) == 0 {
-		return nil, nil
+		return refused, nil
 	}
-	details, err := s.list(ctx, names)
+	details, err := s.listAllowed(ctx, names, refused)
 	if err != nil {
 		return nil, fmt.Errorf("look for topics: %w", err)
 	}
-	refused := make(map[string]error)
 	for _, name := range names {
 		switch d, there := details[name]; {
+		case refused[name] != nil:
 		case !there:
 			refused[name] = kerr.UnknownTopicOrPartition
 		case d.Err != nil && !kerr.IsRetriable(d.Err), errors.Is(d.Err, kerr.UnknownTopicOrPartition):
@@ -141,6 +150,28 @@ func (s *sender) look(ctx context.Context, items []*item) (map[string]error, err
 		}
 	}
 	return refused, nil
+}
+
+// listAllowed is list for topics of which some may not be described by us: one such makes the whole answer an error, and
+// then each is asked for alone.
+func (s *sender) listAllowed(ctx context.Context, names []string, refused map[string]error) (kadm.TopicDetails, error) {
+	details, err := s.list(ctx, names)
+	var denied *kadm.AuthError
+	if !errors.As(err, &denied) {
+		return details, err
+	}
+	details = make(kadm.TopicDetails)
+	for _, name := range names {
+		one, err := s.list(ctx, []string{name})
+		switch {
+		case errors.As(err, &denied):
+			refused[name] = err
+		case err != nil:
+			return nil, err
+		}
+		maps.Copy(details, one)
+	}
+	return details, nil
 }
 
 // list returns as soon as ctx ends. The client itself would first wait, for 10 s, for a broker that took the connection

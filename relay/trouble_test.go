@@ -2,6 +2,8 @@ package relay_test
 
 import (
 	"errors"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -194,6 +196,101 @@ func refusing(t *testing.T, topic string, refusal func() *kerr.Error) []string {
 		return response, nil, true
 	})
 	return cluster.ListenAddrs()
+}
+
+// A topic that fails for a reason that is the broker's own is waited for, and what was acknowledged beside it is done:
+// it is not sent again with every try.
+func TestWhatIsAcknowledgedBehindAFailureIsDone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.SeedTopics(1, "closed", "closed.free"))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	closed := cluster.TopicInfo("closed").TopicID
+	cluster.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		response := request.ResponseKind().(*kmsg.ProduceResponse)
+		for _, asked := range request.(*kmsg.ProduceRequest).Topics {
+			answer := kmsg.NewProduceResponseTopic()
+			answer.Topic, answer.TopicID = asked.Topic, asked.TopicID
+			for _, p := range asked.Partitions {
+				partition := kmsg.NewProduceResponseTopicPartition()
+				partition.Partition = p.Partition
+				if asked.TopicID == closed || asked.Topic == "closed" {
+					partition.ErrorCode = kerr.UnknownServerError.Code
+				}
+				answer.Partitions = append(answer.Partitions, partition)
+			}
+			response.Topics = append(response.Topics, answer)
+		}
+		return response, nil, true
+	})
+	s.brokers = cluster.ListenAddrs()
+	s.insert("closed", "a", "0")
+	for n := range 20 {
+		s.insert("closed.free", "b", strconv.Itoa(n))
+	}
+	s.start(s.config())
+	testkit.Wait(t, "the others", func() (bool, error) {
+		return s.count("SELECT count(*) FROM troupe.outbox WHERE topic = 'closed.free'") == 0, nil
+	})
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox"))
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+}
+
+// Kafka answers so for a topic on which we have no right at all.
+func TestATopicThatWeMayNotDescribeHoldsNobodyElseBack(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.SeedTopics(1, "free"))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	host, port, err := net.SplitHostPort(cluster.ListenAddrs()[0])
+	require.NoError(t, err)
+	number, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	cluster.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		asked := request.(*kmsg.MetadataRequest)
+		closed := func(t kmsg.MetadataRequestTopic) bool { return t.Topic != nil && *t.Topic == "closed" }
+		if !slices.ContainsFunc(asked.Topics, closed) {
+			return nil, nil, false
+		}
+		response := asked.ResponseKind().(*kmsg.MetadataResponse)
+		broker := kmsg.NewMetadataResponseBroker()
+		broker.Host, broker.Port = host, int32(number)
+		response.Brokers = append(response.Brokers, broker)
+		for _, a := range asked.Topics {
+			topic := kmsg.NewMetadataResponseTopic()
+			topic.Topic = a.Topic
+			if closed(a) {
+				topic.ErrorCode = kerr.TopicAuthorizationFailed.Code
+			} else {
+				topic.TopicID = cluster.TopicInfo(*a.Topic).TopicID
+				partition := kmsg.NewMetadataResponseTopicPartition()
+				partition.Replicas, partition.ISR = []int32{0}, []int32{0}
+				topic.Partitions = append(topic.Partitions, partition)
+			}
+			response.Topics = append(response.Topics, topic)
+		}
+		return response, nil, true
+	})
+	s.brokers = cluster.ListenAddrs()
+	cfg := s.config()
+	cfg.Retry = retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 2}
+	seen := troubles(&cfg)
+	s.insert("closed", "a", "0")
+	s.insert(strings.Repeat("x", 40_000), "c", "far too long a name")
+	s.insert("free", "b", "free")
+	s.start(cfg)
+	require.Equal(t, []string{"free"}, values(testkit.Consume(t, s.brokers, "free").WaitN(1)))
+	for parked := 0; parked < 2; {
+		trouble := <-seen
+		if trouble.Parked {
+			parked++
+		}
+	}
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'"))
 }
 
 func TestATopicThatRefusesUsIsRetriedByThePolicyAndThenParked(t *testing.T) {
