@@ -36,6 +36,16 @@ func TestHeadersSurviveTheColumn(t *testing.T) {
 	require.Equal(t, hs, got)
 }
 
+func TestMoreHeadersThanAMessageMayHaveSurviveTheColumnToo(t *testing.T) {
+	hs := make([]envelope.Header, envelope.MaxHeaders+50)
+	for i := range hs {
+		hs[i] = envelope.Header{Key: "x", Value: []byte{byte(i)}}
+	}
+	got, err := envelope.UnmarshalHeaders(envelope.MarshalHeaders(hs))
+	require.NoError(t, err)
+	require.Equal(t, hs, got)
+}
+
 func TestWhatIsNoAttributeIsKeptAsAHeader(t *testing.T) {
 	odd := []envelope.Header{
 		{"ce_id", []byte("a")}, {"ce_id", []byte("b")}, {"ce_outcome", []byte("maybe")}, {"ce_time", []byte("yesterday")},

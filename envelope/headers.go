@@ -154,7 +154,8 @@ func MarshalHeaders(hs []Header) []byte {
 	return b
 }
 
-// UnmarshalHeaders reads what MarshalHeaders wrote. The values are parts of b. Errors wrap ErrHeaders.
+// UnmarshalHeaders reads what MarshalHeaders wrote, however many: what is stored must come back whole, and SetHeaders
+// holds the limits. The values are parts of b. Errors wrap ErrHeaders.
 func UnmarshalHeaders(b []byte) ([]Header, error) {
 	var hs []Header
 	for len(b) > 0 {
@@ -167,9 +168,6 @@ func UnmarshalHeaders(b []byte) ([]Header, error) {
 			return nil, fmt.Errorf("%w: value of header %d is cut short", ErrHeaders, len(hs))
 		}
 		hs, b = append(hs, Header{string(key), value}), rest
-		if len(hs) > MaxHeaders {
-			return nil, fmt.Errorf("%w: more than %d", ErrHeaders, MaxHeaders)
-		}
 	}
 	return hs, nil
 }

@@ -136,6 +136,8 @@ func (w *worker) try(m *message) error {
 	}
 	wait, err := w.hold(w.ctx, m, f)
 	if err != nil {
+		// The row may be there all the same: m must come by way of it, or it would be left behind.
+		w.holds.set(m.holdKey(), time.Now())
 		return err
 	}
 	w.holds.set(m.holdKey(), time.Now().Add(wait))
