@@ -63,5 +63,6 @@
 //
 // A partition is worked by one goroutine, which uses one connection of the pool while it runs a handler. Partitions do
 // not wait for each other. A partition fetches no more when 512 messages or 1 MiB wait for it, and so holds at most
-// that and one fetch (512 KiB, or one larger batch).
+// that and one fetch (512 KiB, or one larger batch). A compressed batch counts as it came: kgo unpacks up to 1 GiB of it
+// unless kgo.MaxDecompressBatchBytes in Config.Kafka says less.
 package participant
