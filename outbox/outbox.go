@@ -96,6 +96,9 @@ const notify = "SELECT pg_notify('" + Channel + "', '')"
 // does not encode, a payload that is too large) is refused before anything is sent, and then tx is as it was. After any
 // other error tx is aborted.
 //
+// Where tx can queue a batch until its next statement (it has QueueBatch(*pgx.Batch), as a participant's has), the entries
+// travel with that one: then an error of Postgres's comes from there.
+//
 // In a handler's context the entries follow from the message being handled: correlation, causation and trace context
 // are its own, and the ids repeat when the handler is run again.
 func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
@@ -113,6 +116,10 @@ func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 	}
 	if o.mayNotify(time.Now()) {
 		batch.Queue(notify)
+	}
+	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) }); ok {
+		q.QueueBatch(batch)
+		return nil
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("outbox: write: %w", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -18,14 +19,20 @@ import (
 const (
 	// statementLimit bounds what this package waits for outside handlers: a connection, the inbox row, the commit.
 	statementLimit = 30 * time.Second
-	// rollbackLimit bounds what goes on after a context has ended.
-	rollbackLimit = 5 * time.Second
-	conflicts     = 5
+	conflicts      = 5
 )
 
-// attempt runs m's handler in one transaction with its inbox row, its outcome and the end of its held row. A nil error
-// says that it took effect, now or before. A lost race is run again a few times.
-func (w *worker) attempt(m *message) error {
+// unit is one transaction of one message or more, with what the inbox said of them.
+type unit struct {
+	w       *worker
+	tx      *handlerTx
+	first   []*message // those that take effect now
+	answers answers
+}
+
+// alone runs m's handler in a transaction of its own. A nil error says that it took effect, now or before. A lost race
+// is run again a few times.
+func (w *worker) alone(m *message) error {
 	if m.unreadable != nil {
 		return classified{Poison, m.unreadable}
 	}
@@ -33,108 +40,153 @@ func (w *worker) attempt(m *message) error {
 		return classified{Poison, fmt.Errorf("no handler for type %q on %s", m.Type, m.Topic)}
 	}
 	for lost := 0; ; lost++ {
-		err := w.attemptOnce(m)
+		err := w.attempt(m)
 		var race conflict
 		if err == nil || !errors.As(err, &race) {
 			return err
 		}
 		if lost == conflicts {
 			if race.ours {
-				return unavailable{err}
+				return database(err)
 			}
 			return err
 		}
 	}
 }
 
-func (w *worker) attemptOnce(m *message) (err error) {
-	d := w.delivery(m)
+// attempt runs the handlers of messages in one transaction, with their inbox rows and outcomes, and for one from
+// troupe.held the end of its row. An error says that nothing of it took effect; of more than one message it does not
+// say whose it is.
+func (w *worker) attempt(ms ...*message) error {
 	began := time.Now()
+	u, err := w.start(ms)
+	if err != nil {
+		return err
+	}
+	defer u.tx.rollback(w.ctx)
+	for _, m := range u.first {
+		m.began = began
+		if err := u.handle(m); err != nil {
+			return err
+		}
+	}
+	for _, m := range u.first {
+		if hook := w.p.cfg.Hooks.BeforeCommit; hook != nil {
+			hook(u.delivery(m))
+		}
+	}
+	if err := u.commit(); err != nil {
+		return err
+	}
+	for _, m := range u.first {
+		if hook := w.p.cfg.Hooks.AfterCommit; hook != nil {
+			hook(u.delivery(m))
+		}
+	}
+	return nil
+}
+
+// start begins, checks the term and inserts the inbox rows, in one round trip.
+func (w *worker) start(ms []*message) (*unit, error) {
+	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
+	defer cancel()
+	u := &unit{w: w}
+	held := ms[0].held
+	ended := ms
+	if held != nil {
+		ended = nil // it had ended when it was held
+	}
+	still := true
+	var claimed *claim
+	var asked bool
+	first := func(b *pgx.Batch) {
+		w.enter(b, ended)
+		if held != nil {
+			b.Queue(releaseHeld, w.releaseArgs(ms[0]))
+		}
+		claimed = w.p.claim(b, ms)
+		asked = w.p.findAnswers(b, ms)
+	}
+	tx, err := w.begin(ctx, first, func(results pgx.BatchResults) error {
+		if err := entered(results); err != nil {
+			return err
+		}
+		if held != nil {
+			tag, err := results.Exec()
+			if err != nil {
+				return err
+			}
+			still = tag.RowsAffected() == 1
+		}
+		known, err := claimed.read(results)
+		if err != nil {
+			return err
+		}
+		for _, m := range ms {
+			if known[m.identity()] {
+				delete(known, m.identity()) // the same one again in this batch is a duplicate
+				u.first = append(u.first, m)
+			}
+		}
+		if asked {
+			u.answers, err = readAnswers(results)
+		}
+		return err
+	})
+	if errors.Is(err, errFenced) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, ours(err)
+	}
+	u.tx = tx
+	if !still { // somebody else has it
+		u.first = nil
+		tx.rollback(w.ctx)
+	}
+	return u, nil
+}
+
+// commit sends what is queued and ends the transaction.
+func (u *unit) commit() error {
+	if u.tx.conn == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(u.w.ctx, statementLimit)
+	defer cancel()
+	return atCommit(u.tx.commit(ctx))
+}
+
+// handle runs m's handler within its time-out and writes its outcome. A command that was answered before under its
+// idempotency key gets that answer.
+func (u *unit) handle(m *message) error {
+	w := u.w
+	ctx, cancel := context.WithTimeout(w.ctx, w.p.cfg.Timeout)
+	defer cancel()
+	ctx = envelope.WithCause(ctx, m.cause(w.p.cfg.Group))
+	if stored, ok := u.answers[m.answerKey()]; ok && m.handler.answers {
+		m.outcome = stored.outcome
+		return w.p.repeatAnswer(ctx, u.tx, m, stored)
+	}
 	run, err := w.prepare(m)
 	if err != nil {
 		return err
 	}
-	commit, err := w.transact(m, func(tx pgx.Tx) error {
-		tell(w.p.cfg.Hooks.BeforeHandler, d)
-		outcome, err := w.handle(m, run, tx)
-		d.Outcome = outcome.kind
-		return err
-	})
-	if commit == nil {
-		return err
+	if hook := w.p.cfg.Hooks.BeforeHandler; hook != nil {
+		hook(u.delivery(m))
 	}
-	tell(w.p.cfg.Hooks.BeforeCommit, d)
-	if err := commit(); err != nil {
-		return atCommit(err)
-	}
-	d.Took = time.Since(began)
-	tell(w.p.cfg.Hooks.AfterCommit, d)
-	return nil
-}
-
-// transact begins, deletes m's held row and inserts its inbox row. Of a message that has taken effect before, that
-// is all, and it commits it; else it calls do and returns what commits the whole.
-func (w *worker) transact(m *message, do func(pgx.Tx) error) (commit func() error, err error) {
-	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
-	defer cancel()
-	tx, err := w.p.cfg.Pool.Begin(ctx)
-	if err != nil {
-		return nil, ours(err)
-	}
-	defer func() {
-		if commit == nil {
-			w.rollback(tx)
-		}
-	}()
-	if m.held != nil {
-		if still, err := w.p.release(ctx, tx, m); err != nil || !still {
-			return nil, err
-		}
-	}
-	first, err := w.p.claim(ctx, tx, m)
-	if err != nil {
-		return nil, err
-	}
-	if !first {
-		if m.held != nil {
-			return nil, ours(tx.Commit(ctx))
-		}
-		return nil, nil
-	}
-	if err := do(tx); err != nil {
-		return nil, err
-	}
-	return func() error {
-		ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
-		defer cancel()
-		defer w.rollback(tx)
-		return tx.Commit(ctx)
-	}, nil
-}
-
-// rollback gives the connection back, whatever became of the transaction.
-func (w *worker) rollback(tx pgx.Tx) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), rollbackLimit)
-	defer cancel()
-	_ = tx.Rollback(ctx) // after a commit it does nothing; on a connection that is gone there is nothing to do
-}
-
-// handle runs the handler within its time-out and writes its outcome.
-func (w *worker) handle(m *message, run run, tx pgx.Tx) (Outcome, error) {
-	ctx, cancel := context.WithTimeout(w.ctx, w.p.cfg.Timeout)
-	defer cancel()
-	ctx = envelope.WithCause(ctx, m.cause(w.p.cfg.Group))
-	outcome, err := w.call(ctx, run, tx)
+	outcome, err := w.call(ctx, m, run, u.tx)
 	if err == nil && m.handler.answers {
-		err = w.p.answer(ctx, tx, m, outcome)
+		err = w.p.answer(ctx, u.tx, m, outcome)
 	}
+	m.outcome = outcome.kind
 	if w.ctx.Err() == nil && ctx.Err() != nil {
 		if err == nil {
 			err = ctx.Err()
 		}
-		return Outcome{}, classified{Timeout, fmt.Errorf("ran longer than %s: %w", w.p.cfg.Timeout, err)}
+		return classified{Timeout, fmt.Errorf("ran longer than %s: %w", w.p.cfg.Timeout, err)}
 	}
-	return outcome, theirs(err, tx)
+	return theirs(err, u.tx)
 }
 
 // prepare reads the body; a codec may panic on bytes it did not expect.
@@ -143,10 +195,10 @@ func (w *worker) prepare(m *message) (_ run, err error) {
 	return m.handler.prepare(m.Message, m.attempts()+1)
 }
 
-// call is the handler's own time: while it runs, the worker's clock does.
-func (w *worker) call(ctx context.Context, run run, tx pgx.Tx) (_ Outcome, err error) {
-	w.running.Store(time.Now().UnixNano())
-	defer w.running.Store(0)
+// call is the handler's own time: while it runs, its clock does.
+func (w *worker) call(ctx context.Context, m *message, run run, tx pgx.Tx) (_ Outcome, err error) {
+	w.clocks.start(m)
+	defer w.clocks.stop(m)
 	defer recovered(&err)
 	return run(ctx, tx)
 }
@@ -162,16 +214,20 @@ func (p *Participant) answer(ctx context.Context, tx pgx.Tx, m *message, o Outco
 	if o.kind == envelope.None {
 		return errNoOutcome
 	}
-	e := p.reply(m)
-	e.Outcome, e.Body = o.kind, o.body
 	if o.body == nil {
 		return classified{Permanent, errors.New("outcome without a body")}
 	}
-	err := p.out.Write(ctx, tx, e)
-	if err != nil && ctx.Err() == nil && tx.Conn().PgConn().TxStatus() == 'T' && !tx.Conn().IsClosed() {
-		return classified{Permanent, err} // refused before it was sent: it cannot be encoded or is too large
+	e := p.reply(m)
+	e.Outcome = o.kind
+	encoded, err := p.cfg.Codec.Encode(e.Topic, o.body)
+	if err != nil {
+		return classified{Permanent, err}
 	}
-	return err
+	e.Payload, e.Type, e.ContentType = encoded.Payload, encoded.Type, encoded.ContentType
+	if err := p.out.Write(ctx, tx, e); err != nil {
+		return classified{Permanent, err} // it is only queued: refused, since it is too large
+	}
+	return p.storeAnswer(ctx, tx, m, e)
 }
 
 // reply is an entry for the hop's events topic that answers m.
@@ -189,9 +245,66 @@ func (p *Participant) reply(m *message) outbox.Entry {
 }
 
 // delivery is what hooks are told of m.
+func (u *unit) delivery(m *message) Delivery {
+	d := u.w.delivery(m)
+	d.Outcome, d.Took = m.outcome, time.Since(m.began)
+	d.Batch = len(u.first)
+	return d
+}
+
 func (w *worker) delivery(m *message) Delivery {
 	return Delivery{
 		Message: m.Message, Partition: m.partition, Offset: m.offset,
-		Handler: m.handlerName(w.p.cfg.Group), Attempt: m.attempts() + 1,
+		Handler: m.handlerName(w.p.cfg.Group), Attempt: m.attempts() + 1, Batch: 1,
 	}
+}
+
+// together works off the first messages of a batch in one transaction, if it can: those that a handler waits for and
+// that no failure holds up. It says how many; none means that the first needs a way of its own.
+//
+// It is tried once: where one of them fails, all are rolled back and each runs alone, so that a message pays only for
+// itself, and only runs alone count as attempts.
+func (w *worker) together(batch []*message) (n int, ok bool) {
+	var ms []*message
+	for _, m := range batch {
+		if m.due || w.careful.Load() > 0 {
+			break
+		}
+		passes, plain := w.look(m)
+		if !passes && !plain {
+			break
+		}
+		if plain {
+			ms = append(ms, m)
+		}
+		n++
+	}
+	if len(ms) == 0 {
+		return n, true
+	}
+	if len(ms) > 1 {
+		var failed error
+		ok := w.insist(func() error {
+			failed = nil
+			err := w.attempt(ms...)
+			var away unavailable
+			if err == nil || errors.As(err, &away) || errors.Is(err, errFenced) {
+				return err
+			}
+			failed = err
+			return nil
+		})
+		if !ok {
+			return 0, false
+		}
+		if failed == nil {
+			return n, true
+		}
+	}
+	for _, m := range ms {
+		if w.stopped() && m != ms[0] || !w.insist(func() error { return w.deliver(m) }) {
+			return slices.Index(batch, m), false
+		}
+	}
+	return n, true
 }

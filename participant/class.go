@@ -43,11 +43,6 @@ type panicked struct {
 
 func (p panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// unavailable is an error that says nothing about the message: the database or the way to it.
-type unavailable struct{ error }
-
-func (u unavailable) Unwrap() error { return u.error }
-
 // conflict is an error that says that another transaction won: over the handler's statements or over ours.
 type conflict struct {
 	error
@@ -80,7 +75,7 @@ func ours(err error) error {
 	if pg.Classify(err) == pg.Conflict {
 		return conflict{err, true}
 	}
-	return unavailable{err}
+	return database(err)
 }
 
 // theirs reads an error that came up while a handler had tx. A connection that is gone is the database's fault, unless
@@ -95,7 +90,7 @@ func theirs(err error, tx pgx.Tx) error {
 	case class == pg.Conflict:
 		return conflict{err, false}
 	case errors.As(err, &pgErr) && class == pg.Unavailable, tx.Conn().IsClosed() && !ended:
-		return unavailable{err}
+		return database(err)
 	}
 	return err
 }
@@ -108,10 +103,10 @@ func atCommit(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case class == pg.Conflict:
+	case class == pg.Conflict, errors.As(err, &pgErr) && pgErr.SchemaName == "troupe" && pgErr.TableName == "answers":
 		return conflict{err, false}
 	case errors.As(err, &pgErr) && class != pg.Unavailable, errors.Is(err, pgx.ErrTxCommitRollback):
 		return err
 	}
-	return unavailable{err}
+	return database(err)
 }

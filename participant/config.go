@@ -16,8 +16,7 @@ import (
 
 // Config of a Participant. Pool, Brokers and Hop are required.
 type Config struct {
-	// Pool is on the service's own database, which has Troupe's tables. Each assigned partition uses one connection
-	// at a time; with fewer connections than partitions they take turns.
+	// Pool is on the service's own database, which has Troupe's tables.
 	Pool *pgxpool.Pool
 	// Brokers are bootstrap addresses, host:port.
 	Brokers []string
@@ -30,6 +29,15 @@ type Config struct {
 	Codec envelope.Codec
 	// Source is ce_source of what is emitted. Default: Hop.Name().
 	Source string
+
+	// Batch is how many messages a transaction takes at most. It never waits for more to come. A batch is tried as a
+	// whole; where one message fails, all are rolled back and each runs alone. Larger ones save commits and round
+	// trips; they keep the locks of their handlers longer, and a handler that is slow keeps the whole batch open.
+	// Default 1; not more than 1000.
+	Batch int
+	// Concurrency is how many transactions run at once, over all partitions; each has a connection of Pool. Messages
+	// of one key never run at once. Default: one less than Pool has, at most 16.
+	Concurrency int
 
 	// Retry says how often a message is tried in all, and how long a held key waits between tries.
 	Retry retry.Policy
@@ -75,12 +83,20 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Partitions < 0 || c.Replicas < 0:
 		return c, fmt.Errorf("%d partitions, %d replicas: want 0 or more", c.Partitions, c.Replicas)
 	}
+	switch {
+	case c.Batch < 0 || c.Batch > 1000:
+		return c, fmt.Errorf("batch %d: want 0 to 1000", c.Batch)
+	case c.Concurrency < 0:
+		return c, fmt.Errorf("concurrency %d is negative", c.Concurrency)
+	}
 	if err := c.Retry.Validate(); err != nil {
 		return c, err
 	}
 	c.Retry = c.Retry.WithDefaults()
 	fill(&c.Group, c.Hop.String())
 	fill(&c.Source, c.Hop.Name())
+	fill(&c.Batch, 1)
+	fill(&c.Concurrency, min(max(int(c.Pool.Config().MaxConns)-1, 1), 16))
 	fill(&c.Immediate, 2)
 	fill(&c.Timeout, 30*time.Second)
 	fill(&c.Drain, 10*time.Second)

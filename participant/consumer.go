@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/keyed"
 )
 
 const (
@@ -30,6 +31,7 @@ const (
 	fetchPartitionBytes = 512 << 10
 	fetchBytes          = 8 << 20
 
+	watchEvery  = time.Second
 	cancelGrace = time.Second     // for handlers, once their context is cancelled
 	leaveLimit  = 3 * time.Second // for the last offsets and the good-bye
 )
@@ -38,8 +40,10 @@ const (
 type consumer struct {
 	p       *Participant
 	client  *kgo.Client
+	pool    *keyed.Pool
 	offsets *offsets
-	drain   time.Duration // when partitions move
+	abandon context.CancelCauseFunc // ends the membership
+	drain   time.Duration           // when partitions move
 
 	consumed []string
 	stale    []topicPartition // used by kgo's group goroutine only
@@ -57,7 +61,10 @@ type topicPartition struct {
 }
 
 func newConsumer(p *Participant) (*consumer, error) {
-	c := &consumer{p: p, consumed: slices.Sorted(maps.Keys(p.handlers)), workers: make(map[topicPartition]*worker)}
+	c := &consumer{
+		p: p, pool: keyed.NewPool(p.cfg.Concurrency), consumed: slices.Sorted(maps.Keys(p.handlers)),
+		workers: make(map[topicPartition]*worker),
+	}
 	client, err := kafka.NewClient(p.cfg.Brokers, append([]kgo.Opt{
 		kgo.ConsumerGroup(p.cfg.Group),
 		kgo.ConsumeTopics(c.consumed...),
@@ -99,7 +106,7 @@ func (c *consumer) OnGroupManageError(err error) {
 	c.lost = err
 }
 
-// poll hands records to the workers until ctx ends. It never waits for one. Its error is what this membership cannot
+// poll hands records to the workers until ctx ends or the membership is abandoned. It never waits for a worker. Its error is what this membership cannot
 // get over: kgo reports only what it does not retry, and consumes a partition no more whose offset it could not fetch or
 // whose topic was made anew.
 func (c *consumer) poll(ctx context.Context) (broken error) {
@@ -107,6 +114,9 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 		fetches := c.client.PollFetches(ctx)
 		if ctx.Err() != nil || fetches.IsClientClosed() {
 			c.client.AllowRebalance()
+			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+				return cause
+			}
 			return nil
 		}
 		fetches.EachError(func(topic string, partition int32, err error) {
@@ -130,13 +140,44 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 				w := c.workers[topicPartition{t.Topic, f.Partition}]
 				c.mu.Unlock()
 				if w != nil {
-					w.push(uuid.UUID(t.TopicID), f.Records)
+					w.push(topicID(t), f.Records)
 				}
 			})
 		})
 		c.client.AllowRebalance()
 		if broken != nil {
 			return broken
+		}
+	}
+}
+
+// topicID is Kafka's own, or one made of the name where the broker gives none: then a topic made anew is not noticed.
+func topicID(t kgo.FetchTopic) uuid.UUID {
+	if t.TopicID == [16]byte{} {
+		return uuid.NewSHA1(uuid.NameSpaceURL, []byte("kafka:"+t.Topic))
+	}
+	return t.TopicID
+}
+
+// errWedged ends Run: a process that cannot get rid of a handler had better be started anew.
+var errWedged = errors.New("a handler ignores its time-out")
+
+// watch leaves the group when a handler is wedged: its key would wait for ever, and others with it.
+func (c *consumer) watch(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			c.mu.Lock()
+			for at, w := range c.workers {
+				if ran, wedged := w.wedged(now); wedged {
+					c.abandon(fmt.Errorf("%s: %w for %s", at, errWedged, ran.Round(time.Second)))
+				}
+			}
+			c.mu.Unlock()
 		}
 	}
 }
@@ -207,32 +248,34 @@ func (c *consumer) take(parts map[string][]int32) []*worker {
 	return taken
 }
 
-// stop lets the workers end the message they are at within drain, then cancels it, and names those that run on even so.
+// stop lets the workers end what they are at within drain, then cancels it, and names those that run on even so.
 func (c *consumer) stop(workers []*worker, drain time.Duration) (wedged []string) {
 	for _, w := range workers {
 		close(w.stop)
 	}
-	limit := time.NewTimer(drain)
-	defer limit.Stop()
-	for _, w := range workers {
-		select {
-		case <-w.done:
-		case <-limit.C:
-			limit.Reset(0)
+	within := func(limit time.Duration, done func(*worker) <-chan struct{}) (late []*worker) {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		for _, w := range workers {
+			select {
+			case <-done(w):
+			case <-timer.C:
+				timer.Reset(0)
+				late = append(late, w)
+			}
 		}
+		return late
 	}
+	idle := func(w *worker) <-chan struct{} { return w.idle }
+	within(drain, idle)
 	for _, w := range workers {
 		w.cancel()
 	}
-	grace := time.NewTimer(cancelGrace)
-	defer grace.Stop()
-	for _, w := range workers {
-		select {
-		case <-w.done:
-		case <-grace.C:
-			grace.Reset(0)
-			wedged = append(wedged, w.at.String())
-		}
+	for _, w := range within(cancelGrace, idle) {
+		wedged = append(wedged, w.at.String())
+	}
+	if len(wedged) == 0 {
+		within(2*releaseLimit, func(w *worker) <-chan struct{} { return w.done })
 	}
 	return wedged
 }

@@ -60,15 +60,14 @@ func (w *worker) bury(m *message, f failure) error {
 	d := w.delivery(m)
 	d.Class, d.Err, d.Outcome = f.class, f.err, envelope.Exhausted
 	letter := deadLetter{message: m, failure: f, id: envelope.NewID()}
-	commit, err := w.transact(m, func(tx pgx.Tx) error { return w.write(tx, &letter) })
-	if commit != nil {
-		tell(w.p.cfg.Hooks.BeforeCommit, d)
-		err = commit()
+	d.Took = time.Since(m.began)
+	if err := w.writeLetter(&letter, d); err != nil {
+		if errors.Is(err, errFenced) {
+			return err
+		}
+		return database(err)
 	}
-	if err != nil {
-		return unavailable{err}
-	}
-	if commit == nil || !letter.written {
+	if !letter.written {
 		return nil // it has taken effect or is a dead letter already
 	}
 	w.p.cfg.Log.Error().Err(f.err).Str("class", string(f.class)).Str("handler", d.Handler).Str("key", readable(string(m.Key), 200)).
@@ -76,6 +75,21 @@ func (w *worker) bury(m *message, f failure) error {
 		Msg("parked: " + why(f.class))
 	tell(w.p.cfg.Hooks.AfterCommit, d)
 	return nil
+}
+
+func (w *worker) writeLetter(l *deadLetter, d Delivery) error {
+	u, err := w.start([]*message{l.message})
+	if err != nil {
+		return err
+	}
+	defer u.tx.rollback(w.ctx)
+	for range u.first {
+		if err := w.fill(u.tx, l); err != nil {
+			return err
+		}
+		tell(w.p.cfg.Hooks.BeforeCommit, d)
+	}
+	return u.commit()
 }
 
 func why(c Class) string {
@@ -97,8 +111,8 @@ type deadLetter struct {
 	written     bool      // false where the message has one from before its inbox row was forgotten
 }
 
-// write adds the row, the copy and the event to tx.
-func (w *worker) write(tx pgx.Tx, l *deadLetter) error {
+// fill adds the row, the copy and the event to tx.
+func (w *worker) fill(tx pgx.Tx, l *deadLetter) error {
 	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 	defer cancel()
 	err := tx.QueryRow(ctx, insertDeadLetter, w.deadLetterArgs(l)).Scan(&l.first, &l.last)
@@ -110,7 +124,7 @@ func (w *worker) write(tx pgx.Tx, l *deadLetter) error {
 	}
 	l.written = true
 	copied := copyArgs(l, w.p.cfg.Hop.DeadLetters(), w.p.cfg.Group)
-	if _, err := tx.Exec(ctx, copyDeadLetter, copied); err != nil {
+	if err := Queue(ctx, tx, copyDeadLetter, copied); err != nil {
 		return err
 	}
 	e := w.p.reply(l.message)

@@ -13,9 +13,8 @@ func (p *Participant) Backlog() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, w := range c.workers {
-		w.mu.Lock()
-		n += w.count
-		w.mu.Unlock()
+		waiting, _ := w.lane.Load()
+		n += waiting
 	}
 	return n
 }

@@ -20,6 +20,8 @@ var (
 	loadHolds string
 	//go:embed sql/read_head.sql
 	readHead string
+	//go:embed sql/read_held.sql
+	readHeld string
 	//go:embed sql/record_attempt.sql
 	recordAttempt string
 	//go:embed sql/release_held.sql
@@ -40,9 +42,9 @@ type failure struct {
 	err   error
 }
 
-// hold stores m's first failed attempt, or counts one more, and says how long to wait for the next. Where another
+// record stores m's first failed attempt, or counts one more, and says how long to wait for the next. Where another
 // member was faster, that one's row stands.
-func (w *worker) hold(ctx context.Context, m *message, f failure) (wait time.Duration, err error) {
+func (w *worker) record(m *message, f failure) (wait time.Duration, err error) {
 	failed := m.attempts() + 1
 	if failed > w.p.cfg.Immediate {
 		wait = w.p.cfg.Retry.Wait(failed - w.p.cfg.Immediate)
@@ -52,27 +54,105 @@ func (w *worker) hold(ctx context.Context, m *message, f failure) (wait time.Dur
 	args["wait"] = wait.Seconds()
 	args["class"] = string(f.class)
 	args["error"] = readable(f.err.Error(), maxErrorBytes)
-	sql := holdFailed
 	if m.held != nil {
-		sql = recordAttempt
+		return wait, w.write(nil, func(b *pgx.Batch) { b.Queue(recordAttempt, args) })
 	}
-	_, err = w.p.cfg.Pool.Exec(ctx, sql, args)
-	return wait, ours(err)
+	return wait, w.write([]*message{m}, func(b *pgx.Batch) { b.Queue(holdFailed, args) })
 }
 
-// append stores m behind what its key waits for.
-func (w *worker) append(ctx context.Context, m *message) error {
-	_, err := w.p.cfg.Pool.Exec(ctx, holdWaiting, w.rowArgs(m))
-	return ours(err)
-}
-
-// release deletes m's row, as part of the transaction that ends its waiting. It says no where the row is gone or has
-// another attempt by now: somebody else has it.
-func (p *Participant) release(ctx context.Context, tx pgx.Tx, m *message) (still bool, err error) {
-	tag, err := tx.Exec(ctx, releaseHeld, pgx.NamedArgs{
-		"group": p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset, "attempts": m.held.attempts,
+// append stores messages behind what their keys wait for.
+func (w *worker) append(ms []*message) error {
+	return w.write(ms, func(b *pgx.Batch) {
+		for _, m := range ms {
+			b.Queue(holdWaiting, w.rowArgs(m))
+		}
 	})
-	return tag.RowsAffected() == 1, ours(err)
+}
+
+// write is a transaction of this package's own, by which ended have ended here: their rows are the truth from now on.
+// Its error says nothing about a message.
+func (w *worker) write(ended []*message, statements func(*pgx.Batch)) error {
+	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
+	defer cancel()
+	tx, err := w.begin(ctx, func(b *pgx.Batch) { w.enter(b, ended) }, entered)
+	if err == nil {
+		defer tx.rollback(w.ctx)
+		statements(&tx.queue)
+		err = tx.commit(ctx)
+	}
+	if err == nil || errors.Is(err, errFenced) {
+		return err
+	}
+	return database(err)
+}
+
+const compensate = "compensate"
+
+// overtake lets a compensation past the forward command of its own step, which is held: that one must not run any more,
+// so it ends here, with its identity in the inbox and without an answer. The compensation takes its place behind what
+// else its key waits for, and the key goes on at once.
+func (w *worker) overtake(m *message) error {
+	cancelled, err := w.forward(m)
+	if err != nil {
+		return err
+	}
+	err = w.write([]*message{m}, func(b *pgx.Batch) {
+		for _, f := range cancelled {
+			b.Queue(releaseHeld, w.releaseArgs(f))
+		}
+		if len(cancelled) > 0 {
+			w.p.claim(b, cancelled)
+		}
+		b.Queue(holdWaiting, w.rowArgs(m))
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range cancelled {
+		w.p.cfg.Log.Info().Str("message", f.place()).Str("message_id", f.id).Str("saga", f.SagaID).Str("step", f.SagaStep).
+			Msg("held command cancelled by its compensation")
+	}
+	if len(cancelled) > 0 {
+		w.hold(m.holdKey(), time.Now())
+	}
+	return nil
+}
+
+// forward finds the held commands that m compensates.
+func (w *worker) forward(m *message) (found []*message, err error) {
+	key := m.holdKey()
+	rows, err := w.p.cfg.Pool.Query(w.ctx, readHeld, pgx.NamedArgs{
+		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "hold_key": key[:],
+	})
+	if err != nil {
+		return nil, database(err)
+	}
+	var f message
+	var headers []byte
+	var attempts int
+	_, err = pgx.ForEachRow(rows, []any{&f.topicID, &f.offset, &headers, &attempts}, func() error {
+		held := message{topicID: f.topicID, partition: w.id, offset: f.offset, held: &heldRow{attempts: attempts}}
+		held.Topic, held.Key = w.topic, m.Key
+		if held.stored, held.unreadable = envelope.UnmarshalHeaders(headers); held.unreadable == nil {
+			held.unreadable = held.SetHeaders(held.stored)
+		}
+		if held.unreadable == nil && held.SagaID == m.SagaID && held.SagaStep == m.SagaStep && held.SagaOperation != compensate {
+			held.identify()
+			found = append(found, &held)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, database(err)
+	}
+	return found, nil
+}
+
+// releaseArgs name m's row, as it was read: it is gone, or has another attempt, when somebody else has had it.
+func (w *worker) releaseArgs(m *message) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"group": w.p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset, "attempts": m.held.attempts,
+	}
 }
 
 // load reads which keys of the partition are held, and when each is due.
@@ -81,21 +161,24 @@ func (w *worker) load(ctx context.Context) error {
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id,
 	})
 	if err != nil {
-		return ours(err)
+		return database(err)
 	}
 	now := time.Now()
 	var key []byte
 	var wait float64
 	_, err = pgx.ForEachRow(rows, []any{&key, &wait}, func() error {
-		w.holds.set(holdKey(key), now.Add(seconds(wait)))
+		w.holds.learn(holdKey(key), now.Add(seconds(wait)))
 		return nil
 	})
-	return ours(err)
+	if err != nil {
+		return database(err)
+	}
+	return nil
 }
 
 // head reads the message that a held key waits for, and how long it still has to. No row: the key is free.
 func (w *worker) head(ctx context.Context, key holdKey) (m *message, wait time.Duration, err error) {
-	m = &message{partition: w.id, held: &heldRow{}}
+	m = &message{partition: w.id, epoch: -1, held: &heldRow{}}
 	m.Topic = w.topic
 	var headers []byte
 	var left float64
@@ -106,7 +189,7 @@ func (w *worker) head(ctx context.Context, key holdKey) (m *message, wait time.D
 		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, 0, ours(err)
+		return nil, 0, database(err)
 	}
 	m.stored, m.unreadable = envelope.UnmarshalHeaders(headers)
 	if m.unreadable == nil {

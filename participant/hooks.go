@@ -34,6 +34,7 @@ type Delivery struct {
 	Outcome   envelope.Outcome // BeforeCommit and AfterCommit; none for events that were handled
 	Class     Class            // Failed and dead letters
 	Err       error            // Failed and dead letters
+	Batch     int              // how many messages the transaction has
 }
 
 func tell[T any](hook func(T), of T) {

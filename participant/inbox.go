@@ -3,40 +3,224 @@ package participant
 import (
 	"context"
 	_ "embed"
+	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
-const insertInbox = `
-INSERT INTO troupe.inbox (consumer_group, message_id, redrive) VALUES ($1, $2, $3)
-ON CONFLICT DO NOTHING`
+// The inbox keeps the identities of what has ended. A UUIDv7 says when it was made, so those of the last days stand in a
+// ring of tables, one for each day, and are forgotten by emptying a table; all others stand in a table of their own. An
+// identity that is in either is known, whichever it would go to today.
 
-// claim inserts m's identity. It says no where the message has taken effect before. While another transaction has the
-// same message it waits for that one's end.
-func (p *Participant) claim(ctx context.Context, tx pgx.Tx, m *message) (first bool, err error) {
-	tag, err := tx.Exec(ctx, insertInbox, p.cfg.Group, m.id, m.redrive)
-	return tag.RowsAffected() == 1, ours(err)
+var (
+	//go:embed sql/insert_recent.sql
+	insertRecent string
+	//go:embed sql/insert_other.sql
+	insertOther string
+	//go:embed sql/prune_inbox.sql
+	pruneInbox string
+	//go:embed sql/prune_answers.sql
+	pruneAnswers string
+)
+
+const (
+	slots   = 32
+	dayMs   = 24 * 60 * 60 * 1000
+	maxDays = slots/2 - 2 // an id made so long ago and handled today is remembered as long again
+)
+
+// identity is what a message is known by. It may be used as a key.
+type identity struct {
+	id      string
+	redrive int
 }
 
-//go:embed sql/prune_inbox.sql
-var pruneInbox string
+// claim is what is asked of the inbox for some messages.
+type claim struct {
+	slot    []int16
+	ids     []uuid.UUID
+	redrive []int32
+
+	others        []string
+	otherRedrives []int32
+	otherSlots    []*int16
+	otherIDs      []*uuid.UUID
+}
+
+// claim queues the insertion of the messages' identities.
+func (p *Participant) claim(b *pgx.Batch, ms []*message) *claim {
+	c := &claim{}
+	for _, m := range ms {
+		id, day, isV7 := dayOf(m.ID)
+		slot := int16(day % slots)
+		switch {
+		case isV7 && p.ring.has(day):
+			c.slot, c.ids, c.redrive = append(c.slot, slot), append(c.ids, id), append(c.redrive, int32(m.redrive))
+			continue
+		case isV7:
+			c.otherSlots, c.otherIDs = append(c.otherSlots, &slot), append(c.otherIDs, &id)
+		default:
+			c.otherSlots, c.otherIDs = append(c.otherSlots, nil), append(c.otherIDs, nil)
+		}
+		c.others, c.otherRedrives = append(c.others, m.id), append(c.otherRedrives, int32(m.redrive))
+	}
+	if len(c.ids) > 0 {
+		b.Queue(insertRecent, p.cfg.Group, c.slot, c.ids, c.redrive)
+	}
+	if len(c.others) > 0 {
+		b.Queue(insertOther, p.cfg.Group, c.others, c.otherRedrives, c.otherSlots, c.otherIDs)
+	}
+	return c
+}
+
+// read says which identities were not there before.
+func (c *claim) read(results pgx.BatchResults) (first map[identity]bool, err error) {
+	first = make(map[identity]bool, len(c.ids)+len(c.others))
+	if len(c.ids) > 0 {
+		rows, _ := results.Query()
+		var id uuid.UUID
+		var redrive int
+		_, err := pgx.ForEachRow(rows, []any{&id, &redrive}, func() error {
+			first[identity{id.String(), redrive}] = true
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(c.others) > 0 {
+		rows, _ := results.Query()
+		var i identity
+		_, err = pgx.ForEachRow(rows, []any{&i.id, &i.redrive}, func() error {
+			first[i] = true
+			return nil
+		})
+	}
+	return first, err
+}
+
+// dayOf is the day since 1970 on which a UUIDv7 was made.
+func dayOf(s string) (id uuid.UUID, day int, ok bool) {
+	id, err := uuid.Parse(s)
+	if err != nil || id.Version() != 7 || id.String() != s {
+		return id, 0, false
+	}
+	ms := int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5])
+	return id, int(ms / dayMs), true
+}
+
+// ring is which days have a table now.
+type ring struct {
+	first, last atomic.Int64
+}
+
+func (r *ring) has(day int) bool { return int64(day) >= r.first.Load() && int64(day) <= r.last.Load() }
+
+// days is how long the group's identities are to be remembered; 0 where the ring is not for it.
+func (p *Participant) days() int {
+	days := int((p.cfg.InboxRetention + 24*time.Hour - 1) / (24 * time.Hour))
+	if p.cfg.InboxRetention < 0 || days > maxDays {
+		return 0
+	}
+	return days
+}
+
+// turn makes the ring ready for the days to come: each table that is to take a day is emptied of the day it had 32 days
+// before, and one that nobody needs to remember any more is emptied too. A table is emptied in constant time, and no
+// handler's transaction touches one that old.
+func (p *Participant) turn(ctx context.Context, now time.Time) error {
+	days := p.days()
+	if days == 0 {
+		return nil
+	}
+	today := int(now.UnixMilli() / dayMs)
+	err := pgx.BeginFunc(ctx, p.cfg.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'"); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(ringLock)); err != nil {
+			return err
+		}
+		const remember = `INSERT INTO troupe.inbox_groups (consumer_group, days) VALUES ($1, $2)
+			ON CONFLICT (consumer_group) DO UPDATE SET days = excluded.days WHERE inbox_groups.days <> excluded.days`
+		if _, err := tx.Exec(ctx, remember, p.cfg.Group, days); err != nil {
+			return err
+		}
+		longest := 0
+		if err := tx.QueryRow(ctx, "SELECT max(days) FROM troupe.inbox_groups").Scan(&longest); err != nil {
+			return err
+		}
+		return turnRing(ctx, tx, today, 2*longest+1)
+	})
+	if err != nil {
+		return err
+	}
+	p.ring.first.Store(int64(today - days))
+	p.ring.last.Store(int64(today + ahead))
+	return nil
+}
+
+const (
+	ringLock = 0x74726f75706502 // keeps two members from turning the ring at once
+	ahead    = 1                // days ahead of today that have a table
+)
+
+func turnRing(ctx context.Context, tx pgx.Tx, today, keep int) error {
+	rows, err := tx.Query(ctx, "SELECT slot, day FROM troupe.inbox_slots")
+	if err != nil {
+		return err
+	}
+	has := make(map[int]int)
+	var slot, day int
+	if _, err := pgx.ForEachRow(rows, []any{&slot, &day}, func() error { has[slot] = day; return nil }); err != nil {
+		return err
+	}
+	oldest := today - keep
+	for day := today + ahead - slots + 1; day <= today+ahead; day++ {
+		slot := day % slots
+		had, used := has[slot]
+		if used && (had > day || had == day && day >= oldest) || !used && day < oldest {
+			continue
+		}
+		if used {
+			table := pgx.Identifier{"troupe", fmt.Sprintf("inbox_recent_%d", slot)}
+			if _, err := tx.Exec(ctx, "TRUNCATE "+table.Sanitize()); err != nil {
+				return err
+			}
+		}
+		const take = `INSERT INTO troupe.inbox_slots (slot, day) VALUES ($1, $2)
+			ON CONFLICT (slot) DO UPDATE SET day = excluded.day`
+		const leave = "DELETE FROM troupe.inbox_slots WHERE slot = $1"
+		if day >= oldest {
+			_, err = tx.Exec(ctx, take, slot, day)
+		} else {
+			_, err = tx.Exec(ctx, leave, slot)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 const (
 	pruneEvery = time.Minute
 	pruneBatch = 1000
 )
 
-// prune forgets what was handled longer than InboxRetention ago, a thousand rows at a time.
+// prune turns the ring and forgets what else is older than InboxRetention, a thousand rows at a time.
 func (p *Participant) prune(ctx context.Context) {
-	if p.cfg.InboxRetention < 0 {
-		return
-	}
 	trouble := p.repeated("prune inbox")
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
 	for {
-		err := p.pruneAll(ctx)
+		err := p.turn(ctx, time.Now())
+		if err == nil && p.cfg.InboxRetention > 0 {
+			err = p.pruneAll(ctx)
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -50,12 +234,17 @@ func (p *Participant) prune(ctx context.Context) {
 }
 
 func (p *Participant) pruneAll(ctx context.Context) error {
-	for {
-		tag, err := p.cfg.Pool.Exec(ctx, pruneInbox, pgx.NamedArgs{
-			"group": p.cfg.Group, "retention": p.cfg.InboxRetention.Seconds(), "limit": pruneBatch,
-		})
-		if err != nil || tag.RowsAffected() < pruneBatch {
-			return err
+	args := pgx.NamedArgs{"group": p.cfg.Group, "retention": p.cfg.InboxRetention.Seconds(), "limit": pruneBatch}
+	for _, sql := range []string{pruneInbox, pruneAnswers} {
+		for {
+			tag, err := p.cfg.Pool.Exec(ctx, sql, args)
+			if err != nil {
+				return err
+			}
+			if tag.RowsAffected() < pruneBatch {
+				break
+			}
 		}
 	}
+	return nil
 }

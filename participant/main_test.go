@@ -3,6 +3,7 @@ package participant_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -145,6 +146,20 @@ func (s *stage) command(key string, body Count) envelope.Message {
 		Topic: s.hop.Commands(), Key: []byte(key), Payload: payload, ID: id, Type: "Count", Source: "test", Subject: key,
 		ContentType: envelope.JSON, CorrelationID: "flow-" + key, IdempotencyKey: id,
 	}
+}
+
+// keys are one for each of a topic's partitions.
+func (s *stage) keys(partitions int) []string {
+	all := make([]string, partitions)
+	pick := kgo.StickyKeyPartitioner(nil).ForTopic("")
+	for found, n := 0, 0; found < partitions; n++ {
+		key := fmt.Sprintf("k-%d", n)
+		if at := pick.Partition(&kgo.Record{Key: []byte(key)}, partitions); all[at] == "" {
+			all[at] = key
+			found++
+		}
+	}
+	return all
 }
 
 func (s *stage) send(messages ...envelope.Message) {

@@ -2,6 +2,7 @@ package participant
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -29,19 +30,32 @@ type message struct {
 	topicID          uuid.UUID
 	partition        int32
 	offset           int64
+	epoch            int32     // of the leader that wrote it; -1 when not known
 	at               time.Time // the record's timestamp
 	id               string    // ID as the inbox takes it
 	redrive          int
-	handler          *handler // nil where none fits
-	held             *heldRow // nil when it comes from the topic
+	handler          *handler         // nil where none fits
+	held             *heldRow         // nil when it comes from the topic
+	began            time.Time        // the run
+	outcome          envelope.Outcome // of the run
+	starts           int              // as far as they were marked
+
+	due  bool    // no message at all, but the turn of a held key
+	turn holdKey // whose
 }
 
-func fromRecord(r *kgo.Record, topicID uuid.UUID) *message {
-	m := &message{record: r, topicID: topicID, partition: r.Partition, offset: r.Offset, at: r.Timestamp}
-	m.Message, m.unreadable = kafka.Message(r)
+// read takes apart what came from the topic.
+func (m *message) read(handlers map[string]*handler) {
+	m.Message, m.unreadable = kafka.Message(m.record)
 	m.identify()
-	return m
+	m.handler = handlers[m.Type]
 }
+
+// identity is what the inbox knows m by.
+func (m *message) identity() identity { return identity{m.id, m.redrive} }
+
+// mark is m's place.
+func (m *message) mark() mark { return mark{m.topicID, m.offset, m.epoch} }
 
 // identify fills what is read from the headers.
 func (m *message) identify() {
@@ -94,11 +108,18 @@ func (m *message) cause(group string) *envelope.Cause {
 type holdKey [sha256.Size]byte
 
 func (m *message) holdKey() holdKey {
-	if m.Key == nil {
+	key := m.Key
+	if m.record != nil {
+		key = m.record.Key
+	}
+	if key == nil {
 		return sha256.Sum256(fmt.Appendf(nil, "message %s %d %d", m.topicID, m.partition, m.offset))
 	}
-	return sha256.Sum256(append([]byte("key "), m.Key...))
+	return sha256.Sum256(append([]byte("key "), key...))
 }
+
+// lane is the key by which messages take turns.
+func (k holdKey) lane() uint64 { return binary.BigEndian.Uint64(k[:]) }
 
 // indexable is s, or its hash where Postgres's text or an index of it cannot hold s.
 func indexable(s string) string {

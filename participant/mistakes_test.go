@@ -84,6 +84,7 @@ func TestEveryFieldOfConfigSurvives(t *testing.T) {
 	want := s.config()
 	want.Group, want.Codec, want.Source, want.Immediate = "g", envelope.JSONCodec{}, "s", 7
 	want.Timeout, want.Drain, want.InboxRetention, want.Replicas = 1, 2, 3, 4
+	want.Batch, want.Concurrency = 5, 6
 	want.Hooks.BeforeHandler = func(participant.Delivery) {}
 	got, err := participant.WithDefaults(want)
 	require.NoError(t, err)

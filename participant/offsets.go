@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -18,8 +17,8 @@ const (
 	commitLimit = 5 * time.Second
 )
 
-// offsets are the marks: per partition the offset below which every message has ended. Workers go through a partition
-// in its order, so a mark never passes a message that has not.
+// offsets are the marks: per partition the place up to which every message has ended. A mark never passes one that has
+// not: kgo's own marks keep the highest of what was given to them, whatever is missing below it.
 type offsets struct {
 	p      *Participant
 	client *kgo.Client
@@ -29,20 +28,15 @@ type offsets struct {
 	marks      map[topicPartition]mark
 }
 
-type mark struct {
-	kgo.EpochOffset
-	topicID uuid.UUID
-}
-
 func newOffsets(p *Participant, client *kgo.Client) *offsets {
 	return &offsets{p: p, client: client, marks: make(map[topicPartition]mark)}
 }
 
-// mark says that r and everything before it has ended.
-func (o *offsets) mark(at topicPartition, r *kgo.Record, topicID uuid.UUID) {
+// mark says that everything up to m has ended.
+func (o *offsets) mark(at topicPartition, m mark) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.marks[at] = mark{kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, topicID}
+	o.marks[at] = m
 }
 
 // forget drops the marks of partitions that are somebody else's now.
@@ -108,7 +102,7 @@ func (o *offsets) send(ctx context.Context, marks map[topicPartition]mark) (err 
 		if wanted[at.topic] == nil {
 			wanted[at.topic] = make(map[int32]kgo.EpochOffset)
 		}
-		wanted[at.topic][at.partition] = offset.EpochOffset
+		wanted[at.topic][at.partition] = kgo.EpochOffset{Epoch: offset.epoch, Offset: offset.offset + 1}
 	}
 	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
 		for _, t := range req.Topics {
@@ -140,7 +134,7 @@ func plain(marks map[topicPartition]mark) map[string]map[int32]int64 {
 		if all[at.topic] == nil {
 			all[at.topic] = make(map[int32]int64)
 		}
-		all[at.topic][at.partition] = offset.Offset
+		all[at.topic][at.partition] = offset.offset + 1
 	}
 	return all
 }

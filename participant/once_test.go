@@ -45,7 +45,7 @@ func TestAMessageWithoutAnIDIsKnownByItsPlace_B16(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	m := s.command("a", Count{N: 1})
-	m.ID, m.CorrelationID = "", ""
+	m.ID, m.CorrelationID, m.IdempotencyKey = "", "", ""
 	p := s.new(onePartition)
 	participant.Handle(p, count)
 	s.provision(1)
@@ -97,7 +97,7 @@ func TestUpsertsOfARepeatedMessageLeaveOneRow_C16(t *testing.T) {
 	m := s.command("a", Count{N: 7})
 	s.send(m)
 	first := s.waitEvents(1)[0]
-	_, err := s.pool.Exec(t.Context(), "DELETE FROM troupe.inbox")
+	_, err := s.pool.Exec(t.Context(), "DELETE FROM troupe.inbox_recent; DELETE FROM troupe.answers")
 	require.NoError(t, err)
 	s.send(m)
 	second := s.waitEvents(2)[1]
@@ -147,7 +147,7 @@ func TestATopicMadeAnewStartsAnew(t *testing.T) {
 	s.provision(1)
 	stop := s.start(p)
 	without := s.command("a", Count{N: 1})
-	without.ID = ""
+	without.ID, without.IdempotencyKey = "", ""
 	s.send(without, s.command("a", Count{N: 2}), s.command("a", Count{N: 3}))
 	s.waitCount(3, "SELECT count(*) FROM done")
 	admin := kadm.NewClient(s.client)

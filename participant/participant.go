@@ -17,8 +17,11 @@ type Participant struct {
 	cfg Config
 	out *outbox.Outbox
 
-	database *repeated // shared by the partitions, which lose it together
 	failures *failures
+	ring     ring
+	alone    sync.Mutex // held by a run that must be the only careful one
+
+	outages map[string]*repeated // by what was away; shared by the partitions, which lose it together
 
 	mu       sync.Mutex
 	handlers handlers // not changed once running
@@ -46,7 +49,7 @@ func New(cfg Config) (*Participant, error) {
 		return nil, fmt.Errorf("participant: %w", err)
 	}
 	p := &Participant{cfg: cfg, out: out, handlers: make(handlers), state: errNotRunning}
-	p.database, p.failures = p.repeated("database"), &failures{p: p}
+	p.failures = &failures{p: p}
 	return p, nil
 }
 
@@ -141,10 +144,14 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 		return nil, err
 	}
 	p.enter(nil, c)
+	member, abandon := context.WithCancelCause(ctx)
+	defer abandon(nil)
+	c.abandon = abandon
 	committing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	background.Go(func() { c.commitOften(committing) })
-	broken = c.poll(ctx)
+	background.Go(func() { c.watch(committing) })
+	broken = c.poll(member)
 	err = c.end()
 	cancel()
 	background.Wait()

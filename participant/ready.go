@@ -35,16 +35,21 @@ func (c *consumer) ready(now time.Time) error {
 		return errors.New("the group was not joined yet")
 	}
 	for at, w := range c.workers {
-		if waits := w.waits.Load(); waits != nil {
-			return fmt.Errorf("%s waits for the database since %s: %w", at, now.Sub(waits.since).Round(time.Second), waits.err)
+		if waits := w.gate.waits.Load(); waits != nil {
+			return fmt.Errorf("%s waits for %s since %s: %w", at, waits.what, now.Sub(waits.since).Round(time.Second), waits.unavailable)
 		}
 		if w.died.Load() {
 			return fmt.Errorf("%s: a handler ended its goroutine", at)
 		}
-		since := w.running.Load()
-		if ran := now.Sub(time.Unix(0, since)); since != 0 && ran > c.p.cfg.Timeout+min(c.p.cfg.Timeout, wedgedAfter) {
+		if ran, wedged := w.wedged(now); wedged {
 			return fmt.Errorf("%s: a handler runs for %s and ignores its time-out", at, ran.Round(time.Second))
 		}
 	}
 	return nil
+}
+
+// wedged says whether a handler ignores its time-out.
+func (w *worker) wedged(now time.Time) (ran time.Duration, wedged bool) {
+	ran, _ = w.clocks.longest(now)
+	return ran, ran > w.p.cfg.Timeout+min(w.p.cfg.Timeout, wedgedAfter)
 }

@@ -52,8 +52,8 @@ func TestAPartitionMovesWhenItsHandlerHasEnded(t *testing.T) {
 	first := s.new(onlyOnce)
 	participant.Handle(first, b.count)
 	s.start(first)
-	for n := range 10 { // keys on both partitions
-		s.send(s.command(fmt.Sprintf("k-%d", n), Count{N: 1}))
+	for _, key := range s.keys(2) {
+		s.send(s.command(key, Count{N: 1}))
 	}
 	<-b.runs
 	<-b.runs
@@ -73,9 +73,9 @@ func TestAPartitionMovesWhenItsHandlerHasEnded(t *testing.T) {
 		}
 	}
 	close(b.may)
-	s.waitCount(10, "SELECT count(*) FROM done")
+	s.waitCount(2, "SELECT count(*) FROM done")
 	testkit.Wait(t, "the partition moved", func() (bool, error) { return second.Assigned() == 1, nil })
-	require.Equal(t, 10, s.count("SELECT count(*) FROM counters WHERE total = 1"))
+	require.Equal(t, 2, s.count("SELECT count(*) FROM counters WHERE total = 1"))
 }
 
 // TestSoak kills members under load: TROUPE_SOAK says for how long.

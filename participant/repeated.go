@@ -50,6 +50,19 @@ func (r *repeated) report(err error) {
 	r.count, r.told, r.logged = 0, true, time.Now()
 }
 
+// outage is what is said of something that messages need.
+func (p *Participant) outage(what string) *repeated {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.outages == nil {
+		p.outages = make(map[string]*repeated)
+	}
+	if p.outages[what] == nil {
+		p.outages[what] = p.repeated(what)
+	}
+	return p.outages[what]
+}
+
 // failures are the runs that count, told apart by handler and class.
 type failures struct {
 	p  *Participant

@@ -6,7 +6,25 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-go/troupe/retry"
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/keyed"
+)
+
+const (
+	// A partition fetches no more when so many messages, or bytes, wait or run, or when so many have ended behind one
+	// that has not.
+	backlogRecords = 512
+	backlogBytes   = 1 << 20
+	backlogGap     = 1 << 14
+
+	// moveEvery is how often the watermark follows what has ended.
+	moveEvery = time.Second
+	// reloadEvery is how soon a held key is noticed that somebody else made due. It grows with what a look costs.
+	reloadEvery = time.Second
+	// releaseLimit bounds the last words to the database, after which the next owner must take this one for crashed.
+	releaseLimit = time.Second
 )
 
 // worker goes through one assigned partition: what comes from the topic, and what is held and due.
@@ -18,90 +36,132 @@ type worker struct {
 	id     int32
 	ctx    context.Context // of what runs; cancelled when it must not go on
 	cancel context.CancelFunc
-	stop   chan struct{} // closed: end after the message you are at
-	done   chan struct{}
-	backlog
-	holds   holds
-	running atomic.Int64 // since when a handler runs, in Unix nanoseconds; 0: none does
-	waits   atomic.Pointer[waiting]
-	died    atomic.Bool
-}
+	stop   chan struct{} // closed: begin nothing more
+	done   chan struct{} // closed when nothing runs and the lease is released
+	idle   chan struct{} // closed when nothing runs
+	lane   *keyed.Lane[*message, mark]
 
-// waiting is a worker's time without a database.
-type waiting struct {
-	since time.Time
-	err   error
+	lease   lease
+	low     atomic.Pointer[mark]
+	moved   *mark        // where the watermark is
+	careful atomic.Int64 // how many messages still to run one by one
+
+	holds  holds
+	wake   chan struct{} // a hold is due earlier than thought
+	clocks clocks
+	gate   gate
+	died   atomic.Bool
 }
 
 func newWorker(c *consumer, at topicPartition) *worker {
 	w := &worker{
-		c: c, p: c.p, at: at, topic: at.topic, id: at.partition,
-		stop: make(chan struct{}), done: make(chan struct{}),
+		c: c, p: c.p, at: at, topic: at.topic, id: at.partition, wake: make(chan struct{}, 1),
+		stop: make(chan struct{}), done: make(chan struct{}), idle: make(chan struct{}),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.backlog.init(c.client, at)
+	part := map[string][]int32{at.topic: {at.partition}}
+	most := max(backlogRecords, 2*w.p.cfg.Batch, 2*w.p.cfg.Concurrency)
+	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, mark]{
+		Batch: w.p.cfg.Batch, Run: w.run, Low: w.ended,
+		MaxItems: most, MaxBytes: backlogBytes, MaxGap: backlogGap,
+		Pause:  func() { c.client.PauseFetchPartitions(part) },
+		Resume: func() { c.client.ResumeFetchPartitions(part) },
+	})
 	return w
 }
 
-// work goes on until stop. A turn is one held message that is due and one from the topic, so that neither starves the
-// other.
-func (w *worker) work() {
-	defer close(w.done)
-	defer w.cancel()
-	defer w.checkEnd()
-	if !w.insist(func() error { return w.load(w.ctx) }) {
-		return
+// push takes one fetch's records, which share memory. It never waits.
+func (w *worker) push(topicID uuid.UUID, records []*kgo.Record) {
+	messages := make([]message, len(records))
+	items := make([]keyed.Item[*message, mark], len(records))
+	for i, r := range records {
+		m := &messages[i]
+		*m = message{record: r, topicID: topicID, partition: r.Partition, offset: r.Offset, epoch: r.LeaderEpoch, at: r.Timestamp}
+		items[i] = keyed.Item[*message, mark]{Value: m, Mark: m.mark(), Key: m.holdKey().lane(), Size: recordBytes(r)}
 	}
-	for !w.stopped() {
-		key, due, held := w.holds.next()
-		if held && !time.Now().Before(due) {
-			if !w.insist(func() error { return w.retry(key) }) {
-				return
-			}
-		}
-		if r, topicID, ok := w.pop(); ok {
-			m := fromRecord(r, topicID)
-			m.handler = w.p.handlers[w.topic][m.Type]
-			if !w.insist(func() error { return w.deliver(m) }) {
-				return
-			}
-			w.c.offsets.mark(w.at, r, topicID)
-			continue
-		}
-		w.rest()
-	}
+	w.lane.Push(items...)
 }
 
-// checkEnd notices a handler that took the goroutine along by runtime.Goexit, as FailNow of a test does.
-func (w *worker) checkEnd() {
-	if !w.stopped() && w.ctx.Err() == nil {
-		w.died.Store(true)
-		w.p.cfg.Log.Error().Stringer("partition", w.at).Msg("a handler ended its goroutine: the partition is not consumed any more")
+func recordBytes(r *kgo.Record) int {
+	n := len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += len(h.Key) + len(h.Value)
 	}
+	return n
 }
 
-// rest waits for a record, for the first held key, or for stop.
-func (w *worker) rest() {
-	var alarm <-chan time.Time
-	if _, due, ok := w.holds.next(); ok {
-		timer := time.NewTimer(time.Until(due))
-		defer timer.Stop()
-		alarm = timer.C
+// ended is told how far everything has ended.
+func (w *worker) ended(at mark) {
+	w.c.offsets.mark(w.at, at)
+	if s := &w.lease.seen; at.topicID == s.topicID && at.offset <= s.watermark.offset && at.epoch <= s.watermark.epoch {
+		return // it is below already
 	}
-	select {
-	case <-w.pushed:
-	case <-alarm:
-	case <-w.stop:
+	w.low.Store(&at)
+}
+
+// run works off a batch, and says how many of it have ended.
+func (w *worker) run(batch []*message) (ended int) {
+	returned := false
+	defer func() {
+		if !returned {
+			w.died.Store(true)
+			w.p.cfg.Log.Error().Stringer("partition", w.at).Msg("a handler ended its goroutine: the partition is not consumed any more")
+		}
+	}()
+	for ok := true; ok && ended < len(batch) && (ended == 0 || !w.stopped()); {
+		var n int
+		if n, ok = w.together(batch[ended:]); ok && n == 0 {
+			n, ok = w.single(batch[ended:])
+		}
+		ended += n
 	}
+	returned = true
+	return ended
+}
+
+// look says whether m needs nothing, since it has ended before or nobody here handles it, or else whether nothing but
+// its handler stands between it and its end.
+func (w *worker) look(m *message) (passes, plain bool) {
+	if m.held == nil && w.lease.seen.has(m.topicID, m.offset, m.epoch) {
+		return true, false
+	}
+	if m.ID == "" {
+		m.read(w.p.handlers[w.topic])
+	}
+	if m.unreadable == nil && m.handler == nil && w.topic != w.p.cfg.Hop.Commands() {
+		return true, false
+	}
+	return false, m.unreadable == nil && m.handler != nil && !w.holds.has(m)
+}
+
+// single works off the first of a batch in its own way, with those behind it that go the same way.
+func (w *worker) single(batch []*message) (n int, ok bool) {
+	m := batch[0]
+	if m.due {
+		return 1, w.insist(func() error { return w.retry(m.turn) })
+	}
+	var waiting []*message
+	for _, m := range batch {
+		if passes, _ := w.look(m); m.due || passes || !w.holds.has(m) || m.SagaOperation == compensate {
+			break
+		}
+		waiting = append(waiting, m)
+	}
+	if len(waiting) > 0 {
+		return len(waiting), w.insist(func() error { return w.append(waiting) })
+	}
+	return 1, w.insist(func() error { return w.deliver(m) })
 }
 
 // deliver brings m to its end, or to troupe.held. An error says nothing about m.
 func (w *worker) deliver(m *message) error {
-	if m.unreadable == nil && m.handler == nil && m.Topic != w.p.cfg.Hop.Commands() {
-		return nil // an event that nobody here handles
-	}
-	if w.holds.has(m) {
-		return w.append(w.ctx, m)
+	switch passes, _ := w.look(m); {
+	case passes:
+		return nil
+	case w.holds.has(m) && m.SagaOperation == compensate:
+		return w.overtake(m)
+	case w.holds.has(m):
+		return w.append([]*message{m})
 	}
 	return w.try(m)
 }
@@ -116,61 +176,141 @@ func (w *worker) retry(key holdKey) error {
 		w.holds.free(key)
 		return nil
 	case wait > 0:
-		w.holds.set(key, time.Now().Add(wait))
+		w.hold(key, time.Now().Add(wait))
 		return nil
 	}
-	return w.try(m)
+	if err := w.try(m); err != nil {
+		return err
+	}
+	w.holds.settle(key) // with what came behind it next, if try has not said when
+	return nil
 }
 
 // try runs m and decides what its error means.
 func (w *worker) try(m *message) error {
-	began := time.Now()
-	err := w.attempt(m)
+	if w.careful.Load() > 0 {
+		return w.carefully(m)
+	}
+	return w.decide(m, w.alone(m))
+}
+
+func (w *worker) decide(m *message, err error) error {
 	var away unavailable
-	if err == nil || errors.As(err, &away) {
+	if err == nil || errors.As(err, &away) || errors.Is(err, errFenced) || w.ctx.Err() != nil {
 		return err
 	}
 	f := failure{classify(err), err}
 	if f.class == Permanent || f.class == Poison || w.p.cfg.Retry.Exhausted(m.attempts()+1) {
 		return w.bury(m, f)
 	}
-	wait, err := w.hold(w.ctx, m, f)
+	wait, err := w.record(m, f)
 	if err != nil {
 		// The row may be there all the same: m must come by way of it, or it would be left behind.
-		w.holds.set(m.holdKey(), time.Now())
+		w.hold(m.holdKey(), time.Now())
 		return err
 	}
-	w.holds.set(m.holdKey(), time.Now().Add(wait))
+	w.hold(m.holdKey(), time.Now().Add(wait))
 	d := w.delivery(m)
-	d.Class, d.Err, d.Took = f.class, f.err, time.Since(began)
+	d.Class, d.Err, d.Took = f.class, f.err, time.Since(m.began)
 	w.p.failed(d)
 	return nil
 }
 
-// insist runs step until it has an answer: the database may be away. It says no when the worker was stopped first.
-func (w *worker) insist(step func() error) bool {
-	policy := retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
-	for failed := 1; ; failed++ {
-		err := step()
-		if err == nil {
-			if w.waits.Swap(nil) != nil {
-				w.p.database.report(nil)
-			}
-			return true
-		}
-		if w.ctx.Err() != nil {
-			return false
-		}
-		w.p.database.report(err)
-		w.waits.CompareAndSwap(nil, &waiting{since: time.Now(), err: err})
-		timer := time.NewTimer(policy.Wait(failed))
+// work takes the lease, lets the partition run, and gives it back at the end.
+func (w *worker) work() {
+	defer close(w.done)
+	defer w.cancel()
+	if w.insist(func() error { return w.acquire(w.ctx) }) {
+		w.lane.Release()
+		w.keep()
+	}
+	<-w.lane.Close()
+	close(w.idle)
+	if w.lease.term == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), releaseLimit)
+	defer cancel()
+	if err := w.move(ctx, !w.died.Load()); err != nil && !errors.Is(err, errFenced) {
+		w.p.cfg.Log.Warn().Err(err).Stringer("partition", w.at).Msg("lease not released: its next owner will be careful")
+	}
+}
+
+// acquire takes the lease and learns which keys are held.
+func (w *worker) acquire(ctx context.Context) error {
+	l, err := w.take(ctx)
+	if err != nil {
+		return database(err)
+	}
+	w.lease = l
+	if !l.clean {
+		w.careful.Store(backlogRecords)
+		w.p.cfg.Log.Warn().Stringer("partition", w.at).Msg("the partition's last owner crashed: what it left runs one by one")
+	}
+	return w.load(ctx)
+}
+
+// keep looks after the lease and the held keys until stop.
+func (w *worker) keep() {
+	move := time.NewTicker(moveEvery)
+	defer move.Stop()
+	reload := time.NewTimer(reloadEvery)
+	defer reload.Stop()
+	alarm := time.NewTimer(0)
+	defer alarm.Stop()
+	for {
+		alarm.Reset(w.turns())
 		select {
 		case <-w.stop:
-			timer.Stop()
-			return false
-		case <-timer.C:
+			return
+		case <-w.wake:
+		case <-alarm.C:
+		case <-move.C:
+			w.attend(func(ctx context.Context) error { return w.move(ctx, false) })
+		case <-reload.C:
+			began := time.Now()
+			if w.holds.count() > 0 {
+				w.attend(w.load)
+			}
+			reload.Reset(reloadEvery + 20*time.Since(began))
 		}
 	}
+}
+
+// attend does what can wait for the next time.
+func (w *worker) attend(do func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
+	defer cancel()
+	err := do(ctx)
+	if errors.Is(err, errFenced) {
+		w.fenced()
+	} else if w.ctx.Err() == nil {
+		w.p.outage(theDatabase).report(err)
+	}
+}
+
+// turns gives the held keys that are due their turn, and says how long the next has to wait.
+func (w *worker) turns() time.Duration {
+	due, wait := w.holds.due(time.Now())
+	for _, key := range due {
+		w.lane.PushAside(key.lane(), &message{due: true, turn: key})
+	}
+	return wait
+}
+
+// hold makes a key wait until due.
+func (w *worker) hold(key holdKey, due time.Time) {
+	w.holds.set(key, due)
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// fenced gives the partition up, and the membership with it: the group thinks that it is this member's.
+func (w *worker) fenced() {
+	w.lane.Close()
+	w.c.abandon(errFenced)
 }
 
 func (w *worker) stopped() bool {

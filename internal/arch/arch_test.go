@@ -29,11 +29,12 @@ var house = map[string][]string{
 	"schemas/order":  {"schemas"},
 	"internal/pg":    {"retry"},
 	"internal/kafka": {"envelope"},
+	"internal/keyed": {},
 
 	"outbox": {"envelope"},
 
 	"relay":       {"internal/kafka", "internal/pg", "outbox", "retry"},
-	"participant": {"envelope", "internal/kafka", "internal/pg", "outbox", "retry", "topics"},
+	"participant": {"envelope", "internal/kafka", "internal/keyed", "internal/pg", "outbox", "retry", "topics"},
 
 	"internal/demo":           {"envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "topics"},
 	"internal/demo/order":     {"envelope", "internal/demo", "outbox", "participant", "schemas/order"},

@@ -1,0 +1,35 @@
+package keyed
+
+// fifo is a queue in a ring, which grows as it must and gives back what it holds.
+type fifo[T any] struct {
+	ring  []T
+	front int
+	n     int
+}
+
+func (f *fifo[T]) len() int { return f.n }
+
+// at is the i-th from the front.
+func (f *fifo[T]) at(i int) *T { return &f.ring[(f.front+i)&(len(f.ring)-1)] }
+
+func (f *fifo[T]) push(v T) {
+	if f.n == len(f.ring) {
+		ring := make([]T, max(2*len(f.ring), 4)) // a power of two
+		for i := range f.n {
+			ring[i] = *f.at(i)
+		}
+		f.ring, f.front = ring, 0
+	}
+	f.n++
+	*f.at(f.n - 1) = v
+}
+
+func (f *fifo[T]) pop() T {
+	v := f.at(0)
+	popped := *v
+	var zero T
+	*v = zero
+	f.front = (f.front + 1) & (len(f.ring) - 1)
+	f.n--
+	return popped
+}

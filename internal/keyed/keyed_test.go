@@ -1,0 +1,200 @@
+package keyed_test
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/troupe-go/troupe/internal/keyed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type config = keyed.Config[int, int]
+
+func push(l *keyed.Lane[int, int], key uint64, numbers ...int) {
+	for _, n := range numbers {
+		l.Push(keyed.Item[int, int]{Value: n, Mark: n, Key: key, Size: 10})
+	}
+}
+
+// TestOrderPerKeyAndTheLowMark pushes at random to several lanes, and looks at every run.
+func TestOrderPerKeyAndTheLowMark(t *testing.T) {
+	t.Parallel()
+	const items, keys, lanes, limit = 20_000, 37, 3, 8
+	for _, batch := range []int{1, 7, 100} {
+		pool := keyed.NewPool(limit)
+		var all sync.WaitGroup
+		var running, most atomic.Int32
+		for range lanes {
+			var mu sync.Mutex
+			last := make(map[int]int)
+			ended := make([]bool, items)
+			low := -1
+			var doubled, reordered, passed int
+			all.Add(items)
+			l := keyed.NewLane(pool, config{
+				Batch: batch,
+				Run: func(batch []int) int {
+					n := running.Add(1)
+					for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+					}
+					runtime.Gosched()
+					mu.Lock()
+					for _, i := range batch {
+						if ended[i] {
+							doubled++
+						}
+						if before, ok := last[i%keys]; ok && before != i-keys {
+							reordered++
+						}
+						last[i%keys], ended[i] = i, true
+					}
+					mu.Unlock()
+					running.Add(-1)
+					return len(batch)
+				},
+				Low: func(mark int) {
+					mu.Lock()
+					for i := low + 1; i <= mark; i++ {
+						if !ended[i] {
+							passed++
+						}
+					}
+					all.Add(low - mark)
+					low = mark
+					mu.Unlock()
+				},
+			})
+			l.Release()
+			for i := 0; i < items; {
+				var some []keyed.Item[int, int]
+				for range rand.IntN(50) {
+					if i < items {
+						some = append(some, keyed.Item[int, int]{Value: i, Mark: i, Key: uint64(i % keys)})
+						i++
+					}
+				}
+				l.Push(some...)
+			}
+			t.Cleanup(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				require.Equal(t, items-1, low)
+				require.Zero(t, doubled+reordered+passed)
+				left, bytes := l.Load()
+				require.Zero(t, left+bytes)
+			})
+		}
+		all.Wait()
+		require.LessOrEqual(t, most.Load(), int32(limit))
+		require.Greater(t, most.Load(), int32(1))
+	}
+}
+
+// A key that is busy does not hold up the others, and the mark waits for it.
+func TestAGapKeepsTheMark(t *testing.T) {
+	t.Parallel()
+	gate, low := make(chan struct{}), make(chan int, 10)
+	l := keyed.NewLane(keyed.NewPool(2), config{
+		Run: func(batch []int) int {
+			if batch[0] == 0 {
+				<-gate
+			}
+			return 1
+		},
+		Low: func(mark int) { low <- mark },
+	})
+	push(l, 1, 0)
+	push(l, 2, 1, 2, 3)
+	l.Release()
+	for n := 4; n > 1; n, _ = l.Load() {
+		runtime.Gosched()
+	}
+	require.Empty(t, low)
+	close(gate)
+	require.Equal(t, 3, <-low)
+}
+
+func TestTheSourceIsPausedAtEachBound(t *testing.T) {
+	t.Parallel()
+	for name, bounds := range map[string]config{
+		"items": {MaxItems: 4}, "bytes": {MaxBytes: 40}, "gap": {MaxGap: 4},
+	} {
+		var paused, resumed int
+		step, low := make(chan struct{}), make(chan int, 10)
+		bounds.Pause, bounds.Resume = func() { paused++ }, func() { resumed++ }
+		bounds.Run = func([]int) int { <-step; return 1 }
+		bounds.Low = func(mark int) { low <- mark }
+		l := keyed.NewLane(keyed.NewPool(1), bounds)
+		push(l, 1, 0, 1, 2)
+		require.Zero(t, paused, name)
+		push(l, 1, 3)
+		require.Equal(t, 1, paused, name)
+		l.Release()
+		for i := range 4 {
+			step <- struct{}{}
+			require.Equal(t, i, <-low)
+		}
+		_, _ = l.Load()
+		require.Equal(t, 1, resumed, name)
+	}
+}
+
+// Held, a lane begins nothing; closed, it ends what runs and marks it, and drops the rest.
+func TestHoldAndClose(t *testing.T) {
+	t.Parallel()
+	began, gate, low := make(chan int), make(chan struct{}), make(chan int, 10)
+	l := keyed.NewLane(keyed.NewPool(4), config{
+		Run: func(batch []int) int { began <- batch[0]; <-gate; return 1 },
+		Low: func(mark int) { low <- mark },
+	})
+	push(l, 1, 0, 1)
+	push(l, 2, 2)
+	l.PushAside(3, 99)
+	l.Release()
+	require.ElementsMatch(t, []int{0, 2, 99}, []int{<-began, <-began, <-began})
+	l.Hold()
+	idle := l.Close()
+	push(l, 4, 3)
+	close(gate)
+	<-idle
+	require.Equal(t, 0, <-low)
+	require.Empty(t, low)
+	<-l.Close()
+}
+
+// What a run leaves closes the lane: nothing of it is run again, and nothing after it.
+func TestARunThatLeavesSomethingClosesTheLane(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func() int{
+		"returns": func() int { return 1 },
+		"ends its goroutine": func() int {
+			runtime.Goexit()
+			return 2
+		},
+	} {
+		pool := keyed.NewPool(1)
+		low := make(chan int, 10)
+		l := keyed.NewLane(pool, config{Batch: 2, Run: func([]int) int { return leave() }, Low: func(mark int) { low <- mark }})
+		push(l, 1, 0, 1, 2)
+		l.Release()
+		for n := 3; n > 1; n, _ = l.Load() {
+			runtime.Gosched()
+		}
+		<-l.Close()
+		if name == "returns" {
+			require.Equal(t, 0, <-low)
+		}
+		require.Empty(t, low)
+		other := keyed.NewLane(pool, config{Run: func([]int) int { return 1 }, Low: func(mark int) { low <- mark }})
+		push(other, 1, 7)
+		other.Release()
+		require.Equal(t, 7, <-low, "the pool goes on")
+	}
+}

@@ -1,0 +1,169 @@
+package participant
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var (
+	//go:embed sql/make_lease.sql
+	makeLease string
+	//go:embed sql/take_lease.sql
+	takeLease string
+	//go:embed sql/end_holders.sql
+	endHolders string
+	//go:embed sql/load_offsets.sql
+	loadOffsets string
+	//go:embed sql/enter.sql
+	enterLease string
+	//go:embed sql/insert_offsets.sql
+	insertOffsets string
+	//go:embed sql/check_term.sql
+	checkTerm string
+	//go:embed sql/move_watermark.sql
+	moveWatermark string
+	//go:embed sql/release_lease.sql
+	releaseLease string
+	//go:embed sql/prune_offsets.sql
+	pruneOffsets string
+)
+
+// leaseClass is the first half of the advisory locks' keys; the second is the lease's id. Postgres keeps pairs of
+// integers apart from the single ones that other libraries use.
+const leaseClass = 0x74727570 // "trup"
+
+// takeLimit is how long a new owner waits for the transactions of the last one before it ends their sessions.
+const takeLimit = time.Second
+
+// errFenced says that the partition has another owner. What ran was rolled back.
+var errFenced = errors.New("another member owns the partition")
+
+// lease is the right to work off a partition, as it was when it was taken.
+type lease struct {
+	id    int32
+	term  int64
+	clean bool // the owner before ended in peace, or there was none
+	seen  seen
+}
+
+// owner is who has a lease, for people.
+func (p *Participant) owner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("%s, process %d", host, os.Getpid())
+}
+
+// take makes this member the partition's owner: from here on no transaction of an earlier one can commit. One that is
+// open, of an owner that was frozen inside it, is waited for and then ended with its session.
+func (w *worker) take(ctx context.Context) (l lease, err error) {
+	args := pgx.NamedArgs{
+		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "owner": w.p.owner(), "class": int32(leaseClass),
+	}
+	if _, err := w.p.cfg.Pool.Exec(ctx, makeLease, args); err != nil {
+		return l, err
+	}
+	const id = "SELECT id FROM troupe.leases WHERE consumer_group = @group AND topic = @topic AND partition = @partition"
+	if err := w.p.cfg.Pool.QueryRow(ctx, id, args).Scan(&l.id); err != nil {
+		return l, err
+	}
+	args["lease"] = l.id
+	for {
+		err := pgx.BeginFunc(ctx, w.p.cfg.Pool, func(tx pgx.Tx) error { return l.bump(ctx, tx, args) })
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.Code != "55P03" { // lock_not_available
+			return l, err
+		}
+		var ended int
+		if err := w.p.cfg.Pool.QueryRow(ctx, endHolders, args).Scan(&ended); err != nil {
+			return l, fmt.Errorf("end the sessions of the partition's last owner: %w", err)
+		}
+		w.p.cfg.Log.Warn().Stringer("partition", w.at).Int("sessions", ended).
+			Msg("the partition's last owner had transactions open: their sessions were ended")
+	}
+}
+
+func (l *lease) bump(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
+	if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", fmt.Sprint(takeLimit.Milliseconds())); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(@class, @lease)", args); err != nil {
+		return err
+	}
+	l.seen = seen{}
+	var topicID *uuid.UUID
+	err := tx.QueryRow(ctx, takeLease, args).Scan(&l.term, &l.clean, &topicID, &l.seen.watermark.offset, &l.seen.watermark.epoch)
+	if err != nil {
+		return err
+	}
+	if topicID != nil {
+		l.seen.topicID = *topicID
+	}
+	return l.seen.load(ctx, tx, l.id)
+}
+
+// enter are the first statements of each transaction of the partition. The lock is shared among them; a new owner
+// takes it alone. It comes first, so that the term is read after it was got.
+func (w *worker) enter(b *pgx.Batch, ended []*message) {
+	idle := w.p.cfg.Timeout + wedgedAfter
+	b.Queue(enterLease, int32(leaseClass), w.lease.id, fmt.Sprint(idle.Milliseconds()))
+	if len(ended) == 0 {
+		b.Queue(checkTerm, w.lease.id, w.lease.term)
+		return
+	}
+	low, high, offsets, epoch := span(ended)
+	b.Queue(insertOffsets, w.lease.id, w.lease.term, ended[0].topicID, low, high, offsets, epoch)
+}
+
+// entered reads their results.
+func entered(results pgx.BatchResults) error {
+	if _, err := results.Exec(); err != nil {
+		return err
+	}
+	tag, err := results.Exec()
+	if err == nil && tag.RowsAffected() == 0 {
+		err = errFenced
+	}
+	return err
+}
+
+// move sets the watermark to what has ended without a gap. It is a transaction of its own, since a row that each
+// handler's transaction updates would let them run only one after the other.
+func (w *worker) move(ctx context.Context, release bool) error {
+	low := w.low.Load()
+	if low == nil || low == w.moved {
+		if release {
+			_, err := w.p.cfg.Pool.Exec(ctx, releaseLease, pgx.NamedArgs{"lease": w.lease.id, "term": w.lease.term})
+			return err
+		}
+		return nil
+	}
+	args := pgx.NamedArgs{
+		"lease": w.lease.id, "term": w.lease.term, "topic_id": low.topicID, "watermark": low.offset, "epoch": low.epoch,
+		"released": release,
+	}
+	err := pgx.BeginFunc(ctx, w.p.cfg.Pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, moveWatermark, args)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = errFenced
+		}
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, pruneOffsets, args)
+		return err
+	})
+	if err == nil {
+		w.moved = low
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package participant
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// mark is a place in a partition: everything up to it has ended.
+type mark struct {
+	topicID uuid.UUID
+	offset  int64
+	epoch   int32 // of the leader that wrote what stands there; -1: not known
+}
+
+// seen are the offsets that had ended when the lease was taken: all up to a watermark, and some above it. It is not
+// changed after that.
+//
+// A record below that comes from a later leader than the watermark's own was written over what had been there: the log
+// was cut and went on. It is new.
+type seen struct {
+	topicID   uuid.UUID
+	watermark struct {
+		offset int64
+		epoch  int32
+	}
+	above map[uuid.UUID][]ended
+}
+
+// ended is a run of offsets, both ends included.
+type ended struct {
+	low, high int64
+	epoch     int32
+}
+
+func (s *seen) has(topicID uuid.UUID, offset int64, epoch int32) bool {
+	if topicID == s.topicID && offset <= s.watermark.offset && epoch <= s.watermark.epoch {
+		return true
+	}
+	runs := s.above[topicID]
+	i, found := slices.BinarySearchFunc(runs, offset, func(r ended, offset int64) int { return cmp.Compare(r.low, offset) })
+	if !found {
+		i--
+	}
+	return i >= 0 && offset <= runs[i].high && epoch <= runs[i].epoch
+}
+
+// load reads what stands above the watermark.
+func (s *seen) load(ctx context.Context, tx pgx.Tx, lease int32) error {
+	rows, err := tx.Query(ctx, loadOffsets, lease)
+	if err != nil {
+		return err
+	}
+	s.above = make(map[uuid.UUID][]ended)
+	var topicID uuid.UUID
+	var offsets []int64
+	var r ended
+	_, err = pgx.ForEachRow(rows, []any{&topicID, &r.low, &r.high, &offsets, &r.epoch}, func() error {
+		if offsets == nil {
+			s.above[topicID] = append(s.above[topicID], r)
+		}
+		for _, o := range offsets {
+			s.above[topicID] = append(s.above[topicID], ended{o, o, r.epoch})
+		}
+		return nil
+	})
+	for id, runs := range s.above {
+		slices.SortFunc(runs, func(a, b ended) int { return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(a.high, b.high)) })
+		s.above[id] = merge(runs)
+	}
+	return err
+}
+
+// merge joins runs that touch, so that one look finds an offset. Where runs of two leaders overlap, the log was cut: only
+// the later one's is kept, since what is forgotten here is still known by its identity.
+func merge(runs []ended) []ended {
+	merged := runs[:0]
+	for _, r := range runs {
+		last := len(merged) - 1
+		switch {
+		case last < 0 || r.low > merged[last].high+1:
+			merged = append(merged, r)
+		case r.epoch == merged[last].epoch:
+			merged[last].high = max(merged[last].high, r.high)
+		case r.low > merged[last].high:
+			merged = append(merged, r)
+		case r.epoch > merged[last].epoch:
+			merged[last] = r
+		}
+	}
+	return merged
+}
+
+// span is how the offsets of messages stand in a row. They need not be sorted.
+func span(ms []*message) (low, high int64, offsets []int64, epoch int32) {
+	low, high, epoch = ms[0].offset, ms[0].offset, ms[0].epoch
+	for _, m := range ms {
+		low, high, epoch = min(low, m.offset), max(high, m.offset), max(epoch, m.epoch)
+	}
+	if high-low+1 == int64(len(ms)) {
+		return low, high, nil, epoch
+	}
+	offsets = make([]int64, len(ms))
+	for i, m := range ms {
+		offsets[i] = m.offset
+	}
+	return low, high, offsets, epoch
+}

@@ -1,0 +1,1 @@
+UPDATE troupe.leases SET released_at = clock_timestamp() WHERE id = @lease AND term = @term

@@ -1,0 +1,172 @@
+package participant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Queue adds a statement to a handler's transaction without waiting for its result: it goes to the server with the
+// handler's next statement or with the commit, together with what other messages of the batch have queued, in one round
+// trip. It is for statements whose result the handler has no use for; their order is kept.
+//
+// The statement's error comes later, as the error of the run, and is classified alike. On a transaction that is not a
+// participant's the statement is executed at once, so that a handler can be called by a test.
+func Queue(ctx context.Context, tx pgx.Tx, sql string, args ...any) error {
+	if t, ok := tx.(*handlerTx); ok {
+		t.queue.Queue(sql, args...)
+		return nil
+	}
+	_, err := tx.Exec(ctx, sql, args...)
+	return err
+}
+
+var (
+	errOurCommit = errors.New("a handler's transaction is committed by the participant: return an outcome instead")
+	errOurEnd    = errors.New("a handler's transaction is rolled back by the participant: return an error instead")
+)
+
+// handlerTx is the transaction that handlers get. What is queued travels with what comes next, COMMIT with the last.
+type handlerTx struct {
+	pgx.Tx // for what is not overridden
+	conn   *pgxpool.Conn
+	queue  pgx.Batch
+}
+
+func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if t.queue.Len() == 0 {
+		return t.Tx.Exec(ctx, sql, args...)
+	}
+	t.queue.Queue(sql, args...)
+	return t.flush(ctx)
+}
+
+// flush sends what is queued, and says what the last statement did.
+func (t *handlerTx) flush(ctx context.Context) (last pgconn.CommandTag, err error) {
+	queued := t.queue
+	t.queue = pgx.Batch{}
+	if queued.Len() == 0 {
+		return last, nil
+	}
+	results := t.conn.SendBatch(ctx, &queued)
+	for range queued.Len() {
+		if last, err = results.Exec(); err != nil {
+			break
+		}
+	}
+	return last, errors.Join(err, ignore(results.Close(), err))
+}
+
+// ignore is nil where known has said it already.
+func ignore(err, known error) error {
+	if known != nil {
+		return nil
+	}
+	return err
+}
+
+func (t *handlerTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if _, err := t.flush(ctx); err != nil {
+		return nil, err
+	}
+	return t.Tx.Query(ctx, sql, args...)
+}
+
+func (t *handlerTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if _, err := t.flush(ctx); err != nil {
+		return failedRow{err}
+	}
+	return t.Tx.QueryRow(ctx, sql, args...)
+}
+
+type failedRow struct{ err error }
+
+func (r failedRow) Scan(...any) error { return r.err }
+
+func (t *handlerTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if _, err := t.flush(ctx); err != nil {
+		return pgx.FailedBatchResults(b, err)
+	}
+	return t.Tx.SendBatch(ctx, b)
+}
+
+// QueueBatch takes a batch whose results nobody reads, as outbox.Write has it.
+func (t *handlerTx) QueueBatch(b *pgx.Batch) {
+	t.queue.QueuedQueries = append(t.queue.QueuedQueries, b.QueuedQueries...)
+}
+
+func (t *handlerTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+	if _, err := t.flush(ctx); err != nil {
+		return 0, err
+	}
+	return t.Tx.CopyFrom(ctx, table, columns, rows)
+}
+
+// Commit refuses.
+func (t *handlerTx) Commit(context.Context) error { return errOurCommit }
+
+// Rollback refuses.
+func (t *handlerTx) Rollback(context.Context) error { return errOurEnd }
+
+// Begin sets a savepoint.
+func (t *handlerTx) Begin(ctx context.Context) (pgx.Tx, error) {
+	if _, err := t.flush(ctx); err != nil {
+		return nil, err
+	}
+	return t.Tx.Begin(ctx)
+}
+
+// begin starts a transaction in one round trip with the statements of first, after which read takes their results.
+func (w *worker) begin(ctx context.Context, first func(*pgx.Batch), read func(pgx.BatchResults) error) (*handlerTx, error) {
+	conn, err := w.p.cfg.Pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &handlerTx{conn: conn}
+	var batch pgx.Batch
+	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	first(&batch)
+	results := conn.SendBatch(ctx, &batch)
+	t.Tx = results.Tx()
+	if _, err = results.Exec(); err == nil {
+		err = read(results)
+	}
+	err = errors.Join(err, ignore(results.Close(), err))
+	if err != nil {
+		t.rollback(w.ctx)
+		return nil, err
+	}
+	return t, nil
+}
+
+// commit sends what is queued and COMMIT behind it.
+func (t *handlerTx) commit(ctx context.Context) error {
+	t.queue.Queue("commit")
+	tag, err := t.flush(ctx)
+	if err == nil && tag.String() == "ROLLBACK" {
+		err = fmt.Errorf("%w: a statement failed before", pgx.ErrTxCommitRollback)
+	}
+	return err
+}
+
+// rollback ends what is not committed and gives the connection back. It may be called again.
+func (t *handlerTx) rollback(ctx context.Context) {
+	if t.conn == nil {
+		return
+	}
+	if raw := t.conn.Conn(); !raw.IsClosed() && raw.PgConn().TxStatus() != 'I' {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+		defer cancel()
+		_, _ = raw.Exec(ctx, "rollback") // on a connection that is gone there is nothing to do
+	}
+	t.conn.Release()
+	t.conn = nil
+}
+
+// rollbackLimit bounds what goes on after a context has ended.
+const rollbackLimit = 5 * time.Second
