@@ -19,6 +19,12 @@ import (
 // BenchmarkRun is the whole way of a message: fetch, inbox row, one upsert, one answer, commit, on four partitions. An
 // operation is 1,000 messages.
 func BenchmarkRun(b *testing.B) {
+	for _, batch := range []int{1, 100} {
+		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) { benchmarkRun(b, batch) })
+	}
+}
+
+func benchmarkRun(b *testing.B, size int) {
 	const batch = 1000
 	s := newStage(b)
 	s.provision(4)
@@ -26,7 +32,7 @@ func BenchmarkRun(b *testing.B) {
 	done := make(chan struct{}, 1)
 	want := int64(0)
 	p := s.new(func(c *participant.Config) {
-		c.Log = zerolog.Nop()
+		c.Log, c.Batch = zerolog.Nop(), size
 		c.Hooks.AfterCommit = func(participant.Delivery) {
 			if handled.Add(1) == atomic.LoadInt64(&want) {
 				done <- struct{}{}
@@ -34,7 +40,7 @@ func BenchmarkRun(b *testing.B) {
 		}
 	})
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
-		_, err := tx.Exec(ctx, `INSERT INTO counters AS c (key, total) VALUES ($1, 1) ON CONFLICT (key) DO UPDATE SET total = c.total + 1`,
+		err := participant.Queue(ctx, tx, `INSERT INTO counters AS c (key, total) VALUES ($1, 1) ON CONFLICT (key) DO UPDATE SET total = c.total + 1`,
 			string(c.Message.Key))
 		return participant.Succeed(Counted{N: c.Body.N}), err
 	})
