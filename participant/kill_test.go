@@ -19,19 +19,22 @@ func TestAKillAtAnyArrowLosesAndDoublesNothing_A07(t *testing.T) {
 		"before the handler", "before the commit", "after the commit",
 		"before the commit of offsets", "after the commit of offsets",
 	} {
-		t.Run(point, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			nth := int64(keys * each / 2)
-			if point == "before the commit of offsets" || point == "after the commit of offsets" {
-				nth = 1
-			}
-			s.send(s.commands(keys, each)...)
-			s.member(point, nth).killed(t)
-			second := s.member("", 0)
-			s.expectAll(keys, each)
-			second.terminate(t)
-		})
+		for _, batch := range []int{1, 20} {
+			t.Run(fmt.Sprintf("%s, %d at once", point, batch), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				s.batch = batch
+				nth := int64(keys * each / 2)
+				if point == "before the commit of offsets" || point == "after the commit of offsets" {
+					nth = 1
+				}
+				s.send(s.commands(keys, each)...)
+				s.member(point, nth).killed(t)
+				second := s.member("", 0)
+				s.expectAll(keys, each)
+				second.terminate(t)
+			})
+		}
 	}
 }
 
@@ -52,10 +55,12 @@ func TestAttemptsSurviveACrash_A23(t *testing.T) {
 }
 
 // commands are numbered within their keys and come in turn.
-func (s *stage) commands(keys, each int) (all []envelope.Message) {
+func (s *stage) commands(keys, each int) []envelope.Message { return s.commandsFrom(0, keys, each) }
+
+func (s *stage) commandsFrom(first, keys, each int) (all []envelope.Message) {
 	for n := range each {
 		for k := range keys {
-			all = append(all, s.command(fmt.Sprintf("k-%d", k), Count{N: n + 1}))
+			all = append(all, s.command(fmt.Sprintf("k-%d", k), Count{N: first + n + 1}))
 		}
 	}
 	return all

@@ -55,6 +55,7 @@ type stage struct {
 	brokers []string
 	hop     topics.Hop
 	client  *kgo.Client
+	batch   int // of the members
 }
 
 const counters = `

@@ -38,7 +38,8 @@ type task struct {
 	Hop     string
 	Die     string // the hook to die in
 	Nth     int64  // at which call
-	Wait    time.Duration
+	Freeze  bool   // to stop there, instead
+	Batch   int
 }
 
 // beMember runs a participant until SIGTERM, and ends with its parent.
@@ -62,12 +63,17 @@ func beMember(text string) {
 		if k.Die == point && calls.Add(1) == k.Nth {
 			self, err := os.FindProcess(os.Getpid())
 			must(err)
+			if k.Freeze {
+				must(self.Signal(syscall.SIGSTOP))
+				return
+			}
 			must(self.Kill())
 			select {}
 		}
 	}
 	p, err := participant.New(participant.Config{
 		Pool: pool, Brokers: k.Brokers, Hop: hop, Partitions: 2, Kafka: quick(), Log: zerolog.New(os.Stderr),
+		Batch: k.Batch,
 		Retry: retry.Policy{Initial: 300 * time.Millisecond, NoJitter: true, Attempts: 4}, Immediate: -1,
 		Hooks: participant.Hooks{
 			BeforeHandler: func(participant.Delivery) { die("before the handler") },
@@ -98,10 +104,13 @@ type process struct {
 }
 
 func (s *stage) member(die string, nth int64) *process {
+	return s.memberOf(task{Die: die, Nth: nth, Batch: s.batch})
+}
+
+func (s *stage) memberOf(k task) *process {
 	s.t.Helper()
-	text, err := json.Marshal(task{
-		URL: s.pool.Config().ConnString(), Brokers: s.brokers, Hop: s.hop.String(), Die: die, Nth: nth,
-	})
+	k.URL, k.Brokers, k.Hop = s.pool.Config().ConnString(), s.brokers, s.hop.String()
+	text, err := json.Marshal(k)
 	require.NoError(s.t, err)
 	m := &process{Cmd: exec.Command(os.Args[0]), ended: make(chan error, 1), log: &safeBuffer{}}
 	m.Env = append(os.Environ(), memberEnv+"="+string(text))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestAPartitionMovesWhenItsHandlerHasEnded(t *testing.T) {
 	require.Equal(t, 2, s.count("SELECT count(*) FROM counters WHERE total = 1"))
 }
 
-// TestSoak kills members under load: TROUPE_SOAK says for how long.
+// TestSoak kills and freezes members under load: TROUPE_SOAK says for how long.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	length := 3 * time.Second
@@ -87,30 +88,54 @@ func TestSoak(t *testing.T) {
 		length, err = time.ParseDuration(text)
 		require.NoError(t, err)
 	}
-	s := newStage(t)
+	for _, batch := range []int{1, 50} {
+		t.Run(fmt.Sprintf("%d at once", batch), func(t *testing.T) { // one after the other
+			s := newStage(t)
+			s.batch = batch
+			s.soak(length)
+		})
+	}
+}
+
+func (s *stage) soak(length time.Duration) {
+	t := s.t
 	s.provision(2)
 	const keys = 16
 	members := []*process{s.member("", 0), s.member("", 0), s.member("", 0)}
-	each, kills := 0, 0
-	kill := time.NewTicker(time.Second)
-	defer kill.Stop()
+	each, kills, freezes := 0, 0, 0
+	var frozen *process
+	trouble := time.NewTicker(time.Second)
+	defer trouble.Stop()
 	load := time.NewTicker(50 * time.Millisecond)
 	defer load.Stop()
 	for end := time.After(length); ; {
 		select {
 		case <-end:
+			if frozen != nil {
+				require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
+			}
 			s.expectAll(keys, each)
 			for _, m := range members {
 				m.terminate(t)
 			}
-			t.Logf("%d commands, %d kills", keys*each, kills)
+			t.Logf("%d commands, %d kills, %d freezes", keys*each, kills, freezes)
 			return
-		case <-kill.C:
+		case <-trouble.C:
 			victim := rand.IntN(len(members))
-			require.NoError(t, members[victim].Process.Kill())
-			members[victim].killed(t)
-			members[victim] = s.member("", 0)
-			kills++
+			switch {
+			case frozen != nil && rand.IntN(8) == 0:
+				require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
+				frozen = nil
+			case frozen == nil && rand.IntN(2) == 0:
+				frozen = members[victim]
+				require.NoError(t, frozen.Process.Signal(syscall.SIGSTOP))
+				freezes++
+			case members[victim] != frozen:
+				require.NoError(t, members[victim].Process.Kill())
+				members[victim].killed(t)
+				members[victim] = s.member("", 0)
+				kills++
+			}
 		case <-load.C:
 			each++
 			turn := make([]envelope.Message, keys)
