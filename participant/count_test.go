@@ -3,6 +3,7 @@ package participant_test
 import (
 	"context"
 	"errors"
+	"os"
 
 	"github.com/jackc/pgx/v5"
 
@@ -35,6 +36,11 @@ func count(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (partic
 		return participant.Outcome{}, retry.Permanent(errAsked)
 	case "panic":
 		panic("as asked")
+	case "kill":
+		self, err := os.FindProcess(os.Getpid())
+		must(err)
+		must(self.Kill())
+		select {}
 	case "nothing":
 		return participant.Outcome{}, nil
 	case "hang":

@@ -1,6 +1,11 @@
 package participant
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
 
 // Backlog is how many records wait for p's workers.
 func (p *Participant) Backlog() (n int) {
@@ -37,3 +42,33 @@ func (p *Participant) Assigned() int {
 
 // WithDefaults is what New makes of a Config.
 var WithDefaults = Config.withDefaults
+
+// Turn makes the inbox's ring ready for a time, and says whether it takes ids of that time.
+func (p *Participant) Turn(now time.Time) (takes bool, err error) {
+	err = p.turn(context.Background(), now)
+	return p.ring.has(int(now.UnixMilli() / dayMs)), err
+}
+
+// Slot is where the ring keeps an id.
+func Slot(id string) (slot int, ok bool) {
+	_, day, ok := dayOf(id)
+	return day % slots, ok
+}
+
+// Run is a run of offsets that have ended, as a leader of an epoch wrote them.
+type Run struct {
+	Low, High int64
+	Epoch     int32
+}
+
+// Seen says whether an offset of an epoch has ended, where all up to a watermark have, and some runs above it.
+func Seen(watermark int64, epoch int32, above []Run, offset int64, of int32) bool {
+	var s seen
+	s.watermark.offset, s.watermark.epoch = watermark, epoch
+	runs := make([]ended, len(above))
+	for i, r := range above {
+		runs[i] = ended{r.Low, r.High, r.Epoch}
+	}
+	s.above = map[uuid.UUID][]ended{{}: merge(sorted(runs))}
+	return s.has(uuid.UUID{}, offset, of)
+}

@@ -68,10 +68,14 @@ func (s *seen) load(ctx context.Context, tx pgx.Tx, lease int32) error {
 		return nil
 	})
 	for id, runs := range s.above {
-		slices.SortFunc(runs, func(a, b ended) int { return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(a.high, b.high)) })
-		s.above[id] = merge(runs)
+		s.above[id] = merge(sorted(runs))
 	}
 	return err
+}
+
+func sorted(runs []ended) []ended {
+	slices.SortFunc(runs, func(a, b ended) int { return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(a.high, b.high)) })
+	return runs
 }
 
 // merge joins runs that touch, so that one look finds an offset. Where runs of two leaders overlap, the log was cut: only

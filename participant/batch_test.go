@@ -1,0 +1,149 @@
+package participant_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
+)
+
+// TestABadMessageOfABatchCostsOnlyItself_A23: what fails in a batch runs alone, and only those runs count, so that N
+// failing messages have exactly N times as many as the policy allows.
+func TestABadMessageOfABatchCostsOnlyItself_A23(t *testing.T) {
+	t.Parallel()
+	const keys, bad, attempts = 200, 7, 4
+	s := newStage(t)
+	var mu sync.Mutex
+	alone, batches := 0, 0
+	p := s.new(onePartition, func(c *participant.Config) {
+		c.Batch = 100
+		c.Hooks.BeforeHandler = func(d participant.Delivery) {
+			mu.Lock()
+			defer mu.Unlock()
+			if d.Batch > 1 {
+				batches++
+			} else if string(d.Message.Key) < "k-007" {
+				alone++
+			}
+		}
+	})
+	participant.Handle(p, count)
+	s.provision(1)
+	var all []envelope.Message
+	for n := range 3 {
+		for k := range keys {
+			fail := ""
+			if k < bad && n == 0 {
+				fail = "error"
+			}
+			all = append(all, s.command(fmt.Sprintf("k-%03d", k), Count{N: n + 1, Fail: fail}))
+		}
+	}
+	s.send(all...)
+	s.start(p)
+	s.waitCount(3*keys-bad, "SELECT count(*) FROM done")
+	s.waitCount(bad, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = $1", attempts)
+	s.waitCount(0, "SELECT count(*) FROM troupe.held")
+	require.Equal(t, keys-bad, s.count("SELECT count(*) FROM counters WHERE total = 3"))
+	require.Equal(t, bad, s.count("SELECT count(*) FROM counters WHERE total = 2"))
+	require.Zero(t, s.count(`
+		SELECT count(*) FROM (SELECT n, lag(n) OVER (PARTITION BY key ORDER BY position) AS before FROM done) AS d WHERE n < before`))
+	require.Equal(t, 3*keys, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Events()), "an outcome each")
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, bad*attempts+2*bad, alone, "the failing ones by themselves, and those that waited behind them")
+	require.Positive(t, batches)
+}
+
+// TestDuplicatesWithinABatch_B16: of the same message twice in one transaction one takes effect.
+func TestDuplicatesWithinABatch_B16(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 100 })
+	participant.Handle(p, count)
+	s.provision(1)
+	a, b := s.command("a", Count{N: 1}), s.command("b", Count{N: 1})
+	s.send(a, b, a, b, a, s.command("a", Count{N: 2}), s.command("b", Count{N: 2}))
+	s.start(p)
+	s.expectAll(2, 2)
+}
+
+// TestWhatIsQueuedIsPartOfTheRun: in its order, in its transaction, and with its errors.
+func TestWhatIsQueuedIsPartOfTheRun(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 10 })
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		key := string(c.Message.Key)
+		if err := participant.Queue(ctx, tx, "INSERT INTO done (key, n, attempt) VALUES ($1, $2, 0)", key, c.Body.N); err != nil {
+			return participant.Outcome{}, err
+		}
+		switch c.Body.Fail {
+		case "queued":
+			_ = participant.Queue(ctx, tx, "INSERT INTO counters (key) VALUES (NULL)")
+		case "read":
+			var n int
+			err := tx.QueryRow(ctx, "SELECT count(*) FROM done WHERE key = $1", key).Scan(&n)
+			return participant.Succeed(Counted{Total: n}), err
+		case "savepoint":
+			inner, err := tx.Begin(ctx)
+			if err != nil {
+				return participant.Outcome{}, err
+			}
+			if _, err := inner.Exec(ctx, "INSERT INTO counters (key) VALUES (NULL)"); err == nil {
+				return participant.Outcome{}, errAsked
+			}
+			return participant.Succeed(Counted{Total: 1}), inner.Rollback(ctx)
+		case "commit":
+			return participant.Succeed(Counted{}), tx.Commit(ctx)
+		}
+		return participant.Succeed(Counted{}), nil
+	})
+	s.provision(1)
+	s.send(s.command("a", Count{N: 1}), s.command("b", Count{N: 1, Fail: "queued"}), s.command("c", Count{N: 1, Fail: "read"}),
+		s.command("d", Count{N: 1, Fail: "savepoint"}), s.command("e", Count{N: 1, Fail: "commit"}))
+	s.start(p)
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'permanent' AND error LIKE '%null value%'")
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE error LIKE '%is committed by the participant%'")
+	s.waitCount(3, "SELECT count(*) FROM done")
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1 AND convert_from(payload, 'UTF8') LIKE '%\"total\":1%'", s.hop.Events()))
+}
+
+// TestTheSameCommandUnderAnotherIDIsAnsweredAlike: who asks again by idempotency key gets what he was told, and
+// nothing is done twice.
+func TestTheSameCommandUnderAnotherIDIsAnsweredAlike(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []int{1, 10} {
+		s := newStage(t)
+		p := s.new(onePartition, func(c *participant.Config) { c.Batch = batch })
+		participant.Handle(p, count)
+		s.provision(1)
+		first := s.command("a", Count{N: 1})
+		refused := s.command("b", Count{N: 1, Fail: "refuse"})
+		again, still := first, refused
+		again.ID, still.ID = envelope.NewID(), envelope.NewID()
+		still.Payload = []byte(`{"n":1}`) // the answer was given, whatever would be said today
+		s.send(first, refused, again, still)
+		s.start(p)
+		events := s.waitEvents(4)
+		require.Equal(t, 2, s.count("SELECT count(*) FROM done"))
+		answers := make(map[string]envelope.Message)
+		for _, e := range events {
+			answers[e.CausationID] = e
+		}
+		for _, pair := range [][2]envelope.Message{{first, again}, {refused, still}} {
+			one, two := answers[pair[0].ID], answers[pair[1].ID]
+			require.NotEqual(t, one.ID, two.ID)
+			require.Equal(t, one.Payload, two.Payload)
+			require.Equal(t, one.Outcome, two.Outcome)
+			require.Equal(t, one.Type, two.Type)
+			require.Equal(t, one.IdempotencyKey, two.IdempotencyKey)
+		}
+	}
+}
