@@ -56,13 +56,17 @@ type Config struct {
 	// longest that a relay may be away. Default 7 days; negative: for ever.
 	InboxRetention time.Duration
 
+	// DeadLetterHeaders are written to the copy on the dlq topic beside Troupe's own. Default: none.
+	DeadLetterHeaders HeaderProfile
+
 	// Partitions and Replicas of the topics that are made. Default: the broker's. The events topics of hops given to
 	// On are made alike, since whoever comes first makes them: use the same numbers throughout a flow.
 	Partitions int32
 	Replicas   int16
 
 	// Kafka options come after the ones set here, so they win. With a longer kgo.RebalanceTimeout, more of Drain is
-	// left to what runs when partitions move; kgo.InstanceID makes the membership static.
+	// left to what runs when partitions move; kgo.InstanceID makes the membership static; kgo.ServerSideBalancer with
+	// kgo.Balancers(kgo.StickyBalancer()) takes the group protocol of KIP-848, where the broker assigns (Apache Kafka 4).
 	Kafka []kgo.Opt
 	// Hooks are told what happens.
 	Hooks Hooks

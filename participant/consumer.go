@@ -30,6 +30,9 @@ const (
 
 	fetchPartitionBytes = 512 << 10
 	fetchBytes          = 8 << 20
+	// unpackBytes is the most that a compressed batch may unpack to. Brokers take no batch above 1 MiB unless told to,
+	// and honest data seldom shrinks to less than a tenth.
+	unpackBytes = 64 << 20
 
 	watchEvery  = time.Second
 	cancelGrace = time.Second     // for handlers, once their context is cancelled
@@ -78,6 +81,7 @@ func newConsumer(p *Participant) (*consumer, error) {
 		kgo.FetchMaxBytes(fetchBytes),
 		kgo.FetchMaxPartitionBytes(fetchPartitionBytes),
 		kgo.MetadataMaxAge(metadataMaxAge),
+		kgo.MaxDecompressBatchBytes(unpackBytes),
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(), // or records would reach a worker that has been told to stop
 		kgo.OnPartitionsAssigned(c.assigned),
@@ -123,6 +127,8 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 			var loss *kgo.ErrDataLoss
 			var session *kgo.ErrGroupSession
 			switch {
+			case errors.Is(err, kgo.ErrMaxDecompress):
+				c.block(topicPartition{topic, partition}, err)
 			case errors.As(err, &loss):
 				c.p.cfg.Log.Error().Err(err).Msg("messages were lost in Kafka before they were read")
 			case errors.As(err, &session):
@@ -157,6 +163,17 @@ func topicID(t kgo.FetchTopic) uuid.UUID {
 		return uuid.NewSHA1(uuid.NameSpaceURL, []byte("kafka:"+t.Topic))
 	}
 	return t.TopicID
+}
+
+// block notes that kgo consumes a partition no more. It would not help to join again: what cannot be read stays there.
+func (c *consumer) block(at topicPartition, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.workers[at]; w != nil {
+		w.blocked.Store(&err)
+	}
+	c.p.cfg.Log.Error().Err(err).Stringer("partition", at).
+		Msg("the partition stands still: raise kgo.MaxDecompressBatchBytes in Config.Kafka, or move the group's offset past the batch")
 }
 
 // errWedged ends Run: a process that cannot get rid of a handler had better be started anew.

@@ -123,7 +123,7 @@ func (w *worker) fill(tx pgx.Tx, l *deadLetter) error {
 		return err
 	}
 	l.written = true
-	copied := copyArgs(l, w.p.cfg.Hop.DeadLetters(), w.p.cfg.Group)
+	copied := w.p.copyArgs(l)
 	if err := Queue(ctx, tx, copyDeadLetter, copied); err != nil {
 		return err
 	}
@@ -181,9 +181,9 @@ func (l *deadLetter) ours(group string) []envelope.Header {
 // copyArgs is the row that carries the message to the dlq topic: its own headers and bytes, and ours behind them. It is
 // written as plain columns, since outbox.Write would give it attributes of its own. What does not fit is left out and
 // named.
-func copyArgs(l *deadLetter, topic, group string) pgx.NamedArgs {
+func (p *Participant) copyArgs(l *deadLetter) pgx.NamedArgs {
 	args := pgx.NamedArgs{
-		"id": (*uuid.UUID)(nil), "topic": topic, "key": l.Key, "type": readable(l.Type, 1024), "payload": l.Payload,
+		"id": (*uuid.UUID)(nil), "topic": p.cfg.Hop.DeadLetters(), "key": l.Key, "type": readable(l.Type, 1024), "payload": l.Payload,
 	}
 	if l.Type == "" {
 		args["type"] = untyped
@@ -192,8 +192,9 @@ func copyArgs(l *deadLetter, topic, group string) pgx.NamedArgs {
 		args["id"] = &id
 	}
 	omit := func(what string) envelope.Header { return envelope.Header{Key: HeaderOmitted, Value: []byte(what)} }
-	ours := l.ours(group)
-	headers := append(l.original(), ours...)
+	profile := p.cfg.DeadLetterHeaders
+	ours := append(l.ours(p.cfg.Group), profile.headers(l, p.cfg.Group)...)
+	headers := append(l.original(profile), ours...)
 	var fits envelope.Message
 	switch {
 	case fits.SetHeaders(headers) != nil:
@@ -206,11 +207,11 @@ func copyArgs(l *deadLetter, topic, group string) pgx.NamedArgs {
 }
 
 // original are m's headers without those of an earlier dead letter.
-func (m *message) original() []envelope.Header {
+func (m *message) original(profile HeaderProfile) []envelope.Header {
 	all := m.headers()
 	hs := make([]envelope.Header, 0, len(all)+16)
 	for _, h := range all {
-		if !strings.HasPrefix(h.Key, errorsPrefix) && !strings.HasPrefix(h.Key, deadLetterPrefix) {
+		if !strings.HasPrefix(h.Key, errorsPrefix) && !strings.HasPrefix(h.Key, deadLetterPrefix) && !profile.owns(h.Key) {
 			hs = append(hs, h)
 		}
 	}

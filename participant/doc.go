@@ -12,17 +12,27 @@
 //
 // # Promised
 //
-// Effect once. A message takes effect in the transaction that inserts its identity into troupe.inbox, and the row is
-// unique: whatever is delivered again, to whomever, changes nothing and says nothing. The identity is ce_id; a message
-// without one is known by topic id, partition and offset. Only tx may carry effects, since a handler may run again
-// after a rollback.
+// Effect once. A message takes effect in the transaction that inserts its identity into the inbox, and the identity is
+// unique: whatever is delivered again, to whomever, changes nothing and says nothing. The identity is ce_id with the
+// redrive count; a message without ce_id is known by topic id, partition and offset. Beside it each partition has a
+// watermark, below which nothing is handled again however old it is. Only tx may carry effects, since a handler may run
+// again after a rollback.
+//
+// One answer. A command that comes under another ce_id with an idempotency key that was answered gets that answer, under
+// an id of its own, and its handler does not run.
 //
 // Order per key. Messages of a key take effect in their order in the partition, through retries too: while one waits
-// for its next try its key is held, and what comes behind it waits in troupe.held while other keys go on. A message
-// without a key holds only itself.
+// for its next try its key is held, and what comes behind it waits in troupe.held while other keys go on. Messages of
+// different keys run side by side and overtake each other. A message without a key holds only itself. A compensation
+// overtakes the held forward command of its own saga and step, which then does not run at all.
 //
 // No message is lost or silent. Each ends as an outcome, as a held row, or as a dead letter with an event; an event
-// that nobody here handles, and a duplicate, end without a trace. An offset is committed only after that.
+// that nobody here handles, and a duplicate, end without a trace. An offset is committed only when everything below it
+// has ended.
+//
+// One owner. A partition has a lease with a term; a new owner raises it, and no transaction of an earlier one commits
+// after that: a member that was frozen, or cut off, can do no harm when it wakes. Its open transactions are waited for
+// for a second, and then ended with their sessions.
 //
 // # What becomes of a failure
 //
@@ -37,14 +47,21 @@
 //	payload or headers unreadable,   poison     dead letter at once; the handler never sees it
 //	a command of unknown type
 //	attempts used up                 the last   dead letter
+//	any of these in a batch          -          the batch is rolled back and each of its messages runs alone; only
+//	                                            those runs count
 //	lost race with a transaction     -          run again at once, five times, before it counts as transient
-//	database away                    -          the partition waits and tries the same message; no attempt is counted
+//	database away, Unavailable       -          the partition waits and tries the same message; no attempt is counted
 //	crash before the commit          -          delivered again
-//	crash after the commit           -          delivered again; the inbox row says duplicate
-//	commit with unknown result       -          run again; the inbox row decides
+//	crash after the commit           -          delivered again; inbox and watermark say duplicate
+//	commit with unknown result       -          run again; the inbox decides
 //	crash between two attempts       -          the attempts made stand in troupe.held
+//	the message ends the process     poison     after a crash the partition's first 512 messages run one by one behind
+//	                                            a mark that stays; after five such ends it is a dead letter
+//	handler ignores its time-out     -          Ready says so, the member leaves the group, Run ends with an error
+//	frozen, its partition taken      -          fenced: nothing commits; it joins again
 //	broker away                      -          what was fetched is worked off; offsets are committed when it is back
 //	partition taken by another       -          what runs may finish within Config.Drain and the rebalance time-out
+//	topic made anew, log cut         -          read as new; identities still tell duplicates
 //
 // A dead letter is one transaction: the inbox row, the row in troupe.dead_letters with the message's bytes, its copy
 // for the hop's dlq topic, and an exhausted event with an Exhausted body. Then one line is logged at level error. The
@@ -52,17 +69,25 @@
 //
 // # Not promised
 //
-// Fencing. A member that lost its partition without noticing may still commit what it was running. The effect is once
-// all the same; its order against what the partition's new owner has done is not kept.
+// Order between messages of different keys, and between a key's messages in different topics or partitions.
 //
-// Attempts of a message that kills the process: only runs that end are counted.
-//
-// One answer per idempotency key: a command repeated under another ce_id is handled again.
+// That a batch is small in time: it is open as long as its handlers take, one after the other.
 //
 // # Concurrency and memory
 //
-// A partition is worked by one goroutine, which uses one connection of the pool while it runs a handler. Partitions do
-// not wait for each other. A partition fetches no more when 512 messages or 1 MiB wait for it, and so holds at most
-// that and one fetch (512 KiB, or one larger batch). A compressed batch counts as it came: kgo unpacks up to 1 GiB of it
-// unless kgo.MaxDecompressBatchBytes in Config.Kafka says less.
+// At most Config.Concurrency transactions run at once, each with one connection of the pool, over all partitions, which
+// take turns. A partition fetches no more when 512 messages or 1 MiB wait or run, or when 16,384 have ended behind one
+// that has not; so it holds at most that and one fetch (512 KiB, or one larger batch, which may unpack to 64 MiB).
+//
+// # Least privilege
+//
+// The role of Config.Pool needs, beside what its handlers need,
+//
+//	GRANT USAGE ON SCHEMA troupe TO service;
+//	GRANT INSERT (id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at) ON troupe.outbox TO service;
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.leases, troupe.inbox, troupe.inbox_recent, troupe.inbox_offsets,
+//	  troupe.inbox_slots, troupe.inbox_groups, troupe.answers, troupe.started, troupe.held, troupe.dead_letters TO service;
+//	GRANT TRUNCATE ON troupe.inbox_recent_0, …, troupe.inbox_recent_31 TO service;
+//
+// and members of one group share a role, so that a new owner may end a frozen one's sessions.
 package participant

@@ -10,9 +10,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
@@ -84,7 +87,7 @@ func TestEveryFieldOfConfigSurvives(t *testing.T) {
 	want := s.config()
 	want.Group, want.Codec, want.Source, want.Immediate = "g", envelope.JSONCodec{}, "s", 7
 	want.Timeout, want.Drain, want.InboxRetention, want.Replicas = 1, 2, 3, 4
-	want.Batch, want.Concurrency = 5, 6
+	want.Batch, want.Concurrency, want.DeadLetterHeaders = 5, 6, participant.ConnectHeaders
 	want.Hooks.BeforeHandler = func(participant.Delivery) {}
 	got, err := participant.WithDefaults(want)
 	require.NoError(t, err)
@@ -179,4 +182,45 @@ func TestHooksAreToldEverything(t *testing.T) {
 	}, got)
 	require.Equal(t, []string{"before offsets", "after offsets"}, offsets)
 	require.EqualValues(t, 2, s.committed(0))
+}
+
+// TestABatchThatUnpacksToTooMuchStopsItsPartitionOnly: nothing of it can be read, and nothing may be passed over.
+func TestABatchThatUnpacksToTooMuchStopsItsPartitionOnly(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(2)
+	p := s.new(func(c *participant.Config) { c.Kafka = append(c.Kafka, kgo.MaxDecompressBatchBytes(1<<20)) })
+	participant.Handle(p, count)
+	s.start(p)
+	bomber, err := kafka.NewClient(s.brokers, kgo.ProducerBatchMaxBytes(4<<20), kgo.ProducerBatchCompression(kgo.GzipCompression()))
+	require.NoError(t, err)
+	defer bomber.Close()
+	keys := s.keys(2)
+	bomb := s.command(keys[0], Count{N: 1})
+	bomb.Payload = make([]byte, 2<<20)
+	require.NoError(t, bomber.ProduceSync(t.Context(), kafka.Record(bomb)).FirstErr())
+	testkit.Wait(t, "a partition that stands still", func() (bool, error) {
+		err := p.Ready()
+		return err != nil && strings.Contains(err.Error(), "/0 cannot be read"), nil
+	})
+	require.ErrorIs(t, p.Ready(), kgo.ErrMaxDecompress)
+	s.send(s.command(keys[0], Count{N: 2}), s.command(keys[1], Count{N: 1}))
+	s.waitCount(1, "SELECT count(*) FROM done")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE key = $1", keys[1]))
+}
+
+func TestAnInboxThatForgetsBeforeItsTopicIsSaid(t *testing.T) {
+	t.Parallel()
+	for retention, warned := range map[string]bool{"-1": true, "86400000": false, "691200000": true} {
+		s := newStage(t)
+		require.NoError(t, kafka.Provision(t.Context(), s.client,
+			kafka.Topic{Name: s.hop.Commands(), Partitions: 1, Config: map[string]string{"retention.ms": retention}}))
+		var log safeBuffer
+		p := s.new(func(c *participant.Config) { c.Log = zerolog.New(&log) })
+		participant.Handle(p, count)
+		stop := s.start(p)
+		testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
+		stop()
+		require.Equal(t, warned, strings.Contains(log.String(), "longer than the inbox remembers them"), "%s: %s", retention, log.String())
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -163,50 +162,4 @@ func (p *Participant) enter(state error, c *consumer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state, p.consumer = state, c
-}
-
-// provision makes the topics of this hop and the events topics it consumes. Where the broker refuses, it is enough
-// that they are there.
-func (p *Participant) provision(ctx context.Context) error {
-	names := map[string]bool{p.cfg.Hop.Commands(): true, p.cfg.Hop.Events(): true, p.cfg.Hop.DeadLetters(): true}
-	for topic := range p.handlers {
-		names[topic] = true
-	}
-	var wanted []kafka.Topic
-	var list []string
-	for name := range names {
-		wanted = append(wanted, kafka.Topic{Name: name, Partitions: p.cfg.Partitions, Replicas: p.cfg.Replicas})
-		list = append(list, name)
-	}
-	client, err := kafka.NewClient(p.cfg.Brokers, p.cfg.Kafka...)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	trouble := p.repeated("make topics")
-	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 5 * time.Second}
-	for failed := 1; ; failed++ {
-		err := kafka.Provision(ctx, client, wanted...)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil && kafka.Classify(err) != kafka.Unavailable {
-			ids, listErr := kafka.TopicIDs(ctx, client, list...)
-			if listErr == nil && len(ids) < len(list) {
-				return err
-			}
-			if err = listErr; err == nil {
-				return nil
-			}
-		}
-		trouble.report(err)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(policy.Wait(failed)):
-		}
-	}
 }

@@ -38,6 +38,9 @@ func (c *consumer) ready(now time.Time) error {
 		if waits := w.gate.waits.Load(); waits != nil {
 			return fmt.Errorf("%s waits for %s since %s: %w", at, waits.what, now.Sub(waits.since).Round(time.Second), waits.unavailable)
 		}
+		if blocked := w.blocked.Load(); blocked != nil {
+			return fmt.Errorf("%s cannot be read: %w", at, *blocked)
+		}
 		if w.died.Load() {
 			return fmt.Errorf("%s: a handler ended its goroutine", at)
 		}

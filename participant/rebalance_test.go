@@ -9,21 +9,48 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestMembersComeAndGoUnderLoad_B16: partitions move, nothing is lost, doubled or out of its key's order.
+// TestMembersComeAndGoUnderLoad_B16: partitions move, nothing is lost, doubled or out of its key's order, whoever
+// assigns them.
 func TestMembersComeAndGoUnderLoad_B16(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	for name, protocol := range map[string][]kgo.Opt{
+		"the members assign":          nil,
+		"static membership":           {kgo.InstanceID("")}, // one each
+		"the broker assigns, KIP-848": {kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			newStage(t).comeAndGo(protocol)
+		})
+	}
+}
+
+func (s *stage) comeAndGo(protocol []kgo.Opt) {
+	t := s.t
 	s.provision(4)
-	const keys, each = 20, 60
+	const keys = 20
+	each := 60
+	if len(protocol) == 1 {
+		each = 3 // a static member that leaves is waited for: fewer rounds
+	}
 	commands := s.commands(keys, each)
+	members := 0
 	join := func() (leave func()) {
-		p := s.new(onlyOnce)
+		members++
+		p := s.new(onlyOnce, func(c *participant.Config) {
+			c.Batch = 10
+			c.Kafka = append(c.Kafka, protocol...)
+			if len(protocol) == 1 {
+				c.Kafka = append(c.Kafka, kgo.InstanceID(fmt.Sprintf("member-%d", members)))
+			}
+		})
 		participant.Handle(p, count)
 		leave = s.start(p)
 		testkit.Wait(t, "a member", func() (bool, error) { return p.Ready() == nil, p.Ready() })

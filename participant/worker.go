@@ -51,6 +51,8 @@ type worker struct {
 	clocks clocks
 	gate   gate
 	died   atomic.Bool
+
+	blocked atomic.Pointer[error] // why the partition cannot be read
 }
 
 func newWorker(c *consumer, at topicPartition) *worker {

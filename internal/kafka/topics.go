@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -62,4 +65,32 @@ func TopicIDs(ctx context.Context, client *kgo.Client, names ...string) (map[str
 		}
 	}
 	return ids, nil
+}
+
+// Retention is how long each of the topics that exist keeps its messages; negative: for ever.
+func Retention(ctx context.Context, client *kgo.Client, names ...string) (map[string]time.Duration, error) {
+	configs, err := kadm.NewClient(client).DescribeTopicConfigs(ctx, names...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: describe topics: %w", err)
+	}
+	kept := make(map[string]time.Duration, len(names))
+	for _, c := range configs {
+		if c.Err != nil {
+			continue
+		}
+		for _, entry := range c.Configs {
+			if entry.Key != "retention.ms" || entry.Value == nil {
+				continue
+			}
+			ms, err := strconv.ParseInt(*entry.Value, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("kafka: topic %s: retention.ms %q: %w", c.Name, *entry.Value, err)
+			}
+			if ms > math.MaxInt64/int64(time.Millisecond) {
+				ms = -1
+			}
+			kept[c.Name] = time.Duration(ms) * time.Millisecond
+		}
+	}
+	return kept, nil
 }

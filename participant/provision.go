@@ -1,0 +1,87 @@
+package participant
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// provision makes the topics of this hop and the events topics it consumes. Where the broker refuses, it is enough
+// that they are there.
+func (p *Participant) provision(ctx context.Context) error {
+	names := map[string]bool{p.cfg.Hop.Commands(): true, p.cfg.Hop.Events(): true, p.cfg.Hop.DeadLetters(): true}
+	for topic := range p.handlers {
+		names[topic] = true
+	}
+	var wanted []kafka.Topic
+	var list []string
+	for name := range names {
+		wanted = append(wanted, kafka.Topic{Name: name, Partitions: p.cfg.Partitions, Replicas: p.cfg.Replicas})
+		list = append(list, name)
+	}
+	client, err := kafka.NewClient(p.cfg.Brokers, p.cfg.Kafka...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	trouble := p.repeated("make topics")
+	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 5 * time.Second}
+	for failed := 1; ; failed++ {
+		err := kafka.Provision(ctx, client, wanted...)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && kafka.Classify(err) != kafka.Unavailable {
+			ids, listErr := kafka.TopicIDs(ctx, client, list...)
+			if listErr == nil && len(ids) < len(list) {
+				return err
+			}
+			err = listErr // made by somebody else
+		}
+		trouble.report(err)
+		if err == nil {
+			p.checkRetention(ctx, client)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(policy.Wait(failed)):
+		}
+	}
+}
+
+// checkRetention warns of what an inbox that forgets before the topics do cannot tell: a message that its sender sent
+// again, under another offset, after its identity was forgotten. The same offset again is known by the watermark.
+func (p *Participant) checkRetention(ctx context.Context, client *kgo.Client) {
+	if p.cfg.InboxRetention < 0 {
+		return
+	}
+	kept, err := kafka.Retention(ctx, client, slices.Sorted(maps.Keys(p.handlers))...)
+	if err != nil {
+		return // not everybody may describe topics, and nothing depends on it
+	}
+	for topic, longest := range kept {
+		if longest < 0 || longest > p.cfg.InboxRetention {
+			p.cfg.Log.Warn().Str("topic", topic).Stringer("topic_retention", unlimited(longest)).
+				Stringer("inbox_retention", p.cfg.InboxRetention).
+				Msg("the topic keeps messages longer than the inbox remembers them: one sent twice so far apart takes effect twice")
+		}
+	}
+}
+
+// unlimited is a duration of which negative ones have no end.
+type unlimited time.Duration
+
+func (u unlimited) String() string {
+	if u < 0 {
+		return "unlimited"
+	}
+	return time.Duration(u).String()
+}
