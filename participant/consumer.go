@@ -146,7 +146,7 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 				w := c.workers[topicPartition{t.Topic, f.Partition}]
 				c.mu.Unlock()
 				if w != nil {
-					w.push(topicID(t), f.Records)
+					w.receive(topicID(t), f.Records)
 				}
 			})
 		})

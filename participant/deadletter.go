@@ -148,7 +148,7 @@ func (w *worker) deadLetterArgs(l *deadLetter) pgx.NamedArgs {
 	args["attempts"], args["redrives"] = l.attempts()+1, l.redrive
 	args["message_id"], args["message_type"] = l.message.id, readable(l.Type, 1024)
 	args["correlation_id"] = readable(l.correlation(), 1024)
-	args["first_failed"] = (*time.Time)(nil)
+	args["first_failed"] = l.again.firstFailed
 	if l.held != nil {
 		args["first_failed"] = l.held.firstFailed
 	}

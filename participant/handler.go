@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -47,8 +49,8 @@ func Refuse(body any) Outcome { return Outcome{envelope.Failure, body} }
 // fn does its work in tx and returns an outcome, or an error, which discards both. It runs again after an error, a
 // crash or a lost race, so nothing but tx may carry effects. It must return when ctx ends. Several runs may be under
 // way at once, for messages of different partitions. ctx carries the message as the cause of what outbox.Write adds.
-func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Command[T]) (Outcome, error)) {
-	h := newHandler[T](p, p.cfg.Hop.Commands())
+func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Command[T]) (Outcome, error), opts ...HandlerOption) {
+	h := newHandler[T](p, p.cfg.Hop.Commands(), opts)
 	h.answers = true
 	h.bind = func(body any, m envelope.Message, attempt int) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
@@ -62,8 +64,8 @@ func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Com
 // with Outbox. All else is as for Handle. Events of types that nobody handles are passed over.
 //
 // On[Exhausted] receives what a hop says of its dead letters.
-func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx pgx.Tx, e Event[T]) error) {
-	h := newHandler[T](p, from.Events())
+func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx pgx.Tx, e Event[T]) error, opts ...HandlerOption) {
+	h := newHandler[T](p, from.Events(), opts)
 	if from.IsZero() {
 		h.mistake = errors.Join(h.mistake, errors.New("events of no hop"))
 	}
@@ -82,15 +84,16 @@ type run func(ctx context.Context, tx pgx.Tx) (Outcome, error)
 type handler struct {
 	topic   string
 	typ     string
-	name    string // group/type
-	answers bool   // must end with an outcome
+	name    string          // group/type
+	answers bool            // must end with an outcome
+	delays  []time.Duration // of its retry topics; nil: its keys are held
 	codec   envelope.Codec
 	body    func() any // a new *T
 	bind    func(body any, m envelope.Message, attempt int) run
 	mistake error
 }
 
-func newHandler[T any](p *Participant, topic string) *handler {
+func newHandler[T any](p *Participant, topic string, opts []HandlerOption) *handler {
 	var zero T
 	h := &handler{topic: topic, codec: p.cfg.Codec, body: func() any { return new(T) }}
 	if _, ok := any(zero).(Exhausted); ok {
@@ -102,6 +105,9 @@ func newHandler[T any](p *Participant, topic string) *handler {
 	}
 	h.typ, h.mistake = h.codec.TypeOf(zero)
 	h.name = p.cfg.Group + "/" + h.typ
+	for _, o := range opts {
+		o(h)
+	}
 	return h
 }
 
@@ -117,7 +123,7 @@ func (h *handler) prepare(m envelope.Message, attempt int) (run, error) {
 	return h.bind(body, m, attempt), nil
 }
 
-// handlers are all that were registered, by topic and type.
+// handlers are all that were registered, by topic and type. Retry topics have none of their own.
 type handlers map[string]map[string]*handler
 
 func (hs handlers) add(h *handler) error {
@@ -132,4 +138,15 @@ func (hs handlers) add(h *handler) error {
 	}
 	hs[h.topic][h.typ] = h
 	return nil
+}
+
+// withRetryTopics adds the retry topics of hop that handlers use.
+func (hs handlers) withRetryTopics(hop topics.Hop) {
+	for _, byType := range maps.Clone(hs) {
+		for _, h := range byType {
+			for _, d := range h.delays {
+				hs[hop.Retry(d)] = nil
+			}
+		}
+	}
 }

@@ -36,6 +36,9 @@ type message struct {
 	redrive          int
 	handler          *handler         // nil where none fits
 	held             *heldRow         // nil when it comes from the topic
+	again            again            // when it comes from a retry topic
+	tries            int              // at once, before it goes to the first one
+	unnamed          bool             // it has no ce_id
 	began            time.Time        // the run
 	outcome          envelope.Outcome // of the run
 	starts           int              // as far as they were marked
@@ -44,11 +47,14 @@ type message struct {
 	turn holdKey // whose
 }
 
-// read takes apart what came from the topic.
-func (m *message) read(handlers map[string]*handler) {
+// read takes apart what came from a topic; from a retry topic, with what it got there taken off.
+func (m *message) read(handlers handlers, fromRetry bool) {
 	m.Message, m.unreadable = kafka.Message(m.record)
+	if fromRetry && m.unreadable == nil {
+		m.unwrap()
+	}
 	m.identify()
-	m.handler = handlers[m.Type]
+	m.handler = handlers[m.Topic][m.Type]
 }
 
 // identity is what the inbox knows m by.
@@ -59,7 +65,7 @@ func (m *message) mark() mark { return mark{m.topicID, m.offset, m.epoch} }
 
 // identify fills what is read from the headers.
 func (m *message) identify() {
-	if m.ID == "" {
+	if m.unnamed = m.ID == ""; m.unnamed {
 		m.ID = fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset)
 	}
 	m.id = indexable(m.ID)
@@ -79,13 +85,16 @@ func (m *message) headers() []envelope.Header {
 	if m.record == nil {
 		return m.stored
 	}
+	if m.again.stage > 0 {
+		return withoutRetry(kafka.Headers(m.record))
+	}
 	return kafka.Headers(m.record)
 }
 
 // attempts made before this one.
 func (m *message) attempts() int {
 	if m.held == nil {
-		return 0
+		return m.again.attempts + m.tries
 	}
 	return m.held.attempts
 }

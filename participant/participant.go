@@ -102,6 +102,7 @@ func (p *Participant) begin(late context.CancelCauseFunc) error {
 	case len(p.handlers) == 0:
 		return errors.New("no handlers")
 	}
+	p.handlers.withRetryTopics(p.cfg.Hop)
 	p.running, p.late = true, late
 	return nil
 }

@@ -50,6 +50,8 @@ type worker struct {
 	wake   chan struct{} // a hold is due earlier than thought
 	clocks clocks
 	gate   gate
+	later  later
+	brake  brake
 	died   atomic.Bool
 
 	blocked atomic.Pointer[error] // why the partition cannot be read
@@ -61,18 +63,28 @@ func newWorker(c *consumer, at topicPartition) *worker {
 		stop: make(chan struct{}), done: make(chan struct{}), idle: make(chan struct{}),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	part := map[string][]int32{at.topic: {at.partition}}
+	w.later.delay = delayOf(at.topic, w.p.cfg.Hop)
+	w.brake.client, w.brake.part = c.client, map[string][]int32{at.topic: {at.partition}}
 	most := max(backlogRecords, 2*w.p.cfg.Batch, 2*w.p.cfg.Concurrency)
 	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, mark]{
 		Batch: w.p.cfg.Batch, Run: w.run, Low: w.ended,
 		MaxItems: most, MaxBytes: backlogBytes, MaxGap: backlogGap,
-		Pause:  func() { c.client.PauseFetchPartitions(part) },
-		Resume: func() { c.client.ResumeFetchPartitions(part) },
+		Pause:  func() { w.brake.set(full, true) },
+		Resume: func() { w.brake.set(full, false) },
 	})
 	return w
 }
 
-// push takes one fetch's records, which share memory. It never waits.
+// receive takes one fetch's records. It never waits.
+func (w *worker) receive(topicID uuid.UUID, records []*kgo.Record) {
+	if w.later.delay > 0 {
+		w.wait(topicID, records)
+		return
+	}
+	w.push(topicID, records)
+}
+
+// push lets records take their turns. They share memory.
 func (w *worker) push(topicID uuid.UUID, records []*kgo.Record) {
 	messages := make([]message, len(records))
 	items := make([]keyed.Item[*message, mark], len(records))
@@ -128,9 +140,9 @@ func (w *worker) look(m *message) (passes, plain bool) {
 		return true, false
 	}
 	if m.ID == "" {
-		m.read(w.p.handlers[w.topic])
+		m.read(w.p.handlers, w.later.delay > 0)
 	}
-	if m.unreadable == nil && m.handler == nil && w.topic != w.p.cfg.Hop.Commands() {
+	if m.unreadable == nil && m.handler == nil && w.topic != w.p.cfg.Hop.Commands() && w.later.delay == 0 {
 		return true, false
 	}
 	return false, m.unreadable == nil && m.handler != nil && !w.holds.has(m)
@@ -202,7 +214,11 @@ func (w *worker) decide(m *message, err error) error {
 		return err
 	}
 	f := failure{classify(err), err}
-	if f.class == Permanent || f.class == Poison || w.p.cfg.Retry.Exhausted(m.attempts()+1) {
+	ended := f.class == Permanent || f.class == Poison
+	if m.handler != nil && m.handler.delays != nil && !ended {
+		return w.unordered(m, f)
+	}
+	if ended || w.p.cfg.Retry.Exhausted(m.attempts()+1) {
 		return w.bury(m, f)
 	}
 	wait, err := w.record(m, f)
@@ -212,10 +228,15 @@ func (w *worker) decide(m *message, err error) error {
 		return err
 	}
 	w.hold(m.holdKey(), time.Now().Add(wait))
+	w.failed(m, f)
+	return nil
+}
+
+// failed tells of a run that counts, once it is recorded.
+func (w *worker) failed(m *message, f failure) {
 	d := w.delivery(m)
 	d.Class, d.Err, d.Took = f.class, f.err, time.Since(m.began)
 	w.p.failed(d)
-	return nil
 }
 
 // work takes the lease, lets the partition run, and gives it back at the end.
@@ -297,12 +318,20 @@ func (w *worker) turns() time.Duration {
 	for _, key := range due {
 		w.lane.PushAside(key.lane(), &message{due: true, turn: key})
 	}
+	if w.later.delay > 0 {
+		wait = min(wait, w.release(time.Now()))
+	}
 	return wait
 }
 
 // hold makes a key wait until due.
 func (w *worker) hold(key holdKey, due time.Time) {
 	w.holds.set(key, due)
+	w.rouse()
+}
+
+// rouse makes keep look at what is due.
+func (w *worker) rouse() {
 	select {
 	case w.wake <- struct{}{}:
 	default:

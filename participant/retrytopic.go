@@ -1,0 +1,234 @@
+package participant
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// A handler that gave up order does not hold its key: what fails goes to a topic on which it waits, and after that to
+// the next. A topic has one delay, so that what comes first is due first and a partition can wait for its head.
+
+// A HandlerOption changes how one handler's messages are dealt with.
+type HandlerOption func(*handler)
+
+// RetryTopics gives up order per key for a handler: a message that fails, after Config.Immediate tries at once, goes
+// to the hop's topic of the first delay (topics.Hop.Retry), is handled when it has waited there, goes on to the next, and
+// is a dead letter after the last. Nothing waits behind it. Config.Retry has no say. Delays are whole seconds. The topics
+// are made at the start of Run; the relay brings the messages there.
+//
+// It is for work that commutes and whose failures may last: thousands of held keys would fill troupe.held. A dead letter
+// names the topic where the message came from first, and its place on the last.
+func RetryTopics(delays ...time.Duration) HandlerOption {
+	return func(h *handler) {
+		h.delays = delays
+		if len(delays) == 0 {
+			h.mistake = errors.Join(h.mistake, errors.New("retry topics without a delay"))
+		}
+		for _, d := range delays {
+			if d < time.Second || d%time.Second != 0 {
+				h.mistake = errors.Join(h.mistake, fmt.Errorf("retry topic of %s: want whole seconds, at least one", d))
+			}
+		}
+	}
+}
+
+// Headers of messages on retry topics. They are not part of the message: handlers and dead letters do not see them.
+const (
+	retryPrefix    = "__troupe.retry."
+	retryTopic     = retryPrefix + "topic"    // where it came from first
+	retryStage     = retryPrefix + "stage"    // which of the handler's delays it waits for, counted from 1
+	retryAttempts  = retryPrefix + "attempts" // made
+	retryFirstTime = retryPrefix + "first.failed"
+)
+
+//go:embed sql/send_again.sql
+var sendAgain string
+
+// again is what a message from a retry topic has behind it.
+type again struct {
+	stage       int
+	attempts    int
+	firstFailed *time.Time
+}
+
+// unwrap takes the headers of the retry topic off m.
+func (m *message) unwrap() {
+	own := m.Extra[:0:0]
+	for _, h := range m.Extra {
+		value := string(h.Value)
+		var err error
+		switch h.Key {
+		case retryTopic:
+			m.Topic = value
+		case retryStage:
+			m.again.stage, err = strconv.Atoi(value)
+		case retryAttempts:
+			m.again.attempts, err = strconv.Atoi(value)
+		case retryFirstTime:
+			var at time.Time
+			if at, err = time.Parse(time.RFC3339Nano, value); err == nil {
+				m.again.firstFailed = &at
+			}
+		default:
+			own = append(own, h)
+		}
+		if err != nil && m.unreadable == nil {
+			m.unreadable = fmt.Errorf("header %s: %w", h.Key, err)
+		}
+	}
+	m.Extra = own
+}
+
+// withoutRetry are headers as they came first.
+func withoutRetry(hs []envelope.Header) []envelope.Header {
+	own := make([]envelope.Header, 0, len(hs))
+	for _, h := range hs {
+		if !strings.HasPrefix(h.Key, retryPrefix) {
+			own = append(own, h)
+		}
+	}
+	return own
+}
+
+// unordered is what becomes of a failed message whose handler gave up order.
+func (w *worker) unordered(m *message, f failure) error {
+	if m.again.stage == 0 && m.tries < w.p.cfg.Immediate {
+		w.failed(m, f)
+		m.tries++
+		return w.decide(m, w.alone(m))
+	}
+	moved, err := w.moveOn(m, f)
+	switch {
+	case err != nil:
+		return err
+	case !moved:
+		return w.bury(m, f)
+	}
+	w.failed(m, f)
+	return nil
+}
+
+// moveOn sends m to its next retry topic, once however often it is tried. It says no where there is none.
+func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
+	if m.handler == nil || m.again.stage >= len(m.handler.delays) {
+		return false, nil
+	}
+	first := time.Now().UTC()
+	if m.again.firstFailed != nil {
+		first = *m.again.firstFailed
+	}
+	text := func(key, value string) envelope.Header { return envelope.Header{Key: key, Value: []byte(value)} }
+	headers := append(m.headers(),
+		text(retryTopic, m.Topic), text(retryStage, strconv.Itoa(m.again.stage+1)),
+		text(retryAttempts, strconv.Itoa(m.attempts()+1)), text(retryFirstTime, first.Format(time.RFC3339Nano)))
+	if m.unnamed { // its identity is its first place
+		headers = append(headers, text(envelope.HeaderID, m.ID))
+	}
+	args := pgx.NamedArgs{
+		"group": w.p.cfg.Group, "redrive": m.redrive, "step": indexable(fmt.Sprintf("%s/retry/%d", m.id, m.again.stage+1)),
+		"id": (*uuid.UUID)(nil), "topic": w.p.cfg.Hop.Retry(m.handler.delays[m.again.stage]), "key": m.Key, "type": m.Type,
+		"headers": marshal(headers), "payload": m.Payload,
+	}
+	if id, err := uuid.Parse(m.ID); err == nil && id.String() == m.ID {
+		args["id"] = &id
+	}
+	err = w.write([]*message{m}, func(b *pgx.Batch) {
+		b.Queue(sendAgain, args)
+		b.Queue("SELECT pg_notify($1, '')", outbox.Channel)
+	})
+	if err == nil {
+		w.p.cfg.Log.Debug().Str("message", m.place()).Str("class", string(f.class)).Msg("sent to a retry topic")
+	}
+	return true, err
+}
+
+// later are the records of a retry topic that are not due.
+type later struct {
+	delay time.Duration // 0: the topic is none
+	mu    sync.Mutex
+	parts []waitingRecords
+}
+
+type waitingRecords struct {
+	topicID uuid.UUID
+	records []*kgo.Record
+}
+
+// delayOf is how long messages of a topic of hop wait.
+func delayOf(topic string, hop topics.Hop) time.Duration {
+	if t, err := topics.Parse(topic); err == nil && t.Hop == hop {
+		return t.Delay
+	}
+	return 0
+}
+
+// wait keeps what came from a retry topic, and lets it fetch no more meanwhile.
+func (w *worker) wait(topicID uuid.UUID, records []*kgo.Record) {
+	w.later.mu.Lock()
+	w.later.parts = append(w.later.parts, waitingRecords{topicID, records})
+	w.later.mu.Unlock()
+	w.brake.set(notDue, true)
+	w.rouse()
+}
+
+// release pushes what is due, and says how long the next has to wait.
+func (w *worker) release(now time.Time) time.Duration {
+	w.later.mu.Lock()
+	defer w.later.mu.Unlock()
+	for len(w.later.parts) > 0 {
+		part := &w.later.parts[0]
+		n := 0
+		for n < len(part.records) && !part.records[n].Timestamp.Add(w.later.delay).After(now) {
+			n++
+		}
+		w.push(part.topicID, part.records[:n])
+		if part.records = part.records[n:]; len(part.records) > 0 {
+			// A sender's clock that is ahead must not make it longer.
+			return min(part.records[0].Timestamp.Add(w.later.delay).Sub(now), w.later.delay)
+		}
+		w.later.parts = w.later.parts[1:]
+	}
+	w.brake.set(notDue, false)
+	return time.Hour
+}
+
+// brake lets a partition fetch no more while there is a reason.
+type brake struct {
+	client  *kgo.Client
+	part    map[string][]int32
+	mu      sync.Mutex
+	reasons [2]bool
+}
+
+type reason int
+
+const (
+	full reason = iota
+	notDue
+)
+
+func (b *brake) set(r reason, on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.reasons[full] || b.reasons[notDue]
+	b.reasons[r] = on
+	switch is := b.reasons[full] || b.reasons[notDue]; {
+	case is && !was:
+		b.client.PauseFetchPartitions(b.part)
+	case was && !is:
+		b.client.ResumeFetchPartitions(b.part)
+	}
+}

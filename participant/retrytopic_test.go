@@ -1,0 +1,109 @@
+package participant_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// publish does what a relay does for a topic, and repeats each message as one that crashed would.
+func (s *stage) publish(topic string, times int) (n int) {
+	s.t.Helper()
+	rows, err := s.pool.Query(s.t.Context(), "DELETE FROM troupe.outbox WHERE topic = $1 RETURNING "+outbox.Columns, topic)
+	require.NoError(s.t, err)
+	defer rows.Close()
+	for ; rows.Next(); n++ {
+		var r outbox.Row
+		require.NoError(s.t, rows.Scan(r.Fields()...))
+		m, err := r.Message(outbox.Defaults{Source: "payment"})
+		require.NoError(s.t, err)
+		for range times {
+			require.NoError(s.t, s.client.ProduceSync(s.t.Context(), kafka.Record(m)).FirstErr())
+		}
+	}
+	require.NoError(s.t, rows.Err())
+	return n
+}
+
+// TestRetryTopics: a message that fails waits on one topic after the other, nothing waits behind it, and doubled
+// deliveries on the way do not multiply its attempts.
+func TestRetryTopics(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	first, second := s.hop.Retry(time.Second), s.hop.Retry(2*time.Second)
+	var mu sync.Mutex
+	attempts := make(map[string][]int)
+	p := s.new(onePartition, func(c *participant.Config) { c.Immediate, c.Batch = 1, 10 })
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		mu.Lock()
+		attempts[c.Message.ID] = append(attempts[c.Message.ID], c.Attempt)
+		mu.Unlock()
+		require.Equal(t, s.hop.Commands(), c.Message.Topic)
+		if c.Body.Fail == "until the last" && c.Attempt < 4 {
+			return participant.Outcome{}, errAsked
+		}
+		return count(ctx, tx, c)
+	}, participant.RetryTopics(time.Second, 2*time.Second))
+	s.provision(1)
+	s.start(p)
+	exhausts, recovers := s.command("a", Count{N: 1, Fail: "error"}), s.command("a", Count{N: 2, Fail: "until the last"})
+	exhausts.Extra = []envelope.Header{{Key: "x", Value: []byte{0, 0xff}}}
+	unnamed := s.command("a", Count{N: 3, Fail: "until the last"})
+	unnamed.ID, unnamed.IdempotencyKey = "", ""
+	s.send(exhausts, recovers, unnamed, s.command("a", Count{N: 4}))
+	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 4")
+	began := time.Now()
+	for _, topic := range []string{first, second} {
+		s.waitCount(3, "SELECT count(*) FROM troupe.outbox WHERE topic = $1", topic)
+		require.Equal(t, 3, s.publish(topic, 2))
+	}
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters")
+	s.waitCount(3, "SELECT count(*) FROM done")
+	require.GreaterOrEqual(t, time.Since(began), 3*time.Second, "never before it is due")
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.held"))
+	require.Zero(t, s.publish(second, 1)+s.publish(first, 1), "doubled deliveries were told apart")
+	require.Equal(t, 1, s.count(`
+		SELECT count(*) FROM troupe.dead_letters
+		WHERE attempts = 4 AND topic = $1 AND payload = $2 AND first_failed_at < last_failed_at`, s.hop.Commands(), exhausts.Payload))
+	var stored []byte
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT headers FROM troupe.dead_letters").Scan(&stored))
+	headers, err := envelope.UnmarshalHeaders(stored)
+	require.NoError(t, err)
+	require.ElementsMatch(t, exhausts.Headers(), withoutTime(headers), "as they came first")
+	mu.Lock()
+	defer mu.Unlock()
+	for _, id := range []string{exhausts.ID, recovers.ID} {
+		require.Equal(t, 4, attempts[id][len(attempts[id])-1])
+	}
+	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
+}
+
+// withoutTime leaves out what a relay fills in.
+func withoutTime(hs []envelope.Header) (rest []envelope.Header) {
+	for _, h := range hs {
+		if h.Key != envelope.HeaderTime {
+			rest = append(rest, h)
+		}
+	}
+	return rest
+}
+
+func TestRetryTopicsAreChecked(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for _, delays := range [][]time.Duration{nil, {0}, {1500 * time.Millisecond}, {-time.Second}} {
+		p := s.new()
+		participant.Handle(p, count, participant.RetryTopics(delays...))
+		require.ErrorContains(t, p.Run(t.Context()), "retry topic", delays)
+	}
+}
