@@ -62,6 +62,9 @@ const counters = `
 CREATE TABLE counters (key text PRIMARY KEY, total int NOT NULL DEFAULT 0);
 CREATE TABLE done (position bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL, n int NOT NULL, attempt int NOT NULL);`
 
+// forget is an inbox whose retention is over.
+const forget = "DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent; DELETE FROM troupe.answers"
+
 func newStage(t testing.TB) *stage {
 	s := &stage{t: t, pool: testkit.Database(t), brokers: testkit.Kafka(t), hop: topics.MustHop(testkit.Flow(t), "payment")}
 	_, err := s.pool.Exec(t.Context(), counters)

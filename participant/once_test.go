@@ -97,7 +97,7 @@ func TestUpsertsOfARepeatedMessageLeaveOneRow_C16(t *testing.T) {
 	m := s.command("a", Count{N: 7})
 	s.send(m)
 	first := s.waitEvents(1)[0]
-	_, err := s.pool.Exec(t.Context(), "DELETE FROM troupe.inbox_recent; DELETE FROM troupe.answers")
+	_, err := s.pool.Exec(t.Context(), forget)
 	require.NoError(t, err)
 	s.send(m)
 	second := s.waitEvents(2)[1]

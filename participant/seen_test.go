@@ -57,7 +57,7 @@ func TestTheWatermarkOutlastsTheInbox(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.leases WHERE watermark = 9 AND released_at IS NOT NULL AND term = 1"))
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.inbox_offsets"))
 
-	_, err := s.pool.Exec(t.Context(), "DELETE FROM troupe.inbox_recent; DELETE FROM troupe.answers")
+	_, err := s.pool.Exec(t.Context(), forget)
 	require.NoError(t, err)
 	s.rewind()
 	stop = run()
@@ -67,7 +67,7 @@ func TestTheWatermarkOutlastsTheInbox(t *testing.T) {
 
 	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.leases SET watermark_epoch = -2") // any leader is a later one
 	require.NoError(t, err)
-	_, err = s.pool.Exec(t.Context(), "DELETE FROM troupe.inbox_recent; DELETE FROM troupe.answers")
+	_, err = s.pool.Exec(t.Context(), forget)
 	require.NoError(t, err)
 	s.rewind()
 	run()
