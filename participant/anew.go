@@ -24,6 +24,7 @@ func topicNote(id uuid.UUID) string { return topicNotePrefix + id.String() }
 
 // compare remembers which of the fetched offsets belong to a topic that is no more.
 func (c *consumer) compare(ctx context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+	<-c.built
 	ids, err := kafka.TopicIDs(ctx, c.client, c.consumed...)
 	if err != nil {
 		return fmt.Errorf("topic ids: %w", err)

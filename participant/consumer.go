@@ -48,6 +48,7 @@ type consumer struct {
 	abandon context.CancelCauseFunc // ends the membership
 	drain   time.Duration           // when partitions move
 
+	built    chan struct{} // closed once all of the above is set: kgo joins, and calls back, before NewClient has returned
 	consumed []string
 	stale    []topicPartition // used by kgo's group goroutine only
 
@@ -63,10 +64,10 @@ type topicPartition struct {
 	partition int32
 }
 
-func newConsumer(p *Participant) (*consumer, error) {
+func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, error) {
 	c := &consumer{
-		p: p, pool: keyed.NewPool(p.cfg.Concurrency), consumed: slices.Sorted(maps.Keys(p.handlers)),
-		workers: make(map[topicPartition]*worker),
+		p: p, abandon: abandon, pool: keyed.NewPool(p.cfg.Concurrency), consumed: slices.Sorted(maps.Keys(p.handlers)),
+		workers: make(map[topicPartition]*worker), built: make(chan struct{}),
 	}
 	client, err := kafka.NewClient(p.cfg.Brokers, append([]kgo.Opt{
 		kgo.ConsumerGroup(p.cfg.Group),
@@ -100,6 +101,7 @@ func newConsumer(p *Participant) (*consumer, error) {
 	if limit, ok := client.OptValue(kgo.RebalanceTimeout).(time.Duration); ok {
 		c.drain = min(c.drain, limit*2/3)
 	}
+	close(c.built)
 	return c, nil
 }
 
@@ -200,6 +202,7 @@ func (c *consumer) watch(ctx context.Context) {
 }
 
 func (c *consumer) assigned(_ context.Context, _ *kgo.Client, parts map[string][]int32) {
+	<-c.built
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.joined, c.lost = true, nil
@@ -218,6 +221,7 @@ func (c *consumer) assigned(_ context.Context, _ *kgo.Client, parts map[string][
 
 // revoked lets what runs end, commits, and only then lets the partitions go.
 func (c *consumer) revoked(ctx context.Context, _ *kgo.Client, parts map[string][]int32) {
+	<-c.built
 	if len(parts) == 0 {
 		return
 	}
@@ -233,6 +237,7 @@ func (c *consumer) revoked(ctx context.Context, _ *kgo.Client, parts map[string]
 
 // lostThem: the partitions have another owner already. Nothing may be committed for them.
 func (c *consumer) lostThem(_ context.Context, _ *kgo.Client, parts map[string][]int32) {
+	<-c.built
 	if len(parts) == 0 {
 		return
 	}

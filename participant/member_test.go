@@ -20,6 +20,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
@@ -40,6 +41,8 @@ type task struct {
 	Nth     int64  // at which call
 	Freeze  bool   // to stop there, instead
 	Batch   int
+
+	Registry string // of a member that handles Claims in Avro
 }
 
 // beMember runs a participant until SIGTERM, and ends with its parent.
@@ -71,8 +74,13 @@ func beMember(text string) {
 			select {}
 		}
 	}
+	var codec envelope.Codec
+	if k.Registry != "" {
+		codec = avroCodec(ctx, k.Registry)
+	}
 	p, err := participant.New(participant.Config{
-		Pool: pool, Brokers: k.Brokers, Hop: hop, Partitions: 2, Kafka: quick(), Log: zerolog.New(os.Stderr),
+		Codec: codec,
+		Pool:  pool, Brokers: k.Brokers, Hop: hop, Partitions: 2, Kafka: quick(), Log: zerolog.New(os.Stderr),
 		Batch: k.Batch,
 		Retry: retry.Policy{Initial: 300 * time.Millisecond, NoJitter: true, Attempts: 4}, Immediate: -1,
 		Hooks: participant.Hooks{
@@ -85,7 +93,11 @@ func beMember(text string) {
 		},
 	})
 	must(err)
-	participant.Handle(p, count)
+	if codec != nil {
+		participant.Handle(p, claim)
+	} else {
+		participant.Handle(p, count)
+	}
 	must(p.Run(ctx))
 }
 

@@ -139,14 +139,13 @@ func (p *Participant) run(ctx context.Context) error {
 
 // join is a member of the group until ctx ends or the membership is broken.
 func (p *Participant) join(ctx context.Context) (broken, err error) {
-	c, err := newConsumer(p)
+	member, abandon := context.WithCancelCause(ctx)
+	defer abandon(nil)
+	c, err := newConsumer(p, abandon)
 	if err != nil {
 		return nil, err
 	}
 	p.enter(nil, c)
-	member, abandon := context.WithCancelCause(ctx)
-	defer abandon(nil)
-	c.abandon = abandon
 	committing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	background.Go(func() { c.commitOften(committing) })
