@@ -170,7 +170,8 @@ func (s *Stage) held() (all []Held) {
 	var headers []byte
 	var h Held
 	var wait float64
-	_, err = pgx.ForEachRow(rows, []any{&topic, &partition, &offset, &headers, &h.Attempts, &h.Class, &h.Error, &wait}, func() error {
+	fields := []any{&topic, &partition, &offset, &headers, &h.Attempts, &h.Class, &h.Error, &wait}
+	_, err = pgx.ForEachRow(rows, fields, func() error {
 		h.Wait = time.Duration(wait * float64(time.Second))
 		h.id = offsetID(uuid.UUID(topic), partition, offset)
 		list, err := envelope.UnmarshalHeaders(headers)
@@ -190,6 +191,9 @@ func (s *Stage) held() (all []Held) {
 // is held or a dead letter. It is how a test waits for what leaves no trace, such as a duplicate.
 func (s *Stage) Settle() {
 	s.t.Helper()
+	if len(s.sent) == 0 {
+		return
+	}
 	admin := kadm.NewClient(s.client)
 	s.wait("all that was sent to be consumed", func() error {
 		ends, err := admin.ListEndOffsets(s.t.Context(), s.sentTopics()...)

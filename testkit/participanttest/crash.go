@@ -29,16 +29,23 @@ const (
 // to run, such as times. What it does not read, CrashAtEveryStep does not see.
 type Effect func(ctx context.Context, pool *pgxpool.Pool) (any, error)
 
-// Query is the effect that a query sees: its rows, as text, in whatever order.
+// Query is the effect that a query sees: its rows as Postgres writes them, in whatever order.
 func Query(sql string, args ...any) Effect {
+	args = append([]any{pgx.QueryResultFormats{pgx.TextFormatCode}}, args...)
 	return func(ctx context.Context, pool *pgxpool.Pool) (any, error) {
 		rows, err := pool.Query(ctx, sql, args...)
 		if err != nil {
 			return nil, err
 		}
 		all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
-			values, err := row.Values()
-			return fmt.Sprint(values...), err
+			var values []string
+			for _, v := range row.RawValues() {
+				if v == nil {
+					v = []byte("NULL")
+				}
+				values = append(values, string(v))
+			}
+			return strings.Join(values, " "), nil
 		})
 		slices.Sort(all)
 		return all, err
@@ -72,9 +79,10 @@ func CrashAtEveryStep(t testing.TB, cfg Config, given func(s *Stage) envelope.Me
 		switch {
 		case got.trouble != "":
 			t.Errorf("crash %s: %s", got.step, got.trouble)
-		default:
-			assert.Equal(t, want.effect, got.effect, "crash %s: not one effect", got.step)
-			assert.Equal(t, want.outbox, got.outbox, "crash %s: not one answer", got.step)
+		case !assert.ObjectsAreEqual(want.effect, got.effect):
+			t.Errorf("crash %s: the effect is %+v, without a crash it is %+v", got.step, got.effect, want.effect)
+		case !slices.Equal(want.outbox, got.outbox):
+			t.Errorf("crash %s: the outbox has %v, without a crash it has %v", got.step, got.outbox, want.outbox)
 		}
 	}
 }
@@ -141,6 +149,7 @@ func (c *crash) deliver(t testing.TB, n int) (left after) {
 	t.Helper()
 	s := open(t, c.cfg, testkit.Logger(t).Level(zerolog.ErrorLevel)) // each crash is a warning
 	m := c.given(s)
+	s.Settle() // or the end of what given sent would be a step
 	s.wire.arm(n)
 	s.Send(m)
 	s.Settle()

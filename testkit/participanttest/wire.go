@@ -16,7 +16,7 @@ import (
 //
 // A step is a statement about to be sent, or the arrival of the answer that says it is done. The messages of the
 // extended protocol that only prepare a statement (Parse, Bind, Describe) and Sync are none: a connection that ends there
-// leaves the server where it was. Statements outside transactions do not count.
+// leaves the server where it was. Statements outside transactions do not count, nor do notifications.
 type wire struct {
 	mu    sync.Mutex
 	at    int // the step to close at; 0: none
@@ -180,10 +180,11 @@ func (c *connection) statement(sql string) (cut bool) {
 	if begins(sql) {
 		c.open = true
 	}
-	if c.open && c.wire.step("before", sql) {
+	counted := c.open && !notifies(sql)
+	if counted && c.wire.step("before", sql) {
 		return true
 	}
-	c.pending = append(c.pending, pending{sql: sql, counted: c.open})
+	c.pending = append(c.pending, pending{sql: sql, counted: counted})
 	return false
 }
 
@@ -250,9 +251,16 @@ func begins(sql string) bool {
 	return strings.EqualFold(strings.TrimRight(word, ";"), "begin") || strings.EqualFold(word, "start")
 }
 
-// title is a statement for a test's log: its first words, on one line.
+// notifies says whether a statement is the outbox's hint to its relay, which is sent or not by the clock: counted, it
+// would make the nth step another one from run to run.
+func notifies(sql string) bool { return strings.HasPrefix(sql, "SELECT pg_notify(") }
+
+// title is a statement for a test's log: its first words, without comments before it, on one line.
 func title(sql string) string {
 	const limit = 60
+	for strings.HasPrefix(sql, "--") {
+		_, sql, _ = strings.Cut(sql, "\n")
+	}
 	line := []rune(strings.Join(strings.Fields(sql), " "))
 	if len(line) > limit {
 		return string(line[:limit]) + "…"

@@ -108,6 +108,29 @@ func TestWhatIsInNoTransactionIsNoStep(t *testing.T) {
 	require.Equal(t, 2, count(t, pool))
 }
 
+func TestNotificationsAreNoSteps(t *testing.T) {
+	t.Parallel()
+	w, _, watched := newWire(t)
+	var steps []string
+	for n := 1; ; n++ {
+		w.arm(n)
+		_ = pgx.BeginFunc(t.Context(), watched, func(tx pgx.Tx) error {
+			b := &pgx.Batch{}
+			b.Queue("-- why\nSELECT 1")
+			b.Queue("SELECT pg_notify('x', '')")
+			return tx.SendBatch(t.Context(), b).Close()
+		})
+		cut := w.disarm()
+		if cut == "" {
+			break
+		}
+		steps = append(steps, cut)
+	}
+	require.Equal(t, []string{
+		"before begin", "after begin", "before SELECT 1", "after SELECT 1", "before commit", "after commit",
+	}, steps)
+}
+
 // After an error the server passes over what was sent up to the next Sync, and answers what comes behind it.
 func TestStepsAreRightAfterAnError(t *testing.T) {
 	t.Parallel()
