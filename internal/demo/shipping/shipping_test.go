@@ -42,7 +42,8 @@ func TestWhereNothingCanBeDeliveredIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	near, far := ship(s, "o-1", "c-1"), ship(s, "o-2", "c-2")
 	s.Send(near, far)
-	require.Equal(t, order.OrderShipped{OrderID: "o-1", ShipmentID: "shp-o-1"}, participanttest.Await[order.OrderShipped](s, near).Body)
+	require.Equal(t, order.OrderShipped{OrderID: "o-1", ShipmentID: "shp-o-1"},
+		participanttest.Await[order.OrderShipped](s, near).Body)
 	require.Equal(t, order.ShippingRefused{OrderID: "o-2", Reason: "cannot deliver: no road"},
 		participanttest.Await[order.ShippingRefused](s, far).Body)
 	requireShipments(t, s, "shp-o-1 o-1 c-1 7 2")
@@ -55,7 +56,8 @@ func TestADuplicateUnderAnotherIDIsSentOnce(t *testing.T) {
 	again := first
 	again.ID = envelope.NewID()
 	s.Send(first, again)
-	require.Equal(t, participanttest.Await[order.OrderShipped](s, first).Body, participanttest.Await[order.OrderShipped](s, again).Body)
+	answer := participanttest.Await[order.OrderShipped](s, first)
+	require.Equal(t, answer.Body, participanttest.Await[order.OrderShipped](s, again).Body)
 	requireShipments(t, s, "shp-o-1 o-1 c-1 7 2")
 }
 
