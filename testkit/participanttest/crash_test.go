@@ -2,6 +2,7 @@ package participanttest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -9,10 +10,14 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
@@ -22,8 +27,26 @@ func aCommand(s *participanttest.Stage) envelope.Message { return s.Command("o-1
 
 func TestAHandlerThatWritesInItsTransactionOnlyHasOneEffect(t *testing.T) {
 	t.Parallel()
+	admin := kadm.NewClient(client(t))
+	var mu sync.Mutex
+	topics, runs := map[*pgxpool.Pool]string{}, map[int64]int{} // by how often the message was delivered
 	seen := &recorder{TB: t}
-	participanttest.CrashAtEveryStep(seen, config(), aCommand, paidOnce)
+	participanttest.CrashAtEveryStep(seen, config(), func(s *participanttest.Stage) envelope.Message {
+		mu.Lock()
+		defer mu.Unlock()
+		topics[s.Pool] = s.Hop.Commands()
+		return aCommand(s)
+	}, func(ctx context.Context, pool *pgxpool.Pool) (any, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		ends, err := admin.ListEndOffsets(ctx, topics[pool])
+		end, _ := ends.Lookup(topics[pool], 0)
+		runs[end.Offset]++
+		if err := errors.Join(err, end.Err); err != nil {
+			return nil, err
+		}
+		return paidOnce(ctx, pool)
+	})
 	require.Empty(t, seen.said)
 	steps := strings.Join(seen.logged, "\n")
 	for _, step := range []string{
@@ -31,6 +54,15 @@ func TestAHandlerThatWritesInItsTransactionOnlyHasOneEffect(t *testing.T) {
 	} {
 		require.Contains(t, steps, step)
 	}
+	require.Equal(t, len(seen.logged), runs[2], "after each crash the message is delivered once more")
+}
+
+func client(t *testing.T) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(testkit.Kafka(t)...))
+	require.NoError(t, err)
+	t.Cleanup(cl.Close)
+	return cl
 }
 
 // A handler that counts its calls outside its transaction counts one too many wherever it is run again.

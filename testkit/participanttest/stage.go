@@ -3,6 +3,7 @@ package participanttest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ type Config struct {
 	// Migrate makes them where a program does. It is given the URL of the database, after SQL was run. Nil: nothing.
 	Migrate func(ctx context.Context, url string) error
 
-	// Hop is the name of the hop. The flow is the test's own. Default: payment.
+	// Hop is the name of the hop. The flow is the test's own. Default: hop.
 	Hop string
 	// Participant is the service's own configuration: Codec, Retry, Timeout and so on. Pool, Brokers and Hop are the
 	// stage's, whatever stands there. Default of Partitions: 1, so that what is sent in order is delivered in order,
@@ -66,7 +67,7 @@ func New(t testing.TB, cfg Config) *Stage {
 func open(t testing.TB, cfg Config, log zerolog.Logger) *Stage {
 	t.Helper()
 	require.NotNil(t, cfg.Handlers, "Config without Handlers: set a function that registers them")
-	hop, err := topics.NewHop(testkit.Flow(t), cmp.Or(cfg.Hop, "payment"))
+	hop, err := topics.NewHop(testkit.Flow(t), cmp.Or(cfg.Hop, "hop"))
 	require.NoError(t, err)
 	s := &Stage{Pool: testkit.Database(t), Hop: hop, t: t, cfg: cfg, wire: &wire{}, sent: make(map[string]bool)}
 	s.client, err = kafka.NewClient(testkit.Kafka(t))
@@ -158,6 +159,9 @@ func (s *Stage) wait(what string, reason func() error) {
 			}
 		}
 		err := reason()
+		if err != nil && s.run != nil {
+			err = errors.Join(err, s.run.Ready()) // why nothing happens, where the participant knows
+		}
 		return err == nil, err
 	})
 	if ended {
