@@ -149,8 +149,8 @@ func (c *crash) deliver(t testing.TB, n int) (left after) {
 	t.Helper()
 	s := open(t, c.cfg, testkit.Logger(t).Level(zerolog.ErrorLevel)) // each crash is a warning
 	m := c.given(s)
-	s.Settle() // or the end of what given sent would be a step
-	s.wire.arm(n)
+	require.NotEmpty(t, m.ID, "the message of given has no ID, by which its transaction is known")
+	s.wire.arm(n, m.ID)
 	s.Send(m)
 	s.Settle()
 	left.step = s.wire.disarm()

@@ -84,7 +84,7 @@ func TestAnEffectOutsideTheTransactionIsCaught(t *testing.T) {
 	for _, step := range []string{"before INSERT INTO payments", "after INSERT INTO payments", "before commit"} {
 		require.Contains(t, all, "crash "+step, "after the effect and before the commit")
 	}
-	for _, step := range []string{"before begin", "after begin", "after commit"} {
+	for _, step := range []string{"before INSERT INTO troupe.inbox", "after commit"} {
 		require.NotContains(t, all, "crash "+step, "the handler has not begun, or is not run again")
 	}
 	require.Contains(t, all, "crash before commit: the effect is [2], without a crash it is [1]")

@@ -5,30 +5,45 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// wire is between a pool and its server. It counts the steps of transactions and closes the connection at one of them.
-// Steps are counted in what goes over the wire, not in calls of pgx: several statements may share one write.
+// wire is between a pool and its server. It counts the steps of the transaction that handles one message and closes the
+// connection at one of them. Steps are counted in what goes over the wire, not in calls of pgx: several statements may
+// share one write. The transaction is known by the message's id, which stands in the inbox row that it inserts: steps
+// count from the write on in which the id goes to the server. What the participant does beside it does not count.
 //
 // A step is a statement about to be sent, or the arrival of the answer that says it is done. The messages of the
 // extended protocol that only prepare a statement (Parse, Bind, Describe) and Sync are none: a connection that ends there
 // leaves the server where it was. Statements outside transactions do not count, nor do notifications.
 type wire struct {
 	mu    sync.Mutex
-	at    int // the step to close at; 0: none
-	steps int // counted since arm
+	at    int      // the step to close at; 0: none
+	ids   [][]byte // the message's id as the wire may have it
+	steps int      // counted since arm
 	cut   string
 }
 
-// arm makes the nth step from now on the last one of its connection.
-func (w *wire) arm(n int) {
+// arm makes the nth step from now on the last one of its connection. An empty id is that of every transaction.
+func (w *wire) arm(n int, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.at, w.steps, w.cut = n, 0, ""
+	w.at, w.ids, w.steps, w.cut = n, [][]byte{[]byte(id)}, 0, ""
+	if u, err := uuid.Parse(id); err == nil {
+		w.ids = append(w.ids, u[:])
+	}
+}
+
+// names says whether a write has the id in it.
+func (w *wire) names(b []byte) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at > 0 && slices.ContainsFunc(w.ids, func(id []byte) bool { return bytes.Contains(b, id) })
 }
 
 // disarm says at which step a connection was closed: "" if at none.
@@ -79,6 +94,7 @@ type connection struct {
 	started  bool              // past the start-up, whose first message has no type
 	closed   bool              // by us
 	open     bool              // in a transaction, as far as was sent
+	ours     bool              // which handles the message
 	prepared map[string]string // name → SQL
 	bound    map[string]string // portal → SQL
 	pending  []pending         // sent, not answered
@@ -144,6 +160,7 @@ func (c *connection) sending(b []byte) (keep int, cut bool) {
 	if !c.started {
 		return len(b), false
 	}
+	c.ours = c.ours || c.wire.names(b)
 	for at := 0; at+5 <= len(b); {
 		end := min(at+1+int(binary.BigEndian.Uint32(b[at+1:])), len(b))
 		if c.message(b[at], b[at+5:end]) {
@@ -180,7 +197,7 @@ func (c *connection) statement(sql string) (cut bool) {
 	if begins(sql) {
 		c.open = true
 	}
-	counted := c.open && !notifies(sql)
+	counted := c.open && c.ours && !notifies(sql)
 	if counted && c.wire.step("before", sql) {
 		return true
 	}
@@ -244,6 +261,7 @@ func (c *connection) ready(state byte) {
 	for _, p := range c.pending {
 		c.open = c.open || begins(p.sql)
 	}
+	c.ours = c.ours && c.open
 }
 
 func begins(sql string) bool {

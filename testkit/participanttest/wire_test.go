@@ -2,8 +2,10 @@ package participanttest
 
 import (
 	"context"
+	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -43,7 +45,7 @@ func TestEveryStepOfATransactionIsCounted(t *testing.T) {
 			for n := 1; ; n++ {
 				_, err := pool.Exec(t.Context(), "TRUNCATE t")
 				require.NoError(t, err)
-				w.arm(n)
+				w.arm(n, "")
 				err = c.run(t.Context(), watched)
 				cut := w.disarm()
 				if cut == "" {
@@ -101,11 +103,46 @@ func TestWhatIsInNoTransactionIsNoStep(t *testing.T) {
 	t.Parallel()
 	w, pool, watched := newWire(t)
 	require.NoError(t, inBatch(t.Context(), watched))
-	w.arm(1)
+	w.arm(1, "")
 	_, err := watched.Exec(t.Context(), "INSERT INTO t DEFAULT VALUES")
 	require.NoError(t, err)
 	require.Empty(t, w.disarm())
 	require.Equal(t, 2, count(t, pool))
+}
+
+func TestOnlyTheTransactionThatNamesTheMessageCounts(t *testing.T) {
+	t.Parallel()
+	w, _, watched := newWire(t)
+	id := uuid.New()
+	for name, c := range map[string]struct {
+		sql  string
+		args []any
+	}{
+		"as text":       {"SELECT $1::text", []any{id.String()}},
+		"as a uuid":     {"SELECT $1::uuid", []any{id.String()}},
+		"among uuids":   {"SELECT $1::uuid[]", []any{[]string{uuid.NewString(), id.String()}}},
+		"in the SQL":    {"SELECT '" + id.String() + "'", nil},
+		"with a prefix": {"SELECT $1", []any{"id " + id.String()}},
+	} {
+		run := func(sql string, args ...any) {
+			_ = pgx.BeginFunc(t.Context(), watched, func(tx pgx.Tx) error {
+				_, err := tx.Exec(t.Context(), sql, args...)
+				return err
+			})
+		}
+		run(c.sql, c.args...)
+		for n, want := range []string{"before SELECT", "after SELECT", "before commit", "after commit", ""} {
+			w.arm(n+1, id.String())
+			run("SELECT 'another'")
+			run(c.sql, c.args...)
+			run("SELECT 'another'")
+			cut := w.disarm()
+			if want == "" {
+				require.Empty(t, cut, name)
+			}
+			require.True(t, strings.HasPrefix(cut, want), "%s: %s, want %s", name, cut, want)
+		}
+	}
 }
 
 func TestNotificationsAreNoSteps(t *testing.T) {
@@ -113,7 +150,7 @@ func TestNotificationsAreNoSteps(t *testing.T) {
 	w, _, watched := newWire(t)
 	var steps []string
 	for n := 1; ; n++ {
-		w.arm(n)
+		w.arm(n, "")
 		_ = pgx.BeginFunc(t.Context(), watched, func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
 			b.Queue("-- why\nSELECT 1")
@@ -150,7 +187,7 @@ func TestStepsAreRightAfterAnError(t *testing.T) {
 	run()
 	var steps []string
 	for n := 1; ; n++ {
-		w.arm(n)
+		w.arm(n, "")
 		run()
 		cut := w.disarm()
 		if cut == "" {
