@@ -20,17 +20,19 @@
 // # Crashes
 //
 // CrashAtEveryStep holds a handler to what it promises: one effect, wherever it is interrupted. It counts the
-// statements of the handler's transaction on the wire and ends the connection before and after each of them, in a run
-// each. To handler and database that is what a crash of the process is: the transaction ends without COMMIT or its
-// answer, and the message comes again. What it catches is an effect outside the transaction, by another connection, a
-// file or a call to somebody else, as far as the Effect that it is given sees it.
+// statements of the handler's transaction on the wire, from the write on that inserts the message's id into the inbox,
+// and ends the connection before and after each of them, in a run each. To handler and database that is what a crash of
+// the process is: the transaction ends without COMMIT or without its answer, and the message comes again. What it
+// catches is an effect outside the transaction, by another connection, a file or a call to somebody else, as far as the
+// Effect that it is given sees it.
 //
-//	connection ends            in the database                  what the participant finds, and must do
-//	before the nth statement   nothing of the transaction       no inbox row: run the handler again
-//	after the nth statement    nothing of the transaction       the same; the handler has seen one statement less
-//	before COMMIT              nothing of the transaction       the same; the handler had come to its end
-//	after COMMIT               everything, and nobody heard it  the inbox row: nothing more to do
+//	connection ends         in the database                       what the participant finds, and must do
+//	before a statement      nothing of the transaction            no inbox row: run the handler again
+//	after a statement       nothing, unless COMMIT was on its     the same, or as after COMMIT
+//	                        way behind it in the same write
+//	before COMMIT           nothing of the transaction            the same; the handler had come to its end
+//	after COMMIT            everything, and nobody heard of it    the inbox row: nothing more to do
 //
-// Not covered: a handler that several messages run at once (start it so and look at what it leaves), a process that is
-// frozen, and what the library itself promises, which its own tests hold.
+// Not covered: handlers that run at the same time, a process that is frozen, and what the library itself promises, which
+// its own tests hold.
 package participanttest
