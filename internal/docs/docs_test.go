@@ -52,7 +52,8 @@ func TestLinksBetweenDocumentsResolve(t *testing.T) {
 	for _, path := range append(documents, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
-		prose := regexp.MustCompile("(?s)```.*?```|`[^`]*`").ReplaceAllString(string(text), "") // a generic call looks like a link
+		// Without its code, in which the call of a generic function looks like a link.
+		prose := regexp.MustCompile("(?s)```.*?```|`[^`]*`").ReplaceAllString(string(text), "")
 		for _, link := range regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`).FindAllStringSubmatch(prose, -1) {
 			if strings.Contains(link[1], "://") {
 				continue

@@ -120,6 +120,8 @@ func (c *crash) all(t testing.TB) (crashes []after) {
 	switch {
 	case failed:
 		t.FailNow()
+	case found[1].step == "":
+		t.Fatalf("there is nothing to crash: no transaction was made for the message; is there a handler for it?")
 	case next > maxSteps:
 		t.Fatalf("%d crashes and no end: the handler's transaction has too many steps", maxSteps)
 	}

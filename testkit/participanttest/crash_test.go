@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/topics"
 )
 
 var paidOnce = participanttest.Query("SELECT key, cents FROM payments")
@@ -29,18 +30,18 @@ func TestAHandlerThatWritesInItsTransactionOnlyHasOneEffect(t *testing.T) {
 	t.Parallel()
 	admin := kadm.NewClient(client(t))
 	var mu sync.Mutex
-	topics, runs := map[*pgxpool.Pool]string{}, map[int64]int{} // by how often the message was delivered
+	commands, runs := map[*pgxpool.Pool]string{}, map[int64]int{} // topics; runs by how often the message was delivered
 	seen := &recorder{TB: t}
 	participanttest.CrashAtEveryStep(seen, config(), func(s *participanttest.Stage) envelope.Message {
 		mu.Lock()
 		defer mu.Unlock()
-		topics[s.Pool] = s.Hop.Commands()
+		commands[s.Pool] = s.Hop.Commands()
 		return aCommand(s)
 	}, func(ctx context.Context, pool *pgxpool.Pool) (any, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		ends, err := admin.ListEndOffsets(ctx, topics[pool])
-		end, _ := ends.Lookup(topics[pool], 0)
+		ends, err := admin.ListEndOffsets(ctx, commands[pool])
+		end, _ := ends.Lookup(commands[pool], 0)
 		runs[end.Offset]++
 		if err := errors.Join(err, end.Err); err != nil {
 			return nil, err
@@ -118,6 +119,22 @@ func TestAHandlerThatFailsWithoutACrashIsNotCrashed(t *testing.T) {
 	})
 	require.Len(t, said, 1)
 	require.Contains(t, said[0], "without any crash: the message is held after")
+}
+
+func TestAMessageThatNobodyHandlesIsNotCrashed(t *testing.T) {
+	t.Parallel()
+	cfg := config()
+	cfg.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+		from := topics.MustHop(s.Hop.Flow(), "order")
+		participant.On(p, from, func(context.Context, pgx.Tx, participant.Event[Pay]) error { return nil })
+	}
+	said := failures(t, func(t testing.TB) {
+		participanttest.CrashAtEveryStep(t, cfg, func(s *participanttest.Stage) envelope.Message {
+			return s.Event(topics.MustHop(s.Hop.Flow(), "order"), "o-1", Paid{})
+		}, paidOnce)
+	})
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], "there is nothing to crash")
 }
 
 // recorder is a test that may fail.

@@ -35,9 +35,9 @@ type Config struct {
 
 	// Hop is the name of the hop. The flow is the test's own. Default: hop.
 	Hop string
-	// Participant is the service's own configuration: Codec, Retry, Timeout and so on. Pool, Brokers and Hop are the
-	// stage's, whatever stands there. Default of Partitions: 1, so that what is sent in order is delivered in order,
-	// across keys too. Log goes to the test's log.
+	// Participant is the service's own configuration: Codec, Retry, Timeout and so on. Pool, Brokers, Hop, Group and Log
+	// are the stage's, whatever stands there. Default of Partitions: 1, so that what is sent in order is delivered in
+	// order, across keys too.
 	Participant participant.Config
 }
 
@@ -81,7 +81,7 @@ func open(t testing.TB, cfg Config, log zerolog.Logger) *Stage {
 	t.Cleanup(s.cfg.Participant.Pool.Close)
 
 	s.cfg.Participant.Brokers, s.cfg.Participant.Hop = testkit.Kafka(t), hop
-	s.cfg.Participant.Group = cmp.Or(cfg.Participant.Group, hop.String())
+	s.cfg.Participant.Group = hop.String()
 	s.cfg.Participant.Partitions = cmp.Or(cfg.Participant.Partitions, 1)
 	s.cfg.Participant.Log = log
 	if s.cfg.Participant.Codec == nil {

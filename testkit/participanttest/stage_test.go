@@ -202,11 +202,12 @@ func TestAnotherAnswerFailsTheTest(t *testing.T) {
 
 func TestMistakesInTheConfigAreSaid(t *testing.T) {
 	t.Parallel()
+	failing := func(context.Context, string) error { return errors.New("away") }
 	for want, change := range map[string]func(*participanttest.Config){
 		"Config without Handlers": func(c *participanttest.Config) { c.Handlers = nil },
 		"Config.SQL":              func(c *participanttest.Config) { c.SQL = "CREATE TABEL x" },
 		"Config.Migrate": func(c *participanttest.Config) {
-			c.Migrate = func(context.Context, string) error { return errors.New("x") }
+			c.Migrate = failing
 		},
 		`hop "Payment"`: func(c *participanttest.Config) { c.Hop = "Payment" },
 		"the participant ended": func(c *participanttest.Config) {
