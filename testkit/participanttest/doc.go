@@ -2,7 +2,7 @@
 // consumes from a broker and commits to a Postgres. Imported by tests only.
 //
 // A Stage is that participant with a database, topics and a group of its own. Servers are those of testkit, shared by
-// the tests of a binary, so that after the first one a stage costs some 0.1 s; what testkit says of TestMain, of
+// the tests of a binary, so that a stage after the first costs a fraction of a second; what testkit says of TestMain, of
 // servers elsewhere and of tests in parallel holds here too. A test sends messages and waits for what becomes of them:
 //
 //	Command, Event        make a message; nothing is sent yet
