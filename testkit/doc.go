@@ -9,4 +9,8 @@
 //	func TestMain(m *testing.M) { testkit.Main(m) }
 //
 // which closes the servers in order and fails the package if goroutines were left behind. Without it the servers end with the process.
+//
+// For tests of handlers there is testkit/participanttest. It is a package beside this one since it imports participant:
+// the packages below participant use this one in their own tests, and must neither wait for it to compile nor import it
+// in a circle.
 package testkit

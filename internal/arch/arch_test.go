@@ -45,6 +45,8 @@ var house = map[string][]string{
 	"devstack": {},
 	"testkit":  {"devstack", "migrations"},
 
+	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
+
 	"internal/sidecar":     {"migrations", "outbox", "relay"},
 	"internal/demo/orders": {"internal/demo"},
 	"internal/demo/run": {

@@ -46,12 +46,15 @@ func Run(ctx context.Context, cfg demo.Config) error {
 		Name:   hop,
 		Schema: schema,
 		Handlers: func(_ *pgxpool.Pool, p *participant.Participant) http.Handler {
-			s := service{cfg}
-			participant.Handle(p, s.reserve)
-			participant.Handle(p, s.release)
+			service{cfg}.register(p)
 			return nil
 		},
 	}.Run(ctx, cfg)
+}
+
+func (s service) register(p *participant.Participant) {
+	participant.Handle(p, s.reserve)
+	participant.Handle(p, s.release)
 }
 
 func (s service) reserve(ctx context.Context, tx pgx.Tx, c participant.Command[order.ReserveStock]) (participant.Outcome, error) {

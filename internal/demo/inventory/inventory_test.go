@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas/order"
 	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -119,6 +120,33 @@ func TestAReleaseBeforeItsReservationKeepsItFromBeingMade(t *testing.T) {
 	require.Equal(t, released("o-1"), w.release("o-1"))
 	require.Equal(t, refused("o-1", "the order was cancelled"), w.reserve("o-1", title, 4))
 	require.Equal(t, 10, w.available())
+}
+
+func TestStockIsTakenAndPutBackOnceWhereverThatIsInterrupted(t *testing.T) {
+	t.Parallel()
+	cfg := participanttest.Config{
+		Hop: hop, SQL: schema,
+		Handlers: func(_ *participanttest.Stage, p *participant.Participant) { service{}.register(p) },
+	}
+	shelf := participanttest.Query(`
+		SELECT reservation_id, order_id, title, quantity, released_at IS NOT NULL, (SELECT sum(available) FROM stock)
+		FROM reservations`)
+	reserveOf := func(s *participanttest.Stage) envelope.Message {
+		return s.Command("o-1", order.ReserveStock{OrderID: "o-1", Title: title, Quantity: 4})
+	}
+	t.Run("reserve", func(t *testing.T) {
+		t.Parallel()
+		participanttest.CrashAtEveryStep(t, cfg, reserveOf, shelf)
+	})
+	t.Run("release", func(t *testing.T) {
+		t.Parallel()
+		participanttest.CrashAtEveryStep(t, cfg, func(s *participanttest.Stage) envelope.Message {
+			c := reserveOf(s)
+			s.Send(c)
+			r := participanttest.Await[order.StockReserved](s, c).Body
+			return s.Command("o-1", order.ReleaseStock{OrderID: "o-1", ReservationID: r.ReservationID})
+		}, shelf)
+	})
 }
 
 func TestFailRefuses(t *testing.T) {

@@ -34,12 +34,15 @@ func Run(ctx context.Context, cfg demo.Config) error {
 		Name:   hop,
 		Schema: schema,
 		Handlers: func(_ *pgxpool.Pool, p *participant.Participant) http.Handler {
-			s := service{cfg}
-			participant.Handle(p, s.charge)
-			participant.Handle(p, s.refund)
+			service{cfg}.register(p)
 			return nil
 		},
 	}.Run(ctx, cfg)
+}
+
+func (s service) register(p *participant.Participant) {
+	participant.Handle(p, s.charge)
+	participant.Handle(p, s.refund)
 }
 
 func (s service) charge(ctx context.Context, tx pgx.Tx, c participant.Command[order.ChargePayment]) (participant.Outcome, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas/order"
 	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -153,6 +154,32 @@ func TestAnIdempotencyKeyIsOfOneCharge(t *testing.T) {
 	require.Equal(t, "23514", pgErr.Code)
 	require.Equal(t, paid("o-1", 100), b.charge("o-1", 100))
 	require.Equal(t, int64(100), b.balance())
+}
+
+func TestAChargeAndItsRefundAreMadeOnceWhereverTheyAreInterrupted(t *testing.T) {
+	t.Parallel()
+	cfg := participanttest.Config{
+		Hop: hop, SQL: schema,
+		Handlers: func(_ *participanttest.Stage, p *participant.Participant) { service{}.register(p) },
+	}
+	books := participanttest.Query(`
+		SELECT order_id, kind, customer_id, payment_id, amount_cents, (SELECT sum(balance_cents) FROM accounts) FROM ledger`)
+	chargeOf := func(s *participanttest.Stage) envelope.Message {
+		return s.Command("o-1", order.ChargePayment{OrderID: "o-1", CustomerID: "c-1", AmountCents: 2933})
+	}
+	t.Run("charge", func(t *testing.T) {
+		t.Parallel()
+		participanttest.CrashAtEveryStep(t, cfg, chargeOf, books)
+	})
+	t.Run("refund", func(t *testing.T) {
+		t.Parallel()
+		participanttest.CrashAtEveryStep(t, cfg, func(s *participanttest.Stage) envelope.Message {
+			c := chargeOf(s)
+			s.Send(c)
+			paid := participanttest.Await[order.PaymentCharged](s, c).Body
+			return s.Command("o-1", order.RefundPayment{OrderID: "o-1", PaymentID: paid.PaymentID, AmountCents: 2933})
+		}, books)
+	})
 }
 
 func TestFailRefuses(t *testing.T) {

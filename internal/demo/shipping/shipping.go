@@ -38,11 +38,13 @@ func Run(ctx context.Context, cfg demo.Config) error {
 		Name:   hop,
 		Schema: schema,
 		Handlers: func(_ *pgxpool.Pool, p *participant.Participant) http.Handler {
-			participant.Handle(p, service{cfg}.ship)
+			service{cfg}.register(p)
 			return nil
 		},
 	}.Run(ctx, cfg)
 }
+
+func (s service) register(p *participant.Participant) { participant.Handle(p, s.ship) }
 
 func (s service) ship(ctx context.Context, tx pgx.Tx, c participant.Command[order.ShipOrder]) (participant.Outcome, error) {
 	refuse := func(reason string) (participant.Outcome, error) {

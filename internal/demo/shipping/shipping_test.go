@@ -3,8 +3,6 @@ package shipping
 import (
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -12,72 +10,69 @@ import (
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas/order"
 	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-type depot struct {
-	t    *testing.T
-	pool *pgxpool.Pool
-	service
+func depot(cfg demo.Config) participanttest.Config {
+	return participanttest.Config{
+		Hop: hop, SQL: schema,
+		Handlers: func(_ *participanttest.Stage, p *participant.Participant) { service{cfg}.register(p) },
+	}
 }
 
-func newDepot(t *testing.T) depot {
+func ship(s *participanttest.Stage, id, customer string) envelope.Message {
+	return s.Command(id, order.ShipOrder{OrderID: id, CustomerID: customer, Title: 7, Quantity: 2})
+}
+
+var shipments = participanttest.Query("SELECT shipment_id, order_id, customer_id, title, quantity FROM shipments")
+
+func requireShipments(t *testing.T, s *participanttest.Stage, want ...string) {
 	t.Helper()
-	pool := testkit.Database(t)
-	_, err := pool.Exec(t.Context(), schema)
+	got, err := shipments(t.Context(), s.Pool)
 	require.NoError(t, err)
-	return depot{t: t, pool: pool}
-}
-
-func (d depot) ship(id, customer string) (out participant.Outcome) {
-	d.t.Helper()
-	require.NoError(d.t, pgx.BeginFunc(d.t.Context(), d.pool, func(tx pgx.Tx) (err error) {
-		out, err = d.service.ship(d.t.Context(), tx, participant.Command[order.ShipOrder]{
-			Body:    order.ShipOrder{OrderID: id, CustomerID: customer, Title: 7, Quantity: 2},
-			Message: envelope.Message{IdempotencyKey: id + "/shipping/forward"},
-		})
-		return err
-	}))
-	return out
-}
-
-func (d depot) shipments() (n int) {
-	d.t.Helper()
-	require.NoError(d.t, d.pool.QueryRow(d.t.Context(), "SELECT count(*) FROM shipments").Scan(&n))
-	return n
-}
-
-func shipped(id string) participant.Outcome {
-	return participant.Succeed(order.OrderShipped{OrderID: id, ShipmentID: "shp-" + id})
-}
-
-func refused(id, reason string) participant.Outcome {
-	return participant.Refuse(order.ShippingRefused{OrderID: id, Reason: reason})
+	require.Equal(t, append([]string{}, want...), got)
 }
 
 func TestWhereNothingCanBeDeliveredIsRefused(t *testing.T) {
 	t.Parallel()
-	d := newDepot(t)
-	_, err := d.pool.Exec(t.Context(), "INSERT INTO undeliverable VALUES ('c-2', 'no road')")
+	s := participanttest.New(t, depot(demo.Config{}))
+	_, err := s.Pool.Exec(t.Context(), "INSERT INTO undeliverable VALUES ('c-2', 'no road')")
 	require.NoError(t, err)
-	require.Equal(t, shipped("o-1"), d.ship("o-1", "c-1"))
-	require.Equal(t, refused("o-2", "cannot deliver: no road"), d.ship("o-2", "c-2"))
-	require.Equal(t, 1, d.shipments())
+	near, far := ship(s, "o-1", "c-1"), ship(s, "o-2", "c-2")
+	s.Send(near, far)
+	require.Equal(t, order.OrderShipped{OrderID: "o-1", ShipmentID: "shp-o-1"},
+		participanttest.Await[order.OrderShipped](s, near).Body)
+	require.Equal(t, order.ShippingRefused{OrderID: "o-2", Reason: "cannot deliver: no road"},
+		participanttest.Await[order.ShippingRefused](s, far).Body)
+	requireShipments(t, s, "shp-o-1 o-1 c-1 7 2")
 }
 
-func TestADuplicateIsSentOnce(t *testing.T) {
+func TestADuplicateUnderAnotherIDIsSentOnce(t *testing.T) {
 	t.Parallel()
-	d := newDepot(t)
-	require.Equal(t, shipped("o-1"), d.ship("o-1", "c-1"))
-	require.Equal(t, shipped("o-1"), d.ship("o-1", "c-1"))
-	require.Equal(t, 1, d.shipments())
+	s := participanttest.New(t, depot(demo.Config{}))
+	first := ship(s, "o-1", "c-1")
+	again := first
+	again.ID = envelope.NewID()
+	s.Send(first, again)
+	answer := participanttest.Await[order.OrderShipped](s, first)
+	require.Equal(t, answer.Body, participanttest.Await[order.OrderShipped](s, again).Body)
+	requireShipments(t, s, "shp-o-1 o-1 c-1 7 2")
 }
 
 func TestFailRefuses(t *testing.T) {
 	t.Parallel()
-	d := newDepot(t)
-	d.cfg = demo.Config{Fail: demo.Fail{"shipping": 1}}
-	require.Equal(t, refused("o-1", "lost on the way"), d.ship("o-1", "c-1"))
-	require.Zero(t, d.shipments())
+	s := participanttest.New(t, depot(demo.Config{Fail: demo.Fail{"shipping": 1}}))
+	m := ship(s, "o-1", "c-1")
+	s.Send(m)
+	require.Equal(t, "lost on the way", participanttest.Await[order.ShippingRefused](s, m).Body.Reason)
+	requireShipments(t, s)
+}
+
+func TestAnOrderIsSentOnceWhereverItsCommandIsInterrupted(t *testing.T) {
+	t.Parallel()
+	participanttest.CrashAtEveryStep(t, depot(demo.Config{}), func(s *participanttest.Stage) envelope.Message {
+		return ship(s, "o-1", "c-1")
+	}, shipments)
 }

@@ -1,0 +1,241 @@
+package participanttest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/participant"
+)
+
+// Await waits for the outcome event of a command and reads it as a T. The test fails where the answer is another one,
+// with its body, or with the error of the dead letter that the command became. Await[participant.Exhausted] waits for
+// that.
+func Await[T any](s *Stage, command envelope.Message) participant.Event[T] {
+	s.t.Helper()
+	var answer participant.Event[T]
+	s.wait(fmt.Sprintf("the answer to %s %s", command.Type, command.ID), func() error {
+		answers := s.answers(command)
+		if len(answers) == 0 {
+			return s.whereabouts(command)
+		}
+		answer.Message = answers[0]
+		return nil
+	})
+	codec := s.cfg.Participant.Codec
+	want, err := codec.TypeOf(answer.Body)
+	require.NoError(s.t, err)
+	if want != answer.Message.Type {
+		s.t.Fatalf("%s was answered with the %s event %s, want %s: %s", command.Type, answer.Message.Outcome,
+			answer.Message.Type, want, printable(answer.Message.Payload))
+	}
+	require.NoError(s.t, codec.Decode(answer.Message, &answer.Body))
+	return answer
+}
+
+// answers are the outcome events that a message has caused.
+func (s *Stage) answers(m envelope.Message) (all []envelope.Message) {
+	s.t.Helper()
+	for _, e := range s.Entries(s.Hop.Events()) {
+		if e.CausationID == m.ID && e.Outcome != envelope.None {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// whereabouts says why there is no answer yet.
+func (s *Stage) whereabouts(m envelope.Message) error {
+	for _, h := range s.held() {
+		if h.id == m.ID {
+			return fmt.Errorf("it is held after %d attempts: %s", h.Attempts, h.Error)
+		}
+	}
+	return fmt.Errorf("no answer, not held: was it sent, and to a hop that handles it?")
+}
+
+// Entries are all messages that handlers have written for a topic, in their order, as a relay would publish them. No
+// relay runs: they stay in the outbox.
+func (s *Stage) Entries(topic string) (all []envelope.Message) {
+	s.t.Helper()
+	for _, m := range s.outbox() {
+		if m.Topic == topic {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func (s *Stage) outbox() (all []envelope.Message) {
+	s.t.Helper()
+	rows, err := s.Pool.Query(s.t.Context(), "SELECT "+outbox.Columns+" FROM troupe.outbox ORDER BY position")
+	require.NoError(s.t, err)
+	var r outbox.Row
+	_, err = pgx.ForEachRow(rows, r.Fields(), func() error {
+		m, err := r.Message(outbox.Defaults{})
+		all = append(all, m)
+		r = outbox.Row{}
+		return err
+	})
+	require.NoError(s.t, err)
+	return all
+}
+
+// A DeadLetter is a row of troupe.dead_letters.
+type DeadLetter struct {
+	ID       string // troupe.dead_letters.id
+	Class    participant.Class
+	Error    string // of the last attempt
+	Attempts int    // runs that failed
+	Handler  string // group/type; the group alone where no handler fitted
+	Payload  []byte // as it came
+}
+
+const selectDeadLetter = `
+SELECT id::text, error_class AS class, error, attempts, handler, payload
+FROM troupe.dead_letters
+WHERE message_id = $1
+ORDER BY id DESC
+LIMIT 1`
+
+// AwaitDeadLetter waits until a message that was sent is one. Where it fails too often at first, Advance spares its
+// back-off.
+func (s *Stage) AwaitDeadLetter(m envelope.Message) DeadLetter {
+	s.t.Helper()
+	var letter DeadLetter
+	s.wait("the dead letter of "+m.ID, func() error {
+		rows, err := s.Pool.Query(s.t.Context(), selectDeadLetter, m.ID)
+		require.NoError(s.t, err)
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[DeadLetter])
+		require.NoError(s.t, err)
+		if len(found) == 0 {
+			return s.whereabouts(m)
+		}
+		letter = found[0]
+		return nil
+	})
+	return letter
+}
+
+// Held is a message that has failed and waits in troupe.held for its next try, and everything of its key behind it.
+type Held struct {
+	Attempts int // made so far
+	Class    participant.Class
+	Error    string        // of the last attempt
+	Wait     time.Duration // until the next try, by the database's clock; negative once it is due
+
+	id string
+}
+
+// AwaitHeld waits until a message has failed that many times, or more, and is held.
+func (s *Stage) AwaitHeld(m envelope.Message, attempts int) (held Held) {
+	s.t.Helper()
+	s.wait(fmt.Sprintf("%d failed attempts of %s", attempts, m.ID), func() error {
+		all := s.held()
+		i := slices.IndexFunc(all, func(h Held) bool { return h.id == m.ID })
+		switch {
+		case i < 0:
+			return fmt.Errorf("it is not held")
+		case all[i].Attempts < attempts:
+			return fmt.Errorf("%d so far: %s", all[i].Attempts, all[i].Error)
+		}
+		held = all[i]
+		return nil
+	})
+	return held
+}
+
+const selectHeld = `
+SELECT topic_id, partition, "offset", headers, attempts, error_class, last_error,
+       extract(epoch FROM next_try - clock_timestamp())::float8
+FROM troupe.held
+WHERE attempts > 0
+ORDER BY position`
+
+func (s *Stage) held() (all []Held) {
+	s.t.Helper()
+	rows, err := s.Pool.Query(s.t.Context(), selectHeld)
+	require.NoError(s.t, err)
+	var topic [16]byte
+	var partition int32
+	var offset int64
+	var headers []byte
+	var h Held
+	var wait float64
+	fields := []any{&topic, &partition, &offset, &headers, &h.Attempts, &h.Class, &h.Error, &wait}
+	_, err = pgx.ForEachRow(rows, fields, func() error {
+		h.Wait = time.Duration(wait * float64(time.Second))
+		h.id = offsetID(uuid.UUID(topic), partition, offset)
+		list, err := envelope.UnmarshalHeaders(headers)
+		for _, header := range list {
+			if header.Key == envelope.HeaderID {
+				h.id = string(header.Value)
+			}
+		}
+		all = append(all, h)
+		return err
+	})
+	require.NoError(s.t, err)
+	return all
+}
+
+// Settle waits until the participant is done with all that was sent: each message has taken effect, changed nothing, or
+// is held or a dead letter. It is how a test waits for what leaves no trace, such as a duplicate.
+func (s *Stage) Settle() {
+	s.t.Helper()
+	if len(s.sent) == 0 {
+		return
+	}
+	admin := kadm.NewClient(s.client)
+	s.wait("all that was sent to be consumed", func() error {
+		ends, err := admin.ListEndOffsets(s.t.Context(), s.sentTopics()...)
+		if err == nil {
+			err = ends.Error()
+		}
+		if err != nil {
+			return err
+		}
+		committed, err := admin.FetchOffsets(s.t.Context(), s.cfg.Participant.Group)
+		if err != nil {
+			return err
+		}
+		var left []string
+		ends.Each(func(end kadm.ListedOffset) {
+			var at int64
+			if o, ok := committed.Lookup(end.Topic, end.Partition); ok {
+				at = max(o.At, 0)
+			}
+			if at < end.Offset {
+				left = append(left, fmt.Sprintf("%s/%d is consumed up to %d of %d", end.Topic, end.Partition, at, end.Offset))
+			}
+		})
+		if len(left) > 0 {
+			return fmt.Errorf("%s", strings.Join(left, ", "))
+		}
+		return nil
+	})
+}
+
+func (s *Stage) sentTopics() (names []string) {
+	for name := range s.sent {
+		names = append(names, name)
+	}
+	return names
+}
+
+// printable is a payload for a test's log.
+func printable(payload []byte) string {
+	const limit = 500
+	if len(payload) > limit {
+		return fmt.Sprintf("%q and %d bytes more", payload[:limit], len(payload)-limit)
+	}
+	return fmt.Sprintf("%q", payload)
+}

@@ -1,0 +1,243 @@
+package participanttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+const (
+	maxSteps = 1000 // far more than a handler has
+	atOnce   = 4    // most of a run is waiting
+)
+
+// An Effect reads what a handler has done, as a value that is equal where the effect is. Leave out what differs from run
+// to run, such as times. What it does not read, CrashAtEveryStep does not see.
+type Effect func(ctx context.Context, pool *pgxpool.Pool) (any, error)
+
+// Query is the effect that a query sees: its rows as Postgres writes them, in whatever order.
+func Query(sql string, args ...any) Effect {
+	args = append([]any{pgx.QueryResultFormats{pgx.TextFormatCode}}, args...)
+	return func(ctx context.Context, pool *pgxpool.Pool) (any, error) {
+		rows, err := pool.Query(ctx, sql, args...)
+		if err != nil {
+			return nil, err
+		}
+		all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+			var values []string
+			for _, v := range row.RawValues() {
+				if v == nil {
+					v = []byte("NULL")
+				}
+				values = append(values, string(v))
+			}
+			return strings.Join(values, " "), nil
+		})
+		slices.Sort(all)
+		return all, err
+	}
+}
+
+// CrashAtEveryStep delivers one message again and again, each time to a participant and a database of their own, and
+// each time ends the connection of the handler's transaction one step later: before a statement is sent, after it was
+// done and before its answer arrives, and so on to the COMMIT, which never reaches the server in one run, and whose
+// answer is lost in another. It ends when the message gets through untouched. Several runs are under way at once.
+//
+// In each run the participant tries the message again, and then it is delivered once more. The test fails, naming the
+// step, where the effect is another one than that of an undisturbed run, or where the outbox has other messages than
+// then: the answer is there once.
+//
+// given prepares the database where the handler wants to find something, and makes the message. Both functions are
+// called for each run, several at once.
+func CrashAtEveryStep(t testing.TB, cfg Config, given func(s *Stage) envelope.Message, effect Effect) {
+	t.Helper()
+	c := &crash{cfg: cfg, given: given, effect: effect}
+	var want after
+	if !c.attempt(t, func(t testing.TB) { want = c.deliver(t, 0) }) {
+		t.FailNow()
+	}
+	if want.trouble != "" {
+		t.Fatalf("without any crash: %s", want.trouble)
+	}
+	crashes := c.all(t)
+	for i, got := range crashes {
+		t.Logf("crash %d: %s", i+1, got.step)
+		switch {
+		case got.trouble != "":
+			t.Errorf("crash %s: %s", got.step, got.trouble)
+		case !assert.ObjectsAreEqual(want.effect, got.effect):
+			t.Errorf("crash %s: the effect is %+v, without a crash it is %+v", got.step, got.effect, want.effect)
+		case !slices.Equal(want.outbox, got.outbox):
+			t.Errorf("crash %s: the outbox has %v, without a crash it has %v", got.step, got.outbox, want.outbox)
+		}
+	}
+}
+
+// all makes the runs until one is not reached by its crash.
+func (c *crash) all(t testing.TB) (crashes []after) {
+	t.Helper()
+	var mu sync.Mutex
+	var next int
+	var done, failed bool
+	found := make(map[int]after)
+	var workers sync.WaitGroup
+	for range atOnce {
+		workers.Go(func() {
+			for {
+				mu.Lock()
+				next++
+				n := next
+				stop := done || failed
+				mu.Unlock()
+				if stop {
+					return
+				}
+				var got after
+				ok := c.attempt(t, func(t testing.TB) { got = c.deliver(t, n) })
+				mu.Lock()
+				failed = failed || !ok
+				done = done || got.step == "" || n > maxSteps
+				found[n] = got
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	switch {
+	case failed:
+		t.FailNow()
+	case found[1].step == "":
+		t.Fatalf("there is nothing to crash: no transaction was made for the message; is there a handler for it?")
+	case next > maxSteps:
+		t.Fatalf("%d crashes and no end: the handler's transaction has too many steps", maxSteps)
+	}
+	for n := 1; found[n].step != ""; n++ {
+		crashes = append(crashes, found[n])
+	}
+	return crashes
+}
+
+// crash is what all runs of one CrashAtEveryStep have in common.
+type crash struct {
+	cfg    Config
+	given  func(*Stage) envelope.Message
+	effect Effect
+}
+
+// after is what one run has left.
+type after struct {
+	step    string // at which the connection ended; "" where it did not
+	trouble string // the message neither took effect nor was refused
+	effect  any
+	outbox  []string
+}
+
+// deliver makes one run that ends at the nth step; 0: none.
+func (c *crash) deliver(t testing.TB, n int) (left after) {
+	t.Helper()
+	s := open(t, c.cfg, testkit.Logger(t).Level(zerolog.ErrorLevel)) // each crash is a warning
+	m := c.given(s)
+	require.NotEmpty(t, m.ID, "the message of given has no ID, by which its transaction is known")
+	s.wire.arm(n, m.ID)
+	s.Send(m)
+	s.Settle()
+	left.step = s.wire.disarm()
+	if left.step != "" {
+		s.Send(m)
+		s.Settle()
+	}
+	if left.trouble = s.trouble(); left.trouble != "" {
+		return left
+	}
+	var err error
+	left.effect, err = c.effect(t.Context(), s.Pool)
+	require.NoError(t, err, "read the effect")
+	left.outbox = s.summary()
+	return left
+}
+
+// trouble says why a message has neither taken effect nor was refused.
+func (s *Stage) trouble() string {
+	s.t.Helper()
+	for _, h := range s.held() {
+		return fmt.Sprintf("the message is held after %d failed attempts, the last: %s", h.Attempts, h.Error)
+	}
+	var class, text string
+	err := s.Pool.QueryRow(s.t.Context(), "SELECT error_class, error FROM troupe.dead_letters").Scan(&class, &text)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ""
+	}
+	require.NoError(s.t, err)
+	return fmt.Sprintf("the message became a dead letter (%s): %s", class, text)
+}
+
+// summary is a line for each message in the outbox.
+func (s *Stage) summary() (lines []string) {
+	s.t.Helper()
+	for _, m := range s.outbox() {
+		topic := strings.TrimPrefix(m.Topic, s.Hop.Flow()+".")
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %q %s %s", topic, m.Key, m.Type, m.Outcome)))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// attempt runs f as a test of its own within t: on a goroutine that FailNow ends, with Cleanup at its end. It says
+// whether f came to its end.
+func (c *crash) attempt(t testing.TB, f func(testing.TB)) (ended bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s := &scope{TB: t}
+		defer s.end()
+		f(s)
+		ended = true
+	}()
+	<-done
+	return ended
+}
+
+// scope is the part of a test that one run is.
+type scope struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (s *scope) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+
+func (s *scope) FailNow() {
+	s.Fail()
+	runtime.Goexit()
+}
+
+func (s *scope) Fatal(args ...any) {
+	s.Helper()
+	s.Error(args...)
+	s.FailNow()
+}
+
+func (s *scope) Fatalf(format string, args ...any) {
+	s.Helper()
+	s.Errorf(format, args...)
+	s.FailNow()
+}
+
+func (s *scope) end() {
+	for _, f := range s.cleanups {
+		defer f() // the last one first, and all of them even if one ends the goroutine
+	}
+}

@@ -1,0 +1,170 @@
+package participanttest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// endLimit is how long a participant may take to end.
+const endLimit = 30 * time.Second
+
+// Config of a Stage. Handlers is required.
+type Config struct {
+	// Handlers registers what is tested. It is called again whenever the participant is started again, so it must not
+	// start anything itself.
+	Handlers func(s *Stage, p *participant.Participant)
+
+	// SQL makes the service's tables; several statements may stand in it. Empty: none.
+	SQL string
+	// Migrate makes them where a program does. It is given the URL of the database, after SQL was run. Nil: nothing.
+	Migrate func(ctx context.Context, url string) error
+
+	// Hop is the name of the hop. The flow is the test's own. Default: hop.
+	Hop string
+	// Participant is the service's own configuration: Codec, Retry, Timeout and so on. Pool, Brokers, Hop, Group and Log
+	// are the stage's, whatever stands there. Default of Partitions: 1, so that what is sent in order is delivered in
+	// order, across keys too.
+	Participant participant.Config
+}
+
+// A Stage is a running participant with a database, topics and a group of its own. Its methods are for the test's own
+// goroutine; they fail the test where they cannot do what they say.
+type Stage struct {
+	// Pool is on the stage's database. It is not the participant's pool, and no crash reaches it.
+	Pool *pgxpool.Pool
+	// Hop is the hop under test. Other hops of its flow are topics.MustHop(s.Hop.Flow(), name).
+	Hop topics.Hop
+
+	t      testing.TB
+	cfg    Config
+	client *kgo.Client
+	wire   *wire
+	run    *running
+	sent   map[string]bool // topics
+}
+
+// New starts a participant and returns when it has joined its group. The test's Cleanup stops it and removes what it
+// had; a participant that does not end then, or ends with an error, fails the test.
+func New(t testing.TB, cfg Config) *Stage {
+	t.Helper()
+	return open(t, cfg, testkit.Logger(t))
+}
+
+func open(t testing.TB, cfg Config, log zerolog.Logger) *Stage {
+	t.Helper()
+	require.NotNil(t, cfg.Handlers, "Config without Handlers: set a function that registers them")
+	hop, err := topics.NewHop(testkit.Flow(t), cmp.Or(cfg.Hop, "hop"))
+	require.NoError(t, err)
+	s := &Stage{Pool: testkit.Database(t), Hop: hop, t: t, cfg: cfg, wire: &wire{}, sent: make(map[string]bool)}
+	s.client, err = kafka.NewClient(testkit.Kafka(t))
+	require.NoError(t, err)
+	t.Cleanup(s.client.Close)
+
+	config := s.Pool.Config()
+	config.ConnConfig.BuildFrontend = s.wire.frontend
+	s.cfg.Participant.Pool, err = pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(s.cfg.Participant.Pool.Close)
+
+	s.cfg.Participant.Brokers, s.cfg.Participant.Hop = testkit.Kafka(t), hop
+	s.cfg.Participant.Group = hop.String()
+	s.cfg.Participant.Partitions = cmp.Or(cfg.Participant.Partitions, 1)
+	s.cfg.Participant.Log = log
+	if s.cfg.Participant.Codec == nil {
+		s.cfg.Participant.Codec = envelope.JSONCodec{}
+	}
+	t.Cleanup(s.stop)
+	s.tables()
+	s.start()
+	return s
+}
+
+// tables makes the service's own.
+func (s *Stage) tables() {
+	s.t.Helper()
+	_, err := s.Pool.Exec(s.t.Context(), s.cfg.SQL)
+	require.NoError(s.t, err, "Config.SQL")
+	if s.cfg.Migrate != nil {
+		require.NoError(s.t, s.cfg.Migrate(s.t.Context(), testkit.DatabaseURL(s.t, s.Pool)), "Config.Migrate")
+	}
+}
+
+// running is one life of the participant.
+type running struct {
+	*participant.Participant
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // once ended
+}
+
+func (s *Stage) start() {
+	s.t.Helper()
+	p, err := participant.New(s.cfg.Participant)
+	require.NoError(s.t, err)
+	s.cfg.Handlers(s, p)
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Participant: p, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		r.err = p.Run(ctx)
+	}()
+	s.run = r
+	s.wait("the participant to be ready", p.Ready)
+}
+
+// stop ends the participant as its service would, by ending Run's context. Stopped it may be stopped again.
+func (s *Stage) stop() {
+	s.t.Helper()
+	if s.run == nil {
+		return
+	}
+	r := s.run
+	s.run = nil
+	r.cancel()
+	select {
+	case <-r.ended:
+		if r.err != nil {
+			s.t.Errorf("the participant ended with: %v", r.err)
+		}
+	case <-time.After(endLimit):
+		s.t.Errorf("the participant still runs %s after it was asked to stop", endLimit)
+	}
+}
+
+// wait asks until there is no reason against. A participant that ends fails the test at once.
+func (s *Stage) wait(what string, reason func() error) {
+	s.t.Helper()
+	var ended bool
+	testkit.Wait(s.t, what, func() (bool, error) {
+		if s.run != nil {
+			select {
+			case <-s.run.ended:
+				ended = true
+				return true, nil
+			default:
+			}
+		}
+		err := reason()
+		if err != nil && s.run != nil {
+			err = errors.Join(err, s.run.Ready()) // why nothing happens, where the participant knows
+		}
+		return err == nil, err
+	})
+	if ended {
+		s.t.Fatalf("waited for %s, and the participant ended: %v", what, s.run.err)
+	}
+}
