@@ -27,6 +27,7 @@ var house = map[string][]string{
 	"migrations":     {},
 	"schemas":        {"envelope"},
 	"schemas/order":  {"schemas"},
+	"upsert":         {},
 	"internal/pg":    {"retry"},
 	"internal/kafka": {"envelope"},
 	"internal/keyed": {},
@@ -69,7 +70,7 @@ var light = []string{
 	"github.com/stretchr/testify", "testing",
 }
 
-var libraries = []string{"topics", "retry", "envelope", "schemas", "migrations", "outbox", "relay", "participant"}
+var libraries = []string{"topics", "retry", "envelope", "schemas", "upsert", "migrations", "outbox", "relay", "participant"}
 
 type pkg struct {
 	ImportPath string
