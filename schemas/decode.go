@@ -83,14 +83,17 @@ func (c *Codec) reader(id uint32, to *binding) (reader, error) {
 
 func makeReader(avsc string, to *binding) (r reader) {
 	r.err = guard(func() error {
-		writer, err := avro.Parse(avsc)
+		writer, err := parseTree(avsc)
 		if err != nil {
 			return err
 		}
-		if r.schema, err = avro.Resolve(writer, to.schema); err != nil {
+		if err := misread(to.tree, writer); err != nil {
 			return err
 		}
-		r.shape, err = shapeOf(writer)
+		if r.schema, err = avro.Resolve(writer.schema, to.schema); err != nil {
+			return err
+		}
+		r.shape, err = shapeOf(writer.schema)
 		return err
 	})
 	return r
