@@ -27,6 +27,7 @@ type evolution struct {
 	old, next         string
 	backward, forward string
 	stricter          bool // than the library that decodes, on purpose
+	logical           bool // about what registries pass over
 }
 
 // evolutions follow the specification's section "Schema Resolution", rule by rule.
@@ -113,9 +114,9 @@ func evolutions() []evolution {
 		// Logical types
 		{what: "a logical type added", old: field(`"long"`), next: field(logical("long", "timestamp-millis"))},
 		{what: "milliseconds made microseconds", old: field(logical("long", "timestamp-millis")), next: field(logical("long", "timestamp-micros")),
-			backward: "f: a timestamp-millis would be read as timestamp-micros", forward: "f: a timestamp-micros would be read as timestamp-millis", stricter: true},
+			backward: "f: a timestamp-millis would be read as timestamp-micros", forward: "f: a timestamp-micros would be read as timestamp-millis", stricter: true, logical: true},
 		{what: "a decimal of another scale", old: field(decimal(9, 2)), next: field(decimal(9, 4)),
-			backward: "f: a decimal 9,2 would be read as decimal 9,4", forward: "f: a decimal 9,4"},
+			backward: "f: a decimal 9,2 would be read as decimal 9,4", forward: "f: a decimal 9,4", logical: true},
 		{what: "a logical type nobody knows", old: field(`"string"`), next: field(logical("string", "shop-sku"))},
 	}
 	// Promotions: what is written, and what reads it.

@@ -43,7 +43,7 @@ var house = map[string][]string{
 	"internal/demo/inventory": {"internal/demo", "participant", "schemas/order"},
 	"internal/demo/shipping":  {"internal/demo", "participant", "schemas/order"},
 
-	"devstack": {},
+	"devstack": {"schemas"},
 	"testkit":  {"devstack", "migrations"},
 
 	"internal/sidecar":     {"migrations", "outbox", "relay"},
