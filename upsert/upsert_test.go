@@ -4,8 +4,10 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/upsert"
 )
 
@@ -18,7 +20,24 @@ type step struct {
 
 func TestEachVerbTellsItsEndsApart(t *testing.T) {
 	t.Parallel()
-	pool := database(t)
+	// The last ones are for poolers between the service and Postgres.
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			config, err := pgxpool.ParseConfig(testkit.DatabaseURL(t, database(t)))
+			require.NoError(t, err)
+			config.ConnConfig.DefaultQueryExecMode = mode
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			require.NoError(t, err)
+			defer pool.Close()
+			tellEndsApart(t, pool)
+		})
+	}
+}
+
+func tellEndsApart(t *testing.T, pool *pgxpool.Pool) {
 	exec := func(sql string) {
 		_, err := pool.Exec(t.Context(), sql)
 		require.NoError(t, err)
