@@ -39,7 +39,8 @@ func (c compatibility) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case asks:
 		answer(w, http.StatusOK, map[string]any{"is_compatible": len(reasons) == 0, "messages": reasons})
 	case len(reasons) > 0:
-		message := fmt.Sprintf("Schema being registered is incompatible with an earlier schema for subject %q: %s", subject, strings.Join(reasons, "; "))
+		message := fmt.Sprintf("Schema being registered is incompatible with an earlier schema for subject %q: %s",
+			subject, strings.Join(reasons, "; "))
 		answer(w, http.StatusConflict, map[string]any{"error_code": http.StatusConflict, "message": message})
 	default:
 		c.fake.ServeHTTP(w, req)

@@ -74,12 +74,11 @@ func Check(level Level, next Version, earlier ...Version) ([]Problem, error) {
 // problems are what keeps reader from reading what writer has written. In direction Backward the reader is the new one.
 // The library has the last word: it finds only the first problem, but resolves what is then read.
 func problems(direction Level, earlier string, reader, writer tree) []Problem {
-	r := resolution{reader: reader, writer: writer, newReads: direction == Backward, seen: make(map[[2]*avro.SchemaNode]bool)}
-	r.read(reader.root, writer.root, "")
+	r := resolve(reader, writer, direction == Backward)
 	if len(r.found) == 0 {
 		var its *avro.CompatibilityError
 		if err := avro.CheckCompatibility(writer.schema, reader.schema); errors.As(err, &its) {
-			r.found = append(r.found, Problem{Path: strings.TrimPrefix(its.Path, "(root)"), Reason: its.Detail, Remedy: r.keep("what is there as it is")})
+			r.add(strings.TrimPrefix(its.Path, "(root)"), its.Detail, r.keep("what is there as it is"))
 		}
 	}
 	for i := range r.found {
@@ -90,9 +89,7 @@ func problems(direction Level, earlier string, reader, writer tree) []Problem {
 
 // misread says where reader would take what writer has written for another value, without an error of the library.
 func misread(reader, writer tree) error {
-	r := resolution{reader: reader, writer: writer, newReads: true, seen: make(map[[2]*avro.SchemaNode]bool)}
-	r.read(reader.root, writer.root, "")
-	return r.misread
+	return resolve(reader, writer, true).misread
 }
 
 // A resolution goes through both schemas at once, as a reader does.
@@ -103,6 +100,12 @@ type resolution struct {
 	seen           map[[2]*avro.SchemaNode]bool // recursive types end here
 	found          []Problem
 	misread        error // the first of those that the library would not notice
+}
+
+func resolve(reader, writer tree, newReads bool) *resolution {
+	r := &resolution{reader: reader, writer: writer, newReads: newReads, seen: make(map[[2]*avro.SchemaNode]bool)}
+	r.read(reader.root, writer.root, "")
+	return r
 }
 
 func (r *resolution) add(path, reason, remedy string) {
@@ -144,9 +147,13 @@ func (r *resolution) read(reader, writer *avro.SchemaNode, path string) {
 		r.readSame(reader, writer, path)
 	case !promotes(writer.Type, reader.Type):
 		was, is := r.writer.describe(writer), r.reader.describe(reader)
-		r.add(path, r.say(fmt.Sprintf("%s cannot be read as %s", was, is), fmt.Sprintf("readers want %s and cannot read %s", is, was)),
-			r.say("keep the type, widen it (int, long, float, double; string and bytes), or make it a new field with a default",
-				r.keep("the type")))
+		r.add(path, r.say(
+			fmt.Sprintf("%s cannot be read as %s", was, is),
+			fmt.Sprintf("readers want %s and cannot read %s", is, was),
+		), r.say(
+			"keep the type, widen it (int, long, float, double; string and bytes), or make it a new field with a default",
+			r.keep("the type"),
+		))
 	}
 }
 
@@ -179,7 +186,8 @@ func (r *resolution) readSame(reader, writer *avro.SchemaNode, path string) {
 		r.read(reader.Values, writer.Values, path+"{}")
 	case "fixed":
 		if reader.Size != writer.Size {
-			r.add(path, fmt.Sprintf("a fixed of %d bytes cannot be read as one of %d", writer.Size, reader.Size), r.keep("the size"))
+			r.add(path, fmt.Sprintf("a fixed of %d bytes cannot be read as one of %d", writer.Size, reader.Size),
+				r.keep("the size"))
 			return
 		}
 	}
@@ -204,9 +212,11 @@ func (r *resolution) readRecord(reader, writer *avro.SchemaNode, path string) {
 			continue
 		}
 		if r.newReads {
-			r.add(at, "it is new and has no default for messages that do not have it", "give it one, such as "+r.exampleDefault(&f.Type))
+			r.add(at, "it is new and has no default for messages that do not have it",
+				"give it one, such as "+r.exampleDefault(&f.Type))
 		} else {
-			r.add(at, "it was removed, and readers have no default for it", "keep it, and remove it only after a version in which it has a default")
+			r.add(at, "it was removed, and readers have no default for it",
+				"keep it, and remove it only after a version in which it has a default")
 		}
 	}
 }

@@ -142,7 +142,7 @@ func (d *comparison) symbols(old, next *avro.SchemaNode, path string) {
 	if removed := without(old.Symbols, next.Symbols); len(removed) > 0 {
 		d.add(path, "symbols removed: %s", strings.Join(removed, ", "))
 	}
-	if was, is := without(old.Symbols, without(old.Symbols, next.Symbols)), without(next.Symbols, without(next.Symbols, old.Symbols)); !slices.Equal(was, is) {
+	if !slices.Equal(shared(old.Symbols, next.Symbols), shared(next.Symbols, old.Symbols)) {
 		d.add(path, "symbols stand in another order: %s", strings.Join(next.Symbols, ", "))
 	}
 	if old.EnumDefault != next.EnumDefault {
@@ -164,7 +164,7 @@ func (d *comparison) branches(old, next *avro.SchemaNode, path string) {
 	if removed := without(was, is); len(removed) > 0 {
 		d.add(path, "branches removed: %s", strings.Join(removed, ", "))
 	}
-	if a, b := without(was, without(was, is)), without(is, without(is, was)); !slices.Equal(a, b) {
+	if !slices.Equal(shared(was, is), shared(is, was)) {
 		d.add(path, "branches stand in another order: %s", strings.Join(is, ", "))
 	}
 }
@@ -205,6 +205,8 @@ func without(all, those []string) (rest []string) {
 	}
 	return rest
 }
+
+func shared(all, those []string) []string { return without(all, without(all, those)) }
 
 func orNone(text string) string {
 	if text == "" {

@@ -16,7 +16,6 @@ import (
 type maker struct {
 	*rand.Rand
 	defined map[string]bool
-	n       int
 }
 
 type object = map[string]any

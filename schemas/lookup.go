@@ -14,7 +14,7 @@ import (
 const (
 	forgetDown    = time.Second      // how long a registry that did not answer, or with an error, is not asked again
 	forgetUnknown = 10 * time.Second // how long an unknown id or subject is not asked for again
-	askUnknown    = 5                // times that one is asked for, forgetDown apart, before it is taken for unknown: registries lag
+	askUnknown    = 5                // times that one is asked for, forgetDown apart, before that is final: registries lag
 	forgetLatest  = time.Minute      // how long a subject's latest version counts as the latest
 )
 
@@ -163,7 +163,8 @@ func (t *trouble) unknown(what string, r *Registry) error {
 	f := failure{asked: before.asked + 1}
 	if f.asked < askUnknown {
 		f.until = t.now().Add(forgetDown)
-		f.err = fmt.Errorf("%w: registry %s does not have it; asked %d of %d times: %w", ErrNoSchema, r, f.asked, askUnknown, errNotYet)
+		f.err = fmt.Errorf("%w: registry %s does not have it; asked %d of %d times: %w",
+			ErrNoSchema, r, f.asked, askUnknown, errNotYet)
 	} else {
 		f.until = t.now().Add(forgetUnknown)
 		f.err = fmt.Errorf("%w: registry %s does not have it", ErrNoSchema, r)

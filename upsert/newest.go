@@ -21,7 +21,9 @@ func (w Newest) statements() statements {
 	version := len(w.Key) + 1
 	all := slices.Concat(w.Key, []string{w.Version}, w.Columns)
 	stamp := quote(w.Version)
-	assign := list(all[len(w.Key):], ", ", version, func(c string, _ int) string { return fmt.Sprintf("%s = excluded.%s", c, c) })
+	assign := list(all[len(w.Key):], ", ", version, func(c string, _ int) string {
+		return fmt.Sprintf("%s = excluded.%s", c, c)
+	})
 	return statements{
 		write: fmt.Sprintf(`INSERT INTO %s AS stored (%s)
 VALUES (%s)

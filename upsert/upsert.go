@@ -154,5 +154,7 @@ func same(columns []string, first int) string {
 	if len(columns) == 0 {
 		return "true"
 	}
-	return list(columns, " AND ", first, func(c string, n int) string { return fmt.Sprintf("%s IS NOT DISTINCT FROM $%d", c, n) })
+	return list(columns, " AND ", first, func(c string, n int) string {
+		return fmt.Sprintf("%s IS NOT DISTINCT FROM $%d", c, n)
+	})
 }

@@ -19,8 +19,10 @@ func newSchema() *cobra.Command {
 		Long: `schema works on .avsc files. Each describes one record, whose full name is its subject in the registry.
 The earlier versions of a record are those of the same full name in the places that --against names, oldest first, or
 under its subject in the registry.`,
-		Example: "  troupe schema check --against git:origin/main schemas/\n  troupe schema register --registry http://localhost:8081 schemas/\n  troupe schema diff --against git:v1.4.0 schemas/order/PaymentCharged.avsc",
-		Args:    cobra.NoArgs,
+		Example: `  troupe schema check --against git:origin/main schemas/
+  troupe schema register --registry http://localhost:8081 schemas/
+  troupe schema diff --against git:v1.4.0 schemas/order/PaymentCharged.avsc`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SetOut(cmd.ErrOrStderr())
 			_ = cmd.Help()
@@ -38,12 +40,14 @@ type earlier struct {
 }
 
 func (e *earlier) declare(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&e.against, "against", nil, "earlier versions: a file or folder, or `git:REVISION` for the same paths there; repeat it, oldest first")
+	flags.StringArrayVar(&e.against, "against", nil,
+		"earlier versions: a file or folder, or `git:REVISION` for the same paths there; repeat it, oldest first")
 	e.declareRegistry(flags)
 }
 
 func (e *earlier) declareRegistry(flags *pflag.FlagSet) {
-	flags.StringVar(&e.registry, "registry", "", "`URL` of a schema registry [TROUPE_REGISTRY]; the variable keeps a password off the process list")
+	flags.StringVar(&e.registry, "registry", "",
+		"`URL` of a schema registry [TROUPE_REGISTRY]; the variable keeps a password off the process list")
 }
 
 // wrong is what is wrong with the flags. --against wins over the environment.
@@ -102,7 +106,8 @@ func (r registered) level(ctx context.Context, subject string) (schemas.Level, e
 type levelFlag struct{ level schemas.Level }
 
 func (l *levelFlag) declare(flags *pflag.FlagSet, otherwise string) {
-	flags.Var(l, "level", "`level` of compatibility: BACKWARD, FORWARD, FULL, one of them with _TRANSITIVE, or NONE (default: "+otherwise+")")
+	flags.Var(l, "level",
+		"`level` of compatibility: BACKWARD, FORWARD, FULL, one of them with _TRANSITIVE, or NONE (default: "+otherwise+")")
 }
 
 // String is the flag's value.
@@ -129,7 +134,9 @@ type verdict struct {
 }
 
 // judge checks a file at level, or, where that is none, at the history's own.
-func judge(ctx context.Context, f schemaFile, h history, level schemas.Level) (v verdict, versions []schemas.Version, err error) {
+func judge(
+	ctx context.Context, f schemaFile, h history, level schemas.Level,
+) (v verdict, versions []schemas.Version, err error) {
 	if level == "" {
 		if level, err = h.level(ctx, f.subject); err != nil {
 			return v, nil, err
@@ -142,8 +149,10 @@ func judge(ctx context.Context, f schemaFile, h history, level schemas.Level) (v
 	if err != nil {
 		return v, nil, err
 	}
-	v = verdict{File: f.path, Subject: f.subject, Level: level, Earlier: []string{}, OK: len(problems) == 0, Problems: []schemas.Problem{}}
-	v.Problems = append(v.Problems, problems...)
+	v = verdict{
+		File: f.path, Subject: f.subject, Level: level, OK: len(problems) == 0,
+		Earlier: []string{}, Problems: append([]schemas.Problem{}, problems...), // in JSON never null
+	}
 	compared := versions
 	if !level.Transitive() && len(compared) > 1 {
 		compared = compared[len(compared)-1:]

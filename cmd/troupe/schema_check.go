@@ -18,8 +18,10 @@ func newSchemaCheck() *cobra.Command {
 		Short: "Say whether schemas go with their earlier versions",
 		Long: `check compares each .avsc file with the earlier versions of the same record, and says of every field that does not
 go with them why, and what to do. It changes nothing. Exit status 1 says that one does not go.`,
-		Example: "  troupe schema check --against git:origin/main schemas/\n  troupe schema check --against v1/ --against v2/ --level FULL_TRANSITIVE v3/\n  troupe schema check --registry http://localhost:8081 --output json schemas/order/PaymentCharged.avsc",
-		Args:    cobra.MinimumNArgs(1),
+		Example: `  troupe schema check --against git:origin/main schemas/
+  troupe schema check --against v1/ --against v2/ --level FULL_TRANSITIVE v3/
+  troupe schema check --registry http://localhost:8081 --output json schemas/order/PaymentCharged.avsc`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			if err := from.wrong(); err != nil {
 				return err

@@ -27,8 +27,10 @@ func newSchemaDiff() *cobra.Command {
 		Short: "Say in words what changed in schemas",
 		Long: `diff compares each .avsc file with the latest earlier version of the same record, field by field. Layout and custom
 properties do not count. The exit status does not tell whether there are differences.`,
-		Example: "  troupe schema diff --against git:origin/main schemas/\n  troupe schema diff --against old.avsc new.avsc\n  troupe schema diff --registry http://localhost:8081 --output json schemas/",
-		Args:    cobra.MinimumNArgs(1),
+		Example: `  troupe schema diff --against git:origin/main schemas/
+  troupe schema diff --against old.avsc new.avsc
+  troupe schema diff --registry http://localhost:8081 --output json schemas/`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			if err := from.wrong(); err != nil {
 				return err

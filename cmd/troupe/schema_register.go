@@ -32,8 +32,9 @@ func newSchemaRegister() *cobra.Command {
 		Long: `register makes each .avsc file a version of its subject, and prints the ids. One that is there already stays as it is
 and keeps its id, so register can be run again. Before anything is registered every file is checked, here and by the
 registry: when one does not go with its earlier versions, none is registered, and the exit status is 1.`,
-		Example: "  troupe schema register --registry http://localhost:8081 schemas/\n  TROUPE_REGISTRY=https://user:password@registry.example troupe schema register --level FULL_TRANSITIVE schemas/",
-		Args:    cobra.MinimumNArgs(1),
+		Example: `  troupe schema register --registry http://localhost:8081 schemas/
+  TROUPE_REGISTRY=https://user:password@registry.example troupe schema register --level FULL_TRANSITIVE schemas/`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			registry, err := to.openRegistry()
 			if err != nil {
@@ -51,7 +52,8 @@ registry: when one does not go with its earlier versions, none is registered, an
 				if err := printVerdicts(cmd, output, refused); err != nil {
 					return failed(err)
 				}
-				return failed(fmt.Errorf("nothing was registered: %d of %d schemas do not go with their earlier versions", len(refused), len(files)))
+				return failed(fmt.Errorf("nothing was registered: %d of %d schemas do not go with their earlier versions",
+					len(refused), len(files)))
 			}
 			done, err := register(cmd.Context(), registry, files)
 			if printing := printRegistrations(cmd, output, done); err == nil {
@@ -71,7 +73,9 @@ registry: when one does not go with its earlier versions, none is registered, an
 }
 
 // refusals are the verdicts on files that must not be registered. One that is registered already has nothing to fear.
-func refusals(ctx context.Context, registry *schemas.Registry, files []schemaFile, level schemas.Level) (refused []verdict, err error) {
+func refusals(
+	ctx context.Context, registry *schemas.Registry, files []schemaFile, level schemas.Level,
+) (refused []verdict, err error) {
 	for _, f := range files {
 		if _, err := registry.Lookup(ctx, f.subject, f.avsc); err == nil {
 			continue
