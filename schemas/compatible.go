@@ -213,12 +213,33 @@ func (r *resolution) readRecord(reader, writer *avro.SchemaNode, path string) {
 		}
 		if r.newReads {
 			r.add(at, "it is new and has no default for messages that do not have it",
-				"give it one, such as "+r.exampleDefault(&f.Type))
+				"give it one, such as "+r.exampleDefault(&f.Type)+r.perhapsRenamed(f, reader, writer))
 		} else {
 			r.add(at, "it was removed, and readers have no default for it",
 				"keep it, and remove it only after a version in which it has a default")
 		}
 	}
+}
+
+// perhapsRenamed names the one field of the same type that the writer has and the reader does not.
+func (r *resolution) perhapsRenamed(f *avro.SchemaField, reader, writer *avro.SchemaNode) string {
+	read := make(map[string]bool)
+	for i := range reader.Fields {
+		if from := counterpart(&reader.Fields[i], writer.Fields); from != nil {
+			read[from.Name] = true
+		}
+	}
+	var gone []string
+	for i := range writer.Fields {
+		w := &writer.Fields[i]
+		if !read[w.Name] && r.writer.describe(&w.Type) == r.reader.describe(&f.Type) {
+			gone = append(gone, w.Name)
+		}
+	}
+	if len(gone) != 1 {
+		return ""
+	}
+	return fmt.Sprintf(`; or, if it is %s under a new name, "aliases": [%q]`, gone[0], gone[0])
 }
 
 func (r *resolution) readEnum(reader, writer *avro.SchemaNode, path string) {

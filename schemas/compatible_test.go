@@ -203,7 +203,7 @@ func TestEveryProblemIsNamed(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"the new version cannot read version 3: field cents: int cannot be read as string; keep the type, widen it (int, long, float, double; string and bytes), or make it a new field with a default",
-		`the new version cannot read version 3: field currency: it is new and has no default for messages that do not have it; give it one, such as "default": ""`,
+		`the new version cannot read version 3: field currency: it is new and has no default for messages that do not have it; give it one, such as "default": ""; or, if it is id under a new name, "aliases": ["id"]`,
 		`the new version cannot read version 3: field lines[].buyer: it is new and has no default for messages that do not have it; give it one, such as "default": null`,
 		`the new version cannot read version 3: field state: symbols were removed from enum shop.State, which has no default: PAID; keep them, or give the enum a "default" symbol`,
 		"version 3 cannot read the new version: field id: it was removed, and readers have no default for it; keep it, and remove it only after a version in which it has a default",

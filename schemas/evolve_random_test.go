@@ -120,7 +120,7 @@ func TestRandomSchemasAreJudgedAsTheDecoderDoes(t *testing.T) {
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 0))}
 	var last []string
 	verdicts := make(map[bool]int)
-	for range 4000 {
+	for range 1500 {
 		m.defined = make(map[string]bool)
 		text, err := json.Marshal(object{"type": "record", "name": "shop.Root", "fields": []object{{"name": "f", "type": m.typ(3)}}})
 		require.NoError(t, err)
@@ -139,6 +139,6 @@ func TestRandomSchemasAreJudgedAsTheDecoderDoes(t *testing.T) {
 		last = append(last, string(text))
 		last = last[max(0, len(last)-8):]
 	}
-	require.Greater(t, verdicts[true], 500)
-	require.Greater(t, verdicts[false], 500)
+	require.Greater(t, verdicts[true], 200)
+	require.Greater(t, verdicts[false], 200)
 }
