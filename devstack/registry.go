@@ -11,6 +11,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
+
+	"github.com/troupe-go/troupe/schemas"
 )
 
 // Registry is a schema registry: srfake in this process, or the one that TROUPE_REGISTRY names.
@@ -19,15 +21,21 @@ type Registry struct {
 	server *http.Server // nil when it runs elsewhere
 }
 
-// StartRegistry starts a registry on a free port of 127.0.0.1. It keeps its schemas in memory, and calls every schema compatible.
+// StartRegistry starts a registry on a free port of 127.0.0.1. It keeps its schemas in memory, and refuses those that are
+// incompatible at their subject's level, BACKWARD unless set.
 func StartRegistry(context.Context) (*Registry, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("start registry: %w", err)
 	}
-	r := &Registry{
-		url:    "http://" + l.Addr().String(),
-		server: &http.Server{Handler: srfake.NewRegistry().Handler(), ReadHeaderTimeout: 10 * time.Second},
+	r := &Registry{url: "http://" + l.Addr().String()}
+	itself, err := schemas.NewRegistry(r.url)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start registry: %w", err), l.Close())
+	}
+	r.server = &http.Server{
+		Handler:           compatibility{srfake.NewRegistry().Handler(), itself},
+		ReadHeaderTimeout: 10 * time.Second,
 	}
 	go func() { _ = r.server.Serve(l) }()
 	return r, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -113,7 +114,6 @@ func TestBadPayloadsArePoison(t *testing.T) {
 		"bytes left over":         with(func(b []byte) []byte { return append(b, 0) }),
 		"another first byte":      with(func(b []byte) []byte { b[0] = 1; return b }),
 		"JSON without its type":   []byte(`{"id":"p-1","grams":400}`),
-		"an id nobody has":        with(func(b []byte) []byte { b[3] = 9; return b }),
 		"an id beyond all":        with(func(b []byte) []byte { b[1] = 0xff; return b }),
 		"a length below nothing":  with(func(b []byte) []byte { b[5] = 1; return b }),
 		"a string not UTF-8":      with(func(b []byte) []byte { b[6] = 0xff; return b }),
@@ -238,4 +238,46 @@ func TestAnIncompatibleWriterIsPoison(t *testing.T) {
 	payload := append(binary.BigEndian.AppendUint32([]byte{0}, id), 0)
 	require.ErrorIs(t, c.Decode(envelope.Message{Payload: payload}, &parcel{}), envelope.ErrPayload,
 		"grams has no default")
+}
+
+func TestAnUnknownIDIsPoisonAfterFiveAsks(t *testing.T) {
+	r, server := newRegistry(t)
+	now := time.Now()
+	r.SetClock(func() time.Time { return now })
+	c, err := schemas.New(t.Context(), schemas.Config{Registry: r, Types: []schemas.Type{schemas.Bind[parcel](parcelSchema)}})
+	require.NoError(t, err)
+	decode := func(id byte) error {
+		var p parcel
+		return c.Decode(envelope.Message{Payload: []byte{0, 0, 0, 9, id, 0, 0}}, &p)
+	}
+	for range 4 {
+		for range 3 { // however often within a second
+			require.ErrorIs(t, decode(1), schemas.ErrNoSchema)
+			require.NotErrorIs(t, decode(1), envelope.ErrPayload)
+			require.NotErrorIs(t, decode(2), envelope.ErrPayload)
+		}
+		now = now.Add(time.Second)
+	}
+	server.SeedSchema("shop.Parcel", 7, 9<<8|2, sr.Schema{Schema: parcelSchema})
+	require.NoError(t, decode(2), "the registry was late")
+	require.ErrorIs(t, decode(1), envelope.ErrPayload)
+	_, _, err = c.ToJSON(t.Context(), []byte{0, 0, 0, 9, 3, 0})
+	require.ErrorIs(t, err, envelope.ErrPayload, "a person who looks need not wait")
+}
+
+func TestAnotherLogicalTypeIsPoisonAndNotAnotherTime(t *testing.T) {
+	type event struct {
+		At time.Time `avro:"at"`
+	}
+	of := func(unit string) string {
+		return `{"type":"record","name":"shop.Event","fields":[{"name":"at","type":{"type":"long","logicalType":"timestamp-` + unit + `"}}]}`
+	}
+	r, _ := newRegistry(t)
+	id, err := r.Register(t.Context(), "shop.Event", of("millis"))
+	require.NoError(t, err)
+	c, err := schemas.New(t.Context(), schemas.Config{Registry: r, Types: []schemas.Type{schemas.Bind[event](of("micros"))}})
+	require.NoError(t, err)
+	err = c.Decode(envelope.Message{Payload: append(binary.BigEndian.AppendUint32([]byte{0}, id), 2)}, &event{})
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.ErrorContains(t, err, "field at: a timestamp-millis would be read as timestamp-micros")
 }

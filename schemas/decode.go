@@ -31,7 +31,8 @@ type reader struct {
 // anything else by encoding/json. All other content types, and none, mean the wire format.
 //
 // An error that wraps envelope.ErrPayload says that the bytes can never be read as that type; another, that the registry
-// could not be asked, or that into is not bound. After an error the struct may be half filled.
+// could not be asked, or does not know the schema's id so far, or that into is not bound. After an error the struct may
+// be half filled.
 func (c *Codec) Decode(m envelope.Message, into any) error {
 	to := c.bindingOf(into)
 	if isJSON(m.ContentType) {
@@ -70,6 +71,9 @@ func (c *Codec) reader(id uint32, to *binding) (reader, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
 	avsc, err := c.registry.ByID(ctx, id)
+	if errors.Is(err, errNotYet) {
+		return reader{}, err
+	}
 	if err != nil {
 		return reader{}, asPayload(err)
 	}
@@ -83,14 +87,17 @@ func (c *Codec) reader(id uint32, to *binding) (reader, error) {
 
 func makeReader(avsc string, to *binding) (r reader) {
 	r.err = guard(func() error {
-		writer, err := avro.Parse(avsc)
+		writer, err := parseTree(avsc)
 		if err != nil {
 			return err
 		}
-		if r.schema, err = avro.Resolve(writer, to.schema); err != nil {
+		if err := misread(to.tree, writer); err != nil {
 			return err
 		}
-		r.shape, err = shapeOf(writer)
+		if r.schema, err = avro.Resolve(writer.schema, to.schema); err != nil {
+			return err
+		}
+		r.shape, err = shapeOf(writer.schema)
 		return err
 	})
 	return r

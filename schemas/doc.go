@@ -16,10 +16,19 @@
 //	                                                 not seen: a plain error, worth trying again; for one second all such
 //	                                                 decodes fail at once instead of asking. An answer that is an error
 //	                                                 is remembered as long, for its id only
-//	schema id that the registry does not know        ErrPayload; asked again after ten seconds
+//	schema id that the registry does not know        a plain error four times, since registries lag, a second apart
+//	                                                 however often it is decoded; from the fifth on ErrPayload, and
+//	                                                 asked again after ten seconds. ToJSON: ErrPayload at once
 //	no wire format, cut short, bytes left over,      ErrPayload
 //	a length or count that the bytes cannot hold
-//	writer's schema not readable by ours             ErrPayload: a dead letter keeps the bytes for a newer version
+//	writer's schema not readable by ours,            ErrPayload: a dead letter keeps the bytes for a newer version
+//	or by another logical type
+//
+// # Evolving
+//
+// Check says whether a new version of a schema goes with earlier ones, at Confluent's levels, with every field that
+// does not and what to do about it; Diff says what changed. Both need no registry. A running flow has old and new
+// versions of a message in one topic and of every service in turn: FULL_TRANSITIVE lets all of them read all.
 //
 // Limits on one payload, whichever library reads it: MaxDepth, MaxValues, MaxEmpty. They hold before anything is
 // allocated for it, so a few bytes cannot ask for gigabytes. Importing this package lowers goavro's own limits for the

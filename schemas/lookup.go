@@ -14,6 +14,7 @@ import (
 const (
 	forgetDown    = time.Second      // how long a registry that did not answer, or with an error, is not asked again
 	forgetUnknown = 10 * time.Second // how long an unknown id or subject is not asked for again
+	askUnknown    = 5                // times that one is asked for, forgetDown apart, before that is final: registries lag
 	forgetLatest  = time.Minute      // how long a subject's latest version counts as the latest
 )
 
@@ -36,7 +37,11 @@ type trouble struct {
 type failure struct {
 	err   error
 	until time.Time
+	asked int // times that the registry said that it does not have it
 }
+
+// errNotYet is wrapped beside ErrNoSchema while the registry may still come to know what was asked for.
+var errNotYet = errors.New("it may come to know it")
 
 func newTrouble() trouble {
 	return trouble{turn: make(chan struct{}, 1), about: newCache[string, failure](), now: time.Now}
@@ -128,7 +133,7 @@ func ask[V any](ctx context.Context, r *Registry, what string, known func() (V, 
 	case err == nil:
 		return v, nil
 	case isUnknown(err):
-		err = fmt.Errorf("%w: registry %s does not have it", ErrNoSchema, r)
+		return v, t.unknown(what, r)
 	case !errors.Is(err, ErrNoSchema):
 		err = r.explain(err)
 	}
@@ -151,18 +156,35 @@ func (t *trouble) recent(what string) error {
 	return nil
 }
 
+// unknown counts how often the registry did not have it. A registry of several servers can be late with what another
+// one has just given out.
+func (t *trouble) unknown(what string, r *Registry) error {
+	before, _ := t.about.get(what)
+	f := failure{asked: before.asked + 1}
+	if f.asked < askUnknown {
+		f.until = t.now().Add(forgetDown)
+		f.err = fmt.Errorf("%w: registry %s does not have it; asked %d of %d times: %w",
+			ErrNoSchema, r, f.asked, askUnknown, errNotYet)
+	} else {
+		f.until = t.now().Add(forgetUnknown)
+		f.err = fmt.Errorf("%w: registry %s does not have it", ErrNoSchema, r)
+	}
+	t.about.put(what, f)
+	return f.err
+}
+
 // add blames the question if the registry answered it, and the registry if it did not: one odd id must not keep others
 // from being asked for.
 func (t *trouble) add(what string, err error) {
 	var answer *sr.ResponseError
 	switch {
 	case errors.Is(err, ErrNoSchema):
-		t.about.put(what, failure{err, t.now().Add(forgetUnknown)})
+		t.about.put(what, failure{err: err, until: t.now().Add(forgetUnknown)})
 	case errors.As(err, &answer):
-		t.about.put(what, failure{err, t.now().Add(forgetDown)})
+		t.about.put(what, failure{err: err, until: t.now().Add(forgetDown)})
 	default:
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.down = failure{err, t.now().Add(forgetDown)}
+		t.down = failure{err: err, until: t.now().Add(forgetDown)}
 	}
 }

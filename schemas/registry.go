@@ -98,6 +98,55 @@ func (r *Registry) Lookup(ctx context.Context, subject, avsc string) (uint32, er
 	return r.remember(found.ID, avsc)
 }
 
+// Versions are all versions of subject, oldest first, labelled "version 1" and so on. None are no error. One that is not
+// Avro, or has references, is an error that wraps ErrNoSchema.
+func (r *Registry) Versions(ctx context.Context, subject string) ([]Version, error) {
+	all, err := r.client.Schemas(ctx, subject)
+	if isUnknown(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("versions of subject %s: %w", subject, r.explain(err))
+	}
+	versions := make([]Version, 0, len(all))
+	for _, s := range all {
+		if err := usable(s.Schema); err != nil {
+			return nil, fmt.Errorf("subject %s, version %d: %w", subject, s.Version, err)
+		}
+		versions = append(versions, Version{fmt.Sprintf("version %d", s.Version), s.Schema.Schema})
+	}
+	return versions, nil
+}
+
+// Level is the compatibility level that the registry holds subject to: its own, else the registry's.
+func (r *Registry) Level(ctx context.Context, subject string) (Level, error) {
+	answer := r.client.Compatibility(sr.WithParams(ctx, sr.DefaultToGlobal), subject)[0]
+	if isUnknown(answer.Err) { // not all registries know the parameter
+		answer = r.client.Compatibility(ctx)[0]
+	}
+	if answer.Err != nil {
+		return "", fmt.Errorf("compatibility level of subject %s: %w", subject, r.explain(answer.Err))
+	}
+	level, err := ParseLevel(answer.Level.String())
+	if err != nil {
+		return "", fmt.Errorf("registry %s: subject %s: %w", r, subject, err)
+	}
+	return level, nil
+}
+
+// Accepts asks whether the registry would register avsc under subject, by its own rules and level. If not, reasons are
+// its words, which may be none.
+func (r *Registry) Accepts(ctx context.Context, subject, avsc string) (ok bool, reasons []string, err error) {
+	answer, err := r.client.CheckCompatibility(sr.WithParams(ctx, sr.Verbose), subject, -2, sr.Schema{Schema: avsc})
+	if isUnknown(err) {
+		return true, nil, nil // nothing to be incompatible with
+	}
+	if err != nil {
+		return false, nil, fmt.Errorf("compatibility with subject %s: %w", subject, r.explain(err))
+	}
+	return answer.Is, answer.Messages, nil
+}
+
 func (r *Registry) remember(id int, avsc string) (uint32, error) {
 	if id <= 0 || id > math.MaxInt32 {
 		return 0, fmt.Errorf("registry %s: its answer has schema id %d, want 1 to %d", r, id, math.MaxInt32)

@@ -145,6 +145,11 @@ func TestTroubleIsForgotten(t *testing.T) {
 		{time.Second, 200, 2, true, 1},             // asks again
 		{0, 404, 3, false, 1},                      // unknown
 		{0, 404, 4, false, 1},                      // which says nothing of other ids
+		{0, 200, 3, false, 0},                      // still unknown
+		{time.Second, 404, 3, false, 1},            // asks again, in case it was late
+		{time.Second, 404, 3, false, 1},            //
+		{time.Second, 404, 3, false, 1},            //
+		{time.Second, 404, 3, false, 1},            // five times
 		{9 * time.Second, 200, 3, false, 0},        // still unknown
 		{time.Second, 200, 3, true, 1},             // asks again
 		{0, 500, 5, false, 1},                      // an error about one id

@@ -28,7 +28,7 @@ func Bind[T any](avsc string) Type {
 type binding struct {
 	name   string // full name of the record
 	avsc   string
-	schema *avro.Schema
+	tree   // of avsc
 	goType reflect.Type
 	id     uint32
 }
@@ -37,16 +37,15 @@ func (t Type) check() (*binding, error) {
 	if t.goType == nil || t.goType.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("bind %v: want a struct", t.goType)
 	}
-	schema, err := avro.Parse(t.avsc)
+	parsed, err := parseTree(t.avsc)
 	if err != nil {
 		return nil, fmt.Errorf("bind %v: %w", t.goType, err)
 	}
-	root := schema.Root()
-	b := &binding{name: fullName(root), avsc: t.avsc, schema: schema, goType: t.goType}
-	if root.Type != "record" {
-		return nil, fmt.Errorf("bind %v: the schema is of type %s, want a record", t.goType, root.Type)
+	b := &binding{name: fullName(parsed.root), avsc: t.avsc, tree: parsed, goType: t.goType}
+	if parsed.root.Type != "record" {
+		return nil, fmt.Errorf("bind %v: the schema is of type %s, want a record", t.goType, parsed.root.Type)
 	}
-	if err := fits(t.goType, schema); err != nil {
+	if err := fits(t.goType, parsed.schema); err != nil {
 		return nil, fmt.Errorf("bind %v to %s: %w", t.goType, b.name, err)
 	}
 	return b, nil

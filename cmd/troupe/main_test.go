@@ -87,6 +87,8 @@ func TestWrongUsageIsStatus2(t *testing.T) {
 	for _, args := range []string{
 		"", "dance", "demo now", "demo --dance", "demo --limit many", "demo --limit -1", "demo --fail payment", "demo --fail dancing=2%",
 		"demo --output xml", "demo --timeout 0s", "demo --seed x", "demo --rate -1", "demo --rate NaN", "version --output xml", "version now", "demo-child", "demo-child service nobody",
+		"schema", "schema dance", "schema check", "schema check x.avsc", "schema check --against x --registry http://localhost x.avsc", "schema check --against x --level sideways x.avsc",
+		"schema check --against x --output xml x.avsc", "schema register x.avsc", "schema register --against x x.avsc", "schema diff x.avsc", "schema diff --level FULL x.avsc",
 	} {
 		o := finish(t, command(t, nil, strings.Fields(args)...))
 		require.Equal(t, 2, o.status, "%q: %+v", args, o)
@@ -128,7 +130,7 @@ func TestServersThatCannotBeReachedAreNamed(t *testing.T) {
 }
 
 func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"demo", "--help"}, {"version", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"demo", "--help"}, {"version", "--help"}, {"schema", "--help"}, {"schema", "check", "--help"}, {"schema", "register", "--help"}, {"schema", "diff", "--help"}} {
 		o := finish(t, command(t, nil, args...))
 		require.Equal(t, 0, o.status)
 		require.Contains(t, o.stdout, "Examples:")

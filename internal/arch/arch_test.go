@@ -27,6 +27,7 @@ var house = map[string][]string{
 	"migrations":     {},
 	"schemas":        {"envelope"},
 	"schemas/order":  {"schemas"},
+	"upsert":         {},
 	"internal/pg":    {"retry"},
 	"internal/kafka": {"envelope"},
 	"internal/keyed": {},
@@ -42,7 +43,7 @@ var house = map[string][]string{
 	"internal/demo/inventory": {"internal/demo", "participant", "schemas/order"},
 	"internal/demo/shipping":  {"internal/demo", "participant", "schemas/order"},
 
-	"devstack": {},
+	"devstack": {"schemas"},
 	"testkit":  {"devstack", "migrations"},
 
 	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
@@ -55,7 +56,7 @@ var house = map[string][]string{
 	},
 
 	"cmd/outbox-relay":   {"internal/sidecar"},
-	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run"},
+	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run", "schemas"},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
 	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
@@ -71,7 +72,7 @@ var light = []string{
 	"github.com/stretchr/testify", "testing",
 }
 
-var libraries = []string{"topics", "retry", "envelope", "schemas", "migrations", "outbox", "relay", "participant"}
+var libraries = []string{"topics", "retry", "envelope", "schemas", "upsert", "migrations", "outbox", "relay", "participant"}
 
 type pkg struct {
 	ImportPath string

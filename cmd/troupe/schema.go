@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/troupe-go/troupe/schemas"
+)
+
+func newSchema() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "schema",
+		Short: "Check, register and compare Avro schemas",
+		Long: `schema works on .avsc files. Each describes one record, whose full name is its subject in the registry.
+The earlier versions of a record are those of the same full name in the places that --against names, oldest first, or
+under its subject in the registry.`,
+		Example: `  troupe schema check --against git:origin/main schemas/
+  troupe schema register --registry http://localhost:8081 schemas/
+  troupe schema diff --against git:v1.4.0 schemas/order/PaymentCharged.avsc`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(cmd.ErrOrStderr())
+			_ = cmd.Help()
+			return exit{status: exitUsage}
+		},
+	}
+	cmd.AddCommand(newSchemaCheck(), newSchemaRegister(), newSchemaDiff())
+	return cmd
+}
+
+// earlier is where earlier versions come from.
+type earlier struct {
+	against  []string
+	registry string
+}
+
+func (e *earlier) declare(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&e.against, "against", nil,
+		"earlier versions: a file or folder, or `git:REVISION` for the same paths there; repeat it, oldest first")
+	e.declareRegistry(flags)
+}
+
+func (e *earlier) declareRegistry(flags *pflag.FlagSet) {
+	flags.StringVar(&e.registry, "registry", "",
+		"`URL` of a schema registry [TROUPE_REGISTRY]; the variable keeps a password off the process list")
+}
+
+// wrong is what is wrong with the flags. --against wins over the environment.
+func (e *earlier) wrong() error {
+	if len(e.against) > 0 && e.registry != "" {
+		return errors.New("--against and --registry: want one of them")
+	}
+	if len(e.against) > 0 {
+		return nil
+	}
+	_, err := e.openRegistry()
+	return err
+}
+
+// open reads earlier versions from files and revisions, and from a registry nothing yet.
+func (e *earlier) open(ctx context.Context, paths []string) (history, error) {
+	if len(e.against) > 0 {
+		return readHistory(ctx, e.against, paths)
+	}
+	registry, err := e.openRegistry()
+	if err != nil {
+		return nil, err
+	}
+	return registered{registry}, nil
+}
+
+func (e *earlier) openRegistry() (*schemas.Registry, error) {
+	address := e.registry
+	if address == "" {
+		address = os.Getenv("TROUPE_REGISTRY")
+	}
+	if address == "" {
+		return nil, errors.New("nothing to compare with: give --against or --registry")
+	}
+	return schemas.NewRegistry(address)
+}
+
+// A history has the earlier versions of a subject.
+type history interface {
+	versions(ctx context.Context, subject string) ([]schemas.Version, error)
+	level(ctx context.Context, subject string) (schemas.Level, error)
+}
+
+// registered is the history of a registry.
+type registered struct{ *schemas.Registry }
+
+func (r registered) versions(ctx context.Context, subject string) ([]schemas.Version, error) {
+	return r.Versions(ctx, subject)
+}
+
+func (r registered) level(ctx context.Context, subject string) (schemas.Level, error) {
+	return r.Level(ctx, subject)
+}
+
+// levelFlag is a pflag.Value.
+type levelFlag struct{ level schemas.Level }
+
+func (l *levelFlag) declare(flags *pflag.FlagSet, otherwise string) {
+	flags.Var(l, "level",
+		"`level` of compatibility: BACKWARD, FORWARD, FULL, one of them with _TRANSITIVE, or NONE (default: "+otherwise+")")
+}
+
+// String is the flag's value.
+func (l *levelFlag) String() string { return string(l.level) }
+
+// Type is not shown: the usage has its own word.
+func (l *levelFlag) Type() string { return "level" }
+
+// Set takes a level in any case.
+func (l *levelFlag) Set(text string) (err error) {
+	l.level, err = schemas.ParseLevel(text)
+	return err
+}
+
+// A verdict is what the check of one file came to.
+type verdict struct {
+	File     string            `json:"file"`
+	Subject  string            `json:"subject"`
+	Level    schemas.Level     `json:"level"`
+	Earlier  []string          `json:"earlier"` // what it was compared with
+	OK       bool              `json:"ok"`
+	Problems []schemas.Problem `json:"problems"`
+	Registry string            `json:"registry,omitempty"` // what it says when it refuses what is right by Problems
+}
+
+// judge checks a file at level, or, where that is none, at the history's own.
+func judge(
+	ctx context.Context, f schemaFile, h history, level schemas.Level,
+) (v verdict, versions []schemas.Version, err error) {
+	if level == "" {
+		if level, err = h.level(ctx, f.subject); err != nil {
+			return v, nil, err
+		}
+	}
+	if versions, err = h.versions(ctx, f.subject); err != nil {
+		return v, nil, err
+	}
+	problems, err := schemas.Check(level, schemas.Version{Label: f.path, Avsc: f.avsc}, versions...)
+	if err != nil {
+		return v, nil, err
+	}
+	v = verdict{
+		File: f.path, Subject: f.subject, Level: level, OK: len(problems) == 0,
+		Earlier: []string{}, Problems: append([]schemas.Problem{}, problems...), // in JSON never null
+	}
+	compared := versions
+	if !level.Transitive() && len(compared) > 1 {
+		compared = compared[len(compared)-1:]
+	}
+	for _, c := range compared {
+		if level != schemas.None {
+			v.Earlier = append(v.Earlier, c.Label)
+		}
+	}
+	return v, versions, nil
+}
+
+// lines is the verdict for people.
+func (v verdict) lines() (lines []string) {
+	switch {
+	case !v.OK:
+		lines = append(lines, fmt.Sprintf("FAIL  %s (%s) in %s", v.Subject, v.Level, v.File))
+	case len(v.Earlier) == 0 && v.Level != schemas.None:
+		lines = append(lines, fmt.Sprintf("new   %s", v.Subject))
+	default:
+		lines = append(lines, fmt.Sprintf("ok    %s (%s)", v.Subject, v.Level))
+	}
+	for _, p := range v.Problems {
+		who := "readers of the new version, messages of " + p.Earlier
+		if p.Direction == schemas.Forward {
+			who = "readers of " + p.Earlier + ", messages of the new version"
+		}
+		where := p.Path
+		if where == "" {
+			where = v.Subject
+		}
+		lines = append(lines, "      "+where+": "+p.Reason, "        between: "+who, "        remedy:  "+p.Remedy)
+	}
+	if v.Registry != "" {
+		lines = append(lines, "      the registry refuses it: "+v.Registry)
+	}
+	return lines
+}

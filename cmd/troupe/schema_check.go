@@ -1,0 +1,75 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newSchemaCheck() *cobra.Command {
+	var (
+		from   earlier
+		level  levelFlag
+		output format
+	)
+	cmd := &cobra.Command{
+		Use:   "check [flags] FILE|FOLDER…",
+		Short: "Say whether schemas go with their earlier versions",
+		Long: `check compares each .avsc file with the earlier versions of the same record, and says of every field that does not
+go with them why, and what to do. It changes nothing. Exit status 1 says that one does not go.`,
+		Example: `  troupe schema check --against git:origin/main schemas/
+  troupe schema check --against v1/ --against v2/ --level FULL_TRANSITIVE v3/
+  troupe schema check --registry http://localhost:8081 --output json schemas/order/PaymentCharged.avsc`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if err := from.wrong(); err != nil {
+				return err
+			}
+			files, err := readFiles(paths)
+			if err != nil {
+				return failed(err)
+			}
+			h, err := from.open(cmd.Context(), paths)
+			if err != nil {
+				return failed(err)
+			}
+			verdicts := make([]verdict, 0, len(files))
+			ok := true
+			for _, f := range files {
+				v, _, err := judge(cmd.Context(), f, h, level.level)
+				if err != nil {
+					return failed(err)
+				}
+				ok = ok && v.OK
+				verdicts = append(verdicts, v)
+			}
+			if err := printVerdicts(cmd, output, verdicts); err != nil {
+				return failed(err)
+			}
+			if !ok {
+				return exit{status: exitFailed}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().SortFlags = false
+	from.declare(cmd.Flags())
+	level.declare(cmd.Flags(), "FULL_TRANSITIVE with --against, the registry's with --registry")
+	output.declare(cmd.Flags())
+	return cmd
+}
+
+func printVerdicts(cmd *cobra.Command, output format, verdicts []verdict) error {
+	if output == inJSON {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(verdicts)
+	}
+	for _, v := range verdicts {
+		for _, line := range v.lines() {
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/schemas"
+)
+
+// difference is what changed in one record since its latest earlier version.
+type difference struct {
+	File    string           `json:"file"`
+	Subject string           `json:"subject"`
+	Since   string           `json:"since"` // empty where there is no earlier version
+	Changes []schemas.Change `json:"changes"`
+}
+
+func newSchemaDiff() *cobra.Command {
+	var (
+		from   earlier
+		output format
+	)
+	cmd := &cobra.Command{
+		Use:   "diff [flags] FILE|FOLDER…",
+		Short: "Say in words what changed in schemas",
+		Long: `diff compares each .avsc file with the latest earlier version of the same record, field by field. Layout and custom
+properties do not count. The exit status does not tell whether there are differences.`,
+		Example: `  troupe schema diff --against git:origin/main schemas/
+  troupe schema diff --against old.avsc new.avsc
+  troupe schema diff --registry http://localhost:8081 --output json schemas/`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if err := from.wrong(); err != nil {
+				return err
+			}
+			files, err := readFiles(paths)
+			if err != nil {
+				return failed(err)
+			}
+			h, err := from.open(cmd.Context(), paths)
+			if err != nil {
+				return failed(err)
+			}
+			differences := make([]difference, 0, len(files))
+			for _, f := range files {
+				d := difference{File: f.path, Subject: f.subject, Changes: []schemas.Change{}}
+				versions, err := h.versions(cmd.Context(), f.subject)
+				if err != nil {
+					return failed(err)
+				}
+				if len(versions) > 0 {
+					last := versions[len(versions)-1]
+					changes, err := schemas.Diff(last, schemas.Version{Label: f.path, Avsc: f.avsc})
+					if err != nil {
+						return failed(err)
+					}
+					d.Since, d.Changes = last.Label, append(d.Changes, changes...)
+				}
+				differences = append(differences, d)
+			}
+			if err := printDifferences(cmd, output, differences); err != nil {
+				return failed(err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().SortFlags = false
+	from.declare(cmd.Flags())
+	output.declare(cmd.Flags())
+	return cmd
+}
+
+func printDifferences(cmd *cobra.Command, output format, differences []difference) error {
+	if output == inJSON {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(differences)
+	}
+	for _, d := range differences {
+		headline := fmt.Sprintf("%s since %s", d.Subject, d.Since)
+		switch {
+		case d.Since == "":
+			headline = d.Subject + ": new"
+		case len(d.Changes) == 0:
+			headline += ": unchanged"
+		}
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), headline); err != nil {
+			return err
+		}
+		for _, c := range d.Changes {
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), "  "+c.String()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

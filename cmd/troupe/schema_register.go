@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/schemas"
+)
+
+// registration is what became of one file.
+type registration struct {
+	File    string `json:"file"`
+	Subject string `json:"subject"`
+	ID      uint32 `json:"id"`
+	New     bool   `json:"new"`
+}
+
+func newSchemaRegister() *cobra.Command {
+	var (
+		to     earlier
+		level  levelFlag
+		output format
+	)
+	cmd := &cobra.Command{
+		Use:   "register [flags] FILE|FOLDER…",
+		Short: "Register schemas under their full names",
+		Long: `register makes each .avsc file a version of its subject, and prints the ids. One that is there already stays as it is
+and keeps its id, so register can be run again. Before anything is registered every file is checked, here and by the
+registry: when one does not go with its earlier versions, none is registered, and the exit status is 1.`,
+		Example: `  troupe schema register --registry http://localhost:8081 schemas/
+  TROUPE_REGISTRY=https://user:password@registry.example troupe schema register --level FULL_TRANSITIVE schemas/`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			registry, err := to.openRegistry()
+			if err != nil {
+				return errors.New("no registry: give --registry or set TROUPE_REGISTRY to one's URL")
+			}
+			files, err := readFiles(paths)
+			if err != nil {
+				return failed(err)
+			}
+			refused, err := refusals(cmd.Context(), registry, files, level.level)
+			if err != nil {
+				return failed(err)
+			}
+			if len(refused) > 0 {
+				if err := printVerdicts(cmd, output, refused); err != nil {
+					return failed(err)
+				}
+				return failed(fmt.Errorf("nothing was registered: %d of %d schemas do not go with their earlier versions",
+					len(refused), len(files)))
+			}
+			done, err := register(cmd.Context(), registry, files)
+			if printing := printRegistrations(cmd, output, done); err == nil {
+				err = printing
+			}
+			if err != nil {
+				return failed(err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().SortFlags = false
+	to.declareRegistry(cmd.Flags())
+	level.declare(cmd.Flags(), "the registry's")
+	output.declare(cmd.Flags())
+	return cmd
+}
+
+// refusals are the verdicts on files that must not be registered. One that is registered already has nothing to fear.
+func refusals(
+	ctx context.Context, registry *schemas.Registry, files []schemaFile, level schemas.Level,
+) (refused []verdict, err error) {
+	for _, f := range files {
+		if _, err := registry.Lookup(ctx, f.subject, f.avsc); err == nil {
+			continue
+		} else if !errors.Is(err, schemas.ErrNoSchema) {
+			return nil, err
+		}
+		v, versions, err := judge(ctx, f, registered{registry}, level)
+		if err != nil {
+			return nil, err
+		}
+		if v.OK && len(versions) > 0 {
+			if err := ask(ctx, registry, f, &v); err != nil {
+				return nil, err
+			}
+		}
+		if !v.OK {
+			refused = append(refused, v)
+		}
+	}
+	return refused, nil
+}
+
+// ask adds the registry's own opinion.
+func ask(ctx context.Context, registry *schemas.Registry, f schemaFile, v *verdict) error {
+	ok, reasons, err := registry.Accepts(ctx, f.subject, f.avsc)
+	if err != nil || ok {
+		return err
+	}
+	v.OK, v.Registry = false, strings.Join(reasons, "; ")
+	if v.Registry == "" {
+		v.Registry = "without a reason; see the subject's level and rules there"
+	}
+	return nil
+}
+
+// register goes on until the first failure and gives what was done before it.
+func register(ctx context.Context, registry *schemas.Registry, files []schemaFile) (done []registration, err error) {
+	for _, f := range files {
+		_, err := registry.Lookup(ctx, f.subject, f.avsc)
+		missing := errors.Is(err, schemas.ErrNoSchema)
+		if err != nil && !missing {
+			return done, err
+		}
+		id, err := registry.Register(ctx, f.subject, f.avsc)
+		if err != nil {
+			return done, err
+		}
+		done = append(done, registration{File: f.path, Subject: f.subject, ID: id, New: missing})
+	}
+	return done, nil
+}
+
+func printRegistrations(cmd *cobra.Command, output format, done []registration) error {
+	if output == inJSON {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(append([]registration{}, done...))
+	}
+	for _, r := range done {
+		word := "same"
+		if r.New {
+			word = "new"
+		}
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%-5s %s id %d\n", word, r.Subject, r.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+const (
+	fieldID   = `{"name":"id","type":"string"}`
+	fieldNote = `{"name":"note","type":"string","default":""}`
+	fieldMust = `{"name":"must","type":"int"}`
+)
+
+func avsc(name string, fields ...string) string {
+	return fmt.Sprintf(`{"type":"record","name":%q,"fields":[%s]}`, name, strings.Join(fields, ","))
+}
+
+// put writes files into a folder and gives its path.
+func put(t *testing.T, folder string, files map[string]string) string {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	return folder
+}
+
+// schema runs a command in a folder.
+func schema(t *testing.T, folder string, env []string, args ...string) outcome {
+	t.Helper()
+	cmd := command(t, env, append([]string{"schema"}, args...)...)
+	cmd.Dir = folder
+	o := finish(t, cmd)
+	require.NotContains(t, o.stderr, "goroutine")
+	return o
+}
+
+func TestSchemaCheckNamesFieldReasonAndRemedy(t *testing.T) {
+	t.Parallel()
+	dir := put(t, t.TempDir(), map[string]string{
+		"v1/Order.avsc":  avsc("shop.Order", fieldID),
+		"v2/Order.avsc":  avsc("shop.Order", fieldID, fieldNote),
+		"v3/order.avsc":  avsc("shop.Order", fieldID, `{"name":"note","type":"string"}`),
+		"v3/Parcel.avsc": avsc("shop.Parcel", fieldID),
+		"v3/README.md":   "not a schema",
+	})
+	o := schema(t, dir, nil, "check", "--against", "v1", "--against", "v2", "v3")
+	require.Equal(t, 1, o.status, o.stderr)
+	require.Empty(t, o.stderr)
+	require.Equal(t, `new   shop.Parcel
+FAIL  shop.Order (FULL_TRANSITIVE) in v3/order.avsc
+      note: it is new and has no default for messages that do not have it
+        between: readers of the new version, messages of v1/Order.avsc
+        remedy:  give it one, such as "default": ""
+`, o.stdout)
+
+	o = schema(t, dir, nil, "check", "--against", "v1", "--against", "v2", "--level", "full", "v3/order.avsc")
+	require.Equal(t, outcome{0, "ok    shop.Order (FULL)\n", ""}, o, "the latest only")
+
+	o = schema(t, dir, nil, "check", "--against", "v1/Order.avsc", "--output", "json", "v3")
+	require.Equal(t, 1, o.status)
+	var verdicts []verdict
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &verdicts))
+	require.Equal(t, []verdict{
+		{File: "v3/Parcel.avsc", Subject: "shop.Parcel", Level: schemas.FullTransitive, Earlier: []string{}, OK: true, Problems: []schemas.Problem{}},
+		{File: "v3/order.avsc", Subject: "shop.Order", Level: schemas.FullTransitive, Earlier: []string{"v1/Order.avsc"}, Problems: []schemas.Problem{{
+			Direction: schemas.Backward, Earlier: "v1/Order.avsc", Path: "note", Reason: "it is new and has no default for messages that do not have it",
+			Remedy: `give it one, such as "default": ""`,
+		}}},
+	}, verdicts)
+}
+
+func TestSchemaCheckAgainstAGitRevision(t *testing.T) {
+	t.Parallel()
+	dir := put(t, t.TempDir(), map[string]string{"schemas/order/Order.avsc": avsc("shop.Order", fieldID, fieldMust), "schemas/Gone.avsc": avsc("shop.Gone")})
+	run := func(args ...string) {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	run("init", "--quiet")
+	run("add", ".")
+	run("commit", "--quiet", "-m", "first")
+	run("tag", "v1")
+	require.NoError(t, os.Remove(filepath.Join(dir, "schemas/Gone.avsc")))
+	put(t, dir, map[string]string{"schemas/order/Order.avsc": avsc("shop.Order", fieldID, fieldNote), "schemas/New.avsc": avsc("shop.New")})
+
+	for _, paths := range [][]string{{"schemas"}, {"schemas/order/Order.avsc", "schemas/New.avsc"}} {
+		o := schema(t, dir, nil, append([]string{"check", "--against", "git:v1"}, paths...)...)
+		require.Equal(t, 1, o.status, o.stderr)
+		require.Contains(t, o.stdout, "new   shop.New\n")
+		require.Contains(t, o.stdout, "must: it was removed, and readers have no default for it\n        between: readers of v1, messages of the new version")
+	}
+	o := schema(t, filepath.Join(dir, "schemas/order"), nil, "check", "--against", "git:HEAD", "--level", "BACKWARD", "Order.avsc")
+	require.Equal(t, outcome{0, "ok    shop.Order (BACKWARD)\n", ""}, o, "from a folder below")
+	o = schema(t, dir, nil, "diff", "--against", "git:v1", "schemas")
+	require.Equal(t, outcome{0, "shop.New: new\nshop.Order since v1\n  note: added, string, default \"\"\n  must: removed, was int, no default\n", ""}, o)
+
+	for _, bad := range []string{"git:nowhere", "git:", "git:--output=x"} {
+		o = schema(t, dir, nil, "check", "--against", bad, "schemas")
+		require.Equal(t, 1, o.status, bad)
+		require.Contains(t, o.stderr, "--against "+bad, bad)
+	}
+}
+
+func TestSchemaRegisterIsIdempotentAndRefusesAsAWhole(t *testing.T) {
+	t.Parallel()
+	address := testkit.Registry(t)
+	registry, err := schemas.NewRegistry(address)
+	require.NoError(t, err)
+	space := "t" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	order, parcel := space+".Order", space+".Parcel"
+	t.Cleanup(func() { require.NoError(t, registry.DeleteSubjects(context.WithoutCancel(t.Context()), order, parcel)) })
+	env := []string{"TROUPE_REGISTRY=" + address}
+	versions := func(subject string) int {
+		all, err := registry.Versions(t.Context(), subject)
+		require.NoError(t, err)
+		return len(all)
+	}
+	registered := func(o outcome) (all []registration) {
+		t.Helper()
+		require.Equal(t, 0, o.status, o.stderr)
+		require.NoError(t, json.Unmarshal([]byte(o.stdout), &all))
+		return all
+	}
+
+	dir := put(t, t.TempDir(), map[string]string{"Order.avsc": avsc(order, fieldID)})
+	first := registered(schema(t, dir, env, "register", "--output", "json", "."))
+	require.Len(t, first, 1)
+	require.Positive(t, first[0].ID)
+	require.Equal(t, registration{File: "Order.avsc", Subject: order, ID: first[0].ID, New: true}, first[0])
+	o := schema(t, dir, nil, "register", "--registry", address, "Order.avsc")
+	require.Equal(t, outcome{0, fmt.Sprintf("same  %s id %d\n", order, first[0].ID), ""}, o)
+	require.Equal(t, 1, versions(order))
+
+	// One does not go: nothing is registered, not even what would go.
+	put(t, dir, map[string]string{"Order.avsc": avsc(order, fieldID, fieldMust), "Parcel.avsc": avsc(parcel, fieldID)})
+	for level, why := range map[string]string{"BACKWARD": "must: it is new and has no default", "NONE": "the registry refuses it: "} {
+		o = schema(t, dir, env, "register", "--level", level, ".")
+		require.Equal(t, 1, o.status, level)
+		require.Contains(t, o.stdout, "FAIL  "+order, level)
+		require.Contains(t, o.stdout, why, level)
+		require.NotContains(t, o.stdout, parcel, level)
+		require.Contains(t, o.stderr, "nothing was registered: 1 of 2", level)
+	}
+	require.Equal(t, 1, versions(order))
+	require.Zero(t, versions(parcel))
+
+	put(t, dir, map[string]string{"Order.avsc": avsc(order, fieldID, fieldNote)})
+	o = schema(t, dir, env, "check", ".")
+	require.Equal(t, 0, o.status, o.stderr)
+	require.Contains(t, o.stdout, "ok    "+order+" (BACKWARD)\n", "the registry's level")
+	o = schema(t, dir, env, "diff", "Order.avsc")
+	require.Equal(t, outcome{0, order + " since version 1\n  note: added, string, default \"\"\n", ""}, o)
+	second := registered(schema(t, dir, env, "register", "--output", "json", "."))
+	require.Len(t, second, 2)
+	require.Equal(t, 2, versions(order))
+	put(t, dir, map[string]string{"Order.avsc": avsc(order, fieldID)})
+	require.Equal(t, first, func() []registration {
+		again := registered(schema(t, dir, env, "register", "--output", "json", "Order.avsc"))
+		again[0].New = true
+		return again
+	}(), "an old version keeps its id")
+}
+
+func TestSchemaSaysWhatIsWrongWithItsInput(t *testing.T) {
+	t.Parallel()
+	dir := put(t, t.TempDir(), map[string]string{
+		"good.avsc": avsc("shop.Order", fieldID), "twice.avsc": avsc("shop.Order"), "bad.avsc": "{", "text.avsc": `"string"`,
+		"large.avsc": strings.Repeat(" ", maxSchema+1), "empty/README.md": "",
+	})
+	against := []string{"--against", "good.avsc"}
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{append(against, "gone.avsc"), "gone.avsc: no such file"},
+		{append(against, "empty"), "no .avsc file in empty"},
+		{append(against, "bad.avsc"), "bad.avsc: "},
+		{append(against, "text.avsc"), "text.avsc: the schema is of type string, want a record"},
+		{append(against, "large.avsc"), "large.avsc: larger than 1048576 bytes"},
+		{append(against, "good.avsc", "twice.avsc"), "twice.avsc: shop.Order is described in good.avsc already"},
+		{[]string{"--against", "gone", "good.avsc"}, "--against gone: "},
+		{[]string{"--against", "git:HEAD", "good.avsc"}, "--against git:HEAD: "},
+		{[]string{"--registry", "http://127.0.0.1:1", "good.avsc"}, "registry http://127.0.0.1:1"},
+	} {
+		for _, verb := range []string{"check", "diff"} {
+			o := schema(t, dir, nil, append([]string{verb}, row.args...)...)
+			require.Equal(t, 1, o.status, "%s %v: %+v", verb, row.args, o)
+			require.Contains(t, o.stderr, row.want)
+			require.Empty(t, o.stdout)
+		}
+	}
+	o := schema(t, dir, []string{"TROUPE_REGISTRY=http://me:s3cret@127.0.0.1:1"}, "register", "good.avsc")
+	require.Equal(t, 1, o.status)
+	require.NotContains(t, o.stderr, "s3cret")
+}

@@ -1,0 +1,67 @@
+package schemas_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// Our check and the registry's must come to the same verdict on every rule. With TROUPE_REGISTRY that is a registry which
+// nobody here wrote; the embedded one has our check. Registries pass over logical types.
+func TestTheRegistryAgreesWithTheCheck(t *testing.T) {
+	t.Parallel()
+	address := testkit.Registry(t)
+	registry, err := schemas.NewRegistry(address)
+	require.NoError(t, err)
+	client, err := sr.NewClient(sr.URLs(address))
+	require.NoError(t, err)
+	prefix := "t-" + uuid.NewString()
+	for i, e := range evolutions() {
+		for level, problem := range map[schemas.Level]string{schemas.Backward: e.backward, schemas.Forward: e.forward} {
+			t.Run(fmt.Sprint(e.what, ", ", level), func(t *testing.T) {
+				t.Parallel()
+				subject := fmt.Sprintf("%s-%d-%s", prefix, i, level)
+				t.Cleanup(func() { require.NoError(t, registry.DeleteSubjects(context.WithoutCancel(t.Context()), subject)) })
+				_, err := registry.Register(t.Context(), subject, e.old)
+				require.NoError(t, err)
+				var set sr.SetCompatibility
+				require.NoError(t, set.Level.UnmarshalText([]byte(level)))
+				require.NoError(t, client.SetCompatibility(t.Context(), set, subject)[0].Err)
+				is, err := registry.Level(t.Context(), subject)
+				require.NoError(t, err)
+				require.Equal(t, level, is)
+
+				ok, reasons, err := registry.Accepts(t.Context(), subject, e.next)
+				require.NoError(t, err)
+				if e.logical && ok {
+					return
+				}
+				require.Equal(t, problem == "", ok, "registry: %q, check: %s", reasons, problem)
+				_, err = registry.Register(t.Context(), subject, e.next)
+				var answer *sr.ResponseError
+				if !ok {
+					require.ErrorAs(t, err, &answer)
+					require.Equal(t, 409, answer.StatusCode)
+					return
+				}
+				require.NoError(t, err)
+				versions, err := registry.Versions(t.Context(), subject)
+				require.NoError(t, err)
+				require.Equal(t, "version 1", versions[0].Label)
+			})
+		}
+	}
+	none, err := registry.Versions(t.Context(), prefix)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	ok, _, err := registry.Accepts(t.Context(), prefix, parcelSchema)
+	require.NoError(t, err)
+	require.True(t, ok, "a subject that is not there accepts anything")
+}

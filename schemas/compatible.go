@@ -1,0 +1,354 @@
+package schemas
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/twmb/avro"
+)
+
+// A Version is a schema with what to call it: "version 3", a file, a revision.
+type Version struct {
+	Label string
+	Avsc  string
+}
+
+// A Problem is one reason why a new version does not go with an earlier one.
+type Problem struct {
+	Direction Level  `json:"direction"` // Backward: the new version cannot read; Forward: the earlier one cannot
+	Earlier   string `json:"earlier"`   // the Label of the earlier version
+	Path      string `json:"path"`      // the field: buyer.address, lines[].sku, labels{}; empty for the record itself
+	Reason    string `json:"reason"`
+	Remedy    string `json:"remedy"`
+}
+
+// String is the problem in one line.
+func (p Problem) String() string {
+	where := "the record"
+	if p.Path != "" {
+		where = "field " + p.Path
+	}
+	who := "the new version cannot read " + p.Earlier
+	if p.Direction == Forward {
+		who = p.Earlier + " cannot read the new version"
+	}
+	return fmt.Sprintf("%s: %s: %s; %s", who, where, p.Reason, p.Remedy)
+}
+
+// Check compares next with earlier versions, oldest first, as level demands, and gives every reason against it. It is
+// Avro's schema resolution for any data that the writer could have written: all branches of a union, all symbols of an
+// enum. Where it leaves open what becomes of logical types, Check does not: one may come or go but not become another,
+// since a time in milliseconds would be read as one in microseconds without an error.
+//
+// An error says that a schema cannot be parsed, and which.
+func Check(level Level, next Version, earlier ...Version) ([]Problem, error) {
+	backward, forward := level.directions()
+	if !backward && !forward && level != None {
+		return nil, fmt.Errorf("compatibility level %q is none: see ParseLevel", level)
+	}
+	n, err := parseTree(next.Avsc)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", next.Label, err)
+	}
+	if !level.Transitive() && len(earlier) > 1 {
+		earlier = earlier[len(earlier)-1:]
+	}
+	var all []Problem
+	for _, v := range slices.Backward(earlier) {
+		e, err := parseTree(v.Avsc)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.Label, err)
+		}
+		if backward {
+			all = append(all, problems(Backward, v.Label, n, e)...)
+		}
+		if forward {
+			all = append(all, problems(Forward, v.Label, e, n)...)
+		}
+	}
+	return all, nil
+}
+
+// problems are what keeps reader from reading what writer has written. In direction Backward the reader is the new one.
+// The library has the last word: it finds only the first problem, but resolves what is then read.
+func problems(direction Level, earlier string, reader, writer tree) []Problem {
+	r := resolve(reader, writer, direction == Backward)
+	if len(r.found) == 0 {
+		var its *avro.CompatibilityError
+		if err := avro.CheckCompatibility(writer.schema, reader.schema); errors.As(err, &its) {
+			r.add(strings.TrimPrefix(its.Path, "(root)"), its.Detail, r.keep("what is there as it is"))
+		}
+	}
+	for i := range r.found {
+		r.found[i].Direction, r.found[i].Earlier = direction, earlier
+	}
+	return r.found
+}
+
+// misread says where reader would take what writer has written for another value, without an error of the library.
+func misread(reader, writer tree) error {
+	return resolve(reader, writer, true).misread
+}
+
+// A resolution goes through both schemas at once, as a reader does.
+// Source: Apache Avro 1.12 specification, "Schema Resolution" and "Aliases".
+type resolution struct {
+	reader, writer tree
+	newReads       bool
+	seen           map[[2]*avro.SchemaNode]bool // recursive types end here
+	found          []Problem
+	misread        error // the first of those that the library would not notice
+}
+
+func resolve(reader, writer tree, newReads bool) *resolution {
+	r := &resolution{reader: reader, writer: writer, newReads: newReads, seen: make(map[[2]*avro.SchemaNode]bool)}
+	r.read(reader.root, writer.root, "")
+	return r
+}
+
+func (r *resolution) add(path, reason, remedy string) {
+	r.found = append(r.found, Problem{Path: path, Reason: reason, Remedy: remedy})
+}
+
+// say picks the words for who is the new one.
+func (r *resolution) say(newReads, oldReads string) string {
+	if r.newReads {
+		return newReads
+	}
+	return oldReads
+}
+
+func (r *resolution) keep(what string) string {
+	return "keep " + what + ", or make it a new field with a default"
+}
+
+func (r *resolution) read(reader, writer *avro.SchemaNode, path string) {
+	reader, writer = r.reader.follow(reader), r.writer.follow(writer)
+	pair := [2]*avro.SchemaNode{reader, writer}
+	if r.seen[pair] {
+		return
+	}
+	r.seen[pair] = true
+	switch {
+	case writer.Type == "union":
+		for i := range writer.Branches {
+			branch := r.writer.follow(&writer.Branches[i])
+			if reader.Type == "union" {
+				r.readByBranch(reader, branch, path)
+			} else {
+				r.read(reader, branch, path)
+			}
+		}
+	case reader.Type == "union":
+		r.readByBranch(reader, writer, path)
+	case kindOf(reader) == kindOf(writer):
+		r.readSame(reader, writer, path)
+	case !promotes(writer.Type, reader.Type):
+		was, is := r.writer.describe(writer), r.reader.describe(reader)
+		r.add(path, r.say(
+			fmt.Sprintf("%s cannot be read as %s", was, is),
+			fmt.Sprintf("readers want %s and cannot read %s", is, was),
+		), r.say(
+			"keep the type, widen it (int, long, float, double; string and bytes), or make it a new field with a default",
+			r.keep("the type"),
+		))
+	}
+}
+
+func (r *resolution) readByBranch(union, writer *avro.SchemaNode, path string) {
+	if branch := r.branchFor(union, writer); branch != nil {
+		r.read(branch, writer, path)
+		return
+	}
+	r.add(path, r.say(
+		fmt.Sprintf("%s is written, and no branch of the union reads it", r.writer.describe(writer)),
+		fmt.Sprintf("readers have no branch for %s", r.writer.describe(writer)),
+	), r.say("keep that branch", "leave that branch out until all readers have it"))
+}
+
+func (r *resolution) readSame(reader, writer *avro.SchemaNode, path string) {
+	if isNamed(reader) && !sameName(reader, writer) {
+		was, is := fullName(writer), fullName(reader)
+		r.add(path, fmt.Sprintf("%s %s cannot be read as %s: another name", kindOf(writer), was, is),
+			r.say(fmt.Sprintf(`keep the name, or add "aliases": [%q]`, was), "keep the name"))
+		return
+	}
+	switch kindOf(reader) {
+	case "record":
+		r.readRecord(reader, writer, path)
+	case "enum":
+		r.readEnum(reader, writer, path)
+	case "array":
+		r.read(reader.Items, writer.Items, path+"[]")
+	case "map":
+		r.read(reader.Values, writer.Values, path+"{}")
+	case "fixed":
+		if reader.Size != writer.Size {
+			r.add(path, fmt.Sprintf("a fixed of %d bytes cannot be read as one of %d", writer.Size, reader.Size),
+				r.keep("the size"))
+			return
+		}
+	}
+	if is, was := describeLogical(reader), describeLogical(writer); is != was && is != "" && was != "" {
+		reason := fmt.Sprintf("a %s would be read as %s, as another value", was, is)
+		r.add(path, reason, r.keep("the logical type"))
+		if r.misread == nil {
+			r.misread = fmt.Errorf("field %s: %s", path, reason)
+		}
+	}
+}
+
+func (r *resolution) readRecord(reader, writer *avro.SchemaNode, path string) {
+	for i := range reader.Fields {
+		f := &reader.Fields[i]
+		at := inPath(path, f.Name)
+		if from := counterpart(f, writer.Fields); from != nil {
+			r.read(&f.Type, &from.Type, at)
+			continue
+		}
+		if f.HasDefault {
+			continue
+		}
+		if r.newReads {
+			r.add(at, "it is new and has no default for messages that do not have it",
+				"give it one, such as "+r.exampleDefault(&f.Type)+r.perhapsRenamed(f, reader, writer))
+		} else {
+			r.add(at, "it was removed, and readers have no default for it",
+				"keep it, and remove it only after a version in which it has a default")
+		}
+	}
+}
+
+// perhapsRenamed names the one field of the same type that the writer has and the reader does not.
+func (r *resolution) perhapsRenamed(f *avro.SchemaField, reader, writer *avro.SchemaNode) string {
+	read := make(map[string]bool)
+	for i := range reader.Fields {
+		if from := counterpart(&reader.Fields[i], writer.Fields); from != nil {
+			read[from.Name] = true
+		}
+	}
+	var gone []string
+	for i := range writer.Fields {
+		w := &writer.Fields[i]
+		if !read[w.Name] && r.writer.describe(&w.Type) == r.reader.describe(&f.Type) {
+			gone = append(gone, w.Name)
+		}
+	}
+	if len(gone) != 1 {
+		return ""
+	}
+	return fmt.Sprintf(`; or, if it is %s under a new name, "aliases": [%q]`, gone[0], gone[0])
+}
+
+func (r *resolution) readEnum(reader, writer *avro.SchemaNode, path string) {
+	if reader.HasEnumDefault {
+		return
+	}
+	var unknown []string
+	for _, s := range writer.Symbols {
+		if !slices.Contains(reader.Symbols, s) {
+			unknown = append(unknown, s)
+		}
+	}
+	if len(unknown) == 0 {
+		return
+	}
+	symbols := strings.Join(unknown, ", ")
+	if r.newReads {
+		r.add(path, fmt.Sprintf("symbols were removed from enum %s, which has no default: %s", fullName(reader), symbols),
+			`keep them, or give the enum a "default" symbol`)
+	} else {
+		r.add(path, fmt.Sprintf("symbols are new, and readers' enum %s has no default for them: %s", fullName(reader), symbols),
+			`first roll out an enum with a "default" symbol to all readers, then add symbols`)
+	}
+}
+
+// exampleDefault is a default that a field of that type could have.
+func (r *resolution) exampleDefault(n *avro.SchemaNode) string {
+	switch n = r.reader.follow(n); kindOf(n) {
+	case "null":
+		return `"default": null`
+	case "boolean":
+		return `"default": false`
+	case "int", "long", "float", "double":
+		return `"default": 0`
+	case "string", "bytes":
+		return `"default": ""`
+	case "array":
+		return `"default": []`
+	case "map":
+		return `"default": {}`
+	case "enum":
+		return fmt.Sprintf(`"default": %q`, n.Symbols[0])
+	case "union":
+		return r.exampleDefault(&n.Branches[0])
+	}
+	return `"type": ["null", …], "default": null`
+}
+
+// promotes says whether a reader of one type takes what was written as another.
+func promotes(writer, reader string) bool {
+	switch writer {
+	case "int":
+		return reader == "long" || reader == "float" || reader == "double"
+	case "long":
+		return reader == "float" || reader == "double"
+	case "float":
+		return reader == "double"
+	case "string":
+		return reader == "bytes"
+	case "bytes":
+		return reader == "string"
+	}
+	return false
+}
+
+// branchFor is the branch of a reader's union that takes what was written: the same name first, then the same name in
+// another namespace, then a wider type.
+func (r *resolution) branchFor(union, writer *avro.SchemaNode) *avro.SchemaNode {
+	for _, match := range []func(b *avro.SchemaNode) bool{
+		func(b *avro.SchemaNode) bool {
+			return kindOf(b) == kindOf(writer) && b.Size == writer.Size && (!isNamed(b) || exactName(b, writer))
+		},
+		func(b *avro.SchemaNode) bool {
+			return kindOf(b) == kindOf(writer) && b.Size == writer.Size && isNamed(b) && sameName(b, writer)
+		},
+		func(b *avro.SchemaNode) bool { return promotes(writer.Type, b.Type) },
+	} {
+		for i := range union.Branches {
+			if b := r.reader.follow(&union.Branches[i]); match(b) {
+				return b
+			}
+		}
+	}
+	return nil
+}
+
+// exactName is by full name or alias; an alias without a dot is in the reader's namespace.
+func exactName(reader, writer *avro.SchemaNode) bool {
+	is, was := fullName(reader), fullName(writer)
+	if is == was {
+		return true
+	}
+	space, _ := splitName(is)
+	return slices.ContainsFunc(reader.Aliases, func(alias string) bool {
+		if !strings.Contains(alias, ".") && space != "" {
+			alias = space + "." + alias
+		}
+		return alias == was
+	})
+}
+
+// sameName also takes the same name in another namespace.
+func sameName(reader, writer *avro.SchemaNode) bool {
+	_, is := splitName(fullName(reader))
+	_, was := splitName(fullName(writer))
+	return exactName(reader, writer) || is == was || slices.Contains(reader.Aliases, was)
+}
+
+func splitName(full string) (namespace, name string) {
+	i := strings.LastIndexByte(full, '.')
+	return full[:max(i, 0)], full[i+1:]
+}
