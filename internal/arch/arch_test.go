@@ -36,6 +36,8 @@ var house = map[string][]string{
 	"relay":       {"internal/kafka", "internal/pg", "outbox", "retry"},
 	"participant": {"envelope", "internal/kafka", "internal/keyed", "internal/pg", "outbox", "retry", "topics"},
 
+	"repair": {"envelope", "outbox", "participant", "topics"},
+
 	"internal/demo":           {"envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "topics"},
 	"internal/demo/order":     {"envelope", "internal/demo", "outbox", "participant", "schemas/order"},
 	"internal/demo/payment":   {"internal/demo", "participant", "schemas/order"},
@@ -69,7 +71,7 @@ var light = []string{
 	"github.com/stretchr/testify", "testing",
 }
 
-var libraries = []string{"topics", "retry", "envelope", "schemas", "migrations", "outbox", "relay", "participant"}
+var libraries = []string{"topics", "retry", "envelope", "schemas", "migrations", "outbox", "relay", "participant", "repair"}
 
 type pkg struct {
 	ImportPath string
