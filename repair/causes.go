@@ -30,7 +30,7 @@ type Cause struct {
 func (d *Desk) Causes(ctx context.Context, f Filter, p Page) (causes []Cause, next string, err error) {
 	limit, err := p.limit()
 	if err == nil {
-		err = f.check()
+		err = f.Validate()
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("group dead letters: %w", err)

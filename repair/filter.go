@@ -48,7 +48,8 @@ var classes = []string{"transient", "permanent", "poison", "panic", "timeout"}
 // maxIDs bounds Filter.IDs.
 const maxIDs = 10_000
 
-func (f Filter) check() error {
+// Validate says what cannot be meant. Everything that takes a Filter asks it first.
+func (f Filter) Validate() error {
 	switch {
 	case len(f.IDs) > maxIDs:
 		return fmt.Errorf("%d ids: at most %d at once", len(f.IDs), maxIDs)
@@ -67,7 +68,7 @@ func (f Filter) checkForAction() error {
 	if f.Status != "" && f.Status != Open {
 		return errors.New("only open dead letters can be redriven or discarded: leave the status out")
 	}
-	return f.check()
+	return f.Validate()
 }
 
 // conditions are a WHERE clause in the making. Only what is asked for stands in it, so that it finds its index.
@@ -125,6 +126,12 @@ func (f Filter) conditions() *conditions {
 type Page struct {
 	After string // Next of the page before
 	Limit int    // default 100, at most 10,000
+}
+
+// Validate says what cannot be meant.
+func (p Page) Validate() error {
+	_, err := p.limit()
+	return err
 }
 
 func (p Page) limit() (int, error) {

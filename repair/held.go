@@ -72,6 +72,12 @@ func (p Place) String() string { return fmt.Sprintf("%s/%d/%d", p.Topic, p.Parti
 // MarshalText is String.
 func (p Place) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
+// UnmarshalText is ParsePlace.
+func (p *Place) UnmarshalText(text []byte) (err error) {
+	*p, err = ParsePlace(string(text))
+	return err
+}
+
 // A HeldFilter chooses held keys. Each field that is set narrows it; the zero HeldFilter is all of them.
 type HeldFilter struct {
 	Places []Place
@@ -84,6 +90,12 @@ type HeldFilter struct {
 // IsZero says whether the filter chooses every held key.
 func (f HeldFilter) IsZero() bool {
 	return len(f.Places)+len(f.Topics) == 0 && f.Key == nil && f.Group+f.Class == ""
+}
+
+// Validate says what cannot be meant. Everything that takes a HeldFilter asks it first.
+func (f HeldFilter) Validate() error {
+	_, err := f.conditions()
+	return err
 }
 
 // heldHeads begins a statement on the first row of every held key.
@@ -141,7 +153,7 @@ func (f HeldFilter) conditions() (*conditions, error) {
 		c.add("h.consumer_group = @group", "group", f.Group)
 	}
 	if f.Class != "" {
-		if err := (Filter{Class: f.Class}).check(); err != nil {
+		if err := (Filter{Class: f.Class}).Validate(); err != nil {
 			return nil, err
 		}
 		c.add("h.error_class = @class", "class", f.Class)

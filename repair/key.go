@@ -28,6 +28,19 @@ func (k Key) MarshalJSON() ([]byte, error) {
 	return json.Marshal(k.String())
 }
 
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (k *Key) UnmarshalJSON(b []byte) error {
+	var text *string
+	if err := json.Unmarshal(b, &text); err != nil {
+		return err
+	}
+	*k = nil
+	if text != nil {
+		*k = ParseKey(*text)
+	}
+	return nil
+}
+
 // ParseKey reads what String wrote. A key that itself begins with 0x cannot be told from hex and is read as hex where
 // it is.
 func ParseKey(text string) Key {

@@ -50,7 +50,7 @@ func (l *DeadLetter) fields() []any {
 func (d *Desk) List(ctx context.Context, f Filter, p Page) (letters []DeadLetter, next string, err error) {
 	limit, err := p.limit()
 	if err == nil {
-		err = f.check()
+		err = f.Validate()
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("list dead letters: %w", err)
@@ -84,7 +84,7 @@ func (d *Desk) List(ctx context.Context, f Filter, p Page) (letters []DeadLetter
 
 // Count is how many dead letters the filter chooses.
 func (d *Desk) Count(ctx context.Context, f Filter) (n int, err error) {
-	if err := f.check(); err != nil {
+	if err := f.Validate(); err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", err)
 	}
 	where := f.conditions()

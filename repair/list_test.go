@@ -1,6 +1,7 @@
 package repair_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -200,6 +201,13 @@ func TestKeysOfAnyBytesCanBeTyped(t *testing.T) {
 	t.Parallel()
 	for _, k := range []repair.Key{repair.Key("o-17"), {}, {0xff, 0}, repair.Key("Ключ")} {
 		require.Equal(t, k, repair.ParseKey(k.String()))
+	}
+	for _, k := range []repair.Key{nil, {}, repair.Key("o-17"), {0xff}} {
+		b, err := json.Marshal(k)
+		require.NoError(t, err)
+		again := repair.Key("x")
+		require.NoError(t, json.Unmarshal(b, &again))
+		require.Equal(t, k, again)
 	}
 	require.Equal(t, "0x000a", repair.Key("\x00\n").String())
 	require.Equal(t, repair.Key("0xyz"), repair.ParseKey("0xyz"))

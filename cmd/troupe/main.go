@@ -1,4 +1,5 @@
-// Command troupe is Troupe's command line: so far the demo, which runs the whole order flow on one machine.
+// Command troupe is Troupe's command line: the demo, which runs the whole order flow on one machine, and what an operator
+// needs to see and repair what failed.
 //
 // Exit status: 0 done, 1 failed, 2 wrong usage, in which case nothing was started.
 package main
@@ -77,6 +78,6 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newVersion(), newChild())
+	root.AddCommand(newDemo(), newDLQ(), newHeld(), newInbox(), newVersion(), newChild())
 	return root
 }

@@ -128,7 +128,11 @@ func TestServersThatCannotBeReachedAreNamed(t *testing.T) {
 }
 
 func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"demo", "--help"}, {"version", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"demo", "--help"}, {"version", "--help"},
+		{"dlq", "--help"}, {"dlq", "list", "--help"}, {"dlq", "show", "--help"}, {"dlq", "edit", "--help"}, {"dlq", "redrive", "--help"},
+		{"dlq", "discard", "--help"}, {"held", "--help"}, {"held", "list", "--help"}, {"held", "retry", "--help"},
+		{"held", "release", "--help"}, {"inbox", "--help"}, {"inbox", "find", "--help"},
+	} {
 		o := finish(t, command(t, nil, args...))
 		require.Equal(t, 0, o.status)
 		require.Contains(t, o.stdout, "Examples:")
