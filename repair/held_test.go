@@ -294,3 +294,78 @@ func (s *stage) listen(channel string) func() string {
 		return n.Payload
 	}
 }
+
+// TestReleaseWaitsForAHandlerThatRuns: with a real participant in the middle of its transaction.
+func TestReleaseWaitsForAHandlerThatRuns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		outcome error
+		charges int
+		letters int
+		want    error
+	}{
+		{"it succeeds", nil, 1, 0, repair.ErrGone},
+		{"it fails", errors.New("still no"), 0, 1, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.fails("a", "no", false)
+			stop := s.participant(patient)
+			s.send(s.command("a", Charge{N: 1}))
+			s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 1")
+			stop()
+			s.exec("DELETE FROM rules")
+			place := s.held("a").Place
+			_, err := s.desk.Retry(t.Context(), repair.HeldFilter{}, ann)
+			require.NoError(t, err)
+
+			running, end := make(chan bool, 9), make(chan bool)
+			p, err := participant.New(s.config(patient))
+			require.NoError(t, err)
+			participant.Handle(p, func(ctx context.Context, tx pgx.Tx, m participant.Command[Charge]) (participant.Outcome, error) {
+				outcome, err := charge(ctx, tx, m)
+				running <- true
+				<-end
+				return outcome, errors.Join(err, c.outcome)
+			})
+			s.run(p.Run)
+			<-running
+			done := make(chan error, 1)
+			go func() {
+				_, err := s.desk.Release(context.Background(), place, repair.ReleaseConfig{By: ann})
+				done <- err
+			}()
+			s.waitCount(1, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+			close(end)
+			require.ErrorIs(t, <-done, c.want)
+			require.Equal(t, c.charges, s.count("SELECT count(*) FROM charges"))
+			require.Equal(t, c.letters, s.count(openLetters))
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.held"))
+			s.send(s.command("a", Charge{N: 2})) // the key goes on
+			if c.outcome == nil {
+				s.waitCount(2, "SELECT count(*) FROM charges")
+			} else {
+				s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts IN (0, 1)")
+			}
+		})
+	}
+}
+
+// TestWhoWaitsTooLongIsToldSo: nothing has happened then.
+func TestWhoWaitsTooLongIsToldSo(t *testing.T) {
+	t.Parallel()
+	s, _ := waiting(t)
+	tx, err := s.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "DELETE FROM troupe.held WHERE key = 'a'")
+	require.NoError(t, err)
+	place := s.held("a").Place
+	_, err = s.desk.Release(t.Context(), place, repair.ReleaseConfig{By: ann})
+	require.ErrorIs(t, err, repair.ErrBusy)
+	require.ErrorContains(t, err, "try again")
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.repairs"))
+	require.Equal(t, 4, s.count("SELECT count(*) FROM troupe.held"))
+}

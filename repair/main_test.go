@@ -80,6 +80,13 @@ func newStage(t testing.TB) *stage {
 
 // participant runs the hop until the test ends or stop is called.
 func (s *stage) participant(change ...func(*participant.Config)) (stop func()) {
+	p, err := participant.New(s.config(change...))
+	require.NoError(s.t, err)
+	participant.Handle(p, charge)
+	return s.run(p.Run)
+}
+
+func (s *stage) config(change ...func(*participant.Config)) participant.Config {
 	session := time.Second
 	if os.Getenv("TROUPE_KAFKA") != "" {
 		session = 6 * time.Second
@@ -92,10 +99,7 @@ func (s *stage) participant(change ...func(*participant.Config)) (stop func()) {
 	for _, c := range change {
 		c(&cfg)
 	}
-	p, err := participant.New(cfg)
-	require.NoError(s.t, err)
-	participant.Handle(p, charge)
-	return s.run(p.Run)
+	return cfg
 }
 
 func charge(ctx context.Context, tx pgx.Tx, c participant.Command[Charge]) (participant.Outcome, error) {
