@@ -133,7 +133,11 @@ func TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn_C13(t *testing.T) {
 	require.Equal(t, []any{sent[0].ID, "Charge", "flow-a", "transient", "ledger 7 is closed", 1, s.hop.String() + "/Charge", repair.Open},
 		[]any{l.MessageID, l.Type, l.CorrelationID, l.Class, l.Error, l.Attempts, l.Handler, l.Status})
 	require.Equal(t, []string{"release", "ann", "ticket 4711"}, []string{l.History[0].Action, l.History[0].Actor, l.History[0].Reason})
-	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.inbox WHERE message_id = $1", sent[0].ID))
+	found, err := s.desk.Find(t.Context(), sent[0].ID)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Equal(t, repair.Dead, found[0].State)
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.inbox WHERE message_id = $1", sent[0].ID), "not to be handled when it comes again")
 
 	events := s.entries(s.hop.Events())
 	require.Len(t, events, 1)

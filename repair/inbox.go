@@ -2,6 +2,7 @@ package repair
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 	}
 	var all []Sighting
 	dead := make(map[string]bool) // group and redrive
-	for _, find := range []func(context.Context, string) ([]Sighting, error){d.findDead, d.findHeld, d.findHandled} {
+	for _, find := range []func(context.Context, string) ([]Sighting, error){d.findDead, d.findHeld, d.findRecent, d.findHandled} {
 		found, err := find(ctx, id)
 		if err != nil {
 			return nil, fmt.Errorf("find message: %w", err)
@@ -92,6 +93,38 @@ func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
 			s := Sighting{State: Handled}
 			return s, row.Scan(&s.Group, &s.Redrive, &s.At)
 		})
+}
+
+// recent is where participants keep identities that are UUIDv7: by their day in a ring of 32 tables. All others, and those
+// of days that the ring does not hold, stand in troupe.inbox; an identity in either is known.
+const (
+	thereIsRecent = "SELECT to_regclass('troupe.inbox_recent') IS NOT NULL"
+	recent        = "troupe.inbox_recent WHERE slot = @slot AND id = @uuid"
+)
+
+// recentArgs are those of recent. No: the identity cannot stand there.
+func recentArgs(id string) (args pgx.NamedArgs, ok bool) {
+	parsed, err := uuid.Parse(id)
+	if err != nil || parsed.Version() != 7 || parsed.String() != id {
+		return nil, false
+	}
+	ms := binary.BigEndian.Uint64(parsed[:8]) >> 16
+	return pgx.NamedArgs{"slot": int16(ms / (24 * 60 * 60 * 1000) % 32), "uuid": parsed}, true
+}
+
+func (d *Desk) findRecent(ctx context.Context, id string) ([]Sighting, error) {
+	args, ok := recentArgs(id)
+	if !ok {
+		return nil, nil
+	}
+	var there bool
+	if err := d.pool.QueryRow(ctx, thereIsRecent).Scan(&there); err != nil || !there {
+		return nil, explain(err)
+	}
+	return query(ctx, d, "SELECT consumer_group, redrive, handled_at FROM "+recent, args, func(row pgx.CollectableRow) (Sighting, error) {
+		s := Sighting{State: Handled}
+		return s, row.Scan(&s.Group, &s.Redrive, &s.At)
+	})
 }
 
 // findHeld looks for the id in the headers' bytes and then reads them.

@@ -149,9 +149,10 @@ func (s *stage) fails(key, text string, permanent bool) {
 func (s *stage) command(key string, body Charge) envelope.Message {
 	payload, err := json.Marshal(body)
 	require.NoError(s.t, err)
+	id := envelope.NewID()
 	return envelope.Message{
-		Topic: s.hop.Commands(), Key: []byte(key), Payload: payload, ID: envelope.NewID(), Type: "Charge", Source: "test",
-		Subject: key, ContentType: envelope.JSON, CorrelationID: "flow-" + key, Time: time.Now(),
+		Topic: s.hop.Commands(), Key: []byte(key), Payload: payload, ID: id, Type: "Charge", Source: "test", Subject: key,
+		ContentType: envelope.JSON, CorrelationID: "flow-" + key, IdempotencyKey: id, Time: time.Now(),
 	}
 }
 

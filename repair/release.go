@@ -86,12 +86,12 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 		}
 	}
 	r.Behind = k.Behind
-	tag, err := tx.Exec(ctx, claimInbox, k.Group, indexed(k.MessageID), k.row.redrive)
+	first, err := k.claim(ctx, tx)
 	if err != nil {
 		return r, err
 	}
 	var deadLetter *uuid.UUID
-	if tag.RowsAffected() == 1 { // else it took effect before
+	if first {
 		id := uuid.Must(uuid.NewV7())
 		written, err := k.bury(ctx, tx, id, hop)
 		if err != nil {
@@ -109,6 +109,26 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 	}
 	_, err = tx.Exec(ctx, "SELECT pg_notify('"+heldChannel+"', $1)", k.Group)
 	return r, err
+}
+
+// claim inserts the message's identity, so that it is not handled when it is delivered again. It says no where it has
+// taken effect before.
+func (k *HeldKey) claim(ctx context.Context, tx pgx.Tx) (first bool, err error) {
+	if args, ok := recentArgs(k.MessageID); ok {
+		var there, known bool
+		if err := tx.QueryRow(ctx, thereIsRecent).Scan(&there); err != nil {
+			return false, err
+		}
+		if there {
+			args["group"], args["redrive"] = k.Group, k.row.redrive
+			err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+recent+" AND consumer_group = @group AND redrive = @redrive)", args).Scan(&known)
+			if err != nil || known {
+				return false, err
+			}
+		}
+	}
+	tag, err := tx.Exec(ctx, claimInbox, k.Group, indexed(k.MessageID), k.row.redrive)
+	return tag.RowsAffected() == 1, err
 }
 
 // bury writes the dead letter, its copy and its event. It says no where there is one from before the inbox forgot.
