@@ -157,14 +157,12 @@ func (l *letter) fields() []any {
 	}
 }
 
-// One after the other, whoever redrives: the outbox's positions are the order in which messages go out.
-const lockRedrives = "SELECT pg_advisory_xact_lock(hashtextextended('troupe.repair.redrive', 0))"
-
 const insertRedrive = `
 INSERT INTO troupe.outbox (id, topic, key_bytes, type, raw_headers, payload)
 VALUES (@id, @topic, @key, @type, @headers, @payload)`
 
-// redriveNext takes the first dead letter behind last. Nil: there is none. A refusal leaves it as it is.
+// redriveNext takes the first dead letter behind last. Nil: there is none. A refusal leaves it as it is. Two who redrive
+// the same ones meet at the first that is open: one waits for the other's commit and then takes the next.
 func (d *Desk) redriveNext(ctx context.Context, f Filter, last *letter, by By, refusal *error) (next *letter, err error) {
 	where := f.conditions()
 	if last != nil {
@@ -172,9 +170,6 @@ func (d *Desk) redriveNext(ctx context.Context, f Filter, last *letter, by By, r
 		where.args["last_id"] = last.id
 	}
 	err = d.act(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lockRedrives); err != nil {
-			return err
-		}
 		var l letter
 		err := tx.QueryRow(ctx, selectLetter+`
 			WHERE `+where.String()+`
