@@ -33,11 +33,13 @@ func explain(err error) error {
 	}
 	switch refused.Code {
 	case "42P01", "42703", "42883", "3F000": // undefined table, column, function, schema
-		return fmt.Errorf("the database lacks tables of this version (outbox-relay migrate makes them; is it the right database?): %w", err)
+		return fmt.Errorf("the database lacks tables of this version (outbox-relay migrate makes them; is it the right "+
+			"database?): %w", err)
 	case "42501":
 		return fmt.Errorf("the database role lacks a right (docs/dead-letters.md lists what each command needs): %w", err)
 	case "55P03":
-		return fmt.Errorf("%w: somebody else has been at it for %s, nothing was done: try again (%s)", ErrBusy, lockLimit, refused.Message)
+		return fmt.Errorf("%w: somebody else has been at it for %s, nothing was done: try again (%s)", ErrBusy, lockLimit,
+			refused.Message)
 	}
 	return err
 }

@@ -58,7 +58,8 @@ func (f Filter) Validate() error {
 	case !slices.Contains([]Status{"", Open, Redriven, Discarded, AnyStatus}, f.Status):
 		return fmt.Errorf("status %q: want open, redriven, discarded or any", f.Status)
 	case !f.Since.IsZero() && !f.Before.IsZero() && !f.Since.Before(f.Before):
-		return fmt.Errorf("since %s is not before %s: nothing can be both", f.Since.Format(time.RFC3339), f.Before.Format(time.RFC3339))
+		return fmt.Errorf("since %s is not before %s: nothing can be both", f.Since.Format(time.RFC3339),
+			f.Before.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -113,7 +114,8 @@ func (f Filter) conditions() *conditions {
 		c.add("created_at < @before", "before", f.Before)
 	}
 	for _, equal := range []struct{ column, value string }{
-		{"cause", f.Cause}, {"consumer_group", f.Group}, {"error_class", f.Class}, {"handler", f.Handler}, {"message_type", f.Type},
+		{"cause", f.Cause}, {"consumer_group", f.Group}, {"error_class", f.Class}, {"handler", f.Handler},
+		{"message_type", f.Type},
 	} {
 		if equal.value != "" {
 			c.add(equal.column+" = @"+equal.column, equal.column, equal.value)

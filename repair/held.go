@@ -12,9 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// heldChannel is what participants are told of changes on; the payload is the consumer group.
-const heldChannel = "troupe_held"
-
 // A HeldKey is a key that waits, by the message it waits for. Its JSON is what troupe held list prints.
 type HeldKey struct {
 	Place       Place      `json:"place"`
@@ -142,8 +139,8 @@ func (f HeldFilter) conditions() (*conditions, error) {
 		for _, p := range f.Places {
 			topics, partitions, offsets = append(topics, p.Topic), append(partitions, p.Partition), append(offsets, p.Offset)
 		}
-		c.add(`(h.topic, h.partition, h."offset") IN (SELECT * FROM unnest(@topics::text[], @partitions::int[], @offsets::bigint[]))`,
-			"topics", topics)
+		c.add(`(h.topic, h.partition, h."offset") IN (
+    SELECT * FROM unnest(@topics::text[], @partitions::int[], @offsets::bigint[]))`, "topics", topics)
 		c.args["partitions"], c.args["offsets"] = partitions, offsets
 	}
 	if len(f.Topics) > 0 {
@@ -193,64 +190,6 @@ func (d *Desk) Held(ctx context.Context, f HeldFilter, p Page) (keys []HeldKey, 
 	return keys, next, nil
 }
 
-// retryBatch bounds how long one transaction holds its rows.
-const retryBatch = 500
-
-// Retry makes the next try of the chosen keys due now, and gives of how many. One that is being tried at this moment,
-// or comes next anyway, is passed over.
-func (d *Desk) Retry(ctx context.Context, f HeldFilter, by By) (n int, err error) {
-	if err := by.check(false); err != nil {
-		return 0, fmt.Errorf("retry: %w", err)
-	}
-	for last := int64(0); ; {
-		done, behind, err := d.retrySome(ctx, f, by, last)
-		if n += done; err != nil {
-			return n, fmt.Errorf("retry: %w", err)
-		}
-		if behind == 0 {
-			return n, nil
-		}
-		last = behind
-	}
-}
-
-// retrySome does the first keys behind position last. No position: there are no more.
-func (d *Desk) retrySome(ctx context.Context, f HeldFilter, by By, last int64) (n int, position int64, err error) {
-	where, err := f.conditions()
-	if err != nil {
-		return 0, 0, err
-	}
-	where.add("h.position > @last", "last", last)
-	where.all = append(where.all, "h.attempts > 0")
-	where.args["limit"] = retryBatch
-	err = d.act(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, heldHeads+where.String()+"\nORDER BY h.position\nLIMIT @limit\nFOR UPDATE OF h SKIP LOCKED", where.args)
-		if err != nil {
-			return err
-		}
-		keys, err := pgx.CollectRows(rows, scanHeld)
-		if err != nil || len(keys) == 0 {
-			return err
-		}
-		b := &pgx.Batch{}
-		groups := make(map[string]bool)
-		for _, k := range keys {
-			b.Queue("UPDATE troupe.held SET next_try = clock_timestamp() WHERE "+thisHeld, k.identity())
-			b.Queue(recordHeld, k.recordArgs(actionRetry, by, nil))
-			if !groups[k.Group] {
-				b.Queue("SELECT pg_notify('"+heldChannel+"', $1)", k.Group)
-				groups[k.Group] = true
-			}
-		}
-		n, position = len(keys), keys[len(keys)-1].row.position
-		return tx.SendBatch(ctx, b).Close()
-	})
-	if err != nil {
-		return 0, 0, err
-	}
-	return n, position, nil
-}
-
 const thisHeld = `consumer_group = @group AND topic_id = @topic_id AND partition = @partition AND "offset" = @offset`
 
 func (k *HeldKey) identity() pgx.NamedArgs {
@@ -278,7 +217,12 @@ func lockHeld(ctx context.Context, tx pgx.Tx, p Place, group string) (*HeldKey, 
 		return nil, err
 	}
 	// The lock comes first: which row is the first of its key is to be seen after it.
-	rows, err := tx.Query(ctx, `SELECT h.consumer_group, h.position FROM troupe.held h WHERE `+where.String()+" ORDER BY h.position FOR UPDATE", where.args)
+	rows, err := tx.Query(ctx, `
+		SELECT h.consumer_group, h.position
+		FROM troupe.held h
+		WHERE `+where.String()+`
+		ORDER BY h.position
+		FOR UPDATE`, where.args)
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +235,8 @@ func lockHeld(ctx context.Context, tx pgx.Tx, p Place, group string) (*HeldKey, 
 	case err != nil:
 		return nil, err
 	case len(found) == 0:
-		return nil, fmt.Errorf("%w: it has taken effect or became a dead letter (troupe inbox find says which), or never was held in this database", ErrGone)
+		return nil, fmt.Errorf("%w: it has taken effect or became a dead letter (troupe inbox find says which), or never was held "+
+			"in this database", ErrGone)
 	case len(found) > 1:
 		return nil, fmt.Errorf("more than one group holds it (%s, %s): name the group", found[0].Group, found[1].Group)
 	}

@@ -45,7 +45,9 @@ func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 	}
 	var all []Sighting
 	dead := make(map[string]bool) // group and redrive
-	for _, find := range []func(context.Context, string) ([]Sighting, error){d.findDead, d.findHeld, d.findRecent, d.findHandled} {
+	for _, find := range [...]func(context.Context, string) ([]Sighting, error){
+		d.findDead, d.findHeld, d.findRecent, d.findHandled,
+	} {
 		found, err := find(ctx, id)
 		if err != nil {
 			return nil, fmt.Errorf("find message: %w", err)
@@ -85,7 +87,9 @@ func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
 		WITH RECURSIVE groups (name) AS (
 		  SELECT min(consumer_group) FROM troupe.inbox
 		  UNION ALL
-		  SELECT (SELECT min(consumer_group) FROM troupe.inbox WHERE consumer_group > groups.name) FROM groups WHERE name IS NOT NULL)
+		  SELECT (SELECT min(consumer_group) FROM troupe.inbox WHERE consumer_group > groups.name)
+		  FROM groups
+		  WHERE name IS NOT NULL)
 		SELECT i.consumer_group, i.redrive, i.handled_at
 		FROM groups
 		JOIN troupe.inbox i ON i.consumer_group = groups.name AND i.message_id = @id`,
@@ -97,10 +101,7 @@ func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
 
 // recent is where participants keep identities that are UUIDv7: by their day in a ring of 32 tables. All others, and those
 // of days that the ring does not hold, stand in troupe.inbox; an identity in either is known.
-const (
-	thereIsRecent = "SELECT to_regclass('troupe.inbox_recent') IS NOT NULL"
-	recent        = "troupe.inbox_recent WHERE slot = @slot AND id = @uuid"
-)
+const recent = "troupe.inbox_recent WHERE slot = @slot AND id = @uuid"
 
 // recentArgs are those of recent. No: the identity cannot stand there.
 func recentArgs(id string) (args pgx.NamedArgs, ok bool) {
@@ -117,11 +118,8 @@ func (d *Desk) findRecent(ctx context.Context, id string) ([]Sighting, error) {
 	if !ok {
 		return nil, nil
 	}
-	var there bool
-	if err := d.pool.QueryRow(ctx, thereIsRecent).Scan(&there); err != nil || !there {
-		return nil, explain(err)
-	}
-	return query(ctx, d, "SELECT consumer_group, redrive, handled_at FROM "+recent, args, func(row pgx.CollectableRow) (Sighting, error) {
+	const sql = "SELECT consumer_group, redrive, handled_at FROM " + recent
+	return query(ctx, d, sql, args, func(row pgx.CollectableRow) (Sighting, error) {
 		s := Sighting{State: Handled}
 		return s, row.Scan(&s.Group, &s.Redrive, &s.At)
 	})
@@ -144,7 +142,8 @@ func (d *Desk) findHeld(ctx context.Context, id string) ([]Sighting, error) {
 			var topicID uuid.UUID
 			var headers []byte
 			h.State, h.Place = Held, &p
-			err = row.Scan(&h.Group, &p.Topic, (*[16]byte)(&topicID), &p.Partition, &p.Offset, &headers, &h.Attempts, &h.NextTry, &h.Error, &h.At)
+			err = row.Scan(&h.Group, &p.Topic, (*[16]byte)(&topicID), &p.Partition, &p.Offset, &headers, &h.Attempts, &h.NextTry,
+				&h.Error, &h.At)
 			m, _ := read(headers, topicID, p.Partition, p.Offset)
 			h.id, h.Redrive = m.identity(), m.redrive
 			return h, err

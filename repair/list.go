@@ -33,15 +33,15 @@ type DeadLetter struct {
 	LastFailed    time.Time `json:"last_failed"`
 }
 
-const letterColumns = `id, status, cause, consumer_group, handler, error_class, error, attempts, redrives, topic, partition, "offset", key,
-       message_id, message_type, correlation_id, coalesce(length(payload), 0), edited_payload IS NOT NULL,
+const letterColumns = `id, status, cause, consumer_group, handler, error_class, error, attempts, redrives, topic, partition,
+       "offset", key, message_id, message_type, correlation_id, coalesce(length(payload), 0), edited_payload IS NOT NULL,
        first_failed_at, last_failed_at`
 
 // fields are the scan targets of letterColumns.
 func (l *DeadLetter) fields() []any {
 	return []any{
-		(*[16]byte)(&l.ID), &l.Status, &l.Cause, &l.Group, &l.Handler, &l.Class, &l.Error, &l.Attempts, &l.Redrives, &l.Topic, &l.Partition,
-		&l.Offset, (*[]byte)(&l.Key), &l.MessageID, &l.Type, &l.CorrelationID, &l.Bytes, &l.Edited, &l.FirstFailed, &l.LastFailed,
+		(*[16]byte)(&l.ID), &l.Status, &l.Cause, &l.Group, &l.Handler, &l.Class, &l.Error, &l.Attempts, &l.Redrives, &l.Topic,
+		&l.Partition, &l.Offset, (*[]byte)(&l.Key), &l.MessageID, &l.Type, &l.CorrelationID, &l.Bytes, &l.Edited, &l.FirstFailed, &l.LastFailed,
 	}
 }
 

@@ -112,7 +112,7 @@ func (d *Desk) encode(ctx context.Context, contentType, typ string, payload, tex
 	case formatNone:
 		return nil, fmt.Errorf("%w: the message is a tombstone, which has none", ErrPayload)
 	default:
-		return nil, fmt.Errorf("%w: the message is neither JSON nor Avro (content type %q), and an edit is JSON: have its producer send it again, and discard this one",
-			ErrPayload, contentType)
+		return nil, fmt.Errorf("%w: the message is neither JSON nor Avro (content type %q), and an edit is JSON: have its producer "+
+			"send it again, and discard this one", ErrPayload, contentType)
 	}
 }

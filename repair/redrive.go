@@ -146,8 +146,8 @@ type letter struct {
 }
 
 const selectLetter = `
-SELECT id, consumer_group, topic, topic_id, partition, "offset", key, headers, payload, edited_payload, correlation_id, redrives,
-       last_failed_at
+SELECT id, consumer_group, topic, topic_id, partition, "offset", key, headers, payload, edited_payload, correlation_id,
+       redrives, last_failed_at
 FROM troupe.dead_letters`
 
 func (l *letter) fields() []any {
@@ -211,9 +211,11 @@ func (l *letter) entry() (pgx.NamedArgs, error) {
 	m, err := read(l.headers, l.topicID, l.partition, l.offset)
 	switch {
 	case err != nil:
-		return refuse("no relay sends such headers and no participant reads them (%w): have the producer send it again, and discard this one", err)
+		return refuse("no relay sends such headers and no participant reads them (%w): have the producer send it again, and "+
+			"discard this one", err)
 	case m.Type == "" || strings.Contains(m.Type, "\x00"):
-		return refuse("no handler can be for type %q: have the producer send it again with its ce_type, and discard this one", m.Type)
+		return refuse("no handler can be for type %q: have the producer send it again with its ce_type, and discard this one",
+			m.Type)
 	}
 	payload := l.payload
 	if l.edited != nil {
@@ -222,11 +224,12 @@ func (l *letter) entry() (pgx.NamedArgs, error) {
 	headers := l.redriven(m, payload)
 	var fits envelope.Message
 	if err := fits.SetHeaders(headers); err != nil {
-		return refuse("with the headers of a redrive it has too many (%w): have the producer send it again, and discard this one", err)
+		return refuse("with the headers of a redrive it has too many (%w): have the producer send it again, and discard this one",
+			err)
 	}
 	if n := size(l.key, payload, headers); n > maxSendBytes {
-		return refuse("key, headers and payload have %d bytes, and a relay sends at most %d: make the payload smaller by an edit, or have "+
-			"the producer send it again, and discard this one", n, maxSendBytes)
+		return refuse("key, headers and payload have %d bytes, and a relay sends at most %d: make the payload smaller by an "+
+			"edit, or have the producer send it again, and discard this one", n, maxSendBytes)
 	}
 	id := l.id // where the message's own is no UUID it stands in the headers alone
 	if own, err := uuid.Parse(m.ID); err == nil && own.String() == m.ID {

@@ -115,16 +115,12 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 // taken effect before.
 func (k *HeldKey) claim(ctx context.Context, tx pgx.Tx) (first bool, err error) {
 	if args, ok := recentArgs(k.MessageID); ok {
-		var there, known bool
-		if err := tx.QueryRow(ctx, thereIsRecent).Scan(&there); err != nil {
+		var known bool
+		args["group"], args["redrive"] = k.Group, k.row.redrive
+		err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+recent+" AND consumer_group = @group AND redrive = @redrive)", args).
+			Scan(&known)
+		if err != nil || known {
 			return false, err
-		}
-		if there {
-			args["group"], args["redrive"] = k.Group, k.row.redrive
-			err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+recent+" AND consumer_group = @group AND redrive = @redrive)", args).Scan(&known)
-			if err != nil || known {
-				return false, err
-			}
 		}
 	}
 	tag, err := tx.Exec(ctx, claimInbox, k.Group, indexed(k.MessageID), k.row.redrive)
