@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -77,4 +78,26 @@ func TestRowsWhoseHeadersCannotBeRead(t *testing.T) {
 		_, err := c.row.Message(outbox.Defaults{})
 		require.ErrorIs(t, err, envelope.ErrHeaders, c.name)
 	}
+}
+
+// TestAnIDThatIsNoUUIDStandsInRawHeaders: a message of somebody else's that is sent again keeps its identity.
+func TestAnIDThatIsNoUUIDStandsInRawHeaders(t *testing.T) {
+	t.Parallel()
+	own := uuid.MustParse("0191f6a8-0000-7000-8000-000000000001")
+	for given, want := range map[string]string{
+		"charge-17":                            "charge-17",
+		"0191F6A8-0000-7000-8000-00000000000A": "0191F6A8-0000-7000-8000-00000000000A", // not as this library writes it
+		"0191f6a8-0000-7000-8000-00000000000a": own.String(),
+		"":                                     own.String(),
+	} {
+		hs := []envelope.Header{{Key: envelope.HeaderID, Value: []byte(given)}}
+		r := outbox.Row{ID: own, Topic: "t", Type: "T", RawHeaders: envelope.MarshalHeaders(hs)}
+		m, err := r.Message(outbox.Defaults{})
+		require.NoError(t, err)
+		require.Equal(t, want, m.ID)
+	}
+	r := outbox.Row{ID: own, Topic: "t", Type: "T", Headers: []byte(`{"ce_id":"charge-17"}`)}
+	m, err := r.Message(outbox.Defaults{})
+	require.NoError(t, err)
+	require.Equal(t, own.String(), m.ID, "a plain insert names its message by the column")
 }

@@ -53,7 +53,8 @@ type Defaults struct {
 }
 
 // Message is the row as it goes to Kafka: subject from the key, time from created_at, correlation from the id, and the
-// Defaults, where the headers do not say otherwise. Headers that cannot be read give an error that wraps
+// Defaults, where the headers do not say otherwise. Its id is the column's; only one that is no UUID, as in messages of
+// others that failed and are sent again, stands in raw_headers. Headers that cannot be read give an error that wraps
 // envelope.ErrHeaders.
 func (r *Row) Message(d Defaults) (envelope.Message, error) {
 	m := envelope.Message{Topic: r.Topic, Key: r.OrderKey(), Payload: r.Payload}
@@ -64,7 +65,10 @@ func (r *Row) Message(d Defaults) (envelope.Message, error) {
 	if err := m.SetHeaders(hs); err != nil {
 		return m, fmt.Errorf("outbox: row %d: %w", r.Position, err)
 	}
-	m.ID, m.Type = r.ID.String(), r.Type
+	if r.RawHeaders == nil || m.ID == "" || isUUID(m.ID) {
+		m.ID = r.ID.String()
+	}
+	m.Type = r.Type
 	fill(&m.Source, d.Source)
 	fill(&m.CorrelationID, m.ID)
 	if m.Time.IsZero() {
@@ -80,6 +84,11 @@ func (r *Row) Message(d Defaults) (envelope.Message, error) {
 		}
 	}
 	return m, nil
+}
+
+func isUUID(text string) bool {
+	id, err := uuid.Parse(text)
+	return err == nil && id.String() == text
 }
 
 func (r *Row) headerList() ([]envelope.Header, error) {

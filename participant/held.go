@@ -137,7 +137,7 @@ func (w *worker) forward(m *message) (found []*message, err error) {
 			held.unreadable = held.SetHeaders(held.stored)
 		}
 		if held.unreadable == nil && held.SagaID == m.SagaID && held.SagaStep == m.SagaStep && held.SagaOperation != compensate {
-			held.identify()
+			held.identify(w.p.cfg.Group)
 			found = append(found, &held)
 		}
 		return nil
@@ -198,7 +198,7 @@ func (w *worker) head(ctx context.Context, key holdKey) (m *message, wait time.D
 	if m.Time.IsZero() {
 		m.Time = m.at
 	}
-	m.identify()
+	m.identify(w.p.cfg.Group)
 	m.handler = w.p.handlers[w.topic][m.Type]
 	return m, seconds(left), nil
 }

@@ -17,9 +17,15 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// HeaderRedrive is the header in which a redriven message says how often it was redriven, in decimal text. A message is
-// no duplicate of itself before its redrive.
-const HeaderRedrive = "__troupe.redrive"
+// Headers of a redriven message.
+const (
+	// HeaderRedrive says how often it was redriven, in decimal text. A message is no duplicate of itself before its
+	// redrive.
+	HeaderRedrive = "__troupe.redrive"
+	// HeaderRedriveGroup names the consumer group for which it was: an event is read by others too, to whom it is what
+	// it was.
+	HeaderRedriveGroup = "__troupe.redrive.group"
+)
 
 // message is one message on its way through, from the topic or from troupe.held.
 type message struct {
@@ -48,13 +54,13 @@ type message struct {
 }
 
 // read takes apart what came from a topic; from a retry topic, with what it got there taken off.
-func (m *message) read(handlers handlers, fromRetry bool) {
+func (m *message) read(p *Participant, fromRetry bool) {
 	m.Message, m.unreadable = kafka.Message(m.record)
 	if fromRetry && m.unreadable == nil {
 		m.unwrap()
 	}
-	m.identify()
-	m.handler = handlers[m.Topic][m.Type]
+	m.identify(p.cfg.Group)
+	m.handler = p.handlers[m.Topic][m.Type]
 }
 
 // identity is what the inbox knows m by.
@@ -64,19 +70,24 @@ func (m *message) identity() identity { return identity{m.id, m.redrive} }
 func (m *message) mark() mark { return mark{m.topicID, m.offset, m.epoch} }
 
 // identify fills what is read from the headers.
-func (m *message) identify() {
+func (m *message) identify(group string) {
 	if m.unnamed = m.ID == ""; m.unnamed {
 		m.ID = fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset)
 	}
 	m.id = indexable(m.ID)
+	redrive, ours := 0, true
 	for _, h := range m.Extra {
-		if h.Key == HeaderRedrive {
-			n, err := strconv.ParseUint(string(h.Value), 10, 31)
-			if err == nil {
-				m.redrive = int(n)
+		switch h.Key {
+		case HeaderRedrive:
+			if n, err := strconv.ParseUint(string(h.Value), 10, 31); err == nil {
+				redrive = int(n)
 			}
-			return
+		case HeaderRedriveGroup:
+			ours = string(h.Value) == group
 		}
+	}
+	if ours {
+		m.redrive = redrive
 	}
 }
 

@@ -80,6 +80,14 @@ func TestARedrivenMessageIsNoDuplicate(t *testing.T) {
 	events := s.waitEvents(2)
 	require.Equal(t, []envelope.Outcome{envelope.Exhausted, envelope.Success}, []envelope.Outcome{events[0].Outcome, events[1].Outcome})
 	require.NotEqual(t, events[0].ID, events[1].ID)
+
+	another := again
+	another.Extra = []envelope.Header{
+		{Key: participant.HeaderRedrive, Value: []byte("2")}, {Key: participant.HeaderRedriveGroup, Value: []byte("another")},
+	}
+	s.send(another, s.command("a", Count{N: 2}))
+	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 2")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE n = 1"), "redriven for another group, it is what it was")
 }
 
 // TestUpsertsOfARepeatedMessageLeaveOneRow_C16: even without the inbox, whose rows are forgotten in time.

@@ -140,7 +140,7 @@ func (w *worker) look(m *message) (passes, plain bool) {
 		return true, false
 	}
 	if m.ID == "" {
-		m.read(w.p.handlers, w.later.delay > 0)
+		m.read(w.p, w.later.delay > 0)
 	}
 	if m.unreadable == nil && m.handler == nil && w.topic != w.p.cfg.Hop.Commands() && w.later.delay == 0 {
 		return true, false

@@ -24,6 +24,7 @@ func init() {
 // A generic is one schema for values whose Go type is not known, or why it cannot be used.
 type generic struct {
 	name   string
+	root   *avro.SchemaNode
 	shape  *shape
 	tagged *goavro.Codec // unions as {"string": "x"}
 	bare   *goavro.Codec // unions as "x"; nil if the schema is recursive
@@ -65,15 +66,34 @@ func (c *Codec) ToJSON(ctx context.Context, payload []byte) (schemaName string, 
 // accepted where the schema is recursive, since trying the branches would take exponential time. Fields that the
 // record does not have are errors.
 //
-// An error wraps envelope.ErrPayload if text cannot be written by the schema, and ErrNoSchema if there is no schema.
+// An error wraps envelope.ErrPayload if text cannot be written by the schema, and begins with the path of the first
+// mistake ("lines[1].cents: want a long, got a string") where that can be told; it wraps ErrNoSchema if there is no
+// schema.
 func (c *Codec) FromJSON(ctx context.Context, name string, text []byte) ([]byte, error) {
 	id, err := c.idOf(ctx, name)
 	if err != nil {
 		return nil, err
 	}
+	return c.fromJSON(ctx, id, name, text)
+}
+
+// FromJSONLike is FromJSON with the schema that another payload in wire format was written with: whoever could read
+// that one can read the new one. Of like only the schema id is read, so what is behind it may be broken.
+func (c *Codec) FromJSONLike(ctx context.Context, like, text []byte) ([]byte, error) {
+	id, _, err := cutHeader(like)
+	if err != nil {
+		return nil, err
+	}
+	return c.fromJSON(ctx, id, "", text)
+}
+
+func (c *Codec) fromJSON(ctx context.Context, id uint32, name string, text []byte) ([]byte, error) {
 	g, err := c.generic(ctx, id)
 	if err != nil {
 		return nil, err
+	}
+	if name == "" {
+		name = g.name
 	}
 	if err := checkJSON(text); err != nil {
 		return nil, poison(name, err)
@@ -82,6 +102,11 @@ func (c *Codec) FromJSON(ctx context.Context, name string, text []byte) ([]byte,
 	if err != nil && g.bare != nil {
 		if again, bareErr := g.encode(g.bare, id, text); bareErr == nil {
 			return again, nil
+		}
+	}
+	if err != nil {
+		if m := findMistake(g.root, text); m != nil {
+			err = m // the library's own words lose the place
 		}
 	}
 	return payload, poison(name, err)
@@ -138,9 +163,9 @@ func makeGeneric(avsc string) (g generic) {
 		if err != nil {
 			return err
 		}
-		root := schema.Root()
-		if g.name = fullName(root); g.name == "" {
-			g.name = root.Type
+		g.root = schema.Root()
+		if g.name = fullName(g.root); g.name == "" {
+			g.name = g.root.Type
 		}
 		if g.shape, err = shapeOf(schema); err != nil {
 			return err

@@ -106,3 +106,21 @@ func TestBranchesAreNotTriedWithoutEnd(t *testing.T) {
 	_, err = c.FromJSON(ctx, "A", []byte(strings.Repeat(`{"next":`, 60)+"7"+strings.Repeat("}", 60)))
 	require.ErrorIs(t, err, envelope.ErrPayload)
 }
+
+// TestANameUsedAgainMayLeaveOutItsNamespace: most schemas are written so.
+func TestANameUsedAgainMayLeaveOutItsNamespace(t *testing.T) {
+	ctx := t.Context()
+	r, _ := newRegistry(t)
+	_, err := r.Register(ctx, "shop.Box", `{"type":"record","name":"shop.Box","fields":[
+		{"name":"from","type":{"type":"record","name":"Place","fields":[{"name":"city","type":"string"}]}},
+		{"name":"to","type":"Place"}]}`)
+	require.NoError(t, err)
+	c, err := schemas.New(ctx, schemas.Config{Registry: r})
+	require.NoError(t, err)
+	text := `{"from":{"city":"Ulm"},"to":{"city":"Bonn"}}`
+	payload, err := c.FromJSON(ctx, "shop.Box", []byte(text))
+	require.NoError(t, err)
+	_, again, err := c.ToJSON(ctx, payload)
+	require.NoError(t, err)
+	require.JSONEq(t, text, string(again))
+}

@@ -37,9 +37,12 @@ func shapeOf(s *avro.Schema) (*shape, error) {
 	open := make(map[*shape]bool)
 	recursive := false
 
-	var build func(n *avro.SchemaNode) (*shape, error)
-	build = func(n *avro.SchemaNode) (*shape, error) {
+	var build func(n *avro.SchemaNode, within string) (*shape, error)
+	build = func(n *avro.SchemaNode, within string) (*shape, error) {
 		s := new(shape)
+		if n.Name != "" {
+			within = namespaceOf(n)
+		}
 		switch n.Type {
 		case "null":
 			s.kind = kindNull
@@ -68,7 +71,7 @@ func shapeOf(s *avro.Schema) (*shape, error) {
 			named[fullName(n)] = s
 			open[s] = true
 			for i := range n.Fields {
-				f, err := build(&n.Fields[i].Type)
+				f, err := build(&n.Fields[i].Type, within)
 				if err != nil {
 					return nil, err
 				}
@@ -79,7 +82,7 @@ func shapeOf(s *avro.Schema) (*shape, error) {
 		case "union":
 			s.kind, s.least = kindUnion, 1
 			for i := range n.Branches {
-				b, err := build(&n.Branches[i])
+				b, err := build(&n.Branches[i], within)
 				if err != nil {
 					return nil, err
 				}
@@ -91,13 +94,15 @@ func shapeOf(s *avro.Schema) (*shape, error) {
 			if n.Type == "map" {
 				s.kind, item = kindMap, n.Values
 			}
-			part, err := build(item)
+			part, err := build(item, within)
 			if err != nil {
 				return nil, err
 			}
 			s.parts = []*shape{part}
 		default:
-			s = named[n.Type]
+			if s = named[within+"."+n.Type]; s == nil {
+				s = named[n.Type]
+			}
 			if s == nil {
 				return nil, fmt.Errorf("type %q is not defined in the schema", n.Type)
 			}
@@ -105,7 +110,7 @@ func shapeOf(s *avro.Schema) (*shape, error) {
 		}
 		return s, nil
 	}
-	root, err := build(s.Root())
+	root, err := build(s.Root(), "")
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,12 @@ func fullName(n *avro.SchemaNode) string {
 	return n.Namespace + "." + n.Name
 }
 
+// namespaceOf is where names within n that have no dot belong.
+func namespaceOf(n *avro.SchemaNode) string {
+	full := fullName(n)
+	return full[:max(0, strings.LastIndexByte(full, '.'))]
+}
+
 // fits finds at the start what would otherwise be found with the first message. Every field of the struct must be in
 // the record, since encoding drops one that is not without a word. That every field of the record is in the struct, and
 // of a type that can hold it, shows in use: zero bytes are a valid value of any schema whose first union branches end,

@@ -1,5 +1,5 @@
-// Command troupe is Troupe's command line: the demo, which runs the whole order
-// flow on one machine, and schemas.
+// Command troupe is Troupe's command line: the demo, which runs the whole order flow on one machine, what an operator
+// needs to see and repair what failed, and schemas.
 //
 // Exit status: 0 done, 1 failed, 2 wrong usage, in which case nothing was started.
 package main
@@ -78,6 +78,6 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newSchema(), newVersion(), newChild())
+	root.AddCommand(newDemo(), newDLQ(), newHeld(), newInbox(), newSchema(), newVersion(), newChild())
 	return root
 }

@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/demo/run"
@@ -130,7 +132,17 @@ func TestServersThatCannotBeReachedAreNamed(t *testing.T) {
 }
 
 func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"demo", "--help"}, {"version", "--help"}, {"schema", "--help"}, {"schema", "check", "--help"}, {"schema", "register", "--help"}, {"schema", "diff", "--help"}} {
+	var all func(c *cobra.Command, path ...string) [][]string
+	all = func(c *cobra.Command, path ...string) [][]string {
+		paths := [][]string{append(slices.Clone(path), "--help")}
+		for _, sub := range c.Commands() {
+			if !sub.Hidden {
+				paths = append(paths, all(sub, append(slices.Clone(path), sub.Name())...)...)
+			}
+		}
+		return paths
+	}
+	for _, args := range all(newRoot()) {
 		o := finish(t, command(t, nil, args...))
 		require.Equal(t, 0, o.status)
 		require.Contains(t, o.stdout, "Examples:")

@@ -37,6 +37,8 @@ var house = map[string][]string{
 	"relay":       {"internal/kafka", "internal/pg", "outbox", "retry"},
 	"participant": {"envelope", "internal/kafka", "internal/keyed", "internal/pg", "outbox", "retry", "topics"},
 
+	"repair": {"envelope", "outbox", "participant", "topics"},
+
 	"internal/demo":           {"envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "topics"},
 	"internal/demo/order":     {"envelope", "internal/demo", "outbox", "participant", "schemas/order"},
 	"internal/demo/payment":   {"internal/demo", "participant", "schemas/order"},
@@ -56,7 +58,7 @@ var house = map[string][]string{
 	},
 
 	"cmd/outbox-relay":   {"internal/sidecar"},
-	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run", "schemas"},
+	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "schemas", "topics"},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
 	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
@@ -72,7 +74,7 @@ var light = []string{
 	"github.com/stretchr/testify", "testing",
 }
 
-var libraries = []string{"topics", "retry", "envelope", "schemas", "upsert", "migrations", "outbox", "relay", "participant"}
+var libraries = []string{"topics", "retry", "envelope", "schemas", "upsert", "migrations", "outbox", "relay", "participant", "repair"}
 
 type pkg struct {
 	ImportPath string

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/schemas"
+)
+
+// deskFlags say where a person works and, for actions, who and why.
+type deskFlags struct {
+	database string
+	registry string
+	actor    string
+	reason   string
+	yes      bool
+	output   format
+}
+
+func (f *deskFlags) declare(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.StringVar(&f.database, "database", "", "`URL` of the service's database; better in the environment, since others can see a command line [DATABASE_URL]")
+	f.output.declare(flags)
+}
+
+func (f *deskFlags) declareRegistry(flags *pflag.FlagSet) {
+	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show and write Avro as JSON [TROUPE_REGISTRY]")
+}
+
+func (f *deskFlags) declareAction(flags *pflag.FlagSet, why string) {
+	flags.StringVar(&f.actor, "actor", "", "`name` of who does it, for the record (default: the operating system's user)")
+	flags.StringVar(&f.reason, "reason", "", "`text` for the record: why "+why)
+}
+
+func (f *deskFlags) declareYes(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.yes, "yes", false, "do it without asking")
+}
+
+// by is who acts, and why. Flags win over the operating system.
+func (f *deskFlags) by(reason bool) (repair.By, error) {
+	by := repair.By{Actor: f.actor, Reason: f.reason}
+	if by.Actor == "" {
+		if self, err := user.Current(); err == nil {
+			by.Actor = self.Username
+		}
+	}
+	switch {
+	case strings.TrimSpace(by.Actor) == "":
+		return by, errors.New("--actor is not set, and the operating system does not say who you are: say it")
+	case reason && strings.TrimSpace(by.Reason) == "":
+		return by, errors.New("--reason is not set: whoever reads the record must know why; a ticket's number is enough")
+	}
+	return by, nil
+}
+
+// open is what every command begins with. It connects with the first question.
+func (f *deskFlags) open(ctx context.Context) (desk *repair.Desk, end func(), err error) {
+	if f.database == "" {
+		f.database = os.Getenv("DATABASE_URL")
+	}
+	if f.database == "" {
+		return nil, nil, errors.New("--database is not set: want postgres://user@host:5432/database of the service; set it, or DATABASE_URL")
+	}
+	config, err := pgxpool.ParseConfig(f.database)
+	if err != nil {
+		return nil, nil, errors.New("--database or DATABASE_URL: not a connection string (not shown: it may hold a password): want " +
+			"postgres://user:password@host:5432/database")
+	}
+	config.MaxConns = 2
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = 10 * time.Second
+	}
+	if _, set := config.ConnConfig.RuntimeParams["application_name"]; !set {
+		config.ConnConfig.RuntimeParams["application_name"] = "troupe"
+	}
+	cfg := repair.Config{}
+	if f.registry == "" {
+		f.registry = os.Getenv("TROUPE_REGISTRY")
+	}
+	if f.registry != "" {
+		registry, err := schemas.NewRegistry(f.registry)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--registry: %w", err)
+		}
+		if cfg.Codec, err = schemas.New(ctx, schemas.Config{Registry: registry}); err != nil {
+			return nil, nil, failed(err)
+		}
+	}
+	if cfg.Pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, nil, failed(err)
+	}
+	if desk, err = repair.New(cfg); err != nil {
+		cfg.Pool.Close()
+		return nil, nil, failed(err)
+	}
+	return desk, cfg.Pool.Close, nil
+}
+
+// confirm lets a person look before something is done.
+func (f *deskFlags) confirm(cmd *cobra.Command, what string) error {
+	if f.yes {
+		return nil
+	}
+	in, ok := cmd.InOrStdin().(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return fmt.Errorf("it would %s: there is no terminal to ask on, so say --yes if that is meant", what)
+	}
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "This will %s. Go on? [y/N] ", what)
+	answered := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n') // what ends without an answer is a no
+		answered <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case answer := <-answered:
+		if answer == "y" || answer == "yes" {
+			return nil
+		}
+	case <-cmd.Context().Done():
+	}
+	return failed(errors.New("nothing was done"))
+}
+
+// moment is a flag for a point in time: RFC 3339, or a duration before now.
+type moment struct{ time.Time }
+
+// String is the flag's value.
+func (m *moment) String() string {
+	if m.IsZero() {
+		return ""
+	}
+	return m.Format(time.RFC3339Nano)
+}
+
+// Type is not shown: the usage has its own word.
+func (m *moment) Type() string { return "moment" }
+
+// Set takes both forms.
+func (m *moment) Set(text string) error {
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		m.Time = at
+		return nil
+	}
+	ago, err := time.ParseDuration(text)
+	if err != nil || ago <= 0 {
+		return fmt.Errorf("want a time such as 2026-01-31T12:00:00Z, or how long ago, such as 2h30m")
+	}
+	m.Time = time.Now().Add(-ago)
+	return nil
+}
+
+// oneLine is text from outside, cut to width characters: a terminal does what control characters tell it.
+func oneLine(text string, width int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n++; n > width {
+			return b.String() + "…"
+		}
+		if !unicode.IsPrint(r) {
+			r = '·'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func stamp(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05Z") }
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// more says how to go on with a list that has another page.
+func more(w io.Writer, next string) {
+	if next != "" {
+		_, _ = fmt.Fprintf(w, "There are more: --after %s\n", next)
+	}
+}

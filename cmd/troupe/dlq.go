@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/topics"
+)
+
+func newDLQ() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dlq",
+		Short: "See and repair dead letters: messages that nobody will try again by himself",
+		Long: `dlq works on one service's database (--database or DATABASE_URL). list groups what failed by its
+cause; show prints one with its payload as JSON; edit changes the payload that a redrive will send;
+redrive sends messages to their topic once more; discard says that nothing more is to be done. Every
+action is recorded with who did it and why.`,
+		Example: `  troupe dlq list
+  troupe dlq list --cause 5f0c1d2e3a4b
+  troupe dlq redrive --cause 5f0c1d2e3a4b --rate 20`,
+		Args: cobra.NoArgs,
+		RunE: parent,
+	}
+	cmd.AddCommand(newDLQList(), newDLQShow(), newDLQEdit(), newDLQRedrive(), newDLQDiscard())
+	return cmd
+}
+
+// parent is a command that needs one of its own.
+func parent(cmd *cobra.Command, _ []string) error {
+	cmd.SetOut(cmd.ErrOrStderr())
+	_ = cmd.Help()
+	return exit{status: exitUsage}
+}
+
+// filterFlags choose dead letters.
+type filterFlags struct {
+	filter        repair.Filter
+	hop, key      string
+	since, before moment
+	all           bool
+}
+
+func (f *filterFlags) declare(flags *pflag.FlagSet) {
+	flags.StringVar(&f.filter.Cause, "cause", "", "only of this `cause`, as list prints it")
+	flags.StringVar(&f.hop, "hop", "", "only messages of this `flow.hop`: its commands and events")
+	flags.StringSliceVar(&f.filter.Topics, "topic", nil, "only messages of this `topic`, repeatable")
+	flags.StringVar(&f.filter.Group, "group", "", "only of this consumer `group`")
+	flags.StringVar(&f.filter.Class, "class", "", "only of this `class`: transient, permanent, poison, panic or timeout")
+	flags.StringVar(&f.filter.Handler, "handler", "", "only of this `handler`: group/type")
+	flags.StringVar(&f.filter.Type, "type", "", "only messages of this `type`")
+	flags.StringVar(&f.key, "key", "", "only messages with this `key`; 0x… for one that is no text")
+	flags.Var(&f.since, "since", "only what became a dead letter at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
+	flags.Var(&f.before, "before", "only what became a dead letter before this `time`")
+}
+
+// chosen reads the flags and the ids.
+func (f *filterFlags) chosen(cmd *cobra.Command, ids []string) (repair.Filter, error) {
+	filter := f.filter
+	filter.Since, filter.Before = f.since.Time, f.before.Time
+	if cmd.Flags().Changed("key") {
+		filter.Key = repair.ParseKey(f.key)
+	}
+	if f.hop != "" {
+		hop, err := topics.ParseHop(f.hop)
+		if err != nil {
+			return filter, fmt.Errorf("--hop: %w", err)
+		}
+		filter.Topics = append(filter.Topics, hop.Commands(), hop.Events())
+	}
+	for _, text := range ids {
+		id, err := letterID(text)
+		if err != nil {
+			return filter, err
+		}
+		filter.IDs = append(filter.IDs, id)
+	}
+	return filter, filter.Validate()
+}
+
+// forAction wants something to be chosen: an action on everything must be said.
+func (f *filterFlags) forAction(cmd *cobra.Command, ids []string) (repair.Filter, error) {
+	filter, err := f.chosen(cmd, ids)
+	switch {
+	case err != nil:
+		return filter, err
+	case filter.IsZero() && !f.all:
+		return filter, errors.New("nothing chosen: name ids, or --cause or another filter, or say --all")
+	case !filter.IsZero() && f.all:
+		return filter, errors.New("--all beside ids or a filter: say one or the other")
+	}
+	return filter, nil
+}
+
+func letterID(text string) (uuid.UUID, error) {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return id, fmt.Errorf("id %q: want a dead letter's id, a UUID as troupe dlq list --letters prints it", text)
+	}
+	return id, nil
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newDLQDiscard() *cobra.Command {
+	var f deskFlags
+	var chosen filterFlags
+	cmd := &cobra.Command{
+		Use:   "discard [id…]",
+		Short: "Say that nothing more is to be done about dead letters",
+		Long: `discard takes the chosen dead letters off the list for good: they cannot be redriven any more. They stay
+in the table with their payload, and with who discarded them and why.`,
+		Example: `  troupe dlq discard 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --reason 'test order of ours'
+  troupe dlq discard --cause 5f0c1d2e3a4b --reason 'ticket 4711: sent again by the producer'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			filter, err := chosen.forAction(cmd, args)
+			if err != nil {
+				return err
+			}
+			by, err := f.by(true)
+			if err != nil {
+				return err
+			}
+			desk, end, err := f.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			what, err := f.preview(cmd, desk, filter)
+			if err != nil || what == "" {
+				return err
+			}
+			if err := f.confirm(cmd, fmt.Sprintf("discard %s for good, as %s", what, by.Actor)); err != nil {
+				return err
+			}
+			n, err := desk.Discard(cmd.Context(), filter, by)
+			if err != nil {
+				return failed(fmt.Errorf("%w (%d were discarded)", err, n))
+			}
+			if f.output == inJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]int{"discarded": n})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Discarded: %d.\n", n)
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	f.declare(flags)
+	chosen.declare(flags)
+	flags.BoolVar(&chosen.all, "all", false, "every open dead letter of the database")
+	f.declareAction(flags, "nothing more is to be done; required")
+	f.declareYes(flags)
+	return cmd
+}

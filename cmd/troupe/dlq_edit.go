@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/troupe-go/troupe/repair"
+)
+
+// maxEdit is a little more than the library takes, so that the library says what is too large.
+const maxEdit = 8<<20 + 1
+
+func newDLQEdit() *cobra.Command {
+	var f deskFlags
+	var payload string
+	cmd := &cobra.Command{
+		Use:   "edit <id>",
+		Short: "Change the payload that a redrive of a dead letter will send",
+		Long: `edit takes JSON, from --payload or, on a terminal, from $EDITOR. An Avro message is written with the
+schema that it had; a mistake is refused with its path. The message as it came is kept, and nothing is
+sent: that is what redrive is for.`,
+		Example: `  troupe dlq edit 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --payload fixed.json --reason 'ticket 4711: wrong currency'
+  troupe dlq show $ID --output json | jq '.payload.json | .currency = "EUR"' |
+    troupe dlq edit $ID --payload - --reason 'ticket 4711: wrong currency'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := letterID(args[0])
+			if err != nil {
+				return err
+			}
+			by, err := f.by(true)
+			if err != nil {
+				return err
+			}
+			if payload == "" && !term.IsTerminal(int(os.Stdin.Fd())) {
+				return errors.New("--payload is not set: want a file with JSON, or - for standard input; only on a terminal an editor opens")
+			}
+			desk, end, err := f.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			text, err := readPayload(cmd, payload, desk, id)
+			if err != nil {
+				return failed(err)
+			}
+			if err := desk.Edit(cmd.Context(), id, text, by); err != nil {
+				return failed(err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Edited. It is not sent yet: troupe dlq redrive %s\n", id)
+			return err
+		},
+	}
+	f.declare(cmd.Flags())
+	f.declareRegistry(cmd.Flags())
+	cmd.Flags().StringVar(&payload, "payload", "", "`file` with the new payload as JSON; - for standard input (default, on a terminal: $EDITOR)")
+	f.declareAction(cmd.Flags(), "the payload is changed; required")
+	_ = cmd.Flags().MarkHidden("output")
+	return cmd
+}
+
+func readPayload(cmd *cobra.Command, from string, desk *repair.Desk, id uuid.UUID) ([]byte, error) {
+	switch from {
+	case "":
+		return editPayload(cmd.Context(), desk, id)
+	case "-":
+		return io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxEdit))
+	}
+	file, err := os.Open(from)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, maxEdit))
+}
+
+// editPayload lets a person change what a redrive would send now.
+func editPayload(ctx context.Context, desk *repair.Desk, id uuid.UUID) ([]byte, error) {
+	editor := strings.Fields(os.Getenv("EDITOR"))
+	if len(editor) == 0 {
+		return nil, errors.New("neither --payload nor EDITOR is set: set one")
+	}
+	l, err := desk.Show(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	p := l.Payload
+	if l.Edit != nil {
+		p = *l.Edit
+	}
+	var before bytes.Buffer
+	if p.JSON != nil {
+		_ = json.Indent(&before, p.JSON, "", "  ") // it is JSON
+	}
+	file, err := os.CreateTemp("", "troupe-edit-*.json") // for this user's eyes only
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(file.Name())
+	_, err = file.Write(before.Bytes())
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	run := exec.CommandContext(ctx, editor[0], append(editor[1:], file.Name())...)
+	run.Stdin, run.Stdout, run.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := run.Run(); err != nil {
+		return nil, fmt.Errorf("EDITOR %s: %w: nothing was changed", editor[0], err)
+	}
+	after, err := os.ReadFile(file.Name())
+	if err == nil && bytes.Equal(bytes.TrimSpace(after), bytes.TrimSpace(before.Bytes())) {
+		err = errors.New("you left it as it was: nothing was changed")
+	}
+	return after, err
+}

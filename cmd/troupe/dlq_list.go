@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/repair"
+)
+
+func newDLQList() *cobra.Command {
+	var f deskFlags
+	var chosen filterFlags
+	var page repair.Page
+	var letters bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List dead letters, grouped by what went wrong",
+		Long: `list groups the open dead letters by cause: group, class, handler, and the error without quoted
+values, UUIDs, hex and numbers, for which it shows a star. The largest group comes first. With
+--letters or --cause it lists single ones, in the order in which they failed.`,
+		Example: `  troupe dlq list --since 24h
+  troupe dlq list --cause 5f0c1d2e3a4b
+  troupe dlq list --letters --status discarded --key o-1001
+  troupe dlq list --output json | jq '.causes[] | select(.count > 100)'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := chosen.chosen(cmd, nil)
+			if err == nil {
+				err = page.Validate()
+			}
+			if err != nil {
+				return err
+			}
+			desk, end, err := f.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			if letters || filter.Cause != "" {
+				err = listLetters(cmd, desk, filter, page, f.output)
+			} else {
+				err = listCauses(cmd, desk, filter, page, f.output)
+			}
+			if err != nil {
+				return failed(err)
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	f.declare(flags)
+	flags.BoolVar(&letters, "letters", false, "list single dead letters")
+	chosen.declare(flags)
+	flags.StringVar((*string)(&chosen.filter.Status), "status", "", "`open|redriven|discarded|any` (default open)")
+	flags.IntVar(&page.Limit, "limit", 50, "at most `n` lines, up to 10000")
+	flags.StringVar(&page.After, "after", "", "go on behind this `mark`, which the page before has printed")
+	return cmd
+}
+
+func listCauses(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter, page repair.Page, output format) error {
+	causes, next, err := desk.Causes(cmd.Context(), filter, page)
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	if output == inJSON {
+		if causes == nil {
+			causes = []repair.Cause{}
+		}
+		return json.NewEncoder(w).Encode(map[string]any{"causes": causes, "next": next})
+	}
+	if len(causes) == 0 {
+		_, err := fmt.Fprintln(w, "No dead letters.")
+		return err
+	}
+	if err := causeTable(w, causes); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(w)
+	if total := 0; page.After == "" && next == "" {
+		for _, c := range causes {
+			total += c.Count
+		}
+		_, _ = fmt.Fprintf(w, "%s of %s.\n", counted(total, "dead letter"), counted(len(causes), "cause"))
+	}
+	_, err = fmt.Fprintf(w, "The single ones: troupe dlq list --cause %s\nOne of them:     troupe dlq show %s\n", causes[0].ID, causes[0].Example)
+	more(w, next)
+	return err
+}
+
+func causeTable(w io.Writer, causes []repair.Cause) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "CAUSE\tCOUNT\tKEYS\tCLASS\tHANDLER\tFIRST FAILED\tLAST FAILED\tERROR")
+	for _, c := range causes {
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Count, c.Keys, c.Class, oneLine(c.Handler, 60), stamp(c.First), stamp(c.Last),
+			oneLine(c.Fingerprint, 100))
+	}
+	return t.Flush()
+}
+
+func listLetters(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter, page repair.Page, output format) error {
+	letters, next, err := desk.List(cmd.Context(), filter, page)
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	if output == inJSON {
+		if letters == nil {
+			letters = []repair.DeadLetter{}
+		}
+		return json.NewEncoder(w).Encode(map[string]any{"dead_letters": letters, "next": next})
+	}
+	if len(letters) == 0 {
+		_, err := fmt.Fprintln(w, "No dead letters.")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "ID\tSTATUS\tFAILED\tTRIES\tREDRIVES\tKEY\tTYPE\tERROR")
+	for _, l := range letters {
+		status := string(l.Status)
+		if l.Edited {
+			status += ", edited"
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", l.ID, status, stamp(l.LastFailed), l.Attempts, l.Redrives, keyText(l.Key),
+			oneLine(l.Type, 40), oneLine(l.Error, 80))
+	}
+	err = t.Flush()
+	more(w, next)
+	return err
+}
+
+func keyText(k repair.Key) string {
+	if k == nil {
+		return "-"
+	}
+	return oneLine(k.String(), 40)
+}

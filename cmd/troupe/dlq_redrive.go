@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/repair"
+)
+
+// progressEvery is how often a long redrive says how far it is.
+const progressEvery = 2 * time.Second
+
+func newDLQRedrive() *cobra.Command {
+	var f deskFlags
+	var chosen filterFlags
+	var rate float64
+	cmd := &cobra.Command{
+		Use:   "redrive [id…]",
+		Short: "Send dead letters to their topic once more",
+		Long: `redrive sends the chosen dead letters to the topics they came from, in the order in which they failed,
+by way of the outbox: a relay has to run. Only those from before it began are taken. Each is one
+transaction, so it may be interrupted at any time, and the same command goes on with the rest.
+
+Exit status: 0 all were sent, 1 some or all were not, 2 wrong usage.`,
+		Example: `  troupe dlq redrive 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f
+  troupe dlq redrive --cause 5f0c1d2e3a4b --rate 20 --reason 'ledger is back, ticket 4711'
+  troupe dlq redrive --hop order.payment --class timeout --since 6h --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			filter, err := chosen.forAction(cmd, args)
+			if err != nil {
+				return err
+			}
+			if !(rate > 0 && rate <= 1e6) { // NaN is not
+				return fmt.Errorf("--rate %g: want more than 0, at most 1000000", rate)
+			}
+			by, err := f.by(false)
+			if err != nil {
+				return err
+			}
+			return redrive(cmd, &f, filter, repair.RedriveConfig{By: by, Rate: rate})
+		},
+	}
+	flags := cmd.Flags()
+	f.declare(flags)
+	chosen.declare(flags)
+	flags.BoolVar(&chosen.all, "all", false, "every open dead letter of the database")
+	flags.Float64Var(&rate, "rate", 50, "at most `n` a second")
+	f.declareAction(flags, "they are sent again")
+	f.declareYes(flags)
+	return cmd
+}
+
+func redrive(cmd *cobra.Command, f *deskFlags, filter repair.Filter, cfg repair.RedriveConfig) error {
+	desk, end, err := f.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer end()
+	what, err := f.preview(cmd, desk, filter)
+	if err != nil || what == "" {
+		return err
+	}
+	if err := f.confirm(cmd, fmt.Sprintf("redrive %s, at most %g a second, as %s", what, cfg.Rate, cfg.By.Actor)); err != nil {
+		return err
+	}
+	said := time.Now()
+	cfg.Progress = func(r repair.RedriveResult) {
+		if time.Since(said) >= progressEvery {
+			said = time.Now()
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "redriven %d of %d\n", r.Redriven, r.Total)
+		}
+	}
+	r, err := desk.Redrive(cmd.Context(), filter, cfg)
+	if err != nil {
+		return failed(fmt.Errorf("%w\n%d of %d were redriven. The same command goes on with the rest; with --before %s it leaves out what has failed again since",
+			err, r.Redriven, r.Total, r.Before.UTC().Format(time.RFC3339Nano)))
+	}
+	w := cmd.OutOrStdout()
+	if f.output == inJSON {
+		err = json.NewEncoder(w).Encode(r)
+	} else {
+		_, err = fmt.Fprintf(w, "Redriven: %d of %d.\n", r.Redriven, r.Total)
+		for _, refusal := range r.Refusals {
+			_, _ = fmt.Fprintf(w, "Refused:  %s: %s\n", refusal.ID, oneLine(refusal.Err, 500))
+		}
+	}
+	if err == nil && r.Refused > 0 {
+		err = fmt.Errorf("%d were not redriven", r.Refused)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// preview says on standard error what is chosen, and gives it in a few words; empty: nothing is, and that was said.
+func (f *deskFlags) preview(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter) (string, error) {
+	n, err := desk.Count(cmd.Context(), filter)
+	if err != nil {
+		return "", failed(err)
+	}
+	if n == 0 && len(filter.IDs) > 0 {
+		return counted(len(filter.IDs), "dead letter"), nil // what is wrong with each is said by the action
+	}
+	if n == 0 {
+		if f.output != inJSON {
+			_, _ = fmt.Fprintln(cmd.OutOrStdout(), "No open dead letters fit: there is nothing to do.")
+			return "", nil
+		}
+		return "no dead letters", nil
+	}
+	if !f.yes {
+		causes, next, err := desk.Causes(cmd.Context(), filter, repair.Page{Limit: 10})
+		if err == nil {
+			err = causeTable(cmd.ErrOrStderr(), causes)
+		}
+		if err != nil {
+			return "", failed(err)
+		}
+		if next != "" {
+			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "…")
+		}
+	}
+	return counted(n, "dead letter"), nil
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/troupe-go/troupe/repair"
+)
+
+func newHeld() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "held",
+		Short: "See and move keys that wait for a failed message's next try",
+		Long: `held works on one service's database (--database or DATABASE_URL). While a message waits for its next
+try, all later messages of its key wait behind it. list shows the keys; retry makes the next try due
+now; release gives the message up, so that the key goes on: it becomes a dead letter.`,
+		Example: `  troupe held list
+  troupe held retry order.payment.commands/3/1024
+  troupe held release order.payment.commands/3/1024 --reason 'ticket 4711'`,
+		Args: cobra.NoArgs,
+		RunE: parent,
+	}
+	cmd.AddCommand(newHeldList(), newHeldRetry(), newHeldRelease())
+	return cmd
+}
+
+// heldFlags choose held keys.
+type heldFlags struct {
+	filter repair.HeldFilter
+	key    string
+	all    bool
+}
+
+func (f *heldFlags) declare(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.filter.Topics, "topic", nil, "only messages of this `topic`, repeatable")
+	flags.StringVar(&f.filter.Group, "group", "", "only of this consumer `group`")
+	flags.StringVar(&f.filter.Class, "class", "", "only whose last failure was of this `class`: transient, permanent, poison, panic or timeout")
+	flags.StringVar(&f.key, "key", "", "only this `key`; 0x… for one that is no text")
+}
+
+func (f *heldFlags) chosen(cmd *cobra.Command, places []string) (repair.HeldFilter, error) {
+	filter := f.filter
+	if cmd.Flags().Changed("key") {
+		filter.Key = repair.ParseKey(f.key)
+	}
+	for _, text := range places {
+		p, err := repair.ParsePlace(text)
+		if err != nil {
+			return filter, err
+		}
+		filter.Places = append(filter.Places, p)
+	}
+	return filter, filter.Validate()
+}
+
+func newHeldRetry() *cobra.Command {
+	var f deskFlags
+	var chosen heldFlags
+	cmd := &cobra.Command{
+		Use:   "retry [place…]",
+		Short: "Make the next try of held keys due now",
+		Long: `retry takes places as list prints them, or a filter. The participant that has the partition tries at
+once; a failed try counts as any other. Keys that are being tried at this moment are passed over.`,
+		Example: `  troupe held retry order.payment.commands/3/1024
+  troupe held retry --group order.payment --class timeout --reason 'ledger is back'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			filter, err := chosen.chosen(cmd, args)
+			if err == nil && filter.IsZero() != chosen.all {
+				err = errors.New("nothing chosen, or --all beside a choice: name places or a filter, or say --all")
+			}
+			if err != nil {
+				return err
+			}
+			by, err := f.by(false)
+			if err != nil {
+				return err
+			}
+			desk, end, err := f.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			n, err := desk.Retry(cmd.Context(), filter, by)
+			if err != nil {
+				return failed(err)
+			}
+			if n == 0 {
+				return failed(errors.New("no key was due later: none fits, or those that do are being tried right now (troupe held list)"))
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Due now: %s.\n", counted(n, "key"))
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	f.declare(flags)
+	_ = flags.MarkHidden("output")
+	chosen.declare(flags)
+	flags.BoolVar(&chosen.all, "all", false, "every held key of the database")
+	f.declareAction(flags, "they are tried now")
+	return cmd
+}

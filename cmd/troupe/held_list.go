@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/repair"
+)
+
+func newHeldList() *cobra.Command {
+	var f deskFlags
+	var chosen heldFlags
+	var page repair.Page
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List held keys, each with the message it waits for",
+		Example: `  troupe held list
+  troupe held list --class timeout --output json | jq '.held[] | .place'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := chosen.chosen(cmd, nil)
+			if err == nil {
+				err = page.Validate()
+			}
+			if err != nil {
+				return err
+			}
+			desk, end, err := f.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			keys, next, err := desk.Held(cmd.Context(), filter, page)
+			if err != nil {
+				return failed(err)
+			}
+			if f.output == inJSON {
+				if keys == nil {
+					keys = []repair.HeldKey{}
+				}
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"held": keys, "next": next})
+			}
+			return printHeld(cmd, keys, next)
+		},
+	}
+	flags := cmd.Flags()
+	f.declare(flags)
+	chosen.declare(flags)
+	flags.IntVar(&page.Limit, "limit", 50, "at most `n` lines, up to 10000")
+	flags.StringVar(&page.After, "after", "", "go on behind this `mark`, which the page before has printed")
+	return cmd
+}
+
+func printHeld(cmd *cobra.Command, keys []repair.HeldKey, next string) error {
+	w := cmd.OutOrStdout()
+	if len(keys) == 0 {
+		_, err := fmt.Fprintln(w, "No key is held.")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "PLACE\tKEY\tTYPE\tTRIES\tNEXT TRY\tBEHIND\tCLASS\tERROR")
+	for _, k := range keys {
+		due := "next"
+		if k.NextTry != nil {
+			due = stamp(*k.NextTry)
+			if k.NextTry.Before(time.Now()) {
+				due = "now"
+			}
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d of %d\t%s\t%d\t%s\t%s\n", oneLine(k.Place.String(), 200), keyText(k.Key), oneLine(k.Type, 40), k.Attempts,
+			k.MaxAttempts, due, k.Behind, k.Class, oneLine(k.Error, 80))
+	}
+	err := t.Flush()
+	more(w, next)
+	return err
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/topics"
+)
+
+func newHeldRelease() *cobra.Command {
+	var f deskFlags
+	var group, hop string
+	cmd := &cobra.Command{
+		Use:   "release <place>",
+		Short: "Give a held message up, so that its key goes on",
+		Long: `release makes a dead letter of the message that a key waits for, as if its attempts were used up: with
+its exhausted event, from which a saga learns of it. What waited behind it is handled next. The dead
+letter can be redriven later; it then comes behind what its key has done since.`,
+		Example: `  troupe held release order.payment.commands/3/1024 --reason 'ticket 4711: the others of this customer must go on'`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			place, err := repair.ParsePlace(args[0])
+			if err != nil {
+				return err
+			}
+			cfg := repair.ReleaseConfig{Group: group}
+			if hop != "" {
+				if cfg.Hop, err = topics.ParseHop(hop); err != nil {
+					return fmt.Errorf("--hop: %w", err)
+				}
+			}
+			if cfg.By, err = f.by(true); err != nil {
+				return err
+			}
+			desk, end, err := f.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			if err := f.confirm(cmd, fmt.Sprintf("make a dead letter of %s, as %s", place, cfg.By.Actor)); err != nil {
+				return err
+			}
+			r, err := desk.Release(cmd.Context(), place, cfg)
+			if err != nil {
+				return failed(err)
+			}
+			w := cmd.OutOrStdout()
+			switch {
+			case f.output == inJSON:
+				return json.NewEncoder(w).Encode(r)
+			case r.DeadLetter == uuid.Nil:
+				_, err = fmt.Fprintln(w, "It had taken effect before, and is held no more. There is no dead letter of it.")
+			default:
+				_, err = fmt.Fprintf(w, "Released: it is dead letter %s. Its key goes on with %s.\n", r.DeadLetter, counted(r.Behind, "message"))
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	f.declare(flags)
+	flags.StringVar(&group, "group", "", "consumer `group`, where more than one holds the message")
+	flags.StringVar(&hop, "hop", "", "`flow.hop` of the participant, where its group has another name")
+	f.declareAction(flags, "it is given up; required")
+	f.declareYes(flags)
+	return cmd
+}

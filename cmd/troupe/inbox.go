@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/repair"
+)
+
+func newInbox() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "inbox",
+		Short:   "Find out what has become of a message",
+		Example: "  troupe inbox find 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f",
+		Args:    cobra.NoArgs,
+		RunE:    parent,
+	}
+	cmd.AddCommand(newInboxFind())
+	return cmd
+}
+
+func newInboxFind() *cobra.Command {
+	var f deskFlags
+	cmd := &cobra.Command{
+		Use:   "find <message id>",
+		Short: "Say whether a message was handled, is held, or is a dead letter",
+		Long: `find looks for a message by its id (ce_id; of a message without one, topic id/partition/offset) in the
+database of one service (--database or DATABASE_URL).
+
+Exit status: 0 it was found, 1 it was not or the look failed, 2 wrong usage.`,
+		Example: `  troupe inbox find 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f
+  troupe inbox find charge-17 --output json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			desk, end, err := f.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			found, err := desk.Find(cmd.Context(), args[0])
+			if err != nil {
+				return failed(err)
+			}
+			if f.output == inJSON {
+				if found == nil {
+					found = []repair.Sighting{}
+				}
+				if err := json.NewEncoder(cmd.OutOrStdout()).Encode(found); err != nil || len(found) > 0 {
+					return err
+				}
+			}
+			if len(found) == 0 {
+				return failed(fmt.Errorf("%s is not known here: it has not come yet, or was handled so long ago that the inbox has forgotten it",
+					oneLine(args[0], 200)))
+			}
+			return printSightings(cmd, found)
+		},
+	}
+	f.declare(cmd.Flags())
+	return cmd
+}
+
+func printSightings(cmd *cobra.Command, found []repair.Sighting) error {
+	t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "GROUP\tREDRIVES\tSTATE\tAT\tMORE")
+	for _, s := range found {
+		about := ""
+		switch {
+		case s.Letter != nil:
+			about = fmt.Sprintf("%s, %s: %s", s.Letter, s.Status, oneLine(s.Error, 80))
+		case s.Place != nil && s.NextTry != nil:
+			about = fmt.Sprintf("%s, next try %s: %s", s.Place, stamp(*s.NextTry), oneLine(s.Error, 80))
+		case s.Place != nil:
+			about = fmt.Sprintf("%s, waits behind another of its key", s.Place)
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", oneLine(s.Group, 60), s.Redrive, s.State, stamp(s.At), about)
+	}
+	return t.Flush()
+}

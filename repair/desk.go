@@ -1,0 +1,98 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Config of a Desk. Pool is required.
+type Config struct {
+	// Pool is on the database of the service whose messages failed. One connection is used at a time.
+	Pool *pgxpool.Pool
+	// Codec reads and writes Avro payloads. Without one they are shown as hex and cannot be edited.
+	Codec Codec
+}
+
+// A Codec turns Avro in Confluent's wire format into JSON and back. *schemas.Codec is one.
+type Codec interface {
+	// ToJSON also gives the schema's name.
+	ToJSON(ctx context.Context, payload []byte) (schema string, text []byte, err error)
+	// FromJSONLike writes with the schema whose id stands in the first bytes of like.
+	FromJSONLike(ctx context.Context, like, text []byte) ([]byte, error)
+	// FromJSON writes with the latest schema of that name.
+	FromJSON(ctx context.Context, name string, text []byte) ([]byte, error)
+}
+
+// A Desk is where a person deals with what failed in one database. It may be used concurrently.
+type Desk struct {
+	pool  *pgxpool.Pool
+	codec Codec
+}
+
+// New makes a Desk. It does no I/O.
+func New(cfg Config) (*Desk, error) {
+	if cfg.Pool == nil {
+		return nil, errors.New("repair: config without a pool")
+	}
+	return &Desk{pool: cfg.Pool, codec: cfg.Codec}, nil
+}
+
+// By is who acts, and why: at most 200 and 2,000 bytes. Every action needs an Actor; Edit, Discard and Release need a
+// Reason, too.
+type By struct {
+	Actor  string
+	Reason string
+}
+
+func (b By) check(reason bool) error {
+	for _, field := range []struct {
+		name, text string
+		limit      int
+		required   bool
+	}{{"actor", b.Actor, 200, true}, {"reason", b.Reason, 2000, reason}} {
+		switch {
+		case field.required && strings.TrimSpace(field.text) == "":
+			return fmt.Errorf("no %s: every action is recorded with who did it, and this one with why: give one", field.name)
+		case len(field.text) > field.limit:
+			return fmt.Errorf("%s of %d bytes: at most %d", field.name, len(field.text), field.limit)
+		case strings.ToValidUTF8(field.text, "") != field.text || strings.ContainsRune(field.text, 0):
+			return fmt.Errorf("%s is not text", field.name)
+		}
+	}
+	return nil
+}
+
+// lockLimit is how long an action waits for a row that somebody else is at.
+const lockLimit = "10s"
+
+// act runs do in one transaction.
+func (d *Desk) act(ctx context.Context, do func(pgx.Tx) error) error {
+	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+lockLimit+"'"); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+	return explain(err)
+}
+
+// query runs one statement and collects its rows.
+func query[T any](ctx context.Context, d *Desk, sql string, args pgx.NamedArgs, scan pgx.RowToFunc[T]) ([]T, error) {
+	rows, err := d.pool.Query(ctx, sql, args)
+	if err != nil {
+		return nil, explain(err)
+	}
+	all, err := pgx.CollectRows(rows, scan)
+	return all, explain(err)
+}
+
+// now is the database's clock, which every time in its rows is of.
+func (d *Desk) now(ctx context.Context) (at time.Time, err error) {
+	return at, explain(d.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&at))
+}

@@ -1,0 +1,91 @@
+package repair
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// discardBatch bounds how long one transaction holds its rows.
+const discardBatch = 500
+
+// Discard says of the chosen dead letters that nothing more is to be done. They stay in the table, with their payload
+// and with who decided so; by needs a Reason. It gives how many there were, also beside an error; the same call goes on
+// with the rest. Only dead letters from before the call are taken.
+//
+// A single id that does not exist or is not open is an error; of several, those are passed over.
+func (d *Desk) Discard(ctx context.Context, f Filter, by By) (n int, err error) {
+	if n, err = d.discard(ctx, f, by); err != nil {
+		return n, fmt.Errorf("discard: %w", err)
+	}
+	return n, nil
+}
+
+func (d *Desk) discard(ctx context.Context, f Filter, by By) (n int, err error) {
+	if err := by.check(true); err != nil {
+		return 0, err
+	}
+	if err := f.checkForAction(); err != nil {
+		return 0, err
+	}
+	if f.Before.IsZero() {
+		if f.Before, err = d.now(ctx); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		done, err := d.discardSome(ctx, f, by)
+		if n += done; err != nil || done < discardBatch {
+			if err == nil && n == 0 && len(f.IDs) == 1 {
+				return 0, d.whyNot(ctx, f.IDs[0])
+			}
+			return n, err
+		}
+	}
+}
+
+func (d *Desk) discardSome(ctx context.Context, f Filter, by By) (n int, err error) {
+	where := f.conditions()
+	where.args["limit"] = discardBatch
+	err = d.act(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `
+			WITH chosen AS (
+			  SELECT id
+			  FROM troupe.dead_letters
+			  WHERE `+where.String()+`
+			  ORDER BY last_failed_at, id
+			  LIMIT @limit
+			  FOR UPDATE)
+			UPDATE troupe.dead_letters d
+			SET status = 'discarded'
+			FROM chosen
+			WHERE d.id = chosen.id
+			RETURNING d.id`, where.args)
+		if err != nil {
+			return err
+		}
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		args := recordArgs(actionDiscard, by)
+		args["ids"], n = ids, len(ids)
+		_, err = tx.Exec(ctx, recordLetters, args)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// whyNot explains why a filter with one id chose nothing. Where the other fields of the filter kept it out, that is nil.
+func (d *Desk) whyNot(ctx context.Context, id uuid.UUID) error {
+	why, err := d.closed(ctx, id)
+	if err == nil && why != nil {
+		err = fmt.Errorf("dead letter %s: %w", id, why)
+	}
+	return err
+}

@@ -1,0 +1,156 @@
+package repair
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// A Status of a dead letter.
+type Status string
+
+// A dead letter is open until somebody acts. AnyStatus is for a Filter.
+const (
+	Open      Status = "open"
+	Redriven  Status = "redriven"
+	Discarded Status = "discarded"
+	AnyStatus Status = "any"
+)
+
+// A Filter chooses dead letters. Each field that is set narrows it; the zero Filter is all that are open.
+type Filter struct {
+	IDs     []uuid.UUID
+	Cause   string   // Cause.ID
+	Group   string   // consumer group
+	Topics  []string // where the messages came from
+	Class   string   // transient, permanent, poison, panic or timeout
+	Handler string
+	Type    string // of the message
+	Key     Key    // nil: any
+	// Since and Before bound when they became dead letters, on the database's clock: at or after, and before.
+	Since, Before time.Time
+	Status        Status // default Open
+}
+
+// IsZero says whether the filter chooses every open dead letter.
+func (f Filter) IsZero() bool {
+	return len(f.IDs)+len(f.Topics) == 0 && f.Key == nil && f.Since.IsZero() && f.Before.IsZero() && f.Status == "" &&
+		f.Cause+f.Group+f.Class+f.Handler+f.Type == ""
+}
+
+var classes = []string{"transient", "permanent", "poison", "panic", "timeout"}
+
+// maxIDs bounds Filter.IDs.
+const maxIDs = 10_000
+
+// Validate says what cannot be meant. Everything that takes a Filter asks it first.
+func (f Filter) Validate() error {
+	switch {
+	case len(f.IDs) > maxIDs:
+		return fmt.Errorf("%d ids: at most %d at once", len(f.IDs), maxIDs)
+	case f.Class != "" && !slices.Contains(classes, f.Class):
+		return fmt.Errorf("class %q: want one of %s", f.Class, strings.Join(classes, ", "))
+	case !slices.Contains([]Status{"", Open, Redriven, Discarded, AnyStatus}, f.Status):
+		return fmt.Errorf("status %q: want open, redriven, discarded or any", f.Status)
+	case !f.Since.IsZero() && !f.Before.IsZero() && !f.Since.Before(f.Before):
+		return fmt.Errorf("since %s is not before %s: nothing can be both", f.Since.Format(time.RFC3339),
+			f.Before.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// checkForAction also refuses a status: only open ones can be acted on.
+func (f Filter) checkForAction() error {
+	if f.Status != "" && f.Status != Open {
+		return errors.New("only open dead letters can be redriven or discarded: leave the status out")
+	}
+	return f.Validate()
+}
+
+// conditions are a WHERE clause in the making. Only what is asked for stands in it, so that it finds its index.
+type conditions struct {
+	all  []string
+	args pgx.NamedArgs
+}
+
+func (c *conditions) add(sql, name string, value any) {
+	c.all = append(c.all, sql)
+	c.args[name] = value
+}
+
+func (c *conditions) String() string {
+	if len(c.all) == 0 {
+		return "true"
+	}
+	return strings.Join(c.all, "\n  AND ")
+}
+
+func (f Filter) conditions() *conditions {
+	c := &conditions{args: pgx.NamedArgs{}}
+	switch f.Status {
+	case "", Open:
+		c.all = append(c.all, "status = 'open'") // spelled out, or the partial indexes would not do
+	case Redriven, Discarded:
+		c.add("status = @status", "status", string(f.Status))
+	}
+	if f.IDs != nil {
+		c.add("id = ANY (@ids)", "ids", f.IDs)
+	}
+	if len(f.Topics) > 0 {
+		c.add("topic = ANY (@topics)", "topics", f.Topics)
+	}
+	if f.Key != nil {
+		c.add("key = @key", "key", []byte(f.Key))
+	}
+	if !f.Since.IsZero() {
+		c.add("created_at >= @since", "since", f.Since)
+	}
+	if !f.Before.IsZero() {
+		c.add("created_at < @before", "before", f.Before)
+	}
+	for _, equal := range []struct{ column, value string }{
+		{"cause", f.Cause}, {"consumer_group", f.Group}, {"error_class", f.Class}, {"handler", f.Handler},
+		{"message_type", f.Type},
+	} {
+		if equal.value != "" {
+			c.add(equal.column+" = @"+equal.column, equal.column, equal.value)
+		}
+	}
+	return c
+}
+
+// A Page is a part of a long list.
+type Page struct {
+	After string // Next of the page before
+	Limit int    // default 100, at most 10,000
+}
+
+// Validate says what cannot be meant.
+func (p Page) Validate() error {
+	_, err := p.limit()
+	return err
+}
+
+func (p Page) limit() (int, error) {
+	switch {
+	case p.Limit == 0:
+		return 100, nil
+	case p.Limit < 0 || p.Limit > 10_000:
+		return 0, fmt.Errorf("limit %d: want 1 to 10000", p.Limit)
+	}
+	return p.Limit, nil
+}
+
+// after reads both parts of a mark that this package wrote.
+func (p Page) after() (first, second string, err error) {
+	first, second, ok := strings.Cut(p.After, "/")
+	if !ok {
+		return "", "", fmt.Errorf("after %q: want what the page before gave as next", p.After)
+	}
+	return first, second, nil
+}

@@ -1,0 +1,263 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// A HeldKey is a key that waits, by the message it waits for. Its JSON is what troupe held list prints.
+type HeldKey struct {
+	Place       Place      `json:"place"`
+	Group       string     `json:"group"`
+	Key         Key        `json:"key"` // null: the message has none and holds only itself
+	MessageID   string     `json:"message_id"`
+	Type        string     `json:"type"`
+	Attempts    int        `json:"attempts"` // 0: it comes next and was not tried yet
+	MaxAttempts int        `json:"max_attempts"`
+	NextTry     *time.Time `json:"next_try"`
+	Class       string     `json:"class"`
+	Error       string     `json:"error"`
+	FirstFailed *time.Time `json:"first_failed"`
+	LastFailed  *time.Time `json:"last_failed"`
+	Behind      int        `json:"behind"` // messages of the key that wait for this one
+
+	row heldRow
+}
+
+// heldRow is the rest of the row.
+type heldRow struct {
+	position    int64
+	topicID     uuid.UUID
+	holdKey     []byte
+	headers     []byte
+	payload     []byte
+	messageTime time.Time
+	message     message
+	redrive     int
+}
+
+// A Place is where a message stands in Kafka: "order.payment.commands/3/1024".
+type Place struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+}
+
+// ParsePlace reads what String wrote.
+func ParsePlace(text string) (Place, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) == 3 && parts[0] != "" {
+		partition, err := strconv.ParseInt(parts[1], 10, 32)
+		offset, offsetErr := strconv.ParseInt(parts[2], 10, 64)
+		if err == nil && offsetErr == nil && partition >= 0 && offset >= 0 {
+			return Place{parts[0], int32(partition), offset}, nil
+		}
+	}
+	return Place{}, fmt.Errorf("place %q: want topic/partition/offset, as troupe held list prints it", text)
+}
+
+// String is topic/partition/offset.
+func (p Place) String() string { return fmt.Sprintf("%s/%d/%d", p.Topic, p.Partition, p.Offset) }
+
+// MarshalText is String.
+func (p Place) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText is ParsePlace.
+func (p *Place) UnmarshalText(text []byte) (err error) {
+	*p, err = ParsePlace(string(text))
+	return err
+}
+
+// A HeldFilter chooses held keys. Each field that is set narrows it; the zero HeldFilter is all of them.
+type HeldFilter struct {
+	Places []Place
+	Group  string
+	Topics []string
+	Class  string // of the last failure
+	Key    Key    // nil: any
+}
+
+// IsZero says whether the filter chooses every held key.
+func (f HeldFilter) IsZero() bool {
+	return len(f.Places)+len(f.Topics) == 0 && f.Key == nil && f.Group+f.Class == ""
+}
+
+// Validate says what cannot be meant. Everything that takes a HeldFilter asks it first.
+func (f HeldFilter) Validate() error {
+	_, err := f.conditions()
+	return err
+}
+
+// heldHeads begins a statement on the first row of every held key.
+const heldHeads = `
+SELECT h.position, h.topic, h.partition, h."offset", h.consumer_group, h.key, h.attempts, h.max_attempts, h.next_try,
+       coalesce(h.error_class, ''), coalesce(h.last_error, ''), h.first_failed_at, h.last_failed_at,
+       h.topic_id, h.hold_key, h.headers, h.message_time, behind.n
+FROM troupe.held h
+CROSS JOIN LATERAL (
+  SELECT count(*) AS n
+  FROM troupe.held b
+  WHERE (b.consumer_group, b.topic, b.partition, b.hold_key) = (h.consumer_group, h.topic, h.partition, h.hold_key)
+    AND b.position > h.position) AS behind
+WHERE NOT EXISTS (
+  SELECT
+  FROM troupe.held e
+  WHERE (e.consumer_group, e.topic, e.partition, e.hold_key) = (h.consumer_group, h.topic, h.partition, h.hold_key)
+    AND e.position < h.position)
+  AND `
+
+func scanHeld(row pgx.CollectableRow) (k HeldKey, err error) {
+	r := &k.row
+	err = row.Scan(&r.position, &k.Place.Topic, &k.Place.Partition, &k.Place.Offset, &k.Group, (*[]byte)(&k.Key), &k.Attempts,
+		&k.MaxAttempts, &k.NextTry, &k.Class, &k.Error, &k.FirstFailed, &k.LastFailed,
+		(*[16]byte)(&r.topicID), &r.holdKey, &r.headers, &r.messageTime, &k.Behind)
+	if err != nil {
+		return k, err
+	}
+	r.message, _ = read(r.headers, r.topicID, k.Place.Partition, k.Place.Offset) // what cannot be read has no attributes
+	r.redrive = r.message.redrive
+	k.MessageID, k.Type = r.message.identity(), r.message.Type
+	return k, nil
+}
+
+func (f HeldFilter) conditions() (*conditions, error) {
+	c := &conditions{args: pgx.NamedArgs{}}
+	if len(f.Places) > maxIDs {
+		return nil, fmt.Errorf("%d places: at most %d at once", len(f.Places), maxIDs)
+	}
+	if len(f.Places) > 0 {
+		var topics []string
+		var partitions []int32
+		var offsets []int64
+		for _, p := range f.Places {
+			topics, partitions, offsets = append(topics, p.Topic), append(partitions, p.Partition), append(offsets, p.Offset)
+		}
+		c.add(`(h.topic, h.partition, h."offset") IN (
+    SELECT * FROM unnest(@topics::text[], @partitions::int[], @offsets::bigint[]))`, "topics", topics)
+		c.args["partitions"], c.args["offsets"] = partitions, offsets
+	}
+	if len(f.Topics) > 0 {
+		c.add("h.topic = ANY (@of_topics)", "of_topics", f.Topics)
+	}
+	if f.Group != "" {
+		c.add("h.consumer_group = @group", "group", f.Group)
+	}
+	if f.Class != "" {
+		if err := (Filter{Class: f.Class}).Validate(); err != nil {
+			return nil, err
+		}
+		c.add("h.error_class = @class", "class", f.Class)
+	}
+	if f.Key != nil {
+		c.add("h.key = @key", "key", []byte(f.Key))
+	}
+	return c, nil
+}
+
+// Held gives the keys that wait, in the order in which their messages came.
+func (d *Desk) Held(ctx context.Context, f HeldFilter, p Page) (keys []HeldKey, next string, err error) {
+	limit, err := p.limit()
+	if err != nil {
+		return nil, "", fmt.Errorf("list held keys: %w", err)
+	}
+	where, err := f.conditions()
+	if err != nil {
+		return nil, "", fmt.Errorf("list held keys: %w", err)
+	}
+	if p.After != "" {
+		position, err := strconv.ParseInt(p.After, 10, 64)
+		if err != nil {
+			return nil, "", fmt.Errorf("list held keys: after %q: want what the page before gave as next", p.After)
+		}
+		where.add("h.position > @after", "after", position)
+	}
+	where.args["limit"] = limit + 1
+	keys, err = query(ctx, d, heldHeads+where.String()+"\nORDER BY h.position\nLIMIT @limit", where.args, scanHeld)
+	if err != nil {
+		return nil, "", fmt.Errorf("list held keys: %w", err)
+	}
+	if len(keys) > limit {
+		keys = keys[:limit]
+		next = strconv.FormatInt(keys[limit-1].row.position, 10)
+	}
+	return keys, next, nil
+}
+
+const thisHeld = `consumer_group = @group AND topic_id = @topic_id AND partition = @partition AND "offset" = @offset`
+
+func (k *HeldKey) identity() pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"group": k.Group, "topic_id": k.row.topicID, "partition": k.Place.Partition, "offset": k.Place.Offset,
+	}
+}
+
+const recordHeld = `
+INSERT INTO troupe.repairs (actor, action, reason, dead_letter_id, consumer_group, topic, partition, "offset", message_id)
+VALUES (@actor, @action, @reason, @dead_letter, @group, @topic, @partition, @offset, @message_id)`
+
+func (k *HeldKey) recordArgs(action string, by By, deadLetter *uuid.UUID) pgx.NamedArgs {
+	args := recordArgs(action, by)
+	args["dead_letter"], args["group"], args["topic"] = deadLetter, k.Group, k.Place.Topic
+	args["partition"], args["offset"], args["message_id"] = k.Place.Partition, k.Place.Offset, indexed(k.MessageID)
+	return args
+}
+
+// lockHeld waits for a try that runs, and gives the message if it still is the first of its key.
+func lockHeld(ctx context.Context, tx pgx.Tx, p Place, group string) (*HeldKey, error) {
+	f := HeldFilter{Places: []Place{p}, Group: group}
+	where, err := f.conditions()
+	if err != nil {
+		return nil, err
+	}
+	// The lock comes first: which row is the first of its key is to be seen after it.
+	rows, err := tx.Query(ctx, `
+		SELECT h.consumer_group, h.position
+		FROM troupe.held h
+		WHERE `+where.String()+`
+		ORDER BY h.position
+		FOR UPDATE`, where.args)
+	if err != nil {
+		return nil, err
+	}
+	type row struct {
+		Group    string
+		Position int64
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) == 0:
+		return nil, fmt.Errorf("%w: it has taken effect or became a dead letter (troupe inbox find says which), or never was held "+
+			"in this database", ErrGone)
+	case len(found) > 1:
+		return nil, fmt.Errorf("more than one group holds it (%s, %s): name the group", found[0].Group, found[1].Group)
+	}
+	rows, err = tx.Query(ctx, heldHeads+where.String(), where.args)
+	if err != nil {
+		return nil, err
+	}
+	k, err := pgx.CollectExactlyOneRow(rows, scanHeld)
+	if errors.Is(err, pgx.ErrNoRows) {
+		var head Place
+		err := tx.QueryRow(ctx, `
+			SELECT e.topic, e.partition, e."offset"
+			FROM troupe.held h
+			JOIN troupe.held e USING (consumer_group, topic, partition, hold_key)
+			WHERE h.position = $1
+			ORDER BY e.position
+			LIMIT 1`, found[0].Position).Scan(&head.Topic, &head.Partition, &head.Offset)
+		if err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w: it waits for %s", ErrBehind, head)
+	}
+	return &k, err
+}

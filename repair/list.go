@@ -1,0 +1,96 @@
+package repair
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// A DeadLetter is one message that nobody will try again by himself. Its JSON is what troupe dlq list prints.
+type DeadLetter struct {
+	ID            uuid.UUID `json:"id"`
+	Status        Status    `json:"status"`
+	Cause         string    `json:"cause"`
+	Group         string    `json:"group"`
+	Handler       string    `json:"handler"`
+	Class         string    `json:"class"`
+	Error         string    `json:"error"`    // of the last attempt
+	Attempts      int       `json:"attempts"` // runs that failed
+	Redrives      int       `json:"redrives"` // before it failed
+	Topic         string    `json:"topic"`
+	Partition     int32     `json:"partition"`
+	Offset        int64     `json:"offset"`
+	Key           Key       `json:"key"`
+	MessageID     string    `json:"message_id"`
+	Type          string    `json:"type"`
+	CorrelationID string    `json:"correlation_id"`
+	Bytes         int       `json:"bytes"` // of the payload as it came
+	Edited        bool      `json:"edited"`
+	FirstFailed   time.Time `json:"first_failed"`
+	LastFailed    time.Time `json:"last_failed"`
+}
+
+const letterColumns = `id, status, cause, consumer_group, handler, error_class, error, attempts, redrives, topic, partition,
+       "offset", key, message_id, message_type, correlation_id, coalesce(length(payload), 0), edited_payload IS NOT NULL,
+       first_failed_at, last_failed_at`
+
+// fields are the scan targets of letterColumns.
+func (l *DeadLetter) fields() []any {
+	return []any{
+		(*[16]byte)(&l.ID), &l.Status, &l.Cause, &l.Group, &l.Handler, &l.Class, &l.Error, &l.Attempts, &l.Redrives, &l.Topic,
+		&l.Partition, &l.Offset, (*[]byte)(&l.Key), &l.MessageID, &l.Type, &l.CorrelationID, &l.Bytes, &l.Edited, &l.FirstFailed, &l.LastFailed,
+	}
+}
+
+// List gives single dead letters in the order in which they failed. Next is the mark for the page behind; empty: this
+// was the last one.
+func (d *Desk) List(ctx context.Context, f Filter, p Page) (letters []DeadLetter, next string, err error) {
+	limit, err := p.limit()
+	if err == nil {
+		err = f.Validate()
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("list dead letters: %w", err)
+	}
+	where := f.conditions()
+	if p.After != "" {
+		at, id, err := p.after()
+		if err != nil {
+			return nil, "", fmt.Errorf("list dead letters: %w", err)
+		}
+		where.add("(last_failed_at, id) > (@after_at::text::timestamptz, @after_id::text::uuid)", "after_at", at)
+		where.args["after_id"] = id
+	}
+	where.args["limit"] = limit + 1
+	letters, err = query(ctx, d, `
+		SELECT `+letterColumns+`
+		FROM troupe.dead_letters
+		WHERE `+where.String()+`
+		ORDER BY last_failed_at, id
+		LIMIT @limit`, where.args, func(row pgx.CollectableRow) (l DeadLetter, err error) { return l, row.Scan(l.fields()...) })
+	if err != nil {
+		return nil, "", fmt.Errorf("list dead letters: %w", err)
+	}
+	if len(letters) > limit {
+		letters = letters[:limit]
+		last := letters[limit-1]
+		next = last.LastFailed.UTC().Format(time.RFC3339Nano) + "/" + last.ID.String()
+	}
+	return letters, next, nil
+}
+
+// Count is how many dead letters the filter chooses.
+func (d *Desk) Count(ctx context.Context, f Filter) (n int, err error) {
+	if err := f.Validate(); err != nil {
+		return 0, fmt.Errorf("count dead letters: %w", err)
+	}
+	where := f.conditions()
+	err = d.pool.QueryRow(ctx, "SELECT count(*) FROM troupe.dead_letters WHERE "+where.String(), where.args).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count dead letters: %w", explain(err))
+	}
+	return n, nil
+}

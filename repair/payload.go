@@ -1,0 +1,118 @@
+package repair
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/troupe-go/troupe/envelope"
+)
+
+// A Payload is shown as JSON wherever that can be, else as hex.
+type Payload struct {
+	Format   string          `json:"format"` // json, avro, bytes, or none: a tombstone
+	Schema   string          `json:"schema,omitempty"`
+	SchemaID uint32          `json:"schema_id,omitempty"`
+	Bytes    int             `json:"bytes"`
+	JSON     json.RawMessage `json:"json,omitempty"`
+	Hex      string          `json:"hex,omitempty"`
+	Note     string          `json:"note,omitempty"` // why it is hex
+}
+
+// The formats.
+const (
+	formatNone  = "none"
+	formatJSON  = "json"
+	formatAvro  = "avro"
+	formatBytes = "bytes"
+)
+
+// wireHeader is a zero byte and the schema id: Confluent's wire format.
+const wireHeader = 5
+
+// formatOf goes by the content type, and where there is none, by the bytes, as decoders do.
+func formatOf(contentType string, payload []byte) string {
+	media, _, _ := strings.Cut(contentType, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	switch {
+	case payload == nil:
+		return formatNone
+	case media == envelope.JSON || strings.HasSuffix(media, "+json"):
+		return formatJSON
+	case media == envelope.Avro, media == "" && len(payload) >= wireHeader && payload[0] == 0:
+		return formatAvro
+	case media == "" && json.Valid(payload):
+		return formatJSON
+	}
+	return formatBytes
+}
+
+// show never fails: what cannot be read is shown as it is, with a note.
+func (d *Desk) show(ctx context.Context, contentType string, payload []byte) Payload {
+	p := Payload{Format: formatOf(contentType, payload), Bytes: len(payload)}
+	switch p.Format {
+	case formatNone:
+		return p
+	case formatJSON:
+		if json.Valid(payload) {
+			p.JSON = bytes.Clone(payload)
+			return p
+		}
+		p.Note = "the content type says JSON, and it is not"
+	case formatAvro:
+		if len(payload) >= wireHeader && payload[0] == 0 {
+			p.SchemaID = binary.BigEndian.Uint32(payload[1:])
+		}
+		if d.codec == nil {
+			p.Note = "Avro: name a schema registry to see it as JSON"
+			break
+		}
+		var err error
+		if p.Schema, p.JSON, err = d.codec.ToJSON(ctx, payload); err == nil && json.Valid(p.JSON) {
+			return p
+		}
+		p.JSON = nil
+		if err != nil {
+			p.Note = err.Error()
+		}
+	}
+	p.Hex = hex.EncodeToString(payload)
+	return p
+}
+
+// encode makes the payload that an edit asks for, in the format that the message has.
+func (d *Desk) encode(ctx context.Context, contentType, typ string, payload, text []byte) ([]byte, error) {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 || !json.Valid(text) {
+		var v any
+		return nil, fmt.Errorf("%w: not JSON: %w", ErrPayload, json.Unmarshal(text, &v))
+	}
+	switch format := formatOf(contentType, payload); format {
+	case formatJSON:
+		return text, nil
+	case formatAvro:
+		if d.codec == nil {
+			return nil, fmt.Errorf("%w: it is Avro: name the schema registry, without which it cannot be written", ErrPayload)
+		}
+		var edited []byte
+		var err error
+		if len(payload) >= wireHeader && payload[0] == 0 {
+			edited, err = d.codec.FromJSONLike(ctx, payload, text)
+		} else { // it says Avro and does not begin like it: the type names the schema
+			edited, err = d.codec.FromJSON(ctx, typ, text)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrPayload, err)
+		}
+		return edited, nil
+	case formatNone:
+		return nil, fmt.Errorf("%w: the message is a tombstone, which has none", ErrPayload)
+	default:
+		return nil, fmt.Errorf("%w: the message is neither JSON nor Avro (content type %q), and an edit is JSON: have its producer "+
+			"send it again, and discard this one", ErrPayload, contentType)
+	}
+}

@@ -1,0 +1,97 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// A Letter is all there is to know of one dead letter. Its JSON is what troupe dlq show prints.
+type Letter struct {
+	DeadLetter
+	Headers    []Header `json:"headers"`                  // as they came
+	BadHeaders string   `json:"bad_headers,omitempty"`    // why they cannot be read
+	Payload    Payload  `json:"payload"`                  // as it came
+	Edit       *Payload `json:"edited_payload,omitempty"` // what a redrive sends instead
+	History    []Action `json:"history"`                  // oldest first
+}
+
+// A Header is one of the message's.
+type Header struct {
+	Key   string `json:"key"`
+	Value Key    `json:"value"` // null is not the same as empty
+}
+
+// An Action is a row of troupe.repairs.
+type Action struct {
+	At     time.Time `json:"at"`
+	Actor  string    `json:"actor"` // by his own account
+	Role   string    `json:"role"`  // the database's
+	Action string    `json:"action"`
+	Reason string    `json:"reason"`
+	Before *Payload  `json:"before,omitempty"` // of an edit
+	After  *Payload  `json:"after,omitempty"`
+}
+
+// The actions.
+const (
+	actionEdit    = "edit"
+	actionRedrive = "redrive"
+	actionDiscard = "discard"
+	actionRetry   = "retry"
+	actionRelease = "release"
+)
+
+// Show gives one dead letter. The error wraps ErrNotFound if there is none.
+func (d *Desk) Show(ctx context.Context, id uuid.UUID) (*Letter, error) {
+	l := &Letter{Headers: []Header{}}
+	var headers, payload, edited []byte
+	var topicID uuid.UUID
+	err := d.pool.QueryRow(ctx, "SELECT "+letterColumns+", topic_id, headers, payload, edited_payload FROM troupe.dead_letters WHERE id = $1", id).
+		Scan(append(l.fields(), (*[16]byte)(&topicID), &headers, &payload, &edited)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("dead letter %s: %w in this database", id, ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dead letter %s: %w", id, explain(err))
+	}
+	m, err := read(headers, topicID, l.Partition, l.Offset)
+	if err != nil {
+		l.BadHeaders = err.Error()
+	}
+	for _, h := range m.headers {
+		l.Headers = append(l.Headers, Header{h.Key, h.Value})
+	}
+	l.Payload = d.show(ctx, m.ContentType, payload)
+	if edited != nil {
+		edit := d.show(ctx, m.ContentType, edited)
+		l.Edit = &edit
+	}
+	l.History, err = d.history(ctx, id, m.ContentType)
+	if err != nil {
+		return nil, fmt.Errorf("dead letter %s: history: %w", id, err)
+	}
+	return l, nil
+}
+
+func (d *Desk) history(ctx context.Context, id uuid.UUID, contentType string) ([]Action, error) {
+	return query(ctx, d, `
+		SELECT at, actor, role, action, reason, payload_before, payload_after
+		FROM troupe.repairs
+		WHERE dead_letter_id = @id
+		ORDER BY position`, pgx.NamedArgs{"id": id}, func(row pgx.CollectableRow) (a Action, err error) {
+		var before, after []byte
+		if err := row.Scan(&a.At, &a.Actor, &a.Role, &a.Action, &a.Reason, &before, &after); err != nil {
+			return a, err
+		}
+		if a.Action == actionEdit {
+			was, is := d.show(ctx, contentType, before), d.show(ctx, contentType, after)
+			a.Before, a.After = &was, &is
+		}
+		return a, nil
+	})
+}

@@ -1,0 +1,232 @@
+package schemas
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/twmb/avro"
+)
+
+// findMistake says where text, which goavro refused, first differs from what the schema asks for, or nil where it sees
+// nothing: then goavro's own words have to do. It accepts no less than goavro does.
+func findMistake(root *avro.SchemaNode, text []byte) error {
+	var value any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if d.Decode(&value) != nil {
+		return nil
+	}
+	s := search{named: make(map[string]*avro.SchemaNode), meant: make(map[*avro.SchemaNode]*avro.SchemaNode), left: MaxValues}
+	s.collect(root, "")
+	return s.at("", root, value)
+}
+
+// search goes through a schema and a value side by side.
+type search struct {
+	named map[string]*avro.SchemaNode
+	meant map[*avro.SchemaNode]*avro.SchemaNode // what a name used again stands for
+	left  int                                   // visits: unions within unions are tried again and again
+}
+
+// collect goes in the order of the text, in which a name is defined before it is used again.
+func (s *search) collect(n *avro.SchemaNode, within string) {
+	if n == nil {
+		return
+	}
+	if n.Name != "" {
+		within = namespaceOf(n)
+		s.named[fullName(n)] = n
+	} else if known := s.named[within+"."+n.Type]; known != nil {
+		s.meant[n] = known
+	} else if known := s.named[n.Type]; known != nil {
+		s.meant[n] = known
+	}
+	for i := range n.Fields {
+		s.collect(&n.Fields[i].Type, within)
+	}
+	for i := range n.Branches {
+		s.collect(&n.Branches[i], within)
+	}
+	s.collect(n.Items, within)
+	s.collect(n.Values, within)
+}
+
+func (s *search) at(path string, n *avro.SchemaNode, value any) error {
+	if s.left--; s.left < 0 {
+		return nil
+	}
+	if known := s.meant[n]; known != nil {
+		n = known
+	}
+	fits := true
+	switch n.Type {
+	case "null":
+		fits = value == nil
+	case "boolean":
+		_, fits = value.(bool)
+	case "int", "long":
+		return s.whole(path, n, value)
+	case "float", "double":
+		_, fits = value.(json.Number)
+		fits = fits || value == nil // ToJSON writes NaN so
+	case "string", "bytes", "fixed":
+		_, fits = value.(string)
+	case "enum":
+		text, ok := value.(string)
+		if ok && !slices.Contains(n.Symbols, text) {
+			return mistake(path, fmt.Sprintf("%q is none of %v", text, n.Symbols))
+		}
+		fits = ok
+	case "record", "error":
+		if object, ok := value.(map[string]any); ok {
+			return s.record(path, n, object)
+		}
+		fits = false
+	case "map":
+		object, ok := value.(map[string]any)
+		for _, key := range sorted(object) {
+			if err := s.at(join(path, key), n.Values, object[key]); err != nil {
+				return err
+			}
+		}
+		fits = ok
+	case "array":
+		list, ok := value.([]any)
+		for i, item := range list {
+			if err := s.at(path+"["+strconv.Itoa(i)+"]", n.Items, item); err != nil {
+				return err
+			}
+		}
+		fits = ok
+	case "union":
+		return s.union(path, n, value)
+	}
+	if !fits {
+		return mistake(path, fmt.Sprintf("want %s, got %s", wanted(n), jsonKindOf(value)))
+	}
+	return nil
+}
+
+func (s *search) whole(path string, n *avro.SchemaNode, value any) error {
+	number, ok := value.(json.Number)
+	if !ok {
+		return mistake(path, fmt.Sprintf("want %s, got %s", wanted(n), jsonKindOf(value)))
+	}
+	bits := 64
+	if n.Type == "int" {
+		bits = 32
+	}
+	if _, err := strconv.ParseInt(number.String(), 10, bits); err == nil {
+		return nil
+	}
+	limit := math.Ldexp(1, bits-1)
+	if f, err := number.Float64(); err == nil && f == math.Trunc(f) && f >= -limit && f < limit {
+		return nil // 1e3
+	}
+	return mistake(path, fmt.Sprintf("want %s, got %.40s", wanted(n), number))
+}
+
+func (s *search) record(path string, n *avro.SchemaNode, object map[string]any) error {
+	known := make(map[string]bool, len(n.Fields))
+	for i := range n.Fields {
+		f := &n.Fields[i]
+		known[f.Name] = true
+		value, there := object[f.Name]
+		switch {
+		case !there && !f.HasDefault:
+			return mistake(join(path, f.Name), "is missing")
+		case there:
+			if err := s.at(join(path, f.Name), &f.Type, value); err != nil {
+				return err
+			}
+		}
+	}
+	for _, key := range sorted(object) {
+		if !known[key] {
+			return mistake(join(path, key), "the record has no such field")
+		}
+	}
+	return nil
+}
+
+// union takes a value that names its branch at its word; one that stands alone must fit some branch.
+func (s *search) union(path string, n *avro.SchemaNode, value any) error {
+	var names []string
+	var only *avro.SchemaNode // where there is one branch beside null, its mistake is the mistake
+	for i := range n.Branches {
+		b := &n.Branches[i]
+		if known := s.meant[b]; known != nil {
+			b = known
+		}
+		name := b.Type
+		if full := fullName(b); full != "" {
+			name = full
+		}
+		names = append(names, name)
+		if object, ok := value.(map[string]any); ok && len(object) == 1 {
+			if inner, tagged := object[name]; tagged {
+				return s.at(join(path, name), b, inner)
+			}
+		}
+		if s.at(path, b, value) == nil {
+			return nil
+		}
+		if b.Type != "null" && len(n.Branches) <= 2 {
+			only = b
+		}
+	}
+	if only != nil && value != nil {
+		return s.at(path, only, value)
+	}
+	return mistake(path, fmt.Sprintf("want one of %v, got %s", names, jsonKindOf(value)))
+}
+
+func mistake(path, what string) error {
+	if path == "" {
+		path = "the value"
+	}
+	return fmt.Errorf("%s: %s", path, what)
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func sorted(object map[string]any) []string {
+	keys := make([]string, 0, len(object))
+	for key := range object {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func wanted(n *avro.SchemaNode) string {
+	if n.Type == "int" || n.Type == "array" || n.Type == "enum" || n.Type == "error" {
+		return "an " + n.Type
+	}
+	return "a " + n.Type
+}
+
+func jsonKindOf(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case json.Number:
+		return "a number"
+	case string:
+		return "a string"
+	case []any:
+		return "a list"
+	}
+	return "an object"
+}
