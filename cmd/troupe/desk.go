@@ -181,11 +181,11 @@ func oneLine(text string, width int) string {
 
 func stamp(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05Z") }
 
-func counted(n int, what string) string {
+func counted[N int | int64](n N, one, many string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + one
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // more says how to go on with a list that has another page.

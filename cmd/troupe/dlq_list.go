@@ -85,7 +85,7 @@ func listCauses(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter, pag
 		for _, c := range causes {
 			total += c.Count
 		}
-		_, _ = fmt.Fprintf(w, "%s of %s.\n", counted(total, "dead letter"), counted(len(causes), "cause"))
+		_, _ = fmt.Fprintf(w, "%s of %s.\n", counted(total, "dead letter", "dead letters"), counted(len(causes), "cause", "causes"))
 	}
 	_, err = fmt.Fprintf(w, "The single ones: troupe dlq list --cause %s\nOne of them:     troupe dlq show %s\n", causes[0].ID, causes[0].Example)
 	more(w, next)

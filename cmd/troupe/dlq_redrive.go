@@ -103,7 +103,7 @@ func (f *deskFlags) preview(cmd *cobra.Command, desk *repair.Desk, filter repair
 		return "", failed(err)
 	}
 	if n == 0 && len(filter.IDs) > 0 {
-		return counted(len(filter.IDs), "dead letter"), nil // what is wrong with each is said by the action
+		return counted(len(filter.IDs), "dead letter", "dead letters"), nil // what is wrong with each is said by the action
 	}
 	if n == 0 {
 		if f.output != inJSON {
@@ -124,5 +124,5 @@ func (f *deskFlags) preview(cmd *cobra.Command, desk *repair.Desk, filter repair
 			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "…")
 		}
 	}
-	return counted(n, "dead letter"), nil
+	return counted(n, "dead letter", "dead letters"), nil
 }

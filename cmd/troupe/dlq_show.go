@@ -53,11 +53,11 @@ func printLetter(w io.Writer, l *repair.Letter) {
 	}
 	line("dead letter", "%s, %s", l.ID, l.Status)
 	line("error", "%s", oneLine(l.Error, 2000))
-	line("class", "%s, after %s", l.Class, counted(l.Attempts, "attempt"))
+	line("class", "%s, after %s", l.Class, counted(l.Attempts, "attempt", "attempts"))
 	line("cause", "%s", l.Cause)
 	line("handler", "%s", oneLine(l.Handler, 200))
 	line("failed", "first %s, last %s", stamp(l.FirstFailed), stamp(l.LastFailed))
-	line("message", "%s, redriven %s before", oneLine(l.MessageID, 200), counted(l.Redrives, "time"))
+	line("message", "%s, redriven %s before", oneLine(l.MessageID, 200), counted(l.Redrives, "time", "times"))
 	line("type", "%s", oneLine(l.Type, 200))
 	line("key", "%s", keyText(l.Key))
 	line("correlation", "%s", oneLine(l.CorrelationID, 200))
@@ -97,7 +97,7 @@ func printPayload(w io.Writer, title string, p repair.Payload) {
 	if p.Schema != "" {
 		_, _ = fmt.Fprintf(w, " %s", p.Schema)
 	}
-	_, _ = fmt.Fprintf(w, ", %s)\n", counted(p.Bytes, "byte"))
+	_, _ = fmt.Fprintf(w, ", %s)\n", counted(p.Bytes, "byte", "bytes"))
 	if p.Note != "" {
 		_, _ = fmt.Fprintf(w, "  %s\n", oneLine(p.Note, 500))
 	}

@@ -90,7 +90,7 @@ once; a failed try counts as any other. Keys that are being tried at this moment
 			if n == 0 {
 				return failed(errors.New("no key was due later: none fits, or those that do are being tried right now (troupe held list)"))
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Due now: %s.\n", counted(n, "key"))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Due now: %s.\n", counted(n, "key", "keys"))
 			return err
 		},
 	}

@@ -55,7 +55,7 @@ letter can be redriven later; it then comes behind what its key has done since.`
 			case r.DeadLetter == uuid.Nil:
 				_, err = fmt.Fprintln(w, "It had taken effect before, and is held no more. There is no dead letter of it.")
 			default:
-				_, err = fmt.Fprintf(w, "Released: it is dead letter %s. Its key goes on with %s.\n", r.DeadLetter, counted(r.Behind, "message"))
+				_, err = fmt.Fprintf(w, "Released: it is dead letter %s. Its key goes on with %s.\n", r.DeadLetter, counted(r.Behind, "message", "messages"))
 			}
 			return err
 		},

@@ -36,10 +36,12 @@ var house = map[string][]string{
 
 	"relay":       {"internal/kafka", "internal/pg", "outbox", "retry"},
 	"participant": {"envelope", "internal/kafka", "internal/keyed", "internal/pg", "outbox", "retry", "topics"},
+	"alert":       {"retry"},
+	"timeline":    {"envelope", "internal/kafka", "outbox", "participant", "schemas", "topics"},
 
 	"repair": {"envelope", "outbox", "participant", "topics"},
 
-	"internal/demo":           {"envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "topics"},
+	"internal/demo":           {"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "topics"},
 	"internal/demo/order":     {"envelope", "internal/demo", "outbox", "participant", "schemas/order"},
 	"internal/demo/payment":   {"internal/demo", "participant", "schemas/order"},
 	"internal/demo/inventory": {"internal/demo", "participant", "schemas/order"},
@@ -50,7 +52,7 @@ var house = map[string][]string{
 
 	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
 
-	"internal/sidecar":     {"migrations", "outbox", "relay"},
+	"internal/sidecar":     {"alert", "migrations", "outbox", "relay"},
 	"internal/demo/orders": {"internal/demo"},
 	"internal/demo/run": {
 		"devstack", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",
@@ -58,7 +60,7 @@ var house = map[string][]string{
 	},
 
 	"cmd/outbox-relay":   {"internal/sidecar"},
-	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "schemas", "topics"},
+	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "schemas", "timeline", "topics"},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
 	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
@@ -74,7 +76,9 @@ var light = []string{
 	"github.com/stretchr/testify", "testing",
 }
 
-var libraries = []string{"topics", "retry", "envelope", "schemas", "upsert", "migrations", "outbox", "relay", "participant", "repair"}
+var libraries = []string{
+	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "participant", "repair", "timeline",
+}
 
 type pkg struct {
 	ImportPath string

@@ -35,6 +35,7 @@ type Config struct {
 	Fail       Fail   // refusals on purpose
 	Seed       int64  // of the refusals
 	Partitions int32  // of the topics that are made; default 4
+	AlertURL   string // webhook that is told of dead letters; "": none
 
 	Kafka []kgo.Opt       // further options of the Kafka clients
 	Dial  pgconn.DialFunc // of the database's pool; nil: as usual
@@ -79,6 +80,9 @@ func (c Config) Validate() error {
 	if c.Partitions < 1 {
 		errs = append(errs, fmt.Errorf("DEMO_PARTITIONS: %d: want 1 or more", c.Partitions))
 	}
+	if err := c.alert().Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("ALERT_URL: %w", err))
+	}
 	return errors.Join(errs...)
 }
 
@@ -89,7 +93,7 @@ func (c Config) Hop(name string) topics.Hop { return topics.MustHop(cmp.Or(c.Flo
 func (c Config) Refuses(orderID, hop string) bool { return c.Fail.Refuses(c.Seed, orderID, hop) }
 
 // FromEnv reads the configuration from the environment: DATABASE_URL, KAFKA_BROKERS, SCHEMA_REGISTRY_URL, DEMO_FLOW,
-// DEMO_LISTEN, DEMO_FAIL, DEMO_SEED and DEMO_PARTITIONS. It does not say what is missing: Validate does.
+// DEMO_LISTEN, DEMO_FAIL, DEMO_SEED, DEMO_PARTITIONS and ALERT_URL. It does not say what is missing: Validate does.
 func FromEnv() (Config, error) {
 	var c Config
 	for _, s := range c.settings() {

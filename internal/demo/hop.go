@@ -55,9 +55,18 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	if err != nil {
 		return err
 	}
+	hooks, endAlerts, err := tellOf(cfg.alert(), h.Name)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := endAlerts(); err != nil {
+			cfg.Log.Error().Err(err).Msg("ended")
+		}
+	}()
 	p, err := participant.New(participant.Config{
 		Pool: pool, Brokers: cfg.Brokers, Hop: cfg.Hop(h.Name), Codec: codec, Source: h.Name,
-		Partitions: cfg.Partitions, Kafka: cfg.Kafka, Log: cfg.Log,
+		Partitions: cfg.Partitions, Kafka: cfg.Kafka, Hooks: hooks, Log: cfg.Log,
 	})
 	if err != nil {
 		return err

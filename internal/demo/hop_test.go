@@ -3,9 +3,11 @@ package demo_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas/order"
 	"github.com/troupe-go/troupe/testkit"
@@ -161,4 +165,31 @@ func TestWhatOnlyAPersonCanMendEndsAService(t *testing.T) {
 	require.ErrorContains(t, porter.Run(t.Context(), cfg), "address already in use")
 
 	require.ErrorContains(t, porter.Run(t.Context(), demo.Config{}), "DATABASE_URL is not set")
+}
+
+func TestADeadLetterIsToldToTheWebhook_A26(t *testing.T) {
+	t.Parallel()
+	bodies := make(chan string, 10)
+	chat := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies <- string(body)
+	}))
+	defer chat.Close()
+	cfg := config(t)
+	cfg.AlertURL = chat.URL
+	stop := run(t, porter, cfg)
+	awaitReady(t, cfg)
+	client, err := kafka.NewClient(cfg.Brokers)
+	require.NoError(t, err)
+	defer client.Close()
+	topic := cfg.Hop("shipping").Commands()
+	for n := range 20 {
+		m := envelope.Message{
+			Topic: topic, Key: []byte("o-1"), Payload: []byte{9}, ID: envelope.NewID(), Type: "troupe.order.ShipOrder", Subject: fmt.Sprint(n),
+		}
+		require.NoError(t, client.ProduceSync(t.Context(), kafka.Record(m)).FirstErr())
+	}
+	require.Contains(t, <-bodies, "shipping: dead letter: "+cfg.Flow+".shipping/troupe.order.ShipOrder: poison: ")
+	require.NoError(t, stop())
+	require.LessOrEqual(t, len(bodies), 1, "one cause is one alert, and its count at the end")
 }

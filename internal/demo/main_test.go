@@ -54,21 +54,23 @@ func TestFlagsWinOverTheEnvironment(t *testing.T) {
 	environment := map[string]string{
 		"DATABASE_URL": "postgres://localhost/one", "KAFKA_BROKERS": "a:9092", "SCHEMA_REGISTRY_URL": "http://one",
 		"DEMO_FLOW": "one", "DEMO_LISTEN": "127.0.0.1:1", "DEMO_FAIL": "payment=1%", "DEMO_SEED": "1", "DEMO_PARTITIONS": "1",
+		"ALERT_URL": "https://one/hook",
 	}
 	code, _, cfg := start(t, environment, nil)
 	require.Equal(t, 0, code)
 	one := Config{
 		DatabaseURL: "postgres://localhost/one", Brokers: []string{"a:9092"}, Registry: "http://one",
-		Flow: "one", Listen: "127.0.0.1:1", Fail: Fail{"payment": 0.01}, Seed: 1, Partitions: 1, Log: cfg.Log,
+		Flow: "one", Listen: "127.0.0.1:1", Fail: Fail{"payment": 0.01}, Seed: 1, Partitions: 1, AlertURL: "https://one/hook", Log: cfg.Log,
 	}
 	require.Equal(t, one, *cfg)
 
 	code, _, cfg = start(t, environment, nil, "--database-url", "postgres://localhost/two", "--kafka-brokers=b:9092",
-		"--schema-registry-url", "http://two", "--flow", "two", "--listen", ":2", "--fail", "shipping=2%", "--seed", "2", "--partitions", "2")
+		"--schema-registry-url", "http://two", "--flow", "two", "--listen", ":2", "--fail", "shipping=2%", "--seed", "2", "--partitions", "2",
+		"--alert-url", "https://two/hook")
 	require.Equal(t, 0, code)
 	two := Config{
 		DatabaseURL: "postgres://localhost/two", Brokers: []string{"b:9092"}, Registry: "http://two",
-		Flow: "two", Listen: ":2", Fail: Fail{"shipping": 0.02}, Seed: 2, Partitions: 2, Log: cfg.Log,
+		Flow: "two", Listen: ":2", Fail: Fail{"shipping": 0.02}, Seed: 2, Partitions: 2, AlertURL: "https://two/hook", Log: cfg.Log,
 	}
 	require.Equal(t, two, *cfg)
 }
@@ -97,6 +99,7 @@ func TestMisuseNamesTheSettingBeforeAnythingStarts(t *testing.T) {
 		"no number":          {with("DEMO_SEED", "x"), nil, `DEMO_SEED: "x": want a whole number`},
 		"too many":           {with("DEMO_PARTITIONS", "99999999999"), nil, "DEMO_PARTITIONS"},
 		"negative":           {with("DEMO_PARTITIONS", "-1"), nil, "DEMO_PARTITIONS: -1: want 1 or more"},
+		"no webhook":         {with("ALERT_URL", "chat.example/hook"), nil, "ALERT_URL: alert: the URL is none like https://"},
 		"an unknown flag":    {enough, []string{"--flwo", "x"}, "-flwo"},
 		"a bad flag":         {enough, []string{"--fail", "x"}, "-fail"},
 		"an unknown command": {enough, []string{"run"}, `unknown argument "run"`},

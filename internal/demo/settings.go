@@ -54,6 +54,10 @@ func (c *Config) settings() []setting {
 			c.Partitions = int32(n)
 			return plain(text, err)
 		}},
+		{"ALERT_URL", "`address` of a chat's webhook, which is told of dead letters; a secret (default none)", func(text string) error {
+			c.AlertURL = text
+			return nil
+		}},
 	}
 }
 

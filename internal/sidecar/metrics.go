@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/troupe-go/troupe/alert"
 	"github.com/troupe-go/troupe/relay"
 )
 
@@ -20,8 +21,9 @@ func publishLatency() prometheus.Histogram {
 // relayMetrics reads the relay's own numbers, and the outbox's from the database, when it is scraped. The latter are
 // left out while the database does not answer.
 type relayMetrics struct {
-	relay *relay.Relay
-	stats *statistics
+	relay  *relay.Relay
+	stats  *statistics
+	alerts *alert.Notifier // nil without a webhook
 }
 
 type metric struct {
@@ -57,10 +59,12 @@ var (
 	retrying   = gauge("retrying_rows", "Rows that wait for their next try.")
 	parkedRows = gauge("parked_rows", "Rows that a person must look at.")
 	headroom   = gauge("headroom_positions", "Positions left in the partitions there are; inserts fail at 0.")
+	alerted    = counter("alerts_total", "Alerts that the webhook took.")
+	alertsLost = counter("alert_incidents_lost_total", "Parked rows that the webhook was not told of: it refused, or there were too many causes.")
 
 	allMetrics = []metric{
 		claimed, published, deleted, retried, parked, inFlight, active, term, progress, ready,
-		lagSeconds, lagRows, retrying, parkedRows, headroom,
+		lagSeconds, lagRows, retrying, parkedRows, headroom, alerted, alertsLost,
 	}
 )
 
@@ -84,6 +88,11 @@ func (m *relayMetrics) Collect(to chan<- prometheus.Metric) {
 		progress.send(to, float64(s.Progress.UnixMilli())/1000)
 	}
 	ready.send(to, oneIf(m.relay.Ready() == nil))
+	if m.alerts != nil {
+		a := m.alerts.Stats()
+		alerted.send(to, float64(a.Alerts))
+		alertsLost.send(to, float64(a.Lost+a.Dropped))
+	}
 
 	rows, err := m.stats.read(context.Background())
 	if err != nil {

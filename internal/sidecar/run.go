@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/alert"
 	"github.com/troupe-go/troupe/relay"
 )
 
@@ -27,7 +28,7 @@ On SIGTERM it takes no more rows, waits for what is in flight and exits with 0.`
   outbox-relay run --config relay.yaml --admin 127.0.0.1:9000`,
 		Args: noArguments,
 	}
-	settings := []setting{databaseURL, brokers, service, source, delivery, admin, batch, interval, lease, drain, logLevel}
+	settings := []setting{databaseURL, brokers, service, source, delivery, admin, batch, interval, lease, drain, alertURL, logLevel}
 	declare(cmd, settings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		v, err := p.read(cmd, settings...)
@@ -47,6 +48,7 @@ On SIGTERM it takes no more rows, waits for what is in flight and exits with 0.`
 type plan struct {
 	database *pgxpool.Config
 	relay    relay.Config
+	alert    alert.Config
 	admin    string
 	log      zerolog.Logger
 }
@@ -93,6 +95,10 @@ func (p Program) plan(v values) (plan, error) {
 	out.relay.Kafka = p.Kafka
 	out.log = zerolog.New(p.Stderr).Level(level).With().Timestamp().Str("service", out.relay.Service).Logger()
 	out.relay.Log = out.log
+	out.alert = alert.Config{URL: v.text[alertURL.name], Source: out.relay.Service, Drain: 2 * time.Second, Log: out.log}
+	if err := out.alert.Validate(); err != nil { // the value itself is a secret
+		return plan{}, usagef("%s (from %s): %w", alertURL.name, v.from[alertURL.name], err)
+	}
 	return out, nil
 }
 
@@ -133,12 +139,17 @@ func (p Program) run(ctx context.Context, plan plan) error {
 			latency.Observe(took.Seconds())
 		}
 	}
+	alerts, err := plan.tellOfParked()
+	if err != nil {
+		return usageError{err}
+	}
+	defer plan.endAlerts(alerts)
 	r, err := relay.New(plan.relay)
 	if err != nil {
 		return usageError{err}
 	}
 	stats := &statistics{pool: pool}
-	registry.MustRegister(latency, &relayMetrics{relay: r, stats: stats})
+	registry.MustRegister(latency, &relayMetrics{relay: r, stats: stats, alerts: alerts})
 
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", plan.admin)
 	if err != nil {

@@ -5,7 +5,9 @@ package sidecar_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -141,4 +143,25 @@ func TestATakenAdminAddressIsAFailureWithARemedy(t *testing.T) {
 	r := run(t, environ, "run", "--admin", p.admin)
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.stderr, "choose another address with --admin")
+}
+
+func TestAParkedRowIsToldToTheWebhook_A26(t *testing.T) {
+	t.Parallel()
+	environ, conn, topic := site(t)
+	bodies := make(chan string, 10)
+	chat := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies <- string(body)
+	}))
+	defer chat.Close()
+	p := start(t, append(environ, "ALERT_URL="+chat.URL+"/hooks/s3cr3t"), "--service", "shop")
+	_, err := conn.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'o-1', 'T', decode(repeat('00', 2000000), 'hex'))", topic)
+	require.NoError(t, err)
+	require.Contains(t, <-bodies, "shop: parked row: "+topic+": MESSAGE_TOO_LARGE")
+	testkit.Wait(t, "the metric", func() (bool, error) {
+		_, body, err := p.get("/metrics")
+		return strings.Contains(body, "\noutbox_relay_alerts_total 1\n"), err
+	})
+	require.Equal(t, 0, p.terminate())
+	require.NotContains(t, p.logs(), "s3cr3t")
 }

@@ -39,13 +39,15 @@ var (
 	interval = setting{name: "interval", value: "1s", usage: "longest `time` between two looks at an idle outbox"}
 	lease    = setting{name: "lease", value: "5s", usage: "`time` after which a standby replaces a relay that died"}
 	drain    = setting{name: "drain", value: "10s", usage: "longest `time` to wait for acknowledgements when stopped"}
+	alertURL = setting{name: "alert-url", env: "ALERT_URL",
+		usage: "`URL` of a chat's webhook, which is told of parked rows; a secret: better in the environment"}
 	logLevel = setting{name: "log-level", value: "info", usage: "`debug|info|warn|error`"}
 	output   = setting{name: "output", value: "text", usage: "`text|json`"}
 )
 
 // everything is what the file may hold, whichever command reads it.
 var everything = []setting{
-	databaseURL, brokers, service, source, delivery, admin, batch, interval, lease, drain, logLevel, output,
+	databaseURL, brokers, service, source, delivery, admin, batch, interval, lease, drain, alertURL, logLevel, output,
 }
 
 // declare gives a command the flags of its settings.

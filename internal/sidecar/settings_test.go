@@ -48,6 +48,7 @@ func TestBadSettingsAreRefusedBeforeAnythingStarts(t *testing.T) {
 		{"a delivery that is none", good, []string{"run", "--delivery", "maybe"}, []string{"delivery (from --delivery)", "at-least-once"}},
 		{"no file", good, []string{"run", "--config", "/none.yaml"}, []string{"config /none.yaml"}},
 		{"a pool that is too small", []string{"DATABASE_URL=" + nowhere + "?pool_max_conns=2", good[1]}, []string{"run"}, []string{"pool of 2 connections"}},
+		{"no webhook", append(good, "ALERT_URL=chat.example/s3cr3t"), []string{"run"}, []string{"alert-url (from ALERT_URL)", "https://"}},
 		{"an output that is none", good, []string{"status", "--output", "xml"}, []string{"output (from --output)", "text or json"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -102,7 +102,11 @@ func (r *run) all(ctx context.Context) (err error) {
 		return err
 	}
 	if r.cfg.Keep {
+		if err := r.writeKept(); err != nil {
+			return err
+		}
 		r.show.say("kept: databases %s, topics and groups %s.*", r.names.database("*"), r.names.flow())
+		r.show.say("see what became of an order: troupe trace %s --demo %s", r.cfg.Orders[0].ID, r.dir)
 	}
 	return nil
 }

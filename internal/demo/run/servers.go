@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -37,10 +36,12 @@ func openServers(ctx context.Context, cfg Config, n names, dir string, log zerol
 			err = errors.Join(err, s.close())
 		}
 	}()
-	pg, broker := devstack.PostgresConfig{Log: log}, devstack.KafkaConfig{Log: log}
+	var pg devstack.PostgresConfig
+	var broker devstack.KafkaConfig
 	if cfg.Keep {
-		pg.Dir, broker.DataDir = filepath.Join(dir, "postgres"), filepath.Join(dir, "kafka")
+		pg, broker = keptDirs(dir)
 	}
+	pg.Log, broker.Log = log, log
 	for _, server := range []struct {
 		variable, value string
 		open            func() error

@@ -1,0 +1,139 @@
+package alert
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// errRefused is wrapped by errors that trying again cannot cure.
+var errRefused = errors.New("refused")
+
+// patience is the longest Retry-After that is honoured.
+const patience = 5 * time.Minute
+
+func (n *Notifier) newClient() {
+	transport := n.cfg.Transport
+	n.close = func() {}
+	if transport == nil {
+		own := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 2, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+		if standard, ok := http.DefaultTransport.(*http.Transport); ok {
+			own = standard.Clone()
+		}
+		transport, n.close = own, own.CloseIdleConnections
+	}
+	n.client = &http.Client{
+		Transport: transport, Timeout: n.cfg.Timeout,
+		// A redirect would carry what the alert says to whoever is named there, as GET and without a body.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	if n.url == nil {
+		return
+	}
+	n.secrets = secretsOf(n.url, n.cfg.Header)
+}
+
+// secretsOf are the parts that a receiver could say again, the longest first.
+func secretsOf(u *url.URL, header http.Header) (secrets []string) {
+	password, _ := u.User.Password()
+	all := []string{u.String(), u.RequestURI(), u.RawQuery, u.EscapedPath(), u.Path, password}
+	for _, values := range u.Query() {
+		all = append(all, values...)
+	}
+	for _, values := range header {
+		all = append(all, values...)
+	}
+	all = append(all, strings.Split(u.Path, "/")...)
+	for _, secret := range all {
+		if len(secret) >= 6 {
+			secrets = append(secrets, secret)
+		}
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	return secrets
+}
+
+// deliver logs the alert and posts it, again and again by the policy. Its errors are fit to be logged.
+func (n *Notifier) deliver(a Alert) error {
+	n.cfg.Log.Warn().Str("kind", a.Kind).Str("class", a.Class).Str("where", a.Where).Str("subject", a.Subject).Str("key", a.Key).
+		Str("id", a.ID).Str("error", a.Text).Int("count", a.Count).Time("since", a.Since).Int("dropped", a.Dropped).Msg("alert")
+	if n.url == nil {
+		return nil
+	}
+	body, err := render(n.template, a)
+	if err != nil {
+		return fmt.Errorf("%w: the template: %w", errRefused, err)
+	}
+	for failed := 1; ; failed++ {
+		wait, err := n.post(body)
+		if err == nil {
+			return nil
+		}
+		n.mu.Lock()
+		n.stats.Attempts++
+		n.mu.Unlock()
+		if errors.Is(err, errRefused) || n.cfg.Retry.Exhausted(failed) || n.ctx.Err() != nil {
+			return err
+		}
+		timer := time.NewTimer(max(wait, n.cfg.Retry.Wait(failed)))
+		select {
+		case <-timer.C:
+		case <-n.ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+// post makes one request. Wait is how long the receiver asks to be left alone.
+func (n *Notifier) post(body []byte) (wait time.Duration, err error) {
+	request, err := http.NewRequestWithContext(n.ctx, http.MethodPost, n.url.String(), bytes.NewReader(body))
+	if err != nil {
+		return 0, n.redacted(err)
+	}
+	for name, values := range n.cfg.Header {
+		request.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	request.Header.Set("Content-Type", n.cfg.ContentType)
+	request.Header.Set("User-Agent", "troupe")
+	response, err := n.client.Do(request)
+	if err != nil {
+		return 0, n.redacted(err)
+	}
+	defer response.Body.Close()
+	said, err := io.ReadAll(io.LimitReader(response.Body, 4<<10)) // to its end, or the connection is not used again
+	status := response.StatusCode
+	switch {
+	case status >= 200 && status < 300:
+		return 0, nil
+	case status >= 300 && status < 400:
+		return 0, fmt.Errorf("%s: %w: it redirects, with status %d: set the URL to where the webhook is now", n.url.Host, errRefused, status)
+	case status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout:
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+		wait = min(time.Duration(max(0, min(seconds, 1e6)))*time.Second, patience)
+		return wait, n.redacted(fmt.Errorf("status %d: %s", status, cut(line(string(said)), 200)))
+	case err != nil:
+		return 0, n.redacted(err)
+	}
+	return 0, fmt.Errorf("%w: %w", n.redacted(fmt.Errorf("status %d: %s", status, cut(line(string(said)), 200))), errRefused)
+}
+
+// redacted is err without the URL, which is a secret. Of http's own errors, which begin with it, the rest is left.
+func (n *Notifier) redacted(err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	text := err.Error()
+	for _, secret := range n.secrets {
+		text = strings.ReplaceAll(text, secret, "…")
+	}
+	return fmt.Errorf("%s: %s", n.url.Host, text)
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/demo/run"
+	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/timeline"
+)
+
+// traceFlags are what the command line says of where to look.
+type traceFlags struct {
+	databases []string
+	kafka     string
+	registry  string
+	cfg       timeline.Config
+	demo      string
+	payload   bool
+	output    format
+}
+
+func newTrace() *cobra.Command {
+	var f traceFlags
+	cmd := &cobra.Command{
+		Use:   "trace <key or id>",
+		Short: "Show what became of a business key or a flow, over all hops",
+		Long: `trace prints the commands and events of a flow in the order of their causes, with what waits in an
+outbox, what is held for its next attempt and which dead letters there are; and below, what the flow
+waits for. It reads the topics of the flow and the databases that it is given, and changes nothing.
+What it could not see it names.
+
+The argument is a business key, such as an order's id; or a correlation id, the ce_id of a message or
+the id of a dead letter. For a key, one partition per topic is read. For the others all are, which
+takes longer; so do keys whose topics got more partitions since: --scan-all.
+
+AFTER is the time since the entry in BY, which caused it. Times are those of the databases' clocks.
+
+Exit status: 0 something was looked at, 1 nothing could be seen or the look failed, 2 wrong usage.`,
+		Example: `  troupe trace o-1001 --kafka localhost:9092 --flow order
+  troupe trace o-1001 --kafka localhost:9092 --flow order --registry http://localhost:8081 --payload \
+    --database order=postgres://localhost/order --database payment=postgres://localhost/payment
+  troupe demo --keep && troupe trace cdnow-00001 --demo /tmp/troupe-demo-2029050850
+  troupe trace 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --since 72h --output json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringArrayVar(&f.databases, "database", nil, "`name=URL` of a service's database, repeatable; better in the environment, since others can see a command line [TROUPE_DATABASES, with blanks between]")
+	flags.StringVar(&f.kafka, "kafka", "", "`host:port,…` of brokers [TROUPE_KAFKA]")
+	flags.StringVar(&f.cfg.Flow, "flow", "", "`name` of the flow, the first part of its topics and groups [TROUPE_FLOW]")
+	flags.StringSliceVar(&f.cfg.Topics, "topic", nil, "`name` of another topic to look at, repeatable")
+	flags.StringSliceVar(&f.cfg.Groups, "group", nil, "`name` of a consumer group that does not begin with the flow's, repeatable")
+	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show Avro payloads [TROUPE_REGISTRY]")
+	flags.StringVar(&f.demo, "demo", "", "`folder` of a troupe demo --keep, to look at what it left")
+	flags.DurationVar(&f.cfg.Since, "since", 24*time.Hour, "`time` to look back in the topics")
+	flags.BoolVar(&f.cfg.ScanAll, "scan-all", false, "read all partitions, also for a key")
+	flags.Int64Var(&f.cfg.MaxRecords, "max-records", 1_000_000, "read at most `n` records")
+	flags.DurationVar(&f.cfg.Timeout, "timeout", 10*time.Second, "longest `time` to wait for one answer of a server")
+	flags.BoolVar(&f.payload, "payload", false, "show payloads in the table, too (JSON has them always)")
+	f.output.declare(flags)
+	return cmd
+}
+
+func (f *traceFlags) run(cmd *cobra.Command, subject string) error {
+	end, err := f.openDemo(cmd.Context())
+	if err != nil {
+		return failed(err)
+	}
+	defer end()
+	cfg, err := f.config(cmd.Context())
+	defer func() {
+		for _, d := range cfg.Databases {
+			d.Pool.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	cfg.Progress = func(read, of int64) {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "read %d of %d records\n", read, of)
+	}
+	t, err := timeline.Read(cmd.Context(), cfg, subject)
+	if err != nil {
+		return failed(err)
+	}
+	if f.output == inJSON {
+		err = json.NewEncoder(cmd.OutOrStdout()).Encode(t)
+	} else {
+		err = tracePrinter{w: cmd.OutOrStdout(), payload: f.payload}.print(t)
+	}
+	if err == nil && t.Partitions == 0 && len(t.Entries) == 0 && len(t.Unseen) >= len(cfg.Databases)+min(len(cfg.Brokers), 1) {
+		err = errors.New("nothing could be seen")
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// openDemo makes what a demo left the place to look at.
+func (f *traceFlags) openDemo(ctx context.Context) (end func(), err error) {
+	if f.demo == "" {
+		return func() {}, nil
+	}
+	kept, err := run.OpenKept(ctx, f.demo)
+	if err != nil {
+		return nil, err
+	}
+	f.kafka, f.cfg.Flow, f.databases = strings.Join(kept.Brokers, ","), kept.Flow, nil
+	for _, name := range slices.Sorted(maps.Keys(kept.Databases)) {
+		f.databases = append(f.databases, name+"="+kept.Databases[name])
+	}
+	return func() { _ = kept.Close() }, nil
+}
+
+// config finds what is wrong with the flags before anything is asked. Flags win over the environment.
+func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
+	cfg := f.cfg
+	for _, s := range []struct {
+		value *string
+		env   string
+	}{{&f.kafka, "TROUPE_KAFKA"}, {&f.registry, "TROUPE_REGISTRY"}, {&cfg.Flow, "TROUPE_FLOW"}} {
+		if *s.value == "" {
+			*s.value = os.Getenv(s.env)
+		}
+	}
+	if len(f.databases) == 0 {
+		f.databases = strings.Fields(os.Getenv("TROUPE_DATABASES"))
+	}
+	for broker := range strings.SplitSeq(f.kafka, ",") {
+		if broker = strings.TrimSpace(broker); broker != "" {
+			cfg.Brokers = append(cfg.Brokers, broker)
+		}
+	}
+	switch {
+	case len(cfg.Brokers) == 0 && len(f.databases) == 0:
+		return cfg, errors.New("nowhere to look: want --kafka with --flow, or --database name=URL, or both")
+	case len(cfg.Brokers) > 0 && cfg.Flow == "" && len(cfg.Topics) == 0:
+		return cfg, errors.New("--kafka: want --flow as well, the first part of the topics' names")
+	case len(cfg.Brokers) == 0 && len(cfg.Topics)+len(cfg.Groups) > 0:
+		return cfg, errors.New("--topic and --group want --kafka as well")
+	case cfg.Since <= 0 || cfg.Timeout <= 0 || cfg.MaxRecords <= 0:
+		return cfg, errors.New("--since, --timeout and --max-records: want more than none")
+	}
+	if f.registry != "" {
+		var err error
+		if cfg.Registry, err = schemas.NewRegistry(f.registry); err != nil {
+			return cfg, fmt.Errorf("--registry: %w", err)
+		}
+	}
+	for _, text := range f.databases {
+		d, err := openTraced(ctx, text)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Databases = append(cfg.Databases, d)
+	}
+	return cfg, nil
+}
+
+// openTraced connects to nothing yet.
+func openTraced(ctx context.Context, text string) (timeline.Database, error) {
+	name, url, ok := strings.Cut(text, "=")
+	if !ok || name == "" || strings.ContainsAny(name, ":/@ ") {
+		// What was given is not repeated: it may hold a password.
+		return timeline.Database{}, errors.New("--database: want name=URL, such as payment=postgres://user@host/payment")
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return timeline.Database{}, fmt.Errorf("--database %s: %w", name, err)
+	}
+	config.MaxConns = 2
+	config.ConnConfig.RuntimeParams["application_name"] = "troupe trace"
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return timeline.Database{}, fmt.Errorf("--database %s: %w", name, err)
+	}
+	return timeline.Database{Name: name, Pool: pool}, nil
+}
+
+// tracePrinter writes a timeline for people.
+type tracePrinter struct {
+	w       io.Writer
+	payload bool
+}

@@ -1,0 +1,37 @@
+package demo
+
+import (
+	"time"
+
+	"github.com/troupe-go/troupe/alert"
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
+)
+
+// alert leaves the end of the service time for the participant's own.
+func (c Config) alert() alert.Config {
+	return alert.Config{URL: c.AlertURL, Drain: 2 * time.Second, Log: c.Log}
+}
+
+// tellOf gives the hooks that tell a webhook of dead letters, and what ends that. Without a webhook the participant's log
+// has to do.
+func tellOf(cfg alert.Config, hop string) (hooks participant.Hooks, end func() error, err error) {
+	if cfg.URL == "" {
+		return hooks, func() error { return nil }, nil
+	}
+	cfg.Source = hop
+	alerts, err := alert.New(cfg)
+	if err != nil {
+		return hooks, nil, err
+	}
+	hooks.AfterCommit = func(d participant.Delivery) {
+		if d.Outcome != envelope.Exhausted {
+			return
+		}
+		alerts.Notify(alert.Incident{
+			Kind: "dead letter", Class: string(d.Class), Where: d.Handler, Subject: hop, Key: string(d.Message.Key), ID: d.Message.ID,
+			Text: d.Err.Error(),
+		})
+	}
+	return hooks, alerts.Close, nil
+}

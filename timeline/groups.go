@@ -1,0 +1,61 @@
+package timeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// A partition of a topic.
+type partition struct {
+	topic string
+	id    int32
+}
+
+func comparePartitions(a, b partition) int {
+	return cmp.Or(strings.Compare(a.topic, b.topic), cmp.Compare(a.id, b.id))
+}
+
+// A group is how far one consumer group has read.
+type group struct {
+	empty bool // it has no members now
+	next  map[partition]int64
+}
+
+// readGroups asks for the flow's groups and those that were named.
+func (r *reading) readGroups(ctx context.Context) error {
+	listed, err := r.admin.ListGroups(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, g := range listed.Groups() {
+		if r.cfg.Flow != "" && strings.HasPrefix(g, r.cfg.Flow+".") || slices.Contains(r.cfg.Groups, g) {
+			names = append(names, g)
+		}
+	}
+	for _, g := range r.cfg.Groups {
+		if !slices.Contains(names, g) {
+			r.unseen("group "+g, errors.New("there is none of that name"))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	for name, answer := range r.admin.FetchManyOffsets(ctx, names...) {
+		if answer.Err != nil {
+			r.unseen("group "+name, answer.Err)
+			continue
+		}
+		g := group{empty: listed[name].State == "Empty", next: make(map[partition]int64)}
+		for _, o := range answer.Fetched.Sorted() {
+			if o.Err == nil {
+				g.next[partition{o.Topic, o.Partition}] = o.At
+			}
+		}
+		r.groups[name] = g
+	}
+	return nil
+}

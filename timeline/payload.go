@@ -1,0 +1,92 @@
+package timeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"strings"
+	"time"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/schemas"
+)
+
+// payloadLimit is the largest payload that is read, and payloadShown the most that is kept of one as JSON.
+const (
+	payloadLimit = 1 << 20
+	payloadShown = 4 << 10
+)
+
+// payloads renders payloads as JSON. After a registry did not answer it is asked no more: a timeline of a thousand
+// messages must not wait a thousand times.
+type payloads struct {
+	codec *schemas.Codec // nil without a registry
+	down  error
+	limit time.Duration
+}
+
+func newPayloads(ctx context.Context, registry *schemas.Registry, limit time.Duration) (p payloads, err error) {
+	p.limit = limit
+	if registry != nil {
+		p.codec, err = schemas.New(ctx, schemas.Config{Registry: registry, ReadOnly: true})
+	}
+	return p, err
+}
+
+// show fills e's payload. Size is the whole one's, of which b is nil where it is too large.
+func (p *payloads) show(ctx context.Context, e *Entry, contentType string, b []byte, size int) {
+	if size == 0 {
+		e.PayloadNote = "none"
+		return
+	}
+	text, err := p.render(ctx, contentType, b, size)
+	switch {
+	case err != nil:
+		e.PayloadNote = fmt.Sprintf("%d bytes: %s", size, cut(err.Error(), 200))
+	case len(text) > payloadShown:
+		e.PayloadNote = fmt.Sprintf("%d bytes as JSON, more than is shown", len(text))
+	default:
+		e.Payload = text
+	}
+}
+
+func (p *payloads) render(ctx context.Context, contentType string, b []byte, size int) (json.RawMessage, error) {
+	if size > payloadLimit || b == nil {
+		return nil, errors.New("more than is read")
+	}
+	if media, _, _ := mime.ParseMediaType(contentType); media == envelope.JSON || contentType == "" && json.Valid(b) {
+		if !json.Valid(b) {
+			return nil, errors.New("no JSON, though its content type says so")
+		}
+		return json.RawMessage(b), nil
+	}
+	switch {
+	case p.codec == nil && contentType == envelope.Avro:
+		return nil, errors.New("written as Avro, and there is no registry to ask for the schema")
+	case p.codec == nil:
+		return nil, fmt.Errorf("content type %q", cut(contentType, 100))
+	case p.down != nil:
+		return nil, p.down
+	}
+	limited, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	_, text, err := p.codec.ToJSON(limited, b)
+	switch {
+	case err != nil && limited.Err() != nil:
+		p.down = err
+	case err == nil && !json.Valid(text):
+		err = errors.New("it holds a number that JSON has no form for")
+	}
+	return text, err
+}
+
+// cut is s on one line, at most limit bytes long.
+func cut(s string, limit int) string {
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,191 @@
+package timeline
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+)
+
+// Read looks for subject: a business key, or the id of a flow, of one of its messages or of a dead letter. An error is
+// of the configuration, of the registry's client, or ctx's end: what cannot be reached is in Timeline.Unseen. Nothing
+// found is no error.
+func Read(ctx context.Context, cfg Config, subject string) (*Timeline, error) {
+	cfg, err := cfg.withDefaults()
+	if err == nil {
+		err = checkSubject(subject)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("timeline: %w", err)
+	}
+	t, err := read(ctx, cfg, subject)
+	if err != nil {
+		return nil, fmt.Errorf("timeline: %w", err)
+	}
+	if flow := t.flowOfOne(); flow != "" {
+		if t, err = read(ctx, cfg, flow); err != nil {
+			return nil, fmt.Errorf("timeline: %w", err)
+		}
+		t.Subject, t.Flow = subject, flow
+	}
+	return t, nil
+}
+
+// reading is one look under way.
+type reading struct {
+	cfg        Config
+	subject    string
+	payloads   payloads
+	client     *kgo.Client // for questions; nil without brokers, as admin
+	admin      *kadm.Client
+	groups     map[string]group
+	groupsSeen bool
+	ends       map[partition]int64 // of the topics, when reading began
+	of         int64               // records to read
+	told       time.Time           // when Progress was
+	seen       map[identity]int    // by index in Entries
+	dropped    int                 // entries over the limit
+	timeline   Timeline
+}
+
+// identity is what makes two records, or a record and a row, the same.
+type identity struct {
+	topic, id string
+	redrive   int
+}
+
+func read(ctx context.Context, cfg Config, subject string) (*Timeline, error) {
+	now := time.Now()
+	r := &reading{
+		cfg: cfg, subject: subject, told: now,
+		groups: make(map[string]group), ends: make(map[partition]int64), seen: make(map[identity]int),
+		timeline: Timeline{
+			Subject: subject, Since: now.Add(-cfg.Since).UTC(), Read: now.UTC(),
+			Entries: []Entry{}, Findings: []Finding{}, Unseen: []Unseen{},
+		},
+	}
+	var err error
+	if r.payloads, err = newPayloads(ctx, cfg.Registry, cfg.Timeout); err != nil {
+		return nil, err
+	}
+	if len(cfg.Brokers) > 0 {
+		if r.client, err = kafka.NewClient(cfg.Brokers, cfg.Kafka...); err != nil {
+			return nil, err
+		}
+		defer r.client.Close()
+		r.admin = kadm.NewClient(r.client)
+	}
+	// In this order: see the package comment.
+	reachable := len(cfg.Brokers) > 0 && r.ask(ctx, "brokers "+strings.Join(cfg.Brokers, ","), r.client.Ping)
+	r.groupsSeen = reachable && r.ask(ctx, "consumer groups", r.readGroups)
+	r.databases(ctx)
+	if reachable {
+		if err := r.topics(ctx); err != nil {
+			r.unseen("topics", err)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if r.dropped > 0 {
+		r.unseen(fmt.Sprintf("%d entries more", r.dropped), fmt.Errorf("the limit is %d", MaxEntries))
+	}
+	r.timeline.order()
+	r.conclude()
+	return &r.timeline, nil
+}
+
+// ask puts one question to the brokers.
+func (r *reading) ask(ctx context.Context, what string, question func(context.Context) error) bool {
+	limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	if err := question(limited); err != nil {
+		r.unseen(what, err)
+		return false
+	}
+	return true
+}
+
+// topics reads where the subject belongs if it is a key, and the rest if nothing has it as its key.
+func (r *reading) topics(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	names, err := r.names(limited)
+	if err != nil {
+		return err
+	}
+	spans, err := r.spans(limited, names)
+	if err != nil {
+		return err
+	}
+	if r.cfg.ScanAll {
+		return r.scan(ctx, spans)
+	}
+	own, others := r.ofKey(spans, r.subject)
+	if err := r.scan(ctx, own); err != nil {
+		return err
+	}
+	for i := range r.timeline.Entries {
+		if r.timeline.Entries[i].Key == r.subject {
+			return nil
+		}
+	}
+	return r.scan(ctx, others)
+}
+
+func (r *reading) matches(e *Entry) bool {
+	return e.Key == r.subject || e.CorrelationID == r.subject || e.ID == r.subject ||
+		e.DeadLetter != nil && e.DeadLetter.ID == r.subject
+}
+
+// add takes an entry, or what it adds to one that is there already.
+func (r *reading) add(e Entry) {
+	e.At = e.At.UTC()
+	id := identity{e.topic(), e.ID, e.Redrive}
+	if e.DeadLetter != nil {
+		id = identity{id: e.DeadLetter.ID}
+	}
+	at, known := r.seen[id]
+	if !known || e.Kind == Held || id.id == "" {
+		if len(r.timeline.Entries) == MaxEntries {
+			r.dropped++
+			return
+		}
+		if e.Kind != Held {
+			r.seen[id] = len(r.timeline.Entries)
+		}
+		r.timeline.Entries = append(r.timeline.Entries, e)
+		return
+	}
+	switch old := &r.timeline.Entries[at]; {
+	case e.DeadLetter != nil && e.DeadLetter.Database != "": // the table is the truth; the copy came before it
+		e.Outbox, e.Record = old.Outbox, old.Record
+		*old = e
+	case e.Record == nil:
+		old.Outbox = e.Outbox
+	case old.Record == nil:
+		old.Record, old.Outbox = e.Record, nil // published, and its row still there
+	default:
+		old.Record.Repeats++
+	}
+}
+
+func (r *reading) unseen(what string, why error) {
+	r.timeline.Unseen = append(r.timeline.Unseen, Unseen{what, cut(why.Error(), 500)})
+}
+
+// flowOfOne is the flow of the message that the subject is the id of; "" where the subject is a key or a flow, or nothing.
+func (t *Timeline) flowOfOne() (flow string) {
+	for _, e := range t.Entries {
+		if e.Key == t.Subject || e.CorrelationID == t.Subject {
+			return ""
+		}
+		flow = e.CorrelationID
+	}
+	return flow
+}

@@ -1,0 +1,306 @@
+package timeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// A span is what is to be read of one partition.
+type span struct {
+	topic     string
+	partition int32
+	from, end int64
+}
+
+func (s span) String() string {
+	return fmt.Sprintf("%s/%d from offset %d to %d", s.topic, s.partition, s.from, s.end-1)
+}
+
+// names are the topics to look at.
+func (r *reading) names(ctx context.Context) ([]string, error) {
+	names := slices.Clone(r.cfg.Topics)
+	if r.cfg.Flow == "" {
+		return names, nil
+	}
+	all, err := r.admin.ListTopics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range all.Names() {
+		if t, err := topics.Parse(name); err == nil && t.Hop.Flow() == r.cfg.Flow {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no topic there begins with %q", r.cfg.Flow+".")
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// spans asks where the topics begin, at r.since, and where they end now. Partitions that cannot be read are unseen.
+func (r *reading) spans(ctx context.Context, names []string) ([]span, error) {
+	from, err := r.admin.ListOffsetsAfterMilli(ctx, r.timeline.Since.UnixMilli(), names...)
+	if err = r.partly(err); err != nil {
+		return nil, err
+	}
+	ends, err := r.admin.ListCommittedOffsets(ctx, names...)
+	if err = r.partly(err); err != nil {
+		return nil, err
+	}
+	var spans []span
+	for _, end := range ends.Offsets().Sorted() {
+		r.ends[partition{end.Topic, end.Partition}] = end.At
+	}
+	ends.Each(func(end kadm.ListedOffset) {
+		begin, ok := from.Lookup(end.Topic, end.Partition)
+		switch what := fmt.Sprintf("topic %s/%d", end.Topic, end.Partition); {
+		case end.Err != nil && end.Partition < 0:
+			r.unseen("topic "+end.Topic, end.Err)
+		case end.Err != nil:
+			r.unseen(what, end.Err)
+		case !ok:
+			r.unseen(what, errors.New("the brokers did not say where it begins"))
+		case begin.Err != nil:
+			r.unseen(what, begin.Err)
+		case begin.Offset < end.Offset:
+			spans = append(spans, span{end.Topic, end.Partition, begin.Offset, end.Offset})
+		}
+	})
+	slices.SortFunc(spans, func(a, b span) int {
+		return comparePartitions(partition{a.topic, a.partition}, partition{b.topic, b.partition})
+	})
+	return spans, nil
+}
+
+// partly keeps what some of the brokers have answered.
+func (r *reading) partly(err error) error {
+	var shards *kadm.ShardErrors
+	if errors.As(err, &shards) && !shards.AllFailed {
+		r.unseen("topics of some brokers", err)
+		return nil
+	}
+	return err
+}
+
+// ofKey are those spans that hold what any Kafka client has written under the key, as the topics' partitions are now.
+func (r *reading) ofKey(spans []span, key string) (own, others []span) {
+	counts := make(map[string]int)
+	for p := range r.ends {
+		counts[p.topic] = max(counts[p.topic], int(p.id)+1)
+	}
+	murmur2 := kgo.StickyKeyPartitioner(nil)
+	for _, s := range spans {
+		at := murmur2.ForTopic(s.topic).Partition(&kgo.Record{Key: []byte(key)}, counts[s.topic])
+		if int(s.partition) == at {
+			own = append(own, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	return own, others
+}
+
+// scan reads the spans to their ends.
+func (r *reading) scan(ctx context.Context, spans []span) error {
+	left := make(map[partition]span, len(spans))
+	from := make(map[string]map[int32]kgo.Offset)
+	for _, s := range spans {
+		left[partition{s.topic, s.partition}] = s
+		if from[s.topic] == nil {
+			from[s.topic] = make(map[int32]kgo.Offset)
+		}
+		from[s.topic][s.partition] = kgo.NewOffset().At(s.from)
+		r.of += s.end - s.from
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	r.timeline.Partitions += len(left)
+	client, err := kafka.NewClient(r.cfg.Brokers, append([]kgo.Opt{
+		kgo.ConsumePartitions(from),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(), // one may be the last before the end
+		kgo.FetchMaxBytes(8 << 20),
+		kgo.FetchMaxPartitionBytes(1 << 20),
+		kgo.MaxConcurrentFetches(2),
+		kgo.MaxDecompressBatchBytes(64 << 20),
+	}, r.cfg.Kafka...)...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for len(left) > 0 {
+		if r.full() {
+			r.giveUp(left, fmt.Errorf("the limit of %d records and %d entries is reached", r.cfg.MaxRecords, MaxEntries))
+			return nil
+		}
+		limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+		fetches := client.PollRecords(limited, int(min(10_000, r.cfg.MaxRecords-r.timeline.Records)))
+		silent := fetches.NumRecords() == 0 && limited.Err() != nil
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		fetches.EachError(func(topic string, id int32, err error) {
+			p := partition{topic, id}
+			if s, ok := left[p]; ok && !errors.Is(err, context.DeadlineExceeded) {
+				r.unseen("topic "+s.String(), err)
+				r.finish(client, left, p)
+			}
+		})
+		if silent {
+			r.giveUp(left, fmt.Errorf("no record came for %s", r.cfg.Timeout))
+			return nil
+		}
+		fetches.EachRecord(func(record *kgo.Record) { r.record(ctx, client, left, record) })
+		r.progress()
+	}
+	return nil
+}
+
+// record takes one, and ends its partition if it is the last there.
+func (r *reading) record(ctx context.Context, client *kgo.Client, left map[partition]span, record *kgo.Record) {
+	p := partition{record.Topic, record.Partition}
+	s, open := left[p]
+	if !open || record.Offset >= s.end {
+		if open { // the last ones before the end were compacted away
+			r.finish(client, left, p)
+		}
+		return
+	}
+	r.timeline.Records++
+	if !record.Attrs.IsControl() && r.concerns(record) && len(r.timeline.Entries) < MaxEntries {
+		r.addRecord(ctx, record)
+	}
+	s.from = record.Offset + 1
+	left[p] = s
+	if s.from >= s.end {
+		r.finish(client, left, p)
+	}
+}
+
+func (r *reading) finish(client *kgo.Client, left map[partition]span, p partition) {
+	delete(left, p)
+	client.RemoveConsumePartitions(map[string][]int32{p.topic: {p.id}})
+}
+
+// full says whether a limit is reached.
+func (r *reading) full() bool {
+	return r.timeline.Records >= r.cfg.MaxRecords || len(r.timeline.Entries) >= MaxEntries
+}
+
+func (r *reading) giveUp(left map[partition]span, why error) {
+	for _, p := range slices.SortedFunc(maps.Keys(left), comparePartitions) {
+		r.unseen("topic "+left[p].String(), why)
+	}
+}
+
+func (r *reading) progress() {
+	if r.cfg.Progress != nil && time.Since(r.told) >= time.Second {
+		r.cfg.Progress(r.timeline.Records, r.of)
+		r.told = time.Now()
+	}
+}
+
+// concerns looks at a record before anything is made of it: of a million, few do.
+func (r *reading) concerns(record *kgo.Record) bool {
+	if string(record.Key) == r.subject {
+		return true
+	}
+	for _, h := range record.Headers {
+		switch h.Key {
+		case envelope.HeaderID, envelope.HeaderCorrelationID, participant.HeaderDeadLetterID:
+			if string(h.Value) == r.subject {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *reading) addRecord(ctx context.Context, record *kgo.Record) {
+	m, err := kafka.Message(record)
+	e := r.message(ctx, m, record.Value, len(record.Value))
+	if err != nil {
+		e.At, e.PayloadNote = record.Timestamp, cut(err.Error(), 200)
+	}
+	if e.Redrive > 0 || e.Kind == Retry {
+		e.At = record.Timestamp // its headers are those of its first life
+	}
+	e.Record = &Record{Topic: record.Topic, Partition: record.Partition, Offset: record.Offset, Published: record.Timestamp}
+	if e.Kind == DeadLetter {
+		letterOf(&e, m, record.Timestamp)
+	}
+	if r.matches(&e) {
+		r.add(e)
+	}
+}
+
+// letterOf reads a copy on, or for, the dlq topic: what stands in the table too, where that can be seen.
+func letterOf(e *Entry, m envelope.Message, written time.Time) {
+	of := make(map[string][]byte)
+	for _, h := range m.Extra {
+		of[h.Key] = h.Value
+	}
+	text := func(key string) string { return cut(string(of[key]), 2000) }
+	moment := func(key string) time.Time {
+		t, _ := time.Parse(time.RFC3339Nano, string(of[key]))
+		return t
+	}
+	e.Outcome, e.CausationID = "", ""
+	e.Hop = text(participant.HeaderErrorsGroup)
+	if id := text(participant.HeaderMessageID); id != "" {
+		e.ID = id
+	}
+	e.Redrive = number(of[participant.HeaderRedrives])
+	if e.At = moment(participant.HeaderLastFailed); e.At.IsZero() {
+		e.At = written
+	}
+	offset, _ := strconv.ParseInt(text(participant.HeaderErrorsOffset), 10, 64)
+	e.DeadLetter = &Letter{
+		ID: text(participant.HeaderDeadLetterID), Handler: text(participant.HeaderHandler), Class: text(participant.HeaderClass),
+		Error: text(participant.HeaderErrorsMessage), Attempts: number(of[participant.HeaderErrorsDeliveryCount]),
+		FirstFailed: moment(participant.HeaderFirstFailed), Topic: text(participant.HeaderErrorsTopic),
+		Partition: int32(number(of[participant.HeaderErrorsPartition])), Offset: offset,
+	}
+}
+
+// kindOf reads a topic's name.
+func kindOf(topic string) (Kind, string) {
+	t, err := topics.Parse(topic)
+	if err != nil {
+		return Message, ""
+	}
+	switch t.Kind {
+	case topics.Commands:
+		return Command, t.Hop.String()
+	case topics.Events:
+		return Event, t.Hop.String()
+	case topics.Retry:
+		return Retry, t.Hop.String()
+	}
+	return DeadLetter, t.Hop.String()
+}
+
+// number is text as a whole number from 0 on, or 0.
+func number(text []byte) int {
+	n, err := strconv.ParseUint(string(text), 10, 31)
+	if err != nil {
+		return 0
+	}
+	return int(n)
+}
