@@ -284,7 +284,7 @@ func (w *worker) together(batch []*message) (n int, ok bool) {
 	}
 	if len(ms) > 1 {
 		var failed error
-		ok := w.insist(func() error {
+		ok := w.goes(func() error {
 			failed = nil
 			err := w.attempt(ms...)
 			var away unavailable
@@ -302,7 +302,7 @@ func (w *worker) together(batch []*message) (n int, ok bool) {
 		}
 	}
 	for _, m := range ms {
-		if w.stopped() && m != ms[0] || !w.insist(func() error { return w.deliver(m) }) {
+		if w.stopped() && m != ms[0] || !w.goes(func() error { return w.deliver(m) }) {
 			return slices.Index(batch, m), false
 		}
 	}

@@ -28,12 +28,14 @@ const theDatabase = "the database"
 
 func database(err error) error { return unavailable{theDatabase, err} }
 
-// gate is shut while something is away that the partition's messages need: a circuit breaker. The run that found out
-// tries again from time to time; others that had begun wait for it.
+// gate is shut while something is away that the partition's messages need: a circuit breaker. Nothing begins then but,
+// from time to time, one run that tries; what it and others could not do is put back into its place.
 type gate struct {
 	waits atomic.Pointer[waiting]
-	mu    sync.Mutex
-	probe chan struct{} // closed when the one that tries has ended; nil: nobody tries
+
+	mu     sync.Mutex
+	failed int
+	next   *time.Timer // to the next try; nil while one runs
 }
 
 // waiting is a partition's time without something it needs.
@@ -44,69 +46,80 @@ type waiting struct {
 
 var probing = retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
 
-// insist runs step until it has an answer, while what it needs is away. It says no when the worker was stopped or
-// fenced first.
+// goes says whether step has got its answer. Else what it was for is to be tried again, or somebody else's by now.
+func (w *worker) goes(step func() error) bool {
+	err := step()
+	var away unavailable
+	switch {
+	case err == nil:
+		w.open()
+		return true
+	case errors.Is(err, errFenced):
+		w.fenced()
+	case errors.As(err, &away) && w.ctx.Err() == nil:
+		w.shut(away)
+	}
+	return false
+}
+
+func (w *worker) shut(away unavailable) {
+	w.p.outage(away.what).report(away)
+	g := &w.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.next != nil {
+		return // it had begun before
+	}
+	g.waits.CompareAndSwap(nil, &waiting{time.Now(), away})
+	w.lane.Hold()
+	g.failed++
+	g.next = time.AfterFunc(probing.Wait(g.failed), func() {
+		g.mu.Lock()
+		g.next = nil
+		g.mu.Unlock()
+		w.lane.Try()
+	})
+}
+
+func (w *worker) open() {
+	g := &w.gate
+	if g.waits.Load() == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	waited := g.waits.Swap(nil)
+	if waited == nil {
+		return
+	}
+	if g.next != nil {
+		g.next.Stop()
+		g.next = nil
+	}
+	g.failed = 0
+	w.p.outage(waited.what).report(nil)
+	w.lane.Release()
+}
+
+// insist is goes for what must be done before anything can run: it goes on until stop.
 func (w *worker) insist(step func() error) bool {
-	probes := false
 	for failed := 1; ; failed++ {
 		err := step()
 		var away unavailable
 		if !errors.As(err, &away) || w.ctx.Err() != nil {
-			if probes {
-				w.open(err == nil)
-			}
-			if errors.Is(err, errFenced) {
-				w.fenced()
+			if waited := w.gate.waits.Swap(nil); waited != nil && err == nil {
+				w.p.outage(waited.what).report(nil)
 			}
 			return err == nil
 		}
-		if !probes {
-			other := w.shut(away)
-			probes = other == nil
-			if !probes {
-				select {
-				case <-other:
-					continue
-				case <-w.stop:
-					return false
-				}
-			}
-		}
-		w.p.outage(away.what).report(err)
+		w.gate.waits.CompareAndSwap(nil, &waiting{time.Now(), away})
+		w.p.outage(away.what).report(away)
 		timer := time.NewTimer(probing.Wait(failed))
 		select {
 		case <-w.stop:
 			timer.Stop()
-			w.open(false)
 			return false
 		case <-timer.C:
 		}
-	}
-}
-
-// shut lets nothing more begin. Where another run tries already, its end is returned.
-func (w *worker) shut(away unavailable) (other <-chan struct{}) {
-	g := &w.gate
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.probe != nil {
-		return g.probe
-	}
-	g.probe = make(chan struct{})
-	g.waits.CompareAndSwap(nil, &waiting{time.Now(), away})
-	w.lane.Hold()
-	return nil
-}
-
-// open ends a try. Where it came through, the partition goes on.
-func (w *worker) open(through bool) {
-	g := &w.gate
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	close(g.probe)
-	g.probe = nil
-	if through {
-		w.p.outage(g.waits.Swap(nil).what).report(nil)
-		w.lane.Release()
 	}
 }

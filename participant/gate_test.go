@@ -2,44 +2,59 @@ package participant_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestWhatIsAwayPausesItsPartition: no attempt is burnt, nothing else begins, one message tries, and all goes on.
+// TestWhatIsAwayPausesItsPartition: no attempt is burnt, nothing else begins, one run tries, other partitions go on
+// though there are no more connections than waiting messages, and then all goes on.
 func TestWhatIsAwayPausesItsPartition(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var away atomic.Bool
 	away.Store(true)
 	var tries, running, most atomic.Int32
-	p := s.new(onePartition, onlyOnce, func(c *participant.Config) { c.Concurrency = 3 })
+	keys := s.keys(2)
+	p := s.new(onlyOnce, func(c *participant.Config) { c.Concurrency = 2 })
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
-		if away.Load() {
-			tries.Add(1)
+		if away.Load() && c.Body.Fail == "needs the bank" {
+			if n := running.Add(1); tries.Add(1) > 10 {
+				most.Store(max(n, most.Load()))
+			}
+			defer running.Add(-1)
 			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
 		}
-		if n := running.Add(1); n > most.Load() {
-			most.Store(n)
-		}
-		defer running.Add(-1)
 		return count(ctx, tx, c)
 	})
-	s.provision(1)
-	s.send(s.commands(10, 5)...)
+	s.provision(2)
+	pick := kgo.StickyKeyPartitioner(nil).ForTopic("")
+	var needing []envelope.Message
+	for n := 0; len(needing) < 20; n++ {
+		key := fmt.Sprintf("n-%d", n)
+		if pick.Partition(&kgo.Record{Key: []byte(key)}, 2) == 0 {
+			needing = append(needing, s.command(key, Count{N: 1, Fail: "needs the bank"}))
+		}
+	}
+	s.send(needing...)
 	s.start(p)
-	testkit.Wait(t, "tries", func() (bool, error) { return tries.Load() > 10, nil })
-	require.ErrorContains(t, p.Ready(), "waits for the bank since")
+	testkit.Wait(t, "tries", func() (bool, error) { return tries.Load() > 12, nil })
+	require.ErrorContains(t, p.Ready(), "/0 waits for the bank since")
 	require.ErrorIs(t, p.Ready(), errAsked)
+	s.send(s.command(keys[1], Count{N: 1}), s.command(keys[1], Count{N: 2}))
+	s.waitCount(2, "SELECT count(*) FROM done")
+	require.EqualValues(t, 1, most.Load(), "one at a time")
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.held"))
 	away.Store(false)
-	s.expectAll(10, 5)
+	s.waitCount(22, "SELECT count(*) FROM done WHERE attempt = 1")
 	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
 }
 

@@ -113,8 +113,8 @@ func (w *worker) ended(at mark) {
 	w.low.Store(&at)
 }
 
-// run works off a batch, and says how many of it have ended.
-func (w *worker) run(batch []*message) (ended int) {
+// run works off a batch, and says how many of it have ended. The others are tried again, unless the lane was closed.
+func (w *worker) run(batch []*message) (ended int, again bool) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -122,7 +122,7 @@ func (w *worker) run(batch []*message) (ended int) {
 			w.p.cfg.Log.Error().Stringer("partition", w.at).Msg("a handler ended its goroutine: the partition is not consumed any more")
 		}
 	}()
-	for ok := true; ok && ended < len(batch) && (ended == 0 || !w.stopped()); {
+	for ok := true; ok && ended < len(batch) && !w.stopped(); {
 		var n int
 		if n, ok = w.together(batch[ended:]); ok && n == 0 {
 			n, ok = w.single(batch[ended:])
@@ -130,7 +130,7 @@ func (w *worker) run(batch []*message) (ended int) {
 		ended += n
 	}
 	returned = true
-	return ended
+	return ended, true
 }
 
 // look says whether m needs nothing, since it has ended before or nobody here handles it, or else whether nothing but
@@ -152,7 +152,7 @@ func (w *worker) look(m *message) (passes, plain bool) {
 func (w *worker) single(batch []*message) (n int, ok bool) {
 	m := batch[0]
 	if m.due {
-		return 1, w.insist(func() error { return w.retry(m.turn) })
+		return w.one(func() error { return w.retry(m.turn) })
 	}
 	var waiting []*message
 	for _, m := range batch {
@@ -162,9 +162,20 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 		waiting = append(waiting, m)
 	}
 	if len(waiting) > 0 {
-		return len(waiting), w.insist(func() error { return w.append(waiting) })
+		if !w.goes(func() error { return w.append(waiting) }) {
+			return 0, false
+		}
+		return len(waiting), true
 	}
-	return 1, w.insist(func() error { return w.deliver(m) })
+	return w.one(func() error { return w.deliver(m) })
+}
+
+// one is the first of a batch alone.
+func (w *worker) one(step func() error) (n int, ok bool) {
+	if ok = w.goes(step); ok {
+		n = 1
+	}
+	return n, ok
 }
 
 // deliver brings m to its end, or to troupe.held. An error says nothing about m.

@@ -13,15 +13,29 @@ func (f *fifo[T]) len() int { return f.n }
 func (f *fifo[T]) at(i int) *T { return &f.ring[(f.front+i)&(len(f.ring)-1)] }
 
 func (f *fifo[T]) push(v T) {
-	if f.n == len(f.ring) {
-		ring := make([]T, max(2*len(f.ring), 4)) // a power of two
-		for i := range f.n {
-			ring[i] = *f.at(i)
-		}
-		f.ring, f.front = ring, 0
-	}
+	f.grow()
 	f.n++
 	*f.at(f.n - 1) = v
+}
+
+// pushFront undoes a pop.
+func (f *fifo[T]) pushFront(v T) {
+	f.grow()
+	f.n++
+	f.front = (f.front - 1) & (len(f.ring) - 1)
+	*f.at(0) = v
+}
+
+// grow makes room for one more.
+func (f *fifo[T]) grow() {
+	if f.n < len(f.ring) {
+		return
+	}
+	ring := make([]T, max(2*len(f.ring), 4)) // a power of two
+	for i := range f.n {
+		ring[i] = *f.at(i)
+	}
+	f.ring, f.front = ring, 0
 }
 
 func (f *fifo[T]) pop() T {

@@ -40,7 +40,7 @@ func TestOrderPerKeyAndTheLowMark(t *testing.T) {
 			all.Add(items)
 			l := keyed.NewLane(pool, config{
 				Batch: batch,
-				Run: func(batch []int) int {
+				Run: func(batch []int) (int, bool) {
 					n := running.Add(1)
 					for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
 					}
@@ -57,7 +57,7 @@ func TestOrderPerKeyAndTheLowMark(t *testing.T) {
 					}
 					mu.Unlock()
 					running.Add(-1)
-					return len(batch)
+					return len(batch), false
 				},
 				Low: func(mark int) {
 					mu.Lock()
@@ -102,11 +102,11 @@ func TestAGapKeepsTheMark(t *testing.T) {
 	t.Parallel()
 	gate, low := make(chan struct{}), make(chan int, 10)
 	l := keyed.NewLane(keyed.NewPool(2), config{
-		Run: func(batch []int) int {
+		Run: func(batch []int) (int, bool) {
 			if batch[0] == 0 {
 				<-gate
 			}
-			return 1
+			return 1, false
 		},
 		Low: func(mark int) { low <- mark },
 	})
@@ -129,7 +129,7 @@ func TestTheSourceIsPausedAtEachBound(t *testing.T) {
 		var paused, resumed int
 		step, low := make(chan struct{}), make(chan int, 10)
 		bounds.Pause, bounds.Resume = func() { paused++ }, func() { resumed++ }
-		bounds.Run = func([]int) int { <-step; return 1 }
+		bounds.Run = func([]int) (int, bool) { <-step; return 1, false }
 		bounds.Low = func(mark int) { low <- mark }
 		l := keyed.NewLane(keyed.NewPool(1), bounds)
 		push(l, 1, 0, 1, 2)
@@ -151,7 +151,7 @@ func TestHoldAndClose(t *testing.T) {
 	t.Parallel()
 	began, gate, low := make(chan int), make(chan struct{}), make(chan int, 10)
 	l := keyed.NewLane(keyed.NewPool(4), config{
-		Run: func(batch []int) int { began <- batch[0]; <-gate; return 1 },
+		Run: func(batch []int) (int, bool) { began <- batch[0]; <-gate; return 1, false },
 		Low: func(mark int) { low <- mark },
 	})
 	push(l, 1, 0, 1)
@@ -181,7 +181,7 @@ func TestARunThatLeavesSomethingClosesTheLane(t *testing.T) {
 	} {
 		pool := keyed.NewPool(1)
 		low := make(chan int, 10)
-		l := keyed.NewLane(pool, config{Batch: 2, Run: func([]int) int { return leave() }, Low: func(mark int) { low <- mark }})
+		l := keyed.NewLane(pool, config{Batch: 2, Run: func([]int) (int, bool) { return leave(), false }, Low: func(mark int) { low <- mark }})
 		push(l, 1, 0, 1, 2)
 		l.Release()
 		for n := 3; n > 1; n, _ = l.Load() {
@@ -192,9 +192,55 @@ func TestARunThatLeavesSomethingClosesTheLane(t *testing.T) {
 			require.Equal(t, 0, <-low)
 		}
 		require.Empty(t, low)
-		other := keyed.NewLane(pool, config{Run: func([]int) int { return 1 }, Low: func(mark int) { low <- mark }})
+		other := keyed.NewLane(pool, config{Run: func([]int) (int, bool) { return 1, false }, Low: func(mark int) { low <- mark }})
 		push(other, 1, 7)
 		other.Release()
 		require.Equal(t, 7, <-low, "the pool goes on")
 	}
+}
+
+// What is given back is run again in its place, with what came behind it; held, only one run tries.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	away := true
+	var ran [][]int
+	again, low := make(chan struct{}, 100), make(chan int, 10)
+	var l *keyed.Lane[int, int]
+	l = keyed.NewLane(keyed.NewPool(4), config{
+		Batch: 3,
+		Run: func(batch []int) (int, bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			ran = append(ran, batch)
+			if away {
+				l.Hold()
+				again <- struct{}{}
+				return 1, true
+			}
+			return len(batch), false
+		},
+		Low: func(mark int) { low <- mark },
+	})
+	push(l, 1, 0, 1)
+	push(l, 2, 2, 3)
+	push(l, 3, 4)
+	l.Release()
+	<-again
+	require.Equal(t, 0, <-low)
+	l.Try()
+	<-again
+	require.Equal(t, 1, <-low)
+	mu.Lock()
+	away = false
+	mu.Unlock()
+	l.Release()
+	for mark := 1; mark < 4; mark = <-low {
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, []int{0, 1, 2}, ran[0])
+	require.Equal(t, []int{1, 2, 3}, ran[1], "what was given back comes first")
+	n, bytes := l.Load()
+	require.Zero(t, n+bytes)
 }

@@ -1,13 +1,15 @@
 package keyed
 
+import "slices"
+
 // Config of a Lane. T is an item, M what its low mark says.
 type Config[T, M any] struct {
 	// Batch is how many items a run takes at most; less than one is one.
 	Batch int
 	// Run works off a batch: items of free keys in the order of their arrival, all of a key's in theirs. It says how
-	// many of them, counted from the front, have ended. Fewer than all of them closes the lane: nothing is run after
-	// what was left.
-	Run func(batch []T) (ended int)
+	// many of them, counted from the front, have ended, and whether the others are to be run again: they go back to
+	// where they came from. Others that are not close the lane: nothing is run after what was left.
+	Run func(batch []T) (ended int, again bool)
 	// Low is told the mark of the last item below which every item has ended. Calls come one after the other.
 	Low func(mark M)
 	// Pause and Resume are called as the lane fills above MaxItems or MaxBytes, in waiting and running items, or has
@@ -29,6 +31,7 @@ type Lane[T, M any] struct {
 	first   uint64          // number of order's first entry
 	offered bool            // in the pool's turn
 	held    bool
+	tries   int // runs that may begin though it is held
 	closed  bool
 	paused  bool
 	runs    int
@@ -118,8 +121,18 @@ func (l *Lane[T, M]) Hold() {
 func (l *Lane[T, M]) Release() {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
-	l.held = false
+	l.held, l.tries = false, 0
 	l.offer()
+}
+
+// Try lets one run begin though the lane is held.
+func (l *Lane[T, M]) Try() {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	if l.held {
+		l.tries = 1
+		l.offer()
+	}
 }
 
 // Close drops what waits and lets nothing more begin. The returned channel is closed when nothing runs any more.
@@ -156,7 +169,9 @@ func (l *Lane[T, M]) offer() {
 	}
 }
 
-func (l *Lane[T, M]) runnable() bool { return !l.held && !l.closed && l.free.len() > 0 }
+func (l *Lane[T, M]) runnable() bool {
+	return (!l.held || l.tries > 0) && !l.closed && l.free.len() > 0
+}
 
 // take forms a batch: the free keys in turn, of each what it has.
 func (l *Lane[T, M]) take() (work func(), more bool) {
@@ -164,6 +179,7 @@ func (l *Lane[T, M]) take() (work func(), more bool) {
 		l.offered = false
 		return nil, false
 	}
+	l.tries = 0
 	r := run[T, M]{lane: l}
 	for len(r.items) < l.cfg.Batch && l.free.len() > 0 {
 		q := l.free.pop()
@@ -171,6 +187,7 @@ func (l *Lane[T, M]) take() (work func(), more bool) {
 		for len(r.items) < l.cfg.Batch && q.items.len() > 0 {
 			r.items = append(r.items, q.items.pop())
 		}
+		r.ends = append(r.ends, len(r.items))
 	}
 	l.runs++
 	l.offered = l.runnable()
@@ -185,6 +202,7 @@ func (l *Lane[T, M]) take() (work func(), more bool) {
 type run[T, M any] struct {
 	lane   *Lane[T, M]
 	queues []*queue[T]
+	ends   []int // where each queue's items end
 	items  []item[T]
 }
 
@@ -193,16 +211,20 @@ func (r run[T, M]) work() {
 	for i := range r.items {
 		values[i] = r.items[i].value
 	}
-	ended := 0
-	defer func() { r.lane.end(r, ended) }() // also when a run takes its goroutine along
-	ended = r.lane.cfg.Run(values)
+	ended, again := 0, false
+	defer func() { r.lane.end(r, ended, again) }() // also when a run takes its goroutine along
+	ended, again = r.lane.cfg.Run(values)
 }
 
-func (l *Lane[T, M]) end(r run[T, M], ended int) {
+func (l *Lane[T, M]) end(r run[T, M], ended int, again bool) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	l.runs--
-	for _, i := range r.items {
+	gone := r.items
+	if again = again && !l.closed; again {
+		gone = r.items[:ended]
+	}
+	for _, i := range gone {
 		l.items--
 		l.bytes -= i.size
 	}
@@ -210,16 +232,24 @@ func (l *Lane[T, M]) end(r run[T, M], ended int) {
 	switch {
 	case l.closed && l.runs == 0:
 		close(l.idle)
-	case !l.closed && ended < len(r.items):
+	case !l.closed && !again && ended < len(r.items):
 		l.close()
 	}
 	if l.closed {
 		return
 	}
-	for _, q := range r.queues {
-		if q.items.len() > 0 {
+	for i, q := range slices.Backward(r.queues) {
+		back := false
+		for n := r.ends[i]; again && n > ended && (i == 0 || n > r.ends[i-1]); n-- {
+			q.items.pushFront(r.items[n-1])
+			back = true
+		}
+		switch {
+		case back:
+			l.free.pushFront(q)
+		case q.items.len() > 0:
 			l.free.push(q)
-		} else {
+		default:
 			delete(l.keys, q.key)
 		}
 	}
