@@ -177,7 +177,11 @@ func (f *floorConsumer) poll(ctx context.Context, each func(kgo.FetchTopicPartit
 		if err := fetches.Err(); err != nil {
 			return err
 		}
-		fetches.EachTopic(func(t kgo.FetchTopic) { f.topicID = t.TopicID }) // before any of it is handed on
+		fetches.EachTopic(func(t kgo.FetchTopic) {
+			if f.topicID != t.TopicID { // once, before anything is handed on
+				f.topicID = t.TopicID
+			}
+		})
 		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 			if len(p.Records) > 0 {
 				each(p)
@@ -193,7 +197,8 @@ func (f *floorConsumer) transaction(ctx context.Context, records []*kgo.Record) 
 		return err
 	}
 	defer conn.Release()
-	slot, ids, redrive := make([]int16, len(records)), make([]uuid.UUID, len(records)), make([]int32, len(records))
+	slot, redrive := make([]int16, len(records)), make([]int32, len(records))
+	ids := make([][16]byte, len(records)) // as uuid.UUID they would go through text
 	for i, r := range records {
 		if ids[i], err = idOf(r); err != nil {
 			return err
@@ -207,7 +212,7 @@ func (f *floorConsumer) transaction(ctx context.Context, records []*kgo.Record) 
 	var b pgx.Batch
 	b.Queue("begin")
 	b.Queue(enter, int32(leaseClass), lease, idleLimit)
-	b.Queue(insertOffsets, lease, int64(1), f.topicID, first.Offset, last.Offset, nil, last.LeaderEpoch)
+	b.Queue(insertOffsets, lease, int64(1), [16]byte(f.topicID), first.Offset, last.Offset, nil, last.LeaderEpoch)
 	b.Queue(insertRecent, f.Group, slot, ids, redrive)
 	fresh, err := f.claim(conn.SendBatch(ctx, &b), len(records))
 	if err != nil {
@@ -297,17 +302,17 @@ func (f *floorConsumer) handle(ctx context.Context, conn *pgxpool.Conn, rest *pg
 	if err != nil {
 		return err
 	}
-	rest.Queue(insertOutbox, event, f.events, key, nil, "Deposited", headers, nil, payload)
+	rest.Queue(insertOutbox, [16]byte(event), f.events, key, nil, "Deposited", headers, nil, payload)
 	return nil
 }
 
-func idOf(r *kgo.Record) (uuid.UUID, error) {
+func idOf(r *kgo.Record) (id [16]byte, err error) {
 	for _, h := range r.Headers {
 		if h.Key == "ce_id" {
 			return uuid.ParseBytes(h.Value)
 		}
 	}
-	return uuid.UUID{}, fmt.Errorf("no ce_id at offset %d", r.Offset)
+	return id, fmt.Errorf("no ce_id at offset %d", r.Offset)
 }
 
 // move lets the watermarks follow, each second.

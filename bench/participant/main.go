@@ -2,7 +2,7 @@
 // hand with pgx and kgo; and what else docs/benchmarks.md says of consuming.
 //
 //	go run ./bench/participant
-//	go run ./bench/participant --only floor --rounds 5
+//	go run ./bench/participant --only batched,single --rounds 5
 //	TROUPE_KAFKA=localhost:9092 go run ./bench/participant --only keyed --parallel-consumer 'CLASSES:JARS/*'
 //
 // Postgres runs with fsync and synchronous_commit on. Each run is a process of its own, so that processor time,
@@ -46,7 +46,8 @@ var benchmarks = []struct {
 	name    string
 	measure func(context.Context, *stage) error
 }{
-	{"floor", measureFloor},
+	{"batched", measureBatched},
+	{"single", measureSingle},
 	{"keyed", measureKeyed},
 	{"failing", measureFailing},
 	{"replay", measureReplay},
@@ -70,9 +71,9 @@ func main() {
 	small := flag.Bool("quick", false, "everything in small, to see that it works: its figures say nothing")
 	rounds := flag.Int("rounds", 0, "`rounds` of what is compared (default: 5, quick 1)")
 	peer := flag.String("parallel-consumer", "", "`classpath` of the class Bench, which runs Confluent's parallel-consumer")
-	profiles := flag.String("profiles", "", "`folder` for a processor profile of every run")
+	profiles := flag.String("profiles", "", "`folder` for profiles of every run: processor, and allocations")
 	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Measures participants.\n\n  go run ./bench/participant --only floor,keyed --rounds 5\n\n")
+		fmt.Fprintf(flag.CommandLine.Output(), "Measures participants.\n\n  go run ./bench/participant --only batched,keyed --rounds 5\n\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

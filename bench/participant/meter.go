@@ -97,6 +97,10 @@ func (m *meter) stop() {
 	if m.profile != nil {
 		pprof.StopCPUProfile()
 		_ = m.profile.Close()
+		if file, err := os.Create(m.task.Profile + ".allocs"); err == nil {
+			_ = pprof.Lookup("allocs").WriteTo(file, 0)
+			_ = file.Close()
+		}
 	}
 	m.result.Messages, m.result.Seconds = m.task.Messages, took.Seconds()
 	m.result.CPU = after.cpu - m.before.cpu

@@ -32,6 +32,7 @@ type stage struct {
 	broker   string
 	made     int // names that were given out
 	server   postgresProcess
+	batches  float64 // messages/s in batches; 0 when they were not measured
 }
 
 // settings are those of a server that has the machine for itself: a checkpoint within a run would be the run's figure.

@@ -20,49 +20,50 @@ type way struct {
 	done []result
 }
 
-// measureFloor compares participants with the floor, in batches and one by one, with statements queued and waited for.
-func measureFloor(ctx context.Context, s *stage) error {
-	many, err := s.fill(ctx, partitions, s.batched, keys, 0)
+// measureBatched compares participants with the floor in batches.
+func measureBatched(ctx context.Context, s *stage) error {
+	rate, err := s.compare(ctx, s.batched, task{Batch: 100, Concurrency: partitions})
+	s.batches = rate
+	return err
+}
+
+// measureSingle compares them with one message per transaction, of sixteen keys at once.
+func measureSingle(ctx context.Context, s *stage) error {
+	rate, err := s.compare(ctx, s.single, task{Batch: 1, Concurrency: 16})
+	if err == nil && s.batches > 0 {
+		fmt.Printf("batches of 100 are %.1f x as fast\n", s.batches/rate)
+	}
+	return err
+}
+
+// compare runs the floor and a participant, with statements that are queued and with ones that are waited for. It gives
+// the participant's rate with the queued ones.
+func (s *stage) compare(ctx context.Context, messages int, k task) (rate float64, err error) {
+	from, err := s.fill(ctx, partitions, messages, keys, 0)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	defer s.remove(many)
-	few, err := s.fill(ctx, partitions, s.single, keys, 0)
-	if err != nil {
-		return err
-	}
-	defer s.remove(few)
-	variants := []struct {
-		name  string
-		from  *filled
-		batch int
-		at    int
-		wait  bool
-	}{
-		{"batches of 100, queued", many, 100, partitions, false},
-		{"batches of 100, Exec", many, 100, partitions, true},
-		{"one by one, queued", few, 1, 16, false},
-		{"one by one, Exec", few, 1, 16, true},
-	}
+	defer s.remove(from)
 	heading()
-	var medians []result
-	for _, v := range variants {
-		ways := make([]way, 2)
-		for i, kind := range []string{byHand, byTroupe} {
-			ways[i] = way{kind + ", " + v.name, task{Kind: kind, Batch: v.batch, Concurrency: v.at, Wait: v.wait}, nil}
+	for _, wait := range []bool{false, true} {
+		ways := []way{{name: byHand}, {name: byTroupe}}
+		for i := range ways {
+			ways[i].task = k
+			ways[i].task.Kind, ways[i].task.Wait = ways[i].name, wait
+			ways[i].name += map[bool]string{false: ", queued", true: ", Exec"}[wait]
 		}
-		if err := s.alternate(ctx, v.from, ways); err != nil {
-			return err
+		if err := s.alternate(ctx, from, ways); err != nil {
+			return 0, err
 		}
-		medians = append(medians, median(ways[0].done), median(ways[1].done))
+		hand, troupe := median(ways[0].done), median(ways[1].done)
+		fmt.Printf("of the floor: %.2f of its rate (best rounds: %.2f), %.2f x its processor time with Postgres's, %.2f x its allocations\n",
+			troupe.rate()/hand.rate(), best(ways[1].done)/best(ways[0].done),
+			(troupe.CPU+troupe.postgresCPU)/(hand.CPU+hand.postgresCPU), float64(troupe.Mallocs)/float64(hand.Mallocs))
+		if !wait {
+			rate = troupe.rate()
+		}
 	}
-	fmt.Println()
-	for i, v := range variants {
-		fmt.Printf("%-24s %5.2f of the floor's rate, %.2f x its allocations\n", v.name,
-			medians[2*i+1].rate()/medians[2*i].rate(), float64(medians[2*i+1].Mallocs)/float64(medians[2*i].Mallocs))
-	}
-	fmt.Printf("%-24s %5.1f x one by one\n", "batches, queued", medians[1].rate()/medians[5].rate())
-	return nil
+	return rate, nil
 }
 
 // alternate runs the ways in turn, each time on a database of its own, and prints every run and the medians.
@@ -143,6 +144,14 @@ func median(all []result) result {
 	m.Bytes = uint64(middle(all, func(r result) float64 { return float64(r.Bytes) }))
 	m.PeakMB = middle(all, func(r result) float64 { return r.PeakMB })
 	return m
+}
+
+// best is the highest rate: what comes nearest to a machine without others on it.
+func best(all []result) (rate float64) {
+	for _, r := range all {
+		rate = max(rate, r.rate())
+	}
+	return rate
 }
 
 func middle[T any](all []T, figure func(T) float64) float64 {
