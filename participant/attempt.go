@@ -64,8 +64,11 @@ func (w *worker) attempt(ms ...*message) error {
 		return err
 	}
 	defer u.tx.rollback(w.ctx)
-	for _, m := range u.first {
+	for i, m := range u.first {
 		m.began = began
+		if i > 0 && bytes.Equal(m.Key, u.first[i-1].Key) { // those of a key stand together
+			u.tx.keepOrder()
+		}
 		if err := u.handle(m); err != nil {
 			return err
 		}
@@ -166,7 +169,7 @@ func (u *unit) handle(m *message) error {
 	ctx = envelope.WithCause(ctx, m.cause(w.p.cfg.Group))
 	if stored, ok := u.answers[m.answerKey()]; ok && m.handler.answers {
 		m.outcome = stored.outcome
-		return w.p.repeatAnswer(ctx, u.tx, m, stored)
+		return w.p.repeatAnswer(ctx, answerTx{u.tx}, m, stored)
 	}
 	run, err := w.prepare(m)
 	if err != nil {
@@ -177,7 +180,7 @@ func (u *unit) handle(m *message) error {
 	}
 	outcome, err := w.call(ctx, m, run, u.tx)
 	if err == nil && m.handler.answers {
-		err = w.p.answer(ctx, u.tx, m, outcome)
+		err = w.p.answer(ctx, answerTx{u.tx}, m, outcome)
 	}
 	m.outcome = outcome.kind
 	if w.ctx.Err() == nil && ctx.Err() != nil {
@@ -210,7 +213,7 @@ func recovered(err *error) {
 }
 
 // answer writes the outcome event: the command's key, idempotency key and place in a saga are its own.
-func (p *Participant) answer(ctx context.Context, tx pgx.Tx, m *message, o Outcome) error {
+func (p *Participant) answer(ctx context.Context, tx answerTx, m *message, o Outcome) error {
 	if o.kind == envelope.None {
 		return errNoOutcome
 	}
@@ -227,7 +230,8 @@ func (p *Participant) answer(ctx context.Context, tx pgx.Tx, m *message, o Outco
 	if err := p.out.Write(ctx, tx, e); err != nil {
 		return classified{Permanent, err} // it is only queued: refused, since it is too large
 	}
-	return p.storeAnswer(ctx, tx, m, e)
+	p.storeAnswer(tx, m, e)
+	return nil
 }
 
 // reply is an entry for the hop's events topic that answers m.

@@ -36,6 +36,7 @@ type handlerTx struct {
 	pgx.Tx // for what is not overridden
 	conn   *pgxpool.Conn
 	queue  pgx.Batch
+	last   pgx.Batch // answers, which travel with COMMIT unless something must come after them
 }
 
 func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -97,8 +98,24 @@ func (t *handlerTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResult
 
 // QueueBatch takes a batch whose results nobody reads, as outbox.Write has it.
 func (t *handlerTx) QueueBatch(b *pgx.Batch) {
-	t.queue.QueuedQueries = append(t.queue.QueuedQueries, b.QueuedQueries...)
+	t.keepOrder()
+	add(&t.queue, b)
 }
+
+func add(to, b *pgx.Batch) { to.QueuedQueries = append(to.QueuedQueries, b.QueuedQueries...) }
+
+// keepOrder lets the answers so far come before what is queued from here on.
+func (t *handlerTx) keepOrder() {
+	add(&t.queue, &t.last)
+	t.last = pgx.Batch{}
+}
+
+// answerTx is the transaction for an answer: it waits for the commit unless a message of the same key follows, since
+// it would make each statement of the next handler's dearer to travel with it.
+type answerTx struct{ *handlerTx }
+
+// QueueBatch is as handlerTx's.
+func (t answerTx) QueueBatch(b *pgx.Batch) { add(&t.last, b) }
 
 func (t *handlerTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
 	if _, err := t.flush(ctx); err != nil {
@@ -146,6 +163,7 @@ func (w *worker) begin(ctx context.Context, first func(*pgx.Batch), read func(pg
 
 // commit sends what is queued and COMMIT behind it.
 func (t *handlerTx) commit(ctx context.Context) error {
+	t.keepOrder()
 	t.queue.Queue("commit")
 	tag, err := t.flush(ctx)
 	if err == nil && tag.String() == "ROLLBACK" {
