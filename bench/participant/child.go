@@ -48,6 +48,7 @@ type result struct {
 	CPU      float64   // seconds
 	Mallocs  uint64    // objects
 	Bytes    uint64    // of them
+	Batch    float64   // messages a transaction, warming up included
 	PeakMB   float64   // resident, since the process began
 	Tenths   []float64 // seconds that each took
 

@@ -234,7 +234,9 @@ func (f *floorConsumer) transaction(ctx context.Context, records []*kgo.Record) 
 	if err := conn.SendBatch(ctx, &rest).Close(); err != nil {
 		return err
 	}
-	f.m.count(len(fresh))
+	if len(fresh) > 0 {
+		f.m.count(len(fresh), len(fresh))
+	}
 	return nil
 }
 

@@ -15,13 +15,14 @@ type meter struct {
 	task task
 	done func()
 
-	mu      sync.Mutex
-	counted int
-	began   time.Time
-	tenth   time.Time // when the last one ended
-	before  usage
-	profile *os.File
-	result  result
+	mu           sync.Mutex
+	counted      int
+	transactions float64
+	began        time.Time
+	tenth        time.Time // when the last one ended
+	before       usage
+	profile      *os.File
+	result       result
 }
 
 // usage is what the process has used so far.
@@ -61,10 +62,11 @@ func (m *meter) startLocked() {
 	m.tenth = m.began
 }
 
-// count says that n more messages have taken effect.
-func (m *meter) count(n int) {
+// count says that n more messages have taken effect, in a transaction of so many.
+func (m *meter) count(n, of int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.transactions += float64(n) / float64(of)
 	before := m.counted - m.task.Skip
 	m.counted += n
 	after := m.counted - m.task.Skip
@@ -105,6 +107,7 @@ func (m *meter) stop() {
 	m.result.Messages, m.result.Seconds = m.task.Messages, took.Seconds()
 	m.result.CPU = after.cpu - m.before.cpu
 	m.result.Mallocs, m.result.Bytes = after.mallocs-m.before.mallocs, after.bytes-m.before.bytes
+	m.result.Batch = float64(m.counted) / m.transactions
 	m.result.PeakMB = peakMB()
 	m.done()
 }

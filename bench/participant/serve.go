@@ -48,7 +48,7 @@ func serve(ctx context.Context, k task, m *meter) error {
 		Hooks: participant.Hooks{
 			AfterCommit: func(d participant.Delivery) {
 				if d.Outcome == envelope.Success {
-					m.count(1)
+					m.count(1, d.Batch)
 				}
 			},
 			AfterOffsets: func(offsets map[string]map[int32]int64) {

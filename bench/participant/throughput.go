@@ -124,13 +124,13 @@ func check(ctx context.Context, url string, messages int) error {
 }
 
 func heading() {
-	fmt.Printf("%-42s %10s %9s %9s %9s %9s %8s\n", "", "messages/s", "cpu us", "pg cpu us", "allocs", "bytes", "peak MB")
+	fmt.Printf("%-42s %10s %6s %9s %9s %9s %9s %8s\n", "", "messages/s", "batch", "cpu us", "pg cpu us", "allocs", "bytes", "peak MB")
 }
 
 // show prints what a run took: all but the rate and the peak per message.
 func show(name string, r result) {
 	n := float64(r.Messages)
-	fmt.Printf("%-42s %10.0f %9.1f %9.1f %9.1f %9.0f %8.1f\n", name, r.rate(), 1e6*r.CPU/n, 1e6*r.postgresCPU/n,
+	fmt.Printf("%-42s %10.0f %6.1f %9.1f %9.1f %9.1f %9.0f %8.1f\n", name, r.rate(), r.Batch, 1e6*r.CPU/n, 1e6*r.postgresCPU/n,
 		float64(r.Mallocs)/n, float64(r.Bytes)/n, r.PeakMB)
 }
 
