@@ -169,7 +169,7 @@ func (u *unit) handle(m *message) error {
 	ctx = envelope.WithCause(ctx, m.cause(w.p.cfg.Group))
 	if stored, ok := u.answers[m.answerKey()]; ok && m.handler.answers {
 		m.outcome = stored.outcome
-		return w.p.repeatAnswer(ctx, answerTx{u.tx}, m, stored)
+		return w.p.repeatAnswer(ctx, u.tx, m, stored)
 	}
 	run, err := w.prepare(m)
 	if err != nil {
@@ -180,7 +180,7 @@ func (u *unit) handle(m *message) error {
 	}
 	outcome, err := w.call(ctx, m, run, u.tx)
 	if err == nil && m.handler.answers {
-		err = w.p.answer(ctx, answerTx{u.tx}, m, outcome)
+		err = w.p.answer(ctx, u.tx, m, outcome)
 	}
 	m.outcome = outcome.kind
 	if w.ctx.Err() == nil && ctx.Err() != nil {
@@ -213,7 +213,7 @@ func recovered(err *error) {
 }
 
 // answer writes the outcome event: the command's key, idempotency key and place in a saga are its own.
-func (p *Participant) answer(ctx context.Context, tx answerTx, m *message, o Outcome) error {
+func (p *Participant) answer(ctx context.Context, tx *handlerTx, m *message, o Outcome) error {
 	if o.kind == envelope.None {
 		return errNoOutcome
 	}
@@ -227,7 +227,7 @@ func (p *Participant) answer(ctx context.Context, tx answerTx, m *message, o Out
 		return classified{Permanent, err}
 	}
 	e.Payload, e.Type, e.ContentType = encoded.Payload, encoded.Type, encoded.ContentType
-	if err := p.out.Write(ctx, tx, e); err != nil {
+	if err := p.out.Render(ctx, &tx.events, e); err != nil {
 		return classified{Permanent, err} // it is only queued: refused, since it is too large
 	}
 	p.storeAnswer(tx, m, e)

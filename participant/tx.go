@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/outbox"
 )
 
 // Queue adds a statement to a handler's transaction without waiting for its result: it goes to the server with the
@@ -36,7 +38,11 @@ type handlerTx struct {
 	pgx.Tx // for what is not overridden
 	conn   *pgxpool.Conn
 	queue  pgx.Batch
-	last   pgx.Batch // answers, which travel with COMMIT unless something must come after them
+	out    *outbox.Outbox
+	// Answers travel with COMMIT, unless something must come after them: each would make the next handler's statements
+	// dearer, and together they are one statement.
+	events outbox.Rows
+	stored pgx.Batch
 }
 
 func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -106,16 +112,10 @@ func add(to, b *pgx.Batch) { to.QueuedQueries = append(to.QueuedQueries, b.Queue
 
 // keepOrder lets the answers so far come before what is queued from here on.
 func (t *handlerTx) keepOrder() {
-	add(&t.queue, &t.last)
-	t.last = pgx.Batch{}
+	t.out.Queue(&t.queue, &t.events)
+	add(&t.queue, &t.stored)
+	t.stored = pgx.Batch{}
 }
-
-// answerTx is the transaction for an answer: it waits for the commit unless a message of the same key follows, since
-// it would make each statement of the next handler's dearer to travel with it.
-type answerTx struct{ *handlerTx }
-
-// QueueBatch is as handlerTx's.
-func (t answerTx) QueueBatch(b *pgx.Batch) { add(&t.last, b) }
 
 func (t *handlerTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
 	if _, err := t.flush(ctx); err != nil {
@@ -144,7 +144,7 @@ func (w *worker) begin(ctx context.Context, first func(*pgx.Batch), read func(pg
 	if err != nil {
 		return nil, err
 	}
-	t := &handlerTx{conn: conn}
+	t := &handlerTx{conn: conn, out: w.p.out}
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	first(&batch)
