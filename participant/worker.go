@@ -156,7 +156,10 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 	}
 	var waiting []*message
 	for _, m := range batch {
-		if passes, _ := w.look(m); m.due || passes || !w.holds.has(m) || m.SagaOperation == compensate {
+		if m.due {
+			break
+		}
+		if passes, _ := w.look(m); passes || !w.holds.has(m) || m.SagaOperation == compensate {
 			break
 		}
 		waiting = append(waiting, m)
