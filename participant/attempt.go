@@ -66,7 +66,7 @@ func (w *worker) attempt(ms ...*message) error {
 	defer u.tx.rollback(w.ctx)
 	for i, m := range u.first {
 		m.began = began
-		if i > 0 && bytes.Equal(m.Key, u.first[i-1].Key) { // those of a key stand together
+		if i > 0 && m.Key != nil && bytes.Equal(m.Key, u.first[i-1].Key) { // those of a key stand together
 			u.tx.keepOrder()
 		}
 		if err := u.handle(m); err != nil {

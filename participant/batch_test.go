@@ -169,3 +169,26 @@ func TestAnAnswerComesBeforeWhatItsKeyDoesNext(t *testing.T) {
 	require.Equal(t, map[string][]string{"a": inOrder, "b": inOrder}, types)
 	require.Equal(t, 1, s.count("SELECT count(DISTINCT xid) FROM troupe.outbox"), "one transaction")
 }
+
+// TestASavepointTakesOnlyItsOwnBack: what a handler undoes is not the answer of the message before it.
+func TestASavepointTakesOnlyItsOwnBack(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 100 })
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if _, err := tx.Exec(ctx, "SAVEPOINT mine"); err != nil {
+			return participant.Outcome{}, err
+		}
+		if err := p.Outbox().Write(ctx, tx, entry("elsewhere", Counted{})); err != nil {
+			return participant.Outcome{}, err
+		}
+		_, err := tx.Exec(ctx, "ROLLBACK TO mine")
+		return participant.Succeed(Counted{N: c.Body.N}), err
+	})
+	s.provision(1)
+	s.send(s.command("a", Count{N: 1}), s.command("b", Count{N: 1}), s.command("b", Count{N: 2}), s.command("c", Count{N: 1}))
+	s.start(p)
+	s.waitEvents(4)
+	require.Empty(t, s.entries("elsewhere"))
+	require.Equal(t, 1, s.count("SELECT count(DISTINCT xid) FROM troupe.outbox"), "one transaction")
+}

@@ -104,8 +104,7 @@ func (t *handlerTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResult
 
 // QueueBatch takes a batch whose results nobody reads, as outbox.Write has it.
 func (t *handlerTx) QueueBatch(b *pgx.Batch) {
-	t.keepOrder()
-	add(&t.queue, b)
+	add(&t.queue, b) // not behind the answers so far: those must not fall with a savepoint of this handler's
 }
 
 func add(to, b *pgx.Batch) { to.QueuedQueries = append(to.QueuedQueries, b.QueuedQueries...) }
