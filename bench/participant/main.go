@@ -38,7 +38,7 @@ type sizes struct {
 }
 
 var (
-	full  = sizes{rounds: 5, batched: 60_000, single: 15_000, keyed: 10_000, failing: 100_000, replay: 60_000, backlog: 1_000_000, inbox: 10_000_000}
+	full  = sizes{rounds: 5, batched: 60_000, single: 15_000, keyed: 10_000, failing: 30_000, replay: 60_000, backlog: 1_000_000, inbox: 10_000_000}
 	quick = sizes{rounds: 1, batched: 2_000, single: 500, keyed: 1_000, failing: 3_000, replay: 2_000, backlog: 5_000, inbox: 20_000}
 )
 
