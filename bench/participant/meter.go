@@ -107,7 +107,9 @@ func (m *meter) stop() {
 	m.result.Messages, m.result.Seconds = m.task.Messages, took.Seconds()
 	m.result.CPU = after.cpu - m.before.cpu
 	m.result.Mallocs, m.result.Bytes = after.mallocs-m.before.mallocs, after.bytes-m.before.bytes
-	m.result.Batch = float64(m.counted) / m.transactions
+	if m.transactions > 0 {
+		m.result.Batch = float64(m.counted) / m.transactions
+	}
 	m.result.PeakMB = peakMB()
 	m.done()
 }
