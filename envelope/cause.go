@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -71,7 +71,12 @@ func fill(s *string, with string) {
 }
 
 func (c *Cause) derive(operation string, n int64) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %q %d", c.Handler, c.Message.ID, c.Redrive, operation, n))
+	b := strconv.AppendQuote(make([]byte, 0, 128), c.Handler)
+	b = strconv.AppendQuote(append(b, ' '), c.Message.ID)
+	b = strconv.AppendInt(append(b, ' '), int64(c.Redrive), 10)
+	b = strconv.AppendQuote(append(b, ' '), operation)
+	b = strconv.AppendInt(append(b, ' '), n, 10)
+	sum := sha256.Sum256(b)
 	var u uuid.UUID
 	copy(u[6:], sum[:10])
 	var ms [8]byte

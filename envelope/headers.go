@@ -89,7 +89,7 @@ func (m Message) Headers() []Header {
 // none, an outcome that is none). Nothing is lost, nothing fails but more than MaxHeaders or MaxHeaderBytes, with
 // an error that wraps ErrHeaders. Extra's values are not copies.
 func (m *Message) SetHeaders(hs []Header) error {
-	if err := checkSize(hs); err != nil {
+	if err := CheckHeaders(hs); err != nil {
 		return err
 	}
 	m.Extra = nil
@@ -123,7 +123,8 @@ next:
 	return nil
 }
 
-func checkSize(hs []Header) error {
+// CheckHeaders says whether hs are within MaxHeaders and MaxHeaderBytes. Its error wraps ErrHeaders.
+func CheckHeaders(hs []Header) error {
 	if len(hs) > MaxHeaders {
 		return fmt.Errorf("%w: %d of them, the limit is %d", ErrHeaders, len(hs), MaxHeaders)
 	}

@@ -3,6 +3,7 @@ package outbox
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -41,7 +42,7 @@ type Entry struct {
 
 // columns is an entry as it stands in the table.
 type columns struct {
-	id         string
+	id         [16]byte // as a uuid.UUID it would go through text
 	topic      string
 	key        *string
 	keyBytes   []byte
@@ -80,48 +81,72 @@ func (o *Outbox) columns(cause *envelope.Cause, e Entry) (columns, error) {
 		return columns{}, fmt.Errorf("entry for %s: payload of %d bytes: %w (%d)", e.Topic, len(m.Payload), ErrTooLarge, o.cfg.MaxBytes)
 	}
 	cause.Apply(&m)
-	if _, err := uuid.Parse(m.ID); err != nil {
+	id, err := uuid.Parse(m.ID)
+	if err != nil {
 		return columns{}, fmt.Errorf("entry for %s: id %q is no UUID", e.Topic, m.ID)
 	}
-	c := columns{id: m.ID, topic: e.Topic, keyBytes: e.KeyBytes, typ: m.Type, payload: m.Payload}
+	c := columns{id: id, topic: e.Topic, keyBytes: e.KeyBytes, typ: m.Type, payload: m.Payload}
 	if e.Key != "" && e.KeyBytes == nil {
 		c.key = &e.Key
 	}
 	m.ID, m.Type = "", "" // columns of their own
 	hs := m.Headers()
-	var check envelope.Message
-	if err := check.SetHeaders(hs); err != nil {
+	if err := envelope.CheckHeaders(hs); err != nil {
 		return columns{}, fmt.Errorf("entry for %s: %w", e.Topic, err)
 	}
-	var err error
 	c.headers, c.rawHeaders, err = renderHeaders(hs)
 	return c, err
 }
 
 // renderHeaders gives the jsonb form, or, where that cannot hold them, an empty one and the raw form.
 func renderHeaders(hs []envelope.Header) (asJSON, raw []byte, err error) {
-	object := make(map[string]*string, len(hs))
+	size := 2
 	for _, h := range hs {
-		if _, repeated := object[h.Key]; repeated || !isText(h.Key) || !isText(string(h.Value)) {
+		size += len(h.Key) + len(h.Value) + 6
+	}
+	b := append(make([]byte, 0, size), '{')
+	for i, h := range hs {
+		same := func(other envelope.Header) bool { return other.Key == h.Key }
+		if slices.ContainsFunc(hs[:i], same) || !isText(h.Key) || !isText(h.Value) {
 			return []byte("{}"), envelope.MarshalHeaders(hs), nil
 		}
-		if h.Value == nil {
-			object[h.Key] = nil
-			continue
+		if i > 0 {
+			b = append(b, ',')
 		}
-		value := string(h.Value)
-		object[h.Key] = &value
+		if b, err = appendJSON(b, h.Key); err != nil {
+			return nil, nil, err
+		}
+		b = append(b, ':')
+		if h.Value == nil {
+			b = append(b, "null"...)
+		} else if b, err = appendJSON(b, h.Value); err != nil {
+			return nil, nil, err
+		}
 	}
-	asJSON, err = json.Marshal(object)
-	return asJSON, nil, err
+	return append(b, '}'), nil, nil
+}
+
+// appendJSON appends s as a JSON string. Most have nothing to escape.
+func appendJSON[T string | []byte](b []byte, s T) ([]byte, error) {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, err := json.Marshal(string(s))
+			return append(b, quoted...), err
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"'), nil
 }
 
 // isText says whether Postgres's text can hold s: UTF-8 without NUL.
-func isText(s string) bool {
+func isText[T string | []byte](s T) bool {
+	ascii := true
 	for i := range len(s) {
 		if s[i] == 0 {
 			return false
 		}
+		ascii = ascii && s[i] < utf8.RuneSelf
 	}
-	return utf8.ValidString(s)
+	return ascii || utf8.ValidString(string(s))
 }

@@ -29,3 +29,25 @@ func Example() {
 	}
 	// Output:
 }
+
+// What a loop decides is rendered one by one, and written by one statement with whatever else goes to the server then.
+func ExampleOutbox_Render() {
+	out, err := outbox.New(outbox.Config{Source: "order"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var rows outbox.Rows
+	for _, id := range []string{"o-1", "o-2", "o-3"} {
+		if err := out.Render(context.Background(), &rows, outbox.Entry{
+			Topic: "order.payment.commands", Key: id, Body: ChargePayment{OrderID: id, Cents: 100},
+		}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	batch := &pgx.Batch{} // to be sent on a transaction
+	out.Queue(batch, &rows)
+	fmt.Println(batch.Len() <= 2, "the entries, and a notification where one is due")
+	// Output: true the entries, and a notification where one is due
+}

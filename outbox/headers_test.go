@@ -101,3 +101,30 @@ func TestAnIDThatIsNoUUIDStandsInRawHeaders(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, own.String(), m.ID, "a plain insert names its message by the column")
 }
+
+// Entries of all kinds may go in one statement.
+func TestHeadersOfManyEntriesComeBackAsTheyWere(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	box := newOutbox(t, outbox.Config{})
+	kinds := [][]envelope.Header{
+		nil, {{Key: "a", Value: []byte("1")}, {Key: "a", Value: []byte("2")}}, {{Key: "b"}}, {{Key: "c", Value: []byte(`"\`)}},
+	}
+	var entries []outbox.Entry
+	for i, headers := range kinds {
+		e := outbox.Entry{Topic: "t", Type: "T", Headers: headers}
+		if i%2 == 0 {
+			e.Payload = []byte{} // of the others it is null: a tombstone
+		}
+		entries = append(entries, e)
+	}
+	write(t, pool, box, entries...)
+	all := rows(t, pool)
+	require.Len(t, all, len(kinds))
+	for i, row := range all {
+		m, err := row.Message(outbox.Defaults{})
+		require.NoError(t, err)
+		require.Equal(t, kinds[i], m.Extra)
+		require.Equal(t, i%2 == 0, row.Payload != nil)
+	}
+}

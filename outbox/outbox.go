@@ -90,6 +90,14 @@ const insert = `
 INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 
+// insertMany keeps their order: positions are given out behind the sort.
+const insertMany = `
+INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
+SELECT id, topic, key, key_bytes, type, headers, raw_headers, payload
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::jsonb[], $7::bytea[], $8::bytea[])
+  WITH ORDINALITY AS e (id, topic, key, key_bytes, type, headers, raw_headers, payload, number)
+ORDER BY number`
+
 const notify = "SELECT pg_notify('" + Channel + "', '')"
 
 // Write adds entries to tx, in their order, in one round trip. An entry that cannot be (no topic, no type, a body that
@@ -105,18 +113,12 @@ func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	cause := envelope.CauseOf(ctx)
+	var rows Rows
+	if err := o.Render(ctx, &rows, entries...); err != nil {
+		return err
+	}
 	batch := &pgx.Batch{}
-	for i, e := range entries {
-		c, err := o.columns(cause, e)
-		if err != nil {
-			return fmt.Errorf("outbox: entry %d: %w", i, err)
-		}
-		batch.Queue(insert, c.id, c.topic, c.key, c.keyBytes, c.typ, c.headers, c.rawHeaders, c.payload)
-	}
-	if o.mayNotify(time.Now()) {
-		batch.Queue(notify)
-	}
+	o.Queue(batch, &rows)
 	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) }); ok {
 		q.QueueBatch(batch)
 		return nil
@@ -125,6 +127,54 @@ func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 		return fmt.Errorf("outbox: write: %w", err)
 	}
 	return nil
+}
+
+// Rows are entries on their way into a transaction. The zero value has none.
+type Rows struct {
+	ids        [][16]byte
+	topics     []string
+	keys       []*string
+	keyBytes   [][]byte
+	types      []string
+	headers    [][]byte
+	rawHeaders [][]byte
+	payloads   [][]byte
+}
+
+// Render adds entries to rows as Write would write them, for who writes many at once. An entry that cannot be is refused,
+// and then rows are as they were.
+func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error {
+	cause := envelope.CauseOf(ctx)
+	r := *rows
+	for i, e := range entries {
+		c, err := o.columns(cause, e)
+		if err != nil {
+			return fmt.Errorf("outbox: entry %d: %w", i, err)
+		}
+		r.ids, r.topics, r.types = append(r.ids, c.id), append(r.topics, c.topic), append(r.types, c.typ)
+		r.keys, r.keyBytes = append(r.keys, c.key), append(r.keyBytes, c.keyBytes)
+		r.headers, r.rawHeaders = append(r.headers, c.headers), append(r.rawHeaders, c.rawHeaders)
+		r.payloads = append(r.payloads, c.payload)
+	}
+	*rows = r
+	return nil
+}
+
+// Queue adds the statement that writes rows to batch, with a notification when one is due. Then rows has none.
+func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
+	r := *rows
+	*rows = Rows{}
+	switch len(r.ids) {
+	case 0:
+		return
+	case 1:
+		batch.Queue(insert, r.ids[0], r.topics[0], r.keys[0], r.keyBytes[0], r.types[0], r.headers[0], r.rawHeaders[0], r.payloads[0])
+	default:
+		batch.Queue(insertMany, r.ids, r.topics, r.keys, r.keyBytes, r.types, r.headers, r.rawHeaders, r.payloads)
+	}
+	if o.mayNotify(time.Now()) {
+		batch.Queue(notify)
+	}
 }
 
 // mayNotify says yes at most once per NotifyEvery. A hint that falls out costs at most the relay's next poll.

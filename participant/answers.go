@@ -68,19 +68,19 @@ func readAnswers(results pgx.BatchResults) (answers, error) {
 
 // storeAnswer keeps an answer beside its event. Two commands with one key at once: the second fails, runs again, and
 // finds the first one's.
-func (p *Participant) storeAnswer(ctx context.Context, tx pgx.Tx, m *message, e outbox.Entry) error {
+func (p *Participant) storeAnswer(tx *handlerTx, m *message, e outbox.Entry) {
 	if m.IdempotencyKey == "" {
-		return nil
+		return
 	}
 	k := m.answerKey()
-	return Queue(ctx, tx, insertAnswer, p.cfg.Group, k.typ, k.key, string(e.Outcome), e.Type, e.ContentType, e.Payload)
+	tx.stored.Queue(insertAnswer, p.cfg.Group, k.typ, k.key, string(e.Outcome), e.Type, e.ContentType, e.Payload)
 }
 
 // repeatAnswer answers m with what the same command was answered under another id.
-func (p *Participant) repeatAnswer(ctx context.Context, tx pgx.Tx, m *message, s storedAnswer) error {
+func (p *Participant) repeatAnswer(ctx context.Context, tx *handlerTx, m *message, s storedAnswer) error {
 	e := p.reply(m)
 	e.Outcome, e.Type, e.ContentType, e.Payload = s.outcome, s.typ, s.contentType, s.payload
-	if err := p.out.Write(ctx, tx, e); err != nil {
+	if err := p.out.Render(ctx, &tx.events, e); err != nil {
 		return classified{Permanent, err}
 	}
 	return nil

@@ -54,9 +54,16 @@ func (w *worker) alone(m *message) error {
 	}
 }
 
+// failedIn says in whose run an error came up. It may be another's fault all the same, whose statements were queued.
+type failedIn struct {
+	m *message
+	error
+}
+
+func (f failedIn) Unwrap() error { return f.error }
+
 // attempt runs the handlers of messages in one transaction, with their inbox rows and outcomes, and for one from
-// troupe.held the end of its row. An error says that nothing of it took effect; of more than one message it does not
-// say whose it is.
+// troupe.held the end of its row. An error says that nothing of it took effect.
 func (w *worker) attempt(ms ...*message) error {
 	began := time.Now()
 	u, err := w.start(ms)
@@ -64,10 +71,13 @@ func (w *worker) attempt(ms ...*message) error {
 		return err
 	}
 	defer u.tx.rollback(w.ctx)
-	for _, m := range u.first {
+	for i, m := range u.first {
 		m.began = began
+		if i > 0 && m.Key != nil && bytes.Equal(m.Key, u.first[i-1].Key) { // those of a key stand together
+			u.tx.keepOrder()
+		}
 		if err := u.handle(m); err != nil {
-			return err
+			return failedIn{m, err}
 		}
 	}
 	for _, m := range u.first {
@@ -210,7 +220,7 @@ func recovered(err *error) {
 }
 
 // answer writes the outcome event: the command's key, idempotency key and place in a saga are its own.
-func (p *Participant) answer(ctx context.Context, tx pgx.Tx, m *message, o Outcome) error {
+func (p *Participant) answer(ctx context.Context, tx *handlerTx, m *message, o Outcome) error {
 	if o.kind == envelope.None {
 		return errNoOutcome
 	}
@@ -224,10 +234,11 @@ func (p *Participant) answer(ctx context.Context, tx pgx.Tx, m *message, o Outco
 		return classified{Permanent, err}
 	}
 	e.Payload, e.Type, e.ContentType = encoded.Payload, encoded.Type, encoded.ContentType
-	if err := p.out.Write(ctx, tx, e); err != nil {
+	if err := p.out.Render(ctx, &tx.events, e); err != nil {
 		return classified{Permanent, err} // it is only queued: refused, since it is too large
 	}
-	return p.storeAnswer(ctx, tx, m, e)
+	p.storeAnswer(tx, m, e)
+	return nil
 }
 
 // reply is an entry for the hop's events topic that answers m.
@@ -262,9 +273,10 @@ func (w *worker) delivery(m *message) Delivery {
 // together works off the first messages of a batch in one transaction, if it can: those that a handler waits for and
 // that no failure holds up. It says how many; none means that the first needs a way of its own.
 //
-// It is tried once: where one of them fails, all are rolled back and each runs alone, so that a message pays only for
-// itself, and only runs alone count as attempts.
-func (w *worker) together(batch []*message) (n int, ok bool) {
+// Where one of them fails, all are rolled back. It runs alone, since only such runs count as attempts, and what stands
+// before it goes together again; what stands behind it is left for the next time. Where nobody can say which one it was,
+// each runs alone. So a message pays for itself only.
+func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 	var ms []*message
 	for _, m := range batch {
 		if m.due || w.careful.Load() > 0 {
@@ -279,32 +291,47 @@ func (w *worker) together(batch []*message) (n int, ok bool) {
 		}
 		n++
 	}
-	if len(ms) == 0 {
-		return n, true
-	}
 	if len(ms) > 1 {
-		var failed error
-		ok := w.goes(func() error {
-			failed = nil
-			err := w.attempt(ms...)
-			var away unavailable
-			if err == nil || errors.As(err, &away) || errors.Is(err, errFenced) {
-				return err
+		var err error
+		switch err, ok = w.optimistic(ms); {
+		case !ok:
+			return 0, false, false
+		case err == nil:
+			return n, false, true
+		}
+		failed = true
+		var in failedIn
+		if errors.As(err, &in) {
+			at := slices.Index(ms, in.m)
+			n, ms = slices.Index(batch, in.m)+1, ms[:at+1]
+			if at > 1 {
+				if err, ok = w.optimistic(ms[:at]); !ok {
+					return 0, failed, false
+				} else if err == nil {
+					ms = ms[at:]
+				}
 			}
-			failed = err
-			return nil
-		})
-		if !ok {
-			return 0, false
-		}
-		if failed == nil {
-			return n, true
 		}
 	}
-	for _, m := range ms {
-		if w.stopped() && m != ms[0] || !w.goes(func() error { return w.deliver(m) }) {
-			return slices.Index(batch, m), false
+	for i, m := range ms {
+		if w.stopped() && i > 0 || !w.goes(func() error { return w.deliver(m) }) {
+			return slices.Index(batch, m), failed, false
 		}
 	}
-	return n, true
+	return n, failed, true
+}
+
+// optimistic runs messages in one transaction. Its error is one that says something about them.
+func (w *worker) optimistic(ms []*message) (failed error, ok bool) {
+	ok = w.goes(func() error {
+		failed = nil
+		err := w.attempt(ms...)
+		var away unavailable
+		if err == nil || errors.As(err, &away) || errors.Is(err, errFenced) {
+			return err
+		}
+		failed = err
+		return nil
+	})
+	return failed, ok
 }

@@ -147,3 +147,48 @@ func TestTheSameCommandUnderAnotherIDIsAnsweredAlike(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAnswerComesBeforeWhatItsKeyDoesNext, in one transaction too: whoever reads the events in order sees what happened
+// in order, also where a handler's own statement writes to the outbox.
+func TestAnAnswerComesBeforeWhatItsKeyDoesNext(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 100 })
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		_, err := tx.Exec(ctx, "INSERT INTO troupe.outbox (topic, key, type) VALUES ($1, $2, 'Counting')", s.hop.Events(), string(c.Message.Key))
+		return participant.Succeed(Counted{N: c.Body.N}), err
+	})
+	s.provision(1)
+	s.send(s.command("a", Count{N: 1}), s.command("b", Count{N: 1}), s.command("a", Count{N: 2}), s.command("b", Count{N: 2}))
+	s.start(p)
+	types := make(map[string][]string)
+	for _, e := range s.waitEvents(8) {
+		types[string(e.Key)] = append(types[string(e.Key)], e.Type)
+	}
+	inOrder := []string{"Counting", "Counted", "Counting", "Counted"}
+	require.Equal(t, map[string][]string{"a": inOrder, "b": inOrder}, types)
+	require.Equal(t, 1, s.count("SELECT count(DISTINCT xid) FROM troupe.outbox"), "one transaction")
+}
+
+// TestASavepointTakesOnlyItsOwnBack: what a handler undoes is not the answer of the message before it.
+func TestASavepointTakesOnlyItsOwnBack(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 100 })
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if _, err := tx.Exec(ctx, "SAVEPOINT mine"); err != nil {
+			return participant.Outcome{}, err
+		}
+		if err := p.Outbox().Write(ctx, tx, entry("elsewhere", Counted{})); err != nil {
+			return participant.Outcome{}, err
+		}
+		_, err := tx.Exec(ctx, "ROLLBACK TO mine")
+		return participant.Succeed(Counted{N: c.Body.N}), err
+	})
+	s.provision(1)
+	s.send(s.command("a", Count{N: 1}), s.command("b", Count{N: 1}), s.command("b", Count{N: 2}), s.command("c", Count{N: 1}))
+	s.start(p)
+	s.waitEvents(4)
+	require.Empty(t, s.entries("elsewhere"))
+	require.Equal(t, 1, s.count("SELECT count(DISTINCT xid) FROM troupe.outbox"), "one transaction")
+}

@@ -81,12 +81,13 @@ func ours(err error) error {
 // theirs reads an error that came up while a handler had tx. A connection that is gone is the database's fault, unless
 // a context ended: pgx closes the connection then, and the context may be the handler's own.
 func theirs(err error, tx pgx.Tx) error {
+	if err == nil {
+		return nil
+	}
 	var pgErr *pgconn.PgError
 	class := pg.Classify(err)
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {
-	case err == nil:
-		return nil
 	case class == pg.Conflict:
 		return conflict{err, false}
 	case errors.As(err, &pgErr) && class == pg.Unavailable, tx.Conn().IsClosed() && !ended:
@@ -98,11 +99,12 @@ func theirs(err error, tx pgx.Tx) error {
 // atCommit reads an error of COMMIT. A deferred constraint is the message's fault; where the answer did not come, the
 // next run finds out by the inbox.
 func atCommit(err error) error {
+	if err == nil {
+		return nil
+	}
 	var pgErr *pgconn.PgError
 	class := pg.Classify(err)
 	switch {
-	case err == nil:
-		return nil
 	case class == pg.Conflict, errors.As(err, &pgErr) && pgErr.SchemaName == "troupe" && pgErr.TableName == "answers":
 		return conflict{err, false}
 	case errors.As(err, &pgErr) && class != pg.Unavailable, errors.Is(err, pgx.ErrTxCommitRollback):

@@ -31,9 +31,9 @@ type Config struct {
 	Source string
 
 	// Batch is how many messages a transaction takes at most. It never waits for more to come. A batch is tried as a
-	// whole; where one message fails, all are rolled back and each runs alone. Larger ones save commits and round
-	// trips; they keep the locks of their handlers longer, and a handler that is slow keeps the whole batch open.
-	// Default 1; not more than 1000.
+	// whole; where one message fails, all are rolled back, that one runs alone and the others in smaller batches.
+	// Larger ones save commits and round trips; they keep the locks of their handlers longer, and a handler that is
+	// slow keeps the whole batch open. Default 1; not more than 1000.
 	Batch int
 	// Concurrency is how many transactions run at once, over all partitions; each has a connection of Pool. Messages
 	// of one key never run at once. Default: one less than Pool has, at most 16.

@@ -47,8 +47,8 @@
 //	payload or headers unreadable,   poison     dead letter at once; the handler never sees it
 //	a command of unknown type
 //	attempts used up                 the last   dead letter
-//	any of these in a batch          -          the batch is rolled back and each of its messages runs alone; only
-//	                                            those runs count
+//	any of these in a batch          -          the batch is rolled back, that message runs alone, the others in
+//	                                            smaller batches; only runs alone count
 //	lost race with a transaction     -          run again at once, five times, before it counts as transient
 //	database away, Unavailable       -          the partition waits and tries the same message; no attempt is counted
 //	crash before the commit          -          delivered again

@@ -133,3 +133,40 @@ func TestHeldAndDeliveredAgain(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE key = 'a'"), "the second delivery is a duplicate")
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.dead_letters WHERE attempts = 8"))
 }
+
+// TestTheTurnOfAHeldKeyComesBehindOneThatWaits, in one batch: a message for a key that is held, then another key's turn,
+// which is no message.
+func TestTheTurnOfAHeldKeyComesBehindOneThatWaits(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	running, release := make(chan struct{}), make(chan struct{})
+	p := s.new(onePartition, func(c *participant.Config) {
+		c.Batch, c.Concurrency, c.Immediate = 100, 1, -1
+		c.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, Attempts: 2}
+	})
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		switch {
+		case string(c.Message.Key) == "blocks":
+			close(running)
+			<-release
+		case c.Body.Fail == "once" && c.Attempt == 1:
+			return participant.Outcome{}, errAsked
+		}
+		return count(ctx, tx, c)
+	})
+	s.provision(1)
+	s.start(p)
+	s.send(s.command("a", Count{N: 1, Fail: "once"}), s.command("b", Count{N: 1, Fail: "once"}))
+	s.waitCount(2, "SELECT count(*) FROM troupe.held")
+	waitFor(t, "nothing runs", func() bool { return p.Backlog() == 0 })
+	s.send(s.command("blocks", Count{N: 1}))
+	<-running
+	s.send(s.command("a", Count{N: 2}))
+	waitFor(t, "a waits", func() bool { return p.Backlog() == 2 })
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.held SET next_try = now() WHERE key = 'b'")
+	require.NoError(t, err)
+	waitFor(t, "b has its turn", func() bool { return p.Backlog() == 3 })
+	close(release)
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'b'")
+	s.waitCount(2, "SELECT count(*) FROM troupe.held WHERE key = 'a'")
+}

@@ -121,7 +121,7 @@ func (w *worker) enter(b *pgx.Batch, ended []*message) {
 		return
 	}
 	low, high, offsets, epoch := span(ended)
-	b.Queue(insertOffsets, w.lease.id, w.lease.term, ended[0].topicID, low, high, offsets, epoch)
+	b.Queue(insertOffsets, w.lease.id, w.lease.term, [16]byte(ended[0].topicID), low, high, offsets, epoch)
 }
 
 // entered reads their results.

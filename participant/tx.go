@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/outbox"
 )
 
 // Queue adds a statement to a handler's transaction without waiting for its result: it goes to the server with the
@@ -36,6 +38,11 @@ type handlerTx struct {
 	pgx.Tx // for what is not overridden
 	conn   *pgxpool.Conn
 	queue  pgx.Batch
+	out    *outbox.Outbox
+	// Answers travel with COMMIT, unless something must come after them: each would make the next handler's statements
+	// dearer, and together they are one statement.
+	events outbox.Rows
+	stored pgx.Batch
 }
 
 func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -97,7 +104,16 @@ func (t *handlerTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResult
 
 // QueueBatch takes a batch whose results nobody reads, as outbox.Write has it.
 func (t *handlerTx) QueueBatch(b *pgx.Batch) {
-	t.queue.QueuedQueries = append(t.queue.QueuedQueries, b.QueuedQueries...)
+	add(&t.queue, b) // not behind the answers so far: those must not fall with a savepoint of this handler's
+}
+
+func add(to, b *pgx.Batch) { to.QueuedQueries = append(to.QueuedQueries, b.QueuedQueries...) }
+
+// keepOrder lets the answers so far come before what is queued from here on.
+func (t *handlerTx) keepOrder() {
+	t.out.Queue(&t.queue, &t.events)
+	add(&t.queue, &t.stored)
+	t.stored = pgx.Batch{}
 }
 
 func (t *handlerTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
@@ -127,7 +143,7 @@ func (w *worker) begin(ctx context.Context, first func(*pgx.Batch), read func(pg
 	if err != nil {
 		return nil, err
 	}
-	t := &handlerTx{conn: conn}
+	t := &handlerTx{conn: conn, out: w.p.out}
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	first(&batch)
@@ -146,6 +162,7 @@ func (w *worker) begin(ctx context.Context, first func(*pgx.Batch), read func(pg
 
 // commit sends what is queued and COMMIT behind it.
 func (t *handlerTx) commit(ctx context.Context) error {
+	t.keepOrder()
 	t.queue.Queue("commit")
 	tag, err := t.flush(ctx)
 	if err == nil && tag.String() == "ROLLBACK" {

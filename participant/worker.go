@@ -122,10 +122,15 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 			w.p.cfg.Log.Error().Stringer("partition", w.at).Msg("a handler ended its goroutine: the partition is not consumed any more")
 		}
 	}()
+	most := len(batch) // together: less with each failure, so that many of them do not cost a batch each
 	for ok := true; ok && ended < len(batch) && !w.stopped(); {
-		var n int
-		if n, ok = w.together(batch[ended:]); ok && n == 0 {
+		next := batch[ended:min(ended+most, len(batch))]
+		n, failed := 0, false
+		if n, failed, ok = w.together(next); ok && n == 0 {
 			n, ok = w.single(batch[ended:])
+		}
+		if failed {
+			most = max(most/2, 1)
 		}
 		ended += n
 	}
@@ -156,7 +161,10 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 	}
 	var waiting []*message
 	for _, m := range batch {
-		if passes, _ := w.look(m); m.due || passes || !w.holds.has(m) || m.SagaOperation == compensate {
+		if m.due {
+			break
+		}
+		if passes, _ := w.look(m); passes || !w.holds.has(m) || m.SagaOperation == compensate {
 			break
 		}
 		waiting = append(waiting, m)

@@ -66,7 +66,8 @@ var house = map[string][]string{
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
 	"cmd/demo-shipping":  {"internal/demo", "internal/demo/shipping"},
 
-	"bench/flow": {},
+	"bench/flow":        {},
+	"bench/participant": {"devstack", "envelope", "internal/kafka", "internal/keyed", "migrations", "participant", "retry", "topics"},
 }
 
 // light is what importing a library must not pull in, however deep.

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+// taskEnv holds the task of this program when it was started by itself to consume.
+const taskEnv = "TROUPE_BENCH_TASK"
+
+// task is one run.
+type task struct {
+	Kind        string // who consumes
+	URL         string
+	Brokers     []string
+	Hop         string
+	Group       string
+	Partitions  int32
+	Batch       int
+	Concurrency int
+	Wait        bool // the handler waits for its statement; else it queues it
+
+	Skip     int  // messages before the clock starts
+	Messages int  // messages until it stops
+	Offsets  bool // the clock goes from the first record to the last committed offset, instead of by effects
+	Profile  string
+}
+
+// The kinds.
+const (
+	byTroupe = "participant"
+	byHand   = "floor"
+)
+
+// result is what a run took. All but Seconds is only of the time that the clock ran.
+type result struct {
+	Messages int
+	Seconds  float64
+	CPU      float64   // seconds
+	Mallocs  uint64    // objects
+	Bytes    uint64    // of them
+	Batch    float64   // messages a transaction, warming up included
+	PeakMB   float64   // resident, since the process began
+	Tenths   []float64 // seconds that each took
+
+	postgresCPU float64
+}
+
+func (r result) rate() float64 { return float64(r.Messages) / r.Seconds }
+
+// run is one task in a process of its own, on the server that it says.
+func (s *stage) run(ctx context.Context, k task) (r result, err error) {
+	if s.profiles != "" {
+		k.Profile = filepath.Join(s.profiles, s.name(fmt.Sprintf("%s-batch%d", k.Kind, k.Batch))+".pprof")
+	}
+	k.Brokers = s.kafka.Addrs()
+	text, err := json.Marshal(k)
+	if err != nil {
+		return r, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return r, err
+	}
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Env = append(os.Environ(), taskEnv+"="+string(text))
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	hold, err := cmd.StdinPipe()
+	if err != nil {
+		return r, err
+	}
+	defer hold.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return r, err
+	}
+	if err := cmd.Start(); err != nil {
+		return r, err
+	}
+	// The first line says that the clock goes, the second what came out.
+	lines := bufio.NewScanner(out)
+	var before float64
+	if lines.Scan() {
+		before = s.server.cpu()
+	}
+	if lines.Scan() {
+		r.postgresCPU = s.server.cpu() - before
+		err = json.Unmarshal(lines.Bytes(), &r)
+	}
+	if waited := cmd.Wait(); waited != nil {
+		return r, fmt.Errorf("%s: %w: %s", k.Kind, waited, said.String())
+	}
+	if err == nil && r.Messages == 0 {
+		err = fmt.Errorf("%s ended before it was through: %s", k.Kind, said.String())
+	}
+	return r, err
+}
+
+// beChild consumes until the task is done. It ends with its parent.
+func beChild(text string) error {
+	var k task
+	if err := json.Unmarshal([]byte(text), &k); err != nil {
+		return err
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m := &meter{task: k, done: cancel}
+	if k.Kind == byHand {
+		if err := floor(ctx, k, m); err != nil {
+			return err
+		}
+	} else if err := serve(ctx, k, m); err != nil {
+		return err
+	}
+	return m.print()
+}

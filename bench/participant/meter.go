@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"time"
+)
+
+// meter is a run's clock. It may be used concurrently.
+type meter struct {
+	task task
+	done func()
+
+	mu           sync.Mutex
+	counted      int
+	transactions float64
+	began        time.Time
+	tenth        time.Time // when the last one ended
+	before       usage
+	profile      *os.File
+	result       result
+}
+
+// usage is what the process has used so far.
+type usage struct {
+	cpu            float64
+	mallocs, bytes uint64
+}
+
+func used() usage {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return usage{cpuSeconds(), m.Mallocs, m.TotalAlloc}
+}
+
+// start lets the clock go, if it does not go yet.
+func (m *meter) start() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.startLocked()
+}
+
+func (m *meter) startLocked() {
+	if !m.began.IsZero() {
+		return
+	}
+	fmt.Println("began")
+	if m.task.Profile != "" {
+		var err error
+		if m.profile, err = os.Create(m.task.Profile); err == nil {
+			err = pprof.StartCPUProfile(m.profile)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "profile:", err)
+		}
+	}
+	m.before, m.began = used(), time.Now()
+	m.tenth = m.began
+}
+
+// count says that n more messages have taken effect, in a transaction of so many.
+func (m *meter) count(n, of int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.transactions += float64(n) / float64(of)
+	before := m.counted - m.task.Skip
+	m.counted += n
+	after := m.counted - m.task.Skip
+	if m.task.Offsets || after < 0 {
+		return
+	}
+	m.startLocked()
+	if step := m.task.Messages / 10; step > 0 && max(before, 0)/step != after/step && len(m.result.Tenths) < 10 && after > 0 {
+		now := time.Now()
+		m.result.Tenths = append(m.result.Tenths, now.Sub(m.tenth).Seconds())
+		m.tenth = now
+	}
+	if before < m.task.Messages && after >= m.task.Messages {
+		m.stop()
+	}
+}
+
+// reached says that so many offsets are committed, of all partitions together.
+func (m *meter) reached(offsets int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.task.Offsets && offsets >= int64(m.task.Messages) && m.result.Messages == 0 {
+		m.startLocked()
+		m.stop()
+	}
+}
+
+func (m *meter) stop() {
+	took, after := time.Since(m.began), used()
+	if m.profile != nil {
+		pprof.StopCPUProfile()
+		_ = m.profile.Close()
+		if file, err := os.Create(m.task.Profile + ".allocs"); err == nil {
+			_ = pprof.Lookup("allocs").WriteTo(file, 0)
+			_ = file.Close()
+		}
+	}
+	m.result.Messages, m.result.Seconds = m.task.Messages, took.Seconds()
+	m.result.CPU = after.cpu - m.before.cpu
+	m.result.Mallocs, m.result.Bytes = after.mallocs-m.before.mallocs, after.bytes-m.before.bytes
+	if m.transactions > 0 {
+		m.result.Batch = float64(m.counted) / m.transactions
+	}
+	m.result.PeakMB = peakMB()
+	m.done()
+}
+
+func (m *meter) print() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return json.NewEncoder(os.Stdout).Encode(m.result)
+}

@@ -1,0 +1,9 @@
+INSERT INTO troupe.inbox_recent (slot, id, consumer_group, redrive)
+SELECT m.slot, m.id, $1, m.redrive
+FROM unnest($2::smallint[], $3::uuid[], $4::integer[]) AS m (slot, id, redrive)
+WHERE NOT EXISTS (
+  SELECT FROM troupe.inbox AS i
+  WHERE i.consumer_group = $1 AND i.message_id = m.id::text AND i.redrive = m.redrive
+  OFFSET 0)
+ON CONFLICT DO NOTHING
+RETURNING id, redrive
