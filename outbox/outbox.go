@@ -38,6 +38,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -125,6 +126,19 @@ func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 		return fmt.Errorf("outbox: write: %w", err)
 	}
 	return nil
+}
+
+// Row is e as Write would insert it in the same context, for whoever keeps it until its time comes. It has no position
+// and no time.
+func (o *Outbox) Row(ctx context.Context, e Entry) (Row, error) {
+	c, err := o.columns(envelope.CauseOf(ctx), e)
+	if err != nil {
+		return Row{}, fmt.Errorf("outbox: %w", err)
+	}
+	return Row{
+		ID: uuid.MustParse(c.id), Topic: c.topic, Key: c.key, KeyBytes: c.keyBytes, Type: c.typ,
+		Headers: c.headers, RawHeaders: c.rawHeaders, Payload: c.payload,
+	}, nil
 }
 
 // mayNotify says yes at most once per NotifyEvery. A hint that falls out costs at most the relay's next poll.
