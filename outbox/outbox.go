@@ -177,6 +177,19 @@ func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 	}
 }
 
+// Row is e as Write would insert it in the same context, for whoever keeps it until its time comes. It has no position
+// and no time.
+func (o *Outbox) Row(ctx context.Context, e Entry) (Row, error) {
+	c, err := o.columns(envelope.CauseOf(ctx), e)
+	if err != nil {
+		return Row{}, fmt.Errorf("outbox: %w", err)
+	}
+	return Row{
+		ID: c.id, Topic: c.topic, Key: c.key, KeyBytes: c.keyBytes, Type: c.typ,
+		Headers: c.headers, RawHeaders: c.rawHeaders, Payload: c.payload,
+	}, nil
+}
+
 // mayNotify says yes at most once per NotifyEvery. A hint that falls out costs at most the relay's next poll.
 func (o *Outbox) mayNotify(now time.Time) bool {
 	if o.cfg.NotifyEvery < 0 {

@@ -259,3 +259,32 @@ func TestSettingsThatCannotBeMeantAreRefused(t *testing.T) {
 	_, err := outbox.New(outbox.Config{MaxBytes: -1})
 	require.ErrorContains(t, err, "max bytes -1 is negative")
 }
+
+// Row is what Write would have written, for whoever writes it later.
+func TestARowKeptForLaterIsTheOneThatWriteWrites(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	box := newOutbox(t, outbox.Config{Source: "s"})
+	context := func() context.Context {
+		return envelope.WithCause(t.Context(), &envelope.Cause{Message: envelope.Message{ID: "in", CorrelationID: "flow"}, Handler: "h", At: time.Unix(1, 0)})
+	}
+	for _, e := range []outbox.Entry{
+		{Topic: "t", Key: "k", Type: "T", Payload: []byte("p"), Headers: []envelope.Header{{Key: "a", Value: []byte("1")}}},
+		{Topic: "t", KeyBytes: []byte{0xff}, Type: "T", Headers: []envelope.Header{{Key: "a", Value: []byte{0xff}}}},
+	} {
+		kept, err := box.Row(context(), e)
+		require.NoError(t, err)
+		_, err = pool.Exec(t.Context(), "DELETE FROM troupe.outbox")
+		require.NoError(t, err)
+		require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return box.Write(context(), tx, e) }))
+		written := rows(t, pool)[0]
+		want, err := written.Message(outbox.Defaults{})
+		require.NoError(t, err)
+		got, err := kept.Message(outbox.Defaults{})
+		require.NoError(t, err)
+		want.Time = got.Time
+		require.Equal(t, want, got)
+	}
+	_, err := box.Row(t.Context(), outbox.Entry{Topic: "t"})
+	require.ErrorContains(t, err, "neither a body nor a type")
+}

@@ -1,14 +1,12 @@
 package participant
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -37,7 +35,7 @@ func (w *worker) alone(m *message) error {
 		return classified{Poison, m.unreadable}
 	}
 	if m.handler == nil {
-		return classified{Poison, fmt.Errorf("no handler for type %q on %s", m.Type, m.Topic)}
+		return classified{Poison, m.unhandled()}
 	}
 	for lost := 0; ; lost++ {
 		err := w.attempt(m)
@@ -89,6 +87,9 @@ func (w *worker) attempt(ms ...*message) error {
 		return err
 	}
 	for _, m := range u.first {
+		if m.deadline != nil && m.deadline.late {
+			w.p.ignored(m, u.delivery(m))
+		}
 		if hook := w.p.cfg.Hooks.AfterCommit; hook != nil {
 			hook(u.delivery(m))
 		}
@@ -178,6 +179,11 @@ func (u *unit) handle(m *message) error {
 		m.outcome = stored.outcome
 		return w.p.repeatAnswer(ctx, u.tx, m, stored)
 	}
+	if m.deadline != nil {
+		if is, err := u.meet(ctx, m); err != nil || !is {
+			return err
+		}
+	}
 	run, err := w.prepare(m)
 	if err != nil {
 		return err
@@ -202,7 +208,7 @@ func (u *unit) handle(m *message) error {
 // prepare reads the body; a codec may panic on bytes it did not expect.
 func (w *worker) prepare(m *message) (_ run, err error) {
 	defer recovered(&err)
-	return m.handler.prepare(m.Message, m.attempts()+1)
+	return m.handler.prepare(m)
 }
 
 // call is the handler's own time: while it runs, its clock does.
@@ -247,11 +253,7 @@ func (p *Participant) reply(m *message) outbox.Entry {
 		Topic: p.cfg.Hop.Events(), IdempotencyKey: m.IdempotencyKey,
 		SagaID: m.SagaID, SagaStep: m.SagaStep, SagaOperation: m.SagaOperation,
 	}
-	if len(m.Key) > 0 && utf8.Valid(m.Key) && !bytes.Contains(m.Key, []byte{0}) {
-		e.Key = string(m.Key)
-	} else {
-		e.KeyBytes = m.Key
-	}
+	setKey(&e, m.Key)
 	return e
 }
 

@@ -161,7 +161,7 @@ func TestPoisonNeverReachesTheHandler_C15(t *testing.T) {
 	s.send(s.command("a", Count{N: 1}))
 
 	s.waitCount(1, "SELECT count(*) FROM done")
-	s.waitCount(len(all), "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND attempts = 1")
+	require.Equal(t, len(all), s.count("SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND attempts = 1"))
 	copies := make(map[int]envelope.Message)
 	for _, m := range s.entries(s.hop.DeadLetters()) {
 		offset, err := strconv.Atoi(header(m, participant.HeaderErrorsOffset))

@@ -34,6 +34,23 @@
 // after that: a member that was frozen, or cut off, can do no harm when it wakes. Its open transactions are waited for
 // for a second, and then ended with their sessions.
 //
+// # Deadlines
+//
+// A handler's transaction may Schedule a deadline by name, and Cancel it. Until then it is a row of troupe.deadlines, one
+// for each name and scope; Schedule again replaces it. When it is due, any member of the group writes its message to the
+// outbox and marks the row, in one statement; the relay brings it to the hop's own commands topic, and from there it is a
+// message like any other: in order with its key's, retried, at last a dead letter. Its handler is found by its name. The
+// transaction that handles it removes the row.
+//
+//	Schedule ──► row ──── due ────► row fired + outbox entry ──► relay ──► commands topic ──► handler, row gone
+//	              └─ Cancel: gone       └─ Cancel: gone ───────────────────────────────────► late: ignored, logged
+//
+// None is lost or met twice, none early; the clock is the database's. The deadlines of a group fire in the order in
+// which they are due. A member looks every 50 ms, so that one is in the outbox at most that long after it was due and
+// what the database takes; after a time without members, what is overdue fires at once. A deadline whose message is a
+// dead letter keeps its row: redriven it is met, unless it was cancelled since; discarded, the row says nothing more.
+// Deadlines belong to Config.Group, by whose members alone they are fired and met.
+//
 // # What becomes of a failure
 //
 //	failure                          class      effect
@@ -45,7 +62,8 @@
 //	Postgres can never store, no
 //	outcome, an outcome too large
 //	payload or headers unreadable,   poison     dead letter at once; the handler never sees it
-//	a command of unknown type
+//	a command of unknown type, a
+//	deadline of unknown name
 //	attempts used up                 the last   dead letter
 //	any of these in a batch          -          the batch is rolled back, that message runs alone, the others in
 //	                                            smaller batches; only runs alone count
@@ -58,6 +76,13 @@
 //	the message ends the process     poison     after a crash the partition's first 512 messages run one by one behind
 //	                                            a mark that stays; after five such ends it is a dead letter
 //	handler ignores its time-out     -          Ready says so, the member leaves the group, Run ends with an error
+//	deadline cancelled or scheduled  -          ignored, and said at level info; Hooks.Late counts it
+//	again after it fired
+//	Schedule by a name or with a     permanent  dead letter of the message that was handled; nothing is scheduled
+//	body that nobody expects
+//	pending deadlines whose name     -          Run ends with an error before it starts
+//	nobody expects
+//	no member, or the database away  -          deadlines wait; Ready says that they are not fired
 //	frozen, its partition taken      -          fenced: nothing commits; it joins again
 //	broker away                      -          what was fetched is worked off; offsets are committed when it is back
 //	partition taken by another       -          what runs may finish within Config.Drain and the rebalance time-out
@@ -86,7 +111,8 @@
 //	GRANT USAGE ON SCHEMA troupe TO service;
 //	GRANT INSERT (id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at) ON troupe.outbox TO service;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.leases, troupe.inbox, troupe.inbox_recent, troupe.inbox_offsets,
-//	  troupe.inbox_slots, troupe.inbox_groups, troupe.answers, troupe.started, troupe.held, troupe.dead_letters TO service;
+//	  troupe.inbox_slots, troupe.inbox_groups, troupe.answers, troupe.started, troupe.held, troupe.dead_letters,
+//	  troupe.deadlines TO service;
 //	GRANT TRUNCATE ON troupe.inbox_recent_0, …, troupe.inbox_recent_31 TO service;
 //
 // and members of one group share a role, so that a new owner may end a frozen one's sessions.

@@ -72,3 +72,16 @@ func Seen(watermark int64, epoch int32, above []Run, offset int64, of int32) boo
 	s.above = map[uuid.UUID][]ended{{}: merge(sorted(runs))}
 	return s.has(uuid.UUID{}, offset, of)
 }
+
+// Classify says what an error of a run means.
+var Classify = classify
+
+// Look asks when the next deadline is due, going back all the way or as usual.
+func (p *Participant) Look(whole bool) error {
+	back := lookBack
+	if whole {
+		back = allTheWay
+	}
+	_, err := (&firer{p: p}).look(context.Background(), back)
+	return err
+}

@@ -52,9 +52,9 @@ func Refuse(body any) Outcome { return Outcome{envelope.Failure, body} }
 func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Command[T]) (Outcome, error), opts ...HandlerOption) {
 	h := newHandler[T](p, p.cfg.Hop.Commands(), opts)
 	h.answers = true
-	h.bind = func(body any, m envelope.Message, attempt int) run {
+	h.bind = func(body any, m *message) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
-			return fn(ctx, tx, Command[T]{Body: *body.(*T), Message: m, Attempt: attempt})
+			return fn(ctx, tx, Command[T]{Body: *body.(*T), Message: m.Message, Attempt: m.attempts() + 1})
 		}
 	}
 	p.register(h)
@@ -69,9 +69,9 @@ func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx 
 	if from.IsZero() {
 		h.mistake = errors.Join(h.mistake, errors.New("events of no hop"))
 	}
-	h.bind = func(body any, m envelope.Message, attempt int) run {
+	h.bind = func(body any, m *message) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
-			return Outcome{}, fn(ctx, tx, Event[T]{Body: *body.(*T), Message: m, Attempt: attempt})
+			return Outcome{}, fn(ctx, tx, Event[T]{Body: *body.(*T), Message: m.Message, Attempt: m.attempts() + 1})
 		}
 	}
 	p.register(h)
@@ -82,15 +82,16 @@ type run func(ctx context.Context, tx pgx.Tx) (Outcome, error)
 
 // handler is one registered function without its type parameter.
 type handler struct {
-	topic   string
-	typ     string
-	name    string          // group/type
-	answers bool            // must end with an outcome
-	delays  []time.Duration // of its retry topics; nil: its keys are held
-	codec   envelope.Codec
-	body    func() any // a new *T
-	bind    func(body any, m envelope.Message, attempt int) run
-	mistake error
+	topic    string
+	typ      string
+	deadline string          // the name, for handlers of deadlines
+	name     string          // group/type, or group/deadline.name
+	answers  bool            // must end with an outcome
+	delays   []time.Duration // of its retry topics; nil: its keys are held
+	codec    envelope.Codec
+	body     func() any // a new *T
+	bind     func(body any, m *message) run
+	mistake  error
 }
 
 func newHandler[T any](p *Participant, topic string, opts []HandlerOption) *handler {
@@ -112,31 +113,35 @@ func newHandler[T any](p *Participant, topic string, opts []HandlerOption) *hand
 }
 
 // prepare reads the body. Its error is a poison one where the bytes can never be read.
-func (h *handler) prepare(m envelope.Message, attempt int) (run, error) {
+func (h *handler) prepare(m *message) (run, error) {
 	body := h.body()
-	if err := h.codec.Decode(m, body); err != nil {
+	if err := h.codec.Decode(m.Message, body); err != nil {
 		if errors.Is(err, envelope.ErrPayload) {
 			err = classified{Poison, err}
 		}
 		return nil, fmt.Errorf("decode %s: %w", h.typ, err)
 	}
-	return h.bind(body, m, attempt), nil
+	return h.bind(body, m), nil
 }
 
-// handlers are all that were registered, by topic and type. Retry topics have none of their own.
-type handlers map[string]map[string]*handler
+// handlers are all that were registered, by topic and route. Retry topics have none of their own.
+type handlers map[string]map[route]*handler
 
 func (hs handlers) add(h *handler) error {
 	if h.mistake != nil {
 		return fmt.Errorf("handler on %s: %w", h.topic, h.mistake)
 	}
 	if hs[h.topic] == nil {
-		hs[h.topic] = make(map[string]*handler)
+		hs[h.topic] = make(map[route]*handler)
 	}
-	if hs[h.topic][h.typ] != nil {
-		return fmt.Errorf("two handlers for %s on %s", h.typ, h.topic)
+	to := route{typ: h.typ}
+	if h.deadline != "" {
+		to = route{deadline: h.deadline}
 	}
-	hs[h.topic][h.typ] = h
+	if hs[h.topic][to] != nil {
+		return fmt.Errorf("two handlers for %s on %s", to, h.topic)
+	}
+	hs[h.topic][to] = h
 	return nil
 }
 

@@ -199,7 +199,7 @@ func (w *worker) head(ctx context.Context, key holdKey) (m *message, wait time.D
 		m.Time = m.at
 	}
 	m.identify(w.p.cfg.Group)
-	m.handler = w.p.handlers[w.topic][m.Type]
+	w.p.route(m)
 	return m, seconds(left), nil
 }
 

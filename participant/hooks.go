@@ -17,6 +17,10 @@ type Hooks struct {
 	AfterCommit func(Delivery)
 	// Failed is called for each run that counts as an attempt, once it is recorded.
 	Failed func(Delivery)
+	// Late is called when a deadline was ignored, since it was cancelled or scheduled anew after it had fired.
+	Late func(Delivery)
+	// Fired is called when deadlines that were due have become messages in the outbox.
+	Fired func(Fired)
 	// BeforeOffsets is called with the offsets about to be committed, by topic and partition: the next to be read.
 	BeforeOffsets func(map[string]map[int32]int64)
 	// AfterOffsets is called when the broker has them.

@@ -90,6 +90,7 @@ func beMember(text string) {
 			Failed:        func(participant.Delivery) { die("after a failed attempt") },
 			BeforeOffsets: func(map[string]map[int32]int64) { die("before the commit of offsets") },
 			AfterOffsets:  func(map[string]map[int32]int64) { die("after the commit of offsets") },
+			Fired:         func(participant.Fired) { die("after firing") },
 		},
 	})
 	must(err)
@@ -97,6 +98,7 @@ func beMember(text string) {
 		participant.Handle(p, claim)
 	} else {
 		participant.Handle(p, count)
+		participant.OnDeadline(p, overdueName, overdue)
 	}
 	must(p.Run(ctx))
 }

@@ -41,6 +41,7 @@ type message struct {
 	id               string    // ID as the inbox takes it
 	redrive          int
 	handler          *handler         // nil where none fits
+	deadline         *firing          // nil where it was none
 	held             *heldRow         // nil when it comes from the topic
 	again            again            // when it comes from a retry topic
 	tries            int              // at once, before it goes to the first one
@@ -60,7 +61,7 @@ func (m *message) read(p *Participant, fromRetry bool) {
 		m.unwrap()
 	}
 	m.identify(p.cfg.Group)
-	m.handler = p.handlers[m.Topic][m.Type]
+	p.route(m)
 }
 
 // identity is what the inbox knows m by.
@@ -100,6 +101,14 @@ func (m *message) headers() []envelope.Header {
 		return withoutRetry(kafka.Headers(m.record))
 	}
 	return kafka.Headers(m.record)
+}
+
+// unhandled is why a message of the hop's own has no handler.
+func (m *message) unhandled() error {
+	if m.deadline != nil {
+		return fmt.Errorf("no handler for deadline %q", m.deadline.name)
+	}
+	return fmt.Errorf("no handler for type %q on %s", m.Type, m.Topic)
 }
 
 // attempts made before this one.
@@ -143,7 +152,7 @@ func (k holdKey) lane() uint64 { return binary.BigEndian.Uint64(k[:]) }
 
 // indexable is s, or its hash where Postgres's text or an index of it cannot hold s.
 func indexable(s string) string {
-	if len(s) <= 255 && !strings.Contains(s, "\x00") {
+	if len(s) <= 255 && !strings.Contains(s, "\x00") && utf8.ValidString(s) {
 		return s
 	}
 	sum := sha256.Sum256([]byte(s))

@@ -148,6 +148,8 @@ func TestHooksAreToldEverything(t *testing.T) {
 				told <- strings.TrimSpace("after commit " + string(d.Outcome) + " " + string(d.Class))
 			},
 			Failed: func(d participant.Delivery) { told <- "failed " + string(d.Class) },
+			Late:   func(participant.Delivery) {},
+			Fired:  func(participant.Fired) {},
 			BeforeOffsets: func(o map[string]map[int32]int64) {
 				if o[s.hop.Commands()][0] == 2 {
 					told <- "before offsets"

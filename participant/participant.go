@@ -29,6 +29,7 @@ type Participant struct {
 	late     context.CancelCauseFunc // ends Run with an error
 	consumer *consumer
 	state    error // why nothing can have been consumed yet
+	unfired  error // why deadlines cannot be fired
 }
 
 var (
@@ -111,7 +112,16 @@ func (p *Participant) begin(late context.CancelCauseFunc) error {
 func (p *Participant) run(ctx context.Context) error {
 	var background sync.WaitGroup
 	defer background.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	background.Go(func() { p.prune(ctx) })
+	p.enter(errors.New("the database has not answered yet"), nil)
+	if err := p.unexpected(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if p.fires() {
+		background.Go(func() { p.fire(ctx) })
+	}
 	trouble := p.repeated("membership")
 	policy := retry.Policy{Initial: 500 * time.Millisecond, Cap: 30 * time.Second}
 	for failed := 1; ; failed++ {

@@ -10,14 +10,18 @@ import (
 const wedgedAfter = 5 * time.Second
 
 // Ready says nil when messages that come are being handled, and else why not: Run has not begun or has ended, the
-// topics are not there, the group was not joined or was lost, a partition waits for the database, or a handler goes on
-// after its time-out. Having no partition because other members have them is being ready. It does no I/O.
+// topics are not there, the group was not joined or was lost, a partition waits for the database, a handler goes on
+// after its time-out, or deadlines cannot be fired. Having no partition because other members have them is being ready.
+// It does no I/O.
 func (p *Participant) Ready() error {
 	p.mu.Lock()
-	state, c := p.state, p.consumer
+	state, c, unfired := p.state, p.consumer, p.unfired
 	p.mu.Unlock()
 	if state == nil {
 		state = c.ready(time.Now())
+	}
+	if state == nil && unfired != nil {
+		state = fmt.Errorf("deadlines are not fired: %w", unfired)
 	}
 	if state != nil {
 		return fmt.Errorf("participant %s: %w", p.cfg.Group, state)

@@ -147,7 +147,8 @@ func (w *worker) look(m *message) (passes, plain bool) {
 	if m.ID == "" {
 		m.read(w.p, w.later.delay > 0)
 	}
-	if m.unreadable == nil && m.handler == nil && w.topic != w.p.cfg.Hop.Commands() && w.later.delay == 0 {
+	if m.unreadable == nil && m.handler == nil &&
+		(w.topic != w.p.cfg.Hop.Commands() && w.later.delay == 0 || w.p.foreign(m)) {
 		return true, false
 	}
 	return false, m.unreadable == nil && m.handler != nil && !w.holds.has(m)

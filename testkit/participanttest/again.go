@@ -13,16 +13,20 @@ SET next_try = next_try - make_interval(secs => $2::float8)
 WHERE consumer_group = $1
   AND next_try IS NOT NULL`
 
-// Advance lets d pass for whatever is held now, at once: what was to be tried within d is due. Time goes on by itself as
-// well, so a wait of milliseconds may be over before. A wait is random up to its bound unless the policy has NoJitter:
-// to make all due, advance by Retry.Cap or more.
+// Advance lets d pass for whatever is held now and for the deadlines that are pending, at once: what was to be tried
+// within d is due, and the messages of the deadlines that are due are sent. Time goes on by itself as well, so a wait of
+// milliseconds may be over before. A wait is random up to its bound unless the policy has NoJitter: to make all due,
+// advance by Retry.Cap or more.
 func (s *Stage) Advance(d time.Duration) {
 	s.t.Helper()
 	// A running participant knows from memory when what it holds is due, and reads it where it gets a partition.
 	s.stop()
-	_, err := s.Pool.Exec(s.t.Context(), advance, s.cfg.Participant.Group, d.Seconds())
-	require.NoError(s.t, err)
+	for _, sql := range []string{advance, advanceDeadlines} {
+		_, err := s.Pool.Exec(s.t.Context(), sql, s.cfg.Participant.Group, d.Seconds())
+		require.NoError(s.t, err)
+	}
 	s.start()
+	s.sendDeadlines()
 }
 
 // Replay delivers everything that was sent once more, in its order, as when somebody sets the group's offsets back to

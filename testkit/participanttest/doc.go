@@ -11,6 +11,7 @@
 //	Await                 the outcome event of a command, typed
 //	AwaitDeadLetter       the row in troupe.dead_letters
 //	AwaitHeld, Advance    a failed message behind its back-off, and time that passes at once
+//	Deadlines             what is scheduled; Advance makes it come
 //	Settle                everything that was sent is done, held or dead: for what leaves no trace
 //	Replay                everything that was sent is delivered again, as after a reset of the group's offsets
 //	Entries               what the handlers wrote for other hops

@@ -55,6 +55,7 @@ type Stage struct {
 	wire   *wire
 	run    *running
 	sent   map[string]bool // topics
+	fired  map[string]bool // ids of deadlines' messages that were sent
 }
 
 // New starts a participant and returns when it has joined its group. The test's Cleanup stops it and removes what it
@@ -69,7 +70,7 @@ func open(t testing.TB, cfg Config, log zerolog.Logger) *Stage {
 	require.NotNil(t, cfg.Handlers, "Config without Handlers: set a function that registers them")
 	hop, err := topics.NewHop(testkit.Flow(t), cmp.Or(cfg.Hop, "hop"))
 	require.NoError(t, err)
-	s := &Stage{Pool: testkit.Database(t), Hop: hop, t: t, cfg: cfg, wire: &wire{}, sent: make(map[string]bool)}
+	s := &Stage{Pool: testkit.Database(t), Hop: hop, t: t, cfg: cfg, wire: &wire{}, sent: make(map[string]bool), fired: make(map[string]bool)}
 	s.client, err = kafka.NewClient(testkit.Kafka(t))
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)

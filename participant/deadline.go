@@ -1,0 +1,296 @@
+package participant
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/outbox"
+)
+
+var (
+	//go:embed sql/schedule_deadline.sql
+	scheduleDeadline string
+	//go:embed sql/cancel_deadline.sql
+	cancelDeadline string
+	//go:embed sql/cancel_deadlines.sql
+	cancelDeadlines string
+	//go:embed sql/meet_deadline.sql
+	meetDeadline string
+)
+
+// Headers of the message that a deadline becomes. By them it is told apart from a command of the same type, and from
+// the deadlines of other groups on the topic, which are passed over.
+const (
+	HeaderDeadline      = "__troupe.deadline" // group/name
+	HeaderDeadlineScope = "__troupe.deadline.scope"
+)
+
+// maxAhead is how far ahead a deadline may be.
+const maxAhead = 10 * 366 * 24 * time.Hour
+
+// deadlineName is what names look like. They have no slash, by which the header is taken apart.
+var deadlineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+// A Deadline is a message that this hop sends to itself in time.
+type Deadline struct {
+	// Name says which handler of OnDeadline gets it.
+	Name string
+	// Scope is what it belongs to, such as an order: there is at most one deadline of a name in a scope. Default: Key.
+	Scope string
+	// Key is what its message is ordered by. Default: the key of the message being handled.
+	Key string
+	// After is how long from now, at most ten years. 0 without At: at once.
+	After time.Duration
+	// At is when, instead of After, by the database's clock. What is past is due at once.
+	At time.Time
+	// Body is what the handler gets, of the type that it expects.
+	Body any
+}
+
+// Due is a deadline that has come, with its body read.
+type Due[T any] struct {
+	Body    T
+	Name    string
+	Scope   string
+	At      time.Time        // when it was due
+	Message envelope.Message // as in Command; its causation is the message that scheduled the deadline
+	Attempt int              // as in Command
+}
+
+// OnDeadline makes fn the handler of this participant's deadlines of a name: 1 to 100 letters, digits, dots, dashes and
+// underscores. All else is as for On: fn answers nothing by itself, may write with Outbox, schedule and cancel.
+//
+// A deadline that was cancelled or scheduled anew after it had fired never reaches fn.
+func OnDeadline[T any](p *Participant, name string, fn func(ctx context.Context, tx pgx.Tx, d Due[T]) error) {
+	h := newHandler[T](p, p.cfg.Hop.Commands(), nil)
+	h.deadline = name
+	h.name = p.cfg.Group + "/deadline." + name
+	if !deadlineName.MatchString(name) {
+		h.mistake = errors.Join(h.mistake, fmt.Errorf("deadline %q: want a name of 1 to 100 letters, digits, dots, dashes and underscores", name))
+	}
+	h.bind = func(body any, m *message) run {
+		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
+			return Outcome{}, fn(ctx, tx, Due[T]{
+				Body: *body.(*T), Name: name, Scope: m.deadline.scope, At: m.deadline.at,
+				Message: m.Message, Attempt: m.attempts() + 1,
+			})
+		}
+	}
+	p.register(h)
+}
+
+// Schedule makes d fire when it is due, if tx commits. A deadline of the same name and scope is replaced, also one that
+// has fired and was not handled yet. In a handler's context d keeps the message's correlation and costs no round trip;
+// then an error of Postgres's comes as Queue's do. With any other transaction d needs a Key or a Scope.
+//
+// What nobody could handle is refused, with an error that is permanent: a name without OnDeadline, a body of another
+// type than its handler's, one larger than the outbox takes, a time that cannot be meant. Then tx is as it was.
+//
+// It may be called as soon as the handlers are registered, by a process that never calls Run too: any member of the
+// group fires the deadline.
+func (p *Participant) Schedule(ctx context.Context, tx pgx.Tx, d Deadline) error {
+	args, err := p.scheduleArgs(ctx, d)
+	if err != nil {
+		return classified{Permanent, fmt.Errorf("participant %s: schedule deadline %q: %w", p.cfg.Group, d.Name, err)}
+	}
+	return Queue(ctx, tx, scheduleDeadline, args)
+}
+
+// Cancel removes the deadline of a name from a scope, if tx commits. It is no error if there is none. One that has fired
+// and was not handled yet is ignored when it comes. An empty scope is the one that Schedule takes by default.
+func (p *Participant) Cancel(ctx context.Context, tx pgx.Tx, name, scope string) error {
+	_, err := p.expects(name)
+	if err == nil {
+		scope, err = scopeOf(ctx, scope, "")
+	}
+	if err != nil {
+		return classified{Permanent, fmt.Errorf("participant %s: cancel deadline %q: %w", p.cfg.Group, name, err)}
+	}
+	return Queue(ctx, tx, cancelDeadline, pgx.NamedArgs{"group": p.cfg.Group, "scope": scope, "name": name})
+}
+
+// CancelAll is Cancel for all names at once, for what ends here.
+func (p *Participant) CancelAll(ctx context.Context, tx pgx.Tx, scope string) error {
+	scope, err := scopeOf(ctx, scope, "")
+	if err != nil {
+		return classified{Permanent, fmt.Errorf("participant %s: cancel deadlines: %w", p.cfg.Group, err)}
+	}
+	return Queue(ctx, tx, cancelDeadlines, pgx.NamedArgs{"group": p.cfg.Group, "scope": scope})
+}
+
+func (p *Participant) scheduleArgs(ctx context.Context, d Deadline) (pgx.NamedArgs, error) {
+	h, err := p.expects(d.Name)
+	if err != nil {
+		return nil, err
+	}
+	scope, err := scopeOf(ctx, d.Scope, d.Key)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Body == nil:
+		return nil, errors.New("no body")
+	case d.After != 0 && !d.At.IsZero():
+		return nil, errors.New("both After and At are set: want one")
+	case d.After < 0 || d.After > maxAhead:
+		return nil, fmt.Errorf("after %s: want 0 to %s", d.After, maxAhead)
+	case time.Until(d.At) > maxAhead:
+		return nil, fmt.Errorf("at %s: want at most %s from now", d.At, maxAhead)
+	}
+	row, err := p.out.Row(ctx, p.deadlineEntry(ctx, d, scope))
+	if err != nil {
+		return nil, err
+	}
+	if row.Type != h.typ {
+		return nil, fmt.Errorf("a body of type %s: its handler expects %s", row.Type, h.typ)
+	}
+	args := pgx.NamedArgs{
+		"group": p.cfg.Group, "scope": scope, "name": d.Name, "id": row.ID, "after": d.After.Seconds(), "at": (*time.Time)(nil),
+		"key": row.Key, "key_bytes": row.KeyBytes, "type": row.Type, "headers": row.Headers, "raw_headers": row.RawHeaders,
+		"payload": row.Payload,
+	}
+	if !d.At.IsZero() {
+		args["at"] = &d.At
+	}
+	return args, nil
+}
+
+// deadlineEntry is the message that d becomes.
+func (p *Participant) deadlineEntry(ctx context.Context, d Deadline, scope string) outbox.Entry {
+	e := outbox.Entry{
+		Topic: p.cfg.Hop.Commands(), Key: d.Key, Body: d.Body,
+		Headers: []envelope.Header{
+			{Key: HeaderDeadline, Value: []byte(p.cfg.Group + "/" + d.Name)},
+			{Key: HeaderDeadlineScope, Value: []byte(scope)},
+		},
+	}
+	if cause := envelope.CauseOf(ctx); cause != nil && d.Key == "" {
+		setKey(&e, cause.Message.Key)
+	}
+	return e
+}
+
+// setKey gives e a key that need not be text.
+func setKey(e *outbox.Entry, key []byte) {
+	if len(key) > 0 && utf8.Valid(key) && !bytes.Contains(key, []byte{0}) {
+		e.Key = string(key)
+	} else {
+		e.KeyBytes = key
+	}
+}
+
+// expects is the handler of deadlines of a name.
+func (p *Participant) expects(name string) (*handler, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.handlers[p.cfg.Hop.Commands()][route{deadline: name}]
+	if h == nil {
+		return nil, errors.New("nobody expects it: register the name with OnDeadline")
+	}
+	return h, nil
+}
+
+// scopeOf is the scope as it stands in the table: the first that is not empty of scope, key and the key of the message
+// being handled. What an index cannot take is hashed.
+func scopeOf(ctx context.Context, scope, key string) (string, error) {
+	if scope == "" {
+		scope = key
+	}
+	if cause := envelope.CauseOf(ctx); scope == "" && cause != nil {
+		scope = string(cause.Message.Key)
+	}
+	if scope == "" {
+		return "", errors.New("no scope, and no message with a key to take it from")
+	}
+	return indexable(scope), nil
+}
+
+// firing is what a message says of the deadline that it was.
+type firing struct {
+	group, name, scope string
+	at                 time.Time // from its row
+	late               bool      // the row is gone or not the same
+}
+
+// firingOf is nil for a message that was no deadline.
+func firingOf(hs []envelope.Header) *firing {
+	var f *firing
+	for _, h := range hs {
+		switch h.Key {
+		case HeaderDeadline:
+			of := string(h.Value)
+			slash := strings.LastIndexByte(of, '/')
+			if f == nil && slash >= 0 {
+				f = &firing{group: of[:slash], name: of[slash+1:]}
+			}
+		case HeaderDeadlineScope:
+			if f != nil && f.scope == "" {
+				f.scope = string(h.Value)
+			}
+		}
+	}
+	return f
+}
+
+// route is by what a topic's handlers are told apart.
+type route struct{ typ, deadline string }
+
+func (r route) String() string {
+	if r.deadline != "" {
+		return "deadline " + r.deadline
+	}
+	return r.typ
+}
+
+// route finds m's handler: by its type, or where it was a deadline by its name.
+func (p *Participant) route(m *message) {
+	to := route{typ: m.Type}
+	if m.Topic == p.cfg.Hop.Commands() {
+		if m.deadline = firingOf(m.Extra); m.deadline != nil {
+			to = route{deadline: m.deadline.name}
+		}
+	}
+	if !p.foreign(m) {
+		m.handler = p.handlers[m.Topic][to]
+	}
+}
+
+// foreign says whether m was a deadline of another group.
+func (p *Participant) foreign(m *message) bool {
+	return m.deadline != nil && m.deadline.group != p.cfg.Group
+}
+
+// meet ends the deadline that m was, and says whether it still was to come. It is done in m's turn and not before, since
+// a message that came earlier in the same transaction may have cancelled it.
+func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
+	m.deadline.late = true
+	id, err := uuid.Parse(m.ID)
+	if err != nil {
+		return false, nil
+	}
+	err = u.tx.QueryRow(ctx, meetDeadline, pgx.NamedArgs{
+		"group": u.w.p.cfg.Group, "scope": indexable(m.deadline.scope), "name": m.deadline.name, "id": id,
+	}).Scan(&m.deadline.at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	m.deadline.late = false
+	return err == nil, theirs(err, u.tx)
+}
+
+// ignored is said of a deadline that came too late, once that is settled.
+func (p *Participant) ignored(m *message, d Delivery) {
+	p.cfg.Log.Info().Str("deadline", m.deadline.name).Str("scope", readable(m.deadline.scope, 255)).Str("message_id", m.id).
+		Msg("late deadline ignored: it was cancelled or scheduled anew after it had fired")
+	tell(p.cfg.Hooks.Late, d)
+}

@@ -1,0 +1,185 @@
+package participant
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/retry"
+)
+
+var (
+	//go:embed sql/next_deadline.sql
+	nextDeadline string
+	//go:embed sql/fire_deadlines.sql
+	fireDeadlines string
+	//go:embed sql/unknown_deadlines.sql
+	unknownDeadlines string
+)
+
+// A deadline is found by looking, every lookEvery and in time for one that is known to come sooner: notifications would
+// need a connection for each member, and commits that notify wait for each other. Most looks go back only lookBack, so
+// that what has fired before, which an old snapshot keeps in the index, costs nothing; every wholeEvery one goes back
+// all the way, for what was scheduled by a transaction that took longer, or was due while nobody looked. Those that come
+// within fireEvery fire together, since a commit that wakes the relay takes a lock that is one for the whole server.
+const (
+	lookEvery  = 50 * time.Millisecond
+	fireEvery  = 5 * time.Millisecond
+	lookBack   = 10 * time.Second
+	wholeEvery = time.Second
+	fireLimit  = 500
+	allTheWay  = 100 * 366 * 24 * time.Hour
+)
+
+// fireClass is the first half of the advisory lock under which a group's deadlines are fired; see leaseClass.
+const fireClass = 0x74727564 // "trud"
+
+// Fired is what a member made of deadlines that were due.
+type Fired struct {
+	Deadlines int           // whose messages are in the outbox now
+	Lag       time.Duration // of the one that waited longest, from its due time, by the database's clock
+}
+
+// firer writes the messages of due deadlines to the outbox. Any member does it for the whole group.
+type firer struct {
+	p     *Participant
+	whole time.Time // when to look all the way back again
+}
+
+// fire goes on until ctx ends.
+func (p *Participant) fire(ctx context.Context) {
+	f := firer{p: p}
+	trouble := p.repeated("fire deadlines")
+	policy := retry.Policy{Initial: lookEvery, Cap: 2 * time.Second}
+	for failed := 0; ; {
+		wait, err := f.pass(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		trouble.report(err)
+		p.mu.Lock()
+		p.unfired = err
+		p.mu.Unlock()
+		if failed++; err == nil {
+			failed = 0
+		} else {
+			wait = policy.Wait(failed)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// pass fires what is due and says how long nothing else will be, as far as is known.
+func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
+	back, began := lookBack, time.Now()
+	if began.After(f.whole) {
+		back = allTheWay
+	}
+	wait, err = f.look(ctx, back)
+	if back == allTheWay {
+		f.whole = time.Now().Add(wholeEvery + 20*time.Since(began))
+	}
+	for n := fireLimit; err == nil && wait <= 0 && n == fireLimit; {
+		n, err = f.fire(ctx, back)
+		switch {
+		case n == 0:
+			wait = lookEvery // another member is at it, or who cancels them
+		case n < fireLimit:
+			wait = fireEvery
+		}
+	}
+	return wait, err
+}
+
+// look is how long the next deadline has to wait, at most lookEvery.
+func (f *firer) look(ctx context.Context, back time.Duration) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	var next *float64
+	err := f.p.cfg.Pool.QueryRow(ctx, nextDeadline, pgx.NamedArgs{
+		"group": f.p.cfg.Group, "back": back.Seconds(), "ahead": lookEvery.Seconds(),
+	}).Scan(&next)
+	if next == nil {
+		return lookEvery, err
+	}
+	return seconds(*next), err
+}
+
+// fire takes what is due, up to fireLimit, the earliest first.
+func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	var lag float64
+	err = f.p.cfg.Pool.QueryRow(ctx, fireDeadlines, pgx.NamedArgs{
+		"group": f.p.cfg.Group, "back": back.Seconds(), "limit": fireLimit, "class": int32(fireClass),
+		"topic": f.p.cfg.Hop.Commands(), "channel": outbox.Channel,
+	}).Scan(&n, &lag, nil)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
+	if err == nil {
+		tell(f.p.cfg.Hooks.Fired, Fired{Deadlines: n, Lag: seconds(lag)})
+	}
+	return n, err
+}
+
+// fires says whether there is anything to fire.
+func (p *Participant) fires() bool { return len(p.deadlineNames()) > 0 }
+
+// deadlineNames are those that are expected. Never nil.
+func (p *Participant) deadlineNames() []string {
+	names := []string{}
+	for to := range p.handlers[p.cfg.Hop.Commands()] {
+		if to.deadline != "" {
+			names = append(names, to.deadline)
+		}
+	}
+	return names
+}
+
+// unexpected is an error if deadlines are pending that nobody expects any more. It takes the database as it comes.
+func (p *Participant) unexpected(ctx context.Context) error {
+	trouble := p.repeated("look for deadlines that nobody expects")
+	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 5 * time.Second}
+	for failed := 1; ; failed++ {
+		pending, err := p.pendingUnknown(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		trouble.report(err)
+		if err == nil && len(pending) > 0 {
+			return fmt.Errorf("deadlines are pending that no OnDeadline expects: %s: register their names, or delete them from troupe.deadlines",
+				strings.Join(pending, ", "))
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(policy.Wait(failed)):
+		}
+	}
+}
+
+func (p *Participant) pendingUnknown(ctx context.Context) (pending []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	rows, _ := p.cfg.Pool.Query(ctx, unknownDeadlines, pgx.NamedArgs{"group": p.cfg.Group, "names": p.deadlineNames()})
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+		var name string
+		var n int
+		err := row.Scan(&name, &n)
+		return fmt.Sprintf("%s (%d)", name, n), err
+	})
+}

@@ -1,0 +1,4 @@
+DELETE FROM troupe.deadlines
+WHERE consumer_group = @group
+  AND scope = @scope
+  AND name = @name

@@ -1,0 +1,3 @@
+DELETE FROM troupe.deadlines
+WHERE consumer_group = @group
+  AND scope = @scope

@@ -1,0 +1,29 @@
+-- One statement: whoever dies beside it has fired all of them or none. One member of a group fires at a time, or a
+-- deadline could overtake an earlier one of its key. A row that is locked is being cancelled or replaced just now.
+WITH due AS (
+  SELECT consumer_group, scope, name
+  FROM troupe.deadlines
+  WHERE (SELECT pg_try_advisory_xact_lock(@class, hashtext(@group)))
+    AND consumer_group = @group
+    AND fired_at IS NULL
+    AND due_at BETWEEN now() - make_interval(secs => @back::float8) AND now()
+  ORDER BY due_at
+  LIMIT @limit
+  FOR UPDATE SKIP LOCKED
+), fired AS (
+  UPDATE troupe.deadlines AS d
+  SET fired_at = clock_timestamp()
+  FROM due
+  WHERE d.consumer_group = due.consumer_group
+    AND d.scope = due.scope
+    AND d.name = due.name
+  RETURNING d.*
+), written AS (
+  INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
+  SELECT id, @topic, key, key_bytes, type, headers, raw_headers, payload
+  FROM fired
+  ORDER BY due_at, scheduled_at
+)
+SELECT count(*), extract(epoch FROM max(fired_at - due_at))::float8, pg_notify(@channel, '')::text
+FROM fired
+HAVING count(*) > 0

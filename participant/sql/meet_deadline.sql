@@ -1,0 +1,6 @@
+DELETE FROM troupe.deadlines
+WHERE consumer_group = @group
+  AND scope = @scope
+  AND name = @name
+  AND id = @id
+RETURNING due_at
