@@ -1,6 +1,7 @@
 package participant
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
