@@ -6,9 +6,9 @@ import "slices"
 type Config[T, M any] struct {
 	// Batch is how many items a run takes at most; less than one is one.
 	Batch int
-	// Run works off a batch: items of free keys in the order of their arrival, all of a key's together and in theirs. It
-	// says how many of them, counted from the front, have ended, and whether the others are to be run again: they go back to
-	// where they came from. Others that are not close the lane: nothing is run after what was left.
+	// Run works off a batch: items of free keys in the order of their arrival, all of a key's together and in theirs.
+	// It says how many of them, counted from the front, have ended, and whether the others are to be run again: they
+	// go back to where they came from. Others that are not close the lane: nothing is run after what was left.
 	Run func(batch []T) (ended int, again bool)
 	// Low is told the mark of the last item below which every item has ended. Calls come one after the other.
 	Low func(mark M)
