@@ -61,6 +61,11 @@ type Config struct {
 	// NotifyEvery is the least time between two notifications of this process. Default 5 ms; negative: never notify.
 	// A commit that notifies takes a lock that is one for the whole server, so a busy writer must not do it each time.
 	NotifyEvery time.Duration
+	// Trace says where in a trace ctx is, as the texts of W3C's headers traceparent and tracestate; "" where it is in
+	// none. What Write is called with goes along in the entries' headers, so that what becomes of them continues that
+	// trace. Default: an entry written by a handler continues the trace of the message it handles, others have none.
+	// Package telemetry has it for OpenTelemetry.
+	Trace func(ctx context.Context) (traceparent, tracestate string)
 }
 
 // Outbox writes entries. It may be used concurrently, also from many pools.
@@ -145,9 +150,13 @@ type Rows struct {
 // and then rows are as they were.
 func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error {
 	cause := envelope.CauseOf(ctx)
+	var traceparent, tracestate string
+	if o.cfg.Trace != nil {
+		traceparent, tracestate = o.cfg.Trace(ctx)
+	}
 	r := *rows
 	for i, e := range entries {
-		c, err := o.columns(cause, e)
+		c, err := o.columns(cause, e, traceparent, tracestate)
 		if err != nil {
 			return fmt.Errorf("outbox: entry %d: %w", i, err)
 		}

@@ -118,6 +118,7 @@ func (w *worker) unordered(m *message, f failure) error {
 		return w.bury(m, f)
 	}
 	w.failed(m, f)
+	m.passed = Later
 	return nil
 }
 
@@ -182,6 +183,16 @@ func (w *worker) wait(topicID uuid.UUID, records []*kgo.Record) {
 	w.later.mu.Unlock()
 	w.brake.set(notDue, true)
 	w.rouse()
+}
+
+// count is how many records are not due.
+func (l *later) count() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, part := range l.parts {
+		n += len(part.records)
+	}
+	return n
 }
 
 // release pushes what is due, and says how long the next has to wait.
