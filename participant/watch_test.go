@@ -199,7 +199,9 @@ func TestStatsSayWhatAPartitionIsAt(t *testing.T) {
 	mu.Lock()
 	away = false
 	mu.Unlock()
-	until("all ended", func(s participant.PartitionStats) bool { return s.Next == 5 && s.Lag == 0 && s.WaitsFor == "" && s.Age == 0 })
+	until("all ended", func(s participant.PartitionStats) bool {
+		return s.Next == 5 && s.Lag == 0 && s.WaitsFor == "" && s.Age == 0
+	})
 
 	writer, err := kafka.NewClient(s.brokers, kgo.TransactionalID(s.hop.String()))
 	require.NoError(t, err)
