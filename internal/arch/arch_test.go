@@ -41,10 +41,11 @@ var house = map[string][]string{
 
 	"repair": {"envelope", "outbox", "participant", "topics"},
 
-	"internal/demo":           {"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "topics"},
 	"telemetry": {"envelope", "participant"},
 
-	"internal/demo":           {"envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "topics"},
+	"internal/demo": {
+		"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "telemetry", "topics",
+	},
 	"internal/demo/order":     {"envelope", "internal/demo", "outbox", "participant", "schemas/order"},
 	"internal/demo/payment":   {"internal/demo", "participant", "schemas/order"},
 	"internal/demo/inventory": {"internal/demo", "participant", "schemas/order"},
