@@ -26,10 +26,10 @@ func newGauges(m metric.Meter) (g gauges, err error) {
 	g.running = whole("troupe.running", "{message}", "Messages in transactions under way.")
 	g.waiting = whole("troupe.waiting", "{message}", "Messages that were fetched and have not begun.")
 	g.held = whole("troupe.held", "{key}", "Keys that wait for a retry.")
-	g.paused = whole("troupe.paused", "1", "1 while nothing is fetched, since enough waits.")
+	g.paused = whole("troupe.paused", "{partition}", "1 while nothing is fetched, since enough waits.")
 	g.careful = whole("troupe.careful", "{message}", "Messages still to run one by one after a crash.")
-	g.open = whole("troupe.breaker.open", "1", "1 while a partition waits for something that is away.")
-	g.ready = whole("troupe.ready", "1", "1 while the participant is ready.")
+	g.open = whole("troupe.breaker.open", "{partition}", "1 while a partition waits for something that is away.")
+	g.ready = whole("troupe.ready", "{participant}", "1 while the participant is ready.")
 	var failed error
 	g.age, failed = m.Float64ObservableGauge("troupe.lag.age", metric.WithUnit("s"),
 		metric.WithDescription("Age of the oldest message that has not ended."))
