@@ -231,6 +231,12 @@ const (
 	notDue
 )
 
+func (b *brake) on() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reasons[full] || b.reasons[notDue]
+}
+
 func (b *brake) set(r reason, on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

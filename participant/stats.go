@@ -37,7 +37,7 @@ type PartitionStats struct {
 	Held    int // keys in troupe.held
 	Later   int // messages of a retry topic that were fetched and are not due
 
-	// Paused says that nothing is fetched, since enough waits here.
+	// Paused says that nothing is fetched, since enough waits here or nothing is due.
 	Paused bool
 	// WaitsFor names what is away, as given to Unavailable or "the database", and Since when; "" when nothing is.
 	WaitsFor string
@@ -71,7 +71,7 @@ func (w *worker) stats(now time.Time) PartitionStats {
 	s := PartitionStats{
 		Topic: w.topic, Partition: w.id, Term: w.term.Load(), Next: w.progress.from(), End: w.progress.end.Load(),
 		Waiting: lane.Waiting, Running: lane.Running, Held: w.holds.count(), Later: w.later.count(),
-		Paused: lane.Paused, Careful: int(max(w.careful.Load(), 0)),
+		Paused: w.brake.on(), Careful: int(max(w.careful.Load(), 0)),
 	}
 	if s.Next >= 0 {
 		s.End = max(s.End, s.Next)

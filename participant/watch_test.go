@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,13 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
+
+// Loose is a command whose order does not matter.
+type Loose struct{}
+
+func loose(context.Context, pgx.Tx, participant.Command[Loose]) (participant.Outcome, error) {
+	return participant.Outcome{}, errAsked
+}
 
 // tally counts what hooks are told, by how a message ended.
 type tally struct {
@@ -85,6 +93,7 @@ func everyMessageEnds(t *testing.T, batch int) {
 	begin := func() (stop func()) {
 		p := s.new(onePartition, config)
 		participant.Handle(p, count)
+		participant.Handle(p, loose, participant.RetryTopics(time.Hour))
 		participant.On(p, other, func(context.Context, pgx.Tx, participant.Event[Counted]) error { return nil })
 		return s.start(p)
 	}
@@ -100,19 +109,21 @@ func everyMessageEnds(t *testing.T, batch int) {
 	forward.SagaID, forward.SagaStep, forward.SagaOperation = "s-1", "pay", envelope.Forward
 	back := forward
 	back.ID, back.IdempotencyKey, back.SagaOperation, back.Payload = envelope.NewID(), "", envelope.Compensate, []byte(`{"n":2}`)
+	moves := s.command("l", Count{})
+	moves.Type = "Loose"
 	event := func(typ string) envelope.Message {
 		m := s.command("e", Count{})
 		m.Topic, m.Type, m.Payload = other.Events(), typ, []byte(`{}`)
 		return m
 	}
 	sent := append(good, again, good[0], good[1], s.command("r", Count{Fail: "refuse"}), s.command("p", Count{Fail: "permanent"}),
-		unknown, s.command("h", Count{Fail: "error"}), s.command("h", Count{N: 1}), s.command("h", Count{N: 2}), forward, back,
+		unknown, s.command("h", Count{Fail: "error"}), s.command("h", Count{N: 1}), s.command("h", Count{N: 2}), forward, back, moves,
 		event("Counted"), event("Counted"), event("Other"))
 	s.send(sent...)
 	stop := begin()
 	want := map[string]int{
 		"success": 21, "duplicate": 2, "failure": 1, "exhaustedpermanent": 1, "exhaustedpoison": 1,
-		"held": 5, "cancelled after hold": 1, "success after hold": 1, "handled": 2, "unhandled": 1,
+		"held": 5, "cancelled after hold": 1, "success after hold": 1, "handled": 2, "unhandled": 1, "later": 1,
 	}
 	s.waitCount(3, "SELECT count(*) FROM troupe.held")
 	testkit.Wait(t, "offsets", func() (bool, error) { return s.committed(0) == int64(len(sent)-3), nil })
@@ -379,6 +390,7 @@ func TestReadyIsNoAlarmWhileThereIsWork(t *testing.T) {
 		c.Retry, c.Immediate = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true}, -1
 	})
 	p.Patience(time.Second)
+	participant.Handle(p, loose, participant.RetryTopics(time.Hour))
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		if _, err := tx.Exec(ctx, "SELECT pg_sleep(0.6)"); err != nil { // slower than patience, for all that wait
 			return participant.Outcome{}, err
@@ -397,7 +409,13 @@ func TestReadyIsNoAlarmWhileThereIsWork(t *testing.T) {
 			all = append(all, kafka.Record(s.command(key, Count{N: n + 1, Fail: fail})))
 		}
 	}
+	waits := s.command("l", Count{})
+	waits.Topic, waits.Type = s.hop.Retry(time.Hour), "Loose"
+	all = append(all, kafka.Record(waits))
 	require.NoError(t, s.client.ProduceSync(t.Context(), all...).FirstErr())
+	waitFor(t, "a message that is not due", func() bool {
+		return slices.ContainsFunc(p.Stats().Partitions, func(s participant.PartitionStats) bool { return s.Later == 1 && s.Paused })
+	})
 	testkit.Wait(t, "all ended", func() (bool, error) {
 		require.NoError(t, p.Ready())
 		return s.count("SELECT count(*) FROM done") == 6 && s.count("SELECT count(*) FROM troupe.held") == 3, nil

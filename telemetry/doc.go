@@ -37,13 +37,14 @@
 //	troupe.lag, troupe.lag.age           gauges     messages, and s since the oldest was written, by partition
 //	troupe.running, troupe.waiting       gauges     messages here, by partition
 //	troupe.held                          gauge      keys that wait for a retry, by partition
+//	troupe.later                         gauge      messages of a retry topic that are not due, by partition
 //	troupe.paused, troupe.careful        gauges     1 or 0; messages still to run one by one, by partition
 //	troupe.ready                         gauge      1 or 0
 //
 // Every message that is fetched ends, as troupe.end says: success, failure (a refusal), handled (an event), exhausted (a
-// dead letter), held, redelivered, duplicate, unhandled. One that was held ends once more, with troupe.from "held", as
-// one of these or as cancelled. So over a time without rebalances
+// dead letter), held, redelivered, duplicate, unhandled, later (it went to a retry topic, from where it comes again). One
+// that was held ends once more, with troupe.from "held", as one of these or as cancelled. So over a time without rebalances
 //
-//	consumed = ended{from=topic} + waiting + running
+//	consumed = ended{from=topic} + waiting + running + later
 //	ended{from=topic, end=held} = ended{from=held} + rows in troupe.held (less what a person has released)
 package telemetry

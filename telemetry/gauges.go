@@ -12,8 +12,8 @@ import (
 
 // gauges are read when somebody collects.
 type gauges struct {
-	lag, running, waiting, held, paused, careful, open, ready metric.Int64ObservableGauge
-	age                                                       metric.Float64ObservableGauge
+	lag, running, waiting, held, later, paused, careful, open, ready metric.Int64ObservableGauge
+	age                                                              metric.Float64ObservableGauge
 }
 
 func newGauges(m metric.Meter) (g gauges, err error) {
@@ -26,7 +26,8 @@ func newGauges(m metric.Meter) (g gauges, err error) {
 	g.running = whole("troupe.running", "{message}", "Messages in transactions under way.")
 	g.waiting = whole("troupe.waiting", "{message}", "Messages that were fetched and have not begun.")
 	g.held = whole("troupe.held", "{key}", "Keys that wait for a retry.")
-	g.paused = whole("troupe.paused", "{partition}", "1 while nothing is fetched, since enough waits.")
+	g.later = whole("troupe.later", "{message}", "Messages of a retry topic that were fetched and are not due.")
+	g.paused = whole("troupe.paused", "{partition}", "1 while nothing is fetched, since enough waits or nothing is due.")
 	g.careful = whole("troupe.careful", "{message}", "Messages still to run one by one after a crash.")
 	g.open = whole("troupe.breaker.open", "{partition}", "1 while a partition waits for something that is away.")
 	g.ready = whole("troupe.ready", "{participant}", "1 while the participant is ready.")
@@ -43,7 +44,7 @@ func (t *Telemetry) Observe(p *participant.Participant) error {
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		t.observe(o, p)
 		return nil
-	}, g.lag, g.age, g.running, g.waiting, g.held, g.paused, g.careful, g.open, g.ready)
+	}, g.lag, g.age, g.running, g.waiting, g.held, g.later, g.paused, g.careful, g.open, g.ready)
 	if err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
@@ -62,6 +63,7 @@ func (t *Telemetry) observe(o metric.Observer, p *participant.Participant) {
 		o.ObserveInt64(g.running, int64(s.Running), with)
 		o.ObserveInt64(g.waiting, int64(s.Waiting), with)
 		o.ObserveInt64(g.held, int64(s.Held), with)
+		o.ObserveInt64(g.later, int64(s.Later), with)
 		o.ObserveInt64(g.paused, oneIf(s.Paused), with)
 		o.ObserveInt64(g.careful, int64(s.Careful), with)
 		if s.WaitsFor != "" {

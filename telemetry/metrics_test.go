@@ -129,6 +129,8 @@ troupe.lag.age{messaging.destination.name=F.payment.commands messaging.destinati
 troupe.lag.age{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 troupe.lag{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
 troupe.lag{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
+troupe.later{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
+troupe.later{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 troupe.messages.ended{error.type=permanent messaging.destination.name=F.payment.commands troupe.end=exhausted troupe.from=topic troupe.handler=F.payment/Charge} 1
 troupe.messages.ended{error.type=transient messaging.destination.name=F.payment.commands troupe.end=exhausted troupe.from=held troupe.handler=F.payment/Charge} 1
 troupe.messages.ended{error.type=transient messaging.destination.name=F.payment.commands troupe.end=held troupe.from=topic troupe.handler=F.payment/Charge} 2

@@ -4,7 +4,6 @@ package keyed
 type State[M any] struct {
 	Waiting int  // items that have not begun
 	Running int  // items that are run
-	Paused  bool // it has asked its source to bring no more
 	Held    bool // nothing begins until Release
 	Open    bool // something has not ended
 	Oldest  M    // the first of what has not ended, when Open
@@ -14,7 +13,7 @@ type State[M any] struct {
 func (l *Lane[T, M]) State() State[M] {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
-	s := State[M]{Waiting: l.items - l.running, Running: l.running, Paused: l.paused, Held: l.held}
+	s := State[M]{Waiting: l.items - l.running, Running: l.running, Held: l.held}
 	if l.order.len() > 0 {
 		s.Open, s.Oldest = true, l.order.at(0).mark
 	}
