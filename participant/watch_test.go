@@ -334,6 +334,7 @@ func TestReadySaysThatConsumptionIsDead(t *testing.T) {
 			testkit.Wait(t, "not ready", func() (bool, error) { return p.Ready() != nil, nil })
 			require.ErrorContains(t, p.Ready(), "stands still")
 			require.ErrorContains(t, p.Ready(), way.says)
+			t.Log(p.Ready())
 			require.Equal(t, 1, p.Assigned(), "the membership is whole")
 			way.heal(s, d, cl)
 			if way.idle {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,11 +14,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/telemetry"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -210,4 +215,59 @@ func TestNamesThatAreMadeUpBecomeNoTimeSeries(t *testing.T) {
 	require.NoError(t, s.reader.Collect(t.Context(), &all))
 	points := all.ScopeMetrics[0].Metrics[0].Data.(metricdata.Sum[int64]).DataPoints
 	require.Len(t, points, 21)
+}
+
+// TestTheDocumentNamesEveryMetric, and none that is not there.
+func TestTheDocumentNamesEveryMetric(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/observability.md")
+	require.NoError(t, err)
+	documented := make(map[string]bool)
+	for _, row := range regexp.MustCompile("(?m)^\\| (`(?:messaging|troupe)\\.[^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			documented[name[1]] = true
+		}
+	}
+	made := make(map[string]bool)
+	_, err = telemetry.New(telemetry.Config{Meters: namesOnly{made: made}})
+	require.NoError(t, err)
+	require.Equal(t, slices.Sorted(maps.Keys(made)), slices.Sorted(maps.Keys(documented)))
+}
+
+// namesOnly keeps the names of the instruments that are made of it.
+type namesOnly struct {
+	noop.MeterProvider
+	made map[string]bool
+}
+
+func (n namesOnly) Meter(string, ...metric.MeterOption) metric.Meter { return namedMeter{made: n.made} }
+
+type namedMeter struct {
+	noop.Meter
+	made map[string]bool
+}
+
+func (n namedMeter) Int64Counter(name string, o ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	n.made[name] = true
+	return n.Meter.Int64Counter(name, o...)
+}
+
+func (n namedMeter) Int64Histogram(name string, o ...metric.Int64HistogramOption) (metric.Int64Histogram, error) {
+	n.made[name] = true
+	return n.Meter.Int64Histogram(name, o...)
+}
+
+func (n namedMeter) Float64Histogram(name string, o ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	n.made[name] = true
+	return n.Meter.Float64Histogram(name, o...)
+}
+
+func (n namedMeter) Int64ObservableGauge(name string, o ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
+	n.made[name] = true
+	return n.Meter.Int64ObservableGauge(name, o...)
+}
+
+func (n namedMeter) Float64ObservableGauge(name string, o ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
+	n.made[name] = true
+	return n.Meter.Float64ObservableGauge(name, o...)
 }

@@ -117,6 +117,24 @@ func TestAFlowIsOneTrace(t *testing.T) {
 	require.Equal(t, charged[1].SpanContext.SpanID(), booked.Parent.SpanID(), "the answer follows from the attempt that gave it")
 	require.Equal(t, booked.SpanContext.SpanID(), inner.Parent.SpanID())
 	require.Equal(t, traceparent(inner.SpanContext), emitted, "what is emitted follows from the innermost span")
+	t.Log("\n" + s.tree(trace.SpanID{}, 0))
+}
+
+// tree draws the spans below one.
+func (s *stage) tree(below trace.SpanID, depth int) (drawn string) {
+	for _, span := range s.spans.GetSpans() {
+		if span.Parent.SpanID() != below {
+			continue
+		}
+		line := strings.Repeat("  ", depth) + span.Name
+		for _, key := range []attribute.Key{telemetry.KeyAttempt, telemetry.KeyEnd, "error.type"} {
+			if value := says(span, key); value != "" {
+				line += " " + string(key) + "=" + value
+			}
+		}
+		drawn += line + "\n" + s.tree(span.SpanContext.SpanID(), depth+1)
+	}
+	return drawn
 }
 
 // TestADeadLetterKeepsItsTrace, on the topic, in the table and when it is sent again.
