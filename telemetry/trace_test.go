@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/telemetry"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
@@ -162,11 +163,11 @@ func TestADeadLetterKeepsItsTrace(t *testing.T) {
 	require.Equal(t, "permanent", says(failed, "error.type"))
 
 	close(mended)
-	redrive := envelope.MarshalHeaders([]envelope.Header{{Key: participant.HeaderRedrive, Value: []byte("1")}})
-	_, err := s.pool.Exec(t.Context(), `
-		INSERT INTO troupe.outbox (topic, key_bytes, type, raw_headers, payload)
-		SELECT topic, key, message_type, headers || $1, payload FROM troupe.dead_letters`, redrive)
+	desk, err := repair.New(repair.Config{Pool: s.pool})
 	require.NoError(t, err)
+	redriven, err := desk.Redrive(t.Context(), repair.Filter{Group: s.hop.String()}, repair.RedriveConfig{By: repair.By{Actor: "test"}})
+	require.NoError(t, err)
+	require.Equal(t, 1, redriven.Redriven)
 	again := s.waitSpans("process "+s.hop.Commands(), 2)[1]
 	require.Equal(t, root.TraceID(), again.SpanContext.TraceID())
 	require.Equal(t, root.SpanID(), again.Parent.SpanID())
