@@ -144,7 +144,8 @@ func (o *observer) committed(d participant.Delivery) {
 		end = "handled"
 	}
 	l := label{
-		group: o.group, topic: d.Message.Topic, partition: -1, end: end, from: from(d.Held), class: string(d.Class), handler: d.Handler,
+		group: o.group, topic: d.Message.Topic, partition: -1, handler: d.Handler, class: string(d.Class),
+		end: end, from: from(d.Held),
 	}
 	o.instruments.ended.Add(ctx, 1, o.with(l))
 	if d.Class != "" {
@@ -161,7 +162,8 @@ func (o *observer) failed(d participant.Delivery) {
 
 func (o *observer) held(d participant.Delivery) {
 	l := label{
-		group: o.group, topic: d.Message.Topic, partition: -1, end: "held", from: from(false), class: string(d.Class), handler: d.Handler,
+		group: o.group, topic: d.Message.Topic, partition: -1, handler: d.Handler, class: string(d.Class),
+		end: "held", from: from(false),
 	}
 	o.instruments.ended.Add(context.Background(), 1, o.with(l))
 }

@@ -99,8 +99,11 @@ func both[T any](first, second func(T)) func(T) {
 	}
 }
 
+// deriving is a hook that may return another context, and what is to be told of the end.
+type deriving[T, E any] = func(context.Context, T) (context.Context, func(E))
+
 // derived runs first and then second with the context of first. Their ends are told in the other order.
-func derived[T, E any](first, second func(context.Context, T) (context.Context, func(E))) func(context.Context, T) (context.Context, func(E)) {
+func derived[T, E any](first, second deriving[T, E]) deriving[T, E] {
 	if first == nil {
 		return second
 	}

@@ -55,7 +55,7 @@ func (s *stage) waitSpans(name string, n int) tracetest.SpanStubs {
 func says(span tracetest.SpanStub, key attribute.Key) string {
 	for _, a := range span.Attributes {
 		if a.Key == key {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""

@@ -21,6 +21,7 @@ func measured(name string) (*telemetry.Telemetry, http.Handler, error) {
 		return nil, nil, err
 	}
 	service := resource.NewSchemaless(attribute.String("service.name", name))
-	t, err := telemetry.New(telemetry.Config{Meters: metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(service))})
+	meters := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(service))
+	t, err := telemetry.New(telemetry.Config{Meters: meters})
 	return t, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), err
 }
