@@ -138,7 +138,9 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 			most = max(most/2, 1)
 		}
 		w.tellPassed(batch[ended : ended+n]...)
-		w.progress.touch(time.Now())
+		if n > 0 {
+			w.progress.touch(time.Now())
+		}
 		ended += n
 	}
 	returned = true
