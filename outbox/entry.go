@@ -52,11 +52,12 @@ type columns struct {
 	payload    []byte
 }
 
-func (o *Outbox) columns(cause *envelope.Cause, e Entry) (columns, error) {
+func (o *Outbox) columns(cause *envelope.Cause, e Entry, traceparent, tracestate string) (columns, error) {
 	m := envelope.Message{
 		ID: e.ID, Source: o.cfg.Source, Type: e.Type, ContentType: e.ContentType, Payload: e.Payload,
 		Outcome: e.Outcome, IdempotencyKey: e.IdempotencyKey,
 		SagaID: e.SagaID, SagaStep: e.SagaStep, SagaOperation: e.SagaOperation,
+		TraceParent: traceparent, TraceState: tracestate,
 		Extra: e.Headers,
 	}
 	if e.Topic == "" {

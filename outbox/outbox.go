@@ -61,6 +61,11 @@ type Config struct {
 	// NotifyEvery is the least time between two notifications of this process. Default 5 ms; negative: never notify.
 	// A commit that notifies takes a lock that is one for the whole server, so a busy writer must not do it each time.
 	NotifyEvery time.Duration
+	// Trace says where in a trace ctx is, as the texts of W3C's headers traceparent and tracestate; "" where it is in
+	// none. What Write is called with goes along in the entries' headers, so that what becomes of them continues that
+	// trace. Default: an entry written by a handler continues the trace of the message it handles, others have none.
+	// Package telemetry has it for OpenTelemetry.
+	Trace func(ctx context.Context) (traceparent, tracestate string)
 }
 
 // Outbox writes entries. It may be used concurrently, also from many pools.
@@ -145,9 +150,10 @@ type Rows struct {
 // and then rows are as they were.
 func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error {
 	cause := envelope.CauseOf(ctx)
+	traceparent, tracestate := o.trace(ctx)
 	r := *rows
 	for i, e := range entries {
-		c, err := o.columns(cause, e)
+		c, err := o.columns(cause, e, traceparent, tracestate)
 		if err != nil {
 			return fmt.Errorf("outbox: entry %d: %w", i, err)
 		}
@@ -180,7 +186,8 @@ func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 // Row is e as Write would insert it in the same context, for whoever keeps it until its time comes. It has no position
 // and no time.
 func (o *Outbox) Row(ctx context.Context, e Entry) (Row, error) {
-	c, err := o.columns(envelope.CauseOf(ctx), e)
+	traceparent, tracestate := o.trace(ctx)
+	c, err := o.columns(envelope.CauseOf(ctx), e, traceparent, tracestate)
 	if err != nil {
 		return Row{}, fmt.Errorf("outbox: %w", err)
 	}
@@ -188,6 +195,13 @@ func (o *Outbox) Row(ctx context.Context, e Entry) (Row, error) {
 		ID: c.id, Topic: c.topic, Key: c.key, KeyBytes: c.keyBytes, Type: c.typ,
 		Headers: c.headers, RawHeaders: c.rawHeaders, Payload: c.payload,
 	}, nil
+}
+
+func (o *Outbox) trace(ctx context.Context) (traceparent, tracestate string) {
+	if o.cfg.Trace == nil {
+		return "", ""
+	}
+	return o.cfg.Trace(ctx)
 }
 
 // mayNotify says yes at most once per NotifyEvery. A hint that falls out costs at most the relay's next poll.

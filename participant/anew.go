@@ -59,6 +59,7 @@ func (c *consumer) adjust(_ context.Context, offsets map[string]map[int32]kgo.Of
 				partitions[id] = kgo.NewOffset().AtStart()
 				c.p.cfg.Log.Warn().Stringer("partition", at).Msg("the topic was made anew: it is read from its start")
 			}
+			c.begins(at, partitions[id].EpochOffset().Offset)
 		}
 	}
 	return offsets, nil

@@ -24,9 +24,11 @@ const (
 // unit is one transaction of one message or more, with what the inbox said of them.
 type unit struct {
 	w       *worker
+	ctx     context.Context // of the handlers
 	tx      *handlerTx
 	first   []*message // those that take effect now
 	answers answers
+	ended   func(Delivery) // a hook's, of a message that runs alone
 }
 
 // alone runs m's handler in a transaction of its own. A nil error says that it took effect, now or before. A lost race
@@ -63,15 +65,20 @@ func (f failedIn) Unwrap() error { return f.error }
 
 // attempt runs the handlers of messages in one transaction, with their inbox rows and outcomes, and for one from
 // troupe.held the end of its row. An error says that nothing of it took effect.
-func (w *worker) attempt(ms ...*message) error {
+func (w *worker) attempt(ms ...*message) (err error) {
 	began := time.Now()
 	u, err := w.start(ms)
 	if err != nil {
 		return err
 	}
 	defer u.tx.rollback(w.ctx)
-	for i, m := range u.first {
+	for _, m := range u.first {
 		m.began = began
+	}
+	if end := u.begin(); end != nil {
+		defer func() { end(err) }()
+	}
+	for i, m := range u.first {
 		if i > 0 && m.Key != nil && bytes.Equal(m.Key, u.first[i-1].Key) { // those of a key stand together
 			u.tx.keepOrder()
 		}
@@ -102,7 +109,7 @@ func (w *worker) attempt(ms ...*message) error {
 func (w *worker) start(ms []*message) (*unit, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 	defer cancel()
-	u := &unit{w: w}
+	u := &unit{w: w, ctx: w.ctx}
 	held := ms[0].held
 	ended := ms
 	if held != nil {
@@ -135,7 +142,9 @@ func (w *worker) start(ms []*message) (*unit, error) {
 			return err
 		}
 		for _, m := range ms {
+			m.passed = Duplicate
 			if known[m.identity()] {
+				m.passed = ""
 				delete(known, m.identity()) // the same one again in this batch is a duplicate
 				u.first = append(u.first, m)
 			}
@@ -153,7 +162,7 @@ func (w *worker) start(ms []*message) (*unit, error) {
 	}
 	u.tx = tx
 	if !still { // somebody else has it
-		u.first = nil
+		u.first, ms[0].passed = nil, ""
 		tx.rollback(w.ctx)
 	}
 	return u, nil
@@ -171,14 +180,19 @@ func (u *unit) commit() error {
 
 // handle runs m's handler within its time-out and writes its outcome. A command that was answered before under its
 // idempotency key gets that answer.
-func (u *unit) handle(m *message) error {
+func (u *unit) handle(m *message) (err error) {
 	w := u.w
-	ctx, cancel := context.WithTimeout(w.ctx, w.p.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(u.ctx, w.p.cfg.Timeout)
 	defer cancel()
 	ctx = envelope.WithCause(ctx, m.cause(w.p.cfg.Group))
 	if stored, ok := u.answers[m.answerKey()]; ok && m.handler.answers {
 		m.outcome = stored.outcome
 		return w.p.repeatAnswer(ctx, u.tx, m, stored)
+	}
+	if w.p.cfg.Hooks.Handler != nil {
+		var end func(error)
+		ctx, end = u.enter(ctx, m)
+		defer func() { end(err) }()
 	}
 	if m.deadline != nil {
 		if is, err := u.meet(ctx, m); err != nil || !is {
@@ -269,7 +283,7 @@ func (u *unit) delivery(m *message) Delivery {
 func (w *worker) delivery(m *message) Delivery {
 	return Delivery{
 		Message: m.Message, Partition: m.partition, Offset: m.offset,
-		Handler: m.handlerName(w.p.cfg.Group), Attempt: m.attempts() + 1, Batch: 1,
+		Handler: m.handlerName(w.p.cfg.Group), Attempt: m.attempts() + 1, Batch: 1, Held: m.held != nil,
 	}
 }
 

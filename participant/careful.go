@@ -56,6 +56,7 @@ func (w *worker) carefully(m *message) error {
 type clocks struct {
 	mu    sync.Mutex
 	since map[*message]time.Time
+	last  time.Time // when one began or returned
 }
 
 func (c *clocks) start(m *message) {
@@ -64,12 +65,14 @@ func (c *clocks) start(m *message) {
 	if c.since == nil {
 		c.since = make(map[*message]time.Time)
 	}
-	c.since[m] = time.Now()
+	c.last = time.Now()
+	c.since[m] = c.last
 }
 
 func (c *clocks) stop(m *message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.last = time.Now()
 	delete(c.since, m)
 }
 

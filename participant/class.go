@@ -112,3 +112,10 @@ func atCommit(err error) error {
 	}
 	return database(err)
 }
+
+// blames says whether an error of a run says something of its message.
+func blames(err error) bool {
+	var away unavailable
+	var race conflict
+	return !errors.As(err, &away) && !errors.As(err, &race) && !errors.Is(err, errFenced) && !errors.Is(err, context.Canceled)
+}

@@ -1,6 +1,7 @@
 package participant
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -70,6 +71,9 @@ type Config struct {
 	Kafka []kgo.Opt
 	// Hooks are told what happens.
 	Hooks Hooks
+	// Trace is outbox.Config's: where in a trace a handler is, for what it emits. Default: what it emits continues the
+	// trace of the message it handles.
+	Trace func(context.Context) (traceparent, tracestate string)
 	// Log gets a line per decision and never a payload. The zero value discards them.
 	Log zerolog.Logger
 }

@@ -74,6 +74,7 @@ func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, er
 		kgo.ConsumeTopics(c.consumed...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a new group owes an answer to every command
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(), // or the mark would stay behind the end of a topic that somebody writes in transactions
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.SessionTimeout(sessionTimeout),
 		kgo.RebalanceTimeout(rebalanceTimeout),
@@ -141,13 +142,12 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 		})
 		fetches.EachTopic(func(t kgo.FetchTopic) {
 			t.EachPartition(func(f kgo.FetchPartition) {
-				if len(f.Records) == 0 {
-					return
-				}
 				c.mu.Lock()
 				w := c.workers[topicPartition{t.Topic, f.Partition}]
 				c.mu.Unlock()
 				if w != nil {
+					w.progress.heard(f)
+					w.tellFetched(f.Records)
 					w.receive(topicID(t), f.Records)
 				}
 			})

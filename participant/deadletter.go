@@ -68,6 +68,7 @@ func (w *worker) bury(m *message, f failure) error {
 		return database(err)
 	}
 	if !letter.written {
+		m.passed = Duplicate
 		return nil // it has taken effect or is a dead letter already
 	}
 	w.p.cfg.Log.Error().Err(f.err).Str("class", string(f.class)).Str("handler", d.Handler).Str("key", readable(string(m.Key), 200)).

@@ -27,8 +27,8 @@
 // overtakes the held forward command of its own saga and step, which then does not run at all.
 //
 // No message is lost or silent. Each ends as an outcome, as a held row, or as a dead letter with an event; an event
-// that nobody here handles, and a duplicate, end without a trace. An offset is committed only when everything below it
-// has ended.
+// that nobody here handles, and a duplicate, end without effect, which Hooks.Passed is told of. An offset is committed
+// only when everything below it has ended.
 //
 // One owner. A partition has a lease with a term; a new owner raises it, and no transaction of an earlier one commits
 // after that: a member that was frozen, or cut off, can do no harm when it wakes. Its open transactions are waited for

@@ -7,6 +7,9 @@ import (
 	"github.com/google/uuid"
 )
 
+// Patience makes a partition count as stalled after d, before Run.
+func (p *Participant) Patience(d time.Duration) { p.patience = d }
+
 // Backlog is how many records wait for p's workers.
 func (p *Participant) Backlog() (n int) {
 	p.mu.Lock()

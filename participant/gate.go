@@ -70,7 +70,7 @@ func (w *worker) shut(away unavailable) {
 	if g.next != nil {
 		return // it had begun before
 	}
-	g.waits.CompareAndSwap(nil, &waiting{time.Now(), away})
+	w.waitFor(away)
 	w.lane.Hold()
 	g.failed++
 	g.next = time.AfterFunc(probing.Wait(g.failed), func() {
@@ -88,7 +88,7 @@ func (w *worker) open() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	waited := g.waits.Swap(nil)
+	waited := w.waitNoMore()
 	if waited == nil {
 		return
 	}
@@ -107,12 +107,12 @@ func (w *worker) insist(step func() error) bool {
 		err := step()
 		var away unavailable
 		if !errors.As(err, &away) || w.ctx.Err() != nil {
-			if waited := w.gate.waits.Swap(nil); waited != nil && err == nil {
+			if waited := w.waitNoMore(); waited != nil && err == nil {
 				w.p.outage(waited.what).report(nil)
 			}
 			return err == nil
 		}
-		w.gate.waits.CompareAndSwap(nil, &waiting{time.Now(), away})
+		w.waitFor(away)
 		w.p.outage(away.what).report(away)
 		timer := time.NewTimer(probing.Wait(failed))
 		select {
@@ -122,4 +122,19 @@ func (w *worker) insist(step func() error) bool {
 		case <-timer.C:
 		}
 	}
+}
+
+// waitFor notes what is away, unless something was before.
+func (w *worker) waitFor(away unavailable) {
+	if w.gate.waits.CompareAndSwap(nil, &waiting{time.Now(), away}) {
+		tell(w.p.cfg.Hooks.Breaker, Breaker{w.topic, w.id, away.what, away.error})
+	}
+}
+
+// waitNoMore says what was away, if anything was.
+func (w *worker) waitNoMore() (waited *waiting) {
+	if waited = w.gate.waits.Swap(nil); waited != nil {
+		tell(w.p.cfg.Hooks.Breaker, Breaker{Topic: w.topic, Partition: w.id, What: waited.what})
+	}
+	return waited
 }

@@ -62,11 +62,15 @@ func (w *worker) record(m *message, f failure) (wait time.Duration, err error) {
 
 // append stores messages behind what their keys wait for.
 func (w *worker) append(ms []*message) error {
-	return w.write(ms, func(b *pgx.Batch) {
+	err := w.write(ms, func(b *pgx.Batch) {
 		for _, m := range ms {
 			b.Queue(holdWaiting, w.rowArgs(m))
 		}
 	})
+	if err == nil {
+		w.tellHeld(ms...)
+	}
+	return err
 }
 
 // write is a transaction of this package's own, by which ended have ended here: their rows are the truth from now on.
@@ -108,7 +112,10 @@ func (w *worker) overtake(m *message) error {
 	if err != nil {
 		return err
 	}
+	w.tellHeld(m)
 	for _, f := range cancelled {
+		f.passed = Cancelled
+		w.tellPassed(f)
 		w.p.cfg.Log.Info().Str("message", f.place()).Str("message_id", f.id).Str("saga", f.SagaID).Str("step", f.SagaStep).
 			Msg("held command cancelled by its compensation")
 	}

@@ -1,14 +1,31 @@
 package participant
 
 import (
+	"context"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Hooks are told what happens, for metrics and for tests that must stop at an exact point. Each may be nil. They are
-// called by the goroutine that does the work, which waits for them, so several may run at once, one per partition.
+// Hooks are told what happens, for metrics, traces and tests that must stop at an exact point. Each may be nil. They are
+// called by the goroutine that does the work, which waits for them, so several may run at once.
+//
+// No message is silent: each that Fetched counts is told of once, to AfterCommit, Held or Passed, unless its partition
+// moves before its turn: then it is delivered again. One that was told to Held is told of once more when it leaves, with
+// Held set, to AfterCommit or Passed.
 type Hooks struct {
+	// Fetched is called with the number of messages of a partition that came in one fetch, before their turn.
+	Fetched func(topic string, partition int32, messages int)
+	// Transaction is called in a transaction before its handlers run, with its messages. The context it returns is
+	// theirs. What it returns beside is called when the transaction has ended, with nil or what rolled it back; it may
+	// be nil.
+	Transaction func(context.Context, []Delivery) (context.Context, func(error))
+	// Handler is called before a handler, with its context, and may return another. What it returns beside is called
+	// when the handler's part has ended: with the transaction where the message runs alone, so that what came up at the
+	// commit is known; else when the handler has returned. It may be nil.
+	Handler func(context.Context, Delivery) (context.Context, func(Delivery))
 	// BeforeHandler is called in the transaction, after the inbox row and before the handler.
 	BeforeHandler func(Delivery)
 	// BeforeCommit is called when everything is written, the outcome too; for dead letters as well.
@@ -21,6 +38,13 @@ type Hooks struct {
 	Late func(Delivery)
 	// Fired is called when deadlines that were due have become messages in the outbox.
 	Fired func(Fired)
+	// Held is called when a message from the topic stands in troupe.held: after its first attempt failed, or, with no
+	// Err, since it waits behind another.
+	Held func(Delivery)
+	// Passed is called for each message that ended without effect.
+	Passed func(Passed)
+	// Breaker is called when a partition begins to wait for something that is away, and when it goes on.
+	Breaker func(Breaker)
 	// BeforeOffsets is called with the offsets about to be committed, by topic and partition: the next to be read.
 	BeforeOffsets func(map[string]map[int32]int64)
 	// AfterOffsets is called when the broker has them.
@@ -34,15 +58,139 @@ type Delivery struct {
 	Offset    int64
 	Handler   string           // group/type; the group alone where no handler fits
 	Attempt   int              // counted from 1
-	Took      time.Duration    // AfterCommit and Failed: since the run began
+	Took      time.Duration    // since the run began
 	Outcome   envelope.Outcome // BeforeCommit and AfterCommit; none for events that were handled
-	Class     Class            // Failed and dead letters
-	Err       error            // Failed and dead letters
+	Class     Class            // Failed and dead letters; the end of Handler, unless the error says nothing of the message
+	Err       error            // Failed, dead letters and the end of Handler
 	Batch     int              // how many messages the transaction has
+	Held      bool             // it came from troupe.held
+}
+
+// Passed is a message that ended without effect.
+type Passed struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Reason    Reason
+	Held      bool // it came from troupe.held
+}
+
+// Reason says why a message has no effect.
+type Reason string
+
+// The reasons.
+const (
+	Redelivered Reason = "redelivered" // its offset had ended before
+	Duplicate   Reason = "duplicate"   // its identity had: it was sent again, or its commit's answer was lost
+	Unhandled   Reason = "unhandled"   // an event of a type that nobody here handles
+	Later       Reason = "later"       // it went to a retry topic, from where it comes again
+	Cancelled   Reason = "cancelled"   // a held command that its compensation has overtaken
+)
+
+// Breaker is a partition that waits for something that is away, or, without Err, goes on.
+type Breaker struct {
+	Topic     string
+	Partition int32
+	What      string // as given to Unavailable, or "the database"
+	Err       error
 }
 
 func tell[T any](hook func(T), of T) {
 	if hook != nil {
 		hook(of)
 	}
+}
+
+func (w *worker) tellFetched(records []*kgo.Record) {
+	hook := w.p.cfg.Hooks.Fetched
+	if hook == nil {
+		return
+	}
+	n := 0
+	for _, r := range records {
+		if !r.Attrs.IsControl() {
+			n++
+		}
+	}
+	if n > 0 {
+		hook(w.topic, w.id, n)
+	}
+}
+
+// tellPassed is called with what has ended, of which some had no effect.
+func (w *worker) tellPassed(ended ...*message) {
+	hook := w.p.cfg.Hooks.Passed
+	if hook == nil {
+		return
+	}
+	for _, m := range ended {
+		if m.passed != "" {
+			hook(Passed{w.topic, w.id, m.offset, m.passed, m.held != nil})
+		}
+	}
+}
+
+func (w *worker) tellHeld(waiting ...*message) {
+	hook := w.p.cfg.Hooks.Held
+	if hook == nil {
+		return
+	}
+	for _, m := range waiting {
+		hook(w.delivery(m))
+	}
+}
+
+// begin tells of the transaction, and returns whom to tell of its end, if anybody.
+func (u *unit) begin() func(error) {
+	hook := u.w.p.cfg.Hooks.Transaction
+	if hook == nil || len(u.first) == 0 {
+		return u.end(nil)
+	}
+	ds := make([]Delivery, len(u.first))
+	for i, m := range u.first {
+		ds[i] = u.delivery(m)
+	}
+	var ended func(error)
+	u.ctx, ended = hook(u.ctx, ds)
+	return u.end(ended)
+}
+
+// end tells of the end of a message that runs alone, and then of the transaction's.
+func (u *unit) end(transaction func(error)) func(error) {
+	if transaction == nil && u.w.p.cfg.Hooks.Handler == nil {
+		return nil
+	}
+	return func(err error) {
+		if u.ended != nil {
+			u.ended(u.ran(u.first[0], err))
+		}
+		if transaction != nil {
+			transaction(err)
+		}
+	}
+}
+
+// enter tells of m's handler, and returns its context and what is to be called when it has returned.
+func (u *unit) enter(ctx context.Context, m *message) (context.Context, func(error)) {
+	ctx, ended := u.w.p.cfg.Hooks.Handler(ctx, u.delivery(m))
+	switch {
+	case ended == nil:
+		return ctx, func(error) {}
+	case len(u.first) == 1:
+		u.ended = ended
+		return ctx, func(error) {}
+	}
+	return ctx, func(err error) { ended(u.ran(m, err)) }
+}
+
+// ran is the delivery of a run that has ended.
+func (u *unit) ran(m *message, err error) Delivery {
+	d := u.delivery(m)
+	if d.Err = err; err != nil {
+		d.Outcome = envelope.None
+		if blames(err) {
+			d.Class = classify(err)
+		}
+	}
+	return d
 }

@@ -49,6 +49,7 @@ type message struct {
 	began            time.Time        // the run
 	outcome          envelope.Outcome // of the run
 	starts           int              // as far as they were marked
+	passed           Reason           // why it ends without effect
 
 	due  bool    // no message at all, but the turn of a held key
 	turn holdKey // whose
@@ -68,7 +69,7 @@ func (m *message) read(p *Participant, fromRetry bool) {
 func (m *message) identity() identity { return identity{m.id, m.redrive} }
 
 // mark is m's place.
-func (m *message) mark() mark { return mark{m.topicID, m.offset, m.epoch} }
+func (m *message) mark() mark { return mark{m.topicID, m.offset, m.epoch, m.at.UnixMilli()} }
 
 // identify fills what is read from the headers.
 func (m *message) identify(group string) {

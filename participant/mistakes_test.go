@@ -2,9 +2,11 @@ package participant_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,13 +91,14 @@ func TestEveryFieldOfConfigSurvives(t *testing.T) {
 	want.Timeout, want.Drain, want.InboxRetention, want.Replicas = 1, 2, 3, 4
 	want.Batch, want.Concurrency, want.DeadLetterHeaders = 5, 6, participant.ConnectHeaders
 	want.Hooks.BeforeHandler = func(participant.Delivery) {}
+	want.Trace = func(context.Context) (string, string) { return "", "" }
 	got, err := participant.WithDefaults(want)
 	require.NoError(t, err)
 	before, after := reflect.ValueOf(want), reflect.ValueOf(got)
 	for i := range before.NumField() {
 		name := before.Type().Field(i).Name
 		require.False(t, before.Field(i).IsZero() && name != "Codec", "%s: this test does not set it", name)
-		if name != "Kafka" && name != "Hooks" && name != "Log" {
+		if name != "Kafka" && name != "Hooks" && name != "Trace" && name != "Log" {
 			require.Equal(t, before.Field(i).Interface(), after.Field(i).Interface(), name)
 		}
 		require.Equal(t, before.Field(i).IsZero(), after.Field(i).IsZero(), name)
@@ -142,6 +145,18 @@ func TestHooksAreToldEverything(t *testing.T) {
 	p := s.new(onePartition, func(c *participant.Config) {
 		c.Retry.Attempts = 2
 		c.Hooks = participant.Hooks{
+			Fetched: func(_ string, _ int32, n int) { told <- fmt.Sprint("fetched ", n) },
+			Transaction: func(ctx context.Context, ds []participant.Delivery) (context.Context, func(error)) {
+				told <- fmt.Sprint("transaction of ", len(ds))
+				return ctx, func(err error) { told <- fmt.Sprint("transaction ended: ", err) }
+			},
+			Handler: func(ctx context.Context, d participant.Delivery) (context.Context, func(participant.Delivery)) {
+				told <- "handler"
+				return ctx, func(d participant.Delivery) { told <- fmt.Sprintf("handler ended: %s%s", d.Outcome, d.Class) }
+			},
+			Held:          func(d participant.Delivery) { told <- "held " + string(d.Class) },
+			Passed:        func(d participant.Passed) { told <- "passed " + string(d.Reason) },
+			Breaker:       func(b participant.Breaker) { told <- fmt.Sprintf("breaker of %s: %v", b.What, b.Err) },
 			BeforeHandler: func(participant.Delivery) { told <- "before handler" },
 			BeforeCommit:  func(d participant.Delivery) { told <- "before commit " + string(d.Outcome) },
 			AfterCommit: func(d participant.Delivery) {
@@ -151,12 +166,12 @@ func TestHooksAreToldEverything(t *testing.T) {
 			Late:   func(participant.Delivery) {},
 			Fired:  func(participant.Fired) {},
 			BeforeOffsets: func(o map[string]map[int32]int64) {
-				if o[s.hop.Commands()][0] == 2 {
+				if o[s.hop.Commands()][0] == 3 {
 					told <- "before offsets"
 				}
 			},
 			AfterOffsets: func(o map[string]map[int32]int64) {
-				if o[s.hop.Commands()][0] == 2 {
+				if o[s.hop.Commands()][0] == 3 {
 					told <- "after offsets"
 				}
 			},
@@ -166,12 +181,20 @@ func TestHooksAreToldEverything(t *testing.T) {
 			require.False(t, hooks.Field(i).IsNil(), "a hook that this test does not know")
 		}
 	})
-	participant.Handle(p, count)
+	away := true
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if away {
+			away = false
+			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
+		}
+		return count(ctx, tx, c)
+	})
 	s.provision(1)
-	s.send(s.command("a", Count{N: 1}), s.command("a", Count{N: 2, Fail: "error"}))
+	first := s.command("a", Count{N: 1})
+	s.send(first, s.command("a", Count{N: 2, Fail: "error"}), first)
 	s.start(p)
 	var got, offsets []string
-	for len(got) < 8 || len(offsets) < 2 {
+	for len(offsets) < 2 || !slices.Contains(got, "passed duplicate") {
 		if what := <-told; strings.HasSuffix(what, "offsets") {
 			offsets = append(offsets, what)
 		} else {
@@ -179,11 +202,20 @@ func TestHooksAreToldEverything(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{
-		"before handler", "before commit success", "after commit success",
-		"before handler", "failed transient", "before handler", "before commit exhausted", "after commit exhausted transient",
+		"fetched 3",
+		"transaction of 1", "handler", "before handler", "handler ended: ", "transaction ended: as asked",
+		"breaker of the bank: as asked",
+		"transaction of 1", "handler", "before handler", "before commit success", "after commit success",
+		"handler ended: success", "transaction ended: <nil>",
+		"breaker of the bank: <nil>",
+		"transaction of 1", "handler", "before handler", "handler ended: transient", "transaction ended: as asked",
+		"failed transient", "held transient", "held ",
+		"transaction of 1", "handler", "before handler", "handler ended: transient", "transaction ended: as asked",
+		"before commit exhausted", "after commit exhausted transient",
+		"passed duplicate",
 	}, got)
 	require.Equal(t, []string{"before offsets", "after offsets"}, offsets)
-	require.EqualValues(t, 2, s.committed(0))
+	require.EqualValues(t, 3, s.committed(0))
 }
 
 // TestABatchThatUnpacksToTooMuchStopsItsPartitionOnly: nothing of it can be read, and nothing may be passed over.

@@ -17,6 +17,7 @@ type Participant struct {
 	out *outbox.Outbox
 
 	failures *failures
+	patience time.Duration // how long nothing may end before a partition counts as stalled
 	ring     ring
 	alone    sync.Mutex // held by a run that must be the only careful one
 
@@ -44,12 +45,13 @@ func New(cfg Config) (*Participant, error) {
 		return nil, fmt.Errorf("participant: %w", err)
 	}
 	cfg.Log = cfg.Log.With().Str("group", cfg.Group).Logger()
-	out, err := outbox.New(outbox.Config{Source: cfg.Source, Encoder: cfg.Codec})
+	out, err := outbox.New(outbox.Config{Source: cfg.Source, Encoder: cfg.Codec, Trace: cfg.Trace})
 	if err != nil {
 		return nil, fmt.Errorf("participant: %w", err)
 	}
 	p := &Participant{cfg: cfg, out: out, handlers: make(handlers), state: errNotRunning}
 	p.failures = &failures{p: p}
+	p.patience = max(cfg.Timeout, statementLimit) + stallAfter
 	return p, nil
 }
 
@@ -160,6 +162,7 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	var background sync.WaitGroup
 	background.Go(func() { c.commitOften(committing) })
 	background.Go(func() { c.watch(committing) })
+	background.Go(func() { c.watchProgress(committing) })
 	broken = c.poll(member)
 	err = c.end()
 	cancel()

@@ -11,8 +11,9 @@ const wedgedAfter = 5 * time.Second
 
 // Ready says nil when messages that come are being handled, and else why not: Run has not begun or has ended, the
 // topics are not there, the group was not joined or was lost, a partition waits for the database, a handler goes on
-// after its time-out, or deadlines cannot be fired. Having no partition because other members have them is being ready.
-// It does no I/O.
+// after its time-out, deadlines cannot be fired, or a partition stands still: there are messages, or the broker no
+// longer says whether there are, and nothing has ended for 10 s longer than Config.Timeout (40 s at least), for no reason
+// that is known. Having no partition because other members have them is being ready. It does no I/O.
 func (p *Participant) Ready() error {
 	p.mu.Lock()
 	state, c, unfired := p.state, p.consumer, p.unfired
@@ -50,6 +51,9 @@ func (c *consumer) ready(now time.Time) error {
 		}
 		if ran, wedged := w.wedged(now); wedged {
 			return fmt.Errorf("%s: a handler runs for %s and ignores its time-out", at, ran.Round(time.Second))
+		}
+		if stalled := w.progress.stalled.Load(); stalled != nil {
+			return fmt.Errorf("%s stands still: %w", at, *stalled)
 		}
 	}
 	return nil

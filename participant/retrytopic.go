@@ -118,6 +118,7 @@ func (w *worker) unordered(m *message, f failure) error {
 		return w.bury(m, f)
 	}
 	w.failed(m, f)
+	m.passed = Later
 	return nil
 }
 
@@ -184,6 +185,16 @@ func (w *worker) wait(topicID uuid.UUID, records []*kgo.Record) {
 	w.rouse()
 }
 
+// count is how many records are not due.
+func (l *later) count() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, part := range l.parts {
+		n += len(part.records)
+	}
+	return n
+}
+
 // release pushes what is due, and says how long the next has to wait.
 func (w *worker) release(now time.Time) time.Duration {
 	w.later.mu.Lock()
@@ -219,6 +230,12 @@ const (
 	full reason = iota
 	notDue
 )
+
+func (b *brake) on() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reasons[full] || b.reasons[notDue]
+}
 
 func (b *brake) set(r reason, on bool) {
 	b.mu.Lock()

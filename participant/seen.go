@@ -14,6 +14,7 @@ type mark struct {
 	topicID uuid.UUID
 	offset  int64
 	epoch   int32 // of the leader that wrote what stands there; -1: not known
+	at      int64 // the record's timestamp, in Unix milliseconds
 }
 
 // seen are the offsets that had ended when the lease was taken: all up to a watermark, and some above it. It is not

@@ -42,6 +42,7 @@ type worker struct {
 	lane   *keyed.Lane[*message, mark]
 
 	lease   lease
+	term    atomic.Int64 // lease.term, for onlookers
 	low     atomic.Pointer[mark]
 	moved   *mark        // where the watermark is
 	careful atomic.Int64 // how many messages still to run one by one
@@ -55,6 +56,8 @@ type worker struct {
 	died   atomic.Bool
 
 	blocked atomic.Pointer[error] // why the partition cannot be read
+
+	progress progress
 }
 
 func newWorker(c *consumer, at topicPartition) *worker {
@@ -65,6 +68,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.later.delay = delayOf(at.topic, w.p.cfg.Hop)
 	w.brake.client, w.brake.part = c.client, map[string][]int32{at.topic: {at.partition}}
+	w.progress.begin(time.Now())
 	most := max(backlogRecords, 2*w.p.cfg.Batch, 2*w.p.cfg.Concurrency)
 	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, mark]{
 		Batch: w.p.cfg.Batch, Run: w.run, Low: w.ended,
@@ -106,6 +110,7 @@ func recordBytes(r *kgo.Record) int {
 
 // ended is told how far everything has ended.
 func (w *worker) ended(at mark) {
+	w.progress.next.Store(at.offset + 1)
 	w.c.offsets.mark(w.at, at)
 	if s := &w.lease.seen; at.topicID == s.topicID && at.offset <= s.watermark.offset && at.epoch <= s.watermark.epoch {
 		return // it is below already
@@ -132,6 +137,10 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 		if failed {
 			most = max(most/2, 1)
 		}
+		w.tellPassed(batch[ended : ended+n]...)
+		if n > 0 {
+			w.progress.touch(time.Now())
+		}
 		ended += n
 	}
 	returned = true
@@ -141,7 +150,11 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 // look says whether m needs nothing, since it has ended before or nobody here handles it, or else whether nothing but
 // its handler stands between it and its end.
 func (w *worker) look(m *message) (passes, plain bool) {
+	if m.record != nil && m.record.Attrs.IsControl() {
+		return true, false
+	}
 	if m.held == nil && w.lease.seen.has(m.topicID, m.offset, m.epoch) {
+		m.passed = Redelivered
 		return true, false
 	}
 	if m.ID == "" {
@@ -149,6 +162,7 @@ func (w *worker) look(m *message) (passes, plain bool) {
 	}
 	if m.unreadable == nil && m.handler == nil &&
 		(w.topic != w.p.cfg.Hop.Commands() && w.later.delay == 0 || w.p.foreign(m)) {
+		m.passed = Unhandled
 		return true, false
 	}
 	return false, m.unreadable == nil && m.handler != nil && !w.holds.has(m)
@@ -216,6 +230,7 @@ func (w *worker) retry(key holdKey) error {
 	if err := w.try(m); err != nil {
 		return err
 	}
+	w.tellPassed(m)
 	w.holds.settle(key) // with what came behind it next, if try has not said when
 	return nil
 }
@@ -249,6 +264,11 @@ func (w *worker) decide(m *message, err error) error {
 	}
 	w.hold(m.holdKey(), time.Now().Add(wait))
 	w.failed(m, f)
+	if m.held == nil {
+		d := w.delivery(m)
+		d.Class, d.Err = f.class, f.err
+		tell(w.p.cfg.Hooks.Held, d)
+	}
 	return nil
 }
 
@@ -286,6 +306,7 @@ func (w *worker) acquire(ctx context.Context) error {
 		return database(err)
 	}
 	w.lease = l
+	w.term.Store(l.term)
 	if !l.clean {
 		w.careful.Store(backlogRecords)
 		w.p.cfg.Log.Warn().Stringer("partition", w.at).Msg("the partition's last owner crashed: what it left runs one by one")

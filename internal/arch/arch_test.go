@@ -41,7 +41,11 @@ var house = map[string][]string{
 
 	"repair": {"envelope", "outbox", "participant", "topics"},
 
-	"internal/demo":           {"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "topics"},
+	"telemetry": {"envelope", "participant"},
+
+	"internal/demo": {
+		"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "telemetry", "topics",
+	},
 	"internal/demo/order":     {"envelope", "internal/demo", "outbox", "participant", "schemas/order"},
 	"internal/demo/payment":   {"internal/demo", "participant", "schemas/order"},
 	"internal/demo/inventory": {"internal/demo", "participant", "schemas/order"},
@@ -74,7 +78,7 @@ var house = map[string][]string{
 var light = []string{
 	"github.com/spf13/cobra", "github.com/knadh/koanf", "github.com/prometheus/client_golang", "github.com/docker/",
 	"github.com/testcontainers/", "github.com/chromedp/", "github.com/fergusstrange/", "github.com/twmb/franz-go/pkg/kfake",
-	"github.com/stretchr/testify", "testing",
+	"github.com/stretchr/testify", "testing", "go.opentelemetry.io/",
 }
 
 var libraries = []string{
@@ -169,5 +173,18 @@ func TestAParticipantNeverImportsTheRelay(t *testing.T) {
 			continue // runs them all
 		}
 		require.NotContains(t, p.Deps, module+"relay", "%s: the relay is another process", name)
+	}
+}
+
+// Which SDK and which exporters stand behind the metrics and spans, the program says.
+func TestTelemetryNeedsNoMoreThanTheAPI(t *testing.T) {
+	refused := append(slices.DeleteFunc(slices.Clone(light), func(heavy string) bool { return heavy == "go.opentelemetry.io/" }),
+		"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters")
+	for _, d := range list(t)["telemetry"].Deps {
+		for _, heavy := range refused {
+			if d == heavy || strings.HasPrefix(d, strings.TrimSuffix(heavy, "/")+"/") {
+				t.Errorf("importing telemetry pulls in %s", d)
+			}
+		}
 	}
 }

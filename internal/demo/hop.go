@@ -64,13 +64,20 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 			cfg.Log.Error().Err(err).Msg("ended")
 		}
 	}()
-	p, err := participant.New(participant.Config{
-		Pool: pool, Brokers: cfg.Brokers, Hop: cfg.Hop(h.Name), Codec: codec, Source: h.Name,
-		Partitions: cfg.Partitions, Kafka: cfg.Kafka, Hooks: hooks, Log: cfg.Log,
-	})
+	t, metrics, err := measured(h.Name)
 	if err != nil {
 		return err
 	}
-	front.open(h.Handlers(pool, p), p.Ready)
+	p, err := participant.New(t.Instrument(participant.Config{
+		Pool: pool, Brokers: cfg.Brokers, Hop: cfg.Hop(h.Name), Codec: codec, Source: h.Name,
+		Partitions: cfg.Partitions, Kafka: cfg.Kafka, Hooks: hooks, Log: cfg.Log,
+	}))
+	if err != nil {
+		return err
+	}
+	if err := t.Observe(p); err != nil {
+		return err
+	}
+	front.open(h.Handlers(pool, p), p.Ready, metrics)
 	return p.Run(ctx)
 }

@@ -100,6 +100,9 @@ func TestAServiceMakesItsTablesAndBecomesReady(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	status, _ = get(cfg, "/orders")
 	require.Equal(t, http.StatusNotFound, status, "it has no API")
+	status, body := get(cfg, "/metrics")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, body, "troupe_ready{")
 
 	conn, err := pgx.Connect(t.Context(), cfg.DatabaseURL)
 	require.NoError(t, err)

@@ -19,18 +19,21 @@ const (
 	drainLimit   = 10 * time.Second
 )
 
-// A front answers HTTP from the start: /livez says that the process runs, /readyz that the service does its work. All
-// else is the service's API, once that is there.
+// A front answers HTTP from the start: /livez says that the process runs, /readyz that the service does its work,
+// /metrics is for Prometheus. All else is the service's API, once that is there.
 type front struct {
 	service atomic.Pointer[opened]
 }
 
 type opened struct {
-	api   http.Handler // may be nil
-	ready func() error
+	api     http.Handler // may be nil
+	ready   func() error
+	metrics http.Handler
 }
 
-func (f *front) open(api http.Handler, ready func() error) { f.service.Store(&opened{api, ready}) }
+func (f *front) open(api http.Handler, ready func() error, metrics http.Handler) {
+	f.service.Store(&opened{api, ready, metrics})
+}
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	service := f.service.Load()
@@ -45,6 +48,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		_, _ = w.Write([]byte("ok\n"))
+	case r.URL.Path == "/metrics":
+		service.metrics.ServeHTTP(w, r)
 	case service.api == nil:
 		http.NotFound(w, r)
 	default:

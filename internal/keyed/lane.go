@@ -35,6 +35,7 @@ type Lane[T, M any] struct {
 	closed  bool
 	paused  bool
 	runs    int
+	running int // items of theirs
 	items   int
 	bytes   int
 	idle    chan struct{} // closed with the lane's last run, once it was closed itself
@@ -190,6 +191,7 @@ func (l *Lane[T, M]) take() (work func(), more bool) {
 		r.ends = append(r.ends, len(r.items))
 	}
 	l.runs++
+	l.running += len(r.items)
 	l.offered = l.runnable()
 	if l.offered && l.pool.busy < l.pool.limit {
 		l.pool.busy++
@@ -220,6 +222,7 @@ func (l *Lane[T, M]) end(r run[T, M], ended int, again bool) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	l.runs--
+	l.running -= len(r.items)
 	gone := r.items
 	if again = again && !l.closed; again {
 		gone = r.items[:ended]

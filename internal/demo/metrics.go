@@ -1,0 +1,27 @@
+package demo
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+
+	"github.com/troupe-go/troupe/telemetry"
+)
+
+// measured is what measures the service of a name, and the page on which Prometheus reads it.
+func measured(name string) (*telemetry.Telemetry, http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
+	if err != nil {
+		return nil, nil, err
+	}
+	service := resource.NewSchemaless(attribute.String("service.name", name))
+	meters := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(service))
+	t, err := telemetry.New(telemetry.Config{Meters: meters})
+	return t, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), err
+}

@@ -1,0 +1,42 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A Place is an offset in a partition, or why it is not known.
+type Place struct {
+	Offset int64
+	Err    error
+}
+
+// Ends are the last stable offsets of topics, by topic and partition: what can be read ends before them. It costs one
+// request to each broker that leads one of the partitions.
+func Ends(ctx context.Context, client *kgo.Client, topics ...string) (map[string]map[int32]Place, error) {
+	listed, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topics...)
+	return places(listed, err)
+}
+
+// Starts are the offsets of the first messages that are still there; else as Ends.
+func Starts(ctx context.Context, client *kgo.Client, topics ...string) (map[string]map[int32]Place, error) {
+	listed, err := kadm.NewClient(client).ListStartOffsets(ctx, topics...)
+	return places(listed, err)
+}
+
+func places(listed kadm.ListedOffsets, err error) (map[string]map[int32]Place, error) {
+	if err != nil && len(listed) == 0 {
+		return nil, fmt.Errorf("kafka: list offsets: %w", err)
+	}
+	all := make(map[string]map[int32]Place, len(listed))
+	listed.Each(func(l kadm.ListedOffset) {
+		if all[l.Topic] == nil {
+			all[l.Topic] = make(map[int32]Place)
+		}
+		all[l.Topic][l.Partition] = Place{l.Offset, l.Err}
+	})
+	return all, nil
+}

@@ -1,0 +1,424 @@
+package participant_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// Loose is a command whose order does not matter.
+type Loose struct{}
+
+func loose(context.Context, pgx.Tx, participant.Command[Loose]) (participant.Outcome, error) {
+	return participant.Outcome{}, errAsked
+}
+
+// tally counts what hooks are told, by how a message ended.
+type tally struct {
+	mu      sync.Mutex
+	fetched int
+	ends    map[string]int
+}
+
+func (y *tally) hooks(h *participant.Hooks) {
+	y.ends = make(map[string]int)
+	add := func(what string, held bool) {
+		y.mu.Lock()
+		defer y.mu.Unlock()
+		if held {
+			what += " after hold"
+		}
+		y.ends[what]++
+	}
+	h.Fetched = func(_ string, _ int32, n int) {
+		y.mu.Lock()
+		defer y.mu.Unlock()
+		y.fetched += n
+	}
+	h.AfterCommit = func(d participant.Delivery) {
+		what := "handled"
+		if d.Outcome != "" {
+			what = string(d.Outcome)
+		}
+		add(what+string(d.Class), d.Held)
+	}
+	h.Held = func(participant.Delivery) { add("held", false) }
+	h.Passed = func(p participant.Passed) { add(string(p.Reason), p.Held) }
+}
+
+func (y *tally) take() (fetched int, ends map[string]int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	fetched, ends = y.fetched, y.ends
+	y.fetched, y.ends = 0, make(map[string]int)
+	return fetched, ends
+}
+
+// TestEveryMessageEndsAndIsTold: as an outcome, held, as a dead letter, or without effect for a reason. The sum is what
+// was sent.
+func TestEveryMessageEndsAndIsTold(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []int{1, 10} {
+		t.Run(fmt.Sprintf("batch=%d", batch), func(t *testing.T) { everyMessageEnds(t, batch) })
+	}
+}
+
+func everyMessageEnds(t *testing.T, batch int) {
+	t.Parallel()
+	s := newStage(t)
+	other := topics.MustHop(s.hop.Flow(), "inventory")
+	var told tally
+	slow := retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true, Attempts: 9}
+	config := func(c *participant.Config) {
+		c.Batch, c.Retry, c.Immediate = batch, slow, -1
+		told.hooks(&c.Hooks)
+	}
+	begin := func() (stop func()) {
+		p := s.new(onePartition, config)
+		participant.Handle(p, count)
+		participant.Handle(p, loose, participant.RetryTopics(time.Hour))
+		participant.On(p, other, func(context.Context, pgx.Tx, participant.Event[Counted]) error { return nil })
+		return s.start(p)
+	}
+	s.provision(1)
+	require.NoError(t, kafka.Provision(t.Context(), s.client, kafka.Topic{Name: other.Events(), Partitions: 1}))
+
+	good := s.commands(4, 5)
+	again := good[3]
+	again.ID = envelope.NewID() // the same idempotency key: answered alike
+	unknown := s.command("u", Count{})
+	unknown.Type = "Unknown"
+	forward := s.command("saga", Count{N: 1, Fail: "error"})
+	forward.SagaID, forward.SagaStep, forward.SagaOperation = "s-1", "pay", envelope.Forward
+	back := forward
+	back.ID, back.IdempotencyKey, back.SagaOperation, back.Payload = envelope.NewID(), "", envelope.Compensate, []byte(`{"n":2}`)
+	moves := s.command("l", Count{})
+	moves.Type = "Loose"
+	event := func(typ string) envelope.Message {
+		m := s.command("e", Count{})
+		m.Topic, m.Type, m.Payload = other.Events(), typ, []byte(`{}`)
+		return m
+	}
+	sent := append(good, again, good[0], good[1], s.command("r", Count{Fail: "refuse"}), s.command("p", Count{Fail: "permanent"}),
+		unknown, s.command("h", Count{Fail: "error"}), s.command("h", Count{N: 1}), s.command("h", Count{N: 2}), forward, back, moves,
+		event("Counted"), event("Counted"), event("Other"))
+	s.send(sent...)
+	stop := begin()
+	want := map[string]int{
+		"success": 21, "duplicate": 2, "failure": 1, "exhaustedpermanent": 1, "exhaustedpoison": 1,
+		"held": 5, "cancelled after hold": 1, "success after hold": 1, "handled": 2, "unhandled": 1, "later": 1,
+	}
+	s.waitCount(3, "SELECT count(*) FROM troupe.held")
+	testkit.Wait(t, "offsets", func() (bool, error) { return s.committed(0) == int64(len(sent)-3), nil })
+	stop()
+	fetched, ends := told.take()
+	require.Equal(t, want, ends)
+	require.Equal(t, len(sent), fetched)
+	sum := 0
+	for what, n := range ends {
+		if what != "cancelled after hold" && what != "success after hold" { // they count as held already
+			sum += n
+		}
+	}
+	require.Equal(t, len(sent), sum, "some message is silent")
+	left := ends["held"] - ends["cancelled after hold"] - ends["success after hold"]
+	require.Equal(t, left, s.count("SELECT count(*) FROM troupe.held"))
+
+	s.rewind()
+	stop = begin()
+	testkit.Wait(t, "all again", func() (bool, error) {
+		told.mu.Lock()
+		defer told.mu.Unlock()
+		return told.ends["redelivered"]+told.ends["unhandled"] == len(sent), nil
+	})
+	stop()
+}
+
+// TestStatsSayWhatAPartitionIsAt, of which one is written in transactions.
+func TestStatsSayWhatAPartitionIsAt(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	var mu sync.Mutex
+	away, blocked := false, make(chan struct{})
+	p := s.new(onePartition, func(c *participant.Config) {
+		c.Retry, c.Immediate = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true}, -1
+		c.Concurrency = 1
+	})
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if c.Body.Fail == "block" {
+			<-blocked
+			c.Body.Fail = ""
+		}
+		if away {
+			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
+		}
+		return count(ctx, tx, c)
+	})
+	require.Equal(t, participant.Stats{Group: s.hop.String()}, p.Stats())
+	s.start(p)
+	one := func() (one participant.PartitionStats) {
+		for _, of := range p.Stats().Partitions {
+			one = of
+		}
+		return one
+	}
+	until := func(what string, is func(participant.PartitionStats) bool) participant.PartitionStats {
+		t.Helper()
+		var last participant.PartitionStats
+		testkit.Wait(t, what, func() (bool, error) {
+			last = one()
+			return is(last), nil
+		})
+		return last
+	}
+	s.send(s.command("a", Count{N: 1}), s.command("h", Count{N: 1, Fail: "error"}))
+	got := until("two ended", func(s participant.PartitionStats) bool { return s.Next == 2 && s.Held == 1 })
+	require.Equal(t, participant.PartitionStats{Topic: s.hop.Commands(), Term: 1, Next: 2, End: 2, Held: 1}, got)
+
+	old := kafka.Record(s.command("a", Count{N: 2, Fail: "block"}))
+	old.Timestamp = time.Now().Add(-time.Hour)
+	s.produce(old, kafka.Record(s.command("a", Count{N: 3})), kafka.Record(s.command("b", Count{N: 1})))
+	got = until("one runs", func(s participant.PartitionStats) bool { return s.Running == 1 && s.Waiting == 2 })
+	require.EqualValues(t, 3, got.Lag)
+	require.EqualValues(t, 2, got.Next)
+	require.InDelta(t, time.Hour, got.Age, float64(time.Minute))
+	away = true
+	close(blocked)
+	got = until("the bank is away", func(s participant.PartitionStats) bool { return s.WaitsFor != "" })
+	require.Equal(t, "the bank", got.WaitsFor)
+	require.False(t, got.Since.IsZero())
+	mu.Lock()
+	away = false
+	mu.Unlock()
+	until("all ended", func(s participant.PartitionStats) bool {
+		return s.Next == 5 && s.Lag == 0 && s.WaitsFor == "" && s.Age == 0
+	})
+
+	writer, err := kafka.NewClient(s.brokers, kgo.TransactionalID(s.hop.String()))
+	require.NoError(t, err)
+	defer writer.Close()
+	for _, commit := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort} {
+		require.NoError(t, writer.BeginTransaction())
+		require.NoError(t, writer.ProduceSync(t.Context(), kafka.Record(s.command("t", Count{N: 1}))).FirstErr())
+		require.NoError(t, writer.EndTransaction(t.Context(), commit))
+	}
+	got = until("the end of both transactions", func(s participant.PartitionStats) bool { return s.Next == 9 })
+	require.Zero(t, got.Lag)
+	s.waitCount(5, "SELECT count(*) FROM done")
+	testkit.Wait(t, "committed to the end", func() (bool, error) { return s.committed(0) == 9, nil })
+}
+
+// deaf is a way to a broker that lets everything through but fetches.
+type deaf struct {
+	network
+	mu        sync.Mutex
+	swallow   map[int16]bool
+	swallowed int
+}
+
+func (d *deaf) set(keys ...kmsg.Key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.swallow = make(map[int16]bool)
+	for _, k := range keys {
+		d.swallow[k.Int16()] = true
+	}
+}
+
+func (d *deaf) dial(ctx context.Context, kind, address string) (net.Conn, error) {
+	conn, err := d.network.dial(ctx, kind, address)
+	return deafConn{conn, d}, err
+}
+
+type deafConn struct {
+	net.Conn
+	way *deaf
+}
+
+// Write is given whole requests.
+func (c deafConn) Write(b []byte) (int, error) {
+	c.way.mu.Lock()
+	defer c.way.mu.Unlock()
+	if len(b) >= 6 && c.way.swallow[int16(binary.BigEndian.Uint16(b[4:]))] {
+		c.way.swallowed++
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// hears nothing any more, once what was under way has come back.
+func (d *deaf) kill(t testing.TB, keys ...kmsg.Key) {
+	t.Helper()
+	d.set(keys...)
+	testkit.Wait(t, "a request that is swallowed", func() (bool, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.swallowed > 0, nil
+	})
+}
+
+// grab gives the client that a participant consumes with.
+type grab chan *kgo.Client
+
+func (g grab) OnNewClient(cl *kgo.Client) {
+	if cl.OptValue(kgo.ConsumerGroup) != "" {
+		g <- cl
+	}
+}
+
+// TestReadySaysThatConsumptionIsDead although heartbeats go on.
+func TestReadySaysThatConsumptionIsDead(t *testing.T) {
+	t.Parallel()
+	const patience = 3 * time.Second
+	for name, way := range map[string]struct {
+		kill, heal func(s *stage, d *deaf, cl *kgo.Client)
+		idle       bool // no messages wait
+		says       string
+	}{
+		"fetches are swallowed": {
+			kill: func(s *stage, d *deaf, _ *kgo.Client) { d.kill(s.t, kmsg.Fetch) },
+			heal: func(_ *stage, d *deaf, _ *kgo.Client) { d.set() },
+			says: "nothing was fetched for",
+		},
+		"a partition is paused and never resumed": {
+			kill: func(s *stage, _ *deaf, cl *kgo.Client) { cl.PauseFetchTopics(s.hop.Commands()) },
+			heal: func(s *stage, _ *deaf, cl *kgo.Client) { cl.ResumeFetchTopics(s.hop.Commands()) },
+			says: "messages are there from offset 1 on",
+		},
+		"a broker that says nothing but heartbeats": {
+			kill: func(s *stage, d *deaf, _ *kgo.Client) { d.kill(s.t, kmsg.Fetch, kmsg.ListOffsets) },
+			heal: func(_ *stage, d *deaf, _ *kgo.Client) { d.set() },
+			idle: true,
+			says: "the broker does not say what there is",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.provision(1)
+			d, clients := &deaf{}, make(grab, 9)
+			p := s.new(onePartition, func(c *participant.Config) {
+				c.Kafka = append(c.Kafka, kgo.Dialer(d.dial), kgo.WithHooks(clients), kgo.FetchMaxWait(100*time.Millisecond))
+			})
+			p.Patience(patience)
+			participant.Handle(p, count)
+			s.start(p)
+			s.send(s.command("a", Count{N: 1}))
+			s.waitCount(1, "SELECT count(*) FROM done")
+			testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
+			cl := <-clients
+			way.kill(s, d, cl)
+			if !way.idle {
+				s.send(s.command("a", Count{N: 2}))
+			}
+			testkit.Wait(t, "not ready", func() (bool, error) { return p.Ready() != nil, nil })
+			require.ErrorContains(t, p.Ready(), "stands still")
+			require.ErrorContains(t, p.Ready(), way.says)
+			t.Log(p.Ready())
+			require.Equal(t, 1, p.Assigned(), "the membership is whole")
+			way.heal(s, d, cl)
+			if way.idle {
+				s.send(s.command("a", Count{N: 2}))
+			}
+			s.waitCount(2, "SELECT count(*) FROM done")
+			testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
+		})
+	}
+}
+
+// TestReadySaysThatALeaseDoesNotCome: the pool's connections are all somebody else's.
+func TestReadySaysThatALeaseDoesNotCome(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition)
+	p.Patience(time.Second)
+	participant.Handle(p, count)
+	s.provision(1)
+	s.send(s.command("a", Count{N: 1}))
+	release := s.exhaust()
+	s.start(p)
+	testkit.Wait(t, "not ready", func() (bool, error) {
+		return p.Assigned() == 1 && p.Ready() != nil, nil
+	})
+	require.ErrorContains(t, p.Ready(), "its lease was not got")
+	release()
+	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
+}
+
+// exhaust takes all connections of the stage's pool.
+func (s *stage) exhaust() (release func()) {
+	var all []interface{ Release() }
+	for range s.pool.Config().MaxConns {
+		c, err := s.pool.Acquire(s.t.Context())
+		require.NoError(s.t, err)
+		all = append(all, c)
+	}
+	return func() {
+		for _, c := range all {
+			c.Release()
+		}
+	}
+}
+
+// TestReadyIsNoAlarmWhileThereIsWork: handlers that take their time, messages that wait behind them and for their retry,
+// topics in which there is nothing, are all well.
+func TestReadyIsNoAlarmWhileThereIsWork(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(4)
+	p := s.new(func(c *participant.Config) {
+		c.Concurrency, c.Partitions = 1, 4
+		c.Retry, c.Immediate = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true}, -1
+	})
+	p.Patience(time.Second)
+	participant.Handle(p, loose, participant.RetryTopics(time.Hour))
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if _, err := tx.Exec(ctx, "SELECT pg_sleep(0.6)"); err != nil { // slower than patience, for all that wait
+			return participant.Outcome{}, err
+		}
+		return count(ctx, tx, c)
+	})
+	s.start(p)
+	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
+	var all []*kgo.Record
+	for _, key := range s.keys(3) { // one partition has nothing
+		for n := range 3 {
+			fail := ""
+			if n == 2 {
+				fail = "error"
+			}
+			all = append(all, kafka.Record(s.command(key, Count{N: n + 1, Fail: fail})))
+		}
+	}
+	waits := s.command("l", Count{})
+	waits.Topic, waits.Type = s.hop.Retry(time.Hour), "Loose"
+	all = append(all, kafka.Record(waits))
+	require.NoError(t, s.client.ProduceSync(t.Context(), all...).FirstErr())
+	waitFor(t, "a message that is not due", func() bool {
+		return slices.ContainsFunc(p.Stats().Partitions, func(s participant.PartitionStats) bool { return s.Later == 1 && s.Paused })
+	})
+	testkit.Wait(t, "all ended", func() (bool, error) {
+		require.NoError(t, p.Ready())
+		return s.count("SELECT count(*) FROM done") == 6 && s.count("SELECT count(*) FROM troupe.held") == 3, nil
+	})
+}

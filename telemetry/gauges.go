@@ -1,0 +1,82 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/troupe-go/troupe/participant"
+)
+
+// gauges are read when somebody collects.
+type gauges struct {
+	lag, running, waiting, held, later, paused, careful, open, ready metric.Int64ObservableGauge
+	age                                                              metric.Float64ObservableGauge
+}
+
+func newGauges(m metric.Meter) (g gauges, err error) {
+	whole := func(name, unit, description string) metric.Int64ObservableGauge {
+		gauge, failed := m.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
+		err = errors.Join(err, failed)
+		return gauge
+	}
+	g.lag = whole("troupe.lag", "{message}", "Messages from the first that has not ended to the end of the partition.")
+	g.running = whole("troupe.running", "{message}", "Messages in transactions under way.")
+	g.waiting = whole("troupe.waiting", "{message}", "Messages that were fetched and have not begun.")
+	g.held = whole("troupe.held", "{key}", "Keys that wait for a retry.")
+	g.later = whole("troupe.later", "{message}", "Messages of a retry topic that were fetched and are not due.")
+	g.paused = whole("troupe.paused", "{partition}", "1 while nothing is fetched, since enough waits or nothing is due.")
+	g.careful = whole("troupe.careful", "{message}", "Messages still to run one by one after a crash.")
+	g.open = whole("troupe.breaker.open", "{partition}", "1 while a partition waits for something that is away.")
+	g.ready = whole("troupe.ready", "{participant}", "1 while the participant is ready.")
+	var failed error
+	g.age, failed = m.Float64ObservableGauge("troupe.lag.age", metric.WithUnit("s"),
+		metric.WithDescription("Age of the oldest message that has not ended."))
+	return g, errors.Join(err, failed)
+}
+
+// Observe reads p's Stats and Ready whenever metrics are collected, for as long as the MeterProvider is there. It needs
+// no Instrument, and Instrument needs no Observe.
+func (t *Telemetry) Observe(p *participant.Participant) error {
+	g := t.gauges
+	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		t.observe(o, p)
+		return nil
+	}, g.lag, g.age, g.running, g.waiting, g.held, g.later, g.paused, g.careful, g.open, g.ready)
+	if err != nil {
+		return fmt.Errorf("telemetry: %w", err)
+	}
+	return nil
+}
+
+func (t *Telemetry) observe(o metric.Observer, p *participant.Participant) {
+	g, stats := t.gauges, p.Stats()
+	for _, s := range stats.Partitions {
+		l := label{group: stats.Group, topic: s.Topic, partition: s.Partition}
+		with := t.with(l)
+		if s.Next >= 0 && s.End >= 0 {
+			o.ObserveInt64(g.lag, s.Lag, with)
+			o.ObserveFloat64(g.age, s.Age.Seconds(), with)
+		}
+		o.ObserveInt64(g.running, int64(s.Running), with)
+		o.ObserveInt64(g.waiting, int64(s.Waiting), with)
+		o.ObserveInt64(g.held, int64(s.Held), with)
+		o.ObserveInt64(g.later, int64(s.Later), with)
+		o.ObserveInt64(g.paused, oneIf(s.Paused), with)
+		o.ObserveInt64(g.careful, int64(s.Careful), with)
+		if s.WaitsFor != "" {
+			l.dependency = t.dependency(s.WaitsFor)
+		}
+		o.ObserveInt64(g.open, oneIf(s.WaitsFor != ""), t.with(l))
+	}
+	o.ObserveInt64(g.ready, oneIf(p.Ready() == nil), t.with(label{group: stats.Group, partition: -1}))
+}
+
+func oneIf(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
