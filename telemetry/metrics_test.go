@@ -200,7 +200,7 @@ func TestGaugesSayWhatIsAt(t *testing.T) {
 	require.EqualValues(t, 1, values["troupe.breaker.opened"+away])
 	require.EqualValues(t, 0, values["troupe.ready{}"])
 	require.Positive(t, values["troupe.lag.age"+at+"}"])
-	require.Positive(t, values["troupe.running"+at+"}"])
+	require.Positive(t, values["troupe.running"+at+"}"]+values["troupe.waiting"+at+"}"])
 }
 
 // TestNamesThatAreMadeUpBecomeNoTimeSeries.
