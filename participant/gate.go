@@ -88,13 +88,12 @@ func (w *worker) open() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.next != nil {
+		return // it had begun before, and did not need what is away
+	}
 	waited := w.waitNoMore()
 	if waited == nil {
 		return
-	}
-	if g.next != nil {
-		g.next.Stop()
-		g.next = nil
 	}
 	g.failed = 0
 	w.p.outage(waited.what).report(nil)

@@ -38,6 +38,11 @@ var (
 	errLate       = errors.New("a handler was registered after Run")
 )
 
+// mistake is what ends Run when it comes up after the start.
+type mistake struct{ error }
+
+func (m mistake) Unwrap() error { return m.error }
+
 // New checks the configuration and fills its gaps. It does no I/O.
 func New(cfg Config) (*Participant, error) {
 	cfg, err := cfg.withDefaults()
@@ -63,7 +68,7 @@ func (p *Participant) register(h *handler) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running {
-		p.late(errLate)
+		p.late(mistake{errLate})
 		return
 	}
 	if err := p.handlers.add(h); err != nil {
@@ -85,8 +90,9 @@ func (p *Participant) Run(ctx context.Context) error {
 	}
 	err := p.run(ctx)
 	p.enter(errNotRunning, nil)
-	if cause := context.Cause(ctx); errors.Is(cause, errLate) {
-		err = errors.Join(err, cause)
+	var found mistake
+	if errors.As(context.Cause(ctx), &found) {
+		err = errors.Join(err, found)
 	}
 	if err != nil {
 		return fmt.Errorf("participant %s: %w", p.cfg.Group, err)
@@ -118,9 +124,11 @@ func (p *Participant) run(ctx context.Context) error {
 	defer cancel()
 	background.Go(func() { p.prune(ctx) })
 	p.enter(errors.New("the database has not answered yet"), nil)
-	if err := p.unexpected(ctx); err != nil || ctx.Err() != nil {
-		return err
-	}
+	background.Go(func() {
+		if err := p.unexpected(ctx); err != nil {
+			p.late(mistake{err})
+		}
+	})
 	if p.fires() {
 		background.Go(func() { p.fire(ctx) })
 	}
