@@ -66,7 +66,8 @@ func newPayments(t *testing.T) *payments {
 
 func (s *payments) serve(policy retry.Policy) (stop func()) {
 	p, err := participant.New(participant.Config{
-		Pool: s.pool, Brokers: s.brokers, Hop: s.hop, Retry: policy, Immediate: -1, Log: testkit.Logger(s.t),
+		Concurrency: 1, // the page shows them in this order
+		Pool:        s.pool, Brokers: s.brokers, Hop: s.hop, Retry: policy, Immediate: -1, Log: testkit.Logger(s.t),
 	})
 	require.NoError(s.t, err)
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[ChargePayment]) (participant.Outcome, error) {
