@@ -124,14 +124,13 @@ func (p *Participant) run(ctx context.Context) error {
 	defer cancel()
 	background.Go(func() { p.prune(ctx) })
 	p.enter(errors.New("the database has not answered yet"), nil)
-	background.Go(func() {
+	background.Go(func() { // in this order, or what nobody expects would be fired
 		if err := p.unexpected(ctx); err != nil {
 			p.late(mistake{err})
+		} else if p.fires() {
+			p.fire(ctx)
 		}
 	})
-	if p.fires() {
-		background.Go(func() { p.fire(ctx) })
-	}
 	trouble := p.repeated("membership")
 	policy := retry.Policy{Initial: 500 * time.Millisecond, Cap: 30 * time.Second}
 	for failed := 1; ; failed++ {
