@@ -53,8 +53,10 @@ func serveApprovals(ctx context.Context, pool *pgxpool.Pool, brokers []string) e
 		return participant.Succeed(Noted{}), p.Cancel(ctx, tx, "not-approved", "")
 	})
 	participant.OnDeadline(p, "not-approved", func(ctx context.Context, tx pgx.Tx, d participant.Due[Remind]) error {
-		_, err := tx.Exec(ctx, "INSERT INTO reminders (order_id) VALUES ($1)", d.Body.OrderID)
-		return err
+		if _, err := tx.Exec(ctx, "INSERT INTO reminders (order_id) VALUES ($1)", d.Body.OrderID); err != nil {
+			return err
+		}
+		return participant.Queue(ctx, tx, "SELECT pg_notify('reminders', $1)", d.Body.OrderID)
 	})
 	return p.Run(ctx)
 }
@@ -70,6 +72,16 @@ func ExampleOnDeadline() {
 	defer end()
 
 	if _, err := pool.Exec(ctx, "CREATE TABLE reminders (order_id text PRIMARY KEY)"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	heard, err := pool.Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer heard.Release()
+	if _, err := heard.Exec(ctx, "LISTEN reminders"); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -99,16 +111,15 @@ func ExampleOnDeadline() {
 			return
 		}
 	}
-	var reminders []string
-	for len(reminders) == 0 && ctx.Err() == nil {
-		rows, _ := pool.Query(ctx, "SELECT order_id FROM reminders")
-		reminders, _ = pgx.CollectRows(rows, pgx.RowTo[string])
-		time.Sleep(20 * time.Millisecond)
+	reminder, err := heard.Conn().WaitForNotification(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
-	fmt.Println("not approved in time:", reminders)
+	fmt.Println("not approved in time:", reminder.Payload)
 	leave()
 	fmt.Println(<-ended, <-ended)
 	// Output:
-	// not approved in time: [o-2]
+	// not approved in time: o-2
 	// <nil> <nil>
 }
