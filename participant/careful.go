@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -26,17 +27,23 @@ func (w *worker) carefully(m *message) error {
 	w.p.alone.Lock()
 	defer w.p.alone.Unlock()
 	args := pgx.NamedArgs{"lease": w.lease.id, "topic_id": m.topicID, "offset": m.offset}
-	if m.starts == 0 { // once per process, however often the database goes away
+	at := place{m.topicID, m.offset}
+	starts := w.starts[at]
+	if starts == 0 { // once per owner, however often something it needs is away
 		ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 		defer cancel()
-		if err := w.p.cfg.Pool.QueryRow(ctx, markStarted, args).Scan(&m.starts); err != nil {
+		if err := w.p.cfg.Pool.QueryRow(ctx, markStarted, args).Scan(&starts); err != nil {
 			return database(err)
 		}
+		if w.starts == nil {
+			w.starts = make(map[place]int)
+		}
+		w.starts[at] = starts
 	}
 	var err error
-	if m.starts > maxStarts {
+	if starts > maxStarts {
 		m.began = time.Now()
-		err = w.bury(m, failure{Poison, fmt.Errorf("the process ended %d times while this message ran", m.starts-1)})
+		err = w.bury(m, failure{Poison, fmt.Errorf("the process ended %d times while this message ran", starts-1)})
 	} else {
 		err = w.decide(m, w.alone(m))
 	}
@@ -49,7 +56,14 @@ func (w *worker) carefully(m *message) error {
 	if _, err := w.p.cfg.Pool.Exec(ctx, unmarkStarted, args); err != nil {
 		return database(err)
 	}
+	delete(w.starts, at)
 	return nil
+}
+
+// place is a message's, by which it is known again when it comes from troupe.held anew.
+type place struct {
+	topicID uuid.UUID
+	offset  int64
 }
 
 // clocks say since when each handler runs. They may be used concurrently.

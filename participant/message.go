@@ -48,7 +48,6 @@ type message struct {
 	unnamed          bool             // it has no ce_id
 	began            time.Time        // the run
 	outcome          envelope.Outcome // of the run
-	starts           int              // as far as they were marked
 	passed           Reason           // why it ends without effect
 
 	due  bool    // no message at all, but the turn of a held key

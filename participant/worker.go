@@ -44,8 +44,9 @@ type worker struct {
 	lease   lease
 	term    atomic.Int64 // lease.term, for onlookers
 	low     atomic.Pointer[mark]
-	moved   *mark        // where the watermark is
-	careful atomic.Int64 // how many messages still to run one by one
+	moved   *mark         // where the watermark is
+	careful atomic.Int64  // how many messages still to run one by one
+	starts  map[place]int // of those that were marked, and have not ended; p.alone's
 
 	holds  holds
 	wake   chan struct{} // a hold is due earlier than thought
