@@ -55,7 +55,7 @@ type Defaults struct {
 // Message is the row as it goes to Kafka: subject from the key, time from created_at, correlation from the id, and the
 // Defaults, where the headers do not say otherwise. Its id is the column's; only one that is no UUID, as in messages of
 // others that failed and are sent again, stands in raw_headers. Headers that cannot be read give an error that wraps
-// envelope.ErrHeaders.
+// envelope.ErrHeaders; what could be read of them is in Extra.
 func (r *Row) Message(d Defaults) (envelope.Message, error) {
 	m := envelope.Message{Topic: r.Topic, Key: r.OrderKey(), Payload: r.Payload}
 	hs, err := r.headerList()
@@ -63,6 +63,7 @@ func (r *Row) Message(d Defaults) (envelope.Message, error) {
 		return m, fmt.Errorf("outbox: row %d: %w", r.Position, err)
 	}
 	if err := m.SetHeaders(hs); err != nil {
+		m.Extra = hs
 		return m, fmt.Errorf("outbox: row %d: %w", r.Position, err)
 	}
 	if r.RawHeaders == nil || m.ID == "" || isUUID(m.ID) {

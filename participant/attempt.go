@@ -23,7 +23,7 @@ const (
 
 // unit is one transaction of one message or more, with what the inbox said of them.
 type unit struct {
-	w       *worker
+	w       *runner
 	ctx     context.Context // of the handlers
 	tx      *handlerTx
 	first   []*message // those that take effect now
@@ -33,7 +33,7 @@ type unit struct {
 
 // alone runs m's handler in a transaction of its own. A nil error says that it took effect, now or before. A lost race
 // is run again a few times.
-func (w *worker) alone(m *message) error {
+func (w *runner) alone(m *message) error {
 	if m.unreadable != nil {
 		return classified{Poison, m.unreadable}
 	}
@@ -65,9 +65,9 @@ func (f failedIn) Unwrap() error { return f.error }
 
 // attempt runs the handlers of messages in one transaction, with their inbox rows and outcomes, and for one from
 // troupe.held the end of its row. An error says that nothing of it took effect.
-func (w *worker) attempt(ms ...*message) (err error) {
+func (w *runner) attempt(ms ...*message) (err error) {
 	began := time.Now()
-	u, err := w.start(ms)
+	u, err := w.start(ms, nil)
 	if err != nil {
 		return err
 	}
@@ -105,37 +105,24 @@ func (w *worker) attempt(ms ...*message) (err error) {
 	return nil
 }
 
-// start begins, checks the term and inserts the inbox rows, in one round trip.
-func (w *worker) start(ms []*message) (*unit, error) {
+// start begins a transaction in which messages end, for good or with a failure, and inserts their inbox rows, in one
+// round trip.
+func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 	defer cancel()
 	u := &unit{w: w, ctx: w.ctx}
-	held := ms[0].held
-	ended := ms
-	if held != nil {
-		ended = nil // it had ended when it was held
-	}
-	still := true
+	mine := ms
+	var admitted func(pgx.BatchResults) ([]*message, error)
 	var claimed *claim
 	var asked bool
 	first := func(b *pgx.Batch) {
-		w.enter(b, ended)
-		if held != nil {
-			b.Queue(releaseHeld, w.releaseArgs(ms[0]))
-		}
+		admitted = w.from.admit(b, ms, f)
 		claimed = w.p.claim(b, ms)
 		asked = w.p.findAnswers(b, ms)
 	}
-	tx, err := w.begin(ctx, first, func(results pgx.BatchResults) error {
-		if err := entered(results); err != nil {
+	tx, err := w.begin(ctx, first, func(results pgx.BatchResults) (err error) {
+		if mine, err = admitted(results); err != nil {
 			return err
-		}
-		if held != nil {
-			tag, err := results.Exec()
-			if err != nil {
-				return err
-			}
-			still = tag.RowsAffected() == 1
 		}
 		known, err := claimed.read(results)
 		if err != nil {
@@ -161,9 +148,15 @@ func (w *worker) start(ms []*message) (*unit, error) {
 		return nil, ours(err)
 	}
 	u.tx = tx
-	if !still { // somebody else has it
-		u.first, ms[0].passed = nil, ""
+	if len(mine) < len(ms) { // somebody else has the others, and so their identities
+		u.first = nil
+		for _, m := range ms {
+			m.passed = ""
+		}
 		tx.rollback(w.ctx)
+		if len(mine) > 0 {
+			return w.start(mine, f)
+		}
 	}
 	return u, nil
 }
@@ -221,13 +214,13 @@ func (u *unit) handle(m *message) (err error) {
 }
 
 // prepare reads the body; a codec may panic on bytes it did not expect.
-func (w *worker) prepare(m *message) (_ run, err error) {
+func (w *runner) prepare(m *message) (_ run, err error) {
 	defer recovered(&err)
 	return m.handler.prepare(m)
 }
 
 // call is the handler's own time: while it runs, its clock does.
-func (w *worker) call(ctx context.Context, m *message, run run, tx pgx.Tx) (_ Outcome, err error) {
+func (w *runner) call(ctx context.Context, m *message, run run, tx pgx.Tx) (_ Outcome, err error) {
 	w.clocks.start(m)
 	defer w.clocks.stop(m)
 	defer recovered(&err)
@@ -280,7 +273,7 @@ func (u *unit) delivery(m *message) Delivery {
 	return d
 }
 
-func (w *worker) delivery(m *message) Delivery {
+func (w *runner) delivery(m *message) Delivery {
 	return Delivery{
 		Message: m.Message, Partition: m.partition, Offset: m.offset,
 		Handler: m.handlerName(w.p.cfg.Group), Attempt: m.attempts() + 1, Batch: 1, Held: m.held != nil,
@@ -339,7 +332,7 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 }
 
 // optimistic runs messages in one transaction. Its error is one that says something about them.
-func (w *worker) optimistic(ms []*message) (failed error, ok bool) {
+func (w *runner) optimistic(ms []*message) (failed error, ok bool) {
 	ok = w.goes(func() error {
 		failed = nil
 		err := w.attempt(ms...)

@@ -15,12 +15,20 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// Config of a Participant. Pool, Brokers and Hop are required.
+// Config of a Participant. Pool and Hop are required, and either Brokers or Local.
 type Config struct {
 	// Pool is on the service's own database, which has Troupe's tables.
 	Pool *pgxpool.Pool
 	// Brokers are bootstrap addresses, host:port.
 	Brokers []string
+	// Local says that whoever writes what this participant consumes shares its database: messages come through
+	// troupe.local_work, and no Kafka is needed. The topics, of the hop's commands and of the events given to On, are made
+	// local at the start of Run where they are not; nobody can read a local topic from Kafka. What the participant writes
+	// goes through the outbox as ever.
+	Local bool
+	// Stale is how long local work may be in progress, while it does not run and its participant seems to live, before
+	// another takes it over. Of one that died it is taken over at once, and what runs is never. Default 5 minutes.
+	Stale time.Duration
 	// Hop is this participant's part of the flow. Its topics are made at the start of Run where they are missing.
 	Hop topics.Hop
 	// Group is the consumer group, and part of every inbox row and derived id: renaming it makes all messages new.
@@ -82,8 +90,12 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Pool == nil:
 		return c, errors.New("config without a pool")
-	case len(c.Brokers) == 0:
+	case len(c.Brokers) == 0 && !c.Local:
 		return c, errors.New("config without brokers")
+	case len(c.Brokers) > 0 && c.Local:
+		return c, errors.New("config with brokers and Local: a participant takes messages from Kafka or from its own database; make two")
+	case c.Stale < 0:
+		return c, fmt.Errorf("stale %s is negative", c.Stale)
 	case c.Hop.IsZero():
 		return c, errors.New("config without a hop")
 	case c.Timeout < 0:
@@ -108,6 +120,7 @@ func (c Config) withDefaults() (Config, error) {
 	fill(&c.Immediate, 2)
 	fill(&c.Timeout, 30*time.Second)
 	fill(&c.Drain, 10*time.Second)
+	fill(&c.Stale, 5*time.Minute)
 	fill(&c.InboxRetention, 7*24*time.Hour)
 	c.Immediate, c.Drain = max(c.Immediate, 0), max(c.Drain, 0)
 	if c.Codec == nil {

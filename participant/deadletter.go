@@ -56,7 +56,7 @@ var (
 
 // bury makes m a dead letter: its inbox row, its row in troupe.dead_letters, the copy for the topic, the exhausted
 // event and the end of its held row are one transaction. Its errors say nothing about m.
-func (w *worker) bury(m *message, f failure) error {
+func (w *runner) bury(m *message, f failure) error {
 	d := w.delivery(m)
 	d.Class, d.Err, d.Outcome = f.class, f.err, envelope.Exhausted
 	letter := deadLetter{message: m, failure: f, id: envelope.NewID()}
@@ -78,8 +78,8 @@ func (w *worker) bury(m *message, f failure) error {
 	return nil
 }
 
-func (w *worker) writeLetter(l *deadLetter, d Delivery) error {
-	u, err := w.start([]*message{l.message})
+func (w *runner) writeLetter(l *deadLetter, d Delivery) error {
+	u, err := w.start([]*message{l.message}, &l.failure)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ type deadLetter struct {
 }
 
 // fill adds the row, the copy and the event to tx.
-func (w *worker) fill(tx pgx.Tx, l *deadLetter) error {
+func (w *runner) fill(tx pgx.Tx, l *deadLetter) error {
 	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 	defer cancel()
 	err := tx.QueryRow(ctx, insertDeadLetter, w.deadLetterArgs(l)).Scan(&l.first, &l.last)
@@ -141,8 +141,8 @@ func (w *worker) fill(tx pgx.Tx, l *deadLetter) error {
 	return w.p.out.Write(envelope.WithCause(ctx, l.cause(w.p.cfg.Group)), tx, e)
 }
 
-func (w *worker) deadLetterArgs(l *deadLetter) pgx.NamedArgs {
-	args := w.rowArgs(l.message)
+func (w *runner) deadLetterArgs(l *deadLetter) pgx.NamedArgs {
+	args := w.p.rowArgs(l.message)
 	args["id"] = l.id
 	args["handler"] = readable(l.handlerName(w.p.cfg.Group), 1024)
 	args["class"], args["error"] = string(l.class), l.text()

@@ -51,6 +51,28 @@
 // dead letter keeps its row: redriven it is met, unless it was cancelled since; discarded, the row says nothing more.
 // Deadlines belong to Config.Group, by whose members alone they are fired and met.
 //
+// # Local work
+//
+// With Config.Local, messages come from troupe.local_work instead of from Kafka: whoever writes them shares the database.
+//
+//	INSERT INTO troupe.outbox ──trigger──► troupe.local_work ──claim──► the same transaction ──► done or failed
+//
+// Handlers, outcomes, classes, attempts, dead letters and events are the same, and so is what is promised above, but for
+// partitions and offsets: order is by position in the outbox, per key and not over all; a message that waits for its next
+// try, and those behind it, stay where they are; an entry is claimed by the key's first that has not ended, with FOR UPDATE
+// SKIP LOCKED, and nobody runs one that somebody else runs, however long it takes. Each entry shows its status (pending, in
+// progress, done, failed), attempts, max_attempts, next_try, last_error, locked_at and created_at; what has ended is
+// forgotten after an hour. A participant that is killed leaves its entries to the others at once, one that is frozen after
+// Config.Stale. Deliveries have partition -1 and the position as their offset.
+//
+// A topic is local for the groups that troupe.make_local(topic, group) was called for, by Run or by whoever may, until
+// troupe.end_local(topic). The change waits for writers that are under way. What the outbox still has of the topic moves to
+// the table, and back, in its order; what had reached Kafka has not: let a participant with Brokers work it off, of the same
+// Group, which knows what was handled here. A writer's INSERT for a local topic reports no inserted row and RETURNING gives
+// none, since the row is not in the outbox; everything else about it is the same.
+//
+// Not there: a compensation does not overtake the forward command of its step, it runs after its last try.
+//
 // # What becomes of a failure
 //
 //	failure                          class      effect
@@ -84,6 +106,9 @@
 //	nobody expects
 //	no member, or the database away  -          deadlines wait; Ready says that they are not fired
 //	frozen, its partition taken      -          fenced: nothing commits; it joins again
+//	local work: crash, at any step   -          taken over at once, and counted: it runs alone, the fifth time it is
+//	                                            poison
+//	local work: connection lost      -          taken over, not counted
 //	broker away                      -          what was fetched is worked off; offsets are committed when it is back
 //	partition taken by another       -          what runs may finish within Config.Drain and the rebalance time-out
 //	topic made anew, log cut         -          read as new; identities still tell duplicates
@@ -114,6 +139,12 @@
 //	  troupe.inbox_slots, troupe.inbox_groups, troupe.answers, troupe.started, troupe.held, troupe.dead_letters,
 //	  troupe.deadlines TO service;
 //	GRANT TRUNCATE ON troupe.inbox_recent_0, …, troupe.inbox_recent_31 TO service;
+//
+// and for local work, instead of leases, inbox_offsets, started and held, and with troupe.make_local called by the owner,
+//
+//	GRANT SELECT, UPDATE, DELETE ON troupe.local_work TO service;
+//	GRANT SELECT ON troupe.local_topics TO service;
+//	GRANT USAGE ON SEQUENCE troupe.local_members TO service;
 //
 // and members of one group share a role, so that a new owner may end a frozen one's sessions.
 package participant

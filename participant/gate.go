@@ -47,7 +47,7 @@ type waiting struct {
 var probing = retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
 
 // goes says whether step has got its answer. Else what it was for is to be tried again, or somebody else's by now.
-func (w *worker) goes(step func() error) bool {
+func (w *runner) goes(step func() error) bool {
 	err := step()
 	var away unavailable
 	switch {
@@ -55,14 +55,14 @@ func (w *worker) goes(step func() error) bool {
 		w.open()
 		return true
 	case errors.Is(err, errFenced):
-		w.fenced()
+		w.from.fenced()
 	case errors.As(err, &away) && w.ctx.Err() == nil:
 		w.shut(away)
 	}
 	return false
 }
 
-func (w *worker) shut(away unavailable) {
+func (w *runner) shut(away unavailable) {
 	w.p.outage(away.what).report(away)
 	g := &w.gate
 	g.mu.Lock()
@@ -71,17 +71,17 @@ func (w *worker) shut(away unavailable) {
 		return // it had begun before
 	}
 	w.waitFor(away)
-	w.lane.Hold()
+	w.from.pause()
 	g.failed++
 	g.next = time.AfterFunc(probing.Wait(g.failed), func() {
 		g.mu.Lock()
 		g.next = nil
 		g.mu.Unlock()
-		w.lane.Try()
+		w.from.tryOne()
 	})
 }
 
-func (w *worker) open() {
+func (w *runner) open() {
 	g := &w.gate
 	if g.waits.Load() == nil {
 		return
@@ -97,11 +97,11 @@ func (w *worker) open() {
 	}
 	g.failed = 0
 	w.p.outage(waited.what).report(nil)
-	w.lane.Release()
+	w.from.resume()
 }
 
 // insist is goes for what must be done before anything can run: it goes on until stop.
-func (w *worker) insist(step func() error) bool {
+func (w *runner) insist(step func() error) bool {
 	for failed := 1; ; failed++ {
 		err := step()
 		var away unavailable
@@ -124,16 +124,16 @@ func (w *worker) insist(step func() error) bool {
 }
 
 // waitFor notes what is away, unless something was before.
-func (w *worker) waitFor(away unavailable) {
+func (w *runner) waitFor(away unavailable) {
 	if w.gate.waits.CompareAndSwap(nil, &waiting{time.Now(), away}) {
-		tell(w.p.cfg.Hooks.Breaker, Breaker{w.topic, w.id, away.what, away.error})
+		tell(w.p.cfg.Hooks.Breaker, Breaker{w.at.topic, w.at.partition, away.what, away.error})
 	}
 }
 
 // waitNoMore says what was away, if anything was.
-func (w *worker) waitNoMore() (waited *waiting) {
+func (w *runner) waitNoMore() (waited *waiting) {
 	if waited = w.gate.waits.Swap(nil); waited != nil {
-		tell(w.p.cfg.Hooks.Breaker, Breaker{Topic: w.topic, Partition: w.id, What: waited.what})
+		tell(w.p.cfg.Hooks.Breaker, Breaker{Topic: w.at.topic, Partition: w.at.partition, What: waited.what})
 	}
 	return waited
 }

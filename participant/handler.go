@@ -155,3 +155,15 @@ func (hs handlers) withRetryTopics(hop topics.Hop) {
 		}
 	}
 }
+
+// delayed is a handler with retry topics, if there is one.
+func (hs handlers) delayed() *handler {
+	for _, ofTopic := range hs {
+		for _, h := range ofTopic {
+			if h.delays != nil {
+				return h
+			}
+		}
+	}
+	return nil
+}

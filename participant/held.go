@@ -42,29 +42,44 @@ type failure struct {
 	err   error
 }
 
-// record stores m's first failed attempt, or counts one more, and says how long to wait for the next. Where another
-// member was faster, that one's row stands.
-func (w *worker) record(m *message, f failure) (wait time.Duration, err error) {
+// record stores m's first failed attempt, or counts one more, and makes its key wait for the next. Where another member
+// was faster, that one's row stands.
+func (w *worker) record(m *message, f failure) error {
 	failed := m.attempts() + 1
-	if failed > w.p.cfg.Immediate {
-		wait = w.p.cfg.Retry.Wait(failed - w.p.cfg.Immediate)
-	}
-	args := w.rowArgs(m)
+	wait := w.p.wait(failed)
+	args := w.p.rowArgs(m)
 	args["attempts"] = failed
 	args["wait"] = wait.Seconds()
 	args["class"] = string(f.class)
 	args["error"] = readable(f.err.Error(), maxErrorBytes)
+	var err error
 	if m.held != nil {
-		return wait, w.write(nil, func(b *pgx.Batch) { b.Queue(recordAttempt, args) })
+		err = w.write(nil, func(b *pgx.Batch) { b.Queue(recordAttempt, args) })
+	} else {
+		err = w.write([]*message{m}, func(b *pgx.Batch) { b.Queue(holdFailed, args) })
 	}
-	return wait, w.write([]*message{m}, func(b *pgx.Batch) { b.Queue(holdFailed, args) })
+	if err != nil {
+		// The row may be there all the same: m must come by way of it, or it would be left behind.
+		w.hold(m.holdKey(), time.Now())
+		return err
+	}
+	w.hold(m.holdKey(), time.Now().Add(wait))
+	return nil
+}
+
+// wait is how long a message waits after so many failed runs.
+func (p *Participant) wait(failed int) time.Duration {
+	if failed <= p.cfg.Immediate {
+		return 0
+	}
+	return p.cfg.Retry.Wait(failed - p.cfg.Immediate)
 }
 
 // append stores messages behind what their keys wait for.
 func (w *worker) append(ms []*message) error {
 	err := w.write(ms, func(b *pgx.Batch) {
 		for _, m := range ms {
-			b.Queue(holdWaiting, w.rowArgs(m))
+			b.Queue(holdWaiting, w.p.rowArgs(m))
 		}
 	})
 	if err == nil {
@@ -107,7 +122,7 @@ func (w *worker) overtake(m *message) error {
 		if len(cancelled) > 0 {
 			w.p.claim(b, cancelled)
 		}
-		b.Queue(holdWaiting, w.rowArgs(m))
+		b.Queue(holdWaiting, w.p.rowArgs(m))
 	})
 	if err != nil {
 		return err
@@ -211,12 +226,12 @@ func (w *worker) head(ctx context.Context, key holdKey) (m *message, wait time.D
 }
 
 // rowArgs are the columns that a message fills in troupe.held and troupe.dead_letters.
-func (w *worker) rowArgs(m *message) pgx.NamedArgs {
+func (p *Participant) rowArgs(m *message) pgx.NamedArgs {
 	key := m.holdKey()
 	return pgx.NamedArgs{
-		"group": w.p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset, "topic": m.Topic,
+		"group": p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset, "topic": m.Topic,
 		"hold_key": key[:], "key": m.Key, "headers": marshal(m.headers()), "payload": m.Payload, "message_time": m.at,
-		"max_attempts": w.p.cfg.Retry.Attempts,
+		"max_attempts": p.cfg.Retry.Attempts,
 	}
 }
 

@@ -56,6 +56,7 @@ type stage struct {
 	hop     topics.Hop
 	client  *kgo.Client
 	batch   int // of the members
+	local   bool
 }
 
 const counters = `
@@ -86,7 +87,7 @@ func quick() []kgo.Opt {
 
 func (s *stage) config() participant.Config {
 	return participant.Config{
-		Pool: s.pool, Brokers: s.brokers, Hop: s.hop, Partitions: 2, Kafka: quick(), Log: testkit.Logger(s.t),
+		Pool: s.pool, Brokers: s.brokers, Local: s.local, Hop: s.hop, Partitions: 2, Kafka: quick(), Log: testkit.Logger(s.t),
 		Retry: retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 4},
 	}
 }
@@ -250,4 +251,10 @@ func waitFor(t testing.TB, what string, cond func() bool) {
 
 func entry(topic string, body any) outbox.Entry {
 	return outbox.Entry{Topic: topic, Key: "a", Body: body}
+}
+
+func marshal(body any) []byte {
+	b, err := json.Marshal(body)
+	must(err)
+	return b
 }

@@ -41,6 +41,8 @@ type task struct {
 	Nth     int64  // at which call
 	Freeze  bool   // to stop there, instead
 	Batch   int
+	Local   bool
+	Stale   time.Duration
 
 	Registry string // of a member that handles Claims in Avro
 }
@@ -80,7 +82,7 @@ func beMember(text string) {
 	}
 	p, err := participant.New(participant.Config{
 		Codec: codec,
-		Pool:  pool, Brokers: k.Brokers, Hop: hop, Partitions: 2, Kafka: quick(), Log: zerolog.New(os.Stderr),
+		Pool:  pool, Brokers: k.Brokers, Local: k.Local, Stale: k.Stale, Hop: hop, Partitions: 2, Kafka: quick(), Log: zerolog.New(os.Stderr),
 		Batch: k.Batch,
 		Retry: retry.Policy{Initial: 300 * time.Millisecond, NoJitter: true, Attempts: 4}, Immediate: -1,
 		Hooks: participant.Hooks{
@@ -123,7 +125,7 @@ func (s *stage) member(die string, nth int64) *process {
 
 func (s *stage) memberOf(k task) *process {
 	s.t.Helper()
-	k.URL, k.Brokers, k.Hop = s.pool.Config().ConnString(), s.brokers, s.hop.String()
+	k.URL, k.Brokers, k.Local, k.Hop = s.pool.Config().ConnString(), s.brokers, s.local, s.hop.String()
 	text, err := json.Marshal(k)
 	require.NoError(s.t, err)
 	m := &process{Cmd: exec.Command(os.Args[0]), ended: make(chan error, 1), log: &safeBuffer{}}

@@ -46,6 +46,7 @@ type message struct {
 	again            again            // when it comes from a retry topic
 	tries            int              // at once, before it goes to the first one
 	unnamed          bool             // it has no ce_id
+	entry            *entry           // nil unless it comes from troupe.local_work
 	began            time.Time        // the run
 	outcome          envelope.Outcome // of the run
 	passed           Reason           // why it ends without effect

@@ -70,6 +70,8 @@ func TestConfigIsChecked(t *testing.T) {
 	for name, spoil := range map[string]func(*participant.Config){
 		"pool":       func(c *participant.Config) { c.Pool = nil },
 		"brokers":    func(c *participant.Config) { c.Brokers = nil },
+		"Local":      func(c *participant.Config) { c.Local = true },
+		"stale":      func(c *participant.Config) { c.Stale = -1 },
 		"hop":        func(c *participant.Config) { c.Hop = topics.Hop{} },
 		"timeout":    func(c *participant.Config) { c.Timeout = -1 },
 		"partitions": func(c *participant.Config) { c.Partitions = -1 },
@@ -89,6 +91,7 @@ func TestEveryFieldOfConfigSurvives(t *testing.T) {
 	want := s.config()
 	want.Group, want.Codec, want.Source, want.Immediate = "g", envelope.JSONCodec{}, "s", 7
 	want.Timeout, want.Drain, want.InboxRetention, want.Replicas = 1, 2, 3, 4
+	want.Stale = 7 // and not Local, which excludes Brokers
 	want.Batch, want.Concurrency, want.DeadLetterHeaders = 5, 6, participant.ConnectHeaders
 	want.Hooks.BeforeHandler = func(participant.Delivery) {}
 	want.Trace = func(context.Context) (string, string) { return "", "" }
@@ -97,7 +100,7 @@ func TestEveryFieldOfConfigSurvives(t *testing.T) {
 	before, after := reflect.ValueOf(want), reflect.ValueOf(got)
 	for i := range before.NumField() {
 		name := before.Type().Field(i).Name
-		require.False(t, before.Field(i).IsZero() && name != "Codec", "%s: this test does not set it", name)
+		require.False(t, before.Field(i).IsZero() && name != "Codec" && name != "Local", "%s: this test does not set it", name)
 		if name != "Kafka" && name != "Hooks" && name != "Trace" && name != "Log" {
 			require.Equal(t, before.Field(i).Interface(), after.Field(i).Interface(), name)
 		}

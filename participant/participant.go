@@ -29,6 +29,7 @@ type Participant struct {
 	running  bool
 	late     context.CancelCauseFunc // ends Run with an error
 	consumer *consumer
+	local    *local
 	state    error // why nothing can have been consumed yet
 	unfired  error // why deadlines cannot be fired
 }
@@ -111,6 +112,11 @@ func (p *Participant) begin(late context.CancelCauseFunc) error {
 	case len(p.handlers) == 0:
 		return errors.New("no handlers")
 	}
+	if p.cfg.Local {
+		if h := p.handlers.delayed(); h != nil {
+			return fmt.Errorf("handler %s has retry topics, which local work has not", h.name)
+		}
+	}
 	p.handlers.withRetryTopics(p.cfg.Hop)
 	p.running, p.late = true, late
 	return nil
@@ -123,6 +129,12 @@ func (p *Participant) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	background.Go(func() { p.prune(ctx) })
+	if p.fires() {
+		background.Go(func() { p.fire(ctx) })
+	}
+	if p.cfg.Local {
+		return p.runLocal(ctx)
+	}
 	p.enter(errors.New("the database has not answered yet"), nil)
 	background.Go(func() { // in this order, or what nobody expects would be fired
 		if err := p.unexpected(ctx); err != nil {
@@ -181,5 +193,11 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 func (p *Participant) enter(state error, c *consumer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state, p.consumer = state, c
+	p.state, p.consumer, p.local = state, c, nil
+}
+
+func (p *Participant) enterLocal(l *local) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state, p.local = nil, l
 }

@@ -16,9 +16,13 @@ const wedgedAfter = 5 * time.Second
 // that is known. Having no partition because other members have them is being ready. It does no I/O.
 func (p *Participant) Ready() error {
 	p.mu.Lock()
-	state, c, unfired := p.state, p.consumer, p.unfired
+	state, c, l, unfired := p.state, p.consumer, p.local, p.unfired
 	p.mu.Unlock()
-	if state == nil {
+	switch {
+	case state != nil:
+	case l != nil:
+		state = l.ready(time.Now())
+	default:
 		state = c.ready(time.Now())
 	}
 	if state == nil && unfired != nil {
@@ -60,7 +64,7 @@ func (c *consumer) ready(now time.Time) error {
 }
 
 // wedged says whether a handler ignores its time-out.
-func (w *worker) wedged(now time.Time) (ran time.Duration, wedged bool) {
+func (w *runner) wedged(now time.Time) (ran time.Duration, wedged bool) {
 	ran, _ = w.clocks.longest(now)
 	return ran, ran > w.p.cfg.Timeout+min(w.p.cfg.Timeout, wedgedAfter)
 }

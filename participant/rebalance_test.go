@@ -109,12 +109,7 @@ func TestAPartitionMovesWhenItsHandlerHasEnded(t *testing.T) {
 // TestSoak kills and freezes members under load: TROUPE_SOAK says for how long.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	length := 3 * time.Second
-	if text := os.Getenv("TROUPE_SOAK"); text != "" {
-		var err error
-		length, err = time.ParseDuration(text)
-		require.NoError(t, err)
-	}
+	length := soakLength(t)
 	for _, batch := range []int{1, 50} {
 		t.Run(fmt.Sprintf("%d at once", batch), func(t *testing.T) { // one after the other
 			s := newStage(t)
@@ -122,6 +117,16 @@ func TestSoak(t *testing.T) {
 			s.soak(length)
 		})
 	}
+}
+
+func soakLength(t *testing.T) time.Duration {
+	text := os.Getenv("TROUPE_SOAK")
+	if text == "" {
+		return 3 * time.Second
+	}
+	length, err := time.ParseDuration(text)
+	require.NoError(t, err)
+	return length
 }
 
 func (s *stage) soak(length time.Duration) {

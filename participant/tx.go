@@ -138,7 +138,7 @@ func (t *handlerTx) Begin(ctx context.Context) (pgx.Tx, error) {
 }
 
 // begin starts a transaction in one round trip with the statements of first, after which read takes their results.
-func (w *worker) begin(ctx context.Context, first func(*pgx.Batch), read func(pgx.BatchResults) error) (*handlerTx, error) {
+func (w *runner) begin(ctx context.Context, first func(*pgx.Batch), read func(pgx.BatchResults) error) (*handlerTx, error) {
 	conn, err := w.p.cfg.Pool.Acquire(ctx)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/keyed"
@@ -29,17 +30,13 @@ const (
 
 // worker goes through one assigned partition: what comes from the topic, and what is held and due.
 type worker struct {
-	c      *consumer
-	p      *Participant
-	at     topicPartition
-	topic  string
-	id     int32
-	ctx    context.Context // of what runs; cancelled when it must not go on
-	cancel context.CancelFunc
-	stop   chan struct{} // closed: begin nothing more
-	done   chan struct{} // closed when nothing runs and the lease is released
-	idle   chan struct{} // closed when nothing runs
-	lane   *keyed.Lane[*message, mark]
+	*runner
+	c     *consumer
+	topic string
+	id    int32
+	done  chan struct{} // closed when nothing runs and the lease is released
+	idle  chan struct{} // closed when nothing runs
+	lane  *keyed.Lane[*message, mark]
 
 	lease   lease
 	term    atomic.Int64 // lease.term, for onlookers
@@ -48,13 +45,10 @@ type worker struct {
 	careful atomic.Int64  // how many messages still to run one by one
 	starts  map[place]int // of those that were marked, and have not ended; p.alone's
 
-	holds  holds
-	wake   chan struct{} // a hold is due earlier than thought
-	clocks clocks
-	gate   gate
-	later  later
-	brake  brake
-	died   atomic.Bool
+	holds holds
+	wake  chan struct{} // a hold is due earlier than thought
+	later later
+	brake brake
 
 	blocked atomic.Pointer[error] // why the partition cannot be read
 
@@ -63,10 +57,10 @@ type worker struct {
 
 func newWorker(c *consumer, at topicPartition) *worker {
 	w := &worker{
-		c: c, p: c.p, at: at, topic: at.topic, id: at.partition, wake: make(chan struct{}, 1),
-		stop: make(chan struct{}), done: make(chan struct{}), idle: make(chan struct{}),
+		c: c, topic: at.topic, id: at.partition, wake: make(chan struct{}, 1),
+		done: make(chan struct{}), idle: make(chan struct{}),
 	}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.runner = newRunner(c.p, w, at)
 	w.later.delay = delayOf(at.topic, w.p.cfg.Hop)
 	w.brake.client, w.brake.part = c.client, map[string][]int32{at.topic: {at.partition}}
 	w.progress.begin(time.Now())
@@ -244,41 +238,42 @@ func (w *worker) try(m *message) error {
 	return w.decide(m, w.alone(m))
 }
 
+// decide says what the error of a run means for its message. Its own error says nothing about m.
 func (w *worker) decide(m *message, err error) error {
-	var away unavailable
-	if err == nil || errors.As(err, &away) || errors.Is(err, errFenced) || w.ctx.Err() != nil {
+	if !w.counts(err) {
 		return err
 	}
 	f := failure{classify(err), err}
-	ended := f.class == Permanent || f.class == Poison
-	if m.handler != nil && m.handler.delays != nil && !ended {
+	if m.handler != nil && m.handler.delays != nil && !f.final() {
 		return w.unordered(m, f)
 	}
-	if ended || w.p.cfg.Retry.Exhausted(m.attempts()+1) {
-		return w.bury(m, f)
-	}
-	wait, err := w.record(m, f)
-	if err != nil {
-		// The row may be there all the same: m must come by way of it, or it would be left behind.
-		w.hold(m.holdKey(), time.Now())
-		return err
-	}
-	w.hold(m.holdKey(), time.Now().Add(wait))
-	w.failed(m, f)
-	if m.held == nil {
-		d := w.delivery(m)
-		d.Class, d.Err = f.class, f.err
-		tell(w.p.cfg.Hooks.Held, d)
-	}
-	return nil
+	return w.settle(m, f)
 }
 
-// failed tells of a run that counts, once it is recorded.
-func (w *worker) failed(m *message, f failure) {
-	d := w.delivery(m)
-	d.Class, d.Err, d.Took = f.class, f.err, time.Since(m.began)
-	w.p.failed(d)
+// admit checks the term, notes what ends from the topic, and takes the row of what ends from troupe.held.
+func (w *worker) admit(b *pgx.Batch, ms []*message, _ *failure) (read func(pgx.BatchResults) ([]*message, error)) {
+	held := ms[0].held != nil
+	if held {
+		w.enter(b, nil) // it had ended when it was held
+		b.Queue(releaseHeld, w.releaseArgs(ms[0]))
+	} else {
+		w.enter(b, ms)
+	}
+	return func(results pgx.BatchResults) ([]*message, error) {
+		if err := entered(results); err != nil || !held {
+			return ms, err
+		}
+		tag, err := results.Exec()
+		if err == nil && tag.RowsAffected() == 0 {
+			return nil, nil // somebody else has it
+		}
+		return ms, err
+	}
 }
+
+func (w *worker) pause()  { w.lane.Hold() }
+func (w *worker) resume() { w.lane.Release() }
+func (w *worker) tryOne() { w.lane.Try() }
 
 // work takes the lease, lets the partition run, and gives it back at the end.
 func (w *worker) work() {
@@ -384,13 +379,4 @@ func (w *worker) rouse() {
 func (w *worker) fenced() {
 	w.lane.Close()
 	w.c.abandon(errFenced)
-}
-
-func (w *worker) stopped() bool {
-	select {
-	case <-w.stop:
-		return true
-	default:
-		return false
-	}
 }

@@ -14,7 +14,9 @@ import (
 type Listener struct {
 	Config  *pgx.ConnConfig
 	Channel string
-	OnError func(error) // told of each lost connection; may be nil
+	// OnConnect is called with each new connection, before it listens; may be nil.
+	OnConnect func(context.Context, *pgx.Conn) error
+	OnError   func(error) // told of each lost connection; may be nil
 }
 
 // Run sends to wake, without ever waiting for it, after each notification and after each connect, since what came in
@@ -50,6 +52,11 @@ func (l *Listener) listen(ctx context.Context, wake chan<- struct{}) (heard bool
 		defer cancel()
 		conn.Close(ctx)
 	}()
+	if l.OnConnect != nil {
+		if err := l.OnConnect(ctx, conn); err != nil {
+			return false, err
+		}
+	}
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.Channel}.Sanitize()); err != nil {
 		return false, err
 	}

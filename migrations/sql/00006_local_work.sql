@@ -1,0 +1,164 @@
+-- +goose Up
+
+-- Topics whose messages stay in this database: each has a trigger on the outbox that puts a row for each of its groups
+-- into troupe.local_work instead. The trigger is made and dropped by troupe.make_local and troupe.end_local, and decides;
+-- this table says what it does.
+CREATE TABLE troupe.local_topics (
+  topic          text        NOT NULL,
+  consumer_group text        NOT NULL,
+  created_at     timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (topic, consumer_group)
+);
+
+-- Entries that participants take from here instead of from Kafka.
+--
+--   pending ──► in progress ──► done
+--      ▲             │     └──► failed: a dead letter
+--      └─ next try ──┘
+CREATE TABLE troupe.local_work (
+  position        bigint      NOT NULL, -- as in the outbox: order within a key
+  consumer_group  text        NOT NULL,
+  id              uuid        NOT NULL,
+  topic           text        NOT NULL,
+  key             text,
+  key_bytes       bytea,
+  type            text        NOT NULL,
+  headers         jsonb       NOT NULL,
+  raw_headers     bytea,
+  payload         bytea,
+  created_at      timestamptz NOT NULL,
+  hold_key        bytea       NOT NULL, -- SHA-256 of what is in order: the key, else this one entry
+  status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'in progress', 'done', 'failed')),
+  attempts        integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0), -- runs that failed
+  max_attempts    integer,              -- as the participant has it that took the entry last
+  next_try        timestamptz,          -- null: at once
+  error_class     text,
+  last_error      text,
+  first_failed_at timestamptz,
+  last_failed_at  timestamptz,
+  locked_at       timestamptz,
+  locked_by       integer,              -- the participant, which holds an advisory lock on this number while it lives
+  term            integer     NOT NULL DEFAULT 0, -- rises each time the entry is taken: only the last may end it
+  crashes         integer     NOT NULL DEFAULT 0, -- times that it was in progress when its participant died
+  ended_at        timestamptz,
+  PRIMARY KEY (position, consumer_group), -- in this order, or a planner without statistics reads all of a group
+  CHECK ((status = 'in progress') = (locked_at IS NOT NULL)),
+  CHECK ((locked_at IS NULL) = (locked_by IS NULL)),
+  CHECK ((status IN ('done', 'failed')) = (ended_at IS NOT NULL)),
+  CHECK ((attempts = 0) = (last_error IS NULL)),
+  CHECK (status <> 'done' OR attempts = 0),
+  CHECK (status <> 'failed' OR attempts > 0),
+  CHECK (ended_at IS NULL OR next_try IS NULL)
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+-- No column of these changes when an entry is taken, so that this leaves the indexes alone.
+CREATE INDEX local_work_order ON troupe.local_work (consumer_group, hold_key, position) WHERE ended_at IS NULL;
+CREATE INDEX local_work_ended ON troupe.local_work (consumer_group, ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE SEQUENCE troupe.local_members AS integer CYCLE;
+
+-- What an entry is in order with. STABLE, or it would not be inlined: convert_to is no more than that.
+-- +goose StatementBegin
+CREATE FUNCTION troupe.hold_key(place bigint, key text, key_bytes bytea) RETURNS bytea
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+  SELECT CASE
+    WHEN key_bytes IS NOT NULL THEN sha256('key '::bytea || key_bytes)
+    WHEN key IS NOT NULL       THEN sha256('key '::bytea || convert_to(key, 'UTF8'))
+    ELSE sha256('entry '::bytea || int8send(place))
+  END
+$$;
+-- +goose StatementEnd
+
+-- The groups come as arguments, since a transaction with an old snapshot does not see a new row of local_topics, but does
+-- run a new trigger. The writer needs no rights here.
+-- +goose StatementBegin
+CREATE FUNCTION troupe.take_local() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  consumer_group text;
+BEGIN
+  FOREACH consumer_group IN ARRAY TG_ARGV LOOP
+    INSERT INTO troupe.local_work (position, consumer_group, id, topic, key, key_bytes, type, headers, raw_headers,
+                                   payload, created_at, hold_key)
+    VALUES (NEW.position, consumer_group, NEW.id, NEW.topic, NEW.key, NEW.key_bytes, NEW.type, NEW.headers,
+            NEW.raw_headers, NEW.payload, NEW.created_at, troupe.hold_key(NEW.position, NEW.key, NEW.key_bytes));
+  END LOOP;
+  RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+-- Makes topic local for the group: what is in the outbox for it moves to troupe.local_work, and what is written from
+-- here on goes there. It waits until no transaction is open that wrote to the outbox, and holds up those that want to.
+-- Nothing changes where it is so already. Nobody reads a local topic from Kafka any more.
+-- +goose StatementBegin
+CREATE FUNCTION troupe.make_local(topic text, consumer_group text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  groups text;
+BEGIN
+  IF coalesce(make_local.topic, '') = '' OR coalesce(make_local.consumer_group, '') = '' THEN
+    RAISE EXCEPTION 'troupe.make_local: topic and consumer group must not be empty';
+  END IF;
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'troupe.make_local: wants isolation level read committed, to see what others have committed meanwhile';
+  END IF;
+  IF EXISTS (SELECT FROM troupe.local_topics AS l WHERE l.topic = make_local.topic AND l.consumer_group = make_local.consumer_group) THEN
+    RETURN;
+  END IF;
+  LOCK TABLE troupe.outbox IN SHARE ROW EXCLUSIVE MODE;
+  INSERT INTO troupe.local_topics (topic, consumer_group) VALUES (make_local.topic, make_local.consumer_group)
+  ON CONFLICT DO NOTHING;
+  SELECT string_agg(quote_literal(l.consumer_group), ', ' ORDER BY l.consumer_group) INTO groups
+  FROM troupe.local_topics AS l
+  WHERE l.topic = make_local.topic;
+  EXECUTE format('CREATE OR REPLACE TRIGGER %I BEFORE INSERT ON troupe.outbox FOR EACH ROW WHEN (NEW.topic = %L) EXECUTE FUNCTION troupe.take_local(%s)',
+                 'local_' || md5(make_local.topic), make_local.topic, groups);
+  WITH moved AS (
+    DELETE FROM troupe.outbox AS o WHERE o.topic = make_local.topic RETURNING o.*
+  ), cured AS (
+    DELETE FROM troupe.outbox_trouble AS t WHERE t.topic = make_local.topic
+  )
+  INSERT INTO troupe.local_work (position, consumer_group, id, topic, key, key_bytes, type, headers, raw_headers, payload,
+                                 created_at, hold_key)
+  SELECT position, make_local.consumer_group, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at,
+         troupe.hold_key(position, key, key_bytes)
+  FROM moved;
+END
+$$;
+-- +goose StatementEnd
+
+-- Gives topic back to Kafka: entries that have not ended go to the outbox, in their order, once each, and what is written
+-- from here on follows them. While a participant has one of them in progress it fails: stop the participants first.
+-- +goose StatementBegin
+CREATE FUNCTION troupe.end_local(topic text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'troupe.end_local: wants isolation level read committed, to see what others have committed meanwhile';
+  END IF;
+  LOCK TABLE troupe.outbox IN ACCESS EXCLUSIVE MODE;
+  EXECUTE format('DROP TRIGGER IF EXISTS %I ON troupe.outbox', 'local_' || md5(end_local.topic));
+  DELETE FROM troupe.local_topics AS l WHERE l.topic = end_local.topic;
+  PERFORM FROM troupe.local_work AS w
+  WHERE w.topic = end_local.topic AND w.ended_at IS NULL
+  FOR UPDATE NOWAIT;
+  WITH gone AS (
+    DELETE FROM troupe.local_work AS w WHERE w.topic = end_local.topic RETURNING w.*
+  ), left_over AS (
+    SELECT DISTINCT ON (position) * FROM gone WHERE ended_at IS NULL ORDER BY position
+  )
+  INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at)
+  SELECT id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at
+  FROM left_over
+  ORDER BY position;
+END
+$$;
+-- +goose StatementEnd
+
+REVOKE ALL ON FUNCTION troupe.make_local(text, text), troupe.end_local(text) FROM PUBLIC;

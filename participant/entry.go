@@ -1,0 +1,358 @@
+package participant
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/outbox"
+)
+
+// localPartition stands where a message from Kafka has its partition; its offset is the entry's position.
+const localPartition = -1
+
+// entry is what a message from troupe.local_work brings along.
+type entry struct {
+	key     holdKey
+	term    int32
+	crashes int
+	behind  []*message // of its key, taken along
+	waits   bool       // it has failed, and they were let go
+	lost    bool       // somebody else has it, and so what comes before them
+}
+
+// settings are for the claim alone: it must not wait for the disk, since a claim that a crash of the server forgets was
+// never made, and it must go by the indexes whatever the statistics say of a table that was empty a moment ago.
+const settings = `
+SELECT set_config('synchronous_commit', 'off', true), set_config('enable_seqscan', 'off', true),
+       set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
+
+// claim takes entries, from a key on.
+func (l *local) claim(from []byte, careful bool) (ms []*message, err error) {
+	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
+	defer cancel()
+	now, before := l.numbers()
+	if now == 0 {
+		return nil, nil
+	}
+	var b pgx.Batch
+	b.Queue(settings)
+	b.Queue(claimLocal, pgx.NamedArgs{
+		"group": l.p.cfg.Group, "from": from, "limit": l.p.cfg.Batch, "careful": careful, "stale": l.p.cfg.Stale.Seconds(),
+		"class": int32(memberClass), "member": now, "own": before, "max_attempts": l.p.cfg.Retry.Attempts,
+	})
+	results := l.p.cfg.Pool.SendBatch(ctx, &b)
+	if _, err = results.Exec(); err == nil {
+		rows, _ := results.Query()
+		for rows.Next() {
+			m, err := l.scan(rows)
+			if err != nil {
+				rows.Close()
+				l.renew()
+				return nil, errors.Join(err, results.Close())
+			}
+			ms = append(ms, m)
+		}
+		err = rows.Err()
+	}
+	if err = errors.Join(err, ignore(results.Close(), err)); err != nil {
+		l.renew() // entries may have been taken all the same
+		return nil, err
+	}
+	slices.SortFunc(ms, func(a, b *message) int { // those of a key stand together
+		return cmp.Or(bytes.Compare(a.entry.key[:], b.entry.key[:]), cmp.Compare(a.offset, b.offset))
+	})
+	last := make(map[holdKey][]*message, len(ms))
+	for _, m := range ms {
+		for _, before := range last[m.entry.key] {
+			before.entry.behind = append(before.entry.behind, m)
+		}
+		last[m.entry.key] = append(last[m.entry.key], m)
+	}
+	return ms, nil
+}
+
+func (l *local) scan(rows pgx.Rows) (*message, error) {
+	m := &message{partition: localPartition, epoch: -1, held: &heldRow{}, entry: &entry{}}
+	var r outbox.Row
+	var key []byte
+	err := rows.Scan(&r.Position, (*[16]byte)(&r.ID), &r.Topic, &r.Key, &r.KeyBytes, &r.Type, &r.Headers, &r.RawHeaders, &r.Payload,
+		&r.CreatedAt, &key, &m.held.attempts, &m.held.firstFailed, &m.entry.term, &m.entry.crashes)
+	if err != nil {
+		return nil, err
+	}
+	m.entry.key = holdKey(key)
+	if m.held.attempts == 0 {
+		m.held = nil
+	}
+	m.offset, m.at, m.topicID = r.Position, r.CreatedAt, localTopicID(r.Topic)
+	if m.Message, err = r.Message(outbox.Defaults{Source: l.p.cfg.Source}); err != nil {
+		m.unreadable = err
+		m.ID, m.Type = r.ID.String(), r.Type
+	}
+	m.stored = m.Headers()
+	m.identify(l.p.cfg.Group)
+	l.p.route(m)
+	return m, nil
+}
+
+// localTopicID stands where a message from Kafka has its topic's id.
+func localTopicID(topic string) uuid.UUID {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("troupe:local:"+topic))
+}
+
+// worker takes entries and runs them, as long as there are some.
+func (l *local) worker() {
+	returned := false
+	defer func() {
+		if !returned {
+			l.died.Store(true)
+			l.p.cfg.Log.Error().Msg("a handler ended its goroutine: local work has one worker less")
+		}
+	}()
+	from := make([]byte, 4) // each begins at another key, so that they seldom meet
+	for i := range from {
+		from[i] = byte(rand.Uint32())
+	}
+	for {
+		select {
+		case <-l.stop:
+			returned = true
+			return
+		case <-l.wake:
+		}
+		for !l.stopped() && l.member.Load() != 0 && l.may() {
+			n, err := l.turn(&from)
+			switch {
+			case err != nil && l.ctx.Err() == nil:
+				l.shut(unavailable{theDatabase, err})
+			case n == 0:
+				l.open() // if it was a try, there was nothing to try it with
+			}
+			if n == 0 || err != nil {
+				break
+			}
+		}
+	}
+}
+
+// may says whether something may be taken: always, or, while the gate is shut, once for each try.
+func (l *local) may() bool { return l.gate.waits.Load() == nil || l.try.CompareAndSwap(true, false) }
+
+// turn takes entries once, and runs them.
+func (l *local) turn(from *[]byte) (n int, err error) {
+	careful := l.p.alone.TryLock()
+	defer func() {
+		if careful {
+			l.p.alone.Unlock()
+		}
+	}()
+	ms, err := l.claim(*from, careful)
+	if err == nil && len(ms) == 0 && len(*from) > 0 {
+		*from = []byte{}
+		ms, err = l.claim(*from, careful)
+	}
+	if err != nil || len(ms) == 0 {
+		return 0, err
+	}
+	l.looks.Store(int64(lookSoon))
+	l.hint() // there may be more, for somebody else
+	for _, m := range ms {
+		if string(m.entry.key[:]) > string(*from) {
+			*from = m.entry.key[:]
+		}
+	}
+	if careful && !slices.ContainsFunc(ms, (*message).suspect) {
+		careful = false
+		l.p.alone.Unlock()
+	}
+	l.run(ms)
+	return len(ms), nil
+}
+
+// suspect says whether m was in progress when its participant died.
+func (m *message) suspect() bool { return m.entry.crashes > 0 }
+
+// run brings entries to their ends, or gives them back.
+func (l *local) run(ms []*message) {
+	ended := make(map[*message]bool, len(ms))
+	defer func() {
+		l.giveBack(ms, ended)
+		l.tellPassed(ended)
+	}()
+
+	// Those of which nothing is known go together; of a key all or none.
+	apart := make(map[holdKey]bool)
+	for _, m := range ms {
+		if m.attempts() > 0 || m.suspect() || m.unreadable != nil || m.handler == nil {
+			apart[m.entry.key] = true
+		}
+	}
+	var together, alone []*message
+	for _, m := range ms {
+		if apart[m.entry.key] {
+			alone = append(alone, m)
+		} else {
+			together = append(together, m)
+		}
+	}
+	if len(together) > 1 {
+		failed, ok := l.optimistic(together)
+		if !ok {
+			return
+		}
+		if failed == nil {
+			for _, m := range together {
+				ended[m] = !m.entry.lost
+			}
+			together = nil
+		}
+	}
+	for _, m := range slices.Concat(together, alone) {
+		if ended[m] || m.entry.lost {
+			continue
+		}
+		if l.stopped() || !l.goes(func() error { return l.deliver(m) }) {
+			return
+		}
+		ended[m] = true
+		if m.entry.waits { // those behind it were let go
+			for _, b := range m.entry.behind {
+				ended[b] = true
+			}
+		}
+	}
+}
+
+// deliver brings m to its end, or makes it wait. An error says nothing about m.
+func (l *local) deliver(m *message) error {
+	switch {
+	case m.unreadable == nil && m.handler == nil && (m.Topic != l.p.cfg.Hop.Commands() || l.p.foreign(m)):
+		return l.pass(m)
+	case m.entry.crashes >= maxStarts:
+		m.began = time.Now()
+		return l.bury(m, failure{Poison, fmt.Errorf("the process ended %d times while this message ran", m.entry.crashes)})
+	}
+	err := l.alone(m)
+	if !l.counts(err) {
+		return err
+	}
+	return l.settle(m, failure{classify(err), err})
+}
+
+// pass ends an event that nobody here handles.
+func (l *local) pass(m *message) error {
+	m.passed = Unhandled
+	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
+	defer cancel()
+	if _, err := l.p.cfg.Pool.Exec(ctx, endLocal, l.endArgs([]*message{m}, nil)); err != nil {
+		return database(err)
+	}
+	return nil
+}
+
+// tellPassed tells of what has ended without effect.
+func (l *local) tellPassed(ended map[*message]bool) {
+	for m, has := range ended {
+		if has && m.passed != "" {
+			tell(l.p.cfg.Hooks.Passed, Passed{m.Topic, m.partition, m.offset, m.passed, m.held != nil})
+		}
+	}
+}
+
+// giveBack lets go of what was taken and has not ended: Run was asked to stop, or what it needs is away.
+func (l *local) giveBack(ms []*message, ended map[*message]bool) {
+	ms = slices.DeleteFunc(slices.Clone(ms), func(m *message) bool { return ended[m] })
+	if len(ms) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), releaseLimit)
+	defer cancel()
+	if _, err := l.p.cfg.Pool.Exec(ctx, returnLocal, l.args(ms)); err != nil {
+		l.p.cfg.Log.Warn().Err(err).Int("entries", len(ms)).Msg("local work not given back: it will be taken for crashed")
+	}
+}
+
+// args name entries as they were taken.
+func (l *local) args(ms []*message) pgx.NamedArgs {
+	positions, terms := make([]int64, len(ms)), make([]int32, len(ms))
+	for i, m := range ms {
+		positions[i], terms[i] = m.offset, m.entry.term
+	}
+	return pgx.NamedArgs{"group": l.p.cfg.Group, "positions": positions, "terms": terms}
+}
+
+func (l *local) endArgs(ms []*message, f *failure) pgx.NamedArgs {
+	args := l.args(ms)
+	args["attempts"], args["class"], args["error"] = 0, nil, nil
+	if f != nil {
+		args["attempts"], args["class"] = ms[0].attempts()+1, string(f.class)
+		args["error"] = readable(f.err.Error(), maxErrorBytes)
+	}
+	return args
+}
+
+// admit ends the entries, which locks their rows until the transaction's end. Those that were taken over are not there
+// under the term that they had.
+func (l *local) admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error)) {
+	idle := l.p.cfg.Timeout + wedgedAfter
+	b.Queue("SELECT set_config('idle_in_transaction_session_timeout', $1, true)", fmt.Sprint(idle.Milliseconds()))
+	b.Queue(endLocal, l.endArgs(ms, f))
+	return func(results pgx.BatchResults) (mine []*message, err error) {
+		if _, err := results.Exec(); err != nil {
+			return nil, err
+		}
+		rows, _ := results.Query()
+		still := make(map[int64]bool, len(ms))
+		var position int64
+		if _, err = pgx.ForEachRow(rows, []any{&position}, func() error { still[position] = true; return nil }); err != nil {
+			return nil, err
+		}
+		for _, m := range ms {
+			if still[m.offset] && !m.entry.lost {
+				mine = append(mine, m)
+				continue
+			}
+			m.entry.lost = true
+			for _, b := range m.entry.behind {
+				b.entry.lost = true
+			}
+		}
+		return mine, nil
+	}
+}
+
+// record counts a failed run, and lets go of those behind it in the same statement, so that nobody sees them in progress
+// while it waits.
+func (l *local) record(m *message, f failure) error {
+	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
+	defer cancel()
+	failed := m.attempts() + 1
+	wait := l.p.wait(failed)
+	args := l.args(append([]*message{m}, m.entry.behind...))
+	args["position"], args["attempts"], args["wait"] = m.offset, failed, wait.Seconds()
+	args["class"], args["error"] = string(f.class), readable(f.err.Error(), maxErrorBytes)
+	if _, err := l.p.cfg.Pool.Exec(ctx, retryLocal, args); err != nil {
+		return database(err)
+	}
+	m.entry.waits = true
+	time.AfterFunc(wait, l.hint)
+	return nil
+}
+
+func (l *local) pause()  {} // the gate is shut: may says so
+func (l *local) resume() { l.hint() }
+func (l *local) fenced() {}
+func (l *local) tryOne() {
+	l.try.Store(true)
+	l.hint()
+}

@@ -1,0 +1,332 @@
+package participant
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// Local work is what reaches a participant without Kafka, since whoever writes it shares the database.
+//
+//	INSERT INTO troupe.outbox ──trigger──► troupe.local_work ──claim──► run ──► done, failed, or pending again
+//
+// Who moves an entry. A trigger on the outbox does, in the writer's own transaction: it puts the entry here and keeps it
+// out of the outbox. So it holds for a writer in any language, no relay has to know (nor has one that reads the WAL:
+// there is nothing for it to see), nothing runs in between that could be away, and the order of a key's positions is as
+// it would be in the outbox. It costs nothing where no topic is local, and a comparison where another one is. It has one
+// price: to the writer its INSERT says that it inserted no row, and RETURNING gives none.
+//
+// There is one trigger for each local topic, rather than one that looks the topic up: a transaction whose snapshot is
+// older than the change would look it up in vain. troupe.make_local and troupe.end_local change it while nobody else is
+// writing, and take along what has not ended on the other side.
+//
+// Who has an entry. A claim is a statement of its own, which commits: from there on everybody can see that the entry is
+// in progress, by whom, and since when. The run that follows locks the row in its first statement, by the entry's term,
+// until its end. An entry in progress is taken over when nobody has its row locked, and the participant that took it is
+// dead: each holds an advisory lock on its number while it lives, which Postgres gives up with the session, at once. For
+// one that is neither dead nor gets on, such as a frozen one, the claim itself goes stale. A call that takes longer than
+// that cannot run twice, since its row is locked; and what was taken over cannot be ended by whoever had it before, since
+// its term has changed.
+//
+// What a crash costs. It leaves the entry in progress, which is counted when it is taken over. From then on it runs
+// alone, one such in a process at a time, and at the fifth it is poison. A run that ends in any way is no crash.
+
+var (
+	//go:embed sql/claim_local.sql
+	claimLocal string
+	//go:embed sql/end_local.sql
+	endLocal string
+	//go:embed sql/retry_local.sql
+	retryLocal string
+	//go:embed sql/return_local.sql
+	returnLocal string
+	//go:embed sql/prune_local.sql
+	pruneLocal string
+)
+
+const (
+	memberClass = 0x7472756c // "trul": the first half of the advisory locks' keys; the second is the member's number
+
+	// Without a notification, new entries are looked for so often: soon after there was something, later less often.
+	lookSoon, lookOften = 20 * time.Millisecond, time.Second
+
+	localKeep = time.Hour // of what has ended
+	// topicsLock is how long making a topic local may hold up those who write: less than the second after which Postgres
+	// looks for a deadlock, so that nobody else is its victim.
+	topicsLock = 800 * time.Millisecond
+)
+
+// local is the source of what is in troupe.local_work, and its runner.
+type local struct {
+	*runner
+	member atomic.Int32  // this participant's number; 0 while it does not hold the lock on it
+	wake   chan struct{} // there may be something
+	work   sync.WaitGroup
+	looks  atomic.Int64 // nanoseconds until the next without a hint
+	broken context.CancelCauseFunc
+	try    atomic.Bool // one turn is allowed though the gate is shut
+
+	mu     sync.Mutex
+	had    []int32            // the numbers it had, the last ones
+	forget context.CancelFunc // gives the number up
+}
+
+// runLocal takes local work until ctx ends.
+func (p *Participant) runLocal(ctx context.Context) error {
+	p.enter(errors.New("topics are not local yet"), nil)
+	if err := p.makeLocal(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	ctx, broken := context.WithCancelCause(ctx)
+	defer broken(nil)
+	l := &local{wake: make(chan struct{}, 1), broken: broken}
+	l.runner = newRunner(p, l, topicPartition{p.cfg.Hop.Commands(), localPartition})
+	defer l.cancel()
+	l.looks.Store(int64(lookSoon))
+	p.enterLocal(l)
+
+	// The member lives until its last entry was given back.
+	living, die := context.WithCancel(context.WithoutCancel(ctx))
+	var background sync.WaitGroup
+	background.Go(func() { l.live(living) })
+	background.Go(func() { l.look(living) })
+	background.Go(func() { l.prune(living) })
+	background.Go(func() { l.watch(living) })
+	for range p.cfg.Concurrency {
+		l.work.Go(l.worker)
+	}
+	<-ctx.Done()
+	err := l.end()
+	die()
+	background.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, errWedged) {
+		err = errors.Join(cause, err)
+	}
+	return err
+}
+
+// end lets what runs end within Config.Drain, then cancels it.
+func (l *local) end() error {
+	close(l.stop)
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		l.work.Wait()
+	}()
+	for _, limit := range []time.Duration{l.p.cfg.Drain, cancelGrace + releaseLimit} {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		select {
+		case <-idle:
+			return nil
+		case <-timer.C:
+			l.cancel()
+		}
+	}
+	_, running := l.clocks.longest(time.Now())
+	return fmt.Errorf("%d handlers ignore their context and still run", running)
+}
+
+// makeLocal makes local what is not. It may be refused, where somebody else is to decide.
+func (p *Participant) makeLocal(ctx context.Context) error {
+	wanted := map[string]bool{p.cfg.Hop.Commands(): true}
+	for topic := range p.handlers {
+		wanted[topic] = true
+	}
+	trouble := p.repeated("make topics local")
+	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 5 * time.Second}
+	for _, topic := range slices.Sorted(maps.Keys(wanted)) {
+		for failed := 1; ; failed++ {
+			err := p.makeTopicLocal(ctx, topic)
+			var refused *pgconn.PgError
+			switch class := pg.Classify(err); {
+			case err == nil || ctx.Err() != nil:
+			case errors.As(err, &refused) && refused.Code == "42501":
+				return fmt.Errorf("topic %s is not local for this group, and the role may not make it so: have the owner of Troupe's "+
+					"tables run SELECT troupe.make_local('%s', '%s'): %w", topic, topic, p.cfg.Group, err)
+			case errors.As(err, &refused) && class != pg.Unavailable && class != pg.Conflict:
+				return fmt.Errorf("make topic %s local: %w", topic, err)
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+			trouble.report(err)
+			if err == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(policy.Wait(failed)):
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Participant) makeTopicLocal(ctx context.Context, topic string) error {
+	const is = "SELECT EXISTS (SELECT FROM troupe.local_topics WHERE topic = $1 AND consumer_group = $2)"
+	var already bool
+	if err := p.cfg.Pool.QueryRow(ctx, is, topic, p.cfg.Group).Scan(&already); err != nil || already {
+		return err
+	}
+	return pgx.BeginFunc(ctx, p.cfg.Pool, func(tx pgx.Tx) error {
+		const limit = "SELECT set_config('lock_timeout', $1, true)"
+		if _, err := tx.Exec(ctx, limit, fmt.Sprint(topicsLock.Milliseconds())); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "SELECT troupe.make_local($1, $2)", topic, p.cfg.Group)
+		return err
+	})
+}
+
+// live holds the lock that says that this participant lives, on the connection that also listens. Each connection has a
+// number of its own: what was taken under an earlier one, and is not known to be running, is taken over.
+func (l *local) live(ctx context.Context) {
+	listener := pg.Listener{
+		Config: l.p.cfg.Pool.Config().ConnConfig, Channel: outbox.Channel, OnConnect: l.born,
+		OnError: func(err error) {
+			l.member.Store(0)
+			l.p.outage(theDatabase).report(err)
+		},
+	}
+	for ctx.Err() == nil {
+		listening, forget := context.WithCancel(ctx)
+		l.mu.Lock()
+		l.forget = forget
+		l.mu.Unlock()
+		listener.Run(listening, l.wake)
+		l.member.Store(0)
+		forget()
+	}
+}
+
+// born takes a number and the lock on it.
+func (l *local) born(ctx context.Context, conn *pgx.Conn) error {
+	const number = "SELECT n, pg_try_advisory_lock($1, n) FROM (SELECT nextval('troupe.local_members')::integer AS n OFFSET 0) AS next"
+	var n int32
+	var locked bool
+	err := conn.QueryRow(ctx, number, int32(memberClass)).Scan(&n, &locked)
+	if err == nil && !locked {
+		err = fmt.Errorf("member number %d is taken", n)
+	}
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.had = append(l.had, n)
+	l.had = l.had[max(0, len(l.had)-100):]
+	l.mu.Unlock()
+	l.p.outage(theDatabase).report(nil)
+	l.member.Store(n)
+	return nil
+}
+
+// renew takes another number, so that what was taken under this one is not taken for being in progress.
+func (l *local) renew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.member.Store(0)
+	if l.forget != nil {
+		l.forget()
+	}
+}
+
+// numbers are the one it has and those it had. 0: it has none.
+func (l *local) numbers() (now int32, before []int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now = l.member.Load()
+	return now, slices.DeleteFunc(slices.Clone(l.had), func(n int32) bool { return n == now })
+}
+
+// look wakes a worker from time to time: not every writer notifies.
+func (l *local) look(ctx context.Context) {
+	for {
+		wait := l.looks.Load()
+		l.looks.CompareAndSwap(wait, min(2*wait, int64(lookOften)))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Duration(wait)):
+			l.hint()
+		}
+	}
+}
+
+// hint says that there may be something.
+func (l *local) hint() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// watch ends Run when a handler is wedged.
+func (l *local) watch(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if ran, wedged := l.wedged(now); wedged {
+				l.broken(fmt.Errorf("local work: %w for %s", errWedged, ran.Round(time.Second)))
+			}
+		}
+	}
+}
+
+// prune forgets what has ended an hour ago.
+func (l *local) prune(ctx context.Context) {
+	trouble := l.p.repeated("prune local work")
+	tick := time.NewTicker(pruneEvery)
+	defer tick.Stop()
+	args := pgx.NamedArgs{"group": l.p.cfg.Group, "keep": localKeep.Seconds(), "limit": pruneBatch}
+	for {
+		tag, err := l.p.cfg.Pool.Exec(ctx, pruneLocal, args)
+		for err == nil && tag.RowsAffected() == pruneBatch {
+			tag, err = l.p.cfg.Pool.Exec(ctx, pruneLocal, args)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		trouble.report(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// ready says why local work may stand still.
+func (l *local) ready(now time.Time) error {
+	if waits := l.gate.waits.Load(); waits != nil {
+		return fmt.Errorf("local work waits for %s since %s: %w", waits.what, now.Sub(waits.since).Round(time.Second), waits.unavailable)
+	}
+	if l.member.Load() == 0 {
+		return errors.New("local work has no connection of its own to the database yet, or lost it")
+	}
+	if l.died.Load() {
+		return errors.New("local work: a handler ended its goroutine")
+	}
+	if ran, wedged := l.wedged(now); wedged {
+		return fmt.Errorf("local work: a handler runs for %s and ignores its time-out", ran.Round(time.Second))
+	}
+	return nil
+}

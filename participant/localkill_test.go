@@ -1,0 +1,244 @@
+package participant_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// TestCompetingProcessesNeverClaimTwice_A20: three processes with their workers empty one table.
+func TestCompetingProcessesNeverClaimTwice_A20(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []int{1, 20} {
+		t.Run(fmt.Sprintf("%d at once", batch), func(t *testing.T) {
+			t.Parallel()
+			s := newLocalStage(t)
+			s.makeLocal()
+			s.batch = batch
+			const keys, each = 20, 25
+			s.writeAll(keys, each)
+			members := []*process{s.member("", 0), s.member("", 0), s.member("", 0)}
+			s.expectAll(keys, each)
+			s.waitCount(keys*each, "SELECT count(*) FROM troupe.local_work WHERE status = 'done'")
+			require.Equal(t, 3, s.count("SELECT count(DISTINCT locked_by) FROM claims"), "one of them did nothing")
+			require.Equal(t, keys*each, s.count("SELECT count(*) FROM claims"), "an entry was claimed twice")
+			s.expectLegal()
+			for _, m := range members {
+				m.terminate(t)
+			}
+		})
+	}
+}
+
+// TestAKillAtAnyStepOfLocalWorkLosesAndDoublesNothing_A21: what a killed process had is taken over at once.
+func TestAKillAtAnyStepOfLocalWorkLosesAndDoublesNothing_A21(t *testing.T) {
+	t.Parallel()
+	const keys, each = 5, 20
+	for _, point := range []string{"before the handler", "before the commit", "after the commit"} {
+		for _, batch := range []int{1, 20} {
+			t.Run(fmt.Sprintf("%s, %d at once", point, batch), func(t *testing.T) {
+				t.Parallel()
+				s := newLocalStage(t)
+				s.makeLocal()
+				s.batch = batch
+				s.writeAll(keys, each)
+				s.member(point, keys*each/2).killed(t)
+				second := s.member("", 0)
+				s.expectAll(keys, each) // long before Config.Stale
+				second.terminate(t)
+				s.expectLegal()
+			})
+		}
+	}
+}
+
+// TestAttemptsOfLocalWorkSurviveACrash_A23 kills the member after each failed attempt.
+func TestAttemptsOfLocalWorkSurviveACrash_A23(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	s.write("a", Count{N: 1, Fail: "error"}, Count{N: 2})
+	for attempt := 1; attempt < 4; attempt++ {
+		s.member("after a failed attempt", 1).killed(t)
+		require.Equal(t, attempt, s.count("SELECT attempts FROM troupe.local_work WHERE attempts > 0"))
+	}
+	last := s.member("", 0)
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 4 AND error_class = 'transient'")
+	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 2")
+	require.Equal(t, 1, s.count("SELECT total FROM counters"), "what failed has left nothing")
+	last.terminate(t)
+}
+
+// TestLocalWorkThatKillsItsProcessIsPoison_Defect5: and nothing beside it is taken for the cause.
+func TestLocalWorkThatKillsItsProcessIsPoison_Defect5(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	s.batch = 10
+	s.writeAll(8, 2)
+	s.write("bad", Count{N: 1, Fail: "kill"}, Count{N: 2})
+	deaths := 0
+	for ; s.count("SELECT count(*) FROM troupe.dead_letters") == 0; deaths++ {
+		require.Less(t, deaths, 10)
+		m := s.member("", 0)
+		select {
+		case <-m.ended:
+		case <-s.until("SELECT count(*) FROM troupe.dead_letters", 1):
+			s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'bad' AND n = 2")
+			s.waitCount(16, "SELECT count(*) FROM done WHERE key <> 'bad'")
+			m.terminate(t)
+		}
+	}
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND error LIKE '%ended 5 times%'"))
+	require.Equal(t, 6, deaths, "five deaths and the one that buried it")
+	require.Zero(t, s.count("SELECT count(*) FROM steps WHERE was = now AND crashes = 0"), "a crash that was not counted")
+	s.expectLegal()
+}
+
+// TestAFrozenMembersLocalWorkIsTakenOverWhenStale_A21: it had taken the entries and not begun with them; when it wakes it
+// finds them gone.
+func TestAFrozenMembersLocalWorkIsTakenOverWhenStale_A21(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	const each = 3
+	for n := range each {
+		s.write("a", Count{N: n + 1})
+	}
+	first := s.memberOf(task{Die: "after the commit", Nth: 1, Freeze: true, Batch: 1})
+	s.waitCount(1, "SELECT count(*) FROM done")
+	_, err := s.pool.Exec(t.Context(), `
+		UPDATE troupe.local_work SET status = 'in progress', term = term + 1, locked_at = clock_timestamp(),
+			locked_by = (SELECT locked_by FROM claims ORDER BY at LIMIT 1) WHERE status = 'pending'`)
+	require.NoError(t, err)
+	second := s.memberOf(task{Batch: 1, Stale: 500 * time.Millisecond})
+	s.expectAll(1, each)
+	require.NoError(t, first.Process.Signal(syscall.SIGCONT))
+	second.terminate(t)
+	first.terminate(t)
+	s.expectExactly(1, each)
+}
+
+// TestALongCallDoesNotRunTwice_Defect6: a call that outlasts the stale lock many times over runs once.
+func TestALongCallDoesNotRunTwice_Defect6(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	s.write("a", Count{N: 1}, Count{N: 2})
+	var runs atomic.Int64
+	may, begun := make(chan struct{}), make(chan struct{}, 10)
+	handler := func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if c.Body.N == 1 {
+			runs.Add(1)
+			begun <- struct{}{}
+			<-may
+		}
+		return count(ctx, tx, c)
+	}
+	for range 2 {
+		p := s.new(func(c *participant.Config) { c.Stale = time.Millisecond })
+		participant.Handle(p, handler)
+		s.start(p)
+	}
+	<-begun
+	locked := s.count("SELECT extract(epoch FROM locked_at)::bigint FROM troupe.local_work WHERE status = 'in progress'")
+	require.NotZero(t, locked)
+	s.write("b", Count{N: 2}, Count{N: 3}, Count{N: 4}) // by which both go on looking
+	s.waitCount(3, "SELECT count(*) FROM done WHERE key = 'b'")
+	require.Zero(t, s.count("SELECT count(*) FROM done WHERE key = 'a'"), "what is behind waits")
+	close(may)
+	s.waitCount(2, "SELECT count(*) FROM done WHERE key = 'a'")
+	require.EqualValues(t, 1, runs.Load())
+	s.expectLegal()
+}
+
+// TestLocalSoak kills and freezes members under load: TROUPE_SOAK says for how long.
+func TestLocalSoak(t *testing.T) {
+	t.Parallel()
+	length := soakLength(t)
+	for _, batch := range []int{1, 50} {
+		t.Run(fmt.Sprintf("%d at once", batch), func(t *testing.T) { // one after the other
+			s := newLocalStage(t)
+			s.makeLocal()
+			s.batch = batch
+			s.localSoak(length)
+		})
+	}
+}
+
+func (s *stage) localSoak(length time.Duration) {
+	t := s.t
+	const keys = 16
+	members := []*process{s.member("", 0), s.member("", 0), s.member("", 0)}
+	each, kills, freezes := 0, 0, 0
+	var frozen *process
+	trouble := time.NewTicker(time.Second)
+	defer trouble.Stop()
+	load := time.NewTicker(50 * time.Millisecond)
+	defer load.Stop()
+	for end := time.After(length); ; {
+		select {
+		case <-end:
+			if frozen != nil {
+				require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
+			}
+			s.expectAll(keys, each)
+			s.waitCount(keys*each, "SELECT count(*) FROM troupe.local_work WHERE status = 'done'")
+			s.expectLegal()
+			for _, m := range members {
+				m.terminate(t)
+			}
+			t.Logf("%d commands, %d kills, %d freezes, %d taken over", keys*each, kills, freezes,
+				s.count("SELECT count(*) FROM steps WHERE was = now"))
+			return
+		case <-trouble.C:
+			victim := rand.IntN(len(members))
+			switch {
+			case frozen != nil && rand.IntN(2) == 0:
+				require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
+				frozen = nil
+			case frozen == nil && rand.IntN(3) == 0:
+				frozen = members[victim]
+				require.NoError(t, frozen.Process.Signal(syscall.SIGSTOP))
+				freezes++
+			case members[victim] != frozen:
+				require.NoError(t, members[victim].Process.Kill())
+				members[victim].killed(t)
+				members[victim] = s.member("", 0)
+				kills++
+			}
+		case <-load.C:
+			each++
+			batch := &pgx.Batch{}
+			for k := range keys {
+				batch.Queue("INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, 'Count', $3)", s.hop.Commands(),
+					fmt.Sprintf("k-%d", k), marshal(Count{N: each}))
+			}
+			require.NoError(t, s.pool.SendBatch(t.Context(), batch).Close())
+		}
+	}
+}
+
+// until is closed when a count is reached.
+func (s *stage) until(sql string, want int) <-chan struct{} {
+	reached := make(chan struct{})
+	go func() {
+		defer close(reached)
+		testkit.Wait(s.t, sql, func() (bool, error) {
+			var n int
+			err := s.pool.QueryRow(s.t.Context(), sql).Scan(&n)
+			return n >= want || s.t.Context().Err() != nil, err
+		})
+	}()
+	return reached
+}

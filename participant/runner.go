@@ -1,0 +1,89 @@
+package participant
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// runner brings messages of one source to their ends: what a run, its transaction and its failure are does not depend
+// on where a message came from. It may be used concurrently.
+type runner struct {
+	p      *Participant
+	from   source
+	at     topicPartition  // for people; of local work the hop's commands and partition -1
+	ctx    context.Context // of what runs; cancelled when it must not go on
+	cancel context.CancelFunc
+	stop   chan struct{} // closed: begin nothing more
+
+	clocks clocks
+	gate   gate
+	died   atomic.Bool // a handler took its goroutine along
+}
+
+// source is where a runner's messages come from, and where it stands what became of them: a partition of a topic, or
+// troupe.local_work.
+type source interface {
+	// admit queues what a transaction begins with in which messages end, for good or with a failure. read takes the
+	// results and says which of the messages are still the runner's.
+	admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error))
+	// record counts a failed run, after which the message and what is behind it wait.
+	record(m *message, f failure) error
+	// pause lets no other message begin until resume, but for one that tryOne lets.
+	pause()
+	resume()
+	tryOne()
+	// fenced is called when everything has another owner.
+	fenced()
+}
+
+func newRunner(p *Participant, from source, at topicPartition) *runner {
+	w := &runner{p: p, from: from, at: at, stop: make(chan struct{})}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w
+}
+
+func (w *runner) stopped() bool {
+	select {
+	case <-w.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// counts says whether the error of a run says something about its message.
+func (w *runner) counts(err error) bool {
+	var away unavailable
+	return err != nil && !errors.As(err, &away) && !errors.Is(err, errFenced) && w.ctx.Err() == nil
+}
+
+// final says that trying again cannot help.
+func (f failure) final() bool { return f.class == Permanent || f.class == Poison }
+
+// settle makes m a dead letter, or lets it wait for its next try. Its error says nothing about m.
+func (w *runner) settle(m *message, f failure) error {
+	if f.final() || w.p.cfg.Retry.Exhausted(m.attempts()+1) {
+		return w.bury(m, f)
+	}
+	if err := w.from.record(m, f); err != nil {
+		return err
+	}
+	w.failed(m, f)
+	if m.held == nil {
+		d := w.delivery(m)
+		d.Class, d.Err = f.class, f.err
+		tell(w.p.cfg.Hooks.Held, d)
+	}
+	return nil
+}
+
+// failed tells of a run that counts, once it is recorded.
+func (w *runner) failed(m *message, f failure) {
+	d := w.delivery(m)
+	d.Class, d.Err, d.Took = f.class, f.err, time.Since(m.began)
+	w.p.failed(d)
+}

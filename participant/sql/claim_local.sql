@@ -1,0 +1,73 @@
+-- Take the entries whose turn it is, at most @limit: of each key the first that has not ended, if it is due and nobody
+-- has it, and after a fresh one those right behind it. Keys are gone through in the order of their hashes from @from on,
+-- from key to key, so that what stands behind a key that waits costs nothing. An entry that was in progress
+-- when its participant died comes alone, and only if @careful.
+WITH RECURSIVE keys AS (
+  (SELECT hold_key, position
+   FROM troupe.local_work
+   WHERE consumer_group = @group AND hold_key > @from AND ended_at IS NULL
+   ORDER BY hold_key, position
+   LIMIT 1)
+  UNION ALL
+  SELECT next.hold_key, next.position
+  FROM keys
+  CROSS JOIN LATERAL (
+    SELECT w.hold_key, w.position
+    FROM troupe.local_work AS w
+    WHERE w.consumer_group = @group AND w.hold_key > keys.hold_key AND w.ended_at IS NULL
+    ORDER BY w.hold_key, w.position
+    LIMIT 1) AS next
+), heads AS (
+  SELECT head.*
+  FROM keys
+  CROSS JOIN LATERAL ( -- with a lock inside, this runs for one key after the other, whatever the planner thinks
+    SELECT w.hold_key, w.position, w.attempts = 0 AS fresh,
+           w.crashes > 0 OR w.status = 'in progress' AND w.locked_by <> ALL (@own::integer[]) AS suspect
+    FROM troupe.local_work AS w
+    WHERE w.consumer_group = @group
+      AND w.hold_key = keys.hold_key
+      AND w.position = keys.position
+      AND w.ended_at IS NULL
+      -- The lock can be had when its holder is dead; @own are numbers that the caller had before. The caller may be dead
+      -- himself, and this statement all that goes on of him.
+      AND CASE w.status
+        WHEN 'pending' THEN (w.next_try IS NULL OR w.next_try <= clock_timestamp()) AND (w.crashes = 0 OR @careful)
+        ELSE (w.crashes = 0 AND w.locked_by = ANY (@own) OR @careful)
+          AND (w.locked_by <> @member AND pg_try_advisory_xact_lock_shared(@class, w.locked_by)
+               OR w.locked_at < clock_timestamp() - make_interval(secs => @stale::float8))
+      END
+    FOR UPDATE SKIP LOCKED) AS head
+  LIMIT @limit
+), turn AS (
+  SELECT hold_key, position, fresh AND NOT suspect AS fresh
+  FROM heads
+  WHERE position = (SELECT min(position) FROM heads WHERE suspect) OR NOT EXISTS (SELECT FROM heads WHERE suspect)
+), chosen AS (
+  SELECT behind.position
+  FROM turn
+  CROSS JOIN LATERAL (
+    SELECT b.position, bool_and(b.position = turn.position
+                                OR turn.fresh AND b.status = 'pending' AND b.attempts = 0 AND b.crashes = 0)
+                         OVER (ORDER BY b.position) AS goes
+    FROM (
+      SELECT w.position, w.status, w.attempts, w.crashes
+      FROM troupe.local_work AS w
+      WHERE w.consumer_group = @group AND w.hold_key = turn.hold_key AND w.ended_at IS NULL AND w.position >= turn.position
+      ORDER BY w.hold_key, w.position -- by hold_key too, or a planner without statistics walks along the primary key
+      LIMIT CASE WHEN turn.fresh THEN @limit ELSE 1 END) AS b
+  ) AS behind
+  WHERE behind.goes
+  LIMIT @limit
+)
+UPDATE troupe.local_work AS w
+SET status       = 'in progress',
+    locked_at    = clock_timestamp(),
+    locked_by    = @member,
+    term         = w.term + 1,
+    crashes      = w.crashes + (w.status = 'in progress' AND w.locked_by <> ALL (@own))::int,
+    max_attempts = @max_attempts,
+    next_try     = NULL
+WHERE w.consumer_group = @group
+  AND w.position = ANY (ARRAY(SELECT position FROM chosen))
+RETURNING w.position, w.id, w.topic, w.key, w.key_bytes, w.type, w.headers, w.raw_headers, w.payload, w.created_at,
+          w.hold_key, w.attempts, w.first_failed_at, w.term, w.crashes

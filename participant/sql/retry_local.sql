@@ -1,0 +1,16 @@
+-- A failed run is counted and waits for its next try; those that were taken along behind it are let go.
+UPDATE troupe.local_work AS w
+SET status          = 'pending',
+    attempts        = CASE WHEN w.position = @position THEN @attempts ELSE w.attempts END,
+    error_class     = CASE WHEN w.position = @position THEN @class ELSE w.error_class END,
+    last_error      = CASE WHEN w.position = @position THEN @error ELSE w.last_error END,
+    first_failed_at = CASE WHEN w.position = @position THEN coalesce(w.first_failed_at, clock_timestamp()) ELSE w.first_failed_at END,
+    last_failed_at  = CASE WHEN w.position = @position THEN clock_timestamp() ELSE w.last_failed_at END,
+    next_try        = CASE WHEN w.position = @position THEN clock_timestamp() + make_interval(secs => @wait::float8) END,
+    crashes         = CASE WHEN w.position = @position THEN 0 ELSE w.crashes END,
+    locked_at       = NULL,
+    locked_by       = NULL
+WHERE w.consumer_group = @group
+  AND w.position = ANY (@positions::bigint[])
+  AND w.term = (@terms::integer[])[array_position(@positions, w.position)]
+  AND w.status = 'in progress'

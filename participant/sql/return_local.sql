@@ -1,0 +1,9 @@
+-- Entries that were taken and did not run are let go as they were.
+UPDATE troupe.local_work AS w
+SET status    = 'pending',
+    locked_at = NULL,
+    locked_by = NULL
+WHERE w.consumer_group = @group
+  AND w.position = ANY (@positions::bigint[])
+  AND w.term = (@terms::integer[])[array_position(@positions, w.position)]
+  AND w.status = 'in progress'
