@@ -129,12 +129,6 @@ func (p *Participant) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	background.Go(func() { p.prune(ctx) })
-	if p.fires() {
-		background.Go(func() { p.fire(ctx) })
-	}
-	if p.cfg.Local {
-		return p.runLocal(ctx)
-	}
 	p.enter(errors.New("the database has not answered yet"), nil)
 	background.Go(func() { // in this order, or what nobody expects would be fired
 		if err := p.unexpected(ctx); err != nil {
@@ -143,6 +137,9 @@ func (p *Participant) run(ctx context.Context) error {
 			p.fire(ctx)
 		}
 	})
+	if p.cfg.Local {
+		return p.runLocal(ctx)
+	}
 	trouble := p.repeated("membership")
 	policy := retry.Policy{Initial: 500 * time.Millisecond, Cap: 30 * time.Second}
 	for failed := 1; ; failed++ {
