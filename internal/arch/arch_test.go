@@ -31,6 +31,7 @@ var house = map[string][]string{
 	"internal/pg":    {"retry"},
 	"internal/kafka": {"envelope"},
 	"internal/keyed": {},
+	"internal/expr":  {},
 
 	"outbox": {"envelope"},
 
@@ -42,6 +43,8 @@ var house = map[string][]string{
 	"repair": {"envelope", "outbox", "participant", "topics"},
 
 	"telemetry": {"envelope", "participant"},
+
+	"saga": {"internal/expr", "topics"},
 
 	"internal/demo": {
 		"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "telemetry", "topics",
@@ -82,7 +85,7 @@ var light = []string{
 }
 
 var libraries = []string{
-	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "participant", "repair", "timeline",
+	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "participant", "repair", "timeline", "saga",
 }
 
 type pkg struct {

@@ -1,0 +1,283 @@
+// Package expr is the expressions that definitions are written in: CEL (the Common Expression Language, cel.dev) over
+// objects with declared fields, checked when it is compiled.
+//
+// An expression has no side effects, reads no clock and ends: its length, depth and cost are limited.
+//
+//	failure                                        effect
+//	syntax, unknown field, wrong type              Compile's error, with the column
+//	a field that is declared and not set           Eval's error wraps ErrUnset; has(data.field) tells without an error
+//	division by zero, a cost above the limit, …    Eval's error
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+)
+
+// A Type is a field's. Values are Go's string, int64, float64 and bool; Any is whatever JSON can say.
+type Type string
+
+// The types.
+const (
+	String Type = "string"
+	Int    Type = "int" // 64 bits
+	Double Type = "double"
+	Bool   Type = "bool"
+	Any    Type = "any"
+)
+
+// Valid says whether t is one of the five.
+func (t Type) Valid() bool { return cels[t] != nil }
+
+var cels = map[Type]*cel.Type{
+	String: cel.StringType, Int: cel.IntType, Double: cel.DoubleType, Bool: cel.BoolType, Any: cel.DynType,
+}
+
+// Limits of an expression.
+const (
+	maxLength = 2000 // characters
+	maxDepth  = 40
+	maxCost   = 100_000 // as CEL counts; a comparison is 1
+)
+
+// ErrUnset is wrapped by errors of evaluations that read a field without a value.
+var ErrUnset = errors.New("not set")
+
+// Fields are what an object has.
+type Fields map[string]Type
+
+// An Env is what expressions may name. It may be used concurrently.
+type Env struct {
+	env     *cel.Env
+	objects map[string]Fields
+}
+
+// NewEnv has objects by their names. One that is nil has any field.
+func NewEnv(objects map[string]Fields) (*Env, error) {
+	registry, err := types.NewRegistry()
+	if err != nil {
+		return nil, err
+	}
+	p := &provider{registry, objects}
+	opts := []cel.EnvOption{
+		cel.CustomTypeProvider(p), cel.CustomTypeAdapter(registry),
+		cel.ParserExpressionSizeLimit(maxLength), cel.ParserRecursionLimit(maxDepth),
+	}
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		t := cel.ObjectType(name)
+		if objects[name] == nil {
+			t = cel.MapType(cel.StringType, cel.DynType)
+		}
+		opts = append(opts, cel.Variable(name, t))
+	}
+	env, err := cel.NewEnv(opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &Env{env, objects}, nil
+}
+
+// provider knows the objects. Their values are maps, so it gives no way to read a field.
+type provider struct {
+	*types.Registry
+	objects map[string]Fields
+}
+
+func (p *provider) FindStructType(name string) (*types.Type, bool) {
+	if p.objects[name] != nil {
+		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
+	}
+	return p.Registry.FindStructType(name)
+}
+
+func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
+	if fields := p.objects[name]; fields != nil {
+		return slices.Sorted(maps.Keys(fields)), true
+	}
+	return p.Registry.FindStructFieldNames(name)
+}
+
+func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	if fields := p.objects[name]; fields != nil {
+		t, ok := fields[field]
+		return &types.FieldType{Type: cels[t]}, ok
+	}
+	return p.Registry.FindStructFieldType(name, field)
+}
+
+// An Expr is compiled. It may be used concurrently.
+type Expr struct {
+	text    string
+	ast     *cel.Ast
+	program cel.Program
+	reads   []Read
+}
+
+// A Read is a field that an expression names. It is Tested where has() asks for it, and the expression is safe without it
+// as far as that goes.
+type Read struct {
+	Object, Field string
+	Tested        bool
+}
+
+// Compile checks text, whose value must be of type want; Any takes all.
+func (e *Env) Compile(text string, want Type) (*Expr, error) {
+	checked, issues := e.env.Compile(text)
+	if err := issues.Err(); err != nil {
+		first := issues.Errors()[0]
+		said := strings.ReplaceAll(first.Message, "undeclared reference", "nothing is named so")
+		return nil, fmt.Errorf("%q: column %d: %s", text, first.Location.Column()+1, said)
+	}
+	if got := checked.OutputType(); want != Any && !got.IsEquivalentType(cels[want]) && got.Kind() != types.DynKind {
+		return nil, fmt.Errorf("%q is of type %s, want %s", text, got, want)
+	}
+	program, err := e.env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", text, err)
+	}
+	return &Expr{text: text, ast: checked, program: program, reads: e.readsOf(checked)}, nil
+}
+
+func (e *Env) readsOf(a *cel.Ast) []Read {
+	var reads []Read
+	ast.PreOrderVisit(a.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {
+		if x.Kind() != ast.SelectKind || x.AsSelect().Operand().Kind() != ast.IdentKind {
+			return
+		}
+		object := x.AsSelect().Operand().AsIdent()
+		if _, known := e.objects[object]; known {
+			r := Read{object, x.AsSelect().FieldName(), x.AsSelect().IsTestOnly()}
+			if !slices.Contains(reads, r) {
+				reads = append(reads, r)
+			}
+		}
+	}))
+	return reads
+}
+
+// Text is what it was compiled from.
+func (x *Expr) Text() string { return x.text }
+
+// Reads are the fields it names, each once, tested and not.
+func (x *Expr) Reads() []Read { return x.reads }
+
+// Eval computes it over the objects' fields. Values are those of Type, nil, []any and map[string]any; what it gives is so
+// too.
+func (x *Expr) Eval(objects map[string]any) (any, error) {
+	v, _, err := x.program.Eval(objects)
+	if err != nil {
+		for _, r := range x.reads {
+			fields, _ := objects[r.Object].(map[string]any)
+			if _, set := fields[r.Field]; !set && !r.Tested {
+				return nil, fmt.Errorf("%q: %s.%s is %w", x.text, r.Object, r.Field, ErrUnset)
+			}
+		}
+		return nil, fmt.Errorf("%q: %w", x.text, err)
+	}
+	return native(v)
+}
+
+// Holds is Eval of a condition.
+func (x *Expr) Holds(objects map[string]any) (bool, error) {
+	v, err := x.Eval(objects)
+	if err != nil {
+		return false, err
+	}
+	b, ok := v.(bool)
+	if !ok {
+		return false, fmt.Errorf("%q is %v, want true or false", x.text, v)
+	}
+	return b, nil
+}
+
+func native(v ref.Val) (any, error) {
+	switch v := v.(type) {
+	case types.String:
+		return string(v), nil
+	case types.Int:
+		return int64(v), nil
+	case types.Uint:
+		if v > math.MaxInt64 {
+			return nil, fmt.Errorf("%d is out of range", uint64(v))
+		}
+		return int64(v), nil
+	case types.Double:
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return nil, fmt.Errorf("%v is no number", float64(v))
+		}
+		return float64(v), nil
+	case types.Bool:
+		return bool(v), nil
+	case types.Null:
+		return nil, nil
+	case traits.Mapper:
+		m := make(map[string]any)
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			k := it.Next()
+			key, ok := k.(types.String)
+			if !ok {
+				return nil, fmt.Errorf("the key %v is no string", k.Value())
+			}
+			value, err := native(v.Get(k))
+			if err != nil {
+				return nil, err
+			}
+			m[string(key)] = value
+		}
+		return m, nil
+	case traits.Lister:
+		l := []any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			value, err := native(it.Next())
+			if err != nil {
+				return nil, err
+			}
+			l = append(l, value)
+		}
+		return l, nil
+	}
+	return nil, fmt.Errorf("a value of type %s cannot be kept", v.Type().TypeName())
+}
+
+// A Bound is a number or text that an expression compares a field with.
+type Bound struct {
+	Object, Field string
+	Value         any
+}
+
+// Bounds are the literals with which the expression compares fields: where its answer may change.
+func (x *Expr) Bounds() []Bound {
+	var bounds []Bound
+	ast.PreOrderVisit(x.ast.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || len(e.AsCall().Args()) != 2 {
+			return
+		}
+		switch e.AsCall().FunctionName() {
+		case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.Equals, operators.NotEquals:
+		default:
+			return
+		}
+		a, b := e.AsCall().Args()[0], e.AsCall().Args()[1]
+		if a.Kind() == ast.LiteralKind {
+			a, b = b, a
+		}
+		if a.Kind() != ast.SelectKind || a.AsSelect().Operand().Kind() != ast.IdentKind || b.Kind() != ast.LiteralKind {
+			return
+		}
+		if v, err := native(b.AsLiteral()); err == nil {
+			bounds = append(bounds, Bound{a.AsSelect().Operand().AsIdent(), a.AsSelect().FieldName(), v})
+		}
+	}))
+	return bounds
+}

@@ -1,0 +1,173 @@
+package saga
+
+import "fmt"
+
+// act is what a person does. It is refused where the saga's state does not allow it, and says what would.
+func (x *decision) act(e Event) {
+	switch e.Kind {
+	case ActAbandon:
+		x.because(orElse(e.Reason, "abandoned"))
+		x.s.Status = Abandoned
+		x.moment(SagaAbandoned, "", e.Reason)
+		return
+	case ActCompensate:
+		x.actCompensate(e)
+		return
+	case ActResume:
+		x.actResume()
+		return
+	}
+	if x.s.Status == Waiting {
+		x.refuse("the saga waits for its lock")
+		return
+	}
+	i, ok := x.d.byName[e.Step]
+	if !ok {
+		x.refuse("there is no step %q", e.Step)
+		return
+	}
+	switch e.Kind {
+	case ActRetry:
+		x.actRetry(i)
+	case ActSkip:
+		x.actSkip(i, e)
+	case ActResolve:
+		x.actResolve(i, e)
+	}
+}
+
+func (x *decision) actCompensate(e Event) {
+	switch {
+	case x.s.Status == Waiting:
+		x.refuse("nothing was done yet: abandon it")
+	case x.s.Back:
+		x.refuse("it goes back already")
+	case x.passed():
+		x.refuse("after %s there is no way back", pivotal(x.d, x.s))
+	default:
+		x.goBack(orElse(e.Reason, "a person decided so"))
+	}
+}
+
+func (x *decision) actResume() {
+	if x.s.Status != Parked {
+		x.refuse("the saga is %s, not parked", x.s.Status)
+		return
+	}
+	if stuck := Stuck(x.d, x.s); len(stuck) > 0 {
+		x.refuse("step %s is %s: retry, skip or resolve it", stuck[0], phaseText(x.s.Steps[x.d.byName[stuck[0]]].Phase))
+		return
+	}
+	x.takeUp()
+}
+
+// actRetry sends again what has failed, under another idempotency key.
+func (x *decision) actRetry(i int) {
+	st, ss := x.d.steps[i], &x.s.Steps[i]
+	switch {
+	case ss.Phase == CompensateFailed:
+		ss.BackEpoch++
+		if !x.send(i, st.back.send, compensateOp) {
+			return
+		}
+		ss.Phase = CompensateIntent
+		if t := st.back.spec.Timeout; t > 0 {
+			x.arm(st.Name+compTimeout, t, nil)
+		}
+		x.moment(CompensationStarted, st.Name, "again")
+	case x.s.Back:
+		x.refuse("the saga goes back: step %s is not begun again", ss.Name)
+		return
+	case ss.Phase == GivenUp || ss.Phase == Doubt || ss.Phase == Refused:
+		if st.send == nil {
+			x.refuse("step %s sends nothing that could be sent again: skip it, or compensate", ss.Name)
+			return
+		}
+		ss.Epoch++
+		if !x.send(i, st.send, forwardOp) {
+			return
+		}
+		ss.Phase, ss.Doubt = Intent, false
+		if st.Timeout > 0 {
+			x.arm(st.Name+stepTimeout, st.Timeout, nil)
+		}
+		x.moment(StepStarted, st.Name, "again")
+	default:
+		x.refuse("step %s is %s: only what has failed is tried again", ss.Name, phaseText(ss.Phase))
+		return
+	}
+	x.takeUp()
+}
+
+// actSkip takes a step as done, or as undone.
+func (x *decision) actSkip(i int, e Event) {
+	ss := &x.s.Steps[i]
+	switch {
+	case ss.Phase == CompensateFailed:
+		x.moment(StepResolved, ss.Name, "skipped")
+		x.restored(i, "")
+	case x.s.Back:
+		x.refuse("the saga goes back: step %s is %s", ss.Name, phaseText(ss.Phase))
+	case ss.Phase == GivenUp || ss.Phase == Doubt || ss.Phase == Refused:
+		if x.result(e) {
+			x.moment(StepResolved, ss.Name, "skipped")
+			x.done(i, "")
+		}
+	default:
+		x.refuse("step %s is %s: only what has failed is skipped", ss.Name, phaseText(ss.Phase))
+	}
+}
+
+// actResolve settles what nobody knew.
+func (x *decision) actResolve(i int, e Event) {
+	ss := &x.s.Steps[i]
+	said := "it did not happen"
+	if e.Happened {
+		said = "it did happen"
+	}
+	switch {
+	case ss.Phase == CompensateFailed && e.Happened:
+		x.moment(StepResolved, ss.Name, said)
+		x.restored(i, "")
+	case ss.Phase == CompensateFailed:
+		x.refuse("the compensation of step %s did not happen: retry it, or undo it by hand and say that it did", ss.Name)
+	case ss.Phase != Doubt && ss.Phase != GivenUp:
+		x.refuse("step %s is %s: only what is in doubt is resolved", ss.Name, phaseText(ss.Phase))
+	case e.Happened:
+		if x.result(e) {
+			x.moment(StepResolved, ss.Name, said)
+			x.done(i, "")
+		}
+	default:
+		x.moment(StepResolved, ss.Name, said)
+		x.refused(i, "", orElse(e.Reason, said))
+	}
+}
+
+// result takes the outputs that a person gives for a step.
+func (x *decision) result(e Event) bool {
+	data := make(map[string]any, len(e.Fields))
+	for _, name := range sortedKeys(e.Fields) {
+		v, err := x.d.coerce(name, e.Fields[name])
+		if err == nil && name == x.d.spec.Key && v != x.s.Key {
+			err = fmt.Errorf("variable %s is the saga's key", name)
+		}
+		if err != nil {
+			x.refuse("%s", err)
+			return false
+		}
+		data[name] = v
+	}
+	x.put(data)
+	return true
+}
+
+// Lock is what of two sagas only one may work on at a time, from the variables an instance starts with; "": nothing.
+func (d *Definition) Lock(data map[string]any) (string, error) {
+	if d.lock == nil {
+		return "", nil
+	}
+	v, err := d.lock.Eval(map[string]any{"data": data, "saga": map[string]any{}})
+	text, _ := v.(string)
+	return text, err
+}

@@ -1,0 +1,352 @@
+package saga
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/troupe-go/troupe/internal/expr"
+)
+
+// The messages of a Call: the command to the ambassador, with the fields method, path and body, and its answers, with
+// status and body.
+const (
+	CallType     = "troupe.Call"
+	CallDone     = "troupe.CallDone"
+	CallRefused  = "troupe.CallRefused"
+	NothingType  = "troupe.Nothing" // a participant's answer where its barrier let nothing happen
+	TimeoutName  = "timeout"        // the saga's own deadline; a step's is its name, a dot and this
+	backTimeout  = "compensate.timeout"
+	stepTimeout  = "." + TimeoutName
+	compTimeout  = "." + backTimeout
+	forwardOp    = "forward"
+	compensateOp = "compensate"
+)
+
+// A Definition is a Spec that was checked and compiled. It does not change and may be used concurrently.
+type Definition struct {
+	spec        Spec
+	text        []byte // canonical
+	hash        string
+	steps       []*step
+	byName      map[string]int
+	start       []start
+	lock        *expr.Expr
+	deadlines   []*deadline
+	ends        []end
+	completed   []emit
+	compensated []emit
+}
+
+type step struct {
+	Step
+	index   int
+	needs   []int
+	after   []int // all steps that come behind it, directly or not
+	when    *expr.Expr
+	send    *command
+	success []*answer
+	failure []*answer
+	back    *compensation
+}
+
+type compensation struct {
+	send    *command
+	success []*answer
+	spec    *Compensation
+}
+
+type command struct {
+	hop, typ string
+	input    []field
+	method   string
+	endpoint []part
+	retry    *Retry
+}
+
+type part struct {
+	text     string
+	variable string
+}
+
+type field struct {
+	name string
+	is   *expr.Expr
+}
+
+type answer struct {
+	Answer
+	when   *expr.Expr
+	set    []field
+	reason *expr.Expr
+}
+
+type start struct {
+	Start
+	when *expr.Expr
+	set  []field
+}
+
+type deadline struct {
+	Deadline
+	payload []field
+	emit    []emit
+	since   int // -1: the start
+	until   []int
+}
+
+type end struct {
+	End
+	when, reason *expr.Expr
+	emit         []emit
+}
+
+type emit struct {
+	Emit
+	input []field
+}
+
+// Spec is what it was made of, to be read and not changed.
+func (d *Definition) Spec() Spec { return d.spec }
+
+// Hash is the hexadecimal SHA-256 of the canonical JSON: equal hashes mean equal definitions.
+func (d *Definition) Hash() string { return d.hash }
+
+// JSON is the canonical form: fields in the order of the schema, names sorted, two spaces of indent, a last newline.
+func (d *Definition) JSON() []byte { return bytes.Clone(d.text) }
+
+// String is the name with the version.
+func (d *Definition) String() string { return fmt.Sprintf("%s v%d", d.spec.Saga, d.spec.Version) }
+
+// Hops are the hops whose events it reads, sorted.
+func (d *Definition) Hops() []string {
+	var hops []string
+	for _, s := range d.start {
+		hops = append(hops, s.Hop)
+	}
+	for _, s := range d.steps {
+		for _, a := range slices.Concat(s.success, s.failure) {
+			hops = append(hops, a.Hop)
+		}
+		if s.send != nil {
+			hops = append(hops, s.send.hop)
+		}
+		if s.back != nil {
+			hops = append(hops, s.back.send.hop)
+		}
+	}
+	slices.Sort(hops)
+	return slices.Compact(hops)
+}
+
+// Awaited are the events that answer no command, with how each finds its saga.
+func (d *Definition) Awaited() []Answer {
+	var all []Answer
+	for _, s := range d.steps {
+		if s.send != nil {
+			continue
+		}
+		for _, a := range slices.Concat(s.success, s.failure) {
+			all = append(all, a.Answer)
+		}
+	}
+	return all
+}
+
+// StartedBy gives the variables that an event sets when it starts an instance, and whether it does. Fields are the
+// event's.
+func (d *Definition) StartedBy(hop, event string, fields map[string]any) (data map[string]any, starts bool, err error) {
+	objects := map[string]any{"event": fields}
+	for _, s := range d.start {
+		if s.Hop != hop || s.Event != event {
+			continue
+		}
+		if s.when != nil {
+			if holds, err := s.when.Holds(objects); err != nil || !holds {
+				return nil, false, err
+			}
+		}
+		data, err = d.variables(s.set, objects)
+		return data, err == nil, err
+	}
+	return nil, false, nil
+}
+
+// Start checks the variables an instance is to start with, as JSON gives them, and says its key.
+func (d *Definition) Start(fields map[string]any) (key string, data map[string]any, err error) {
+	data = make(map[string]any, len(fields))
+	for name, v := range fields {
+		if data[name], err = d.coerce(name, v); err != nil {
+			return "", nil, err
+		}
+	}
+	key, _ = data[d.spec.Key].(string)
+	if key == "" {
+		return "", nil, fmt.Errorf("saga %s: the variable %s, which is its key, has no value", d.spec.Saga, d.spec.Key)
+	}
+	return key, data, nil
+}
+
+func (d *Definition) variables(set []field, objects map[string]any) (map[string]any, error) {
+	data := make(map[string]any, len(set))
+	for _, f := range set {
+		v, err := f.is.Eval(objects)
+		if err == nil {
+			v, err = d.coerce(f.name, v)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("set %s: %w", f.name, err)
+		}
+		data[f.name] = v
+	}
+	return data, nil
+}
+
+// coerce is v as a variable takes it.
+func (d *Definition) coerce(name string, v any) (any, error) {
+	t, known := d.spec.Data[name]
+	if !known {
+		return nil, fmt.Errorf("saga %s has no variable %s", d.spec.Saga, name)
+	}
+	v = whole(v)
+	switch t {
+	case Any:
+		return v, nil
+	case String:
+		if s, ok := v.(string); ok {
+			return s, nil
+		}
+	case Bool:
+		if b, ok := v.(bool); ok {
+			return b, nil
+		}
+	case Int:
+		switch n := v.(type) {
+		case int64:
+			return n, nil
+		case float64:
+			if i := int64(n); float64(i) == n {
+				return i, nil
+			}
+		}
+	case Double:
+		switch n := v.(type) {
+		case int64:
+			return float64(n), nil
+		case float64:
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("variable %s is %s: it cannot be %s", name, t, show(v))
+}
+
+// whole turns a number that a caller or a JSON decoder gives into one that expressions take.
+func whole(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i
+		}
+		f, _ := v.Float64()
+		return f
+	case int:
+		return int64(v)
+	case int32:
+		return int64(v)
+	case float32:
+		return float64(v)
+	}
+	return v
+}
+
+// plain is whole all the way down, in place.
+func plain(v any) any {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = plain(v[k])
+		}
+	}
+	return whole(v)
+}
+
+// ReadFields reads a JSON object as Event.Fields has it: whole numbers stay whole.
+func ReadFields(text []byte) (map[string]any, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var fields map[string]any
+	if err := dec.Decode(&fields); err != nil {
+		return nil, fmt.Errorf("want a JSON object: %w", err)
+	}
+	plain(fields)
+	return fields, nil
+}
+
+// ReadState reads a State of d from JSON, with its variables of the types that d says.
+func (d *Definition) ReadState(text []byte) (State, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var s State
+	if err := dec.Decode(&s); err != nil {
+		return State{}, err
+	}
+	if s.Definition != d.hash || len(s.Steps) != len(d.steps) {
+		return State{}, fmt.Errorf("saga %s is of another definition than %s", s.ID(), d)
+	}
+	for name, v := range s.Data {
+		v, err := d.coerce(name, plain(v))
+		if err != nil {
+			return State{}, fmt.Errorf("saga %s: %w", s.ID(), err)
+		}
+		s.Data[name] = v
+	}
+	for i := range s.Early {
+		plain(s.Early[i].Fields)
+	}
+	for i := range s.Deadlines {
+		plain(s.Deadlines[i].Payload)
+	}
+	return s, nil
+}
+
+func show(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	if len(text) > 80 {
+		text = append(text[:77], "..."...)
+	}
+	return string(text)
+}
+
+func hashOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// fill is the endpoint with its variables, each as one segment's part, escaped.
+func fill(parts []part, data map[string]any) (string, error) {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.text)
+		if p.variable == "" {
+			continue
+		}
+		v, set := data[p.variable]
+		if !set {
+			return "", fmt.Errorf("endpoint: data.%s is %w", p.variable, expr.ErrUnset)
+		}
+		b.WriteString(url.PathEscape(fmt.Sprint(v)))
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,37 @@
+package saga
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Duration is written as Go writes one: 500ms, 30s, 240h.
+type Duration time.Duration
+
+// String leaves out what is nought: 4m, not 4m0s.
+func (d Duration) String() string {
+	s := time.Duration(d).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// MarshalText is String.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText takes what time.ParseDuration takes, from nothing to ten years.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil || v < 0 || v > maxDuration {
+		return fmt.Errorf("duration %q: want such as 500ms, 30s or 240h, at most %s", text, Duration(maxDuration))
+	}
+	*d = Duration(v)
+	return nil
+}
+
+const maxDuration = 10 * 366 * 24 * time.Hour
