@@ -27,6 +27,9 @@ func Decide(d *Definition, s State, e Event, now time.Time) (State, Effects) {
 		return s, Effects{Ignored: x.fx.Ignored, Refused: x.fx.Refused}
 	}
 	x.advance()
+	if len(x.s.Deadlines) == 0 {
+		x.s.Deadlines = nil // as it is read again
+	}
 	return x.s, x.fx
 }
 

@@ -350,3 +350,13 @@ func fill(parts []part, data map[string]any) (string, error) {
 	}
 	return b.String(), nil
 }
+
+// ReadEvent reads an Event from JSON, with whole numbers kept whole.
+func ReadEvent(text []byte) (Event, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var e Event
+	err := dec.Decode(&e)
+	plain(e.Fields)
+	return e, err
+}

@@ -44,7 +44,8 @@ var house = map[string][]string{
 
 	"telemetry": {"envelope", "participant"},
 
-	"saga": {"internal/expr", "topics"},
+	"saga":             {"internal/expr", "topics"},
+	"saga/coordinator": {"saga"},
 
 	"internal/demo": {
 		"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "telemetry", "topics",
@@ -86,6 +87,7 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "participant", "repair", "timeline", "saga",
+	"saga/coordinator",
 }
 
 type pkg struct {

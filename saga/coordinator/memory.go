@@ -1,0 +1,307 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// Memory is a Store, and a coordinator on it, in virtual time: for tests and for looking at what a definition does. A
+// message that it is given is decided at once, and what follows is told to OnDecided; nothing is sent anywhere. It is not
+// safe for concurrent use.
+type Memory struct {
+	// OnDecided is told of each decision, also of one that changed nothing.
+	OnDecided func(Decided)
+
+	definitions *definitions
+	now         time.Time
+	records     map[string]Record
+	logs        map[string][]Entry
+	associated  map[Association][]string
+	stash       []Stashed
+	locks       []memoryLock
+}
+
+type memoryLock struct{ name, id string }
+
+var _ Store = (*Memory)(nil)
+
+// NewMemory begins at now.
+func NewMemory(now time.Time, defs ...*saga.Definition) (*Memory, error) {
+	ds, err := newDefinitions(defs)
+	if err != nil {
+		return nil, err
+	}
+	return &Memory{
+		definitions: ds, now: now, records: make(map[string]Record), logs: make(map[string][]Entry),
+		associated: make(map[Association][]string),
+	}, nil
+}
+
+// Start begins an instance of a saga and gives its id. If there is one of its key, that one stays as it is.
+func (m *Memory) Start(name string, fields map[string]any) (id string, err error) {
+	err = m.pass(func(p *pass) error {
+		id, err = p.begin(context.Background(), name, fields)
+		return err
+	})
+	return id, err
+}
+
+// Take decides what a message means.
+func (m *Memory) Take(msg Message) error {
+	return m.pass(func(p *pass) error { return p.messages(context.Background(), []Message{msg}) })
+}
+
+// Act is what a person does to a saga. What cannot be done is an error that wraps ErrRefused.
+func (m *Memory) Act(id string, e saga.Event) (fx saga.Effects, err error) {
+	err = m.pass(func(p *pass) error {
+		fx, err = p.act(context.Background(), id, e)
+		return err
+	})
+	return fx, err
+}
+
+// Advance lets d pass. What is due on the way is decided at its time.
+func (m *Memory) Advance(d time.Duration) error {
+	end := m.now.Add(d)
+	for {
+		var next string
+		for _, id := range sortedKeys(m.records) {
+			at := m.records[id].WakeAt
+			if !at.IsZero() && !at.After(end) && (next == "" || at.Before(m.records[next].WakeAt)) {
+				next = id
+			}
+		}
+		if next == "" {
+			m.now = end
+			return nil
+		}
+		if at := m.records[next].WakeAt; at.After(m.now) {
+			m.now = at
+		}
+		if err := m.pass(func(p *pass) error { return p.due(context.Background(), -1, next) }); err != nil {
+			return err
+		}
+	}
+}
+
+// Clock is the virtual time.
+func (m *Memory) Clock() time.Time { return m.now }
+
+// Sagas are all of them, by their ids.
+func (m *Memory) Sagas() (all []saga.State) {
+	for _, id := range sortedKeys(m.records) {
+		r := m.records[id]
+		s, err := m.definitions.byHash[r.Definition].ReadState(r.State)
+		if err != nil {
+			panic(err) // it was written here
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// Log is how a saga came to where it is.
+func (m *Memory) Log(id string) []Entry { return slices.Clone(m.logs[id]) }
+
+func (m *Memory) pass(do func(*pass) error) error {
+	kept := *m
+	kept.records, kept.logs, kept.associated = maps.Clone(m.records), maps.Clone(m.logs), maps.Clone(m.associated)
+	kept.stash, kept.locks = slices.Clone(m.stash), slices.Clone(m.locks)
+	p, err := m.definitions.begin(context.Background(), m)
+	if err == nil {
+		err = do(p)
+	}
+	if err == nil {
+		_, err = p.end(context.Background())
+	}
+	if err != nil {
+		*m = kept
+		return err
+	}
+	if m.OnDecided != nil {
+		for _, d := range p.decided {
+			m.OnDecided(d)
+		}
+	}
+	// What was granted a lock is due at once.
+	for _, id := range sortedKeys(p.wake) {
+		if err := m.pass(func(p *pass) error { return p.due(context.Background(), -1, id) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Now is the virtual time.
+func (m *Memory) Now(context.Context) (time.Time, error) { return m.now, nil }
+
+// Load reads.
+func (m *Memory) Load(_ context.Context, ids []string) (found []Record, _ error) {
+	for _, id := range ids {
+		if r, ok := m.records[id]; ok {
+			found = append(found, r)
+		}
+	}
+	return found, nil
+}
+
+// Save writes, or nothing where one of the changes is in conflict.
+func (m *Memory) Save(_ context.Context, changes []Change) error {
+	for _, c := range changes {
+		id := c.State.ID()
+		r, there := m.records[id]
+		var was struct{ Version int }
+		if there {
+			if err := json.Unmarshal(r.State, &was); err != nil {
+				return err
+			}
+		}
+		if was.Version != c.Was {
+			return fmt.Errorf("saga %s: %w", id, ErrConflict)
+		}
+	}
+	for _, c := range changes {
+		id := c.State.ID()
+		state, err := json.Marshal(c.State)
+		if err != nil {
+			return err
+		}
+		m.records[id] = Record{ID: id, Definition: c.State.Definition, State: state, WakeAt: c.WakeAt}
+		m.logs[id] = append(slices.Clip(m.logs[id]), c.Entries...)
+		for _, a := range c.Associations {
+			m.associated[a] = append(slices.Clip(m.associated[a]), id)
+		}
+		if c.State.Ended() {
+			for a, ids := range m.associated {
+				m.associated[a] = slices.DeleteFunc(slices.Clone(ids), func(other string) bool { return other == id })
+			}
+		}
+	}
+	return nil
+}
+
+// Associated reads.
+func (m *Memory) Associated(_ context.Context, as []Association) (map[Association][]string, error) {
+	found := make(map[Association][]string)
+	for _, a := range as {
+		if ids := m.associated[a]; len(ids) > 0 {
+			found[a] = slices.Clone(ids)
+		}
+	}
+	return found, nil
+}
+
+// Guard does nothing: there is nobody else.
+func (m *Memory) Guard(context.Context, []Association) error { return nil }
+
+// Stash keeps.
+func (m *Memory) Stash(_ context.Context, events []Stashed) error {
+	for _, e := range events {
+		if !slices.ContainsFunc(m.stash, func(o Stashed) bool { return o.Association == e.Association && o.Event.Message == e.Event.Message }) {
+			m.stash = append(m.stash, e)
+		}
+	}
+	return nil
+}
+
+// Unstash takes.
+func (m *Memory) Unstash(_ context.Context, as []Association) (taken []Stashed, _ error) {
+	var left []Stashed
+	for _, e := range m.stash {
+		switch {
+		case !slices.Contains(as, e.Association):
+			left = append(left, e)
+		case e.Expires.After(m.now):
+			taken = append(taken, e)
+		}
+	}
+	m.stash = left
+	return taken, nil
+}
+
+// Lock queues up.
+func (m *Memory) Lock(ctx context.Context, name, id string) (bool, error) {
+	if !slices.ContainsFunc(m.locks, func(l memoryLock) bool { return l.id == id }) {
+		m.locks = append(m.locks, memoryLock{name, id})
+	}
+	return m.Granted(ctx, id)
+}
+
+// Granted says whether nobody comes before id.
+func (m *Memory) Granted(_ context.Context, id string) (bool, error) {
+	i := slices.IndexFunc(m.locks, func(l memoryLock) bool { return l.id == id })
+	if i < 0 {
+		return false, nil
+	}
+	first := slices.IndexFunc(m.locks, func(l memoryLock) bool { return l.name == m.locks[i].name })
+	return first == i, nil
+}
+
+// Unlock leaves the queue.
+func (m *Memory) Unlock(ctx context.Context, id string) ([]string, error) {
+	had, _ := m.Granted(ctx, id)
+	i := slices.IndexFunc(m.locks, func(l memoryLock) bool { return l.id == id })
+	if i < 0 {
+		return nil, nil
+	}
+	name := m.locks[i].name
+	m.locks = slices.Delete(m.locks, i, i+1)
+	next := slices.IndexFunc(m.locks, func(l memoryLock) bool { return l.name == name })
+	if !had || next < 0 {
+		return nil, nil
+	}
+	return []string{m.locks[next].id}, nil
+}
+
+// ErrRefused is wrapped by the error about a person's action that a saga's state does not allow, which says why.
+var ErrRefused = errors.New("refused")
+
+// begin starts a saga by a call, and gives its id.
+func (p *pass) begin(ctx context.Context, name string, fields map[string]any) (string, error) {
+	d := p.current[name]
+	if d == nil {
+		return "", fmt.Errorf("there is no saga %q: there are %s", name, strings.Join(p.names, ", "))
+	}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return "", fmt.Errorf("saga %s: %w", name, err)
+	}
+	if fields, err = saga.ReadFields(text); err != nil {
+		return "", fmt.Errorf("saga %s: %w", name, err)
+	}
+	key, data, err := d.Start(fields)
+	if err != nil {
+		return "", err
+	}
+	t := target{message: -1, id: name + "/" + key, d: d, event: saga.Event{Kind: saga.Started, Fields: data}}
+	if err := p.load(ctx, []string{t.id}); err != nil {
+		return "", err
+	}
+	return t.id, p.start(ctx, t)
+}
+
+// act is what a person does.
+func (p *pass) act(ctx context.Context, id string, e saga.Event) (saga.Effects, error) {
+	if !e.Kind.Action() {
+		return saga.Effects{}, fmt.Errorf("%w: %q is no action", ErrRefused, e.Kind)
+	}
+	if err := p.load(ctx, []string{id}); err != nil {
+		return saga.Effects{}, err
+	}
+	if p.sagas[id].d == nil {
+		return saga.Effects{}, fmt.Errorf("%w: there is no saga %s", ErrRefused, id)
+	}
+	fx := p.decide(-1, id, e)
+	if fx.Refused != "" {
+		return fx, fmt.Errorf("saga %s: %w: %s", id, ErrRefused, fx.Refused)
+	}
+	return fx, p.unstash(ctx, -1, id)
+}

@@ -1,0 +1,65 @@
+package coordinator_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func order(t testing.TB) *saga.Definition {
+	t.Helper()
+	text, err := os.ReadFile("../testdata/order.saga.json")
+	require.NoError(t, err)
+	d, err := saga.Parse(text)
+	require.NoError(t, err)
+	return d
+}
+
+var anOrder = map[string]any{"order_id": "o-1", "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1}
+
+// fold is what a log comes to.
+func fold(t testing.TB, d *saga.Definition, log []coordinator.Entry) (s saga.State) {
+	t.Helper()
+	for i, e := range log {
+		require.Equal(t, i+1, e.Version)
+		s, _ = saga.Decide(d, s, e.Event, e.At)
+	}
+	return s
+}
+
+func TestMemoryRunsASaga(t *testing.T) {
+	m, err := coordinator.NewMemory(noon, order(t))
+	require.NoError(t, err)
+	var sent []string
+	m.OnDecided = func(d coordinator.Decided) {
+		for _, c := range d.Effects.Commands {
+			sent = append(sent, c.Step+"/"+c.Operation)
+		}
+	}
+	id, err := m.Start("order", anOrder)
+	require.NoError(t, err)
+	require.Equal(t, "order/o-1", id)
+	_, err = m.Start("order", anOrder)
+	require.NoError(t, err, "again")
+	charged := coordinator.Message{ID: "m-1", Hop: "payment", Type: "PaymentCharged", Outcome: "success", SagaID: id,
+		SagaStep: "payment", SagaOperation: "forward", Fields: map[string]any{"payment_id": "p-1"}}
+	require.NoError(t, m.Take(charged))
+	require.NoError(t, m.Take(charged))
+	require.NoError(t, m.Advance(11*time.Minute)) // the inventory does not answer
+	require.Equal(t, []string{"payment/forward", "inventory/forward", "inventory/compensate"}, sent)
+	require.Equal(t, saga.Compensating, m.Sagas()[0].Status)
+	require.Equal(t, m.Sagas()[0], fold(t, order(t), m.Log(id)))
+
+	_, err = m.Act(id, saga.Event{Kind: saga.ActResume})
+	require.ErrorIs(t, err, coordinator.ErrRefused)
+	_, err = m.Act(id, saga.Event{Kind: saga.ActAbandon, Actor: "me", Reason: "enough"})
+	require.NoError(t, err)
+	require.Equal(t, saga.Abandoned, m.Sagas()[0].Status)
+}
