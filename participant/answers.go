@@ -11,15 +11,19 @@ import (
 )
 
 // A command that comes again under another id, with the idempotency key it had, is a caller who did not get his answer:
-// he gets the one that was given, and nothing is done again.
+// he gets the one that was given, and nothing is done again. A command of a saga is known by its saga, step and operation
+// instead: see barrier.
 
 var (
 	//go:embed sql/find_answers.sql
 	findAnswers string
 	//go:embed sql/insert_answer.sql
 	insertAnswer string
+	//go:embed sql/delete_answer.sql
+	deleteAnswer string
 )
 
+// answerKey is what an answer is found by: type and idempotency key, or operation and step, and saga.
 type answerKey struct{ typ, key string }
 
 type storedAnswer struct {
@@ -27,21 +31,35 @@ type storedAnswer struct {
 	typ         string
 	contentType string
 	payload     []byte
+	commandKey  string  // of a saga's command
+	version     *uint32 // of the row; nil where this transaction has written it
 }
 
 type answers map[answerKey]storedAnswer
 
 func (m *message) answerKey() answerKey {
+	if m.ofSaga() {
+		return m.stepKey(m.SagaOperation)
+	}
 	return answerKey{indexable(m.Type), indexable(m.IdempotencyKey)}
+}
+
+// answered says whether m's answer is stored.
+func (m *message) answered() bool {
+	return m.handler != nil && m.handler.answers && (m.IdempotencyKey != "" || m.ofSaga())
 }
 
 // findAnswers queues the question for what was answered before, if any of the messages could have been.
 func (p *Participant) findAnswers(b *pgx.Batch, ms []*message) (asked bool) {
 	var types, keys []string
+	add := func(k answerKey) { types, keys = append(types, k.typ), append(keys, k.key) }
 	for _, m := range ms {
-		if m.handler != nil && m.handler.answers && m.IdempotencyKey != "" {
-			k := m.answerKey()
-			types, keys = append(types, k.typ), append(keys, k.key)
+		if !m.answered() {
+			continue
+		}
+		add(m.answerKey())
+		if m.ofSaga() {
+			add(m.stepKey(m.otherOperation()))
 		}
 	}
 	if len(keys) > 0 {
@@ -55,25 +73,49 @@ func readAnswers(results pgx.BatchResults) (answers, error) {
 	var all answers
 	var k answerKey
 	var s storedAnswer
-	_, err := pgx.ForEachRow(rows, []any{&k.typ, &k.key, &s.outcome, &s.typ, &s.contentType, &s.payload}, func() error {
+	fields := []any{&k.typ, &k.key, &s.outcome, &s.typ, &s.contentType, &s.payload, &s.commandKey, &s.version}
+	_, err := pgx.ForEachRow(rows, fields, func() error {
 		if all == nil {
 			all = make(answers)
 		}
 		all[k] = s
-		s.payload = nil
+		s.payload, s.version = nil, nil
 		return nil
 	})
 	return all, err
 }
 
-// storeAnswer keeps an answer beside its event. Two commands with one key at once: the second fails, runs again, and
+// storeAnswer keeps m's answer beside its event. Two commands with one key at once: the second fails, runs again, and
 // finds the first one's.
-func (p *Participant) storeAnswer(tx *handlerTx, m *message, e outbox.Entry) {
-	if m.IdempotencyKey == "" {
+func (u *unit) storeAnswer(m *message, e outbox.Entry) {
+	if !m.answered() {
 		return
 	}
-	k := m.answerKey()
-	tx.stored.Queue(insertAnswer, p.cfg.Group, k.typ, k.key, string(e.Outcome), e.Type, e.ContentType, e.Payload)
+	s := storedAnswer{outcome: e.Outcome, typ: e.Type, contentType: e.ContentType, payload: e.Payload}
+	if m.ofSaga() {
+		s.commandKey = indexable(m.IdempotencyKey)
+	}
+	u.store(m, m.answerKey(), s)
+}
+
+// store keeps the answer of m, or of the other call of its step, instead of the one that was there, if that is still the
+// one which was found: else the insertion fails, and all runs again.
+func (u *unit) store(m *message, k answerKey, s storedAnswer) {
+	group := u.w.p.cfg.Group
+	if old, ok := u.answers[k]; ok {
+		u.tx.stored.Queue(deleteAnswer, group, k.typ, k.key, old.version)
+	}
+	var commandKey any // null for a command that is no saga's
+	if m.ofSaga() {
+		commandKey = s.commandKey
+	}
+	u.tx.stored.Queue(insertAnswer, group, k.typ, k.key, string(s.outcome), s.typ, s.contentType, s.payload, commandKey)
+	if len(u.first) > 1 { // those behind it must see it
+		if u.answers == nil {
+			u.answers = make(answers, len(u.first))
+		}
+		u.answers[k] = s
+	}
 }
 
 // repeatAnswer answers m with what the same command was answered under another id.

@@ -98,6 +98,9 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		if m.deadline != nil && m.deadline.late {
 			w.p.ignored(m, u.delivery(m))
 		}
+		if m.idle != "" {
+			w.p.didNothing(m)
+		}
 		if hook := w.p.cfg.Hooks.AfterCommit; hook != nil {
 			hook(u.delivery(m))
 		}
@@ -171,16 +174,22 @@ func (u *unit) commit() error {
 	return atCommit(u.tx.commit(ctx))
 }
 
-// handle runs m's handler within its time-out and writes its outcome. A command that was answered before under its
-// idempotency key gets that answer.
+// handle runs m's handler within its time-out and writes its outcome. A command that was answered before gets that
+// answer, and one that the other call of its step forbids does nothing.
 func (u *unit) handle(m *message) (err error) {
 	w := u.w
+	m.idle = ""
 	ctx, cancel := context.WithTimeout(u.ctx, w.p.cfg.Timeout)
 	defer cancel()
 	ctx = envelope.WithCause(ctx, m.cause(w.p.cfg.Group))
-	if stored, ok := u.answers[m.answerKey()]; ok && m.handler.answers {
-		m.outcome = stored.outcome
-		return w.p.repeatAnswer(ctx, u.tx, m, stored)
+	if m.answered() {
+		switch v, stored, reason := u.judge(m); v {
+		case repeats:
+			m.outcome = stored.outcome
+			return w.p.repeatAnswer(ctx, u.tx, m, stored)
+		case nothing:
+			return u.doNothing(ctx, m, reason)
+		}
 	}
 	if w.p.cfg.Hooks.Handler != nil {
 		var end func(error)
@@ -201,7 +210,7 @@ func (u *unit) handle(m *message) (err error) {
 	}
 	outcome, err := w.call(ctx, m, run, u.tx)
 	if err == nil && m.handler.answers {
-		err = w.p.answer(ctx, u.tx, m, outcome)
+		err = u.answer(ctx, m, outcome)
 	}
 	m.outcome = outcome.kind
 	if w.ctx.Err() == nil && ctx.Err() != nil {
@@ -234,7 +243,8 @@ func recovered(err *error) {
 }
 
 // answer writes the outcome event: the command's key, idempotency key and place in a saga are its own.
-func (p *Participant) answer(ctx context.Context, tx *handlerTx, m *message, o Outcome) error {
+func (u *unit) answer(ctx context.Context, m *message, o Outcome) error {
+	p := u.w.p
 	if o.kind == envelope.None {
 		return errNoOutcome
 	}
@@ -248,10 +258,10 @@ func (p *Participant) answer(ctx context.Context, tx *handlerTx, m *message, o O
 		return classified{Permanent, err}
 	}
 	e.Payload, e.Type, e.ContentType = encoded.Payload, encoded.Type, encoded.ContentType
-	if err := p.out.Render(ctx, &tx.events, e); err != nil {
+	if err := p.out.Render(ctx, &u.tx.events, e); err != nil {
 		return classified{Permanent, err} // it is only queued: refused, since it is too large
 	}
-	p.storeAnswer(tx, m, e)
+	u.storeAnswer(m, e)
 	return nil
 }
 

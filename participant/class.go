@@ -88,7 +88,7 @@ func theirs(err error, tx pgx.Tx) error {
 	class := pg.Classify(err)
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {
-	case class == pg.Conflict:
+	case class == pg.Conflict, answeredAtOnce(err):
 		return conflict{err, false}
 	case errors.As(err, &pgErr) && class == pg.Unavailable, tx.Conn().IsClosed() && !ended:
 		return database(err)
@@ -105,12 +105,18 @@ func atCommit(err error) error {
 	var pgErr *pgconn.PgError
 	class := pg.Classify(err)
 	switch {
-	case class == pg.Conflict, errors.As(err, &pgErr) && pgErr.SchemaName == "troupe" && pgErr.TableName == "answers":
+	case class == pg.Conflict, answeredAtOnce(err):
 		return conflict{err, false}
 	case errors.As(err, &pgErr) && class != pg.Unavailable, errors.Is(err, pgx.ErrTxCommitRollback):
 		return err
 	}
 	return database(err)
+}
+
+// answeredAtOnce says whether somebody else stored an answer at the same time.
+func answeredAtOnce(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.SchemaName == "troupe" && pgErr.TableName == "answers"
 }
 
 // blames says whether an error of a run says something of its message.

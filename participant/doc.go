@@ -19,7 +19,18 @@
 // again after a rollback.
 //
 // One answer. A command that comes under another ce_id with an idempotency key that was answered gets that answer, under
-// an id of its own, and its handler does not run.
+// an id of its own, and its handler does not run. A command of a saga, with ce_sagaid, ce_sagastep and ce_sagaoperation
+// (forward or compensate), is known by these three instead, whatever its keys are: a step's call and its compensation
+// never look alike, a refusal stands until it is asked for under another key, and what came too late or too early gets
+// the answer Nothing:
+//
+//	forward call, its compensation was answered          Nothing, as a failure
+//	compensation in doubt (HeaderDoubt), and its         Nothing, as a success; the forward call does nothing
+//	forward call has not taken effect                    either when it comes
+//	any other                                            its handler's
+//
+// Both calls may come at once, in any partition: they meet at a unique key, and the second runs again. Answers are
+// remembered for Config.InboxRetention.
 //
 // Order per key. Messages of a key take effect in their order in the partition, through retries too: while one waits
 // for its next try its key is held, and what comes behind it waits in troupe.held while other keys go on. Messages of

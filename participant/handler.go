@@ -63,7 +63,8 @@ func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Com
 // On makes fn the handler of events of type T of another hop. It answers nothing by itself: what it emits it writes
 // with Outbox. All else is as for Handle. Events of types that nobody handles are passed over.
 //
-// On[Exhausted] receives what a hop says of its dead letters.
+// On[Exhausted] receives what a hop says of its dead letters, and On[Nothing] of commands that a saga's barrier kept from
+// their handlers.
 func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx pgx.Tx, e Event[T]) error, opts ...HandlerOption) {
 	h := newHandler[T](p, from.Events(), opts)
 	if from.IsZero() {
@@ -97,7 +98,8 @@ type handler struct {
 func newHandler[T any](p *Participant, topic string, opts []HandlerOption) *handler {
 	var zero T
 	h := &handler{topic: topic, codec: p.cfg.Codec, body: func() any { return new(T) }}
-	if _, ok := any(zero).(Exhausted); ok {
+	switch any(zero).(type) {
+	case Exhausted, Nothing:
 		h.codec = envelope.JSONCodec{} // whatever the flow's own messages are
 	}
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {

@@ -105,8 +105,6 @@ func (w *worker) write(ended []*message, statements func(*pgx.Batch)) error {
 	return database(err)
 }
 
-const compensate = "compensate"
-
 // overtake lets a compensation past the forward command of its own step, which is held: that one must not run any more,
 // so it ends here, with its identity in the inbox and without an answer. The compensation takes its place behind what
 // else its key waits for, and the key goes on at once.

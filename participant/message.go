@@ -49,6 +49,7 @@ type message struct {
 	entry            *entry           // nil unless it comes from troupe.local_work
 	began            time.Time        // the run
 	outcome          envelope.Outcome // of the run
+	idle             string           // why the run did nothing, where its saga's barrier forbade the handler
 	passed           Reason           // why it ends without effect
 
 	due  bool    // no message at all, but the turn of a held key

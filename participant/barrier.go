@@ -1,0 +1,144 @@
+package participant
+
+import (
+	"context"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/outbox"
+)
+
+// The barrier of a saga's step. Its forward call and its compensation each have a row in troupe.answers, by saga, step
+// and operation, written in the transaction of their effect. By the two rows a call knows what the other has done; where
+// both run at once they meet at the unique key, and the one that comes second runs again.
+//
+//	call          own answer                  the other's          what becomes of it
+//	either        success                     -                    that answer again
+//	either        failure, to this key        -                    that answer again
+//	forward       none, or to another key     any                  nothing: refused, and stored so
+//	forward       none, or to another key     none                 runs
+//	compensation  none, or to another key     -                    runs
+//	 in doubt     none, or to another key     success              runs
+//	 in doubt     none, or to another key     none, or a failure   nothing: succeeds; both are stored, so that the
+//	                                                               forward call does nothing either
+//
+// Another key is how somebody asks again for what was refused, after he has removed the cause.
+
+// HeaderDoubt says, with the value "true", that whoever sends a compensation does not know whether the forward call took
+// effect, for instance since its answer did not come in time. Without it the compensation runs even where nothing is
+// known of a forward call, whose answer may be forgotten by now.
+const HeaderDoubt = "__troupe.saga.doubt"
+
+// Nothing is the body of the answer to a saga's command that had nothing to do, so that its handler did not run. It is
+// JSON whatever codec the flow uses. A forward call that comes after its compensation fails with it; a compensation in
+// doubt whose forward call has not taken effect succeeds with it, and then that call never will.
+type Nothing struct {
+	Reason string `json:"reason"` // for people
+}
+
+// MessageType is the event's ce_type.
+func (Nothing) MessageType() string { return "troupe.Nothing" }
+
+// The operations of a step.
+const (
+	forward    = "forward"
+	compensate = "compensate"
+)
+
+// ofSaga says whether m is known by its place in a saga.
+func (m *message) ofSaga() bool {
+	return m.SagaOperation != "" && m.SagaID != "" && m.SagaStep != "" &&
+		(m.SagaOperation == forward || m.SagaOperation == compensate)
+}
+
+// stepKey is what the answer to an operation of m's step is found by.
+func (m *message) stepKey(operation string) answerKey {
+	return answerKey{indexable(operation + " " + m.SagaStep), indexable(m.SagaID)}
+}
+
+func (m *message) otherOperation() string {
+	if m.SagaOperation == forward {
+		return compensate
+	}
+	return forward
+}
+
+func (m *message) inDoubt() bool {
+	for _, h := range m.Extra {
+		if h.Key == HeaderDoubt {
+			return string(h.Value) == "true"
+		}
+	}
+	return false
+}
+
+// verdict is what becomes of a command.
+type verdict int
+
+const (
+	runs verdict = iota
+	repeats
+	nothing
+)
+
+// judge says what becomes of m by what was answered before.
+func (u *unit) judge(m *message) (v verdict, stored storedAnswer, reason string) {
+	stored, known := u.answers[m.answerKey()]
+	switch {
+	case known && !m.ofSaga():
+		return repeats, stored, ""
+	case !m.ofSaga():
+		return runs, stored, ""
+	case known && (stored.outcome == envelope.Success || stored.commandKey == indexable(m.IdempotencyKey)):
+		return repeats, stored, ""
+	}
+	other, there := u.answers[m.stepKey(m.otherOperation())]
+	switch {
+	case m.SagaOperation == forward && there:
+		return nothing, stored, "the step was compensated before"
+	case m.SagaOperation == forward, !m.inDoubt(), other.outcome == envelope.Success:
+		return runs, stored, ""
+	case there:
+		return nothing, stored, "the forward call was refused"
+	}
+	return nothing, stored, "there was no forward call, and there will be none"
+}
+
+// doNothing answers m without its handler.
+func (u *unit) doNothing(ctx context.Context, m *message, reason string) error {
+	e := u.w.p.reply(m)
+	e.Outcome = envelope.Failure
+	if m.SagaOperation == compensate {
+		e.Outcome = envelope.Success
+	}
+	encoded, err := envelope.JSONCodec{}.Encode(e.Topic, Nothing{Reason: reason})
+	if err != nil {
+		return err
+	}
+	e.Payload, e.Type, e.ContentType = encoded.Payload, encoded.Type, encoded.ContentType
+	if err := u.w.p.out.Render(ctx, &u.tx.events, e); err != nil {
+		return classified{Permanent, err}
+	}
+	u.storeAnswer(m, e)
+	if m.SagaOperation == compensate {
+		u.forbid(m, e)
+	}
+	m.outcome, m.idle = e.Outcome, reason
+	return nil
+}
+
+// forbid makes m's forward call do nothing from now on. A refusal is stored anew as it is: who tries that call again at
+// this moment must run into it.
+func (u *unit) forbid(m *message, e outbox.Entry) {
+	k := m.stepKey(forward)
+	s, refused := u.answers[k]
+	if !refused {
+		s = storedAnswer{outcome: envelope.Failure, typ: e.Type, contentType: e.ContentType, payload: e.Payload}
+	}
+	u.store(m, k, s)
+}
+
+// didNothing says so, once it is settled.
+func (p *Participant) didNothing(m *message) {
+	p.cfg.Log.Info().Str("message", m.place()).Str("message_id", m.id).Str("saga", readable(m.SagaID, 200)).
+		Str("step", readable(m.SagaStep, 200)).Str("operation", m.SagaOperation).Msg("nothing done: " + m.idle)
+}
