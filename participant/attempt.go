@@ -1,7 +1,6 @@
 package participant
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -78,13 +77,8 @@ func (w *runner) attempt(ms ...*message) (err error) {
 	if end := u.begin(); end != nil {
 		defer func() { end(err) }()
 	}
-	for i, m := range u.first {
-		if i > 0 && m.Key != nil && bytes.Equal(m.Key, u.first[i-1].Key) { // those of a key stand together
-			u.tx.keepOrder()
-		}
-		if err := u.handle(m); err != nil {
-			return failedIn{m, err}
-		}
+	if err := u.run(); err != nil {
+		return err
 	}
 	for _, m := range u.first {
 		if hook := w.p.cfg.Hooks.BeforeCommit; hook != nil {
@@ -179,7 +173,8 @@ func (u *unit) commit() error {
 func (u *unit) handle(m *message) (err error) {
 	w := u.w
 	m.idle = ""
-	ctx, cancel := context.WithTimeout(u.ctx, w.p.cfg.Timeout)
+	limit := w.p.timeout(m)
+	ctx, cancel := context.WithTimeout(u.ctx, limit)
 	defer cancel()
 	ctx = envelope.WithCause(ctx, m.cause(w.p.cfg.Group))
 	if m.answered() {
@@ -214,12 +209,17 @@ func (u *unit) handle(m *message) (err error) {
 	}
 	m.outcome = outcome.kind
 	if w.ctx.Err() == nil && ctx.Err() != nil {
-		if err == nil {
-			err = ctx.Err()
-		}
-		return classified{Timeout, fmt.Errorf("ran longer than %s: %w", w.p.cfg.Timeout, err)}
+		return tooLong(ctx, limit, err)
 	}
 	return theirs(err, u.tx)
+}
+
+// tooLong is the error of a run that did not end within its time-out, whatever it says itself.
+func tooLong(ctx context.Context, limit time.Duration, err error) error {
+	if err == nil {
+		err = ctx.Err()
+	}
+	return classified{Timeout, fmt.Errorf("ran longer than %s: %w", limit, err)}
 }
 
 // prepare reads the body; a codec may panic on bytes it did not expect.

@@ -48,7 +48,8 @@ type Config struct {
 	// of one key never run at once. Default: one less than Pool has, at most 16.
 	Concurrency int
 
-	// Retry says how often a message is tried in all, and how long a held key waits between tries.
+	// Retry says how often a message is tried in all, and how long a held key waits between tries. A command may bring a
+	// policy of its own: see HeaderRetry.
 	Retry retry.Policy
 	// Immediate is how many further tries follow the first at once, before the key waits. They count in
 	// Retry.Attempts. Default 2; negative: none.

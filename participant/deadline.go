@@ -243,25 +243,36 @@ func firingOf(hs []envelope.Header) *firing {
 }
 
 // route is by what a topic's handlers are told apart.
-type route struct{ typ, deadline string }
+type route struct {
+	typ, deadline string
+	all           bool // whatever the type
+}
 
 func (r route) String() string {
+	if r.all {
+		return "all types"
+	}
 	if r.deadline != "" {
 		return "deadline " + r.deadline
 	}
 	return r.typ
 }
 
-// route finds m's handler: by its type, or where it was a deadline by its name.
+// route finds m's handler: by its type, or where it was a deadline by its name. A command brings along how it is to be
+// retried.
 func (p *Participant) route(m *message) {
 	to := route{typ: m.Type}
 	if m.Topic == p.cfg.Hop.Commands() {
 		if m.deadline = firingOf(m.Extra); m.deadline != nil {
 			to = route{deadline: m.deadline.name}
 		}
+		m.wish = p.wish(m)
 	}
-	if !p.foreign(m) {
-		m.handler = p.handlers[m.Topic][to]
+	if p.foreign(m) {
+		return
+	}
+	if m.handler = p.handlers[m.Topic][to]; m.handler == nil {
+		m.handler = p.handlers[m.Topic][route{all: true}]
 	}
 }
 

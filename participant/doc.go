@@ -34,7 +34,8 @@
 //
 // Order per key. Messages of a key take effect in their order in the partition, through retries too: while one waits
 // for its next try its key is held, and what comes behind it waits in troupe.held while other keys go on. Messages of
-// different keys run side by side and overtake each other. A message without a key holds only itself. A compensation
+// different keys run side by side and overtake each other. OnAll gets the events of a batch in one call, those of a key
+// in their order. A message without a key holds only itself. A compensation
 // overtakes the held forward command of its own saga and step, which then does not run at all.
 //
 // No message is lost or silent. Each ends as an outcome, as a held row, or as a dead letter with an event; an event
@@ -100,6 +101,8 @@
 //	attempts used up                 the last   dead letter
 //	any of these in a batch          -          the batch is rolled back, that message runs alone, the others in
 //	                                            smaller batches; only runs alone count
+//	any of these in OnAll, and no    -          the same, but each message runs alone once
+//	At that names the message
 //	lost race with a transaction     -          run again at once, five times, before it counts as transient
 //	database away, Unavailable       -          the partition waits and tries the same message; no attempt is counted
 //	crash before the commit          -          delivered again
@@ -123,6 +126,9 @@
 //	broker away                      -          what was fetched is worked off; offsets are committed when it is back
 //	partition taken by another       -          what runs may finish within Config.Drain and the rebalance time-out
 //	topic made anew, log cut         -          read as new; identities still tell duplicates
+//
+// A command may bring its own number of attempts, waits and time-out, in HeaderRetry. What cannot be read there is ignored,
+// and logged at most every 30 s.
 //
 // A dead letter is one transaction: the inbox row, the row in troupe.dead_letters with the message's bytes, its copy
 // for the hop's dlq topic, and an exhausted event with an Exhausted body. Then one line is logged at level error. The

@@ -293,8 +293,9 @@ func (l *local) args(ms []*message) pgx.NamedArgs {
 
 func (l *local) endArgs(ms []*message, f *failure) pgx.NamedArgs {
 	args := l.args(ms)
-	args["attempts"], args["class"], args["error"] = 0, nil, nil
+	args["attempts"], args["class"], args["error"], args["max_attempts"] = 0, nil, nil, nil
 	if f != nil {
+		args["max_attempts"] = l.p.policy(ms[0]).Attempts
 		args["attempts"], args["class"] = ms[0].attempts()+1, string(f.class)
 		args["error"] = readable(f.err.Error(), maxErrorBytes)
 	}
@@ -337,9 +338,10 @@ func (l *local) record(m *message, f failure) error {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
 	failed := m.attempts() + 1
-	wait := l.p.wait(failed)
+	wait := l.p.wait(m, failed)
 	args := l.args(append([]*message{m}, m.entry.behind...))
 	args["position"], args["attempts"], args["wait"] = m.offset, failed, wait.Seconds()
+	args["max_attempts"] = l.p.policy(m).Attempts
 	args["class"], args["error"] = string(f.class), readable(f.err.Error(), maxErrorBytes)
 	if _, err := l.p.cfg.Pool.Exec(ctx, retryLocal, args); err != nil {
 		return database(err)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/troupe-go/troupe/retry"
 )
 
 // Patience makes a partition count as stalled after d, before Run.
@@ -87,4 +89,13 @@ func (p *Participant) Look(whole bool) error {
 	}
 	_, err := (&firer{p: p}).look(context.Background(), back)
 	return err
+}
+
+// ParseRetry reads a HeaderRetry: what it says, and own's policy where it says nothing.
+func ParseRetry(text string, own retry.Policy) (policy retry.Policy, try time.Duration, err error) {
+	w, err := parseWish(text, own)
+	if err != nil {
+		return policy, 0, err
+	}
+	return w.Policy, w.try, nil
 }

@@ -86,7 +86,8 @@ type handler struct {
 	topic    string
 	typ      string
 	deadline string          // the name, for handlers of deadlines
-	name     string          // group/type, or group/deadline.name
+	name     string          // group/type, group/deadline.name or group/all
+	all      *taker          // of OnAll; then it has no codec and no body
 	answers  bool            // must end with an outcome
 	delays   []time.Duration // of its retry topics; nil: its keys are held
 	codec    envelope.Codec
@@ -136,15 +137,25 @@ func (hs handlers) add(h *handler) error {
 	if hs[h.topic] == nil {
 		hs[h.topic] = make(map[route]*handler)
 	}
-	to := route{typ: h.typ}
+	to := route{typ: h.typ, deadline: h.deadline, all: h.all != nil}
 	if h.deadline != "" {
-		to = route{deadline: h.deadline}
+		to.typ = ""
 	}
-	if hs[h.topic][to] != nil {
-		return fmt.Errorf("two handlers for %s on %s", to, h.topic)
+	for other := range hs[h.topic] {
+		if other == to || other.all || to.all {
+			return fmt.Errorf("two handlers for %s on %s", narrower(to, other), h.topic)
+		}
 	}
 	hs[h.topic][to] = h
 	return nil
+}
+
+// narrower is the one of two routes that says which messages have two handlers.
+func narrower(a, b route) route {
+	if a.all {
+		return b
+	}
+	return a
 }
 
 // withRetryTopics adds the retry topics of hop that handlers use.

@@ -46,7 +46,7 @@ type failure struct {
 // was faster, that one's row stands.
 func (w *worker) record(m *message, f failure) error {
 	failed := m.attempts() + 1
-	wait := w.p.wait(failed)
+	wait := w.p.wait(m, failed)
 	args := w.p.rowArgs(m)
 	args["attempts"] = failed
 	args["wait"] = wait.Seconds()
@@ -67,8 +67,11 @@ func (w *worker) record(m *message, f failure) error {
 	return nil
 }
 
-// wait is how long a message waits after so many failed runs.
-func (p *Participant) wait(failed int) time.Duration {
+// wait is how long m waits after so many failed runs.
+func (p *Participant) wait(m *message, failed int) time.Duration {
+	if m.wish != nil {
+		return m.wish.Wait(failed)
+	}
 	if failed <= p.cfg.Immediate {
 		return 0
 	}
@@ -229,7 +232,7 @@ func (p *Participant) rowArgs(m *message) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"group": p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset, "topic": m.Topic,
 		"hold_key": key[:], "key": m.Key, "headers": marshal(m.headers()), "payload": m.Payload, "message_time": m.at,
-		"max_attempts": p.cfg.Retry.Attempts,
+		"max_attempts": p.policy(m).Attempts,
 	}
 }
 

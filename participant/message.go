@@ -42,6 +42,7 @@ type message struct {
 	redrive          int
 	handler          *handler         // nil where none fits
 	deadline         *firing          // nil where it was none
+	wish             *wish            // of its sender, how it is to be retried; nil for none
 	held             *heldRow         // nil when it comes from the topic
 	again            again            // when it comes from a retry topic
 	tries            int              // at once, before it goes to the first one

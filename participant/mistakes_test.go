@@ -46,12 +46,25 @@ func TestMistakesEndRunBeforeItStarts(t *testing.T) {
 		"events of no hop": {func(p *participant.Participant) {
 			participant.On(p, topics.Hop{}, func(context.Context, pgx.Tx, participant.Event[Counted]) error { return nil })
 		}, "events of no hop"},
+		"all events and some": {func(p *participant.Participant) {
+			participant.OnAll(p, []topics.Hop{s.hop}, all)
+			participant.On(p, s.hop, func(context.Context, pgx.Tx, participant.Event[Counted]) error { return nil })
+		}, "two handlers for Counted on " + s.hop.Events()},
+		"some events and all": {func(p *participant.Participant) {
+			participant.On(p, s.hop, func(context.Context, pgx.Tx, participant.Event[Counted]) error { return nil })
+			participant.OnAll(p, []topics.Hop{s.hop}, all)
+		}, "two handlers for Counted on " + s.hop.Events()},
+		"all events twice":      {func(p *participant.Participant) { participant.OnAll(p, []topics.Hop{s.hop, s.hop}, all) }, "two handlers for all types"},
+		"all events of no hop":  {func(p *participant.Participant) { participant.OnAll(p, []topics.Hop{{}}, all) }, "events of no hop"},
+		"all events of nothing": {func(p *participant.Participant) { participant.OnAll(p, nil, all) }, "events of no hop"},
 	} {
 		p := s.new()
 		c.register(p)
 		require.ErrorContains(t, p.Run(t.Context()), c.want, name)
 	}
 }
+
+func all(context.Context, pgx.Tx, []participant.Taken) error { return nil }
 
 func TestAHandlerThatComesLateEndsRun(t *testing.T) {
 	t.Parallel()

@@ -11,12 +11,13 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// A Participant consumes for one hop. Register handlers with Handle and On, then call Run once.
+// A Participant consumes for one hop. Register handlers with Handle, On, OnAll and OnDeadline, then call Run once.
 type Participant struct {
 	cfg Config
 	out *outbox.Outbox
 
 	failures *failures
+	strange  *repeated     // headers of HeaderRetry that cannot be read
 	patience time.Duration // how long nothing may end before a partition counts as stalled
 	ring     ring
 	alone    sync.Mutex // held by a run that must be the only careful one
@@ -57,6 +58,7 @@ func New(cfg Config) (*Participant, error) {
 	}
 	p := &Participant{cfg: cfg, out: out, handlers: make(handlers), state: errNotRunning}
 	p.failures = &failures{p: p}
+	p.strange = p.repeated("reading header " + HeaderRetry)
 	p.patience = max(cfg.Timeout, statementLimit) + stallAfter
 	return p, nil
 }

@@ -26,7 +26,7 @@ type HandlerOption func(*handler)
 
 // RetryTopics gives up order per key for a handler: a message that fails, after Config.Immediate tries at once, goes
 // to the hop's topic of the first delay (topics.Hop.Retry), is handled when it has waited there, goes on to the next, and
-// is a dead letter after the last. Nothing waits behind it. Config.Retry has no say. Delays are whole seconds. The topics
+// is a dead letter after the last. Nothing waits behind it. Config.Retry has no say, and of HeaderRetry only the attempts. Delays are whole seconds. The topics
 // are made at the start of Run; the relay brings the messages there.
 //
 // It is for work that commutes and whose failures may last: thousands of held keys would fill troupe.held. A dead letter
@@ -105,6 +105,9 @@ func withoutRetry(hs []envelope.Header) []envelope.Header {
 
 // unordered is what becomes of a failed message whose handler gave up order.
 func (w *worker) unordered(m *message, f failure) error {
+	if m.wish != nil && m.wish.Exhausted(m.attempts()+1) {
+		return w.bury(m, f)
+	}
 	if m.again.stage == 0 && m.tries < w.p.cfg.Immediate {
 		w.failed(m, f)
 		m.tries++

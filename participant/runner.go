@@ -66,7 +66,7 @@ func (f failure) final() bool { return f.class == Permanent || f.class == Poison
 
 // settle makes m a dead letter, or lets it wait for its next try. Its error says nothing about m.
 func (w *runner) settle(m *message, f failure) error {
-	if f.final() || w.p.cfg.Retry.Exhausted(m.attempts()+1) {
+	if f.final() || w.p.policy(m).Exhausted(m.attempts()+1) {
 		return w.bury(m, f)
 	}
 	if err := w.from.record(m, f); err != nil {

@@ -2,6 +2,7 @@
 UPDATE troupe.local_work AS w
 SET status          = CASE WHEN @error::text IS NULL THEN 'done' ELSE 'failed' END,
     attempts        = @attempts,
+    max_attempts    = coalesce(@max_attempts, w.max_attempts),
     error_class     = @class,
     last_error      = @error,
     first_failed_at = CASE WHEN @error IS NOT NULL THEN coalesce(w.first_failed_at, clock_timestamp()) END,

@@ -2,6 +2,7 @@
 UPDATE troupe.local_work AS w
 SET status          = 'pending',
     attempts        = CASE WHEN w.position = @position THEN @attempts ELSE w.attempts END,
+    max_attempts    = CASE WHEN w.position = @position THEN @max_attempts ELSE w.max_attempts END,
     error_class     = CASE WHEN w.position = @position THEN @class ELSE w.error_class END,
     last_error      = CASE WHEN w.position = @position THEN @error ELSE w.last_error END,
     first_failed_at = CASE WHEN w.position = @position THEN coalesce(w.first_failed_at, clock_timestamp()) ELSE w.first_failed_at END,

@@ -1,0 +1,175 @@
+package participant
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// OnAll makes fn the handler of all events of other hops, of whatever type, as they come: Exhausted and Nothing too. It is
+// called once for all of them that are in one transaction, as many as Config.Batch, so that it can read and write what
+// they need in a few statements. Those of a key are in their order.
+//
+// fn answers nothing by itself: what follows from a message it writes with Outbox and schedules in that message's
+// Context. ctx carries no message: what is written with it begins a flow, under another id in each run. Config.Timeout is
+// for the whole call.
+//
+// An error rolls back the whole transaction. With At it names the message that it is about: that one runs alone from then
+// on, with its attempts, and the others go on together. After an error that names none each of them runs alone once, so
+// fn must come to the same with one message as with many.
+//
+// A topic has either OnAll or On; both are a mistake that Run reports. Local work of one transaction may come in more
+// calls than one, where commands or deadlines of a key stand between its events.
+func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pgx.Tx, ms []Taken) error) {
+	all := &taker{fn}
+	if len(from) == 0 {
+		p.register(&handler{topic: "no topic", mistake: errors.New("events of no hop")})
+	}
+	for _, hop := range from {
+		h := &handler{topic: hop.Events(), name: p.cfg.Group + "/all", all: all}
+		if hop.IsZero() {
+			h.mistake = errors.New("events of no hop")
+		}
+		p.register(h)
+	}
+}
+
+// A Taken is one message of those that OnAll hands over, its body unread.
+type Taken struct {
+	// Message is what came, with its attributes. Where it had no ce_id, ID is topic id, partition and offset.
+	Message envelope.Message
+	// Attempt is the number of this run, counted from 1, as in Command; 1 in a batch, whose runs do not count.
+	Attempt int
+
+	ctx context.Context
+}
+
+// Context is the one that OnAll's function got, with the message as the cause of what is written in it: correlation,
+// causation, trace, and ids that repeat when the same is written again in the same order.
+func (t Taken) Context() context.Context {
+	if t.ctx == nil { // made by a test
+		return context.Background()
+	}
+	return t.ctx
+}
+
+// At says that err is about the message of that number in OnAll's call, counted from 0. Nil stays nil.
+func At(i int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return located{i, err}
+}
+
+// located is an error of one message of a call.
+type located struct {
+	i int
+	error
+}
+
+func (l located) Unwrap() error { return l.error }
+
+// taker is a function of OnAll, which several topics may share.
+type taker struct {
+	fn func(ctx context.Context, tx pgx.Tx, ms []Taken) error
+}
+
+// run runs the handlers: one after the other, and those of one OnAll together, as far as the order of their keys lets
+// them.
+func (u *unit) run() error {
+	var ran []bool // those that an OnAll has had
+	for i, m := range u.first {
+		if ran != nil && ran[i] {
+			continue
+		}
+		if i > 0 && (m.handler.all != nil || m.sharesKey(u.first[i-1])) { // those of a key stand together
+			u.tx.keepOrder()
+		}
+		if m.handler.all == nil {
+			if err := u.handle(m); err != nil {
+				return failedIn{m, err}
+			}
+			continue
+		}
+		if ran == nil {
+			ran = make([]bool, len(u.first))
+		}
+		if err := u.handleAll(u.along(i, ran)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *message) sharesKey(with *message) bool { return m.Key != nil && bytes.Equal(m.Key, with.Key) }
+
+// along are the message at i and those behind it that go into the same call: all of its handler, but for those behind
+// another's message of their key.
+func (u *unit) along(i int, ran []bool) (ms []*message) {
+	all := u.first[i].handler.all
+	var waits *message
+	for j := i; j < len(u.first); j++ {
+		m := u.first[j]
+		switch {
+		case ran[j]:
+		case m.handler.all != all, waits != nil && m.sharesKey(waits):
+			waits = m
+		default:
+			ran[j] = true
+			ms = append(ms, m)
+		}
+	}
+	return ms
+}
+
+// handleAll hands messages over within one time-out.
+func (u *unit) handleAll(ms []*message) (err error) {
+	w := u.w
+	ctx, cancel := context.WithTimeout(u.ctx, w.p.cfg.Timeout)
+	defer cancel()
+	taken := make([]Taken, len(ms))
+	for i, m := range ms {
+		own := envelope.WithCause(ctx, m.cause(w.p.cfg.Group))
+		if w.p.cfg.Hooks.Handler != nil {
+			var end func(error)
+			own, end = u.enter(own, m)
+			defer func() { end(errorOf(m, err)) }()
+		}
+		taken[i] = Taken{Message: m.Message, Attempt: m.attempts() + 1, ctx: own}
+	}
+	for _, m := range ms {
+		if hook := w.p.cfg.Hooks.BeforeHandler; hook != nil {
+			hook(u.delivery(m))
+		}
+	}
+	run := func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
+		return Outcome{}, ms[0].handler.all.fn(ctx, tx, taken)
+	}
+	_, err = w.call(ctx, ms[0], run, u.tx)
+	if w.ctx.Err() == nil && ctx.Err() != nil {
+		return tooLong(ctx, w.p.cfg.Timeout, err)
+	}
+	var at located
+	switch {
+	case errors.As(err, &at) && at.i >= 0 && at.i < len(ms):
+		return failedIn{ms[at.i], theirs(at.error, u.tx)}
+	case errors.As(err, &at):
+		err = fmt.Errorf("message %d of %d: %w", at.i, len(ms), err)
+	}
+	return theirs(err, u.tx)
+}
+
+// errorOf is what err says of m: nothing, where it is about another message.
+func errorOf(m *message, err error) error {
+	var in failedIn
+	if errors.As(err, &in) && in.m != m {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,173 @@
+package participant_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// wishing is a command whose sender says how it is to be retried.
+func (s *stage) wishing(key, header string, body Count) envelope.Message {
+	m := s.command(key, body)
+	m.Extra = []envelope.Header{{Key: participant.HeaderRetry, Value: []byte(header)}}
+	return m
+}
+
+func TestRetryHeaderIsWhatAParticipantReads(t *testing.T) {
+	t.Parallel()
+	own := retry.Policy{Initial: time.Second, Cap: 2 * time.Second, Attempts: 7}
+	for text, c := range map[string]struct {
+		policy retry.Policy
+		try    time.Duration
+	}{
+		"attempts=3;initial=500ms;cap=10s;try=10s":           {retry.Policy{Initial: 500 * time.Millisecond, Cap: 10 * time.Second, Attempts: 3}, 10 * time.Second},
+		"attempts=1000;initial=1ns;cap=24h0m0s":              {retry.Policy{Initial: 1, Cap: 24 * time.Hour, Attempts: 1000}, 0},
+		"attempts=8;initial=500ms;cap=1m0s;jitter=no":        {retry.Policy{NoJitter: true}, 0},
+		"attempts=1;initial=24h0m0s;cap=24h0m0s;try=20m0.5s": {retry.Policy{Initial: 24 * time.Hour, Attempts: 1}, 20*time.Minute + 500*time.Millisecond},
+	} {
+		h, err := participant.RetryHeader(c.policy, c.try)
+		require.NoError(t, err)
+		if strings.HasPrefix(text, "attempts=3") {
+			require.Equal(t, text, string(h.Value))
+		}
+		for _, text := range []string{text, string(h.Value)} {
+			policy, try, err := participant.ParseRetry(text, own)
+			require.NoError(t, err, text)
+			require.Equal(t, c.policy.WithDefaults(), policy, text)
+			require.Equal(t, c.try, try, text)
+		}
+	}
+	for text, want := range map[string]retry.Policy{
+		"attempts=2":  {Initial: time.Second, Cap: 2 * time.Second, Attempts: 2},
+		"initial=10s": {Initial: 10 * time.Second, Cap: 10 * time.Second, Attempts: 7},
+		"cap=1ms":     {Initial: time.Millisecond, Cap: time.Millisecond, Attempts: 7},
+	} {
+		policy, _, err := participant.ParseRetry(text, own)
+		require.NoError(t, err, text)
+		require.Equal(t, want, policy, text)
+	}
+	for _, junk := range []string{
+		"", ";", "attempts", "attempts=", "attempts=0", "attempts=-1", "attempts=1001", "attempts=3;attempts=4", "attempts=99999999999999999999",
+		"attempts=3;", "attempts=3 ", "ATTEMPTS=3", "tries=3", "initial=0s", "initial=-1s", "initial=5", "cap=24h1ns", "cap=1s;initial=2s",
+		"try=0s", "try=-1s", "try=soon", "jitter=yes", "attempts=3;\x00", strings.Repeat("attempts=3;", 1000),
+	} {
+		_, _, err := participant.ParseRetry(junk, own)
+		require.Error(t, err, junk)
+	}
+	for _, p := range []retry.Policy{{Attempts: 1001}, {Attempts: -1}, {Initial: -1}, {Cap: 25 * time.Hour}, {Initial: time.Hour, Cap: time.Minute}} {
+		_, err := participant.RetryHeader(p, 0)
+		require.ErrorContains(t, err, "__troupe.retry: ", "%+v", p)
+	}
+	_, err := participant.RetryHeader(retry.Policy{}, -1)
+	require.ErrorContains(t, err, "negative")
+}
+
+func FuzzRetryHeader(f *testing.F) {
+	for _, text := range []string{"attempts=3;initial=500ms;cap=10s;try=10s", "jitter=no", "cap=1ns;initial=1h"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		policy, try, err := participant.ParseRetry(text, retry.Default)
+		if err != nil {
+			return
+		}
+		require.True(t, policy.Attempts >= 1 && policy.Attempts <= 1000 && policy.Initial > 0 && policy.Cap <= 24*time.Hour && try >= 0, text)
+		h, err := participant.RetryHeader(policy, try)
+		require.NoError(t, err, text)
+		again, same, err := participant.ParseRetry(string(h.Value), retry.Policy{Attempts: 1, Initial: 1, Cap: 1})
+		require.NoError(t, err)
+		require.Equal(t, policy, again)
+		require.Equal(t, try, same)
+	})
+}
+
+// TestASendersRetryPolicyCountsForItsCommand_B14: attempts, waits and time-out; what cannot be read changes nothing.
+func TestASendersRetryPolicyCountsForItsCommand_B14(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(t *testing.T, s *stage) {
+		var log safeBuffer
+		p := s.new(s.batched, func(c *participant.Config) { // 4 attempts
+			c.Timeout, c.Log = 150*time.Millisecond, zerolog.New(&log)
+		})
+		participant.Handle(p, count)
+		letters := map[string]struct {
+			header, fail string
+			attempts     int
+			most         int
+			text         string
+		}{
+			"less":      {"attempts=2", "error", 2, 2, "as asked"},
+			"once":      {"attempts=1", "error", 1, 1, "as asked"},
+			"more":      {"attempts=6;initial=1ms;cap=1ms", "error", 6, 6, "as asked"},
+			"waits":     {"attempts=3;initial=300ms;cap=10s;jitter=no", "error", 3, 3, "as asked"},
+			"permanent": {"attempts=3", "permanent", 1, 3, "as asked"},
+			"shorter":   {"attempts=1;try=50ms", "hang", 1, 1, "ran longer than 50ms: context deadline exceeded"},
+			"longer":    {"attempts=1;try=10s", "hang", 1, 1, "ran longer than 150ms: context deadline exceeded"},
+			"junk":      {"attempts=many", "error", 4, 4, "as asked"},
+			"too many":  {"attempts=1001", "error", 4, 4, "as asked"},
+		}
+		var all []envelope.Message
+		for key, l := range letters {
+			all = append(all, s.wishing(key, l.header, Count{N: 1, Fail: l.fail}))
+		}
+		all = append(all, s.command("without", Count{N: 1, Fail: "error"}))
+		for n := range 50 {
+			all = append(all, s.wishing(fmt.Sprintf("well-%d", n), "what?", Count{N: 1}))
+		}
+		s.give(all...)
+		s.start(p)
+		for key, l := range letters {
+			s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE convert_from(key, 'UTF8') = $1 AND attempts = $2 AND error = $3",
+				key, l.attempts, l.text)
+			if s.local {
+				require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.local_work WHERE key = $1 AND max_attempts = $2", key, l.most), key)
+			}
+		}
+		s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE convert_from(key, 'UTF8') = 'without' AND attempts = 4")
+		s.waitCount(50, "SELECT count(*) FROM done")
+		require.Equal(t, 1, s.count(`SELECT count(*) FROM troupe.dead_letters
+			WHERE convert_from(key, 'UTF8') = 'waits' AND last_failed_at - first_failed_at >= '900ms'`), "300 ms and 600 ms, none at once")
+		require.Equal(t, 1, bytes.Count([]byte(log.String()), []byte("header __troupe.retry failed")), "one line in 30 s")
+	})
+}
+
+// TestASendersAttemptsOutliveARedriveAndRetryTopics_B14: the header is the message's own.
+func TestASendersAttemptsOutliveARedriveAndRetryTopics_B14(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	p := s.new(onePartition)
+	participant.Handle(p, count)
+	stop := s.start(p)
+	m := s.wishing("a", "attempts=3;initial=1ms", Count{N: 1, Fail: "error"})
+	s.send(m)
+	letters := "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 3 AND redrives = $1"
+	s.waitCount(1, letters, 0)
+	var headers []byte
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT headers FROM troupe.dead_letters").Scan(&headers))
+	own, err := envelope.UnmarshalHeaders(headers)
+	require.NoError(t, err)
+	again := envelope.Message{Topic: m.Topic, Key: m.Key, Payload: m.Payload}
+	require.NoError(t, again.SetHeaders(append(own, envelope.Header{Key: participant.HeaderRedrive, Value: []byte("1")})))
+	s.send(again)
+	s.waitCount(1, letters, 1)
+	stop()
+
+	p = s.new(onePartition, func(c *participant.Config) { c.Immediate = 1 })
+	participant.Handle(p, count, participant.RetryTopics(time.Second, time.Hour))
+	s.start(p)
+	s.send(s.wishing("b", "attempts=2", Count{N: 1, Fail: "error"}), s.wishing("c", "attempts=3", Count{N: 1, Fail: "error"}))
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE key = 'b' AND attempts = 2")
+	s.waitCount(1, "SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Retry(time.Second))
+	require.Equal(t, 1, s.publish(s.hop.Retry(time.Second), 1))
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE key = 'c' AND attempts = 3 AND topic = $1", s.hop.Commands())
+}
