@@ -25,7 +25,8 @@ import (
 
 // HeaderDoubt says, with the value "true", that whoever sends a compensation does not know whether the forward call took
 // effect, for instance since its answer did not come in time. Without it the compensation runs even where nothing is
-// known of a forward call, whose answer may be forgotten by now.
+// known of a forward call, whose answer may be forgotten by now. With it, one that comes after Config.InboxRetention finds
+// the forward call's answer forgotten and does nothing: the retention must exceed the longest time between the two.
 const HeaderDoubt = "__troupe.saga.doubt"
 
 // Nothing is the body of the answer to a saga's command that had nothing to do, so that its handler did not run. It is

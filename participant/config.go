@@ -63,7 +63,8 @@ type Config struct {
 	Drain time.Duration
 	// InboxRetention is how long a handled message is remembered. It must exceed the longest time after which a
 	// message can come again: the retention of the topics, where somebody may reset the group's offsets, and the
-	// longest that a relay may be away. Default 7 days; negative: for ever.
+	// longest that a relay may be away; and the longest time between a saga's call and a compensation in doubt, since
+	// answers are remembered as long. Default 7 days; negative: for ever.
 	InboxRetention time.Duration
 
 	// DeadLetterHeaders are written to the copy on the dlq topic beside Troupe's own. Default: none.
