@@ -13,6 +13,12 @@ var ErrPayload = errors.New("unreadable payload")
 // A Typed body names its own type.
 type Typed interface{ MessageType() string }
 
+// A Plain body is JSON whatever codec a flow uses, so that those without its schemas can read it.
+type Plain interface {
+	Typed
+	PlainJSON()
+}
+
 // JSONCodec writes and reads application/json. A body's type is what its MessageType says, else the name of its Go
 // type without the package. It is what outbox and participant use when no codec is set. It may be used concurrently.
 type JSONCodec struct{}

@@ -64,7 +64,11 @@ func (o *Outbox) columns(cause *envelope.Cause, e Entry, traceparent, tracestate
 		return columns{}, fmt.Errorf("entry without a topic")
 	}
 	if e.Body != nil {
-		encoded, err := o.cfg.Encoder.Encode(e.Topic, e.Body)
+		encoder := o.cfg.Encoder
+		if _, plain := e.Body.(envelope.Plain); plain {
+			encoder = envelope.JSONCodec{}
+		}
+		encoded, err := encoder.Encode(e.Topic, e.Body)
 		if err != nil {
 			return columns{}, err
 		}

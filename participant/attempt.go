@@ -88,6 +88,9 @@ func (w *runner) attempt(ms ...*message) (err error) {
 	if err := u.commit(); err != nil {
 		return err
 	}
+	for _, fn := range u.tx.after {
+		fn()
+	}
 	for _, m := range u.first {
 		if m.deadline != nil && m.deadline.late {
 			w.p.ignored(m, u.delivery(m))

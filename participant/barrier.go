@@ -39,6 +39,9 @@ type Nothing struct {
 // MessageType is the event's ce_type.
 func (Nothing) MessageType() string { return "troupe.Nothing" }
 
+// PlainJSON makes it JSON.
+func (Nothing) PlainJSON() {}
+
 // The operations of a step.
 const (
 	forward    = "forward"

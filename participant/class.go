@@ -88,7 +88,7 @@ func theirs(err error, tx pgx.Tx) error {
 	class := pg.Classify(err)
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {
-	case class == pg.Conflict, answeredAtOnce(err):
+	case class == pg.Conflict, wonAtOnce(err):
 		return conflict{err, false}
 	case errors.As(err, &pgErr) && class == pg.Unavailable, tx.Conn().IsClosed() && !ended:
 		return database(err)
@@ -105,7 +105,7 @@ func atCommit(err error) error {
 	var pgErr *pgconn.PgError
 	class := pg.Classify(err)
 	switch {
-	case class == pg.Conflict, answeredAtOnce(err):
+	case class == pg.Conflict, wonAtOnce(err):
 		return conflict{err, false}
 	case errors.As(err, &pgErr) && class != pg.Unavailable, errors.Is(err, pgx.ErrTxCommitRollback):
 		return err
@@ -113,10 +113,10 @@ func atCommit(err error) error {
 	return database(err)
 }
 
-// answeredAtOnce says whether somebody else stored an answer at the same time.
-func answeredAtOnce(err error) bool {
+// wonAtOnce says whether somebody else wrote the same row of Troupe's at the same time: an answer, a saga.
+func wonAtOnce(err error) bool {
 	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.SchemaName == "troupe" && pgErr.TableName == "answers"
+	return errors.As(err, &pgErr) && pgErr.Code == "23505" && pgErr.SchemaName == "troupe"
 }
 
 // blames says whether an error of a run says something of its message.

@@ -13,3 +13,6 @@ type Exhausted struct {
 
 // MessageType is the event's ce_type.
 func (Exhausted) MessageType() string { return "troupe.Exhausted" }
+
+// PlainJSON makes it JSON.
+func (Exhausted) PlainJSON() {}

@@ -99,8 +99,7 @@ type handler struct {
 func newHandler[T any](p *Participant, topic string, opts []HandlerOption) *handler {
 	var zero T
 	h := &handler{topic: topic, codec: p.cfg.Codec, body: func() any { return new(T) }}
-	switch any(zero).(type) {
-	case Exhausted, Nothing:
+	if _, plain := any(zero).(envelope.Plain); plain {
 		h.codec = envelope.JSONCodec{} // whatever the flow's own messages are
 	}
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {

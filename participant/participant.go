@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // A Participant consumes for one hop. Register handlers with Handle, On, OnAll and OnDeadline, then call Run once.
@@ -62,6 +63,12 @@ func New(cfg Config) (*Participant, error) {
 	p.patience = max(cfg.Timeout, statementLimit) + stallAfter
 	return p, nil
 }
+
+// Hop is Config.Hop.
+func (p *Participant) Hop() topics.Hop { return p.cfg.Hop }
+
+// Group is the consumer group.
+func (p *Participant) Group() string { return p.cfg.Group }
 
 // Outbox is where handlers write entries beside their outcome: commands for other hops, events of their own. Called
 // with a handler's context, its Write takes correlation and causation from the message being handled.

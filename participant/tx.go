@@ -17,15 +17,28 @@ import (
 // handler's next statement or with the commit, together with what other messages of the batch have queued, in one round
 // trip. It is for statements whose result the handler has no use for; their order is kept.
 //
-// The statement's error comes later, as the error of the run, and is classified alike. On a transaction that is not a
-// participant's the statement is executed at once, so that a handler can be called by a test.
+// The statement's error comes later, as the error of the run, and is classified alike. On a transaction that cannot queue
+// (it has no QueueBatch) the statement is executed at once, so that a handler can be called by a test.
 func Queue(ctx context.Context, tx pgx.Tx, sql string, args ...any) error {
-	if t, ok := tx.(*handlerTx); ok {
-		t.queue.Queue(sql, args...)
+	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) }); ok {
+		var b pgx.Batch
+		b.Queue(sql, args...)
+		q.QueueBatch(&b)
 		return nil
 	}
 	_, err := tx.Exec(ctx, sql, args...)
 	return err
+}
+
+// AfterCommit has fn called when a handler's transaction has committed, and says whether it will be: of a transaction that
+// is not a participant's nobody knows. fn runs before the message counts as handled and must not block; it is not called
+// again for a message whose commit got no answer. What must not be lost belongs into the transaction.
+func AfterCommit(tx pgx.Tx, fn func()) bool {
+	t, ok := tx.(*handlerTx)
+	if ok {
+		t.after = append(t.after, fn)
+	}
+	return ok
 }
 
 var (
@@ -39,6 +52,7 @@ type handlerTx struct {
 	conn   *pgxpool.Conn
 	queue  pgx.Batch
 	out    *outbox.Outbox
+	after  []func() // when it has committed
 	// Answers travel with COMMIT, unless something must come after them: each would make the next handler's statements
 	// dearer, and together they are one statement.
 	events outbox.Rows
@@ -61,8 +75,13 @@ func (t *handlerTx) flush(ctx context.Context) (last pgconn.CommandTag, err erro
 		return last, nil
 	}
 	results := t.conn.SendBatch(ctx, &queued)
-	for range queued.Len() {
-		if last, err = results.Exec(); err != nil {
+	for _, q := range queued.QueuedQueries {
+		if q.Fn != nil {
+			err = q.Fn(results)
+		} else {
+			last, err = results.Exec()
+		}
+		if err != nil {
 			break
 		}
 	}
@@ -102,7 +121,7 @@ func (t *handlerTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResult
 	return t.Tx.SendBatch(ctx, b)
 }
 
-// QueueBatch takes a batch whose results nobody reads, as outbox.Write has it.
+// QueueBatch takes a batch whose results nobody reads but its own functions, as outbox.Write has it.
 func (t *handlerTx) QueueBatch(b *pgx.Batch) {
 	add(&t.queue, b) // not behind the answers so far: those must not fall with a savepoint of this handler's
 }

@@ -158,6 +158,21 @@ func (d *Definition) Awaited() []Answer {
 	return all
 }
 
+// Concerns says whether an event that answers no command starts an instance, or may be awaited by one.
+func (d *Definition) Concerns(hop, event string) bool {
+	for _, s := range d.start {
+		if s.Hop == hop && s.Event == event {
+			return true
+		}
+	}
+	for _, a := range d.Awaited() {
+		if a.Hop == hop && a.Event == event {
+			return true
+		}
+	}
+	return false
+}
+
 // StartedBy gives the variables that an event sets when it starts an instance, and whether it does. Fields are the
 // event's.
 func (d *Definition) StartedBy(hop, event string, fields map[string]any) (data map[string]any, starts bool, err error) {

@@ -45,7 +45,7 @@ var house = map[string][]string{
 	"telemetry": {"envelope", "participant"},
 
 	"saga":             {"internal/expr", "topics"},
-	"saga/coordinator": {"saga"},
+	"saga/coordinator": {"envelope", "outbox", "participant", "retry", "saga", "topics"},
 
 	"internal/demo": {
 		"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "telemetry", "topics",
@@ -57,6 +57,8 @@ var house = map[string][]string{
 
 	"devstack": {"schemas"},
 	"testkit":  {"devstack", "migrations"},
+
+	"saga/coordinator/storetest": {"saga", "saga/coordinator"},
 
 	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
 
@@ -75,6 +77,7 @@ var house = map[string][]string{
 	"cmd/demo-shipping":  {"internal/demo", "internal/demo/shipping"},
 
 	"bench/flow":        {},
+	"bench/saga":        {"devstack", "migrations", "participant", "relay", "saga", "saga/coordinator", "topics"},
 	"bench/participant": {"devstack", "envelope", "internal/kafka", "internal/keyed", "migrations", "participant", "retry", "topics"},
 }
 

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -39,7 +41,8 @@ type Decided struct {
 type definitions struct {
 	current map[string]*saga.Definition
 	names   []string // of current, sorted
-	byHash  map[string]*saga.Definition
+	mu      sync.RWMutex
+	byHash  map[string]*saga.Definition // guarded by mu
 	// find gets one that is not known, of a saga that somebody else started.
 	find func(ctx context.Context, hash string) (*saga.Definition, error)
 }
@@ -60,13 +63,32 @@ func newDefinitions(defs []*saga.Definition) (*definitions, error) {
 }
 
 func (ds *definitions) of(ctx context.Context, hash string) (*saga.Definition, error) {
-	if d := ds.byHash[hash]; d != nil {
+	ds.mu.RLock()
+	d := ds.byHash[hash]
+	ds.mu.RUnlock()
+	if d != nil {
 		return d, nil
 	}
 	if ds.find == nil {
 		return nil, fmt.Errorf("definition %s is not known", hash)
 	}
-	return ds.find(ctx, hash)
+	d, err := ds.find(ctx, hash)
+	if err == nil {
+		ds.mu.Lock()
+		ds.byHash[hash] = d
+		ds.mu.Unlock()
+	}
+	return d, err
+}
+
+// concern says whether an event that answers no command may start or move a saga.
+func (ds *definitions) concern(hop, event string) bool {
+	for _, d := range ds.current {
+		if d.Concerns(hop, event) {
+			return true
+		}
+	}
+	return false
 }
 
 // pass is one transaction's decisions.
@@ -92,9 +114,8 @@ type loaded struct {
 	fresh   []Association
 }
 
-func (ds *definitions) begin(ctx context.Context, store Store) (*pass, error) {
-	now, err := store.Now(ctx)
-	return &pass{definitions: ds, store: store, now: now, sagas: make(map[string]*loaded), wake: make(map[string]bool)}, err
+func (ds *definitions) begin(store Store) *pass {
+	return &pass{definitions: ds, store: store, sagas: make(map[string]*loaded), wake: make(map[string]bool)}
 }
 
 // target is an event on its way to the sagas that it is for.
@@ -112,7 +133,7 @@ func (p *pass) messages(ctx context.Context, ms []Message) error {
 	for i, m := range ms {
 		ts, err := p.targets(i, m)
 		if err != nil {
-			return at(i, err)
+			return at(i, retry.Permanent(err))
 		}
 		targets = append(targets, ts...)
 	}
@@ -121,13 +142,13 @@ func (p *pass) messages(ctx context.Context, ms []Message) error {
 	}
 	for _, t := range targets {
 		if err := p.take(ctx, t); err != nil {
-			return at(t.message, err)
+			return err
 		}
 	}
 	return nil
 }
 
-// failedAt says which message could not be decided.
+// failedAt says which message could not be decided; -1: it was none.
 type failedAt struct {
 	message int
 	error
@@ -237,6 +258,9 @@ func (p *pass) load(ctx context.Context, ids []string) error {
 		return nil
 	}
 	records, err := p.store.Load(ctx, ids)
+	if err == nil {
+		p.now, err = p.store.Now(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -282,7 +306,7 @@ func (p *pass) start(ctx context.Context, t target) error {
 	l.d = t.d
 	lock, err := t.d.Lock(t.event.Fields)
 	if err != nil {
-		return fmt.Errorf("saga %s: lock: %w", t.id, err)
+		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: lock: %w", t.id, err)))
 	}
 	if lock != "" {
 		granted, err := p.store.Lock(ctx, t.d.Spec().Saga+"/"+lock, t.id)

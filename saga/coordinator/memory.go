@@ -111,19 +111,28 @@ func (m *Memory) Sagas() (all []saga.State) {
 // Log is how a saga came to where it is.
 func (m *Memory) Log(id string) []Entry { return slices.Clone(m.logs[id]) }
 
-func (m *Memory) pass(do func(*pass) error) error {
+// Within runs do on the store: what it writes is kept if it gives no error, else nothing of it.
+func (m *Memory) Within(do func(Store) error) error {
 	kept := *m
 	kept.records, kept.logs, kept.associated = maps.Clone(m.records), maps.Clone(m.logs), maps.Clone(m.associated)
 	kept.stash, kept.locks = slices.Clone(m.stash), slices.Clone(m.locks)
-	p, err := m.definitions.begin(context.Background(), m)
-	if err == nil {
-		err = do(p)
-	}
-	if err == nil {
-		_, err = p.end(context.Background())
-	}
+	err := do(m)
 	if err != nil {
 		*m = kept
+	}
+	return err
+}
+
+func (m *Memory) pass(do func(*pass) error) error {
+	p := m.definitions.begin(m)
+	err := m.Within(func(Store) error {
+		err := do(p)
+		if err == nil {
+			_, err = p.end(context.Background())
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if m.OnDecided != nil {

@@ -20,11 +20,13 @@ var ErrConflict = errors.New("the saga was changed meanwhile")
 // Save gives ErrConflict. Of two that start a saga of one id, one gets ErrConflict. A Store need not be safe for concurrent
 // use; its transaction is not either.
 type Store interface {
-	// Now is the time that decisions are made at, the same for all who share the store.
+	// Now is the time that decisions are made at, by a clock that all who share the store have in common. It is not before
+	// the last Load.
 	Now(ctx context.Context) (time.Time, error)
 	// Load gives the sagas of ids that there are, in any order.
 	Load(ctx context.Context, ids []string) ([]Record, error)
-	// Save writes changes. Each saga is in it at most once.
+	// Save writes changes. Each saga is in it at most once, and it is called at most once. ErrConflict may come later, from
+	// the transaction.
 	Save(ctx context.Context, changes []Change) error
 
 	// Associated gives the ids of sagas that have not ended and are found by what each association says.

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// What Linux says in /proc. Elsewhere all of it is 0, or unknown.
+
+// load is the machine's load averages.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) < 3 {
+		return "unknown"
+	}
+	return strings.Join(fields[:3], " ")
+}
+
+// postgresProcess is the number of the server's first process; 0 when it runs elsewhere.
+type postgresProcess int
+
+func postgresOf(backend int) postgresProcess {
+	if f := stat(backend); f != nil && strings.HasPrefix(f[0], "postgres") {
+		parent, _ := strconv.Atoi(f[2])
+		return postgresProcess(parent)
+	}
+	return 0
+}
+
+// cpu is the processor time of the server with all its processes, in seconds.
+func (p postgresProcess) cpu() (seconds float64) {
+	if p == 0 {
+		return 0
+	}
+	const ticks = 100 // a second, on every Linux there is
+	sum := func(f []string, from, to int) {
+		for _, field := range f[from:to] {
+			n, _ := strconv.ParseFloat(field, 64)
+			seconds += n / ticks
+		}
+	}
+	if f := stat(int(p)); f != nil {
+		sum(f, 12, 16) // its own, and that of those that have ended
+	}
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		id, _ := strconv.Atoi(filepath.Base(dir))
+		if f := stat(id); f != nil && f[2] == strconv.Itoa(int(p)) {
+			sum(f, 12, 14)
+		}
+	}
+	return seconds
+}
+
+// stat are the fields of a process from its name on, in proc(5)'s order.
+func stat(id int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
+	if err != nil {
+		return nil
+	}
+	_, rest, _ := strings.Cut(string(text), "(")
+	at := strings.LastIndex(rest, ")")
+	if at < 0 {
+		return nil
+	}
+	fields := append([]string{rest[:at]}, strings.Fields(rest[at+1:])...)
+	if len(fields) < 16 {
+		return nil
+	}
+	return fields
+}

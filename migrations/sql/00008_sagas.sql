@@ -1,0 +1,88 @@
+-- +goose Up
+
+-- What sagas were started with: each stays as it is for as long as one of them runs.
+CREATE TABLE troupe.saga_definitions (
+  hash       text        PRIMARY KEY, -- hexadecimal SHA-256 of the definition
+  saga       text        NOT NULL,
+  version    integer     NOT NULL,
+  definition text        NOT NULL,    -- canonical JSON; as text, since jsonb would print it otherwise
+  created_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- One row for each instance of a saga.
+CREATE TABLE troupe.sagas (
+  id             text        PRIMARY KEY, -- saga, a slash, key
+  saga           text        NOT NULL,
+  key            text        NOT NULL,    -- the business key
+  hop            text        NOT NULL,    -- the coordinator's, flow.name
+  consumer_group text        NOT NULL,    -- the coordinator's
+  definition     text        NOT NULL REFERENCES troupe.saga_definitions,
+  version        integer     NOT NULL CHECK (version > 0), -- compared and counted up by every decision
+  status         text        NOT NULL CHECK (status IN ('waiting', 'running', 'compensating', 'parked', 'completed', 'compensated', 'abandoned')),
+  steps          text        NOT NULL,    -- those under way, for people
+  reason         text,
+  state          jsonb       NOT NULL,
+  wake_at        timestamptz,             -- when its deadlines are looked at next
+  started_at     timestamptz NOT NULL,
+  updated_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+  ended_at       timestamptz,
+  CHECK (id = saga || '/' || key),
+  CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'compensated', 'abandoned')))
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+-- No column of these changes while a saga runs, so that its updates leave the indexes alone.
+CREATE INDEX sagas_by_status ON troupe.sagas (status, started_at, id);
+CREATE INDEX sagas_by_saga ON troupe.sagas (saga, status, started_at, id);
+CREATE INDEX sagas_by_age ON troupe.sagas (started_at, id);
+CREATE INDEX sagas_by_key ON troupe.sagas (key);
+
+-- How each saga came to where it is: one row for each version. Folding the events gives sagas.state.
+CREATE TABLE troupe.saga_events (
+  saga_id text        NOT NULL,
+  version integer     NOT NULL,
+  at      timestamptz NOT NULL,
+  kind    text        NOT NULL, -- started, answered, observed, fired, or what a person did
+  event   jsonb       NOT NULL,
+  moments jsonb       NOT NULL, -- StepStarted, StepCompleted, …, in their order
+  actor   text,
+  reason  text,
+  PRIMARY KEY (saga_id, version)
+);
+
+-- The moments one by one.
+CREATE VIEW troupe.saga_log AS
+SELECT e.saga_id, e.version, m.number, e.at, m.moment ->> 'what' AS what, m.moment ->> 'step' AS step,
+       m.moment ->> 'why' AS why, e.kind, e.actor
+FROM troupe.saga_events AS e
+CROSS JOIN LATERAL jsonb_array_elements(e.moments) WITH ORDINALITY AS m (moment, number);
+
+-- Variables by which events find sagas that have not ended. Long values are hashed.
+CREATE TABLE troupe.saga_associations (
+  saga     text NOT NULL,
+  variable text NOT NULL,
+  value    text NOT NULL,
+  saga_id  text NOT NULL,
+  PRIMARY KEY (saga, variable, value, saga_id)
+);
+CREATE INDEX saga_associations_saga ON troupe.saga_associations (saga_id);
+
+-- Events that came before their saga.
+CREATE TABLE troupe.saga_stash (
+  position   bigint      GENERATED ALWAYS AS IDENTITY,
+  saga       text        NOT NULL,
+  variable   text        NOT NULL,
+  value      text        NOT NULL,
+  message_id text        NOT NULL,
+  event      jsonb       NOT NULL,
+  expires_at timestamptz NOT NULL,
+  PRIMARY KEY (saga, variable, value, message_id)
+);
+CREATE INDEX saga_stash_expires ON troupe.saga_stash (expires_at);
+
+-- What sagas have locked, and who waits for it: of each name the lowest position has it.
+CREATE TABLE troupe.saga_locks (
+  name     text        NOT NULL,
+  saga_id  text        NOT NULL UNIQUE,
+  position bigint      GENERATED ALWAYS AS IDENTITY,
+  since    timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (name, position)
+);

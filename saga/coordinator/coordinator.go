@@ -1,0 +1,271 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// Config of a Coordinator. Participant, Pool and Definitions are required.
+type Config struct {
+	// Participant that the coordinator is: it consumes the events of the hops that the definitions name, and keeps the
+	// deadlines. Its hop is the coordinator's own.
+	Participant *participant.Participant
+	// Pool is on the same database as the participant's.
+	Pool *pgxpool.Pool
+	// Definitions that new instances get, at most one of each saga. Instances that run keep theirs.
+	Definitions []*saga.Definition
+	// Schemas reads and writes payloads that are not JSON; package schemas has it for Avro. Default: all payloads are JSON.
+	Schemas Schemas
+	// Parked is told of each saga that a person must act on, when that is committed; of Start and Act, whose transaction is
+	// the caller's, before. It must not block.
+	Parked func(s saga.State, reason string)
+	// Decided is told of each decision, also of one that changed nothing, as Parked is.
+	Decided func(Decided)
+	// Log gets a line for each saga that is parked, and never a payload.
+	Log zerolog.Logger
+}
+
+// Schemas turns payloads into JSON and back, by the name of their type.
+type Schemas interface {
+	ToJSON(ctx context.Context, payload []byte) (name string, text []byte, err error)
+	FromJSON(ctx context.Context, name string, text []byte) (payload []byte, err error)
+}
+
+// A Coordinator decides for the sagas of one service. It may be used concurrently, and several processes may run one: each
+// decides for the partitions that its participant has.
+type Coordinator struct {
+	cfg         Config
+	hop         topics.Hop
+	definitions *definitions
+}
+
+// New registers what the coordinator handles with its participant, whose Run is the coordinator's, and stores the
+// definitions. Call it before that Run.
+func New(ctx context.Context, cfg Config) (*Coordinator, error) {
+	switch {
+	case cfg.Participant == nil:
+		return nil, errors.New("coordinator: config without a participant")
+	case cfg.Pool == nil:
+		return nil, errors.New("coordinator: config without a pool")
+	case len(cfg.Definitions) == 0:
+		return nil, errors.New("coordinator: config without definitions")
+	}
+	ds, err := newDefinitions(cfg.Definitions)
+	if err != nil {
+		return nil, fmt.Errorf("coordinator: %w", err)
+	}
+	c := &Coordinator{cfg: cfg, hop: cfg.Participant.Hop(), definitions: ds}
+	ds.find = func(ctx context.Context, hash string) (*saga.Definition, error) {
+		return readDefinition(ctx, cfg.Pool, hash)
+	}
+	hops, err := c.store(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("coordinator: %w", err)
+	}
+	c.register(hops)
+	return c, nil
+}
+
+// store keeps the definitions, and says which hops those in use read.
+func (c *Coordinator) store(ctx context.Context) (hops []string, err error) {
+	const insert = `
+INSERT INTO troupe.saga_definitions (hash, saga, version, definition)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT (hash) DO NOTHING`
+	const inUse = `
+SELECT DISTINCT definition
+FROM troupe.sagas
+WHERE hop = $1 AND consumer_group = $2 AND status IN ('waiting', 'running', 'compensating', 'parked')`
+	for _, d := range c.cfg.Definitions {
+		s := d.Spec()
+		if _, err := c.cfg.Pool.Exec(ctx, insert, d.Hash(), s.Saga, s.Version, string(d.JSON())); err != nil {
+			return nil, fmt.Errorf("store definition %s: %w", d, err)
+		}
+		hops = append(hops, d.Hops()...)
+	}
+	rows, err := c.cfg.Pool.Query(ctx, inUse, c.hop.String(), c.cfg.Participant.Group())
+	if err != nil {
+		return nil, fmt.Errorf("look for definitions in use: %w", err)
+	}
+	hashes, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("look for definitions in use: %w", err)
+	}
+	for _, hash := range hashes {
+		d, err := c.definitions.of(ctx, hash)
+		if err != nil {
+			return nil, err
+		}
+		hops = append(hops, d.Hops()...)
+	}
+	slices.Sort(hops)
+	return slices.Compact(hops), nil
+}
+
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func readDefinition(ctx context.Context, q querier, hash string) (*saga.Definition, error) {
+	var text string
+	err := q.QueryRow(ctx, "SELECT definition FROM troupe.saga_definitions WHERE hash = $1", hash).Scan(&text)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("definition %s is not stored", hash)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return saga.Parse([]byte(text))
+}
+
+// wakeName is the one deadline that a saga has in troupe.deadlines: its own, which stand in its state, are looked at when
+// it comes. It is left where it is when they change to later, so that most sagas cost one row.
+const wakeName = "saga"
+
+// Wake is the body of that deadline.
+type Wake struct {
+	Saga string `json:"saga"` // its id
+}
+
+// MessageType is the message's ce_type.
+func (Wake) MessageType() string { return "troupe.Wake" }
+
+// PlainJSON makes it JSON whatever codec the flow uses.
+func (Wake) PlainJSON() {}
+
+func (c *Coordinator) register(hops []string) {
+	p := c.cfg.Participant
+	var from []topics.Hop
+	for _, name := range hops {
+		from = append(from, topics.MustHop(c.hop.Flow(), name))
+	}
+	if len(from) > 0 {
+		participant.OnAll(p, from, c.take)
+	}
+	if !slices.Contains(hops, c.hop.Name()) {
+		participant.On(p, c.hop, c.gaveUp)
+	}
+	participant.OnDeadline(p, wakeName, c.wake)
+}
+
+// Start begins an instance of a saga in tx, with values for its variables, at least the key, and gives its id. Its first
+// commands leave when tx has committed; no step has run when Start returns. If there is an instance of that key, also an
+// ended one, it stays as it is and nothing is started. A value that the definition cannot take is an error, and tx is as it
+// was; after any other error tx is to be rolled back, and where it wraps ErrConflict, another start was faster.
+func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields map[string]any) (id string, err error) {
+	err = c.within(ctx, tx, func(w *work) error {
+		id, err = w.pass.begin(ctx, name, fields)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("coordinator: start: %w", err)
+	}
+	return id, nil
+}
+
+// Act is what a person does to a saga, in tx; saga.ActRetry and those beside it say what there is. e needs an Actor and a
+// Reason, which stand in the saga's log. What the saga's state does not allow is an error that wraps ErrRefused and says
+// why; then tx is as it was.
+func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Event) (saga.Effects, error) {
+	if e.Actor == "" || e.Reason == "" {
+		return saga.Effects{}, fmt.Errorf("coordinator: %w: want an actor and a reason", ErrRefused)
+	}
+	var fx saga.Effects
+	err := c.within(ctx, tx, func(w *work) (err error) {
+		fx, err = w.pass.act(ctx, id, e)
+		return err
+	})
+	if err != nil {
+		return fx, fmt.Errorf("coordinator: %w", err)
+	}
+	return fx, nil
+}
+
+// take decides what a transaction's events mean.
+func (c *Coordinator) take(ctx context.Context, tx pgx.Tx, taken []participant.Taken) error {
+	ms := make([]Message, 0, len(taken))
+	for i, t := range taken {
+		m, err := c.read(ctx, t.Message)
+		if err != nil {
+			return participant.At(i, err)
+		}
+		ms = append(ms, m)
+	}
+	w := c.begin(tx)
+	err := w.pass.messages(ctx, ms)
+	if err == nil {
+		err = w.end(ctx, taken)
+	}
+	var at failedAt
+	if errors.As(err, &at) && at.message >= 0 {
+		return participant.At(at.message, at.error)
+	}
+	if err == nil {
+		w.tell()
+	}
+	return err
+}
+
+// gaveUp takes what the coordinator's own participant has made a dead letter of: an answer that it could not decide on.
+func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event[participant.Exhausted]) error {
+	if e.Body.Type == e.Body.MessageType() {
+		return nil // it would come back for ever
+	}
+	w := c.begin(tx)
+	m := message(e.Message, c.hop.Name())
+	m.Reason = reasonOf(e.Body)
+	if err := w.pass.messages(ctx, []Message{m}); err != nil {
+		return err
+	}
+	err := w.end(ctx, nil)
+	if err == nil {
+		w.tell()
+	}
+	return err
+}
+
+// wake looks at a saga's deadlines.
+func (c *Coordinator) wake(ctx context.Context, tx pgx.Tx, d participant.Due[Wake]) error {
+	w := c.begin(tx)
+	err := w.pass.due(ctx, -1, d.Body.Saga)
+	if err == nil {
+		err = w.end(ctx, nil)
+	}
+	if err == nil {
+		w.tell()
+	}
+	return err
+}
+
+// Prune forgets events that waited in vain for their saga, at most 10,000, and says how many.
+func (c *Coordinator) Prune(ctx context.Context) (int64, error) {
+	tag, err := c.cfg.Pool.Exec(ctx, pruneStash, pgx.NamedArgs{"limit": 10_000})
+	return tag.RowsAffected(), err
+}
+
+// Run prunes from time to time until ctx ends. The coordinator works without it, but what was stashed in vain stays.
+func (c *Coordinator) Run(ctx context.Context) error {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		if _, err := c.Prune(ctx); err != nil && ctx.Err() == nil {
+			c.cfg.Log.Warn().Err(err).Msg("stash not pruned")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package coordinator_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// both runs a test over Kafka and in one database without it.
+func both(t *testing.T, do func(t *testing.T, f *flow)) {
+	for name, local := range map[string]bool{"Kafka": false, "Postgres alone": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			do(t, newFlow(t, local))
+		})
+	}
+}
+
+// A14, A03, B09.
+func TestSagasComplete(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, f *flow) {
+		var ids []string
+		for i := range 20 {
+			ids = append(ids, f.start(fmt.Sprint("o-", i)))
+		}
+		for i, id := range ids {
+			s := f.await(id, saga.Completed)
+			require.Equal(t, "s-1", s.Data["shipment_id"])
+			require.Equal(t, []string{"payment/forward", "inventory/forward", "shipping/forward"}, f.effects(fmt.Sprint("o-", i)))
+			f.replayed(id)
+		}
+	})
+}
+
+// A16, B12, defect 3.
+func TestARefusedShipmentUndoesTheRest(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, f *flow) {
+		f.set(f.refuse, "o-1 shipping/forward", "no carrier")
+		id := f.start("o-1")
+		s := f.await(id, saga.Compensated)
+		require.Equal(t, "no carrier", s.Reason)
+		require.Equal(t, []string{"payment/forward", "payment/compensate", "inventory/forward", "inventory/compensate"}, f.effects("o-1"))
+		f.replayed(id)
+	})
+}
+
+// A24, defect 14: what is given up parks, and a person acts.
+func TestAnExhaustedStepParksAndIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, f *flow) {
+		f.setFail("o-1 inventory/forward", errors.New("no forklift"))
+		id := f.start("o-1")
+		s := f.await(id, saga.Parked)
+		require.Contains(t, s.Reason, "no forklift")
+		_, err := f.act(id, saga.Event{Kind: saga.ActRetry, Step: "payment"})
+		require.ErrorContains(t, err, "only what has failed is tried again")
+		f.setFail("o-1 inventory/forward", nil)
+		_, err = f.act(id, saga.Event{Kind: saga.ActRetry, Step: "inventory"})
+		require.NoError(t, err)
+		f.await(id, saga.Completed)
+		require.Equal(t, []string{"payment/forward", "inventory/forward", "shipping/forward"}, f.effects("o-1"))
+		f.replayed(id)
+	})
+}

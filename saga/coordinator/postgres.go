@@ -1,0 +1,415 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+var (
+	//go:embed sql/load_sagas.sql
+	loadSagas string
+	//go:embed sql/insert_sagas.sql
+	insertSagas string
+	//go:embed sql/update_sagas.sql
+	updateSagas string
+	//go:embed sql/insert_events.sql
+	insertEvents string
+	//go:embed sql/insert_associations.sql
+	insertAssociations string
+	//go:embed sql/delete_associations.sql
+	deleteAssociations string
+	//go:embed sql/find_associated.sql
+	findAssociated string
+	//go:embed sql/guard.sql
+	guard string
+	//go:embed sql/insert_stash.sql
+	insertStash string
+	//go:embed sql/take_stash.sql
+	takeStash string
+	//go:embed sql/prune_stash.sql
+	pruneStash string
+	//go:embed sql/insert_lock.sql
+	insertLock string
+	//go:embed sql/has_lock.sql
+	hasLock string
+	//go:embed sql/delete_lock.sql
+	deleteLock string
+	//go:embed sql/next_lock.sql
+	nextLock string
+)
+
+// guardClass is the first half of the advisory locks' keys that Guard and Lock take; the second is a hash.
+const guardClass = 0x74727573 // "trus"
+
+// Postgres keeps sagas in the tables troupe.sagas, saga_events, saga_associations, saga_stash and saga_locks. Time is the
+// database's. Statements that give nothing travel with the next one, where tx can queue them.
+type Postgres struct {
+	tx pgx.Tx
+	// Hop and Group of the coordinator are kept with each saga.
+	hop, group string
+	now        time.Time
+}
+
+var _ Store = (*Postgres)(nil)
+
+// NewPostgres is a store in tx for the sagas of a coordinator.
+func NewPostgres(tx pgx.Tx, hop, group string) *Postgres {
+	return &Postgres{tx: tx, hop: hop, group: group}
+}
+
+const clock = "SELECT clock_timestamp()"
+
+// Now is the database's clock: as it was at the last Load, where there was one.
+func (p *Postgres) Now(ctx context.Context) (time.Time, error) {
+	if !p.now.IsZero() {
+		return p.now, nil
+	}
+	err := p.tx.QueryRow(ctx, clock).Scan(&p.now)
+	return p.now, err
+}
+
+// Load locks the rows, in the order of their ids. The clock is read behind that: what a decision waited for came before it.
+func (p *Postgres) Load(ctx context.Context, ids []string) (found []Record, err error) {
+	batch := &pgx.Batch{}
+	batch.Queue(loadSagas, pgx.NamedArgs{"ids": ids}).Query(func(rows pgx.Rows) error {
+		found, err = pgx.CollectRows(rows, record)
+		return err
+	})
+	batch.Queue(clock).QueryRow(func(row pgx.Row) error { return row.Scan(&p.now) })
+	err = p.tx.SendBatch(ctx, batch).Close()
+	return found, err
+}
+
+func record(row pgx.CollectableRow) (r Record, err error) {
+	var wake *time.Time
+	err = row.Scan(&r.ID, &r.Definition, &r.State, &wake)
+	if wake != nil {
+		r.WakeAt = *wake
+	}
+	return r, err
+}
+
+// sagaColumns are the arguments of insert_sagas.sql and update_sagas.sql.
+type sagaColumns struct {
+	ids, sagas, keys, definitions, statuses, steps, reasons, states []string
+	was, versions                                                   []int32
+	wakes, started, ended                                           []*time.Time
+}
+
+func (c *sagaColumns) add(ch Change) error {
+	s := ch.State
+	state, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("saga %s: %w", s.ID(), err)
+	}
+	c.ids, c.sagas, c.keys = append(c.ids, s.ID()), append(c.sagas, s.Saga), append(c.keys, s.Key)
+	c.definitions, c.statuses = append(c.definitions, s.Definition), append(c.statuses, string(s.Status))
+	c.steps, c.reasons = append(c.steps, underWay(s)), append(c.reasons, storable(s.Reason))
+	c.states = append(c.states, string(state))
+	c.was, c.versions = append(c.was, int32(ch.Was)), append(c.versions, int32(s.Version))
+	c.wakes, c.started = append(c.wakes, orNull(ch.WakeAt)), append(c.started, orNull(s.StartedAt))
+	c.ended = append(c.ended, orNull(s.EndedAt))
+	return nil
+}
+
+func (c *sagaColumns) args() pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"ids": c.ids, "sagas": c.sagas, "keys": c.keys, "definitions": c.definitions, "was": c.was, "versions": c.versions,
+		"statuses": c.statuses, "steps": c.steps, "reasons": c.reasons, "states": c.states, "wakes": c.wakes,
+		"started": c.started, "ended": c.ended,
+	}
+}
+
+// underWay names the steps that something is awaited of, or that are stuck.
+func underWay(s saga.State) string {
+	var names []string
+	for _, st := range s.Steps {
+		switch st.Phase {
+		case saga.Intent, saga.CompensateIntent, saga.GivenUp, saga.Doubt, saga.CompensateFailed:
+			names = append(names, st.Name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// storable is text as Postgres takes it.
+func storable(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+}
+
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// Save writes all changes with one statement for each table.
+func (p *Postgres) Save(ctx context.Context, changes []Change) error {
+	var fresh, changed sagaColumns
+	var events eventColumns
+	var found associationColumns
+	var ended []string
+	for _, c := range changes {
+		to := &changed
+		if c.Was == 0 {
+			to = &fresh
+		}
+		if err := to.add(c); err != nil {
+			return err
+		}
+		if err := events.add(c); err != nil {
+			return err
+		}
+		if c.State.Ended() {
+			ended = append(ended, c.State.ID())
+			continue
+		}
+		for _, a := range c.Associations {
+			found.add(a)
+			found.ids = append(found.ids, c.State.ID())
+		}
+	}
+	batch := &pgx.Batch{}
+	if len(fresh.ids) > 0 {
+		args := fresh.args()
+		args["hop"], args["group"] = p.hop, p.group
+		batch.Queue(insertSagas, args)
+	}
+	if len(changed.ids) > 0 {
+		batch.Queue(updateSagas, changed.args()).Exec(func(tag pgconn.CommandTag) error {
+			if int(tag.RowsAffected()) != len(changed.ids) {
+				return ErrConflict
+			}
+			return nil
+		})
+	}
+	if len(events.ids) > 0 {
+		batch.Queue(insertEvents, events.args())
+	}
+	if len(found.ids) > 0 {
+		args := found.args()
+		args["ids"] = found.ids
+		batch.Queue(insertAssociations, args)
+	}
+	if len(ended) > 0 {
+		batch.Queue(deleteAssociations, pgx.NamedArgs{"ids": ended})
+	}
+	return queue(ctx, p.tx, batch)
+}
+
+// queue adds statements to tx, with its next one where it can.
+func queue(ctx context.Context, tx pgx.Tx, batch *pgx.Batch) error {
+	if batch.Len() == 0 {
+		return nil
+	}
+	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) }); ok {
+		q.QueueBatch(batch)
+		return nil
+	}
+	return conflict(tx.SendBatch(ctx, batch).Close())
+}
+
+// conflict says of the error of a statement that writes sagas that somebody else was faster.
+func conflict(err error) error {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == "23505" && refused.SchemaName == "troupe" {
+		return fmt.Errorf("%w: %w", ErrConflict, err)
+	}
+	return err
+}
+
+type eventColumns struct {
+	ids, kinds, events, moments, actors, reasons []string
+	versions                                     []int32
+	ats                                          []time.Time
+}
+
+func (c *eventColumns) add(ch Change) error {
+	for _, e := range ch.Entries {
+		event, err := json.Marshal(e.Event)
+		if err != nil {
+			return fmt.Errorf("saga %s: %w", ch.State.ID(), err)
+		}
+		moments, err := json.Marshal(e.Moments)
+		if err != nil {
+			return err
+		}
+		if e.Moments == nil {
+			moments = []byte("[]")
+		}
+		c.ids, c.versions, c.ats = append(c.ids, ch.State.ID()), append(c.versions, int32(e.Version)), append(c.ats, e.At)
+		c.kinds, c.events = append(c.kinds, string(e.Event.Kind)), append(c.events, string(event))
+		c.moments = append(c.moments, string(moments))
+		c.actors, c.reasons = append(c.actors, storable(e.Event.Actor)), append(c.reasons, storable(e.Event.Reason))
+	}
+	return nil
+}
+
+func (c *eventColumns) args() pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"ids": c.ids, "versions": c.versions, "ats": c.ats, "kinds": c.kinds, "events": c.events, "moments": c.moments,
+		"actors": c.actors, "reasons": c.reasons,
+	}
+}
+
+type associationColumns struct{ sagas, variables, values, ids []string }
+
+func (c *associationColumns) add(a Association) {
+	c.sagas, c.variables, c.values = append(c.sagas, a.Saga), append(c.variables, a.Variable), append(c.values, indexable(a.Value))
+}
+
+func (c *associationColumns) args() pgx.NamedArgs {
+	return pgx.NamedArgs{"sagas": c.sagas, "variables": c.variables, "values": c.values}
+}
+
+func columnsOf(as []Association) (c associationColumns) {
+	for _, a := range as {
+		c.add(a)
+	}
+	return c
+}
+
+// indexable is s, or its hash where an index cannot hold s.
+func indexable(s string) string {
+	if len(s) <= 255 && !strings.Contains(s, "\x00") {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Associated reads the table; associations of ended sagas are not in it.
+func (p *Postgres) Associated(ctx context.Context, as []Association) (map[Association][]string, error) {
+	columns := columnsOf(as)
+	rows, err := p.tx.Query(ctx, findAssociated, columns.args())
+	if err != nil {
+		return nil, err
+	}
+	stored := make(map[Association][]string)
+	var a Association
+	var id string
+	_, err = pgx.ForEachRow(rows, []any{&a.Saga, &a.Variable, &a.Value, &id}, func() error {
+		stored[a] = append(stored[a], id)
+		return nil
+	})
+	found := make(map[Association][]string, len(stored))
+	for _, a := range as {
+		if ids := stored[Association{a.Saga, a.Variable, indexable(a.Value)}]; ids != nil {
+			found[a] = ids
+		}
+	}
+	return found, err
+}
+
+// Guard takes advisory locks.
+func (p *Postgres) Guard(ctx context.Context, as []Association) error {
+	names := make([]string, len(as))
+	for i, a := range as {
+		names[i] = a.Saga + "/" + a.Variable + "/" + a.Value
+	}
+	return p.guard(ctx, names...)
+}
+
+func (p *Postgres) guard(ctx context.Context, names ...string) error {
+	_, err := p.tx.Exec(ctx, guard, pgx.NamedArgs{"class": int32(guardClass), "names": names})
+	return err
+}
+
+// Stash inserts.
+func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
+	var c associationColumns
+	var messages, texts []string
+	var expires []time.Time
+	for _, e := range events {
+		c.add(e.Association)
+		text, err := json.Marshal(e.Event)
+		if err != nil {
+			return err
+		}
+		messages, texts = append(messages, indexable(e.Event.Message)), append(texts, string(text))
+		expires = append(expires, e.Expires)
+	}
+	args := c.args()
+	args["messages"], args["events"], args["expires"] = messages, texts, expires
+	_, err := p.tx.Exec(ctx, insertStash, args)
+	return err
+}
+
+// Unstash deletes.
+func (p *Postgres) Unstash(ctx context.Context, as []Association) ([]Stashed, error) {
+	columns := columnsOf(as)
+	rows, err := p.tx.Query(ctx, takeStash, columns.args())
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Stashed, err error) {
+		var text []byte
+		if err := row.Scan(&s.Saga, &s.Variable, &s.Value, &text, &s.Expires); err != nil {
+			return s, err
+		}
+		s.Event, err = saga.ReadEvent(text)
+		return s, err
+	})
+}
+
+// Lock queues up.
+func (p *Postgres) Lock(ctx context.Context, name, id string) (granted bool, err error) {
+	if err := p.guard(ctx, "lock "+name); err != nil {
+		return false, err
+	}
+	if _, err := p.tx.Exec(ctx, insertLock, pgx.NamedArgs{"name": indexable(name), "id": id}); err != nil {
+		return false, err
+	}
+	return p.Granted(ctx, id)
+}
+
+// Granted says whether nobody comes before id.
+func (p *Postgres) Granted(ctx context.Context, id string) (granted bool, err error) {
+	err = p.tx.QueryRow(ctx, hasLock, pgx.NamedArgs{"id": id}).Scan(&granted)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return granted, err
+}
+
+// Unlock leaves the queue.
+func (p *Postgres) Unlock(ctx context.Context, id string) (granted []string, err error) {
+	const find = "SELECT name FROM troupe.saga_locks WHERE saga_id = @id"
+	var name string
+	err = p.tx.QueryRow(ctx, find, pgx.NamedArgs{"id": id}).Scan(&name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err == nil {
+		err = p.guard(ctx, "lock "+name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	had, err := p.Granted(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.tx.Exec(ctx, deleteLock, pgx.NamedArgs{"id": id}); err != nil || !had {
+		return nil, err
+	}
+	var next string
+	err = p.tx.QueryRow(ctx, nextLock, pgx.NamedArgs{"name": name}).Scan(&next)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return []string{next}, err
+}

@@ -1,0 +1,3 @@
+DELETE FROM troupe.saga_locks
+WHERE saga_id = @id
+RETURNING name

@@ -1,0 +1,40 @@
+package coordinator_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/saga/coordinator/storetest"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// A09.
+func TestStores(t *testing.T) {
+	t.Parallel()
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		storetest.Run(t, func(t testing.TB, d *saga.Definition) storetest.Transact {
+			m, err := coordinator.NewMemory(noon, d)
+			require.NoError(t, err)
+			return m.Within
+		})
+	})
+	t.Run("Postgres", func(t *testing.T) {
+		t.Parallel()
+		storetest.Run(t, func(t testing.TB, d *saga.Definition) storetest.Transact {
+			pool := testkit.Database(t)
+			_, err := pool.Exec(t.Context(), "INSERT INTO troupe.saga_definitions (hash, saga, version, definition) VALUES ($1, 'visit', 1, $2)",
+				d.Hash(), string(d.JSON()))
+			require.NoError(t, err)
+			return func(do func(coordinator.Store) error) error {
+				return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+					return do(coordinator.NewPostgres(tx, "flow.hotel", "flow.hotel"))
+				})
+			}
+		})
+	})
+}

@@ -1,0 +1,308 @@
+// Package storetest is what every store of sagas must hold. Imported by tests only.
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+// Transact runs do in a transaction of a store, which commits if do gives no error; its error is do's or the commit's.
+type Transact func(do func(coordinator.Store) error) error
+
+// Run is the suite. open gives a store that is empty and knows the definition.
+func Run(t *testing.T, open func(t testing.TB, d *saga.Definition) Transact) {
+	d := definition(t)
+	for name, test := range map[string]func(*testing.T, *stage){
+		"what was saved is loaded":                          saved,
+		"nothing of a transaction that fails is kept":       failed,
+		"of two starts one is a conflict":                   startedTwice,
+		"a change of another version is a conflict":         changedMeanwhile,
+		"sagas are found by association until they end":     associated,
+		"what was stashed comes once, in order, in time":    stashed,
+		"what is stashed twice is there once":               stashedTwice,
+		"locks are granted one after the other":             locked,
+		"who gives up waiting is passed over":               gaveUp,
+		"the clock does not go back":                        clock,
+		"an id that nobody started is not there":            absent,
+		"associations of one value find sagas of each type": ofEachType,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, &stage{t, d, open(t, d)})
+		})
+	}
+}
+
+type stage struct {
+	t        testing.TB
+	d        *saga.Definition
+	transact Transact
+}
+
+func definition(t testing.TB) *saga.Definition {
+	t.Helper()
+	d, err := saga.Define(saga.Spec{
+		Saga: "visit", Version: 1, Key: "id", Data: map[string]saga.Type{"id": saga.String, "guest": saga.String},
+		Steps: []saga.Step{{Name: "arrive", Success: []saga.Answer{
+			{Hop: "door", Event: "Arrived", By: &saga.Association{Variable: "guest", Field: "name"}},
+		}}},
+	})
+	require.NoError(t, err)
+	return d
+}
+
+var ctx = context.Background()
+
+// do is a transaction that succeeds.
+func (s *stage) do(do func(coordinator.Store) error) {
+	s.t.Helper()
+	require.NoError(s.t, s.transact(do))
+}
+
+// begun is the first change of a saga.
+func (s *stage) begun(key string) coordinator.Change {
+	event := saga.Event{Kind: saga.Started, Fields: map[string]any{"id": key, "guest": "g-" + key}}
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	state, fx := saga.Decide(s.d, saga.State{}, event, at)
+	require.Empty(s.t, fx.Refused)
+	return coordinator.Change{
+		State: state, Entries: []coordinator.Entry{{Version: 1, At: at, Event: event, Moments: fx.Moments}},
+		WakeAt: at.Add(time.Hour), Associations: []coordinator.Association{guest("g-" + key)},
+	}
+}
+
+func (s *stage) save(c coordinator.Change) {
+	s.t.Helper()
+	s.do(func(st coordinator.Store) error { return st.Save(ctx, []coordinator.Change{c}) })
+}
+
+func (s *stage) load(id string) (r coordinator.Record, there bool) {
+	s.t.Helper()
+	s.do(func(st coordinator.Store) error {
+		found, err := st.Load(ctx, []string{id})
+		if len(found) > 0 {
+			r, there = found[0], true
+		}
+		return err
+	})
+	return r, there
+}
+
+func guest(name string) coordinator.Association {
+	return coordinator.Association{Saga: "visit", Variable: "guest", Value: name}
+}
+
+func saved(t *testing.T, s *stage) {
+	first := s.begun("v-1")
+	s.save(first)
+	r, there := s.load("visit/v-1")
+	require.True(t, there)
+	require.Equal(t, s.d.Hash(), r.Definition)
+	require.True(t, first.WakeAt.Equal(r.WakeAt))
+	state, err := s.d.ReadState(r.State)
+	require.NoError(t, err)
+	require.Equal(t, asJSON(t, first.State), asJSON(t, state))
+
+	// and changed
+	at := first.WakeAt
+	event := saga.Event{Kind: saga.Observed, Hop: "door", Type: "Arrived", Fields: map[string]any{"name": "g-v-1"}}
+	next, fx := saga.Decide(s.d, state, event, at)
+	s.save(coordinator.Change{Was: 1, State: next, Entries: []coordinator.Entry{{Version: 2, At: at, Event: event, Moments: fx.Moments}}})
+	r, _ = s.load("visit/v-1")
+	require.True(t, r.WakeAt.IsZero())
+	state, err = s.d.ReadState(r.State)
+	require.NoError(t, err)
+	require.Equal(t, saga.Completed, state.Status)
+}
+
+func asJSON(t testing.TB, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(text)
+}
+
+var errEnough = errors.New("enough")
+
+func failed(t *testing.T, s *stage) {
+	err := s.transact(func(st coordinator.Store) error {
+		if err := st.Save(ctx, []coordinator.Change{s.begun("v-1")}); err != nil {
+			return err
+		}
+		return errEnough
+	})
+	require.ErrorIs(t, err, errEnough)
+	_, there := s.load("visit/v-1")
+	require.False(t, there)
+	s.do(func(st coordinator.Store) error {
+		found, err := st.Associated(ctx, []coordinator.Association{guest("g-v-1")})
+		require.Empty(t, found)
+		return err
+	})
+}
+
+func startedTwice(t *testing.T, s *stage) {
+	s.save(s.begun("v-1"))
+	err := s.transact(func(st coordinator.Store) error { return st.Save(ctx, []coordinator.Change{s.begun("v-1")}) })
+	require.ErrorIs(t, err, coordinator.ErrConflict)
+}
+
+func changedMeanwhile(t *testing.T, s *stage) {
+	c := s.begun("v-1")
+	s.save(c)
+	c.Was = 7
+	c.State.Version = 8
+	c.Entries = nil
+	err := s.transact(func(st coordinator.Store) error { return st.Save(ctx, []coordinator.Change{c}) })
+	require.ErrorIs(t, err, coordinator.ErrConflict)
+}
+
+func associated(t *testing.T, s *stage) {
+	s.save(s.begun("v-1"))
+	find := func() (found map[coordinator.Association][]string) {
+		s.do(func(st coordinator.Store) (err error) {
+			found, err = st.Associated(ctx, []coordinator.Association{guest("g-v-1"), guest("g-v-2")})
+			return err
+		})
+		return found
+	}
+	require.Equal(t, map[coordinator.Association][]string{guest("g-v-1"): {"visit/v-1"}}, find())
+	r, _ := s.load("visit/v-1")
+	state, err := s.d.ReadState(r.State)
+	require.NoError(t, err)
+	event := saga.Event{Kind: saga.ActAbandon, Actor: "me", Reason: "enough"}
+	state, fx := saga.Decide(s.d, state, event, time.Now())
+	s.save(coordinator.Change{Was: 1, State: state, Entries: []coordinator.Entry{{Version: 2, At: time.Now(), Event: event, Moments: fx.Moments}}})
+	require.Empty(t, find())
+}
+
+func early(by coordinator.Association, message string, expires time.Time) coordinator.Stashed {
+	return coordinator.Stashed{Association: by, Expires: expires, Event: saga.Event{
+		Kind: saga.Observed, Hop: "door", Type: "Arrived", Message: message, Fields: map[string]any{"n": int64(1)},
+	}}
+}
+
+func unstash(s *stage, as ...coordinator.Association) (messages []string) {
+	s.t.Helper()
+	s.do(func(st coordinator.Store) error {
+		if err := st.Guard(ctx, as); err != nil {
+			return err
+		}
+		found, err := st.Unstash(ctx, as)
+		for _, e := range found {
+			require.Equal(s.t, int64(1), e.Event.Fields["n"], "whole numbers stay whole")
+			messages = append(messages, e.Event.Message)
+		}
+		return err
+	})
+	return messages
+}
+
+func stashed(t *testing.T, s *stage) {
+	s.do(func(st coordinator.Store) error {
+		now, err := st.Now(ctx)
+		require.NoError(t, err)
+		later := now.Add(time.Hour)
+		if err := st.Stash(ctx, []coordinator.Stashed{early(guest("a"), "m-2", later), early(guest("a"), "m-1", later)}); err != nil {
+			return err
+		}
+		return st.Stash(ctx, []coordinator.Stashed{early(guest("a"), "m-0", now.Add(-time.Second)), early(guest("b"), "m-3", later)})
+	})
+	require.Equal(t, []string{"m-2", "m-1"}, unstash(s, guest("a")))
+	require.Empty(t, unstash(s, guest("a")))
+	require.Equal(t, []string{"m-3"}, unstash(s, guest("a"), guest("b")))
+}
+
+func stashedTwice(t *testing.T, s *stage) {
+	for range 2 {
+		s.do(func(st coordinator.Store) error {
+			now, err := st.Now(ctx)
+			require.NoError(t, err)
+			return st.Stash(ctx, []coordinator.Stashed{early(guest("a"), "m-1", now.Add(time.Hour))})
+		})
+	}
+	require.Equal(t, []string{"m-1"}, unstash(s, guest("a")))
+}
+
+func lock(s *stage, name, id string) (granted bool) {
+	s.t.Helper()
+	s.do(func(st coordinator.Store) (err error) {
+		granted, err = st.Lock(ctx, name, id)
+		return err
+	})
+	return granted
+}
+
+func unlock(s *stage, id string) (granted []string) {
+	s.t.Helper()
+	s.do(func(st coordinator.Store) (err error) {
+		granted, err = st.Unlock(ctx, id)
+		return err
+	})
+	return granted
+}
+
+func locked(t *testing.T, s *stage) {
+	require.True(t, lock(s, "room", "visit/v-1"))
+	require.True(t, lock(s, "room", "visit/v-1"), "it has it already")
+	require.False(t, lock(s, "room", "visit/v-2"))
+	require.False(t, lock(s, "room", "visit/v-3"))
+	require.True(t, lock(s, "garden", "visit/v-4"))
+	require.Equal(t, []string{"visit/v-2"}, unlock(s, "visit/v-1"))
+	s.do(func(st coordinator.Store) error {
+		for id, want := range map[string]bool{"visit/v-1": false, "visit/v-2": true, "visit/v-3": false} {
+			granted, err := st.Granted(ctx, id)
+			require.NoError(t, err)
+			require.Equal(t, want, granted, id)
+		}
+		return nil
+	})
+	require.Empty(t, unlock(s, "visit/v-1"), "it has nothing any more")
+	require.Equal(t, []string{"visit/v-3"}, unlock(s, "visit/v-2"))
+	require.Empty(t, unlock(s, "visit/v-3"))
+}
+
+func gaveUp(t *testing.T, s *stage) {
+	require.True(t, lock(s, "room", "visit/v-1"))
+	require.False(t, lock(s, "room", "visit/v-2"))
+	require.False(t, lock(s, "room", "visit/v-3"))
+	require.Empty(t, unlock(s, "visit/v-2"))
+	require.Equal(t, []string{"visit/v-3"}, unlock(s, "visit/v-1"))
+}
+
+func clock(t *testing.T, s *stage) {
+	var last time.Time
+	for range 3 {
+		s.do(func(st coordinator.Store) error {
+			now, err := st.Now(ctx)
+			require.False(t, now.Before(last))
+			last = now
+			return err
+		})
+	}
+}
+
+func absent(t *testing.T, s *stage) {
+	_, there := s.load("visit/v-1")
+	require.False(t, there)
+}
+
+func ofEachType(t *testing.T, s *stage) {
+	c := s.begun("v-1")
+	other := coordinator.Association{Saga: "stay", Variable: "guest", Value: "g-v-1"}
+	c.Associations = append(c.Associations, other)
+	s.save(c)
+	s.do(func(st coordinator.Store) error {
+		found, err := st.Associated(ctx, []coordinator.Association{other})
+		require.Equal(t, map[coordinator.Association][]string{other: {"visit/v-1"}}, found)
+		return err
+	})
+}

@@ -1,0 +1,246 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// work is one transaction of a coordinator: a pass on its tables, and then what follows.
+type work struct {
+	c    *Coordinator
+	tx   pgx.Tx
+	pass *pass
+}
+
+func (c *Coordinator) begin(tx pgx.Tx) *work {
+	return &work{c, tx, c.definitions.begin(NewPostgres(tx, c.hop.String(), c.cfg.Participant.Group()))}
+}
+
+// queued is a caller's transaction that collects statements, so that they go in one round trip.
+type queued struct {
+	pgx.Tx
+	batch pgx.Batch
+}
+
+// QueueBatch keeps b.
+func (q *queued) QueueBatch(b *pgx.Batch) {
+	q.batch.QueuedQueries = append(q.batch.QueuedQueries, b.QueuedQueries...)
+}
+
+// flush sends what was collected.
+func (q *queued) flush(ctx context.Context) error {
+	if q.batch.Len() == 0 {
+		return nil
+	}
+	return conflict(q.Tx.SendBatch(ctx, &q.batch).Close())
+}
+
+// within runs do in a caller's transaction. Nothing is written before do has decided all.
+func (c *Coordinator) within(ctx context.Context, tx pgx.Tx, do func(*work) error) error {
+	q := &queued{Tx: tx}
+	w := c.begin(q)
+	err := do(w)
+	if err == nil {
+		err = w.end(ctx, nil)
+	}
+	if err == nil {
+		err = q.flush(ctx)
+	}
+	if err == nil {
+		w.told()
+	}
+	return err
+}
+
+// end saves, and writes what follows: messages, in the context of the one that each follows from, and wake-ups.
+func (w *work) end(ctx context.Context, taken []participant.Taken) error {
+	wake, err := w.pass.end(ctx)
+	if err != nil {
+		return err
+	}
+	out := w.c.cfg.Participant.Outbox()
+	var rows outbox.Rows
+	for _, d := range w.pass.decided {
+		entries, err := w.c.entries(ctx, d)
+		if err != nil {
+			return at(d.Message, err)
+		}
+		of := ctx
+		if d.Message >= 0 && taken != nil {
+			of = taken[d.Message].Context()
+		}
+		if err := out.Render(of, &rows, entries...); err != nil {
+			return at(d.Message, err)
+		}
+	}
+	batch := &pgx.Batch{}
+	out.Queue(batch, &rows)
+	if err := queue(ctx, w.tx, batch); err != nil {
+		return err
+	}
+	for _, c := range wake {
+		if err := w.schedule(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *work) schedule(ctx context.Context, c Change) error {
+	p, id := w.c.cfg.Participant, c.State.ID()
+	if c.WakeAt.IsZero() {
+		return p.Cancel(ctx, w.tx, wakeName, id)
+	}
+	return p.Schedule(ctx, w.tx, participant.Deadline{Name: wakeName, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
+}
+
+// tell says what was decided when that is committed, as far as this side can tell.
+func (w *work) tell() {
+	if !participant.AfterCommit(w.tx, w.told) {
+		w.told()
+	}
+}
+
+func (w *work) told() {
+	for _, d := range w.pass.decided {
+		if w.c.cfg.Decided != nil {
+			w.c.cfg.Decided(d)
+		}
+		if d.Effects.Alert == "" {
+			continue
+		}
+		w.c.cfg.Log.Error().Str("saga", d.ID).Str("reason", d.Effects.Alert).Msg("saga parked: a person must act")
+		if w.c.cfg.Parked != nil {
+			w.c.cfg.Parked(d.State, d.Effects.Alert)
+		}
+	}
+}
+
+// entries are the messages that follow from a decision.
+func (c *Coordinator) entries(ctx context.Context, d Decided) (all []outbox.Entry, err error) {
+	for _, s := range d.Effects.Commands {
+		e := outbox.Entry{
+			Topic: topics.MustHop(c.hop.Flow(), s.Hop).Commands(), Key: d.State.Key, Type: s.Type,
+			IdempotencyKey: d.ID + "/" + s.Step + "/" + s.Operation + "/" + strconv.Itoa(s.Epoch),
+			SagaID:         d.ID, SagaStep: s.Step, SagaOperation: s.Operation,
+		}
+		if s.Doubt {
+			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderDoubt, Value: []byte("true")})
+		}
+		if r := s.Retry; r != nil {
+			policy := retry.Policy{Initial: time.Duration(r.Initial), Cap: time.Duration(r.Cap), Attempts: r.Attempts}
+			h, err := participant.RetryHeader(policy, time.Duration(r.Try))
+			if err != nil {
+				return nil, retry.Permanent(err)
+			}
+			e.Headers = append(e.Headers, h)
+		}
+		if err := c.render(ctx, &e, s.Fields); err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	for _, m := range d.Effects.Events {
+		hop := c.hop
+		if m.Hop != "" {
+			hop = topics.MustHop(c.hop.Flow(), m.Hop)
+		}
+		e := outbox.Entry{Topic: hop.Events(), Key: d.State.Key, Type: m.Type, Outcome: envelope.Success, SagaID: d.ID}
+		if m.Failure {
+			e.Outcome = envelope.Failure
+		}
+		if err := c.render(ctx, &e, m.Fields); err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// render gives e its payload.
+func (c *Coordinator) render(ctx context.Context, e *outbox.Entry, fields map[string]any) error {
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.Type, err)
+	}
+	e.Payload, e.ContentType = text, envelope.JSON
+	if c.cfg.Schemas == nil || e.Type == saga.CallType {
+		return nil
+	}
+	if e.Payload, err = c.cfg.Schemas.FromJSON(ctx, e.Type, text); err != nil {
+		return fmt.Errorf("%s: %w", e.Type, err)
+	}
+	e.ContentType = envelope.Avro
+	return nil
+}
+
+// message takes what the headers say.
+func message(m envelope.Message, hop string) Message {
+	return Message{
+		ID: m.ID, Hop: hop, Type: m.Type, Key: string(m.Key), Outcome: string(m.Outcome),
+		SagaID: m.SagaID, SagaStep: m.SagaStep, SagaOperation: m.SagaOperation,
+	}
+}
+
+// read takes an event apart. What cannot be read is poison.
+func (c *Coordinator) read(ctx context.Context, in envelope.Message) (Message, error) {
+	topic, err := topics.Parse(in.Topic)
+	if err != nil {
+		return Message{}, retry.Permanent(err)
+	}
+	m := message(in, topic.Hop.Name())
+	if in.Outcome == envelope.Exhausted {
+		var body participant.Exhausted
+		if err := json.Unmarshal(in.Payload, &body); err != nil {
+			return m, retry.Permanent(fmt.Errorf("%s: %w", in.Type, err))
+		}
+		m.Reason = reasonOf(body)
+		return m, nil
+	}
+	if !c.concerns(m) {
+		return m, nil
+	}
+	text := in.Payload
+	if c.cfg.Schemas != nil && in.ContentType == envelope.Avro {
+		if _, text, err = c.cfg.Schemas.ToJSON(ctx, in.Payload); err != nil {
+			if errors.Is(err, envelope.ErrPayload) {
+				err = retry.Permanent(err)
+			}
+			return m, fmt.Errorf("%s: %w", in.Type, err)
+		}
+	}
+	if len(text) == 0 {
+		return m, nil
+	}
+	if m.Fields, err = saga.ReadFields(text); err != nil {
+		return m, retry.Permanent(fmt.Errorf("%s: %w", in.Type, err))
+	}
+	return m, nil
+}
+
+// concerns says whether a saga of ours could be interested in what m says.
+func (c *Coordinator) concerns(m Message) bool {
+	if m.SagaID != "" && m.SagaStep != "" {
+		name, _, _ := strings.Cut(m.SagaID, "/")
+		return c.definitions.current[name] != nil
+	}
+	return c.definitions.concern(m.Hop, m.Type)
+}
+
+func reasonOf(e participant.Exhausted) string {
+	return fmt.Sprintf("%s gave up after %d attempts: %s", e.Handler, e.Attempts, e.Error)
+}
