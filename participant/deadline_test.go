@@ -507,14 +507,18 @@ func TestReadySaysThatDeadlinesAreNotFired(t *testing.T) {
 	s := newDeadlineStage(t)
 	s.provision(1)
 	p := s.expecting()
-	s.start(p)
-	waitFor(t, "ready", func() bool { return p.Ready() == nil })
 	rename := func(from, to string) {
 		_, err := s.pool.Exec(t.Context(), "ALTER TABLE troupe."+from+" RENAME TO "+to)
 		require.NoError(t, err)
 	}
-	rename("deadlines", "away")
-	waitFor(t, "not ready", func() bool { return p.Ready() != nil && strings.Contains(p.Ready().Error(), "deadlines are not fired") })
+	unfired := func() bool { return p.Ready() != nil && strings.Contains(p.Ready().Error(), "deadlines are not fired") }
+	rename("deadlines", "away") // before it has looked for those that nobody expects
+	s.start(p)
+	waitFor(t, "not ready from the start", unfired)
+	rename("away", "deadlines")
+	waitFor(t, "ready", func() bool { return p.Ready() == nil })
+	rename("deadlines", "away") // while it fires
+	waitFor(t, "not ready", unfired)
 	rename("away", "deadlines")
 	waitFor(t, "ready again", func() bool { return p.Ready() == nil })
 }

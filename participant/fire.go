@@ -63,9 +63,7 @@ func (p *Participant) fire(ctx context.Context) {
 			return
 		}
 		trouble.report(err)
-		p.mu.Lock()
-		p.unfired = err
-		p.mu.Unlock()
+		p.cannotFire(err)
 		if failed++; err == nil {
 			failed = 0
 		} else {
@@ -157,6 +155,7 @@ func (p *Participant) unexpected(ctx context.Context) error {
 			return nil
 		}
 		trouble.report(err)
+		p.cannotFire(err)
 		if err == nil && len(pending) > 0 {
 			return fmt.Errorf("deadlines are pending that no OnDeadline expects: %s: register their names, or delete them from troupe.deadlines",
 				strings.Join(pending, ", "))
@@ -169,6 +168,15 @@ func (p *Participant) unexpected(ctx context.Context) error {
 			return nil
 		case <-time.After(policy.Wait(failed)):
 		}
+	}
+}
+
+// cannotFire is for Ready: why deadlines are not fired, or nil.
+func (p *Participant) cannotFire(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fires() {
+		p.unfired = why
 	}
 }
 
