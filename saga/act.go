@@ -87,7 +87,7 @@ func (x *decision) actRetry(i int) {
 		if !x.send(i, st.send, forwardOp) {
 			return
 		}
-		ss.Phase, ss.Doubt = Intent, false
+		ss.Phase, ss.Doubt = Intent, ss.Doubt || ss.Phase != Refused
 		if st.Timeout > 0 {
 			x.arm(st.Name+stepTimeout, st.Timeout, nil)
 		}
@@ -140,6 +140,7 @@ func (x *decision) actResolve(i int, e Event) {
 		}
 	default:
 		x.moment(StepResolved, ss.Name, said)
+		ss.Doubt = false
 		x.refused(i, "", orElse(e.Reason, said))
 	}
 }

@@ -166,6 +166,10 @@ func (x *decision) answered(e Event) {
 		x.late(i, e)
 		return
 	}
+	if e.Outcome != "success" && e.Epoch != ss.Epoch {
+		x.ignore("step %s was asked again since: %s answers an earlier command", ss.Name, e.Type)
+		return
+	}
 	switch e.Outcome {
 	case "success":
 		if !x.set(st.success, e) {
@@ -240,9 +244,15 @@ func (x *decision) done(i int, event string) {
 	x.takeUp()
 }
 
+// refused takes a refusal. It settles the command that it answers, and not one before it that may still take effect.
 func (x *decision) refused(i int, event, reason string) {
 	ss := &x.s.Steps[i]
-	ss.Phase, ss.Doubt, ss.Answer = Refused, false, event
+	ss.Answer = event
+	if ss.Epoch > 0 && ss.Doubt {
+		ss.Phase = Doubt
+	} else {
+		ss.Phase, ss.Doubt = Refused, false
+	}
 	x.disarm(ss.Name + stepTimeout)
 	x.moment(StepFailed, ss.Name, reason)
 	x.takeUp()
@@ -285,7 +295,7 @@ func (x *decision) undone(i int, e Event) {
 		x.restored(i, e.Type)
 		return
 	}
-	if ss.Phase == CompensateFailed {
+	if ss.Phase == CompensateFailed || e.Epoch != ss.BackEpoch {
 		x.ignore("the compensation of step %s has failed already", ss.Name)
 		return
 	}

@@ -60,7 +60,7 @@ type StepState struct {
 	// Epoch and BackEpoch count how often a person had the command and the compensation sent again.
 	Epoch     int `json:"epoch,omitempty"`
 	BackEpoch int `json:"back_epoch,omitempty"`
-	// Doubt says that nobody knows whether the command took effect.
+	// Doubt says that nobody knows whether the command, or one before it, took effect or will.
 	Doubt bool `json:"doubt,omitempty"`
 	// Answer is the event that came last.
 	Answer string `json:"answer,omitempty"`
@@ -101,6 +101,8 @@ type Event struct {
 	// Step and Operation (forward or compensate) are of Answered and the actions on a step.
 	Step      string `json:"step,omitempty"`
 	Operation string `json:"operation,omitempty"`
+	// Epoch of Answered is that of the command, as its Send had it: what an earlier one answers does not decide a later one.
+	Epoch int `json:"epoch,omitempty"`
 	// Outcome of Answered: success, failure or exhausted.
 	Outcome string `json:"outcome,omitempty"`
 	// Hop and Type say which message it was.
