@@ -1,0 +1,51 @@
+package explore_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/explore"
+)
+
+func load(t testing.TB, file string) *saga.Definition {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	d, err := saga.Parse(text)
+	require.NoError(t, err)
+	return d
+}
+
+const order = "../testdata/order.saga.json"
+
+// sound explores all of a definition and wants nothing to be found.
+func sound(t testing.TB, d *saga.Definition, cfg explore.Config) explore.Report {
+	t.Helper()
+	r, err := explore.Explore(t.Context(), d, cfg)
+	require.NoError(t, err)
+	t.Logf("%d states, %d transitions, %d sagas, %d decisions, depth %d, %.0f states/s, ends %v",
+		r.States, r.Transitions, r.Sagas, r.Decisions, r.Depth, r.PerSecond(), r.Ends)
+	if r.Counterexample != nil {
+		t.Fatalf("%s", r.Counterexample)
+	}
+	require.True(t, r.Complete, "%d states were not enough", r.States)
+	return r
+}
+
+func TestTheOrderKeepsItsPromises(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]explore.Config{
+		"zero": {}, "duplicates": {Duplicates: 2}, "exhausted": {Exhausted: true},
+		"buttons": {Buttons: 2}, "unordered": {Unordered: true, Duplicates: 1},
+		"all":  {Duplicates: 1, Buttons: 1, Exhausted: true},
+		"all2": {Duplicates: 1, Buttons: 2, Exhausted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sound(t, load(t, order), cfg)
+		})
+	}
+}

@@ -1,0 +1,175 @@
+package explore
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/troupe-go/troupe/internal/expr"
+	"github.com/troupe-go/troupe/saga"
+)
+
+// values are what variables and the fields of events may be: on both sides of what conditions compare them with.
+type values struct {
+	spec saga.Spec
+	env  *expr.Env
+	data map[string][]any
+}
+
+// maxCombinations is how many there may be of a start's or an answer's values.
+const maxCombinations = 64
+
+func newValues(spec saga.Spec) (*values, error) {
+	env, err := expr.NewEnv(map[string]expr.Fields{
+		"data": spec.Data, "event": nil,
+		"saga": {"id": expr.String, "key": expr.String, "reason": expr.String, "compensated": expr.Any},
+	})
+	if err != nil {
+		return nil, err
+	}
+	v := &values{spec, env, make(map[string][]any)}
+	var conditions []string
+	for _, st := range spec.Steps {
+		conditions = append(conditions, st.When)
+		for _, a := range slices.Concat(st.Success, st.Failure) {
+			conditions = append(conditions, a.When)
+		}
+	}
+	for _, e := range spec.Ends {
+		conditions = append(conditions, e.When)
+	}
+	for name, t := range spec.Data {
+		v.data[name] = []any{plainValue(t, name)}
+	}
+	for _, text := range conditions {
+		if err := v.compared(text, "data", v.data, func(name string) saga.Type { return spec.Data[name] }); err != nil {
+			return nil, err
+		}
+	}
+	v.data[spec.Key] = v.data[spec.Key][:1]
+	return v, nil
+}
+
+func plainValue(t saga.Type, name string) any {
+	switch t {
+	case saga.Int:
+		return int64(1)
+	case saga.Double:
+		return 1.0
+	case saga.Bool:
+		return true
+	}
+	return name + "-1"
+}
+
+// compared adds to all what a condition distinguishes of an object's fields.
+func (v *values) compared(text, object string, all map[string][]any, typeOf func(string) saga.Type) error {
+	if text == "" {
+		return nil
+	}
+	x, err := v.env.Compile(text, expr.Bool)
+	if err != nil {
+		return err
+	}
+	add := func(name string, more ...any) {
+		for _, one := range more {
+			if !slices.Contains(all[name], one) {
+				all[name] = append(all[name], one)
+			}
+		}
+	}
+	bounded := make(map[string]bool)
+	for _, b := range x.Bounds() {
+		if b.Object != object {
+			continue
+		}
+		bounded[b.Field] = true
+		switch n := b.Value.(type) {
+		case int64:
+			if typeOf(b.Field) == saga.Double {
+				add(b.Field, float64(n)-1, float64(n), float64(n)+1)
+				continue
+			}
+			add(b.Field, n-1, n, n+1)
+		case float64:
+			add(b.Field, n-1, n, n+1)
+		case string:
+			add(b.Field, n)
+		case bool:
+			add(b.Field, n, !n)
+		}
+	}
+	for _, r := range x.Reads() {
+		if t := typeOf(r.Field); r.Object == object && !bounded[r.Field] && (t == saga.Bool || t == "") {
+			add(r.Field, true, false)
+		}
+	}
+	return nil
+}
+
+// of are all the fields that an event which answers a may have.
+func (v *values) of(a saga.Answer) ([]map[string]any, error) {
+	fields := make(map[string][]any)
+	for _, name := range slices.Sorted(maps.Keys(a.Set)) {
+		x, err := v.env.Compile(a.Set[name], expr.Any)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range x.Reads() {
+			if r.Object == "event" {
+				fields[r.Field] = v.data[name]
+			}
+		}
+	}
+	if a.Reason != "" {
+		x, err := v.env.Compile(a.Reason, expr.Any)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range x.Reads() {
+			if r.Object == "event" && fields[r.Field] == nil {
+				fields[r.Field] = []any{"no"}
+			}
+		}
+	}
+	typeOf := func(string) saga.Type { return "" }
+	if err := v.compared(a.When, "event", fields, typeOf); err != nil {
+		return nil, err
+	}
+	return combine(fields)
+}
+
+// starts are all the variables that an instance may begin with: those that no step sets.
+func (v *values) starts() ([]map[string]any, error) {
+	given := maps.Clone(v.data)
+	for _, st := range v.spec.Steps {
+		for _, a := range slices.Concat(st.Success, st.Failure) {
+			for name := range a.Set {
+				delete(given, name)
+			}
+		}
+	}
+	all, err := combine(given)
+	if err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	return all, nil
+}
+
+func combine(fields map[string][]any) ([]map[string]any, error) {
+	all := []map[string]any{{}}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		var more []map[string]any
+		for _, m := range all {
+			for _, one := range fields[name] {
+				c := maps.Clone(m)
+				c[name] = one
+				more = append(more, c)
+			}
+		}
+		if all = more; len(all) > maxCombinations {
+			return nil, fmt.Errorf("its fields have more than %d combinations of values that conditions compare", maxCombinations)
+		}
+	}
+	return all, nil
+}
