@@ -231,7 +231,7 @@ func (x *decision) done(i int, event string) {
 		}
 	}
 	x.moment(StepCompleted, ss.Name, event)
-	if x.d.steps[i].Pivot && x.s.Back { // nothing was undone yet: backward waits for a pivot
+	if x.d.steps[i].Pivot && x.s.Back && !x.undoing() { // backward waits for a pivot, unless it can be undone too
 		x.s.Back = false
 		if x.s.Status == Compensating {
 			x.s.Status = Running
@@ -242,6 +242,13 @@ func (x *decision) done(i int, event string) {
 		}
 	}
 	x.takeUp()
+}
+
+// undoing says whether a compensation was sent.
+func (x *decision) undoing() bool {
+	return slices.ContainsFunc(x.s.Steps, func(ss StepState) bool {
+		return ss.Phase == CompensateIntent || ss.Phase == Undone || ss.Phase == CompensateFailed
+	})
 }
 
 // refused takes a refusal. It settles the command that it answers, and not one before it that may still take effect.
@@ -507,7 +514,9 @@ func (x *decision) met(due Armed) {
 func (x *decision) then(t Then, why string, emits []emit) {
 	switch t {
 	case ThenComplete:
-		x.complete(why, emits)
+		if !x.s.Back { // what was done must be undone first
+			x.complete(why, emits)
+		}
 	case ThenCompensate:
 		x.goBack(why)
 	case ThenPark:
@@ -807,8 +816,12 @@ func (x *decision) complete(why string, emits []emit) {
 // backward undoes what can be undone now: everything behind it is undone, or never had an effect.
 func (x *decision) backward() {
 	for i, st := range x.d.steps {
-		if st.Pivot && x.s.Steps[i].Phase == Intent {
+		switch phase := x.s.Steps[i].Phase; {
+		case st.Pivot && phase == Intent:
 			return // there may be no way back
+		case st.Pivot && phase == Doubt && st.back == nil:
+			x.park(fmt.Sprintf("%s: it may have taken effect, and then there is no way back", st.Name))
+			return
 		}
 	}
 	x.giveUpWaiting()
