@@ -29,13 +29,16 @@
 //	definition does not know, an
 //	expression that fails
 //	an answer again, a late one           ignored; what it gives a compensation is kept
+//	a command sent again, and an answer   ignored, unless it took effect: then it is done
+//	to the earlier one
 //	an event before its step awaits it    kept until then
 //	a person                              retry, skip, resolve, compensate, resume, abandon; refused where it makes no sense
 //
 // A saga ends as completed, compensated or abandoned. What is parked has not ended.
 //
 // Steps that run while another fails are waited for: only their answer, or its absence, says whether there is anything to
-// undo. While a pivot is under way nothing is undone: if it is done after all, the saga goes forward.
+// undo. While a pivot is under way, or in doubt and nothing undoes it, nothing is undone: if it is done after all, the saga
+// goes forward.
 //
 // # Not promised
 //
