@@ -14,6 +14,11 @@ func (x *explorer) check(n *world) string {
 			return "step " + x.m.steps[i].Name + " is " + string(in.state.Steps[i].Phase) + ", and its answer can never come"
 		}
 	}
+	for _, i := range in.refused {
+		if n.places[i].hand == 0 && x.mayHappen(n, i) {
+			return "step " + x.m.steps[i].Name + " is refused, and may still take effect"
+		}
+	}
 	switch in.state.Status {
 	case saga.Completed:
 		return x.checkCompleted(n, in)
@@ -36,6 +41,16 @@ func (x *explorer) underWay(n *world, step int) bool {
 		e := &x.events[m]
 		return e.Kind == saga.Answered && e.step == step && e.op == op
 	})
+}
+
+// mayHappen says whether a step took effect, or a command that is on its way or a dead letter could do it.
+func (x *explorer) mayHappen(n *world, step int) bool {
+	runs := func(m uint16) bool {
+		c := x.commands[m]
+		return c.step == step && c.op == forward && x.judge(&n.places[step], c) == runs
+	}
+	return n.places[step].effect == happened || slices.ContainsFunc(n.dead, runs) ||
+		slices.ContainsFunc(n.queues[commandsOf(x.m.steps[step].hop[forward])], runs)
 }
 
 func (x *explorer) checkCompleted(n *world, in *instance) string {

@@ -36,6 +36,7 @@ type instance struct {
 	decisions []*outcome // by event
 	ended     bool
 	waits     []bool  // by step: its answer, or its compensation's, is awaited and no deadline is armed
+	refused   []int   // steps that had no effect and will have none
 	fires     []armed // deadlines
 }
 
@@ -116,7 +117,7 @@ func (x *explorer) broken(s, next saga.State, e saga.Event, fx saga.Effects) str
 	}
 	if back := slices.IndexFunc(fx.Commands, func(c saga.Send) bool { return c.Operation == operations[compensate] }); back >= 0 {
 		for i, st := range x.m.steps {
-			if st.Pivot && next.Steps[i].Phase == saga.Done {
+			if st.Pivot && !st.undoable() && next.Steps[i].Phase == saga.Done {
 				return fmt.Sprintf("after the pivot %s, step %s is compensated", st.Name, fx.Commands[back].Step)
 			}
 		}
@@ -182,6 +183,9 @@ func (x *explorer) instance(s saga.State) uint32 {
 	for i, ss := range s.Steps {
 		awaits := ss.Phase == saga.CompensateIntent || ss.Phase == saga.Intent && x.m.steps[i].hop[forward] >= 0
 		in.waits[i] = awaits && !in.ended
+		if ss.Phase == saga.Refused && s.Status != saga.Abandoned && x.m.steps[i].hop[forward] >= 0 {
+			in.refused = append(in.refused, i)
+		}
 	}
 	for _, dl := range s.Deadlines {
 		if step, _ := x.deadlineOf(dl.Name); step >= 0 {

@@ -23,6 +23,7 @@
 //	in every state     a step takes effect once and is undone once; nothing is undone that never happened
 //	                   a step is undone after all that comes behind it, and nothing takes effect behind what is undone
 //	                   after the pivot nothing is undone
+//	                   what is refused has had no effect and can have none
 //	                   an answer that is awaited can still come, or a deadline is armed
 //	by every decision  the version rises by one; an idempotency key is used once; the same arguments decide the same;
 //	                   an ended saga stays as it is and has no deadlines; whoever parks raises an alert

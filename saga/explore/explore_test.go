@@ -1,7 +1,9 @@
 package explore_test
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,17 +37,21 @@ func sound(t testing.TB, d *saga.Definition, cfg explore.Config) explore.Report 
 	return r
 }
 
-func TestTheOrderKeepsItsPromises(t *testing.T) {
+func TestDefinitionsKeepTheirPromises(t *testing.T) {
 	t.Parallel()
-	for name, cfg := range map[string]explore.Config{
-		"zero": {}, "duplicates": {Duplicates: 2}, "exhausted": {Exhausted: true},
-		"buttons": {Buttons: 2}, "unordered": {Unordered: true, Duplicates: 1},
-		"all":  {Duplicates: 1, Buttons: 1, Exhausted: true},
-		"all2": {Duplicates: 1, Buttons: 2, Exhausted: true},
+	for file, configs := range map[string][]explore.Config{
+		order: {
+			{}, {Duplicates: 2}, {Exhausted: true}, {Buttons: 2}, {Unordered: true, Duplicates: 2},
+			{Duplicates: 1, Buttons: 1, Exhausted: true},
+		},
+		"testdata/parallel.saga.json": {{}, {Duplicates: 1}, {Exhausted: true}, {Buttons: 1}},
+		"testdata/approval.saga.json": {{}, {Duplicates: 1}, {Exhausted: true}, {Buttons: 1}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			sound(t, load(t, order), cfg)
-		})
+		for _, cfg := range configs {
+			t.Run(fmt.Sprintf("%s %+v", filepath.Base(file), cfg), func(t *testing.T) {
+				t.Parallel()
+				sound(t, load(t, file), cfg)
+			})
+		}
 	}
 }
