@@ -7,8 +7,9 @@
 //	part                    what it does in the model
 //	coordinator             decides one event at a time; its commands are in flight from then on, as the outbox has them
 //	topics                  per hop one of commands and one of events, in order; across hops any order. Unordered: any order
-//	participant             has the barrier of package participant, per saga, step and operation; a command that gets
-//	                        through succeeds with any of its answers, is refused, or is given up and becomes a dead letter
+//	participant             has an inbox and the barrier of package participant, per saga, step and operation; a command
+//	                        that gets through succeeds with any of its answers, is refused, or is given up and becomes a
+//	                        dead letter
 //	dead letter             may be redriven once, at any time, or never
 //	crash, resent message   a message is delivered, and again: at once, or behind all others of its topic
 //	awaited event           comes once, at any time, before the saga's start too, or never

@@ -90,7 +90,9 @@ func (x *explorer) deliver(w *world, queue, at, how int) {
 	x.leave(n, queue, at, how)
 	if x.sagas[n.saga].state.Version == 0 && queue != startQueue {
 		n.queues[stashQueue] = append(n.queues[stashQueue], message)
-		x.say(Step{From: x.events[message].Hop, To: "saga", Text: x.events[message].Type + " comes before the saga's start and is kept"})
+		if e := x.events[message]; x.tale != nil {
+			x.say(Step{From: e.Hop, To: "saga", Text: e.Type + " comes before the saga's start and is kept"})
+		}
 		x.end()
 		return
 	}
@@ -177,7 +179,9 @@ func (x *explorer) redrive(w *world) {
 		c.redriven = true
 		hop := x.m.steps[c.step].hop[c.op]
 		n.put(commandsOf(hop), x.command(c), x.cfg.Unordered)
-		x.say(Step{From: "operator", To: x.m.hops[hop], Text: "redrives the dead letter " + x.title(c)})
+		if x.tale != nil {
+			x.say(Step{From: "operator", To: x.m.hops[hop], Text: "redrives the dead letter " + x.title(c)})
+		}
 		x.end()
 	}
 }
@@ -195,7 +199,9 @@ func (x *explorer) come(w *world) {
 			n := x.begin(w)
 			n.published |= 1 << i
 			n.put(eventsOf(x.m.awaited[i].hop), e, x.cfg.Unordered)
-			x.say(Step{From: x.events[e].Hop, To: x.events[e].Hop, Text: "publishes " + x.events[e].Type + fieldsText(x.events[e].Fields)})
+			if ev := x.events[e]; x.tale != nil {
+				x.say(Step{From: ev.Hop, To: ev.Hop, Text: "publishes " + ev.Type + fieldsText(ev.Fields)})
+			}
 			x.end()
 		}
 	}

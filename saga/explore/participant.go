@@ -9,9 +9,11 @@ const (
 	runs verdict = iota
 	repeats
 	nothing
+	dropped
 )
 
-// judge is the barrier of package participant.
+// judge is the barrier of package participant, and its inbox: a command that was refused does not run again when one under
+// another key was asked since.
 func (x *explorer) judge(p *place, c command) verdict {
 	known := p.row[c.op] == answered || p.row[c.op] == refused && p.epoch[c.op] == c.epoch
 	other := uint8(unknown)
@@ -21,6 +23,8 @@ func (x *explorer) judge(p *place, c command) verdict {
 	switch {
 	case known:
 		return repeats
+	case p.inbox[c.op]&(1<<c.epoch) != 0:
+		return dropped
 	case c.op == forward && other != unknown:
 		return nothing
 	case c.op == forward, !c.doubt, other == answered:
@@ -36,7 +40,7 @@ func (x *explorer) eachReply(w *world, c command, f func(reply uint8)) {
 	case repeats:
 		f(p.reply[c.op])
 		return
-	case nothing:
+	case nothing, dropped:
 		f(0)
 		return
 	}
@@ -60,6 +64,10 @@ func (x *explorer) perform(n *world, m uint16, reply uint8) {
 	c := x.commands[m]
 	p, s := &n.places[c.step], &x.m.steps[c.step]
 	v, how := x.judge(p, c), "repeats its answer"
+	if v == dropped {
+		x.say(Step{From: x.m.hops[s.hop[c.op]], To: x.m.hops[s.hop[c.op]], Text: "drops what it answered before"})
+		return
+	}
 	outcome := s.replies[c.op][reply].outcome
 	switch v {
 	case runs:
@@ -71,13 +79,15 @@ func (x *explorer) perform(n *world, m uint16, reply uint8) {
 		}
 	}
 	if outcome != exhausted && v != repeats {
+		p.inbox[c.op] |= 1 << c.epoch
 		p.row[c.op], p.epoch[c.op], p.reply[c.op] = answered, c.epoch, reply
 		if outcome == failure {
 			p.row[c.op] = refused
 		}
 	}
-	hop := x.m.hops[s.hop[c.op]]
-	x.say(Step{From: hop, To: hop, Text: x.title(c) + ": " + how + ", answers " + s.replies[c.op][reply].typ})
+	if hop := x.m.hops[s.hop[c.op]]; x.tale != nil {
+		x.say(Step{From: hop, To: hop, Text: x.title(c) + ": " + how + ", answers " + s.replies[c.op][reply].typ})
+	}
 	n.put(eventsOf(s.hop[c.op]), x.answer(c, reply), x.cfg.Unordered)
 }
 

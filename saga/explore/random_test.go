@@ -112,3 +112,8 @@ func TestDefinitionsByChanceKeepTheirPromises(t *testing.T) {
 	}
 	t.Logf("%d states", states)
 }
+
+func FuzzDefinitionsByChance(f *testing.F) {
+	f.Add(uint64(10)) // a pivot in doubt; a deadline that completes
+	f.Fuzz(func(t *testing.T, seed uint64) { byChance(t, seed, 20_000) })
+}

@@ -34,6 +34,7 @@ type place struct {
 	epoch  [2]uint8 // of the row
 	reply  [2]uint8 // the row's, an index of step.replies
 	sent   [2]uint8 // how many commands were sent
+	inbox  [2]uint8 // bits of those that were answered, by epoch
 	effect uint8
 	hand   uint8
 }
@@ -98,7 +99,7 @@ func (w *world) encode(b []byte) []byte {
 			b = append(b, 0)
 			continue
 		}
-		b = append(b, 1+p.sent[0]|p.sent[1]<<4, p.epoch[0]|p.epoch[1]<<4, p.reply[0], p.reply[1])
+		b = append(b, 1+p.sent[0]|p.sent[1]<<4, p.epoch[0]|p.epoch[1]<<4, p.reply[0], p.reply[1], p.inbox[0], p.inbox[1])
 	}
 	for _, q := range w.queues {
 		b = encodeMessages(b, q)
@@ -131,8 +132,8 @@ func (w *world) decode(b []byte) {
 		sent := b[1] - 1
 		p.sent = [2]uint8{sent & 15, sent >> 4}
 		p.epoch = [2]uint8{b[2] & 15, b[2] >> 4}
-		p.reply = [2]uint8{b[3], b[4]}
-		w.places[i], b = p, b[5:]
+		p.reply, p.inbox = [2]uint8{b[3], b[4]}, [2]uint8{b[5], b[6]}
+		w.places[i], b = p, b[7:]
 	}
 	for i := range w.queues {
 		w.queues[i], b = decodeMessages(w.queues[i], b)

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/explore"
+)
+
+func newSagaExplore() *cobra.Command {
+	var (
+		cfg    explore.Config
+		output string
+	)
+	cmd := &cobra.Command{
+		Use:   "explore [flags] FILE",
+		Short: "Search everything that could happen to a saga for a broken promise",
+		Long: `explore runs a definition through every order of messages, duplicates, refusals, deadlines that fire at any moment,
+commands that are given up and redriven late or never, and an operator who presses buttons, as far as the flags go. It runs
+no service. What it looks for, and what it does not, stands in docs/explorer.md.
+
+A broken promise is told as the shortest way there: as a list, as a Go test, or as a sequence diagram. Then the exit status
+is 1. It is 0 where the bound of states was reached before anything was found, and the output says so.`,
+		Example: `  troupe saga explore order.saga.json
+  troupe saga explore --duplicates 1 --buttons 2 --exhausted order.saga.json
+  troupe saga explore --exhausted --output mermaid order.saga.json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains([]string{"text", "go", "mermaid", "json"}, output) {
+				return fmt.Errorf("--output %q: want text, go, mermaid or json", output)
+			}
+			d, err := definitionIn(args[0])
+			if err != nil {
+				return err
+			}
+			cfg.Progress = func(r explore.Report) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), explored(r, "so far")) }
+			r, err := explore.Explore(cmd.Context(), d, cfg)
+			if err != nil {
+				return failed(err)
+			}
+			if err := printExplored(cmd, r, output, args[0]); err != nil {
+				return failed(err)
+			}
+			if r.Counterexample != nil {
+				return exit{status: exitFailed}
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.IntVar(&cfg.Duplicates, "duplicates", 1, "how many messages come twice at most, 0 to 15")
+	flags.IntVar(&cfg.Buttons, "buttons", 0, "how many buttons an operator presses at most, 0 to 7")
+	flags.BoolVar(&cfg.Exhausted, "exhausted", false, "hops give commands up and refuse compensations; dead letters are redriven late or never")
+	flags.BoolVar(&cfg.Unordered, "unordered", false, "a topic gives its messages in any order")
+	flags.BoolVar(&cfg.Careless, "careless", false, "the operator resolves and skips without looking")
+	flags.IntVar(&cfg.States, "states", 5_000_000, "how many states are looked at at most, some 100 bytes each")
+	flags.StringVar(&output, "output", "text", "how the result is printed: `text|go|mermaid|json`")
+	return cmd
+}
+
+// definitionIn reads a file of which no more is taken than a definition may have.
+func definitionIn(path string) (*saga.Definition, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, 1<<20+1))
+	if err != nil {
+		return nil, err
+	}
+	d, err := saga.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
+}
+
+func printExplored(cmd *cobra.Command, r explore.Report, output, path string) error {
+	w := cmd.OutOrStdout()
+	if output == "json" {
+		return json.NewEncoder(w).Encode(r)
+	}
+	found := ""
+	if r.Counterexample != nil {
+		found = r.Counterexample.String()
+		switch output {
+		case "go":
+			found = r.Counterexample.GoTest("main_test", path)
+		case "mermaid":
+			found = r.Counterexample.Mermaid()
+		}
+	}
+	end := "bound reached"
+	switch {
+	case r.Complete:
+		end = "complete"
+	case r.Counterexample != nil:
+		end = "broken"
+	}
+	if output != "text" {
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), explored(r, end))
+		_, err := io.WriteString(w, found)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s%s\n", found, explored(r, end))
+	return err
+}
+
+// explored is a line about a search.
+func explored(r explore.Report, end string) string {
+	var ends []string
+	for _, status := range slices.Sorted(maps.Keys(r.Ends)) {
+		ends = append(ends, fmt.Sprintf("%s %d", status, r.Ends[status]))
+	}
+	return fmt.Sprintf("%s: %s: %d states, %.0f states/s, depth %d, %s; at rest: %s",
+		r.Saga, end, r.States, r.PerSecond(), r.Depth, r.Took.Round(time.Millisecond), strings.Join(ends, ", "))
+}
