@@ -3,6 +3,7 @@ package explore
 import (
 	"encoding/json"
 	"fmt"
+	"go/format"
 	"maps"
 	"slices"
 	"strconv"
@@ -158,7 +159,7 @@ func (c *Counterexample) Mermaid() string {
 			declare("participant", sent.To)
 		}
 	}
-	text := strings.NewReplacer(";", ",", "#", "", "\n", " ", ":", " ")
+	text := strings.NewReplacer(";", ",", "#", "", "\n", " ")
 	line := func(arrow, from, to, said string) {
 		fmt.Fprintf(&b, "    %s%s%s: %s\n", known[from], arrow, known[to], text.Replace(said))
 	}
@@ -193,22 +194,24 @@ func (c *Counterexample) GoTest(pkg, file string) string {
 			fmt.Fprintf(&events, "\t\t// %s: %s\n", st.From, st.Text)
 			continue
 		}
-		at := ""
 		if i := slices.IndexFunc(s.Deadlines, func(a saga.Armed) bool {
 			return a.Name == st.Event.Deadline && a.At.After(now)
 		}); st.Event.Kind == saga.Fired && i >= 0 {
 			now = s.Deadlines[i].At
-			at = fmt.Sprintf(" // at +%s", now.Sub(moment))
 		}
-		fmt.Fprintf(&events, "\t\t{%s, %s},%s\n", durationLiteral(now.Sub(moment)), eventLiteral(*st.Event), at)
+		fmt.Fprintf(&events, "\t\t{%s, %s},\n", durationLiteral(now.Sub(moment)), eventLiteral(*st.Event))
 		s, last = c.decide(c.d, s, *st.Event, now)
 	}
 	var sends []string
 	for _, m := range last.Commands {
 		sends = append(sends, m.Step+"/"+m.Operation+"/"+strconv.Itoa(m.Epoch))
 	}
-	return fmt.Sprintf(goTest, pkg, c.Problem, strconv.Quote(file), events.String(),
+	text := fmt.Sprintf(goTest, pkg, c.Problem, strconv.Quote(file), events.String(),
 		strconv.Quote(fmt.Sprintf("v%d %s: %s; sends %v", s.Version, s.Status, phases(s), sends)), strconv.Quote(c.Problem))
+	if formatted, err := format.Source([]byte(text)); err == nil {
+		return string(formatted)
+	}
+	return text // a package name that is none
 }
 
 const goTest = `package %s

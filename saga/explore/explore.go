@@ -29,7 +29,7 @@ type Config struct {
 	States int
 	// Decide is what is explored. Default saga.Decide. It must be pure.
 	Decide func(*saga.Definition, saga.State, saga.Event, time.Time) (saga.State, saga.Effects)
-	// Progress is called now and then; nil: not.
+	// Progress is called every five seconds; nil: not.
 	Progress func(Report)
 }
 
@@ -190,7 +190,7 @@ func (x *explorer) search(ctx context.Context) (Report, error) {
 			if err := ctx.Err(); err != nil {
 				return x.sum(began), err
 			}
-			if now := time.Now(); x.cfg.Progress != nil && now.Sub(last) >= time.Second {
+			if now := time.Now(); x.cfg.Progress != nil && now.Sub(last) >= 5*time.Second {
 				last = now
 				x.cfg.Progress(x.sum(began))
 			}

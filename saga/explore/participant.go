@@ -104,7 +104,10 @@ func (x *explorer) run(n *world, m uint16, outcome string) string {
 		x.takesEffect(n, c.step)
 		return "takes effect"
 	}
-	x.undoes(n, c.step)
+	was := n.places[c.step].effect
+	if x.undoes(n, c.step); was != happened {
+		return "runs, with nothing to undo"
+	}
 	return "undoes it"
 }
 
