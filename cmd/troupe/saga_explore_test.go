@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -62,4 +63,14 @@ func TestSagaExploreRefusesWhatItCannotUse(t *testing.T) {
 		require.Contains(t, o.stderr, said)
 		require.Empty(t, o.stdout)
 	}
+}
+
+func TestTheExplorersPageShowsWhatIsPrinted(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/explorer.md")
+	require.NoError(t, err)
+	list := finish(t, command(t, nil, "saga", "explore", refundsSaga)).stdout
+	summary := strings.LastIndex(strings.TrimSpace(list), "\n") // has rates
+	require.Contains(t, string(page), list[:summary])
+	require.Contains(t, string(page), finish(t, command(t, nil, "saga", "explore", "--output", "mermaid", refundsSaga)).stdout)
 }
