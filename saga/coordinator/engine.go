@@ -22,7 +22,9 @@ type Message struct {
 	Outcome string
 	// SagaID, SagaStep and SagaOperation are of answers.
 	SagaID, SagaStep, SagaOperation string
-	Fields                          map[string]any
+	// Epoch of an answer is that of the command it answers.
+	Epoch  int
+	Fields map[string]any
 	// Reason says of an exhausted event why.
 	Reason string
 }
@@ -166,8 +168,8 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 			return nil, nil // somebody else's
 		}
 		return []target{{message: i, id: m.SagaID, event: saga.Event{
-			Kind: saga.Answered, Step: m.SagaStep, Operation: m.SagaOperation, Outcome: m.Outcome, Hop: m.Hop, Type: m.Type,
-			Fields: m.Fields, Reason: m.Reason, Message: m.ID,
+			Kind: saga.Answered, Step: m.SagaStep, Operation: m.SagaOperation, Epoch: m.Epoch, Outcome: m.Outcome,
+			Hop: m.Hop, Type: m.Type, Fields: m.Fields, Reason: m.Reason, Message: m.ID,
 		}}}, nil
 	}
 	for _, name := range p.names {

@@ -192,8 +192,17 @@ func (c *Coordinator) render(ctx context.Context, e *outbox.Entry, fields map[st
 func message(m envelope.Message, hop string) Message {
 	return Message{
 		ID: m.ID, Hop: hop, Type: m.Type, Key: string(m.Key), Outcome: string(m.Outcome),
-		SagaID: m.SagaID, SagaStep: m.SagaStep, SagaOperation: m.SagaOperation,
+		SagaID: m.SagaID, SagaStep: m.SagaStep, SagaOperation: m.SagaOperation, Epoch: epochOf(m.IdempotencyKey),
 	}
+}
+
+// epochOf is that of the command whose idempotency key an answer carries, as entries wrote it.
+func epochOf(key string) int {
+	epoch, err := strconv.Atoi(key[strings.LastIndexByte(key, '/')+1:])
+	if err != nil {
+		return 0 // somebody else's key
+	}
+	return epoch
 }
 
 // read takes an event apart. What cannot be read is poison.
