@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/retry"
 )
 
 // localPartition stands where a message from Kafka has its partition; its offset is the entry's position.
@@ -338,7 +339,7 @@ func (l *local) record(m *message, f failure) error {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
 	failed := m.attempts() + 1
-	wait := l.p.wait(m, failed)
+	wait := max(l.p.wait(m, failed), retry.NotBefore(f.err))
 	args := l.args(append([]*message{m}, m.entry.behind...))
 	args["position"], args["attempts"], args["wait"] = m.offset, failed, wait.Seconds()
 	args["max_attempts"] = l.p.policy(m).Attempts
