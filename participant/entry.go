@@ -194,7 +194,7 @@ func (l *local) run(ms []*message) {
 	// Those of which nothing is known go together; of a key all or none.
 	apart := make(map[holdKey]bool)
 	for _, m := range ms {
-		if m.attempts() > 0 || m.suspect() || m.unreadable != nil || m.handler == nil {
+		if m.attempts() > 0 || m.suspect() || m.unreadable != nil || m.handler == nil || m.handler.alone {
 			apart[m.entry.key] = true
 		}
 	}
