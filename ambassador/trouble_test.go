@@ -239,7 +239,7 @@ func TestAServiceThatIsAwayBurnsNoAttempts(t *testing.T) {
 	})
 	m := call(s, "POST", "/rooms", `{}`)
 	s.Send(m)
-	shut := <-breakers
+	shut := waitForBreaker(t, breakers)
 	require.Equal(t, "the service at http://"+address, shut.What)
 	require.ErrorContains(t, shut.Err, "refused")
 
@@ -267,7 +267,7 @@ func TestTLSThatFailsIsAServiceThatIsAway(t *testing.T) {
 		p.Hooks.Breaker = func(b participant.Breaker) { breakers <- b }
 	})
 	s.Send(call(s, "POST", "/rooms", `{}`))
-	require.ErrorContains(t, (<-breakers).Err, "certificate")
+	require.ErrorContains(t, waitForBreaker(t, breakers).Err, "certificate")
 
 	known := hotel.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	trusting := stage(t, hotel.URL, attempts(1), func(c *ambassador.Config, _ *participant.Config) {
@@ -276,6 +276,19 @@ func TestTLSThatFailsIsAServiceThatIsAway(t *testing.T) {
 	m := call(trusting, "POST", "/rooms", `{}`)
 	trusting.Send(m)
 	require.Equal(t, 200, done(trusting, m).Status)
+}
+
+func waitForBreaker(t *testing.T, breakers <-chan participant.Breaker) (b participant.Breaker) {
+	t.Helper()
+	testkit.Wait(t, "the partition to wait", func() (bool, error) {
+		select {
+		case b = <-breakers:
+			return true, nil
+		default:
+			return false, nil
+		}
+	})
+	return b
 }
 
 func TestNoCookieIsKept(t *testing.T) {
