@@ -32,14 +32,14 @@ func TestACallIsARequestAndItsAnswerAnEvent(t *testing.T) {
 	require.Equal(t, 201, got.Body.Status)
 	require.JSONEq(t, `{"reservation_id": 12345678901234567890, "name": "<Ünal>"}`, string(got.Body.Body))
 	require.Equal(t, envelope.Success, got.Message.Outcome)
-	require.Equal(t, "order/o-1 hotel forward", got.Message.SagaID+" "+got.Message.SagaStep+" "+got.Message.SagaOperation)
+	require.Equal(t, m.SagaID+" hotel forward", got.Message.SagaID+" "+got.Message.SagaStep+" "+got.Message.SagaOperation)
 
 	require.Len(t, hotel.requests(), 1)
 	r := hotel.requests()[0]
 	require.Equal(t, "POST /v1/reservations/a%2Fb%20%C3%A9", r.Method+" "+r.RequestURI)
 	require.Equal(t, `{"nights":2}`, hotel.said[0])
 	for name, want := range map[string]string{
-		"Idempotency-Key": "order/o-1/hotel/forward/1", "X-Saga-Id": "order/o-1", "X-Saga-Step": "hotel", "X-Saga-Operation": "forward",
+		"Idempotency-Key": "order/o-1/hotel/forward/1", "X-Saga-Id": m.SagaID, "X-Saga-Step": "hotel", "X-Saga-Operation": "forward",
 		"Traceparent": m.TraceParent, "Tracestate": m.TraceState, "Content-Type": "application/json", "Accept": "application/json",
 		"Authorization": "Bearer secret-1", "User-Agent": "troupe-ambassador",
 	} {

@@ -93,7 +93,7 @@ func call(s *participanttest.Stage, method, path, body string) envelope.Message 
 		c.Body = json.RawMessage(body)
 	}
 	m := s.Command("o-1", c)
-	m.SagaID, m.SagaStep, m.SagaOperation = "order/o-1", "hotel", "forward"
+	m.SagaID, m.SagaStep, m.SagaOperation = "order/"+m.ID, "hotel", "forward" // a saga of its own
 	m.TraceParent, m.TraceState = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "vendor=1"
 	return m
 }
