@@ -90,6 +90,7 @@
 //	failure                          class      effect
 //	Refuse                           -          failure event; no retry, no alert
 //	error                            transient  retried: Config.Immediate times at once, then with back-off
+//	retry.After                      transient  the same, but not before what it says
 //	panic                            panic      retried; the stack is logged
 //	run longer than Config.Timeout   timeout    rolled back, retried
 //	retry.Permanent, data that       permanent  dead letter at once

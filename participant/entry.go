@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/retry"
 )
 
 // localPartition stands where a message from Kafka has its partition; its offset is the entry's position.
@@ -193,7 +194,7 @@ func (l *local) run(ms []*message) {
 	// Those of which nothing is known go together; of a key all or none.
 	apart := make(map[holdKey]bool)
 	for _, m := range ms {
-		if m.attempts() > 0 || m.suspect() || m.unreadable != nil || m.handler == nil {
+		if m.attempts() > 0 || m.suspect() || m.unreadable != nil || m.handler == nil || m.handler.alone {
 			apart[m.entry.key] = true
 		}
 	}
@@ -338,7 +339,7 @@ func (l *local) record(m *message, f failure) error {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
 	failed := m.attempts() + 1
-	wait := l.p.wait(m, failed)
+	wait := max(l.p.wait(m, failed), retry.NotBefore(f.err))
 	args := l.args(append([]*message{m}, m.entry.behind...))
 	args["position"], args["attempts"], args["wait"] = m.offset, failed, wait.Seconds()
 	args["max_attempts"] = l.p.policy(m).Attempts

@@ -78,6 +78,10 @@ func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx 
 	p.register(h)
 }
 
+// Alone gives each of a handler's messages a transaction of its own, whatever Config.Batch is. It is for handlers that
+// ask somebody else by other means than tx: when one message of a batch fails, the handlers of others run again.
+func Alone() HandlerOption { return func(h *handler) { h.alone = true } }
+
 // run is a handler with its message, ready to go.
 type run func(ctx context.Context, tx pgx.Tx) (Outcome, error)
 
@@ -90,6 +94,7 @@ type handler struct {
 	all      *taker          // of OnAll; then it has no codec and no body
 	answers  bool            // must end with an outcome
 	delays   []time.Duration // of its retry topics; nil: its keys are held
+	alone    bool            // never in a batch
 	codec    envelope.Codec
 	body     func() any // a new *T
 	bind     func(body any, m *message) run

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/retry"
 )
 
 var (
@@ -46,7 +47,7 @@ type failure struct {
 // was faster, that one's row stands.
 func (w *worker) record(m *message, f failure) error {
 	failed := m.attempts() + 1
-	wait := w.p.wait(m, failed)
+	wait := max(w.p.wait(m, failed), retry.NotBefore(f.err))
 	args := w.p.rowArgs(m)
 	args["attempts"] = failed
 	args["wait"] = wait.Seconds()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -26,8 +27,9 @@ type HandlerOption func(*handler)
 
 // RetryTopics gives up order per key for a handler: a message that fails, after Config.Immediate tries at once, goes
 // to the hop's topic of the first delay (topics.Hop.Retry), is handled when it has waited there, goes on to the next, and
-// is a dead letter after the last. Nothing waits behind it. Config.Retry has no say, and of HeaderRetry only the attempts. Delays are whole seconds. The topics
-// are made at the start of Run; the relay brings the messages there.
+// is a dead letter after the last. Nothing waits behind it. Config.Retry has no say, and of HeaderRetry only the attempts;
+// retry.After only spares the tries at once. Delays are whole seconds. The topics are made at the start of Run; the relay
+// brings the messages there.
 //
 // It is for work that commutes and whose failures may last: thousands of held keys would fill troupe.held. A dead letter
 // names the topic where the message came from first, and its place on the last.
@@ -108,7 +110,7 @@ func (w *worker) unordered(m *message, f failure) error {
 	if m.wish != nil && m.wish.Exhausted(m.attempts()+1) {
 		return w.bury(m, f)
 	}
-	if m.again.stage == 0 && m.tries < w.p.cfg.Immediate {
+	if m.again.stage == 0 && m.tries < w.p.cfg.Immediate && retry.NotBefore(f.err) == 0 {
 		w.failed(m, f)
 		m.tries++
 		return w.decide(m, w.alone(m))

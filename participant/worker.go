@@ -143,7 +143,7 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 }
 
 // look says whether m needs nothing, since it has ended before or nobody here handles it, or else whether nothing but
-// its handler stands between it and its end.
+// its handler stands between it and its end, beside others.
 func (w *worker) look(m *message) (passes, plain bool) {
 	if m.record != nil && m.record.Attrs.IsControl() {
 		return true, false
@@ -160,7 +160,7 @@ func (w *worker) look(m *message) (passes, plain bool) {
 		m.passed = Unhandled
 		return true, false
 	}
-	return false, m.unreadable == nil && m.handler != nil && !w.holds.has(m)
+	return false, m.unreadable == nil && m.handler != nil && !m.handler.alone && !w.holds.has(m)
 }
 
 // single works off the first of a batch in its own way, with those behind it that go the same way.

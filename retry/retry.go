@@ -98,3 +98,32 @@ func IsPermanent(err error) bool {
 type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
+
+// MaxAfter is the longest wait that After asks for.
+const MaxAfter = 24 * time.Hour
+
+// After marks err as one after which trying again is no use before wait has passed: whoever was asked said so. The
+// policy's own wait stands where it is longer, and the attempts are counted as ever. What is longer than MaxAfter, and a
+// wait that is not positive, is cut to these bounds. Nil stays nil.
+func After(err error, wait time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return after{err, min(max(wait, 0), MaxAfter)}
+}
+
+// NotBefore is the wait that err, or anything it wraps, was marked with by After; 0 where it was not.
+func NotBefore(err error) time.Duration {
+	var a after
+	if errors.As(err, &a) {
+		return a.wait
+	}
+	return 0
+}
+
+type after struct {
+	error
+	wait time.Duration
+}
+
+func (a after) Unwrap() error { return a.error }

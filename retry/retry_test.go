@@ -64,6 +64,19 @@ func TestPermanentSurvivesWrapping(t *testing.T) {
 	require.NoError(t, retry.Permanent(nil))
 }
 
+func TestAWaitThatWasAskedForSurvivesWrapping(t *testing.T) {
+	cause := errors.New("429 Too Many Requests")
+	err := fmt.Errorf("charge: %w", retry.After(cause, 2*time.Minute))
+	require.Equal(t, 2*time.Minute, retry.NotBefore(err))
+	require.ErrorIs(t, err, cause)
+	require.False(t, retry.IsPermanent(err))
+	require.Zero(t, retry.NotBefore(cause))
+	require.Zero(t, retry.NotBefore(nil))
+	require.Zero(t, retry.NotBefore(retry.After(cause, -time.Second)))
+	require.Equal(t, 24*time.Hour, retry.NotBefore(retry.After(cause, 1<<62)))
+	require.NoError(t, retry.After(nil, time.Second))
+}
+
 func ExamplePolicy_Wait() {
 	p := retry.Policy{Initial: time.Second, Cap: 4 * time.Second, Attempts: 5, NoJitter: true}
 	for failed := 1; !p.Exhausted(failed); failed++ {

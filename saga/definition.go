@@ -361,7 +361,11 @@ func fill(parts []part, data map[string]any) (string, error) {
 		if !set {
 			return "", fmt.Errorf("endpoint: data.%s is %w", p.variable, expr.ErrUnset)
 		}
-		b.WriteString(url.PathEscape(fmt.Sprint(v)))
+		text := fmt.Sprint(v)
+		if text == "" || text == "." || text == ".." {
+			return "", fmt.Errorf("endpoint: data.%s is %q, which would name another place", p.variable, text)
+		}
+		b.WriteString(url.PathEscape(text))
 	}
 	return b.String(), nil
 }

@@ -44,6 +44,7 @@ var house = map[string][]string{
 
 	"telemetry": {"envelope", "participant"},
 
+	"ambassador":       {"envelope", "participant", "retry"},
 	"saga":             {"internal/expr", "topics"},
 	"saga/coordinator": {"envelope", "outbox", "participant", "retry", "saga", "topics"},
 	"saga/explore":     {"internal/expr", "saga"},
@@ -92,6 +93,7 @@ var light = []string{
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "participant", "repair", "timeline", "saga",
 	"saga/coordinator", "saga/explore",
+	"saga/coordinator", "ambassador",
 }
 
 type pkg struct {

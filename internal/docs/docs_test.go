@@ -31,8 +31,9 @@ func squeezed(s string) string {
 
 func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 	for document, tests := range map[string][]string{
-		"README.md":       {"participant/example_test.go", "outbox/example_test.go"},
-		"docs/testing.md": {"testkit/participanttest/example/payment_test.go"},
+		"README.md":          {"participant/example_test.go", "outbox/example_test.go"},
+		"docs/testing.md":    {"testkit/participanttest/example/payment_test.go"},
+		"docs/ambassador.md": {"ambassador/example_test.go"},
 	} {
 		var code string
 		for _, path := range tests {

@@ -1,0 +1,149 @@
+package ambassador
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+)
+
+const (
+	connectLimit   = 5 * time.Second // for dialling, and again for TLS
+	defaultMaxBody = 256 << 10
+	mostMaxBody    = 900_000 // a message is not larger than 1,000,000
+)
+
+// Config of an Ambassador. BaseURL is required.
+type Config struct {
+	// BaseURL is where the service is: http or https, host and, where it has one, a path, to which that of a call is added.
+	// Credentials go into Header.
+	BaseURL string
+	// Header is added to each request: tokens, for example. It is in no log and no error. What the ambassador sets itself
+	// wins: Content-Type, Accept, User-Agent, Idempotency-Key, X-Saga-… and trace context.
+	Header http.Header
+	// MaxBody is the largest body of an answer, in bytes. Default 262,144; not more than 900,000.
+	MaxBody int
+	// Transport makes the requests, for TLS, a proxy or a limit of connections. It must not follow redirects, as no
+	// http.Transport does. Default: connections of its own, without a proxy, 5 s to dial and 5 s for TLS.
+	Transport http.RoundTripper
+	// Trace says where in a trace a handler is, as in outbox.Config. Default: a request continues its command's trace.
+	Trace func(context.Context) (traceparent, tracestate string)
+}
+
+// An Ambassador makes requests of one service. It may be used concurrently, by several participants too.
+type Ambassador struct {
+	cfg  Config
+	base *url.URL
+}
+
+// New checks the configuration and fills its gaps. It does no I/O.
+func New(cfg Config) (*Ambassador, error) {
+	base, err := baseURL(cfg.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("ambassador: %w", err)
+	}
+	if cfg.MaxBody < 0 || cfg.MaxBody > mostMaxBody {
+		return nil, fmt.Errorf("ambassador: max body %d: want 0 to %d", cfg.MaxBody, mostMaxBody)
+	}
+	for name, values := range cfg.Header {
+		if err := checkHeader(name, values); err != nil {
+			return nil, fmt.Errorf("ambassador: %w", err)
+		}
+	}
+	cfg.Header = cfg.Header.Clone()
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = defaultMaxBody
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = newTransport()
+	}
+	return &Ambassador{cfg: cfg, base: base}, nil
+}
+
+func newTransport() *http.Transport {
+	return &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: connectLimit}).DialContext,
+		TLSHandshakeTimeout:    connectLimit,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // an answer is as large as it looks
+		MaxResponseHeaderBytes: 64 << 10,
+		MaxIdleConnsPerHost:    64,
+		IdleConnTimeout:        time.Minute,
+	}
+}
+
+// baseURL never repeats what it was given: it may have a password.
+func baseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case text == "":
+		return nil, errors.New("config without a base URL, such as http://127.0.0.1:8080")
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, errors.New("the base URL cannot be read: want http or https and a host, such as http://127.0.0.1:8080/v1")
+	case u.User != nil:
+		return nil, errors.New("the base URL has credentials: put them into Config.Header, as Authorization")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, errors.New("the base URL has a query or a fragment: want neither")
+	}
+	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(u.RawPath, "/")
+	if u.Path != "" {
+		if err := checkPath(u.EscapedPath()); err != nil {
+			return nil, fmt.Errorf("the base URL: %w", err)
+		}
+	}
+	return u, nil
+}
+
+// Handle makes a the handler of Call on p's hop, never in a batch. Call it before p.Run; mistakes are Run's error.
+func (a *Ambassador) Handle(p *participant.Participant) {
+	participant.Handle(p, a.call, participant.Alone())
+}
+
+// call makes the request that a command asks for. It writes nothing itself: its outcome is all.
+func (a *Ambassador) call(ctx context.Context, _ pgx.Tx, c participant.Command[Call]) (participant.Outcome, error) {
+	r := request{method: c.Body.Method, path: c.Body.Path}
+	if body := c.Body.Body; string(body) != "null" {
+		r.body = body
+	}
+	got, err := a.ask(ctx, r, c.Message)
+	if err != nil {
+		return participant.Outcome{}, err
+	}
+	switch Meaning(got.status) {
+	case Done:
+		if got.cut {
+			return participant.Outcome{}, retry.Permanent(fmt.Errorf(
+				"%s: %s with more than %d bytes: the service has done it; raise MaxBody and redrive, or let it answer less",
+				r, got.text(), a.cfg.MaxBody))
+		}
+		return participant.Succeed(CallDone{Status: got.status, Body: got.asJSON()}), nil
+	case Refused:
+		refused := CallRefused{Status: got.status, Reason: got.reason()}
+		if !got.cut {
+			refused.Body = got.asJSON()
+		}
+		return participant.Refuse(refused), nil
+	}
+	return participant.Outcome{}, a.trouble(r, got)
+}
+
+// trouble is the error of an answer that is no outcome. It says nothing of what the service said: that may be secret.
+func (a *Ambassador) trouble(r request, got answer) error {
+	switch {
+	case Meaning(got.status) == Again:
+		return retry.After(fmt.Errorf("%s: %s", r, got.text()), got.wait(time.Now()))
+	case got.status >= 300 && got.status <= 399:
+		return retry.Permanent(fmt.Errorf("%s: %s, to %s: redirects are not followed; let BaseURL or the endpoint say where it is",
+			r, got.text(), got.elsewhere(a.url(r.path))))
+	}
+	return retry.Permanent(fmt.Errorf("%s: status %s is no answer to a call", r, got.text()))
+}

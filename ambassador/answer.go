@@ -1,0 +1,106 @@
+package ambassador
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/troupe-go/troupe/retry"
+)
+
+const maxReason = 500
+
+// answer is what came back for a request.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	cut    bool // there was more of the body
+}
+
+// text is the status with its name, which is not the service's: that may say anything.
+func (a answer) text() string { return statusText(a.status) }
+
+func statusText(status int) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
+}
+
+// asJSON is the body as a value: what reads as JSON is JSON, whatever the content type says, for many say text/plain.
+func (a answer) asJSON() json.RawMessage {
+	switch {
+	case len(a.body) == 0:
+		return nil
+	case json.Valid(a.body) && utf8.Valid(a.body):
+		return a.body
+	}
+	text, err := json.Marshal(strings.ToValidUTF8(string(a.body), "\uFFFD"))
+	if err != nil {
+		return nil // a string always has one
+	}
+	return text
+}
+
+// reason is why the service said no.
+func (a answer) reason() string {
+	if a.cut {
+		return a.text()
+	}
+	var says map[string]any
+	if json.Unmarshal(a.body, &says) == nil {
+		for _, field := range []string{"reason", "detail", "title"} {
+			if text, ok := says[field].(string); ok && strings.TrimSpace(text) != "" {
+				return short(strings.TrimSpace(text))
+			}
+		}
+	}
+	return a.text()
+}
+
+func short(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= maxReason {
+		return s
+	}
+	at := maxReason
+	for !utf8.RuneStart(s[at]) {
+		at--
+	}
+	return s[:at]
+}
+
+// wait is how long the service asks to be left alone: Retry-After in seconds, or as a date, which is counted from its own.
+func (a answer) wait(now time.Time) time.Duration {
+	value := strings.TrimSpace(a.header.Get("Retry-After"))
+	if value == "" {
+		return 0
+	}
+	if strings.Trim(value, "0123456789") == "" {
+		seconds, err := strconv.ParseInt(value, 10, 64)
+		if most := int64(retry.MaxAfter / time.Second); err != nil || seconds > most {
+			seconds = most
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	until, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	if date, err := http.ParseTime(a.header.Get("Date")); err == nil {
+		now = date
+	}
+	return max(until.Sub(now), 0)
+}
+
+// elsewhere is where a redirect leads to, without what may be secret.
+func (a answer) elsewhere(from *url.URL) string {
+	to, err := from.Parse(a.header.Get("Location"))
+	if err != nil || to.Host == "" {
+		return "nowhere"
+	}
+	return short((&url.URL{Scheme: to.Scheme, Host: to.Host, Path: to.Path}).String())
+}

@@ -1,0 +1,4 @@
+package ambassador
+
+// CheckPath is exported to be fuzzed.
+var CheckPath = checkPath

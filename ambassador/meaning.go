@@ -1,0 +1,25 @@
+package ambassador
+
+// A Verdict is what a status means for the message that was sent.
+type Verdict string
+
+// The verdicts.
+const (
+	Done    Verdict = "done"    // the service has done it
+	Refused Verdict = "refused" // its business says no: not retried
+	Again   Verdict = "again"   // not now: retried, with the same Idempotency-Key
+	Wrong   Verdict = "wrong"   // no answer to a call, such as a redirect: a person must see to it
+)
+
+// Meaning is the one table of what a status means.
+func Meaning(status int) Verdict {
+	switch {
+	case status >= 200 && status <= 299:
+		return Done
+	case status == 408 || status == 425 || status == 429 || status >= 500 && status <= 599:
+		return Again
+	case status >= 400 && status <= 499:
+		return Refused
+	}
+	return Wrong
+}

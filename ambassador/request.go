@@ -1,0 +1,161 @@
+package ambassador
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// request is what is asked of the service.
+type request struct {
+	method string
+	path   string // escaped
+	body   []byte // nil: none
+}
+
+// String is r in errors. The path is quoted, so that dead letters that differ in it alone have one cause.
+func (r request) String() string { return fmt.Sprintf("%s %q", r.method, r.path) }
+
+func (r request) check() error {
+	switch r.method {
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	default:
+		return fmt.Errorf("method %q: want GET, POST, PUT, PATCH or DELETE", r.method)
+	}
+	return checkPath(r.path)
+}
+
+// url is the base with a path that was checked.
+func (a *Ambassador) url(path string) *url.URL {
+	u := *a.base
+	decoded, _ := url.PathUnescape(path) // checkPath has tried
+	u.Path, u.RawPath = a.base.Path+decoded, a.base.EscapedPath()+path
+	return &u
+}
+
+// ask makes a request for m. What it answers is what the service said, whatever that means.
+func (a *Ambassador) ask(ctx context.Context, r request, m envelope.Message) (answer, error) {
+	if err := r.check(); err != nil {
+		return answer{}, retry.Permanent(err)
+	}
+	header, err := a.header(ctx, m)
+	if err != nil {
+		return answer{}, retry.Permanent(fmt.Errorf("%s: %w", r, err))
+	}
+	var reach reach
+	h := (&http.Request{
+		Method: r.method, URL: a.url(r.path), Host: a.base.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(httptrace.WithClientTrace(ctx, reach.trace()))
+	if r.body != nil {
+		h.Header.Set("Content-Type", envelope.JSON)
+		h.ContentLength = int64(len(r.body))
+		h.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.body)), nil }
+		h.Body, _ = h.GetBody()
+	}
+	response, err := a.cfg.Transport.RoundTrip(h) // no http.Client: that follows redirects, and reads cookies
+	if err != nil {
+		return answer{}, a.failed(ctx, r, reach.failed.Load(), err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, int64(a.cfg.MaxBody)+1))
+	if err != nil {
+		return answer{}, a.failed(ctx, r, false, fmt.Errorf("%s, and then: %w", statusText(response.StatusCode), err))
+	}
+	got := answer{status: response.StatusCode, header: response.Header, body: body}
+	if len(body) > a.cfg.MaxBody {
+		got.body, got.cut = body[:a.cfg.MaxBody], true
+	}
+	return got, nil
+}
+
+// failed says what an error of a request means. Where there was no connection, nothing was sent, and no other request
+// would get through either.
+func (a *Ambassador) failed(ctx context.Context, r request, unreached bool, err error) error {
+	err = fmt.Errorf("%s: %w", r, err)
+	if unreached && ctx.Err() == nil {
+		return participant.Unavailable("the service at "+a.base.Scheme+"://"+a.base.Host, err)
+	}
+	return err
+}
+
+// reach watches whether a request gets a connection.
+type reach struct{ failed atomic.Bool }
+
+func (c *reach) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn: func(string) { c.failed.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { c.failed.Store(false) },
+	}
+}
+
+// header are a request's.
+func (a *Ambassador) header(ctx context.Context, m envelope.Message) (http.Header, error) {
+	header := make(http.Header, len(a.cfg.Header)+8)
+	for name, values := range a.cfg.Header {
+		header[http.CanonicalHeaderKey(name)] = values
+	}
+	header.Set("Accept", envelope.JSON)
+	header.Set("User-Agent", "troupe-ambassador")
+	key := m.IdempotencyKey
+	if key == "" {
+		key = m.ID
+	}
+	for name, value := range map[string]string{
+		"Idempotency-Key": key, "X-Saga-Id": m.SagaID, "X-Saga-Step": m.SagaStep, "X-Saga-Operation": m.SagaOperation,
+	} {
+		header.Del(name)
+		if value == "" {
+			continue
+		}
+		if !fits(value) {
+			return nil, fmt.Errorf("%s: the message's value has a control character, which no header may have", name)
+		}
+		header.Set(name, value)
+	}
+	parent, state := m.TraceParent, m.TraceState
+	if a.cfg.Trace != nil {
+		if p, s := a.cfg.Trace(ctx); p != "" {
+			parent, state = p, s
+		}
+	}
+	for name, value := range map[string]string{"traceparent": parent, "tracestate": state} {
+		header.Del(name)
+		if value != "" && fits(value) { // a trace is never worth a failure
+			header.Set(name, value)
+		}
+	}
+	return header, nil
+}
+
+// checkHeader refuses what cannot be sent, or would not be. It never repeats a value.
+func checkHeader(name string, values []string) error {
+	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	switch http.CanonicalHeaderKey(name) {
+	case "Host", "Content-Length", "Transfer-Encoding", "Connection", "Trailer":
+		return fmt.Errorf("header %s is the connection's own: strike it out", name)
+	}
+	if name == "" || strings.Trim(name, token) != "" {
+		return fmt.Errorf("header %q has no name that HTTP knows", name)
+	}
+	for _, v := range values {
+		if !fits(v) {
+			return fmt.Errorf("header %s: its value has a control character, perhaps the end of a line", name)
+		}
+	}
+	return nil
+}
+
+// fits says whether a header may have that value.
+func fits(value string) bool {
+	return !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}
