@@ -159,3 +159,14 @@ func TestMistakesHaveLinesAndPaths(t *testing.T) {
 	_, err = saga.Parse([]byte("{\n\"saga\": \"order\",\n\"colour\": 1}"))
 	require.ErrorContains(t, err, `line 3: unknown field "colour"`)
 }
+
+func TestALineAndAnExpressionAreFoundByTheirPath(t *testing.T) {
+	text, err := os.ReadFile("testdata/order.saga.json")
+	require.NoError(t, err)
+	require.Equal(t, 18, saga.LineOf(text, "steps[0].name"))
+	require.Equal(t, 22, saga.LineOf(text, "steps[0].command.input.nothing"))
+	require.Zero(t, saga.LineOf([]byte("{"), "steps"))
+	d := load(t, "testdata/order.saga.json")
+	require.Equal(t, "event.payment_id", d.Expr("steps[0].success[0].set.payment_id").Text())
+	require.Nil(t, d.Expr("steps[0].when"))
+}
