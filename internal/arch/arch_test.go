@@ -46,6 +46,7 @@ var house = map[string][]string{
 
 	"saga":             {"internal/expr", "topics"},
 	"saga/coordinator": {"envelope", "outbox", "participant", "retry", "saga", "topics"},
+	"saga/verify":      {"internal/expr", "retry", "saga"},
 
 	"internal/demo": {
 		"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "telemetry", "topics",
@@ -70,7 +71,7 @@ var house = map[string][]string{
 	},
 
 	"cmd/outbox-relay":   {"internal/sidecar"},
-	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "schemas", "timeline", "topics"},
+	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "saga", "saga/verify", "schemas", "timeline", "topics"},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
 	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
@@ -90,7 +91,7 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "participant", "repair", "timeline", "saga",
-	"saga/coordinator",
+	"saga/coordinator", "saga/verify",
 }
 
 type pkg struct {
