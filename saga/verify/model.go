@@ -76,6 +76,7 @@ type node struct {
 	sends    bool
 	hop      string
 	fallible bool // it may be refused, or not come
+	turns    bool // it may turn the saga round: it is fallible, or its time-out or its hop's giving up does
 	doubtful bool // its command may be in doubt, without anybody's doing
 	undoable bool // it may stay as it is when the saga goes back, by a compensation or a reason
 	sure     varset
@@ -113,6 +114,7 @@ func (m *model) node(i int, st saga.Step) node {
 	n.hop = hopOf(st.Command, st.Call)
 	n.fallible = n.sends && !st.Retriable || !n.sends && (len(st.Failure) > 0 || st.Timeout > 0)
 	n.doubtful = n.sends && (st.Timeout > 0 || st.Exhausted == saga.CompensateThen)
+	n.turns = n.fallible || n.sends && (st.Timeout > 0 && st.Compensation != nil || st.Exhausted == saga.CompensateThen)
 	n.undoable = !n.sends || st.Compensation != nil || st.Irreversible != ""
 	for k, a := range st.Success {
 		var sets varset

@@ -17,6 +17,7 @@ type run struct {
 	guarded set // of the skipped, those whose condition does not hold
 	cut     set // the saga has ended before they could begin
 	before  []set
+	sure    []varset // by step, what is set for sure when it begins
 }
 
 // parallel are the begun steps that may be under way, or done, or not begun, while step i is.
@@ -57,7 +58,7 @@ func (m *model) walk() {
 			values[i] = rest % len(d.values)
 			rest /= len(d.values)
 		}
-		c := &run{values: values, before: make([]set, len(m.steps))}
+		c := &run{values: values, before: make([]set, len(m.steps)), sure: make([]varset, len(m.steps))}
 		if !m.forward(c) {
 			continue
 		}
@@ -79,6 +80,7 @@ func gcd(a, b int) int {
 func (m *model) forward(c *run) bool {
 	for _, i := range m.order {
 		goes, cut := m.join(c, i)
+		c.sure[i] = m.setBy(c.before[i])
 		switch {
 		case cut:
 			c.cut |= only(i)
@@ -159,11 +161,11 @@ func (m *model) upTo(c *run, k int) set {
 	return c.before[k]
 }
 
-// sure are the variables that are set for sure when step i begins.
-func (m *model) sure(c *run, i int) varset {
+// setBy are the variables that are set for sure when steps are done.
+func (m *model) setBy(done set) varset {
 	all := m.given
-	for _, k := range c.before[i].steps() {
-		all = all.or(m.steps[k].sure)
+	for ; done != 0; done &= done - 1 {
+		all = all.or(m.steps[lowest(done)].sure)
 	}
 	return all
 }
@@ -173,7 +175,7 @@ func (m *model) holds(c *run, cond *condition, i int) (holds, ok bool) {
 	if cond == nil {
 		return true, true
 	}
-	sure := m.sure(c, i)
+	sure := c.sure[i]
 	for _, k := range cond.dims {
 		d := m.cases.dims[k]
 		if d.v >= 0 && d.values[c.values[k]] == any(absent{}) && sure.has(d.v) {
@@ -199,7 +201,7 @@ func (m *model) missing(c *run, v, i int) bool {
 
 // endsBefore says whether an end comes before step i for sure.
 func (m *model) endsBefore(c *run, i int) (ended, ok bool) {
-	sure := m.sure(c, i)
+	sure := c.sure[i]
 	for _, end := range m.cases.ends {
 		if end == nil || end.reads.and(sure) != end.reads {
 			continue

@@ -157,7 +157,7 @@ func (m *model) pivotBefore(c *run, i int) int {
 // turns says what may turn the saga round when step i may be done.
 func (m *model) turns(c *run, i int) (why string, trace []string) {
 	for _, f := range c.begun.steps() {
-		if f == i || !m.steps[f].fallible || c.before[i].has(f) || m.pivotBefore(c, f) >= 0 {
+		if f == i || !m.steps[f].turns || c.before[i].has(f) || m.pivotBefore(c, f) >= 0 {
 			continue
 		}
 		return m.steps[f].Name + " fails", m.failing(c, i, f, "fails")
@@ -249,7 +249,7 @@ func (m *model) pivot(c *run, p int) {
 		case behind && n.fallible:
 			m.report("fallible-after-pivot", n.path, m.trace(c, f, "fails"),
 				"%s comes after the pivot %s and may fail; make it retriable, or place it before the pivot", n.Name, pivot)
-		case !behind && n.fallible:
+		case !behind && n.turns:
 			m.report("pivot-parallel", n.path, m.failing(c, p, f, "fails"),
 				"%s may fail while the pivot %s is done; let the pivot need it, or make it retriable behind the pivot", n.Name, pivot)
 		}

@@ -19,7 +19,7 @@ func variables(m *model) {
 			if !c.begun.has(i) && !c.guarded.has(i) {
 				continue
 			}
-			sure := m.sure(c, i)
+			sure := c.sure[i]
 			for _, r := range before {
 				m.need(r, sure, func() []string { return m.trace(c, i, "begins") })
 			}
@@ -110,12 +110,9 @@ func (m *model) emitted() {
 		if c.cut != 0 {
 			continue
 		}
-		sure := m.given
-		for _, i := range c.begun.steps() {
-			sure = sure.or(m.steps[i].sure)
-		}
+		sure := m.setBy(c.begun)
 		for _, r := range completed {
-			m.need(r, sure, func() []string { return append(m.traceOf(c, ^set(0), -1, ""), "the saga: completed") })
+			m.need(r, sure, func() []string { return append(m.traceOf(c, c.begun|c.skipped, -1, ""), "the saga: completed") })
 		}
 	}
 	for _, r := range m.emitReads("compensated", m.s.Compensated) {
@@ -158,7 +155,7 @@ func (m *model) always(i int) varset {
 	all := varset{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 	for _, c := range m.runs {
 		if c.begun.has(i) {
-			all = all.and(m.sure(c, i))
+			all = all.and(c.sure[i])
 		}
 	}
 	return all
