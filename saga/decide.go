@@ -797,8 +797,12 @@ func (x *decision) complete(why string, emits []emit) {
 // backward undoes what can be undone now: everything behind it is undone, or never had an effect.
 func (x *decision) backward() {
 	for i, st := range x.d.steps {
-		if st.Pivot && x.s.Steps[i].Phase == Intent {
+		switch p := x.s.Steps[i].Phase; {
+		case st.Pivot && p == Intent:
 			return // there may be no way back
+		case st.Pivot && p == Doubt && st.back == nil:
+			x.park(fmt.Sprintf("%s: it may have taken effect, and then there is no way back", st.Name))
+			return
 		}
 	}
 	x.giveUpWaiting()
