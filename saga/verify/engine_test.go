@@ -19,27 +19,39 @@ import (
 func TestTheEngineBearsOutWhatTheVerifierSays(t *testing.T) {
 	t.Parallel()
 	const definitions, runs = 400, 60
-	sound, unsound := 0, map[string]int{}
+	sound, clean, unsound := 0, 0, map[string]int{}
 	for seed := range uint64(definitions) {
 		d := random(t, rand.New(rand.NewPCG(seed, 1)))
-		rules := make(map[string][]string)
+		rules, errors := make(map[string][]string), 0
 		for _, f := range verify.Definition(d, verify.Options{}) {
 			rules[f.Rule] = append(rules[f.Rule], f.Path)
 			unsound[f.Rule]++
+			if f.Severity == verify.Error {
+				errors++
+			}
 		}
 		if len(rules["unset-variable"])+len(rules["compensation-unset"]) == 0 {
 			sound++
 		}
+		if errors == 0 {
+			clean++
+		}
 		begun := make(map[string]bool)
 		for k := range uint64(runs) {
-			r := &driven{d: d, dice: rand.New(rand.NewPCG(seed, k)), calm: k%2 == 0}
+			r := &driven{d: d, dice: rand.New(rand.NewPCG(seed, k)), mood: mood(k % 3)}
 			r.drive(t)
 			said := func() string { return fmt.Sprintf("seed %d, run %d:\n%s\n%v", seed, k, d.JSON(), r.log) }
 			if len(rules["unset-variable"])+len(rules["compensation-unset"]) == 0 {
 				require.NotContains(t, r.s.Reason, "not set", "it parks over a variable that the verifier holds for set: %s", said())
 			}
+			if errors == 0 && r.mood != wild {
+				require.True(t, r.s.Ended(), "it neither completes nor is compensated: %s", said())
+			}
 			for i, ss := range r.s.Steps {
 				st := d.Spec().Steps[i]
+				if r.s.Status == saga.Completed && ss.Phase == saga.Intent {
+					require.Contains(t, rules, "end-under-way", "%s is under way: %s", st.Name, said())
+				}
 				begun[st.Name] = begun[st.Name] || ss.Started > 0
 				if r.s.Status != saga.Compensated || ss.Phase != saga.Done || st.Command == nil || st.Compensation != nil || st.Irreversible != "" || r.person {
 					continue
@@ -55,8 +67,9 @@ func TestTheEngineBearsOutWhatTheVerifierSays(t *testing.T) {
 			}
 		}
 	}
+	require.Greater(t, clean, definitions/20, "too few have no errors for this to say anything")
 	require.Greater(t, sound, definitions/10, "too few are sound for this to say anything")
-	for _, rule := range []string{"unset-variable", "compensation-unset", "no-way-back", "unreachable-step", "join-never"} {
+	for _, rule := range []string{"unset-variable", "compensation-unset", "no-way-back", "unreachable-step", "join-never", "end-under-way", "pivot-twice", "pivot-parallel", "fallible-after-pivot"} {
 		require.Positive(t, unsound[rule], rule)
 	}
 }
@@ -117,6 +130,16 @@ func random(t testing.TB, dice *rand.Rand) *saga.Definition {
 		spec.Ends = []saga.End{{When: fmt.Sprintf("data.out%d > 1", dice.IntN(n)), Then: []saga.Then{saga.ThenComplete, saga.ThenCompensate}[dice.IntN(2)]}}
 	}
 	if maybe(20) {
+		dl := saga.Deadline{Name: "late", After: saga.Duration(time.Minute), Then: []saga.Then{saga.ThenComplete, saga.ThenCompensate}[dice.IntN(2)]}
+		if maybe(50) {
+			dl.Since = fmt.Sprintf("s%d", dice.IntN(n))
+		}
+		if maybe(70) {
+			dl.Until = []string{fmt.Sprintf("s%d", dice.IntN(n))}
+		}
+		spec.Deadlines = []saga.Deadline{dl}
+	}
+	if maybe(20) {
 		spec.Timeout = saga.Duration(time.Hour)
 	}
 	if maybe(30) {
@@ -127,11 +150,20 @@ func random(t testing.TB, dice *rand.Rand) *saga.Definition {
 	return d
 }
 
-// driven is a saga on the engine, with a world that answers at random; a calm one only succeeds.
+// mood is what the world does.
+type mood int
+
+const (
+	calm     mood = iota // everything succeeds
+	refusing             // and may be refused
+	wild                 // hops give up, time passes, people act
+)
+
+// driven is a saga on the engine, with a world that answers at random.
 type driven struct {
 	d      *saga.Definition
 	dice   *rand.Rand
-	calm   bool
+	mood   mood
 	person bool // somebody acted
 	s      saga.State
 	sent   []saga.Send
@@ -153,11 +185,11 @@ func (r *driven) drive(t testing.TB) {
 		switch {
 		case r.s.Ended():
 			return
-		case !r.calm && r.dice.IntN(8) == 0 && len(r.s.Deadlines) > 0:
+		case r.mood == wild && r.dice.IntN(8) == 0 && len(r.s.Deadlines) > 0:
 			due := r.s.Deadlines[r.dice.IntN(len(r.s.Deadlines))]
 			r.now = due.At
 			r.take(saga.Event{Kind: saga.Fired, Deadline: due.Name})
-		case !r.calm && r.dice.IntN(30) == 0:
+		case r.mood == wild && r.dice.IntN(30) == 0:
 			r.person = true
 			r.take(saga.Event{Kind: saga.ActCompensate, Actor: "eve", Reason: "she thought so"})
 		case len(r.sent) > 0:
@@ -180,9 +212,9 @@ func (r *driven) answer() {
 	switch {
 	case c.Operation == "compensate":
 		e.Type = "Undone"
-	case !r.calm && !st.Retriable && r.dice.IntN(4) == 0:
+	case r.mood != calm && !st.Retriable && r.dice.IntN(4) == 0:
 		e.Outcome, e.Type = "failure", "Refused"
-	case !r.calm && r.dice.IntN(10) == 0:
+	case r.mood == wild && r.dice.IntN(10) == 0:
 		e.Outcome, e.Type = "exhausted", "GivenUp"
 	default:
 		e.Type = st.Success[r.dice.IntN(len(st.Success))].Event

@@ -196,10 +196,14 @@ func (m *model) failing(c *run, done, failed int, outcome string) []string {
 
 // mayBeDue says whether a deadline may be met when step i is under way or done.
 func (m *model) mayBeDue(c *run, dl saga.Deadline, i int) bool {
-	if since, from := m.index[dl.Since]; from && !c.begun.has(since) {
+	since, from := m.index[dl.Since]
+	if from && !c.begun.has(since) {
 		return false
 	}
-	return !slices.ContainsFunc(dl.Until, func(name string) bool { return c.before[i].has(m.index[name]) })
+	return !slices.ContainsFunc(dl.Until, func(name string) bool {
+		u := m.index[name] // cancels it only if it is done after it was scheduled
+		return c.before[i].has(u) && (!from || u == since || c.before[u].has(since))
+	})
 }
 
 // last are the steps whose answers may be what makes an end hold.
@@ -261,9 +265,9 @@ func (m *model) pivot(c *run, p int) {
 		}
 	}
 	for k, dl := range m.s.Deadlines {
-		until := slices.ContainsFunc(dl.Until, func(name string) bool { u := m.index[name]; return u == p || c.before[p].has(u) })
 		since, from := m.index[dl.Since]
-		if dl.Then == saga.ThenCompensate && !until && (!from || c.begun.has(since)) {
+		itself := slices.Contains(dl.Until, m.steps[p].Name) && (!from || p == since || c.before[p].has(since))
+		if dl.Then == saga.ThenCompensate && !itself && m.mayBeDue(c, dl, p) {
 			m.report("back-after-pivot", fmt.Sprintf("deadlines[%d].then", k), m.trace(c, p, "done"),
 				"%s may be met after the pivot %s is done, and then parks the saga; say until %s", dl.Name, pivot, pivot)
 		}
