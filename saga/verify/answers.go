@@ -12,9 +12,11 @@ func answers(m *model) {
 	for _, n := range m.steps {
 		switch {
 		case n.Command != nil && len(n.Failure) == 0 && !n.Retriable:
-			m.report("no-failure-answer", n.path+".failure", nil, "%s does not say how it is refused: declare the event, or say retriable", n.Name)
+			m.report("no-failure-answer", n.path+".failure", nil,
+				"%s does not say how it is refused: declare the event, or say retriable", n.Name)
 		case n.sends && len(n.Failure) > 0 && n.Retriable:
-			m.report("retriable-refused", n.path+".failure", nil, "%s is retriable and declares %s; strike out one", n.Name, n.Failure[0].Event)
+			m.report("retriable-refused", n.path+".failure", nil,
+				"%s is retriable and declares %s; strike out one", n.Name, n.Failure[0].Event)
 		}
 		if n.sends {
 			m.shadowed(n, n.Success, n.Failure)
@@ -27,7 +29,8 @@ func answers(m *model) {
 				path = fmt.Sprintf("%s.failure[%d]", n.path, k-len(n.Success))
 			}
 			if slices.ContainsFunc(m.s.Start, func(s saga.Start) bool { return s.Hop == a.Hop && s.Event == a.Event }) {
-				m.report("start-awaited", path, nil, "%s of %s starts the saga, and %s never sees that one; wait for another event", a.Event, a.Hop, n.Name)
+				m.report("start-awaited", path, nil,
+					"%s of %s starts the saga, and %s never sees that one; wait for another event", a.Event, a.Hop, n.Name)
 			}
 		}
 	}
@@ -50,7 +53,8 @@ func (m *model) shadowed(n node, lists ...[]saga.Answer) {
 			case k >= len(n.Success):
 				path = fmt.Sprintf("%s.failure[%d]", n.path, k-len(n.Success))
 			}
-			m.report("shadowed-answer", path, nil, "%s is taken by an answer before it, always; give that one a condition, or strike this one out", a.Event)
+			m.report("shadowed-answer", path, nil,
+				"%s is taken by an answer before it, always; give that one a condition, or strike this one out", a.Event)
 		}
 	}
 }

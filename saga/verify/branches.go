@@ -64,7 +64,8 @@ func (m *model) gaps() (in set) {
 				m.report("guard-gap", n.path+".when", append(trace, m.steps[lowest(follow)].Name+": skipped"),
 					"none of %s is taken, and all that follows is skipped; let the conditions cover every value", m.names(group))
 			case exclusive:
-				m.reportAs(Warning, "guard-gap", n.path+".when", trace, "none of %s is taken; let the conditions cover every value", m.names(group))
+				m.reportAs(Warning, "guard-gap", n.path+".when", trace,
+					"none of %s is taken; let the conditions cover every value", m.names(group))
 			default:
 				continue
 			}

@@ -39,7 +39,9 @@ func commands(m *model) {
 		undoes[back] = n.Name
 		switch {
 		case forward == back:
-			m.report("key-clash", n.path+".compensation", nil, "%s is done and undone by the same %s to %s; give the compensation a type of its own", n.Name, back.typ, back.hop)
+			m.report("key-clash", n.path+".compensation", nil,
+				"%s is done and undone by the same %s to %s; give the compensation a type of its own",
+				n.Name, back.typ, back.hop)
 		case forward.hop != back.hop && n.doubtful:
 			m.report("compensation-elsewhere", n.path+".compensation", nil,
 				"%s may be in doubt, and %s cannot tell whether %s did it; let %s undo it, or leave out the time-out and exhausted", n.Name, back.hop, forward.hop, forward.hop)
@@ -53,7 +55,8 @@ func commands(m *model) {
 			continue
 		}
 		if other, does := undoes[edgeOf(n.Command, n.Call)]; does && n.Compensation != nil && other != n.Name {
-			m.report("compensated-compensation", n.path+".compensation", nil, "%s is what undoes %s: a compensation is not compensated; strike it out, or the step", n.Name, other)
+			m.report("compensated-compensation", n.path+".compensation", nil,
+				"%s is what undoes %s: a compensation is not compensated; strike it out, or the step", n.Name, other)
 		}
 		for _, p := range policiesOf(n) {
 			m.sameOwner(policies, p.edge, stepPolicy{n.Name, p.policy})
@@ -87,7 +90,8 @@ func (m *model) sameOwner(seen map[edge]stepPolicy, e edge, p stepPolicy) {
 		return
 	}
 	if first.step != p.step && !reflect.DeepEqual(first.retry, p.retry) {
-		m.report("retry-owners", p.path+".retry", nil, "%s to %s is tried in another way at %s; say the same in both places", e.typ, e.hop, first.path)
+		m.report("retry-owners", p.path+".retry", nil,
+			"%s to %s is tried in another way at %s; say the same in both places", e.typ, e.hop, first.path)
 	}
 }
 
@@ -114,7 +118,8 @@ func ends(m *model) {
 	for i, a := range m.s.Completed {
 		for _, b := range m.s.Compensated {
 			if a.Event == b.Event && a.Hop == b.Hop && a.Failure == b.Failure {
-				m.report("ends-alike", fmt.Sprintf("completed[%d]", i), nil, "%s says completed and compensated: give the latter another event, or failure", a.Event)
+				m.report("ends-alike", fmt.Sprintf("completed[%d]", i), nil,
+					"%s says completed and compensated: give the latter another event, or failure", a.Event)
 			}
 		}
 	}
@@ -124,12 +129,14 @@ func ends(m *model) {
 func (m *model) over(c *run, t int, path, when string, done set) {
 	for _, i := range c.parallel(t).steps() {
 		if m.steps[i].sends {
-			m.report("end-under-way", path, m.failing(c, t, i, "under way"), "%s may be under way when %s; let it be done before, or compensate", m.steps[i].Name, when)
+			m.report("end-under-way", path, m.failing(c, t, i,
+				"under way"), "%s may be under way when %s; let it be done before, or compensate", m.steps[i].Name, when)
 		}
 	}
 	for _, i := range (c.before[t] | done).steps() {
 		if m.steps[i].Compensation != nil {
-			m.report("end-leaves-done", path, m.trace(c, t, "done"), "%s stays done when %s; say then compensate, if it is to be undone", m.steps[i].Name, when)
+			m.report("end-leaves-done", path, m.trace(c, t, "done"),
+				"%s stays done when %s; say then compensate, if it is to be undone", m.steps[i].Name, when)
 		}
 	}
 }
@@ -145,10 +152,12 @@ func (m *model) overDeadline(c *run, path string, dl saga.Deadline) {
 		switch due := m.mayBeDue(c, dl, i); {
 		case from && c.before[since].has(i):
 			if n.Compensation != nil {
-				m.report("end-leaves-done", path, m.trace(c, since, "begins"), "%s stays done when %s; say then compensate, if it is to be undone", n.Name, when)
+				m.report("end-leaves-done", path, m.trace(c, since, "begins"),
+					"%s stays done when %s; say then compensate, if it is to be undone", n.Name, when)
 			}
 		case due && n.sends:
-			m.report("end-under-way", path, m.trace(c, i, "under way"), "%s may be under way when %s; let the deadline end before, or compensate", n.Name, when)
+			m.report("end-under-way", path, m.trace(c, i,
+				"under way"), "%s may be under way when %s; let the deadline end before, or compensate", n.Name, when)
 		}
 	}
 }

@@ -16,10 +16,12 @@ func deadlines(m *model) {
 		since, from := m.index[dl.Since]
 		switch {
 		case from && !begun.has(since):
-			m.report("deadline-never", path+".since", nil, "%s counts from %s, which never begins; count from a step that does", dl.Name, dl.Since)
+			m.report("deadline-never", path+".since", nil,
+				"%s counts from %s, which never begins; count from a step that does", dl.Name, dl.Since)
 			continue
 		case !from && m.s.Timeout > 0 && dl.After >= m.s.Timeout:
-			m.report("deadline-never", path+".after", nil, "%s is due after %s, and the saga's time is up after %s; let it come earlier", dl.Name, dl.After, m.s.Timeout)
+			m.report("deadline-never", path+".after", nil,
+				"%s is due after %s, and the saga's time is up after %s; let it come earlier", dl.Name, dl.After, m.s.Timeout)
 		case from:
 			m.skippedSince(path, dl, since)
 		}
@@ -65,7 +67,8 @@ func (m *model) deadlineFields(path string, dl saga.Deadline, e saga.Emit) {
 		}
 		for _, r := range x.Reads() {
 			if _, has := dl.Payload[r.Field]; r.Object == "deadline" && !r.Tested && !has {
-				m.report("deadline-field", path+"."+name, nil, "deadline.%s: the payload of %s has %s; add it there", r.Field, dl.Name,
+				m.report("deadline-field", path+"."+name, nil,
+					"deadline.%s: the payload of %s has %s; add it there", r.Field, dl.Name,
 					orNothing(strings.Join(sortedKeys(dl.Payload), ", ")))
 			}
 		}

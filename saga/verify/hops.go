@@ -45,9 +45,11 @@ func (m *model) consumes(path string, known map[string]Hop, command *saga.Comman
 	}
 	switch h, there := known[hop]; {
 	case !there:
-		m.report("nobody-consumes", where+".hop", nil, "there is no hop %s; there are %s", hop, strings.Join(sortedKeys(known), ", "))
+		m.report("nobody-consumes", where+".hop", nil,
+			"there is no hop %s; there are %s", hop, strings.Join(sortedKeys(known), ", "))
 	case !slices.Contains(h.Consumes, typ):
-		m.report("nobody-consumes", where+".type", nil, "%s handles no %s; it handles %s", hop, typ, orNothing(strings.Join(h.Consumes, ", ")))
+		m.report("nobody-consumes", where+".type", nil,
+			"%s handles no %s; it handles %s", hop, typ, orNothing(strings.Join(h.Consumes, ", ")))
 	}
 }
 

@@ -167,16 +167,17 @@ func (m *model) sort() {
 // starts finds what is set at the start. Where no event starts the saga a caller does, who gives what no step sets.
 func (m *model) starts() {
 	for i, name := range m.vars {
-		given := len(m.s.Start) == 0 && m.setter[i] == byNobody
-		if len(m.s.Start) > 0 {
-			given = !slices.ContainsFunc(m.s.Start, func(st saga.Start) bool { _, sets := st.Set[name]; return !sets })
-			if m.setter[i] == byNobody && slices.ContainsFunc(m.s.Start, func(st saga.Start) bool { _, sets := st.Set[name]; return sets }) {
-				m.setter[i] = byStart
+		sets := 0
+		for _, st := range m.s.Start {
+			if _, does := st.Set[name]; does {
+				sets++
 			}
 		}
-		if given {
-			m.given.add(i)
+		if m.setter[i] == byNobody && (sets > 0 || len(m.s.Start) == 0) {
 			m.setter[i] = byStart
+		}
+		if m.setter[i] == byStart && sets == len(m.s.Start) {
+			m.given.add(i)
 		}
 	}
 }

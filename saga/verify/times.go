@@ -32,7 +32,8 @@ func (m *model) outlasted(path, name string, timeout saga.Duration, r *saga.Retr
 		return
 	}
 	if longest := longestOf(r); longest > time.Duration(timeout) {
-		m.report("timeout-below-retries", path+".timeout", nil, "%s has %s, and its %d tries of %s with their waits may take %s; allow at least that, or try less",
+		m.report("timeout-below-retries", path+".timeout", nil,
+			"%s has %s, and its %d tries of %s with their waits may take %s; allow at least that, or try less",
 			name, timeout, r.Attempts, r.Try, saga.Duration(longest))
 	}
 }

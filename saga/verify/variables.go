@@ -74,7 +74,8 @@ func (m *model) need(r read, sure varset, trace func() []string) {
 	case t == byStart:
 		who = "only some of the start's events set it"
 	}
-	m.report("unset-variable", r.path, trace(), "data.%s may not be set: %s; let that come before, or ask has(data.%s)", m.vars[r.v], who, m.vars[r.v])
+	m.report("unset-variable", r.path, trace(),
+		"data.%s may not be set: %s; let that come before, or ask has(data.%s)", m.vars[r.v], who, m.vars[r.v])
 }
 
 // needBack is need for a compensation, which may run without the step's own outputs.

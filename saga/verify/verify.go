@@ -2,6 +2,7 @@ package verify
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -129,17 +130,17 @@ func byPlace(a, b Finding) int {
 	return strings.Compare(a.Rule, b.Rule)
 }
 
-var topFields = []string{"", "saga", "version", "key", "data", "lock", "timeout", "stash", "start", "steps", "deadlines", "ends", "completed", "compensated"}
+var topFields = []string{
+	"", "saga", "version", "key", "data", "lock", "timeout", "stash", "start", "steps", "deadlines", "ends", "completed", "compensated",
+}
 
+// place is the top-level field with the index in it.
 func place(path string) int {
-	name, rest, _ := strings.Cut(path, "[")
-	name, _, _ = strings.Cut(name, ".")
-	at := 0
-	for _, c := range rest {
-		if c < '0' || c > '9' || at > 1<<20 {
-			break
-		}
-		at = at*10 + int(c-'0') + 0
+	var index int
+	name, rest, indexed := strings.Cut(path, "[")
+	if indexed {
+		_, _ = fmt.Sscanf(rest, "%d", &index) // a list has far fewer entries than 1<<22
 	}
-	return slices.Index(topFields, name)<<22 + at
+	name, _, _ = strings.Cut(name, ".")
+	return slices.Index(topFields, name)<<22 + index
 }
