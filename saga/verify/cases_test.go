@@ -98,3 +98,15 @@ func TestWhatMayBeMissingIsAskedFor(t *testing.T) {
 		}), input)
 	}
 }
+
+func TestWhatComesLaterIsMissing(t *testing.T) {
+	t.Parallel()
+	later := await("w", "s", "'a'")
+	later.Needs, later.Join = []string{"first"}, saga.Merge
+	spec := saga.Spec{Data: map[string]saga.Type{"s": saga.String}, Steps: []saga.Step{
+		{Name: "first"}, tell("asks", "has(data.s)", saga.All), later,
+	}}
+	require.Empty(t, rulesOf(t, spec), "it may have come: w is beside")
+	spec.Steps[2].Needs = []string{"first", "asks"}
+	require.Equal(t, []string{"unreachable-step"}, rulesOf(t, spec))
+}
