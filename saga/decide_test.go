@@ -159,3 +159,49 @@ func TestMistakesHaveLinesAndPaths(t *testing.T) {
 	_, err = saga.Parse([]byte("{\n\"saga\": \"order\",\n\"colour\": 1}"))
 	require.ErrorContains(t, err, `line 3: unknown field "colour"`)
 }
+
+func TestALineAndAnExpressionAreFoundByTheirPath(t *testing.T) {
+	text, err := os.ReadFile("testdata/order.saga.json")
+	require.NoError(t, err)
+	require.Equal(t, 18, saga.LineOf(text, "steps[0].name"))
+	require.Equal(t, 22, saga.LineOf(text, "steps[0].command.input.nothing"))
+	require.Zero(t, saga.LineOf([]byte("{"), "steps"))
+	d := load(t, "testdata/order.saga.json")
+	require.Equal(t, "event.payment_id", d.Expr("steps[0].success[0].set.payment_id").Text())
+	require.Nil(t, d.Expr("steps[0].when"))
+}
+
+// A pivot that was not answered in time may still turn out to be done: until that is known nothing is undone and no step
+// is given up.
+func TestNothingIsUndoneWhileAPivotIsInDoubt_Defect11(t *testing.T) {
+	t.Parallel()
+	step := func(name, needs string) saga.Step {
+		st := saga.Step{Name: name, Command: &saga.Command{Hop: "hop", Type: "Do"}, Success: []saga.Answer{{Event: "Done"}}}
+		if needs != "" {
+			st.Needs = []string{needs}
+		}
+		return st
+	}
+	pivot, before, behind := step("pivot", "before"), step("before", ""), step("behind", "pivot")
+	pivot.Pivot, pivot.Timeout = true, saga.Duration(time.Minute)
+	before.Compensation = &saga.Compensation{Command: &saga.Command{Hop: "hop", Type: "Undo"}, Success: []saga.Answer{{Event: "Undone"}}}
+	beside := step("beside", "")
+	beside.Compensation = before.Compensation
+	d, err := saga.Define(saga.Spec{
+		Saga: "x", Version: 1, Key: "id", Data: map[string]saga.Type{"id": saga.String}, Steps: []saga.Step{before, pivot, behind, beside},
+	})
+	require.NoError(t, err)
+	for outcome, want := range map[string][]string{"success": {"behind/forward"}, "failure": {"beside/compensate", "before/compensate"}} {
+		r := &run{t: t, d: d, now: noon}
+		r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "1"}})
+		r.take(answer("beside", "forward", "success", "Done", nil))
+		require.Equal(t, []string{"pivot/forward"}, sent(r.take(answer("before", "forward", "success", "Done", nil))))
+		require.Empty(t, r.take(saga.Event{Kind: saga.ActCompensate, Reason: "the customer asks"}).Commands)
+		r.now = noon.Add(time.Minute)
+		fx := r.take(saga.Event{Kind: saga.Fired, Deadline: "pivot.timeout"})
+		require.Empty(t, fx.Commands)
+		require.NotEmpty(t, fx.Alert)
+		require.Equal(t, saga.Parked, r.s.Status)
+		require.Equal(t, want, sent(r.take(answer("pivot", "forward", outcome, "Done", nil))), outcome)
+	}
+}

@@ -30,7 +30,7 @@ var (
 //
 // It refuses what cannot be run at all; that what runs is also sound is for package verify to say.
 func Define(spec Spec) (*Definition, error) {
-	d := &Definition{spec: spec, byName: make(map[string]int)}
+	d := &Definition{spec: spec, byName: make(map[string]int), exprs: make(map[string]*expr.Expr)}
 	c := &compiler{d: d}
 	c.names()
 	if len(c.mistakes) == 0 {
@@ -448,6 +448,7 @@ func (c *compiler) expr(env *expr.Env, path, text string, want Type) *expr.Expr 
 	if err != nil {
 		c.wrong(path, "%s", err)
 	}
+	c.d.exprs[path] = x
 	return x
 }
 

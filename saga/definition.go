@@ -41,6 +41,7 @@ type Definition struct {
 	ends        []end
 	completed   []emit
 	compensated []emit
+	exprs       map[string]*expr.Expr // by their paths
 }
 
 type step struct {
@@ -122,6 +123,9 @@ func (d *Definition) JSON() []byte { return bytes.Clone(d.text) }
 
 // String is the name with the version.
 func (d *Definition) String() string { return fmt.Sprintf("%s v%d", d.spec.Saga, d.spec.Version) }
+
+// Expr is the compiled expression at a path, such as steps[1].when, for what reads definitions; nil where there is none.
+func (d *Definition) Expr(path string) *expr.Expr { return d.exprs[path] }
 
 // Hops are the hops whose events it reads, sorted.
 func (d *Definition) Hops() []string {

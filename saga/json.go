@@ -71,6 +71,16 @@ func Parse(text []byte) (*Definition, error) {
 	return d, err
 }
 
+// LineOf is the line of a JSON definition at which path stands, such as steps[1].timeout, or the nearest thing around it;
+// 0 where text is no JSON.
+func LineOf(text []byte, path string) int {
+	lines, err := linesOf(text)
+	if err != nil {
+		return 0
+	}
+	return lines.of(path)
+}
+
 // said is a decoder's error with its place.
 func said(text []byte, read int64, err error) Mistake {
 	var typ *json.UnmarshalTypeError

@@ -1,17 +1,17 @@
 package main
 
-import (
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
 func newSaga() *cobra.Command {
 	saga := &cobra.Command{
 		Use:     "saga",
-		Short:   "Explore definitions of sagas",
-		Example: "  troupe saga explore order.saga.json",
+		Short:   "Prove, explore, write and operate sagas",
+		Example: "  troupe saga verify order.saga.json",
 		Args:    cobra.NoArgs,
 		RunE:    parent,
 	}
 	saga.AddCommand(newSagaExplore())
+	saga.AddCommand(newSagaFmt())
+	saga.AddCommand(newSagaVerify())
 	return saga
 }

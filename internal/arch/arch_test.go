@@ -48,6 +48,7 @@ var house = map[string][]string{
 	"saga":             {"internal/expr", "topics"},
 	"saga/coordinator": {"envelope", "outbox", "participant", "retry", "saga", "topics"},
 	"saga/explore":     {"internal/expr", "saga"},
+	"saga/verify":      {"internal/expr", "retry", "saga"},
 
 	"internal/demo": {
 		"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "telemetry", "topics",
@@ -72,7 +73,7 @@ var house = map[string][]string{
 	},
 
 	"cmd/outbox-relay":   {"internal/sidecar"},
-	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "saga", "saga/explore", "schemas", "timeline", "topics"},
+	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "saga", "saga/explore", "saga/verify", "schemas", "timeline", "topics"},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
 	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
@@ -92,8 +93,7 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "participant", "repair", "timeline", "saga",
-	"saga/coordinator", "saga/explore",
-	"saga/coordinator", "ambassador",
+	"saga/coordinator", "saga/explore", "saga/verify", "ambassador",
 }
 
 type pkg struct {

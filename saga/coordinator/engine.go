@@ -350,6 +350,11 @@ func (p *pass) observe(ctx context.Context, t target) error {
 	if len(ids) > 0 {
 		return nil
 	}
+	if p.now.IsZero() { // nothing was loaded
+		if p.now, err = p.store.Now(ctx); err != nil {
+			return err
+		}
+	}
 	keep := cmp.Or(time.Duration(t.d.Spec().Stash), time.Hour)
 	return p.store.Stash(ctx, []Stashed{{Association: t.by, Event: t.event, Expires: p.now.Add(keep)}})
 }

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+func newSagaFmt() *cobra.Command {
+	var write, check bool
+	cmd := &cobra.Command{
+		Use:   "fmt [flags] FILE…",
+		Short: "Write definitions in their canonical form",
+		Long: `fmt prints definitions in the form whose hash they go by: fields in the order of the schema, names sorted, two spaces
+of indent. --write changes the files instead, --check only names those that it would change.
+
+Exit status 1 says that a file is no definition, or with --check that one would change; 2 that a file cannot be read.`,
+		Example: `  troupe saga fmt order.saga.json
+  troupe saga fmt --write *.saga.json
+  troupe saga fmt --check *.saga.json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if write && check {
+				return fmt.Errorf("--write beside --check: say one or the other")
+			}
+			same := true
+			for _, path := range paths {
+				text, err := readSaga(path)
+				if err != nil {
+					return err
+				}
+				d, err := saga.Parse(text)
+				if err != nil {
+					return failed(fmt.Errorf("%s: %w", path, err))
+				}
+				differs := !bytes.Equal(text, d.JSON())
+				same = same && !differs
+				switch {
+				case check && differs:
+					_, err = fmt.Fprintln(cmd.OutOrStdout(), path)
+				case write && differs:
+					err = rewrite(path, d.JSON())
+				case !check && !write:
+					_, err = cmd.OutOrStdout().Write(d.JSON())
+				}
+				if err != nil {
+					return failed(err)
+				}
+			}
+			if check && !same {
+				return exit{status: exitFailed}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().BoolVarP(&write, "write", "w", false, "change the files")
+	cmd.Flags().BoolVar(&check, "check", false, "name the files that would change, and change none")
+	return cmd
+}
+
+// rewrite replaces a file at once: whoever reads it meanwhile sees the old text or the new one.
+func rewrite(path string, text []byte) error {
+	mode := os.FileMode(0o644)
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
+	}
+	next := path + ".new"
+	if err := os.WriteFile(next, text, mode); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}

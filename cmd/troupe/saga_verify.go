@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/verify"
+)
+
+// maxSagaFile is how much of a file is read: more than a definition may have, so that it is refused and not cut.
+const maxSagaFile = 1<<20 + 1
+
+func newSagaVerify() *cobra.Command {
+	var (
+		output string
+		hops   string
+	)
+	cmd := &cobra.Command{
+		Use:   "verify [flags] FILE…",
+		Short: "Prove definitions before they run",
+		Long: `verify says of each definition what can go wrong with it: steps that never begin, joins that never complete, ways
+back that forget something, time-outs that legal retries outlast, variables that are not set, and more. It runs nothing and
+changes nothing. What each rule is for stands in docs/verifier.md.
+
+--hops names a JSON file that says which commands each hop handles and which events it emits:
+  {"payment": {"consumes": ["ChargePayment"], "emits": ["PaymentCharged", "PaymentRefused"]}}
+Then commands that nobody handles and events that nobody emits are found too.
+
+Exit status 1 says that there are errors (warnings are none), 2 that a file cannot be read.`,
+		Example: `  troupe saga verify order.saga.json
+  troupe saga verify --hops hops.json --output sarif *.saga.json > verify.sarif
+  troupe saga verify --output mermaid order.saga.json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			print, known := sagaPrinters[output]
+			if !known {
+				return fmt.Errorf("--output %q: want text, json, sarif or mermaid", output)
+			}
+			var o verify.Options
+			if hops != "" {
+				if err := readHops(hops, &o); err != nil {
+					return err
+				}
+			}
+			all, err := verified(paths, o)
+			if err != nil {
+				return err
+			}
+			if err := print(cmd.OutOrStdout(), all); err != nil {
+				return failed(err)
+			}
+			for _, v := range all {
+				for _, f := range v.Findings {
+					if f.Severity == verify.Error {
+						return exit{status: exitFailed}
+					}
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVar(&output, "output", "text", "how findings are printed: `text|json|sarif|mermaid`")
+	cmd.Flags().StringVar(&hops, "hops", "", "JSON `file` of the hops that there are")
+	return cmd
+}
+
+// verifiedSaga is a file with what was found in it; without a definition where it is none.
+type verifiedSaga struct {
+	verify.Report
+	definition *saga.Definition
+}
+
+func verified(paths []string, o verify.Options) ([]verifiedSaga, error) {
+	var all []verifiedSaga
+	var texts [][]byte
+	var ds []*saga.Definition
+	for _, path := range paths {
+		text, err := readSaga(path)
+		if err != nil {
+			return nil, err
+		}
+		d, found := verify.JSON(text, o)
+		texts, ds = append(texts, text), append(ds, d)
+		all = append(all, verifiedSaga{verify.Report{File: path, Findings: found}, d})
+	}
+	for i, found := range verify.Together(ds) {
+		verify.Lines(texts[i], found)
+		all[i].Findings = append(all[i].Findings, found...)
+	}
+	return all, nil
+}
+
+// readSaga reads a file of which no more is taken than a definition may have.
+func readSaga(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(io.LimitReader(f, maxSagaFile))
+}
+
+func readHops(path string, o *verify.Options) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("--hops: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	dec := json.NewDecoder(io.LimitReader(f, maxSagaFile))
+	dec.DisallowUnknownFields()
+	o.Hops = map[string]verify.Hop{}
+	if err := dec.Decode(&o.Hops); err != nil {
+		return fmt.Errorf("--hops: %s: want such as {\"payment\": {\"consumes\": […], \"emits\": […]}}: %w", path, err)
+	}
+	return nil
+}
+
+var sagaPrinters = map[string]func(io.Writer, []verifiedSaga) error{
+	"text": printFindings, "json": printFindingsJSON, "sarif": printSARIF, "mermaid": printMermaid,
+}
+
+func printFindings(w io.Writer, all []verifiedSaga) error {
+	for _, v := range all {
+		for _, f := range v.Findings {
+			if _, err := fmt.Fprintf(w, "%s:%d: %s\n", v.File, max(1, f.Line), f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func printFindingsJSON(w io.Writer, all []verifiedSaga) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(reports(all))
+}
+
+func printSARIF(w io.Writer, all []verifiedSaga) error {
+	text, err := verify.SARIF(reports(all))
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}
+
+func reports(all []verifiedSaga) []verify.Report {
+	rs := make([]verify.Report, len(all))
+	for i, v := range all {
+		rs[i] = v.Report
+		if rs[i].Findings == nil {
+			rs[i].Findings = []verify.Finding{}
+		}
+	}
+	return rs
+}
+
+func printMermaid(w io.Writer, all []verifiedSaga) error {
+	for _, v := range all {
+		if v.definition == nil {
+			return fmt.Errorf("%s: it is no definition and cannot be drawn: %s", v.File, v.Findings[0])
+		}
+		if _, err := io.WriteString(w, verify.Mermaid(v.definition, v.Findings)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

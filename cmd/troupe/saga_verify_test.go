@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga/verify"
+)
+
+const examples = "../../saga/verify/testdata/"
+
+func TestSagaVerifyPrintsFileLineSeverityAndRule(t *testing.T) {
+	t.Parallel()
+	o := finish(t, command(t, nil, "saga", "verify", examples+"no-way-back.bad.saga.json"))
+	require.Equal(t, 1, o.status, o.stderr)
+	require.Empty(t, o.stderr)
+	first, rest, _ := strings.Cut(o.stdout, "\n")
+	require.Equal(t, examples+"no-way-back.bad.saga.json:18: error: no-way-back: steps[1]: inventory stays done when shipping fails; "+
+		"give it a compensation, or say in irreversible why it needs none", first)
+	require.Equal(t, "\tpayment: done\n\tinventory: done\n\tshipping: fails\n", rest)
+}
+
+func TestSagaVerifySaysNothingOfAGoodDefinitionAndWarningsAreNoErrors(t *testing.T) {
+	t.Parallel()
+	o := finish(t, command(t, nil, "saga", "verify", examples+"no-way-back.good.saga.json"))
+	require.Equal(t, outcome{}, o)
+	o = finish(t, command(t, nil, "saga", "verify", examples+"no-timeout.bad.saga.json"))
+	require.Equal(t, 0, o.status)
+	require.Contains(t, o.stdout, ": warning: no-timeout: ")
+}
+
+func TestSagaVerifyOfWhatIsNoDefinition(t *testing.T) {
+	t.Parallel()
+	dir := put(t, t.TempDir(), map[string]string{"broken.json": "{\n  \"saga\": 7\n}\n", "large.json": strings.Repeat(" ", 2<<20)})
+	o := finish(t, command(t, nil, "saga", "verify", filepath.Join(dir, "broken.json"), filepath.Join(dir, "large.json")))
+	require.Equal(t, 1, o.status)
+	require.Contains(t, o.stdout, "broken.json:2: error: definition: saga: ")
+	require.Contains(t, o.stdout, "large.json:1: error: definition: ")
+	require.Contains(t, o.stdout, "at most 1048576")
+	o = finish(t, command(t, nil, "saga", "verify", "--output", "mermaid", filepath.Join(dir, "broken.json")))
+	require.Equal(t, 1, o.status)
+	require.Contains(t, o.stderr, "cannot be drawn")
+}
+
+func TestSagaVerifyWithKnownHopsAndSeveralFiles(t *testing.T) {
+	t.Parallel()
+	o := finish(t, command(t, nil, "saga", "verify", "--output", "json", "--hops", examples+"nobody-consumes.hops.json",
+		examples+"nobody-consumes.bad.saga.json", examples+"nobody-consumes.good.saga.json"))
+	require.Equal(t, 1, o.status)
+	var reports []verify.Report
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &reports))
+	require.Len(t, reports, 2)
+	require.Equal(t, "nobody-consumes", reports[0].Findings[0].Rule)
+	require.Len(t, reports[1].Findings, 1) // the same name and version as the first
+	require.Equal(t, "same-version", reports[1].Findings[0].Rule)
+	require.Positive(t, reports[1].Findings[0].Line)
+
+	dir := put(t, t.TempDir(), map[string]string{"hops.json": `{"payment": {"handles": []}}`})
+	o = finish(t, command(t, nil, "saga", "verify", "--hops", filepath.Join(dir, "hops.json"), examples+"no-timeout.bad.saga.json"))
+	require.Equal(t, 2, o.status)
+	require.Contains(t, o.stderr, "--hops")
+}
+
+func TestSagaVerifyAsSARIFAndMermaid(t *testing.T) {
+	t.Parallel()
+	o := finish(t, command(t, nil, "saga", "verify", "--output", "sarif", examples+"no-way-back.bad.saga.json"))
+	require.Equal(t, 1, o.status)
+	require.Contains(t, o.stdout, `"version": "2.1.0"`)
+	require.Contains(t, o.stdout, `"startLine": 18`)
+	o = finish(t, command(t, nil, "saga", "verify", "--output", "mermaid", examples+"no-way-back.bad.saga.json"))
+	require.Equal(t, 1, o.status)
+	require.Contains(t, o.stdout, "flowchart TD\n")
+}
+
+func TestSagaFmt(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(examples + "no-way-back.good.saga.json")
+	require.NoError(t, err)
+	dir := put(t, t.TempDir(), map[string]string{"order.saga.json": string(text), "broken.json": "{"})
+	path := filepath.Join(dir, "order.saga.json")
+
+	printed := finish(t, command(t, nil, "saga", "fmt", path))
+	require.Equal(t, 0, printed.status, printed.stderr)
+	require.NotEqual(t, string(text), printed.stdout)
+
+	o := finish(t, command(t, nil, "saga", "fmt", "--check", path))
+	require.Equal(t, outcome{status: 1, stdout: path + "\n"}, o)
+	unchanged, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, text, unchanged)
+
+	require.Equal(t, outcome{}, finish(t, command(t, nil, "saga", "fmt", "-w", path)))
+	written, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, printed.stdout, string(written))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	require.Equal(t, outcome{}, finish(t, command(t, nil, "saga", "fmt", "--check", path)))
+
+	o = finish(t, command(t, nil, "saga", "fmt", filepath.Join(dir, "broken.json")))
+	require.Equal(t, 1, o.status)
+	require.Contains(t, o.stderr, "broken.json")
+}

@@ -1,0 +1,343 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/troupe-go/troupe/internal/expr"
+)
+
+// Limits of what is looked at.
+const (
+	maxCases = 1 << 13 // of a definition
+	maxTable = 1 << 12 // of one condition
+)
+
+// cases are the values that tell the conditions of steps and ends apart: for each variable that they read, the literals
+// they compare it with, what is below and above, and its absence where they ask for that. A condition that is not made of
+// comparisons is a variable of its own that is true or false.
+type cases struct {
+	dims      []dim
+	when      []*condition // by step; nil: none
+	ends      []*condition // by end
+	all       int          // how many there are; more than maxCases are not all looked at
+	unbounded bool         // all would overflow
+}
+
+// A dim is a variable with its values, or a condition that cannot be seen through.
+type dim struct {
+	v      int // variable; -1: text is the condition
+	text   string
+	values []any // absent{} for none
+}
+
+type absent struct{}
+
+// A condition is an expression with its truth in every case of the dims that it reads.
+type condition struct {
+	path   string
+	x      *expr.Expr
+	dims   []int  // indexes of cases.dims
+	size   []int  // how many values each of them has
+	table  []bool // by their values, the last dim fastest
+	opaque bool
+	reads  varset // without those that are asked for only
+}
+
+func newCases(m *model) (c cases) {
+	var conditions []*condition
+	add := func(path string) *condition {
+		x := m.d.Expr(path)
+		if x == nil {
+			return nil
+		}
+		cond := &condition{path: path, x: x}
+		for _, r := range m.readsAt(path) {
+			cond.reads.add(r.v)
+		}
+		conditions = append(conditions, cond)
+		return cond
+	}
+	for _, n := range m.steps {
+		c.when = append(c.when, add(n.path+".when"))
+	}
+	for i := range m.s.Ends {
+		c.ends = append(c.ends, add(fmt.Sprintf("ends[%d].when", i)))
+	}
+	values := candidates(m, conditions)
+	for _, cond := range conditions {
+		c.tabulate(m, cond, values)
+	}
+	c.collapse(conditions)
+	c.all = 1
+	for _, d := range c.dims {
+		c.all *= len(d.values)
+		if c.all > 1<<40 {
+			c.all, c.unbounded = 1<<40, true
+		}
+	}
+	return c
+}
+
+// calls finds what a condition is made of beside comparisons: then its literals do not say where it changes.
+var calls = regexp.MustCompile(`[a-zA-Z_]\w*\s*\(|\bin\b|[+*/%?\[]|\w\s*-\s*\w`)
+var asks = regexp.MustCompile(`\bhas\s*\(`)
+
+// plain says whether the literals of cond say where it changes.
+func plain(m *model, x *expr.Expr) bool {
+	if calls.MatchString(asks.ReplaceAllString(x.Text(), "(")) {
+		return false
+	}
+	bounds := x.Bounds()
+	for _, r := range x.Reads() {
+		if r.Object != "data" {
+			return false
+		}
+		bounded := slices.ContainsFunc(bounds, func(b expr.Bound) bool { return b.Object == r.Object && b.Field == r.Field })
+		if !r.Tested && !bounded && m.s.Data[r.Field] != expr.Bool {
+			return false
+		}
+	}
+	return true
+}
+
+// candidates are the values of each variable at which some condition may change.
+func candidates(m *model, conditions []*condition) map[int][]any {
+	values := make(map[int][]any)
+	put := func(v int, value any) {
+		if !slices.Contains(values[v], value) {
+			values[v] = append(values[v], value)
+		}
+	}
+	for _, cond := range conditions {
+		if !plain(m, cond.x) {
+			continue
+		}
+		for _, r := range cond.x.Reads() {
+			v := m.at[r.Field]
+			if r.Tested {
+				put(v, absent{})
+			}
+			if m.s.Data[r.Field] == expr.Bool {
+				put(v, false)
+				put(v, true)
+			}
+		}
+		for _, b := range cond.x.Bounds() {
+			for _, value := range around(m.s.Data[b.Field], b.Value) {
+				put(m.at[b.Field], value)
+			}
+		}
+	}
+	for v := range values {
+		if set, constant := constants(m, v); constant {
+			missing := slices.Contains(values[v], any(absent{}))
+			if values[v] = set; missing {
+				values[v] = append(values[v], absent{})
+			}
+		} else if len(values[v]) == 1 && values[v][0] == any(absent{}) {
+			values[v] = append(values[v], sample(m.s.Data[m.vars[v]], true))
+		}
+	}
+	return values
+}
+
+// around is a literal, and what is below and above it.
+func around(t expr.Type, literal any) []any {
+	switch l := literal.(type) {
+	case int64:
+		if t == expr.Double {
+			return []any{float64(l) - 1, float64(l), float64(l) + 1}
+		}
+		return []any{l - 1, l, l + 1}
+	case float64:
+		if t == expr.Int {
+			return []any{int64(l) - 1, int64(l), int64(l) + 1}
+		}
+		return []any{l - 1, l, l + 1}
+	case string:
+		return []any{l, "another than " + l}
+	case bool:
+		return []any{false, true}
+	}
+	return []any{literal}
+}
+
+// constants are the values that a variable can have, where all that set it say so.
+func constants(m *model, v int) (values []any, all bool) {
+	i := m.setter[v]
+	if i < 0 {
+		return nil, false
+	}
+	for _, list := range []string{"success", "failure"} {
+		as := m.steps[i].Success
+		if list == "failure" {
+			as = m.steps[i].Failure
+		}
+		for k, a := range as {
+			if _, sets := a.Set[m.vars[v]]; !sets {
+				continue
+			}
+			x := m.d.Expr(fmt.Sprintf("%s.%s[%d].set.%s", m.steps[i].path, list, k, m.vars[v]))
+			if x == nil || len(x.Reads()) > 0 {
+				return nil, false
+			}
+			value, err := x.Eval(nil)
+			if err != nil {
+				return nil, false
+			}
+			if !slices.Contains(values, value) {
+				values = append(values, value)
+			}
+		}
+	}
+	return values, true
+}
+
+func (c *cases) dim(v int, text string, values []any) int {
+	i := slices.IndexFunc(c.dims, func(d dim) bool { return d.v == v && d.text == text })
+	if i < 0 {
+		i = len(c.dims)
+		c.dims = append(c.dims, dim{v, text, values})
+	}
+	return i
+}
+
+// tabulate evaluates cond in all its cases.
+func (c *cases) tabulate(m *model, cond *condition, values map[int][]any) {
+	if plain(m, cond.x) && c.exactly(m, cond, values) {
+		return
+	}
+	cond.opaque = true
+	cond.dims = []int{c.dim(-1, cond.x.Text(), []any{true, false})}
+	cond.size = []int{2}
+	cond.table = []bool{true, false}
+}
+
+func (c *cases) exactly(m *model, cond *condition, values map[int][]any) bool {
+	var vars []int
+	rows := 1
+	for _, r := range cond.x.Reads() {
+		if v := m.at[r.Field]; !slices.Contains(vars, v) {
+			vars = append(vars, v)
+			rows *= len(values[v])
+		}
+		if rows > maxTable || rows == 0 {
+			return false
+		}
+	}
+	table := make([]bool, rows)
+	for row := range rows {
+		data, rest := make(map[string]any, len(vars)), row
+		for _, v := range slices.Backward(vars) {
+			value := values[v][rest%len(values[v])]
+			rest /= len(values[v])
+			if value != any(absent{}) {
+				data[m.vars[v]] = value
+			}
+		}
+		holds, err := cond.x.Holds(map[string]any{"data": data})
+		if err != nil && !errors.Is(err, expr.ErrUnset) {
+			return false
+		}
+		table[row] = holds
+	}
+	cond.table = table
+	for _, v := range vars {
+		cond.dims = append(cond.dims, c.dim(v, "", values[v]))
+		cond.size = append(cond.size, len(values[v]))
+	}
+	return true
+}
+
+// collapse keeps one of the values that no condition tells apart.
+func (c *cases) collapse(conditions []*condition) {
+	for i := range c.dims {
+		seen := make(map[string]bool)
+		var keep []int
+		for value, is := range c.dims[i].values {
+			column := fmt.Sprint(is == any(absent{}), " ") // absence is never merged: whether it can be is known later
+			for _, cond := range conditions {
+				column += cond.column(i, value)
+			}
+			if !seen[column] {
+				seen[column] = true
+				keep = append(keep, value)
+			}
+		}
+		if len(keep) == len(c.dims[i].values) {
+			continue
+		}
+		for _, cond := range conditions {
+			cond.keep(i, keep)
+		}
+		values := make([]any, len(keep))
+		for k, value := range keep {
+			values[k] = c.dims[i].values[value]
+		}
+		c.dims[i].values = values
+	}
+}
+
+// each calls f with every row whose dim has the value.
+func (cond *condition) each(dim, value int, f func(row int)) {
+	at := slices.Index(cond.dims, dim)
+	if at < 0 {
+		return
+	}
+	stride := 1
+	for _, n := range cond.size[at+1:] {
+		stride *= n
+	}
+	for row := range cond.table {
+		if row/stride%cond.size[at] == value {
+			f(row)
+		}
+	}
+}
+
+func (cond *condition) column(dim, value int) string {
+	var b []byte
+	cond.each(dim, value, func(row int) {
+		if cond.table[row] {
+			b = append(b, '1')
+		} else {
+			b = append(b, '0')
+		}
+	})
+	return string(b) + " "
+}
+
+func (cond *condition) keep(dim int, values []int) {
+	at := slices.Index(cond.dims, dim)
+	if at < 0 {
+		return
+	}
+	rows := make(map[int]bool)
+	for _, value := range values {
+		cond.each(dim, value, func(row int) { rows[row] = true })
+	}
+	var table []bool
+	for _, row := range slices.Sorted(maps.Keys(rows)) {
+		table = append(table, cond.table[row])
+	}
+	cond.table, cond.size[at] = table, len(values)
+}
+
+// holds looks up the truth in a case. A variable that is missing for sure has its absence, where that makes a difference.
+func (c *cases) holds(cond *condition, values []int, missing func(v int) bool) bool {
+	row := 0
+	for k, i := range cond.dims {
+		value := values[i]
+		if d := c.dims[i]; d.v >= 0 && missing(d.v) {
+			if gone := slices.Index(d.values, any(absent{})); gone >= 0 {
+				value = gone
+			}
+		}
+		row = row*cond.size[k] + value
+	}
+	return cond.table[row]
+}

@@ -1,0 +1,112 @@
+package verify_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/verify"
+)
+
+// tell is a step that nothing can be said against.
+func tell(name, when string, join saga.Join, needs ...string) saga.Step {
+	return saga.Step{
+		Name: name, When: when, Join: join, Needs: needs,
+		Retriable: true, Irreversible: "what is told is told", Timeout: saga.Duration(time.Minute),
+		Command: &saga.Command{Hop: "mail", Type: "Tell"}, Success: []saga.Answer{{Event: "Told"}},
+	}
+}
+
+// await is a step whose answers give a variable one constant each.
+func await(name, variable string, values ...string) saga.Step {
+	st := saga.Step{Name: name, Timeout: saga.Duration(time.Hour)}
+	for _, v := range values {
+		st.Success = append(st.Success, saga.Answer{Event: "Found" + v, Hop: "desk", Set: saga.Mapping{variable: v}})
+	}
+	return st
+}
+
+func rulesOf(t *testing.T, spec saga.Spec) (rules []string) {
+	t.Helper()
+	spec.Saga, spec.Version, spec.Key = "x", 1, "id"
+	spec.Data["id"] = saga.String
+	d, err := saga.Define(spec)
+	require.NoError(t, err)
+	for _, f := range verify.Definition(d, verify.Options{}) {
+		rules = append(rules, f.Rule)
+	}
+	return rules
+}
+
+func TestConditionsAreToldApart(t *testing.T) {
+	t.Parallel()
+	branches := func(a, b string, first ...saga.Step) []saga.Step {
+		var needs []string
+		for _, st := range first {
+			needs = append(needs, st.Name)
+		}
+		return append(first, tell("a", a, saga.All, needs...), tell("b", b, saga.All, needs...), tell("c", "", saga.Merge, "a", "b"))
+	}
+	data := func() map[string]saga.Type {
+		return map[string]saga.Type{"n": saga.Int, "m": saga.Int, "x": saga.Double, "s": saga.String, "any": saga.Any, "flag": saga.Bool}
+	}
+	for name, test := range map[string]struct {
+		steps []saga.Step
+		want  []string
+	}{
+		"numbers that meet":                         {branches("data.n < 10", "data.n >= 10"), nil},
+		"numbers with a hole":                       {branches("data.n < 10", "data.n > 11"), []string{"guard-gap"}},
+		"a double with a hole of one value":         {branches("data.x < 10.5", "data.x > 10.5"), []string{"guard-gap"}},
+		"a double compared with whole numbers":      {branches("data.x < 10.0", "data.x >= 10.0"), nil},
+		"both at the boundary":                      {branches("data.n <= 10", "data.n >= 10"), []string{"guard-boundary"}},
+		"the boundary beside another variable":      {branches("data.flag || data.n < 10", "!data.flag && data.n > 10"), []string{"guard-gap"}},
+		"true or false":                             {branches("data.flag", "!data.flag"), nil},
+		"text that is one or another":               {branches("data.s == 'a'", "data.s == 'b'"), []string{"guard-gap"}},
+		"constants are all there is":                {branches("data.s == 'a'", "data.s == 'b'", await("w", "s", "'a'", "'b'")), nil},
+		"a constant that no branch takes":           {branches("data.s == 'a'", "data.s == 'b'", await("w", "s", "'a'", "'b'", "'c'")), []string{"guard-gap"}},
+		"what cannot be seen through says nothing":  {branches("data.s.startsWith('x')", "!data.s.startsWith('x')"), nil},
+		"a list is not a comparison":                {branches("data.s in ['a', 'b']", "!(data.s in ['a', 'b'])"), nil},
+		"two variables":                             {branches("data.n < data.m", "data.n >= data.m"), nil},
+		"arithmetic":                                {branches("data.n - data.m < 10", "data.n - data.m >= 10"), nil},
+		"a field of anything":                       {branches("data.any.kind == 'a'", "data.any.kind != 'a'"), nil},
+		"a condition that contradicts itself":       {[]saga.Step{tell("a", "data.n < 5 && data.n > 5", saga.All)}, []string{"unreachable-step"}},
+		"features that are independent are no hole": {[]saga.Step{tell("a", "data.flag", saga.All), tell("b", "data.n > 5", saga.All)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, test.want, rulesOf(t, saga.Spec{Data: data(), Steps: test.steps}))
+		})
+	}
+}
+
+func TestWhatMayBeMissingIsAskedFor(t *testing.T) {
+	t.Parallel()
+	for input, want := range map[string][]string{
+		"has(data.s) ? data.s : ''":                   nil,
+		"!has(data.s) ? '' : data.s":                  nil,
+		"has(data.s) && data.s == 'a' ? 'yes' : 'no'": nil,
+		"data.s":                    {"unset-variable"},
+		"has(data.s) ? '' : data.s": {"unset-variable"},
+		"(has(data.s) || data.flag) ? data.s : 'whatever'": {"unset-variable"},
+	} {
+		beside := tell("a", "", saga.All)
+		beside.Command.Input = saga.Mapping{"s": input}
+		require.Equal(t, want, rulesOf(t, saga.Spec{
+			Data: map[string]saga.Type{"flag": saga.Bool, "s": saga.String}, Steps: []saga.Step{await("w", "s", "'a'"), beside},
+		}), input)
+	}
+}
+
+func TestWhatComesLaterIsMissing(t *testing.T) {
+	t.Parallel()
+	later := await("w", "s", "'a'")
+	later.Needs, later.Join = []string{"first"}, saga.Merge
+	spec := saga.Spec{Data: map[string]saga.Type{"s": saga.String}, Steps: []saga.Step{
+		{Name: "first"}, tell("asks", "has(data.s)", saga.All), later,
+	}}
+	require.Empty(t, rulesOf(t, spec), "it may have come: w is beside")
+	spec.Steps[2].Needs = []string{"first", "asks"}
+	require.Equal(t, []string{"unreachable-step"}, rulesOf(t, spec))
+}

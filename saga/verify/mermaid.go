@@ -1,0 +1,126 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// Mermaid draws a definition as a flowchart (mermaid.js.org) and marks what was found: steps with errors and warnings, and
+// the run of the first error that has one, or else of the first warning: what is done on it, what is skipped, and why.
+func Mermaid(d *saga.Definition, found []Finding) string {
+	var b strings.Builder
+	spec := d.Spec()
+	index := make(map[string]int)
+	for i, st := range spec.Steps {
+		index[st.Name] = i
+	}
+	shown := traced(found)
+	fmt.Fprintf(&b, "%%%% %s\nflowchart TD\n", d)
+	classes := make(map[string][]string)
+	mark := func(class, node string) {
+		if !slices.Contains(classes[class], node) {
+			classes[class] = append(classes[class], node)
+		}
+	}
+	onWay := make(map[int]bool)
+	for _, line := range shown.Trace {
+		name, outcome, _ := strings.Cut(line, ": ")
+		i, step := index[name]
+		switch {
+		case step && outcome == "skipped":
+			mark("skipped", drawn(i))
+		case step:
+			onWay[i] = true
+			mark("way", drawn(i))
+		}
+	}
+	var marked []string // edges, by their numbers
+	edges := 0
+	for i, st := range spec.Steps {
+		fmt.Fprintf(&b, "    %s%s\n", drawn(i), shape(st))
+		for _, name := range st.Needs {
+			label := ""
+			if st.When != "" {
+				label = "|" + quoted(st.When) + "|"
+			}
+			fmt.Fprintf(&b, "    %s -->%s %s\n", drawn(index[name]), label, drawn(i))
+			if onWay[i] && onWay[index[name]] {
+				marked = append(marked, fmt.Sprint(edges))
+			}
+			edges++
+		}
+		if c := st.Compensation; c != nil {
+			e := edgeOf(c.Command, c.Call)
+			fmt.Fprintf(&b, "    %s -.-> u%d([%s])\n", drawn(i), i, quoted(e.typ+" → "+e.hop))
+			edges++
+		}
+	}
+	for _, f := range found {
+		var i int
+		if _, err := fmt.Sscanf(f.Path, "steps[%d]", &i); err == nil {
+			mark(string(f.Severity), drawn(i))
+		}
+	}
+	if shown.Rule != "" {
+		text := shown.Rule + ": " + shown.Text
+		for _, line := range shown.Trace {
+			text += "<br/>" + line
+		}
+		fmt.Fprintf(&b, "    found[%s]\n", quoted(text))
+		mark("note", "found")
+	}
+	for _, style := range [][2]string{
+		{"way", "stroke:#b45309,stroke-width:3px"}, {"skipped", "stroke-dasharray:4 4,color:#6b7280"},
+		{"warning", "fill:#fef3c7"}, {"error", "fill:#fecaca"}, {"note", "text-align:left,fill:#fff"},
+	} {
+		if nodes := classes[style[0]]; len(nodes) > 0 {
+			fmt.Fprintf(&b, "    classDef %s %s\n    class %s %s\n", style[0], style[1], strings.Join(nodes, ","), style[0])
+		}
+	}
+	if len(marked) > 0 {
+		fmt.Fprintf(&b, "    linkStyle %s stroke:#b45309,stroke-width:3px\n", strings.Join(marked, ","))
+	}
+	return b.String()
+}
+
+// traced is the finding whose run is shown.
+func traced(found []Finding) (shown Finding) {
+	for _, f := range found {
+		if len(f.Trace) > 0 && (shown.Rule == "" || shown.Severity == Warning && f.Severity == Error) {
+			shown = f
+		}
+	}
+	return shown
+}
+
+func drawn(i int) string { return fmt.Sprintf("s%d", i) }
+
+// shape of a step: a box that sends, a hexagon for the pivot, a flag that waits, a circle where others meet.
+func shape(st saga.Step) string {
+	text := st.Name
+	if st.Join != saga.All {
+		text += "<br/>" + string(st.Join)
+	}
+	e := edgeOf(st.Command, st.Call)
+	switch {
+	case st.Pivot:
+		return "{{" + quoted(text+"<br/>"+e.typ+" → "+e.hop+"<br/>pivot") + "}}"
+	case e != edge{}:
+		return "[" + quoted(text+"<br/>"+e.typ+" → "+e.hop) + "]"
+	case len(st.Success)+len(st.Failure) > 0:
+		return ">" + quoted(text+"<br/>waits") + "]"
+	}
+	return "((" + quoted(text) + "))"
+}
+
+// quoted is text as a label: Mermaid takes entities for what it would read as its own, and <br/> as a new line.
+func quoted(text string) string {
+	lines := strings.Split(text, "<br/>")
+	for i, line := range lines {
+		lines[i] = strings.NewReplacer("&", "#amp;", "#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "\n", " ").Replace(line)
+	}
+	return `"` + strings.Join(lines, "<br/>") + `"`
+}

@@ -1,0 +1,118 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+func tooManyCases(m *model) {
+	if m.cases.all <= maxCases {
+		return
+	}
+	of := fmt.Sprint(m.cases.all)
+	if m.cases.unbounded {
+		of = "more than " + of
+	}
+	m.report("too-many-cases", "steps", nil,
+		"the conditions make %s cases, of which %d were looked at: compare fewer variables", of, maxCases)
+}
+
+// everBegun are the steps that begin in some run.
+func (m *model) everBegun() (all set) {
+	for _, c := range m.runs {
+		all |= c.begun
+	}
+	return all
+}
+
+// reachability finds steps that never begin, the first of each branch.
+func reachability(m *model) {
+	if m.cases.all > maxCases {
+		return // what was not seen may come in a case that was not looked at
+	}
+	begun := m.everBegun()
+	for i, n := range m.steps {
+		if begun.has(i) || slices.ContainsFunc(n.needs, func(k int) bool { return !begun.has(k) }) {
+			continue
+		}
+		guarded := slices.ContainsFunc(m.runs, func(c *run) bool { return c.guarded.has(i) })
+		cut := slices.ContainsFunc(m.runs, func(c *run) bool { return c.cut.has(i) })
+		switch {
+		case guarded:
+			m.report("unreachable-step", n.path+".when", nil,
+				"%s never begins: %q does not hold in any case; correct it or strike the step out", n.Name, n.When)
+		case cut:
+			m.report("unreachable-step", n.path, nil,
+				"%s never begins: an end always comes before it; correct ends or strike the step out", n.Name)
+		default:
+			m.report("join-never", n.path+".needs", m.brokenJoin(i),
+				"%s never begins: of %s one is skipped whenever another is done; say join merge or first, or need less",
+				n.Name, m.names(setOf(n.needs)))
+		}
+	}
+}
+
+func setOf(steps []int) (s set) {
+	for _, i := range steps {
+		s |= only(i)
+	}
+	return s
+}
+
+func (m *model) brokenJoin(i int) []string {
+	for _, c := range m.runs {
+		if c.skipped.has(i) && c.begun&setOf(m.steps[i].needs) != 0 {
+			return m.trace(c, i, "skipped")
+		}
+	}
+	return nil
+}
+
+// joins finds joins that complete in some cases and are skipped in others, and such that go on too early.
+func joins(m *model) {
+	begun := m.everBegun()
+	for i, n := range m.steps {
+		needs := setOf(n.needs)
+		if len(n.needs) < 2 || !begun.has(i) {
+			continue
+		}
+		for _, c := range m.runs {
+			if n.Join == saga.All && c.begun&needs != 0 && c.skipped&needs != 0 && m.wanted(c, i) {
+				m.report("join-incomplete", n.path+".needs", m.trace(c, i, "skipped"),
+					"%s is skipped where %s is skipped and %s is not; say join merge, or give it the condition of what it needs",
+					n.Name, m.names(c.skipped&needs), m.names(c.begun&needs))
+				break
+			}
+			if acting := m.acting(c, needs); n.Join == saga.First && acting.count() > 1 {
+				m.report("first-goes-on", n.path+".join", m.trace(c, i, "begins"),
+					"%s begins when the first of %s is done, and the others still act; let them only wait for events, or undo what was not first",
+					n.Name, m.names(acting))
+				break
+			}
+		}
+	}
+}
+
+// wanted says whether the condition of a step that its join skips would hold.
+func (m *model) wanted(c *run, i int) bool {
+	holds, ok := m.holds(c, m.cases.when[i], i)
+	return holds && ok
+}
+
+// acting are those of needs that send a command, or have sent one on their own way.
+func (m *model) acting(c *run, needs set) (acting set) {
+	common := ^set(0)
+	for _, k := range (c.begun & needs).steps() {
+		common &= c.before[k]
+	}
+	for _, k := range (c.begun & needs).steps() {
+		for _, j := range (c.before[k]&^common | only(k)).steps() {
+			if m.steps[j].sends {
+				acting |= only(k)
+			}
+		}
+	}
+	return acting
+}
