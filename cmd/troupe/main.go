@@ -78,6 +78,6 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newTrace(), newDLQ(), newHeld(), newInbox(), newSchema(), newVersion(), newChild())
+	root.AddCommand(newDemo(), newTrace(), newDLQ(), newHeld(), newInbox(), newSchema(), newSaga(), newVersion(), newChild())
 	return root
 }

@@ -70,7 +70,7 @@ var house = map[string][]string{
 	},
 
 	"cmd/outbox-relay":   {"internal/sidecar"},
-	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "schemas", "timeline", "topics"},
+	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "saga", "schemas", "timeline", "topics"},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
 	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
