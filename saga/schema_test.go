@@ -398,6 +398,9 @@ func TestTheDefinitionOfEverythingHasEveryField(t *testing.T) {
 			}
 		case reflect.Struct:
 			for i := range v.NumField() {
+				if !v.Type().Field(i).IsExported() {
+					continue
+				}
 				name := v.Type().Name() + "." + v.Type().Field(i).Name
 				set[name] = set[name] || !v.Field(i).IsZero()
 				walk(v.Field(i))

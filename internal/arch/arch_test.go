@@ -44,7 +44,7 @@ var house = map[string][]string{
 
 	"telemetry": {"envelope", "participant"},
 
-	"saga":             {"internal/expr", "topics"},
+	"saga":             {"envelope", "internal/expr", "topics"},
 	"saga/coordinator": {"envelope", "outbox", "participant", "retry", "saga", "topics"},
 
 	"internal/demo": {
