@@ -46,6 +46,7 @@ var house = map[string][]string{
 
 	"saga":             {"envelope", "internal/expr", "topics"},
 	"saga/coordinator": {"envelope", "outbox", "participant", "retry", "saga", "topics"},
+	"saga/sagatest":    {"internal/expr", "saga", "saga/coordinator"},
 
 	"internal/demo": {
 		"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "telemetry", "topics",
