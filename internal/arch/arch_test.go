@@ -77,6 +77,8 @@ var house = map[string][]string{
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
 	"cmd/demo-shipping":  {"internal/demo", "internal/demo/shipping"},
 
+	"examples/letter-of-credit": {"saga"},
+
 	"bench/flow":        {},
 	"bench/saga":        {"devstack", "migrations", "participant", "relay", "saga", "saga/coordinator", "topics"},
 	"bench/participant": {"devstack", "envelope", "internal/kafka", "internal/keyed", "migrations", "participant", "retry", "topics"},
