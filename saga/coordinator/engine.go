@@ -377,6 +377,11 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 		return nil, err
 	}
 	ids = found[t.by]
+	for _, id := range ids {
+		if l := p.sagas[id]; l != nil && l.state.Version == 0 {
+			delete(p.sagas, id) // it was started by another transaction since it was looked for
+		}
+	}
 	for id, l := range p.sagas { // not saved yet
 		if l.state.Version > 0 && slices.Contains(l.known, t.by) && !slices.Contains(ids, id) {
 			ids = append(ids, id)
