@@ -1,8 +1,6 @@
 package letterofcredit_test
 
 import (
-	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -12,18 +10,10 @@ import (
 	letterofcredit "github.com/troupe-go/troupe/examples/letter-of-credit"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/sagatest"
+	"github.com/troupe-go/troupe/testkit"
 )
 
-// coverage is what all the tests have come to; -v prints it.
-var coverage sagatest.Coverage
-
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if testing.Verbose() {
-		fmt.Print(&coverage)
-	}
-	os.Exit(status)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 func definitions(t testing.TB) (approval, reminder *saga.Definition) {
 	t.Helper()
@@ -32,17 +22,10 @@ func definitions(t testing.TB) (approval, reminder *saga.Definition) {
 	return defs[0], defs[1]
 }
 
-func fixture(t testing.TB, defs ...*saga.Definition) *sagatest.Fixture {
-	t.Helper()
-	f := sagatest.New(t, defs...)
-	t.Cleanup(func() { coverage.Add(f.Coverage()) })
-	return f
-}
-
 func approvals(t testing.TB) *sagatest.Fixture {
 	t.Helper()
 	approval, _ := definitions(t)
-	return fixture(t, approval)
+	return sagatest.New(t, approval)
 }
 
 const day = 24 * time.Hour
@@ -220,5 +203,8 @@ func TestTheAutomaticApprovalHasNoDeadline(t *testing.T) {
 func TestRandomHistoriesOfBothSagas(t *testing.T) {
 	t.Parallel()
 	approval, reminder := definitions(t)
-	coverage.Add(sagatest.Explore(t, 300, 1, approval, reminder))
+	coverage := sagatest.Explore(t, 300, 1, approval, reminder)
+	t.Logf("\n%s", coverage)
+	require.Empty(t, coverage.Never(approval))
+	require.Empty(t, coverage.Never(reminder))
 }

@@ -11,7 +11,7 @@ import (
 func reminders(t testing.TB) *sagatest.Fixture {
 	t.Helper()
 	_, reminder := definitions(t)
-	return fixture(t, reminder)
+	return sagatest.New(t, reminder)
 }
 
 var reminderDue = sagatest.Emitted{Saga: "reminder/a-1", Type: "ReminderDue", Fields: sagatest.Fields{
@@ -55,7 +55,7 @@ func TestAbandoningCancelsTheReminder_D14(t *testing.T) {
 // Two processes: an application that has left the automatic path still needs its person, and somebody is reminded.
 func TestTheReminderOutlivesTheAutomaticPath_D15(t *testing.T) {
 	t.Parallel()
-	f := fixture(t, both(t)...).WhenPublished(submitted("a-1", 500)).ThenActive(2)
+	f := sagatest.New(t, both(t)...).WhenPublished(submitted("a-1", 500)).ThenActive(2)
 	f.WhenPublished(credit("c-1", false)).ThenEvents(byHand("applicant credit")).ThenActive(1)
 	f.WhenTimePasses(10 * day).ThenEvents(reminderDue).ThenActive(1)
 	f.WhenPublished(decided("ApplicationDeclined", "a-1")).ThenActive(0).ThenNoDeadlines()
@@ -64,7 +64,7 @@ func TestTheReminderOutlivesTheAutomaticPath_D15(t *testing.T) {
 // The automatic approval's own answer is the event that ends the reminder.
 func TestAnAutomaticApprovalEndsTheReminder_D14(t *testing.T) {
 	t.Parallel()
-	f := fixture(t, both(t)...).Given(submitted("a-1", 500), value("a-1", true), legality("p-1", true), credit("c-1", true))
+	f := sagatest.New(t, both(t)...).Given(submitted("a-1", 500), value("a-1", true), legality("p-1", true), credit("c-1", true))
 	f.WhenPublished(sagatest.Success("approve", "ApplicationApproved", sagatest.Fields{"application_id": "a-1"})).
 		ThenStatus("approval/a-1", saga.Completed).ThenStatus("reminder/a-1", saga.Completed).ThenNoDeadlines()
 	f.WhenTimePasses(10 * day).ThenNoEvents()

@@ -67,6 +67,9 @@ type explorer struct {
 	wrong   string // what an answer did that came again
 }
 
+// outcomes of commands, as often as they come.
+var outcomes = []string{"success", "success", "success", "failure", "exhausted"}
+
 // Of a history.
 const (
 	moves  = 40  // random ones
@@ -210,7 +213,7 @@ func (x *explorer) settle() error {
 					x.give(s, pick(x.rand, slices.Concat(st.Success, st.Failure)))
 					continue
 				}
-				x.reply(s.ID(), st, "forward", "success")
+				x.reply(s.ID(), st, "forward", pick(x.rand, outcomes))
 			case saga.CompensateIntent:
 				x.reply(s.ID(), st, "compensate", "success")
 			}
@@ -249,7 +252,7 @@ func (x *explorer) answer() {
 	c := x.sent[max(0, len(x.sent)-1-x.rand.IntN(6))] // a late one is answered more rarely
 	spec := x.defs[x.states[c.Saga].Saga].Spec()
 	i := slices.IndexFunc(spec.Steps, func(st saga.Step) bool { return st.Name == c.Step })
-	x.reply(c.Saga, spec.Steps[i], c.Operation, pick(x.rand, []string{"success", "success", "success", "failure", "exhausted"}))
+	x.reply(c.Saga, spec.Steps[i], c.Operation, pick(x.rand, outcomes))
 }
 
 func (x *explorer) reply(id string, st saga.Step, operation, outcome string) {
