@@ -37,6 +37,9 @@ func Define(spec Spec) (*Definition, error) {
 		c.environments()
 		c.compile()
 	}
+	if len(c.mistakes) == 0 {
+		c.bodies()
+	}
 	if len(c.mistakes) > 0 {
 		return nil, c.mistakes
 	}

@@ -57,6 +57,8 @@ type Start struct {
 	When string `json:"when,omitempty"`
 	// Set gives variables from event, at least the one that is the key.
 	Set Mapping `json:"set"`
+
+	of *body // where StartOf made it
 }
 
 // A Step is what is asked of a hop, or awaited of it, or both. One without either is a place where others meet.
@@ -115,6 +117,8 @@ type Command struct {
 	Type string `json:"type"`
 	// Input gives its fields, over data and saga.
 	Input Mapping `json:"input,omitempty"`
+
+	of *body // where CommandOf made it
 }
 
 // A Call is a request by HTTP that a participant makes, the ambassador of its hop.
@@ -140,6 +144,8 @@ type Answer struct {
 	Set Mapping `json:"set,omitempty"`
 	// Reason is why, over event and data, of type string; for failures. Default: the event's name.
 	Reason string `json:"reason,omitempty"`
+
+	of *body // where AnswerOf made it
 }
 
 // An Association finds a saga by one of its variables.
@@ -213,4 +219,6 @@ type Emit struct {
 	Failure bool `json:"failure,omitempty"`
 	// Input gives its fields, over data, saga and, of a deadline, deadline.
 	Input Mapping `json:"input,omitempty"`
+
+	of *body // where EmitOf made it
 }

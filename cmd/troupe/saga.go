@@ -12,6 +12,7 @@ func newSaga() *cobra.Command {
 	}
 	saga.AddCommand(newSagaExplore())
 	saga.AddCommand(newSagaFmt())
+	saga.AddCommand(newSagaSchema())
 	saga.AddCommand(newSagaVerify())
 	return saga
 }

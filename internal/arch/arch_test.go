@@ -45,10 +45,11 @@ var house = map[string][]string{
 	"telemetry": {"envelope", "participant"},
 
 	"ambassador":       {"envelope", "participant", "retry"},
-	"saga":             {"internal/expr", "topics"},
+	"saga":             {"envelope", "internal/expr", "topics"},
 	"saga/coordinator": {"envelope", "outbox", "participant", "retry", "saga", "topics"},
 	"saga/explore":     {"internal/expr", "saga"},
 	"saga/verify":      {"internal/expr", "retry", "saga"},
+	"saga/sagatest":    {"internal/expr", "saga", "saga/coordinator"},
 
 	"internal/demo": {
 		"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "telemetry", "topics",
@@ -78,6 +79,8 @@ var house = map[string][]string{
 	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
 	"cmd/demo-shipping":  {"internal/demo", "internal/demo/shipping"},
+
+	"examples/letter-of-credit": {"saga"},
 
 	"bench/flow":        {},
 	"bench/saga":        {"devstack", "migrations", "participant", "relay", "saga", "saga/coordinator", "topics"},

@@ -34,6 +34,8 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"README.md":          {"participant/example_test.go", "outbox/example_test.go"},
 		"docs/testing.md":    {"testkit/participanttest/example/payment_test.go"},
 		"docs/ambassador.md": {"ambassador/example_test.go"},
+
+		"examples/letter-of-credit/README.md": {"examples/letter-of-credit/reminder_test.go"},
 	} {
 		var code string
 		for _, path := range tests {
@@ -50,6 +52,9 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 func TestLinksBetweenDocumentsResolve(t *testing.T) {
 	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	require.NoError(t, err)
+	examples, err := filepath.Glob(filepath.Join(root, "examples", "*", "README.md"))
+	require.NoError(t, err)
+	documents = append(documents, examples...)
 	for _, path := range append(documents, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)

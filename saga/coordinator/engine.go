@@ -127,6 +127,8 @@ type target struct {
 	id      string      // the saga, where it is known
 	by      Association // how it is found, where it is not
 	d       *saga.Definition
+	// answered is the saga that has the event as an answer, and does not await it as well.
+	answered string
 }
 
 // messages takes what came, in this order.
@@ -160,17 +162,18 @@ func (f failedAt) Unwrap() error { return f.error }
 
 func at(message int, err error) error { return failedAt{message, err} }
 
-// targets says for which sagas m is: the one that it answers, or those that it starts and that await it.
+// targets says for which sagas m is: the one that it answers, and, as it is an event like any other, those that it starts
+// and others that await it.
 func (p *pass) targets(i int, m Message) (ts []target, err error) {
+	answered := ""
 	if m.SagaID != "" && m.SagaStep != "" {
-		name, _, _ := strings.Cut(m.SagaID, "/")
-		if p.current[name] == nil {
-			return nil, nil // somebody else's
+		answered = m.SagaID
+		if name, _, _ := strings.Cut(m.SagaID, "/"); p.current[name] != nil { // else it is somebody else's
+			ts = append(ts, target{message: i, id: m.SagaID, event: saga.Event{
+				Kind: saga.Answered, Step: m.SagaStep, Operation: m.SagaOperation, Epoch: m.Epoch, Outcome: m.Outcome,
+				Hop: m.Hop, Type: m.Type, Fields: m.Fields, Reason: m.Reason, Message: m.ID,
+			}})
 		}
-		return []target{{message: i, id: m.SagaID, event: saga.Event{
-			Kind: saga.Answered, Step: m.SagaStep, Operation: m.SagaOperation, Epoch: m.Epoch, Outcome: m.Outcome,
-			Hop: m.Hop, Type: m.Type, Fields: m.Fields, Reason: m.Reason, Message: m.ID,
-		}}}, nil
 	}
 	for _, name := range p.names {
 		d := p.current[name]
@@ -188,7 +191,10 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 			}})
 		}
 		for _, by := range awaits(d, m) {
-			ts = append(ts, target{message: i, by: by, d: d, event: saga.Event{
+			if by.Variable == "" && by.Saga+"/"+by.Value == answered {
+				continue
+			}
+			ts = append(ts, target{message: i, by: by, d: d, answered: answered, event: saga.Event{
 				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Fields: m.Fields, Message: m.ID,
 			}})
 		}
@@ -342,6 +348,9 @@ func (p *pass) observe(ctx context.Context, t target) error {
 		}
 	}
 	for _, id := range ids {
+		if id == t.answered {
+			continue
+		}
 		p.decide(t.message, id, t.event)
 		if err := p.unstash(ctx, t.message, id); err != nil {
 			return err
@@ -375,6 +384,11 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 		return nil, err
 	}
 	ids = found[t.by]
+	for _, id := range ids {
+		if l := p.sagas[id]; l != nil && l.state.Version == 0 {
+			delete(p.sagas, id) // it was started by another transaction since it was looked for
+		}
+	}
 	for id, l := range p.sagas { // not saved yet
 		if l.state.Version > 0 && slices.Contains(l.known, t.by) && !slices.Contains(ids, id) {
 			ids = append(ids, id)

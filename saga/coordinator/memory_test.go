@@ -63,3 +63,41 @@ func TestMemoryRunsASaga(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, saga.Abandoned, m.Sagas()[0].Status)
 }
+
+// An answer to one saga is an event to others: it starts them, and they await it. The saga that it answers has it once.
+func TestAnAnswerIsAnEventToOtherSagas(t *testing.T) {
+	parcel := func(name string, start []saga.Start, awaits saga.Answer) *saga.Definition {
+		d, err := saga.Define(saga.Spec{
+			Saga: name, Version: 1, Key: "order_id",
+			Data:  map[string]saga.Type{"order_id": saga.String, "customer_id": saga.String},
+			Start: start, Steps: []saga.Step{{Name: "wait", Success: []saga.Answer{awaits}}},
+		})
+		require.NoError(t, err)
+		return d
+	}
+	charged := saga.Answer{Hop: "payment", Event: "PaymentCharged"}
+	byCustomer := charged
+	byCustomer.By = &saga.Association{Variable: "customer_id", Field: "customer_id"}
+	m, err := coordinator.NewMemory(noon, order(t), parcel("by-key", nil, charged), parcel("by-customer", nil, byCustomer),
+		parcel("started", []saga.Start{{Hop: "payment", Event: "PaymentCharged", Set: saga.Mapping{"order_id": "event.order_id"}}},
+			saga.Answer{Hop: "post", Event: "Delivered"}))
+	require.NoError(t, err)
+	for _, name := range []string{"order", "by-key", "by-customer"} {
+		fields := map[string]any{"order_id": "o-1", "customer_id": "c-1"}
+		if name == "order" {
+			fields = anOrder
+		}
+		_, err := m.Start(name, fields)
+		require.NoError(t, err)
+	}
+	moved := make(map[string]int)
+	m.OnDecided = func(d coordinator.Decided) { moved[d.ID]++ }
+	require.NoError(t, m.Take(coordinator.Message{ID: "m-1", Hop: "payment", Type: "PaymentCharged", Key: "o-1", Outcome: "success",
+		SagaID: "order/o-1", SagaStep: "payment", SagaOperation: "forward",
+		Fields: map[string]any{"payment_id": "p-1", "order_id": "o-1", "customer_id": "c-1"}}))
+	require.Equal(t, map[string]int{"order/o-1": 1, "by-key/o-1": 1, "by-customer/o-1": 1, "started/o-1": 1}, moved)
+	for _, s := range m.Sagas() {
+		ends := s.Saga == "by-key" || s.Saga == "by-customer"
+		require.Equal(t, ends, s.Ended(), s.ID())
+	}
+}

@@ -244,8 +244,9 @@ func (c *Coordinator) read(ctx context.Context, in envelope.Message) (Message, e
 // concerns says whether a saga of ours could be interested in what m says.
 func (c *Coordinator) concerns(m Message) bool {
 	if m.SagaID != "" && m.SagaStep != "" {
-		name, _, _ := strings.Cut(m.SagaID, "/")
-		return c.definitions.current[name] != nil
+		if name, _, _ := strings.Cut(m.SagaID, "/"); c.definitions.current[name] != nil {
+			return true
+		}
 	}
 	return c.definitions.concern(m.Hop, m.Type)
 }

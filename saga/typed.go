@@ -1,0 +1,185 @@
+package saga
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/expr"
+)
+
+// CommandOf is a Command whose body is a T, by the name that codec has for T. Define then checks the input: that T has its
+// fields, by their avro tags, or else their json tags, and that the values fit them. The JSON is that of a Command written
+// by hand.
+func CommandOf[T any](codec envelope.Decoder, hop string, input Mapping) *Command {
+	of := bodyOf[T](codec)
+	return &Command{Hop: hop, Type: of.name, Input: input, of: of}
+}
+
+// AnswerOf is a with the event that T is. Define then checks what a's expressions read of the event, as CommandOf says it.
+func AnswerOf[T any](codec envelope.Decoder, a Answer) Answer {
+	a.of = bodyOf[T](codec)
+	a.Event = a.of.name
+	return a
+}
+
+// StartOf is s with the event that T is. Define then checks what s's expressions read of the event, as CommandOf says it.
+func StartOf[T any](codec envelope.Decoder, s Start) Start {
+	s.of = bodyOf[T](codec)
+	s.Event = s.of.name
+	return s
+}
+
+// EmitOf is e with the event that T is. Define then checks the input, as CommandOf says it.
+func EmitOf[T any](codec envelope.Decoder, e Emit) Emit {
+	e.of = bodyOf[T](codec)
+	e.Event = e.of.name
+	return e
+}
+
+// body is what is known of a message from its Go type.
+type body struct {
+	name    string
+	fields  expr.Fields
+	mistake error
+}
+
+func bodyOf[T any](codec envelope.Decoder) *body {
+	t := reflect.TypeFor[T]()
+	name, err := codec.TypeOf(*new(T))
+	if err != nil {
+		return &body{name: "unnamed", mistake: err}
+	}
+	if t.Kind() != reflect.Struct {
+		return &body{name: name, mistake: fmt.Errorf("%s is no struct", t)}
+	}
+	return &body{name: name, fields: fieldsOf(t)}
+}
+
+// fieldsOf are the fields that a message of a Go type has. What may be written in several ways is of type Any.
+func fieldsOf(t reflect.Type) expr.Fields {
+	fields := make(expr.Fields)
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, tagged := f.Tag.Lookup("avro")
+		if !tagged {
+			tag, tagged = f.Tag.Lookup("json")
+		}
+		name, _, _ := strings.Cut(tag, ",")
+		switch {
+		case f.Anonymous && !tagged && f.Type.Kind() == reflect.Struct:
+			maps.Copy(fields, fieldsOf(f.Type))
+			continue
+		case !f.IsExported() || tag == "-":
+			continue
+		case name == "":
+			name = f.Name
+		}
+		fields[name] = typeOf(f.Type)
+	}
+	return fields
+}
+
+func typeOf(t reflect.Type) Type {
+	if t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return Any
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return String
+	case reflect.Bool:
+		return Bool
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		return Int
+	}
+	return Any
+}
+
+// bodies checks what is typed of a definition that is right otherwise. What runs stays what the JSON says.
+func (c *compiler) bodies() {
+	s := c.d.spec
+	for i, st := range s.Start {
+		c.reads(fmt.Sprintf("start[%d]", i), st.of, nil, Answer{When: st.When, Set: st.Set})
+	}
+	data := map[string]expr.Fields{"data": expr.Fields(s.Data), "saga": sagaFields}
+	answers := func(path string, as []Answer) {
+		for i, a := range as {
+			c.reads(fmt.Sprintf("%s[%d]", path, i), a.of, data, a)
+		}
+	}
+	emits := func(path string, env *expr.Env, es []Emit) {
+		for i, e := range es {
+			c.gives(fmt.Sprintf("%s[%d].input", path, i), e.of, env, e.Input)
+		}
+	}
+	for i, st := range s.Steps {
+		path := fmt.Sprintf("steps[%d]", i)
+		if st.Command != nil {
+			c.gives(path+".command.input", st.Command.of, c.data, st.Command.Input)
+		}
+		answers(path+".success", st.Success)
+		answers(path+".failure", st.Failure)
+		if comp := st.Compensation; comp != nil {
+			if comp.Command != nil {
+				c.gives(path+".compensation.command.input", comp.Command.of, c.data, comp.Command.Input)
+			}
+			answers(path+".compensation.success", comp.Success)
+		}
+	}
+	for i, dl := range s.Deadlines {
+		emits(fmt.Sprintf("deadlines[%d].emit", i), c.due, dl.Emit)
+	}
+	for i, e := range s.Ends {
+		emits(fmt.Sprintf("ends[%d].emit", i), c.data, e.Emit)
+	}
+	emits("completed", c.data, s.Completed)
+	emits("compensated", c.data, s.Compensated)
+}
+
+// known says whether a message has a Go type, and notes what is wrong with it.
+func (c *compiler) known(path string, of *body) bool {
+	if of != nil && of.mistake != nil {
+		c.wrong(path, "%s", of.mistake)
+	}
+	return of != nil && of.mistake == nil
+}
+
+// gives checks the fields that a mapping gives a message.
+func (c *compiler) gives(path string, of *body, env *expr.Env, m Mapping) {
+	if !c.known(path, of) {
+		return
+	}
+	for _, name := range sortedKeys(m) {
+		want, has := of.fields[name]
+		if !has {
+			c.wrong(path+"."+name, "%s has no field %q", of.name, name)
+			continue
+		}
+		c.expr(env, path+"."+name, m[name], want)
+	}
+}
+
+// reads checks what an answer's expressions read of its event, beside other objects.
+func (c *compiler) reads(path string, of *body, objects map[string]expr.Fields, a Answer) {
+	if !c.known(path, of) {
+		return
+	}
+	all := map[string]expr.Fields{"event": of.fields}
+	maps.Copy(all, objects)
+	env, err := expr.NewEnv(all)
+	if err != nil {
+		c.wrong(path, "%s", err)
+		return
+	}
+	c.condition(env, path+".when", a.When)
+	for _, name := range sortedKeys(a.Set) {
+		c.expr(env, path+".set."+name, a.Set[name], c.d.spec.Data[name])
+	}
+	if a.Reason != "" {
+		c.expr(env, path+".reason", a.Reason, String)
+	}
+}

@@ -1,0 +1,153 @@
+package saga_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/schemas/order"
+)
+
+// orderSpec is testdata/order.saga.json in Go, of the order flow's own types.
+func orderSpec() saga.Spec {
+	codec := envelope.JSONCodec{}
+	const tenMinutes = saga.Duration(10 * time.Minute)
+	because := saga.Answer{Reason: "event.reason"}
+	return saga.Spec{
+		Saga: "order", Version: 1, Key: "order_id",
+		Description: "payment, inventory, shipping; when one of them refuses, what the others did is undone",
+		Data: map[string]saga.Type{
+			"order_id": saga.String, "customer_id": saga.String, "amount_cents": saga.Int, "title": saga.Int, "quantity": saga.Int,
+			"payment_id": saga.String, "reservation_id": saga.String, "shipment_id": saga.String,
+		},
+		Steps: []saga.Step{
+			{
+				Name: "payment",
+				Command: saga.CommandOf[order.ChargePayment](codec, "payment", saga.Mapping{
+					"order_id": "data.order_id", "customer_id": "data.customer_id", "amount_cents": "data.amount_cents",
+				}),
+				Success: []saga.Answer{saga.AnswerOf[order.PaymentCharged](codec, saga.Answer{
+					Set: saga.Mapping{"payment_id": "event.payment_id"},
+				})},
+				Failure: []saga.Answer{saga.AnswerOf[order.PaymentRefused](codec, because)},
+				Timeout: tenMinutes,
+				Compensation: &saga.Compensation{
+					Command: saga.CommandOf[order.RefundPayment](codec, "payment", saga.Mapping{
+						"order_id": "data.order_id", "amount_cents": "data.amount_cents",
+						"payment_id": "has(data.payment_id) ? data.payment_id : ''",
+					}),
+					Success: []saga.Answer{saga.AnswerOf[order.PaymentRefunded](codec, saga.Answer{})},
+				},
+			},
+			{
+				Name: "inventory", Needs: []string{"payment"},
+				Command: saga.CommandOf[order.ReserveStock](codec, "inventory", saga.Mapping{
+					"order_id": "data.order_id", "title": "data.title", "quantity": "data.quantity",
+				}),
+				Success: []saga.Answer{saga.AnswerOf[order.StockReserved](codec, saga.Answer{
+					Set: saga.Mapping{"reservation_id": "event.reservation_id"},
+				})},
+				Failure: []saga.Answer{saga.AnswerOf[order.StockRefused](codec, because)},
+				Timeout: tenMinutes,
+				Compensation: &saga.Compensation{
+					Command: saga.CommandOf[order.ReleaseStock](codec, "inventory", saga.Mapping{
+						"order_id": "data.order_id", "reservation_id": "has(data.reservation_id) ? data.reservation_id : ''",
+					}),
+					Success: []saga.Answer{saga.AnswerOf[order.StockReleased](codec, saga.Answer{})},
+				},
+			},
+			{
+				Name: "shipping", Needs: []string{"inventory"}, Pivot: true,
+				Command: saga.CommandOf[order.ShipOrder](codec, "shipping", saga.Mapping{
+					"order_id": "data.order_id", "customer_id": "data.customer_id",
+					"title": "data.title", "quantity": "data.quantity",
+				}),
+				Success: []saga.Answer{saga.AnswerOf[order.OrderShipped](codec, saga.Answer{
+					Set: saga.Mapping{"shipment_id": "event.shipment_id"},
+				})},
+				Failure: []saga.Answer{saga.AnswerOf[order.ShippingRefused](codec, because)},
+			},
+		},
+		Completed: []saga.Emit{saga.EmitOf[order.OrderCompleted](codec, saga.Emit{Input: saga.Mapping{
+			"order_id": "data.order_id", "customer_id": "data.customer_id",
+			"amount_cents": "data.amount_cents", "shipment_id": "data.shipment_id",
+		}})},
+		Compensated: []saga.Emit{saga.EmitOf[order.OrderCancelled](codec, saga.Emit{Failure: true, Input: saga.Mapping{
+			"order_id": "data.order_id", "customer_id": "data.customer_id",
+			"reason": "saga.reason", "compensated": "saga.compensated",
+		}})},
+	}
+}
+
+func TestADefinitionInGoPrintsTheSameJSON(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/order.saga.json")
+	require.NoError(t, err)
+	d, err := saga.Define(orderSpec())
+	require.NoError(t, err)
+	require.Equal(t, string(text), string(d.JSON()))
+	require.Equal(t, load(t, "testdata/order.saga.json").Hash(), d.Hash())
+}
+
+// The mistakes that types find, each alone.
+func TestATypedDefinitionIsHeldToItsTypes(t *testing.T) {
+	t.Parallel()
+	codec := envelope.JSONCodec{}
+	for name, row := range map[string]struct {
+		wrong func(*saga.Spec)
+		want  string
+	}{
+		"a command's field that there is not": {
+			func(s *saga.Spec) { s.Steps[0].Command.Input["cents"] = "1" },
+			`steps[0].command.input.cents: ChargePayment has no field "cents"`,
+		},
+		"a command's field of another type": {
+			func(s *saga.Spec) { s.Steps[0].Command.Input["amount_cents"] = "data.customer_id" },
+			`steps[0].command.input.amount_cents: "data.customer_id" is of type string, want int`,
+		},
+		"a compensation's field that there is not": {
+			func(s *saga.Spec) { s.Steps[1].Compensation.Command.Input["why"] = "saga.reason" },
+			`steps[1].compensation.command.input.why: ReleaseStock has no field "why"`,
+		},
+		"an event's field that there is not": {
+			func(s *saga.Spec) { s.Steps[2].Success[0].Set["shipment_id"] = "event.parcel" },
+			`steps[2].success[0].set.shipment_id: "event.parcel": column 6: undefined field 'parcel'`,
+		},
+		"an event's field of another type": {
+			func(s *saga.Spec) { s.Steps[1].Success[0].Set["reservation_id"] = "event.quantity" },
+			`steps[1].success[0].set.reservation_id: "event.quantity" is of type int, want string`,
+		},
+		"a reason that there is not": {
+			func(s *saga.Spec) { s.Steps[0].Failure[0].Reason = "event.why" },
+			`steps[0].failure[0].reason: "event.why": column 6: undefined field 'why'`,
+		},
+		"an emitted field that there is not": {
+			func(s *saga.Spec) { s.Completed[0].Input["colour"] = "'red'" },
+			`completed[0].input.colour: OrderCompleted has no field "colour"`,
+		},
+		"a start's field that there is not": {
+			func(s *saga.Spec) {
+				s.Start = []saga.Start{saga.StartOf[order.ChargePayment](codec, saga.Start{
+					Hop: "shop", Set: saga.Mapping{"order_id": "event.id"},
+				})}
+			},
+			`start[0].set.order_id: "event.id": column 6: undefined field 'id'`,
+		},
+		"a type that has no name": {
+			func(s *saga.Spec) { s.Steps[0].Command = saga.CommandOf[struct{}](codec, "payment", nil) },
+			`struct {} has no name to serve as the message's type`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := orderSpec()
+			row.wrong(&spec)
+			_, err := saga.Define(spec)
+			require.ErrorContains(t, err, row.want)
+		})
+	}
+}
