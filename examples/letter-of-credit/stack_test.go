@@ -248,3 +248,38 @@ ORDER BY id`)
 	require.NoError(t, err)
 	require.Contains(t, string(readme), table, "README.md shows another run")
 }
+
+// D11 under concurrency: every order of arrival, many at once, and each application is approved once.
+func TestManyApplicationsAtOnceAreApprovedOnceEach_D11(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	s := newStack(t, time.Hour)
+	var writers sync.WaitGroup
+	errs := make([]error, n)
+	for i := range n {
+		id := fmt.Sprint("a-", i)
+		writers.Go(func() {
+			do := []func() error{
+				func() error { return s.submit(ApplicationSubmitted{id, "c-" + id, "p-" + id, 100}) },
+				func() error { return s.assess(id, true, true, true) },
+			}
+			if rand.IntN(2) == 0 { // the assessments come first
+				do[0], do[1] = do[1], do[0]
+			}
+			for _, d := range do {
+				if errs[i] == nil {
+					errs[i] = d()
+				}
+			}
+		})
+	}
+	writers.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	s.waitForSagas("approval completed", n)
+	s.waitForSagas("reminder completed", n)
+	s.wait(s.applications, "applications approved once", n, "SELECT count(*) FROM applications WHERE approved = 1 AND by_hand = ''")
+	s.wait(s.desk, "joins", n, "SELECT count(*) FROM troupe.saga_log WHERE what = 'StepStarted' AND step = 'approve'")
+	s.wait(s.desk, "deadlines left", 0, "SELECT count(*) FROM troupe.deadlines WHERE fired_at IS NULL")
+}
