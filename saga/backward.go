@@ -1,0 +1,161 @@
+package saga
+
+import (
+	"fmt"
+	"slices"
+)
+
+// undone takes what became of a compensation.
+func (x *decision) undone(i int, e Event) {
+	ss := &x.s.Steps[i]
+	if ss.Phase != CompensateIntent && ss.Phase != CompensateFailed {
+		x.ignore("step %s is %s: the answer %s to its compensation is late or was given before", ss.Name, phaseText(ss.Phase), e.Type)
+		return
+	}
+	if e.Outcome == "success" {
+		x.restored(i, e.Type)
+		return
+	}
+	if ss.Phase == CompensateFailed || e.Epoch != ss.BackEpoch {
+		x.ignore("the compensation of step %s has failed already", ss.Name)
+		return
+	}
+	x.compensateFailed(i, orElse(e.Reason, e.Type))
+}
+
+func (x *decision) restored(i int, event string) {
+	ss := &x.s.Steps[i]
+	ss.Phase, ss.Answer = Undone, event
+	x.disarm(ss.Name + compTimeout)
+	x.moment(CompensationCompleted, ss.Name, event)
+	x.takeUp()
+}
+
+func (x *decision) compensateFailed(i int, reason string) {
+	ss := &x.s.Steps[i]
+	ss.Phase = CompensateFailed
+	x.disarm(ss.Name + compTimeout)
+	x.moment(CompensationFailed, ss.Name, reason)
+	x.park(fmt.Sprintf("%s: its compensation failed: %s", ss.Name, reason))
+}
+
+// passed says whether the point of no return is behind.
+func (x *decision) passed() bool { return pivotal(x.d, x.s) != "" }
+
+func pivotal(d *Definition, s State) string {
+	for i, st := range d.steps {
+		if st.Pivot && s.Steps[i].Phase == Done {
+			return st.Name
+		}
+	}
+	return ""
+}
+
+// goBack turns the saga round. After the pivot it cannot: a person must act.
+func (x *decision) goBack(reason string) {
+	if x.s.Back || x.s.Ended() {
+		return
+	}
+	if p := pivotal(x.d, x.s); p != "" {
+		x.park(fmt.Sprintf("%s; after %s there is no way back", reason, p))
+		return
+	}
+	x.s.Back = true
+	x.because(reason)
+	if x.s.Status != Parked {
+		x.s.Status = Compensating
+	}
+	x.moment(SagaCompensating, "", reason)
+	x.disarm(TimeoutName)
+	for i := range x.s.Steps {
+		if x.s.Steps[i].Phase == GivenUp { // it has had no effect, and may have when it is redriven
+			x.doubt(i)
+		}
+	}
+	x.takeUp()
+}
+
+// backward undoes what can be undone now: everything behind it is undone, or never had an effect.
+func (x *decision) backward() {
+	for i, st := range x.d.steps {
+		switch phase := x.s.Steps[i].Phase; {
+		case st.Pivot && phase == Intent:
+			return // there may be no way back
+		case st.Pivot && phase == Doubt && st.back == nil:
+			x.park(fmt.Sprintf("%s: it may have taken effect, and then there is no way back", st.Name))
+			return
+		}
+	}
+	x.giveUpWaiting()
+	open := false
+	for i := len(x.d.steps) - 1; i >= 0; i-- {
+		st, ss := x.d.steps[i], &x.s.Steps[i]
+		if x.settled(i) {
+			continue
+		}
+		open = true
+		if ss.Phase == Intent || ss.Phase == CompensateIntent {
+			continue
+		}
+		if slices.ContainsFunc(st.after, func(j int) bool { return !x.settled(j) }) {
+			continue
+		}
+		if st.back == nil {
+			x.park(fmt.Sprintf("%s: it may have taken effect, and nothing undoes it", st.Name))
+			return
+		}
+		if !x.send(i, st.back.send, compensateOp) {
+			return
+		}
+		ss.Phase = CompensateIntent
+		if t := st.back.spec.Timeout; t > 0 {
+			x.arm(st.Name+compTimeout, t, nil)
+		}
+		x.moment(CompensationStarted, st.Name, "")
+	}
+	if open {
+		return
+	}
+	if !x.emit(x.d.compensated, x.objects(nil)) {
+		return
+	}
+	x.s.Status = Compensated
+	x.moment(SagaCompensated, "", "")
+}
+
+// giveUpWaiting ends what the way back has no use for: steps that have not begun, events that are awaited, deadlines.
+func (x *decision) giveUpWaiting() {
+	for i := range x.s.Steps {
+		ss := &x.s.Steps[i]
+		if ss.Phase == StepWaiting || ss.Phase == Intent && x.d.steps[i].send == nil {
+			ss.Phase = Skipped
+			x.disarm(ss.Name + stepTimeout)
+		}
+	}
+	for _, dl := range x.d.deadlines {
+		x.disarm(dl.Name)
+	}
+	x.s.Early = nil
+}
+
+// settled says that nothing of a step is left to undo.
+func (x *decision) settled(i int) bool {
+	switch x.s.Steps[i].Phase {
+	case StepWaiting, Skipped, Refused, Undone:
+		return true
+	case Done:
+		return x.d.steps[i].back == nil
+	}
+	return false
+}
+
+// undoneSteps are the names of the steps that were compensated, the first that had been done last.
+func (x *decision) undoneSteps() []any {
+	names := []any{}
+	for i := len(x.s.Steps) - 1; i >= 0; i-- {
+		if x.s.Steps[i].Phase == Undone {
+			names = append(names, x.s.Steps[i].Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,118 @@
+package saga
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// armFirst schedules what counts from the start.
+func (x *decision) armFirst() {
+	if t := x.d.spec.Timeout; t > 0 {
+		x.arm(TimeoutName, t, nil)
+	}
+	x.armSince(-1)
+}
+
+func (x *decision) armSince(step int) {
+	for _, dl := range x.d.deadlines {
+		if dl.since != step {
+			continue
+		}
+		payload, ok := x.fields(dl.payload, x.objects(nil))
+		if !ok {
+			return
+		}
+		x.arm(dl.Name, dl.After, payload)
+	}
+}
+
+func (x *decision) arm(name string, after Duration, payload map[string]any) {
+	a := Armed{Name: name, At: x.now.Add(time.Duration(after)), Payload: payload}
+	x.s.Deadlines = slices.DeleteFunc(x.s.Deadlines, func(b Armed) bool { return b.Name == name })
+	at, _ := slices.BinarySearchFunc(x.s.Deadlines, name, func(b Armed, name string) int { return strings.Compare(b.Name, name) })
+	x.s.Deadlines = slices.Insert(x.s.Deadlines, at, a)
+	x.fx.Scheduled = append(x.fx.Scheduled, a)
+}
+
+func (x *decision) disarm(name string) {
+	n := len(x.s.Deadlines)
+	x.s.Deadlines = slices.DeleteFunc(x.s.Deadlines, func(b Armed) bool { return b.Name == name })
+	if len(x.s.Deadlines) < n {
+		x.fx.Cancelled = append(x.fx.Cancelled, name)
+	}
+}
+
+// fired is a deadline's turn.
+func (x *decision) fired(e Event) {
+	i := slices.IndexFunc(x.s.Deadlines, func(a Armed) bool { return a.Name == e.Deadline })
+	if i < 0 {
+		x.ignore("the deadline %s was cancelled or met before", e.Deadline)
+		return
+	}
+	due := x.s.Deadlines[i]
+	if due.At.After(x.now) {
+		x.ignore("the deadline %s is due at %s only", due.Name, due.At.Format(time.RFC3339Nano))
+		return
+	}
+	x.s.Deadlines = slices.Delete(x.s.Deadlines, i, i+1)
+	x.fx.Met = append(x.fx.Met, due.Name)
+	switch {
+	case due.Name == TimeoutName:
+		x.moment(DeadlineMet, "", due.Name)
+		x.goBack("it took longer than " + x.d.spec.Timeout.String())
+	case strings.HasSuffix(due.Name, compTimeout):
+		x.compensateFailed(x.d.byName[strings.TrimSuffix(due.Name, compTimeout)], "no answer in time")
+	case strings.HasSuffix(due.Name, stepTimeout):
+		x.timedOut(x.d.byName[strings.TrimSuffix(due.Name, stepTimeout)])
+	default:
+		x.met(due)
+	}
+}
+
+func (x *decision) timedOut(i int) {
+	ss, st := &x.s.Steps[i], x.d.steps[i]
+	x.moment(StepTimedOut, ss.Name, "no answer within "+st.Timeout.String())
+	if st.send == nil {
+		x.refused(i, "", "it did not come within "+st.Timeout.String())
+		return
+	}
+	x.doubt(i)
+	reason := fmt.Sprintf("%s: no answer within %s", ss.Name, st.Timeout)
+	switch {
+	case x.s.Back:
+	case st.back == nil || x.passed():
+		x.park(reason)
+	default:
+		x.goBack(reason)
+	}
+}
+
+// met is one of the definition's own deadlines.
+func (x *decision) met(due Armed) {
+	i := slices.IndexFunc(x.d.deadlines, func(dl *deadline) bool { return dl.Name == due.Name })
+	dl := x.d.deadlines[i]
+	x.moment(DeadlineMet, "", due.Name)
+	payload := due.Payload
+	if payload == nil {
+		payload = map[string]any{}
+	}
+	if !x.emit(dl.emit, x.objects(map[string]any{"deadline": payload})) {
+		return
+	}
+	x.then(dl.Then, "deadline "+dl.Name, nil)
+}
+
+func (x *decision) then(t Then, why string, emits []emit) {
+	switch t {
+	case ThenComplete:
+		if !x.s.Back { // what was done must be undone first
+			x.complete(why, emits)
+		}
+	case ThenCompensate:
+		x.goBack(why)
+	case ThenPark:
+		x.park(why)
+	}
+}

@@ -1,0 +1,199 @@
+package saga
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/troupe-go/troupe/internal/expr"
+)
+
+// forward starts and skips what it can, and says whether it is worth while to look again.
+func (x *decision) forward() (changed bool) {
+	if x.endsEarly() {
+		return true
+	}
+	open := false
+	for i, st := range x.d.steps {
+		if x.s.Steps[i].Phase == Intent {
+			open = true
+		}
+		if x.s.Steps[i].Phase != StepWaiting {
+			continue
+		}
+		switch x.join(st) {
+		case goes:
+			if !x.begin(i) {
+				return false
+			}
+			changed = true
+		case never:
+			x.skip(i, "what it needs was not done")
+			changed = true
+		default:
+			open = true
+		}
+	}
+	if !changed && !open {
+		x.complete("", nil)
+	}
+	return changed
+}
+
+type joined int
+
+const (
+	waits joined = iota
+	goes
+	never
+)
+
+// join says whether what a step needs is there.
+func (x *decision) join(st *step) joined {
+	done, skipped := 0, 0
+	for _, n := range st.needs {
+		switch x.s.Steps[n].Phase {
+		case Done:
+			done++
+		case Skipped:
+			skipped++
+		}
+	}
+	all := len(st.needs)
+	switch {
+	case all == 0:
+		return goes
+	case st.Join == All && skipped > 0, skipped == all:
+		return never
+	case st.Join == First && done > 0, done == all, st.Join == Merge && done+skipped == all:
+		return goes
+	}
+	return waits
+}
+
+func (x *decision) skip(i int, why string) {
+	x.s.Steps[i].Phase = Skipped
+	x.moment(StepSkipped, x.s.Steps[i].Name, why)
+}
+
+// begin starts a step, or skips it where its condition does not hold. It says false when the saga is parked over it.
+func (x *decision) begin(i int) bool {
+	st, ss := x.d.steps[i], &x.s.Steps[i]
+	if st.when != nil {
+		holds, err := st.when.Holds(x.objects(nil))
+		if err != nil {
+			x.park(fmt.Sprintf("%s: when: %s", st.Name, err))
+			return false
+		}
+		if !holds {
+			x.skip(i, st.When)
+			return true
+		}
+	}
+	if st.send != nil && !x.send(i, st.send, forwardOp) {
+		return false
+	}
+	ss.Started = x.s.Version
+	x.armSince(i)
+	x.moment(StepStarted, st.Name, "")
+	if st.send == nil && len(st.success)+len(st.failure) == 0 {
+		x.done(i, "")
+		return true
+	}
+	ss.Phase = Intent
+	if st.Timeout > 0 {
+		x.arm(st.Name+stepTimeout, st.Timeout, nil)
+	}
+	if st.send == nil {
+		x.takeEarly(i)
+	}
+	return x.s.Status == Running
+}
+
+// takeEarly gives a step that begins to wait what came before.
+func (x *decision) takeEarly(i int) {
+	for k, e := range x.s.Early {
+		if x.observe(i, e) {
+			x.s.Early = slices.Delete(slices.Clone(x.s.Early), k, k+1)
+			return
+		}
+	}
+}
+
+// send adds a command. It says false when the saga is parked, since the command cannot be made.
+func (x *decision) send(i int, c *command, operation string) bool {
+	st, ss := x.d.steps[i], x.s.Steps[i]
+	out := Send{Step: st.Name, Operation: operation, Epoch: ss.Epoch, Hop: c.hop, Type: c.typ, Retry: c.retry}
+	if operation == compensateOp {
+		out.Epoch = ss.BackEpoch
+		out.Doubt = ss.Doubt && c.hop == st.send.hop
+	}
+	fields, ok := x.fields(c.input, x.objects(nil))
+	if !ok {
+		return false
+	}
+	out.Fields = fields
+	if c.endpoint != nil {
+		path, err := fill(c.endpoint, x.s.Data)
+		if err != nil {
+			x.park(fmt.Sprintf("%s: %s", st.Name, err))
+			return false
+		}
+		out.Fields = map[string]any{"method": c.method, "path": path}
+		if len(c.input) > 0 {
+			out.Fields["body"] = fields
+		}
+	}
+	x.fx.Commands = append(x.fx.Commands, out)
+	return true
+}
+
+// endsEarly looks at the conditions by which the saga ends before its steps are through.
+func (x *decision) endsEarly() bool {
+	for _, e := range x.d.ends {
+		objects := x.objects(nil)
+		holds, err := e.when.Holds(objects)
+		if errors.Is(err, expr.ErrUnset) {
+			continue
+		}
+		if err != nil {
+			x.park(fmt.Sprintf("ends: %s", err))
+			return true
+		}
+		if !holds {
+			continue
+		}
+		why := e.End.When
+		if e.reason != nil {
+			if v, err := e.reason.Eval(objects); err == nil {
+				if text, ok := v.(string); ok {
+					why = text
+				}
+			}
+		}
+		x.then(e.Then, why, e.emit)
+		return true
+	}
+	return false
+}
+
+// complete ends the saga. What is still awaited comes too late.
+func (x *decision) complete(why string, emits []emit) {
+	if x.s.Ended() {
+		return
+	}
+	x.s.Early, x.s.Reason = nil, cut(why)
+	for i := range x.s.Steps {
+		if p := x.s.Steps[i].Phase; p == StepWaiting || p == Intent && x.d.steps[i].send == nil {
+			x.s.Steps[i].Phase = Skipped
+		}
+	}
+	if emits == nil {
+		emits = x.d.completed
+	}
+	if !x.emit(emits, x.objects(nil)) {
+		return
+	}
+	x.s.Status = Completed
+	x.moment(SagaCompleted, "", why)
+}
