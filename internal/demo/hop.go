@@ -14,8 +14,12 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// batch is how many messages a transaction takes: where many wait, they share its round trips and its flush to disk.
-const batch = 100
+// Where many messages wait, they share a transaction, its round trips and its flush to disk. More than a few at once would
+// only be smaller; four is one a partition, for what runs one by one after a crash.
+const (
+	batch       = 100
+	concurrency = 4
+)
 
 // A Hop is what one service adds to what all four have in common.
 type Hop struct {
@@ -81,8 +85,8 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 		return err
 	}
 	p, err := participant.New(t.Instrument(participant.Config{
-		Pool: pool, Brokers: cfg.Brokers, Hop: cfg.Hop(h.Name), Codec: codec, Source: h.Name, Batch: batch,
-		Partitions: cfg.Partitions, Kafka: cfg.Kafka, Hooks: hooks, Log: cfg.Log,
+		Pool: pool, Brokers: cfg.Brokers, Hop: cfg.Hop(h.Name), Codec: codec, Source: h.Name,
+		Batch: batch, Concurrency: concurrency, Partitions: cfg.Partitions, Kafka: cfg.Kafka, Hooks: hooks, Log: cfg.Log,
 	}))
 	if err != nil {
 		return err
