@@ -58,30 +58,31 @@ done
 
 say "waiting for every order to end"
 for ((t = 0; t < 300; t++)); do
-  running=$(sql order "SELECT count(*) FROM orders WHERE status = 'running'")
+  running=$(sql order "SELECT count(*) FROM order_flow WHERE ended_at IS NULL AND status IS DISTINCT FROM 'parked'")
   [ "$running" != 0 ] || break
   sleep 1
 done
-sql order "SELECT status || ' ' || count(*) FROM orders GROUP BY status ORDER BY status"
+sql order "SELECT status || ' ' || count(*) FROM order_flow GROUP BY status ORDER BY status"
 
 failed=0
 check() { # check WHAT WANT GOT
   if [ "$2" = "$3" ]; then say "ok      $1: $3"; else say "FAILED  $1: want $2, got $3"; failed=1; fi
 }
 check "orders there" "$orders" "$(sql order "SELECT count(*) FROM orders")"
-check "orders that have not ended" 0 "$(sql order "SELECT count(*) FROM orders WHERE status = 'running'")"
-check "orders parked" 0 "$(sql order "SELECT count(*) FROM orders WHERE status = 'parked'")"
+check "orders that have not ended" 0 "$(sql order "SELECT count(*) FROM order_flow WHERE ended_at IS NULL AND status IS DISTINCT FROM 'parked'")"
+check "orders parked" 0 "$(sql order "SELECT count(*) FROM order_flow WHERE status = 'parked'")"
 check "cents charged less refunded" \
-  "$(sql order "SELECT coalesce(sum(amount_cents), 0) FROM orders WHERE status = 'completed'")" \
+  "$(sql order "SELECT coalesce(sum(amount_cents), 0) FROM order_flow WHERE status = 'completed'")" \
   "$(sql payment "SELECT coalesce(sum(CASE kind WHEN 'charge' THEN amount_cents ELSE -amount_cents END), 0) FROM ledger")"
 check "balances equal the ledger" \
   "$(sql payment "SELECT coalesce(sum(CASE kind WHEN 'charge' THEN amount_cents ELSE -amount_cents END), 0) FROM ledger")" \
   "$(sql payment "SELECT coalesce(sum(balance_cents), 0) FROM accounts")"
 check "stock taken" \
-  "$(sql order "SELECT coalesce(sum(quantity), 0) FROM orders WHERE status = 'completed'")" \
+  "$(sql order "SELECT coalesce(sum(quantity), 0) FROM order_flow WHERE status = 'completed'")" \
   "$(sql inventory "SELECT coalesce(sum(initial - available), 0) FROM stock")"
 check "shipments" \
-  "$(sql order "SELECT count(*) FROM orders WHERE status = 'completed'")" "$(sql shipping "SELECT count(*) FROM shipments")"
+  "$(sql order "SELECT count(*) FROM order_flow WHERE status = 'completed'")" "$(sql shipping "SELECT count(*) FROM shipments")"
+check "deadlines left of what ended" 0 "$(sql order "SELECT count(*) FROM troupe.deadlines")"
 for db in order payment inventory shipping; do
   check "dead letters of $db" 0 "$(sql $db "SELECT count(*) FROM troupe.dead_letters")"
   for ((t = 0; t < 30; t++)); do

@@ -1,5 +1,5 @@
-// Command flow measures the order flow as a user would see it: orders a second, and the time from an order's row to its
-// end, round after round of troupe demo.
+// Command flow measures the order flow as a user would see it: sagas a second, one of each order, and the time from an
+// order's row to its end, round after round of troupe demo.
 //
 //	go run ./bench/flow
 //	TROUPE_KAFKA=localhost:9092 go run ./bench/flow --rounds 5
@@ -27,8 +27,8 @@ import (
 
 // round is what is taken of the demo's result.
 type round struct {
-	OrdersPerSecond float64 `json:"orders_per_second"`
-	LatencyMS       struct {
+	SagasPerSecond float64 `json:"sagas_per_second"`
+	LatencyMS      struct {
 		P50 float64 `json:"p50"`
 		P95 float64 `json:"p95"`
 		P99 float64 `json:"p99"`
@@ -66,7 +66,7 @@ func measure(ctx context.Context, rounds, limit int, rate float64, file string) 
 		broker = address
 	}
 	fmt.Printf("%s, %s/%s, %d cores, broker %s, %d orders a round\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), broker, limit)
-	fmt.Printf("%-16s %9s %9s %9s %9s\n", "", "orders/s", "p50 ms", "p95 ms", "p99 ms")
+	fmt.Printf("%-16s %9s %9s %9s %9s\n", "", "sagas/s", "p50 ms", "p95 ms", "p99 ms")
 	kinds := []struct {
 		name string
 		rate float64
@@ -105,7 +105,7 @@ func demo(ctx context.Context, program string, limit int, rate float64, file str
 }
 
 func show(name string, r round) {
-	fmt.Printf("%-16s %9.1f %9.1f %9.1f %9.1f\n", name, r.OrdersPerSecond, r.LatencyMS.P50, r.LatencyMS.P95, r.LatencyMS.P99)
+	fmt.Printf("%-16s %9.1f %9.1f %9.1f %9.1f\n", name, r.SagasPerSecond, r.LatencyMS.P50, r.LatencyMS.P95, r.LatencyMS.P99)
 }
 
 // median is each figure's own.
@@ -121,7 +121,7 @@ func median(rounds []round) (m round) {
 		slices.Sort(all)
 		return all[len(all)/2]
 	}
-	m.OrdersPerSecond = of(func(r round) float64 { return r.OrdersPerSecond })
+	m.SagasPerSecond = of(func(r round) float64 { return r.SagasPerSecond })
 	m.LatencyMS.P50 = of(func(r round) float64 { return r.LatencyMS.P50 })
 	m.LatencyMS.P95 = of(func(r round) float64 { return r.LatencyMS.P95 })
 	m.LatencyMS.P99 = of(func(r round) float64 { return r.LatencyMS.P99 })

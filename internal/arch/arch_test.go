@@ -54,7 +54,7 @@ var house = map[string][]string{
 	"internal/demo": {
 		"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "telemetry", "topics",
 	},
-	"internal/demo/order":     {"envelope", "internal/demo", "outbox", "participant", "schemas/order"},
+	"internal/demo/order":     {"internal/demo", "saga", "saga/coordinator"},
 	"internal/demo/payment":   {"internal/demo", "participant", "schemas/order"},
 	"internal/demo/inventory": {"internal/demo", "participant", "schemas/order"},
 	"internal/demo/shipping":  {"internal/demo", "participant", "schemas/order"},
@@ -70,7 +70,7 @@ var house = map[string][]string{
 	"internal/demo/orders": {"internal/demo"},
 	"internal/demo/run": {
 		"devstack", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",
-		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "internal/sidecar", "retry", "topics",
+		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "internal/sidecar", "retry", "saga", "topics",
 	},
 
 	"cmd/outbox-relay":   {"internal/sidecar"},

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 
-	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
@@ -66,12 +65,12 @@ func makeTables(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 }
 
 // openCodec waits for the registry, which gives every message type its schema id.
-func openCodec(ctx context.Context, cfg Config) (envelope.Codec, error) {
+func openCodec(ctx context.Context, cfg Config) (*schemas.Codec, error) {
 	registry, err := schemas.NewRegistry(cfg.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("SCHEMA_REGISTRY_URL: %w", err)
 	}
-	var codec envelope.Codec
+	var codec *schemas.Codec
 	err = await(ctx, cfg.Log, "schema registry", func(ctx context.Context) (err error) {
 		codec, err = schemas.New(ctx, schemas.Config{Registry: registry, Types: order.Types()})
 		return err

@@ -11,14 +11,30 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/schemas"
+)
+
+// Where many messages wait, they share a transaction, its round trips and its flush to disk. More than a few at once would
+// only be smaller; four is one a partition, for what runs one by one after a crash.
+const (
+	batch       = 100
+	concurrency = 4
 )
 
 // A Hop is what one service adds to what all four have in common.
 type Hop struct {
 	Name   string // of the hop, and of the service
 	Schema string // the statements that make the service's tables where they are not there yet
-	// Handlers registers the hop's handlers and returns its HTTP API, or nil when it has none.
-	Handlers func(pool *pgxpool.Pool, p *participant.Participant) http.Handler
+	// Handlers registers the hop's handlers and returns its HTTP API, or nil when it has none. When it gives an error, it
+	// has registered none, and is called again.
+	Handlers func(ctx context.Context, with Parts) (http.Handler, error)
+}
+
+// Parts are what a hop's handlers work with.
+type Parts struct {
+	Pool        *pgxpool.Pool
+	Participant *participant.Participant
+	Codec       *schemas.Codec
 }
 
 // Run serves HTTP at once, waits until database and registry answer, brings the tables up to date, and works until ctx
@@ -70,7 +86,7 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	}
 	p, err := participant.New(t.Instrument(participant.Config{
 		Pool: pool, Brokers: cfg.Brokers, Hop: cfg.Hop(h.Name), Codec: codec, Source: h.Name,
-		Partitions: cfg.Partitions, Kafka: cfg.Kafka, Hooks: hooks, Log: cfg.Log,
+		Batch: batch, Concurrency: concurrency, Partitions: cfg.Partitions, Kafka: cfg.Kafka, Hooks: hooks, Log: cfg.Log,
 	}))
 	if err != nil {
 		return err
@@ -78,6 +94,14 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	if err := t.Observe(p); err != nil {
 		return err
 	}
-	front.open(h.Handlers(pool, p), p.Ready, metrics)
+	var api http.Handler
+	err = await(ctx, cfg.Log, "database", func(ctx context.Context) (err error) {
+		api, err = h.Handlers(ctx, Parts{pool, p, codec})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	front.open(api, p.Ready, metrics)
 	return p.Run(ctx)
 }

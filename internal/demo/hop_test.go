@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -28,11 +27,11 @@ import (
 var porter = demo.Hop{
 	Name:   "shipping",
 	Schema: "CREATE TABLE IF NOT EXISTS parcels (order_id text)",
-	Handlers: func(_ *pgxpool.Pool, p *participant.Participant) http.Handler {
-		participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[order.ShipOrder]) (participant.Outcome, error) {
+	Handlers: func(_ context.Context, with demo.Parts) (http.Handler, error) {
+		participant.Handle(with.Participant, func(context.Context, pgx.Tx, participant.Command[order.ShipOrder]) (participant.Outcome, error) {
 			return participant.Succeed(order.OrderShipped{}), nil
 		})
-		return nil
+		return nil, nil
 	},
 }
 

@@ -115,13 +115,16 @@ type shown struct {
 	PaymentID             string `json:"payment_id"`
 	ReservationID         string `json:"reservation_id"`
 	ShipmentID            string `json:"shipment_id"`
-	History               []struct{ State, Status string }
+	History               []struct{ What, Step string }
 }
 
-func (s shown) states() []string {
+// moments are the history without what is of no step.
+func (s shown) moments() []string {
 	var all []string
 	for _, h := range s.History {
-		all = append(all, h.State)
+		if h.Step != "" {
+			all = append(all, h.Step+" "+h.What)
+		}
 	}
 	return all
 }

@@ -23,8 +23,9 @@ func TestOrderFlow(t *testing.T) {
 		f.post(t, "o-good", nil)
 		o := f.await(t, "o-good", "completed")
 		require.Equal(t, []string{
-			"payment_intent", "payment_done", "inventory_intent", "inventory_done", "shipping_intent", "shipping_done", "completed",
-		}, o.states())
+			"payment StepStarted", "payment StepCompleted", "inventory StepStarted", "inventory StepCompleted", "shipping StepStarted",
+			"shipping StepCompleted",
+		}, o.moments())
 		require.Equal(t, int64(2933), ask[int64](t, f, "payment", "SELECT amount_cents FROM ledger WHERE order_id = 'o-good' AND kind = 'charge'"))
 		require.Equal(t, int32(2), ask[int32](t, f, "inventory", "SELECT quantity FROM reservations WHERE reservation_id = $1 AND released_at IS NULL", o.ReservationID))
 		require.Equal(t, "o-good", ask[string](t, f, "shipping", "SELECT order_id FROM shipments WHERE shipment_id = $1", o.ShipmentID))
@@ -64,7 +65,7 @@ func TestOrderFlow(t *testing.T) {
 		f.post(t, "o-poor", func(a *asked) { a.CustomerID = "c-poor" })
 		o := f.await(t, "o-poor", "compensated")
 		require.Equal(t, "credit limit", o.Reason)
-		require.Equal(t, []string{"payment_intent", "payment_refused", "cancelled"}, o.states())
+		require.Equal(t, []string{"payment StepStarted", "payment StepFailed"}, o.moments())
 		require.Zero(t, ask[int64](t, f, "payment", "SELECT count(*) FROM ledger WHERE order_id = 'o-poor'"))
 		awaitMessages(t, messages, "o-poor", 3)
 	})
@@ -83,9 +84,10 @@ func TestOrderFlow(t *testing.T) {
 		o := f.await(t, "o-far", "compensated")
 		require.Equal(t, "cannot deliver: no road", o.Reason)
 		require.Equal(t, []string{
-			"payment_intent", "payment_done", "inventory_intent", "inventory_done", "shipping_intent", "shipping_refused",
-			"inventory_compensate_intent", "inventory_compensated", "payment_compensate_intent", "payment_compensated", "cancelled",
-		}, o.states())
+			"payment StepStarted", "payment StepCompleted", "inventory StepStarted", "inventory StepCompleted", "shipping StepStarted",
+			"shipping StepFailed", "inventory CompensationStarted", "inventory CompensationCompleted", "payment CompensationStarted",
+			"payment CompensationCompleted",
+		}, o.moments())
 		require.True(t, ask[bool](t, f, "inventory", "SELECT released_at IS NOT NULL FROM reservations WHERE order_id = 'o-far'"))
 		require.Zero(t, ask[int64](t, f, "payment", "SELECT balance_cents FROM accounts WHERE customer_id = 'c-far'"))
 		require.Zero(t, ask[int64](t, f, "shipping", "SELECT count(*) FROM shipments WHERE order_id = 'o-far'"))
@@ -99,17 +101,17 @@ func TestOrderFlow(t *testing.T) {
 		f.exec(t, "shipping", "ALTER TABLE shipments ADD CHECK (order_id <> 'o-stuck')")
 		f.post(t, "o-stuck", nil)
 		o := f.await(t, "o-stuck", "parked")
-		require.Equal(t, "shipping_intent", o.State)
+		require.Equal(t, "shipping_exhausted", o.State)
 		require.Contains(t, o.Reason, f.name+".shipping/troupe.order.ShipOrder gave up after 1 attempts")
 		require.Equal(t, int64(1), ask[int64](t, f, "shipping", "SELECT count(*) FROM troupe.dead_letters"))
 	})
 
 	t.Run("an answer that this service gives up parks the order", func(t *testing.T) {
-		f.exec(t, "order", "ALTER TABLE orders ADD CHECK (order_id <> 'o-torn' OR payment_id IS NULL)")
+		f.exec(t, "order", "ALTER TABLE troupe.sagas ADD CHECK (key <> 'o-torn' OR state -> 'data' -> 'payment_id' IS NULL)")
 		f.post(t, "o-torn", nil)
 		o := f.await(t, "o-torn", "parked")
-		require.Equal(t, "payment_intent", o.State)
-		require.Contains(t, o.Reason, "PaymentCharged gave up")
+		require.Equal(t, "payment_exhausted", o.State)
+		require.Contains(t, o.Reason, "gave up after 1 attempts")
 		require.Equal(t, int64(1), ask[int64](t, f, "order", "SELECT count(*) FROM troupe.dead_letters"))
 	})
 
@@ -132,17 +134,17 @@ func TestOrderFlow(t *testing.T) {
 	})
 }
 
-// everything is all rows of the services' own tables, as text.
+// everything is all rows of the services' own tables and of the sagas, as text.
 func (f *flow) everything(t *testing.T) map[string]string {
 	t.Helper()
 	tables := map[string]string{
-		"orders": "order", "order_history": "order", "accounts": "payment", "ledger": "payment",
+		"orders": "order", "troupe.sagas": "order", "troupe.saga_events": "order", "accounts": "payment", "ledger": "payment",
 		"stock": "inventory", "reservations": "inventory", "shipments": "shipping",
 	}
 	rows := map[string]string{}
 	for table, service := range tables {
 		rows[table] = ask[string](t, f, service, fmt.Sprintf(
-			"SELECT coalesce(string_agg(%[1]s::text, E'\\n' ORDER BY %[1]s::text), '') FROM %[1]s", table))
+			"SELECT coalesce(string_agg(t::text, E'\\n' ORDER BY t::text), '') FROM %s AS t", table))
 		require.NotEmpty(t, strings.TrimSpace(rows[table]), table)
 	}
 	return rows

@@ -11,14 +11,14 @@ import (
 
 // api is the way in.
 //
-//	POST /orders       202: the order is written and its flow begun; Location says where to look. The Idempotency-Key
+//	POST /orders       202: the order is written and its saga begun; Location says where to look. The Idempotency-Key
 //	                   is remembered with the order that it placed.
 //	                     the same key, the same order      the same answer
 //	                     the same key, another order       422
 //	                     no key or another, the same order the same answer, since the order id is a key as well
 //	                     the same order id, another order  409
 //	                   400 names the field and what is wrong with it. 503: try again, with the same key.
-//	GET /orders/{id}   200: the order and its flow so far
+//	GET /orders/{id}   200: the order and its saga so far
 func (s *service) api() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", s.post)

@@ -1,6 +1,10 @@
 package order
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -8,42 +12,104 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// newService is the service without its way to Kafka: what it sends stays in the outbox, as JSON.
-func newService(t *testing.T) *service {
+// onStage is the service without its way to Kafka: what it sends stays in the outbox, as JSON, and what hops would answer
+// is local work.
+type onStage struct {
+	*service
+	p *participant.Participant
+}
+
+func newService(t *testing.T) *onStage {
 	t.Helper()
 	pool := testkit.Database(t)
 	_, err := pool.Exec(t.Context(), schema)
 	require.NoError(t, err)
-	out, err := outbox.New(outbox.Config{Source: own})
+	p, err := participant.New(participant.Config{
+		Pool: pool, Local: true, Hop: topics.MustHop("order", own), Batch: 10, Log: testkit.Logger(t),
+	})
 	require.NoError(t, err)
-	return &service{cfg: demo.Config{Flow: "order"}, pool: pool, out: out, log: testkit.Logger(t)}
+	s, err := open(t.Context(), coordinator.Config{Participant: p, Pool: pool, Log: testkit.Logger(t)})
+	require.NoError(t, err)
+	return &onStage{s, p}
+}
+
+// running is one that takes answers until the test ends.
+func running(t *testing.T) *onStage {
+	t.Helper()
+	s := newService(t)
+	ctx, stop := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { require.NoError(t, s.p.Run(ctx)) })
+	t.Cleanup(func() { stop(); done.Wait() })
+	testkit.Wait(t, "the service to take answers", func() (bool, error) { return s.p.Ready() == nil, nil })
+	return s
 }
 
 func newOrder(id string) Order {
-	o := begin()
-	o.ID, o.PlacedAt, o.Title = id, time.Date(1997, 1, 31, 0, 0, 0, 0, time.UTC), title(id)
-	return o
+	return Order{
+		ID: id, CustomerID: "c-1", PlacedAt: time.Date(1997, 1, 31, 0, 0, 0, 0, time.UTC), Title: 7, Quantity: 2, AmountCents: 2933,
+	}
 }
 
-func (s *service) mustPlace(t *testing.T, o Order) {
+func (s *onStage) mustPlace(t *testing.T, o Order) {
 	t.Helper()
 	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error { return s.place(t.Context(), tx, o, "") }))
 }
 
-func (s *service) mustTake(t *testing.T, id string, events ...any) {
+// send lets hops answer.
+func (s *onStage) send(t *testing.T, id string, answers ...saga.Event) {
 	t.Helper()
-	for _, e := range events {
-		require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-			return s.take(t.Context(), tx, id, e, "event")
-		}))
+	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		for _, a := range answers {
+			body, err := json.Marshal(a.Fields)
+			require.NoError(t, err)
+			err = s.p.Outbox().Write(t.Context(), tx, outbox.Entry{
+				Topic: topics.MustHop("order", a.Hop).Events(), Key: id, Type: a.Type, Payload: body, ContentType: envelope.JSON,
+				Outcome: envelope.Outcome(a.Outcome), SagaID: "order/" + id, SagaStep: a.Step, SagaOperation: a.Operation,
+			})
+			require.NoError(t, err)
+		}
+		return nil
+	}))
+}
+
+// take lets hops answer, each when the last answer was decided on.
+func (s *onStage) take(t *testing.T, id string, answers ...saga.Event) {
+	t.Helper()
+	for _, a := range answers {
+		was := s.mustRead(t, id).Version
+		s.send(t, id, a)
+		testkit.Wait(t, fmt.Sprintf("%s to be decided on", a.Type), func() (bool, error) {
+			return s.mustRead(t, id).Version > was, nil
+		})
 	}
+}
+
+// settled waits until every answer that was sent has ended.
+func (s *onStage) settled(t *testing.T) {
+	t.Helper()
+	testkit.Wait(t, "every answer to be handled", func() (done bool, err error) {
+		err = s.pool.QueryRow(t.Context(), "SELECT NOT EXISTS (SELECT FROM troupe.local_work WHERE status IN ('pending', 'in progress'))").Scan(&done)
+		return done, err
+	})
+}
+
+func (s *onStage) mustRead(t *testing.T, id string) view {
+	t.Helper()
+	v, err := readView(t.Context(), s.pool, id)
+	require.NoError(t, err)
+	return v
 }
 
 // sent is an entry of the outbox, as far as these tests ask.
@@ -63,13 +129,4 @@ func readOutbox(t *testing.T, pool *pgxpool.Pool) []sent {
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[sent])
 	require.NoError(t, err)
 	return all
-}
-
-func (s *service) mustRead(t *testing.T, id string) (o Order) {
-	t.Helper()
-	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) (err error) {
-		o, err = read(t.Context(), tx, id)
-		return err
-	}))
-	return o
 }

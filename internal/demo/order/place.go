@@ -8,15 +8,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// place writes a new order and its first command in one transaction; nothing of the flow has run when it returns. An
-// order that was placed before is left alone: the same one gives no error, another one a problem.
+// place writes a new order and starts its saga in one transaction; nothing of the flow has run when it returns. An order
+// that was placed before is left alone: the same one gives no error, another one a problem.
 func (s *service) place(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) error {
 	inserted, err := insert(ctx, tx, o, idempotencyKey)
 	if err != nil {
 		return err
 	}
 	if inserted {
-		return s.decide(ctx, tx, o, nil, "placed")
+		_, err := s.sagas.Start(ctx, tx, sagaName, o.data())
+		return err
 	}
 	earlier, refusal := o.ID, problem{
 		Status: http.StatusConflict, Field: "order_id",

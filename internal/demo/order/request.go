@@ -56,7 +56,7 @@ func readRequest(w http.ResponseWriter, r *http.Request) (Order, string, error) 
 
 // order checks every field.
 func (q request) order() (Order, error) {
-	o := Order{ID: q.OrderID, CustomerID: q.CustomerID, State: started, Status: Running}
+	o := Order{ID: q.OrderID, CustomerID: q.CustomerID}
 	if reason := name(q.OrderID); reason != "" {
 		return o, invalid("order_id", reason)
 	}

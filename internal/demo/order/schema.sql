@@ -1,4 +1,4 @@
--- One row per order: what was asked for, and how far its flow is.
+-- One row per order: what was asked for. How far its flow is, its saga says.
 CREATE TABLE IF NOT EXISTS orders (
   order_id        text        PRIMARY KEY CHECK (order_id <> ''),
   customer_id     text        NOT NULL,
@@ -6,29 +6,22 @@ CREATE TABLE IF NOT EXISTS orders (
   title           integer     NOT NULL CHECK (title BETWEEN 0 AND 499),
   quantity        integer     NOT NULL CHECK (quantity > 0),
   amount_cents    bigint      NOT NULL CHECK (amount_cents >= 0),
-  state           text        NOT NULL,
-  status          text        NOT NULL CHECK (status IN ('running', 'completed', 'compensated', 'parked')),
-  version         integer     NOT NULL CHECK (version >= 0), -- compared and counted up by every change
-  reason          text,                                     -- why it was cancelled or is parked
-  payment_id      text,
-  reservation_id  text,
-  shipment_id     text,
-  idempotency_key text        UNIQUE,                       -- of the request that placed it
-  created_at      timestamptz NOT NULL DEFAULT now(),
-  ended_at        timestamptz,                              -- a parked order has ended until somebody takes it up
-  CHECK ((status = 'completed') = (state = 'completed')),
-  CHECK ((status = 'compensated') = (state = 'cancelled')),
-  CHECK ((status = 'running') = (ended_at IS NULL))
+  idempotency_key text        UNIQUE, -- of the request that placed it
+  created_at      timestamptz NOT NULL DEFAULT now()
 );
-CREATE INDEX IF NOT EXISTS orders_open ON orders (status, order_id) WHERE status IN ('running', 'parked');
 
--- How each order came to where it is: one row per version.
-CREATE TABLE IF NOT EXISTS order_history (
-  order_id text        NOT NULL REFERENCES orders,
-  version  integer     NOT NULL,
-  state    text        NOT NULL,
-  status   text        NOT NULL,
-  event    text        NOT NULL, -- the type of the message that led here; of the request: placed
-  at       timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (order_id, version)
-);
+-- Each order with its saga. While that runs, or is parked, state is the steps under way: payment_intent,
+-- inventory_compensate_intent, shipping_exhausted; then it is the end.
+CREATE OR REPLACE VIEW order_flow AS
+SELECT o.order_id, o.customer_id, o.placed_at, o.title, o.quantity, o.amount_cents, o.created_at,
+       s.id AS saga_id, s.status, s.version, s.reason, s.ended_at,
+       CASE WHEN s.status IN ('running', 'compensating', 'parked') THEN (
+         SELECT string_agg(concat_ws('_', step ->> 'name', step ->> 'phase'), ' ' ORDER BY number)
+         FROM jsonb_array_elements(s.state -> 'steps') WITH ORDINALITY AS e (step, number)
+         WHERE step ->> 'phase' IN ('intent', 'exhausted', 'doubt', 'compensate_intent', 'compensate_failed')
+       ) ELSE s.status END AS state,
+       s.state -> 'data' ->> 'payment_id' AS payment_id,
+       s.state -> 'data' ->> 'reservation_id' AS reservation_id,
+       s.state -> 'data' ->> 'shipment_id' AS shipment_id
+FROM orders AS o
+LEFT JOIN troupe.sagas AS s ON s.id = 'order/' || o.order_id;

@@ -16,17 +16,12 @@ var (
 	insertSQL string
 	//go:embed sql/select_order.sql
 	selectSQL string
-	//go:embed sql/update_order.sql
-	updateSQL string
 	//go:embed sql/find_key.sql
 	findKeySQL string
 )
 
-// errConflict says that somebody else changed the order between the read and the write. Trying again decides anew.
-var errConflict = errors.New("the order was changed meanwhile")
-
-// insert creates an order in the state started, at version 0. It says false when there is one with its id or its
-// idempotency key; of two requests at the same time one waits for the other.
+// insert writes an order. It says false when there is one with its id or its idempotency key; of two requests at the same
+// time one waits for the other.
 func insert(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) (bool, error) {
 	tag, err := tx.Exec(ctx, insertSQL, pgx.NamedArgs{
 		"order_id": o.ID, "customer_id": o.CustomerID, "placed_at": o.PlacedAt, "title": o.Title, "quantity": o.Quantity,
@@ -38,12 +33,11 @@ func insert(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) (boo
 	return tag.RowsAffected() == 1, nil
 }
 
-// read gives the order, unlocked: update compares its version. The error of an unknown one wraps pgx.ErrNoRows.
+// read gives the order. The error of an unknown one wraps pgx.ErrNoRows.
 func read(ctx context.Context, tx pgx.Tx, id string) (Order, error) {
 	var o Order
 	err := tx.QueryRow(ctx, selectSQL, pgx.NamedArgs{"order_id": id}).Scan(
-		&o.ID, &o.CustomerID, &o.PlacedAt, &o.Title, &o.Quantity, &o.AmountCents, &o.State, &o.Status, &o.Version,
-		&o.Reason, &o.PaymentID, &o.ReservationID, &o.ShipmentID)
+		&o.ID, &o.CustomerID, &o.PlacedAt, &o.Title, &o.Quantity, &o.AmountCents)
 	if err != nil {
 		return Order{}, fmt.Errorf("read order %s: %w", id, err)
 	}
@@ -57,27 +51,6 @@ func findKey(ctx context.Context, tx pgx.Tx, idempotencyKey string) (id string, 
 		return "", fmt.Errorf("find idempotency key: %w", err)
 	}
 	return id, nil
-}
-
-// update saves what was decided on the order as it was read, because of event. The error wraps errConflict when the
-// row is at another version by now; nothing is changed then.
-func update(ctx context.Context, tx pgx.Tx, o Order, event string) error {
-	states, statuses := make([]string, len(o.passed)), make([]string, len(o.passed))
-	for i, m := range o.passed {
-		states[i], statuses[i] = m.state, string(m.status)
-	}
-	tag, err := tx.Exec(ctx, updateSQL, pgx.NamedArgs{
-		"order_id": o.ID, "version": o.Version, "state": o.State, "status": string(o.Status), "reason": o.Reason,
-		"payment_id": o.PaymentID, "reservation_id": o.ReservationID, "shipment_id": o.ShipmentID,
-		"states": states, "statuses": statuses, "event": event,
-	})
-	if err == nil && tag.RowsAffected() == 0 {
-		err = errConflict
-	}
-	if err != nil {
-		return fmt.Errorf("update order %s: %w", o.ID, err)
-	}
-	return nil
 }
 
 func orNull(s string) *string {

@@ -27,10 +27,11 @@ type view struct {
 	Title         int        `json:"title"`
 	Quantity      int        `json:"quantity"`
 	Amount        string     `json:"amount"`
-	State         string     `json:"state"`
-	Status        Status     `json:"status"`
+	SagaID        string     `json:"saga_id"`
+	State         string     `json:"state"`  // the steps under way, or the end
+	Status        string     `json:"status"` // the saga's
 	Version       int        `json:"version"`
-	Reason        *string    `json:"reason,omitempty"`
+	Reason        *string    `json:"reason,omitempty"` // why it went back, or is parked
 	PaymentID     *string    `json:"payment_id,omitempty"`
 	ReservationID *string    `json:"reservation_id,omitempty"`
 	ShipmentID    *string    `json:"shipment_id,omitempty"`
@@ -39,30 +40,30 @@ type view struct {
 	History       []entry    `json:"history"`
 }
 
-// An entry is one version of the order: the state it came to, and the event that led there.
+// An entry is one moment of the order's saga.
 type entry struct {
 	Version int       `json:"version"`
-	State   string    `json:"state"`
-	Status  Status    `json:"status"`
-	Event   string    `json:"event"`
 	At      time.Time `json:"at"`
+	What    string    `json:"what"` // StepStarted, StepCompleted, …
+	Step    string    `json:"step,omitempty"`
+	Why     string    `json:"why,omitempty"`
 }
 
-// readView reads order and history as of one moment. The error of an unknown order wraps pgx.ErrNoRows.
+// readView reads order and saga as of one moment. The error of an unknown order wraps pgx.ErrNoRows.
 func readView(ctx context.Context, pool *pgxpool.Pool, id string) (view, error) {
-	var v view
+	v := view{OrderID: id}
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, pool, snapshot, func(tx pgx.Tx) error {
 		var placedAt time.Time
 		var cents int64
 		err := tx.QueryRow(ctx, viewSQL, pgx.NamedArgs{"order_id": id}).Scan(
-			&v.OrderID, &v.CustomerID, &placedAt, &v.Title, &v.Quantity, &cents, &v.State, &v.Status, &v.Version,
-			&v.Reason, &v.PaymentID, &v.ReservationID, &v.ShipmentID, &v.CreatedAt, &v.EndedAt)
+			&v.CustomerID, &placedAt, &v.Title, &v.Quantity, &cents, &v.SagaID, &v.State, &v.Status, &v.Version, &v.Reason,
+			&v.PaymentID, &v.ReservationID, &v.ShipmentID, &v.CreatedAt, &v.EndedAt)
 		if err != nil {
 			return err
 		}
 		v.PlacedAt, v.Amount = placedAt.Format(time.DateOnly), demo.Decimal(cents)
-		rows, err := tx.Query(ctx, historySQL, pgx.NamedArgs{"order_id": id})
+		rows, err := tx.Query(ctx, historySQL, pgx.NamedArgs{"saga_id": v.SagaID})
 		if err != nil {
 			return err
 		}

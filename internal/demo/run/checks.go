@@ -31,6 +31,9 @@ func (f *facts) checks() []Check {
 		f.checkNotified(),
 		f.checkMadeOnce(),
 		f.checkSequence(),
+		f.checkReplay(),
+		f.checkLogs(),
+		f.checkDeadlines(),
 	}
 }
 

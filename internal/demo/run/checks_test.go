@@ -24,6 +24,9 @@ const (
 	told      = "every customer was told once"
 	madeOnce  = "every message was made once, its cause is there"
 	inOrder   = "every order's messages are in order"
+	replay    = "every saga's log gives its state"
+	logs      = "every saga's log is without a gap"
+	overdue   = "no deadline is left of what ended"
 )
 
 // TestEveryCheckFindsWhatItIsFor breaks a good world in one way after the other, and wants the checks named, and no
@@ -44,17 +47,49 @@ func TestEveryCheckFindsWhatItIsFor(t *testing.T) {
 	}{
 		{
 			what: "an order was lost", service: "order", sql: "DELETE FROM orders WHERE order_id = 'o-refused'",
-			want: map[string]string{ends: "3 orders: o-refused is missing", outcomes: "o-refused is nothing, not compensated", told: "o-refused is no order and was told its end"},
+			want: map[string]string{ends: "3 orders: o-refused is missing", outcomes: "o-refused is nothing, not compensated", told: "o-refused is no order and was told its end", replay: "want 3 sagas: 4 sagas"},
 		},
 		{
 			what: "an order has not ended", service: "order",
-			sql:  "UPDATE orders SET status = 'running', state = 'payment_intent', ended_at = NULL WHERE order_id = 'o-refused'",
-			want: map[string]string{ends: "o-refused is still payment_intent", outcomes: "o-refused is running, not compensated", told: "o-refused is running and was told its end"},
+			sql: `UPDATE troupe.sagas SET status = 'running', ended_at = NULL WHERE key = 'o-refused';
+				UPDATE troupe.sagas SET state = jsonb_set(state, '{steps,0,phase}', '"intent"') WHERE key = 'o-refused'`,
+			want: map[string]string{
+				ends: "o-refused is still payment_intent", outcomes: "o-refused is running, not compensated", told: "o-refused is running and was told its end",
+				replay: "order/o-refused: its log gives another state",
+			},
+		},
+		{
+			what: "an order has no saga", service: "order",
+			sql: "DELETE FROM troupe.sagas WHERE key = 'o-parked'",
+			want: map[string]string{
+				ends: "o-parked is still nothing", outcomes: "o-parked is nothing, not completed", money: "o-parked", stock: "o-parked",
+				letters: "o-parked", replay: "want 4 sagas: 3 sagas", logs: "order/o-parked has 4 entries more than its version",
+			},
 		},
 		{
 			what: "an order ended twice", service: "order",
-			sql:  "INSERT INTO order_history (order_id, version, state, status, event) VALUES ('o-done', 8, 'cancelled', 'compensated', 'PaymentRefunded')",
-			want: map[string]string{ends: "o-done ended 2 times"},
+			sql: `INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments)
+				VALUES ('order/o-done', 5, now(), 'answered', '{"kind": "answered"}', '[{"what": "SagaCompensated"}]')`,
+			want: map[string]string{ends: "o-done ended 2 times", logs: "order/o-done has 1 entries more than its version"},
+		},
+		{
+			what: "a decision was not logged", service: "order", sql: "DELETE FROM troupe.saga_events WHERE saga_id = 'order/o-undone' AND version = 3",
+			want: map[string]string{replay: "order/o-undone: its log gives another state", logs: "15 decisions: order/o-undone lacks entry 3"},
+		},
+		{
+			what: "a saga's state was changed by hand", service: "order",
+			sql:  `UPDATE troupe.sagas SET state = jsonb_set(state, '{data,shipment_id}', '"another"') WHERE key = 'o-done'`,
+			want: map[string]string{replay: "3 sagas: order/o-done: its log gives another state"},
+		},
+		{
+			what: "a saga's definition is away", change: func(f *facts) { f.definitions = nil },
+			want: map[string]string{replay: "0 sagas: order/o-done: its definition"},
+		},
+		{
+			what: "a deadline was left behind", service: "order",
+			sql: `INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, type, headers)
+				VALUES ('g', 'order/o-done', 'saga', gen_random_uuid(), now(), 't', '{}'), ('g', 'order/o-parked', 'saga', gen_random_uuid(), now(), 't', '{}')`,
+			want: map[string]string{overdue: "1: order/o-done"},
 		},
 		{
 			what: "an order came from nowhere", change: func(f *facts) { f.posted = f.posted[:3] },

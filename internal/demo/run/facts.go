@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/orders"
+	"github.com/troupe-go/troupe/saga"
 )
 
 // Facts are all that the checks compare: what was asked for, and what stands in the databases and topics at the end.
@@ -18,8 +19,11 @@ type facts struct {
 	fail   demo.Fail
 	seed   int64
 
-	orders       map[string]orderRow // by order id
-	ends         map[string]int      // times that an order came to an end, by its history
+	orders       map[string]orderRow         // by order id
+	sagas        map[string]sagaRow          // by id
+	logs         map[string][]eventRow       // by the saga's id, in order
+	definitions  map[string]*saga.Definition // by hash
+	deadlines    []string                    // ids of the sagas that a deadline is left of
 	ledger       []ledgerRow
 	accounts     map[string]accountRow // by customer id
 	stock        map[int32]stockRow    // by title
@@ -33,11 +37,30 @@ type facts struct {
 }
 
 type orderRow struct {
-	ID, Customer, State, Status string
-	Title, Quantity             int32
-	Cents                       int64
-	Created                     time.Time
-	Ended                       *time.Time
+	ID, Customer, State, Status, Saga string
+	Title, Quantity                   int32
+	Cents                             int64
+	Created                           time.Time
+	Ended                             *time.Time
+}
+
+// ended says that nothing moves the order any more, but for a person.
+func (o orderRow) ended() bool { return o.Ended != nil || o.Status == parked }
+
+type sagaRow struct {
+	ID, Definition string
+	Version        int
+	State          []byte
+	Ended          bool
+}
+
+// eventRow is one decision of a saga.
+type eventRow struct {
+	Saga    string
+	Version int
+	At      time.Time
+	Event   []byte
+	Ends    int // moments at which the saga came to an end, or was parked
 }
 
 type ledgerRow struct {
@@ -98,15 +121,13 @@ func (p pools) close() {
 // readRows fills f from the databases. Nothing may be running any more.
 func (f *facts) readRows(ctx context.Context, p pools) error {
 	placed, err := rows[orderRow](ctx, p["order"],
-		`SELECT order_id, customer_id, state, status, title, quantity, amount_cents, created_at, ended_at FROM orders`)
+		`SELECT order_id, customer_id, coalesce(state, ''), coalesce(status, ''), coalesce(saga_id, ''), title, quantity,
+		        amount_cents, created_at, ended_at
+		 FROM order_flow`)
 	if err != nil {
 		return err
 	}
-	ends, err := rows[struct {
-		ID    string
-		Times int
-	}](ctx, p["order"], `SELECT order_id, count(*) FROM order_history WHERE status <> 'running' GROUP BY order_id`)
-	if err != nil {
+	if err := f.readSagas(ctx, p["order"]); err != nil {
 		return err
 	}
 	if f.ledger, err = rows[ledgerRow](ctx, p["payment"], `SELECT order_id, kind, amount_cents FROM ledger`); err != nil {
@@ -132,14 +153,49 @@ func (f *facts) readRows(ctx context.Context, p pools) error {
 	f.orders = by(placed, func(r orderRow) string { return r.ID })
 	f.accounts = by(accounts, func(r accountRow) string { return r.Customer })
 	f.stock = by(stock, func(r stockRow) int32 { return r.Title })
-	f.ends = make(map[string]int, len(ends))
-	for _, e := range ends {
-		f.ends[e.ID] = e.Times
-	}
 	for _, s := range shipments {
 		f.shipments = append(f.shipments, s.ID)
 	}
 	return f.readQueues(ctx, p)
+}
+
+func (f *facts) readSagas(ctx context.Context, pool *pgxpool.Pool) error {
+	sagas, err := rows[sagaRow](ctx, pool, `SELECT id, definition, version, state, ended_at IS NOT NULL FROM troupe.sagas`)
+	if err != nil {
+		return err
+	}
+	events, err := rows[eventRow](ctx, pool, `
+		SELECT saga_id, version, at, event, (
+		  SELECT count(*) FROM jsonb_array_elements(moments) AS m
+		  WHERE m ->> 'what' IN ('SagaCompleted', 'SagaCompensated', 'SagaAbandoned', 'SagaParked'))
+		FROM troupe.saga_events ORDER BY saga_id, version`)
+	if err != nil {
+		return err
+	}
+	definitions, err := rows[struct{ Hash, Text string }](ctx, pool, `SELECT hash, definition FROM troupe.saga_definitions`)
+	if err != nil {
+		return err
+	}
+	deadlines, err := rows[struct{ Saga string }](ctx, pool, `SELECT scope FROM troupe.deadlines`)
+	if err != nil {
+		return err
+	}
+	f.sagas = by(sagas, func(r sagaRow) string { return r.ID })
+	f.logs = make(map[string][]eventRow, len(sagas))
+	for _, e := range events {
+		f.logs[e.Saga] = append(f.logs[e.Saga], e)
+	}
+	f.definitions = make(map[string]*saga.Definition, len(definitions))
+	for _, d := range definitions {
+		if f.definitions[d.Hash], err = saga.Parse([]byte(d.Text)); err != nil {
+			return fmt.Errorf("definition %s: %w", d.Hash, err)
+		}
+	}
+	f.deadlines = nil
+	for _, d := range deadlines {
+		f.deadlines = append(f.deadlines, d.Saga)
+	}
+	return nil
 }
 
 func (f *facts) readQueues(ctx context.Context, p pools) error {

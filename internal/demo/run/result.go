@@ -13,8 +13,9 @@ type Result struct {
 	Compensated int `json:"compensated"`
 	Parked      int `json:"parked"`
 
-	OrdersPerSecond float64 `json:"orders_per_second"` // ended, from the first order's beginning to the last one's end
-	LatencyMS       Latency `json:"latency_ms"`        // from an order's row to its end, by the order database's clock
+	SagasPerSecond     float64 `json:"sagas_per_second"`     // ended, one of each order, from the first order's row to the last one's end
+	DecisionsPerSecond float64 `json:"decisions_per_second"` // made by the order service, in the same time
+	LatencyMS          Latency `json:"latency_ms"`           // from an order's row to its end, by the order database's clock
 
 	Checks []Check `json:"checks"`
 	OK     bool    `json:"ok"` // all of them
@@ -46,6 +47,7 @@ func (r *Result) summarize(f *facts) {
 	r.Orders = len(f.posted)
 	var took []time.Duration
 	var first, last time.Time
+	decisions := 0
 	for _, o := range f.orders {
 		switch o.Status {
 		case completed:
@@ -59,9 +61,10 @@ func (r *Result) summarize(f *facts) {
 		if first.IsZero() || o.Created.Before(first) {
 			first = o.Created
 		}
-		if o.Ended == nil || o.Status == parked {
+		if o.Ended == nil {
 			continue
 		}
+		decisions += len(f.logs[o.Saga])
 		took = append(took, o.Ended.Sub(o.Created))
 		if o.Ended.After(last) {
 			last = *o.Ended
@@ -69,7 +72,8 @@ func (r *Result) summarize(f *facts) {
 	}
 	slices.SortFunc(r.ParkedOrders, func(a, b ParkedOrder) int { return cmp.Compare(a.ID, b.ID) })
 	if span := last.Sub(first).Seconds(); len(took) > 0 && span > 0 {
-		r.OrdersPerSecond = round(float64(len(took)) / span)
+		r.SagasPerSecond = round(float64(len(took)) / span)
+		r.DecisionsPerSecond = round(float64(decisions) / span)
 	}
 	slices.Sort(took)
 	r.LatencyMS = Latency{P50: percentile(took, 50), P95: percentile(took, 95), P99: percentile(took, 99)}

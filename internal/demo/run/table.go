@@ -20,7 +20,7 @@ func (r *Result) Table(w io.Writer) error {
 	if more := len(r.ParkedOrders) - 20; more > 0 {
 		t.row("", "and %s more", grouped(more))
 	}
-	t.row("throughput", "%.1f orders/s", r.OrdersPerSecond)
+	t.row("throughput", "%.1f sagas/s, one an order; %.0f decisions/s", r.SagasPerSecond, r.DecisionsPerSecond)
 	t.row("latency", "p50 %s · p95 %s · p99 %s", milliseconds(r.LatencyMS.P50), milliseconds(r.LatencyMS.P95), milliseconds(r.LatencyMS.P99))
 	if c := r.Chaos; c != nil {
 		t.row("chaos", "%d relays and %d services killed · %d connections cut · %d messages sent twice",

@@ -11,19 +11,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// counts are orders by status, and how many steps all of them have taken.
+// counts are sagas by status, and how many decisions were made on all of them.
 type counts struct {
-	Running, Completed, Compensated, Parked, Steps int64
+	Running, Completed, Compensated, Parked, Decisions int64
 }
 
 func (c counts) ended() int64 { return c.Completed + c.Compensated + c.Parked }
 
 func readCounts(ctx context.Context, pool *pgxpool.Pool) (c counts, err error) {
 	err = pool.QueryRow(ctx, `
-		SELECT count(*) FILTER (WHERE status = 'running'), count(*) FILTER (WHERE status = 'completed'),
+		SELECT count(*) FILTER (WHERE status IN ('running', 'compensating')), count(*) FILTER (WHERE status = 'completed'),
 		       count(*) FILTER (WHERE status = 'compensated'), count(*) FILTER (WHERE status = 'parked'),
 		       coalesce(sum(version), 0)
-		FROM orders`).Scan(&c.Running, &c.Completed, &c.Compensated, &c.Parked, &c.Steps)
+		FROM troupe.sagas`).Scan(&c.Running, &c.Completed, &c.Compensated, &c.Parked, &c.Decisions)
 	if err != nil {
 		return c, fmt.Errorf("read the order database: %w", err)
 	}
@@ -61,7 +61,7 @@ func untilEnded(ctx context.Context, pool *pgxpool.Pool, total int, posted func(
 		if accepted >= total && c.Running == 0 {
 			return true, nil
 		}
-		if p.over([2]int64{int64(accepted), c.Steps}) {
+		if p.over([2]int64{int64(accepted), c.Decisions}) {
 			return false, nil
 		}
 		select {
@@ -114,7 +114,7 @@ func untilQuiet(ctx context.Context, p pools, client *kgo.Client, flow string, l
 func whereStuck(ctx context.Context, p pools) string {
 	var b strings.Builder
 	b.WriteString(list(ctx, p, "order", "orders", `
-		SELECT state || ' (' || status || ')', count(*) FROM orders WHERE status IN ('running', 'parked') GROUP BY 1 ORDER BY 2 DESC`))
+		SELECT state || ' (' || status || ')', count(*) FROM order_flow WHERE ended_at IS NULL GROUP BY 1 ORDER BY 2 DESC`))
 	for _, service := range services {
 		b.WriteString(list(ctx, p, service, service+" outbox", `
 			SELECT topic || ', ' || status || coalesce(': ' || last_error, ''), count(*) FROM troupe.outbox_status GROUP BY 1`))

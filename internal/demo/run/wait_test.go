@@ -22,7 +22,7 @@ func TestTheWaitEndsWhenEveryOrderHas(t *testing.T) {
 	require.True(t, ended)
 	c, err := readCounts(t.Context(), w.pools["order"])
 	require.NoError(t, err)
-	require.Equal(t, counts{Completed: 1, Compensated: 2, Parked: 1, Steps: 25}, c)
+	require.Equal(t, counts{Completed: 1, Compensated: 2, Parked: 1, Decisions: 16}, c)
 	require.EqualValues(t, 4, c.ended())
 
 	quiet, err := untilQuiet(t.Context(), w.pools, nil, "", time.Minute)
@@ -33,7 +33,7 @@ func TestTheWaitEndsWhenEveryOrderHas(t *testing.T) {
 func TestTheWaitIsGivenUpWhenNothingMoves(t *testing.T) {
 	w := newWorld(t)
 	w.reset()
-	w.exec("order", "UPDATE orders SET status = 'running', state = 'shipping_intent', ended_at = NULL WHERE order_id = 'o-parked'")
+	w.exec("order", "UPDATE troupe.sagas SET status = 'running' WHERE key = 'o-parked'")
 	w.exec("inventory", "INSERT INTO troupe.outbox (topic, type) VALUES ('order.inventory.events', 'T')")
 	w.exec("payment", `INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, headers, message_time, max_attempts)
 		VALUES ('g', gen_random_uuid(), 0, 0, 'order.payment.commands', '', '', now(), 8)`)
@@ -43,7 +43,7 @@ func TestTheWaitIsGivenUpWhenNothingMoves(t *testing.T) {
 	quiet, err := untilQuiet(t.Context(), w.pools, nil, "", 10*time.Millisecond)
 	require.NoError(t, err)
 	require.False(t, quiet)
-	require.Equal(t, `  orders: 1 × shipping_intent (running)
+	require.Equal(t, `  orders: 1 × shipping_exhausted (running)
   payment held: 1 × order.payment.commands: behind its key
   inventory outbox: 1 × order.inventory.events, pending
   shipping dead letters: 1 × troupe.order.ShipOrder: no driver

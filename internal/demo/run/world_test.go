@@ -3,13 +3,18 @@ package run
 import (
 	"os"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/orders"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -33,7 +38,7 @@ func newWorld(t *testing.T) *world {
 			BEGIN
 			  FOR c IN SELECT conrelid::regclass AS relation, conname FROM pg_constraint
 			           WHERE conrelid <> 0 AND coninhcount = 0
-			             AND (connamespace = 'public'::regnamespace OR conrelid = 'troupe.held'::regclass AND contype = 'c')
+			             AND (connamespace = 'public'::regnamespace OR conrelid IN ('troupe.held'::regclass, 'troupe.sagas'::regclass) AND contype = 'c')
 			           ORDER BY contype = 'p'
 			  LOOP EXECUTE format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I CASCADE', c.relation, c.conname); END LOOP;
 			END $$`)
@@ -57,19 +62,68 @@ func (w *world) reset() {
 	for i, name := range inService.FindAllStringSubmatch(string(text), -1) {
 		w.exec(name[1], parts[i+1])
 	}
+	w.playSagas()
+}
+
+// playSagas decides and keeps the orders' sagas as the coordinator does, for good.
+func (w *world) playSagas() {
+	w.t.Helper()
+	text, err := os.ReadFile("../order/order.saga.json")
+	require.NoError(w.t, err)
+	d, err := saga.Parse(text)
+	require.NoError(w.t, err)
+	w.exec("order", "INSERT INTO troupe.saga_definitions VALUES ('"+d.Hash()+"', 'order', 1, '"+strings.ReplaceAll(string(d.JSON()), "'", "''")+"') ON CONFLICT DO NOTHING")
+	answer := func(step, operation, outcome, typ string) saga.Event {
+		return saga.Event{
+			Kind: saga.Answered, Step: step, Operation: operation, Outcome: outcome, Hop: step, Type: "troupe.order." + typ,
+			Fields: map[string]any{"payment_id": "p", "reservation_id": "r", "shipment_id": "s", "reason": "no"},
+		}
+	}
+	charged := answer("payment", "forward", "success", "PaymentCharged")
+	reserved := answer("inventory", "forward", "success", "StockReserved")
+	gaveUp := answer("shipping", "forward", "exhausted", "Exhausted")
+	for i, o := range goodOrders {
+		var changes coordinator.Change
+		events := append([]saga.Event{{Kind: saga.Started, Fields: map[string]any{
+			"order_id": o.ID, "customer_id": o.CustomerID, "amount_cents": o.AmountCents, "title": int64(7), "quantity": o.Quantity,
+		}}}, map[string][]saga.Event{
+			"o-done":    {charged, reserved, answer("shipping", "forward", "success", "OrderShipped")},
+			"o-refused": {answer("payment", "forward", "failure", "PaymentRefused")},
+			"o-undone": {
+				charged, reserved, answer("shipping", "forward", "failure", "ShippingRefused"),
+				answer("inventory", "compensate", "success", "StockReleased"), answer("payment", "compensate", "success", "PaymentRefunded"),
+			},
+			"o-parked": {charged, reserved, gaveUp},
+		}[o.ID]...)
+		for n, e := range events {
+			at := time.Date(2000, 1, 1, 0, 0, i, 0, time.UTC)
+			if n == len(events)-1 {
+				at = at.Add(time.Duration(i+1) * time.Second) // each takes a second longer than the one before
+			}
+			s, fx := saga.Decide(d, changes.State, e, at)
+			require.Empty(w.t, fx.Ignored+fx.Refused, "%s: %s", o.ID, e.Type)
+			changes.State = s
+			changes.Entries = append(changes.Entries, coordinator.Entry{Version: s.Version, At: at, Event: e, Moments: fx.Moments})
+		}
+		require.NoError(w.t, pgx.BeginFunc(w.t.Context(), w.pools["order"], func(tx pgx.Tx) error {
+			return coordinator.NewPostgres(tx, "f.order", "f.order").Save(w.t.Context(), []coordinator.Change{changes})
+		}))
+	}
+}
+
+var goodOrders = []orders.Order{
+	{ID: "o-done", CustomerID: "c-1", PlacedAt: "1997-01-01", Quantity: 2, AmountCents: 1000},
+	{ID: "o-refused", CustomerID: "c-1", PlacedAt: "1997-01-02", Quantity: 1, AmountCents: 500},
+	{ID: "o-undone", CustomerID: "c-2", PlacedAt: "1997-01-03", Quantity: 3, AmountCents: 250},
+	{ID: "o-parked", CustomerID: "c-2", PlacedAt: "1997-01-04", Quantity: 4, AmountCents: 125},
 }
 
 // facts are what stands in the databases, beside what was posted and what stands on the topics of a good run.
 func (w *world) facts() *facts {
 	w.t.Helper()
 	f := &facts{
-		posted: []orders.Order{
-			{ID: "o-done", CustomerID: "c-1", PlacedAt: "1997-01-01", Quantity: 2, AmountCents: 1000},
-			{ID: "o-refused", CustomerID: "c-1", PlacedAt: "1997-01-02", Quantity: 1, AmountCents: 500},
-			{ID: "o-undone", CustomerID: "c-2", PlacedAt: "1997-01-03", Quantity: 3, AmountCents: 250},
-			{ID: "o-parked", CustomerID: "c-2", PlacedAt: "1997-01-04", Quantity: 4, AmountCents: 125},
-		},
-		fail: demo.Fail{"payment": 0.3, "shipping": 0.3}, seed: goodSeed,
+		posted: slices.Clone(goodOrders),
+		fail:   demo.Fail{"payment": 0.3, "shipping": 0.3}, seed: goodSeed,
 		messages: goodMessages(),
 		unread:   map[string]int64{"order": 0, "payment": 0, "inventory": 0, "shipping": 0},
 	}

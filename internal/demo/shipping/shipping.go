@@ -14,7 +14,6 @@ import (
 	"net/http"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/participant"
@@ -37,9 +36,9 @@ func Run(ctx context.Context, cfg demo.Config) error {
 	return demo.Hop{
 		Name:   hop,
 		Schema: schema,
-		Handlers: func(_ *pgxpool.Pool, p *participant.Participant) http.Handler {
-			service{cfg}.register(p)
-			return nil
+		Handlers: func(_ context.Context, with demo.Parts) (http.Handler, error) {
+			service{cfg}.register(with.Participant)
+			return nil, nil
 		},
 	}.Run(ctx, cfg)
 }

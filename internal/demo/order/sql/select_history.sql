@@ -1,4 +1,4 @@
-SELECT version, state, status, event, at
-FROM order_history
-WHERE order_id = @order_id
-ORDER BY version
+SELECT version, at, what, coalesce(step, ''), coalesce(why, '')
+FROM troupe.saga_log
+WHERE saga_id = @saga_id
+ORDER BY version, number

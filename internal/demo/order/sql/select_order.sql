@@ -1,4 +1,3 @@
-SELECT order_id, customer_id, placed_at, title, quantity, amount_cents, state, status, version,
-       coalesce(reason, ''), coalesce(payment_id, ''), coalesce(reservation_id, ''), coalesce(shipment_id, '')
+SELECT order_id, customer_id, placed_at, title, quantity, amount_cents
 FROM orders
 WHERE order_id = @order_id

@@ -1,0 +1,90 @@
+package run
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// checkReplay: every order has its saga, and that is what deciding on its log once more gives.
+func (f *facts) checkReplay() Check {
+	v := verdict{name: "every saga's log gives its state", want: fmt.Sprintf("%d sagas", len(f.orders))}
+	equal := 0
+	for id, row := range f.sagas {
+		switch again, err := f.replay(row); {
+		case err != nil:
+			v.complain("%s: %v", id, err)
+		case !again:
+			v.complain("%s: its log gives another state", id)
+		default:
+			equal++
+		}
+	}
+	v.got = fmt.Sprintf("%d sagas", equal)
+	return v.check()
+}
+
+// replay says whether the saga's log, decided again, gives its row.
+func (f *facts) replay(row sagaRow) (same bool, err error) {
+	d := f.definitions[row.Definition]
+	if d == nil {
+		return false, fmt.Errorf("its definition %.12s is not stored", row.Definition)
+	}
+	stored, err := d.ReadState(row.State)
+	if err != nil {
+		return false, err
+	}
+	var s saga.State
+	for _, r := range f.logs[row.ID] {
+		e, err := saga.ReadEvent(r.Event)
+		if err != nil {
+			return false, fmt.Errorf("event %d: %w", r.Version, err)
+		}
+		s, _ = saga.Decide(d, s, e, r.At)
+	}
+	want, err := json.Marshal(stored)
+	if err != nil {
+		return false, err
+	}
+	got, err := json.Marshal(s)
+	return bytes.Equal(want, got), err
+}
+
+// checkLogs: a saga's log has one entry for each of its versions, and there is no log of no saga.
+func (f *facts) checkLogs() Check {
+	v := verdict{name: "every saga's log is without a gap"}
+	want, got := 0, 0
+	for id, row := range f.sagas {
+		want += row.Version
+		for n := 1; n <= row.Version; n++ {
+			if !slices.ContainsFunc(f.logs[id], func(e eventRow) bool { return e.Version == n }) {
+				v.complain("%s lacks entry %d", id, n)
+			}
+		}
+	}
+	for id, log := range f.logs {
+		got += len(log)
+		if extra := len(log) - f.sagas[id].Version; extra > 0 {
+			v.complain("%s has %d entries more than its version", id, extra)
+		}
+	}
+	v.want, v.got = fmt.Sprintf("%d decisions", want), fmt.Sprintf("%d decisions", got)
+	return v.check()
+}
+
+// checkDeadlines: what has ended waits for nothing any more.
+func (f *facts) checkDeadlines() Check {
+	v := verdict{name: "no deadline is left of what ended", want: "0"}
+	n := 0
+	for _, id := range f.deadlines {
+		if row, there := f.sagas[id]; !there || row.Ended {
+			n++
+			v.complain("%s", id)
+		}
+	}
+	v.got = fmt.Sprint(n)
+	return v.check()
+}
