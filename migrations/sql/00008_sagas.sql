@@ -16,7 +16,7 @@ CREATE TABLE troupe.sagas (
   key            text        NOT NULL,    -- the business key
   hop            text        NOT NULL,    -- the coordinator's, flow.name
   consumer_group text        NOT NULL,    -- the coordinator's
-  definition     text        NOT NULL REFERENCES troupe.saga_definitions,
+  definition     text        NOT NULL,    -- saga_definitions.hash; no foreign key, whose check would lock that one row in every start
   version        integer     NOT NULL CHECK (version > 0), -- compared and counted up by every decision
   status         text        NOT NULL CHECK (status IN ('waiting', 'running', 'compensating', 'parked', 'completed', 'compensated', 'abandoned')),
   steps          text        NOT NULL,    -- those under way, for people
