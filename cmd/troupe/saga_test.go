@@ -216,7 +216,6 @@ func TestTheOperatorsPageOfSagas_A24_B02_B04(t *testing.T) {
 	s.shows("saga", "resolve", stuck, "--happened", "yes", "--actor", "ann", "--reason", "ticket 4713: pallet freed by hand", "--yes")
 	s.await(stuck, saga.Compensated)
 	s.shows("saga", "show", stuck)
-	s.shows("saga", "replay", "--all")
 
 	s.tell("o-1005 ReserveStock", "fail")
 	s.tell("o-1006 ShipOrder", "fail")

@@ -52,7 +52,7 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	_, rights, found := strings.Cut(string(page), "## Rights")
 	require.True(t, found)
 	grants := regexp.MustCompile(`(?s)GRANT.*?;`).FindAllString(rights, -1)
-	require.Len(t, grants, 8)
+	require.Len(t, grants, 9)
 
 	ctx := t.Context()
 	f := newFlow(t, true)
@@ -87,7 +87,7 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	_, err = reader.Act(ctx, "order/o-1", annsEvent(saga.ActRetry, "inventory"))
 	require.ErrorContains(t, err, "docs/operating-sagas.md")
 
-	operator := f.as(grants[:7]...)
+	operator := f.as(grants[:8]...)
 	for _, key := range []string{"o-1", "o-2", "o-3"} {
 		f.setFail(key+" inventory/forward", nil)
 	}
