@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -195,20 +194,19 @@ func (f *folding) compare(ctx context.Context, d *Desk) {
 		f.differs("the row's state cannot be read: %s", err)
 		return
 	}
-	if where, a, b := differ("", tree(row), tree(f.state)); a != b {
+	has, gives := whole(row), whole(f.state) // canonical: fields in their order, names sorted
+	if has == gives {
+		return
+	}
+	if where, a, b := differ("", tree(has), tree(gives)); a != b {
 		f.differs("%s: the row has %s, the log gives %s", strings.TrimPrefix(where, "."), a, b)
 	}
 }
 
-// tree is s as canonical JSON has it.
-func tree(s saga.State) (v any) {
-	text, err := json.Marshal(s)
-	if err == nil {
-		dec := json.NewDecoder(bytes.NewReader(text))
-		dec.UseNumber()
-		err = dec.Decode(&v)
-	}
-	if err != nil {
+func tree(text string) (v any) {
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(&v); err != nil {
 		return err.Error()
 	}
 	return v
@@ -263,6 +261,7 @@ func differ(path string, a, b any) (where, left, right string) {
 	return "", "", ""
 }
 
+// whole is v as JSON.
 func whole(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

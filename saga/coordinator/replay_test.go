@@ -29,6 +29,8 @@ func folded(t testing.TB, n int) *flow {
 		_, err := f.pool.Exec(t.Context(), sql, n)
 		require.NoError(t, err)
 	}
+	_, err := f.pool.Exec(t.Context(), "ANALYZE troupe.sagas, troupe.saga_events")
+	require.NoError(t, err)
 	return f
 }
 
