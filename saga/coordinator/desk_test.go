@@ -33,6 +33,14 @@ func (f *flow) equalsItsLog(id string) {
 	require.Equal(f.t, f.state(id).Version, r.Events)
 }
 
+// equalsItsLogOf is equalsItsLog for a saga on any definition.
+func (f *flow) equalsItsLogOf(id string) {
+	f.t.Helper()
+	r, err := f.desk().Replay(f.t.Context(), id)
+	require.NoError(f.t, err)
+	require.Empty(f.t, r.Difference)
+}
+
 var byAnn = saga.Event{Actor: "ann", Reason: "ticket 4711"}
 
 func annsEvent(kind saga.Kind, step string) saga.Event {
@@ -127,11 +135,11 @@ func TestADeskThatCannotWriteAvroSaysSo(t *testing.T) {
 func TestReplayFindsWhatTheLogDoesNotGive_B04(t *testing.T) {
 	t.Parallel()
 	f := newFlow(t, true)
-	for i := range 5 {
+	for i := range 6 {
 		f.set(f.refuse, fmt.Sprintf("o-%d shipping/forward", i), map[bool]string{true: "no carrier"}[i == 2])
 		f.start(fmt.Sprint("o-", i))
 	}
-	for i := range 5 {
+	for i := range 6 {
 		f.await(fmt.Sprint("order/o-", i), map[bool]saga.Status{true: saga.Compensated, false: saga.Completed}[i == 2])
 	}
 	all := func() (ids []string, differences map[string]string) {
@@ -146,7 +154,7 @@ func TestReplayFindsWhatTheLogDoesNotGive_B04(t *testing.T) {
 		return ids, differences
 	}
 	ids, differences := all()
-	require.Equal(t, []string{"order/o-0", "order/o-1", "order/o-2", "order/o-3", "order/o-4"}, ids)
+	require.Equal(t, []string{"order/o-0", "order/o-1", "order/o-2", "order/o-3", "order/o-4", "order/o-5"}, ids)
 	require.Empty(t, differences)
 
 	for _, change := range []string{
@@ -154,6 +162,7 @@ func TestReplayFindsWhatTheLogDoesNotGive_B04(t *testing.T) {
 		`UPDATE troupe.sagas SET state = state #- '{data,shipment_id}' WHERE id = 'order/o-1'`,
 		`DELETE FROM troupe.saga_events WHERE saga_id = 'order/o-3' AND version = 2`,
 		`DELETE FROM troupe.saga_events WHERE saga_id = 'order/o-4'`,
+		`UPDATE troupe.sagas SET version = 9 WHERE id = 'order/o-5'`,
 		`UPDATE troupe.saga_events SET event = jsonb_set(event, '{step}', '"shipping"') WHERE saga_id = 'order/o-2' AND version = 2`,
 	} {
 		_, err := f.pool.Exec(t.Context(), change)
@@ -166,6 +175,7 @@ func TestReplayFindsWhatTheLogDoesNotGive_B04(t *testing.T) {
 		"order/o-2": "entry 2 (answered) changes nothing: step shipping is waiting: its answer PaymentCharged is late or was given before",
 		"order/o-3": "the log has no entry 2: behind 1 comes 3",
 		"order/o-4": "the log is empty",
+		"order/o-5": "version: the row has 9, the log gives 4",
 	}, differences)
 	_, err := f.desk().Replay(t.Context(), "order/none")
 	require.ErrorIs(t, err, coordinator.ErrNotFound)
@@ -239,6 +249,38 @@ func TestSagasMoveToAnotherDefinition_B06(t *testing.T) {
 	moves = nil
 	require.NoError(t, f.desk().Migrate(t.Context(), to, "ann", "again", note))
 	require.Empty(t, moves)
+}
+
+// A saga that is moved is found by what only the new definition finds it by, also by events that came before.
+func TestAMovedSagaIsFoundAnew_B06(t *testing.T) {
+	t.Parallel()
+	f := newFlow(t, true)
+	f.setFail("o-1 inventory/forward", errors.New("no forklift"))
+	f.start("o-1")
+	f.await("order/o-1", saga.Parked)
+	spec := order(t).Spec()
+	spec.Version = 2
+	spec.Steps = append([]saga.Step{}, spec.Steps...)
+	spec.Steps[2].Needs = []string{"inventory", "approval"}
+	spec.Steps = append(spec.Steps, saga.Step{Name: "approval", Needs: []string{"inventory"}, Success: []saga.Answer{{
+		Event: "Approved", Hop: "payment", By: &saga.Association{Variable: "customer_id", Field: "customer_id"},
+	}}})
+	to, err := saga.Define(spec)
+	require.NoError(t, err)
+	event, err := json.Marshal(saga.Event{Kind: saga.Observed, Hop: "payment", Type: "Approved", Message: "m-1", Fields: map[string]any{"customer_id": "c-1"}})
+	require.NoError(t, err)
+	_, err = f.pool.Exec(t.Context(), `INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at)
+		VALUES ('order', 'customer_id', 'c-1', 'm-1', $1, now() + interval '1 hour')`, string(event))
+	require.NoError(t, err)
+	require.NoError(t, f.desk().Migrate(t.Context(), to, "ann", "ticket 4713", func(coordinator.Move) error { return nil }))
+	g, err := f.desk().Get(t.Context(), "order/o-1")
+	require.NoError(t, err)
+	require.Equal(t, to.Hash(), g.State.Definition)
+	require.Len(t, g.State.Early, 1, "it is kept until its step awaits it")
+	var n int
+	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.saga_associations WHERE saga_id = 'order/o-1' AND variable = 'customer_id'").Scan(&n))
+	require.Equal(t, 1, n)
+	f.equalsItsLogOf("order/o-1")
 }
 
 // Semantic locks and stashed events are listed.
