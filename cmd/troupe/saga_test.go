@@ -133,11 +133,11 @@ func (s *decider) tell(what, does string) {
 	s.does[what] = does
 }
 
-const orderSaga = "../../saga/testdata/order.saga.json"
+const orderFile = "../../saga/testdata/order.saga.json"
 
 // definition is the order's, changed.
 func (s *decider) definition(change func(*saga.Spec)) *saga.Definition {
-	text, err := os.ReadFile(orderSaga)
+	text, err := os.ReadFile(orderFile)
 	require.NoError(s.t, err)
 	d, err := saga.Parse(text)
 	require.NoError(s.t, err)
