@@ -122,6 +122,9 @@ type Event struct {
 	Locked bool `json:"locked,omitempty"`
 	// Message is the id of the message, for the log.
 	Message string `json:"message,omitempty"`
+	// From and To are the hashes of the definitions of Migrated.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
 }
 
 // Kind is what kind of event.
@@ -134,6 +137,7 @@ const (
 	Answered Kind = "answered" // a command or compensation
 	Observed Kind = "observed" // an awaited event
 	Fired    Kind = "fired"    // a deadline
+	Migrated Kind = "migrated" // to another definition: by Migrate, and not by Decide
 
 	ActRetry      Kind = "retry"      // send a step's command, or its compensation, again
 	ActSkip       Kind = "skip"       // go on as if a step had been done, or undone
@@ -210,6 +214,7 @@ const (
 	SagaCompleted         = "SagaCompleted"
 	SagaCompensated       = "SagaCompensated"
 	SagaAbandoned         = "SagaAbandoned"
+	SagaMigrated          = "SagaMigrated"
 	StepStarted           = "StepStarted"
 	StepCompleted         = "StepCompleted"
 	StepFailed            = "StepFailed"

@@ -69,6 +69,23 @@ func (f *deskFlags) by(reason bool) (repair.By, error) {
 
 // open is what every command begins with. It connects with the first question.
 func (f *deskFlags) open(ctx context.Context) (desk *repair.Desk, end func(), err error) {
+	pool, codec, err := f.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := repair.Config{Pool: pool}
+	if codec != nil {
+		cfg.Codec = codec
+	}
+	if desk, err = repair.New(cfg); err != nil {
+		pool.Close()
+		return nil, nil, failed(err)
+	}
+	return desk, pool.Close, nil
+}
+
+// connect gives the database and, where a registry is named, what reads and writes Avro.
+func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec, error) {
 	if f.database == "" {
 		f.database = os.Getenv("DATABASE_URL")
 	}
@@ -87,27 +104,24 @@ func (f *deskFlags) open(ctx context.Context) (desk *repair.Desk, end func(), er
 	if _, set := config.ConnConfig.RuntimeParams["application_name"]; !set {
 		config.ConnConfig.RuntimeParams["application_name"] = "troupe"
 	}
-	cfg := repair.Config{}
 	if f.registry == "" {
 		f.registry = os.Getenv("TROUPE_REGISTRY")
 	}
+	var codec *schemas.Codec
 	if f.registry != "" {
 		registry, err := schemas.NewRegistry(f.registry)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--registry: %w", err)
 		}
-		if cfg.Codec, err = schemas.New(ctx, schemas.Config{Registry: registry}); err != nil {
+		if codec, err = schemas.New(ctx, schemas.Config{Registry: registry}); err != nil {
 			return nil, nil, failed(err)
 		}
 	}
-	if cfg.Pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
 		return nil, nil, failed(err)
 	}
-	if desk, err = repair.New(cfg); err != nil {
-		cfg.Pool.Close()
-		return nil, nil, failed(err)
-	}
-	return desk, cfg.Pool.Close, nil
+	return pool, codec, nil
 }
 
 // confirm lets a person look before something is done.

@@ -175,7 +175,10 @@ func alike(text string) string {
 		{`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-([0-9a-f]{12}|[0-9a-f]*…)`, "UUID"},
 		{`\(role \S+\)`, "(role ROLE)"},
 		{`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
+		{`\b[0-9a-f]{64}\b`, "HASH"},
 		{`\b[0-9a-f]{12}\b`, "CAUSE"},
+		{`\b\d+[smhd] ago`, "AGO"},
+		{`, after [0-9.]+m?s\b`, ", after LONG"},
 		{`[ ]+`, " "},
 		{` *\n *`, "\n"},
 	} {

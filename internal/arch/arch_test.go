@@ -73,8 +73,11 @@ var house = map[string][]string{
 		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "internal/sidecar", "retry", "saga", "topics",
 	},
 
-	"cmd/outbox-relay":   {"internal/sidecar"},
-	"cmd/troupe":         {"internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "saga", "saga/explore", "saga/verify", "schemas", "timeline", "topics"},
+	"cmd/outbox-relay": {"internal/sidecar"},
+	"cmd/troupe": {
+		"internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
+		"schemas", "timeline", "topics",
+	},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
 	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},

@@ -77,19 +77,20 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	return c, nil
 }
 
-// store keeps the definitions, and says which hops those in use read.
-func (c *Coordinator) store(ctx context.Context) (hops []string, err error) {
-	const insert = `
+const insertDefinition = `
 INSERT INTO troupe.saga_definitions (hash, saga, version, definition)
 VALUES ($1, $2, $3, $4)
 ON CONFLICT (hash) DO NOTHING`
+
+// store keeps the definitions, and says which hops those in use read.
+func (c *Coordinator) store(ctx context.Context) (hops []string, err error) {
 	const inUse = `
 SELECT DISTINCT definition
 FROM troupe.sagas
 WHERE hop = $1 AND consumer_group = $2 AND status IN ('waiting', 'running', 'compensating', 'parked')`
 	for _, d := range c.cfg.Definitions {
 		s := d.Spec()
-		if _, err := c.cfg.Pool.Exec(ctx, insert, d.Hash(), s.Saga, s.Version, string(d.JSON())); err != nil {
+		if _, err := c.cfg.Pool.Exec(ctx, insertDefinition, d.Hash(), s.Saga, s.Version, string(d.JSON())); err != nil {
 			return nil, fmt.Errorf("store definition %s: %w", d, err)
 		}
 		hops = append(hops, d.Hops()...)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -57,16 +58,17 @@ const guardClass = 0x74727573 // "trus"
 // database's. Statements that give nothing travel with the next one, where tx can queue them.
 type Postgres struct {
 	tx pgx.Tx
-	// Hop and Group of the coordinator are kept with each saga.
-	hop, group string
-	now        time.Time
+	// Hop and Group of the coordinator are kept with each saga, and the content type of what it sends: whoever acts on
+	// one from outside writes in its name.
+	hop, group, content string
+	now                 time.Time
 }
 
 var _ Store = (*Postgres)(nil)
 
 // NewPostgres is a store in tx for the sagas of a coordinator.
 func NewPostgres(tx pgx.Tx, hop, group string) *Postgres {
-	return &Postgres{tx: tx, hop: hop, group: group}
+	return &Postgres{tx: tx, hop: hop, group: group, content: envelope.JSON}
 }
 
 const clock = "SELECT clock_timestamp()"
@@ -185,7 +187,7 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 	batch := &pgx.Batch{}
 	if len(fresh.ids) > 0 {
 		args := fresh.args()
-		args["hop"], args["group"] = p.hop, p.group
+		args["hop"], args["group"], args["content"] = p.hop, p.group, p.content
 		batch.Queue(insertSagas, args)
 	}
 	if len(changed.ids) > 0 {

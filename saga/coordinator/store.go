@@ -70,10 +70,10 @@ type Change struct {
 
 // An Entry of a saga's log is one decision: folding the events of all of them gives the saga's state.
 type Entry struct {
-	Version int
-	At      time.Time
-	Event   saga.Event
-	Moments []saga.Moment
+	Version int           `json:"version"`
+	At      time.Time     `json:"at"`
+	Event   saga.Event    `json:"event"`
+	Moments []saga.Moment `json:"moments"`
 }
 
 // An Association is the value of a variable by which an event finds sagas of a type. An empty Variable is the key.

@@ -27,7 +27,11 @@ type work struct {
 }
 
 func (c *Coordinator) begin(tx pgx.Tx) *work {
-	return &work{c, tx, c.definitions.begin(NewPostgres(tx, c.hop.String(), c.cfg.Participant.Group()))}
+	store := NewPostgres(tx, c.hop.String(), c.cfg.Participant.Group())
+	if c.cfg.Schemas != nil {
+		store.content = envelope.Avro
+	}
+	return &work{c, tx, c.definitions.begin(store)}
 }
 
 // queued is a caller's transaction that collects statements, so that they go in one round trip.

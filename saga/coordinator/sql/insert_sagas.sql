@@ -1,6 +1,6 @@
-INSERT INTO troupe.sagas (id, saga, key, hop, consumer_group, definition, version, status, steps, reason, state, wake_at,
+INSERT INTO troupe.sagas (id, saga, key, hop, consumer_group, content_type, definition, version, status, steps, reason, state, wake_at,
                           started_at, ended_at)
-SELECT id, saga, key, @hop, @group, definition, version, status, steps, nullif(reason, ''), state, wake_at, started_at, ended_at
+SELECT id, saga, key, @hop, @group, @content, definition, version, status, steps, nullif(reason, ''), state, wake_at, started_at, ended_at
 FROM unnest(@ids::text[], @sagas::text[], @keys::text[], @definitions::text[], @versions::integer[], @statuses::text[],
             @steps::text[], @reasons::text[], @states::jsonb[], @wakes::timestamptz[], @started::timestamptz[],
             @ended::timestamptz[])

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+// sagaAction is what a person does to a saga: what all of these commands have in common.
+type sagaAction struct {
+	sagaFlags
+	kind   saga.Kind
+	dryRun bool
+	asks   bool // it cannot be taken back, so it is asked whether it is meant
+	result string
+	did    string // for resolve: yes or no
+}
+
+// command makes the command. A step that is not named is the only one that is stuck.
+func (a *sagaAction) command(cmd *cobra.Command, why string) *cobra.Command {
+	flags := cmd.Flags()
+	a.declare(flags)
+	a.declareRegistry(flags)
+	a.declareAction(flags, why+"; required")
+	flags.BoolVar(&a.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	if a.asks {
+		a.declareYes(flags)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		e, err := a.event(args)
+		if err != nil {
+			return err
+		}
+		desk, end, err := a.openSagas(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer end()
+		return a.run(cmd, desk, args[0], e)
+	}
+	return cmd
+}
+
+// event is the action, as far as the command line says it.
+func (a *sagaAction) event(args []string) (e saga.Event, err error) {
+	e.Kind = a.kind
+	if len(args) > 1 {
+		e.Step = args[1]
+	}
+	if a.result != "" {
+		if e.Fields, err = saga.ReadFields([]byte(a.result)); err != nil {
+			return e, fmt.Errorf("--result: %w: such as '{\"payment_id\": \"p-1\"}'", err)
+		}
+	}
+	switch {
+	case a.kind != saga.ActResolve:
+	case a.did == "yes":
+		e.Happened = true
+	case a.did != "no":
+		return e, errors.New("--happened is not set: want yes (it took effect) or no (it did not, and never will)")
+	case a.result != "":
+		return e, errors.New("--result beside --happened no: what did not happen gives nothing")
+	}
+	by, err := a.by(true)
+	e.Actor, e.Reason = by.Actor, by.Reason
+	return e, err
+}
+
+// takesStep says whether the action is on a step.
+func (a *sagaAction) takesStep() bool {
+	return a.kind == saga.ActRetry || a.kind == saga.ActSkip || a.kind == saga.ActResolve
+}
+
+func (a *sagaAction) run(cmd *cobra.Command, desk *coordinator.Desk, id string, e saga.Event) error {
+	before, err := desk.Get(cmd.Context(), id)
+	if err != nil {
+		return failed(err)
+	}
+	if a.takesStep() && e.Step == "" {
+		stuck := saga.Stuck(before.Definition, before.State)
+		if len(stuck) != 1 {
+			return fmt.Errorf("name the step: %s are stuck", orDash(strings.Join(stuck, ", ")))
+		}
+		e.Step = stuck[0]
+	}
+	would, err := desk.Preview(cmd.Context(), id, e)
+	if err != nil {
+		return failed(err)
+	}
+	if a.dryRun {
+		return a.print(cmd.OutOrStdout(), before, would, true)
+	}
+	if a.asks && !a.yes {
+		if err := a.print(cmd.ErrOrStderr(), before, would, true); err != nil {
+			return err
+		}
+		if err := a.confirm(cmd, fmt.Sprintf("%s %s, as %s", e.Kind, id, e.Actor)); err != nil {
+			return err
+		}
+	}
+	did, err := desk.Act(cmd.Context(), id, e)
+	if err != nil {
+		return failed(err)
+	}
+	return a.print(cmd.OutOrStdout(), before, did, false)
+}
+
+// print says what follows from an action, done or not.
+func (a *sagaAction) print(w io.Writer, before *coordinator.Detail, d coordinator.Decided, dry bool) error {
+	fx := d.Effects
+	if a.output == inJSON {
+		return json.NewEncoder(w).Encode(map[string]any{
+			"saga": d.ID, "done": !dry, "action": d.Event, "status_before": before.Status, "status": d.State.Status, "steps": d.State.Steps,
+			"commands": sends(fx.Commands), "events": emits(fx.Events), "scheduled": orEmpty(fx.Scheduled), "cancelled": orEmpty(fx.Cancelled),
+			"moments": orEmpty(fx.Moments), "alert": fx.Alert,
+		})
+	}
+	line := func(name, format string, args ...any) {
+		_, _ = fmt.Fprintf(w, "%-10s"+format+"\n", append([]any{name}, args...)...)
+	}
+	what := string(d.Event.Kind)
+	if d.Event.Step != "" {
+		what += " " + d.Event.Step
+	}
+	if dry {
+		line("would", "%s of %s, by %s: %s", what, oneLine(d.ID, 100), oneLine(d.Event.Actor, 60), oneLine(d.Event.Reason, 200))
+	} else {
+		line("done", "%s of %s, by %s: %s", what, oneLine(d.ID, 100), oneLine(d.Event.Actor, 60), oneLine(d.Event.Reason, 200))
+	}
+	for _, s := range fx.Commands {
+		fields, _ := json.Marshal(s.Fields)
+		note := ""
+		if s.Doubt {
+			note = " (in doubt)"
+		}
+		line("sends", "%s to %s, %s %s%s", oneLine(s.Type, 60), s.Hop, s.Step, s.Operation, note)
+		line("", "%s", oneLine(string(fields), 200))
+	}
+	for _, e := range fx.Events {
+		hop := e.Hop
+		if hop == "" {
+			hop = "its own hop"
+		}
+		fields, _ := json.Marshal(e.Fields)
+		line("emits", "%s of %s", oneLine(e.Type, 60), hop)
+		line("", "%s", oneLine(string(fields), 200))
+	}
+	for _, s := range fx.Scheduled {
+		line("schedules", "%s at %s", s.Name, stamp(s.At))
+	}
+	if len(fx.Cancelled) > 0 {
+		line("cancels", "%s", strings.Join(fx.Cancelled, ", "))
+	}
+	if before.Status == d.State.Status {
+		line("status", "%s, as before", d.State.Status)
+	} else {
+		line("status", "%s, and was %s", d.State.Status, before.Status)
+	}
+	if fx.Alert != "" {
+		line("", "%s", oneLine(fx.Alert, 300))
+	}
+	if dry {
+		_, _ = fmt.Fprintln(w, "Nothing was done.")
+	}
+	return nil
+}
+
+// facts are a command or an event as JSON has it.
+type facts struct {
+	Step      string         `json:"step,omitempty"`
+	Operation string         `json:"operation,omitempty"`
+	Hop       string         `json:"hop,omitempty"`
+	Type      string         `json:"type"`
+	Doubt     bool           `json:"doubt,omitempty"`
+	Fields    map[string]any `json:"fields"`
+}
+
+func sends(all []saga.Send) []facts {
+	out := make([]facts, len(all))
+	for i, s := range all {
+		out[i] = facts{s.Step, s.Operation, s.Hop, s.Type, s.Doubt, s.Fields}
+	}
+	return out
+}
+
+func emits(all []saga.Emitted) []facts {
+	out := make([]facts, len(all))
+	for i, e := range all {
+		out[i] = facts{Hop: e.Hop, Type: e.Type, Fields: e.Fields}
+	}
+	return out
+}
+
+const stepArgs = " <saga> [step]"
+
+func newSagaRetry() *cobra.Command {
+	a := &sagaAction{kind: saga.ActRetry}
+	return a.command(&cobra.Command{
+		Use:   "retry" + stepArgs,
+		Short: "Send a step's command, or its compensation, again",
+		Long: `retry is for a step that was refused, given up or not answered in time, and for a compensation that
+failed. The command goes with an idempotency key of its own, so that the hop does not take it for the
+one before. The step need not be named where only one is stuck. Where a dead letter of the command is
+still open, redrive that instead (troupe dlq): its outcome takes the saga up, too.`,
+		Example: `  troupe saga retry order/o-1001 --reason 'the bank is back' --dry-run
+  troupe saga retry order/o-1001 payment --reason 'the bank is back'`,
+		Args: cobra.RangeArgs(1, 2),
+	}, "it is sent again")
+}
+
+func newSagaSkip() *cobra.Command {
+	a := &sagaAction{kind: saga.ActSkip, asks: true}
+	cmd := a.command(&cobra.Command{
+		Use:   "skip" + stepArgs,
+		Short: "Go on as if a step had been done, or undone",
+		Long: `skip is for what a person has done by hand, or what need not be done. --result gives the variables that
+the step would have given: those that later steps read.`,
+		Example: `  troupe saga skip order/o-1001 shipping --result '{"shipment_id": "by-hand-7"}' --reason 'ticket 4711: shipped by hand'`,
+		Args:    cobra.RangeArgs(1, 2),
+	}, "it is not done by its hop")
+	a.declareResult(cmd)
+	return cmd
+}
+
+func (a *sagaAction) declareResult(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.result, "result", "", "the step's outputs: variables of the saga, as a `JSON` object")
+}
+
+func newSagaResolve() *cobra.Command {
+	a := &sagaAction{kind: saga.ActResolve, asks: true}
+	cmd := a.command(&cobra.Command{
+		Use:   "resolve" + stepArgs,
+		Short: "Say whether a step that is in doubt did happen",
+		Long: `resolve is for a step that was not answered in time or that its hop gave up: ask the service, and say what
+is so. With --happened yes the saga goes on as if the answer had come, with --result as what it gave;
+with no as if it had been refused: what was done before is undone. Of a compensation that failed, yes
+says that it is undone by hand.`,
+		Example: `  troupe saga resolve order/o-1001 shipping --happened no --reason 'ticket 4711: the carrier has no such parcel'
+  troupe saga resolve order/o-1001 shipping --happened yes --result '{"shipment_id": "s-17"}' --reason 'ticket 4711: it is on its way'`,
+		Args: cobra.RangeArgs(1, 2),
+	}, "you know it")
+	cmd.Flags().StringVar(&a.did, "happened", "", "`yes|no`; required")
+	a.declareResult(cmd)
+	return cmd
+}
+
+func newSagaCompensate() *cobra.Command {
+	a := &sagaAction{kind: saga.ActCompensate, asks: true}
+	return a.command(&cobra.Command{
+		Use:     "compensate <saga>",
+		Short:   "Undo what a saga has done",
+		Long:    `compensate sends a saga back, parked or not. What it has done is undone, the last first; after its pivot there is no way back.`,
+		Example: `  troupe saga compensate order/o-1001 --reason 'ticket 4711: the customer has cancelled' --dry-run`,
+		Args:    cobra.ExactArgs(1),
+	}, "it goes back")
+}
+
+func newSagaResume() *cobra.Command {
+	a := &sagaAction{kind: saga.ActResume}
+	return a.command(&cobra.Command{
+		Use:   "resume <saga>",
+		Short: "Let a parked saga go on, since what parked it is mended",
+		Long: `resume is for a saga that no step holds up: one that a deadline or a condition has parked, or an expression
+that failed and now would not. Where a step is stuck, retry, skip or resolve that.`,
+		Example: `  troupe saga resume order/o-1001 --reason 'ticket 4711: checked by hand'`,
+		Args:    cobra.ExactArgs(1),
+	}, "it goes on")
+}
+
+func newSagaAbandon() *cobra.Command {
+	a := &sagaAction{kind: saga.ActAbandon, asks: true}
+	return a.command(&cobra.Command{
+		Use:     "abandon <saga>",
+		Short:   "End a saga as it is",
+		Long:    `abandon ends a saga for good: nothing is sent and nothing undone. What it has done stays done, and is yours.`,
+		Example: `  troupe saga abandon order/o-1001 --reason 'ticket 4711: settled with the customer by hand'`,
+		Args:    cobra.ExactArgs(1),
+	}, "nothing more is done")
+}

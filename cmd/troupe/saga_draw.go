@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// marks say at a glance where a step is.
+var marks = map[saga.Phase]string{
+	saga.StepWaiting: "·", saga.Skipped: "-", saga.Intent: "▸", saga.Done: "✓", saga.Refused: "✗", saga.GivenUp: "!", saga.Doubt: "?",
+	saga.CompensateIntent: "◂", saga.Undone: "↶", saga.CompensateFailed: "‼",
+}
+
+func phaseName(p saga.Phase) string {
+	if p == saga.StepWaiting {
+		return "waiting"
+	}
+	return string(p)
+}
+
+// width of a terminal that a drawing fits into.
+const width = 80
+
+// drawn is a line of the tree.
+type drawn struct{ left, phase, right string }
+
+// drawSteps draws a saga's steps as a tree: each below the last of those that it needs.
+func drawSteps(w io.Writer, spec saga.Spec, s saga.State) {
+	children, also := treeOf(spec.Steps)
+	byName := make(map[string]saga.StepState)
+	for _, ss := range s.Steps {
+		byName[ss.Name] = ss
+	}
+	var lines []drawn
+	var draw func(i int, first, rest string)
+	draw = func(i int, first, rest string) {
+		st := spec.Steps[i]
+		ss := byName[st.Name]
+		lines = append(lines, drawn{tail(first, 36) + marks[ss.Phase] + " " + st.Name, phaseName(ss.Phase), about(st, ss, also[i])})
+		for n, k := range children[i] {
+			if n < len(children[i])-1 {
+				draw(k, rest+"├─ ", rest+"│  ")
+			} else {
+				draw(k, rest+"└─ ", rest+"   ")
+			}
+		}
+	}
+	for _, i := range children[-1] {
+		draw(i, "", "")
+	}
+	left, phase := 0, 0
+	for _, l := range lines {
+		left, phase = max(left, utf8.RuneCountInString(l.left)), max(phase, len(l.phase))
+	}
+	left = min(left, 44)
+	for _, l := range lines {
+		text := fmt.Sprintf("%s  %-*s  %s", padded(l.left, left), phase, l.phase, l.right)
+		_, _ = fmt.Fprintln(w, "  "+strings.TrimRight(oneLine(text, width-3), " "))
+	}
+}
+
+// treeOf gives each step one parent, -1 for none: of what it needs the one that is deepest, the last of these. also is what
+// it needs beside that.
+func treeOf(steps []saga.Step) (children map[int][]int, also map[int][]string) {
+	index, depth := make(map[string]int), make(map[string]int)
+	for i, st := range steps {
+		index[st.Name] = i
+	}
+	var deep func(name string) int
+	deep = func(name string) int {
+		if d, known := depth[name]; known {
+			return d
+		}
+		d := 1
+		for _, n := range steps[index[name]].Needs {
+			d = max(d, deep(n)+1)
+		}
+		depth[name] = d
+		return d
+	}
+	children, also = make(map[int][]int), make(map[int][]string)
+	for i, st := range steps {
+		parent := ""
+		for _, n := range st.Needs {
+			if parent == "" || deep(n) >= deep(parent) {
+				parent = n
+			}
+		}
+		if parent == "" {
+			children[-1] = append(children[-1], i)
+			continue
+		}
+		children[index[parent]] = append(children[index[parent]], i)
+		for _, n := range st.Needs {
+			if n != parent {
+				also[i] = append(also[i], n)
+			}
+		}
+	}
+	return children, also
+}
+
+// about is what else there is to say of a step.
+func about(st saga.Step, ss saga.StepState, also []string) string {
+	var all []string
+	switch {
+	case st.Command != nil:
+		all = append(all, st.Command.Type)
+	case st.Call != nil:
+		all = append(all, st.Call.Method+" "+st.Call.Endpoint)
+	case len(st.Success) > 0:
+		all = append(all, "awaits "+st.Success[0].Event)
+	}
+	if ss.Epoch > 0 {
+		all = append(all, fmt.Sprintf("sent %d times", ss.Epoch+1))
+	}
+	if ss.Doubt {
+		all = append(all, "in doubt")
+	}
+	if st.Pivot {
+		all = append(all, "pivot")
+	}
+	if len(also) > 0 {
+		all = append(all, "needs "+strings.Join(also, ", ")+", too")
+	}
+	return strings.Join(all, "; ")
+}
+
+// tail is the end of text that fits.
+func tail(text string, n int) string {
+	if r := []rune(text); len(r) > n {
+		return "…" + string(r[len(r)-n+1:])
+	}
+	return text
+}
+
+func padded(text string, n int) string {
+	if utf8.RuneCountInString(text) > n {
+		text = oneLine(text, n-1)
+	}
+	return text + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(text)))
+}
+
+// mermaidSteps draws the same for a page: a flowchart with a class for each phase.
+func mermaidSteps(w io.Writer, spec saga.Spec, s saga.State) {
+	phase := make(map[string]saga.Phase)
+	for _, ss := range s.Steps {
+		phase[ss.Name] = ss.Phase
+	}
+	_, _ = fmt.Fprintln(w, "flowchart TD")
+	ids := make(map[string]string)
+	for i, st := range spec.Steps { // a step may be called end, which Mermaid takes for its own
+		ids[st.Name] = fmt.Sprintf("s%d", i+1)
+	}
+	for _, st := range spec.Steps {
+		_, _ = fmt.Fprintf(w, "  %s[\"%s<br/>%s\"]:::%s\n", ids[st.Name], st.Name, phaseName(phase[st.Name]), phaseName(phase[st.Name]))
+	}
+	for _, st := range spec.Steps {
+		for _, n := range st.Needs {
+			_, _ = fmt.Fprintf(w, "  %s --> %s\n", ids[n], ids[st.Name])
+		}
+	}
+	for _, c := range []string{
+		"done fill:#d3f0d3", "compensated fill:#e0e0e0", "skipped fill:#f4f4f4,color:#888", "intent fill:#d6e6ff", "compensate_intent fill:#d6e6ff",
+		"refused fill:#ffd6d6", "exhausted fill:#ffb3b3", "doubt fill:#ffe9b3", "compensate_failed fill:#ff9999",
+	} {
+		_, _ = fmt.Fprintf(w, "  classDef %s\n", c)
+	}
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+func newSagaList() *cobra.Command {
+	var f sagaFlags
+	var filter coordinator.Filter
+	var page coordinator.Page
+	var statuses []string
+	var after, before, still moment
+	var counts bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List sagas, those that started last first",
+		Example: `  troupe saga list --status parked
+  troupe saga list --status running,compensating --not-moved-since 1h --oldest
+  troupe saga list --key o-1001
+  troupe saga list --counts
+  troupe saga list --status parked --output json | jq -r '.sagas[].id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, s := range statuses {
+				filter.Statuses = append(filter.Statuses, saga.Status(s))
+			}
+			filter.StartedAfter, filter.StartedBefore, filter.NotMovedSince = after.Time, before.Time, still.Time
+			if err := filter.Validate(); err != nil {
+				return err
+			}
+			if err := page.Validate(); err != nil {
+				return err
+			}
+			desk, end, err := f.openSagas(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			if counts {
+				err = printCounts(cmd, desk, f.output)
+			} else {
+				err = printSagas(cmd, desk, filter, page, f.output)
+			}
+			if err != nil {
+				return failed(err)
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	f.declare(flags)
+	flags.StringVar(&filter.Saga, "saga", "", "only of this `type`")
+	flags.StringSliceVar(&statuses, "status", nil, "only of this `status`, repeatable: waiting, running, compensating, parked, completed, compensated or abandoned")
+	flags.StringVar(&filter.Key, "key", "", "only of this business `key`")
+	flags.StringVar(&filter.Step, "step", "", "only where this `step` is awaited or stuck")
+	flags.StringVar(&filter.Definition, "definition", "", "only on the definition of this `hash`")
+	flags.Var(&after, "since", "only what started at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
+	flags.Var(&before, "before", "only what started before this `time`")
+	flags.Var(&still, "not-moved-since", "only what has not ended, and that nothing has happened to since this `time`")
+	flags.BoolVar(&page.Oldest, "oldest", false, "those that started first come first")
+	flags.BoolVar(&counts, "counts", false, "how many there are of each type and status, and on each definition")
+	flags.IntVar(&page.Limit, "limit", 50, "at most `n` lines, up to 10000")
+	flags.StringVar(&page.After, "after", "", "go on behind this `mark`, which the page before has printed")
+	return cmd
+}
+
+func printSagas(cmd *cobra.Command, desk *coordinator.Desk, filter coordinator.Filter, page coordinator.Page, output format) error {
+	sagas, next, err := desk.List(cmd.Context(), filter, page)
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	if output == inJSON {
+		if sagas == nil {
+			sagas = []coordinator.Row{}
+		}
+		return json.NewEncoder(w).Encode(map[string]any{"sagas": sagas, "next": next})
+	}
+	if len(sagas) == 0 {
+		_, err := fmt.Fprintln(w, "No sagas.")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "SAGA\tSTATUS\tSTEPS\tSTARTED\tMOVED\tREASON")
+	for _, s := range sagas {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", oneLine(s.ID, 60), s.Status, orDash(oneLine(strings.Join(s.Steps, ","), 40)), stamp(s.StartedAt),
+			ago(time.Since(s.UpdatedAt)), oneLine(s.Reason, 100))
+	}
+	err = t.Flush()
+	more(w, next)
+	return err
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// ago is how long something is past, as people say it.
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd ago", int(d.Hours()/24))
+}
+
+func printCounts(cmd *cobra.Command, desk *coordinator.Desk, output format) error {
+	counts, err := desk.Counts(cmd.Context())
+	if err != nil {
+		return err
+	}
+	uses, err := desk.Definitions(cmd.Context())
+	if err != nil {
+		return err
+	}
+	stash, err := desk.Stash(cmd.Context())
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	if output == inJSON {
+		return json.NewEncoder(w).Encode(map[string]any{"counts": orEmpty(counts), "definitions": orEmpty(uses), "stash": orEmpty(stash)})
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "SAGA\tSTATUS\tCOUNT")
+	for _, c := range counts {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\n", oneLine(c.Saga, 60), c.Status, c.Count)
+	}
+	_, _ = fmt.Fprintln(t, "\nDEFINITION\tSTORED\tNOT ENDED\tHASH")
+	for _, u := range uses {
+		_, _ = fmt.Fprintf(t, "%s v%d\t%s\t%d\t%s\n", oneLine(u.Saga, 60), u.Version, stamp(u.StoredAt), u.Open, u.Definition)
+	}
+	printStash(t, stash)
+	return t.Flush()
+}
+
+func printStash(w io.Writer, stash []coordinator.StashCount) {
+	if len(stash) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w, "\nEVENTS BEFORE THEIR SAGA\tBY\tCOUNT\tFIRST EXPIRES")
+	for _, s := range stash {
+		by := s.Variable
+		if by == "" {
+			by = "key"
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", oneLine(s.Saga, 60), by, s.Count, stamp(s.Expires))
+	}
+}
+
+func orEmpty[T any](all []T) []T {
+	if all == nil {
+		return []T{}
+	}
+	return all
+}

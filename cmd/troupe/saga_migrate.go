@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+// maxDefinition is how large a file may be, in bytes.
+const maxDefinition = 4 << 20
+
+func newSagaMigrate() *cobra.Command {
+	var f sagaFlags
+	var plan bool
+	cmd := &cobra.Command{
+		Use:   "migrate <file>",
+		Short: "Move running sagas to another definition",
+		Long: `migrate takes a definition as JSON, and all sagas of its type that have not ended and run on another one.
+Those move for which everything that has happened means the same in the new one; of the others it says
+why not, and they go on as they are. --plan only says so. A move is an entry of the saga's log.
+
+Start the coordinators with the new definition first: one without it does not read the events of hops
+that only the new one names.`,
+		Example: `  troupe saga migrate order.saga.json --plan
+  troupe saga migrate order.saga.json --reason 'ticket 4711: v2 mends the refund'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			by, err := f.by(!plan)
+			if err != nil {
+				return err
+			}
+			to, err := readDefinition(args[0])
+			if err != nil {
+				return failed(err)
+			}
+			desk, end, err := f.openSagas(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			m := moves{cmd: cmd, output: f.output, moves: "can move", t: tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)}
+			if plan {
+				err = desk.Plan(cmd.Context(), to, m.take)
+			} else {
+				m.moves = "moved"
+				err = desk.Migrate(cmd.Context(), to, by.Actor, by.Reason, m.take)
+			}
+			if err != nil {
+				_ = m.t.Flush()
+				return failed(fmt.Errorf("%w (%d %s before)", err, m.can, m.moves))
+			}
+			return m.end(to)
+		},
+	}
+	f.declare(cmd.Flags())
+	cmd.Flags().BoolVar(&plan, "plan", false, "say which can be moved, and why not, and do nothing")
+	f.declareAction(cmd.Flags(), "they are moved; required without --plan")
+	return cmd
+}
+
+func readDefinition(path string) (*saga.Definition, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxDefinition {
+		return nil, fmt.Errorf("%s: %d bytes: a definition has at most %d", path, info.Size(), maxDefinition)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	d, err := saga.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
+}
+
+type moves struct {
+	cmd         *cobra.Command
+	output      format
+	moves       string
+	t           *tabwriter.Writer
+	can, cannot int
+}
+
+func (m *moves) take(one coordinator.Move) error {
+	what := m.moves
+	if one.Obstacle == "" {
+		m.can++
+	} else {
+		m.cannot++
+		what = "stays: " + one.Obstacle
+	}
+	if m.output == inJSON {
+		return json.NewEncoder(m.cmd.OutOrStdout()).Encode(one)
+	}
+	_, err := fmt.Fprintf(m.t, "%s\t%s\t%.12s\t%s\n", oneLine(one.ID, 60), one.Status, one.From, oneLine(what, 400))
+	if n := m.can + m.cannot; err == nil && n%100 == 0 {
+		err = m.t.Flush() // a million lines are not kept to be aligned
+	}
+	return err
+}
+
+func (m *moves) end(to *saga.Definition) error {
+	if m.output == inJSON {
+		return json.NewEncoder(m.cmd.OutOrStdout()).Encode(map[string]any{"to": to.Hash(), "moves": m.can, "stays": m.cannot})
+	}
+	if err := m.t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(m.cmd.OutOrStdout(), "To %s (%.12s): %d %s, %d stay as they are.\n", to, to.Hash(), m.can, m.moves, m.cannot)
+	return err
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+func newSagaReplay() *cobra.Command {
+	var f sagaFlags
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "replay [saga]",
+		Short: "Check that a saga's log gives its row",
+		Long: `replay decides anew on every entry of a saga's log, with the definitions it ran on, and compares what it
+comes to with the row. Each saga is read in one snapshot, so it may go on meanwhile. Nothing is written.
+Exit status 1 where a row is not what its log gives: somebody has changed one of the two by hand.`,
+		Example: `  troupe saga replay order/o-1001
+  troupe saga replay --all --output json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) == 1) {
+				return errors.New("want a saga's id or --all")
+			}
+			desk, end, err := f.openSagas(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			r := &replays{cmd: cmd, output: f.output, begun: time.Now()}
+			if all {
+				err = desk.ReplayAll(cmd.Context(), "", r.take)
+			} else {
+				var one coordinator.Replayed
+				if one, err = desk.Replay(cmd.Context(), args[0]); err == nil {
+					err = r.take(one)
+				}
+			}
+			if err != nil {
+				return failed(fmt.Errorf("%w (%d had been replayed)", err, r.sagas))
+			}
+			return r.end()
+		},
+	}
+	f.declare(cmd.Flags())
+	cmd.Flags().BoolVar(&all, "all", false, "every saga of the database, in the order of their ids")
+	return cmd
+}
+
+// replays counts them.
+type replays struct {
+	cmd                   *cobra.Command
+	output                format
+	begun, told           time.Time
+	sagas, events, differ int
+}
+
+func (r *replays) take(one coordinator.Replayed) error {
+	r.sagas++
+	r.events += one.Events
+	w := r.cmd.OutOrStdout()
+	if one.Difference != "" {
+		r.differ++
+		if r.output == inJSON {
+			if err := json.NewEncoder(w).Encode(one); err != nil {
+				return err
+			}
+		} else if _, err := fmt.Fprintf(w, "%s: %s\n", oneLine(one.ID, 200), oneLine(one.Difference, 500)); err != nil {
+			return err
+		}
+	}
+	if r.told.IsZero() {
+		r.told = r.begun
+	}
+	if now := time.Now(); now.Sub(r.told) >= 5*time.Second {
+		r.told = now
+		_, _ = fmt.Fprintf(r.cmd.ErrOrStderr(), "replayed %d, up to %s; %d differ\n", r.sagas, oneLine(one.ID, 200), r.differ)
+	}
+	return nil
+}
+
+func (r *replays) end() error {
+	w := r.cmd.OutOrStdout()
+	var err error
+	if r.output == inJSON {
+		err = json.NewEncoder(w).Encode(map[string]int{"sagas": r.sagas, "events": r.events, "differ": r.differ})
+	} else {
+		_, err = fmt.Fprintf(w, "Replayed: %s, %s. %d differ.\n", counted(r.sagas, "saga", "sagas"), counted(r.events, "event", "events"), r.differ)
+	}
+	if err == nil && r.differ > 0 {
+		err = failed(fmt.Errorf("%d of %d are not what their logs give", r.differ, r.sagas))
+	}
+	return err
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+// shownEntries is how much of a log is shown.
+const shownEntries = 1000
+
+func newSagaShow() *cobra.Command {
+	var f sagaFlags
+	var mermaid bool
+	cmd := &cobra.Command{
+		Use:   "show <saga>",
+		Short: "Show one saga: where it is and why, its steps, its history, and what can be done",
+		Long: `show draws the steps as a tree, each below the last of those that it needs:
+
+  ✓ done   ▸ its answer is awaited   · not begun   - skipped   ✗ refused   ! exhausted   ? in doubt
+  ◂ is being undone   ↶ undone   ‼ its compensation failed`,
+		Example: `  troupe saga show order/o-1001
+  troupe saga show order/o-1001 --mermaid
+  troupe saga show order/o-1001 --output json | jq .saga.state.data`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			desk, end, err := f.openSagas(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			g, err := desk.Get(cmd.Context(), args[0])
+			if err != nil {
+				return failed(err)
+			}
+			log, err := desk.Log(cmd.Context(), g.ID, max(0, g.State.Version-shownEntries), shownEntries)
+			if err != nil {
+				return failed(err)
+			}
+			possible := coordinator.Possible(g.Definition, g.State, g.Now)
+			var b bytes.Buffer
+			switch {
+			case mermaid:
+				mermaidSteps(&b, g.Definition.Spec(), g.State)
+			case f.output == inJSON:
+				err = json.NewEncoder(&b).Encode(map[string]any{"saga": g, "log": orEmpty(log), "possible": orEmpty(possible)})
+			default:
+				printSaga(&b, g, log, possible)
+			}
+			if err == nil {
+				_, err = b.WriteTo(cmd.OutOrStdout())
+			}
+			return err
+		},
+	}
+	f.declare(cmd.Flags())
+	cmd.Flags().BoolVar(&mermaid, "mermaid", false, "print the steps as a Mermaid flowchart instead")
+	return cmd
+}
+
+func printSaga(w io.Writer, g *coordinator.Detail, log []coordinator.Entry, possible []saga.Event) {
+	line := func(name, format string, args ...any) {
+		_, _ = fmt.Fprintf(w, "%-11s"+format+"\n", append([]any{name}, args...)...)
+	}
+	status := string(g.Status)
+	if g.State.Back && g.Status == saga.Parked {
+		status += ", on the way back"
+	}
+	line("saga", "%s, %s", oneLine(g.ID, 200), status)
+	if g.Reason != "" {
+		line("reason", "%s", oneLine(g.Reason, 2000))
+	}
+	line("definition", "%s (%.12s)", g.Definition, g.Row.Definition)
+	line("of", "%s", oneLine(g.Hop, 200))
+	line("started", "%s", stamp(g.StartedAt))
+	if g.EndedAt != nil {
+		line("ended", "%s, after %s", stamp(*g.EndedAt), g.EndedAt.Sub(g.StartedAt).Round(time.Millisecond))
+	}
+	_, _ = fmt.Fprintln(w, "\nsteps")
+	drawSteps(w, g.Definition.Spec(), g.State)
+	_, _ = fmt.Fprintln(w, "\ndata")
+	for _, name := range slices.Sorted(maps.Keys(g.State.Data)) {
+		value, _ := json.Marshal(g.State.Data[name])
+		_, _ = fmt.Fprintf(w, "  %s: %s\n", name, oneLine(string(value), 200))
+	}
+	_, _ = fmt.Fprintln(w, "\nhistory")
+	if len(log) > 0 && log[0].Version > 1 {
+		_, _ = fmt.Fprintf(w, "  %d entries before\n", log[0].Version-1)
+	}
+	for _, e := range log {
+		printEntry(w, e)
+	}
+	for i, a := range g.State.Deadlines {
+		if i == 0 {
+			_, _ = fmt.Fprintln(w, "\ndeadlines to come")
+		}
+		_, _ = fmt.Fprintf(w, "  %s  %s\n", stamp(a.At), a.Name)
+	}
+	printPossible(w, g, possible)
+}
+
+func printEntry(w io.Writer, e coordinator.Entry) {
+	at := stamp(e.At)
+	if e.Event.Actor != "" {
+		step := ""
+		if e.Event.Step != "" {
+			step = " " + oneLine(e.Event.Step, 60)
+		}
+		_, _ = fmt.Fprintf(w, "  %s  %s%s by %s: %s\n", at, e.Event.Kind, step, oneLine(e.Event.Actor, 200), oneLine(e.Event.Reason, 2000))
+	}
+	for _, m := range e.Moments {
+		about := oneLine(m.Step, 60)
+		if about != "" && m.Why != "" {
+			about += ": "
+		}
+		about += oneLine(m.Why, 300)
+		_, _ = fmt.Fprintf(w, "  %s  %s\n", at, strings.TrimRight(fmt.Sprintf("%-21s  %s", m.What, about), " "))
+	}
+}
+
+// printPossible names the commands that the saga's state allows. What runs by itself is left alone.
+func printPossible(w io.Writer, g *coordinator.Detail, possible []saga.Event) {
+	if g.Status != saga.Parked {
+		return
+	}
+	_, _ = fmt.Fprintln(w, "\nwhat can be done (each with --reason; --dry-run says what would follow)")
+	for _, e := range possible {
+		text := "troupe saga " + string(e.Kind) + " " + g.ID
+		if e.Step != "" {
+			text += " " + e.Step
+		}
+		switch {
+		case e.Kind == saga.ActResolve && e.Happened:
+			text += " --happened yes"
+		case e.Kind == saga.ActResolve:
+			text += " --happened no"
+		}
+		_, _ = fmt.Fprintf(w, "  %s\n", oneLine(text, 200))
+	}
+}

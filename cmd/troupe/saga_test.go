@@ -1,0 +1,382 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// What the order flow's hops are asked for, and answer.
+type (
+	RefundPayment   struct{}
+	PaymentRefunded struct{}
+	ReserveStock    struct{}
+	StockReserved   struct {
+		ReservationID string `json:"reservation_id"`
+	}
+	ReleaseStock  struct{}
+	StockReleased struct{}
+	ReleaseFailed struct {
+		Reason string `json:"reason"`
+	}
+	ShipOrder    struct{}
+	OrderShipped struct {
+		ShipmentID string `json:"shipment_id"`
+	}
+	ShippingRefused struct {
+		Reason string `json:"reason"`
+	}
+	Charge  struct{}
+	Charged struct {
+		PaymentID string `json:"payment_id"`
+	}
+)
+
+func (Charge) MessageType() string  { return "ChargePayment" }
+func (Charged) MessageType() string { return "PaymentCharged" }
+
+// decider is the order flow in one database, with hops that do as they are told.
+type decider struct {
+	*payments
+	flow string
+	c    *coordinator.Coordinator
+	gate chan struct{} // what hangs goes on when it is closed
+
+	mu   sync.Mutex
+	does map[string]string // by key and command: fail, refuse, hang
+}
+
+func newDecider(t *testing.T) *decider {
+	s := &decider{
+		payments: &payments{t: t, pool: testkit.Database(t), record: new(strings.Builder)}, flow: testkit.Flow(t),
+		gate: make(chan struct{}), does: make(map[string]string),
+	}
+	payment, inventory, shipping := s.local("payment"), s.local("inventory"), s.local("shipping")
+	participant.Handle(payment, handles[Charge](s, Charged{"p-1"}, nil))
+	participant.Handle(payment, handles[RefundPayment](s, PaymentRefunded{}, nil))
+	participant.Handle(inventory, handles[ReserveStock](s, StockReserved{"r-1"}, nil))
+	participant.Handle(inventory, handles[ReleaseStock](s, StockReleased{}, ReleaseFailed{"the pallet is in use"}))
+	participant.Handle(shipping, handles[ShipOrder](s, OrderShipped{"s-1"}, ShippingRefused{"no carrier"}))
+	order := s.local("order")
+	var err error
+	s.c, err = coordinator.New(t.Context(), coordinator.Config{
+		Participant: order, Pool: s.pool, Definitions: []*saga.Definition{s.definition(nil), s.express()}, Log: testkit.Logger(t),
+	})
+	require.NoError(t, err)
+	for _, p := range []*participant.Participant{payment, inventory, shipping, order} {
+		s.run(p.Run)
+	}
+	t.Cleanup(s.open) // before they end
+	return s
+}
+
+func (s *decider) open() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.gate:
+	default:
+		close(s.gate)
+	}
+}
+
+func (s *decider) local(hop string) *participant.Participant {
+	p, err := participant.New(participant.Config{
+		Pool: s.pool, Hop: topics.MustHop(s.flow, hop), Local: true, Immediate: -1, Log: testkit.Logger(s.t),
+		Retry: retry.Policy{Initial: time.Millisecond, Cap: time.Millisecond, Attempts: 3},
+	})
+	require.NoError(s.t, err)
+	return p
+}
+
+func handles[T any](s *decider, done, refused any) func(context.Context, pgx.Tx, participant.Command[T]) (participant.Outcome, error) {
+	return func(ctx context.Context, _ pgx.Tx, c participant.Command[T]) (participant.Outcome, error) {
+		s.mu.Lock()
+		what := s.does[string(c.Message.Key)+" "+c.Message.Type]
+		s.mu.Unlock()
+		switch what {
+		case "fail":
+			return participant.Outcome{}, errors.New("the warehouse answers 503")
+		case "refuse":
+			return participant.Refuse(refused), nil
+		case "hang":
+			select {
+			case <-s.gate:
+			case <-ctx.Done():
+			}
+		}
+		return participant.Succeed(done), nil
+	}
+}
+
+func (s *decider) tell(what, does string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.does[what] = does
+}
+
+const orderFile = "../../saga/testdata/order.saga.json"
+
+// definition is the order's, changed.
+func (s *decider) definition(change func(*saga.Spec)) *saga.Definition {
+	text, err := os.ReadFile(orderFile)
+	require.NoError(s.t, err)
+	d, err := saga.Parse(text)
+	require.NoError(s.t, err)
+	if change == nil {
+		return d
+	}
+	spec := d.Spec()
+	spec.Steps = append([]saga.Step{}, spec.Steps...)
+	change(&spec)
+	d, err = saga.Define(spec)
+	require.NoError(s.t, err)
+	return d
+}
+
+// express waits a second for its shipment.
+func (s *decider) express() *saga.Definition {
+	return s.definition(func(spec *saga.Spec) {
+		spec.Saga, spec.Steps[2].Timeout = "express", saga.Duration(time.Second)
+	})
+}
+
+func (s *decider) begin(name, key string, want saga.Status) (id string) {
+	s.t.Helper()
+	require.NoError(s.t, pgx.BeginFunc(s.t.Context(), s.pool, func(tx pgx.Tx) (err error) {
+		id, err = s.c.Start(s.t.Context(), tx, name, map[string]any{
+			"order_id": key, "customer_id": "c-7", "amount_cents": 1999, "title": 7, "quantity": 1,
+		})
+		return err
+	}))
+	s.await(id, want)
+	return id
+}
+
+func (s *decider) await(id string, want saga.Status) {
+	s.t.Helper()
+	testkit.Wait(s.t, id+" to be "+string(want), func() (bool, error) {
+		var status string
+		err := s.pool.QueryRow(s.t.Context(), "SELECT status FROM troupe.sagas WHERE id = $1", id).Scan(&status)
+		return status == string(want), err
+	})
+}
+
+// TestTheOperatorsPageOfSagas_A24_B02_B04 does what docs/operating-sagas.md tells, with a flow and the commands, and holds
+// the page to what they print. Run it with -v to see a page's worth of output.
+func TestTheOperatorsPageOfSagas_A24_B02_B04(t *testing.T) {
+	s := newDecider(t)
+	s.begin("order", "o-1001", saga.Completed)
+	s.tell("o-1002 ReserveStock", "fail")
+	given := s.begin("order", "o-1002", saga.Parked)
+	s.tell("o-1003 ShipOrder", "hang")
+	doubt := s.begin("express", "o-1003", saga.Parked)
+	s.tell("o-1004 ShipOrder", "refuse")
+	s.tell("o-1004 ReleaseStock", "refuse")
+	stuck := s.begin("order", "o-1004", saga.Parked)
+
+	s.shows("saga", "list", "--status", "parked")
+	s.shows("saga", "list", "--counts")
+	require.Contains(t, s.shows("saga", "show", given), "the warehouse answers 503")
+	s.tell("o-1002 ReserveStock", "")
+	why := []string{"--actor", "ann", "--reason", "ticket 4711: the warehouse is back"}
+	s.shows(append([]string{"saga", "retry", given, "--dry-run"}, why...)...)
+	s.await(given, saga.Parked)
+	s.shows(append([]string{"saga", "retry", given}, why...)...)
+	s.await(given, saga.Completed)
+	s.shows("saga", "show", given)
+
+	s.shows("saga", "show", doubt)
+	require.Contains(t, s.shows("saga", "resolve", doubt, "--happened", "yes", "--result", `{"shipment_id": "s-17"}`, "--actor", "ann", "--reason",
+		"ticket 4712: the carrier has it as s-17", "--yes"), "completed, and was parked")
+	s.await(doubt, saga.Completed)
+
+	s.shows("saga", "show", stuck)
+	o := s.troupe("saga", "resume", stuck, "--actor", "ann", "--reason", "ticket 4713")
+	require.Equal(t, exitFailed, o.status)
+	require.Equal(t, "troupe: saga order/o-1004: refused: step inventory is compensate_failed: retry, skip or resolve it\n", o.stderr)
+	s.shows("saga", "resolve", stuck, "--happened", "yes", "--actor", "ann", "--reason", "ticket 4713: pallet freed by hand", "--yes")
+	s.await(stuck, saga.Compensated)
+	s.shows("saga", "show", stuck)
+
+	s.tell("o-1005 ReserveStock", "fail")
+	s.tell("o-1006 ShipOrder", "fail")
+	s.begin("order", "o-1005", saga.Parked)
+	s.begin("order", "o-1006", saga.Parked)
+	mended := s.definition(func(spec *saga.Spec) {
+		ship := *spec.Steps[2].Command
+		ship.Type = "ShipParcel"
+		spec.Version, spec.Steps[2].Command = 2, &ship
+	})
+	home, err := os.Getwd()
+	require.NoError(t, err)
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("order.saga.json", mended.JSON(), 0o600))
+	s.shows("saga", "migrate", "order.saga.json", "--plan")
+	s.shows("saga", "migrate", "order.saga.json", "--actor", "ann", "--reason", "ticket 4714: parcels")
+	s.shows("saga", "abandon", "order/o-1006", "--actor", "ann", "--reason", "ticket 4715: settled by hand", "--yes")
+	s.shows("saga", "locks")
+	require.Contains(t, s.shows("saga", "replay", "--all"), " 0 differ")
+	s.exec("UPDATE troupe.sagas SET state = jsonb_set(state, '{data,amount_cents}', '1') WHERE id = 'order/o-1001'")
+	o = s.troupe("saga", "replay", "order/o-1001")
+	require.Equal(t, exitFailed, o.status)
+	require.Contains(t, o.stdout, "order/o-1001: data.amount_cents: the row has 1, the log gives 1999")
+
+	shown := strings.ReplaceAll(s.record.String(), s.flow, "order")
+	t.Log("\n" + shown)
+	page, err := os.ReadFile(filepath.Join(home, "../../docs/operating-sagas.md"))
+	require.NoError(t, err)
+	for block := range strings.SplitSeq(shown, "\n$ ") {
+		require.True(t, strings.Contains(alike(string(page)), alike(block)), "docs/operating-sagas.md does not show\n%s", block)
+	}
+}
+
+func TestSagasAreThereAsJSONAndMermaid(t *testing.T) {
+	t.Parallel()
+	s := newDecider(t)
+	s.tell("o-1 ReserveStock", "fail")
+	id := s.begin("order", "o-1", saga.Parked)
+	var list struct {
+		Sagas []coordinator.Row
+		Next  string
+	}
+	s.json(&list, "saga", "list", "--saga", "order")
+	require.Len(t, list.Sagas, 1)
+	require.Equal(t, saga.Parked, list.Sagas[0].Status)
+	var show struct {
+		Saga struct {
+			ID    string
+			State saga.State
+			Spec  saga.Spec
+		}
+		Log      []coordinator.Entry
+		Possible []saga.Event
+	}
+	s.json(&show, "saga", "show", id)
+	require.Equal(t, id, show.Saga.ID)
+	require.Equal(t, "order", show.Saga.Spec.Saga)
+	require.Equal(t, show.Saga.State.Version, len(show.Log))
+	require.Len(t, show.Possible, 6)
+	o := s.troupe("saga", "show", id, "--mermaid")
+	require.Contains(t, o.stdout, "  s2[\"inventory<br/>exhausted\"]:::exhausted\n")
+	require.Contains(t, o.stdout, "  s1 --> s2\n")
+	var would struct {
+		Done     bool
+		Status   saga.Status
+		Commands []facts
+	}
+	s.json(&would, "saga", "retry", id, "inventory", "--dry-run", "--reason", "r")
+	require.False(t, would.Done)
+	require.Equal(t, saga.Running, would.Status)
+	require.Equal(t, "ReserveStock", would.Commands[0].Type)
+	s.json(&would, "saga", "compensate", id, "--yes", "--reason", "r")
+	require.True(t, would.Done)
+	s.await(id, saga.Compensated)
+	var counts map[string]int
+	s.json(&counts, "saga", "replay", "--all")
+	require.Equal(t, map[string]int{"sagas": 1, "events": counts["events"], "differ": 0}, counts)
+
+	for args, want := range map[string]struct {
+		status         int
+		stdout, stderr string
+	}{
+		"saga list --status parked":               {0, "No sagas.\n", ""},
+		"saga list --status parked --output json": {0, `{"next":"","sagas":[]}` + "\n", ""},
+		"saga locks":                              {0, "Nothing is locked.\n", ""},
+		"saga show order/none":                    {1, "", "not found in this database"},
+		"saga replay order/none":                  {1, "", "not found in this database"},
+		"saga abandon order/o-1 --reason r --yes": {1, "", "the saga has ended: compensated"},
+		"saga abandon order/o-1 --reason r":       {1, "", "the saga has ended: compensated"},
+		"saga migrate none.json --plan":           {1, "", "none.json"},
+	} {
+		o := s.troupe(strings.Fields(args)...)
+		require.Equal(t, want.status, o.status, "%s: %+v", args, o)
+		require.Equal(t, want.stdout, o.stdout, args)
+		require.Contains(t, o.stderr, want.stderr, args)
+	}
+}
+
+func TestWhatIsAskedOfASagaMustBeMeant(t *testing.T) {
+	t.Parallel()
+	here := []string{"DATABASE_URL=postgres://nobody:secret@127.0.0.1:1/none"}
+	for args, want := range map[string]string{
+		"saga":                                "Usage:",
+		"saga dance":                          `unknown command "dance"`,
+		"saga list --status gone":             `status "gone"`,
+		"saga list --limit 10001":             "want 1 to 10000",
+		"saga list --after x":                 `mark "x"`,
+		"saga retry o":                        "--reason is not set",
+		"saga retry":                          "between 1 and 2 arg",
+		"saga compensate a b --reason r":      "accepts 1 arg",
+		"saga resolve o s --reason r":         "--happened is not set",
+		"saga skip o s --reason r --result x": "--result: want a JSON object",
+		"saga resolve o --happened no --reason r --result {}": "gives nothing",
+		"saga replay":         "a saga's id or --all",
+		"saga replay x --all": "a saga's id or --all",
+		"saga migrate x":      "--reason is not set",
+	} {
+		o := finish(t, command(t, here, strings.Fields(args)...))
+		require.Equal(t, exitUsage, o.status, "%s: %+v", args, o)
+		require.Contains(t, o.stderr, want, args)
+		require.Empty(t, o.stdout, args)
+	}
+}
+
+// The drawing is a tree whatever the graph, and fits a terminal.
+func TestDrawingsOfGraphsFitATerminal(t *testing.T) {
+	t.Parallel()
+	spec := saga.Spec{Steps: []saga.Step{
+		{Name: "submitted"},
+		{Name: "value", Needs: []string{"submitted"}, Command: &saga.Command{Type: "CheckValue"}},
+		{Name: "legality", Needs: []string{"submitted"}, Success: []saga.Answer{{Event: "FoundLegal"}}},
+		{Name: "credit", Needs: []string{"submitted"}, Call: &saga.Call{Method: "POST", Endpoint: "/credit/{customer_id}/reservations"}},
+		{Name: "approve", Needs: []string{"value", "legality", "credit"}, Command: &saga.Command{Type: "Approve"}, Pivot: true},
+	}}
+	s := saga.State{Steps: []saga.StepState{
+		{Name: "submitted", Phase: saga.Done}, {Name: "value", Phase: saga.GivenUp, Epoch: 1}, {Name: "legality", Phase: saga.Intent},
+		{Name: "credit", Phase: saga.Doubt, Doubt: true}, {Name: "approve"},
+	}}
+	var b bytes.Buffer
+	drawSteps(&b, spec, s)
+	require.Equal(t, `  ✓ submitted      done
+  ├─ ! value       exhausted  CheckValue; sent 2 times
+  ├─ ▸ legality    intent     awaits FoundLegal
+  └─ ? credit      doubt      POST /credit/{customer_id}/reservations; in doubt
+     └─ · approve  waiting    Approve; pivot; needs value, legality, too
+`, b.String())
+	var chain saga.Spec
+	for i := range 60 {
+		st := saga.Step{Name: "step-" + strings.Repeat("x", i)}
+		if i > 0 {
+			st.Needs = []string{"step-" + strings.Repeat("x", i-1)}
+		}
+		chain.Steps = append(chain.Steps, st)
+	}
+	b.Reset()
+	drawSteps(&b, chain, saga.State{})
+	for line := range strings.Lines(b.String()) {
+		require.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 80, line)
+	}
+	require.Regexp(t, regexp.MustCompile(`… *waiting`), b.String())
+	text, err := json.Marshal(sends(nil))
+	require.NoError(t, err)
+	require.Equal(t, "[]", string(text))
+}

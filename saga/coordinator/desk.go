@@ -1,0 +1,247 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// DeskConfig of a Desk. Pool is required.
+type DeskConfig struct {
+	// Pool is on a coordinator's database. Two connections are used at a time at most.
+	Pool *pgxpool.Pool
+	// Schemas writes the commands of flows whose payloads are Avro. Those of others are JSON with or without it.
+	Schemas Schemas
+}
+
+// A Desk is where people see the sagas of one database and act on them, beside the coordinators that run or do not run. It
+// may be used concurrently.
+type Desk struct {
+	cfg         DeskConfig
+	definitions *definitions
+}
+
+// NewDesk makes a Desk. It does no I/O.
+func NewDesk(cfg DeskConfig) (*Desk, error) {
+	if cfg.Pool == nil {
+		return nil, errors.New("coordinator: desk's config without a pool")
+	}
+	ds, err := newDefinitions(nil)
+	if err != nil {
+		return nil, err
+	}
+	ds.find = func(ctx context.Context, hash string) (*saga.Definition, error) {
+		return readDefinition(ctx, cfg.Pool, hash)
+	}
+	return &Desk{cfg, ds}, nil
+}
+
+// ErrNotFound is wrapped by the error about a saga that is not in the database.
+var ErrNotFound = errors.New("not found in this database")
+
+// A Detail is all there is to know of one saga, but for its log.
+type Detail struct {
+	Row
+	Definition *saga.Definition
+	State      saga.State
+	// ContentType of the messages that it sends.
+	ContentType string
+	// Now is the database's time at which this was so.
+	Now time.Time
+}
+
+// Get gives one saga. An id that there is not is an error that wraps ErrNotFound.
+func (d *Desk) Get(ctx context.Context, id string) (*Detail, error) {
+	detail, err := d.get(ctx, d.cfg.Pool, id, "")
+	if err != nil {
+		return nil, fmt.Errorf("saga %s: %w", id, explain(err))
+	}
+	return detail, nil
+}
+
+func (d *Desk) get(ctx context.Context, q querier, id, lock string) (*Detail, error) {
+	var g Detail
+	var state []byte
+	targets := append(g.Row.fields(), &state, &g.ContentType, &g.Now)
+	err := q.QueryRow(ctx, "SELECT "+rowColumns+", state, content_type, clock_timestamp() FROM troupe.sagas WHERE id = $1"+lock, id).
+		Scan(targets...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("%w: troupe saga list shows what there is", ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if g.Definition, err = d.definitions.of(ctx, g.Row.Definition); err != nil {
+		return nil, err
+	}
+	g.State, err = g.Definition.ReadState(state)
+	return &g, err
+}
+
+// Preview is what Act would do now, by saga.Decide on the state as it is stored. Nothing is locked and nothing written, so
+// the right to read suffices; what happens to the saga in between can make it otherwise.
+func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (Decided, error) {
+	if err := checkAction(e); err != nil {
+		return Decided{}, fmt.Errorf("saga %s: %w", id, err)
+	}
+	g, err := d.Get(ctx, id)
+	if err != nil {
+		return Decided{}, err
+	}
+	s, fx := saga.Decide(g.Definition, g.State, e, g.Now)
+	if fx.Refused != "" {
+		return Decided{}, fmt.Errorf("saga %s: %w: %s", id, ErrRefused, fx.Refused)
+	}
+	out := Decided{Message: -1, ID: id, Event: e, State: s, Effects: fx}
+	return out, d.canWrite(g.ContentType, out)
+}
+
+func checkAction(e saga.Event) error {
+	switch {
+	case !e.Kind.Action():
+		return fmt.Errorf("%w: %q is no action", ErrRefused, e.Kind)
+	case strings.TrimSpace(e.Actor) == "" || strings.TrimSpace(e.Reason) == "":
+		return fmt.Errorf("%w: want an actor and a reason, for the log", ErrRefused)
+	case len(e.Actor) > 200 || len(e.Reason) > 2000:
+		return fmt.Errorf("%w: an actor has at most 200 bytes, a reason 2,000", ErrRefused)
+	}
+	return nil
+}
+
+// lockLimit is how long an action waits for a saga that is being decided on.
+const lockLimit = "10s"
+
+// Act is what a person does to a saga, as Coordinator.Act, in a transaction of its own and in the name of the coordinator
+// that the saga belongs to, which need not run: its commands stand in the outbox then. It gives what was decided, with
+// the state after it.
+func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (done Decided, err error) {
+	if err := checkAction(e); err != nil {
+		return done, fmt.Errorf("saga %s: %w", id, err)
+	}
+	err = d.change(ctx, id, func(w *work, g *Detail) error {
+		if _, err := w.pass.act(ctx, id, e); err != nil {
+			return err
+		}
+		done = w.pass.decided[0]
+		return d.canWrite(g.ContentType, done)
+	})
+	return done, err
+}
+
+// change runs do in a transaction on a saga that is locked, and saves what it decided.
+func (d *Desk) change(ctx context.Context, id string, do func(*work, *Detail) error) error {
+	err := pgx.BeginFunc(ctx, d.cfg.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+lockLimit+"'"); err != nil {
+			return err
+		}
+		g, err := d.get(ctx, tx, id, " FOR UPDATE")
+		if err != nil {
+			return fmt.Errorf("saga %s: %w", id, err)
+		}
+		c, err := d.standIn(g)
+		if err != nil {
+			return fmt.Errorf("saga %s: %w", id, err)
+		}
+		return c.within(ctx, tx, func(w *work) error { return do(w, g) })
+	})
+	return explain(err)
+}
+
+// standIn is the coordinator that a saga belongs to, as far as writing in its name goes: it handles nothing, and stores no
+// definitions.
+func (d *Desk) standIn(g *Detail) (*Coordinator, error) {
+	hop, err := topics.ParseHop(g.Hop)
+	if err != nil {
+		return nil, err
+	}
+	p, err := participant.New(participant.Config{Pool: d.cfg.Pool, Hop: hop, Group: g.Group, Local: true})
+	if err != nil {
+		return nil, err
+	}
+	c := &Coordinator{cfg: Config{Participant: p, Pool: d.cfg.Pool}, hop: hop, definitions: d.definitions}
+	if g.ContentType == envelope.Avro {
+		c.cfg.Schemas = d.cfg.Schemas
+	}
+	participant.OnDeadline(p, wakeName, c.wake)
+	return c, nil
+}
+
+// canWrite says whether what follows can be written as the flow writes it.
+func (d *Desk) canWrite(content string, done Decided) error {
+	if content != envelope.Avro || d.cfg.Schemas != nil {
+		return nil
+	}
+	var types []string
+	for _, s := range done.Effects.Commands {
+		if s.Type != saga.CallType { // always JSON
+			types = append(types, s.Type)
+		}
+	}
+	for _, e := range done.Effects.Events {
+		types = append(types, e.Type)
+	}
+	if len(types) == 0 {
+		return nil
+	}
+	return fmt.Errorf("saga %s: %w: it would send %s, and the payloads of this flow are Avro: name the schema registry "+
+		"(--registry or TROUPE_REGISTRY)", done.ID, ErrRefused, strings.Join(types, ", "))
+}
+
+// Possible are the actions that a saga's state allows at now, each as the event without actor and reason. Skip and Resolve
+// take the outputs of a step beside that.
+func Possible(d *saga.Definition, s saga.State, now time.Time) (all []saga.Event) {
+	try := func(e saga.Event) {
+		if _, fx := saga.Decide(d, s, e, now); fx.Refused == "" && fx.Ignored == "" {
+			all = append(all, e)
+		}
+	}
+	for _, step := range s.Steps {
+		try(saga.Event{Kind: saga.ActRetry, Step: step.Name})
+		try(saga.Event{Kind: saga.ActSkip, Step: step.Name})
+		try(saga.Event{Kind: saga.ActResolve, Step: step.Name, Happened: true})
+		try(saga.Event{Kind: saga.ActResolve, Step: step.Name})
+	}
+	try(saga.Event{Kind: saga.ActResume})
+	try(saga.Event{Kind: saga.ActCompensate})
+	try(saga.Event{Kind: saga.ActAbandon})
+	return all
+}
+
+// MarshalJSON gives what troupe saga show prints.
+func (g *Detail) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Row
+		State saga.State      `json:"state"`
+		Spec  json.RawMessage `json:"spec"`
+	}{g.Row, g.State, g.Definition.JSON()})
+}
+
+// explain adds what to do about errors of Postgres that do not say it.
+func explain(err error) error {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	switch refused.Code {
+	case "42P01", "42703", "42883", "3F000": // undefined table, column, function, schema
+		return fmt.Errorf("the database lacks tables of this version (outbox-relay migrate makes them; is it the right "+
+			"database?): %w", err)
+	case "42501":
+		return fmt.Errorf("the database role lacks a right (docs/operating-sagas.md lists what each command needs): %w", err)
+	case "55P03":
+		return fmt.Errorf("somebody else has been at it for %s, nothing was done: try again: %w", lockLimit, err)
+	}
+	return err
+}

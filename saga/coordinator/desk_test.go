@@ -1,0 +1,326 @@
+package coordinator_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
+)
+
+func (f *flow) desk() *coordinator.Desk {
+	f.t.Helper()
+	d, err := coordinator.NewDesk(coordinator.DeskConfig{Pool: f.pool})
+	require.NoError(f.t, err)
+	return d
+}
+
+func (f *flow) equalsItsLog(id string) {
+	f.t.Helper()
+	r, err := f.desk().Replay(f.t.Context(), id)
+	require.NoError(f.t, err)
+	require.Empty(f.t, r.Difference)
+	require.Equal(f.t, f.state(id).Version, r.Events)
+}
+
+// equalsItsLogOf is equalsItsLog for a saga on any definition.
+func (f *flow) equalsItsLogOf(id string) {
+	f.t.Helper()
+	r, err := f.desk().Replay(f.t.Context(), id)
+	require.NoError(f.t, err)
+	require.Empty(f.t, r.Difference)
+}
+
+var byAnn = saga.Event{Actor: "ann", Reason: "ticket 4711"}
+
+func annsEvent(kind saga.Kind, step string) saga.Event {
+	e := byAnn
+	e.Kind, e.Step = kind, step
+	return e
+}
+
+// A24: a person sees what an action would do, does it from another process, and the flow goes on.
+func TestADeskActsInTheCoordinatorsName_A24(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, f *flow) {
+		f.setFail("o-1 inventory/forward", errors.New("no forklift"))
+		id := f.start("o-1")
+		f.await(id, saga.Parked)
+		desk := f.desk()
+
+		list, next, err := desk.List(t.Context(), coordinator.Filter{Statuses: []saga.Status{saga.Parked}, Step: "inventory"}, coordinator.Page{})
+		require.NoError(t, err)
+		require.Empty(t, next)
+		require.Len(t, list, 1)
+		require.Equal(t, []string{"inventory"}, list[0].Steps)
+		g, err := desk.Get(t.Context(), id)
+		require.NoError(t, err)
+		var possible []string
+		for _, e := range coordinator.Possible(g.Definition, g.State, g.Now) {
+			possible = append(possible, fmt.Sprint(e.Kind, " ", e.Step))
+		}
+		require.Equal(t, []string{"retry inventory", "skip inventory", "resolve inventory", "resolve inventory", "compensate ", "abandon "}, possible)
+
+		would, err := desk.Preview(t.Context(), id, annsEvent(saga.ActRetry, "inventory"))
+		require.NoError(t, err)
+		require.Equal(t, saga.Running, would.State.Status)
+		require.Equal(t, "ReserveStock", would.Effects.Commands[0].Type)
+		require.Equal(t, saga.Parked, f.state(id).Status, "nothing was done")
+		_, err = desk.Preview(t.Context(), id, annsEvent(saga.ActRetry, "payment"))
+		require.ErrorIs(t, err, coordinator.ErrRefused)
+		_, err = desk.Act(t.Context(), id, annsEvent(saga.ActRetry, "payment"))
+		require.ErrorContains(t, err, "saga order/o-1: refused: step payment is done: only what has failed is tried again")
+		_, err = desk.Act(t.Context(), id, saga.Event{Kind: saga.ActAbandon, Actor: "ann"})
+		require.ErrorContains(t, err, "want an actor and a reason")
+		_, err = desk.Act(t.Context(), "order/o-2", annsEvent(saga.ActAbandon, ""))
+		require.ErrorIs(t, err, coordinator.ErrNotFound)
+
+		f.setFail("o-1 inventory/forward", nil)
+		did, err := desk.Act(t.Context(), id, annsEvent(saga.ActRetry, "inventory"))
+		require.NoError(t, err)
+		require.Equal(t, would.Effects.Commands, did.Effects.Commands)
+		f.await(id, saga.Completed)
+		require.Equal(t, []string{"payment/forward", "inventory/forward", "shipping/forward"}, f.effects("o-1"))
+		f.equalsItsLog(id)
+		log, err := desk.Log(t.Context(), id, 0, 100)
+		require.NoError(t, err)
+		var acted bool
+		for i, e := range log {
+			require.Equal(t, i+1, e.Version, "the log has no gap")
+			acted = acted || e.Event.Kind == saga.ActRetry && e.Event.Actor == "ann" && e.Event.Reason == "ticket 4711"
+		}
+		require.True(t, acted)
+	})
+}
+
+// What a flow writes as Avro, nobody writes as JSON.
+func TestADeskThatCannotWriteAvroSaysSo(t *testing.T) {
+	t.Parallel()
+	f := newFlow(t, true)
+	f.setFail("o-1 inventory/forward", errors.New("no forklift"))
+	id := f.start("o-1")
+	f.await(id, saga.Parked)
+	_, err := f.pool.Exec(t.Context(), "UPDATE troupe.sagas SET content_type = $1", envelope.Avro)
+	require.NoError(t, err)
+	for _, do := range []func() error{
+		func() error {
+			_, err := f.desk().Preview(t.Context(), id, annsEvent(saga.ActRetry, "inventory"))
+			return err
+		},
+		func() error {
+			_, err := f.desk().Act(t.Context(), id, annsEvent(saga.ActRetry, "inventory"))
+			return err
+		},
+	} {
+		err := do()
+		require.ErrorIs(t, err, coordinator.ErrRefused)
+		require.ErrorContains(t, err, "it would send ReserveStock, and the payloads of this flow are Avro: name the schema registry")
+	}
+	require.Equal(t, saga.Parked, f.state(id).Status)
+	_, err = f.desk().Act(t.Context(), id, annsEvent(saga.ActAbandon, ""))
+	require.NoError(t, err, "it sends nothing")
+}
+
+// B03, B04: the log of every saga folds to its row, and what was changed behind its back is found, with the place.
+func TestReplayFindsWhatTheLogDoesNotGive_B04(t *testing.T) {
+	t.Parallel()
+	f := newFlow(t, true)
+	for i := range 6 {
+		f.set(f.refuse, fmt.Sprintf("o-%d shipping/forward", i), map[bool]string{true: "no carrier"}[i == 2])
+		f.start(fmt.Sprint("o-", i))
+	}
+	for i := range 6 {
+		f.await(fmt.Sprint("order/o-", i), map[bool]saga.Status{true: saga.Compensated, false: saga.Completed}[i == 2])
+	}
+	all := func() (ids []string, differences map[string]string) {
+		differences = make(map[string]string)
+		require.NoError(t, f.desk().ReplayAll(t.Context(), "", func(r coordinator.Replayed) error {
+			ids = append(ids, r.ID)
+			if r.Difference != "" {
+				differences[r.ID] = r.Difference
+			}
+			return nil
+		}))
+		return ids, differences
+	}
+	ids, differences := all()
+	require.Equal(t, []string{"order/o-0", "order/o-1", "order/o-2", "order/o-3", "order/o-4", "order/o-5"}, ids)
+	require.Empty(t, differences)
+
+	for _, change := range []string{
+		`UPDATE troupe.sagas SET state = jsonb_set(state, '{steps,1,phase}', '"intent"') WHERE id = 'order/o-0'`,
+		`UPDATE troupe.sagas SET state = state #- '{data,shipment_id}' WHERE id = 'order/o-1'`,
+		`DELETE FROM troupe.saga_events WHERE saga_id = 'order/o-3' AND version = 2`,
+		`DELETE FROM troupe.saga_events WHERE saga_id = 'order/o-4'`,
+		`UPDATE troupe.sagas SET version = 9 WHERE id = 'order/o-5'`,
+		`UPDATE troupe.saga_events SET event = jsonb_set(event, '{step}', '"shipping"') WHERE saga_id = 'order/o-2' AND version = 2`,
+	} {
+		_, err := f.pool.Exec(t.Context(), change)
+		require.NoError(t, err)
+	}
+	_, differences = all()
+	require.Equal(t, map[string]string{
+		"order/o-0": `steps[1].phase: the row has "intent", the log gives "done"`,
+		"order/o-1": `data.shipment_id: the row has none, the log gives "s-1"`,
+		"order/o-2": "entry 2 (answered) changes nothing: step shipping is waiting: its answer PaymentCharged is late or was given before",
+		"order/o-3": "the log has no entry 2: behind 1 comes 3",
+		"order/o-4": "the log is empty",
+		"order/o-5": "version: the row has 9, the log gives 4",
+	}, differences)
+	_, err := f.desk().Replay(t.Context(), "order/none")
+	require.ErrorIs(t, err, coordinator.ErrNotFound)
+}
+
+// withInsurance has one more step before the shipment; it needs no answer of another hop than there are.
+func withInsurance(t testing.TB) *saga.Definition {
+	t.Helper()
+	spec := order(t).Spec()
+	spec.Version = 2
+	spec.Steps = append([]saga.Step{}, spec.Steps...)
+	pay := spec.Steps[1]
+	pay.Name, pay.Needs, pay.Success = "insurance", []string{"inventory"}, []saga.Answer{{Event: "StockReserved"}}
+	spec.Steps[2].Needs = []string{"insurance"}
+	spec.Steps = append(spec.Steps, pay)
+	d, err := saga.Define(spec)
+	require.NoError(t, err)
+	return d
+}
+
+// B06: what can move to another definition does, what cannot is told why, and the log folds over the move.
+func TestSagasMoveToAnotherDefinition_B06(t *testing.T) {
+	t.Parallel()
+	f := newFlow(t, true)
+	f.setFail("o-1 inventory/forward", errors.New("no forklift"))
+	f.setFail("o-2 shipping/forward", errors.New("no lorry"))
+	for i := range 3 {
+		f.start(fmt.Sprint("o-", i))
+	}
+	f.await("order/o-0", saga.Completed)
+	f.await("order/o-1", saga.Parked)
+	f.await("order/o-2", saga.Parked)
+	to := withInsurance(t)
+	var moves []coordinator.Move
+	note := func(m coordinator.Move) error {
+		moves = append(moves, m)
+		return nil
+	}
+	require.NoError(t, f.desk().Plan(t.Context(), to, note))
+	from := order(t).Hash()
+	require.Equal(t, []coordinator.Move{
+		{ID: "order/o-1", Status: saga.Parked, From: from},
+		{ID: "order/o-2", Status: saga.Parked, From: from},
+	}, moves)
+	spec := to.Spec()
+	spec.Steps = append([]saga.Step{}, spec.Steps...)
+	spec.Steps[2].Pivot = false
+	other, err := saga.Define(spec)
+	require.NoError(t, err)
+	moves = nil
+	require.NoError(t, f.desk().Plan(t.Context(), other, note))
+	require.Equal(t, "step shipping is exhausted, and the pivot in only one of the two", moves[1].Obstacle)
+
+	require.Error(t, f.desk().Migrate(t.Context(), to, "ann", "", note))
+	moves = nil
+	require.NoError(t, f.desk().Migrate(t.Context(), to, "ann", "ticket 4712: insure", note))
+	require.Len(t, moves, 2)
+	f.coordinator(to) // a process with the new one
+	f.setFail("o-1 inventory/forward", nil)
+	_, err = f.desk().Act(t.Context(), "order/o-1", annsEvent(saga.ActRetry, "inventory"))
+	require.NoError(t, err)
+	testkit.Wait(t, "order/o-1 to be completed", func() (bool, error) {
+		g, err := f.desk().Get(t.Context(), "order/o-1")
+		return err == nil && g.Status == saga.Completed, err
+	})
+	require.Equal(t, []string{"payment/forward", "inventory/forward", "inventory/forward", "shipping/forward"}, f.effects("o-1"))
+	require.NoError(t, f.desk().ReplayAll(t.Context(), "", func(r coordinator.Replayed) error {
+		require.Empty(t, r.Difference, r.ID)
+		return nil
+	}))
+	moves = nil
+	require.NoError(t, f.desk().Migrate(t.Context(), to, "ann", "again", note))
+	require.Empty(t, moves)
+}
+
+// A saga that is moved is found by what only the new definition finds it by, also by events that came before.
+func TestAMovedSagaIsFoundAnew_B06(t *testing.T) {
+	t.Parallel()
+	f := newFlow(t, true)
+	f.setFail("o-1 inventory/forward", errors.New("no forklift"))
+	f.start("o-1")
+	f.await("order/o-1", saga.Parked)
+	spec := order(t).Spec()
+	spec.Version = 2
+	spec.Steps = append([]saga.Step{}, spec.Steps...)
+	spec.Steps[2].Needs = []string{"inventory", "approval"}
+	spec.Steps = append(spec.Steps, saga.Step{Name: "approval", Needs: []string{"inventory"}, Success: []saga.Answer{{
+		Event: "Approved", Hop: "payment", By: &saga.Association{Variable: "customer_id", Field: "customer_id"},
+	}}})
+	to, err := saga.Define(spec)
+	require.NoError(t, err)
+	event, err := json.Marshal(saga.Event{Kind: saga.Observed, Hop: "payment", Type: "Approved", Message: "m-1", Fields: map[string]any{"customer_id": "c-1"}})
+	require.NoError(t, err)
+	_, err = f.pool.Exec(t.Context(), `INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at)
+		VALUES ('order', 'customer_id', 'c-1', 'm-1', $1, now() + interval '1 hour')`, string(event))
+	require.NoError(t, err)
+	require.NoError(t, f.desk().Migrate(t.Context(), to, "ann", "ticket 4713", func(coordinator.Move) error { return nil }))
+	g, err := f.desk().Get(t.Context(), "order/o-1")
+	require.NoError(t, err)
+	require.Equal(t, to.Hash(), g.State.Definition)
+	require.Len(t, g.State.Early, 1, "it is kept until its step awaits it")
+	var n int
+	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.saga_associations WHERE saga_id = 'order/o-1' AND variable = 'customer_id'").Scan(&n))
+	require.Equal(t, 1, n)
+	f.equalsItsLogOf("order/o-1")
+}
+
+// Semantic locks and stashed events are listed.
+func TestLocksAndStashAreListed(t *testing.T) {
+	t.Parallel()
+	spec := order(t).Spec()
+	spec.Lock = "data.customer_id"
+	locking, err := saga.Define(spec)
+	require.NoError(t, err)
+	pool := testkit.Database(t)
+	p, err := participant.New(participant.Config{Pool: pool, Hop: topics.MustHop("order", "order"), Local: true})
+	require.NoError(t, err)
+	c, err := coordinator.New(t.Context(), coordinator.Config{Participant: p, Pool: pool, Definitions: []*saga.Definition{locking}})
+	require.NoError(t, err)
+	for i := range 3 {
+		require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			_, err := c.Start(t.Context(), tx, "order", map[string]any{"order_id": fmt.Sprint("o-", i), "customer_id": "c-1", "amount_cents": 5, "title": 7, "quantity": 1})
+			return err
+		}))
+	}
+	desk, err := coordinator.NewDesk(coordinator.DeskConfig{Pool: pool})
+	require.NoError(t, err)
+	locks, err := desk.Locks(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Len(t, locks, 3)
+	require.Equal(t, "order/c-1", locks[0].Name)
+	require.Equal(t, []bool{true, false, false}, []bool{locks[0].Has, locks[1].Has, locks[2].Has})
+	did, err := desk.Act(t.Context(), locks[0].Saga, annsEvent(saga.ActAbandon, ""))
+	require.NoError(t, err)
+	require.Equal(t, saga.Abandoned, did.State.Status)
+	locks, err = desk.Locks(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.True(t, locks[0].Has, "it has what it waited for")
+
+	event, err := json.Marshal(saga.Event{Kind: saga.Observed, Message: "m-1"})
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), "INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at) VALUES ('order', '', 'o-9', 'm-1', $1, now() + interval '1 hour')", string(event))
+	require.NoError(t, err)
+	stash, err := desk.Stash(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, stash[0].Count)
+	require.True(t, stash[0].Expires.After(time.Now()))
+}

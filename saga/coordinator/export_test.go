@@ -1,0 +1,4 @@
+package coordinator
+
+// Listing is the statement of List.
+var Listing = listing

@@ -1,0 +1,344 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// A Row is a saga in a list.
+type Row struct {
+	ID   string `json:"id"`
+	Saga string `json:"saga"`
+	Key  string `json:"key"`
+	// Hop and Group are the coordinator's.
+	Hop   string `json:"hop"`
+	Group string `json:"group"`
+	// Definition is the hash of the one that it runs on.
+	Definition string      `json:"definition"`
+	Version    int         `json:"version"`
+	Status     saga.Status `json:"status"`
+	// Steps are those that something is awaited of, or that are stuck.
+	Steps     []string   `json:"steps"`
+	Reason    string     `json:"reason,omitempty"`
+	WakeAt    *time.Time `json:"wake_at,omitempty"` // when its deadlines are looked at next
+	StartedAt time.Time  `json:"started_at"`
+	UpdatedAt time.Time  `json:"updated_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+}
+
+const rowColumns = `id, saga, key, hop, consumer_group, definition, version, status, coalesce(string_to_array(nullif(steps, ''), ' '), '{}'),
+       coalesce(reason, ''), wake_at, started_at, updated_at, ended_at`
+
+// fields are the scan targets of rowColumns.
+func (r *Row) fields() []any {
+	return []any{
+		&r.ID, &r.Saga, &r.Key, &r.Hop, &r.Group, &r.Definition, &r.Version, &r.Status, &r.Steps, &r.Reason, &r.WakeAt, &r.StartedAt,
+		&r.UpdatedAt, &r.EndedAt,
+	}
+}
+
+// Statuses are all of them. The first four are of sagas that have not ended.
+var Statuses = []saga.Status{
+	saga.Waiting, saga.Running, saga.Compensating, saga.Parked, saga.Completed, saga.Compensated, saga.Abandoned,
+}
+
+var open = Statuses[:4]
+
+// A Filter chooses sagas: those that every field that is set fits. The zero value fits all.
+type Filter struct {
+	Saga     string        // the type's name
+	Statuses []saga.Status // one of these
+	Key      string
+	// Step is one that something is awaited of, or that is stuck. It fits no saga that has ended.
+	Step string
+	// Definition is the hash.
+	Definition string
+	// StartedAfter is inclusive, StartedBefore is not.
+	StartedAfter, StartedBefore time.Time
+	// NotMovedSince chooses sagas that have not ended, and that nothing has happened to since then.
+	NotMovedSince time.Time
+}
+
+// Validate says what no saga could ever fit.
+func (f Filter) Validate() error {
+	for _, s := range f.Statuses {
+		if !slices.Contains(Statuses, s) {
+			return fmt.Errorf("status %q: want one of %s", s, join(Statuses))
+		}
+	}
+	return nil
+}
+
+func join(all []saga.Status) string {
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = string(s)
+	}
+	return strings.Join(names, ", ")
+}
+
+// A Page is a part of a list.
+type Page struct {
+	// Limit is how many at most: 1 to 10,000. Default 50.
+	Limit int
+	// After is the mark that the page before gave; "": from the beginning.
+	After string
+	// Oldest says that the sagas that started first come first. Default: those that started last.
+	Oldest bool
+}
+
+const maxPage = 10_000
+
+// Validate says what is wrong.
+func (p Page) Validate() error {
+	_, err := p.limit()
+	if err == nil && p.After != "" {
+		_, _, err = p.after()
+	}
+	return err
+}
+
+func (p Page) limit() (int, error) {
+	if p.Limit < 0 || p.Limit > maxPage {
+		return 0, fmt.Errorf("limit %d: want 1 to %d", p.Limit, maxPage)
+	}
+	if p.Limit == 0 {
+		return 50, nil
+	}
+	return p.Limit, nil
+}
+
+func (p Page) after() (at time.Time, id string, err error) {
+	text, id, found := strings.Cut(p.After, ",")
+	if at, err = time.Parse(time.RFC3339Nano, text); err != nil || !found {
+		return at, id, fmt.Errorf("mark %q: want the one that the page before gave", p.After)
+	}
+	return at, id, nil
+}
+
+// List gives sagas in the order in which they started. Next is the mark for the page behind; "": this was the last one. A
+// page costs as much as it is long, among a million sagas as among a thousand, and whatever page it is; Key, Step and
+// NotMovedSince cost what they look through: the sagas of that key, or those that have not ended.
+func (d *Desk) List(ctx context.Context, f Filter, p Page) (list []Row, next string, err error) {
+	sql, args, err := listing(f, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list sagas: %w", err)
+	}
+	// Planned anew each time, with these arguments: a plan for any arguments is a bad one for most.
+	rows, err := d.cfg.Pool.Query(ctx, sql, pgx.QueryExecModeExec, args)
+	if err == nil {
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Row, err error) { return r, row.Scan(r.fields()...) })
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("list sagas: %w", explain(err))
+	}
+	if limit, _ := p.limit(); len(list) > limit {
+		list = list[:limit]
+		last := list[limit-1]
+		next = last.StartedAt.UTC().Format(time.RFC3339Nano) + "," + last.ID
+	}
+	return list, next, nil
+}
+
+// listing is the statement of List. Each status is an arm of its own, since an index has the sagas of one status in order;
+// none gives more than a page, so that putting them in order costs little.
+func listing(f Filter, p Page) (sql string, args pgx.NamedArgs, err error) {
+	limit, err := p.limit()
+	if err = errors.Join(err, f.Validate()); err != nil {
+		return "", nil, err
+	}
+	args = pgx.NamedArgs{}
+	var conditions []string
+	add := func(set bool, condition, name string, value any) {
+		if set {
+			conditions, args[name] = append(conditions, condition), value
+		}
+	}
+	order, than := "DESC", "<"
+	if p.Oldest {
+		order, than = "ASC", ">"
+	}
+	add(f.Saga != "", "saga = @saga", "saga", f.Saga)
+	add(f.Key != "", "key = @key", "key", f.Key)
+	add(f.Step != "", "@step = ANY (string_to_array(steps, ' '))", "step", f.Step)
+	add(f.Definition != "", "definition = @definition", "definition", f.Definition)
+	add(!f.StartedAfter.IsZero(), "started_at >= @started_after", "started_after", f.StartedAfter)
+	add(!f.StartedBefore.IsZero(), "started_at < @started_before", "started_before", f.StartedBefore)
+	// What has not moved has not started since either, which an index knows.
+	add(!f.NotMovedSince.IsZero(), "updated_at < @not_moved_since AND started_at < @not_moved_since", "not_moved_since", f.NotMovedSince)
+	if p.After != "" {
+		at, id, err := p.after()
+		if err != nil {
+			return "", nil, err
+		}
+		add(true, "(started_at, id) "+than+" (@after_at, @after_id)", "after_at", at)
+		args["after_id"] = id
+	}
+	inOrder := fmt.Sprintf("\nORDER BY started_at %s, id %s\nLIMIT %d", order, order, limit+1)
+	statuses := f.statuses()
+	if len(statuses) == 0 {
+		return "SELECT " + rowColumns + arm(conditions) + inOrder, args, nil
+	}
+	var arms []string
+	for _, status := range statuses {
+		arms = append(arms, "(SELECT *"+arm(append(slices.Clip(conditions), "status = '"+string(status)+"'"))+inOrder+")") // validated
+	}
+	return "SELECT " + rowColumns + "\nFROM (" + strings.Join(arms, "\nUNION ALL ") + ") AS s" + inOrder, args, nil
+}
+
+// statuses are the arms that are needed: none where an index has all in order anyway, or few at all.
+func (f Filter) statuses() []saga.Status {
+	all := f.Statuses
+	if len(all) == 0 && (f.Saga != "" || f.Definition != "") && f.Key == "" {
+		all = Statuses
+	}
+	if f.Step == "" && f.NotMovedSince.IsZero() {
+		return all
+	}
+	if len(all) == 0 {
+		return open
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(s saga.Status) bool { return !slices.Contains(open, s) })
+}
+
+func arm(conditions []string) string {
+	from := "\nFROM troupe.sagas"
+	if len(conditions) == 0 {
+		return from
+	}
+	return from + "\nWHERE " + strings.Join(conditions, "\n  AND ")
+}
+
+// Log gives the decisions of a saga behind a version, in their order, at most limit of them (1 to 10,000).
+func (d *Desk) Log(ctx context.Context, id string, after, limit int) ([]Entry, error) {
+	if limit < 1 || limit > maxPage {
+		return nil, fmt.Errorf("log of saga %s: limit %d: want 1 to %d", id, limit, maxPage)
+	}
+	const read = `
+SELECT version, at, event, moments
+FROM troupe.saga_events
+WHERE saga_id = @id
+  AND version > @after
+ORDER BY version
+LIMIT @limit`
+	rows, err := d.cfg.Pool.Query(ctx, read, pgx.NamedArgs{"id": id, "after": after, "limit": limit})
+	if err != nil {
+		return nil, fmt.Errorf("log of saga %s: %w", id, explain(err))
+	}
+	log, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
+		var event []byte
+		if err := row.Scan(&e.Version, &e.At, &event, &e.Moments); err != nil {
+			return e, err
+		}
+		e.Event, err = saga.ReadEvent(event)
+		return e, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("log of saga %s: %w", id, explain(err))
+	}
+	return log, nil
+}
+
+// A Lock is a place in the queue for what sagas lock.
+type Lock struct {
+	Name string `json:"name"`
+	Saga string `json:"saga"` // its id
+	// Has says that it has the lock. Else it waits.
+	Has   bool      `json:"has"`
+	Since time.Time `json:"since"` // when it began to wait, or had it at once
+}
+
+// Locks lists who has what and who waits for it behind him, by name, at most limit of them (1 to 10,000) behind the lock
+// of that name; "": from the first. A name is the saga, a slash, and what Lock of its definition gives.
+func (d *Desk) Locks(ctx context.Context, after string, limit int) ([]Lock, error) {
+	if limit < 1 || limit > maxPage {
+		return nil, fmt.Errorf("locks: limit %d: want 1 to %d", limit, maxPage)
+	}
+	const list = `
+SELECT name, saga_id,
+       NOT EXISTS (SELECT FROM troupe.saga_locks AS o WHERE o.name = l.name AND o.position < l.position), since
+FROM troupe.saga_locks AS l
+WHERE name > @after
+ORDER BY name, position
+LIMIT @limit`
+	return collect[Lock](ctx, d, "locks", list, pgx.NamedArgs{"after": after, "limit": limit})
+}
+
+// A StashCount is how many events wait for a saga of one type by one variable; an empty Variable is the key.
+type StashCount struct {
+	Saga     string    `json:"saga"`
+	Variable string    `json:"variable"`
+	Count    int       `json:"count"`
+	Expires  time.Time `json:"expires"` // the first of them
+}
+
+// Stash counts events that came before their saga.
+func (d *Desk) Stash(ctx context.Context) ([]StashCount, error) {
+	const list = `
+SELECT saga, variable, count(*), min(expires_at)
+FROM troupe.saga_stash
+GROUP BY saga, variable
+ORDER BY saga, variable`
+	return collect[StashCount](ctx, d, "stash", list, nil)
+}
+
+// A Count is how many sagas of a type have a status.
+type Count struct {
+	Saga   string      `json:"saga"`
+	Status saga.Status `json:"status"`
+	Count  int         `json:"count"`
+}
+
+// Counts counts all sagas. It reads an index from end to end.
+func (d *Desk) Counts(ctx context.Context) ([]Count, error) {
+	const list = `
+SELECT saga, status, count(*)
+FROM troupe.sagas
+GROUP BY saga, status
+ORDER BY saga, status`
+	return collect[Count](ctx, d, "count sagas", list, nil)
+}
+
+// A Use is how many sagas run on a definition.
+type Use struct {
+	Saga       string    `json:"saga"`
+	Version    int       `json:"version"`
+	Definition string    `json:"definition"` // hash
+	StoredAt   time.Time `json:"stored_at"`
+	Open       int       `json:"open"` // that have not ended
+}
+
+// Definitions lists those that are stored, the latest of a saga first.
+func (d *Desk) Definitions(ctx context.Context) ([]Use, error) {
+	const list = `
+SELECT d.saga, d.version, d.hash, d.created_at, coalesce(n.n, 0)
+FROM troupe.saga_definitions AS d
+LEFT JOIN (
+  SELECT definition, count(*) AS n
+  FROM troupe.sagas
+  WHERE status IN ('waiting', 'running', 'compensating', 'parked')
+  GROUP BY definition) AS n ON n.definition = d.hash
+ORDER BY d.saga, d.created_at DESC, d.hash`
+	return collect[Use](ctx, d, "definitions", list, nil)
+}
+
+// collect runs a statement whose columns are T's fields.
+func collect[T any](ctx context.Context, d *Desk, what, sql string, args pgx.NamedArgs) ([]T, error) {
+	rows, err := d.cfg.Pool.Query(ctx, sql, args)
+	var all []T
+	if err == nil {
+		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, explain(err))
+	}
+	return all, nil
+}

@@ -1,0 +1,198 @@
+package coordinator_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// many fills a database with n sagas of three types, one started each second until now. Of 1,000 of a type 980 are
+// completed, 10 compensated, 8 run, one is going back and one is parked; the live ones are spread over all of the time.
+func many(t testing.TB, n int) (*pgxpool.Pool, *coordinator.Desk) {
+	t.Helper()
+	pool := testkit.Database(t)
+	d := order(t)
+	s, _ := saga.Decide(d, saga.State{}, saga.Event{Kind: saga.Started, Fields: anOrder}, noon)
+	state, err := json.Marshal(s)
+	require.NoError(t, err)
+	run := func(sql string, args ...any) {
+		t.Helper()
+		_, err := pool.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+	}
+	run("INSERT INTO troupe.saga_definitions (hash, saga, version, definition) VALUES ($1, 'order', 1, $2)", d.Hash(), string(d.JSON()))
+	run(`
+INSERT INTO troupe.sagas (id, saga, key, hop, consumer_group, definition, version, status, steps, reason, state, started_at, updated_at, ended_at)
+SELECT saga || '/o-' || i, saga, 'o-' || i, 'order.order', 'order.order', $1, 4, status,
+       CASE WHEN status IN ('running', 'compensating', 'parked') THEN (ARRAY['payment', 'inventory', 'inventory shipping'])[1 + i % 3] ELSE '' END,
+       CASE status WHEN 'parked' THEN 'shipping: no carrier' END, $2::jsonb, at, at + interval '1 minute',
+       CASE WHEN status IN ('completed', 'compensated') THEN at + interval '1 minute' END
+FROM generate_series(1, $3::integer) AS i
+CROSS JOIN LATERAL (
+  SELECT (ARRAY['order', 'refund', 'invoice'])[1 + i % 3] AS saga, now() - make_interval(secs => $3::integer - i) AS at,
+         CASE i / 3 % 1000 WHEN 0 THEN 'parked' WHEN 1 THEN 'compensating' ELSE
+           CASE WHEN i / 3 % 1000 < 10 THEN 'running' WHEN i / 3 % 1000 < 20 THEN 'compensated' ELSE 'completed' END END AS status) AS s`,
+		d.Hash(), string(state), n)
+	run("VACUUM ANALYZE troupe.sagas")
+	desk, err := coordinator.NewDesk(coordinator.DeskConfig{Pool: pool})
+	require.NoError(t, err)
+	return pool, desk
+}
+
+// questions are what people ask of a list.
+var questions = []struct {
+	name   string
+	filter coordinator.Filter
+	page   coordinator.Page
+	index  string
+	arms   int // pages that are put in order, each from an index that has it in order; 0: one, and nothing to be put in order
+}{
+	{"all", coordinator.Filter{}, coordinator.Page{}, "sagas_by_age", 0},
+	{"all, oldest first", coordinator.Filter{}, coordinator.Page{Oldest: true}, "sagas_by_age", 0},
+	{"parked", coordinator.Filter{Statuses: []saga.Status{saga.Parked}}, coordinator.Page{Oldest: true}, "sagas_by_status", 0},
+	{"parked or going back", coordinator.Filter{Statuses: []saga.Status{saga.Parked, saga.Compensating}}, coordinator.Page{}, "sagas_by_status", 2},
+	{"completed", coordinator.Filter{Statuses: []saga.Status{saga.Completed}}, coordinator.Page{}, "sagas_by_(status|age)", 0}, // nearly all
+	{"of a type", coordinator.Filter{Saga: "refund"}, coordinator.Page{}, "sagas_by_saga", 7},
+	{"of a type, parked", coordinator.Filter{Saga: "refund", Statuses: []saga.Status{saga.Parked}}, coordinator.Page{}, "sagas_by_saga", 0},
+	{"by key", coordinator.Filter{Key: "o-777"}, coordinator.Page{}, "sagas_by_key", 0},
+	{"at a step", coordinator.Filter{Step: "shipping"}, coordinator.Page{}, "sagas_by_status", 4},
+	{"not moved for an hour", coordinator.Filter{NotMovedSince: time.Now().Add(-time.Hour)}, coordinator.Page{}, "sagas_by_status", 4},
+	{"started in an hour", coordinator.Filter{StartedAfter: time.Now().Add(-2 * time.Hour), StartedBefore: time.Now().Add(-time.Hour)},
+		coordinator.Page{}, "sagas_by_age", 0},
+}
+
+// B02: each question is answered from an index that has the answer in order, wherever the page is.
+func TestListsReadIndexesInOrder_B02(t *testing.T) {
+	t.Parallel()
+	const n = 60_000
+	pool, desk := many(t, n)
+	middle := time.Now().Add(-n/2*time.Second).UTC().Format(time.RFC3339Nano) + ",order/o-1"
+	for _, q := range questions {
+		for _, after := range []string{"", middle} {
+			q.page.After = after
+			sql, args, err := coordinator.Listing(q.filter, q.page)
+			require.NoError(t, err)
+			rows, err := pool.Query(t.Context(), "EXPLAIN (COSTS OFF) "+sql, pgx.QueryExecModeExec, args)
+			require.NoError(t, err)
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			require.NoError(t, err)
+			plan := strings.Join(lines, "\n")
+			require.Regexp(t, q.index, plan, "%s\n%s", q.name, plan)
+			require.NotContains(t, plan, "Seq Scan", "%s\n%s", q.name, plan)
+			sorts := regexp.MustCompile(`(?m)^\s*(->\s+)?(Incremental )?Sort$`).FindAllString(plan, -1)
+			switch {
+			case q.arms > 0:
+				require.Len(t, regexp.MustCompile("(?m)Limit$").FindAllString(plan, -1), q.arms+1, "%s\n%s", q.name, plan)
+				require.LessOrEqual(t, len(sorts), 1, "%s\n%s", q.name, plan)
+			case q.filter.Key == "": // of a key there are as many as types
+				require.Empty(t, sorts, "%s\n%s", q.name, plan)
+			}
+			_, _, err = desk.List(t.Context(), q.filter, q.page)
+			require.NoError(t, err, q.name)
+		}
+	}
+}
+
+// Pages put together are what there is, once and in order, whatever the filter.
+func TestPagesAreTheWholeInOrder_B02(t *testing.T) {
+	t.Parallel()
+	pool, desk := many(t, 5_000)
+	for _, c := range []struct {
+		where  string
+		filter coordinator.Filter
+	}{
+		{"true", coordinator.Filter{}},
+		{"status = 'parked'", coordinator.Filter{Statuses: []saga.Status{saga.Parked}}},
+		{"saga = 'order' AND status IN ('running', 'compensated')", coordinator.Filter{Saga: "order", Statuses: []saga.Status{saga.Running, saga.Compensated}}},
+		{"saga = 'invoice'", coordinator.Filter{Saga: "invoice"}},
+		{"key = 'o-77'", coordinator.Filter{Key: "o-77"}},
+		{"key = 'o-77' AND status = 'parked'", coordinator.Filter{Key: "o-77", Statuses: []saga.Status{saga.Parked}}},
+		{"steps LIKE '%shipping%'", coordinator.Filter{Step: "shipping"}},
+		{"false", coordinator.Filter{Step: "ship"}},
+		{"false", coordinator.Filter{Definition: "none"}},
+	} {
+		for _, oldest := range []bool{false, true} {
+			var want, got []string
+			order := map[bool]string{false: "DESC", true: "ASC"}[oldest]
+			rows, err := pool.Query(t.Context(), fmt.Sprintf("SELECT id FROM troupe.sagas WHERE %s ORDER BY started_at %s, id %s", c.where, order, order))
+			require.NoError(t, err)
+			want, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			require.NoError(t, err)
+			for p := (coordinator.Page{Limit: 700, Oldest: oldest}); ; {
+				list, next, err := desk.List(t.Context(), c.filter, p)
+				require.NoError(t, err)
+				for _, r := range list {
+					got = append(got, r.ID)
+				}
+				if p.After = next; next == "" {
+					break
+				}
+			}
+			require.Equal(t, len(want), len(got), c.where)
+			if len(want) > 0 {
+				require.Equal(t, want, got, c.where)
+			}
+		}
+	}
+	counts, err := desk.Counts(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, counts, coordinator.Count{Saga: "order", Status: saga.Parked, Count: 1})
+	uses, err := desk.Definitions(t.Context())
+	require.NoError(t, err)
+	require.Len(t, uses, 1)
+	var live int
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.sagas WHERE ended_at IS NULL").Scan(&live))
+	require.Equal(t, live, uses[0].Open)
+	for _, bad := range []coordinator.Page{{Limit: -1}, {Limit: 10_001}, {After: "x"}} {
+		_, _, err := desk.List(t.Context(), coordinator.Filter{}, bad)
+		require.Error(t, err)
+	}
+	_, _, err = desk.List(t.Context(), coordinator.Filter{Statuses: []saga.Status{"parked' OR true --"}}, coordinator.Page{})
+	require.ErrorContains(t, err, "want one of waiting")
+}
+
+// BenchmarkList gives the time of a page of 50 among 10,000 and among 1,000,000 sagas, and that of the counts:
+//
+//	go test -run '^$' -bench BenchmarkList -benchtime 100x -timeout 20m ./saga/coordinator
+func BenchmarkList(b *testing.B) {
+	for _, n := range []int{10_000, 1_000_000} {
+		b.Run(fmt.Sprintf("of %d", n), func(b *testing.B) {
+			_, desk := many(b, n)
+			middle := time.Now().Add(-time.Duration(n)/2*time.Second).UTC().Format(time.RFC3339Nano) + ",order/o-1"
+			for _, q := range questions {
+				for name, after := range map[string]string{"": "", ", a page in the middle": middle} {
+					b.Run(q.name+name, func(b *testing.B) {
+						q.page.After = after
+						for b.Loop() {
+							_, _, err := desk.List(b.Context(), q.filter, q.page)
+							require.NoError(b, err)
+						}
+					})
+				}
+			}
+			b.Run("counts", func(b *testing.B) {
+				for b.Loop() {
+					_, err := desk.Counts(b.Context())
+					require.NoError(b, err)
+				}
+			})
+			b.Run("definitions in use", func(b *testing.B) {
+				for b.Loop() {
+					_, err := desk.Definitions(b.Context())
+					require.NoError(b, err)
+				}
+			})
+		})
+	}
+}
