@@ -29,11 +29,10 @@ CREATE TABLE troupe.sagas (
   CHECK (id = saga || '/' || key),
   CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'compensated', 'abandoned')))
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
--- No column of these changes while a saga runs, so that its updates leave the indexes alone.
+-- No column of these changes while a saga runs, so that its updates leave the indexes alone. A list over all statuses puts
+-- a page of each in order, and a key is looked up as an id of each saga: every further index costs each start and each end.
 CREATE INDEX sagas_by_status ON troupe.sagas (status, started_at, id);
 CREATE INDEX sagas_by_saga ON troupe.sagas (saga, status, started_at, id);
-CREATE INDEX sagas_by_age ON troupe.sagas (started_at, id);
-CREATE INDEX sagas_by_key ON troupe.sagas (key);
 
 -- How each saga came to where it is: one row for each version. Folding the events gives sagas.state.
 CREATE TABLE troupe.saga_events (

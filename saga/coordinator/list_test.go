@@ -31,7 +31,8 @@ func many(t testing.TB, n int) (*pgxpool.Pool, *coordinator.Desk) {
 		_, err := pool.Exec(t.Context(), sql, args...)
 		require.NoError(t, err)
 	}
-	run("INSERT INTO troupe.saga_definitions (hash, saga, version, definition) VALUES ($1, 'order', 1, $2)", d.Hash(), string(d.JSON()))
+	run("INSERT INTO troupe.saga_definitions (hash, saga, version, definition) VALUES ($1, 'order', 1, $2), ('r', 'refund', 1, ''), ('i', 'invoice', 1, '')",
+		d.Hash(), string(d.JSON()))
 	run(`
 INSERT INTO troupe.sagas (id, saga, key, hop, consumer_group, definition, version, status, steps, reason, state, started_at, updated_at, ended_at)
 SELECT saga || '/o-' || i, saga, 'o-' || i, 'order.order', 'order.order', $1, 4, status,
@@ -58,18 +59,18 @@ var questions = []struct {
 	index  string
 	arms   int // pages that are put in order, each from an index that has it in order; 0: one, and nothing to be put in order
 }{
-	{"all", coordinator.Filter{}, coordinator.Page{}, "sagas_by_age", 0},
-	{"all, oldest first", coordinator.Filter{}, coordinator.Page{Oldest: true}, "sagas_by_age", 0},
+	{"all", coordinator.Filter{}, coordinator.Page{}, "sagas_by_status", 7},
+	{"all, oldest first", coordinator.Filter{}, coordinator.Page{Oldest: true}, "sagas_by_status", 7},
 	{"parked", coordinator.Filter{Statuses: []saga.Status{saga.Parked}}, coordinator.Page{Oldest: true}, "sagas_by_status", 0},
 	{"parked or going back", coordinator.Filter{Statuses: []saga.Status{saga.Parked, saga.Compensating}}, coordinator.Page{}, "sagas_by_status", 2},
-	{"completed", coordinator.Filter{Statuses: []saga.Status{saga.Completed}}, coordinator.Page{}, "sagas_by_(status|age)", 0}, // nearly all
+	{"completed", coordinator.Filter{Statuses: []saga.Status{saga.Completed}}, coordinator.Page{}, "sagas_by_status", 0}, // nearly all
 	{"of a type", coordinator.Filter{Saga: "refund"}, coordinator.Page{}, "sagas_by_saga", 7},
 	{"of a type, parked", coordinator.Filter{Saga: "refund", Statuses: []saga.Status{saga.Parked}}, coordinator.Page{}, "sagas_by_saga", 0},
-	{"by key", coordinator.Filter{Key: "o-777"}, coordinator.Page{}, "sagas_by_key", 0},
+	{"by key", coordinator.Filter{Key: "o-777"}, coordinator.Page{}, "sagas_pkey", 0},
 	{"at a step", coordinator.Filter{Step: "shipping"}, coordinator.Page{}, "sagas_by_status", 4},
 	{"not moved for an hour", coordinator.Filter{NotMovedSince: time.Now().Add(-time.Hour)}, coordinator.Page{}, "sagas_by_status", 4},
 	{"started in an hour", coordinator.Filter{StartedAfter: time.Now().Add(-2 * time.Hour), StartedBefore: time.Now().Add(-time.Hour)},
-		coordinator.Page{}, "sagas_by_age", 0},
+		coordinator.Page{}, "sagas_by_status", 7},
 }
 
 // B02: each question is answered from an index that has the answer in order, wherever the page is.
@@ -89,7 +90,7 @@ func TestListsReadIndexesInOrder_B02(t *testing.T) {
 			require.NoError(t, err)
 			plan := strings.Join(lines, "\n")
 			require.Regexp(t, q.index, plan, "%s\n%s", q.name, plan)
-			require.NotContains(t, plan, "Seq Scan", "%s\n%s", q.name, plan)
+			require.NotContains(t, plan, "Seq Scan on sagas", "%s\n%s", q.name, plan)
 			sorts := regexp.MustCompile(`(?m)^\s*(->\s+)?(Incremental )?Sort$`).FindAllString(plan, -1)
 			switch {
 			case q.arms > 0:
@@ -150,10 +151,10 @@ func TestPagesAreTheWholeInOrder_B02(t *testing.T) {
 	require.Contains(t, counts, coordinator.Count{Saga: "order", Status: saga.Parked, Count: 1})
 	uses, err := desk.Definitions(t.Context())
 	require.NoError(t, err)
-	require.Len(t, uses, 1)
+	require.Len(t, uses, 3)
 	var live int
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.sagas WHERE ended_at IS NULL").Scan(&live))
-	require.Equal(t, live, uses[0].Open)
+	require.Equal(t, live, uses[1].Open) // of order
 	for _, bad := range []coordinator.Page{{Limit: -1}, {Limit: 10_001}, {After: "x"}} {
 		_, _, err := desk.List(t.Context(), coordinator.Filter{}, bad)
 		require.Error(t, err)
