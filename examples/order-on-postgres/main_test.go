@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/verify"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -26,11 +24,4 @@ func TestAnOrderFlowOnPostgresAlone_A01_A14(t *testing.T) {
 		require.NoError(t, run(t.Context(), testkit.DatabaseURL(t, pool), &out))
 		require.Contains(t, string(readme), "\n```text\n"+out.String()+"```\n")
 	}
-}
-
-func TestTheDefinitionIsProved(t *testing.T) {
-	t.Parallel()
-	d, err := saga.Parse(definition)
-	require.NoError(t, err)
-	verify.Test(t, d)
 }
