@@ -2,6 +2,7 @@
 package docs
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga/verify"
 )
 
 const root = "../.."
@@ -35,6 +38,9 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"docs/testing.md":    {"testkit/participanttest/example/payment_test.go"},
 		"docs/ambassador.md": {"ambassador/example_test.go"},
 
+		"docs/sagas.md": {
+			"examples/order-on-postgres/definition_test.go", "examples/order-on-postgres/services.go", "examples/order-on-postgres/orders.go",
+		},
 		"examples/letter-of-credit/README.md": {"examples/letter-of-credit/reminder_test.go"},
 	} {
 		var code string
@@ -47,6 +53,25 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 			require.Contains(t, code, squeezed(b[1]), "a block of %s stands in no test", document)
 		}
 	}
+}
+
+// A block of JSON is a definition without a finding, or stands in one of the example.
+func TestTheDefinitionsInDocumentsAreProved(t *testing.T) {
+	parts := squeezed(read(t, "examples/order-on-postgres/order.saga.json"))
+	definitions := 0
+	for _, b := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(read(t, "docs/sagas.md"), -1) {
+		var is struct{ Saga string }
+		require.NoError(t, json.Unmarshal([]byte(b[1]), &is), b[1])
+		if is.Saga == "" {
+			require.Contains(t, parts, squeezed(b[1]))
+			continue
+		}
+		definitions++
+		d, found := verify.JSON([]byte(b[1]), verify.Options{})
+		require.NotNil(t, d, b[1])
+		require.Empty(t, found)
+	}
+	require.Positive(t, definitions)
 }
 
 func TestLinksBetweenDocumentsResolve(t *testing.T) {
