@@ -3,9 +3,11 @@ package docs
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -124,4 +126,20 @@ func TestEveryPromiseNamesTestsThatAreThere(t *testing.T) {
 		}
 	}
 	require.Greater(t, rows, 30)
+}
+
+func TestEveryPromiseOfSagasHasARow(t *testing.T) {
+	page := read(t, "docs/promises.md")
+	want := []string{"AQ1-AQ7", "D16-D20"}
+	for prefix, last := range map[string]int{"A": 29, "B": 17, "D": 15} {
+		for i := range last {
+			want = append(want, fmt.Sprintf("%s%02d", prefix, i+1))
+		}
+	}
+	for i := range 23 {
+		want = append(want, strconv.Itoa(i+1))
+	}
+	for _, id := range want {
+		require.Equal(t, 1, strings.Count(page, "\n| "+id+" | "), id)
+	}
 }
