@@ -205,3 +205,16 @@ func TestNothingIsUndoneWhileAPivotIsInDoubt_Defect11(t *testing.T) {
 		require.Equal(t, want, sent(r.take(answer("pivot", "forward", outcome, "Done", nil))), outcome)
 	}
 }
+
+func TestAVariableHasOneSetter_B10(t *testing.T) {
+	answer := []saga.Answer{{Event: "Paid", Set: saga.Mapping{"receipt": "event.receipt"}}}
+	spec := saga.Spec{
+		Saga: "order", Version: 1, Key: "order_id", Data: map[string]saga.Type{"order_id": saga.String, "receipt": saga.String},
+		Steps: []saga.Step{
+			{Name: "deposit", Command: &saga.Command{Hop: "payment", Type: "Charge"}, Success: answer},
+			{Name: "rest", Needs: []string{"deposit"}, Command: &saga.Command{Hop: "payment", Type: "ChargeRest"}, Success: answer},
+		},
+	}
+	_, err := saga.Define(spec)
+	require.ErrorContains(t, err, `variable "receipt" is set by step deposit already`)
+}

@@ -83,7 +83,8 @@ var house = map[string][]string{
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
 	"cmd/demo-shipping":  {"internal/demo", "internal/demo/shipping"},
 
-	"examples/letter-of-credit": {"saga"},
+	"examples/letter-of-credit":  {"saga"},
+	"examples/order-on-postgres": {"devstack", "migrations", "participant", "retry", "saga", "saga/coordinator", "topics"},
 
 	"bench/flow":        {},
 	"bench/saga":        {"devstack", "migrations", "participant", "relay", "saga", "saga/coordinator", "topics"},

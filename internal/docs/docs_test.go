@@ -2,13 +2,18 @@
 package docs
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga/verify"
 )
 
 const root = "../.."
@@ -35,6 +40,9 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"docs/testing.md":    {"testkit/participanttest/example/payment_test.go"},
 		"docs/ambassador.md": {"ambassador/example_test.go"},
 
+		"docs/sagas.md": {
+			"examples/order-on-postgres/definition_test.go", "examples/order-on-postgres/services.go", "examples/order-on-postgres/orders.go",
+		},
 		"examples/letter-of-credit/README.md": {"examples/letter-of-credit/reminder_test.go"},
 	} {
 		var code string
@@ -47,6 +55,25 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 			require.Contains(t, code, squeezed(b[1]), "a block of %s stands in no test", document)
 		}
 	}
+}
+
+// A block of JSON is a definition without a finding, or stands in one of the example.
+func TestTheDefinitionsInDocumentsAreProved(t *testing.T) {
+	parts := squeezed(read(t, "examples/order-on-postgres/order.saga.json"))
+	definitions := 0
+	for _, b := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(read(t, "docs/sagas.md"), -1) {
+		var is struct{ Saga string }
+		require.NoError(t, json.Unmarshal([]byte(b[1]), &is), b[1])
+		if is.Saga == "" {
+			require.Contains(t, parts, squeezed(b[1]))
+			continue
+		}
+		definitions++
+		d, found := verify.JSON([]byte(b[1]), verify.Options{})
+		require.NotNil(t, d, b[1])
+		require.Empty(t, found)
+	}
+	require.Positive(t, definitions)
 }
 
 func TestLinksBetweenDocumentsResolve(t *testing.T) {
@@ -99,4 +126,20 @@ func TestEveryPromiseNamesTestsThatAreThere(t *testing.T) {
 		}
 	}
 	require.Greater(t, rows, 30)
+}
+
+func TestEveryPromiseOfSagasHasARow(t *testing.T) {
+	page := read(t, "docs/promises.md")
+	want := []string{"AQ1-AQ7", "D16-D20"}
+	for prefix, last := range map[string]int{"A": 29, "B": 17, "D": 15} {
+		for i := range last {
+			want = append(want, fmt.Sprintf("%s%02d", prefix, i+1))
+		}
+	}
+	for i := range 23 {
+		want = append(want, strconv.Itoa(i+1))
+	}
+	for _, id := range want {
+		require.Equal(t, 1, strings.Count(page, "\n| "+id+" | "), id)
+	}
 }

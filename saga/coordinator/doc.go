@@ -4,5 +4,92 @@
 //	hop's event ─► load the saga ─► Decide ─► save: state, log, outbox, deadline ─► commit ─► relay ─► next hop
 //	                 FOR UPDATE                version compared
 //
-// Its Store is where sagas are kept. Memory is one for tests, with the whole routing in virtual time.
+// A saga begins by Start, in a transaction of the caller's, or by an event that its definition names. It is one row of
+// troupe.sagas, known as its type, a slash and its key: order/o-1. Each decision counts its version up and adds one row to
+// troupe.saga_events; the view troupe.saga_log has their moments (StepStarted, StepCompleted, …) one by one. Its deadlines
+// stand in its state; the next of them wakes it, as one deadline of the participant.
+//
+// # Promised
+//
+// One decision, one transaction: state, log, outbox rows and deadline are there together or not at all. Folding the log by
+// saga.Decide gives the state.
+//
+// One at a time: whoever has loaded a saga is the only one who changes it until the transaction ends. A transaction takes
+// Config.Batch messages of the participant, of any sagas, loads them all in the order of their ids, and saves them with one
+// statement for each table.
+//
+// One instance for each key. A start by an event that comes again, by a call that is repeated, or by many at once begins
+// one; what another one brought is not taken over, also when the first has ended.
+//
+// A saga keeps its definition: each is stored under its hash before any saga has it, and whoever decides reads it there.
+//
+// An event that comes before the saga that awaits it is kept in troupe.saga_stash for as long as the definition says (1 h
+// unless set), and given to it when it begins, or when the variable that it is found by is set.
+//
+// Who holds a lock (Spec.Lock) keeps it until it has ended, parked or not. The others wait in the order in which they began;
+// what comes for them is kept. A lock is among the sagas of one type in one database.
+//
+// # What happens when
+//
+//	what happens                        what follows
+//	an event comes twice                nothing: the inbox knows it; where that has forgotten it, Decide ignores it
+//	an answer comes late                ignored, or it settles a doubt, as package saga says
+//	an answer for a saga that is not    ignored: Decided is told, nothing is written
+//	there, or that has ended
+//	an answer for a type of saga that   passed over, for good: it is somebody else's. See below
+//	is not in Config.Definitions
+//	events for one saga at once         the second waits for the row, and is decided on what the first one left
+//	two coordinators at once            the same; each decides for the partitions that its participant has
+//	started twice at once               one starts; the transaction of the other runs again and finds it. Start gives
+//	                                    ErrConflict: roll back, and try again
+//	an event before its saga            stashed; both see each other, since each guards the association first
+//	a crash before the commit           nothing of it is there; the message is delivered again
+//	a crash after the commit            the relay sends what stands in the outbox; the message is known
+//	an answer that cannot be read,      tried as the participant's Retry says, unless trying again cannot help; then a dead
+//	a command that cannot be rendered   letter of the coordinator's own hop, and the saga is parked with the reason
+//	an expression that fails, an        the saga is parked with the reason; other sagas of the batch are not touched
+//	answer of a type that is unknown
+//	the database is away                the participant waits; no attempt is counted, nothing is lost
+//	no coordinator runs                 events wait in Kafka; deadlines that have come meanwhile are met when one runs
+//	a definition was changed            new sagas get it, those that run keep theirs; Config.Definitions has one of each type
+//	the event that wakes a saga and     whichever commits first; the other one is decided on what it left
+//	a deadline race
+//
+// # Rolling out another version
+//
+// Processes with the old and the new version of a definition may run side by side: each starts sagas with its own, and both
+// go on with either. Three things are known from Config.Definitions alone, so that a process without them passes an event
+// over for good:
+//
+//	a new type of saga          run it everywhere before the first one starts
+//	a type that is given up     leave its definition in until none runs
+//	an event without a command  leave it in the new version until no saga runs that awaits it; a process of the old version
+//	that is awaited             does not look for sagas of the new one that await more
+//
+// # Not promised
+//
+// Isolation between sagas, beyond Lock. That a saga ends: what is parked waits for a person, and a step without a time-out
+// for its answer; troupe saga verify warns of the latter. That hops do as they say: an effect once is their barrier's doing.
+// Order between events of different hops: they come as they come, and Decide keeps those that are too early.
+//
+// # Concurrency and size
+//
+// A Coordinator may be used by any number of goroutines; at most the participant's Concurrency transactions run at once.
+// A saga under way is one row, of which each decision writes a new version of some hundred bytes to some KiB, and each log
+// entry stays: delete what has ended and is of no more interest from troupe.sagas and troupe.saga_events.
+//
+// Its Store is where sagas are kept. Postgres is the one that runs; Memory is one for tests, with the whole routing in
+// virtual time; package storetest holds both, and any third, to what Store says.
+//
+// # Least privilege
+//
+// The role of Config.Pool needs, beside what its participant needs,
+//
+//	GRANT SELECT, INSERT ON troupe.saga_definitions TO service;
+//	GRANT SELECT, INSERT, UPDATE ON troupe.sagas TO service;
+//	GRANT INSERT ON troupe.saga_events TO service;
+//	GRANT SELECT, INSERT, DELETE ON troupe.saga_associations, troupe.saga_locks TO service;
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.saga_stash TO service;
+//
+// It adds to the log, and can neither read nor change it.
 package coordinator

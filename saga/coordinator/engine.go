@@ -301,7 +301,7 @@ func (p *pass) take(ctx context.Context, t target) error {
 		return p.observe(ctx, t)
 	}
 	p.decide(t.message, t.id, t.event)
-	return nil
+	return p.unstash(ctx, t.message, t.id)
 }
 
 // start begins a saga, unless there is one, and gives it what came before it.

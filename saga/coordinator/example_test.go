@@ -59,6 +59,19 @@ func ExampleDesk() {
 }
 
 func anOrderUnderWay(ctx context.Context) (pool *pgxpool.Pool, end func(), err error) {
+	pool, end, err = playground(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err = begin(ctx, pool); err != nil {
+		end()
+		return nil, nil, err
+	}
+	return pool, end, nil
+}
+
+// playground is an empty database with Troupe's tables.
+func playground(ctx context.Context) (pool *pgxpool.Pool, end func(), err error) {
 	db, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
 	if err != nil {
 		return nil, nil, err
@@ -75,9 +88,6 @@ func anOrderUnderWay(ctx context.Context) (pool *pgxpool.Pool, end func(), err e
 	}
 	if err == nil {
 		pool, err = pgxpool.New(ctx, url)
-	}
-	if err == nil {
-		err = begin(ctx, pool)
 	}
 	if err != nil {
 		end()

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // both runs a test over Kafka and in one database without it.
@@ -67,4 +69,25 @@ func TestAnExhaustedStepParksAndIsTriedAgain(t *testing.T) {
 		require.Equal(t, []string{"payment/forward", "inventory/forward", "shipping/forward"}, f.effects("o-1"))
 		f.replayed(id)
 	})
+}
+
+// A command that is never answered is in doubt when its time is up: what undoes it overtakes it, and it does nothing any more.
+func TestAStepThatIsNotAnsweredInTimeIsUndone_B13_Defect11(t *testing.T) {
+	t.Parallel()
+	spec := order(t).Spec()
+	spec.Steps[1].Timeout = saga.Duration(300 * time.Millisecond)
+	minute := saga.Duration(time.Minute)
+	spec.Steps[1].Retry = &saga.Retry{Attempts: 100, Initial: minute, Cap: minute, Try: saga.Duration(time.Second)}
+	d, err := saga.Define(spec)
+	require.NoError(t, err)
+	f := newFlow(t, false, d)
+	f.setFail("o-1 inventory/forward", errors.New("nobody picks up"))
+	id := f.start("o-1")
+	testkit.Wait(t, id+" to be compensated", func() (is bool, err error) {
+		return is, f.pool.QueryRow(t.Context(), "SELECT status = 'compensated' FROM troupe.sagas WHERE id = $1", id).Scan(&is)
+	})
+	require.Equal(t, []string{"payment/forward", "payment/compensate"}, f.effects("o-1"))
+	var why string
+	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT why FROM troupe.saga_log WHERE saga_id = $1 AND what = 'StepTimedOut'", id).Scan(&why))
+	require.Equal(t, "no answer within 300ms", why)
 }

@@ -80,6 +80,16 @@ type flow struct {
 const effects = `CREATE TABLE IF NOT EXISTS effects (hop text, operation text, key text, at bigint GENERATED ALWAYS AS IDENTITY)`
 
 func newFlow(t testing.TB, local bool, defs ...*saga.Definition) *flow {
+	f := newHops(t, local)
+	if len(defs) == 0 {
+		defs = []*saga.Definition{order(t)}
+	}
+	f.c = f.coordinator(defs...)
+	return f
+}
+
+// newHops is the flow without a coordinator.
+func newHops(t testing.TB, local bool) *flow {
 	f := &flow{
 		t: t, name: testkit.Flow(t), local: local, pools: make(map[string]*pgxpool.Pool),
 		refuse: make(map[string]string), fail: make(map[string]error),
@@ -105,10 +115,6 @@ func newFlow(t testing.TB, local bool, defs ...*saga.Definition) *flow {
 		}
 		f.run(p, f.pools[hop])
 	}
-	if len(defs) == 0 {
-		defs = []*saga.Definition{order(t)}
-	}
-	f.c = f.coordinator(defs...)
 	return f
 }
 

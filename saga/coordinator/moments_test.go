@@ -16,17 +16,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
 )
-
-// alone runs a participant without its relay: publish does what that would do.
-func (f *flow) alone(p *participant.Participant) {
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	f.t.Cleanup(func() { stop(); require.NoError(f.t, <-done) })
-}
 
 // publish runs a hop's relay until what stands in its outbox is published, which must be one message.
 func (f *flow) publish(hop string) {
@@ -94,13 +85,11 @@ func (f *flow) table(name, sql string) string {
 	return trimmed.String()
 }
 
-// TestTheRowsOfAShippingFailure_A18 takes an order through it step by step, each relay on command, and holds
-// docs/operating-sagas.md to the rows that it finds. Run it with -v to see them.
-func TestTheRowsOfAShippingFailure_A18(t *testing.T) {
-	t.Parallel()
+// newStepwise is the hops of an order that shipping refuses, without relays and without a coordinator.
+func newStepwise(t *testing.T, key string) *flow {
 	f := &flow{
 		t: t, name: testkit.Flow(t), pool: testkit.Database(t), pools: make(map[string]*pgxpool.Pool),
-		refuse: map[string]string{"o-1001 shipping/forward": "no carrier"}, fail: make(map[string]error),
+		refuse: map[string]string{key + " shipping/forward": "no carrier"}, fail: make(map[string]error),
 	}
 	for _, hop := range []string{"payment", "inventory", "shipping"} {
 		f.pools[hop] = testkit.Database(t)
@@ -112,16 +101,18 @@ func TestTheRowsOfAShippingFailure_A18(t *testing.T) {
 		participant.Handle(p, does[ReserveStock](f, hop, StockReserved{"r-1"}, nil))
 		participant.Handle(p, does[ReleaseStock](f, hop, StockReleased{}, nil))
 		participant.Handle(p, does[ShipOrder](f, hop, OrderShipped{"s-1"}, func(r string) any { return ShippingRefused{r} }))
-		f.alone(p)
+		f.goOn(p)
 	}
 	f.pools["order"] = f.pool
-	p := f.participant("order", f.pool)
-	var err error
-	f.c, err = coordinator.New(t.Context(), coordinator.Config{
-		Participant: p, Pool: f.pool, Definitions: []*saga.Definition{order(t)}, Log: testkit.Logger(t),
-	})
-	require.NoError(t, err)
-	f.alone(p)
+	return f
+}
+
+// TestTheRowsOfAShippingFailure_A18 takes an order through it step by step, each relay on command, and holds
+// docs/operating-sagas.md to the rows that it finds. Run it with -v to see them.
+func TestTheRowsOfAShippingFailure_A18(t *testing.T) {
+	t.Parallel()
+	f := newStepwise(t, "o-1001")
+	f.process(order(t))
 
 	id := f.start("o-1001")
 	var shown strings.Builder

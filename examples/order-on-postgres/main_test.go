@@ -1,0 +1,33 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// TestAnOrderFlowOnPostgresAlone_A01_A14 runs the program on a database of its own, and again: nothing is done twice. What
+// it prints is what the README and the tutorial show.
+func TestAnOrderFlowOnPostgresAlone_A01_A14(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	pages := make(map[string]string)
+	for _, path := range []string{"README.md", "../../docs/sagas.md"} {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		pages[path] = string(text)
+	}
+	for range 2 {
+		var out strings.Builder
+		require.NoError(t, run(t.Context(), testkit.DatabaseURL(t, pool), &out))
+		for path, text := range pages {
+			require.Contains(t, text, "\n```text\n"+out.String()+"```\n", path)
+		}
+	}
+}

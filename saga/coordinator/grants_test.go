@@ -1,0 +1,123 @@
+package coordinator_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// TestTheGrantsOfThePackageCommentAreEnough runs sagas with no other rights than those and the participant's.
+func TestTheGrantsOfThePackageCommentAreEnough(t *testing.T) {
+	t.Parallel()
+	f := newHops(t, false)
+	pool := limited(t, f.pool)
+	p := f.participant("order", pool)
+	c, err := coordinator.New(t.Context(), coordinator.Config{
+		Participant: p, Pool: pool, Definitions: []*saga.Definition{order(t), guests(t)}, Log: testkit.Logger(t),
+	})
+	require.NoError(t, err)
+	f.run(p, f.pool)
+	start := func(name string, fields map[string]any) {
+		require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			_, err := c.Start(t.Context(), tx, name, fields)
+			return err
+		}))
+	}
+	arrives := func(guest string) {
+		_, err := f.pools["payment"].Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, 'Arrived', $3)",
+			f.name+".payment.events", guest, fmt.Sprintf(`{"name": %q}`, guest))
+		require.NoError(t, err)
+	}
+
+	f.set(f.refuse, "o-1 shipping/forward", "no carrier")
+	start("order", map[string]any{"order_id": "o-1", "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1})
+	arrives("ada")
+	testkit.Wait(t, "ada's arrival to be stashed", func() (there bool, err error) {
+		err = f.pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM troupe.saga_stash)").Scan(&there)
+		return there, err
+	})
+	start("visit", map[string]any{"id": "v-1", "guest": "ada"})
+	start("visit", map[string]any{"id": "v-2", "guest": "bob"})
+	start("visit", map[string]any{"id": "v-3", "guest": "bob"})
+	arrives("bob")
+	for id, want := range map[string]string{
+		"order/o-1": "compensated", "visit/v-1": "completed", "visit/v-2": "completed", "visit/v-3": "completed",
+	} {
+		testkit.Wait(t, id+" to be "+want, func() (bool, error) {
+			var is, why string
+			err := f.pool.QueryRow(t.Context(), "SELECT status, coalesce(reason, '') FROM troupe.sagas WHERE id = $1", id).Scan(&is, &why)
+			if err == nil && is != want {
+				err = fmt.Errorf("it is %s: %s", is, why)
+				return false, err
+			}
+			return err == nil, err
+		})
+	}
+	_, err = c.Prune(t.Context())
+	require.NoError(t, err)
+	for _, sql := range []string{"SELECT FROM troupe.saga_events", "DELETE FROM troupe.sagas", "SELECT FROM troupe.outbox"} {
+		_, err = pool.Exec(t.Context(), sql)
+		require.ErrorContains(t, err, "permission denied", sql)
+	}
+}
+
+func guests(t testing.TB) *saga.Definition {
+	t.Helper()
+	d, err := saga.Define(saga.Spec{
+		Saga: "visit", Version: 1, Key: "id", Data: map[string]saga.Type{"id": saga.String, "guest": saga.String},
+		Lock: "data.guest",
+		Steps: []saga.Step{{Name: "arrive", Success: []saga.Answer{
+			{Hop: "payment", Event: "Arrived", By: &saga.Association{Variable: "guest", Field: "name"}},
+		}}},
+	})
+	require.NoError(t, err)
+	return d
+}
+
+// limited is a pool of a role that has the rights of participant's package comment, for Kafka, and of this one's.
+func limited(t *testing.T, owner *pgxpool.Pool) *pgxpool.Pool {
+	t.Helper()
+	role := "coordinator_" + strings.ReplaceAll(owner.Config().ConnConfig.Database, "-", "_")
+	_, err := owner.Exec(t.Context(), "CREATE ROLE "+role)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := owner.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		require.NoError(t, err)
+	})
+	var ring []string
+	for slot := range 32 {
+		ring = append(ring, fmt.Sprintf("troupe.inbox_recent_%d", slot))
+	}
+	for path, want := range map[string]int{"../../participant/doc.go": 4, "doc.go": 5} {
+		source, err := os.ReadFile(path)
+		require.NoError(t, err)
+		text := strings.ReplaceAll(string(source), "\n//", "\n")
+		grants := regexp.MustCompile(`(?s)GRANT [^;]*;`).FindAllString(text, want)
+		require.Len(t, grants, want, path)
+		for _, sql := range grants {
+			sql = strings.Replace(sql, "troupe.inbox_recent_0, …, troupe.inbox_recent_31", strings.Join(ring, ", "), 1)
+			_, err := owner.Exec(t.Context(), strings.Replace(sql, "TO service", "TO "+role, 1))
+			require.NoError(t, err, sql)
+		}
+	}
+	config := owner.Config()
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "SET ROLE "+role)
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
