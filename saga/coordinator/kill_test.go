@@ -1,0 +1,45 @@
+package coordinator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// TestAKillAtAnyArrowLeavesEachSagaWhole kills a coordinator by SIGKILL at each arrow of its transaction, and lets another
+// take over. A07, A08.
+func TestAKillAtAnyArrowLeavesEachSagaWhole(t *testing.T) {
+	t.Parallel()
+	for _, arrow := range []struct {
+		point string
+		nth   int64
+		batch int
+	}{
+		{"before the handler", 25, 1}, {"before the handler", 25, 20}, {"before the commit", 25, 20},
+		{"after the commit", 25, 1}, {"after the commit", 25, 20},
+		{"before the commit of offsets", 2, 20}, {"after the commit of offsets", 2, 20}, {"after firing", 1, 20},
+	} {
+		t.Run(fmt.Sprintf("%s, %d at once", arrow.point, arrow.batch), func(t *testing.T) {
+			t.Parallel()
+			s := newCrew(t, awaiting(t, 2*time.Second))
+			s.task.Batch = arrow.batch
+			victim := s.of("order")
+			victim.Die, victim.Nth = arrow.point, arrow.nth
+			l := load{crew: s}
+			l.some(2 * len(kinds))
+			l.last()
+			s.serve(hops[1:]...)
+			spawn(t, victim).killed(t)
+			require.NotZero(t, s.count("order", "SELECT count(*) FROM troupe.sagas WHERE ended_at IS NULL"), "killed too late to show anything")
+			s.mend()
+			s.serve("order")
+			s.settle(len(l.keys), broken)
+			v := s.judge(l.keys)
+			require.Positive(t, v[saga.Completed], v)
+		})
+	}
+}
