@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -37,15 +38,16 @@ const childEnv = "TROUPE_TEST_SAGA_CHILD"
 
 // task is what a process of the flow does: a member of one hop, and a relay beside it.
 type task struct {
-	Flow       string
-	Hop        string
-	URL        string
-	Brokers    []string
-	Definition string        // of the saga, for the coordinator
-	Slow       time.Duration // how long a command that is slow waits
-	Batch      int
-	Die        string // the hook to die in
-	Nth        int64  // at which call
+	Flow        string
+	Hop         string
+	URL         string
+	Brokers     []string
+	Definition  string        // of the saga, for the coordinator
+	Slow        time.Duration // how long a command that is slow waits
+	Batch       int
+	Concurrency int    // default 2
+	Die         string // the hook to die in
+	Nth         int64  // at which call
 }
 
 // beChild does its task until it is killed, or its parent is.
@@ -58,7 +60,7 @@ func beChild(text string) {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	must(k.run(ctx, zerolog.New(os.Stderr).With().Timestamp().Logger()))
+	must(k.run(ctx, zerolog.New(os.Stderr).With().Timestamp().Logger(), k.hooks()))
 }
 
 func must(err error) {
@@ -82,18 +84,18 @@ func session() time.Duration {
 	return time.Second
 }
 
-func (k task) run(ctx context.Context, log zerolog.Logger) error {
+func (k task) run(ctx context.Context, log zerolog.Logger, hooks participant.Hooks) error {
 	cfg, err := pgxpool.ParseConfig(k.URL)
 	if err != nil {
 		return err
 	}
-	cfg.MaxConns = 12
+	cfg.MaxConns = 16
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	p, err := k.participant(pool, log)
+	p, err := k.participant(pool, log, hooks)
 	if err != nil {
 		return err
 	}
@@ -117,11 +119,11 @@ func (k task) run(ctx context.Context, log zerolog.Logger) error {
 	return both.Wait()
 }
 
-func (k task) participant(pool *pgxpool.Pool, log zerolog.Logger) (*participant.Participant, error) {
+func (k task) participant(pool *pgxpool.Pool, log zerolog.Logger, hooks participant.Hooks) (*participant.Participant, error) {
 	return participant.New(participant.Config{
-		Pool: pool, Brokers: k.Brokers, Hop: topics.MustHop(k.Flow, k.Hop), Partitions: 2, Batch: k.Batch, Concurrency: 2,
+		Pool: pool, Brokers: k.Brokers, Hop: topics.MustHop(k.Flow, k.Hop), Partitions: 2, Batch: k.Batch, Concurrency: max(k.Concurrency, 2),
 		Retry: retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 3}, Immediate: -1,
-		Kafka: quick(), Hooks: k.hooks(), Log: log,
+		Kafka: quick(), Hooks: hooks, Log: log,
 	})
 }
 
@@ -170,6 +172,7 @@ func (k task) handle(p *participant.Participant) {
 //	fail     fails until somebody has mended the hop
 //	broken   fails for ever
 //	slow     fails once, and is tried again when the saga has given up waiting
+//	late     takes as long as the saga waits, more or less
 //	refund   the compensation fails until somebody has mended the hop
 func moves[T any](k task, done, refused any) func(context.Context, pgx.Tx, participant.Command[T]) (participant.Outcome, error) {
 	return func(ctx context.Context, tx pgx.Tx, c participant.Command[T]) (participant.Outcome, error) {
@@ -183,6 +186,11 @@ func moves[T any](k task, done, refused any) func(context.Context, pgx.Tx, parti
 			return participant.Outcome{}, errors.New("it is broken")
 		case forward && is("slow") && c.Attempt == 1:
 			return participant.Outcome{}, retry.After(errors.New("it takes a while"), k.Slow)
+		case forward && is("late"):
+			select {
+			case <-time.After(k.Slow - 250*time.Millisecond + rand.N(300*time.Millisecond)):
+			case <-ctx.Done():
+			}
 		case forward && is("fail"), !forward && strings.Contains(key, "-refund-"):
 			var mended bool
 			if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM mended)").Scan(&mended); err != nil {

@@ -86,6 +86,7 @@ type crew struct {
 	ends    *testkit.Consumer // of the coordinator's events
 	task    task              // as all processes have it
 	members []*process
+	groups  []string // of the hops that were begun
 }
 
 func newCrew(t testing.TB, d *saga.Definition) *crew {
@@ -99,7 +100,7 @@ func newCrew(t testing.TB, d *saga.Definition) *crew {
 		require.NoError(t, err)
 	}
 	var err error
-	s.p, err = s.of("order").participant(s.pools["order"], testkit.Logger(t))
+	s.p, err = s.of("order").participant(s.pools["order"], testkit.Logger(t), participant.Hooks{})
 	require.NoError(t, err)
 	s.c, err = s.task.coordinator(t.Context(), s.p, s.pools["order"])
 	require.NoError(t, err)
@@ -129,6 +130,7 @@ func (s *crew) spawn(n int, hops ...string) {
 	for range n {
 		for _, hop := range hops {
 			s.members = append(s.members, spawn(s.t, s.of(hop)))
+			s.begun(hop)
 		}
 	}
 }
@@ -146,13 +148,23 @@ func (s *crew) dismiss() {
 }
 
 // serve runs a member of each hop in this process, until the test ends.
-func (s *crew) serve(hops ...string) {
+func (s *crew) serve(hops ...string) { s.serveWith(participant.Hooks{}, hops...) }
+
+func (s *crew) serveWith(hooks participant.Hooks, hops ...string) {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, hop := range hops {
-		running.Go(func() { require.NoError(s.t, s.of(hop).run(ctx, testkit.Logger(s.t))) })
+		s.begun(hop)
+		running.Go(func() { require.NoError(s.t, s.of(hop).run(ctx, testkit.Logger(s.t), hooks)) })
 	}
 	s.t.Cleanup(func() { stop(); running.Wait() })
+}
+
+// begun notes that hop's group has members.
+func (s *crew) begun(hop string) {
+	if group := s.hop(hop).String(); !slices.Contains(s.groups, group) {
+		s.groups = append(s.groups, group)
+	}
 }
 
 // call starts an order by the library, as often as another start is faster.
@@ -280,12 +292,8 @@ func (s *crew) settle(started int, stays func(saga.State) bool) {
 func (s *crew) quiesce() {
 	s.t.Helper()
 	admin := kadm.NewClient(s.client)
-	var groups []string
-	for _, hop := range hops {
-		groups = append(groups, s.hop(hop).String())
-	}
 	read := func() (lag, end int64, err error) {
-		lags, err := admin.Lag(s.t.Context(), groups...)
+		lags, err := admin.Lag(s.t.Context(), s.groups...)
 		if err == nil {
 			err = lags.Error()
 		}
