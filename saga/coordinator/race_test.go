@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,11 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -292,4 +295,33 @@ func tenWays(t testing.TB) *saga.Definition {
 	d, err := saga.Define(spec)
 	require.NoError(t, err)
 	return d
+}
+
+// TestTransactionsThatWaitForEachOtherConflict: of two that start the same orders in another order one is told to try again.
+func TestTransactionsThatWaitForEachOtherConflict(t *testing.T) {
+	t.Parallel()
+	s := newCrew(t, visit(t))
+	begin := func() pgx.Tx {
+		tx, err := s.pools["order"].Begin(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+		return tx
+	}
+	start := func(tx pgx.Tx, key string) error {
+		_, err := s.c.Start(t.Context(), tx, "order", map[string]any{"order_id": key, "reference": "ref " + key})
+		if err != nil {
+			_ = tx.Rollback(t.Context())
+		}
+		return err
+	}
+	one, other := begin(), begin()
+	require.NoError(t, start(one, "a"))
+	require.NoError(t, start(other, "b"))
+	errs := make(chan error, 2)
+	go func() { errs <- start(one, "b") }()
+	s.awaitGuard()
+	errs <- start(other, "a")
+	err := errors.Join(<-errs, <-errs)
+	require.ErrorContains(t, err, "deadlock")
+	require.ErrorIs(t, err, coordinator.ErrConflict)
 }
