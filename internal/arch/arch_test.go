@@ -86,7 +86,7 @@ var house = map[string][]string{
 	"examples/letter-of-credit": {"saga"},
 
 	"bench/flow":        {},
-	"bench/saga":        {"devstack", "migrations", "participant", "relay", "saga", "saga/coordinator", "topics"},
+	"bench/saga":        {"devstack", "migrations", "outbox", "participant", "relay", "saga", "saga/coordinator", "topics"},
 	"bench/participant": {"devstack", "envelope", "internal/kafka", "internal/keyed", "migrations", "participant", "retry", "topics"},
 }
 

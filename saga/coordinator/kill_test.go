@@ -19,18 +19,17 @@ func TestAKillAtAnyArrowLeavesEachSagaWhole(t *testing.T) {
 		nth   int64
 		batch int
 	}{
-		{"before the handler", 25, 1}, {"before the handler", 25, 20}, {"before the commit", 25, 20},
-		{"after the commit", 25, 1}, {"after the commit", 25, 20},
+		{"before the handler", 15, 1}, {"before the commit", 15, 20}, {"after the commit", 15, 20},
 		{"before the commit of offsets", 2, 20}, {"after the commit of offsets", 2, 20}, {"after firing", 1, 20},
 	} {
 		t.Run(fmt.Sprintf("%s, %d at once", arrow.point, arrow.batch), func(t *testing.T) {
 			t.Parallel()
-			s := newCrew(t, awaiting(t, 2*time.Second))
+			s := newCrew(t, awaiting(t, time.Second))
 			s.task.Batch = arrow.batch
 			victim := s.of("order")
 			victim.Die, victim.Nth = arrow.point, arrow.nth
 			l := load{crew: s}
-			l.some(2 * len(kinds))
+			l.some(len(kinds))
 			l.last()
 			s.serve(hops[1:]...)
 			spawn(t, victim).killed(t)

@@ -27,7 +27,7 @@ func TestTwoStartsOfOneKeyAreOneSaga(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, awaiting(t, time.Minute))
 	s.serve(hops...)
-	const orders, callers = 60, 3
+	const orders, callers = 30, 3
 	keys := make([]string, orders)
 	var starting sync.WaitGroup
 	for i := range keys {

@@ -26,7 +26,7 @@ func broken(s saga.State) bool { return strings.Contains(s.Key, "-broken-") && !
 // helped: TROUPE_SOAK says for how long. A07, A08, A24, B13, D05.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	length, pause := 5*time.Second, 500*time.Millisecond
+	length, pause := 4*time.Second, 400*time.Millisecond
 	if text := os.Getenv("TROUPE_SOAK"); text != "" {
 		var err error
 		length, err = time.ParseDuration(text)
