@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/devstack"
@@ -106,6 +107,7 @@ func (s *stage) close() error {
 type system struct {
 	s       *stage
 	local   bool
+	swift   bool // see task
 	flow    string
 	pool    *pgxpool.Pool // the coordinator's
 	pools   []*pgxpool.Pool
@@ -219,6 +221,9 @@ func (y *system) participant(hop string, pool *pgxpool.Pool) (*participant.Parti
 	if !y.local {
 		cfg.Brokers = y.s.addrs
 	}
+	if y.swift {
+		cfg.Kafka = []kgo.Opt{kgo.InstanceID("member-1")}
+	}
 	return participant.New(cfg)
 }
 
@@ -227,7 +232,11 @@ func (y *system) run(p *participant.Participant, pool *pgxpool.Pool) error {
 	if y.local {
 		return nil
 	}
-	r, err := relay.New(relay.Config{Pool: pool, Brokers: y.s.addrs, Service: p.Hop().Name()})
+	cfg := relay.Config{Pool: pool, Brokers: y.s.addrs, Service: p.Hop().Name()}
+	if y.swift {
+		cfg.Lease = time.Second
+	}
+	r, err := relay.New(cfg)
 	if err != nil {
 		return err
 	}
