@@ -147,8 +147,6 @@ func (k task) hooks() participant.Hooks {
 		BeforeHandler: func(participant.Delivery) { die("before the handler") },
 		BeforeCommit:  func(participant.Delivery) { die("before the commit") },
 		AfterCommit:   func(participant.Delivery) { die("after the commit") },
-		BeforeOffsets: func(map[string]map[int32]int64) { die("before the commit of offsets") },
-		AfterOffsets:  func(map[string]map[int32]int64) { die("after the commit of offsets") },
 		Fired:         func(participant.Fired) { die("after firing") },
 	}
 }
@@ -170,6 +168,7 @@ func (k task) handle(p *participant.Participant) {
 //
 //	refuse   refused by the business
 //	fail     fails until somebody has mended the hop
+//	undo     fails likewise, and the operator has the saga compensated
 //	broken   fails for ever
 //	slow     fails once, and is tried again when the saga has given up waiting
 //	late     takes as long as the saga waits, more or less

@@ -255,10 +255,10 @@ func (s *crew) help(parked saga.State, r remedy) {
 			return
 		}
 		s.redrive(repair.Filter{Key: repair.Key(parked.Key)})
+	case r == compensates, strings.Contains(parked.Key, "-undo-"):
+		s.act(parked, saga.Event{Kind: saga.ActCompensate})
 	case r == redrives:
 		s.redrive(repair.Filter{Key: repair.Key(parked.Key)})
-	case r == compensates:
-		s.act(parked, saga.Event{Kind: saga.ActCompensate})
 	default:
 		for _, step := range stuck {
 			s.act(parked, saga.Event{Kind: saga.ActRetry, Step: step})

@@ -18,7 +18,7 @@ import (
 // kinds of orders: what goes wrong, and where.
 var kinds = []string{
 	"fine", "refuse-payment", "fine", "refuse-inventory", "fail-payment", "fine", "refuse-shipping", "fail-inventory", "fine",
-	"slow-payment", "fail-shipping", "fine", "slow-inventory", "refund-refuse-shipping", "fine", "broken-shipping",
+	"slow-payment", "fail-shipping", "fine", "slow-inventory", "refund-refuse-shipping", "undo-fail-payment", "broken-shipping",
 }
 
 func broken(s saga.State) bool { return strings.Contains(s.Key, "-broken-") && !s.Back }
