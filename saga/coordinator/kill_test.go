@@ -10,9 +10,9 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// TestAKillAtAnyArrowLeavesEachSagaWhole kills a coordinator by SIGKILL at each arrow of its transaction, and lets another
-// take over. A07, A08.
-func TestAKillAtAnyArrowLeavesEachSagaWhole(t *testing.T) {
+// TestAKillAtAnyArrowLeavesEachSagaWhole_A07 kills a coordinator by SIGKILL at each arrow of its transaction, and lets another
+// take over.
+func TestAKillAtAnyArrowLeavesEachSagaWhole_A07(t *testing.T) {
 	t.Parallel()
 	for _, arrow := range []struct {
 		point string

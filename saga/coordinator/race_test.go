@@ -22,8 +22,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestTwoStartsOfOneKeyAreOneSaga starts each order by calls and by events at the same time. A06.
-func TestTwoStartsOfOneKeyAreOneSaga(t *testing.T) {
+// TestTwoStartsOfOneKeyAreOneSaga_A11 starts each order by calls and by events at the same time.
+func TestTwoStartsOfOneKeyAreOneSaga_A11(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, awaiting(t, time.Minute))
 	s.serve(hops...)
@@ -54,8 +54,8 @@ func TestTwoStartsOfOneKeyAreOneSaga(t *testing.T) {
 	require.Equal(t, verdict{saga.Completed: orders}, s.judge(keys))
 }
 
-// TestAnEventAndTheStartOfItsSagaMeet lets each of the two be under way, not committed, when the other comes. D02.
-func TestAnEventAndTheStartOfItsSagaMeet(t *testing.T) {
+// TestAnEventAndTheStartOfItsSagaMeet_D02 lets each of the two be under way, not committed, when the other comes.
+func TestAnEventAndTheStartOfItsSagaMeet_D02(t *testing.T) {
 	t.Parallel()
 	for name, variable := range map[string]string{"by its key": "approval", "by a variable": "clearance"} {
 		t.Run(name, func(t *testing.T) {
@@ -199,9 +199,9 @@ func TestEventsAndStartsComeInAnyOrder_D02(t *testing.T) {
 	t.Log(&r)
 }
 
-// TestATimeoutAndALateAnswerMeet lets payments take as long as the saga waits for them: it goes on, or it goes back and the
-// payment is undone or never made. A12.
-func TestATimeoutAndALateAnswerMeet(t *testing.T) {
+// TestATimeoutAndALateAnswerMeet_B13 lets payments take as long as the saga waits for them: it goes on, or it goes back and the
+// payment is undone or never made.
+func TestATimeoutAndALateAnswerMeet_B13(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, awaiting(t, 300*time.Millisecond))
 	s.task.Batch, s.task.Concurrency, s.task.Slow = 1, 10, s.timeout()
@@ -230,9 +230,9 @@ func TestATimeoutAndALateAnswerMeet(t *testing.T) {
 	t.Log(s.judge(keys))
 }
 
-// TestTenAnswersMeet lets ten events of ten hops come at once for each of many sagas: transactions wait for each other, and
-// fewer than one in a hundred is repeated. A20.
-func TestTenAnswersMeet(t *testing.T) {
+// TestTenAnswersMeet_D02 lets ten events of ten hops come at once for each of many sagas: transactions wait for each other, and
+// fewer than one in a hundred is repeated.
+func TestTenAnswersMeet_D02(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, tenWays(t))
 	s.task.Batch, s.task.Concurrency = 1, ways

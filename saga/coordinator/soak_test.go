@@ -24,7 +24,7 @@ var kinds = []string{
 func broken(s saga.State) bool { return strings.Contains(s.Key, "-broken-") && !s.Back }
 
 // TestSoak kills and freezes coordinators and participants, with their relays, while sagas begin, fail, time out and are
-// helped: TROUPE_SOAK says for how long. A07, A08, A24, B13, D05.
+// helped: TROUPE_SOAK says for how long.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	length, pause := 4*time.Second, 400*time.Millisecond
