@@ -77,7 +77,8 @@ func (s *stage) joinBy(ctx context.Context, batch int) (_ string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if y.c, err = coordinator.New(ctx, coordinator.Config{Participant: p, Pool: y.pool, Definitions: []*saga.Definition{d}}); err != nil {
+	y.c, err = coordinator.New(ctx, coordinator.Config{Participant: p, Pool: y.pool, Definitions: []*saga.Definition{d}})
+	if err != nil {
 		return "", err
 	}
 	if err := y.arrive(ctx, p.Outbox(), s.joins); err != nil {
@@ -92,8 +93,9 @@ func (s *stage) joinBy(ctx context.Context, batch int) (_ string, err error) {
 	if err := awaitCount(ctx, y.pool, "SELECT count(*) FROM troupe.sagas WHERE status = 'completed'", s.joins); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d at once: %d of %d transactions repeated (%.2f %%), %.0f events/s", batch, repeated.Load(), transactions.Load(),
-		100*float64(repeated.Load())/float64(transactions.Load()), float64(s.joins*ways)/time.Since(began).Seconds()), nil
+	again, all := repeated.Load(), transactions.Load()
+	return fmt.Sprintf("%d at once: %d of %d transactions repeated (%.2f %%), %.0f events/s", batch, again, all,
+		100*float64(again)/float64(all), float64(s.joins*ways)/time.Since(began).Seconds()), nil
 }
 
 // arrive starts n sagas, and lets what they wait for come in any order.

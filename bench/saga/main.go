@@ -8,8 +8,9 @@
 // it has ended; each hop writes a row of its own in the transaction in which it answers. Everything of Troupe's runs in
 // this process: coordinator, participants and relays, with four databases on one server (kafka), or all in one database
 // without Kafka and relays (local). fsync and synchronous_commit are on. Who else is to be compared runs in the same rounds,
-// see --peer. On demand, join lets ten events of ten hops come at once for each of many sagas, and says how many transactions
-// were repeated; recovery kills the process that runs everything, with 10,000 sagas under way, and starts it again. A run whose effects do not add up ends the measuring with status 1.
+// see --peer. On demand, join lets ten events of ten hops come at once for each of many sagas, and says how many
+// transactions were repeated; recovery kills the process that runs everything, with 10,000 sagas under way, and starts it
+// again. A run whose effects do not add up ends the measuring with status 1.
 package main
 
 import (

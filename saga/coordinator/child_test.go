@@ -119,7 +119,9 @@ func (k task) run(ctx context.Context, log zerolog.Logger, hooks participant.Hoo
 	return both.Wait()
 }
 
-func (k task) participant(pool *pgxpool.Pool, log zerolog.Logger, hooks participant.Hooks) (*participant.Participant, error) {
+func (k task) participant(
+	pool *pgxpool.Pool, log zerolog.Logger, hooks participant.Hooks,
+) (*participant.Participant, error) {
 	return participant.New(participant.Config{
 		Pool: pool, Brokers: k.Brokers, Hop: topics.MustHop(k.Flow, k.Hop), Partitions: 2, Batch: k.Batch, Concurrency: max(k.Concurrency, 2),
 		Retry: retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 3}, Immediate: -1,
@@ -127,7 +129,9 @@ func (k task) participant(pool *pgxpool.Pool, log zerolog.Logger, hooks particip
 	})
 }
 
-func (k task) coordinator(ctx context.Context, p *participant.Participant, pool *pgxpool.Pool) (*coordinator.Coordinator, error) {
+func (k task) coordinator(
+	ctx context.Context, p *participant.Participant, pool *pgxpool.Pool,
+) (*coordinator.Coordinator, error) {
 	d, err := saga.Parse([]byte(k.Definition))
 	if err != nil {
 		return nil, err

@@ -93,7 +93,8 @@ type crew struct {
 func newCrew(t testing.TB, d *saga.Definition) *crew {
 	s := &crew{t: t, d: d, pools: make(map[string]*pgxpool.Pool)}
 	s.task = task{
-		Flow: testkit.Flow(t), Brokers: testkit.Kafka(t), Definition: string(d.JSON()), Batch: 20, Slow: s.timeout() + 500*time.Millisecond,
+		Flow: testkit.Flow(t), Brokers: testkit.Kafka(t), Definition: string(d.JSON()), Batch: 20,
+		Slow: s.timeout() + 500*time.Millisecond,
 	}
 	for _, hop := range hops {
 		s.pools[hop] = testkit.Database(t)
@@ -340,16 +341,25 @@ func (s *crew) quiesce() {
 		})
 		return lag, end, err
 	}
-	const under = "SELECT (SELECT count(*) FROM troupe.outbox) + (SELECT count(*) FROM troupe.held)"
+	const rows = "SELECT (SELECT count(*) FROM troupe.outbox) + (SELECT count(*) FROM troupe.held)"
+	still := func() error {
+		for _, hop := range hops {
+			if n := s.count(hop, rows); n > 0 {
+				return fmt.Errorf("%d rows under way in %s", n, hop)
+			}
+		}
+		return nil
+	}
 	testkit.Wait(s.t, "nothing under way", func() (bool, error) {
+		if err := still(); err != nil { // cheaper to ask than the broker
+			return false, err
+		}
 		lag, end, err := read()
 		if err != nil || lag > 0 {
 			return false, fmt.Errorf("lag %d: %v", lag, err)
 		}
-		for _, hop := range hops {
-			if n := s.count(hop, under); n > 0 {
-				return false, fmt.Errorf("%d rows under way in %s", n, hop)
-			}
+		if err := still(); err != nil {
+			return false, err
 		}
 		_, again, err := read()
 		return again == end, err

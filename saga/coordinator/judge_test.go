@@ -67,9 +67,11 @@ func (s *crew) judgeEffects(st saga.State, did map[string]int) {
 	shipped := did["shipping/forward"]
 	switch st.Status {
 	case saga.Completed:
-		require.Equal(s.t, []int{1, 0, 1, 0, 1}, []int{charged, refunded, reserved, released, shipped}, "%s is completed: %v", st.Key, did)
+		are := []int{charged, refunded, reserved, released, shipped}
+		require.Equal(s.t, []int{1, 0, 1, 0, 1}, are, "%s is completed: %v", st.Key, did)
 	case saga.Compensated:
-		require.Equal(s.t, []int{0, 0, 0}, []int{charged - refunded, reserved - released, shipped}, "%s is compensated: %v", st.Key, did)
+		are := []int{charged - refunded, reserved - released, shipped}
+		require.Equal(s.t, []int{0, 0, 0}, are, "%s is compensated: %v", st.Key, did)
 	default:
 		require.Equal(s.t, saga.Parked, st.Status, "%s: %v, %s", st.Key, st.Steps, st.Reason)
 		require.LessOrEqual(s.t, refunded, charged, st.Key)
@@ -103,7 +105,9 @@ func (s *crew) judgeRest() {
 	// What comes by a reference after its saga has gone back finds nobody, and waits until it expires.
 	require.Zero(s.t, s.count("order", `
 		SELECT count(*) FROM troupe.saga_stash AS h
-		WHERE NOT EXISTS (SELECT FROM troupe.sagas AS s WHERE s.status = 'compensated' AND s.state -> 'data' ->> h.variable = h.value)`), "stash")
+		WHERE NOT EXISTS (
+			SELECT FROM troupe.sagas AS s
+			WHERE s.status = 'compensated' AND s.state -> 'data' ->> h.variable = h.value)`), "stash")
 	require.Zero(s.t, s.count("order", "SELECT count(*) FROM troupe.dead_letters"), "answers that the coordinator could not take")
 }
 
@@ -129,7 +133,8 @@ func (s *crew) states() map[string]saga.State {
 
 func (s *crew) logs() map[string][]coordinator.Entry {
 	s.t.Helper()
-	rows, err := s.pools["order"].Query(s.t.Context(), "SELECT saga_id, version, at, event FROM troupe.saga_events ORDER BY saga_id, version")
+	const log = "SELECT saga_id, version, at, event FROM troupe.saga_events ORDER BY saga_id, version"
+	rows, err := s.pools["order"].Query(s.t.Context(), log)
 	require.NoError(s.t, err)
 	all := make(map[string][]coordinator.Entry)
 	var id string
@@ -171,7 +176,8 @@ func (s *crew) emitted(atMost int) map[string]map[string]string {
 	var ended int
 	var all map[string]map[string]string
 	testkit.Wait(s.t, "the ends on the topic", func() (bool, error) {
-		all, ended = make(map[string]map[string]string), s.count("order", "SELECT count(*) FROM troupe.sagas WHERE ended_at IS NOT NULL")
+		all = make(map[string]map[string]string)
+		ended = s.count("order", "SELECT count(*) FROM troupe.sagas WHERE ended_at IS NOT NULL")
 		for _, r := range s.ends.Records() {
 			m, err := kafka.Message(r)
 			if err != nil {

@@ -39,7 +39,8 @@ func TestTwoStartsOfOneKeyAreOneSaga_A11(t *testing.T) {
 			for i, key := range keys {
 				o := OrderPlaced{OrderID: key, Customer: key, Reference: "ref " + key}
 				if (i+caller)%callers == 0 {
-					errs <- s.tryEmit(s.entry("shop", key, o), s.entry("desk", key, OrderApproved{}), s.entry("desk", "r/"+key, OrderCleared{o.Reference}))
+					errs <- s.tryEmit(s.entry("shop", key, o), s.entry("desk", key, OrderApproved{}),
+						s.entry("desk", "r/"+key, OrderCleared{o.Reference}))
 				}
 				errs <- s.tryCall(o)
 			}

@@ -31,7 +31,8 @@ func TestAFullStopSoak(t *testing.T) {
 		}
 	}
 	s.callAll(keys)
-	const moved, ended = "SELECT count(*) FROM troupe.sagas WHERE version > 1", "SELECT count(*) FROM troupe.sagas WHERE ended_at IS NOT NULL"
+	const moved = "SELECT count(*) FROM troupe.sagas WHERE version > 1"
+	const ended = "SELECT count(*) FROM troupe.sagas WHERE ended_at IS NOT NULL"
 	s.spawn(1, hops...)
 	testkit.Wait(t, "sagas at all steps", func() (bool, error) {
 		return s.count("order", moved) > sagas/4 && s.count("shipping", "SELECT count(*) FROM effects") > 0, nil
