@@ -8,7 +8,9 @@
 // it has ended; each hop writes a row of its own in the transaction in which it answers. Everything of Troupe's runs in
 // this process: coordinator, participants and relays, with four databases on one server (kafka), or all in one database
 // without Kafka and relays (local). fsync and synchronous_commit are on. Who else is to be compared runs in the same rounds,
-// see --peer. A run whose effects do not add up ends the measuring with status 1.
+// see --peer. On demand, join lets ten events of ten hops come at once for each of many sagas, and says how many
+// transactions were repeated; recovery kills the process that runs everything, with 10,000 sagas under way, and starts it
+// again. A run whose effects do not add up ends the measuring with status 1.
 package main
 
 import (
@@ -32,17 +34,23 @@ type sizes struct {
 	warm, time time.Duration
 	callers    int
 	rate       float64 // sagas/s, for the latency
+	joins      int     // sagas
+	stopped    int     // sagas under way at the full stop
 }
 
 var (
-	full  = sizes{rounds: 3, warm: 4 * time.Second, time: 15 * time.Second, callers: 64, rate: 50}
-	quick = sizes{rounds: 1, warm: time.Second, time: 2 * time.Second, callers: 16, rate: 20}
+	full  = sizes{rounds: 3, warm: 4 * time.Second, time: 15 * time.Second, callers: 64, rate: 50, joins: 2000, stopped: 10_000}
+	quick = sizes{rounds: 1, warm: time.Second, time: 2 * time.Second, callers: 16, rate: 20, joins: 100, stopped: 500}
 )
 
 func main() {
+	if task := os.Getenv(childEnv); task != "" {
+		beChild(task)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	only := flag.String("only", "kafka,local", "`names` of what to measure, with commas between: kafka, local")
+	only := flag.String("only", "kafka,local", "`names` of what to measure, with commas between: kafka, local, join, recovery")
 	small := flag.Bool("quick", false, "everything in small, to see that it works: its figures say nothing")
 	rounds := flag.Int("rounds", 0, "`rounds` (default 3, quick 1)")
 	callers := flag.Int("callers", 0, "sagas under way at once (default 64)")
@@ -66,8 +74,8 @@ func main() {
 	}
 	wanted := strings.Split(*only, ",")
 	for _, name := range wanted {
-		if !slices.Contains([]string{"kafka", "local"}, name) || flag.NArg() > 0 {
-			fmt.Fprintf(os.Stderr, "saga: %q is none of kafka, local\n", name)
+		if !slices.Contains([]string{"kafka", "local", "join", "recovery"}, name) || flag.NArg() > 0 {
+			fmt.Fprintf(os.Stderr, "saga: %q is none of kafka, local, join, recovery\n", name)
 			os.Exit(2)
 		}
 	}
@@ -112,6 +120,14 @@ func run(ctx context.Context, s *stage, wanted []string, profile string) (err er
 	}
 	for range s.rounds {
 		for _, kind := range wanted {
+			if once := map[string]func(context.Context) (string, error){"join": s.join, "recovery": s.recovery}[kind]; once != nil {
+				said, err := once(ctx)
+				if err != nil {
+					return fmt.Errorf("%s: %w", kind, err)
+				}
+				fmt.Println(kind + ": " + said)
+				continue
+			}
 			flat, steady, err := s.measure(ctx, kind)
 			if err != nil {
 				return fmt.Errorf("%s: %w", kind, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/devstack"
@@ -33,6 +34,7 @@ type stage struct {
 	kafka    *devstack.Kafka
 	version  string // of Postgres
 	broker   string
+	addrs    []string // of the broker
 	made     int
 	server   postgresProcess
 }
@@ -55,7 +57,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if s.kafka, err = devstack.OpenKafka(ctx, devstack.KafkaConfig{}); err != nil {
 		return err
 	}
-	s.broker = "embedded"
+	s.broker, s.addrs = "embedded", s.kafka.Addrs()
 	if address := os.Getenv("TROUPE_KAFKA"); address != "" {
 		s.broker = address
 	}
@@ -105,6 +107,7 @@ func (s *stage) close() error {
 type system struct {
 	s       *stage
 	local   bool
+	swift   bool // see task
 	flow    string
 	pool    *pgxpool.Pool // the coordinator's
 	pools   []*pgxpool.Pool
@@ -118,29 +121,41 @@ type system struct {
 	waits map[string]chan saga.Status // by id
 }
 
-func (s *stage) start(ctx context.Context, kind string) (_ *system, err error) {
-	y := &system{s: s, local: kind == "local", waits: make(map[string]chan saga.Status)}
+// prepare makes the databases of a system: the coordinator's, and one for each hop unless all is local.
+func (s *stage) prepare(ctx context.Context, kind string) (y *system, err error) {
+	y = &system{s: s, local: kind == "local", waits: make(map[string]chan saga.Status)}
 	s.made++
 	y.flow = fmt.Sprintf("bench-%d-%d", os.Getpid(), s.made)
+	databases := 4
+	if y.local {
+		databases = 1
+	}
+	for range databases {
+		if _, err := y.database(ctx); err != nil {
+			return y, err
+		}
+	}
+	y.pool = y.pools[0]
+	return y, nil
+}
+
+func (s *stage) start(ctx context.Context, kind string) (*system, error) {
+	y, err := s.prepare(ctx, kind)
+	if err == nil {
+		err = y.begin(ctx)
+	}
+	return y, err
+}
+
+// begin runs it.
+func (y *system) begin(ctx context.Context) error {
 	ctx, y.stop = context.WithCancel(ctx)
 	y.running, y.ctx = errgroup.WithContext(ctx)
-	if y.pool, err = y.database(ctx); err != nil {
-		return y, err
-	}
-	d, err := saga.Parse(definition)
-	if err != nil {
-		return y, err
-	}
-	for _, hop := range []string{"payment", "inventory", "shipping"} {
-		pool := y.pool
-		if !y.local {
-			if pool, err = y.database(ctx); err != nil {
-				return y, err
-			}
-		}
+	for i, hop := range []string{"payment", "inventory", "shipping"} {
+		pool := y.pools[min(i+1, len(y.pools)-1)]
 		p, err := y.participant(hop, pool)
 		if err != nil {
-			return y, err
+			return err
 		}
 		switch hop {
 		case "payment":
@@ -151,20 +166,30 @@ func (s *stage) start(ctx context.Context, kind string) (_ *system, err error) {
 			participant.Handle(p, does[ShipOrder](OrderShipped{"s-1"}))
 		}
 		if err := y.run(p, pool); err != nil {
-			return y, err
+			return err
 		}
+	}
+	p, err := y.coordinator(ctx)
+	if err != nil {
+		return err
+	}
+	return y.run(p, y.pool)
+}
+
+// coordinator makes y.c. It decides when its participant runs.
+func (y *system) coordinator(ctx context.Context) (*participant.Participant, error) {
+	d, err := saga.Parse(definition)
+	if err != nil {
+		return nil, err
 	}
 	p, err := y.participant("order", y.pool)
 	if err != nil {
-		return y, err
+		return nil, err
 	}
 	y.c, err = coordinator.New(ctx, coordinator.Config{
 		Participant: p, Pool: y.pool, Definitions: []*saga.Definition{d}, Decided: y.decided,
 	})
-	if err != nil {
-		return y, err
-	}
-	return y, y.run(p, y.pool)
+	return p, err
 }
 
 func (y *system) database(ctx context.Context) (*pgxpool.Pool, error) {
@@ -175,22 +200,29 @@ func (y *system) database(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	y.names = append(y.names, name)
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, err
-	}
-	cfg.MaxConns = 24
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	pool, err := connect(ctx, url)
 	if err == nil {
 		y.pools = append(y.pools, pool)
 	}
 	return pool, err
 }
 
+func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = 24
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
 func (y *system) participant(hop string, pool *pgxpool.Pool) (*participant.Participant, error) {
 	cfg := participant.Config{Pool: pool, Hop: topics.MustHop(y.flow, hop), Local: y.local, Batch: 100, Concurrency: 1, Partitions: 1}
 	if !y.local {
-		cfg.Brokers = y.s.kafka.Addrs()
+		cfg.Brokers = y.s.addrs
+	}
+	if y.swift {
+		cfg.Kafka = []kgo.Opt{kgo.InstanceID("member-1")}
 	}
 	return participant.New(cfg)
 }
@@ -200,7 +232,11 @@ func (y *system) run(p *participant.Participant, pool *pgxpool.Pool) error {
 	if y.local {
 		return nil
 	}
-	r, err := relay.New(relay.Config{Pool: pool, Brokers: y.s.kafka.Addrs(), Service: p.Hop().Name()})
+	cfg := relay.Config{Pool: pool, Brokers: y.s.addrs, Service: p.Hop().Name()}
+	if y.swift {
+		cfg.Lease = time.Second
+	}
+	r, err := relay.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -251,8 +287,8 @@ func (y *system) one(ctx context.Context, key string) error {
 
 // close ends all, and checks before that each saga had each effect once.
 func (y *system) close() (err error) {
-	y.stop()
 	if y.running != nil {
+		y.stop()
 		err = y.running.Wait()
 	}
 	for _, p := range y.pools {

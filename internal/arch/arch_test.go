@@ -87,7 +87,7 @@ var house = map[string][]string{
 	"examples/order-on-postgres": {"devstack", "migrations", "participant", "retry", "saga", "saga/coordinator", "topics"},
 
 	"bench/flow":        {},
-	"bench/saga":        {"devstack", "migrations", "participant", "relay", "saga", "saga/coordinator", "topics"},
+	"bench/saga":        {"devstack", "migrations", "outbox", "participant", "relay", "saga", "saga/coordinator", "topics"},
 	"bench/participant": {"devstack", "envelope", "internal/kafka", "internal/keyed", "migrations", "participant", "retry", "topics"},
 }
 

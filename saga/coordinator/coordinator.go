@@ -163,7 +163,8 @@ func (c *Coordinator) register(hops []string) {
 // Start begins an instance of a saga in tx, with values for its variables, at least the key, and gives its id. Its first
 // commands leave when tx has committed; no step has run when Start returns. If there is an instance of that key, also an
 // ended one, it stays as it is and nothing is started. A value that the definition cannot take is an error, and tx is as it
-// was; after any other error tx is to be rolled back, and where it wraps ErrConflict, another start was faster.
+// was; after any other error tx is to be rolled back, and where it wraps ErrConflict, another one was faster:
+// trying it again decides anew.
 func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields map[string]any) (id string, err error) {
 	err = c.within(ctx, tx, func(w *work) error {
 		id, err = w.pass.begin(ctx, name, fields)

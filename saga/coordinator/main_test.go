@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +21,13 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	if task := os.Getenv(childEnv); task != "" {
+		beChild(task)
+		return
+	}
+	testkit.Main(m)
+}
 
 // The order flow's messages, as JSON.
 type (

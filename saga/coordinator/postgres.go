@@ -224,10 +224,15 @@ func queue(ctx context.Context, tx pgx.Tx, batch *pgx.Batch) error {
 	return conflict(tx.SendBatch(ctx, batch).Close())
 }
 
-// conflict says of the error of a statement that writes sagas that somebody else was faster.
+// conflict says of a statement's error that somebody else was faster: he has written the same saga, or one transaction had
+// to give way, since each waited for the other (a deadlock) or could not be as if they had come one by one.
 func conflict(err error) error {
 	var refused *pgconn.PgError
-	if errors.As(err, &refused) && refused.Code == "23505" && refused.SchemaName == "troupe" {
+	if !errors.As(err, &refused) || errors.Is(err, ErrConflict) {
+		return err
+	}
+	switch {
+	case refused.Code == "23505" && refused.SchemaName == "troupe", refused.Code == "40P01", refused.Code == "40001":
 		return fmt.Errorf("%w: %w", ErrConflict, err)
 	}
 	return err

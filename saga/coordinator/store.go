@@ -8,8 +8,9 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// ErrConflict is wrapped by the error of Save when somebody else changed or started one of the sagas meanwhile. Trying the
-// whole transaction again decides anew.
+// ErrConflict is wrapped by the error of Save when somebody else changed or started one of the sagas meanwhile, and by the
+// errors of Start and Act also when the transaction had to give way to another, each waiting for the other. Trying the whole
+// transaction again decides anew.
 var ErrConflict = errors.New("the saga was changed meanwhile")
 
 // A Store keeps sagas within one transaction, which it does not end: what Save was given is there when that commits,

@@ -50,7 +50,7 @@ func (q *queued) flush(ctx context.Context) error {
 	if q.batch.Len() == 0 {
 		return nil
 	}
-	return conflict(q.Tx.SendBatch(ctx, &q.batch).Close())
+	return q.Tx.SendBatch(ctx, &q.batch).Close()
 }
 
 // within runs do in a caller's transaction. Nothing is written before do has decided all.
@@ -67,7 +67,7 @@ func (c *Coordinator) within(ctx context.Context, tx pgx.Tx, do func(*work) erro
 	if err == nil {
 		w.told()
 	}
-	return err
+	return conflict(err)
 }
 
 // end saves, and writes what follows: messages, in the context of the one that each follows from, and wake-ups.

@@ -1,0 +1,323 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// TestTwoStartsOfOneKeyAreOneSaga_A11 starts each order by calls and by events at the same time.
+func TestTwoStartsOfOneKeyAreOneSaga_A11(t *testing.T) {
+	t.Parallel()
+	s := newCrew(t, awaiting(t, time.Minute))
+	s.serve(hops...)
+	const orders, callers = 30, 3
+	keys := make([]string, orders)
+	var starting sync.WaitGroup
+	for i := range keys {
+		keys[i] = fmt.Sprint("o-", i)
+	}
+	errs := make(chan error, 2*callers*orders)
+	for caller := range callers {
+		starting.Go(func() {
+			for i, key := range keys {
+				o := OrderPlaced{OrderID: key, Customer: key, Reference: "ref " + key}
+				if (i+caller)%callers == 0 {
+					errs <- s.tryEmit(s.entry("shop", key, o), s.entry("desk", key, OrderApproved{}),
+						s.entry("desk", "r/"+key, OrderCleared{o.Reference}))
+				}
+				errs <- s.tryCall(o)
+			}
+		})
+	}
+	starting.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	s.settle(orders, func(saga.State) bool { return false })
+	require.Equal(t, verdict{saga.Completed: orders}, s.judge(keys))
+}
+
+// TestAnEventAndTheStartOfItsSagaMeet_D02 lets each of the two be under way, not committed, when the other comes.
+func TestAnEventAndTheStartOfItsSagaMeet_D02(t *testing.T) {
+	t.Parallel()
+	for name, variable := range map[string]string{"by its key": "approval", "by a variable": "clearance"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newCrew(t, visit(t))
+			held := make(chan struct{})    // the event's transaction is written
+			release := make(chan struct{}) // it may commit
+			var hold atomic.Value          // the key of that event
+			hold.Store("")
+			s.serveWith(participant.Hooks{BeforeCommit: func(d participant.Delivery) {
+				if key := hold.Load().(string); key != "" && strings.HasSuffix(string(d.Message.Key), key) {
+					held <- struct{}{}
+					<-release
+				}
+			}}, "order")
+			const rounds = 8
+			var keys []string
+			event := func(key string) outbox.Entry {
+				if variable == "approval" {
+					return s.entry("desk", key, OrderApproved{})
+				}
+				return s.entry("desk", "r/"+key, OrderCleared{"ref " + key})
+			}
+			other := func(key string) outbox.Entry {
+				if variable == "approval" {
+					return s.entry("desk", "r/"+key, OrderCleared{"ref " + key})
+				}
+				return s.entry("desk", key, OrderApproved{})
+			}
+			order := func(key string) OrderPlaced {
+				keys = append(keys, key)
+				return OrderPlaced{OrderID: key, Customer: key, Reference: "ref " + key}
+			}
+			for i := range rounds {
+				// The start is written, and the event comes: it waits for the start's end.
+				o := order(fmt.Sprint("start-", i))
+				commits := i%2 == 0
+				tx, err := s.pools["order"].Begin(t.Context())
+				require.NoError(t, err)
+				_, err = s.c.Start(t.Context(), tx, "order", map[string]any{"order_id": o.OrderID, "reference": o.Reference})
+				require.NoError(t, err)
+				s.emit(event(o.OrderID))
+				s.awaitGuard()
+				if commits {
+					require.NoError(t, tx.Commit(t.Context()))
+				} else {
+					require.NoError(t, tx.Rollback(t.Context()))
+					s.call(o)
+				}
+				s.emit(other(o.OrderID))
+
+				// The event is stashed, not committed, and the start comes: it waits for the event's end.
+				o = order(fmt.Sprint("event-", i))
+				hold.Store(o.OrderID)
+				s.emit(event(o.OrderID))
+				<-held
+				hold.Store("")
+				called := make(chan error, 1)
+				go func() { called <- s.tryCall(o) }()
+				s.awaitGuard()
+				release <- struct{}{}
+				require.NoError(t, <-called)
+				s.emit(other(o.OrderID))
+			}
+			s.settle(len(keys), func(saga.State) bool { return false })
+			for _, st := range s.states() {
+				require.Equal(t, saga.Completed, st.Status, "%s: %v", st.Key, st.Steps)
+			}
+			s.judgeLogs()
+			s.judgeRest()
+		})
+	}
+}
+
+// awaitGuard waits until somebody waits for another one's guard.
+func (s *crew) awaitGuard() {
+	s.t.Helper()
+	const waiting = `
+		SELECT count(*) FROM pg_locks
+		WHERE locktype = 'advisory' AND NOT granted AND classid = x'74727573'::int::oid
+		  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	testkit.Wait(s.t, "somebody to wait for a guard", func() (bool, error) {
+		return s.count("order", waiting) > 0, nil
+	})
+}
+
+// visit is an order that only waits for events.
+func visit(t testing.TB) *saga.Definition {
+	t.Helper()
+	spec := awaiting(t, time.Minute).Spec()
+	spec.Steps = slices.Clone(spec.Steps[3:])
+	spec.Completed, spec.Compensated, spec.Lock = nil, nil, ""
+	d, err := saga.Define(spec)
+	require.NoError(t, err)
+	return d
+}
+
+// TestEventsAndStartsComeInAnyOrder_D02 lets everything that concerns a saga come at once, many times.
+func TestEventsAndStartsComeInAnyOrder_D02(t *testing.T) {
+	t.Parallel()
+	s := newCrew(t, visit(t))
+	var r repeats
+	s.serveWith(r.hooks(), "order")
+	const orders = 200
+	var all sync.WaitGroup
+	errs := make(chan error, 3*orders)
+	for i := range orders {
+		key := fmt.Sprint("o-", i)
+		does := []func() error{
+			func() error { return s.tryEmit(s.entry("desk", key, OrderApproved{})) },
+			func() error { return s.tryEmit(s.entry("desk", "r/"+key, OrderCleared{"ref " + key})) },
+			func() error { return s.tryCall(OrderPlaced{OrderID: key, Reference: "ref " + key}) },
+		}
+		rand.Shuffle(len(does), func(i, j int) { does[i], does[j] = does[j], does[i] })
+		var before chan struct{} // some come one after the other, some at once
+		for _, do := range does {
+			after, waits := make(chan struct{}), before
+			all.Go(func() {
+				defer close(after)
+				if waits != nil {
+					<-waits
+				}
+				errs <- do()
+			})
+			if before = after; rand.IntN(2) == 0 {
+				before = nil
+			}
+		}
+	}
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	s.settle(orders, func(saga.State) bool { return false })
+	s.judgeLogs()
+	s.judgeRest()
+	for _, st := range s.states() {
+		require.Equal(t, saga.Completed, st.Status, "%s: %v", st.Key, st.Steps)
+	}
+	t.Log(&r)
+}
+
+// TestATimeoutAndALateAnswerMeet_B13 lets payments take as long as the saga waits for them: it goes on, or it goes back and the
+// payment is undone or never made.
+func TestATimeoutAndALateAnswerMeet_B13(t *testing.T) {
+	t.Parallel()
+	s := newCrew(t, awaiting(t, 300*time.Millisecond))
+	s.task.Batch, s.task.Concurrency, s.task.Slow = 1, 10, s.timeout()
+	s.serve(hops...)
+	const callers, each = 10, 6
+	keys := make([]string, callers*each)
+	var calling sync.WaitGroup
+	errs := make(chan error, 2*len(keys))
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%d-late-payment", i)
+	}
+	for caller := range callers {
+		calling.Go(func() {
+			for _, key := range keys[caller*each : (caller+1)*each] {
+				errs <- s.tryCall(OrderPlaced{OrderID: key, Customer: key, Reference: "ref " + key})
+				errs <- s.tryEmit(s.entry("desk", key, OrderApproved{}), s.entry("desk", "r/"+key, OrderCleared{"ref " + key}))
+			}
+		})
+	}
+	calling.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	s.settle(len(keys), func(saga.State) bool { return false })
+	t.Log(s.judge(keys))
+}
+
+// TestTenAnswersMeet_D02 lets ten events of ten hops come at once for each of many sagas: transactions wait for each other, and
+// fewer than one in a hundred is repeated.
+func TestTenAnswersMeet_D02(t *testing.T) {
+	t.Parallel()
+	s := newCrew(t, tenWays(t))
+	s.task.Batch, s.task.Concurrency = 1, ways
+	var r repeats
+	s.serveWith(r.hooks(), "order")
+	const sagas = 100
+	var entries []outbox.Entry
+	for i := range sagas {
+		key := fmt.Sprint("o-", i)
+		s.call(OrderPlaced{OrderID: key})
+		for n := range ways {
+			entries = append(entries, s.entry(fmt.Sprint("way-", n), key, OrderApproved{}))
+		}
+	}
+	s.emit(entries...)
+	s.settle(sagas, func(saga.State) bool { return false })
+	s.judgeLogs()
+	s.judgeRest()
+	t.Log(&r)
+	require.Less(t, r.repeated.Load()*100, r.transactions.Load())
+}
+
+// repeats counts transactions, and those that were rolled back and tried again.
+type repeats struct{ transactions, repeated atomic.Int64 }
+
+func (r *repeats) hooks() participant.Hooks {
+	return participant.Hooks{Transaction: func(ctx context.Context, _ []participant.Delivery) (context.Context, func(error)) {
+		return ctx, func(err error) {
+			r.transactions.Add(1)
+			if err != nil {
+				r.repeated.Add(1)
+			}
+		}
+	}}
+}
+
+func (r *repeats) String() string {
+	return fmt.Sprintf("%d of %d transactions were repeated", r.repeated.Load(), r.transactions.Load())
+}
+
+const ways = 10
+
+// tenWays waits for an event of each of ten hops, and then is done.
+func tenWays(t testing.TB) *saga.Definition {
+	t.Helper()
+	spec := visit(t).Spec()
+	spec.Steps = nil
+	join := saga.Step{Name: "join"}
+	for i := range ways {
+		hop := fmt.Sprint("way-", i)
+		spec.Steps = append(spec.Steps, saga.Step{Name: hop, Success: []saga.Answer{{Hop: hop, Event: "OrderApproved"}}})
+		join.Needs = append(join.Needs, hop)
+	}
+	spec.Steps = append(spec.Steps, join)
+	d, err := saga.Define(spec)
+	require.NoError(t, err)
+	return d
+}
+
+// TestTransactionsThatWaitForEachOtherConflict: of two that start the same orders in another order one is told to try again.
+func TestTransactionsThatWaitForEachOtherConflict(t *testing.T) {
+	t.Parallel()
+	s := newCrew(t, visit(t))
+	begin := func() pgx.Tx {
+		tx, err := s.pools["order"].Begin(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+		return tx
+	}
+	start := func(tx pgx.Tx, key string) error {
+		_, err := s.c.Start(t.Context(), tx, "order", map[string]any{"order_id": key, "reference": "ref " + key})
+		if err != nil {
+			_ = tx.Rollback(t.Context())
+		}
+		return err
+	}
+	one, other := begin(), begin()
+	require.NoError(t, start(one, "a"))
+	require.NoError(t, start(other, "b"))
+	errs := make(chan error, 2)
+	go func() { errs <- start(one, "b") }()
+	s.awaitGuard()
+	errs <- start(other, "a")
+	err := errors.Join(<-errs, <-errs)
+	require.ErrorContains(t, err, "deadlock")
+	require.ErrorIs(t, err, coordinator.ErrConflict)
+}

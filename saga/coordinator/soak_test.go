@@ -1,0 +1,152 @@
+package coordinator_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/saga"
+)
+
+// kinds of orders: what goes wrong, and where.
+var kinds = []string{
+	"fine", "refuse-payment", "fine", "refuse-inventory", "fail-payment", "fine", "refuse-shipping", "fail-inventory", "fine",
+	"slow-payment", "fail-shipping", "fine", "slow-inventory", "refund-refuse-shipping", "undo-fail-payment", "broken-shipping",
+}
+
+func broken(s saga.State) bool { return strings.Contains(s.Key, "-broken-") && !s.Back }
+
+// TestSoak kills and freezes coordinators and participants, with their relays, while sagas begin, fail, time out and are
+// helped: TROUPE_SOAK says for how long.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	length, pause := 4*time.Second, 400*time.Millisecond
+	if text := os.Getenv("TROUPE_SOAK"); text != "" {
+		var err error
+		length, err = time.ParseDuration(text)
+		require.NoError(t, err)
+		pause = time.Second
+	}
+	s := newCrew(t, awaiting(t, 3*session()))
+	s.spawn(2, hops...)
+	l := load{crew: s}
+	trouble := time.NewTicker(pause)
+	defer trouble.Stop()
+	turn := time.NewTicker(50 * time.Millisecond)
+	defer turn.Stop()
+	c := chaos{crew: s}
+	for end := time.After(length); ; {
+		select {
+		case <-end:
+			l.last()
+			c.thaw()
+			s.mend()
+			s.settle(len(l.keys), broken)
+			s.redrive(repair.Filter{}) // also what belongs to sagas that have ended: it does nothing
+			s.settle(len(l.keys), broken)
+			v := s.judge(l.keys)
+			t.Logf("%d sagas: %s; %d kills, %d freezes, %d helped meanwhile", len(l.keys), v, c.kills, c.freezes, c.helped)
+			require.Positive(t, v[saga.Completed])
+			require.Positive(t, v[saga.Compensated])
+			s.dismiss()
+			return
+		case <-trouble.C:
+			c.strike()
+		case <-turn.C:
+			l.some(4)
+		}
+	}
+}
+
+// load begins orders: by a call, by an event, by both, by an event that comes twice; what they wait for comes before, with or
+// after that.
+type load struct {
+	*crew
+	keys  []string
+	later []OrderPlaced // what they wait for is still to come
+}
+
+func (l *load) some(n int) {
+	l.t.Helper()
+	await := func(o OrderPlaced) {
+		l.emit(l.entry("desk", o.OrderID, OrderApproved{}), l.entry("desk", "r/"+o.OrderID, OrderCleared{o.Reference}))
+	}
+	for _, o := range l.later {
+		await(o)
+	}
+	l.later = nil
+	for range n {
+		i := len(l.keys)
+		kind := kinds[i%len(kinds)]
+		key := fmt.Sprintf("%d-%s", i, kind)
+		o := OrderPlaced{OrderID: key, Customer: key, Reference: "ref " + key}
+		if kind == "fine" {
+			o.Customer = fmt.Sprint("c-", i/8) // three or so wait for each other
+		}
+		l.keys = append(l.keys, key)
+		if i%3 == 0 {
+			await(o)
+		}
+		if i%4 < 2 {
+			l.call(o)
+		}
+		if i%4 > 0 {
+			l.emit(l.entry("shop", key, o))
+		}
+		if i%4 == 3 {
+			l.emit(l.entry("shop", key, o))
+		}
+		switch i % 3 {
+		case 1:
+			await(o)
+		case 2:
+			l.later = append(l.later, o)
+		}
+	}
+}
+
+// last lets come what is still to come.
+func (l *load) last() { l.some(0) }
+
+// chaos does what operators and machines do.
+type chaos struct {
+	*crew
+	frozen                 *process
+	kills, freezes, helped int
+}
+
+func (c *chaos) strike() {
+	c.t.Helper()
+	if parked := c.parked(); len(parked) > 0 {
+		c.help(parked[rand.IntN(len(parked))], rand.N(remedies))
+		c.helped++
+	}
+	victim := rand.IntN(len(c.members))
+	switch {
+	case c.frozen != nil && rand.IntN(3) == 0:
+		c.thaw()
+	case c.frozen == nil && rand.IntN(3) == 0:
+		c.frozen = c.members[victim]
+		require.NoError(c.t, c.frozen.Process.Signal(syscall.SIGSTOP))
+		c.freezes++
+	case c.members[victim] != c.frozen:
+		require.NoError(c.t, c.members[victim].Process.Kill())
+		c.members[victim].killed(c.t)
+		c.members[victim] = spawn(c.t, c.members[victim].task)
+		c.kills++
+	}
+}
+
+func (c *chaos) thaw() {
+	if c.frozen != nil {
+		require.NoError(c.t, c.frozen.Process.Signal(syscall.SIGCONT))
+	}
+	c.frozen = nil
+}

@@ -1,0 +1,79 @@
+package coordinator_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// TestAFullStopSoak kills everything at once with 1,000 sagas under way (with TROUPE_SOAK 10,000), and starts it again: all
+// go on where they were. How long that takes is printed.
+func TestAFullStopSoak(t *testing.T) {
+	t.Parallel()
+	sagas := 1000
+	if os.Getenv("TROUPE_SOAK") != "" {
+		sagas = 10_000
+	}
+	s := newCrew(t, order(t))
+	s.task.Batch = 100
+	keys := make([]string, sagas)
+	for i := range keys {
+		keys[i] = fmt.Sprint("o-", i)
+		if i%10 == 0 {
+			keys[i] = fmt.Sprintf("o-%d-refuse-shipping", i)
+		}
+	}
+	s.callAll(keys)
+	const moved = "SELECT count(*) FROM troupe.sagas WHERE version > 1"
+	const ended = "SELECT count(*) FROM troupe.sagas WHERE ended_at IS NOT NULL"
+	s.spawn(1, hops...)
+	testkit.Wait(t, "sagas at all steps", func() (bool, error) {
+		return s.count("order", moved) > sagas/4 && s.count("shipping", "SELECT count(*) FROM effects") > 0, nil
+	})
+	for _, m := range s.members {
+		require.NoError(t, m.Process.Kill())
+	}
+	for _, m := range s.members {
+		m.killed(t)
+	}
+	s.members = nil
+	before := s.count("order", ended)
+	require.Less(t, before, sagas/2, "killed too late to show anything")
+	began := time.Now()
+	s.spawn(1, hops...)
+	testkit.Wait(t, "a saga to end", func() (bool, error) { return s.count("order", ended) > before, nil })
+	first := time.Since(began)
+	s.settle(sagas, func(saga.State) bool { return false })
+	all := time.Since(began)
+	t.Logf("%s; %d of %d under way at the stop; the next one ended after %s, all after %s", s.judge(keys), sagas-before, sagas,
+		first.Round(time.Millisecond), all.Round(time.Millisecond))
+	s.dismiss()
+}
+
+// callAll starts a saga for each key, many in a transaction.
+func (s *crew) callAll(keys []string) {
+	s.t.Helper()
+	const some = 100
+	for len(keys) > 0 {
+		n := min(some, len(keys))
+		require.NoError(s.t, pgx.BeginFunc(s.t.Context(), s.pools["order"], func(tx pgx.Tx) error {
+			for _, key := range keys[:n] {
+				_, err := s.c.Start(s.t.Context(), tx, "order", map[string]any{
+					"order_id": key, "customer_id": key, "amount_cents": 500, "title": 7, "quantity": 1,
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		keys = keys[n:]
+	}
+}
