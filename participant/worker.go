@@ -41,9 +41,9 @@ type worker struct {
 	lease   lease
 	term    atomic.Int64 // lease.term, for onlookers
 	low     atomic.Pointer[mark]
-	moved   *mark         // where the watermark is
-	careful atomic.Int64  // how many messages still to run one by one
-	starts  map[place]int // of those that were marked, and have not ended; p.alone's
+	moved   *mark        // where the watermark is
+	careful atomic.Int64 // how many messages still to run behind marks; less than 0 is none
+	starts  starts
 
 	holds holds
 	wake  chan struct{} // a hold is due earlier than thought
@@ -232,7 +232,7 @@ func (w *worker) retry(key holdKey) error {
 
 // try runs m and decides what its error means.
 func (w *worker) try(m *message) error {
-	if w.careful.Load() > 0 {
+	if w.behindMark(m) {
 		return w.carefully(m)
 	}
 	return w.decide(m, w.alone(m))
@@ -304,8 +304,12 @@ func (w *worker) acquire(ctx context.Context) error {
 	w.lease = l
 	w.term.Store(l.term)
 	if !l.clean {
+		if err := w.loadMarks(ctx); err != nil {
+			return database(err)
+		}
 		w.careful.Store(backlogRecords)
-		w.p.cfg.Log.Warn().Stringer("partition", w.at).Msg("the partition's last owner crashed: what it left runs one by one")
+		w.p.cfg.Log.Warn().Stringer("partition", w.at).Int("suspected", len(w.starts.of)).
+			Msg("the partition's last owner crashed: its first messages run behind marks, those suspected one by one")
 	}
 	return w.load(ctx)
 }
