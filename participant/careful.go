@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -109,7 +110,14 @@ func (w *worker) behindMark(m *message) bool {
 		return false
 	}
 	_, marked := w.starts.get(m)
-	return marked || w.careful.Load() > 0
+	return marked || w.careful.Load() > 0 && m.offset < w.written.Load()
+}
+
+// bound takes where the log ends with the first fetch: what comes later cannot be what the owner before crashed of.
+func (w *worker) bound() {
+	if end := w.progress.end.Load(); end >= 0 {
+		w.written.CompareAndSwap(math.MaxInt64, end)
+	}
 }
 
 // inGroup runs messages in one transaction, after a crash behind marks of all of them. Groups may run at once: none of

@@ -274,3 +274,27 @@ func TestWhatIsAwayFromAGroupIsNoCrash(t *testing.T) {
 	require.Empty(t, w.alone)
 	require.Equal(t, []int{1, 1, 1, 1, 1, 1, 1, 1}, w.starts[5])
 }
+
+// TestWhatIsWrittenAfterACrashNeedsNoMark: the last owner cannot have crashed of it.
+func TestWhatIsWrittenAfterACrashNeedsNoMark(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.crash(1)
+	s.send(s.commands(5, 2)...)
+	var w *watched
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 10; w = s.watch(c) })
+	participant.Handle(p, count)
+	stop := s.start(p)
+	s.expectAll(5, 2)
+	waitFor(t, "nothing to be careful of", func() bool { return p.Stats().Partitions[0].Careful == 0 })
+	s.send(s.commandsFrom(2, 5, 2)...)
+	s.expectAll(5, 4)
+	stop()
+	for offset := range int64(20) {
+		want := 1
+		if offset >= 10 {
+			want = 0
+		}
+		require.Equal(t, []int{want}, w.starts[offset], "offset %d", offset)
+	}
+}

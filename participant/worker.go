@@ -3,6 +3,7 @@ package participant
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +45,7 @@ type worker struct {
 	moved   *mark        // where the watermark is
 	careful atomic.Int64 // how many messages still to run behind marks; less than 0 is none
 	starts  starts
+	written atomic.Int64 // what stands from this offset on was written after the take-over, or in its course
 
 	holds holds
 	wake  chan struct{} // a hold is due earlier than thought
@@ -64,6 +66,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	w.later.delay = delayOf(at.topic, w.p.cfg.Hop)
 	w.brake.client, w.brake.part = c.client, map[string][]int32{at.topic: {at.partition}}
 	w.progress.begin(time.Now())
+	w.written.Store(math.MaxInt64) // not known yet
 	most := max(backlogRecords, 2*w.p.cfg.Batch, 2*w.p.cfg.Concurrency)
 	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, mark]{
 		Batch: w.p.cfg.Batch, Run: w.run, Low: w.ended,
@@ -107,6 +110,9 @@ func recordBytes(r *kgo.Record) int {
 func (w *worker) ended(at mark) {
 	w.progress.next.Store(at.offset + 1)
 	w.c.offsets.mark(w.at, at)
+	if !w.lease.clean && at.offset+1 >= w.written.Load() && w.holds.count() == 0 {
+		w.careful.Store(0) // what the owner before had, held messages too, has ended
+	}
 	if s := &w.lease.seen; at.topicID == s.topicID && at.offset <= s.watermark.offset && at.epoch <= s.watermark.epoch {
 		return // it is below already
 	}
