@@ -302,11 +302,11 @@ func (w *runner) delivery(m *message) Delivery {
 func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 	var ms []*message
 	for _, m := range batch {
-		if m.due || w.careful.Load() > 0 {
+		if m.due {
 			break
 		}
 		passes, plain := w.look(m)
-		if !passes && !plain {
+		if !passes && (!plain || w.suspected(m)) {
 			break
 		}
 		if plain {
@@ -316,7 +316,7 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 	}
 	if len(ms) > 1 {
 		var err error
-		switch err, ok = w.optimistic(ms); {
+		switch err, ok = w.optimistic(w.inGroup, ms); {
 		case !ok:
 			return 0, false, false
 		case err == nil:
@@ -328,7 +328,7 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 			at := slices.Index(ms, in.m)
 			n, ms = slices.Index(batch, in.m)+1, ms[:at+1]
 			if at > 1 {
-				if err, ok = w.optimistic(ms[:at]); !ok {
+				if err, ok = w.optimistic(w.inGroup, ms[:at]); !ok {
 					return 0, failed, false
 				} else if err == nil {
 					ms = ms[at:]
@@ -344,11 +344,11 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 	return n, failed, true
 }
 
-// optimistic runs messages in one transaction. Its error is one that says something about them.
-func (w *runner) optimistic(ms []*message) (failed error, ok bool) {
+// optimistic runs messages in one transaction, which is attempt's. Its error is one that says something about them.
+func (w *runner) optimistic(attempt func(...*message) error, ms []*message) (failed error, ok bool) {
 	ok = w.goes(func() error {
 		failed = nil
-		err := w.attempt(ms...)
+		err := attempt(ms...)
 		var away unavailable
 		if err == nil || errors.As(err, &away) || errors.Is(err, errFenced) {
 			return err

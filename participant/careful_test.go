@@ -2,12 +2,17 @@ package participant_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -57,4 +62,239 @@ func TestWhatIsAwayIsNoCrash(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM done")
 	s.waitCount(0, "SELECT count(*) FROM troupe.started")
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+}
+
+// TestAKillerAmongManyCostsItsGroupOnly_Defect5: one start in the group that it was in, four alone; the others of that
+// group run alone once, and what was not in it never.
+func TestAKillerAmongManyCostsItsGroupOnly_Defect5(t *testing.T) {
+	t.Parallel()
+	const keys, each, batch = 75, 4, 100
+	s := newStage(t)
+	s.provision(1)
+	s.send(append([]envelope.Message{s.command("killer", Count{N: 1, Fail: "kill"})}, s.commands(keys, each)...)...)
+	member := func() *process { return s.memberOf(task{Batch: batch, Concurrency: 1, Tell: true}) }
+	logs := make([]string, 0, 7)
+	for range 6 {
+		m := member()
+		m.killed(t)
+		logs = append(logs, m.log.String())
+	}
+	last := member()
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND error = 'the process ended 5 times while this message ran'")
+	s.waitCount(keys*each, "SELECT count(*) FROM done")
+	s.waitCount(0, "SELECT count(*) FROM troupe.started")
+	last.terminate(t)
+	logs = append(logs, last.log.String())
+
+	require.Equal(t, keys, s.count("SELECT count(*) FROM counters WHERE total = $1", each))
+	require.Zero(t, s.count(`
+		SELECT count(*) FROM (SELECT n, lag(n, 1, 0) OVER (PARTITION BY key ORDER BY position) AS before FROM done) AS d
+		WHERE n <> before + 1`), "out of order within a key")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.dead_letters"))
+	all := strings.Join(logs, "")
+	transactions, alone := strings.Count(all, "transaction of "), strings.Count(all, "transaction of 1\n")
+	t.Logf("%d transactions, %d of them of one message", transactions, alone)
+	require.GreaterOrEqual(t, alone, 4, "the killer's own")
+	require.LessOrEqual(t, alone, 4+batch-1+1, "its group's too, and what a batch leaves over")
+	require.LessOrEqual(t, transactions-alone, 2+2*each, "the two that it killed, and what was never suspected")
+}
+
+// TestANeighbourOfFiveKillersIsNoPoison_Defect5: it was in their group, and waits behind them through all their crashes.
+func TestANeighbourOfFiveKillersIsNoPoison_Defect5(t *testing.T) {
+	t.Parallel()
+	const killers = 5
+	s := newStage(t)
+	s.provision(1)
+	var all []envelope.Message
+	for k := range killers {
+		all = append(all, s.command(fmt.Sprintf("killer-%d", k), Count{N: 1, Fail: "kill"}))
+	}
+	s.send(append(all, s.command("neighbour", Count{N: 1}))...)
+	member := func() *process { return s.memberOf(task{Batch: 10, Concurrency: 1}) }
+	member().killed(t)
+	member().killed(t)
+	require.Equal(t, killers+1, s.count("SELECT count(*) FROM troupe.started WHERE starts = 1"), "the group's")
+	_, err := s.pool.Exec(t.Context(), `UPDATE troupe.started SET starts = 4 WHERE "offset" < $1`, killers) // as if they had had their turns
+	require.NoError(t, err)
+	for range killers {
+		require.Equal(t, 1, s.count(`SELECT starts FROM troupe.started WHERE "offset" = $1`, killers), "it has not run")
+		member().killed(t)
+	}
+	last := member()
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'neighbour'")
+	s.waitCount(0, "SELECT count(*) FROM troupe.started")
+	require.Equal(t, killers, s.count("SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison'"))
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters WHERE convert_from(key, 'UTF8') = 'neighbour'"))
+	last.terminate(t)
+}
+
+// crash leaves each partition to an owner that crashed, with marks of messages at offsets.
+func (s *stage) crash(partitions int32, marked ...int64) {
+	s.t.Helper()
+	s.provision(partitions)
+	topic, err := kadm.NewClient(s.client).ListTopics(s.t.Context(), s.hop.Commands())
+	require.NoError(s.t, err)
+	_, err = s.pool.Exec(s.t.Context(), `
+		WITH l AS (
+			INSERT INTO troupe.leases (consumer_group, topic, partition, owner)
+			SELECT $1, $2, p, 'one that crashed' FROM generate_series(0, $3 - 1) AS p RETURNING id
+		)
+		INSERT INTO troupe.started (lease_id, topic_id, "offset") SELECT id, $4, o FROM l, unnest($5::bigint[]) AS o`,
+		s.hop.String(), s.hop.Commands(), partitions, [16]byte(topic[s.hop.Commands()].ID), marked)
+	require.NoError(s.t, err)
+}
+
+// watched are the transactions of a participant.
+type watched struct {
+	mu       sync.Mutex
+	open     int
+	solo     bool            // one of those open is of one message
+	beside   bool            // one was, and not the only one
+	alone    map[int64]int   // the runs of an offset in transactions of one
+	starts   map[int64][]int // what its mark said in each run; 0: it had none
+	together int             // transactions of more
+}
+
+func (s *stage) watch(c *participant.Config) *watched {
+	w := &watched{alone: make(map[int64]int), starts: make(map[int64][]int)}
+	c.Hooks.Transaction = func(ctx context.Context, ds []participant.Delivery) (context.Context, func(error)) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.beside = w.beside || w.solo || len(ds) == 1 && w.open > 0
+		w.open++
+		if w.solo = len(ds) == 1; w.solo {
+			w.alone[ds[0].Offset]++
+		} else {
+			w.together++
+		}
+		for _, d := range ds {
+			w.starts[d.Offset] = append(w.starts[d.Offset], s.count(`
+				SELECT coalesce(max(s.starts), 0) FROM troupe.started AS s JOIN troupe.leases AS l ON l.id = s.lease_id
+				WHERE s."offset" = $1 AND l.partition = $2`, d.Offset, d.Partition))
+		}
+		return ctx, func(error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.open--
+			w.solo = false
+		}
+	}
+	return w
+}
+
+// TestOnlySuspectsRunAloneAfterACrash: those with a mark, each the only run in the process; the others go in groups, of
+// which each has its mark before it runs.
+func TestOnlySuspectsRunAloneAfterACrash(t *testing.T) {
+	t.Parallel()
+	const each = 30
+	for batch, want := range map[int]struct{ alone, together int }{
+		20: {alone: 3, together: 4}, // 0-4, 7-16, 18-19, 20-29
+		1:  {alone: each},
+	} {
+		t.Run(fmt.Sprintf("%d at once", batch), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.crash(2, 5, 6, 17)
+			_, err := s.pool.Exec(t.Context(), `
+				INSERT INTO troupe.started (lease_id, topic_id, "offset", started_at)
+				SELECT id, gen_random_uuid(), 0, clock_timestamp() - interval '25 hours' FROM troupe.leases`) // nobody's any more
+			require.NoError(t, err)
+			var w *watched
+			p := s.new(func(c *participant.Config) { c.Batch = batch; w = s.watch(c) })
+			participant.Handle(p, count)
+			for _, key := range s.keys(2) {
+				var all []envelope.Message
+				for n := range each {
+					all = append(all, s.command(key, Count{N: n + 1}))
+				}
+				s.send(all...)
+			}
+			stop := s.start(p)
+			s.expectAll(2, each)
+			stop()
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.started"))
+			require.False(t, w.beside, "somebody ran beside one who is suspected")
+			require.Len(t, w.alone, want.alone)
+			require.Equal(t, 2*want.together, w.together)
+			for offset, starts := range w.starts {
+				n := 1
+				if offset == 5 || offset == 6 || offset == 17 {
+					n = 2
+				}
+				require.Equal(t, []int{n, n}, starts, "in each partition, of offset %d", offset)
+			}
+		})
+	}
+}
+
+// TestAnErrorInAGroupIsNoCrash: what fails runs alone, and only such runs are attempts; its neighbours are not suspected.
+func TestAnErrorInAGroupIsNoCrash(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.crash(1)
+	var w *watched
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch, c.Immediate = 10, -1; w = s.watch(c) })
+	participant.Handle(p, count)
+	all := s.commands(10, 1)
+	all[4] = s.command("bad", Count{N: 1, Fail: "error"})
+	s.send(all...)
+	stop := s.start(p)
+	s.waitCount(9, "SELECT count(*) FROM done WHERE attempt = 1")
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 4 AND error_class = 'transient'")
+	s.waitCount(0, "SELECT count(*) FROM troupe.started")
+	stop()
+	require.Equal(t, map[int64]int{4: 4}, w.alone)
+	require.Equal(t, 3, w.together, "all, those before it, those behind it")
+	for offset, starts := range w.starts {
+		for _, n := range starts {
+			require.Equal(t, 1, n, "offset %d", offset)
+		}
+	}
+}
+
+// TestWhatIsAwayFromAGroupIsNoCrash: more often than a message may end its process.
+func TestWhatIsAwayFromAGroupIsNoCrash(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.crash(1)
+	var tries atomic.Int32
+	var w *watched
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 10; w = s.watch(c) })
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if string(c.Message.Key) == "k-5" && tries.Add(1) < 8 {
+			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
+		}
+		return count(ctx, tx, c)
+	})
+	s.send(s.commands(10, 1)...)
+	stop := s.start(p)
+	s.expectAll(10, 1)
+	s.waitCount(0, "SELECT count(*) FROM troupe.started")
+	stop()
+	require.Empty(t, w.alone)
+	require.Equal(t, []int{1, 1, 1, 1, 1, 1, 1, 1}, w.starts[5])
+}
+
+// TestWhatIsWrittenAfterACrashNeedsNoMark: the last owner cannot have crashed of it.
+func TestWhatIsWrittenAfterACrashNeedsNoMark(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.crash(1)
+	s.send(s.commands(5, 2)...)
+	var w *watched
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 10; w = s.watch(c) })
+	participant.Handle(p, count)
+	stop := s.start(p)
+	s.expectAll(5, 2)
+	waitFor(t, "nothing to be careful of", func() bool { return p.Stats().Partitions[0].Careful == 0 })
+	s.send(s.commandsFrom(2, 5, 2)...)
+	s.expectAll(5, 4)
+	stop()
+	for offset := range int64(20) {
+		want := 1
+		if offset >= 10 {
+			want = 0
+		}
+		require.Equal(t, []int{want}, w.starts[offset], "offset %d", offset)
+	}
 }

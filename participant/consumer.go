@@ -147,6 +147,7 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 				c.mu.Unlock()
 				if w != nil {
 					w.progress.heard(f)
+					w.bound()
 					w.tellFetched(f.Records)
 					w.receive(topicID(t), f.Records)
 				}

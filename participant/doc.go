@@ -110,8 +110,11 @@
 //	crash after the commit           -          delivered again; inbox and watermark say duplicate
 //	commit with unknown result       -          run again; the inbox decides
 //	crash between two attempts       -          the attempts made stand in troupe.held
-//	the message ends the process     poison     after a crash the partition's first 512 messages run one by one behind
-//	                                            a mark that stays; after five such ends it is a dead letter
+//	the message ends the process     poison     after a crash the partition's first 512 messages, of those that are there,
+//	                                            run behind marks that stay, in groups of Config.Batch; those of a group
+//	                                            that ends so run one by one. Its group and four runs of its own: then it
+//	                                            is a dead letter
+//	others are in its group          -          they run alone once; their marks count only their own runs from then on
 //	handler ignores its time-out     -          Ready says so, the member leaves the group, Run ends with an error
 //	deadline cancelled or scheduled  -          ignored, and said at level info; Hooks.Late counts it
 //	again after it fired

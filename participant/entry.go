@@ -207,7 +207,7 @@ func (l *local) run(ms []*message) {
 		}
 	}
 	if len(together) > 1 {
-		failed, ok := l.optimistic(together)
+		failed, ok := l.optimistic(l.attempt, together)
 		if !ok {
 			return
 		}

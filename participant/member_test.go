@@ -44,6 +44,9 @@ type task struct {
 	Local   bool
 	Stale   time.Duration
 
+	Concurrency int  // 0: the default
+	Tell        bool // of each transaction, in its log
+
 	Registry string // of a member that handles Claims in Avro
 }
 
@@ -83,9 +86,15 @@ func beMember(text string) {
 	p, err := participant.New(participant.Config{
 		Codec: codec,
 		Pool:  pool, Brokers: k.Brokers, Local: k.Local, Stale: k.Stale, Hop: hop, Partitions: 2, Kafka: quick(), Log: zerolog.New(os.Stderr),
-		Batch: k.Batch,
+		Batch: k.Batch, Concurrency: k.Concurrency,
 		Retry: retry.Policy{Initial: 300 * time.Millisecond, NoJitter: true, Attempts: 4}, Immediate: -1,
 		Hooks: participant.Hooks{
+			Transaction: func(ctx context.Context, ds []participant.Delivery) (context.Context, func(error)) {
+				if k.Tell {
+					fmt.Fprintf(os.Stderr, "transaction of %d\n", len(ds))
+				}
+				return ctx, nil
+			},
 			BeforeHandler: func(participant.Delivery) { die("before the handler") },
 			BeforeCommit:  func(participant.Delivery) { die("before the commit") },
 			AfterCommit:   func(participant.Delivery) { die("after the commit") },

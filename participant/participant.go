@@ -21,7 +21,7 @@ type Participant struct {
 	strange  *repeated     // headers of HeaderRetry that cannot be read
 	patience time.Duration // how long nothing may end before a partition counts as stalled
 	ring     ring
-	alone    sync.Mutex // held by a run that must be the only careful one
+	alone    sync.RWMutex // held by a run that must be the only careful one; by groups of them together
 
 	outages map[string]*repeated // by what was away; shared by the partitions, which lose it together
 

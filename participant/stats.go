@@ -42,7 +42,7 @@ type PartitionStats struct {
 	// WaitsFor names what is away, as given to Unavailable or "the database", and Since when; "" when nothing is.
 	WaitsFor string
 	Since    time.Time
-	// Careful is how many messages are still to run one by one, since the partition's last owner crashed.
+	// Careful is how many messages are still to run behind marks, since the partition's last owner crashed.
 	Careful int
 }
 

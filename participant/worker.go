@@ -3,6 +3,7 @@ package participant
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -41,9 +42,10 @@ type worker struct {
 	lease   lease
 	term    atomic.Int64 // lease.term, for onlookers
 	low     atomic.Pointer[mark]
-	moved   *mark         // where the watermark is
-	careful atomic.Int64  // how many messages still to run one by one
-	starts  map[place]int // of those that were marked, and have not ended; p.alone's
+	moved   *mark        // where the watermark is
+	careful atomic.Int64 // how many messages still to run behind marks; less than 0 is none
+	starts  starts
+	written atomic.Int64 // what stands from this offset on was written after the take-over, or in its course
 
 	holds holds
 	wake  chan struct{} // a hold is due earlier than thought
@@ -64,6 +66,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	w.later.delay = delayOf(at.topic, w.p.cfg.Hop)
 	w.brake.client, w.brake.part = c.client, map[string][]int32{at.topic: {at.partition}}
 	w.progress.begin(time.Now())
+	w.written.Store(math.MaxInt64) // not known yet
 	most := max(backlogRecords, 2*w.p.cfg.Batch, 2*w.p.cfg.Concurrency)
 	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, mark]{
 		Batch: w.p.cfg.Batch, Run: w.run, Low: w.ended,
@@ -107,6 +110,9 @@ func recordBytes(r *kgo.Record) int {
 func (w *worker) ended(at mark) {
 	w.progress.next.Store(at.offset + 1)
 	w.c.offsets.mark(w.at, at)
+	if !w.lease.clean && at.offset+1 >= w.written.Load() && w.holds.count() == 0 {
+		w.careful.Store(0) // what the owner before had, held messages too, has ended
+	}
 	if s := &w.lease.seen; at.topicID == s.topicID && at.offset <= s.watermark.offset && at.epoch <= s.watermark.epoch {
 		return // it is below already
 	}
@@ -232,7 +238,7 @@ func (w *worker) retry(key holdKey) error {
 
 // try runs m and decides what its error means.
 func (w *worker) try(m *message) error {
-	if w.careful.Load() > 0 {
+	if w.behindMark(m) {
 		return w.carefully(m)
 	}
 	return w.decide(m, w.alone(m))
@@ -304,8 +310,12 @@ func (w *worker) acquire(ctx context.Context) error {
 	w.lease = l
 	w.term.Store(l.term)
 	if !l.clean {
+		if err := w.loadMarks(ctx); err != nil {
+			return database(err)
+		}
 		w.careful.Store(backlogRecords)
-		w.p.cfg.Log.Warn().Stringer("partition", w.at).Msg("the partition's last owner crashed: what it left runs one by one")
+		w.p.cfg.Log.Warn().Stringer("partition", w.at).Int("suspected", len(w.starts.of)).
+			Msg("the partition's last owner crashed: its first messages run behind marks, those suspected one by one")
 	}
 	return w.load(ctx)
 }

@@ -38,7 +38,7 @@
 //	troupe.running, troupe.waiting       gauges     messages here, by partition
 //	troupe.held                          gauge      keys that wait for a retry, by partition
 //	troupe.later                         gauge      messages of a retry topic that are not due, by partition
-//	troupe.paused, troupe.careful        gauges     1 or 0; messages still to run one by one, by partition
+//	troupe.paused, troupe.careful        gauges     1 or 0; messages still to run behind marks, by partition
 //	troupe.ready                         gauge      1 or 0
 //
 // Every message that is fetched ends, as troupe.end says: success, failure (a refusal), handled (an event), exhausted (a

@@ -28,7 +28,7 @@ func newGauges(m metric.Meter) (g gauges, err error) {
 	g.held = whole("troupe.held", "{key}", "Keys that wait for a retry.")
 	g.later = whole("troupe.later", "{message}", "Messages of a retry topic that were fetched and are not due.")
 	g.paused = whole("troupe.paused", "{partition}", "1 while nothing is fetched, since enough waits or nothing is due.")
-	g.careful = whole("troupe.careful", "{message}", "Messages still to run one by one after a crash.")
+	g.careful = whole("troupe.careful", "{message}", "Messages still to run behind marks after a crash.")
 	g.open = whole("troupe.breaker.open", "{partition}", "1 while a partition waits for something that is away.")
 	g.ready = whole("troupe.ready", "{participant}", "1 while the participant is ready.")
 	var failed error

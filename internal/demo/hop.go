@@ -15,7 +15,7 @@ import (
 )
 
 // Where many messages wait, they share a transaction, its round trips and its flush to disk. More than a few at once would
-// only be smaller; four is one a partition, for what runs one by one after a crash.
+// only be smaller; four is one a partition, for what runs behind marks after a crash.
 const (
 	batch       = 100
 	concurrency = 4

@@ -1,0 +1,3 @@
+SELECT topic_id, "offset", starts
+FROM troupe.started
+WHERE lease_id = @lease
