@@ -58,13 +58,9 @@
 // # Rolling out another version
 //
 // Processes with the old and the new version of a definition may run side by side: each starts sagas with its own, and both
-// go on with either. Three things are known from Config.Definitions alone, so that a process without them passes an event
-// over for good:
-//
-//	a new type of saga          run it everywhere before the first one starts
-//	a type that is given up     leave its definition in until none runs
-//	an event without a command  leave it in the new version until no saga runs that awaits it; a process of the old version
-//	that is awaited             does not look for sagas of the new one that await more
+// go on with either, also with a type that only the other has. One thing is left to mind: a process learns what a new version
+// awaits, of events that answer no command, when it first decides for a saga of it; an event that no version known to it
+// awaits is passed over for good. So let the new version run everywhere before it starts sagas that await more.
 //
 // # Not promised
 //

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +45,7 @@ type definitions struct {
 	names   []string // of current, sorted
 	mu      sync.RWMutex
 	byHash  map[string]*saga.Definition // guarded by mu
+	all     []*saga.Definition          // of byHash, by saga and hash; guarded by mu
 	// find gets one that is not known, of a saga that somebody else started.
 	find func(ctx context.Context, hash string) (*saga.Definition, error)
 }
@@ -61,7 +62,21 @@ func newDefinitions(defs []*saga.Definition) (*definitions, error) {
 		ds.names = append(ds.names, name)
 	}
 	slices.Sort(ds.names)
+	ds.sort()
 	return ds, nil
+}
+
+// known are all definitions that this process has met, in an order that does not depend on when.
+func (ds *definitions) known() []*saga.Definition {
+	ds.mu.RLock()
+	defer ds.mu.RUnlock()
+	return ds.all
+}
+
+func (ds *definitions) sort() {
+	ds.all = slices.SortedFunc(maps.Values(ds.byHash), func(a, b *saga.Definition) int {
+		return cmp.Or(cmp.Compare(a.Spec().Saga, b.Spec().Saga), cmp.Compare(a.Hash(), b.Hash()))
+	})
 }
 
 func (ds *definitions) of(ctx context.Context, hash string) (*saga.Definition, error) {
@@ -78,6 +93,7 @@ func (ds *definitions) of(ctx context.Context, hash string) (*saga.Definition, e
 	if err == nil {
 		ds.mu.Lock()
 		ds.byHash[hash] = d
+		ds.sort()
 		ds.mu.Unlock()
 	}
 	return d, err
@@ -85,7 +101,7 @@ func (ds *definitions) of(ctx context.Context, hash string) (*saga.Definition, e
 
 // concern says whether an event that answers no command may start or move a saga.
 func (ds *definitions) concern(hop, event string) bool {
-	for _, d := range ds.current {
+	for _, d := range ds.known() {
 		if d.Concerns(hop, event) {
 			return true
 		}
@@ -168,12 +184,11 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 	answered := ""
 	if m.SagaID != "" && m.SagaStep != "" {
 		answered = m.SagaID
-		if name, _, _ := strings.Cut(m.SagaID, "/"); p.current[name] != nil { // else it is somebody else's
-			ts = append(ts, target{message: i, id: m.SagaID, event: saga.Event{
-				Kind: saga.Answered, Step: m.SagaStep, Operation: m.SagaOperation, Epoch: m.Epoch, Outcome: m.Outcome,
-				Hop: m.Hop, Type: m.Type, Fields: m.Fields, Reason: m.Reason, Message: m.ID,
-			}})
-		}
+		// Whatever type it is of: one that this process no longer has, or not yet, is ours if it is stored as ours.
+		ts = append(ts, target{message: i, id: m.SagaID, event: saga.Event{
+			Kind: saga.Answered, Step: m.SagaStep, Operation: m.SagaOperation, Epoch: m.Epoch, Outcome: m.Outcome,
+			Hop: m.Hop, Type: m.Type, Fields: m.Fields, Reason: m.Reason, Message: m.ID,
+		}})
 	}
 	for _, name := range p.names {
 		d := p.current[name]
@@ -190,10 +205,14 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 				Kind: saga.Started, Hop: m.Hop, Type: m.Type, Fields: data, Message: m.ID,
 			}})
 		}
+	}
+	var all []Association
+	for _, d := range p.known() { // the older ones too, whose instances still run
 		for _, by := range awaits(d, m) {
-			if by.Variable == "" && by.Saga+"/"+by.Value == answered {
+			if slices.Contains(all, by) || by.Variable == "" && by.Saga+"/"+by.Value == answered {
 				continue
 			}
+			all = append(all, by)
 			ts = append(ts, target{message: i, by: by, d: d, answered: answered, event: saga.Event{
 				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Fields: m.Fields, Message: m.ID,
 			}})

@@ -82,10 +82,10 @@ func (p *Postgres) Now(ctx context.Context) (time.Time, error) {
 	return p.now, err
 }
 
-// Load locks the rows, in the order of their ids. The clock is read behind that: what a decision waited for came before it.
+// Load locks the rows, in the order of their ids. Sagas of another coordinator in the same database are not there. The clock is read behind that: what a decision waited for came before it.
 func (p *Postgres) Load(ctx context.Context, ids []string) (found []Record, err error) {
 	batch := &pgx.Batch{}
-	batch.Queue(loadSagas, pgx.NamedArgs{"ids": ids}).Query(func(rows pgx.Rows) error {
+	batch.Queue(loadSagas, pgx.NamedArgs{"ids": ids, "hop": p.hop, "group": p.group}).Query(func(rows pgx.Rows) error {
 		found, err = pgx.CollectRows(rows, record)
 		return err
 	})

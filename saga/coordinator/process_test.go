@@ -39,8 +39,8 @@ func (f *flow) goOn(p *participant.Participant) (stop func()) {
 	return stop
 }
 
-// Each decision is another process's, and every other one has a version that would not release the stock: where a saga is
-// and what it was started with stands in the database alone.
+// Each decision is another process's, of which some have a version that would not release the stock, and some do not have
+// the type at all: where a saga is and what it was started with stands in the database alone.
 func TestEachMomentMayBeAnotherProcess_B06_B17_Defect13_Defect17(t *testing.T) {
 	t.Parallel()
 	f := newStepwise(t, "o-1")
@@ -49,6 +49,9 @@ func TestEachMomentMayBeAnotherProcess_B06_B17_Defect13_Defect17(t *testing.T) {
 	spec.Steps[1].Compensation, spec.Steps[1].Irreversible = nil, "it is kept for the next order"
 	next, err := saga.Define(spec)
 	require.NoError(t, err)
+	spec.Saga = "gift" // this process no longer has the order's type, or has it not yet
+	other, err := saga.Define(spec)
+	require.NoError(t, err)
 
 	stop := f.process(order(t))
 	id := f.start("o-1")
@@ -56,7 +59,7 @@ func TestEachMomentMayBeAnotherProcess_B06_B17_Defect13_Defect17(t *testing.T) {
 	for i, hop := range []string{"payment", "inventory", "shipping", "inventory", "payment"} {
 		f.publish("order")
 		f.publish(hop)
-		stop := f.process([]*saga.Definition{next, order(t)}[i%2])
+		stop := f.process([]*saga.Definition{next, other, order(t)}[i%3])
 		testkit.Wait(t, fmt.Sprint("version ", i+2), func() (bool, error) { return f.state(id).Version == i+2, nil })
 		stop()
 	}

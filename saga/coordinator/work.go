@@ -224,35 +224,37 @@ func (c *Coordinator) read(ctx context.Context, in envelope.Message) (Message, e
 		m.Reason = reasonOf(body)
 		return m, nil
 	}
-	if !c.concerns(m) {
+	answers := m.SagaID != "" && m.SagaStep != ""
+	if !answers && !c.definitions.concern(m.Hop, m.Type) {
 		return m, nil
 	}
+	m.Fields, err = c.fields(ctx, in)
+	if err == nil {
+		return m, nil
+	}
+	if name, _, _ := strings.Cut(m.SagaID, "/"); answers && c.definitions.current[name] == nil && retry.IsPermanent(err) {
+		return m, nil // most likely somebody else's
+	}
+	return m, fmt.Errorf("%s: %w", in.Type, err)
+}
+
+// fields are what the payload says. What can never be read is permanent.
+func (c *Coordinator) fields(ctx context.Context, in envelope.Message) (map[string]any, error) {
 	text := in.Payload
 	if c.cfg.Schemas != nil && in.ContentType == envelope.Avro {
+		var err error
 		if _, text, err = c.cfg.Schemas.ToJSON(ctx, in.Payload); err != nil {
 			if errors.Is(err, envelope.ErrPayload) {
 				err = retry.Permanent(err)
 			}
-			return m, fmt.Errorf("%s: %w", in.Type, err)
+			return nil, err
 		}
 	}
 	if len(text) == 0 {
-		return m, nil
+		return nil, nil
 	}
-	if m.Fields, err = saga.ReadFields(text); err != nil {
-		return m, retry.Permanent(fmt.Errorf("%s: %w", in.Type, err))
-	}
-	return m, nil
-}
-
-// concerns says whether a saga of ours could be interested in what m says.
-func (c *Coordinator) concerns(m Message) bool {
-	if m.SagaID != "" && m.SagaStep != "" {
-		if name, _, _ := strings.Cut(m.SagaID, "/"); c.definitions.current[name] != nil {
-			return true
-		}
-	}
-	return c.definitions.concern(m.Hop, m.Type)
+	fields, err := saga.ReadFields(text)
+	return fields, retry.Permanent(err)
 }
 
 func reasonOf(e participant.Exhausted) string {
