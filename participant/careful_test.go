@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
 )
 
 // TestAMessageThatKillsItsProcessIsPoison_Defect5: the first crash is nobody's fault; after five more behind its mark the
@@ -275,26 +277,35 @@ func TestWhatIsAwayFromAGroupIsNoCrash(t *testing.T) {
 	require.Equal(t, []int{1, 1, 1, 1, 1, 1, 1, 1}, w.starts[5])
 }
 
-// TestWhatIsWrittenAfterACrashNeedsNoMark: the last owner cannot have crashed of it.
+// TestWhatIsWrittenAfterACrashNeedsNoMark: the last owner cannot have crashed of it, whatever is held of what it can.
 func TestWhatIsWrittenAfterACrashNeedsNoMark(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.crash(1)
-	s.send(s.commands(5, 2)...)
-	var w *watched
-	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 10; w = s.watch(c) })
-	participant.Handle(p, count)
-	stop := s.start(p)
-	s.expectAll(5, 2)
-	waitFor(t, "nothing to be careful of", func() bool { return p.Stats().Partitions[0].Careful == 0 })
-	s.send(s.commandsFrom(2, 5, 2)...)
-	s.expectAll(5, 4)
-	stop()
-	for offset := range int64(20) {
-		want := 1
-		if offset >= 10 {
-			want = 0
-		}
-		require.Equal(t, []int{want}, w.starts[offset], "offset %d", offset)
+	for fail, left := range map[string]int{"": 0, "error": 512 - 11} {
+		t.Run("a message's end: "+fail, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.crash(1)
+			s.send(append(s.commands(5, 2), s.command("other", Count{N: 1, Fail: fail}))...)
+			var w *watched
+			p := s.new(onePartition, func(c *participant.Config) {
+				c.Batch, c.Immediate = 20, -1
+				c.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true}
+				w = s.watch(c)
+			})
+			participant.Handle(p, count)
+			stop := s.start(p)
+			s.waitCount(10, "SELECT count(*) FROM done WHERE key <> 'other'")
+			waitFor(t, "what there was has ended", func() bool { return p.Stats().Partitions[0].Careful == left })
+			s.send(s.commandsFrom(2, 5, 2)...)
+			s.waitCount(20, "SELECT count(*) FROM done WHERE key <> 'other'")
+			stop()
+			for offset := range int64(21) {
+				want := 1
+				if offset >= 11 {
+					want = 0
+				}
+				require.Equal(t, want, w.starts[offset][0], "offset %d", offset)
+			}
+		})
 	}
 }
