@@ -1,0 +1,82 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// definitions are those that are known: of each saga the one that new instances get, and all by their hashes.
+type definitions struct {
+	current map[string]*saga.Definition
+	names   []string // of current, sorted
+	mu      sync.RWMutex
+	byHash  map[string]*saga.Definition // guarded by mu
+	all     []*saga.Definition          // of byHash, by saga and hash; guarded by mu
+	// find gets one that is not known, of a saga that somebody else started.
+	find func(ctx context.Context, hash string) (*saga.Definition, error)
+}
+
+func newDefinitions(defs []*saga.Definition) (*definitions, error) {
+	ds := &definitions{current: make(map[string]*saga.Definition), byHash: make(map[string]*saga.Definition)}
+	for _, d := range defs {
+		name := d.Spec().Saga
+		if ds.current[name] != nil {
+			return nil, fmt.Errorf("two definitions of saga %s: want the one that new instances get", name)
+		}
+		ds.current[name] = d
+		ds.byHash[d.Hash()] = d
+		ds.names = append(ds.names, name)
+	}
+	slices.Sort(ds.names)
+	ds.sort()
+	return ds, nil
+}
+
+// known are all definitions that this process has met, in an order that does not depend on when.
+func (ds *definitions) known() []*saga.Definition {
+	ds.mu.RLock()
+	defer ds.mu.RUnlock()
+	return ds.all
+}
+
+func (ds *definitions) sort() {
+	ds.all = slices.SortedFunc(maps.Values(ds.byHash), func(a, b *saga.Definition) int {
+		return cmp.Or(cmp.Compare(a.Spec().Saga, b.Spec().Saga), cmp.Compare(a.Hash(), b.Hash()))
+	})
+}
+
+func (ds *definitions) of(ctx context.Context, hash string) (*saga.Definition, error) {
+	ds.mu.RLock()
+	d := ds.byHash[hash]
+	ds.mu.RUnlock()
+	if d != nil {
+		return d, nil
+	}
+	if ds.find == nil {
+		return nil, fmt.Errorf("definition %s is not known", hash)
+	}
+	d, err := ds.find(ctx, hash)
+	if err == nil {
+		ds.mu.Lock()
+		ds.byHash[hash] = d
+		ds.sort()
+		ds.mu.Unlock()
+	}
+	return d, err
+}
+
+// concern says whether an event that answers no command may start or move a saga.
+func (ds *definitions) concern(hop, event string) bool {
+	for _, d := range ds.known() {
+		if d.Concerns(hop, event) {
+			return true
+		}
+	}
+	return false
+}

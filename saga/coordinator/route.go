@@ -1,0 +1,239 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// target is an event on its way to the sagas that it is for.
+type target struct {
+	message int
+	event   saga.Event
+	id      string      // the saga, where it is known
+	by      Association // how it is found, where it is not
+	d       *saga.Definition
+	// answered is the saga that has the event as an answer, and does not await it as well.
+	answered string
+}
+
+// targets says for which sagas m is: the one that it answers, and, as it is an event like any other, those that it starts
+// and others that await it.
+func (p *pass) targets(i int, m Message) (ts []target, err error) {
+	answered := ""
+	if m.SagaID != "" && m.SagaStep != "" {
+		answered = m.SagaID
+		// Whatever type it is of: one that this process no longer has, or not yet, is ours if it is stored as ours.
+		ts = append(ts, target{message: i, id: m.SagaID, event: saga.Event{
+			Kind: saga.Answered, Step: m.SagaStep, Operation: m.SagaOperation, Epoch: m.Epoch, Outcome: m.Outcome,
+			Hop: m.Hop, Type: m.Type, Fields: m.Fields, Reason: m.Reason, Message: m.ID,
+		}})
+	}
+	for _, name := range p.names {
+		d := p.current[name]
+		data, starts, err := d.StartedBy(m.Hop, m.Type, m.Fields)
+		if err != nil {
+			return nil, fmt.Errorf("start of saga %s by %s: %w", name, m.Type, err)
+		}
+		if starts {
+			key, data, err := d.Start(data)
+			if err != nil {
+				return nil, fmt.Errorf("start by %s: %w", m.Type, err)
+			}
+			ts = append(ts, target{message: i, id: name + "/" + key, d: d, event: saga.Event{
+				Kind: saga.Started, Hop: m.Hop, Type: m.Type, Fields: data, Message: m.ID,
+			}})
+		}
+	}
+	var all []Association
+	for _, d := range p.known() { // the older ones too, whose instances still run
+		for _, by := range awaits(d, m) {
+			if slices.Contains(all, by) || by.Variable == "" && by.Saga+"/"+by.Value == answered {
+				continue
+			}
+			all = append(all, by)
+			ts = append(ts, target{message: i, by: by, d: d, answered: answered, event: saga.Event{
+				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Fields: m.Fields, Message: m.ID,
+			}})
+		}
+	}
+	return ts, nil
+}
+
+// awaits says by what sagas of d are found that may await m.
+func awaits(d *saga.Definition, m Message) (all []Association) {
+	for _, a := range d.Awaited() {
+		if a.Hop != m.Hop || a.Event != m.Type {
+			continue
+		}
+		by := Association{Saga: d.Spec().Saga, Value: m.Key}
+		if a.By != nil {
+			by.Variable, by.Value = a.By.Variable, text(m.Fields[a.By.Field])
+		}
+		if by.Value != "" && !slices.Contains(all, by) {
+			all = append(all, by)
+		}
+	}
+	return all
+}
+
+// text is a value as associations compare it.
+func text(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	}
+	return fmt.Sprint(v)
+}
+
+// find loads all sagas that targets are for, at once, and sets the ids of those that are found by association. What is for
+// several sagas becomes several targets when it is taken.
+func (p *pass) find(ctx context.Context, targets []target) error {
+	var ids []string
+	var by []Association
+	for i, t := range targets {
+		switch {
+		case t.id != "":
+			ids = append(ids, t.id)
+		case t.by.Variable == "":
+			targets[i].id = t.by.Saga + "/" + t.by.Value
+			ids = append(ids, targets[i].id)
+		case !slices.Contains(by, t.by):
+			by = append(by, t.by)
+		}
+	}
+	if len(by) > 0 {
+		found, err := p.store.Associated(ctx, by)
+		if err != nil {
+			return err
+		}
+		for _, a := range by {
+			ids = append(ids, found[a]...)
+		}
+	}
+	return p.load(ctx, ids)
+}
+
+// observe brings an event to the sagas that it is for, or keeps it until there is one.
+func (p *pass) observe(ctx context.Context, t target) error {
+	ids, err := p.observers(ctx, t)
+	if err != nil {
+		return err
+	}
+	if len(ids) == 0 && p.awaitable(t) {
+		if err := p.store.Guard(ctx, []Association{t.by}); err != nil {
+			return err
+		}
+		if t.by.Variable == "" {
+			delete(p.sagas, t.id)
+			if err := p.load(ctx, []string{t.id}); err != nil {
+				return err
+			}
+		}
+		if ids, err = p.observers(ctx, t); err != nil {
+			return err
+		}
+	}
+	for _, id := range ids {
+		if id == t.answered {
+			continue
+		}
+		p.decide(t.message, id, t.event)
+		if err := p.unstash(ctx, t.message, id); err != nil {
+			return err
+		}
+	}
+	if len(ids) > 0 {
+		return nil
+	}
+	if p.now.IsZero() { // nothing was loaded
+		if p.now, err = p.store.Now(ctx); err != nil {
+			return err
+		}
+	}
+	keep := cmp.Or(time.Duration(t.d.Spec().Stash), time.Hour)
+	return p.store.Stash(ctx, []Stashed{{Association: t.by, Event: t.event, Expires: p.now.Add(keep)}})
+}
+
+// awaitable says whether t's saga is not there, rather than ended.
+func (p *pass) awaitable(t target) bool { return t.id == "" || p.sagas[t.id].state.Version == 0 }
+
+// observers are the sagas that t is for, as far as they are there.
+func (p *pass) observers(ctx context.Context, t target) (ids []string, err error) {
+	if t.id != "" {
+		if p.sagas[t.id].state.Version == 0 {
+			return nil, nil
+		}
+		return []string{t.id}, nil
+	}
+	found, err := p.store.Associated(ctx, []Association{t.by})
+	if err != nil {
+		return nil, err
+	}
+	ids = found[t.by]
+	for _, id := range ids {
+		if l := p.sagas[id]; l != nil && l.state.Version == 0 {
+			delete(p.sagas, id) // it was started by another transaction since it was looked for
+		}
+	}
+	for id, l := range p.sagas { // not saved yet
+		if l.state.Version > 0 && slices.Contains(l.known, t.by) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, p.load(ctx, slices.Clone(ids))
+}
+
+// unstash gives a saga what came before it could be found.
+func (p *pass) unstash(ctx context.Context, message int, id string) error {
+	l := p.sagas[id]
+	for l.state.Version > 0 && !l.state.Ended() {
+		var fresh []Association
+		for _, a := range associations(l) {
+			if !slices.Contains(l.known, a) {
+				fresh = append(fresh, a)
+			}
+		}
+		if len(fresh) == 0 {
+			return nil
+		}
+		l.known = append(l.known, fresh...)
+		for _, a := range fresh {
+			if a.Variable != "" {
+				l.fresh = append(l.fresh, a)
+			}
+		}
+		if err := p.store.Guard(ctx, fresh); err != nil {
+			return err
+		}
+		events, err := p.store.Unstash(ctx, fresh)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			p.decide(message, id, e.Event)
+		}
+	}
+	return nil
+}
+
+// associations are all by which events find l now.
+func associations(l *loaded) (all []Association) {
+	for _, a := range l.d.Awaited() {
+		by := Association{Saga: l.state.Saga, Value: l.state.Key}
+		if a.By != nil {
+			by.Variable, by.Value = a.By.Variable, text(l.state.Data[a.By.Variable])
+		}
+		if by.Value != "" && !slices.Contains(all, by) {
+			all = append(all, by)
+		}
+	}
+	return all
+}
