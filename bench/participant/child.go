@@ -91,10 +91,10 @@ func (s *stage) run(ctx context.Context, k task) (r result, err error) {
 	lines := bufio.NewScanner(out)
 	var before float64
 	if lines.Scan() {
-		before = s.server.cpu()
+		before = s.server.CPU()
 	}
 	if lines.Scan() {
-		r.postgresCPU = s.server.cpu() - before
+		r.postgresCPU = s.server.CPU() - before
 		err = json.Unmarshal(lines.Bytes(), &r)
 	}
 	if waited := cmd.Wait(); waited != nil {

@@ -23,6 +23,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/troupe-go/troupe/bench/machine"
 )
 
 // sizes are how much of everything. The smallest still does every step.
@@ -108,7 +110,7 @@ func measure(ctx context.Context, s *stage, wanted []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	fmt.Printf("%s, %s/%s, %d cores, load %s, Postgres %s, broker %s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
-		runtime.NumCPU(), load(), s.version, s.broker)
+		runtime.NumCPU(), machine.Load(), s.version, s.broker)
 	for _, b := range benchmarks {
 		if !slices.Contains(wanted, b.name) {
 			continue
@@ -118,7 +120,7 @@ func measure(ctx context.Context, s *stage, wanted []string) (err error) {
 		if err := b.measure(ctx, s); err != nil {
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
-		fmt.Printf("(%s took %s, load %s)\n", b.name, time.Since(began).Round(100*time.Millisecond), load())
+		fmt.Printf("(%s took %s, load %s)\n", b.name, time.Since(began).Round(100*time.Millisecond), machine.Load())
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"runtime/pprof"
 	"sync"
 	"time"
+
+	"github.com/troupe-go/troupe/bench/machine"
 )
 
 // meter is a run's clock. It may be used concurrently.
@@ -34,7 +36,7 @@ type usage struct {
 func used() usage {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return usage{cpuSeconds(), m.Mallocs, m.TotalAlloc}
+	return usage{machine.CPU(), m.Mallocs, m.TotalAlloc}
 }
 
 // start lets the clock go, if it does not go yet.
@@ -110,7 +112,7 @@ func (m *meter) stop() {
 	if m.transactions > 0 {
 		m.result.Batch = float64(m.counted) / m.transactions
 	}
-	m.result.PeakMB = peakMB()
+	m.result.PeakMB = machine.PeakMB()
 	m.done()
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/bench/machine"
 	"github.com/troupe-go/troupe/devstack"
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -31,7 +32,7 @@ type stage struct {
 	version  string // of Postgres
 	broker   string
 	made     int // names that were given out
-	server   postgresProcess
+	server   machine.Postgres
 	batches  float64 // messages/s in batches; 0 when they were not measured
 }
 
@@ -69,7 +70,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if fsync != "on" || commits != "on" {
 		return fmt.Errorf("TROUPE_POSTGRES has fsync %s and synchronous_commit %s: want both on", fsync, commits)
 	}
-	s.server = postgresOf(int(conn.PgConn().PID()))
+	s.server = machine.PostgresOf(int(conn.PgConn().PID()))
 	url, err := s.postgres.CreateDatabase(ctx, template, "")
 	if err != nil {
 		return err

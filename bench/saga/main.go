@@ -26,6 +26,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/troupe-go/troupe/bench/machine"
 )
 
 // sizes of a run.
@@ -96,7 +98,7 @@ func run(ctx context.Context, s *stage, wanted []string, profile string) (err er
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	fmt.Printf("%s, %s/%s, %d cores, load %s, Postgres %s, broker %s; %d sagas at once, and %.0f/s\n", runtime.Version(), runtime.GOOS,
-		runtime.GOARCH, runtime.NumCPU(), load(), s.version, s.broker, s.callers, s.rate)
+		runtime.GOARCH, runtime.NumCPU(), machine.Load(), s.version, s.broker, s.callers, s.rate)
 	if profile != "" {
 		f, err := os.Create(profile)
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupe-go/troupe/bench/machine"
 )
 
 // measure runs callers that each wait for their saga, and then sagas at a steady rate.
@@ -38,7 +40,7 @@ func (y *system) closed(ctx context.Context, d time.Duration) (r result, err err
 	var took []time.Duration
 	var failed error
 	var callers sync.WaitGroup
-	cpu, pg, began := cpuSeconds(), y.s.server.cpu(), time.Now()
+	cpu, pg, began := machine.CPU(), y.s.server.CPU(), time.Now()
 	for range y.s.callers {
 		callers.Go(func() {
 			for time.Since(began) < d {
@@ -56,7 +58,7 @@ func (y *system) closed(ctx context.Context, d time.Duration) (r result, err err
 	callers.Wait()
 	n := float64(len(took))
 	r.perSecond = n / time.Since(began).Seconds()
-	r.cpu, r.pg = (cpuSeconds()-cpu)/n, (y.s.server.cpu()-pg)/n
+	r.cpu, r.pg = (machine.CPU()-cpu)/n, (y.s.server.CPU()-pg)/n
 	r.percentiles(took)
 	return r, failed
 }
@@ -67,7 +69,7 @@ func (y *system) open(ctx context.Context, d time.Duration) (r result, err error
 	var took []time.Duration
 	var failed error
 	var sagas sync.WaitGroup
-	cpu, pg, began := cpuSeconds(), y.s.server.cpu(), time.Now()
+	cpu, pg, began := machine.CPU(), y.s.server.CPU(), time.Now()
 	every := time.Duration(float64(time.Second) / y.s.rate)
 	for i := 0; time.Duration(i)*every < d; i++ {
 		due := began.Add(time.Duration(i) * every)
@@ -82,7 +84,7 @@ func (y *system) open(ctx context.Context, d time.Duration) (r result, err error
 	sagas.Wait()
 	n := float64(len(took))
 	r.perSecond = n / time.Since(began).Seconds()
-	r.cpu, r.pg = (cpuSeconds()-cpu)/n, (y.s.server.cpu()-pg)/n
+	r.cpu, r.pg = (machine.CPU()-cpu)/n, (y.s.server.CPU()-pg)/n
 	r.percentiles(took)
 	return r, failed
 }

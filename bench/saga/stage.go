@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/troupe-go/troupe/bench/machine"
 	"github.com/troupe-go/troupe/devstack"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"
@@ -36,7 +37,7 @@ type stage struct {
 	broker   string
 	addrs    []string // of the broker
 	made     int
-	server   postgresProcess
+	server   machine.Postgres
 }
 
 // settings are those of a server that has the machine for itself: a checkpoint within a run would be the run's figure.
@@ -74,7 +75,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if fsync != "on" || commits != "on" {
 		return fmt.Errorf("TROUPE_POSTGRES has fsync %s and synchronous_commit %s: want both on", fsync, commits)
 	}
-	s.server = postgresOf(int(conn.PgConn().PID()))
+	s.server = machine.PostgresOf(int(conn.PgConn().PID()))
 	url, err := s.postgres.CreateDatabase(ctx, template, "")
 	if err != nil {
 		return err

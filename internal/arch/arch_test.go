@@ -87,8 +87,9 @@ var house = map[string][]string{
 	"examples/order-on-postgres": {"devstack", "migrations", "participant", "retry", "saga", "saga/coordinator", "topics"},
 
 	"bench/flow":        {},
-	"bench/saga":        {"devstack", "migrations", "outbox", "participant", "relay", "saga", "saga/coordinator", "topics"},
-	"bench/participant": {"devstack", "envelope", "internal/kafka", "internal/keyed", "migrations", "participant", "retry", "topics"},
+	"bench/machine":     {},
+	"bench/saga":        {"bench/machine", "devstack", "migrations", "outbox", "participant", "relay", "saga", "saga/coordinator", "topics"},
+	"bench/participant": {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/keyed", "migrations", "participant", "retry", "topics"},
 }
 
 // light is what importing a library must not pull in, however deep.

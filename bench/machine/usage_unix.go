@@ -1,11 +1,11 @@
 //go:build unix
 
-package main
+package machine
 
 import "syscall"
 
-// cpuSeconds is the processor time of this process, in user and kernel.
-func cpuSeconds() float64 {
+// CPU is the processor time of this process, in user and kernel.
+func CPU() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0

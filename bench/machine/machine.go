@@ -1,4 +1,5 @@
-package main
+// Package machine says what a benchmark uses of the machine, as Linux has it in /proc. Elsewhere all of it is 0, or unknown.
+package machine
 
 import (
 	"fmt"
@@ -8,10 +9,8 @@ import (
 	"strings"
 )
 
-// What Linux says in /proc. Elsewhere all of it is 0, or unknown.
-
-// peakMB is the most memory that this process had resident.
-func peakMB() float64 {
+// PeakMB is the most memory that this process had resident.
+func PeakMB() float64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0
@@ -25,8 +24,8 @@ func peakMB() float64 {
 	return 0
 }
 
-// load is the machine's load averages.
-func load() string {
+// Load is the machine's load averages.
+func Load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(text))
 	if err != nil || len(fields) < 3 {
@@ -35,19 +34,19 @@ func load() string {
 	return strings.Join(fields[:3], " ")
 }
 
-// postgresProcess is the number of the server's first process; 0 when it runs elsewhere.
-type postgresProcess int
+// Postgres is the number of the server's first process; 0 when it runs elsewhere.
+type Postgres int
 
-func postgresOf(backend int) postgresProcess {
+func PostgresOf(backend int) Postgres {
 	if f := stat(backend); f != nil && strings.HasPrefix(f[0], "postgres") {
 		parent, _ := strconv.Atoi(f[2])
-		return postgresProcess(parent)
+		return Postgres(parent)
 	}
 	return 0
 }
 
-// cpu is the processor time of the server with all its processes, in seconds.
-func (p postgresProcess) cpu() (seconds float64) {
+// CPU is the processor time of the server with all its processes, in seconds.
+func (p Postgres) CPU() (seconds float64) {
 	if p == 0 {
 		return 0
 	}
