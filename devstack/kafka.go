@@ -28,7 +28,8 @@ type KafkaConfig struct {
 type Kafka struct {
 	addrs   []string
 	cluster *kfake.Cluster // nil when it runs elsewhere
-	scratch *scratch       // nil unless the data is temporary
+	members *members
+	scratch *scratch // nil unless the data is temporary
 	log     zerolog.Logger
 }
 
@@ -53,6 +54,11 @@ func StartKafka(_ context.Context, cfg KafkaConfig) (*Kafka, error) {
 		kfake.DefaultNumPartitions(cfg.Partitions),
 		kfake.GroupMinSessionTimeout(100*time.Millisecond),
 	)
+	if err == nil {
+		if k.members, err = watchMembers(k.cluster); err != nil {
+			k.cluster.Close()
+		}
+	}
 	if err != nil {
 		if k.scratch != nil {
 			err = errors.Join(err, k.scratch.remove())
@@ -95,6 +101,7 @@ func (k *Kafka) Close() error {
 	if k.cluster == nil {
 		return nil
 	}
+	k.members.close()
 	k.cluster.Close()
 	k.log.Info().Msg("embedded kafka stopped")
 	if k.scratch == nil {
