@@ -85,7 +85,7 @@ func ExampleOnDeadline() {
 		fmt.Println(err)
 		return
 	}
-	relays, err := relay.New(relay.Config{Pool: pool, Brokers: brokers, Service: "approval"})
+	relays, err := relay.New(relay.Config{Source: relay.Poll, Pool: pool, Brokers: brokers, Service: "approval"})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -56,7 +56,7 @@ func child() int {
 	defer pool.Close()
 	r, err := relay.New(relay.Config{
 		Pool: pool, Brokers: c.Brokers, Service: "shop", Holder: c.Holder, Batch: c.Batch, Lease: c.Lease,
-		Interval: 50 * time.Millisecond, Hooks: c.hooks(), Log: zerolog.New(os.Stdout),
+		Source: source, Interval: 50 * time.Millisecond, Hooks: c.hooks(), Log: zerolog.New(os.Stdout),
 	})
 	if err != nil {
 		panic(err)

@@ -36,7 +36,7 @@ func TestAnIdleRelayNeedsOneStatementPerInterval(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	cfg := s.config()
-	cfg.Pool, cfg.Interval, cfg.Lease = pool, 300*time.Millisecond, 3*time.Second
+	cfg.Source, cfg.Pool, cfg.Interval, cfg.Lease = relay.Poll, pool, 300*time.Millisecond, 3*time.Second
 	r := s.start(cfg)
 	waitRole(t, r, relay.Active)
 	last := r.Status().Progress

@@ -36,6 +36,7 @@ type lease struct {
 
 	mu    sync.Mutex
 	since time.Time // when the renewal that last succeeded was asked for
+	slot  *string   // that the holder streams; nil: none
 }
 
 // args are the named arguments that identify the term, together with others.
@@ -54,15 +55,63 @@ func (l *lease) age() time.Duration {
 	return time.Since(l.since)
 }
 
-func (l *lease) left() time.Duration { return l.length - l.age() }
+func (l *lease) left() time.Duration { return l.long() - l.age() }
 
-// nothing lies above it: for a renewal that does not look for rows.
-const nothing = math.MaxInt64
+// A scope is which rows a claim looks at.
+type scope struct {
+	low       int64   // those above it
+	published *string // a snapshot: not those that it sees, but for those in trouble
+	sweep     *string // a snapshot: only those that it sees
+}
 
-// renew says whether a claim above low would find a row. The error is errLost when the term is over.
-func (l *lease) renew(ctx context.Context, db querier, low int64) (found bool, err error) {
+func (s scope) args(others pgx.NamedArgs) pgx.NamedArgs {
+	args := pgx.NamedArgs{"low": s.low, "published": s.published, "sweep": s.sweep}
+	for name, value := range others {
+		args[name] = value
+	}
+	return args
+}
+
+// nothing is for a renewal that does not look for rows.
+var nothing = scope{low: math.MaxInt64}
+
+// long is the length that renewals ask for. A holder that streams a slot may take longer: who finds the slot idle need
+// not wait.
+func (l *lease) long() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.slot != nil {
+		return streamLease
+	}
+	return l.length
+}
+
+// streams says which slot the holder streams, with the next renewal; nil: none.
+func (l *lease) streams(ctx context.Context, db querier, slot *string) error {
+	l.mu.Lock()
+	l.slot = slot
+	l.mu.Unlock()
+	_, err := l.renew(ctx, db, nothing)
+	return err
+}
+
+// rests says that the slot is streamed no more; the next renewal stores it.
+func (l *lease) rests() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slot = nil
+}
+
+// streamLease keeps an idle relay's statements few.
+const streamLease = time.Minute
+
+// renew says whether a claim would find a row. The error is errLost when the term is over.
+func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, err error) {
 	asked := time.Now()
-	err = db.QueryRow(ctx, renewLease, l.args(pgx.NamedArgs{"length": l.length, "low": low})).Scan(&found)
+	l.mu.Lock()
+	slot := l.slot
+	l.mu.Unlock()
+	err = db.QueryRow(ctx, renewLease, l.args(look.args(pgx.NamedArgs{"length": l.long(), "slot": slot}))).Scan(&found)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return false, fmt.Errorf("renew: %w", errLost)
@@ -78,14 +127,14 @@ func (l *lease) renew(ctx context.Context, db querier, low int64) (found bool, e
 // keep renews at a third of the length until ctx ends or the lease is lost, which it returns.
 func (l *lease) keep(ctx context.Context, db querier, onError func(error)) error {
 	for {
-		timer := time.NewTimer(l.length/3 - l.age())
+		timer := time.NewTimer(min(l.long()/3-l.age(), l.length))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
 		case <-timer.C:
 		}
-		if l.age() < l.length/3 { // renewed by a look meanwhile
+		if l.age() < l.long()/3 { // renewed by a look meanwhile, or not due yet
 			continue
 		}
 		for {
@@ -100,7 +149,7 @@ func (l *lease) keep(ctx context.Context, db querier, onError func(error)) error
 			}
 			onError(err)
 			if l.left() <= 0 {
-				return fmt.Errorf("%w: not renewed for %s: %w", errLost, l.length, err)
+				return fmt.Errorf("%w: not renewed for %s: %w", errLost, l.long(), err)
 			}
 			select {
 			case <-ctx.Done():

@@ -78,8 +78,7 @@ func TestARowThatIsTooLargeParksOnlyItsKey(t *testing.T) {
 			}
 			r := s.start(cfg)
 			testkit.Wait(t, "only the large row and the one behind it", func() (bool, error) {
-				n := s.count("SELECT count(*) FROM troupe.outbox")
-				return n == 2 && parked.Load() == 1, nil
+				return s.count(s.left()) == 2 && parked.Load() == 1, nil
 			})
 			require.Equal(t, 1, s.count(`SELECT count(*) FROM troupe.outbox_status WHERE key = 'big' AND status = 'parked'
 				AND attempts = 1 AND last_error LIKE '%MESSAGE_TOO_LARGE%'`))

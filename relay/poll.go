@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,6 +17,8 @@ import (
 // An item is a row on its way through one round.
 type item struct {
 	row         outbox.Row
+	troubled    bool          // it stands in troupe.outbox_trouble
+	settled     bool          // of a window: it is published, or recorded
 	key         []byte        // what order is kept by; nil: nothing
 	attempts    int           // failed tries so far
 	troubledFor time.Duration // since the first of them
@@ -26,21 +27,26 @@ type item struct {
 	err         error // of the last send
 }
 
-// poll is the polling source: rows from the lowest one still there, and their removal. It is used by one goroutine;
-// only fullLook is others' too.
+// fullLookEvery is how often a claim begins at the very first row, for a position that was set by hand.
+const fullLookEvery = time.Minute
+
+// poll is the polling source: rows from the lowest one still there, and their removal.
 type poll struct {
 	pool  *pgxpool.Pool
 	lease *lease
 	batch int
 	warn  func(error)
+	wake  <-chan struct{} // notifications
+	// published and sweep are snapshots that limit what is claimed, see scope.
+	published, sweep *string
 
 	// conn is out of the pool, since its planner settings are its own, and since what mark knows is true only for
 	// one connection: a restart of the server cannot go unseen.
 	conn *pgx.Conn
 	mark mark
 
-	fullLook atomic.Bool // look from the very first row once more
-	items    []item
+	lookedFull time.Time // when a claim last began at the very first row
+	items      []item
 }
 
 // claim reads the rows that may go out now, lowest first. After an idle wait it rather renews the lease with the same
@@ -49,18 +55,19 @@ func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	if err := p.connect(ctx); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	if p.fullLook.Swap(false) {
-		p.mark = mark{}
+	if time.Since(p.lookedFull) > fullLookEvery {
+		p.lookedFull = time.Now()
+		p.mark = p.unmarked()
 	}
 	if waited > 0 && p.lease.age() > p.lease.length/6 {
-		found, err := p.lease.renew(ctx, p.conn, p.mark.low)
+		found, err := p.lease.renew(ctx, p.conn, p.scope())
 		if err != nil || !found {
 			return nil, p.check(err)
 		}
 	}
 	switch err := p.mark.advance(ctx, p.conn); {
 	case denied(err): // claims get slower without, not wrong
-		p.mark = mark{}
+		p.mark = mark{published: p.published}
 		p.warn(fmt.Errorf("advance the low mark: %w", err))
 	case err != nil:
 		return nil, p.check(fmt.Errorf("advance the low mark: %w", err))
@@ -72,8 +79,23 @@ func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	return items, nil
 }
 
+func (p *poll) scope() scope { return scope{p.mark.low, p.published, p.sweep} }
+
+// unmarked is what is known of a connection at first: nothing. Behind a stream there may be many rows that are
+// published, so the first mark is made at once.
+func (p *poll) unmarked() mark {
+	m := mark{published: p.published}
+	if p.published != nil {
+		m.removed = markAfter
+	}
+	return m
+}
+
+// rest waits for the next look, and says whether a notification ended the wait.
+func (p *poll) rest(ctx context.Context, wait time.Duration) bool { return pause(ctx, wait, p.wake) }
+
 func (p *poll) read(ctx context.Context) ([]*item, error) {
-	rows, err := p.conn.Query(ctx, claimRows, pgx.NamedArgs{"low": p.mark.low, "rows": p.batch, "bytes": claimBytes})
+	rows, err := p.conn.Query(ctx, claimRows, p.scope().args(pgx.NamedArgs{"rows": p.batch, "bytes": claimBytes}))
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +107,7 @@ func (p *poll) read(ctx context.Context) ([]*item, error) {
 	items := make([]*item, 0, 64)
 	for rows.Next() {
 		i := &p.items[len(items)]
-		if err := rows.Scan(append(i.row.Fields(), &i.attempts, &i.troubledFor)...); err != nil {
+		if err := rows.Scan(append(i.row.Fields(), &i.troubled, &i.attempts, &i.troubledFor)...); err != nil {
 			return nil, err
 		}
 		i.key = i.row.OrderKey()
@@ -144,7 +166,7 @@ func (p *poll) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.conn, p.mark = pooled.Hijack(), mark{}
+	p.conn, p.mark = pooled.Hijack(), p.unmarked()
 	_, err = p.conn.Exec(ctx, planner)
 	return p.check(err)
 }

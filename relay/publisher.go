@@ -14,16 +14,31 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
+// A source gives rows in order and takes back what became of them. One goroutine uses it.
+type source interface {
+	// claim gives the rows that may go out now. It may give those again that were neither removed nor recorded.
+	claim(ctx context.Context, waited time.Duration) ([]*item, error)
+	// remove settles rows that the broker has acknowledged.
+	remove(ctx context.Context, acked []*item) error
+	// record settles rows that it has not, under the term.
+	record(ctx context.Context, troubled []trouble) error
+	// behind says whether a row waits behind another of its key that was recorded, and must be recorded too.
+	behind(i *item) bool
+	// rest waits for the next claim where the last one found nothing, and says whether it was woken.
+	rest(ctx context.Context, wait time.Duration) (woken bool)
+}
+
 // A publisher takes rows from the source to the broker and settles them, for one term.
 type publisher struct {
 	relay  *Relay
-	poll   *poll
+	lease  *lease
+	source source
 	sender *sender
 }
 
 // round claims once and publishes what it finds. Claims end with idle; what was sent is settled under term.
 func (p *publisher) round(idle, term context.Context, waited time.Duration) (found bool, err error) {
-	items, err := p.poll.claim(idle, waited)
+	items, err := p.source.claim(idle, waited)
 	if err != nil {
 		return false, err
 	}
@@ -61,6 +76,10 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 	held := make(keys)
 	for _, i := range items {
 		if held.has(i) {
+			continue
+		}
+		if p.source.behind(i) {
+			troubled = append(troubled, behindOthers(i))
 			continue
 		}
 		message, err := i.row.Message(p.relay.defaults())
@@ -109,7 +128,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			continue
 		case batch.rows > 1 && kafka.Classify(i.err) == kafka.Unsendable:
 			// One of the batch is at fault, or only their sum: smaller batches will tell.
-			p.sender.halve(i.record.Topic, batch.bytes)
+			p.sender.halve(i.record.Topic, min(batch.bytes, p.sender.max))
 			again = append(again, i)
 			continue
 		}
@@ -141,7 +160,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 // hold sees to it that the lease is good for a while yet. A relay that is frozen behind it may still send: repeats,
 // under the same ids, since what it would delete is checked again.
 func (p *publisher) hold(ctx context.Context) error {
-	l := p.poll.lease
+	l := p.lease
 	if l.left() > l.length/3 {
 		return nil
 	}
@@ -183,7 +202,7 @@ func (p *publisher) settle(ctx context.Context, acked []*item, troubled []troubl
 	if len(acked) == 0 {
 		return nil
 	}
-	err := p.insist(ctx, func() error { return p.poll.remove(ctx, acked) })
+	err := p.insist(ctx, func() error { return p.source.remove(ctx, acked) })
 	if err != nil {
 		return err
 	}

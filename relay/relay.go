@@ -31,6 +31,13 @@ type Config struct {
 	// ContentType of rows that name none, by topic. Default: application/json.
 	ContentType func(topic string) string
 
+	// Source is where rows are read from. Default Auto.
+	Source Source
+	// Slot is the name of the replication slot, of the cluster. Default: troupe_ and the database's name.
+	Slot string
+	// Failover keeps the slot on standbys too (Postgres 17 and newer, with sync_replication_slots there).
+	Failover bool
+
 	// Batch is how many rows are claimed at once. Default 1000, at most 10,000. A claim also ends behind 8 MB.
 	Batch int
 	// Interval is the longest time between two looks at an idle outbox: how long a row waits that came without a
@@ -94,6 +101,10 @@ const (
 
 // New checks the configuration and fills its gaps. It connects to nothing.
 func New(cfg Config) (*Relay, error) {
+	fill(&cfg.Source, Auto)
+	if cfg.Slot == "" && cfg.Pool != nil {
+		cfg.Slot = slotOf(cfg.Pool.Config().ConnConfig.Database)
+	}
 	fill(&cfg.Batch, 1000)
 	fill(&cfg.Interval, time.Second)
 	fill(&cfg.Lease, 5*time.Second)
@@ -124,6 +135,10 @@ func (c *Config) check() error {
 		return fmt.Errorf("a pool of %d connections: want 4 or more", c.Pool.Config().MaxConns)
 	case c.Service == "":
 		return errors.New("no service name")
+	case c.Source != Auto && c.Source != WAL && c.Source != Poll:
+		return fmt.Errorf("source %q: want auto, wal or poll", c.Source)
+	case !slotName.MatchString(c.Slot):
+		return fmt.Errorf("slot %q: want 1 to 63 of a-z, 0-9 and _", c.Slot)
 	case c.Batch < 1 || c.Batch > 10_000:
 		return fmt.Errorf("batch %d: want 1 to 10000", c.Batch)
 	case c.Interval < firstWait:

@@ -32,7 +32,7 @@ func TestARelayWithNoMoreThanItsGrantsWorks(t *testing.T) {
 	s.exec("CREATE ROLE " + role + `;
 		GRANT USAGE ON SCHEMA troupe TO ` + role + `;
 		GRANT SELECT, DELETE ON troupe.outbox TO ` + role + `;
-		GRANT SELECT, INSERT, UPDATE ON troupe.relay_leases TO ` + role + `;
+		GRANT SELECT, INSERT, UPDATE ON troupe.relay_leases, troupe.relay_state TO ` + role + `;
 		GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.outbox_trouble TO ` + role)
 	t.Cleanup(func() { s.exec("DROP OWNED BY " + role + "; DROP ROLE " + role) })
 	config := s.pool.Config()
@@ -44,7 +44,7 @@ func TestARelayWithNoMoreThanItsGrantsWorks(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	cfg := s.config()
-	cfg.Pool = pool
+	cfg.Pool, cfg.Source = pool, relay.Auto // which is poll, without the right to replicate
 	seen := troubles(&cfg)
 	r := s.start(cfg)
 	s.insert(s.flow+".none.commands", "a", "0")

@@ -73,21 +73,16 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 		r.cfg.Hooks.Leading(l.term)
 	}
 
-	wake := make(chan struct{}, 1)
-	p := &poll{
-		pool: r.cfg.Pool, lease: l, batch: r.cfg.Batch,
-		warn: func(err error) { r.quiet.failed("low mark", err) },
-	}
+	p := &publisher{relay: r, lease: l, sender: newSender(client)}
 	var side sync.WaitGroup
 	side.Go(func() {
 		if err := l.keep(term, r.cfg.Pool, func(err error) { r.quiet.failed("lease", err) }); err != nil {
 			lose(err)
 		}
 	})
-	side.Go(func() { r.listen(idle, outbox.Channel, wake) })
-	side.Go(func() { r.keepHouse(idle, p) })
+	side.Go(func() { r.keepHouse(idle) })
 
-	if err := r.publish(idle, term, &publisher{relay: r, poll: p, sender: newSender(client)}, wake); err != nil {
+	if err := r.work(idle, term, p); err != nil {
 		lose(err)
 	}
 	cause := context.Cause(term)
@@ -96,7 +91,6 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 	// Everything that is in the client is settled or given up before anybody else may begin.
 	client.Close()
 	side.Wait()
-	p.close()
 	if !errors.Is(cause, errLost) {
 		last, cancel := context.WithTimeout(context.WithoutCancel(work), releaseLimit)
 		defer cancel()
@@ -111,13 +105,13 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 }
 
 // publish does round after round until idle ends, or the lease is lost, which it returns.
-func (r *Relay) publish(idle, term context.Context, p *publisher, wake <-chan struct{}) error {
+func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	wait, failures := time.Duration(0), 0
 	for idle.Err() == nil {
 		found, err := p.round(idle, term, wait)
 		switch {
-		case errors.Is(err, errLost):
+		case errors.Is(err, errLost), errors.Is(err, errStream), errors.Is(err, errSwept):
 			return err
 		case idle.Err() != nil:
 			return nil
@@ -136,7 +130,7 @@ func (r *Relay) publish(idle, term context.Context, p *publisher, wake <-chan st
 			continue
 		}
 		wait = min(max(2*wait, firstWait), r.cfg.Interval)
-		if pause(idle, wait, wake) {
+		if p.source.rest(idle, wait) {
 			r.quiet.recovered("notifications")
 			wait = 0
 		}
@@ -166,16 +160,17 @@ func (r *Relay) listen(ctx context.Context, channel string, wake chan<- struct{}
 	l.Run(ctx, wake)
 }
 
-// keepHouse makes partitions ahead and does what else is due once a minute.
-func (r *Relay) keepHouse(ctx context.Context, p *poll) {
+const houseEvery = 2 * time.Minute
+
+// keepHouse makes partitions ahead and does what else is due now and then.
+func (r *Relay) keepHouse(ctx context.Context) {
 	for {
 		if err := r.tidy(ctx, r.cfg.Pool); err != nil && ctx.Err() == nil {
 			r.quiet.failed("housekeeping", err)
 		}
-		if pause(ctx, time.Minute, nil); ctx.Err() != nil {
+		if pause(ctx, houseEvery, nil); ctx.Err() != nil {
 			return
 		}
-		p.fullLook.Store(true)
 	}
 }
 

@@ -19,6 +19,14 @@ var (
 	forgetTrouble  = statement("forget_trouble")
 	listWriters    = statement("list_writers")
 	lowestRow      = statement("lowest_row")
+	claimTrouble   = statement("claim_trouble")
+	cureTrouble    = statement("cure_trouble")
+	troubledKeys   = statement("list_troubled_keys")
+	readState      = statement("read_state")
+	storeState     = statement("store_state")
+	readSlot       = statement("read_slot")
+	takeSample     = statement("sample")
+	noteWaiting    = statement("note_waiting")
 	newestPosition = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM troupe.outbox_position_seq`
 )
 

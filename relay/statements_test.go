@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"io/fs"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +75,7 @@ func TestALookAndAClaimAgree(t *testing.T) {
 				exec(`INSERT INTO troupe.outbox_trouble (position, order_key, status, next_try, id, topic, attempts, max_attempts, last_error)
 					SELECT n, k::bytea, s, t::timestamptz, troupe.uuidv7(), 't', 1, 1, 'e' FROM (VALUES ` + c.trouble + `) AS x (n, k, s, t)`)
 			}
-			found, err := l.renew(t.Context(), pool, 0)
+			found, err := l.renew(t.Context(), pool, scope{})
 			require.NoError(t, err)
 			require.Equal(t, c.want == 1, found)
 			p := &poll{pool: pool, lease: l, batch: 10}
@@ -84,7 +83,7 @@ func TestALookAndAClaimAgree(t *testing.T) {
 			items, err := p.claim(t.Context(), 0)
 			require.NoError(t, err)
 			require.Len(t, items, c.want)
-			blind, err := l.renew(t.Context(), pool, math.MaxInt64)
+			blind, err := l.renew(t.Context(), pool, nothing)
 			require.NoError(t, err)
 			require.False(t, blind)
 		})
@@ -159,7 +158,7 @@ func TestNothingIsDeletedOrNotedUnderATermThatIsOver(t *testing.T) {
 			_, err = pool.Exec(t.Context(), c.end)
 			require.NoError(t, err)
 			require.ErrorIs(t, p.remove(t.Context(), items), errLost)
-			failed := []trouble{{Trouble: Trouble{Position: 1, ID: items[0].row.ID, Attempts: 1, Parked: true, Err: errLost}}}
+			failed := []trouble{{item: items[0], Trouble: Trouble{Position: 1, ID: items[0].row.ID, Attempts: 1, Parked: true, Err: errLost}}}
 			require.ErrorIs(t, p.record(t.Context(), failed), errLost)
 			var rows, noted int
 			require.NoError(t, pool.QueryRow(t.Context(),

@@ -28,8 +28,13 @@ type Trouble struct {
 
 type trouble struct {
 	Trouble
-	orderKey    []byte
+	item        *item
 	maxAttempts int // 0: time decides
+}
+
+// behindOthers is a row that waits behind others of its key. A stream tells it only once.
+func behindOthers(i *item) trouble {
+	return trouble{Trouble: Trouble{Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic}, item: i}
 }
 
 // judge says what becomes of a row that failed with err, or that the failure is not the row's.
@@ -44,7 +49,7 @@ func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
 			Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic,
 			Attempts: i.attempts + 1, Err: err,
 		},
-		orderKey: i.key,
+		item: i,
 	}
 	class := kafka.Classify(err)
 	switch {
@@ -72,21 +77,24 @@ func (p *publisher) note(ctx context.Context, troubled []trouble) error {
 	if len(troubled) == 0 {
 		return nil
 	}
-	if err := p.insist(ctx, func() error { return p.poll.record(ctx, troubled) }); err != nil {
+	if err := p.insist(ctx, func() error { return p.source.record(ctx, troubled) }); err != nil {
 		return err
 	}
 	r := p.relay
 	r.state.progressed(func(s *Status) {
 		for _, t := range troubled {
-			if t.Parked {
+			switch {
+			case t.Parked:
 				s.Parked++
-			} else {
+			case t.Attempts > 0:
 				s.Retried++
 			}
 		}
 	})
 	for _, t := range troubled {
 		switch {
+		case t.Attempts == 0:
+			continue
 		case t.Parked:
 			r.cfg.Log.Error().Err(t.Err).Int64("position", t.Position).Stringer("id", t.ID).Str("topic", t.Topic).
 				Int("attempts", t.Attempts).Msg("row parked: its key waits until somebody looks at it")
@@ -105,24 +113,34 @@ func (p *poll) record(ctx context.Context, troubled []trouble) error {
 	if err := p.connect(ctx); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
+	return p.check(record(ctx, p.conn, p.lease, troubled))
+}
+
+// behind is false: a claim leaves out what stands behind others.
+func (p *poll) behind(*item) bool { return false }
+
+func record(ctx context.Context, db querier, l *lease, troubled []trouble) error {
 	n := len(troubled)
 	positions, ids, topics, keys := make([]int64, n), make([][16]byte, n), make([]string, n), make([][]byte, n)
 	attempts, most, waits, texts := make([]int, n), make([]int, n), make([]*time.Duration, n), make([]string, n)
 	for i, t := range troubled {
-		positions[i], ids[i], topics[i], keys[i] = t.Position, t.ID, t.Topic, t.orderKey
-		attempts[i], most[i], texts[i] = t.Attempts, t.maxAttempts, errorText(t.Err)
-		if !t.Parked {
+		positions[i], ids[i], topics[i], keys[i] = t.Position, t.ID, t.Topic, t.item.key
+		attempts[i], most[i] = t.Attempts, t.maxAttempts
+		if t.Err != nil {
+			texts[i] = errorText(t.Err)
+		}
+		if !t.Parked && t.Attempts > 0 {
 			waits[i] = &t.Wait
 		}
 	}
 	var held int
-	err := p.conn.QueryRow(ctx, recordTrouble, p.lease.args(pgx.NamedArgs{
+	err := db.QueryRow(ctx, recordTrouble, l.args(pgx.NamedArgs{
 		"positions": positions, "ids": ids, "topics": topics, "order_keys": keys,
 		"attempts": attempts, "max_attempts": most, "waits": waits, "errors": texts,
 	})).Scan(&held)
 	switch {
 	case err != nil:
-		return p.check(fmt.Errorf("record trouble: %w", err))
+		return fmt.Errorf("record trouble: %w", err)
 	case held == 0:
 		return fmt.Errorf("record trouble: %w", errLost)
 	}

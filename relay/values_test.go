@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -148,7 +149,7 @@ func TestAWriteIsPublishedWithoutWaitingForThePoll(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	cfg := s.config()
-	cfg.Interval, cfg.Lease = 20*time.Second, 90*time.Second
+	cfg.Source, cfg.Interval, cfg.Lease = relay.Poll, 20*time.Second, 90*time.Second
 	r := s.start(cfg)
 	waitIdle(t, s, r)
 	box, err := outbox.New(outbox.Config{NotifyEvery: time.Nanosecond})

@@ -121,7 +121,7 @@ func charge(ctx context.Context, tx pgx.Tx, c participant.Command[Charge]) (part
 
 // relay runs until the test ends or stop is called.
 func (s *stage) relay() (stop func()) {
-	r, err := relay.New(relay.Config{Pool: s.pool, Brokers: s.brokers, Service: "payment", Interval: 50 * time.Millisecond, Log: testkit.Logger(s.t)})
+	r, err := relay.New(relay.Config{Source: relay.Poll, Pool: s.pool, Brokers: s.brokers, Service: "payment", Interval: 50 * time.Millisecond, Log: testkit.Logger(s.t)})
 	require.NoError(s.t, err)
 	return s.run(r.Run)
 }

@@ -127,7 +127,8 @@ func (s *stage) run(run func(context.Context) error) (stop func()) {
 
 func (s *stage) relay() {
 	r, err := relay.New(relay.Config{
-		Pool: s.pool, Brokers: s.brokers, Service: "shop", Log: testkit.Logger(s.t),
+		Source: relay.Poll,
+		Pool:   s.pool, Brokers: s.brokers, Service: "shop", Log: testkit.Logger(s.t),
 		Interval: 20 * time.Millisecond, Lease: 10 * time.Second,
 	})
 	require.NoError(s.t, err)

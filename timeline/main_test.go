@@ -132,7 +132,7 @@ func (s *stage) provision(topic string, partitions int32) {
 // relays run beside the databases until the test ends.
 func (s *stage) relays(change ...func(*relay.Config)) {
 	for name, pool := range map[string]*pgxpool.Pool{"order": s.order, "payment": s.payment, "shipping": s.shipping} {
-		cfg := relay.Config{Pool: pool, Brokers: testkit.Kafka(s.t), Service: name, Log: testkit.Logger(s.t)}
+		cfg := relay.Config{Source: relay.Poll, Pool: pool, Brokers: testkit.Kafka(s.t), Service: name, Log: testkit.Logger(s.t)}
 		for _, c := range change {
 			c(&cfg)
 		}

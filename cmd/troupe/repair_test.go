@@ -89,7 +89,7 @@ func (s *payments) serve(policy retry.Policy) (stop func()) {
 }
 
 func (s *payments) relay() {
-	r, err := relay.New(relay.Config{Pool: s.pool, Brokers: s.brokers, Service: "payment", Log: testkit.Logger(s.t)})
+	r, err := relay.New(relay.Config{Source: relay.Poll, Pool: s.pool, Brokers: s.brokers, Service: "payment", Log: testkit.Logger(s.t)})
 	require.NoError(s.t, err)
 	s.run(r.Run)
 }

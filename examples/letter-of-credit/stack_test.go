@@ -144,7 +144,7 @@ func (s *stack) participant(hop string, pool *pgxpool.Pool) *participant.Partici
 }
 
 func (s *stack) relay(pool *pgxpool.Pool, service string) {
-	r, err := relay.New(relay.Config{Pool: pool, Brokers: testkit.Kafka(s.t), Service: service, Log: testkit.Logger(s.t)})
+	r, err := relay.New(relay.Config{Source: relay.Poll, Pool: pool, Brokers: testkit.Kafka(s.t), Service: service, Log: testkit.Logger(s.t)})
 	require.NoError(s.t, err)
 	s.run(r.Run)
 }

@@ -31,11 +31,12 @@ var house = map[string][]string{
 	"internal/pg":    {"retry"},
 	"internal/kafka": {"envelope"},
 	"internal/keyed": {},
+	"internal/wal":   {},
 	"internal/expr":  {},
 
 	"outbox": {"envelope"},
 
-	"relay":       {"internal/kafka", "internal/pg", "outbox", "retry"},
+	"relay":       {"internal/kafka", "internal/pg", "internal/wal", "outbox", "retry"},
 	"participant": {"envelope", "internal/kafka", "internal/keyed", "internal/pg", "outbox", "retry", "topics"},
 	"alert":       {"retry"},
 	"timeline":    {"envelope", "internal/kafka", "outbox", "participant", "schemas", "topics"},

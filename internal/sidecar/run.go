@@ -92,6 +92,7 @@ func (p Program) plan(v values) (plan, error) {
 	if out.relay.Service == "" {
 		return plan{}, v.required(service, "a name, since the database's name is not in "+databaseURL.name)
 	}
+	out.relay.Source = relay.Poll
 	out.relay.Kafka = p.Kafka
 	out.log = zerolog.New(p.Stderr).Level(level).With().Timestamp().Str("service", out.relay.Service).Logger()
 	out.relay.Log = out.log

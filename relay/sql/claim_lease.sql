@@ -1,9 +1,13 @@
--- Take the shard's lease, if nobody holds it, under a term that nobody had. No row: somebody holds it.
+-- Take the shard's lease under a term that nobody had, if nobody holds it, or if its holder streams a slot no more. No row:
+-- somebody holds it.
 INSERT INTO troupe.relay_leases AS l (shard, holder, term, expires_at)
 VALUES (@shard, @holder, 1, clock_timestamp() + @length::interval)
 ON CONFLICT (shard) DO UPDATE
 SET holder     = excluded.holder,
     term       = l.term + 1,
-    expires_at = clock_timestamp() + @length::interval
+    expires_at = clock_timestamp() + @length::interval,
+    slot       = NULL
 WHERE l.expires_at <= clock_timestamp()
+   -- as in read_lease.sql
+   OR l.slot IS NOT NULL AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.slot_name = l.slot AND s.active)
 RETURNING term

@@ -1,8 +1,10 @@
 -- The lowest rows that may go out now, at most @rows, and none behind @bytes of payload and headers. Not those that
--- wait for their next try or for a person, and not those behind such a row of their key.
-SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, attempts, troubled_for
+-- wait for their next try or for a person, and not those behind such a row of their key. Not what a stream has
+-- published; before a stream begins, only what it will not tell.
+SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for
 FROM (
   SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,
+         t.position IS NOT NULL AS troubled,
          coalesce(t.attempts, 0) AS attempts,
          coalesce(clock_timestamp() - t.first_failed_at, '0') AS troubled_for,
          size.bytes,
@@ -14,11 +16,14 @@ FROM (
   ) AS size (bytes)
   WHERE o.position > @low
     -- from here on as in renew_lease.sql
-    AND (t.position IS NULL OR t.status = 'retrying' AND t.next_try <= clock_timestamp())
+    AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
+    AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep))
+    AND (t.position IS NULL OR t.status = 'waiting' OR t.status = 'retrying' AND t.next_try <= clock_timestamp())
     AND NOT EXISTS (
       SELECT
       FROM troupe.outbox_trouble ahead
       WHERE ahead.order_key = coalesce(o.key_bytes, convert_to(o.key, 'UTF8'))
+        AND ahead.status <> 'waiting'
         AND ahead.position < o.position)
   ORDER BY o.position
   LIMIT @rows

@@ -1,5 +1,7 @@
--- The position below which nothing is left, given that nothing new can appear up to @newest.
-SELECT coalesce(min(position) - 1, @newest)
-FROM troupe.outbox
-WHERE position > @low
-  AND position <= @newest
+-- The position below which nothing is left to publish, given that nothing new can appear up to @newest.
+SELECT coalesce(min(o.position) - 1, @newest)
+FROM troupe.outbox o
+LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
+WHERE o.position > @low
+  AND o.position <= @newest
+  AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, @published))

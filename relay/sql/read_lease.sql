@@ -1,4 +1,9 @@
--- Who leads, and for how much longer by the database's clock.
-SELECT holder, term, expires_at - clock_timestamp() AS remaining
-FROM troupe.relay_leases
+-- Who leads, and for how much longer by the database's clock: not at all, when it streams a slot no more.
+SELECT holder, term,
+       CASE
+         WHEN slot IS NOT NULL AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.slot_name = l.slot AND s.active)
+         THEN '0'
+         ELSE expires_at - clock_timestamp()
+       END AS remaining
+FROM troupe.relay_leases l
 WHERE shard = @shard

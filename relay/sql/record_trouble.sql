@@ -1,4 +1,5 @@
--- Note rows that could not be published, if the term still is ours. A wait of null parks the row.
+-- Note rows that could not be published, if the term still is ours. A wait of null parks the row; no attempt says that
+-- it waits behind another.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases
@@ -11,7 +12,7 @@ WITH lease AS MATERIALIZED (
   INSERT INTO troupe.outbox_trouble AS t
     (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
   SELECT f.position, f.id, f.topic, f.order_key,
-         CASE WHEN f.wait IS NULL THEN 'parked' ELSE 'retrying' END,
+         CASE WHEN f.attempts = 0 THEN 'waiting' WHEN f.wait IS NULL THEN 'parked' ELSE 'retrying' END,
          f.attempts, f.max_attempts, clock_timestamp() + f.wait, f.last_error
   FROM unnest(@positions::bigint[], @ids::uuid[], @topics::text[], @order_keys::bytea[], @attempts::int[],
               @max_attempts::int[], @waits::interval[], @errors::text[])

@@ -1,6 +1,7 @@
 -- Renew, and say in the same round trip whether a claim above @low would find a row. No row: the term is over.
 UPDATE troupe.relay_leases
-SET expires_at = clock_timestamp() + @length::interval
+SET expires_at = clock_timestamp() + @length::interval,
+    slot       = @slot
 WHERE shard = @shard
   AND holder = @holder
   AND term = @term
@@ -10,10 +11,13 @@ RETURNING EXISTS (
   LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
   WHERE o.position > @low
     -- from here on as in claim_rows.sql
-    AND (t.position IS NULL OR t.status = 'retrying' AND t.next_try <= clock_timestamp())
+    AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
+    AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep))
+    AND (t.position IS NULL OR t.status = 'waiting' OR t.status = 'retrying' AND t.next_try <= clock_timestamp())
     AND NOT EXISTS (
       SELECT
       FROM troupe.outbox_trouble ahead
       WHERE ahead.order_key = coalesce(o.key_bytes, convert_to(o.key, 'UTF8'))
+        AND ahead.status <> 'waiting'
         AND ahead.position < o.position)
 )

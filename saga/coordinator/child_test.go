@@ -108,7 +108,8 @@ func (k task) run(ctx context.Context, log zerolog.Logger, hooks participant.Hoo
 		return err
 	}
 	r, err := relay.New(relay.Config{
-		Pool: pool, Brokers: k.Brokers, Service: k.Hop, Lease: 500 * time.Millisecond, Interval: 50 * time.Millisecond, Log: log,
+		Source: relay.Poll,
+		Pool:   pool, Brokers: k.Brokers, Service: k.Hop, Lease: 500 * time.Millisecond, Interval: 50 * time.Millisecond, Log: log,
 	})
 	if err != nil {
 		return err

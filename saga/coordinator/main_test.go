@@ -158,7 +158,7 @@ func (f *flow) run(p *participant.Participant, pool *pgxpool.Pool) {
 	var running sync.WaitGroup
 	running.Go(func() { require.NoError(f.t, p.Run(ctx)) })
 	if !f.local {
-		r, err := relay.New(relay.Config{Pool: pool, Brokers: testkit.Kafka(f.t), Service: p.Hop().Name(), Log: testkit.Logger(f.t)})
+		r, err := relay.New(relay.Config{Source: relay.Poll, Pool: pool, Brokers: testkit.Kafka(f.t), Service: p.Hop().Name(), Log: testkit.Logger(f.t)})
 		require.NoError(f.t, err)
 		running.Go(func() { require.NoError(f.t, r.Run(ctx)) })
 	}

@@ -27,7 +27,7 @@ func (f *flow) publish(hop string) {
 		return n, pool.QueryRow(f.t.Context(), "SELECT count(*) FROM troupe.outbox").Scan(&n)
 	}
 	testkit.Wait(f.t, "a message of "+hop, func() (bool, error) { n, err := count(); return n == 1, err })
-	r, err := relay.New(relay.Config{Pool: pool, Brokers: testkit.Kafka(f.t), Service: hop, Log: testkit.Logger(f.t)})
+	r, err := relay.New(relay.Config{Source: relay.Poll, Pool: pool, Brokers: testkit.Kafka(f.t), Service: hop, Log: testkit.Logger(f.t)})
 	require.NoError(f.t, err)
 	ctx, stop := context.WithCancel(f.t.Context())
 	done := make(chan error, 1)

@@ -64,7 +64,7 @@ func startFlow(t *testing.T) *flow {
 				Flow: f.name, Listen: listen, Partitions: 2, Log: log,
 			})
 		})
-		beside, err := relay.New(relay.Config{Pool: pool, Brokers: brokers, Service: name, Log: log})
+		beside, err := relay.New(relay.Config{Source: relay.Poll, Pool: pool, Brokers: brokers, Service: name, Log: log})
 		require.NoError(t, err)
 		running.Go(func() error { return beside.Run(ctx) })
 	}

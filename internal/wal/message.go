@@ -1,0 +1,268 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind is what an Event tells.
+type Kind byte
+
+// The kinds of events.
+const (
+	Begin     Kind = iota + 1 // a committed transaction begins
+	Commit                    // it ends: all of it was told
+	Insert                    // a row
+	Message                   // of pg_logical_emit_message
+	Keepalive                 // of the server: nothing, up to LSN
+)
+
+// An Event is one thing that the stream tells. Slices are good until the next is read.
+type Event struct {
+	Kind Kind
+	// LSN of a Commit is the end of the transaction, of a Begin its commit record, of a Keepalive how far the server has
+	// read, of a Message its own place.
+	LSN LSN
+	XID uint32    // Begin
+	At  time.Time // Begin: when it committed
+
+	Relation *Relation // Insert; good as long as the stream
+	Tuple    Tuple     // Insert
+
+	Prefix  string // Message
+	Content []byte // Message
+
+	ReplyNow bool // Keepalive: the server wants a report at once
+}
+
+// A Relation is a table as it stood when a row was written.
+type Relation struct {
+	ID        uint32
+	Namespace string
+	Name      string
+	Columns   []Column
+}
+
+// A Column of a relation.
+type Column struct {
+	Name string
+	Type uint32 // its oid
+}
+
+// The limits of a message: above them it is no message, but something else taken for one.
+const (
+	maxColumns = 1600 // Postgres's own
+	maxName    = 256  // NAMEDATALEN is 64 unless built otherwise
+)
+
+// Value formats.
+const (
+	Null      = 'n'
+	Unchanged = 'u'
+	Text      = 't'
+	Binary    = 'b'
+)
+
+// A Tuple gives the values of one row, in the order of the relation's columns.
+type Tuple struct {
+	left int
+	data []byte
+}
+
+// Len is how many values are left.
+func (t *Tuple) Len() int { return t.left }
+
+// Next gives the next value: its format, and its bytes if it has any. The tuple was checked when it was read.
+func (t *Tuple) Next() (format byte, value []byte) {
+	t.left--
+	format = t.data[0]
+	if format == Null || format == Unchanged {
+		t.data = t.data[1:]
+		return format, nil
+	}
+	n := binary.BigEndian.Uint32(t.data[1:])
+	value = t.data[5 : 5+n : 5+n]
+	t.data = t.data[5+n:]
+	return format, value
+}
+
+// A Decoder turns messages of pgoutput into events. It keeps what the stream said of relations, so one belongs to one
+// stream. Use by one goroutine.
+type Decoder struct {
+	relations map[uint32]*Relation
+	prefix    string // the last one, so that heartbeats cost no string each
+}
+
+var errShort = errors.New("message ends too soon")
+
+// reader reads a message. After an error it gives zeros.
+type reader struct {
+	data []byte
+	err  error
+}
+
+func (r *reader) take(n int) []byte {
+	if n < 0 || n > len(r.data) {
+		r.err, r.data = errShort, nil
+		return nil
+	}
+	b := r.data[:n]
+	r.data = r.data[n:]
+	return b
+}
+
+func (r *reader) byte() byte {
+	if b := r.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *reader) uint16() uint16 {
+	if b := r.take(2); b != nil {
+		return binary.BigEndian.Uint16(b)
+	}
+	return 0
+}
+
+func (r *reader) uint32() uint32 {
+	if b := r.take(4); b != nil {
+		return binary.BigEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (r *reader) uint64() uint64 {
+	if b := r.take(8); b != nil {
+		return binary.BigEndian.Uint64(b)
+	}
+	return 0
+}
+
+// text reads up to a zero byte.
+func (r *reader) text() []byte {
+	for n, b := range r.data {
+		if n > maxName {
+			break
+		}
+		if b == 0 {
+			text := r.data[:n]
+			r.data = r.data[n+1:]
+			return text
+		}
+	}
+	r.err, r.data = errShort, nil
+	return nil
+}
+
+// epoch is where Postgres begins to count microseconds.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Time is Postgres's microseconds since 2000 as a time.
+func Time(micros int64) time.Time {
+	return time.UnixMicro(micros + epoch.UnixMicro()).UTC()
+}
+
+// Decode reads one message of pgoutput. Told is false for what is skipped: updates, deletes, origins, types,
+// truncations, and what a later protocol may add.
+func (d *Decoder) Decode(data []byte) (e Event, told bool, err error) {
+	if len(data) == 0 {
+		return e, false, fmt.Errorf("wal: %w", errShort)
+	}
+	r := reader{data: data[1:]}
+	switch kind := data[0]; kind {
+	case 'B':
+		e = Event{Kind: Begin, LSN: LSN(r.uint64()), At: Time(int64(r.uint64())), XID: r.uint32()}
+	case 'C':
+		r.byte()   // flags
+		r.uint64() // the commit record
+		e = Event{Kind: Commit, LSN: LSN(r.uint64())}
+		r.uint64() // when
+	case 'I':
+		e, r.err = d.insert(&r)
+	case 'M':
+		r.byte() // flags
+		e = Event{Kind: Message, LSN: LSN(r.uint64())}
+		if prefix := r.text(); string(prefix) != d.prefix {
+			d.prefix = string(prefix)
+		}
+		e.Prefix = d.prefix
+		e.Content = r.take(int(r.uint32()))
+	case 'R':
+		return e, false, wrap(kind, d.relation(&r))
+	default:
+		return e, false, nil
+	}
+	return e, r.err == nil, wrap(data[0], r.err)
+}
+
+func wrap(kind byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("wal: pgoutput message %q: %w", kind, err)
+}
+
+func (d *Decoder) insert(r *reader) (Event, error) {
+	id := r.uint32()
+	relation := d.relations[id]
+	switch {
+	case r.err != nil:
+		return Event{}, r.err
+	case relation == nil:
+		return Event{}, fmt.Errorf("relation %d was not described", id)
+	case r.byte() != 'N':
+		return Event{}, errors.New("no new tuple")
+	}
+	n := int(r.uint16())
+	if n != len(relation.Columns) {
+		return Event{}, fmt.Errorf("%d values for %d columns of %s", n, len(relation.Columns), relation.Name)
+	}
+	tuple := Tuple{left: n, data: r.data}
+	for range n {
+		switch format := r.byte(); format {
+		case Null, Unchanged:
+		case Text, Binary:
+			r.take(int(r.uint32()))
+		default:
+			if r.err == nil {
+				r.err = fmt.Errorf("value format %q", format)
+			}
+		}
+		if r.err != nil {
+			return Event{}, r.err
+		}
+	}
+	return Event{Kind: Insert, Relation: relation, Tuple: tuple}, nil
+}
+
+func (d *Decoder) relation(r *reader) error {
+	rel := &Relation{ID: r.uint32(), Namespace: string(r.text()), Name: string(r.text())}
+	r.byte() // replica identity
+	n := int(r.uint16())
+	if n > maxColumns {
+		return fmt.Errorf("%d columns", n)
+	}
+	for range n {
+		r.byte() // flags
+		c := Column{Name: string(r.text()), Type: r.uint32()}
+		r.uint32() // type modifier
+		if r.err != nil {
+			return r.err
+		}
+		rel.Columns = append(rel.Columns, c)
+	}
+	if r.err != nil {
+		return r.err
+	}
+	if rel.Namespace == "" { // pg_catalog is sent as nothing
+		rel.Namespace = "pg_catalog"
+	}
+	if d.relations == nil {
+		d.relations = make(map[uint32]*Relation)
+	}
+	d.relations[rel.ID] = rel
+	return nil
+}

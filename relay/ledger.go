@@ -1,0 +1,111 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A ledger knows for a stream, which tells each row once, what stands in troupe.outbox_trouble, so that a row behind one
+// of its key is put there too. Keys are kept as hashes: two of the same hash wait for each other, which does no harm.
+type ledger struct {
+	pool  *pgxpool.Pool
+	lease *lease
+	seed  maphash.Seed
+	keys  map[uint64]int // rows by key
+	rows  int            // all
+}
+
+// load reads the table anew.
+func (l *ledger) load(ctx context.Context) error {
+	rows, err := l.pool.Query(ctx, troubledKeys)
+	if err != nil {
+		return fmt.Errorf("read troubled keys: %w", err)
+	}
+	l.seed, l.keys, l.rows = maphash.MakeSeed(), make(map[uint64]int), 0
+	var key []byte
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&key, &n}, func() error {
+		l.rows += n
+		if key != nil {
+			l.keys[l.hash(key)] += n
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read troubled keys: %w", err)
+	}
+	return nil
+}
+
+func (l *ledger) hash(key []byte) uint64 { return maphash.Bytes(l.seed, key) }
+
+// behind says whether a row waits behind others of its key.
+func (l *ledger) behind(i *item) bool {
+	return len(l.keys) > 0 && i.key != nil && l.keys[l.hash(i.key)] > 0
+}
+
+func (l *ledger) note(i *item) { l.count(i, 1) }
+
+func (l *ledger) count(i *item, n int) {
+	l.rows += n
+	if i.key == nil {
+		return
+	}
+	h := l.hash(i.key)
+	if l.keys[h] += n; l.keys[h] <= 0 {
+		delete(l.keys, h)
+	}
+}
+
+// due reads rows in trouble that may go out now.
+func (l *ledger) due(ctx context.Context) ([]*item, error) {
+	rows, err := l.pool.Query(ctx, claimTrouble, pgx.NamedArgs{"rows": 1000})
+	if err != nil {
+		return nil, fmt.Errorf("claim rows in trouble: %w", err)
+	}
+	defer rows.Close()
+	var items []*item
+	for rows.Next() {
+		i := &item{}
+		if err := rows.Scan(append(i.row.Fields(), &i.troubled, &i.attempts, &i.troubledFor)...); err != nil {
+			return nil, fmt.Errorf("claim rows in trouble: %w", err)
+		}
+		i.key = i.row.OrderKey()
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("claim rows in trouble: %w", err)
+	}
+	return items, nil
+}
+
+// cure takes out what was published. The error is errLost when the term is over.
+func (l *ledger) cure(ctx context.Context, items []*item) error {
+	positions, ids := make([]int64, 0, len(items)), make([][16]byte, 0, len(items))
+	for _, i := range items {
+		if i.troubled {
+			positions, ids = append(positions, i.row.Position), append(ids, i.row.ID)
+		}
+	}
+	if len(positions) == 0 {
+		return nil
+	}
+	var held int
+	args := l.lease.args(pgx.NamedArgs{"positions": positions, "ids": ids})
+	switch err := l.pool.QueryRow(ctx, cureTrouble, args).Scan(&held); {
+	case err != nil:
+		return fmt.Errorf("cure trouble: %w", err)
+	case held == 0:
+		return fmt.Errorf("cure trouble: %w", errLost)
+	}
+	for _, i := range items {
+		if i.troubled {
+			l.count(i, -1)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package relay
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A snapshot is a pg_snapshot: which transactions had ended when it was taken.
+type snapshot struct {
+	text    string // xmin:xmax:xip,…
+	min     uint64 // all below had ended
+	max     uint64 // none from here on had
+	running []uint64
+}
+
+func parseSnapshot(text string) (s snapshot, err error) {
+	s.text = text
+	bad := fmt.Errorf("no snapshot: %.60q", text)
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 {
+		return s, bad
+	}
+	if s.min, err = strconv.ParseUint(parts[0], 10, 64); err != nil {
+		return s, bad
+	}
+	if s.max, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
+		return s, bad
+	}
+	if parts[2] != "" {
+		for x := range strings.SplitSeq(parts[2], ",") {
+			xid, err := strconv.ParseUint(x, 10, 64)
+			if err != nil {
+				return s, bad
+			}
+			s.running = append(s.running, xid)
+		}
+	}
+	slices.Sort(s.running)
+	return s, nil
+}
+
+// sees says whether what xid wrote was visible, given that xid has committed.
+func (s *snapshot) sees(xid uint64) bool {
+	if xid < s.min {
+		return true
+	}
+	if xid >= s.max {
+		return false
+	}
+	_, running := slices.BinarySearch(s.running, xid)
+	return !running
+}

@@ -1,0 +1,3 @@
+SELECT source, system_id, timeline, published::text, sweep::text, lsn::text
+FROM troupe.relay_state
+WHERE slot = @slot

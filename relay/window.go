@@ -1,0 +1,193 @@
+package relay
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-go/troupe/internal/wal"
+)
+
+// A window is what a stream told and the publisher has not settled yet: rows in the order of their commits, and the
+// place up to which the log holds nothing else. What it holds of rows is its own and used again with it.
+type window struct {
+	items []item
+	bytes []byte  // of the rows' values
+	upTo  wal.LSN // end of the last transaction that is whole in this window or before it; 0: none is
+	next  int     // settled items at the front
+}
+
+const (
+	windowRows  = 4000
+	windowBytes = 4 << 20
+)
+
+func (w *window) full() bool { return len(w.items) >= windowRows || len(w.bytes) >= windowBytes }
+
+func (w *window) clear() {
+	clear(w.items)
+	w.items, w.bytes, w.upTo, w.next = w.items[:0], w.bytes[:0], 0, 0
+	if cap(w.bytes) > 2*windowBytes { // a row of many megabytes
+		w.bytes = nil
+	}
+}
+
+// field is a column of the outbox.
+type field byte
+
+const (
+	other field = iota
+	position
+	xid
+	id
+	topic
+	key
+	keyBytes
+	messageType
+	headers
+	rawHeaders
+	payload
+	createdAt
+)
+
+var fields = map[string]field{
+	"position": position, "xid": xid, "id": id, "topic": topic, "key": key, "key_bytes": keyBytes, "type": messageType,
+	"headers": headers, "raw_headers": rawHeaders, "payload": payload, "created_at": createdAt,
+}
+
+// A layout is where the columns of the outbox stand in a relation. Columns that it does not know are skipped, so that
+// one more may be added while a relay runs.
+type layout []field
+
+func layoutOf(r *wal.Relation) (layout, error) {
+	l := make(layout, len(r.Columns))
+	found := 0
+	for n, c := range r.Columns {
+		if f, ours := fields[c.Name]; ours {
+			l[n] = f
+			found++
+		}
+	}
+	if found < len(fields) {
+		return nil, fmt.Errorf("%s.%s lacks columns of an outbox: %d of %d are there", r.Namespace, r.Name, found, len(fields))
+	}
+	return l, nil
+}
+
+// words are texts that come again and again: topics and types.
+type words map[string]string
+
+func (w words) text(b []byte) string {
+	if known, ok := w[string(b)]; ok {
+		return known
+	}
+	if len(w) >= 10_000 { // whoever has more pays for them
+		clear(w)
+	}
+	text := string(b)
+	w[text] = text
+	return text
+}
+
+// add reads a row. It is not there if what skip sees wrote it.
+func (w *window) add(l layout, tuple wal.Tuple, skip *snapshot, known words) error {
+	w.items = append(w.items, item{})
+	i := &w.items[len(w.items)-1]
+	start := len(w.bytes)
+	for _, f := range l {
+		format, value := tuple.Next()
+		if format == wal.Null || format == wal.Unchanged || f == other {
+			continue
+		}
+		if format == wal.Text {
+			var err error
+			if value, err = binaryOf(f, value); err != nil {
+				return err
+			}
+		}
+		if err := w.set(i, f, value, skip, known); err != nil {
+			if errors.Is(err, errSkip) {
+				w.items, w.bytes = w.items[:len(w.items)-1], w.bytes[:start]
+				return nil
+			}
+			return err
+		}
+	}
+	i.key = i.row.KeyBytes
+	return nil
+}
+
+var errSkip = errors.New("it is published")
+
+func (w *window) set(i *item, f field, value []byte, skip *snapshot, known words) error {
+	switch f {
+	case position, xid, createdAt:
+		if len(value) != 8 {
+			return fmt.Errorf("a number of %d bytes", len(value))
+		}
+		n := binary.BigEndian.Uint64(value)
+		switch {
+		case f == position:
+			i.row.Position = int64(n)
+		case f == createdAt:
+			i.row.CreatedAt = wal.Time(int64(n))
+		case skip.sees(n):
+			return errSkip
+		}
+	case id:
+		if len(value) != 16 {
+			return fmt.Errorf("an id of %d bytes", len(value))
+		}
+		i.row.ID = uuid.UUID(value)
+	case topic:
+		i.row.Topic = known.text(value)
+	case messageType:
+		i.row.Type = known.text(value)
+	case key:
+		if i.row.KeyBytes == nil {
+			i.row.KeyBytes = w.keep(value)
+		}
+	case keyBytes:
+		i.row.KeyBytes = w.keep(value)
+	case headers:
+		if len(value) == 0 || value[0] != 1 {
+			return errors.New("headers in a form of jsonb that is not known")
+		}
+		if text := value[1:]; string(text) != "{}" {
+			i.row.Headers = w.keep(text)
+		}
+	case rawHeaders:
+		i.row.RawHeaders = w.keep(value)
+	case payload:
+		i.row.Payload = w.keep(value)
+	}
+	return nil
+}
+
+// keep copies a value, which the connection's buffer holds only until the next read. It is never nil.
+func (w *window) keep(value []byte) []byte {
+	start := len(w.bytes)
+	w.bytes = append(w.bytes, value...)
+	if start == len(w.bytes) {
+		return []byte{}
+	}
+	return w.bytes[start:len(w.bytes):len(w.bytes)]
+}
+
+// binaryOf is for servers that send a column as text although they were asked for binary.
+func binaryOf(f field, text []byte) ([]byte, error) {
+	switch f {
+	case position, xid:
+		n, err := strconv.ParseUint(string(text), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("a number as text: %w", err)
+		}
+		return binary.BigEndian.AppendUint64(nil, n), nil
+	case topic, key, messageType:
+		return text, nil
+	}
+	return nil, errors.New("a value came as text")
+}

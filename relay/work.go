@@ -1,0 +1,199 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/wal"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// A Source is where a relay reads rows.
+type Source string
+
+// The sources. Poll needs no privilege and no setting; WAL tells rows as they commit, in that order, and costs the
+// database far less.
+const (
+	Auto Source = "auto" // WAL where the server and the role allow it, else Poll; the log says why
+	WAL  Source = "wal"
+	Poll Source = "poll"
+)
+
+var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// slotOf names the slot of a database: names of slots are shared by all databases of a cluster.
+func slotOf(database string) string {
+	plain := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '_':
+			return r
+		case 'A' <= r && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '_'
+	}, database)
+	if plain == database && len(plain) < 50 {
+		return "troupe_" + plain
+	}
+	return fmt.Sprintf("troupe_%.40s_%08x", plain, crc32.ChecksumIEEE([]byte(database)))
+}
+
+// work publishes from one source or the other until the term ends.
+func (r *Relay) work(idle, term context.Context, p *publisher) error {
+	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
+	for failures := 0; idle.Err() == nil; {
+		began := time.Now()
+		err := r.workOnce(idle, term, p)
+		if err == nil || errors.Is(err, errLost) {
+			return err
+		}
+		if term.Err() != nil {
+			return nil
+		}
+		if failures++; time.Since(began) > 10*time.Second {
+			failures = 1
+		}
+		r.state.failed(err)
+		r.quiet.failed("source", err)
+		pause(idle, backoff.Wait(failures), nil)
+	}
+	return nil
+}
+
+func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
+	source, why, err := r.choose(idle)
+	if err != nil {
+		return err
+	}
+	st, err := r.readState(idle)
+	if err != nil {
+		return err
+	}
+	if source == Poll {
+		r.cfg.Log.Info().Str("source", string(Poll)).Str("why", why).Msg("source")
+		if err := r.leaveSlot(idle, p.lease, st); err != nil {
+			return err
+		}
+		return r.poll(idle, term, p, st.published, nil)
+	}
+	r.cfg.Log.Info().Str("source", string(WAL)).Str("slot", r.cfg.Slot).Msg("source")
+	return r.stream(idle, term, p, st)
+}
+
+// choose says which source it is to be, and why if there was a choice.
+func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
+	if r.cfg.Source == Poll {
+		return Poll, "by configuration", nil
+	}
+	obstacle, err := r.obstacle(ctx)
+	switch {
+	case err != nil:
+		return "", "", err
+	case obstacle == "":
+		return WAL, "", nil
+	case r.cfg.Source == WAL:
+		return "", "", fmt.Errorf("source wal: %s", obstacle)
+	}
+	return Poll, obstacle, nil
+}
+
+// obstacle says why the log cannot be streamed; nothing if it can.
+func (r *Relay) obstacle(ctx context.Context) (string, error) {
+	var level string
+	var may, published, standby bool
+	err := r.cfg.Pool.QueryRow(ctx, `
+		SELECT current_setting('wal_level'), pg_is_in_recovery(),
+		       (SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user)
+		         OR EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_replication' AND pg_has_role(current_user, oid, 'MEMBER')),
+		       EXISTS (SELECT FROM pg_publication_tables
+		               WHERE pubname = $1 AND schemaname = 'troupe' AND tablename = 'outbox')`,
+		publication).Scan(&level, &standby, &may, &published)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("look for what streaming needs: %w", err)
+	case standby:
+		return "the server is a standby", nil
+	case level != "logical":
+		return "wal_level is " + level + ", not logical", nil
+	case !may:
+		return "the role may not replicate: ALTER ROLE … REPLICATION", nil
+	case !published:
+		return "publication " + publication + " does not hold troupe.outbox: run outbox-relay migrate", nil
+	}
+	return "", nil
+}
+
+const publication = "troupe_outbox"
+
+// poll publishes from the table until idle ends. Published and sweep are as in scope.
+func (r *Relay) poll(idle, term context.Context, p *publisher, published, sweep *string) error {
+	idle, stop := context.WithCancel(idle)
+	var side sync.WaitGroup
+	defer side.Wait()
+	defer stop()
+	wake := make(chan struct{}, 1)
+	source := r.newPoll(p.lease)
+	source.wake, source.published, source.sweep = wake, published, sweep
+	defer source.close()
+	side.Go(func() { r.listen(idle, outbox.Channel, wake) })
+	p.source = source
+	return r.publish(idle, term, p)
+}
+
+func (r *Relay) newPoll(l *lease) *poll {
+	return &poll{
+		pool: r.cfg.Pool, lease: l, batch: r.cfg.Batch,
+		warn: func(err error) { r.quiet.failed("low mark", err) },
+	}
+}
+
+// standing is the row of troupe.relay_state.
+type standing struct {
+	there            bool
+	source           Source
+	system           string
+	timeline         int32
+	published, sweep *string // snapshots
+	lsn              wal.LSN
+}
+
+func (r *Relay) readState(ctx context.Context) (s standing, err error) {
+	var lsn *string
+	err = r.cfg.Pool.QueryRow(ctx, readState, pgx.NamedArgs{"slot": r.cfg.Slot}).
+		Scan(&s.source, &s.system, &s.timeline, &s.published, &s.sweep, &lsn)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return s, nil
+	case err != nil:
+		return s, fmt.Errorf("read the relay's state: %w", err)
+	}
+	s.there = true
+	if lsn != nil {
+		s.lsn, err = wal.ParseLSN(*lsn)
+	}
+	return s, err
+}
+
+// store keeps s. The error is errLost when the term is over.
+func (r *Relay) store(ctx context.Context, l *lease, s standing) error {
+	tag, err := r.cfg.Pool.Exec(ctx, storeState, l.args(pgx.NamedArgs{
+		"slot": r.cfg.Slot, "source": s.source, "system_id": s.system, "timeline": s.timeline,
+		"published": s.published, "sweep": s.sweep, "lsn": s.lsn.String(),
+	}))
+	switch {
+	case err != nil:
+		return fmt.Errorf("store the relay's state: %w", err)
+	case tag.RowsAffected() == 0:
+		return fmt.Errorf("store the relay's state: %w", errLost)
+	}
+	return nil
+}
