@@ -47,8 +47,8 @@
 // # How order survives a refusal
 //
 // The broker takes or refuses a record batch as a whole, and the client gives up whatever it holds for a partition
-// when the broker refuses a batch for good. The relay adds: a send holds no more than one batch for any partition, and
-// the next begins when this one is settled. So when a record is refused, nothing behind it in its partition was
+// when the broker refuses a batch for good. The relay adds: the client holds all of a send before it writes anything of it,
+// and the next begins when this one is settled. So when a record is refused, nothing behind it in its partition was
 // taken. A refused batch of several is sent again in halves until the one at fault stands alone. Rows with trouble are
 // written down before the next send, and a claim leaves out what stands behind them.
 //

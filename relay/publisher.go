@@ -34,6 +34,8 @@ type publisher struct {
 	lease  *lease
 	source source
 	sender *sender
+
+	renderer *renderer
 }
 
 // round claims once and publishes what it finds. Claims end with idle; what was sent is settled under term.
@@ -74,6 +76,8 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 		return nil, nil, err
 	}
 	held := make(keys)
+	p.renderer.reset(len(items)) // nothing of the last round is in flight
+	queue = make([]*item, 0, len(items))
 	for _, i := range items {
 		if held.has(i) {
 			continue
@@ -82,14 +86,14 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			troubled = append(troubled, behindOthers(i))
 			continue
 		}
-		message, err := i.row.Message(p.relay.defaults())
+		var err error
+		i.record, err = p.renderer.record(&i.row)
 		switch {
 		case err != nil:
 			err = retry.Permanent(err)
 		case absent[i.row.Topic] != nil:
 			err = fmt.Errorf("topic %s: %w", i.row.Topic, absent[i.row.Topic])
 		default:
-			i.record = kafka.Record(message)
 			i.size = sizeOf(i.record)
 			queue = append(queue, i)
 			continue

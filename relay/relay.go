@@ -181,7 +181,7 @@ func (r *Relay) newClient() (*kgo.Client, error) {
 	opts = append(opts, r.cfg.Kafka...)
 	opts = append(opts,
 		kgo.ManualFlushing(), // see sender
-		kgo.MaxBufferedRecords(10_000),
+		kgo.MaxBufferedRecords(20_000),
 		kgo.WithHooks(wire{r}),
 	)
 	return kafka.NewClient(r.cfg.Brokers, opts...)

@@ -73,7 +73,7 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 		r.cfg.Hooks.Leading(l.term)
 	}
 
-	p := &publisher{relay: r, lease: l, sender: newSender(client)}
+	p := &publisher{relay: r, lease: l, sender: newSender(client), renderer: newRenderer(r.defaults())}
 	var side sync.WaitGroup
 	side.Go(func() {
 		if err := l.keep(term, r.cfg.Pool, func(err error) { r.quiet.failed("lease", err) }); err != nil {

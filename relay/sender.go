@@ -16,20 +16,21 @@ import (
 )
 
 // A sender hands records to the broker so that none is overtaken by a later one of its key, whatever the broker
-// refuses. It rests on one fact: a record batch is taken or refused as a whole. So a send is never more than one batch
-// to any partition: it holds less than one batch's bytes, and the client gathers all of it before it writes anything
-// (manual flushing), which it can only do for topics that it has seen. The first record to a topic therefore goes in a
-// send without others of that topic. The next send begins when all of this one is acknowledged or refused.
+// refuses. It rests on two facts: a record batch is taken or refused as a whole, and when one is refused the client gives
+// up all that it holds for that partition. It holds all of a send before it writes anything of it (manual flushing), which
+// it can only do for topics that it has seen: the first record to a topic therefore goes in a send without others of that
+// topic. The next send begins when all of this one is acknowledged or refused.
 type sender struct {
 	client *kgo.Client
 	max    int                 // bytes in a batch
+	most   int                 // bytes in a send
 	known  map[string]struct{} // topics that the client has seen
 	limits map[string]int      // bytes in a batch of topics that refused larger ones
 }
 
 func newSender(client *kgo.Client) *sender {
 	most, _ := client.OptValue(kgo.ProducerBatchMaxBytes).(int32)
-	return &sender{client: client, max: int(most), known: make(map[string]struct{}), limits: make(map[string]int)}
+	return &sender{client: client, max: int(most), most: sendBytes, known: make(map[string]struct{}), limits: make(map[string]int)}
 }
 
 // sizeOf is at least what the record takes in a batch: its lengths and deltas are varints.
@@ -41,8 +42,10 @@ func sizeOf(r *kgo.Record) int {
 	return n
 }
 
-// batchHead is at least what a batch takes beside its records.
-const batchHead = 100
+const (
+	batchHead = 100     // at least what a batch takes beside its records
+	sendBytes = 4 << 20 // of one send
+)
 
 // cut takes from the front of the queue what may go out in one send: one item at least.
 func (s *sender) cut(queue []*item) (now, later []*item) {
@@ -52,7 +55,10 @@ func (s *sender) cut(queue []*item) (now, later []*item) {
 		already, more := of[topic]
 		limit, limited := s.limits[topic]
 		_, known := s.known[topic]
-		if n > 0 && total+i.size > s.max || more && (!known || limited && already+i.size > limit) {
+		if i.size > s.max { // in no batch, and the client says so at once, before what is ahead of it
+			return queue[:max(n, 1)], queue[max(n, 1):]
+		}
+		if n > 0 && total+i.size > s.most || more && (!known || limited && already+i.size > limit) {
 			return queue[:n], queue[n:]
 		}
 		total += i.size

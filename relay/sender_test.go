@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-func TestASendIsNoMoreThanOneBatchForAnyPartition(t *testing.T) {
+func TestASendHoldsNoMoreThanOrderAllows(t *testing.T) {
 	t.Parallel()
 	row := func(topic string, size int) *item {
 		return &item{record: &kgo.Record{Topic: topic}, size: size}
@@ -19,7 +19,8 @@ func TestASendIsNoMoreThanOneBatchForAnyPartition(t *testing.T) {
 		want  int // of the queue go out
 	}{
 		{"all of it", []*item{row("a", 10), row("b", 10), row("a", 10)}, 3},
-		{"as much as a batch holds", []*item{row("a", 500), row("b", 400), row("a", 1)}, 2},
+		{"more than a batch holds", []*item{row("a", 900), row("a", 900)}, 2},
+		{"no more than a send may hold", []*item{row("a", 900), row("a", 900), row("a", 200)}, 2},
 		{"one that is larger than any batch goes alone, to be refused", []*item{row("a", 5000), row("b", 1)}, 1},
 		{"and not behind others", []*item{row("b", 1), row("a", 5000)}, 1},
 		{"the first to a topic goes without others of it", []*item{row("new", 1), row("a", 1), row("new", 1)}, 2},
@@ -29,6 +30,7 @@ func TestASendIsNoMoreThanOneBatchForAnyPartition(t *testing.T) {
 	} {
 		s := &sender{
 			max:    1000,
+			most:   2000,
 			known:  map[string]struct{}{"a": {}, "b": {}, "small": {}},
 			limits: map[string]int{"small": 100},
 		}

@@ -1,0 +1,271 @@
+package relay
+
+import (
+	"bytes"
+	"encoding/hex"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/outbox"
+)
+
+// A renderer makes records of rows. What outbox.Row.Message and kafka.Record would make is made here without an
+// allocation for the rows that nearly all are: those whose headers are a flat object of plain texts. A test holds
+// the two against each other. Records are good until reset.
+type renderer struct {
+	defaults outbox.Defaults
+	source   []byte
+	types    map[string][]byte // content types by topic
+
+	records []kgo.Record
+	headers []kgo.RecordHeader
+	bytes   []byte
+}
+
+func newRenderer(d outbox.Defaults) *renderer {
+	return &renderer{defaults: d, source: []byte(d.Source), types: make(map[string][]byte)}
+}
+
+// reset takes back all records, for at most n to come.
+func (r *renderer) reset(n int) {
+	clear(r.records)
+	clear(r.headers)
+	if cap(r.records) < n {
+		r.records = make([]kgo.Record, 0, n)
+	}
+	r.records, r.headers, r.bytes = r.records[:0], r.headers[:0], r.bytes[:0]
+}
+
+// record makes one. The error is of headers that cannot be read.
+func (r *renderer) record(row *outbox.Row) (*kgo.Record, error) {
+	var set attributes
+	if row.RawHeaders != nil || !set.read(row.Headers) {
+		m, err := row.Message(r.defaults)
+		if err != nil {
+			return nil, err
+		}
+		return kafka.Record(m), nil
+	}
+	if len(r.records) == cap(r.records) {
+		r.records = make([]kgo.Record, 0, max(64, 2*cap(r.records))) // those in use stay where they are
+	}
+	r.records = append(r.records, kgo.Record{Topic: row.Topic, Key: row.OrderKey(), Value: row.Payload})
+	record := &r.records[len(r.records)-1]
+	record.Headers = r.headersOf(row, &set, record.Key)
+	return record, nil
+}
+
+var specVersion = []byte("1.0")
+
+func (r *renderer) headersOf(row *outbox.Row, set *attributes, key []byte) []kgo.RecordHeader {
+	id := r.id(row.ID)
+	set.values[attributeID] = id
+	set.values[attributeType] = r.text(row.Type)
+	set.fill(attributeSource, r.source)
+	if len(key) > 0 && isText(key) {
+		set.fill(attributeSubject, key)
+	}
+	set.fill(attributeCorrelation, id)
+	if row.Payload != nil {
+		set.fill(attributeContentType, r.contentType(row.Topic))
+	}
+	at := row.CreatedAt
+	if !set.time.IsZero() {
+		at = set.time
+	}
+	start := len(r.headers)
+	r.headers = append(r.headers, kgo.RecordHeader{Key: envelope.HeaderSpecVersion, Value: specVersion})
+	for n, value := range set.values {
+		if len(value) > 0 {
+			r.headers = append(r.headers, kgo.RecordHeader{Key: attributeNames[n], Value: value})
+		}
+	}
+	if !at.IsZero() {
+		from := len(r.bytes)
+		r.bytes = at.UTC().AppendFormat(r.bytes, time.RFC3339Nano)
+		r.headers = append(r.headers, kgo.RecordHeader{Key: envelope.HeaderTime, Value: r.bytes[from:len(r.bytes):len(r.bytes)]})
+	}
+	for _, h := range set.extra[:set.extras] {
+		r.headers = append(r.headers, kgo.RecordHeader{Key: string(h.key), Value: h.value})
+	}
+	return r.headers[start:len(r.headers):len(r.headers)]
+}
+
+func (r *renderer) id(id uuid.UUID) []byte {
+	from := len(r.bytes)
+	r.bytes = slices.Grow(r.bytes, 36)
+	b := r.bytes[from : from+36]
+	hex.Encode(b, id[:4])
+	b[8] = '-'
+	hex.Encode(b[9:], id[4:6])
+	b[13] = '-'
+	hex.Encode(b[14:], id[6:8])
+	b[18] = '-'
+	hex.Encode(b[19:], id[8:10])
+	b[23] = '-'
+	hex.Encode(b[24:], id[10:])
+	r.bytes = r.bytes[:from+36]
+	return b[:36:36]
+}
+
+func (r *renderer) text(s string) []byte {
+	from := len(r.bytes)
+	r.bytes = append(r.bytes, s...)
+	return r.bytes[from:len(r.bytes):len(r.bytes)]
+}
+
+func (r *renderer) contentType(topic string) []byte {
+	known, ok := r.types[topic]
+	if !ok {
+		text := envelope.JSON
+		if r.defaults.ContentType != nil {
+			text = r.defaults.ContentType(topic)
+		}
+		if len(r.types) >= 10_000 {
+			clear(r.types)
+		}
+		known = []byte(text)
+		r.types[topic] = known
+	}
+	return known
+}
+
+// isText says whether b is UTF-8 without a zero byte.
+func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
+
+// The attributes in the order of the wire, but for the time.
+const (
+	attributeID = iota
+	attributeSource
+	attributeType
+	attributeSubject
+	attributeContentType
+	attributeCorrelation
+	attributeCausation
+	attributeOutcome
+	attributeIdempotencyKey
+	attributeSagaID
+	attributeSagaStep
+	attributeSagaOperation
+	attributeTraceParent
+	attributeTraceState
+	attributeCount
+)
+
+var attributeNames = [attributeCount]string{
+	envelope.HeaderID, envelope.HeaderSource, envelope.HeaderType, envelope.HeaderSubject, envelope.HeaderContentType,
+	envelope.HeaderCorrelationID, envelope.HeaderCausationID, envelope.HeaderOutcome, envelope.HeaderIdempotencyKey,
+	envelope.HeaderSagaID, envelope.HeaderSagaStep, envelope.HeaderSagaOperation, envelope.HeaderTraceParent,
+	envelope.HeaderTraceState,
+}
+
+// attributes are headers as they stand in jsonb.
+type attributes struct {
+	values [attributeCount][]byte
+	time   time.Time
+	extra  [maxExtra]pair
+	extras int
+}
+
+type pair struct{ key, value []byte }
+
+const (
+	maxExtra      = 8
+	maxPlain      = 4 << 10 // bytes of headers; more are left to the general way, which knows the limits
+	maxPlainValue = 1024
+)
+
+func (a *attributes) fill(n int, value []byte) {
+	if len(a.values[n]) == 0 {
+		a.values[n] = value
+	}
+}
+
+// read takes jsonb's normal form of a flat object of plain texts; false for anything else, and for anything whose
+// meaning is not plain.
+func (a *attributes) read(headers []byte) bool {
+	if len(headers) == 0 || string(headers) == "{}" {
+		return true
+	}
+	if len(headers) > maxPlain || headers[0] != '{' {
+		return false
+	}
+	for rest := headers[1:]; ; {
+		key, more := quoted(rest)
+		if len(key) == 0 || !bytes.HasPrefix(more, colon) {
+			return false
+		}
+		value, more := quoted(more[len(colon):])
+		if len(value) == 0 || len(value) > maxPlainValue || !a.set(key, value) {
+			return false
+		}
+		switch {
+		case bytes.HasPrefix(more, comma):
+			rest = more[len(comma):]
+		case len(more) == 1 && more[0] == '}':
+			a.sort()
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+var colon, comma = []byte(": "), []byte(", ")
+
+// quoted reads a text without escapes; nil if there is none.
+func quoted(b []byte) (text, rest []byte) {
+	if len(b) == 0 || b[0] != '"' {
+		return nil, nil
+	}
+	ascii := true
+	for n, c := range b[1:] {
+		switch {
+		case c == '"':
+			text = b[1 : n+1 : n+1]
+			if !ascii && !utf8.Valid(text) {
+				return nil, nil
+			}
+			return text, b[n+2:]
+		case c == '\\' || c < ' ':
+			return nil, nil
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	return nil, nil
+}
+
+func (a *attributes) set(key, value []byte) bool {
+	if string(key) == envelope.HeaderSpecVersion {
+		return string(value) == string(specVersion)
+	}
+	if string(key) == envelope.HeaderTime {
+		t, err := time.Parse(time.RFC3339Nano, string(value))
+		a.time = t
+		return err == nil && !t.IsZero()
+	}
+	for n, name := range attributeNames {
+		if name == string(key) {
+			a.values[n] = value
+			return n != attributeOutcome || envelope.Outcome(value).Valid()
+		}
+	}
+	if a.extras == maxExtra {
+		return false
+	}
+	a.extra[a.extras] = pair{key, value}
+	a.extras++
+	return true
+}
+
+// sort puts what is no attribute in the order of the names, as everywhere.
+func (a *attributes) sort() {
+	slices.SortFunc(a.extra[:a.extras], func(x, y pair) int { return bytes.Compare(x.key, y.key) })
+}
