@@ -7,14 +7,24 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
 
 // BenchmarkRelayDrain publishes a backlog: rows/s, and allocations per row. With the embedded broker, which is in this
 // process, the allocations are its own as well; with TROUPE_KAFKA they are the relay's alone.
 func BenchmarkRelayDrain(b *testing.B) {
-	const rows = 20_000
+	const rows = 100_000
 	s := newStage(b)
+	if source == relay.WAL { // the backlog is to be in the log
+		r := s.start(s.config())
+		testkit.Wait(b, "the slot", func() (bool, error) {
+			return s.count("SELECT count(*) FROM troupe.relay_state WHERE sweep IS NULL AND published IS NOT NULL") == 1, nil
+		})
+		if err := r.stop(); err != nil {
+			b.Fatal(err)
+		}
+	}
 	var took time.Duration
 	var before, after runtime.MemStats
 	var allocations, bytes uint64
