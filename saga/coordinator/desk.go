@@ -104,7 +104,7 @@ func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (Decided, e
 	if fx.Refused != "" {
 		return Decided{}, fmt.Errorf("saga %s: %w: %s", id, ErrRefused, fx.Refused)
 	}
-	out := Decided{Message: -1, ID: id, Event: e, State: s, Effects: fx}
+	out := Decided{Message: -1, ID: id, At: g.Now, Event: e, State: s, Effects: fx}
 	return out, d.canWrite(g.ContentType, out)
 }
 

@@ -158,7 +158,9 @@ func (p *pass) observe(ctx context.Context, t target) error {
 		}
 	}
 	keep := cmp.Or(time.Duration(t.d.Spec().Stash), time.Hour)
-	return p.store.Stash(ctx, []Stashed{{Association: t.by, Event: t.event, Expires: p.now.Add(keep)}})
+	kept := Stashed{Association: t.by, Event: t.event, Expires: p.now.Add(keep)}
+	p.stashed = append(p.stashed, kept)
+	return p.store.Stash(ctx, []Stashed{kept})
 }
 
 // awaitable says whether t's saga is not there, rather than ended.

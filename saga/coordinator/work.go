@@ -24,6 +24,7 @@ type work struct {
 	c    *Coordinator
 	tx   pgx.Tx
 	pass *pass
+	gave bool // Conflict was told
 }
 
 func (c *Coordinator) begin(tx pgx.Tx) *work {
@@ -31,7 +32,19 @@ func (c *Coordinator) begin(tx pgx.Tx) *work {
 	if c.cfg.Schemas != nil {
 		store.content = envelope.Avro
 	}
-	return &work{c, tx, c.definitions.begin(store)}
+	w := &work{c: c, tx: tx, pass: c.definitions.begin(store)}
+	store.lost = w.lost
+	return w
+}
+
+// lost tells of a conflict, once.
+func (w *work) lost(err error) error {
+	err = conflict(err)
+	if hook := w.c.cfg.Conflict; hook != nil && !w.gave && errors.Is(err, ErrConflict) {
+		w.gave = true
+		hook(err)
+	}
+	return err
 }
 
 // queued is a caller's transaction that collects statements, so that they go in one round trip.
@@ -67,7 +80,7 @@ func (c *Coordinator) within(ctx context.Context, tx pgx.Tx, do func(*work) erro
 	if err == nil {
 		w.told()
 	}
-	return conflict(err)
+	return w.lost(err)
 }
 
 // end saves, and writes what follows: messages, in the context of the one that each follows from, and wake-ups.
@@ -120,6 +133,11 @@ func (w *work) tell() {
 }
 
 func (w *work) told() {
+	if hook := w.c.cfg.Stashed; hook != nil {
+		for _, s := range w.pass.stashed {
+			hook(s)
+		}
+	}
 	for _, d := range w.pass.decided {
 		if w.c.cfg.Decided != nil {
 			w.c.cfg.Decided(d)
