@@ -109,9 +109,14 @@ func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (Decided, e
 }
 
 func checkAction(e saga.Event) error {
-	switch {
-	case !e.Kind.Action():
+	if !e.Kind.Action() {
 		return fmt.Errorf("%w: %q is no action", ErrRefused, e.Kind)
+	}
+	return checkWho(e)
+}
+
+func checkWho(e saga.Event) error {
+	switch {
 	case strings.TrimSpace(e.Actor) == "" || strings.TrimSpace(e.Reason) == "":
 		return fmt.Errorf("%w: want an actor and a reason, for the log", ErrRefused)
 	case len(e.Actor) > 200 || len(e.Reason) > 2000:
