@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -135,6 +136,7 @@ func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (done Decided, 
 	if err := checkAction(e); err != nil {
 		return done, fmt.Errorf("saga %s: %w", id, err)
 	}
+	e.Message = cmp.Or(e.Message, envelope.NewID())
 	err = d.change(ctx, id, func(w *work, g *Detail) error {
 		if _, err := w.pass.act(ctx, id, e); err != nil {
 			return err

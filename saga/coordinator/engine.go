@@ -17,6 +17,8 @@ type Message struct {
 	Type    string
 	Key     string
 	Outcome string
+	// Correlation is the flow's.
+	Correlation string
 	// SagaID, SagaStep and SagaOperation are of answers.
 	SagaID, SagaStep, SagaOperation string
 	// Epoch of an answer is that of the command it answers.
@@ -46,7 +48,9 @@ type pass struct {
 	sagas   map[string]*loaded
 	decided []Decided
 	stashed []Stashed
-	wake    map[string]bool // sagas whose deadlines are to be looked at once more, at once
+	// correlation of what a call begins
+	correlation string
+	wake        map[string]bool // sagas whose deadlines are to be looked at once more, at once
 }
 
 // loaded is a saga in a pass. A State of version 0 is none yet.

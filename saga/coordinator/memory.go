@@ -297,7 +297,7 @@ func (p *pass) beginOn(ctx context.Context, d *saga.Definition, e saga.Event) (s
 	if err != nil {
 		return "", err
 	}
-	e.Kind, e.Fields = saga.Started, data
+	e.Kind, e.Fields, e.Correlation = saga.Started, data, p.correlation
 	t := target{message: -1, id: name + "/" + key, d: d, event: e}
 	if err := p.load(ctx, []string{t.id}); err != nil {
 		return "", err

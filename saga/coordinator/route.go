@@ -45,7 +45,7 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 				return nil, fmt.Errorf("start by %s: %w", m.Type, err)
 			}
 			ts = append(ts, target{message: i, id: name + "/" + key, d: d, event: saga.Event{
-				Kind: saga.Started, Hop: m.Hop, Type: m.Type, Fields: data, Message: m.ID,
+				Kind: saga.Started, Hop: m.Hop, Type: m.Type, Fields: data, Message: m.ID, Correlation: m.Correlation,
 			}})
 		}
 	}

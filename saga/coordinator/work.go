@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,6 +71,11 @@ func (q *queued) flush(ctx context.Context) error {
 func (c *Coordinator) within(ctx context.Context, tx pgx.Tx, do func(*work) error) error {
 	q := &queued{Tx: tx}
 	w := c.begin(q)
+	if cause := envelope.CauseOf(ctx); cause != nil {
+		w.pass.correlation = cmp.Or(cause.Message.CorrelationID, cause.Message.ID)
+	} else {
+		w.pass.correlation = envelope.NewID()
+	}
 	err := do(w)
 	if err == nil {
 		err = w.end(ctx, nil)
@@ -96,11 +102,10 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 		if err != nil {
 			return at(d.Message, err)
 		}
-		of := ctx
-		if d.Message >= 0 && taken != nil {
-			of = taken[d.Message].Context()
+		if len(entries) > 0 && d.Event.Kind == saga.Started && envelope.CauseOf(ctx) == nil {
+			entries[0].ID = d.State.Correlation // the first of its flow
 		}
-		if err := out.Render(of, &rows, entries...); err != nil {
+		if err := out.Render(follow(ctx, d, taken), &rows, entries...); err != nil {
 			return at(d.Message, err)
 		}
 	}
@@ -115,6 +120,23 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 		}
 	}
 	return nil
+}
+
+// follow is the context of what follows from a decision. What no message brought, such as a person's action, a deadline or
+// an event that was stashed, stays in the saga's flow.
+func follow(ctx context.Context, d Decided, taken []participant.Taken) context.Context {
+	if d.Message >= 0 && taken != nil {
+		return taken[d.Message].Context()
+	}
+	if d.Message >= 0 || d.State.Correlation == "" {
+		return ctx
+	}
+	own := &envelope.Cause{At: d.At, Handler: d.State.Correlation + "#" + strconv.Itoa(d.State.Version)}
+	if cause := envelope.CauseOf(ctx); cause != nil {
+		own.Message, own.At, own.Redrive = cause.Message, cause.At, cause.Redrive
+	}
+	own.Message.ID, own.Message.CorrelationID = cmp.Or(d.Event.Message, own.Message.ID), d.State.Correlation
+	return envelope.WithCause(ctx, own)
 }
 
 func (w *work) schedule(ctx context.Context, c Change) error {
@@ -213,7 +235,7 @@ func (c *Coordinator) render(ctx context.Context, e *outbox.Entry, fields map[st
 // message takes what the headers say.
 func message(m envelope.Message, hop string) Message {
 	return Message{
-		ID: m.ID, Hop: hop, Type: m.Type, Key: string(m.Key), Outcome: string(m.Outcome),
+		ID: m.ID, Hop: hop, Type: m.Type, Key: string(m.Key), Outcome: string(m.Outcome), Correlation: cmp.Or(m.CorrelationID, m.ID),
 		SagaID: m.SagaID, SagaStep: m.SagaStep, SagaOperation: m.SagaOperation, Epoch: epochOf(m.IdempotencyKey),
 	}
 }
