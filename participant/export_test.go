@@ -81,6 +81,9 @@ func Seen(watermark int64, epoch int32, above []Run, offset int64, of int32) boo
 // Classify says what an error of a run means.
 var Classify = classify
 
+// MemberClass is the first half of the key of the lock that each member of local work holds on its number.
+const MemberClass = memberClass
+
 // Look asks when the next deadline is due, going back all the way or as usual.
 func (p *Participant) Look(whole bool) error {
 	back := lookBack

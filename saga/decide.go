@@ -82,8 +82,9 @@ func (x *decision) start(e Event) {
 		return
 	}
 	x.s = State{
-		Saga: x.d.spec.Saga, Key: key, Definition: x.d.hash, Version: 1, Status: Running, Data: data, StartedAt: x.now,
-		Steps: make([]StepState, len(x.d.steps)),
+		Saga: x.d.spec.Saga, Key: key, Definition: x.d.hash, Correlation: e.Correlation, Version: 1, Status: Running, Data: data,
+		StartedAt: x.now,
+		Steps:     make([]StepState, len(x.d.steps)),
 	}
 	x.copied = true
 	for i, st := range x.d.steps {

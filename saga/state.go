@@ -10,6 +10,8 @@ type State struct {
 	Key  string `json:"key"`
 	// Definition is the hash of the definition it started with.
 	Definition string `json:"definition"`
+	// Correlation is the flow's that it began in; what follows from it keeps that. Empty in one of an earlier version.
+	Correlation string `json:"correlation,omitempty"`
 	// Version is how many decisions changed it.
 	Version int    `json:"version"`
 	Status  Status `json:"status"`
@@ -120,8 +122,10 @@ type Event struct {
 	Happened bool `json:"happened,omitempty"`
 	// Locked says of Started that another saga has what this one locks.
 	Locked bool `json:"locked,omitempty"`
-	// Message is the id of the message, for the log.
+	// Message is the id of the message, for the log. An action has one too: what follows from it has that as its cause.
 	Message string `json:"message,omitempty"`
+	// Correlation of Started is the flow's that the saga belongs to.
+	Correlation string `json:"correlation,omitempty"`
 	// From and To are the hashes of the definitions of Migrated.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`

@@ -32,9 +32,13 @@ type deskFlags struct {
 }
 
 func (f *deskFlags) declare(flags *pflag.FlagSet) {
+	f.declareDatabase(flags)
+	f.output.declare(flags)
+}
+
+func (f *deskFlags) declareDatabase(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringVar(&f.database, "database", "", "`URL` of the service's database; better in the environment, since others can see a command line [DATABASE_URL]")
-	f.output.declare(flags)
 }
 
 func (f *deskFlags) declareRegistry(flags *pflag.FlagSet) {

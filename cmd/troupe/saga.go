@@ -11,6 +11,7 @@ service that decides (--database or DATABASE_URL). A parked saga waits for a per
 where it is, and names what can be done. Every action is an entry of the saga's log, with who did it and
 why, and --dry-run says beforehand what it would do.`,
 		Example: `  troupe saga verify order.saga.json
+  troupe saga start order o-1001 --json '{"customer_id": "c-7"}' --reason 'ticket 4711: taken on the phone' --dry-run
   troupe saga list --status parked
   troupe saga show order/o-1001
   troupe saga retry order/o-1001 --reason 'the bank is back' --dry-run`,
@@ -21,6 +22,7 @@ why, and --dry-run says beforehand what it would do.`,
 	saga.AddCommand(newSagaFmt())
 	saga.AddCommand(newSagaSchema())
 	saga.AddCommand(newSagaVerify())
+	saga.AddCommand(newSagaStart())
 	saga.AddCommand(newSagaList())
 	saga.AddCommand(newSagaShow())
 	saga.AddCommand(newSagaRetry())

@@ -95,10 +95,10 @@ func (a *sagaAction) run(cmd *cobra.Command, desk *coordinator.Desk, id string, 
 		return failed(err)
 	}
 	if a.dryRun {
-		return a.print(cmd.OutOrStdout(), before, would, true)
+		return a.print(cmd.OutOrStdout(), before.Status, would, true)
 	}
 	if a.asks && !a.yes {
-		if err := a.print(cmd.ErrOrStderr(), before, would, true); err != nil {
+		if err := a.print(cmd.ErrOrStderr(), before.Status, would, true); err != nil {
 			return err
 		}
 		if err := a.confirm(cmd, fmt.Sprintf("%s %s, as %s", e.Kind, id, e.Actor)); err != nil {
@@ -109,15 +109,15 @@ func (a *sagaAction) run(cmd *cobra.Command, desk *coordinator.Desk, id string, 
 	if err != nil {
 		return failed(err)
 	}
-	return a.print(cmd.OutOrStdout(), before, did, false)
+	return a.print(cmd.OutOrStdout(), before.Status, did, false)
 }
 
-// print says what follows from an action, done or not.
-func (a *sagaAction) print(w io.Writer, before *coordinator.Detail, d coordinator.Decided, dry bool) error {
+// print says what follows from an action, done or not, on a saga that had a status before, if there was one.
+func (a *sagaAction) print(w io.Writer, before saga.Status, d coordinator.Decided, dry bool) error {
 	fx := d.Effects
 	if a.output == inJSON {
 		return json.NewEncoder(w).Encode(map[string]any{
-			"saga": d.ID, "done": !dry, "action": d.Event, "status_before": before.Status, "status": d.State.Status, "steps": d.State.Steps,
+			"saga": d.ID, "done": !dry, "action": d.Event, "status_before": before, "status": d.State.Status, "steps": d.State.Steps,
 			"commands": sends(fx.Commands), "events": emits(fx.Events), "scheduled": orEmpty(fx.Scheduled), "cancelled": orEmpty(fx.Cancelled),
 			"moments": orEmpty(fx.Moments), "alert": fx.Alert,
 		})
@@ -126,6 +126,9 @@ func (a *sagaAction) print(w io.Writer, before *coordinator.Detail, d coordinato
 		_, _ = fmt.Fprintf(w, "%-10s"+format+"\n", append([]any{name}, args...)...)
 	}
 	what := string(d.Event.Kind)
+	if d.Event.Kind == saga.Started {
+		what = "start"
+	}
 	if d.Event.Step != "" {
 		what += " " + d.Event.Step
 	}
@@ -158,10 +161,13 @@ func (a *sagaAction) print(w io.Writer, before *coordinator.Detail, d coordinato
 	if len(fx.Cancelled) > 0 {
 		line("cancels", "%s", strings.Join(fx.Cancelled, ", "))
 	}
-	if before.Status == d.State.Status {
+	switch before {
+	case "":
+		line("status", "%s", d.State.Status)
+	case d.State.Status:
 		line("status", "%s, as before", d.State.Status)
-	} else {
-		line("status", "%s, and was %s", d.State.Status, before.Status)
+	default:
+		line("status", "%s, and was %s", d.State.Status, before)
 	}
 	if fx.Alert != "" {
 		line("", "%s", oneLine(fx.Alert, 300))

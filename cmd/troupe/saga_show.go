@@ -21,7 +21,7 @@ const shownEntries = 1000
 
 func newSagaShow() *cobra.Command {
 	var f sagaFlags
-	var mermaid bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "show <saga>",
 		Short: "Show one saga: where it is and why, its steps, its history, and what can be done",
@@ -30,10 +30,13 @@ func newSagaShow() *cobra.Command {
   ✓ done   ▸ its answer is awaited   · not begun   - skipped   ✗ refused   ! exhausted   ? in doubt
   ◂ is being undone   ↶ undone   ‼ its compensation failed`,
 		Example: `  troupe saga show order/o-1001
-  troupe saga show order/o-1001 --mermaid
+  troupe saga show order/o-1001 --output mermaid
   troupe saga show order/o-1001 --output json | jq .saga.state.data`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains([]string{"text", "json", "mermaid"}, output) {
+				return fmt.Errorf("--output %q: want text, json or mermaid", output)
+			}
 			desk, end, err := f.openSagas(cmd.Context())
 			if err != nil {
 				return err
@@ -49,10 +52,10 @@ func newSagaShow() *cobra.Command {
 			}
 			possible := coordinator.Possible(g.Definition, g.State, g.Now)
 			var b bytes.Buffer
-			switch {
-			case mermaid:
+			switch output {
+			case "mermaid":
 				mermaidSteps(&b, g.Definition.Spec(), g.State)
-			case f.output == inJSON:
+			case "json":
 				err = json.NewEncoder(&b).Encode(map[string]any{"saga": g, "log": orEmpty(log), "possible": orEmpty(possible)})
 			default:
 				printSaga(&b, g, log, possible)
@@ -63,8 +66,8 @@ func newSagaShow() *cobra.Command {
 			return err
 		},
 	}
-	f.declare(cmd.Flags())
-	cmd.Flags().BoolVar(&mermaid, "mermaid", false, "print the steps as a Mermaid flowchart instead")
+	f.declareDatabase(cmd.Flags())
+	cmd.Flags().StringVar(&output, "output", "text", "how it is printed: `text|json|mermaid`; mermaid is a flowchart of the steps")
 	return cmd
 }
 

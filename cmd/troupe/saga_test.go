@@ -171,6 +171,12 @@ func (s *decider) begin(name, key string, want saga.Status) (id string) {
 	return id
 }
 
+func (s *decider) count(sql string) (n int) {
+	s.t.Helper()
+	require.NoError(s.t, s.pool.QueryRow(s.t.Context(), sql).Scan(&n))
+	return n
+}
+
 func (s *decider) await(id string, want saga.Status) {
 	s.t.Helper()
 	testkit.Wait(s.t, id+" to be "+string(want), func() (bool, error) {
@@ -221,6 +227,16 @@ func TestTheOperatorsPageOfSagas_A24_B02_B04(t *testing.T) {
 	s.tell("o-1006 ShipOrder", "fail")
 	s.begin("order", "o-1005", saga.Parked)
 	s.begin("order", "o-1006", saga.Parked)
+	start := []string{
+		"saga", "start", "order", "o-1007", "--data", "customer_id=c-7", "--json", `{"amount_cents": 1999, "title": 7, "quantity": 1}`,
+		"--actor", "ann", "--reason", "ticket 4716: taken on the phone",
+	}
+	s.shows(append(start, "--dry-run")...)
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.sagas WHERE id = 'order/o-1007'"))
+	s.shows(start...)
+	s.await("order/o-1007", saga.Completed)
+	s.shows(start...)
+
 	mended := s.definition(func(spec *saga.Spec) {
 		ship := *spec.Steps[2].Command
 		ship.Type = "ShipParcel"
@@ -275,7 +291,7 @@ func TestSagasAreThereAsJSONAndMermaid(t *testing.T) {
 	require.Equal(t, "order", show.Saga.Spec.Saga)
 	require.Equal(t, show.Saga.State.Version, len(show.Log))
 	require.Len(t, show.Possible, 6)
-	o := s.troupe("saga", "show", id, "--mermaid")
+	o := s.troupe("saga", "show", id, "--output", "mermaid")
 	require.Contains(t, o.stdout, "  s2[\"inventory<br/>exhausted\"]:::exhausted\n")
 	require.Contains(t, o.stdout, "  s1 --> s2\n")
 	var would struct {
@@ -329,15 +345,64 @@ func TestWhatIsAskedOfASagaMustBeMeant(t *testing.T) {
 		"saga resolve o s --reason r":         "--happened is not set",
 		"saga skip o s --reason r --result x": "--result: want a JSON object",
 		"saga resolve o --happened no --reason r --result {}": "gives nothing",
-		"saga replay":         "a saga's id or --all",
-		"saga replay x --all": "a saga's id or --all",
-		"saga migrate x":      "--reason is not set",
+		"saga replay":                            "a saga's id or --all",
+		"saga replay x --all":                    "a saga's id or --all",
+		"saga migrate x":                         "--reason is not set",
+		"saga show o --output table":             "want text, json or mermaid",
+		"saga start order":                       "accepts 2 arg",
+		"saga start order o-1":                   "--reason is not set",
+		"saga start order o-1 --reason r --avro": "beside --hop",
 	} {
 		o := finish(t, command(t, here, strings.Fields(args)...))
 		require.Equal(t, exitUsage, o.status, "%s: %+v", args, o)
 		require.Contains(t, o.stderr, want, args)
 		require.Empty(t, o.stdout, args)
 	}
+}
+
+// A start from the command line takes the variables by their types, names what it cannot take, and, where there is no saga of
+// the type yet, wants to know whose it is.
+func TestASagaIsStartedFromTheCommandLine_A11(t *testing.T) {
+	t.Parallel()
+	s := newDecider(t)
+	start := func(more ...string) outcome { return s.troupe(append([]string{"saga", "start", "order"}, more...)...) }
+	fields := []string{"--data", "customer_id=c-7", "--data", "amount_cents=1999", "--json", `{"title": 7, "quantity": 2, "amount_cents": 5}`, "--reason", "r"}
+	for args, want := range map[string]string{
+		"o-1 --reason r --data amount_cents=x":                        "want a value of type int",
+		"o-1 --reason r --data amount_cents=1,\"w\":2":                "want a value of type int",
+		"o-1 --reason r --data amount_cents":                          "want name=value",
+		"o-1 --reason r --data order_id=o-2":                          "the variable order_id is the key",
+		"o-1 --reason r --json []":                                    "--json",
+		"o-1 --reason r --hop " + s.flow + ".order --data colour=red": "has no variable colour",
+		"o-1 --reason r":                                              "name the coordinator's hop",
+	} {
+		o := start(strings.Fields(args)...)
+		require.NotEqual(t, exitDone, o.status, args)
+		require.Contains(t, o.stderr, want, args)
+	}
+	o := s.troupe("saga", "start", "none", "o-1", "--reason", "r")
+	require.Contains(t, o.stderr, "definition none: not found in this database")
+
+	var did struct {
+		Saga     string
+		Done     bool
+		Status   saga.Status
+		Commands []facts
+	}
+	s.json(&did, append([]string{"saga", "start", "order", "o-1", "--hop", s.flow + ".order"}, fields...)...)
+	require.True(t, did.Done)
+	require.Equal(t, "order/o-1", did.Saga)
+	require.Equal(t, "ChargePayment", did.Commands[0].Type)
+	s.await("order/o-1", saga.Completed)
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.sagas WHERE state->'data'->>'amount_cents' = '1999' AND state->'data'->>'quantity' = '2'"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.saga_events WHERE kind = 'started' AND reason = 'r' AND actor <> ''"))
+	s.json(&did, append([]string{"saga", "start", "order", "o-1"}, fields...)...)
+	require.False(t, did.Done)
+	require.Equal(t, saga.Completed, did.Status)
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.local_work WHERE type = 'ChargePayment'"))
+	s.json(&did, append([]string{"saga", "start", s.definition(nil).Hash(), "o-2"}, fields...)...) // whose it is, the first one says
+	s.await("order/o-2", saga.Completed)
+	require.Contains(t, s.troupe("saga", "replay", "--all").stdout, " 0 differ")
 }
 
 // The drawing is a tree whatever the graph, and fits a terminal.

@@ -13,16 +13,16 @@ func (c Config) alert() alert.Config {
 	return alert.Config{URL: c.AlertURL, Drain: 2 * time.Second, Log: c.Log}
 }
 
-// tellOf gives the hooks that tell a webhook of dead letters, and what ends that. Without a webhook the participant's log
-// has to do.
-func tellOf(cfg alert.Config, hop string) (hooks participant.Hooks, end func() error, err error) {
+// tellOf gives the hooks that tell a webhook of dead letters, what tells it of anything else, and what ends that. Without a
+// webhook the participant's log has to do.
+func tellOf(cfg alert.Config, hop string) (hooks participant.Hooks, notify func(alert.Incident), end func() error, err error) {
 	if cfg.URL == "" {
-		return hooks, func() error { return nil }, nil
+		return hooks, func(alert.Incident) {}, func() error { return nil }, nil
 	}
 	cfg.Source = hop
 	alerts, err := alert.New(cfg)
 	if err != nil {
-		return hooks, nil, err
+		return hooks, nil, nil, err
 	}
 	hooks.AfterCommit = func(d participant.Delivery) {
 		if d.Outcome != envelope.Exhausted {
@@ -33,5 +33,5 @@ func tellOf(cfg alert.Config, hop string) (hooks participant.Hooks, end func() e
 			Text: d.Err.Error(),
 		})
 	}
-	return hooks, alerts.Close, nil
+	return hooks, alerts.Notify, alerts.Close, nil
 }

@@ -35,7 +35,7 @@ type Config struct {
 	Fail       Fail   // refusals on purpose
 	Seed       int64  // of the refusals
 	Partitions int32  // of the topics that are made; default 4
-	AlertURL   string // webhook that is told of dead letters; "": none
+	AlertURL   string // webhook that is told of dead letters and parked sagas; "": none
 
 	Kafka []kgo.Opt       // further options of the Kafka clients
 	Dial  pgconn.DialFunc // of the database's pool; nil: as usual

@@ -8,8 +8,10 @@ import (
 	"net/http"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/metric"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/troupe-go/troupe/alert"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -35,6 +37,8 @@ type Parts struct {
 	Pool        *pgxpool.Pool
 	Participant *participant.Participant
 	Codec       *schemas.Codec
+	Meters      metric.MeterProvider
+	Alert       func(alert.Incident) // does nothing where there is no webhook
 }
 
 // Run serves HTTP at once, waits until database and registry answer, brings the tables up to date, and works until ctx
@@ -71,7 +75,7 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	if err != nil {
 		return err
 	}
-	hooks, endAlerts, err := tellOf(cfg.alert(), h.Name)
+	hooks, alerts, endAlerts, err := tellOf(cfg.alert(), h.Name)
 	if err != nil {
 		return err
 	}
@@ -80,7 +84,7 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 			cfg.Log.Error().Err(err).Msg("ended")
 		}
 	}()
-	t, metrics, err := measured(h.Name)
+	t, meters, metrics, err := measured(h.Name)
 	if err != nil {
 		return err
 	}
@@ -96,7 +100,7 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	}
 	var api http.Handler
 	err = await(ctx, cfg.Log, "database", func(ctx context.Context) (err error) {
-		api, err = h.Handlers(ctx, Parts{pool, p, codec})
+		api, err = h.Handlers(ctx, Parts{pool, p, codec, meters, alerts})
 		return err
 	})
 	if err != nil {

@@ -13,15 +13,16 @@ import (
 	"github.com/troupe-go/troupe/telemetry"
 )
 
-// measured is what measures the service of a name, and the page on which Prometheus reads it.
-func measured(name string) (*telemetry.Telemetry, http.Handler, error) {
+// measured is what measures the service of a name, where else it may put what it measures, and the page on which Prometheus
+// reads it all.
+func measured(name string) (*telemetry.Telemetry, *metric.MeterProvider, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	service := resource.NewSchemaless(attribute.String("service.name", name))
 	meters := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(service))
 	t, err := telemetry.New(telemetry.Config{Meters: meters})
-	return t, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), err
+	return t, meters, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), err
 }

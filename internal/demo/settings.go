@@ -54,7 +54,7 @@ func (c *Config) settings() []setting {
 			c.Partitions = int32(n)
 			return plain(text, err)
 		}},
-		{"ALERT_URL", "`address` of a chat's webhook, which is told of dead letters; a secret (default none)", func(text string) error {
+		{"ALERT_URL", "`address` of a chat's webhook, which is told of dead letters and parked sagas; a secret (default none)", func(text string) error {
 			c.AlertURL = text
 			return nil
 		}},

@@ -40,6 +40,7 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"docs/testing.md":    {"testkit/participanttest/example/payment_test.go"},
 		"docs/ambassador.md": {"ambassador/example_test.go"},
 
+		"docs/operating-sagas.md": {"internal/demo/order/service.go"},
 		"docs/sagas.md": {
 			"examples/order-on-postgres/definition_test.go", "examples/order-on-postgres/services.go", "examples/order-on-postgres/orders.go",
 		},

@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,6 +12,65 @@ import (
 
 // What an answer brings may be what later events find the saga by, also one that came before.
 func TestASagaIsFoundByWhatAnAnswerBrought_D06(t *testing.T) {
+	d := booked(t)
+	for name, early := range map[string]bool{"before the answer": true, "after it": false} {
+		t.Run(name, func(t *testing.T) {
+			m, err := coordinator.NewMemory(noon, d)
+			require.NoError(t, err)
+			id, err := m.Start("trip", map[string]any{"trip": "t-1"})
+			require.NoError(t, err)
+			messages := []coordinator.Message{roomBooked(id), confirmed("m-2")}
+			if early {
+				messages = []coordinator.Message{confirmed("m-2"), roomBooked(id)}
+			}
+			for _, message := range messages {
+				require.NoError(t, m.Take(message))
+			}
+			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+		})
+	}
+}
+
+// An event that comes when the saga of its value has ended cannot be told from one that comes before the next saga of that
+// value: it is kept as long as any, and lost to nobody.
+func TestAnEventBehindTheEndWaitsForTheNextOfItsValue_D02(t *testing.T) {
+	for name, want := range map[string]struct {
+		after  time.Duration
+		status saga.Status
+	}{"in time": {59 * time.Minute, saga.Completed}, "too late": {time.Hour, saga.Running}} {
+		t.Run(name, func(t *testing.T) {
+			m, err := coordinator.NewMemory(noon, booked(t))
+			require.NoError(t, err)
+			first, err := m.Start("trip", map[string]any{"trip": "t-1"})
+			require.NoError(t, err)
+			for _, message := range []coordinator.Message{roomBooked(first), confirmed("m-2"), confirmed("m-3")} {
+				require.NoError(t, m.Take(message))
+			}
+			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+			ended := m.Sagas()[0]
+			require.NoError(t, m.Advance(want.after))
+			next, err := m.Start("trip", map[string]any{"trip": "t-2"})
+			require.NoError(t, err)
+			require.NoError(t, m.Take(roomBooked(next)))
+			require.Equal(t, want.status, m.Sagas()[1].Status)
+			require.Equal(t, ended, m.Sagas()[0])
+		})
+	}
+}
+
+func roomBooked(id string) coordinator.Message {
+	return coordinator.Message{
+		ID: "answer to " + id, Hop: "hotel", Type: "RoomBooked", Outcome: "success", SagaID: id,
+		SagaStep: "book", SagaOperation: "forward", Fields: map[string]any{"booking": "b-7"},
+	}
+}
+
+func confirmed(message string) coordinator.Message {
+	return coordinator.Message{ID: message, Hop: "bank", Type: "Confirmed", Key: "b-7", Fields: map[string]any{"booking": "b-7"}}
+}
+
+// booked is a trip that is found by its booking.
+func booked(t *testing.T) *saga.Definition {
 	d, err := saga.Define(saga.Spec{
 		Saga: "trip", Version: 1, Key: "trip", Data: map[string]saga.Type{"trip": saga.String, "booking": saga.String},
 		Steps: []saga.Step{
@@ -24,23 +84,5 @@ func TestASagaIsFoundByWhatAnAnswerBrought_D06(t *testing.T) {
 		},
 	})
 	require.NoError(t, err)
-	for name, early := range map[string]bool{"before the answer": true, "after it": false} {
-		t.Run(name, func(t *testing.T) {
-			m, err := coordinator.NewMemory(noon, d)
-			require.NoError(t, err)
-			id, err := m.Start("trip", map[string]any{"trip": "t-1"})
-			require.NoError(t, err)
-			booked := coordinator.Message{ID: "m-1", Hop: "hotel", Type: "RoomBooked", Key: "t-1", Outcome: "success", SagaID: id,
-				SagaStep: "book", SagaOperation: "forward", Fields: map[string]any{"booking": "b-7"}}
-			confirmed := coordinator.Message{ID: "m-2", Hop: "bank", Type: "Confirmed", Key: "b-7", Fields: map[string]any{"booking": "b-7"}}
-			messages := []coordinator.Message{booked, confirmed}
-			if early {
-				messages = []coordinator.Message{confirmed, booked}
-			}
-			for _, message := range messages {
-				require.NoError(t, m.Take(message))
-			}
-			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
-		})
-	}
+	return d
 }

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
@@ -32,6 +34,12 @@ type Config struct {
 	Parked func(s saga.State, reason string)
 	// Decided is told of each decision, also of one that changed nothing, as Parked is.
 	Decided func(Decided)
+	// Stashed is told of each event that is kept since it came before its saga, as Parked is.
+	Stashed func(Stashed)
+	// Conflict is told of each transaction that had to give way to another one, with an error that wraps ErrConflict.
+	// Nothing of it is there; the participant's run again by themselves, those of Start and Act are for their caller to
+	// try again. It must not block.
+	Conflict func(error)
 	// Log gets a line for each saga that is parked, and never a payload.
 	Log zerolog.Logger
 }
@@ -183,6 +191,7 @@ func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Even
 	if e.Actor == "" || e.Reason == "" {
 		return saga.Effects{}, fmt.Errorf("coordinator: %w: want an actor and a reason", ErrRefused)
 	}
+	e.Message = cmp.Or(e.Message, envelope.NewID())
 	var fx saga.Effects
 	err := c.within(ctx, tx, func(w *work) (err error) {
 		fx, err = w.pass.act(ctx, id, e)
@@ -209,6 +218,7 @@ func (c *Coordinator) take(ctx context.Context, tx pgx.Tx, taken []participant.T
 	if err == nil {
 		err = w.end(ctx, taken)
 	}
+	err = w.lost(err)
 	var at failedAt
 	if errors.As(err, &at) && at.message >= 0 {
 		return participant.At(at.message, at.error)
@@ -227,14 +237,14 @@ func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event
 	w := c.begin(tx)
 	m := message(e.Message, c.hop.Name())
 	m.Reason = reasonOf(e.Body)
-	if err := w.pass.messages(ctx, []Message{m}); err != nil {
-		return err
+	err := w.pass.messages(ctx, []Message{m})
+	if err == nil {
+		err = w.end(ctx, nil)
 	}
-	err := w.end(ctx, nil)
 	if err == nil {
 		w.tell()
 	}
-	return err
+	return w.lost(err)
 }
 
 // wake looks at a saga's deadlines.
@@ -247,7 +257,7 @@ func (c *Coordinator) wake(ctx context.Context, tx pgx.Tx, d participant.Due[Wak
 	if err == nil {
 		w.tell()
 	}
-	return err
+	return w.lost(err)
 }
 
 // Prune forgets events that waited in vain for their saga, at most 10,000, and says how many.

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,14 +105,19 @@ func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (Decided, e
 	if fx.Refused != "" {
 		return Decided{}, fmt.Errorf("saga %s: %w: %s", id, ErrRefused, fx.Refused)
 	}
-	out := Decided{Message: -1, ID: id, Event: e, State: s, Effects: fx}
+	out := Decided{Message: -1, ID: id, At: g.Now, Event: e, State: s, Effects: fx}
 	return out, d.canWrite(g.ContentType, out)
 }
 
 func checkAction(e saga.Event) error {
-	switch {
-	case !e.Kind.Action():
+	if !e.Kind.Action() {
 		return fmt.Errorf("%w: %q is no action", ErrRefused, e.Kind)
+	}
+	return checkWho(e)
+}
+
+func checkWho(e saga.Event) error {
+	switch {
 	case strings.TrimSpace(e.Actor) == "" || strings.TrimSpace(e.Reason) == "":
 		return fmt.Errorf("%w: want an actor and a reason, for the log", ErrRefused)
 	case len(e.Actor) > 200 || len(e.Reason) > 2000:
@@ -130,6 +136,7 @@ func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (done Decided, 
 	if err := checkAction(e); err != nil {
 		return done, fmt.Errorf("saga %s: %w", id, err)
 	}
+	e.Message = cmp.Or(e.Message, envelope.NewID())
 	err = d.change(ctx, id, func(w *work, g *Detail) error {
 		if _, err := w.pass.act(ctx, id, e); err != nil {
 			return err

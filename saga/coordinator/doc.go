@@ -43,6 +43,9 @@
 //	started twice at once               one starts; the transaction of the other runs again and finds it. Start gives
 //	                                    ErrConflict: roll back, and try again
 //	an event before its saga            stashed; both see each other, since each guards the association first
+//	an event found by a variable, when  kept all the same, since it may be early for the next saga of that value, which gets
+//	the saga of that value has ended    it: let values be ones that no two sagas have within Stash, such as ids, where a
+//	                                    late event must reach nobody. One that is found by the key is ignored
 //	a crash before the commit           nothing of it is there; the message is delivered again
 //	a crash after the commit            the relay sends what stands in the outbox; the message is known
 //	an answer that cannot be read,      tried as the participant's Retry says, unless trying again cannot help; then a dead

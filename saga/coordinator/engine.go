@@ -17,6 +17,8 @@ type Message struct {
 	Type    string
 	Key     string
 	Outcome string
+	// Correlation is the flow's.
+	Correlation string
 	// SagaID, SagaStep and SagaOperation are of answers.
 	SagaID, SagaStep, SagaOperation string
 	// Epoch of an answer is that of the command it answers.
@@ -31,8 +33,9 @@ type Decided struct {
 	// Message is the index of the message that it followed from; -1: none did.
 	Message int
 	ID      string
+	At      time.Time // by the store's clock
 	Event   saga.Event
-	State   saga.State
+	State   saga.State // after it
 	Effects saga.Effects
 }
 
@@ -44,7 +47,10 @@ type pass struct {
 
 	sagas   map[string]*loaded
 	decided []Decided
-	wake    map[string]bool // sagas whose deadlines are to be looked at once more, at once
+	stashed []Stashed
+	// correlation of what a call begins
+	correlation string
+	wake        map[string]bool // sagas whose deadlines are to be looked at once more, at once
 }
 
 // loaded is a saga in a pass. A State of version 0 is none yet.
@@ -168,7 +174,7 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	l := p.sagas[id]
 	if l.d == nil {
 		fx := saga.Effects{Ignored: "there is no such saga"}
-		p.decided = append(p.decided, Decided{message, id, e, l.state, fx})
+		p.decided = append(p.decided, Decided{message, id, p.now, e, l.state, fx})
 		return fx
 	}
 	s, fx := saga.Decide(l.d, l.state, e, p.now)
@@ -176,7 +182,7 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 		l.entries = append(l.entries, Entry{s.Version, p.now, e, fx.Moments})
 	}
 	l.state = s
-	p.decided = append(p.decided, Decided{message, id, e, s, fx})
+	p.decided = append(p.decided, Decided{message, id, p.now, e, s, fx})
 	return fx
 }
 

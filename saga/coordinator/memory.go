@@ -279,18 +279,26 @@ func (p *pass) begin(ctx context.Context, name string, fields map[string]any) (s
 	if d == nil {
 		return "", fmt.Errorf("there is no saga %q: there are %s", name, strings.Join(p.names, ", "))
 	}
-	text, err := json.Marshal(fields)
+	return p.beginOn(ctx, d, saga.Event{Fields: fields})
+}
+
+// beginOn starts one on a definition; e says with what, by whom and why.
+func (p *pass) beginOn(ctx context.Context, d *saga.Definition, e saga.Event) (string, error) {
+	name := d.Spec().Saga
+	text, err := json.Marshal(e.Fields)
 	if err != nil {
 		return "", fmt.Errorf("saga %s: %w", name, err)
 	}
-	if fields, err = saga.ReadFields(text); err != nil {
+	fields, err := saga.ReadFields(text)
+	if err != nil {
 		return "", fmt.Errorf("saga %s: %w", name, err)
 	}
 	key, data, err := d.Start(fields)
 	if err != nil {
 		return "", err
 	}
-	t := target{message: -1, id: name + "/" + key, d: d, event: saga.Event{Kind: saga.Started, Fields: data}}
+	e.Kind, e.Fields, e.Correlation = saga.Started, data, p.correlation
+	t := target{message: -1, id: name + "/" + key, d: d, event: e}
 	if err := p.load(ctx, []string{t.id}); err != nil {
 		return "", err
 	}

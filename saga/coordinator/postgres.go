@@ -62,13 +62,14 @@ type Postgres struct {
 	// one from outside writes in its name.
 	hop, group, content string
 	now                 time.Time
+	lost                func(error) error // is given the errors of what Save queues, which come later
 }
 
 var _ Store = (*Postgres)(nil)
 
 // NewPostgres is a store in tx for the sagas of a coordinator.
 func NewPostgres(tx pgx.Tx, hop, group string) *Postgres {
-	return &Postgres{tx: tx, hop: hop, group: group, content: envelope.JSON}
+	return &Postgres{tx: tx, hop: hop, group: group, content: envelope.JSON, lost: conflict}
 }
 
 const clock = "SELECT clock_timestamp()"
@@ -208,6 +209,16 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 	}
 	if len(ended) > 0 {
 		batch.Queue(deleteAssociations, pgx.NamedArgs{"ids": ended})
+	}
+	for _, q := range batch.QueuedQueries {
+		read := q.Fn
+		q.Fn = func(results pgx.BatchResults) (err error) {
+			if read != nil {
+				return p.lost(read(results))
+			}
+			_, err = results.Exec()
+			return p.lost(err)
+		}
 	}
 	return queue(ctx, p.tx, batch)
 }

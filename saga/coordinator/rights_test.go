@@ -43,8 +43,8 @@ func (f *flow) as(grants ...string) *coordinator.Desk {
 	return desk
 }
 
-// TestTheDocumentedRightsSuffice takes them from docs/operating-sagas.md: the first two to look, all but the last to act,
-// the last to migrate.
+// TestTheDocumentedRightsSuffice takes them from docs/operating-sagas.md: the first two to look, those up to the eighth to
+// act, one more to migrate, and two more to start.
 func TestTheDocumentedRightsSuffice(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/operating-sagas.md")
@@ -52,7 +52,7 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	_, rights, found := strings.Cut(string(page), "## Rights")
 	require.True(t, found)
 	grants := regexp.MustCompile(`(?s)GRANT.*?;`).FindAllString(rights, -1)
-	require.Len(t, grants, 9)
+	require.Len(t, grants, 11)
 
 	ctx := t.Context()
 	f := newFlow(t, true)
@@ -97,8 +97,16 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	f.await("order/o-1", saga.Completed)
 	_, err = operator.Act(ctx, "order/o-2", annsEvent(saga.ActAbandon, ""))
 	require.NoError(t, err)
-	require.NoError(t, f.as(grants...).Migrate(ctx, withInsurance(t), "ann", "r", nothing))
+	require.NoError(t, f.as(grants[:9]...).Migrate(ctx, withInsurance(t), "ann", "r", nothing))
 	_, err = operator.Act(ctx, "order/o-3", annsEvent(saga.ActCompensate, ""))
+	require.NoError(t, err)
+	start := coordinator.StartRequest{
+		Definition: withInsurance(t), Actor: "ann", Reason: "r",
+		Fields: map[string]any{"order_id": "o-4", "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1},
+	}
+	_, err = operator.Start(ctx, start)
+	require.ErrorContains(t, err, "docs/operating-sagas.md")
+	_, err = f.as(append(grants[:8:8], grants[9:]...)...).Start(ctx, start)
 	require.NoError(t, err)
 	_, err = f.pool.Exec(ctx, "SELECT FROM troupe.saga_events WHERE kind = 'migrated'")
 	require.NoError(t, err)

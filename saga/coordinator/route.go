@@ -45,7 +45,7 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 				return nil, fmt.Errorf("start by %s: %w", m.Type, err)
 			}
 			ts = append(ts, target{message: i, id: name + "/" + key, d: d, event: saga.Event{
-				Kind: saga.Started, Hop: m.Hop, Type: m.Type, Fields: data, Message: m.ID,
+				Kind: saga.Started, Hop: m.Hop, Type: m.Type, Fields: data, Message: m.ID, Correlation: m.Correlation,
 			}})
 		}
 	}
@@ -158,7 +158,9 @@ func (p *pass) observe(ctx context.Context, t target) error {
 		}
 	}
 	keep := cmp.Or(time.Duration(t.d.Spec().Stash), time.Hour)
-	return p.store.Stash(ctx, []Stashed{{Association: t.by, Event: t.event, Expires: p.now.Add(keep)}})
+	kept := Stashed{Association: t.by, Event: t.event, Expires: p.now.Add(keep)}
+	p.stashed = append(p.stashed, kept)
+	return p.store.Stash(ctx, []Stashed{kept})
 }
 
 // awaitable says whether t's saga is not there, rather than ended.

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,7 @@ type work struct {
 	c    *Coordinator
 	tx   pgx.Tx
 	pass *pass
+	gave bool // Conflict was told
 }
 
 func (c *Coordinator) begin(tx pgx.Tx) *work {
@@ -31,7 +33,19 @@ func (c *Coordinator) begin(tx pgx.Tx) *work {
 	if c.cfg.Schemas != nil {
 		store.content = envelope.Avro
 	}
-	return &work{c, tx, c.definitions.begin(store)}
+	w := &work{c: c, tx: tx, pass: c.definitions.begin(store)}
+	store.lost = w.lost
+	return w
+}
+
+// lost tells of a conflict, once.
+func (w *work) lost(err error) error {
+	err = conflict(err)
+	if hook := w.c.cfg.Conflict; hook != nil && !w.gave && errors.Is(err, ErrConflict) {
+		w.gave = true
+		hook(err)
+	}
+	return err
 }
 
 // queued is a caller's transaction that collects statements, so that they go in one round trip.
@@ -57,6 +71,11 @@ func (q *queued) flush(ctx context.Context) error {
 func (c *Coordinator) within(ctx context.Context, tx pgx.Tx, do func(*work) error) error {
 	q := &queued{Tx: tx}
 	w := c.begin(q)
+	if cause := envelope.CauseOf(ctx); cause != nil {
+		w.pass.correlation = cmp.Or(cause.Message.CorrelationID, cause.Message.ID)
+	} else {
+		w.pass.correlation = envelope.NewID()
+	}
 	err := do(w)
 	if err == nil {
 		err = w.end(ctx, nil)
@@ -67,7 +86,7 @@ func (c *Coordinator) within(ctx context.Context, tx pgx.Tx, do func(*work) erro
 	if err == nil {
 		w.told()
 	}
-	return conflict(err)
+	return w.lost(err)
 }
 
 // end saves, and writes what follows: messages, in the context of the one that each follows from, and wake-ups.
@@ -83,11 +102,10 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 		if err != nil {
 			return at(d.Message, err)
 		}
-		of := ctx
-		if d.Message >= 0 && taken != nil {
-			of = taken[d.Message].Context()
+		if len(entries) > 0 && d.Event.Kind == saga.Started && envelope.CauseOf(ctx) == nil {
+			entries[0].ID = d.State.Correlation // the first of its flow
 		}
-		if err := out.Render(of, &rows, entries...); err != nil {
+		if err := out.Render(follow(ctx, d, taken), &rows, entries...); err != nil {
 			return at(d.Message, err)
 		}
 	}
@@ -102,6 +120,23 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 		}
 	}
 	return nil
+}
+
+// follow is the context of what follows from a decision. What no message brought, such as a person's action, a deadline or
+// an event that was stashed, stays in the saga's flow.
+func follow(ctx context.Context, d Decided, taken []participant.Taken) context.Context {
+	if d.Message >= 0 && taken != nil {
+		return taken[d.Message].Context()
+	}
+	if d.Message >= 0 || d.State.Correlation == "" {
+		return ctx
+	}
+	own := &envelope.Cause{At: d.At, Handler: d.State.Correlation + "#" + strconv.Itoa(d.State.Version)}
+	if cause := envelope.CauseOf(ctx); cause != nil {
+		own.Message, own.At, own.Redrive = cause.Message, cause.At, cause.Redrive
+	}
+	own.Message.ID, own.Message.CorrelationID = cmp.Or(d.Event.Message, own.Message.ID), d.State.Correlation
+	return envelope.WithCause(ctx, own)
 }
 
 func (w *work) schedule(ctx context.Context, c Change) error {
@@ -120,6 +155,11 @@ func (w *work) tell() {
 }
 
 func (w *work) told() {
+	if hook := w.c.cfg.Stashed; hook != nil {
+		for _, s := range w.pass.stashed {
+			hook(s)
+		}
+	}
 	for _, d := range w.pass.decided {
 		if w.c.cfg.Decided != nil {
 			w.c.cfg.Decided(d)
@@ -195,7 +235,7 @@ func (c *Coordinator) render(ctx context.Context, e *outbox.Entry, fields map[st
 // message takes what the headers say.
 func message(m envelope.Message, hop string) Message {
 	return Message{
-		ID: m.ID, Hop: hop, Type: m.Type, Key: string(m.Key), Outcome: string(m.Outcome),
+		ID: m.ID, Hop: hop, Type: m.Type, Key: string(m.Key), Outcome: string(m.Outcome), Correlation: cmp.Or(m.CorrelationID, m.ID),
 		SagaID: m.SagaID, SagaStep: m.SagaStep, SagaOperation: m.SagaOperation, Epoch: epochOf(m.IdempotencyKey),
 	}
 }

@@ -26,9 +26,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 
+	"github.com/troupe-go/troupe/alert"
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/telemetry/sagas"
 )
 
 const (
@@ -51,13 +53,20 @@ func Run(ctx context.Context, cfg demo.Config) error {
 		Name:   own,
 		Schema: schema,
 		Handlers: func(ctx context.Context, with demo.Parts) (http.Handler, error) {
-			s, err := open(ctx, coordinator.Config{
-				Participant: with.Participant, Pool: with.Pool, Schemas: with.Codec, Log: cfg.Log,
-			})
+			measured, err := sagas.New(sagas.Config{Meters: with.Meters})
 			if err != nil {
 				return nil, err
 			}
-			return s.api(), nil
+			s, err := open(ctx, measured.Instrument(coordinator.Config{
+				Participant: with.Participant, Pool: with.Pool, Schemas: with.Codec, Log: cfg.Log,
+				Parked: func(s saga.State, reason string) {
+					with.Alert(alert.Incident{Kind: "parked saga", Where: s.Saga, Subject: own, Key: s.Key, ID: s.ID(), Text: reason})
+				},
+			}))
+			if err != nil {
+				return nil, err
+			}
+			return s.api(), measured.Observe(s.sagas)
 		},
 	}.Run(ctx, cfg)
 }

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+func newSagaStart() *cobra.Command {
+	a := &sagaAction{kind: saga.Started}
+	var data []string
+	var fields string
+	var request coordinator.StartRequest
+	cmd := &cobra.Command{
+		Use:   "start <definition> <key>",
+		Short: "Start a saga",
+		Long: `start begins a saga as its service does: state, log and first commands are in one transaction, and no
+step has run when it returns. The definition is named by its saga, then it is the one that was stored last, by a
+coordinator that began or by migrate, or by its hash (troupe saga list --counts). The key is the value of the variable that the
+definition names as its key. Other variables are given as --data name=value, each as its type has it, or as
+an object in --json; what is in --data wins.
+
+It may be repeated: where there is a saga of that key, also an ended one, nothing is started, what was
+given is not looked at, and the exit status is 0. A saga whose rows its service writes along, such as an
+order's, is better started by that service.`,
+		Example: `  troupe saga start order o-1001 --data customer_id=c-7 --data amount_cents=1999 --reason 'ticket 4711' --dry-run
+  troupe saga start order o-1001 --json '{"customer_id": "c-7", "amount_cents": 1999}' --reason 'ticket 4711'
+  troupe saga start order o-1001 --data customer_id=c-7 --hop order.order --reason 'the first of all'`,
+		Args: cobra.ExactArgs(2),
+	}
+	flags := cmd.Flags()
+	a.declare(flags)
+	a.declareRegistry(flags)
+	a.declareAction(flags, "it is started; required")
+	flags.BoolVar(&a.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	flags.StringArrayVar(&data, "data", nil, "`name=value` of a variable, repeatable")
+	flags.StringVar(&fields, "json", "", "variables as a `JSON` object")
+	flags.StringVar(&request.Hop, "hop", "", "the coordinator's `hop`, flow.name (default: that of the sagas of this type that there are)")
+	flags.StringVar(&request.Group, "group", "", "the coordinator's consumer `group`, beside --hop (default: the hop)")
+	flags.BoolVar(&request.Avro, "avro", false, "beside --hop: the payloads of the flow are Avro")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if request.Hop == "" && (request.Group != "" || request.Avro) {
+			return errors.New("--group and --avro are beside --hop: name that too")
+		}
+		by, err := a.by(true)
+		if err != nil {
+			return err
+		}
+		request.Actor, request.Reason, request.DryRun = by.Actor, by.Reason, a.dryRun
+		desk, end, err := a.openSagas(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer end()
+		if request.Definition, err = desk.Definition(cmd.Context(), args[0]); err != nil {
+			return failed(err)
+		}
+		if request.Fields, err = startFields(request.Definition.Spec(), args[1], fields, data); err != nil {
+			return err
+		}
+		done, err := desk.Start(cmd.Context(), request)
+		if err != nil {
+			return failed(err)
+		}
+		if done.Effects.Ignored == "" {
+			return a.print(cmd.OutOrStdout(), "", done, a.dryRun)
+		}
+		w := cmd.OutOrStdout()
+		if a.output == inJSON {
+			return json.NewEncoder(w).Encode(map[string]any{
+				"saga": done.ID, "done": false, "ignored": done.Effects.Ignored, "status": done.State.Status, "steps": done.State.Steps,
+			})
+		}
+		_, err = fmt.Fprintf(w, "There is %s already, %s: nothing was started.\n", oneLine(done.ID, 200), done.State.Status)
+		return err
+	}
+	return cmd
+}
+
+// startFields puts the variables together.
+func startFields(spec saga.Spec, key, text string, data []string) (fields map[string]any, err error) {
+	if text != "" {
+		if fields, err = saga.ReadFields([]byte(text)); err != nil {
+			return nil, fmt.Errorf("--json: %w: want an object such as '{\"customer_id\": \"c-7\"}'", err)
+		}
+	}
+	given := make(map[string]any)
+	for _, d := range data {
+		name, value, ok := strings.Cut(d, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--data %s: want name=value", oneLine(d, 60))
+		}
+		given[name] = value
+		if t := spec.Data[name]; t != saga.String && t != "" { // what is unknown is refused with the rest
+			read, err := saga.ReadFields([]byte(`{"v":` + value + `}`))
+			if err != nil || len(read) != 1 {
+				return nil, fmt.Errorf("--data %s: want a value of type %s", oneLine(d, 60), t)
+			}
+			given[name] = read["v"]
+		}
+	}
+	if fields == nil {
+		fields = make(map[string]any)
+	}
+	maps.Copy(fields, given)
+	if was, set := fields[spec.Key]; set && was != key {
+		return nil, fmt.Errorf("the variable %s is the key: want %q there too, or leave it out", spec.Key, key)
+	}
+	fields[spec.Key] = key
+	return fields, nil
+}

@@ -1,0 +1,69 @@
+package coordinator_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// sent are the commands and events of a saga, in their order.
+type sent struct{ ID, Type, Correlation, Causation string }
+
+func (f *flow) sent(id string) []sent {
+	f.t.Helper()
+	rows, err := f.pool.Query(f.t.Context(), `
+		SELECT id::text, type, headers ->> 'ce_correlationid', coalesce(headers ->> 'ce_causationid', '')
+		FROM troupe.local_work
+		WHERE headers ->> 'ce_sagaid' = $1 AND topic LIKE '%.commands'
+		ORDER BY position`, id)
+	require.NoError(f.t, err)
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[sent])
+	require.NoError(f.t, err)
+	return all
+}
+
+// TestASagaIsOneFlow: from its first command, which names the flow, through what a person did from another process, which is
+// the cause of what followed from it.
+func TestASagaIsOneFlow_A24(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]func(*flow, string, saga.Event) error{
+		"from the desk": func(f *flow, id string, e saga.Event) error {
+			_, err := f.desk().Act(t.Context(), id, e)
+			return err
+		},
+		"in a transaction of one's own": func(f *flow, id string, e saga.Event) error {
+			_, err := f.act(id, e)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFlow(t, true)
+			f.await(f.start("o-0"), saga.Completed) // the topics are local from here on
+			f.setFail("o-1 inventory/forward", errors.New("no forklift"))
+			id := f.start("o-1")
+			f.await(id, saga.Parked)
+			f.setFail("o-1 inventory/forward", nil)
+			require.NoError(t, act(f, id, annsEvent(saga.ActRetry, "inventory")))
+			f.await(id, saga.Completed)
+			all := f.sent(id)
+			require.Len(t, all, 4)
+			for _, m := range all {
+				require.Equal(t, all[0].ID, m.Correlation, m.Type)
+			}
+			require.Equal(t, all[0].ID, f.state(id).Correlation)
+			require.Empty(t, all[0].Causation)
+			var action string
+			require.NoError(t, f.pool.QueryRow(t.Context(),
+				"SELECT event ->> 'message' FROM troupe.saga_events WHERE saga_id = $1 AND kind = 'retry'", id).Scan(&action))
+			require.NotEmpty(t, action)
+			require.Equal(t, "ReserveStock", all[2].Type)
+			require.Equal(t, action, all[2].Causation)
+			f.equalsItsLog(id)
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+var (
+	//go:embed sql/count_open.sql
+	countOpen string
+	//go:embed sql/count_stash.sql
+	countStash string
+)
+
+// Stats is what the sagas of a service are at now, whichever of its processes decides for them.
+type Stats struct {
+	// Hop and Group are the coordinator's.
+	Hop   string
+	Group string
+	// Open has, by type and status, the sagas that have not ended: each type of Config.Definitions in each status, also
+	// where there are none, and other types that still run.
+	Open []OpenStats
+	// Stashed is how many events wait for a saga of a type. Each type of Config.Definitions is in it.
+	Stashed map[string]int
+}
+
+// OpenStats are the sagas of a type in a status.
+type OpenStats struct {
+	Saga   string
+	Status saga.Status // Waiting, Running, Compensating or Parked
+	Count  int
+	Oldest time.Duration // since the first of them started; 0 where there are none
+}
+
+// Stats asks the database: it reads as much as there are open sagas and stashed events, by index, so that ask it every
+// some seconds rather than more often.
+func (c *Coordinator) Stats(ctx context.Context) (Stats, error) {
+	s := Stats{Hop: c.hop.String(), Group: c.cfg.Participant.Group(), Stashed: make(map[string]int)}
+	type key struct {
+		saga   string
+		status saga.Status
+	}
+	all := make(map[key]OpenStats)
+	for _, name := range c.definitions.names {
+		s.Stashed[name] = 0
+		for _, status := range open {
+			all[key{name, status}] = OpenStats{Saga: name, Status: status}
+		}
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(countOpen, pgx.NamedArgs{"hop": s.Hop, "group": s.Group}).Query(func(rows pgx.Rows) error {
+		var o OpenStats
+		var age float64
+		_, err := pgx.ForEachRow(rows, []any{&o.Saga, &o.Status, &o.Count, &age}, func() error {
+			o.Oldest = time.Duration(age * float64(time.Second))
+			all[key{o.Saga, o.Status}] = o
+			return nil
+		})
+		return err
+	})
+	batch.Queue(countStash).Query(func(rows pgx.Rows) error {
+		var name string
+		var n int
+		_, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error {
+			s.Stashed[name] = n
+			return nil
+		})
+		return err
+	})
+	if err := c.cfg.Pool.SendBatch(ctx, batch).Close(); err != nil {
+		return s, fmt.Errorf("coordinator: stats: %w", err)
+	}
+	for _, o := range all {
+		s.Open = append(s.Open, o)
+	}
+	slices.SortFunc(s.Open, func(a, b OpenStats) int {
+		return cmp.Or(cmp.Compare(a.Saga, b.Saga), cmp.Compare(slices.Index(open, a.Status), slices.Index(open, b.Status)))
+	})
+	return s, nil
+}
