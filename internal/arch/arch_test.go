@@ -36,10 +36,11 @@ var house = map[string][]string{
 
 	"outbox": {"envelope"},
 
-	"relay":       {"internal/kafka", "internal/pg", "internal/wal", "outbox", "retry"},
-	"participant": {"envelope", "internal/kafka", "internal/keyed", "internal/pg", "outbox", "retry", "topics"},
-	"alert":       {"retry"},
-	"timeline":    {"envelope", "internal/kafka", "outbox", "participant", "schemas", "topics"},
+	"relay":         {"internal/kafka", "internal/pg", "internal/wal", "outbox", "retry"},
+	"relay/mapping": {"envelope"},
+	"participant":   {"envelope", "internal/kafka", "internal/keyed", "internal/pg", "outbox", "retry", "topics"},
+	"alert":         {"retry"},
+	"timeline":      {"envelope", "internal/kafka", "outbox", "participant", "schemas", "topics"},
 
 	"repair": {"envelope", "outbox", "participant", "topics"},
 
@@ -102,8 +103,8 @@ var light = []string{
 }
 
 var libraries = []string{
-	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "participant", "repair", "timeline", "saga",
-	"saga/coordinator", "saga/explore", "saga/verify", "ambassador",
+	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline",
+	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador",
 }
 
 type pkg struct {
