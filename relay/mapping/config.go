@@ -145,14 +145,23 @@ var former = map[string]string{
 // onMissing is an option that says with true and false what table.field.additional.missing says.
 const onMissing = "table.fields.additional.error.on.missing"
 
+// optionNames are the names of Config's fields.
+func optionNames() (names []string) {
+	t := reflect.TypeFor[Config]()
+	for i := range t.NumField() {
+		names = append(names, t.Field(i).Tag.Get("yaml"))
+	}
+	return names
+}
+
 // FromOptions reads Debezium's options, as they stand behind "transforms.<name>.", and Config's own. An option that is
 // not known is an error, and so is a value that is none.
 func FromOptions(options map[string]string) (Config, error) {
 	var c Config
 	fields := make(map[string]reflect.Value)
 	v := reflect.ValueOf(&c).Elem()
-	for i := range v.NumField() {
-		fields[v.Type().Field(i).Tag.Get("yaml")] = v.Field(i)
+	for i, name := range optionNames() {
+		fields[name] = v.Field(i)
 	}
 	var failed []error
 	set := make(map[string]string)
@@ -202,9 +211,9 @@ func FromOptions(options map[string]string) (Config, error) {
 func (c Config) Options() map[string]string {
 	options := make(map[string]string)
 	v := reflect.ValueOf(c)
-	for i := range v.NumField() {
+	for i, name := range optionNames() {
 		if !v.Field(i).IsZero() {
-			options[v.Type().Field(i).Tag.Get("yaml")] = fmt.Sprint(v.Field(i).Interface())
+			options[name] = fmt.Sprint(v.Field(i).Interface())
 		}
 	}
 	return options
