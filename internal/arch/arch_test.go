@@ -69,7 +69,7 @@ var house = map[string][]string{
 
 	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
 
-	"internal/sidecar":     {"alert", "migrations", "outbox", "relay"},
+	"internal/sidecar":     {"alert", "migrations", "outbox", "relay", "relay/mapping"},
 	"internal/demo/orders": {"internal/demo"},
 	"internal/demo/run": {
 		"devstack", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",

@@ -45,7 +45,7 @@ type Database struct {
 	Files                  map[string]string // sslrootcert, sslcert, sslkey: paths as the connector's host has them
 }
 
-// URL is the database's address without password, or "" where the connector does not say enough.
+// URL is the database's address without password and files, or "" where the connector does not say enough.
 func (d Database) URL() string {
 	if d.Host == "" || d.Name == "" {
 		return ""
@@ -54,14 +54,9 @@ func (d Database) URL() string {
 	if d.User != "" {
 		u.User = url.User(d.User)
 	}
-	q := make(url.Values)
 	if d.SSLMode != "" {
-		q.Set("sslmode", d.SSLMode)
+		u.RawQuery = url.Values{"sslmode": {d.SSLMode}}.Encode()
 	}
-	for name, path := range d.Files {
-		q.Set(name, path)
-	}
-	u.RawQuery = q.Encode()
 	return u.String()
 }
 
