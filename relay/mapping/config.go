@@ -67,7 +67,7 @@ type Config struct {
 	RouteBy          string `yaml:"route.by.field" json:"route.by.field,omitempty"`
 	RouteRegex       string `yaml:"route.topic.regex" json:"route.topic.regex,omitempty"`
 	RouteReplacement string `yaml:"route.topic.replacement" json:"route.topic.replacement,omitempty"`
-	// TombstoneOnEmpty sends null for a payload that is null or nothing but space.
+	// TombstoneOnEmpty sends null for a payload that is null, or text of nothing but space.
 	TombstoneOnEmpty bool `yaml:"route.tombstone.on.empty.payload" json:"route.tombstone.on.empty.payload,omitempty"`
 
 	// SpanContext holds java.util.Properties with traceparent and tracestate; default tracingspancontext, which need

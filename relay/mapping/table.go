@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -238,10 +239,11 @@ func (b *build) body() {
 	if !b.null(t.payload) {
 		raw, err := t.readers[t.payload].bytes(b.row[t.payload])
 		b.fail(t.payload, err)
-		if cfg.TombstoneOnEmpty && strings.TrimSpace(string(raw)) == "" {
+		isText := t.readers[t.payload].kind != kindBytes // bytes may mean something, and be none
+		if cfg.TombstoneOnEmpty && isText && len(bytes.TrimFunc(raw, func(r rune) bool { return r <= ' ' })) == 0 {
 			return
 		}
-		if cfg.ExpandJSON && t.readers[t.payload].kind != kindBytes {
+		if cfg.ExpandJSON && isText {
 			document, expanded = t.m.expand(raw)
 		}
 	} else if cfg.TombstoneOnEmpty {
