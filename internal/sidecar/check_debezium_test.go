@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/knadh/koanf/parsers/yaml"
@@ -38,6 +39,17 @@ func TestCheckReadsADebeziumConnector(t *testing.T) {
 	findings, err := os.ReadFile("testdata/connector.findings")
 	require.NoError(t, err)
 	require.Equal(t, string(findings), r.stderr)
+
+	page, err := os.ReadFile("../../docs/from-debezium.md")
+	require.NoError(t, err)
+	for line := range strings.Lines(r.stdout) {
+		require.Contains(t, string(page), "\n   "+line, "the page shows another output")
+	}
+	for n, line := range strings.Split(r.stderr, "\n") {
+		if n < 14 {
+			require.Contains(t, string(page), "\n   "+line+"\n", "the page shows another output")
+		}
+	}
 
 	var j struct {
 		OK       bool

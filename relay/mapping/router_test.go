@@ -2,6 +2,8 @@ package mapping_test
 
 import (
 	"fmt"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -466,4 +468,23 @@ func TestOptionsComeBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, mapping.Fatal, m.Config().OnUpdate)
 	require.Equal(t, "outbox.event.${routedByValue}", m.Config().RouteReplacement)
+}
+
+func TestEveryFieldHasAnOptionAndSurvives(t *testing.T) {
+	t.Parallel()
+	var cfg mapping.Config
+	v := reflect.ValueOf(&cfg).Elem()
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		require.NotEmpty(t, f.Tag.Get("yaml"), f.Name)
+		require.Equal(t, f.Tag.Get("yaml")+",omitempty", f.Tag.Get("json"), f.Name)
+		if v.Field(i).Kind() == reflect.Bool {
+			v.Field(i).SetBool(true)
+		} else {
+			v.Field(i).SetString("x" + strconv.Itoa(i))
+		}
+	}
+	got, err := mapping.FromOptions(cfg.Options())
+	require.NoError(t, err)
+	require.Equal(t, cfg, got)
 }
