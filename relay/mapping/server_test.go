@@ -223,3 +223,15 @@ func TestATypeThatNobodyKnowsIsReadAsText(t *testing.T) {
 	require.ErrorIs(t, err, mapping.ErrRow)
 	require.ErrorContains(t, err, "column aggregateid: type OID 99999")
 }
+
+func TestAJSONBOfAnotherVersionIsNotGuessed(t *testing.T) {
+	t.Parallel()
+	m, err := mapping.New(mapping.Config{})
+	require.NoError(t, err)
+	columns, row := values(t, user(jsonb("payload", "{}")), true)
+	table, err := m.Bind(columns)
+	require.NoError(t, err)
+	row[4].Data[0] = 2
+	_, err = table.Message(row)
+	require.ErrorContains(t, err, "column payload: an unknown version of jsonb")
+}
