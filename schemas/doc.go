@@ -24,6 +24,9 @@
 //	writer's schema not readable by ours,            ErrPayload: a dead letter keeps the bytes for a newer version
 //	or by another logical type
 //
+// A JSONEncoder makes Avro of JSON that others wrote, such as the rows of an outbox, under any of Confluent's strategies
+// for subjects. A registry that is away does not stop it, once it has seen a subject.
+//
 // # Evolving
 //
 // Check says whether a new version of a schema goes with earlier ones, at Confluent's levels, with every field that

@@ -2,6 +2,7 @@ package schemas_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -111,6 +112,32 @@ func ExampleCodec_ToJSON() {
 	name, text, err := codec.ToJSON(ctx, payload)
 	fmt.Println(name, string(text), err)
 	// Output: shop.Parcel {"note":{"string":"fragile"}} <nil>
+}
+
+func ExampleJSONEncoder() {
+	server := srfake.New()
+	defer server.Close()
+	ctx := context.Background()
+	registry, err := schemas.NewRegistry(server.URL())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := registry.Register(ctx, "shop.parcels-value", parcelSchema); err != nil {
+		log.Fatal(err)
+	}
+
+	// The relay, with a row whose payload is JSON.
+	encoder, err := schemas.NewJSONEncoder(registry, schemas.TopicName)
+	if err != nil {
+		log.Fatal(err)
+	}
+	payload, err := encoder.Encode(ctx, "shop.parcels", "ParcelSent", []byte(`{"id": "p-1", "grams": 500}`))
+	fmt.Println(payload[0], len(payload), err)
+	_, err = encoder.Encode(ctx, "shop.parcels", "ParcelSent", []byte(`{"id": "p-1", "grams": "heavy"}`))
+	fmt.Println(errors.Is(err, envelope.ErrPayload), err)
+	// Output:
+	// 0 11 <nil>
+	// true unreadable payload: shop.parcels-value: grams: want a long, got a string
 }
 
 func ExampleCheck() {

@@ -36,10 +36,11 @@ var house = map[string][]string{
 
 	"outbox": {"envelope"},
 
-	"relay":       {"envelope", "internal/kafka", "internal/pg", "internal/wal", "outbox", "retry"},
-	"participant": {"envelope", "internal/kafka", "internal/keyed", "internal/pg", "outbox", "retry", "topics"},
-	"alert":       {"retry"},
-	"timeline":    {"envelope", "internal/kafka", "outbox", "participant", "schemas", "topics"},
+	"relay":         {"envelope", "internal/kafka", "internal/pg", "internal/wal", "outbox", "retry"},
+	"participant":   {"envelope", "internal/kafka", "internal/keyed", "internal/pg", "outbox", "retry", "topics"},
+	"alert":         {"retry"},
+	"timeline":      {"envelope", "internal/kafka", "outbox", "participant", "schemas", "topics"},
+	"relay/mapping": {"envelope"},
 
 	"repair": {"envelope", "outbox", "participant", "topics"},
 
@@ -68,7 +69,7 @@ var house = map[string][]string{
 
 	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
 
-	"internal/sidecar":     {"alert", "migrations", "outbox", "relay"},
+	"internal/sidecar":     {"alert", "migrations", "outbox", "relay", "relay/mapping"},
 	"internal/demo/orders": {"internal/demo"},
 	"internal/demo/run": {
 		"devstack", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",
@@ -102,8 +103,8 @@ var light = []string{
 }
 
 var libraries = []string{
-	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "participant", "repair", "timeline", "saga",
-	"saga/coordinator", "saga/explore", "saga/verify", "ambassador",
+	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline",
+	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador",
 }
 
 type pkg struct {

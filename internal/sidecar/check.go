@@ -16,13 +16,21 @@ func (p Program) checkCommand() *cobra.Command {
 		Long: `check looks at the database and at Kafka with the relay's own rights and changes nothing: version,
 migrations, privileges, partitions, brokers, the topics of waiting rows, rows in trouble.
 
+With --debezium it looks at neither: it reads the JSON of a Debezium connector for Postgres and prints
+the configuration that makes this relay do the same, and, on standard error, what has no equivalent.
+
 Exit status 1 when something would stop the relay; warnings do not count.`,
 		Example: `  DATABASE_URL=postgres://shop:…@127.0.0.1:5432/shop KAFKA_BROKERS=127.0.0.1:9092 outbox-relay check
-  outbox-relay check --output json | jq '.findings[] | select(.level != "ok")'`,
+  outbox-relay check --output json | jq '.findings[] | select(.level != "ok")'
+  outbox-relay check --debezium connector.json > relay.yaml`,
 		Args: noArguments,
 	}
 	declare(cmd, databaseURL, brokers, output)
+	connector := cmd.Flags().String("debezium", "", "`file.json` with a Debezium connector, to be moved to this relay")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *connector != "" {
+			return p.checkDebezium(*connector, cmd.Flag(output.name).Value.String())
+		}
 		v, err := p.read(cmd, databaseURL, brokers, output)
 		if err != nil {
 			return err

@@ -1,0 +1,176 @@
+package sidecar
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-go/troupe/relay/mapping"
+)
+
+// checkDebezium prints what a Debezium connector means to a relay: the configuration to standard output, so that it can
+// be redirected into a file, and what has no equivalent to standard error. As JSON both go to standard output.
+func (p Program) checkDebezium(path, form string) error {
+	if form != "text" && form != "json" {
+		return usagef("output: %q: want text or json", form)
+	}
+	c, err := readConnector(path)
+	if err != nil {
+		return usagef("debezium %s: %w", path, err)
+	}
+	r := report{OK: true, Findings: []finding{}}
+	slices.SortStableFunc(c.Notes, func(a, b mapping.Note) int { return cmp.Compare(b.Weight, a.Weight) })
+	for _, n := range c.Notes {
+		switch n.Weight {
+		case mapping.Stops:
+			r.OK = false
+			r.fail(n.Option, n.Text, "")
+		case mapping.Differs:
+			r.warn(n.Option, n.Text, "")
+		default:
+			r.info(n.Option, n.Text)
+		}
+	}
+	entries := entriesOf(c)
+	if form == "json" {
+		err = printJSON(p.Stdout, map[string]any{"ok": r.OK, "outboxes": entries, "findings": r.Findings})
+	} else if _, err = io.WriteString(p.Stdout, entriesYAML(c, entries)); err == nil {
+		err = printOptions(p.Stderr, r.Findings)
+	}
+	if err == nil && !r.OK {
+		return reported{errors.New("the connector cannot be replaced as it is")}
+	}
+	return err
+}
+
+// printOptions is report.printText for names as long as options have.
+func printOptions(to io.Writer, findings []finding) error {
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&b, "%-8s %s\n%-8s %s\n", f.Level, f.Name, "", f.Found)
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+func readConnector(path string) (mapping.Connector, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return mapping.Connector{}, errors.Unwrap(err)
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, 2<<20)) // FromConnector refuses less
+	if err != nil {
+		return mapping.Connector{}, err
+	}
+	return mapping.FromConnector(text)
+}
+
+// A connectorEntry is one of the outboxes in the file of --config.
+type connectorEntry struct {
+	Settings map[string]string `json:"settings"`
+	Mapping  map[string]string `json:"mapping"`
+}
+
+// entryOrder is how the settings of an entry are best read.
+var entryOrder = []string{
+	"name", "database-url", "database-tls-ca", "database-tls-cert", "database-tls-key", "source", "delivery", "slot", "publication",
+	"heartbeat", "registry", "subject-strategy",
+}
+
+// entriesOf has one for each table. The slot is the first's: it can be taken over once.
+func entriesOf(c mapping.Connector) []connectorEntry {
+	files := map[string]string{"sslrootcert": "database-tls-ca", "sslcert": "database-tls-cert", "sslkey": "database-tls-key"}
+	entries := make([]connectorEntry, 0, len(c.Tables))
+	for i, table := range c.Tables {
+		settings := map[string]string{"name": entryNameOf(c.Name, i), "source": "wal"}
+		add := func(name, value string) {
+			if value != "" {
+				settings[name] = value
+			}
+		}
+		add("database-url", c.Database.URL())
+		for option, path := range c.Database.Files {
+			add(files[option], path)
+		}
+		if c.ExactlyOnce {
+			add("delivery", "exactly-once")
+		}
+		if i == 0 {
+			add("slot", c.Slot)
+			add("publication", c.Publication)
+		}
+		if c.Heartbeat > 0 {
+			add("heartbeat", c.Heartbeat.String())
+		}
+		add("registry", c.Registry)
+		add("subject-strategy", c.Strategy)
+		columns := c.Mapping.Options()
+		columns["table"] = table
+		entries = append(entries, connectorEntry{settings, columns})
+	}
+	return entries
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+func entryNameOf(connector string, i int) string {
+	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(connector), "-"), "-")
+	if name == "" {
+		name = "outbox"
+	}
+	name = strings.TrimRight(name[:min(len(name), 50)], "-")
+	if i > 0 {
+		name += "-" + strconv.Itoa(i+1)
+	}
+	return name
+}
+
+func entriesYAML(c mapping.Connector, entries []connectorEntry) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	name := c.Name
+	if name == "" {
+		name = "without a name"
+	}
+	line("# From Debezium's connector %s. Not in it, and needed: brokers, and the database's password,", quoteYAML(name))
+	line("# by database-password-file or in the environment.")
+	line("outboxes:")
+	for _, e := range entries {
+		dash := "  - "
+		for _, key := range entryOrder {
+			if value, set := e.Settings[key]; set {
+				line("%s%s: %s", dash, key, quoteYAML(value))
+				dash = "    "
+			}
+		}
+		line("    mapping:")
+		line("      table: %s", quoteYAML(e.Mapping["table"]))
+		for _, key := range slices.Sorted(maps.Keys(e.Mapping)) {
+			if key != "table" {
+				line("      %s: %s", key, quoteYAML(e.Mapping[key]))
+			}
+		}
+	}
+	if len(entries) == 0 {
+		line("  [] # the connector names no table")
+	}
+	return b.String()
+}
+
+// plainYAML is text that needs no quotes: no number, no word that YAML takes for something else but true and false.
+var plainYAML = regexp.MustCompile(`^[a-z][a-zA-Z0-9_.:/@?=-]*$`)
+
+func quoteYAML(text string) string {
+	if plainYAML.MatchString(text) && !strings.HasSuffix(text, ":") && !slices.Contains([]string{"yes", "no", "on", "off", "null", "y", "n"}, text) {
+		return text
+	}
+	return strconv.QuoteToASCII(text) // YAML's double quotes know all of Go's escapes
+}

@@ -1,0 +1,115 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/relay/mapping"
+)
+
+// A password that stands in every place of the connector where there may be one.
+const connectorSecret = "hunter2"
+
+func checkConnector(t *testing.T, connector string, args ...string) result {
+	path := filepath.Join(t.TempDir(), "connector.json")
+	require.NoError(t, os.WriteFile(path, []byte(connector), 0o600))
+	r := run(t, nil, append([]string{"check", "--debezium", path}, args...)...)
+	require.NotContains(t, r.stdout+r.stderr, connectorSecret)
+	return r
+}
+
+func TestCheckReadsADebeziumConnector(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/connector.json")
+	require.NoError(t, err)
+	r := checkConnector(t, string(text))
+	require.Equal(t, 0, r.code, r.stderr)
+	want, err := os.ReadFile("testdata/connector.yaml")
+	require.NoError(t, err)
+	require.Equal(t, string(want), r.stdout)
+	findings, err := os.ReadFile("testdata/connector.findings")
+	require.NoError(t, err)
+	require.Equal(t, string(findings), r.stderr)
+
+	page, err := os.ReadFile("../../docs/from-debezium.md")
+	require.NoError(t, err)
+	for line := range strings.Lines(r.stdout) {
+		require.Contains(t, string(page), "\n   "+line, "the page shows another output")
+	}
+	for n, line := range strings.Split(r.stderr, "\n") {
+		if n < 14 {
+			require.Contains(t, string(page), "\n   "+line+"\n", "the page shows another output")
+		}
+	}
+
+	var j struct {
+		OK       bool
+		Outboxes []struct{ Settings, Mapping map[string]string }
+		Findings []struct{ Name, Level, Found string }
+	}
+	r = checkConnector(t, string(text), "--output", "json")
+	require.Equal(t, 0, r.code)
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &j))
+	require.True(t, j.OK)
+	require.Equal(t, "shop_outbox", j.Outboxes[0].Settings["slot"])
+	require.NotEmpty(t, j.Findings)
+}
+
+// TestWhatCheckPrintsIsYAMLOfTheSameMapping: whatever the connector's values are.
+func TestWhatCheckPrintsIsYAMLOfTheSameMapping(t *testing.T) {
+	t.Parallel()
+	for _, odd := range []string{"plain", "true", "no", "12", "a: b", "a#b", `q"uo\te`, "${routedByValue}.events", "é\u0085\u2028", "- x", "~", "x:", " lead"} {
+		options := map[string]string{
+			"name": odd, "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "plugin.name": "pgoutput",
+			"table.include.list": "public.outbox,public.other", "database.hostname": "h", "database.dbname": "d", "slot.name": "s" + odd,
+			"transforms": "outbox", "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+			"transforms.outbox.table.field.event.key": odd, "transforms.outbox.table.expand.json.payload": "true",
+		}
+		text, err := json.Marshal(options)
+		require.NoError(t, err)
+		r := checkConnector(t, string(text))
+		require.Equal(t, 0, r.code, r.stderr)
+		file, err := yaml.Parser().Unmarshal([]byte(r.stdout))
+		require.NoError(t, err, r.stdout)
+		entries := file["outboxes"].([]any)
+		require.Len(t, entries, 2)
+		for i, e := range entries {
+			columns := make(map[string]string)
+			for k, v := range e.(map[string]any)["mapping"].(map[string]any) {
+				columns[k] = fmt.Sprint(v)
+			}
+			delete(columns, "table")
+			cfg, err := mapping.FromOptions(columns)
+			require.NoError(t, err)
+			c, err := mapping.FromConnector(text)
+			require.NoError(t, err)
+			require.Equal(t, c.Mapping, cfg, r.stdout)
+			_, hasSlot := e.(map[string]any)["slot"]
+			require.Equal(t, i == 0, hasSlot)
+		}
+	}
+}
+
+func TestCheckOfWhatIsNoConnector(t *testing.T) {
+	t.Parallel()
+	r := checkConnector(t, `{"connector.class": "io.debezium.connector.mysql.MySqlConnector", "database.password": "hunter2"}`)
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.stderr, "failure  connector.class")
+	r = checkConnector(t, `{"database.password": "hunter2", `)
+	require.Equal(t, 2, r.code)
+	require.Contains(t, r.stderr, "not JSON")
+	r = checkConnector(t, `{}`, "--output", "xml")
+	require.Equal(t, 2, r.code)
+	r = run(t, nil, "check", "--debezium", "/nowhere/connector.json")
+	require.Equal(t, 2, r.code)
+	require.Contains(t, r.stderr, "debezium /nowhere/connector.json: no such file")
+}

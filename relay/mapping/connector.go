@@ -1,0 +1,418 @@
+package mapping
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxConnector is the size of a connector's JSON, at most.
+const maxConnector = 1 << 20
+
+// A Connector is what the JSON of a Debezium Postgres connector means to a relay. It holds no password.
+type Connector struct {
+	Name     string // the connector's; empty in the bare form
+	Database Database
+	Tables   []string // schema.table, as table.include.list names them
+
+	// Slot and Publication are the connector's own, which a relay may take over once the connector is stopped. Slot is
+	// empty where that cannot be, since the slot is of another plugin than pgoutput.
+	Slot, Publication string
+	Heartbeat         time.Duration // 0: the connector has none
+	ExactlyOnce       bool          // exactly.once.support is required
+
+	// Registry and Strategy are set where the payload becomes Avro by a schema registry: its address without
+	// credentials, and the strategy's class.
+	Registry, Strategy string
+
+	Mapping Config
+	Notes   []Note // in the order of the options' names
+}
+
+// Database is where the connector reads.
+type Database struct {
+	Host, Port, Name, User string
+	SSLMode                string
+	Files                  map[string]string // sslrootcert, sslcert, sslkey: paths as the connector's host has them
+}
+
+// URL is the database's address without password and files, or "" where the connector does not say enough.
+func (d Database) URL() string {
+	if d.Host == "" || d.Name == "" {
+		return ""
+	}
+	u := url.URL{Scheme: "postgres", Host: net.JoinHostPort(d.Host, cmp.Or(d.Port, "5432")), Path: "/" + d.Name}
+	if d.User != "" {
+		u.User = url.User(d.User)
+	}
+	if d.SSLMode != "" {
+		u.RawQuery = url.Values{"sslmode": {d.SSLMode}}.Encode()
+	}
+	return u.String()
+}
+
+// Weight is what a Note means for the move.
+type Weight int
+
+// The weights. Moot is an option that a relay needs nothing for; Differs is one whose effect will be another, or
+// missing, and must be looked at; Stops is one with which the relay cannot do what the connector does.
+const (
+	Moot Weight = iota
+	Differs
+	Stops
+)
+
+func (w Weight) String() string { return [...]string{"moot", "differs", "stops"}[w] }
+
+// A Note is an option that has no equivalent, or another one than its name says, and a sentence about it. It never has
+// the value of an option that may be a secret.
+type Note struct {
+	Option string
+	Weight Weight
+	Text   string
+}
+
+// FromConnector reads the JSON of a Debezium Postgres connector with an EventRouter: {"name": …, "config": {…}}, as
+// Kafka Connect's REST API takes it, or the map that stands under config. What the relay cannot do is no error but a
+// Note that Stops.
+func FromConnector(text []byte) (Connector, error) {
+	if len(text) > maxConnector {
+		return Connector{}, fmt.Errorf("mapping: connector of %d bytes: the limit is %d", len(text), maxConnector)
+	}
+	name, options, err := parseConnector(text)
+	if err != nil {
+		return Connector{}, fmt.Errorf("mapping: connector: %w", err)
+	}
+	r := reading{options: options, done: make(map[string]bool), c: &Connector{Name: name}}
+	r.c.Mapping.Headers = EventRouter
+	r.class()
+	r.database()
+	r.capture()
+	r.tables()
+	r.converters()
+	r.transforms()
+	r.rest()
+	slices.SortStableFunc(r.c.Notes, func(a, b Note) int { return strings.Compare(a.Option, b.Option) })
+	return *r.c, nil
+}
+
+func parseConnector(text []byte) (name string, options map[string]string, err error) {
+	raw, err := object(text)
+	if err != nil {
+		return "", nil, err
+	}
+	if config, wrapped := raw["config"]; wrapped {
+		_ = json.Unmarshal(raw["name"], &name) // no name is no trouble
+		if raw, err = object(config); err != nil {
+			return "", nil, fmt.Errorf("config: %w", err)
+		}
+	} else {
+		_ = json.Unmarshal(raw["name"], &name)
+	}
+	options = make(map[string]string, len(raw))
+	for option, value := range raw {
+		switch {
+		case bytes.Equal(value, []byte("null")):
+		case value[0] == '"':
+			var s string
+			if err := json.Unmarshal(value, &s); err != nil {
+				return "", nil, fmt.Errorf("option %q: %w", option, err)
+			}
+			options[option] = s
+		case value[0] == '{' || value[0] == '[':
+			return "", nil, fmt.Errorf("option %q is an object or a list: want text, a number, true or false", option)
+		default:
+			options[option] = string(value)
+		}
+	}
+	return name, options, nil
+}
+
+func object(text []byte) (m map[string]json.RawMessage, err error) {
+	if err := json.Unmarshal(text, &m); err != nil {
+		if mistake := (*json.SyntaxError)(nil); errors.As(err, &mistake) {
+			return nil, fmt.Errorf("not JSON at byte %d: %w", mistake.Offset, err)
+		}
+		return nil, errors.New(`no JSON object: want {"name": …, "config": {…}}, or the map under config`)
+	}
+	if m == nil {
+		return nil, errors.New(`null: want {"name": …, "config": {…}}, or the map under config`)
+	}
+	return m, nil
+}
+
+// A reading goes through a connector's options and marks what it has dealt with.
+type reading struct {
+	options map[string]string
+	done    map[string]bool
+	c       *Connector
+}
+
+// take is an option's value, "" without, and marks it.
+func (r *reading) take(names ...string) (value string) {
+	for _, name := range names {
+		if v, set := r.options[name]; set && !r.done[name] {
+			r.done[name] = true
+			if value == "" {
+				value = strings.TrimSpace(v)
+			}
+			if provided(v) {
+				r.note(name, Differs, "Kafka Connect fills in its value by a config provider: put the value itself there")
+			}
+		}
+	}
+	return value
+}
+
+// provided says whether a config provider makes the value: ${file:/path:key}.
+func provided(value string) bool {
+	_, rest, found := strings.Cut(value, "${")
+	inner, _, closed := strings.Cut(rest, "}")
+	return found && closed && strings.Contains(inner, ":")
+}
+
+func (r *reading) note(option string, w Weight, text string) {
+	r.c.Notes = append(r.c.Notes, Note{option, w, text})
+}
+
+func (r *reading) class() {
+	class := r.take("connector.class")
+	r.take("name")
+	if class != "io.debezium.connector.postgresql.PostgresConnector" {
+		r.note("connector.class", Stops, "it is not Debezium's connector for Postgres: only that can be replaced")
+	}
+}
+
+func (r *reading) database() {
+	d := &r.c.Database
+	d.Host, d.Port = r.take("database.hostname"), r.take("database.port")
+	d.Name, d.User = r.take("database.dbname"), r.take("database.user")
+	d.SSLMode = r.take("database.sslmode")
+	for _, name := range []string{"sslrootcert", "sslcert", "sslkey"} {
+		if path := r.take("database." + name); path != "" {
+			if d.Files == nil {
+				d.Files = make(map[string]string)
+			}
+			d.Files[name] = path
+		}
+	}
+	if d.SSLMode == "" {
+		d.SSLMode = "prefer" // as Debezium without the option
+	}
+}
+
+const (
+	defaultSlot        = "debezium"
+	defaultPublication = "dbz_publication"
+)
+
+func (r *reading) capture() {
+	c := r.c
+	c.Slot, c.Publication = r.take("slot.name"), r.take("publication.name")
+	fill(&c.Slot, defaultSlot)
+	fill(&c.Publication, defaultPublication)
+	switch plugin := r.take("plugin.name"); plugin {
+	case "pgoutput":
+	default:
+		c.Slot, c.Publication = "", ""
+		r.note("plugin.name", Differs, "the slot is not of pgoutput (Debezium's default is decoderbufs): the relay needs a slot and "+
+			"a publication of its own, made before the connector stops; what both send carries the same ids")
+	}
+	if r.take("slot.drop.on.stop") == "true" {
+		r.note("slot.drop.on.stop", Differs, "the slot goes when the connector stops, and with it what was not sent: set it to false "+
+			"before the move")
+	}
+	if text := r.take("heartbeat.interval.ms"); text != "" {
+		ms, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			r.note("heartbeat.interval.ms", Differs, "its value is no number of milliseconds")
+		}
+		c.Heartbeat = time.Duration(ms) * time.Millisecond
+	}
+	switch strings.ToLower(r.take("exactly.once.support")) {
+	case "required":
+		c.ExactlyOnce = true
+	case "requested":
+		r.note("exactly.once.support", Differs, "requested has no equivalent: delivery is at-least-once unless you ask for exactly-once")
+	}
+}
+
+func (r *reading) tables() {
+	list := r.take("table.include.list", "table.whitelist")
+	if list == "" {
+		r.note("table.include.list", Stops, "it is not set: the relay reads the outbox table only, so name it")
+		return
+	}
+	for item := range strings.SplitSeq(list, ",") {
+		table := strings.ReplaceAll(strings.TrimSpace(item), `\.`, ".")
+		if strings.ContainsAny(table, `\*+?[](){}|^$`) || strings.Count(table, ".") != 1 {
+			r.note("table.include.list", Differs, fmt.Sprintf("%q is an expression: name each table as schema.table", table))
+			continue
+		}
+		r.c.Tables = append(r.c.Tables, table)
+	}
+	if len(r.c.Tables) > 1 {
+		r.note("table.include.list", Differs, "each table has a slot of its own in the relay; this one serves the first of them")
+	}
+}
+
+func (r *reading) converters() {
+	c := r.c
+	c.Mapping.KeyFormat = r.converter("key.converter", false)
+	c.Mapping.PayloadFormat = r.converter("value.converter", true)
+	class := shortClass(r.take("header.converter"))
+	if class != "" && class != "SimpleHeaderConverter" && class != "StringConverter" {
+		r.note("header.converter", Differs, "headers are plain text, as SimpleHeaderConverter writes them")
+	}
+}
+
+func shortClass(class string) string { return class[strings.LastIndexByte(class, '.')+1:] }
+
+// converter is the format that a converter's class stands for.
+func (r *reading) converter(option string, isValue bool) string {
+	class := shortClass(r.take(option))
+	schemas := strings.ToLower(r.take(option + ".schemas.enable"))
+	what := "keys"
+	if isValue {
+		what = "payloads"
+	}
+	switch class {
+	case "":
+		r.note(option, Differs, "the worker's setting counts, which does not stand here: taken as StringConverter; if it is JsonConverter, set the format to json")
+	case "StringConverter", "ByteArrayConverter", "BinaryDataConverter", "ByteBufferConverter":
+	case "JsonConverter":
+		if schemas != "false" {
+			r.note(option+".schemas.enable", Differs, what+" have their schema beside them; the relay writes them without, as with false")
+		}
+		return JSON
+	case "AvroConverter":
+		if !isValue {
+			r.note(option, Differs, "keys are not encoded by a registry: they become plain text, and change their partition")
+			return ""
+		}
+		r.avro(option)
+	default:
+		r.note(option, Differs, "this converter is not known: "+what+" are written as StringConverter does, bytea as it is")
+	}
+	r.delegate(option)
+	return ""
+}
+
+// delegate passes over what a BinaryDataConverter does with what is no outbox row: a relay sends nothing else.
+func (r *reading) delegate(option string) {
+	for name := range r.options {
+		if strings.HasPrefix(name, option+".delegate.") {
+			r.take(name)
+			r.note(name, Moot, "it is for heartbeats and transactions, which the relay does not send to Kafka")
+		}
+	}
+}
+
+func (r *reading) avro(option string) {
+	first, _, _ := strings.Cut(r.take(option+".schema.registry.url"), ",")
+	if address, err := url.Parse(first); err == nil && address.Host != "" {
+		r.c.Registry = (&url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}).String()
+	} else {
+		r.note(option+".schema.registry.url", Differs, "no address could be read of it: give the relay the registry's")
+	}
+	r.c.Strategy = r.take(option + ".value.subject.name.strategy")
+	fill(&r.c.Strategy, "io.confluent.kafka.serializers.subject.TopicNameStrategy")
+	r.note(option, Differs, "JSON is encoded with the schema that the registry has under the topic's subject, and none is derived "+
+		"from the payload or registered: register it first")
+}
+
+const routerClass = "io.debezium.transforms.outbox.EventRouter"
+
+func (r *reading) transforms() {
+	found := false
+	for name := range strings.SplitSeq(r.take("transforms"), ",") {
+		name = strings.TrimSpace(name)
+		prefix := "transforms." + name + "."
+		class := r.take(prefix + "type")
+		switch {
+		case name == "":
+		case class != routerClass:
+			r.note("transforms."+name, Differs, "only EventRouter is known: what this transform does is not done")
+			r.skip(prefix)
+		case found:
+			r.note("transforms."+name, Differs, "a second EventRouter: only the first is read; give its table a relay of its own")
+			r.skip(prefix)
+		default:
+			found = true
+			r.router(prefix)
+		}
+	}
+	if !found {
+		r.note("transforms", Stops, "none of them is "+routerClass+": this connector is not an outbox's")
+	}
+}
+
+func (r *reading) skip(prefix string) {
+	for name := range r.options {
+		if strings.HasPrefix(name, prefix) {
+			r.done[name] = true
+		}
+	}
+}
+
+// ours are options of Config that Debezium does not have.
+var ours = []string{"headers", "service", "key.format", "payload.format", "content.type", "table.field.position", "table.field.xid"}
+
+func isDebeziums(option string) bool {
+	return former[option] != "" || option == onMissing || slices.Contains(optionNames(), option) && !slices.Contains(ours, option)
+}
+
+func (r *reading) router(prefix string) {
+	options := r.c.Mapping.Options()
+	for _, name := range slices.Sorted(maps.Keys(r.options)) {
+		option, here := strings.CutPrefix(name, prefix)
+		if !here || r.done[name] {
+			continue
+		}
+		switch text := routerNotes[option]; {
+		case text != "":
+			r.done[name] = true
+			r.note(name, Moot, text)
+		case !isDebeziums(option):
+			r.done[name] = true
+			r.note(name, Moot, "EventRouter has no such option either, and passes over it")
+		default:
+			options[option] = r.take(name)
+		}
+	}
+	cfg, err := FromOptions(options)
+	if err == nil {
+		_, err = New(cfg)
+	}
+	if err != nil {
+		r.note(strings.TrimSuffix(prefix, "."), Stops, strings.TrimPrefix(err.Error(), "mapping: "))
+		return
+	}
+	r.c.Mapping = cfg
+	r.differences(prefix)
+}
+
+// differences tells what differs although the options are the same.
+func (r *reading) differences(prefix string) {
+	cfg := r.c.Mapping
+	if cfg.OnUpdate != "" {
+		r.note(prefix+"table.op.invalid.behavior", Moot, "it counts with a publication that has updates; the relay's own has inserts only")
+	}
+	if cfg.SchemaVersion != "" {
+		r.note(prefix+"table.field.event.schema.version", Moot, "a message without Connect's schema does not show it, here as there; "+
+			"place the column as a header to send it")
+	}
+	if cfg.ExpandJSON {
+		r.note(prefix+"table.expand.json.payload", Differs, "the document is the payload itself: arrays of different types, which EventRouter "+
+			"leaves as text, are expanded, and members that only some items of an array have are not added to the others as null")
+	}
+}
