@@ -28,7 +28,10 @@ func ownServer(t testing.TB) (*devstack.Postgres, *pgxpool.Pool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Settings: map[string]string{"max_prepared_transactions": "50"}})
+	server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Settings: map[string]string{
+		"max_prepared_transactions": "50",
+		"autovacuum":                "off", // it may lock a table for a moment to make it shorter
+	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 	require.NoError(t, migrations.Up(ctx, server.URL("")))
@@ -309,6 +312,17 @@ func TestNoRowIsLostWhilePartitionsComeAndGo(t *testing.T) {
 			if strings.HasPrefix(k.Why, "it is detached") {
 				t.Errorf("%s: %s", k.Name, k.Why)
 			}
+		}
+		return err
+	})
+	// Not how long inserts take, which is the machine's affair, but whether one ever waits for who makes and drops.
+	repeat("look at waits", func(ctx context.Context) error {
+		var waits []string
+		err := pool.QueryRow(ctx, `
+			SELECT array_agg(query) FROM pg_stat_activity
+			WHERE query LIKE 'INSERT INTO troupe.outbox%' AND wait_event_type = 'Lock' AND wait_event = 'relation'`).Scan(&waits)
+		if len(waits) > 0 {
+			t.Errorf("inserts wait for a table: %s", waits)
 		}
 		return err
 	})
