@@ -120,8 +120,8 @@ func (r *Retention) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = r.conn.Close(ctx) // it holds nothing that matters
-	r.conn, r.writers = nil, writers{}
+	_ = r.conn.Close(ctx)              // it holds nothing that matters
+	r.conn, r.writers = nil, writers{} // what was seen goes with it
 }
 
 func (r *Retention) drop(ctx context.Context, published Published, d *Dropping) error {
@@ -177,7 +177,7 @@ func (r *Retention) connect(ctx context.Context) error {
 	if r.conn != nil && !r.conn.IsClosed() {
 		return nil
 	}
-	r.conn, r.writers = nil, writers{}
+	r.Close()
 	lent, err := r.pool.Acquire(ctx)
 	if err != nil {
 		return err

@@ -65,9 +65,12 @@ func (r room) retention(age time.Duration) *outbox.Retention {
 	return retention
 }
 
+// drop has to come back: to wait for somebody, it would have to think that nobody is there.
 func (r room) drop(retention *outbox.Retention, published outbox.Published) outbox.Dropping {
 	r.Helper()
-	d, err := retention.Drop(r.Context(), published)
+	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	defer cancel()
+	d, err := retention.Drop(ctx, published)
 	require.NoError(r, err)
 	return d
 }
