@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,6 +16,7 @@ type partition struct {
 	state    string
 	exists   bool
 	attached bool
+	until    *time.Time // was done, and has to be kept until then
 }
 
 func (p partition) table() string { return pgx.Identifier{"troupe", p.name}.Sanitize() }
@@ -47,19 +49,20 @@ func (p partition) stands() standing {
 // full reads the partitions of which every position was given out, but for the highest: the next is made behind it.
 func (r *Retention) full(ctx context.Context) ([]partition, error) {
 	rows, err := r.conn.Query(ctx, `
-		SELECT p.name, p.lo, p.hi, p.state, c.oid IS NOT NULL, i.inhrelid IS NOT NULL
+		SELECT p.name, p.lo, p.hi, p.state, c.oid IS NOT NULL, i.inhrelid IS NOT NULL,
+		       CASE WHEN p.done_at + $1::interval > clock_timestamp() THEN p.done_at + $1::interval END
 		FROM troupe.outbox_partitions p
 		CROSS JOIN troupe.outbox_position_seq s
 		LEFT JOIN pg_class c ON c.relname = p.name AND c.relnamespace = 'troupe'::regnamespace AND c.relkind = 'r'
 		LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND i.inhparent = 'troupe.outbox'::regclass
 		WHERE p.hi - 1 <= s.last_value
 		  AND p.hi < (SELECT max(hi) FROM troupe.outbox_partitions)
-		ORDER BY p.lo`)
+		ORDER BY p.lo`, r.age)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (p partition, err error) {
-		err = row.Scan(&p.name, &p.lo, &p.hi, &p.state, &p.exists, &p.attached)
+		err = row.Scan(&p.name, &p.lo, &p.hi, &p.state, &p.exists, &p.attached, &p.until)
 		return p, err
 	})
 }

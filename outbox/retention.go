@@ -306,6 +306,9 @@ func (r *Retention) consider(ctx context.Context, p partition, published Publish
 	if p.hi-1 > r.writers.passed {
 		return "somebody may still write there: " + r.writers.describe(), nil
 	}
+	if p.until != nil { // to look at millions of rows each minute would tell no more
+		return keptUntil(*p.until), nil
+	}
 	why, empty, err := r.unpublished(ctx, p, published)
 	if why != "" || err != nil {
 		return why, err
@@ -313,17 +316,20 @@ func (r *Retention) consider(ctx context.Context, p partition, published Publish
 	if empty || r.age == 0 {
 		return "", nil
 	}
-	var until *time.Time
 	err = r.conn.QueryRow(ctx, `
 		UPDATE troupe.outbox_partitions
 		SET done_at = coalesce(done_at, clock_timestamp())
 		WHERE name = $1
 		RETURNING CASE WHEN done_at + $2::interval > clock_timestamp() THEN done_at + $2::interval END`,
-		p.name, r.age).Scan(&until)
-	if err != nil || until == nil {
+		p.name, r.age).Scan(&p.until)
+	if err != nil || p.until == nil {
 		return "", err
 	}
-	return "its rows are published and kept until " + until.UTC().Format(time.RFC3339), nil
+	return keptUntil(*p.until), nil
+}
+
+func keptUntil(t time.Time) string {
+	return "its rows are published and kept until " + t.UTC().Format(time.RFC3339)
 }
 
 // unpublished says which row keeps p, or nothing. It reads all of p.
