@@ -309,7 +309,9 @@ func TestWhoHoldsTheTableDelaysADropAndStallsNobody(t *testing.T) {
 			}
 			require.Equal(t, before+10, r.count("SELECT count(*) FROM troupe.outbox_partitions"))
 			require.Equal(t, 1, r.count("SELECT count(*) FROM pg_inherits WHERE inhdetachpending"))
-			_, err = r.retention(atOnce).Drop(t.Context(), r.snapshot())
+			soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			_, err = r.retention(atOnce).Drop(soon, r.snapshot())
 			require.ErrorContains(t, err, "another session is at it")
 			require.Empty(t, dropped)
 
