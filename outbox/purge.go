@@ -123,7 +123,8 @@ func (p Purge) statement(kind string, first bool) string {
 	column := func(name string) string { return "x." + pgx.Identifier{name}.Sanitize() }
 	// A tuple's xmin has 32 bits: it is the highest transaction id that has them and was given out already. One of a
 	// savepoint is higher than its transaction's.
-	done := `now.xid - ((now.xid - x.xmin::text::bigint) & 4294967295) < pg_snapshot_xmin(@published::text::pg_snapshot)::text::bigint`
+	done := `now.xid - ((now.xid - x.xmin::text::bigint) & 4294967295)
+           < pg_snapshot_xmin(@published::text::pg_snapshot)::text::bigint`
 	if p.XID != "" {
 		done = "pg_visible_in_snapshot(" + column(p.XID) + ", @published::text::pg_snapshot)"
 	}

@@ -15,7 +15,8 @@ import (
 func foreign(t *testing.T) (r room, kinds map[string]outbox.Purge) {
 	t.Helper()
 	r = room{t, testkit.Database(t)}
-	r.exec(`CREATE TABLE "Events" (n bigserial PRIMARY KEY, at timestamptz NOT NULL DEFAULT now(), tx xid8 DEFAULT pg_current_xact_id())`)
+	r.exec(`CREATE TABLE "Events" (
+		n bigserial PRIMARY KEY, at timestamptz NOT NULL DEFAULT now(), tx xid8 DEFAULT pg_current_xact_id())`)
 	base := outbox.Purge{Table: pgx.Identifier{"public", "Events"}, Position: "n", Age: atOnce, Batch: 10, Pause: -1}
 	with := base
 	with.XID = "tx"

@@ -103,7 +103,8 @@ func openStream(t testing.TB, pool *pgxpool.Pool) *stream {
 
 func (s *stream) read(ctx context.Context) error {
 	if s.lsn == "" {
-		err := s.pool.QueryRow(ctx, "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text").Scan(&s.snapshot, &s.lsn)
+		err := s.pool.QueryRow(ctx, "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text").
+			Scan(&s.snapshot, &s.lsn)
 		if err != nil {
 			return err
 		}
@@ -129,7 +130,8 @@ func (s *stream) read(ctx context.Context) error {
 		s.seen[position]++
 	}
 	var passed bool
-	err = s.pool.QueryRow(ctx, "SELECT confirmed_flush_lsn >= $1::text::pg_lsn FROM pg_replication_slots WHERE slot_name = 's'", s.lsn).Scan(&passed)
+	err = s.pool.QueryRow(ctx, `
+		SELECT confirmed_flush_lsn >= $1::text::pg_lsn FROM pg_replication_slots WHERE slot_name = 's'`, s.lsn).Scan(&passed)
 	if passed {
 		s.published.Store(s.snapshot)
 		s.lsn = ""
@@ -253,7 +255,8 @@ func (s *scribe) prepare(ctx context.Context, tx pgx.Tx, positions []int64) erro
 }
 
 func insert(ctx context.Context, tx pgx.Tx, rows int) ([]int64, error) {
-	found, err := tx.Query(ctx, "INSERT INTO troupe.outbox (topic, type) SELECT 't', 'T' FROM generate_series(1, $1) RETURNING position", rows)
+	found, err := tx.Query(ctx, `
+		INSERT INTO troupe.outbox (topic, type) SELECT 't', 'T' FROM generate_series(1, $1) RETURNING position`, rows)
 	if err != nil {
 		return nil, err
 	}

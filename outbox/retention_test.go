@@ -185,7 +185,8 @@ func TestRowsInTroubleKeepTheirPartition(t *testing.T) {
 	r.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 1, 'e' FROM troupe.outbox WHERE position = 20000003`)
 	require.Equal(t, outbox.Dropping{
-		Dropped: []string{second}, Kept: []outbox.KeptPartition{{Name: first, Why: "1 of its rows stand in troupe.outbox_trouble"}},
+		Dropped: []string{second},
+		Kept:    []outbox.KeptPartition{{Name: first, Why: "1 of its rows stand in troupe.outbox_trouble"}},
 	}, r.drop(retention, r.snapshot()))
 	r.exec("DELETE FROM troupe.outbox_trouble")
 	require.Equal(t, []string{first}, r.drop(retention, r.snapshot()).Dropped)
@@ -428,8 +429,14 @@ func TestWhatWasDoneByHandIsUnderstood(t *testing.T) {
 func TestNothingIsDroppedWhereTheRulesDoNotHold(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sql, want string }{
-		"the sequence caches": {"ALTER SEQUENCE troupe.outbox_position_seq CACHE 20", "CACHE 20, so that a low position may come late: ALTER SEQUENCE"},
-		"a default partition": {"CREATE TABLE troupe.rest PARTITION OF troupe.outbox DEFAULT", "troupe.rest is a DEFAULT partition"},
+		"the sequence caches": {
+			"ALTER SEQUENCE troupe.outbox_position_seq CACHE 20",
+			"CACHE 20, so that a low position may come late: ALTER SEQUENCE",
+		},
+		"a default partition": {
+			"CREATE TABLE troupe.rest PARTITION OF troupe.outbox DEFAULT",
+			"troupe.rest is a DEFAULT partition",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -42,12 +42,14 @@ func TestStatisticsKnowWhatIsPublished(t *testing.T) {
 			SELECT 't', 'T', now() - $2::text::interval, $3 FROM generate_series(1, $1)`, rows, age, []byte(payload))
 	}
 	confirm := func() {
-		r.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published) VALUES ('s', 'wal', '1', 1, $1::text::pg_snapshot)
+		r.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published)
+			VALUES ('s', 'wal', '1', 1, $1::text::pg_snapshot)
 			ON CONFLICT (slot) DO UPDATE SET published = excluded.published`, string(r.snapshot()))
 	}
 	write(200, "3 hours", "published")
 	late := r.begin()
-	_, err := late.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, type, created_at, payload) VALUES ('t', 'T', now() - interval '2 hours', '1234')`)
+	_, err := late.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, type, created_at, payload)
+		VALUES ('t', 'T', now() - interval '2 hours', '1234')`)
 	require.NoError(t, err)
 	write(100, "3 hours", "published")
 	confirm()
