@@ -53,7 +53,9 @@ func (r room) count(sql string, args ...any) (n int) {
 
 func (r room) ensure() {
 	r.Helper()
-	_, err := tens.Ensure(r.Context(), r.pool)
+	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	defer cancel()
+	_, err := tens.Ensure(ctx, r.pool)
 	require.NoError(r, err)
 }
 
