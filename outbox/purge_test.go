@@ -54,6 +54,7 @@ func TestAForeignTableIsPurgedOfWhatIsPublished(t *testing.T) {
 			late := r.begin()
 			_, err := late.Exec(t.Context(), `SAVEPOINT s; INSERT INTO "Events" DEFAULT VALUES; RELEASE s`)
 			require.NoError(t, err)
+			r.exec("SELECT pg_current_xact_id()") // ended, and so both of his are below the snapshot's end
 			early := r.snapshot()
 			require.NoError(t, late.Commit(t.Context()))
 			insert(10)

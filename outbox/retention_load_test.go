@@ -343,15 +343,15 @@ func TestNoRowIsLostWhilePartitionsComeAndGo(t *testing.T) {
 	t.Logf("%d rows, %d partitions dropped", j.len(), dropped.Load())
 }
 
-// How long a single insert takes, alone and while partitions of 200 rows are made and dropped without a pause; beside
-// four others who insert, and two who stay open for 3 s.
+// How long a single insert takes, alone and while partitions of 1,000 rows are made and dropped; beside four others who
+// insert, and two who stay open for 3 s.
 func BenchmarkInsertWhilePartitionsAreDropped(b *testing.B) {
 	for _, dropping := range []bool{false, true} {
 		b.Run(fmt.Sprintf("dropping=%t", dropping), func(b *testing.B) {
 			_, pool := ownServer(b)
 			_, err := pool.Exec(b.Context(), "SELECT setval('troupe.outbox_position_seq', 19999999)")
 			require.NoError(b, err)
-			small := outbox.Partitions{Size: 200, Ahead: 50}
+			small := outbox.Partitions{Size: 1000, Ahead: 20}
 			if !dropping {
 				small = outbox.Partitions{}
 			}
@@ -394,6 +394,7 @@ func BenchmarkInsertWhilePartitionsAreDropped(b *testing.B) {
 				require.NoError(b, err)
 				defer retention.Close()
 				repeat(func(ctx context.Context) error {
+					time.Sleep(50 * time.Millisecond) // a relay looks each minute
 					_, err := small.Ensure(ctx, pool)
 					return err
 				})

@@ -72,6 +72,13 @@ func TestStatisticsKnowWhatIsPublished(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 1, 9}, []int64{s.Pending, s.Parked, s.Bytes})
 	require.InDelta(t, 3*time.Hour, s.Oldest, float64(time.Minute))
+
+	write(100_000, "1 hour", "") // as many as are looked at
+	confirm()
+	s, err = outbox.ReadStats(t.Context(), r.pool)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 1, 0}, []int64{s.Pending, s.Parked, s.Bytes})
+	require.InDelta(t, 3*time.Hour, s.Oldest, float64(time.Minute))
 }
 
 // A row in trouble is not done although the snapshot sees it, and one that the snapshot does not see is pending.
