@@ -352,6 +352,10 @@ func TestADetachCutShortIsFinalised(t *testing.T) {
 			r.waiting("DETACH PARTITION")
 			cut(r, stop)
 			require.ErrorContains(t, <-ended, "detach")
+			testkit.Wait(t, "the server to have heard of it", func() (bool, error) {
+				return r.count(`SELECT count(*) FROM pg_stat_activity
+					WHERE application_name = 'troupe retention' AND datname = current_database() AND query LIKE '%DETACH%'`) == 0, nil
+			})
 			require.NoError(t, reader.Rollback(t.Context()))
 			require.Equal(t, 1, r.count("SELECT count(*) FROM pg_inherits WHERE inhdetachpending"))
 			require.Equal(t, "detaching", r.state(first))
