@@ -16,6 +16,10 @@
 //	crash after the commit               the relay publishes when it runs
 //	no relay runs                        entries wait; the table grows; nothing is lost
 //	Write fails                          the transaction is aborted by Postgres, or Write refused before it sent
+//	partitions run out                   inserts fail; Partitions makes them ahead, Stats.Headroom tells how many are left
+//
+// Rows leave the table by the relay that published them: deleted once acknowledged under poll, with their whole
+// partition under WAL. Type Retention says when, and what becomes of it at each failure.
 //
 // Any language takes part with a plain statement; everything but topic, type and payload has a default:
 //

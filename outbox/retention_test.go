@@ -1,0 +1,492 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// atOnce is an Age of nothing.
+const atOnce = -1
+
+// room is a database whose partitions from 20,000,000 on hold ten positions each; those before it are gone.
+type room struct {
+	*testing.T
+	pool *pgxpool.Pool
+}
+
+var tens = outbox.Partitions{Size: 10, Ahead: 8}
+
+func newRoom(t *testing.T) room { return furnish(t, testkit.Database(t)) }
+
+func furnish(t *testing.T, pool *pgxpool.Pool) room {
+	t.Helper()
+	r := room{t, pool}
+	r.exec("SELECT setval('troupe.outbox_position_seq', 19999999)")
+	r.ensure()
+	require.Len(t, r.drop(r.retention(atOnce), "").Dropped, 4)
+	return r
+}
+
+func (r room) exec(sql string, args ...any) {
+	r.Helper()
+	_, err := r.pool.Exec(r.Context(), sql, args...)
+	require.NoError(r, err)
+}
+
+func (r room) count(sql string, args ...any) (n int) {
+	r.Helper()
+	require.NoError(r, r.pool.QueryRow(r.Context(), sql, args...).Scan(&n))
+	return n
+}
+
+func (r room) ensure() {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	defer cancel()
+	_, err := tens.Ensure(ctx, r.pool)
+	require.NoError(r, err)
+}
+
+func (r room) retention(age time.Duration) *outbox.Retention {
+	r.Helper()
+	retention, err := outbox.NewRetention(outbox.RetentionConfig{Pool: r.pool, Age: age})
+	require.NoError(r, err)
+	r.Cleanup(retention.Close)
+	return retention
+}
+
+// drop has to come back: to wait for somebody, it would have to think that nobody is there.
+func (r room) drop(retention *outbox.Retention, published outbox.Published) outbox.Dropping {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	defer cancel()
+	d, err := retention.Drop(ctx, published)
+	require.NoError(r, err)
+	return d
+}
+
+// snapshot is what a relay confirms that has published all that is there.
+func (r room) snapshot() (s outbox.Published) {
+	r.Helper()
+	require.NoError(r, r.pool.QueryRow(r.Context(), "SELECT pg_current_snapshot()::text").Scan(&s))
+	return s
+}
+
+func (r room) insert(rows int) {
+	r.Helper()
+	r.exec("INSERT INTO troupe.outbox (topic, type) SELECT 't', 'T' FROM generate_series(1, $1)", rows)
+}
+
+func (r room) begin() pgx.Tx {
+	r.Helper()
+	tx, err := r.pool.Begin(r.Context())
+	require.NoError(r, err)
+	r.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+func (r room) state(name string) (state string) {
+	r.Helper()
+	err := r.pool.QueryRow(r.Context(), "SELECT state FROM troupe.outbox_partitions WHERE name = $1", name).Scan(&state)
+	if errors.Is(err, pgx.ErrNoRows) {
+		require.Zero(r, r.count("SELECT count(*) FROM pg_class WHERE relname = $1", name), "the table without its line")
+		return "gone"
+	}
+	require.NoError(r, err)
+	return state
+}
+
+// waiting waits until a statement of sessions that call themselves so waits for a lock.
+func (r room) waiting(statement string) {
+	r.Helper()
+	testkit.Wait(r, statement, func() (bool, error) {
+		return r.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+			AND query LIKE '%' || $1 || '%' AND pid <> pg_backend_pid()`, statement) > 0, nil
+	})
+}
+
+// The first of the small partitions.
+const first, second, third = "outbox_20000000", "outbox_20000010", "outbox_20000020"
+
+func TestPartitionsThatAreDoneAreDropped(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	retention := r.retention(atOnce)
+	r.insert(25)
+	require.Empty(t, r.drop(retention, "").Dropped, "nothing is confirmed")
+	early := r.snapshot()
+	r.insert(20) // ten of them in the third
+
+	require.Equal(t, []string{first, second}, r.drop(retention, early).Dropped)
+	require.Equal(t, "attached", r.state(third), "it has rows that the snapshot does not see")
+	require.Equal(t, []string{third, "outbox_20000030"}, r.drop(retention, r.snapshot()).Dropped)
+	require.Equal(t, 5, r.count("SELECT count(*) FROM troupe.outbox"), "one not full, and nobody drops that")
+	r.ensure()
+	r.insert(40)
+}
+
+// Even when somebody moved the sequence past all of them: the next is made behind the highest.
+func TestTheHighestPartitionStays(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.exec("SELECT setval('troupe.outbox_position_seq', 30000000)")
+	r.drop(r.retention(atOnce), "")
+	require.Equal(t, 1, r.count("SELECT count(*) FROM troupe.outbox_partitions"))
+}
+
+// Under poll rows that are published are gone, and what is there is not published.
+func TestUnderPollAPartitionGoesWhenItIsEmpty(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	retention := r.retention(0)
+	r.insert(25)
+	r.exec("DELETE FROM troupe.outbox WHERE position <> 20000015")
+	require.Equal(t, outbox.Dropping{
+		Dropped: []string{first}, Kept: []outbox.KeptPartition{{Name: second, Why: "position 20000015 is not published"}},
+	}, r.drop(retention, ""))
+	r.exec("DELETE FROM troupe.outbox WHERE position = 20000015")
+	require.Equal(t, []string{second}, r.drop(retention, "").Dropped)
+}
+
+func TestPublishedRowsStayForTheirAge(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.insert(25)
+	retention := r.retention(0)
+	d := r.drop(retention, r.snapshot())
+	require.Empty(t, d.Dropped)
+	require.Len(t, d.Kept, 2)
+	require.Contains(t, d.Kept[0].Why, "published and kept until")
+	r.exec("UPDATE troupe.outbox_partitions SET done_at = done_at - interval '59 minutes' WHERE name = $1", first)
+	tx := r.begin() // nobody reads millions of rows each minute for an hour
+	_, err := tx.Exec(t.Context(), "LOCK TABLE troupe."+first)
+	require.NoError(t, err)
+	require.Empty(t, r.drop(retention, r.snapshot()).Dropped)
+	require.NoError(t, tx.Rollback(t.Context()))
+	r.exec("UPDATE troupe.outbox_partitions SET done_at = done_at - interval '1 minute' WHERE name = $1", first)
+	require.Equal(t, []string{first}, r.drop(r.retention(0), r.snapshot()).Dropped, "a restart does not begin the hour anew")
+}
+
+func TestRowsInTroubleKeepTheirPartition(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	retention := r.retention(atOnce)
+	r.insert(25)
+	r.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
+		SELECT position, id, topic, 'parked', 1, 1, 'e' FROM troupe.outbox WHERE position = 20000003`)
+	require.Equal(t, outbox.Dropping{
+		Dropped: []string{second},
+		Kept:    []outbox.KeptPartition{{Name: first, Why: "1 of its rows stand in troupe.outbox_trouble"}},
+	}, r.drop(retention, r.snapshot()))
+	r.exec("DELETE FROM troupe.outbox_trouble")
+	require.Equal(t, []string{first}, r.drop(retention, r.snapshot()).Dropped)
+}
+
+// Its position was given out, its row is not to be seen, and every row that is was published.
+func TestAnOpenTransactionKeepsItsPartition(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	retention := r.retention(atOnce)
+	late := r.begin()
+	_, err := late.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, type) VALUES ('t', 'T')")
+	require.NoError(t, err)
+	r.insert(25)
+	d := r.drop(retention, r.snapshot())
+	require.Empty(t, d.Dropped)
+	require.Contains(t, d.Kept[0].Why, "1 transactions that inserted into the outbox are open")
+	require.NoError(t, late.Commit(t.Context()))
+	stale := r.drop(retention, outbox.Published("3:3:"))
+	require.Empty(t, stale.Dropped)
+	require.Contains(t, stale.Kept[0].Why, "is not published")
+	require.Equal(t, []string{first, second}, r.drop(retention, r.snapshot()).Dropped)
+}
+
+// An insert takes its position before its transaction id, so that no rule of ids sees it in between.
+func TestAWriterWithoutATransactionIDKeepsItsPartition(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	retention := r.retention(atOnce)
+	r.exec(`CREATE FUNCTION slow_xid() RETURNS xid8 LANGUAGE plpgsql AS $$
+		BEGIN PERFORM pg_advisory_lock_shared(7); PERFORM pg_advisory_unlock_shared(7); RETURN pg_current_xact_id(); END $$`)
+	gate, err := r.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer gate.Release()
+	_, err = gate.Exec(t.Context(), "SELECT pg_advisory_lock(7)")
+	require.NoError(t, err)
+
+	r.insert(1) // every 32nd position is logged, and then the transaction id comes first
+	r.exec("ALTER TABLE troupe.outbox ALTER COLUMN xid SET DEFAULT slow_xid()")
+	written := make(chan error, 1)
+	go func() {
+		_, err := r.pool.Exec(context.Background(), "INSERT INTO troupe.outbox (topic, type) VALUES ('late', 'T')")
+		written <- err
+	}()
+	r.waiting("VALUES ('late', 'T')")
+	require.Zero(t, r.count(`SELECT count(*) FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND query LIKE '%late%'
+		AND datname = current_database()`), "this is about those who have none")
+	r.exec("INSERT INTO troupe.outbox (topic, type, xid) SELECT 't', 'T', pg_current_xact_id() FROM generate_series(1, 25)")
+	for range 3 {
+		require.Empty(t, r.drop(retention, r.snapshot()).Dropped)
+	}
+	require.Equal(t, "attached", r.state(first))
+
+	_, err = gate.Exec(t.Context(), "SELECT pg_advisory_unlock(7)")
+	require.NoError(t, err)
+	require.NoError(t, <-written)
+	require.Equal(t, 1, r.count("SELECT count(*) FROM troupe.outbox WHERE topic = 'late'"))
+	require.Equal(t, []string{first, second}, r.drop(retention, r.snapshot()).Dropped)
+}
+
+func TestACrashBetweenAnyTwoStepsIsTakenUp(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"detaching", "detached", "noted", "dropped"} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			r := newRoom(t)
+			r.insert(25)
+			crash := r.retention(atOnce)
+			crash.At(func(now string) error {
+				if now == step {
+					return errors.New("crash")
+				}
+				return nil
+			})
+			_, err := crash.Drop(t.Context(), r.snapshot())
+			require.ErrorContains(t, err, "crash")
+			require.NotEqual(t, "gone", r.state(first))
+			next := r.retention(atOnce)
+			var dropped []string
+			testkit.Wait(t, "both partitions gone", func() (bool, error) {
+				dropped = append(dropped, r.drop(next, r.snapshot()).Dropped...)
+				return len(dropped) == 2, nil
+			})
+			require.Equal(t, "gone", r.state(first))
+			require.Equal(t, 5, r.count("SELECT count(*) FROM troupe.outbox"))
+		})
+	}
+}
+
+// A dump holds the lock of readers for as long as it runs, and a transaction that has written that of writers.
+func TestWhoHoldsTheTableDelaysADropAndStallsNobody(t *testing.T) {
+	t.Parallel()
+	for name, hold := range map[string]string{
+		"a reader": "SELECT count(*) FROM troupe.outbox",
+		"a writer": "INSERT INTO troupe.outbox (topic, type) VALUES ('t', 'T')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRoom(t)
+			r.insert(25)
+			retention := r.retention(atOnce)
+			r.drop(retention, "") // has seen that nobody can write into the full ones
+			holder := r.begin()
+			_, err := holder.Exec(t.Context(), hold)
+			require.NoError(t, err)
+
+			dropped := make(chan outbox.Dropping, 1)
+			go func() {
+				d, err := retention.Drop(context.Background(), r.snapshot())
+				if err != nil {
+					t.Errorf("drop: %v", err)
+				}
+				dropped <- d
+			}()
+			r.waiting("DETACH PARTITION")
+			r.ensure()
+			before := r.count("SELECT count(*) FROM troupe.outbox_partitions")
+			for range 10 { // each would wait for the holder if it waited for the detach
+				r.insert(10)
+				r.ensure()
+			}
+			require.Equal(t, before+10, r.count("SELECT count(*) FROM troupe.outbox_partitions"))
+			require.Equal(t, 1, r.count("SELECT count(*) FROM pg_inherits WHERE inhdetachpending"))
+			soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			_, err = r.retention(atOnce).Drop(soon, r.snapshot())
+			require.ErrorContains(t, err, "another session is at it")
+			require.Empty(t, dropped)
+
+			require.NoError(t, holder.Commit(t.Context()))
+			require.Equal(t, []string{first, second}, (<-dropped).Dropped)
+		})
+	}
+}
+
+// What a detach that was cut short leaves: no other is allowed until it is ended.
+func TestADetachCutShortIsFinalised(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]func(r room, stop context.CancelFunc){
+		"by its caller": func(_ room, stop context.CancelFunc) { stop() },
+		"by the server": func(r room, _ context.CancelFunc) {
+			r.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE application_name = 'troupe retention' AND datname = current_database() AND query LIKE '%DETACH%'`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRoom(t)
+			r.insert(25)
+			reader := r.begin()
+			_, err := reader.Exec(t.Context(), "SELECT count(*) FROM troupe.outbox")
+			require.NoError(t, err)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			retention := r.retention(atOnce)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := retention.Drop(ctx, r.snapshot())
+				ended <- err
+			}()
+			r.waiting("DETACH PARTITION")
+			cut(r, stop)
+			require.ErrorContains(t, <-ended, "detach")
+			testkit.Wait(t, "the server to have heard of it", func() (bool, error) {
+				return r.count(`SELECT count(*) FROM pg_stat_activity
+					WHERE application_name = 'troupe retention' AND datname = current_database() AND query LIKE '%DETACH%'`) == 0, nil
+			})
+			require.NoError(t, reader.Rollback(t.Context()))
+			require.Equal(t, 1, r.count("SELECT count(*) FROM pg_inherits WHERE inhdetachpending"))
+			require.Equal(t, "detaching", r.state(first))
+
+			var dropped []string
+			testkit.Wait(t, "both partitions gone", func() (bool, error) {
+				d, err := retention.Drop(t.Context(), r.snapshot()) // refused until the server has cancelled the first
+				dropped = append(dropped, d.Dropped...)
+				return len(dropped) == 2, err
+			})
+		})
+	}
+}
+
+// It stands open to no poll and in no stream, so a person must know.
+func TestARowThatTurnsUpAfterTheDetachKeepsTheTable(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.insert(25)
+	published := r.snapshot()
+	retention := r.retention(atOnce)
+	retention.At(func(step string) error {
+		if step == "detached" && r.count("SELECT count(*) FROM troupe."+first) == 9 {
+			r.exec("INSERT INTO troupe." + first + " (position, topic, type) VALUES (20000000, 'by hand', 'T')")
+		}
+		return nil
+	})
+	r.exec("DELETE FROM troupe." + first + " WHERE position = 20000000")
+	for range 2 {
+		d := r.drop(retention, published)
+		require.Equal(t, first, d.Kept[0].Name)
+		require.Contains(t, d.Kept[0].Why, "position 20000000 is not published")
+		require.Equal(t, "detached", r.state(first))
+	}
+	require.Equal(t, "gone", r.state(second), "the others go on")
+
+	// What docs/retention.md says.
+	r.exec(`WITH late AS (DELETE FROM troupe.outbox_20000000 WHERE position = 20000000 RETURNING *)
+		INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at)
+		SELECT id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at FROM late ORDER BY position`)
+	require.Equal(t, []string{first}, r.drop(retention, published).Dropped)
+	require.Equal(t, 1, r.count("SELECT count(*) FROM troupe.outbox WHERE topic = 'by hand'"))
+}
+
+func TestADroppedTableThatSomebodyReadsIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.insert(15)
+	retention := r.retention(atOnce)
+	reader := r.begin()
+	retention.At(func(step string) error {
+		if step != "detached" {
+			return nil
+		}
+		_, err := reader.Exec(t.Context(), "SELECT count(*) FROM troupe."+first)
+		return err
+	})
+	d := r.drop(retention, r.snapshot())
+	require.Equal(t, []outbox.KeptPartition{{Name: first, Why: "it is detached, and somebody reads it"}}, d.Kept)
+	require.NoError(t, reader.Rollback(t.Context()))
+	require.Equal(t, []string{first}, r.drop(retention, r.snapshot()).Dropped)
+}
+
+func TestWhatWasDoneByHandIsUnderstood(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.insert(45)
+	r.exec("ALTER TABLE troupe.outbox DETACH PARTITION troupe." + first)
+	r.exec("DROP TABLE troupe." + second)
+	d := r.drop(r.retention(atOnce), r.snapshot())
+	require.Equal(t, []string{second, third, "outbox_20000030"}, d.Dropped)
+	require.Len(t, d.Kept, 1)
+	require.Contains(t, d.Kept[0].Why, "somebody detached it by hand")
+	require.Equal(t, "gone", r.state(second))
+}
+
+func TestNothingIsDroppedWhereTheRulesDoNotHold(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ sql, want string }{
+		"the sequence caches": {
+			"ALTER SEQUENCE troupe.outbox_position_seq CACHE 20",
+			"CACHE 20, so that a low position may come late: ALTER SEQUENCE",
+		},
+		"a default partition": {
+			"CREATE TABLE troupe.rest PARTITION OF troupe.outbox DEFAULT",
+			"troupe.rest is a DEFAULT partition",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRoom(t)
+			r.insert(25)
+			r.exec(c.sql)
+			_, err := r.retention(atOnce).Drop(t.Context(), r.snapshot())
+			require.ErrorContains(t, err, c.want)
+			require.Equal(t, "attached", r.state(first))
+		})
+	}
+	t.Run("a snapshot of another server", func(t *testing.T) {
+		t.Parallel()
+		r := newRoom(t)
+		r.insert(25)
+		_, err := r.retention(atOnce).Drop(t.Context(), "900000000:900000000:")
+		require.ErrorContains(t, err, "another server")
+		_, err = r.retention(atOnce).Drop(t.Context(), "yesterday")
+		require.ErrorContains(t, err, "invalid input syntax for type pg_snapshot")
+		require.Equal(t, "attached", r.state(first))
+	})
+	t.Run("a role that does not own the table", func(t *testing.T) {
+		t.Parallel()
+		r := newRoom(t)
+		role := pgx.Identifier{"troupe_test_" + strings.ReplaceAll(uuid.NewString(), "-", "")}.Sanitize()
+		r.exec(fmt.Sprintf("CREATE ROLE %[1]s; GRANT USAGE ON SCHEMA troupe TO %[1]s", role))
+		t.Cleanup(func() {
+			_, err := r.pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+			require.NoError(t, err)
+		})
+		config := r.pool.Config()
+		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, "SET ROLE "+role)
+			return err
+		}
+		limited, err := pgxpool.NewWithConfig(t.Context(), config)
+		require.NoError(t, err)
+		t.Cleanup(limited.Close)
+		retention, err := outbox.NewRetention(outbox.RetentionConfig{Pool: limited})
+		require.NoError(t, err)
+		defer retention.Close()
+		_, err = retention.Drop(t.Context(), r.snapshot())
+		require.ErrorContains(t, err, "does not own troupe.outbox")
+	})
+	_, err := outbox.NewRetention(outbox.RetentionConfig{})
+	require.ErrorContains(t, err, "no pool")
+}
