@@ -4,6 +4,7 @@
 //	go run ./bench/relay
 //	go run ./bench/relay --only drain --rows 2000000 --rounds 3 --transports socket,tcp
 //	go run ./bench/relay --only latency --ways wal,debezium
+//	go run ./bench/relay --ways floor,poll --also 'large claims=--source poll --batch 5000'
 //	go run ./bench/relay --quick
 //
 // Who relays is a process of its own: outbox-relay as it ships, built from this source. Postgres is started here, with fsync
@@ -47,6 +48,7 @@ type options struct {
 	idleFor    time.Duration
 	transports []bool // TCP?
 	ways       []string
+	also       []string // name=flags of outbox-relay
 	relayers   map[string]tunings
 }
 
@@ -60,7 +62,7 @@ var (
 	}
 	small = options{
 		quick: true, rounds: 1, rows: 20_000, backlogs: []int{2_000, 20_000}, rates: []int{200},
-		warm: time.Second, time: 3 * time.Second, idleFor: 5 * time.Second,
+		warm: time.Second, time: 2 * time.Second, idleFor: 3 * time.Second,
 	}
 )
 
@@ -93,6 +95,15 @@ func main() {
 	only := flag.String("only", strings.Join(names, ","), "`names` of what to measure, with commas between")
 	ways := flag.String("ways", strings.Join(everyWay, ","),
 		"`names` of who takes part, with commas between; debezium reads the table of its documentation, debezium-troupe Troupe's")
+	var also []string
+	flag.Func("also", "`name=flags` of outbox-relay that take part too, as in 'four shards=--source poll --shards 4'; may be given again",
+		func(text string) error {
+			if name, _, ok := strings.Cut(text, "="); !ok || name == "" || slices.Contains(everyWay, name) {
+				return errors.New("want name=flags, with a name of its own")
+			}
+			also = append(also, text)
+			return nil
+		})
 	transports := flag.String("transports", "socket", "`socket,tcp`, or one of them: how Postgres is reached; Debezium knows TCP only")
 	quick := flag.Bool("quick", false, "everything in small without Debezium, with an embedded broker, to see that it works: its figures say nothing")
 	rounds := flag.Int("rounds", 0, "`rounds` of what is compared (default 3, quick 1)")
@@ -115,7 +126,7 @@ func main() {
 	if *rows > 0 {
 		o.rows = *rows
 	}
-	o.keys, o.topics = *keys, *topics
+	o.keys, o.topics, o.also = *keys, *topics, also
 	err := errors.Join(
 		choice("--only", *only, names, &[]string{}),
 		choice("--ways", *ways, everyWay, &o.ways),
@@ -245,6 +256,11 @@ func (s *stage) choose(ctx context.Context) error {
 			continue
 		}
 		s.ways = append(s.ways, way)
+	}
+	for _, text := range s.also {
+		name, args, _ := strings.Cut(text, "=")
+		t := &troupe{name: name, args: strings.Fields(args), wal: strings.Contains(args, "--source wal")}
+		s.relayers[name], s.ways = tunings{t, t}, append(s.ways, name)
 	}
 	if len(s.ways) == 0 {
 		return errors.New("nobody is left to be measured")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -62,9 +61,12 @@ func (d drained) show(name string, floor, debezium float64) {
 		}
 		return fmt.Sprintf("%.2f", d.rate()/of)
 	}
-	line := fmt.Sprintf("%-34s %9.0f %8s %8s %8.2f %8.2f %8.2f %8.1f %5d %7d %8d", name, d.rate(), ratio(floor), ratio(debezium),
-		d.million(d.cpu), d.million(d.postgres), d.million(d.broker), d.peakMB, d.lost, d.doubled, d.disorder)
-	fmt.Println(strings.TrimRight(line, " "))
+	broker := ""
+	if d.broker > 0 {
+		broker = fmt.Sprintf("%.2f", d.million(d.broker))
+	}
+	fmt.Printf("%-34s %9.0f %8s %8s %8.2f %8.2f %8s %8.1f %5d %7d %8d\n", name, d.rate(), ratio(floor), ratio(debezium),
+		d.million(d.cpu), d.million(d.postgres), broker, d.peakMB, d.lost, d.doubled, d.disorder)
 }
 
 // A delay is how long rows took from the return of their commit to the consumer, at a steady rate.
