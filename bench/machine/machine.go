@@ -59,7 +59,19 @@ func (p Postgres) CPU() float64 {
 	if p == 0 {
 		return 0
 	}
-	used := seconds(stat(int(p)), 12, 16) // its own, and that of those that have ended
+	for range 10 {
+		ended := seconds(stat(int(p)), 14, 16)
+		used := p.running()
+		own := stat(int(p))
+		if seconds(own, 14, 16) == ended { // else one that ended meanwhile is in neither
+			return used + seconds(own, 12, 16)
+		}
+	}
+	return p.running() + seconds(stat(int(p)), 12, 16)
+}
+
+// running is the time of the processes that are there, without the first.
+func (p Postgres) running() (used float64) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {
 		id, _ := strconv.Atoi(filepath.Base(dir))
