@@ -52,7 +52,7 @@ func (s *stage) idle(ctx context.Context, r relayer, tcp bool) (at rest, err err
 		return at, err
 	}
 	before, began := s.used(p), time.Now()
-	if err := sleep(ctx, s.idleFor); err != nil {
+	if err := sleep(ctx, s.time); err != nil {
 		return at, err
 	}
 	after, minutes := s.used(p), time.Since(began).Minutes()
@@ -80,14 +80,14 @@ func countStatements(log io.Reader, database string) (n int, err error) {
 
 // measureIdle is measured once: nothing is compared that would vary.
 func measureIdle(ctx context.Context, s *stage) error {
-	fmt.Printf("an empty outbox, for %s\n", s.idleFor)
-	fmt.Printf("%-34s %14s %10s %10s\n", "", "statements/min", "cpu s/min", "pg s/min")
+	fmt.Printf("an empty outbox, for %s\n", s.time)
+	fmt.Printf("%-38s %14s %10s %10s\n", "", "statements/min", "cpu s/min", "pg s/min")
 	for _, c := range s.contenders(s.relaying()) {
 		at, err := s.idle(ctx, s.relayers[c.way].latency, c.tcp)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		fmt.Printf("%-34s %14.0f %10.2f %10.2f\n", c.name, at.statements, at.cpu, at.postgres)
+		fmt.Printf("%-38s %14.0f %10.2f %10.2f\n", c.name, at.statements, at.cpu, at.postgres)
 	}
 	return nil
 }

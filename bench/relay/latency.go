@@ -111,6 +111,7 @@ func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d d
 	var before usage
 	running.Go(func() error {
 		defer hush()
+		began := time.Now()
 		if err := b.writeAt(ctx, r.into(), l, rate, st, func(i int) {
 			if i == warm {
 				before = s.used(p)
@@ -119,7 +120,9 @@ func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d d
 			return err
 		}
 		after := s.used(p)
-		minutes := s.time.Minutes()
+		took := time.Since(began)
+		d.rate = float64(l.rows) / took.Seconds()
+		minutes := (took - s.warm).Minutes()
 		d.cpu, d.postgres = (after.own-before.own)/minutes, (after.postgres-before.postgres)/minutes
 		select {
 		case <-st.all:
@@ -131,9 +134,8 @@ func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d d
 	if err := running.Wait(); err != nil {
 		return d, errors.Join(err, p.alive())
 	}
-	cpu, postgres := d.cpu, d.postgres
-	d = newDelay(st.delays(warm))
-	d.rate, d.cpu, d.postgres, d.peakMB, d.lost, d.doubled = rate, cpu, postgres, p.PeakMB(), t.lost(), t.doubled
+	d.percentiles(st.delays(warm))
+	d.peakMB, d.lost, d.doubled = p.PeakMB(), t.lost(), t.doubled
 	return d, nil
 }
 

@@ -44,9 +44,8 @@ type options struct {
 	topics     int
 	backlogs   []int
 	rates      []int
-	warm, time time.Duration // of a latency or of writers
-	idleFor    time.Duration
-	transports []bool // TCP?
+	warm, time time.Duration // of a latency, of writers, and of an idle outbox
+	transports []bool        // TCP?
 	ways       []string
 	also       []string // name=flags of outbox-relay
 	relayers   map[string]tunings
@@ -58,11 +57,11 @@ type tunings struct{ throughput, latency relayer }
 var (
 	full = options{
 		rounds: 3, rows: 2_000_000, backlogs: []int{200_000, 2_000_000, 10_000_000}, rates: []int{200, 2000},
-		warm: 10 * time.Second, time: time.Minute, idleFor: 2 * time.Minute,
+		warm: 10 * time.Second, time: time.Minute,
 	}
 	small = options{
 		quick: true, rounds: 1, rows: 20_000, backlogs: []int{2_000, 20_000}, rates: []int{200},
-		warm: time.Second, time: 2 * time.Second, idleFor: 3 * time.Second,
+		warm: time.Second, time: 2 * time.Second,
 	}
 )
 
@@ -110,6 +109,7 @@ func main() {
 	rows := flag.Int("rows", 0, "`rows` of a drain (default 2,000,000, quick 20,000)")
 	keys := flag.Int("keys", 1_000_000, "`keys` of rows, which have them in turn; 1 is one hot key")
 	topics := flag.Int("topics", 1, "`topics`, which keys are spread over; each has 6 partitions")
+	lasts := flag.Duration("time", 0, "`time` of each latency, of writers and of an idle outbox (default 1m, quick 2s)")
 	backlogs := flag.String("backlogs", "", "`rows,…` of the backlogs (default 200000,2000000,10000000, quick 2000,20000)")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Measures relays.\n\n  go run ./bench/relay --only drain,latency --rounds 5\n\n")
@@ -126,6 +126,9 @@ func main() {
 	if *rows > 0 {
 		o.rows = *rows
 	}
+	if *lasts > 0 {
+		o.time = *lasts
+	}
 	o.keys, o.topics, o.also = *keys, *topics, also
 	err := errors.Join(
 		choice("--only", *only, names, &[]string{}),
@@ -139,6 +142,8 @@ func main() {
 		err = fmt.Errorf("%q: want flags only", flag.Arg(0))
 	case o.keys < 1 || o.topics < 1:
 		err = fmt.Errorf("--keys %d, --topics %d: want 1 or more", o.keys, o.topics)
+	case o.time < time.Second:
+		err = fmt.Errorf("--time %s: want a second or more", o.time)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "relay:", err)

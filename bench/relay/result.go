@@ -49,7 +49,7 @@ func middle[T any](all []T, figure func(T) float64) float64 {
 }
 
 func drainHeading() {
-	fmt.Printf("%-34s %9s %8s %8s %8s %8s %8s %8s %5s %7s %8s\n",
+	fmt.Printf("%-38s %9s %8s %8s %8s %8s %8s %8s %5s %7s %8s\n",
 		"", "rows/s", "of floor", "of dbz", "cpu s/M", "pg s/M", "kfk s/M", "peak MB", "lost", "doubled", "disorder")
 }
 
@@ -65,13 +65,13 @@ func (d drained) show(name string, floor, debezium float64) {
 	if d.broker > 0 {
 		broker = fmt.Sprintf("%.2f", d.million(d.broker))
 	}
-	fmt.Printf("%-34s %9.0f %8s %8s %8.2f %8.2f %8s %8.1f %5d %7d %8d\n", name, d.rate(), ratio(floor), ratio(debezium),
+	fmt.Printf("%-38s %9.0f %8s %8s %8.2f %8.2f %8s %8.1f %5d %7d %8d\n", name, d.rate(), ratio(floor), ratio(debezium),
 		d.million(d.cpu), d.million(d.postgres), broker, d.peakMB, d.lost, d.doubled, d.disorder)
 }
 
 // A delay is how long rows took from the return of their commit to the consumer, at a steady rate.
 type delay struct {
-	rate                int
+	rate                float64 // rows/s that the writers did make
 	p50, p95, p99, p999 time.Duration
 	cpu                 float64 // seconds a minute, of who relays
 	postgres            float64
@@ -80,10 +80,9 @@ type delay struct {
 	doubled             int
 }
 
-func newDelay(took []time.Duration) (d delay) {
+func (d *delay) percentiles(took []time.Duration) {
 	slices.Sort(took)
 	d.p50, d.p95, d.p99, d.p999 = percentile(took, 0.5), percentile(took, 0.95), percentile(took, 0.99), percentile(took, 0.999)
-	return d
 }
 
 // percentile is the smallest of the sorted that at least the part p of all do not exceed.
@@ -105,7 +104,7 @@ func medianDelay(all []delay) (m delay) {
 	for _, d := range all {
 		m.lost, m.doubled = m.lost+d.lost, m.doubled+d.doubled
 	}
-	m.rate = all[0].rate
+	m.rate = middle(all, func(d delay) float64 { return d.rate })
 	m.p50 = of(func(d delay) time.Duration { return d.p50 })
 	m.p95 = of(func(d delay) time.Duration { return d.p95 })
 	m.p99 = of(func(d delay) time.Duration { return d.p99 })
@@ -117,12 +116,12 @@ func medianDelay(all []delay) (m delay) {
 }
 
 func delayHeading() {
-	fmt.Printf("%-34s %9s %9s %9s %9s %9s %9s %8s %5s %7s\n",
-		"", "p50 ms", "p95 ms", "p99 ms", "p99.9 ms", "cpu s/min", "pg s/min", "peak MB", "lost", "doubled")
+	fmt.Printf("%-38s %8s %9s %9s %9s %9s %9s %9s %8s %5s %7s\n",
+		"", "rows/s", "p50 ms", "p95 ms", "p99 ms", "p99.9 ms", "cpu s/min", "pg s/min", "peak MB", "lost", "doubled")
 }
 
 func (d delay) show(name string) {
 	ms := func(d time.Duration) float64 { return d.Seconds() * 1000 }
-	fmt.Printf("%-34s %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %8.1f %5d %7d\n", name, ms(d.p50), ms(d.p95), ms(d.p99), ms(d.p999),
+	fmt.Printf("%-38s %8.0f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %8.1f %5d %7d\n", name, d.rate, ms(d.p50), ms(d.p95), ms(d.p99), ms(d.p999),
 		d.cpu, d.postgres, d.peakMB, d.lost, d.doubled)
 }

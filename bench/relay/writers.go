@@ -66,7 +66,7 @@ func (s *stage) insertRate(ctx context.Context, r relayer, into table, tcp bool)
 // measureWriters says what a relay at work costs those who write.
 func measureWriters(ctx context.Context, s *stage) error {
 	fmt.Printf("%d writers, one row in a transaction, as fast as they can, for %s\n", writers, s.time)
-	fmt.Printf("%-34s %9s %9s\n", "", "rows/s", "of alone")
+	fmt.Printf("%-38s %9s %9s\n", "", "rows/s", "of alone")
 	type line struct {
 		name string
 		into table
@@ -93,7 +93,7 @@ func measureWriters(ctx context.Context, s *stage) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", of.name, err)
 			}
-			fmt.Printf("%-34s %9.0f\n", of.name, rate)
+			fmt.Printf("%-38s %9.0f\n", of.name, rate)
 			of.done = append(of.done, rate)
 		}
 	}
@@ -103,7 +103,7 @@ func measureWriters(ctx context.Context, s *stage) error {
 		if alone[table] == 0 {
 			alone[table] = rate
 		}
-		fmt.Printf("%-34s %9.0f %9.2f\n", "median "+of.name, rate, rate/alone[table])
+		fmt.Printf("%-38s %9.0f %9.2f\n", "median "+of.name, rate, rate/alone[table])
 	}
 	return nil
 }
