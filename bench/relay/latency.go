@@ -82,7 +82,7 @@ func (s *stamps) delays(from int) (all []time.Duration) {
 // Neither the first seconds count nor, as time, how late a writer was.
 func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d delay, err error) {
 	l := load{rows: rate * int((s.warm + s.time).Seconds()), keys: s.keys, topics: s.topics}
-	warm := rate * int(s.warm.Seconds())
+	warm := rate * int(s.warm.Seconds()) // rows that do not count
 	b, err := s.bed(ctx, tcp, l.topics, r.into())
 	if err != nil {
 		return d, err
@@ -108,22 +108,19 @@ func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d d
 	running, ctx := errgroup.WithContext(ctx)
 	listen, hush := context.WithCancel(ctx)
 	running.Go(func() error { return clock(listen, consumer, t, st) })
-	var before usage
 	running.Go(func() error {
 		defer hush()
-		began := time.Now()
-		if err := b.writeAt(ctx, r.into(), l, rate, st, func(i int) {
-			if i == warm {
-				before = s.used(p)
-			}
-		}); err != nil {
+		w := &writing{bed: b, into: r.into(), load: l, rate: rate, stamps: st}
+		if err := w.between(ctx, 0, warm); err != nil {
 			return err
 		}
-		after := s.used(p)
-		took := time.Since(began)
-		d.rate = float64(l.rows) / took.Seconds()
-		minutes := (took - s.warm).Minutes()
-		d.cpu, d.postgres = (after.own-before.own)/minutes, (after.postgres-before.postgres)/minutes
+		before, began := s.used(p), time.Now()
+		if err := w.between(ctx, warm, l.rows); err != nil {
+			return err
+		}
+		after, took := s.used(p), time.Since(began)
+		d.rate = float64(l.rows-warm) / took.Seconds()
+		d.cpu, d.postgres = (after.own-before.own)/took.Minutes(), (after.postgres-before.postgres)/took.Minutes()
 		select {
 		case <-st.all:
 		case <-time.After(quiet):
@@ -162,29 +159,36 @@ func clock(ctx context.Context, consumer *kgo.Client, t *tally, st *stamps) (err
 	}
 }
 
-// writeAt commits row after row, each when it is due; before is called for each by the first writer.
-func (b *bed) writeAt(ctx context.Context, into table, l load, rate int, st *stamps, before func(i int)) error {
-	insert := b.insert(into)
+// writing commits rows at a steady rate.
+type writing struct {
+	bed    *bed
+	into   table
+	load   load
+	rate   int
+	stamps *stamps
+}
+
+// between writes a range of them, each when it is due.
+func (w *writing) between(ctx context.Context, from, to int) error {
+	insert := w.bed.insert(w.into)
 	began := time.Now()
 	running, ctx := errgroup.WithContext(ctx)
-	for w := range writers {
+	for first := from; first < from+writers; first++ {
 		running.Go(func() error {
-			conn, err := pgx.Connect(ctx, b.socketURL())
+			conn, err := pgx.Connect(ctx, w.bed.socketURL())
 			if err != nil {
 				return err
 			}
 			defer conn.Close(context.WithoutCancel(ctx))
-			for i := w; i < l.rows; i += writers {
-				if err := sleep(ctx, time.Until(began.Add(time.Duration(i)*time.Second/time.Duration(rate)))); err != nil {
+			for i := first; i < to; i += writers {
+				due := began.Add(time.Duration(i-from) * time.Second / time.Duration(w.rate))
+				if err := sleep(ctx, time.Until(due)); err != nil {
 					return err
 				}
-				if w == 0 {
-					before(i)
-				}
-				if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return insert(ctx, tx, l, i) }); err != nil {
+				if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return insert(ctx, tx, w.load, i) }); err != nil {
 					return err
 				}
-				st.commit(i, time.Now())
+				w.stamps.commit(i, time.Now())
 			}
 			return nil
 		})
