@@ -17,6 +17,9 @@ func (s *stage) used(p *program) usage {
 	return usage{p.CPU(), s.server.CPU(), s.process.CPU()}
 }
 
+// stall is how long nothing may come until what is missing counts as lost. A JVM starts in less.
+const stall = time.Minute
+
 // drain makes a backlog, lets r bring all of it to Kafka, and counts what came.
 func (s *stage) drain(ctx context.Context, r relayer, l load, tcp bool) (d drained, err error) {
 	b, err := s.bed(ctx, tcp, l.topics, r.into())
@@ -36,6 +39,7 @@ func (s *stage) drain(ctx context.Context, r relayer, l load, tcp bool) (d drain
 	}
 	defer p.stop()
 	var before, after usage
+	grown, last := time.Now(), 0
 	limit := 2*time.Minute + time.Duration(l.rows)*time.Millisecond/2
 	err = until(ctx, limit, "not drained", func(ctx context.Context) (bool, error) {
 		n, err := b.ends(ctx)
@@ -45,7 +49,10 @@ func (s *stage) drain(ctx context.Context, r relayer, l load, tcp bool) (d drain
 		if n == 0 {
 			before = s.used(p)
 		}
-		if n >= l.rows {
+		if n > last {
+			grown, last = time.Now(), n
+		}
+		if n >= l.rows || time.Since(grown) > stall {
 			after = s.used(p)
 			return true, nil
 		}
