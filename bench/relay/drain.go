@@ -115,7 +115,7 @@ func (s *stage) floor(ctx context.Context, l load, tcp bool) (d drained, err err
 			ended = true
 		case <-tick.C:
 			if now := p.CPU(); now > 0 {
-				d.cpu, d.peakMB = now, p.PeakMB()
+				d.cpu, d.peakMB = now, max(d.peakMB, p.PeakMB())
 			}
 		case <-ctx.Done():
 			return d, ctx.Err()
