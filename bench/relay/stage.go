@@ -304,6 +304,7 @@ func freePorts() (int, error) {
 
 // until asks each 20 ms until the answer is yes, an error, or time is up.
 func until(ctx context.Context, limit time.Duration, what string, yes func(context.Context) (bool, error)) error {
+	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -316,7 +317,10 @@ func until(ctx context.Context, limit time.Duration, what string, yes func(conte
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w after %s", what, ctx.Err(), limit)
+			if err := outer.Err(); err != nil {
+				return err
+			}
+			return fmt.Errorf("%s after %s", what, limit)
 		}
 	}
 }
