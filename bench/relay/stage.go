@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -285,21 +286,21 @@ func output(ctx context.Context, program string, args ...string) (string, error)
 	return strings.TrimSpace(string(out)), nil
 }
 
-// freePorts is the first of two neighbouring ports of 127.0.0.1 that are free.
+// freePorts is the first of two neighbouring ports of 127.0.0.1 that are free, below those that systems give to outgoing
+// connections: one of these may be taken again before it is used.
 func freePorts() (int, error) {
 	for range 100 {
-		first, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, err
+		port := 20_000 + rand.IntN(12_000)
+		if free(port) && free(port+1) {
+			return port, nil
 		}
-		port := first.Addr().(*net.TCPAddr).Port
-		second, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+1)))
-		if err == nil {
-			return port, errors.Join(first.Close(), second.Close())
-		}
-		_ = first.Close()
 	}
 	return 0, errors.New("no two neighbouring ports are free")
+}
+
+func free(port int) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	return err == nil && l.Close() == nil
 }
 
 // until asks each 20 ms until the answer is yes, an error, or time is up.
