@@ -10,8 +10,14 @@ import (
 )
 
 // PeakMB is the most memory that this process had resident.
-func PeakMB() float64 {
-	text, err := os.ReadFile("/proc/self/status")
+func PeakMB() float64 { return Process(os.Getpid()).PeakMB() }
+
+// Process is the number of one that runs here.
+type Process int
+
+// PeakMB is the most memory that it had resident so far.
+func (p Process) PeakMB() float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p))
 	if err != nil {
 		return 0
 	}
@@ -23,6 +29,9 @@ func PeakMB() float64 {
 	}
 	return 0
 }
+
+// CPU is its processor time, in seconds.
+func (p Process) CPU() float64 { return seconds(stat(int(p)), 12, 14) }
 
 // Load is the machine's load averages.
 func Load() string {
@@ -46,28 +55,44 @@ func PostgresOf(backend int) Postgres {
 }
 
 // CPU is the processor time of the server with all its processes, in seconds.
-func (p Postgres) CPU() (seconds float64) {
+func (p Postgres) CPU() float64 {
 	if p == 0 {
 		return 0
 	}
-	const ticks = 100 // a second, on every Linux there is
-	sum := func(f []string, from, to int) {
-		for _, field := range f[from:to] {
-			n, _ := strconv.ParseFloat(field, 64)
-			seconds += n / ticks
+	for range 10 {
+		ended := seconds(stat(int(p)), 14, 16)
+		used := p.running()
+		own := stat(int(p))
+		if seconds(own, 14, 16) == ended { // else one that ended meanwhile is in neither
+			return used + seconds(own, 12, 16)
 		}
 	}
-	if f := stat(int(p)); f != nil {
-		sum(f, 12, 16) // its own, and that of those that have ended
-	}
+	return p.running() + seconds(stat(int(p)), 12, 16)
+}
+
+// running is the time of the processes that are there, without the first.
+func (p Postgres) running() (used float64) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {
 		id, _ := strconv.Atoi(filepath.Base(dir))
 		if f := stat(id); f != nil && f[2] == strconv.Itoa(int(p)) {
-			sum(f, 12, 14)
+			used += seconds(f, 12, 14)
 		}
 	}
-	return seconds
+	return used
+}
+
+// seconds is the sum of fields that stat gave, of a process that may be gone.
+func seconds(f []string, from, to int) (sum float64) {
+	const ticks = 100 // a second, on every Linux there is
+	if f == nil {
+		return 0
+	}
+	for _, field := range f[from:to] {
+		n, _ := strconv.ParseFloat(field, 64)
+		sum += n / ticks
+	}
+	return sum
 }
 
 // stat are the fields of a process from its name on, in proc(5)'s order.

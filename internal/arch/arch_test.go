@@ -91,6 +91,7 @@ var house = map[string][]string{
 
 	"bench/flow":        {},
 	"bench/machine":     {},
+	"bench/relay":       {"bench/machine", "devstack", "internal/kafka", "migrations", "outbox"},
 	"bench/saga":        {"bench/machine", "devstack", "migrations", "outbox", "participant", "relay", "saga", "saga/coordinator", "topics"},
 	"bench/participant": {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/keyed", "migrations", "participant", "retry", "topics"},
 }

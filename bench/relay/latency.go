@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/troupe-go/troupe/outbox"
+)
+
+// writers are how many connections write at once: with fewer, the rates would not be reached where a commit takes long.
+const writers = 8
+
+// insert puts one row into the table in tx. Into Troupe's by outbox.Write, which wakes a relay that polls.
+func (b *bed) insert(into table) func(ctx context.Context, tx pgx.Tx, l load, i int) error {
+	if into.create == "" {
+		box, err := outbox.New(outbox.Config{})
+		return func(ctx context.Context, tx pgx.Tx, l load, i int) error {
+			if err != nil {
+				return err
+			}
+			return box.Write(ctx, tx, outbox.Entry{
+				ID: rowID(i).String(), Topic: b.topics[l.topic(i)], Key: l.key(i), Type: rowType, Payload: payload(i),
+			})
+		}
+	}
+	return func(ctx context.Context, tx pgx.Tx, l load, i int) error {
+		const sql = "INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload) VALUES ($1, $2, $3, $4, $5)"
+		_, err := tx.Exec(ctx, sql, rowID(i), b.topics[l.topic(i)], l.key(i), rowType, payload(i))
+		return err
+	}
+}
+
+// stamps are when rows were committed and when they came.
+type stamps struct {
+	mu        sync.Mutex
+	committed []time.Time
+	came      []time.Time
+	left      int
+	all       chan struct{} // closed when all have come
+}
+
+func newStamps(rows int) *stamps {
+	return &stamps{committed: make([]time.Time, rows), came: make([]time.Time, rows), left: rows, all: make(chan struct{})}
+}
+
+func (s *stamps) commit(i int, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.committed[i] = at
+}
+
+func (s *stamps) come(i int, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.came[i] = at
+	if s.left--; s.left == 0 {
+		close(s.all)
+	}
+}
+
+// delays are those of the rows from the given one on, that have come. A row that came before its writer heard of the
+// commit took no time.
+func (s *stamps) delays(from int) (all []time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := from; i < len(s.came); i++ {
+		if !s.came[i].IsZero() {
+			all = append(all, max(0, s.came[i].Sub(s.committed[i])))
+		}
+	}
+	return all
+}
+
+// latency writes rows at a steady rate, one in a transaction, and clocks each from the return of its commit to a consumer.
+// Neither the first seconds count nor, as time, how late a writer was.
+func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d delay, err error) {
+	l := load{rows: rate * int((s.warm + s.time).Seconds()), keys: s.keys, topics: s.topics}
+	warm := rate * int(s.warm.Seconds()) // rows that do not count
+	b, err := s.bed(ctx, tcp, l.topics, r.into())
+	if err != nil {
+		return d, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := r.prime(ctx, b); err != nil {
+		return d, fmt.Errorf("prime: %w", err)
+	}
+	p, err := r.start(ctx, b)
+	if err != nil {
+		return d, err
+	}
+	defer p.stop()
+	if err := p.ready(ctx); err != nil {
+		return d, err
+	}
+	st, t := newStamps(l.rows), newTally(l)
+	consumer, err := b.consumer()
+	if err != nil {
+		return d, err
+	}
+	defer consumer.Close()
+	running, ctx := errgroup.WithContext(ctx)
+	listen, hush := context.WithCancel(ctx)
+	running.Go(func() error { return clock(listen, consumer, t, st) })
+	running.Go(func() error {
+		defer hush()
+		w := &writing{bed: b, into: r.into(), load: l, rate: rate, stamps: st}
+		if err := w.between(ctx, 0, warm); err != nil {
+			return err
+		}
+		before, began := s.used(p), time.Now()
+		if err := w.between(ctx, warm, l.rows); err != nil {
+			return err
+		}
+		after, took := s.used(p), time.Since(began)
+		d.rate = float64(l.rows-warm) / took.Seconds()
+		d.cpu, d.postgres = (after.own-before.own)/took.Minutes(), (after.postgres-before.postgres)/took.Minutes()
+		select {
+		case <-st.all:
+		case <-time.After(quiet):
+		case <-ctx.Done():
+		}
+		return sleep(ctx, 200*time.Millisecond) // for copies
+	})
+	if err := running.Wait(); err != nil {
+		return d, errors.Join(err, p.alive())
+	}
+	d.percentiles(st.delays(warm))
+	d.peakMB, d.lost, d.doubled = p.PeakMB(), t.lost(), t.doubled
+	return d, nil
+}
+
+// clock notes when rows come, until ctx ends.
+func clock(ctx context.Context, consumer *kgo.Client, t *tally, st *stamps) (err error) {
+	for {
+		fetches := consumer.PollFetches(ctx)
+		now := time.Now()
+		if ctx.Err() != nil {
+			return nil
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			i, isNew, bad := t.record(r)
+			if isNew {
+				st.come(i, now)
+			}
+			if bad != nil && err == nil {
+				err = bad
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// writing commits rows at a steady rate.
+type writing struct {
+	bed    *bed
+	into   table
+	load   load
+	rate   int
+	stamps *stamps
+}
+
+// between writes a range of them, each when it is due.
+func (w *writing) between(ctx context.Context, from, to int) error {
+	insert := w.bed.insert(w.into)
+	began := time.Now()
+	running, ctx := errgroup.WithContext(ctx)
+	for first := from; first < from+writers; first++ {
+		running.Go(func() error {
+			conn, err := pgx.Connect(ctx, w.bed.socketURL())
+			if err != nil {
+				return err
+			}
+			defer conn.Close(context.WithoutCancel(ctx))
+			for i := first; i < to; i += writers {
+				due := began.Add(time.Duration(i-from) * time.Second / time.Duration(w.rate))
+				if err := sleep(ctx, time.Until(due)); err != nil {
+					return err
+				}
+				if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return insert(ctx, tx, w.load, i) }); err != nil {
+					return err
+				}
+				w.stamps.commit(i, time.Now())
+			}
+			return nil
+		})
+	}
+	return running.Wait()
+}
+
+func measureLatency(ctx context.Context, s *stage) error {
+	type line struct {
+		name string
+		done []delay
+	}
+	for _, rate := range s.rates {
+		fmt.Printf("%d rows/s, one in a transaction, for %s\n", rate, s.time)
+		delayHeading()
+		var lines []*line
+		for round := range s.rounds {
+			n := 0
+			for _, c := range s.contenders(s.relaying()) {
+				d, err := s.latency(ctx, s.relayers[c.way].latency, rate, c.tcp)
+				if err != nil {
+					return fmt.Errorf("%s: %w", c.name, err)
+				}
+				d.show(c.name)
+				if d.lost > 0 {
+					return fmt.Errorf("%s: %d rows lost", c.name, d.lost)
+				}
+				if round == 0 {
+					lines = append(lines, &line{name: c.name})
+				}
+				lines[n].done = append(lines[n].done, d)
+				n++
+			}
+		}
+		for _, of := range lines {
+			medianDelay(of.done).show("median " + of.name)
+		}
+	}
+	return nil
+}
+
+// relaying are the ways but for the floor.
+func (s *stage) relaying() (ways []string) {
+	for _, way := range s.ways {
+		if way != floorWay {
+			ways = append(ways, way)
+		}
+	}
+	return ways
+}

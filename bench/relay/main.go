@@ -1,0 +1,284 @@
+// Command relay measures outbox-relay beside what the server can send (pg_recvlogical, which throws the rows away) and
+// beside Debezium Server with its EventRouter, on the same rows, server and broker, in turns within each round.
+//
+//	go run ./bench/relay
+//	go run ./bench/relay --only drain --rows 2000000 --rounds 3 --transports socket,tcp
+//	go run ./bench/relay --only latency --ways wal,debezium
+//	go run ./bench/relay --ways floor,poll --also 'large claims=--source poll --batch 5000'
+//	go run ./bench/relay --quick
+//
+// Who relays is a process of its own: outbox-relay as it ships, built from this source. Postgres is started here, with fsync
+// and synchronous_commit on, and so is an Apache Kafka (devstack/apachekafka, which needs Java 17 and Maven); TROUPE_KAFKA
+// names another one. Debezium needs Java 21 and Maven, and 1 GB of the user's cache folder. What cannot be had is
+// named and left out. Nothing that was started here outlives this process; all listens on loopback only.
+//
+// Each run has a database and topics of its own. For a drain the backlog is written while nobody relays, behind a slot that
+// was made before; the rate goes from the broker's first append to its last, so that nobody's start counts. Then a
+// consumer that reads what is committed counts rows that are lost, doubled, or out of their key's order. A run that lost
+// rows or their order ends the measuring with status 1.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/troupe-go/troupe/bench/machine"
+)
+
+// options are what the flags say.
+type options struct {
+	quick      bool
+	rounds     int
+	rows       int
+	keys       int
+	topics     int
+	backlogs   []int
+	rates      []int
+	warm, time time.Duration // of a latency, of writers, and of an idle outbox
+	transports []bool        // TCP?
+	ways       []string
+	also       []string // name=flags of outbox-relay
+	relayers   map[string]tunings
+}
+
+// tunings of one who relays: Debezium has two.
+type tunings struct{ throughput, latency relayer }
+
+var (
+	full = options{
+		rounds: 3, rows: 2_000_000, backlogs: []int{200_000, 2_000_000, 10_000_000}, rates: []int{200, 2000},
+		warm: 10 * time.Second, time: time.Minute,
+	}
+	small = options{
+		quick: true, rounds: 1, rows: 20_000, backlogs: []int{2_000, 20_000}, rates: []int{200},
+		warm: time.Second, time: 2 * time.Second,
+	}
+)
+
+var benchmarks = []struct {
+	name    string
+	measure func(context.Context, *stage) error
+}{
+	{"drain", measureDrain},
+	{"latency", measureLatency},
+	{"shapes", measureShapes},
+	{"backlog", measureBacklog},
+	{"writers", measureWriters},
+	{"idle", measureIdle},
+}
+
+// The ways, as the flag has them.
+const (
+	floorWay         = "floor"
+	debeziumWay      = "debezium"
+	debeziumOnTroupe = "debezium-troupe"
+)
+
+var everyWay = []string{floorWay, "wal", "exactly-once", "poll", debeziumWay, debeziumOnTroupe}
+
+func main() {
+	var names []string
+	for _, b := range benchmarks {
+		names = append(names, b.name)
+	}
+	only := flag.String("only", strings.Join(names, ","), "`names` of what to measure, with commas between")
+	ways := flag.String("ways", strings.Join(everyWay, ","),
+		"`names` of who takes part, with commas between; debezium reads the table of its documentation, debezium-troupe Troupe's")
+	var also []string
+	flag.Func("also", "`name=flags` of outbox-relay that take part too, as in 'four shards=--source poll --shards 4'; may be given again",
+		func(text string) error {
+			if name, _, ok := strings.Cut(text, "="); !ok || name == "" || slices.Contains(everyWay, name) {
+				return errors.New("want name=flags, with a name of its own")
+			}
+			also = append(also, text)
+			return nil
+		})
+	transports := flag.String("transports", "socket", "`socket,tcp`, or one of them: how Postgres is reached; Debezium knows TCP only")
+	quick := flag.Bool("quick", false, "everything in small without Debezium, with an embedded broker, to see that it works: its figures say nothing")
+	rounds := flag.Int("rounds", 0, "`rounds` of what is compared (default 3, quick 1)")
+	rows := flag.Int("rows", 0, "`rows` of a drain (default 2,000,000, quick 20,000)")
+	keys := flag.Int("keys", 1_000_000, "`keys` of rows, which have them in turn; 1 is one hot key")
+	topics := flag.Int("topics", 1, "`topics`, which keys are spread over; each has 6 partitions")
+	lasts := flag.Duration("time", 0, "`time` of each latency, of writers and of an idle outbox (default 1m, quick 2s)")
+	backlogs := flag.String("backlogs", "", "`rows,…` of the backlogs (default 200000,2000000,10000000, quick 2000,20000)")
+	flag.Usage = func() {
+		fmt.Fprintf(flag.CommandLine.Output(), "Measures relays.\n\n  go run ./bench/relay --only drain,latency --rounds 5\n\n")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	o := full
+	if *quick {
+		o = small
+	}
+	if *rounds > 0 {
+		o.rounds = *rounds
+	}
+	if *rows > 0 {
+		o.rows = *rows
+	}
+	if *lasts > 0 {
+		o.time = *lasts
+	}
+	o.keys, o.topics, o.also = *keys, *topics, also
+	err := errors.Join(
+		choice("--only", *only, names, &[]string{}),
+		choice("--ways", *ways, everyWay, &o.ways),
+		parseTransports(*transports, &o.transports),
+		numbers("--backlogs", *backlogs, &o.backlogs),
+	)
+	switch {
+	case err != nil:
+	case flag.NArg() > 0:
+		err = fmt.Errorf("%q: want flags only", flag.Arg(0))
+	case o.keys < 1 || o.topics < 1:
+		err = fmt.Errorf("--keys %d, --topics %d: want 1 or more", o.keys, o.topics)
+	case o.time < time.Second:
+		err = fmt.Errorf("--time %s: want a second or more", o.time)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "relay:", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err = measure(ctx, &stage{options: o}, strings.Split(*only, ","))
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "relay:", err)
+		os.Exit(1)
+	}
+}
+
+// choice reads names with commas between.
+func choice(flag, text string, known []string, into *[]string) error {
+	for name := range strings.SplitSeq(text, ",") {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("%s: %q is none of %s", flag, name, strings.Join(known, ", "))
+		}
+		*into = append(*into, name)
+	}
+	return nil
+}
+
+func parseTransports(text string, tcp *[]bool) error {
+	var names []string
+	err := choice("--transports", text, []string{"socket", "tcp"}, &names)
+	for _, name := range names {
+		*tcp = append(*tcp, name == "tcp")
+	}
+	return err
+}
+
+// numbers reads some with commas between; "" leaves what is there.
+func numbers(flag, text string, into *[]int) error {
+	if text == "" {
+		return nil
+	}
+	*into = nil
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%s: %q: want whole numbers above 0 with commas between", flag, text)
+		}
+		*into = append(*into, n)
+	}
+	return nil
+}
+
+func measure(ctx context.Context, s *stage, wanted []string) (err error) {
+	defer func() { err = errors.Join(err, s.close()) }()
+	load := machine.Load() // before what is started here adds to it
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("%s, %s/%s, %d cores, load %s, Postgres %s, broker %s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		runtime.NumCPU(), load, s.version, s.broker)
+	if err := s.choose(ctx); err != nil {
+		return err
+	}
+	for _, b := range benchmarks {
+		if !slices.Contains(wanted, b.name) {
+			continue
+		}
+		began := time.Now()
+		fmt.Printf("\n%s\n", b.name)
+		if err := b.measure(ctx, s); err != nil {
+			return fmt.Errorf("%s: %w", b.name, err)
+		}
+		fmt.Printf("(%s took %s, load %s)\n", b.name, time.Since(began).Round(100*time.Millisecond), machine.Load())
+	}
+	return nil
+}
+
+// choose keeps those ways that can be gone here, and says why not the others.
+func (s *stage) choose(ctx context.Context) error {
+	asked := s.ways
+	s.ways, s.relayers = nil, make(map[string]tunings)
+	var java, home string
+	var missing error
+	if !s.quick && (slices.Contains(asked, debeziumWay) || slices.Contains(asked, debeziumOnTroupe)) {
+		java, home, missing = findDebezium(ctx)
+	}
+	for _, way := range asked {
+		why := ""
+		switch way {
+		case floorWay:
+			if _, err := findReceive(); err != nil {
+				why = err.Error()
+			}
+		case debeziumWay, debeziumOnTroupe:
+			d := debezium{name: "Debezium", table: debeziumTable, files: []string{"own"}, java: java, home: home}
+			if way == debeziumOnTroupe {
+				d.name, d.table, d.files = "Debezium, Troupe's table", troupeTable, []string{"troupe"}
+			}
+			throughput, latency := d, d
+			throughput.files, throughput.jvm = append([]string{"throughput"}, d.files...), []string{"-XX:+UseParallelGC"}
+			latency.files = append([]string{"latency"}, d.files...)
+			s.relayers[way] = tunings{&throughput, &latency}
+			if s.quick {
+				continue
+			}
+			if missing != nil {
+				why = missing.Error()
+			}
+		default:
+			var t *troupe
+			if t, why = s.troupe(way); why == "" {
+				s.relayers[way] = tunings{t, t}
+			}
+		}
+		if why != "" {
+			fmt.Printf("left out: %s: %s\n", way, why)
+			continue
+		}
+		s.ways = append(s.ways, way)
+	}
+	for _, text := range s.also {
+		name, args, _ := strings.Cut(text, "=")
+		t := &troupe{name: name, args: strings.Fields(args), wal: strings.Contains(args, "--source wal")}
+		s.relayers[name], s.ways = tunings{t, t}, append(s.ways, name)
+	}
+	if len(s.ways) == 0 {
+		return errors.New("nobody is left to be measured")
+	}
+	return ctx.Err()
+}
+
+// ours are the ways of outbox-relay.
+func (s *stage) ours() (ways []string) {
+	for _, way := range s.ways {
+		if _, is := s.relayers[way].throughput.(*troupe); is {
+			ways = append(ways, way)
+		}
+	}
+	return ways
+}

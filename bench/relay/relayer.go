@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/troupe-go/troupe/bench/machine"
+	"github.com/troupe-go/troupe/devstack"
+)
+
+// A relayer is a program, set up in one way, that brings rows to Kafka.
+type relayer interface {
+	String() string
+	// into is the table that it reads.
+	into() table
+	// prime sees to it, before there are rows, that the server keeps them for it.
+	prime(context.Context, *bed) error
+	// start runs it until stop.
+	start(context.Context, *bed) (*program, error)
+}
+
+// A program is a process that was started here and ends with this one.
+type program struct {
+	machine.Process
+	child *devstack.Child
+	log   string
+	begun func(context.Context) (bool, error) // it has its place at the server
+}
+
+// ready waits until it relays, or would if there were rows.
+func (p *program) ready(ctx context.Context) error {
+	return until(ctx, 2*time.Minute, "it does not begin", func(ctx context.Context) (bool, error) {
+		if err := p.alive(); err != nil {
+			return false, err
+		}
+		return p.begun(ctx)
+	})
+}
+
+func (b *bed) run(name string, cmd *exec.Cmd) (*program, error) {
+	p := &program{log: filepath.Join(b.dir, b.name+"-"+name+".log")}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if p.child, err = devstack.StartChild(cmd); err != nil {
+		return nil, err
+	}
+	p.Process = machine.Process(p.child.Pid())
+	return p, nil
+}
+
+// alive is an error, with what the program said last, once it has ended.
+func (p *program) alive() error {
+	select {
+	case <-p.child.Done():
+		return fmt.Errorf("ended by itself (%v): %s", p.child.Wait(), tail(p.log))
+	default:
+		return nil
+	}
+}
+
+func (p *program) stop() {
+	_ = p.child.Signal(syscall.SIGTERM)
+	select {
+	case <-p.child.Done():
+	case <-time.After(30 * time.Second):
+		p.child.Kill()
+		<-p.child.Done()
+	}
+}
+
+// A troupe is outbox-relay with some flags.
+type troupe struct {
+	name string
+	args []string
+	wal  bool // it reads from a slot
+}
+
+func (t *troupe) String() string { return t.name }
+func (t *troupe) into() table    { return troupeTable }
+
+// prime lets it make its slot.
+func (t *troupe) prime(ctx context.Context, b *bed) error {
+	if !t.wal {
+		return nil
+	}
+	p, err := t.start(ctx, b)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	return p.ready(ctx)
+}
+
+func (t *troupe) start(ctx context.Context, b *bed) (*program, error) {
+	port, err := freePorts()
+	if err != nil {
+		return nil, err
+	}
+	admin := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	cmd := exec.Command(b.relay, append([]string{"run", "--admin", admin, "--service", "bench"}, t.args...)...)
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+b.url(), "KAFKA_BROKERS="+strings.Join(b.addrs, ","))
+	p, err := b.run("outbox-relay", cmd)
+	if err != nil {
+		return nil, err
+	}
+	p.begun = func(ctx context.Context) (bool, error) {
+		if !answers(ctx, "http://"+admin+"/readyz") {
+			return false, nil
+		}
+		return !t.wal || b.reads(ctx), nil
+	}
+	return p, nil
+}
+
+func answers(ctx context.Context, url string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// reads says whether somebody reads from a slot of the database.
+func (b *bed) reads(ctx context.Context) bool {
+	const active = "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE database = $1 AND active)"
+	yes, err := ask[bool](ctx, b.socketURL(), active, b.name)
+	return err == nil && yes
+}
+
+// troupe is outbox-relay in one of its ways. Why says why it is not there.
+func (s *stage) troupe(name string) (t *troupe, why string) {
+	switch name {
+	case "wal":
+		t = &troupe{name: "wal", args: []string{"--source", "wal"}, wal: true}
+	case "exactly-once":
+		t = &troupe{name: "wal, exactly once", args: []string{"--source", "wal", "--delivery", "exactly-once"}, wal: true}
+	case "poll":
+		t = &troupe{name: "poll", args: []string{"--source", "poll"}}
+	}
+	for i := 0; i < len(t.args); i += 2 {
+		if !offers(s.usage, t.args[i], t.args[i+1]) {
+			return nil, fmt.Sprintf("this outbox-relay has no %s %s", t.args[i], t.args[i+1])
+		}
+	}
+	return t, ""
+}
+
+// offers says whether a help text lists a flag's value, as in "--source auto|poll".
+func offers(usage, flag, value string) bool {
+	for line := range strings.Lines(usage) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[0] != flag {
+			continue
+		}
+		for one := range strings.SplitSeq(fields[1], "|") {
+			if one == value {
+				return true
+			}
+		}
+	}
+	return false
+}
