@@ -150,13 +150,16 @@ func denied(err error) bool {
 
 // planner leaves one plan: walk the partitions' keys upwards and stop at the limit. By its own estimates the planner
 // rather reads the whole backlog and sorts it for each claim: young partitions have no statistics, and a table of
-// trouble that is empty is taken to hold hundreds of rows.
+// trouble that is empty is taken to hold hundreds of rows. A delete by its estimates keeps a range of a small table in
+// memory and reads it once for every row that goes. What has no other plan costs so much then that it would be compiled.
 const planner = `
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SET enable_sort = off;
 SET enable_hashjoin = off;
-SET enable_mergejoin = off`
+SET enable_mergejoin = off;
+SET enable_material = off;
+SET jit = off`
 
 func (p *poll) connect(ctx context.Context) error {
 	if p.conn != nil {

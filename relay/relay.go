@@ -53,6 +53,10 @@ type Config struct {
 	// UnknownTopic is how long a row whose topic does not exist is tried before it is parked. Default 60 s.
 	UnknownTopic time.Duration
 
+	// Retention is how long rows that a stream has published stay in the table at least, to be replayed. Whole partitions
+	// go, see outbox.Retention; under Poll a row goes when it is published. Default 1 h; negative: none.
+	Retention time.Duration
+
 	// Drain is how long Run may wait for acknowledgements after it was asked to stop. Default 10 s.
 	Drain time.Duration
 
@@ -109,6 +113,7 @@ func New(cfg Config) (*Relay, error) {
 	fill(&cfg.Interval, time.Second)
 	fill(&cfg.Lease, 5*time.Second)
 	fill(&cfg.UnknownTopic, time.Minute)
+	fill(&cfg.Retention, time.Hour)
 	fill(&cfg.Drain, 10*time.Second)
 	if cfg.Holder == "" {
 		cfg.Holder = newHolder()
