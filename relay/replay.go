@@ -127,10 +127,10 @@ func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgres
 // publishedSnapshot is what the relay keeps: all that is visible in it is published, or stands in trouble.
 func publishedSnapshot(ctx context.Context, pool *pgxpool.Pool) (string, error) {
 	rows, err := pool.Query(ctx, "SELECT coalesce(published::text, '') FROM troupe.relay_state")
-	if err != nil {
-		return "", err
+	var snapshots []string
+	if err == nil {
+		snapshots, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	}
-	snapshots, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	var refusal *pgconn.PgError
 	switch {
 	case errors.As(err, &refusal) && refusal.Code == "42P01": // no relay of this database has ever kept one
