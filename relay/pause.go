@@ -32,7 +32,7 @@ func (r *Relay) Resume() {
 	defer r.gate.mu.Unlock()
 	if !r.gate.since.IsZero() {
 		close(r.gate.opened)
-		r.cfg.Log.Info().Dur("paused_for", time.Since(r.gate.since)).Msg("resumed")
+		r.cfg.Log.Info().Stringer("paused_for", time.Since(r.gate.since).Round(time.Millisecond)).Msg("resumed")
 		r.gate.since = time.Time{}
 	}
 }

@@ -106,7 +106,7 @@ func (o *outlet) run(ctx context.Context) error {
 			return err
 		}
 		wait := backoff.Wait(failures)
-		o.plan.relay.Log.Error().Err(err).Dur("again_in", wait).Msg("the relay ended; the other outboxes go on")
+		o.plan.relay.Log.Error().Err(err).Stringer("again_in", wait.Round(time.Millisecond)).Msg("the relay ended; the other outboxes go on")
 		select {
 		case <-ctx.Done():
 			return nil
