@@ -96,7 +96,7 @@ var house = map[string][]string{
 
 // light is what importing a library must not pull in, however deep.
 var light = []string{
-	"github.com/spf13/cobra", "github.com/knadh/koanf", "github.com/prometheus/client_golang", "github.com/docker/",
+	"github.com/spf13/cobra", "github.com/prometheus/client_golang", "github.com/docker/",
 	"github.com/testcontainers/", "github.com/chromedp/", "github.com/fergusstrange/", "github.com/twmb/franz-go/pkg/kfake",
 	"github.com/stretchr/testify", "testing", "go.opentelemetry.io/",
 }

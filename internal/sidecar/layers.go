@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -9,10 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/file"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 )
 
 // values are settings with where each came from, for errors that name the place to put right.
@@ -66,11 +65,13 @@ func (p Program) load(cmd *cobra.Command) (*settingsOf, error) {
 	if l.path == "" {
 		return l, nil
 	}
-	all := koanf.New("/") // no setting has a slash in its name
-	if err := all.Load(file.Provider(l.path), yaml.Parser()); err != nil {
-		return nil, usagef("config %s: %w", l.path, err)
+	written, err := os.ReadFile(l.path)
+	if err != nil {
+		return nil, usagef("config %s: %w", l.path, errors.Unwrap(err))
 	}
-	l.top = all.Raw()
+	if err := yaml.Unmarshal(written, &l.top); err != nil {
+		return nil, usagef("config %s: %w", l.path, withoutValues(err))
+	}
 	list, given := l.top[outboxesKey]
 	delete(l.top, outboxesKey)
 	if err := l.refuseUnknown("", l.top, everything); err != nil {
@@ -80,6 +81,21 @@ func (p Program) load(cmd *cobra.Command) (*settingsOf, error) {
 		return l, nil
 	}
 	return l, l.readEntries(list)
+}
+
+var lineNumber = regexp.MustCompile(`line [0-9]+`)
+
+// withoutValues is what may be told of a mistake in the file: some of the parser's errors quote what they found, which may
+// be a secret.
+func withoutValues(err error) error {
+	if !strings.ContainsAny(err.Error(), "`'\"") {
+		return err
+	}
+	where := lineNumber.FindString(err.Error())
+	if where == "" {
+		where = "some line"
+	}
+	return errors.New(where + ": cannot be read as settings (what stands there is not shown: it may be a secret)")
 }
 
 var entryName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)

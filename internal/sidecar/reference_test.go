@@ -17,8 +17,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
-
-	"github.com/knadh/koanf/parsers/yaml"
+	"go.yaml.in/yaml/v3"
 )
 
 var rewrite = flag.Bool("update", false, "rewrite docs/relay-reference.md")
@@ -188,8 +187,8 @@ func compiled(t *testing.T) *jsonschema.Schema {
 // fileOf is a file as JSON knows it.
 func fileOf(t *testing.T, text string) any {
 	t.Helper()
-	m, err := yaml.Parser().Unmarshal([]byte(text))
-	require.NoError(t, err)
+	var m map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(text), &m))
 	b, err := json.Marshal(m)
 	require.NoError(t, err)
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
