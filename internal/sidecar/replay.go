@@ -40,13 +40,13 @@ type replayProgress struct {
 
 // replayRequest is the body of POST /replay.
 type replayRequest struct {
-	From  int64     `json:"from_position"`
-	To    int64     `json:"to_position"`
-	Since time.Time `json:"since"`
-	Until time.Time `json:"until"`
-	Topic string    `json:"topic"`
-	Into  string    `json:"into_topic"`
-	Rate  int       `json:"rows_per_second"`
+	From  int64     `json:"from_position,omitempty"`
+	To    int64     `json:"to_position,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	Topic string    `json:"topic,omitempty"`
+	Into  string    `json:"into_topic,omitempty"`
+	Rate  int       `json:"rows_per_second,omitempty"`
 }
 
 func (a *adminHandler) startReplay(w http.ResponseWriter, r *http.Request) {
@@ -75,8 +75,8 @@ func (a *adminHandler) startReplay(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 	}
 	p := job.last()
-	a.log.Info().Str("action", "replay").Str("outbox", o.plan.name).Int64("from_position", asked.From).Time("since", asked.Since).
-		Str("into_topic", asked.Into).Str("error", p.Error).Str("from", r.RemoteAddr).Msg("admin")
+	a.log.Info().Str("action", "replay").Str("outbox", o.plan.name).Any("asked", asked).Str("refused", p.Error).
+		Str("from", r.RemoteAddr).Msg("admin")
 	if p.Error != "" {
 		answer(w, http.StatusConflict, p)
 		return
