@@ -96,7 +96,8 @@ func (a *adminHandler) acts(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch carries, wanted := a.allowed(r); {
 		case !wanted:
-			refuse(w, http.StatusForbidden, "there are no actions without a token: set "+adminToken.variable()+"_FILE, or "+adminToken.fileName())
+			refuse(w, http.StatusForbidden,
+				"there are no actions without a token: set "+adminToken.variable()+"_FILE, or "+adminToken.fileName())
 		case !carries:
 			unauthorized(w)
 		default:
@@ -215,7 +216,9 @@ func (a *adminHandler) status(w http.ResponseWriter, r *http.Request) {
 	}
 	s := runStatus{Ready: true}
 	for _, o := range all {
-		one := outletStatus{Outbox: o.plan.name, Ready: true, Relay: o.status(), PausedSince: o.current().Paused(), Replay: o.replay.last()}
+		one := outletStatus{
+			Outbox: o.plan.name, Ready: true, Relay: o.status(), PausedSince: o.current().Paused(), Replay: o.replay.last(),
+		}
 		if err := o.ready(); err != nil {
 			one.Ready, one.Reason, s.Ready = false, err.Error(), false
 		}

@@ -189,7 +189,8 @@ func (l *settingsOf) one(settings ...setting) (values, error) {
 	case chosen != "":
 		return values{}, usagef("--%s %q: the file's are: %s", outboxFlag, chosen, strings.Join(names, ", "))
 	case len(names) > 0:
-		return values{}, usagef("config %s has several outboxes: say which with --%s: %s", l.path, outboxFlag, strings.Join(names, ", "))
+		return values{}, usagef("config %s has several outboxes: say which with --%s: %s",
+			l.path, outboxFlag, strings.Join(names, ", "))
 	}
 	return l.process(settings...)
 }

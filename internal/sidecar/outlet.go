@@ -39,7 +39,8 @@ type outlet struct {
 
 // newOutlet checks what the plan alone does not tell. It connects to nothing.
 func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, again func() bool) (*outlet, error) {
-	o := &outlet{again: again, ended: make(chan struct{}), failure: errors.New("starting: the database has not answered yet")}
+	o := &outlet{again: again, ended: make(chan struct{})}
+	o.failure = errors.New("starting: the database has not answered yet")
 	observe := latency.WithLabelValues(plan.name)
 	plan.relay.Hooks.Acked = func(rows int, took time.Duration) {
 		for range rows {
@@ -106,7 +107,8 @@ func (o *outlet) run(ctx context.Context) error {
 			return err
 		}
 		wait := backoff.Wait(failures)
-		o.plan.relay.Log.Error().Err(err).Stringer("again_in", wait.Round(time.Millisecond)).Msg("the relay ended; the other outboxes go on")
+		o.plan.relay.Log.Error().Err(err).Stringer("again_in", wait.Round(time.Millisecond)).
+			Msg("the relay ended; the other outboxes go on")
 		select {
 		case <-ctx.Done():
 			return nil

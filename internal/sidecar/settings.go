@@ -65,7 +65,8 @@ var (
 		usage: "`file.pem` with the authorities that may have signed the server's certificate; default: the system's"}
 	databaseCert = setting{name: "database-tls-cert", kind: path, each: true,
 		usage: "`file.pem` with our certificate; read anew for each connection"}
-	databaseKey  = setting{name: "database-tls-key", kind: path, each: true, usage: "`file.pem` with its key; read anew for each connection"}
+	databaseKey = setting{name: "database-tls-key", kind: path, each: true,
+		usage: "`file.pem` with its key; read anew for each connection"}
 	databaseName = setting{name: "database-tls-server-name", each: true,
 		usage: "`name` that must stand in the server's certificate; default: the host"}
 
@@ -74,8 +75,10 @@ var (
 		usage: "`true|false`: encrypt and verify with the system's authorities; any other kafka-tls-… also turns it on"}
 	kafkaCA = setting{name: "kafka-tls-ca", kind: path, each: true,
 		usage: "`file.pem` with the authorities that may have signed the brokers' certificates"}
-	kafkaCert = setting{name: "kafka-tls-cert", kind: path, each: true, usage: "`file.pem` with our certificate; read anew for each connection"}
-	kafkaKey  = setting{name: "kafka-tls-key", kind: path, each: true, usage: "`file.pem` with its key; read anew for each connection"}
+	kafkaCert = setting{name: "kafka-tls-cert", kind: path, each: true,
+		usage: "`file.pem` with our certificate; read anew for each connection"}
+	kafkaKey = setting{name: "kafka-tls-key", kind: path, each: true,
+		usage: "`file.pem` with its key; read anew for each connection"}
 	kafkaName = setting{name: "kafka-tls-server-name", each: true,
 		usage: "`name` that must stand in each broker's certificate; default: its host"}
 	kafkaSASL = setting{name: "kafka-sasl", value: "none", kind: choice, choices: mechanisms, each: true,
@@ -86,17 +89,24 @@ var (
 	kafkaToken = setting{name: "kafka-token", secret: true, hidden: true, each: true,
 		usage: "`token` for oauthbearer; its file is read anew for each connection"}
 
-	service  = setting{name: "service", each: true, usage: "`name` for ce_source of rows that name none; default: the database's name"}
-	source   = setting{name: "source", value: "auto", kind: choice, choices: []string{"auto", "wal", "poll"}, each: true, usage: "`auto|poll`: how rows are found"}
+	service = setting{name: "service", each: true,
+		usage: "`name` for ce_source of rows that name none; default: the database's name"}
+	source = setting{name: "source", value: "auto", kind: choice, choices: []string{"auto", "wal", "poll"}, each: true,
+		usage: "`auto|poll`: how rows are found"}
 	delivery = setting{name: "delivery", value: "at-least-once", kind: choice, choices: []string{"at-least-once", "exactly-once"}, each: true,
 		usage: "`at-least-once`: repeats carry the same ce_id"}
-	batch        = setting{name: "batch", value: "1000", kind: number, least: 1, most: 10_000, each: true, usage: "`rows` claimed at once, up to 10000"}
-	interval     = setting{name: "interval", value: "1s", kind: duration, each: true, usage: "longest `time` between two looks at an idle outbox"}
-	lease        = setting{name: "lease", value: "5s", kind: duration, each: true, usage: "`time` after which a standby replaces a relay that died"}
-	drain        = setting{name: "drain", value: "10s", kind: duration, each: true, usage: "longest `time` to wait for acknowledgements when stopped"}
+	batch = setting{name: "batch", value: "1000", kind: number, least: 1, most: 10_000, each: true,
+		usage: "`rows` claimed at once, up to 10000"}
+	interval = setting{name: "interval", value: "1s", kind: duration, each: true,
+		usage: "longest `time` between two looks at an idle outbox"}
+	lease = setting{name: "lease", value: "5s", kind: duration, each: true,
+		usage: "`time` after which a standby replaces a relay that died"}
+	drain = setting{name: "drain", value: "10s", kind: duration, each: true,
+		usage: "longest `time` to wait for acknowledgements when stopped"}
 	retryInitial = setting{name: "retry-initial", value: "500ms", kind: duration, each: true,
 		usage: "`time` to wait after a topic refused a row for the first time; doubles with each further refusal"}
-	retryCap      = setting{name: "retry-cap", value: "1m", kind: duration, each: true, usage: "longest `time` between two tries of a row"}
+	retryCap = setting{name: "retry-cap", value: "1m", kind: duration, each: true,
+		usage: "longest `time` between two tries of a row"}
 	retryAttempts = setting{name: "retry-attempts", value: "8", kind: number, least: 1, most: 1000, each: true,
 		usage: "`tries` of a row, the first included, until it is parked"}
 	unknownTopic = setting{name: "unknown-topic", value: "1m", kind: duration, each: true,
@@ -111,7 +121,8 @@ var (
 			"at least 16 characters; without it there are no actions"}
 	logLevel = setting{name: "log-level", value: "info", kind: choice, choices: []string{"debug", "info", "warn", "error"}, live: true,
 		usage: "`debug|info|warn|error`"}
-	output = setting{name: "output", value: "text", kind: choice, choices: []string{"text", "json"}, usage: "`text|json`"}
+	output = setting{name: "output", value: "text", kind: choice, choices: []string{"text", "json"},
+		usage: "`text|json`"}
 )
 
 // A section is a part of the reference.
@@ -122,8 +133,12 @@ type section struct {
 
 var sections = []section{
 	{"Database", []setting{databaseURL, databasePassword, databaseCA, databaseCert, databaseKey, databaseName}},
-	{"Kafka", []setting{brokers, kafkaTLS, kafkaCA, kafkaCert, kafkaKey, kafkaName, kafkaSASL, kafkaUser, kafkaPassword, kafkaToken}},
-	{"Publishing", []setting{service, source, delivery, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic, alertURL}},
+	{"Kafka", []setting{
+		brokers, kafkaTLS, kafkaCA, kafkaCert, kafkaKey, kafkaName, kafkaSASL, kafkaUser, kafkaPassword, kafkaToken,
+	}},
+	{"Publishing", []setting{
+		service, source, delivery, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic, alertURL,
+	}},
 	{"The process", []setting{admin, adminToken, logLevel, output}},
 }
 
