@@ -292,6 +292,11 @@ func TestParkedRowsOnTheCommandLine(t *testing.T) {
 	require.Equal(t, 0, r.code, r.stderr)
 	require.Contains(t, r.stdout, "will be tried again")
 	require.Equal(t, 1, count(t, conn, "SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'retrying' AND attempts = 1 AND next_try <= now()"))
+	for _, action := range []string{"retry", "discard"} {
+		r = run(t, environ, "parked", action, ids[0], "--actor", "ann", "--reason", "again")
+		require.Equal(t, 1, r.code)
+		require.Contains(t, r.stderr, "is not parked", "it is the relay's while it is tried")
+	}
 	r = run(t, environ, "parked", "discard", ids[1], someID, ids[2], "--actor", "ann", "--reason", "ticket 4711", "--output", "json")
 	require.Equal(t, 1, r.code, "one was not parked")
 	require.Contains(t, r.stderr, someID+" is not parked")

@@ -285,3 +285,18 @@ func TestTheSchemaAndTheProgramAgree(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatIsSetForOneOutboxWinsOverWhatIsSetForAll(t *testing.T) {
+	t.Parallel()
+	const file = "database-url: postgres://h/d\nbrokers: [a:1]\nbatch: 2\noutboxes: [{name: a-b, batch: 5}, {name: c}, {name: d}]\n"
+	got, err := planned(t, file, "OUTBOX_RELAY_BATCH=3", "OUTBOX_RELAY_A_B__BATCH=6", "OUTBOX_RELAY_C__BATCH=4", "OUTBOX_RELAY_E__BATCH=9")
+	require.NoError(t, err)
+	var batches []int
+	for _, o := range got.outboxes {
+		batches = append(batches, o.relay.Batch)
+	}
+	require.Equal(t, []int{6, 4, 3}, batches)
+	got, err = planned(t, file, "OUTBOX_RELAY_BATCH=3")
+	require.NoError(t, err)
+	require.Equal(t, 5, got.outboxes[0].relay.Batch, "the entry wins over a variable for all")
+}
