@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -124,25 +123,32 @@ func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgres
 	}
 }
 
-// publishedSnapshot is what the relay keeps: all that is visible in it is published, or stands in trouble.
+// publishedSnapshot is what the relay keeps: all that is visible in it is published, or stands in trouble. Transactions are
+// numbered anew in another cluster.
 func publishedSnapshot(ctx context.Context, pool *pgxpool.Pool) (string, error) {
-	rows, err := pool.Query(ctx, "SELECT coalesce(published::text, '') FROM troupe.relay_state")
-	var snapshots []string
-	if err == nil {
-		snapshots, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	type kept struct {
+		Published string
+		Here      bool
 	}
-	var refusal *pgconn.PgError
+	rows, err := pool.Query(ctx, `
+		SELECT coalesce(published::text, ''), system_id = (SELECT system_identifier::text FROM pg_control_system())
+		FROM troupe.relay_state`)
+	if err != nil {
+		return "", fmt.Errorf("read what is published: %w", err)
+	}
+	states, err := pgx.CollectRows(rows, pgx.RowToStructByPos[kept])
 	switch {
-	case errors.As(err, &refusal) && refusal.Code == "42P01": // no relay of this database has ever kept one
-		return "", ErrNothingPublished
 	case err != nil:
 		return "", fmt.Errorf("read what is published: %w", err)
-	case len(snapshots) > 1:
+	case len(states) > 1:
 		return "", errors.New("several relays keep their state in this database: a replay cannot tell whose rows these are")
-	case len(snapshots) == 0 || snapshots[0] == "":
+	case len(states) == 0 || states[0].Published == "":
 		return "", ErrNothingPublished
+	case !states[0].Here:
+		return "", errors.New("what is stored as published is of another cluster: a copy or a restored dump; " +
+			"once a relay has streamed here, its rows can be replayed")
 	}
-	return snapshots[0], nil
+	return states[0].Published, nil
 }
 
 func (r Replay) read(ctx context.Context, pool *pgxpool.Pool, snapshot string, p ReplayProgress) ([]outbox.Row, error) {

@@ -15,10 +15,8 @@ import (
 
 // published makes the table look as under WAL: rows stay, and all that is visible now is published.
 func (s *stage) published() {
-	s.exec(`CREATE TABLE IF NOT EXISTS troupe.relay_state (slot text PRIMARY KEY, source text NOT NULL, system_id text, timeline int,
-		published pg_snapshot, lsn pg_lsn, updated_at timestamptz NOT NULL DEFAULT now())`)
-	s.exec(`INSERT INTO troupe.relay_state (slot, source, published) VALUES ('troupe', 'wal', pg_current_snapshot())
-		ON CONFLICT (slot) DO UPDATE SET published = excluded.published`)
+	s.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published)
+		SELECT 'troupe', 'wal', system_identifier::text, 1, pg_current_snapshot() FROM pg_control_system()`)
 }
 
 func texts(records []*kgo.Record) (all []string) {
@@ -108,6 +106,16 @@ func TestAReplayUnderPollSaysThatTheRowsAreGone(t *testing.T) {
 	s.insert(s.topic, "k", "1")
 	_, err := relay.Replay{From: 1}.Run(t.Context(), s.config(), nil)
 	require.ErrorIs(t, err, relay.ErrNothingPublished)
+}
+
+func TestAReplayOfACopyIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.insert(s.topic, "k", "1")
+	s.published()
+	s.exec("UPDATE troupe.relay_state SET system_id = '1'")
+	_, err := relay.Replay{From: 1}.Run(t.Context(), s.config(), nil)
+	require.ErrorContains(t, err, "of another cluster")
 }
 
 func TestAReplayKeepsItsRateAndEndsWhenAsked(t *testing.T) {

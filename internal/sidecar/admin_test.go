@@ -355,10 +355,8 @@ func TestAReplayOverHTTP(t *testing.T) {
 		insert(t, conn, topic, "k")
 		return count(t, conn, "SELECT count(*) FROM troupe.outbox") >= 5, nil
 	})
-	_, err := conn.Exec(t.Context(), `CREATE TABLE IF NOT EXISTS troupe.relay_state (slot text PRIMARY KEY, source text NOT NULL, system_id text,
-		timeline int, published pg_snapshot, lsn pg_lsn, updated_at timestamptz NOT NULL DEFAULT now())`)
-	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), "INSERT INTO troupe.relay_state (slot, source, published) VALUES ('troupe', 'wal', pg_current_snapshot())")
+	_, err := conn.Exec(t.Context(), `INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published)
+		SELECT 'troupe', 'wal', system_identifier::text, 1, pg_current_snapshot() FROM pg_control_system()`)
 	require.NoError(t, err)
 	lowest := count(t, conn, "SELECT min(position) FROM troupe.outbox")
 	last := count(t, conn, "SELECT max(position) FROM troupe.outbox")
