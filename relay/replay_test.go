@@ -164,3 +164,32 @@ func ExampleReplay() {
 	fmt.Println(err)
 	// Output: replay: from position 5 to 1: want the lower one first
 }
+
+func TestAReplayOfWhatAStreamPublished(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cfg := s.config()
+	cfg.Source = relay.WAL
+	r := s.start(cfg)
+	waitRole(t, r, relay.Active)
+	testkit.Wait(t, "a stream", func() (bool, error) { // until then it polls, and deletes
+		return s.count("SELECT count(*) FROM pg_replication_slots WHERE active AND database = current_database()") == 1, nil
+	})
+	for n := range 3 {
+		s.insert(s.topic, "k", fmt.Sprint(n))
+	}
+	testkit.Consume(t, s.brokers, s.topic).WaitN(3)
+	into := s.createTopic("copy", 1)
+	testkit.Wait(t, "the state is stored", func() (bool, error) {
+		p, err := relay.Replay{From: 1, Into: into}.Run(t.Context(), s.config(), nil)
+		return p.Published == 3, err
+	})
+	r.Pause()
+	p, err := relay.Replay{From: 2, Into: into}.Run(t.Context(), s.config(), nil)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), p.Published)
+	require.Equal(t, 3, s.count("SELECT count(*) FROM troupe.outbox"))
+	s.insert(s.topic, "k", "3")
+	r.Resume()
+	testkit.Consume(t, s.brokers, s.topic).WaitN(4)
+}
