@@ -46,7 +46,16 @@ END $$`
 // Up brings the database at url to the latest version. Callers that come at the same time wait for each other. The role
 // needs CREATE on the database the first time, and owns the tables from then on.
 func Up(ctx context.Context, url string) error {
-	return with(ctx, url, func(db *sql.DB, p *goose.Provider) error {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	return UpConfig(ctx, config)
+}
+
+// UpConfig is Up for a connection that a URL cannot say, as with certificates that are read anew.
+func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
+	return with(ctx, config, func(db *sql.DB, p *goose.Provider) error {
 		if _, err := db.ExecContext(ctx, makeSchema); err != nil {
 			return err
 		}
@@ -58,8 +67,17 @@ func Up(ctx context.Context, url string) error {
 // Get says how far the database at url is, and changes nothing. A database without Troupe's schema is at 0. A database
 // that is ahead gives ErrNewer.
 func Get(ctx context.Context, url string) (Status, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return Status{}, fmt.Errorf("migrations: %w", err)
+	}
+	return GetConfig(ctx, config)
+}
+
+// GetConfig is Get for a connection that a URL cannot say.
+func GetConfig(ctx context.Context, config *pgx.ConnConfig) (Status, error) {
 	var s Status
-	err := with(ctx, url, func(db *sql.DB, p *goose.Provider) error {
+	err := with(ctx, config, func(db *sql.DB, p *goose.Provider) error {
 		sources := p.ListSources()
 		s.Latest = sources[len(sources)-1].Version
 		var exists bool
@@ -79,11 +97,7 @@ func Get(ctx context.Context, url string) (Status, error) {
 	return s, err
 }
 
-func with(ctx context.Context, url string, do func(*sql.DB, *goose.Provider) error) error {
-	config, err := pgx.ParseConfig(url)
-	if err != nil {
-		return fmt.Errorf("migrations: %w", err)
-	}
+func with(ctx context.Context, config *pgx.ConnConfig, do func(*sql.DB, *goose.Provider) error) error {
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	sqlFiles, err := fs.Sub(files, "sql")

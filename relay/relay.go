@@ -93,6 +93,7 @@ type Relay struct {
 	state  state
 	ran    atomic.Bool
 	quiet  quiet
+	gate   gate
 	flight atomic.Int64 // rows handed to the client and not settled
 }
 

@@ -109,7 +109,7 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	wait, failures := time.Duration(0), 0
-	for idle.Err() == nil {
+	for r.gate.pass(idle) {
 		found, err := p.round(idle, term, wait)
 		switch {
 		case errors.Is(err, errLost), errors.Is(err, errStream), errors.Is(err, errSwept):

@@ -27,6 +27,7 @@ var (
 	readSlot       = statement("read_slot")
 	takeSample     = statement("sample")
 	noteWaiting    = statement("note_waiting")
+	replayRows     = statement("replay_rows")
 	newestPosition = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM troupe.outbox_position_seq`
 )
 

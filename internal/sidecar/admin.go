@@ -2,62 +2,256 @@ package sidecar
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/zerolog"
 
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay"
 )
 
-func newAdmin(r *relay.Relay, stats *statistics, registry *prometheus.Registry) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+// An adminHandler is the admin endpoints. Without a token it answers questions only, and run sees to it that nobody but
+// this machine can ask. With one, everything but /livez and /readyz wants it.
+type adminHandler struct {
+	fleet *fleet
+	log   zerolog.Logger
+	mux   *http.ServeMux
+	token atomic.Pointer[[sha256.Size]byte] // hashed, so that a comparison takes the same time whatever its length; nil: none
+}
+
+func newAdmin(f *fleet, registry *prometheus.Registry, log zerolog.Logger) *adminHandler {
+	a := &adminHandler{fleet: f, log: log, mux: http.NewServeMux()}
+	a.mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, health{OK: true})
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		h := health{OK: true, Role: r.Status().Role}
-		code := http.StatusOK
-		if err := r.Ready(); err != nil {
-			h.OK, h.Reason, code = false, err.Error(), http.StatusServiceUnavailable
+	a.mux.HandleFunc("GET /readyz", a.ready)
+	a.mux.HandleFunc("GET /status", a.asked(a.status))
+	a.mux.HandleFunc("GET /metrics", a.asked(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP))
+	a.mux.HandleFunc("GET /parked", a.asked(a.listParked))
+	a.mux.HandleFunc("GET /replay", a.asked(a.showReplay))
+
+	a.mux.HandleFunc("POST /pause", a.acts(a.pause))
+	a.mux.HandleFunc("POST /resume", a.acts(a.resume))
+	a.mux.HandleFunc("POST /parked/{id}/retry", a.acts(a.retryParked))
+	a.mux.HandleFunc("POST /parked/{id}/discard", a.acts(a.discardParked))
+	a.mux.HandleFunc("POST /replay", a.acts(a.startReplay))
+	a.mux.HandleFunc("DELETE /replay", a.acts(a.stopReplay))
+	return a
+}
+
+// mostBody bounds what a request may bring.
+const mostBody = 64 << 10
+
+func (a *adminHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+	a.mux.ServeHTTP(w, r)
+}
+
+// setToken changes it at once; empty: none.
+func (a *adminHandler) setToken(token string) {
+	if token == "" {
+		a.token.Store(nil)
+		return
+	}
+	sum := sha256.Sum256([]byte(token))
+	a.token.Store(&sum)
+}
+
+// allowed says whether a request carries the token, and whether there is one.
+func (a *adminHandler) allowed(r *http.Request) (carries, wanted bool) {
+	want := a.token.Load()
+	if want == nil {
+		return false, false
+	}
+	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	sum := sha256.Sum256([]byte(given))
+	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1, true
+}
+
+// asked lets through who may read.
+func (a *adminHandler) asked(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if carries, wanted := a.allowed(r); wanted && !carries {
+			unauthorized(w)
+			return
 		}
-		answer(w, code, h)
-	})
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, req *http.Request) {
-		s := runStatus{Relay: r.Status(), Ready: true}
-		if err := r.Ready(); err != nil {
-			s.Ready, s.Reason = false, err.Error()
+		next(w, r)
+	}
+}
+
+// acts lets through who may change something.
+func (a *adminHandler) acts(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch carries, wanted := a.allowed(r); {
+		case !wanted:
+			refuse(w, http.StatusForbidden,
+				"there are no actions without a token: set "+adminToken.variable()+"_FILE, or "+adminToken.fileName())
+		case !carries:
+			unauthorized(w)
+		default:
+			next(w, r)
 		}
-		if rows, err := stats.read(req.Context()); err != nil {
-			s.OutboxError = err.Error()
-		} else {
-			s.Outbox = rowsOf(rows)
-		}
-		answer(w, http.StatusOK, s)
-	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return mux
+	}
+}
+
+func unauthorized(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	refuse(w, http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN")
+}
+
+type refusal struct {
+	Error string `json:"error"`
+}
+
+func refuse(w http.ResponseWriter, code int, reason string) { answer(w, code, refusal{reason}) }
+
+// outlets are those that ?outbox= names, or all.
+func (a *adminHandler) outlets(w http.ResponseWriter, r *http.Request) []*outlet {
+	name := r.URL.Query().Get("outbox")
+	if name == "" {
+		return a.fleet.list()
+	}
+	if o := a.fleet.find(name); o != nil {
+		return []*outlet{o}
+	}
+	refuse(w, http.StatusNotFound, "no outbox "+name)
+	return nil
+}
+
+// outlet is the one that ?outbox= names; without it, the only one.
+func (a *adminHandler) outlet(w http.ResponseWriter, r *http.Request) *outlet {
+	name := r.URL.Query().Get("outbox")
+	o := a.fleet.find(name)
+	switch {
+	case o != nil:
+	case name == "":
+		refuse(w, http.StatusBadRequest, "there are several outboxes: say which with ?outbox=NAME")
+	default:
+		refuse(w, http.StatusNotFound, "no outbox "+name)
+	}
+	return o
 }
 
 type health struct {
 	OK     bool       `json:"ok"`
-	Role   relay.Role `json:"role,omitempty"`
+	Role   relay.Role `json:"role,omitempty"` // of the only outbox
+	Reason string     `json:"reason,omitempty"`
+
+	Outboxes []outboxHealth `json:"outboxes,omitempty"`
+}
+
+type outboxHealth struct {
+	Outbox string     `json:"outbox"`
+	OK     bool       `json:"ok"`
+	Role   relay.Role `json:"role"`
 	Reason string     `json:"reason,omitempty"`
 }
 
+// ready answers anybody; why not, only who may know.
+func (a *adminHandler) ready(w http.ResponseWriter, r *http.Request) {
+	all := a.outlets(w, r)
+	if all == nil {
+		return
+	}
+	h := health{OK: true}
+	var reasons []string
+	for _, o := range all {
+		one := outboxHealth{Outbox: o.plan.name, OK: true, Role: o.current().Status().Role}
+		if err := o.ready(); err != nil {
+			one.OK, one.Reason, h.OK = false, err.Error(), false
+			reason := one.Reason
+			if len(all) > 1 {
+				reason = one.Outbox + ": " + reason
+			}
+			reasons = append(reasons, reason)
+		}
+		h.Outboxes = append(h.Outboxes, one)
+	}
+	if len(all) == 1 {
+		h.Role = h.Outboxes[0].Role
+	}
+	h.Reason = strings.Join(reasons, "; ")
+	if carries, wanted := a.allowed(r); wanted && !carries {
+		h = health{OK: h.OK}
+	}
+	code := http.StatusOK
+	if !h.OK {
+		code = http.StatusServiceUnavailable
+	}
+	answer(w, code, h)
+}
+
 type runStatus struct {
-	Ready       bool         `json:"ready"`
-	Reason      string       `json:"reason,omitempty"`
-	Relay       relay.Status `json:"relay"`
-	Outbox      *rowStatus   `json:"outbox,omitempty"`
-	OutboxError string       `json:"outbox_error,omitempty"`
+	Ready    bool           `json:"ready"`
+	Outboxes []outletStatus `json:"outboxes"`
+}
+
+type outletStatus struct {
+	Outbox      string          `json:"outbox"`
+	Ready       bool            `json:"ready"`
+	Reason      string          `json:"reason,omitempty"`
+	PausedSince time.Time       `json:"paused_since,omitzero"`
+	Relay       relay.Status    `json:"relay"`
+	Rows        *rowStatus      `json:"rows,omitempty"`
+	RowsError   string          `json:"rows_error,omitempty"`
+	Replay      *replayProgress `json:"replay,omitempty"`
+}
+
+func (a *adminHandler) status(w http.ResponseWriter, r *http.Request) {
+	all := a.outlets(w, r)
+	if all == nil {
+		return
+	}
+	s := runStatus{Ready: true}
+	for _, o := range all {
+		one := outletStatus{
+			Outbox: o.plan.name, Ready: true, Relay: o.status(), PausedSince: o.current().Paused(), Replay: o.replay.last(),
+		}
+		if err := o.ready(); err != nil {
+			one.Ready, one.Reason, s.Ready = false, err.Error(), false
+		}
+		if rows, err := o.statistics().read(r.Context()); err != nil {
+			one.RowsError = err.Error()
+		} else {
+			one.Rows = rowsOf(rows.Stats)
+		}
+		s.Outboxes = append(s.Outboxes, one)
+	}
+	answer(w, http.StatusOK, s)
+}
+
+func (a *adminHandler) pause(w http.ResponseWriter, r *http.Request) {
+	a.each(w, r, "pause", (*relay.Relay).Pause)
+}
+
+func (a *adminHandler) resume(w http.ResponseWriter, r *http.Request) {
+	a.each(w, r, "resume", (*relay.Relay).Resume)
+}
+
+func (a *adminHandler) each(w http.ResponseWriter, r *http.Request, action string, do func(*relay.Relay)) {
+	all := a.outlets(w, r)
+	if all == nil {
+		return
+	}
+	names := make([]string, len(all))
+	for n, o := range all {
+		do(o.current())
+		names[n] = o.plan.name
+	}
+	a.log.Info().Str("action", action).Strs("outboxes", names).Str("from", r.RemoteAddr).Msg("admin")
+	answer(w, http.StatusOK, map[string][]string{"outboxes": names})
 }
 
 func answer(w http.ResponseWriter, code int, body any) {
@@ -68,14 +262,36 @@ func answer(w http.ResponseWriter, code int, body any) {
 	_ = encoder.Encode(body) // whoever asked has gone
 }
 
+// accept reads a request's JSON; unknown fields are mistakes.
+func accept(w http.ResponseWriter, r *http.Request, into any) bool {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		refuse(w, http.StatusBadRequest, "the body: "+err.Error())
+		return false
+	}
+	return true
+}
+
+func (o *outlet) statistics() *statistics {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stats
+}
+
 // statistics are read when somebody asks, at most every statsFor.
 type statistics struct {
 	pool *pgxpool.Pool
 
 	mu   sync.Mutex
 	at   time.Time
-	last outbox.Stats
+	last rowStats
 	err  error
+}
+
+type rowStats struct {
+	outbox.Stats
+	Bytes int64 // payloads of the rows that Pending counts
 }
 
 const (
@@ -83,7 +299,7 @@ const (
 	statsLimit = 2 * time.Second
 )
 
-func (s *statistics) read(ctx context.Context) (outbox.Stats, error) {
+func (s *statistics) read(ctx context.Context) (rowStats, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.at) < statsFor {
@@ -91,9 +307,21 @@ func (s *statistics) read(ctx context.Context) (outbox.Stats, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statsLimit)
 	defer cancel()
-	s.last, s.err = outbox.ReadStats(ctx, s.pool)
+	s.last = rowStats{}
+	s.last.Stats, s.err = outbox.ReadStats(ctx, s.pool)
+	if s.err == nil {
+		s.last.Bytes, s.err = waitingBytes(ctx, s.pool)
+	}
 	s.at = time.Now()
 	return s.last, s.err
+}
+
+// waitingBytes reads no payload: the length of one that is stored out of line stands in its row.
+func waitingBytes(ctx context.Context, pool *pgxpool.Pool) (bytes int64, err error) {
+	err = pool.QueryRow(ctx, `
+		SELECT coalesce(sum(octet_length(payload)), 0)::bigint
+		FROM (SELECT payload FROM troupe.outbox LIMIT 100000) AS rows`).Scan(&bytes)
+	return bytes, err
 }
 
 type endpoints struct {
@@ -103,8 +331,11 @@ type endpoints struct {
 
 func serve(l net.Listener, handler http.Handler) *endpoints {
 	e := &endpoints{
-		server: &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second},
-		ended:  make(chan error, 1),
+		server: &http.Server{
+			Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+			IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		},
+		ended: make(chan error, 1),
 	}
 	go func() { e.ended <- e.server.Serve(l) }()
 	return e

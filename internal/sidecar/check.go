@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -25,13 +26,14 @@ Exit status 1 when something would stop the relay; warnings do not count.`,
   outbox-relay check --debezium connector.json > relay.yaml`,
 		Args: noArguments,
 	}
-	declare(cmd, databaseURL, brokers, output)
+	settings := slices.Concat(databaseSettings, kafkaSettings, []setting{output})
+	declareOne(cmd, settings...)
 	connector := cmd.Flags().String("debezium", "", "`file.json` with a Debezium connector, to be moved to this relay")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *connector != "" {
 			return p.checkDebezium(*connector, cmd.Flag(output.name).Value.String())
 		}
-		v, err := p.read(cmd, databaseURL, brokers, output)
+		v, err := p.read(cmd, settings...)
 		if err != nil {
 			return err
 		}
@@ -43,7 +45,11 @@ Exit status 1 when something would stop the relay; warnings do not count.`,
 		if err != nil {
 			return err
 		}
-		form, err := v.oneOf(output, "text", "json")
+		opts, err := v.kafka()
+		if err != nil {
+			return err
+		}
+		form, err := v.oneOf(output)
 		if err != nil {
 			return err
 		}
@@ -53,7 +59,10 @@ Exit status 1 when something would stop the relay; warnings do not count.`,
 		topics := r.checkDatabase(ctx, config)
 		ctx, cancel = context.WithTimeout(cmd.Context(), askLimit) // a database that hangs leaves Kafka its time
 		defer cancel()
-		r.checkKafka(ctx, addresses, topics)
+		r.checkKafka(ctx, addresses, opts, topics)
+		if v.inTheClear() {
+			r.warn("kafka", "kafka-sasl plain without TLS: the password crosses the network as it is", "kafka-tls")
+		}
 		return r.print(p.Stdout, form)
 	}
 	return cmd

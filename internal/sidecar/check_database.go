@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/migrations"
 )
 
@@ -26,6 +27,7 @@ func (r *report) checkDatabase(ctx context.Context, config *pgxpool.Config) (top
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	r.ok("database", fmt.Sprintf("%s as %s", config.ConnConfig.Database, config.ConnConfig.User))
+	r.checkPooler(ctx, config)
 	r.checkServer(ctx, conn)
 	if !r.checkMigrations(ctx, config) {
 		return nil
@@ -33,6 +35,18 @@ func (r *report) checkDatabase(ctx context.Context, config *pgxpool.Config) (top
 	r.checkPrivileges(ctx, conn)
 	r.checkOutbox(ctx, conn)
 	return r.waitingTopics(ctx, conn)
+}
+
+func (r *report) checkPooler(ctx context.Context, config *pgxpool.Config) {
+	switch found, err := pg.FindPooler(ctx, config.ConnConfig); {
+	case err != nil:
+		r.warn("pooler", err.Error(), "let this role connect twice")
+	case found == pg.PoolsStatement:
+		r.fail("pooler", pg.ErrPooled.Error(), "the server's own address in database-url")
+	case found == pg.PoolsSessions:
+		r.warn("pooler", "something stands before the database; each connection seems to keep its session, which is needed",
+			"better the server's own address in database-url")
+	}
 }
 
 func (r *report) checkServer(ctx context.Context, conn *pgx.Conn) {
@@ -57,7 +71,7 @@ func (r *report) checkServer(ctx context.Context, conn *pgx.Conn) {
 }
 
 func (r *report) checkMigrations(ctx context.Context, config *pgxpool.Config) (usable bool) {
-	s, err := migrations.Get(ctx, config.ConnString())
+	s, err := migrations.GetConfig(ctx, config.ConnConfig)
 	switch {
 	case errors.Is(err, migrations.ErrNewer):
 		r.fail("migrations", err.Error(), "a newer outbox-relay")
@@ -151,7 +165,7 @@ func (r *report) checkOutbox(ctx context.Context, conn *pgx.Conn) {
 	}
 	if parked > 0 {
 		r.warn("parked", fmt.Sprintf("%d rows wait for a person, and their keys behind them", parked),
-			"SELECT * FROM troupe.outbox_status WHERE status = 'parked'; cure the cause, then delete their lines in troupe.outbox_trouble")
+			"outbox-relay parked list; cure the cause, then outbox-relay parked retry, or discard")
 	}
 }
 

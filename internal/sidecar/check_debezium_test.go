@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/knadh/koanf/parsers/yaml"
+	"go.yaml.in/yaml/v3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/relay/mapping"
@@ -78,8 +78,8 @@ func TestWhatCheckPrintsIsYAMLOfTheSameMapping(t *testing.T) {
 		require.NoError(t, err)
 		r := checkConnector(t, string(text))
 		require.Equal(t, 0, r.code, r.stderr)
-		file, err := yaml.Parser().Unmarshal([]byte(r.stdout))
-		require.NoError(t, err, r.stdout)
+		var file map[string]any
+		require.NoError(t, yaml.Unmarshal([]byte(r.stdout), &file), r.stdout)
 		entries := file["outboxes"].([]any)
 		require.Len(t, entries, 2)
 		for i, e := range entries {

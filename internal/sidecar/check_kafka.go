@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-func (r *report) checkKafka(ctx context.Context, addresses, topics []string) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(addresses...))
+func (r *report) checkKafka(ctx context.Context, addresses []string, opts []kgo.Opt, topics []string) {
+	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(addresses...))...)
 	if err != nil {
 		r.fail("kafka", err.Error(), "check KAFKA_BROKERS")
 		return

@@ -23,9 +23,13 @@ containers that have no shell and no curl.`,
   HEALTHCHECK CMD ["/app", "healthcheck"]`,
 		Args: noArguments,
 	}
-	declare(cmd, admin)
+	declare(cmd, admin, adminToken)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		v, err := p.read(cmd, admin)
+		l, err := p.load(cmd)
+		if err != nil {
+			return err
+		}
+		v, err := l.process(admin, adminToken)
 		if err != nil {
 			return err
 		}
@@ -33,12 +37,12 @@ containers that have no shell and no curl.`,
 		if err != nil {
 			return err
 		}
-		return ask(cmd.Context(), address)
+		return ask(cmd.Context(), address, v.text[adminToken.name])
 	}
 	return cmd
 }
 
-func ask(ctx context.Context, address string) error {
+func ask(ctx context.Context, address, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, healthLimit)
 	defer cancel()
 	if host, port, err := net.SplitHostPort(address); err == nil {
@@ -49,6 +53,9 @@ func ask(ctx context.Context, address string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
 	if err != nil {
 		return err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
 	resp, err := client.Do(req)

@@ -83,14 +83,27 @@ func (p *process) logs() string {
 // start runs the program on a free port, and returns when the admin endpoints answer.
 func start(t *testing.T, environ []string, args ...string) *process {
 	t.Helper()
+	address := freeAddress(t)
+	return launch(t, environ, address, append([]string{"run", "--admin", address}, args...)...)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	p := &process{t: t, admin: listener.Addr().String(), ended: make(chan struct{})}
 	require.NoError(t, listener.Close())
+	return listener.Addr().String()
+}
+
+// launch is start where the arguments say nothing of the admin address.
+func launch(t *testing.T, environ []string, address string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, admin: address, ended: make(chan struct{})}
 	executable, err := os.Executable()
 	require.NoError(t, err)
-	p.cmd = exec.Command(executable, append([]string{"run", "--admin", p.admin}, args...)...)
-	p.cmd.Env = append([]string{programEnv + "=1", "PATH=" + os.Getenv("PATH")}, environ...)
+	p.cmd = exec.Command(executable, args...)
+	// From the table, where a row that is published is gone at once; who wants the log says so.
+	p.cmd.Env = append([]string{programEnv + "=1", "PATH=" + os.Getenv("PATH"), "OUTBOX_RELAY_SOURCE=poll"}, environ...)
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	stdin, err := p.cmd.StdinPipe()
 	require.NoError(t, err)

@@ -5,109 +5,188 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/troupe-go/troupe/alert"
 	"github.com/troupe-go/troupe/relay"
 )
 
-// publishLatency is from the hand-over of rows to the client until the brokers' acknowledgement, counted once per row.
-func publishLatency() prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "outbox_relay_publish_seconds",
-		Help:    "Time from sending a row until the brokers acknowledged it.",
-		Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-	})
-}
-
-// relayMetrics reads the relay's own numbers, and the outbox's from the database, when it is scraped. The latter are
-// left out while the database does not answer.
-type relayMetrics struct {
-	relay  *relay.Relay
-	stats  *statistics
-	alerts *alert.Notifier // nil without a webhook
-}
-
-type metric struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-}
-
-func counter(name, help string) metric {
-	return metric{prometheus.NewDesc("outbox_relay_"+name, help, nil, nil), prometheus.CounterValue}
-}
-
-func gauge(name, help string) metric {
-	return metric{prometheus.NewDesc("outbox_relay_"+name, help, nil, nil), prometheus.GaugeValue}
-}
-
-func (m metric) send(to chan<- prometheus.Metric, value float64) {
-	to <- prometheus.MustNewConstMetric(m.desc, m.kind, value)
-}
-
-var (
-	claimed    = counter("rows_claimed_total", "Rows read from the outbox, with each try anew.")
-	published  = counter("rows_published_total", "Rows that the brokers acknowledged.")
-	deleted    = counter("rows_deleted_total", "Rows that were acknowledged and removed.")
-	retried    = counter("rows_retried_total", "Times that a row was put off to a next try.")
-	parked     = counter("rows_parked_total", "Rows that this process put before a person.")
-	inFlight   = gauge("rows_in_flight", "Rows sent and not yet acknowledged.")
-	active     = gauge("active", "1 while this relay holds the lease, else 0.")
-	term       = gauge("lease_term", "Term of the lease, the own one or the last one seen.")
-	progress   = gauge("last_progress_timestamp_seconds", "When the relay last got somewhere.")
-	ready      = gauge("ready", "1 when /readyz answers 200, else 0.")
-	lagSeconds = gauge("lag_seconds", "Age of the oldest row in the outbox.")
-	lagRows    = gauge("lag_rows", "Rows in the outbox, counted up to 100000.")
-	retrying   = gauge("retrying_rows", "Rows that wait for their next try.")
-	parkedRows = gauge("parked_rows", "Rows that a person must look at.")
-	headroom   = gauge("headroom_positions", "Positions left in the partitions there are; inserts fail at 0.")
-	alerted    = counter("alerts_total", "Alerts that the webhook took.")
-	alertsLost = counter("alert_incidents_lost_total", "Parked rows that the webhook was not told of: it refused, or there were too many causes.")
-
-	allMetrics = []metric{
-		claimed, published, deleted, retried, parked, inFlight, active, term, progress, ready,
-		lagSeconds, lagRows, retrying, parkedRows, headroom, alerted, alertsLost,
-	}
+const (
+	metricPrefix = "outbox_relay_"
+	outboxLabel  = "outbox"
 )
 
+// A figure is one metric of each outbox, with what docs/relay-reference.md says of it.
+type figure struct {
+	name string // without the prefix
+	kind prometheus.ValueType
+	unit string
+	help string
+	bad  string // what a bad value means, and what to do; empty: there is none
+	// value is one of these; false: not known.
+	value func(scrape) (float64, bool)
+}
+
+// A scrape is what one outbox said of itself.
+type scrape struct {
+	status relay.Status
+	ready  bool
+	paused bool
+	rows   *rowStats // nil while the database does not answer
+	outlet *outlet
+}
+
+func counts(of func(relay.Status) int64) func(scrape) (float64, bool) {
+	return func(s scrape) (float64, bool) { return float64(of(s.status)), true }
+}
+
+func tells(of func(scrape) bool) func(scrape) (float64, bool) {
+	return func(s scrape) (float64, bool) {
+		if of(s) {
+			return 1, true
+		}
+		return 0, true
+	}
+}
+
+func inTable(of func(*rowStats) float64) func(scrape) (float64, bool) {
+	return func(s scrape) (float64, bool) {
+		if s.rows == nil {
+			return 0, false
+		}
+		return of(s.rows), true
+	}
+}
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+// figures are all but the histogram. One more is one more line here: registration and reference follow.
+var figures = []figure{
+	{"rows_captured_total", counter, "rows", "Rows read from the outbox, with each try anew.",
+		"grows much faster than rows_published_total: rows are refused and read again; see rows_retried_total",
+		counts(func(s relay.Status) int64 { return s.Claimed })},
+	{"rows_published_total", counter, "rows", "Rows that the brokers acknowledged.",
+		"stands still while lag_rows is not 0: nothing gets out; /readyz says why",
+		counts(func(s relay.Status) int64 { return s.Published })},
+	{"rows_deleted_total", counter, "rows", "Rows that were acknowledged and removed.",
+		"stays behind rows_published_total for minutes: the database refuses the delete, and a restart will repeat those rows",
+		counts(func(s relay.Status) int64 { return s.Deleted })},
+	{"rows_retried_total", counter, "rows", "Times that a row was put off to a next try.",
+		"grows: a topic does not exist or refuses us; the log names it",
+		counts(func(s relay.Status) int64 { return s.Retried })},
+	{"rows_parked_total", counter, "rows", "Rows that this process put before a person.",
+		"grows: look at outbox-relay parked list",
+		counts(func(s relay.Status) int64 { return s.Parked })},
+	{"rows_in_flight", gauge, "rows", "Rows sent and not yet acknowledged.",
+		"stays above 0 while rows_published_total stands still: the brokers do not answer",
+		counts(func(s relay.Status) int64 { return s.InFlight })},
+	{"active", gauge, "1 or 0", "1 while this relay holds the lease, else 0.",
+		"the sum over all relays of one database is 0 for longer than lease: nobody publishes",
+		tells(func(s scrape) bool { return s.status.Role == relay.Active })},
+	{"lease_term", gauge, "terms", "Term of the lease, the own one or the last one seen.",
+		"grows every few minutes: relays lose the lease; the database is slow or machines freeze",
+		counts(func(s relay.Status) int64 { return s.Term })},
+	{"last_progress_timestamp_seconds", gauge, "s since 1970", "When the relay last got somewhere: rows acknowledged, or an outbox found empty.",
+		"older than a minute: it stands still; /readyz says why",
+		func(s scrape) (float64, bool) {
+			return float64(s.status.Progress.UnixMilli()) / 1000, !s.status.Progress.IsZero()
+		}},
+	{"ready", gauge, "1 or 0", "1 when /readyz finds nothing wrong with this outbox, else 0.",
+		"0 for a minute: nothing gets out; /readyz says why",
+		tells(func(s scrape) bool { return s.ready })},
+	{"paused", gauge, "1 or 0", "1 while somebody has paused this relay.",
+		"1 for longer than the work that it was for: somebody forgot POST /resume",
+		tells(func(s scrape) bool { return s.paused })},
+	{"lag_seconds", gauge, "s", "Age of the oldest row in the outbox.",
+		"above what you promised: see ready, rows_in_flight and publish_seconds; a parked row counts too",
+		inTable(func(r *rowStats) float64 { return r.Oldest.Seconds() })},
+	{"lag_rows", gauge, "rows", "Rows in the outbox, counted up to 100000.",
+		"grows for minutes: more is written than gets out",
+		inTable(func(r *rowStats) float64 { return float64(r.Pending) })},
+	{"lag_bytes", gauge, "bytes", "Payloads of the rows that lag_rows counts.",
+		"much more than lag_rows times your usual message: somebody writes large ones, which brokers may refuse",
+		inTable(func(r *rowStats) float64 { return float64(r.Bytes) })},
+	{"retrying_rows", gauge, "rows", "Rows that wait for their next try.",
+		"above 0 for minutes: a topic does not exist or refuses us; soon they are parked",
+		inTable(func(r *rowStats) float64 { return float64(r.Retrying) })},
+	{"parked_rows", gauge, "rows", "Rows that a person must look at.",
+		"above 0: their keys wait behind them; outbox-relay parked list",
+		inTable(func(r *rowStats) float64 { return float64(r.Parked) })},
+	{"headroom_positions", gauge, "positions", "Positions left in the partitions there are.",
+		"falls below a day's rows: partitions are not made ahead; at 0 every insert fails; see outbox-relay check",
+		inTable(func(r *rowStats) float64 { return float64(r.Headroom) })},
+	{"alerts_total", counter, "alerts", "Alerts that the webhook took.", "",
+		func(s scrape) (float64, bool) {
+			if s.outlet.alerts == nil {
+				return 0, false
+			}
+			return float64(s.outlet.alerts.Stats().Alerts), true
+		}},
+	{"alert_incidents_lost_total", counter, "rows", "Parked rows that the webhook was not told of: it refused, or there were too many causes.",
+		"grows: nobody is told; look at the log and at alert-url",
+		func(s scrape) (float64, bool) {
+			if s.outlet.alerts == nil {
+				return 0, false
+			}
+			a := s.outlet.alerts.Stats()
+			return float64(a.Lost + a.Dropped), true
+		}},
+}
+
+// The histogram's text stands apart, since it is fed by hand.
+const (
+	latencyName = "publish_seconds"
+	latencyHelp = "Time from sending a row until the brokers acknowledged it."
+	latencyBad  = "the 99th percentile is above a second: the brokers are slow, or their replicas are behind"
+)
+
+// publishLatency is counted once per row.
+func publishLatency() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    metricPrefix + latencyName,
+		Help:    latencyHelp,
+		Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+	}, []string{outboxLabel})
+}
+
+// relayMetrics reads the relays' own numbers, and the outboxes' from the databases, when it is scraped. The latter are
+// left out while a database does not answer.
+type relayMetrics struct{ fleet *fleet }
+
+var descriptions = func() []*prometheus.Desc {
+	all := make([]*prometheus.Desc, len(figures))
+	for n, f := range figures {
+		all[n] = prometheus.NewDesc(metricPrefix+f.name, f.help, []string{outboxLabel}, nil)
+	}
+	return all
+}()
+
+// Describe is prometheus.Collector's.
 func (m *relayMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, one := range allMetrics {
-		to <- one.desc
+	for _, d := range descriptions {
+		to <- d
 	}
 }
 
+// Collect is prometheus.Collector's. A database that hangs holds up a scrape for statsLimit, however many there are.
 func (m *relayMetrics) Collect(to chan<- prometheus.Metric) {
-	s := m.relay.Status()
-	claimed.send(to, float64(s.Claimed))
-	published.send(to, float64(s.Published))
-	deleted.send(to, float64(s.Deleted))
-	retried.send(to, float64(s.Retried))
-	parked.send(to, float64(s.Parked))
-	inFlight.send(to, float64(s.InFlight))
-	active.send(to, oneIf(s.Role == relay.Active))
-	term.send(to, float64(s.Term))
-	if !s.Progress.IsZero() {
-		progress.send(to, float64(s.Progress.UnixMilli())/1000)
+	all := m.fleet.list()
+	scrapes := make(chan scrape, len(all))
+	for _, o := range all {
+		go func() {
+			s := scrape{status: o.status(), ready: o.ready() == nil, paused: !o.current().Paused().IsZero(), outlet: o}
+			if rows, err := o.statistics().read(context.Background()); err == nil {
+				s.rows = &rows
+			}
+			scrapes <- s
+		}()
 	}
-	ready.send(to, oneIf(m.relay.Ready() == nil))
-	if m.alerts != nil {
-		a := m.alerts.Stats()
-		alerted.send(to, float64(a.Alerts))
-		alertsLost.send(to, float64(a.Lost+a.Dropped))
+	for range all {
+		s := <-scrapes
+		for n, f := range figures {
+			if value, known := f.value(s); known {
+				to <- prometheus.MustNewConstMetric(descriptions[n], f.kind, value, s.outlet.plan.name)
+			}
+		}
 	}
-
-	rows, err := m.stats.read(context.Background())
-	if err != nil {
-		return
-	}
-	lagSeconds.send(to, rows.Oldest.Seconds())
-	lagRows.send(to, float64(rows.Pending))
-	retrying.send(to, float64(rows.Retrying))
-	parkedRows.send(to, float64(rows.Parked))
-	headroom.send(to, float64(rows.Headroom))
-}
-
-func oneIf(yes bool) float64 {
-	if yes {
-		return 1
-	}
-	return 0
 }

@@ -18,9 +18,9 @@ the first time, and owns the tables from then on.`,
 		Example: `  DATABASE_URL=postgres://shop:…@127.0.0.1:5432/shop outbox-relay migrate`,
 		Args:    noArguments,
 	}
-	declare(cmd, databaseURL)
+	declareOne(cmd, databaseSettings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		v, err := p.read(cmd, databaseURL)
+		v, err := p.read(cmd, databaseSettings...)
 		if err != nil {
 			return err
 		}
@@ -28,11 +28,10 @@ the first time, and owns the tables from then on.`,
 		if err != nil {
 			return err
 		}
-		url := config.ConnString()
-		if err := migrations.Up(cmd.Context(), url); err != nil {
+		if err := migrations.UpConfig(cmd.Context(), config.ConnConfig); err != nil {
 			return err
 		}
-		s, err := migrations.Get(cmd.Context(), url)
+		s, err := migrations.GetConfig(cmd.Context(), config.ConnConfig)
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/rs/zerolog"
 )
 
 // bad is an error about the value of a setting: where it came from, what it is, what it should be.
@@ -18,7 +17,19 @@ func (v values) bad(s setting, want string) error {
 }
 
 func (v values) required(s setting, want string) error {
-	return usagef("%s is not set: want %s; set %s, or --%s", s.name, want, s.variable(), s.name)
+	set := s.variable()
+	if s.secret {
+		set += ", " + set + "_FILE"
+	}
+	flag := s.name
+	if s.hidden {
+		flag = s.fileName()
+	}
+	of := ""
+	if v.outbox != "" {
+		of = " for outbox " + v.outbox
+	}
+	return usagef("%s is not set%s: want %s; set %s, or --%s", s.name, of, want, set, flag)
 }
 
 func (v values) duration(s setting) (time.Duration, error) {
@@ -29,27 +40,19 @@ func (v values) duration(s setting) (time.Duration, error) {
 	return d, nil
 }
 
-func (v values) number(s setting, least, most int) (int, error) {
+func (v values) number(s setting) (int, error) {
 	n, err := strconv.Atoi(v.text[s.name])
-	if err != nil || n < least || n > most {
-		return 0, v.bad(s, fmt.Sprintf("a whole number from %d to %d", least, most))
+	if err != nil || n < s.least || n > s.most {
+		return 0, v.bad(s, fmt.Sprintf("a whole number from %d to %d", s.least, s.most))
 	}
 	return n, nil
 }
 
-func (v values) oneOf(s setting, choices ...string) (string, error) {
-	if !slices.Contains(choices, v.text[s.name]) {
-		return "", v.bad(s, strings.Join(choices, " or "))
+func (v values) oneOf(s setting) (string, error) {
+	if !slices.Contains(s.choices, v.text[s.name]) {
+		return "", v.bad(s, strings.Join(s.choices, " or "))
 	}
 	return v.text[s.name], nil
-}
-
-func (v values) level() (zerolog.Level, error) {
-	choice, err := v.oneOf(logLevel, "debug", "info", "warn", "error")
-	if err != nil {
-		return zerolog.NoLevel, err
-	}
-	return zerolog.ParseLevel(choice)
 }
 
 func (v values) address(s setting) (string, error) {
@@ -89,5 +92,8 @@ func (v values) database() (*pgxpool.Config, error) {
 	if _, set := config.ConnConfig.RuntimeParams["application_name"]; !set {
 		config.ConnConfig.RuntimeParams["application_name"] = "outbox-relay"
 	}
-	return config, nil
+	if password := v.text[databasePassword.name]; password != "" {
+		config.ConnConfig.Password = password
+	}
+	return config, v.encryptDatabase(config.ConnConfig)
 }

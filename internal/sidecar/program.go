@@ -92,7 +92,8 @@ environment, else from the file of --config.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(p.runCommand(), p.migrateCommand(), p.statusCommand(), p.checkCommand(), p.healthCommand())
+	root.AddCommand(p.runCommand(), p.migrateCommand(), p.statusCommand(), p.checkCommand(), p.parkedCommand(),
+		p.schemaCommand(), p.healthCommand())
 	return root
 }
 

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
-
-	"github.com/troupe-go/troupe/alert"
-	"github.com/troupe-go/troupe/relay"
 )
 
 func (p Program) runCommand() *cobra.Command {
@@ -22,149 +22,124 @@ func (p Program) runCommand() *cobra.Command {
 		Short: "Publish the outbox until stopped",
 		Long: `run publishes the rows of troupe.outbox to their topics and removes them once the brokers have
 acknowledged them. Any number may run for one database: one publishes, the others stand by.
+The file of --config may name several outboxes; one that fails does not stop the others.
 
-On SIGTERM it takes no more rows, waits for what is in flight and exits with 0.`,
+On SIGTERM it takes no more rows, waits for what is in flight and exits with 0. On SIGHUP it reads
+the file and the secrets anew: relays whose settings changed begin anew, and the log says what
+cannot change while running. A file with a mistake is refused, and everything stays as it was.`,
 		Example: `  DATABASE_URL=postgres://shop:…@127.0.0.1:5432/shop KAFKA_BROKERS=127.0.0.1:9092 outbox-relay run
   outbox-relay run --config relay.yaml --admin 127.0.0.1:9000`,
 		Args: noArguments,
 	}
-	settings := []setting{databaseURL, brokers, service, source, delivery, admin, batch, interval, lease, drain, alertURL, logLevel}
+	settings := slices.Concat(eachSettings, []setting{admin, adminToken, logLevel})
 	declare(cmd, settings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		v, err := p.read(cmd, settings...)
+		out := &leveled{Writer: p.Stderr}
+		log := zerolog.New(out).With().Timestamp().Logger()
+		plan, err := p.plan(cmd, log)
 		if err != nil {
 			return err
 		}
-		plan, err := p.plan(v)
-		if err != nil {
-			return err
-		}
-		return p.run(cmd.Context(), plan)
+		out.set(plan.level)
+		s := &site{program: p, cmd: cmd, log: log, level: out, plan: plan, fleet: newFleet(log)}
+		return s.run(cmd.Context())
 	}
 	return cmd
-}
-
-// A plan is what run needs, checked.
-type plan struct {
-	database *pgxpool.Config
-	relay    relay.Config
-	alert    alert.Config
-	admin    string
-	log      zerolog.Logger
-}
-
-func (p Program) plan(v values) (plan, error) {
-	var first error
-	keep := func(err error) {
-		if first == nil {
-			first = err
-		}
-	}
-	var out plan
-	var err error
-	out.database, err = v.database()
-	keep(err)
-	out.relay.Brokers, err = v.brokerList()
-	keep(err)
-	keep(v.offered())
-	out.admin, err = v.address(admin)
-	keep(err)
-	out.relay.Batch, err = v.number(batch, 1, 10_000)
-	keep(err)
-	out.relay.Interval, err = v.duration(interval)
-	keep(err)
-	out.relay.Lease, err = v.duration(lease)
-	keep(err)
-	out.relay.Drain, err = v.duration(drain)
-	keep(err)
-	level, err := v.level()
-	keep(err)
-	if first != nil {
-		return plan{}, first
-	}
-	if p.Dial != nil {
-		out.database.ConnConfig.DialFunc = p.Dial
-	}
-	out.relay.Service = v.text[service.name]
-	if out.relay.Service == "" {
-		out.relay.Service = out.database.ConnConfig.Database
-	}
-	if out.relay.Service == "" {
-		return plan{}, v.required(service, "a name, since the database's name is not in "+databaseURL.name)
-	}
-	out.relay.Source = relay.Poll
-	out.relay.Kafka = p.Kafka
-	out.log = zerolog.New(p.Stderr).Level(level).With().Timestamp().Str("service", out.relay.Service).Logger()
-	out.relay.Log = out.log
-	out.alert = alert.Config{URL: v.text[alertURL.name], Source: out.relay.Service, Drain: 2 * time.Second, Log: out.log}
-	if err := out.alert.Validate(); err != nil { // the value itself is a secret
-		return plan{}, usagef("%s (from %s): %w", alertURL.name, v.from[alertURL.name], err)
-	}
-	return out, nil
-}
-
-// offered refuses what is planned for and not there yet.
-func (v values) offered() error {
-	switch v.text[source.name] {
-	case "auto", "poll":
-	case "wal":
-		return usagef("source (from %s): wal is not available in this version: use auto or poll, which need no wal_level",
-			v.from[source.name])
-	default:
-		return v.bad(source, "auto or poll")
-	}
-	switch v.text[delivery.name] {
-	case "at-least-once":
-		return nil
-	case "exactly-once":
-		return usagef("delivery (from %s): exactly-once needs the wal source, which is not available in this version: use "+
-			"at-least-once, where a repeat carries the same ce_id", v.from[delivery.name])
-	}
-	return v.bad(delivery, "at-least-once")
 }
 
 // httpLimit bounds the end of the admin endpoints.
 const httpLimit = time.Second
 
-func (p Program) run(ctx context.Context, plan plan) error {
-	pool, err := pgxpool.NewWithConfig(ctx, plan.database) // connects to nothing yet
-	if err != nil {
-		return usageError{err}
-	}
-	defer pool.Close()
-	registry := prometheus.NewRegistry()
-	latency := publishLatency()
-	plan.relay.Pool = pool
-	plan.relay.Hooks.Acked = func(rows int, took time.Duration) {
-		for range rows {
-			latency.Observe(took.Seconds())
-		}
-	}
-	alerts, err := plan.tellOfParked()
-	if err != nil {
-		return usageError{err}
-	}
-	defer plan.endAlerts(alerts)
-	r, err := relay.New(plan.relay)
-	if err != nil {
-		return usageError{err}
-	}
-	stats := &statistics{pool: pool}
-	registry.MustRegister(latency, &relayMetrics{relay: r, stats: stats, alerts: alerts})
+// A site is the running program.
+type site struct {
+	program Program
+	cmd     *cobra.Command
+	log     zerolog.Logger
+	level   *leveled
+	plan    plan
+	fleet   *fleet
+	admin   *adminHandler
+}
 
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", plan.admin)
+func (s *site) run(ctx context.Context) error {
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.plan.admin)
 	if err != nil {
 		return fmt.Errorf("admin: %w; choose another address with --admin", err)
 	}
-	endpoints := serve(listener, newAdmin(r, stats, registry))
-	plan.log.Info().Stringer("admin", listener.Addr()).Strs("brokers", plan.relay.Brokers).
-		Str("database", plan.database.ConnConfig.Database).Msg("started")
+	if err := s.fleet.apply(work, s.plan.outboxes); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s.fleet.latency, &relayMetrics{fleet: s.fleet})
+	s.admin = newAdmin(s.fleet, registry, s.log)
+	s.admin.setToken(s.plan.token)
 
-	err = r.Run(ctx)
+	endpoints := serve(listener, s.admin)
+	for _, o := range s.plan.outboxes {
+		o.relay.Log.Info().Stringer("admin", listener.Addr()).Strs("brokers", o.relay.Brokers).
+			Str("database", o.database.ConnConfig.Database).Msg("started")
+		if o.inTheClear {
+			o.relay.Log.Warn().Msg("kafka-sasl plain without TLS: the password crosses the network as it is; set kafka-tls")
+		}
+	}
+	err = s.wait(ctx, work)
+	stop()
+	err = errors.Join(err, s.fleet.end())
 
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpLimit)
 	defer cancel()
 	err = errors.Join(err, endpoints.stop(last))
-	plan.log.Info().Msg("stopped")
+	s.log.Info().Msg("stopped")
 	return err
+}
+
+// wait returns when ctx ended, or when the only outbox did.
+func (s *site) wait(ctx, work context.Context) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.fleet.failed:
+			return nil // end tells it
+		case <-hangup:
+			s.reload(work)
+		}
+	}
+}
+
+// reload takes over what changed and can, or leaves everything as it is.
+func (s *site) reload(ctx context.Context) {
+	next, err := s.program.plan(s.cmd, s.log)
+	if err == nil && next.token == "" && s.plan.token != "" {
+		err = s.stillLoopback()
+	}
+	if err == nil {
+		err = s.fleet.apply(ctx, next.outboxes)
+	}
+	if err != nil {
+		s.log.Error().Err(err).Msg("reload: refused; everything stays as it was")
+		return
+	}
+	if next.admin != s.plan.admin {
+		s.log.Warn().Str("setting", admin.name).Str("stays", s.plan.admin).Str("asked_for", next.admin).
+			Msg("reload: cannot change while running; restart to change it")
+		next.admin = s.plan.admin
+	}
+	s.level.set(next.level)
+	s.admin.setToken(next.token)
+	s.plan = next
+	s.log.Info().Int("outboxes", len(next.outboxes)).Stringer("level", next.level).Msg("reload: done")
+}
+
+// stillLoopback refuses to take the token from an address that others reach.
+func (s *site) stillLoopback() error {
+	if loopback, err := isLoopback(s.plan.admin); err != nil || !loopback {
+		return fmt.Errorf("%s is gone, and the admin endpoints listen on %s: want a token there", adminToken.name, s.plan.admin)
+	}
+	return nil
 }

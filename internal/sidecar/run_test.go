@@ -76,17 +76,20 @@ func TestTheAdminEndpoints(t *testing.T) {
 	insert(t, conn, topic, "o-1")
 	insert(t, conn, topic+"-none", "o-2")
 	want := []string{
-		"outbox_relay_rows_published_total 1", "outbox_relay_rows_deleted_total 1", "outbox_relay_active 1", "outbox_relay_ready 1",
-		"outbox_relay_lease_term 1", "outbox_relay_lag_rows 1", "outbox_relay_retrying_rows 1", "outbox_relay_parked_rows 0",
-		"outbox_relay_publish_seconds_count 1", "outbox_relay_rows_in_flight 0", "outbox_relay_rows_parked_total 0",
-		"outbox_relay_headroom_positions 1.9", "outbox_relay_lag_seconds ", "outbox_relay_last_progress_timestamp_seconds ",
+		"rows_published_total 1", "rows_deleted_total 1", "active 1", "ready 1", "paused 0",
+		"lease_term 1", "lag_rows 1", "lag_bytes 2", "retrying_rows 1", "parked_rows 0",
+		"publish_seconds_count 1", "rows_in_flight 0", "rows_parked_total 0",
+		"headroom_positions 1.9", "lag_seconds ", "last_progress_timestamp_seconds ",
 	}
+	label := `{outbox="` + conn.Config().Database + `"}`
 	testkit.Wait(t, "the metrics", func() (bool, error) {
 		code, body, err := p.get("/metrics")
 		if err != nil || code != http.StatusOK {
 			return false, err
 		}
 		for _, line := range want {
+			name, value, _ := strings.Cut(line, " ")
+			line = "outbox_relay_" + name + label + " " + value
 			if !strings.Contains(body, "\n"+line) {
 				return false, &missing{line, body}
 			}
@@ -97,18 +100,22 @@ func TestTheAdminEndpoints(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, code)
 	var s struct {
-		Ready bool
-		Relay struct {
-			Role      string
-			Published int
+		Ready    bool
+		Outboxes []struct {
+			Outbox string
+			Relay  struct {
+				Role      string
+				Published int
+			}
+			Rows struct{ Pending, Retrying int }
 		}
-		Outbox struct{ Pending, Retrying int }
 	}
 	require.NoError(t, json.Unmarshal([]byte(body), &s))
 	require.True(t, s.Ready)
-	require.Equal(t, "active", s.Relay.Role)
-	require.Equal(t, 1, s.Relay.Published)
-	require.Equal(t, 1, s.Outbox.Retrying)
+	require.Len(t, s.Outboxes, 1)
+	require.Equal(t, "active", s.Outboxes[0].Relay.Role)
+	require.Equal(t, 1, s.Outboxes[0].Relay.Published)
+	require.Equal(t, 1, s.Outboxes[0].Rows.Retrying)
 
 	r := run(t, nil, "healthcheck", "--admin", p.admin)
 	require.Equal(t, 0, r.code, r.stderr)
@@ -160,7 +167,7 @@ func TestAParkedRowIsToldToTheWebhook_A26(t *testing.T) {
 	require.Contains(t, <-bodies, "shop: parked row: "+topic+": MESSAGE_TOO_LARGE")
 	testkit.Wait(t, "the metric", func() (bool, error) {
 		_, body, err := p.get("/metrics")
-		return strings.Contains(body, "\noutbox_relay_alerts_total 1\n"), err
+		return strings.Contains(body, "\noutbox_relay_alerts_total{outbox=\"shop\"} 1\n"), err
 	})
 	require.Equal(t, 0, p.terminate())
 	require.NotContains(t, p.logs(), "s3cr3t")

@@ -1,133 +1,198 @@
 package sidecar
 
 import (
-	"fmt"
-	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/file"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 )
 
-// A setting is named alike as flag, in the file and, in capitals, in the environment.
+// A setting is named alike as flag, in the file and, in capitals, in the environment. This table is the only place where
+// one stands: flags, file, JSON Schema and docs/relay-reference.md are made from it.
 type setting struct {
 	name  string
 	value string // the default
 	usage string // with the value's kind in back-quotes
 	env   string // where it is not OUTBOX_RELAY_…
+
+	kind        kind
+	choices     []string // of a choice
+	least, most int      // of a number
+
+	// A secret may also be read from a file, by NAME-file and VARIABLE_FILE. It is never printed.
+	secret bool
+	// hidden secrets have no flag of their own, since others can see a command line.
+	hidden bool
+	each   bool // may differ from outbox to outbox; a reload starts that outbox's relay anew
+	live   bool // a reload changes it at once
 }
+
+type kind int
+
+const (
+	text kind = iota
+	list
+	number
+	duration
+	choice
+	path
+)
 
 func (s setting) variable() string {
 	if s.env != "" {
 		return s.env
 	}
-	return "OUTBOX_RELAY_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+	return "OUTBOX_RELAY_" + capitals(s.name)
 }
+
+// variableOf is the variable of one outbox alone.
+func (s setting) variableOf(outbox string) string {
+	return "OUTBOX_RELAY_" + capitals(outbox) + "__" + capitals(s.name)
+}
+
+func capitals(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
+
+// fileName is the setting that names the file of a secret.
+func (s setting) fileName() string { return s.name + "-file" }
 
 var (
-	databaseURL = setting{name: "database-url", env: "DATABASE_URL",
+	databaseURL = setting{name: "database-url", env: "DATABASE_URL", secret: true, each: true,
 		usage: "the service's database, `postgres://…`; better in the environment, since others can see a command line"}
-	brokers  = setting{name: "brokers", env: "KAFKA_BROKERS", usage: "`host:port,…` of Kafka"}
-	service  = setting{name: "service", usage: "`name` for ce_source of rows that name none; default: the database's name"}
-	source   = setting{name: "source", value: "auto", usage: "`auto|poll`: how rows are found"}
-	delivery = setting{name: "delivery", value: "at-least-once", usage: "`at-least-once`: repeats carry the same ce_id"}
-	admin    = setting{name: "admin", value: "127.0.0.1:8089", usage: "`host:port` of /livez, /readyz, /metrics and /status"}
-	batch    = setting{name: "batch", value: "1000", usage: "`rows` claimed at once, up to 10000"}
-	interval = setting{name: "interval", value: "1s", usage: "longest `time` between two looks at an idle outbox"}
-	lease    = setting{name: "lease", value: "5s", usage: "`time` after which a standby replaces a relay that died"}
-	drain    = setting{name: "drain", value: "10s", usage: "longest `time` to wait for acknowledgements when stopped"}
-	alertURL = setting{name: "alert-url", env: "ALERT_URL",
+	databasePassword = setting{name: "database-password", secret: true, hidden: true, each: true,
+		usage: "`password`, where it does not stand in database-url"}
+	databaseCA = setting{name: "database-tls-ca", kind: path, each: true,
+		usage: "`file.pem` with the authorities that may have signed the server's certificate; default: the system's"}
+	databaseCert = setting{name: "database-tls-cert", kind: path, each: true,
+		usage: "`file.pem` with our certificate; read anew for each connection"}
+	databaseKey = setting{name: "database-tls-key", kind: path, each: true,
+		usage: "`file.pem` with its key; read anew for each connection"}
+	databaseName = setting{name: "database-tls-server-name", each: true,
+		usage: "`name` that must stand in the server's certificate; default: the host"}
+
+	brokers  = setting{name: "brokers", env: "KAFKA_BROKERS", kind: list, each: true, usage: "`host:port,…` of Kafka"}
+	kafkaTLS = setting{name: "kafka-tls", value: "false", kind: choice, choices: []string{"true", "false"}, each: true,
+		usage: "`true|false`: encrypt and verify with the system's authorities; any other kafka-tls-… also turns it on"}
+	kafkaCA = setting{name: "kafka-tls-ca", kind: path, each: true,
+		usage: "`file.pem` with the authorities that may have signed the brokers' certificates"}
+	kafkaCert = setting{name: "kafka-tls-cert", kind: path, each: true,
+		usage: "`file.pem` with our certificate; read anew for each connection"}
+	kafkaKey = setting{name: "kafka-tls-key", kind: path, each: true,
+		usage: "`file.pem` with its key; read anew for each connection"}
+	kafkaName = setting{name: "kafka-tls-server-name", each: true,
+		usage: "`name` that must stand in each broker's certificate; default: its host"}
+	kafkaSASL = setting{name: "kafka-sasl", value: "none", kind: choice, choices: mechanisms, each: true,
+		usage: "`none|plain|scram-sha-256|scram-sha-512|oauthbearer`: how we say who we are; plain wants TLS"}
+	kafkaUser     = setting{name: "kafka-user", each: true, usage: "`name` for plain and scram"}
+	kafkaPassword = setting{name: "kafka-password", secret: true, hidden: true, each: true,
+		usage: "`password` for plain and scram; its file is read anew for each connection"}
+	kafkaToken = setting{name: "kafka-token", secret: true, hidden: true, each: true,
+		usage: "`token` for oauthbearer; its file is read anew for each connection"}
+
+	service = setting{name: "service", each: true,
+		usage: "`name` for ce_source of rows that name none; default: the database's name"}
+	source = setting{name: "source", value: "auto", kind: choice, choices: []string{"auto", "wal", "poll"}, each: true,
+		usage: "`auto|wal|poll`: where rows are read; auto is wal where the server and the role allow it, and the log says why not"}
+	slot = setting{name: "slot", each: true,
+		usage: "`name` of the replication slot, of the whole cluster; default: troupe_ and the database's name"}
+	retention = setting{name: "retention", value: "1h", kind: duration, each: true,
+		usage: "`time` that rows which wal has published stay at least, to be replayed"}
+	delivery = setting{name: "delivery", value: "at-least-once", kind: choice, choices: []string{"at-least-once", "exactly-once"}, each: true,
+		usage: "`at-least-once`: repeats carry the same ce_id"}
+	batch = setting{name: "batch", value: "1000", kind: number, least: 1, most: 10_000, each: true,
+		usage: "`rows` claimed at once, up to 10000"}
+	interval = setting{name: "interval", value: "1s", kind: duration, each: true,
+		usage: "longest `time` between two looks at an idle outbox"}
+	lease = setting{name: "lease", value: "5s", kind: duration, each: true,
+		usage: "`time` after which a standby replaces a relay that died"}
+	drain = setting{name: "drain", value: "10s", kind: duration, each: true,
+		usage: "longest `time` to wait for acknowledgements when stopped"}
+	retryInitial = setting{name: "retry-initial", value: "500ms", kind: duration, each: true,
+		usage: "`time` to wait after a topic refused a row for the first time; doubles with each further refusal"}
+	retryCap = setting{name: "retry-cap", value: "1m", kind: duration, each: true,
+		usage: "longest `time` between two tries of a row"}
+	retryAttempts = setting{name: "retry-attempts", value: "8", kind: number, least: 1, most: 1000, each: true,
+		usage: "`tries` of a row, the first included, until it is parked"}
+	unknownTopic = setting{name: "unknown-topic", value: "1m", kind: duration, each: true,
+		usage: "`time` for which a row is tried whose topic does not exist, until it is parked"}
+	alertURL = setting{name: "alert-url", env: "ALERT_URL", secret: true, each: true,
 		usage: "`URL` of a chat's webhook, which is told of parked rows; a secret: better in the environment"}
-	logLevel = setting{name: "log-level", value: "info", usage: "`debug|info|warn|error`"}
-	output   = setting{name: "output", value: "text", usage: "`text|json`"}
+
+	admin = setting{name: "admin", value: "127.0.0.1:8089",
+		usage: "`host:port` of /livez, /readyz, /metrics and /status; other than loopback only with admin-token"}
+	adminToken = setting{name: "admin-token", secret: true, hidden: true, live: true,
+		usage: "`token` that actions and, then, everything but /livez and /readyz want as Authorization: Bearer; " +
+			"at least 16 characters; without it there are no actions"}
+	logLevel = setting{name: "log-level", value: "info", kind: choice, choices: []string{"debug", "info", "warn", "error"}, live: true,
+		usage: "`debug|info|warn|error`"}
+	output = setting{name: "output", value: "text", kind: choice, choices: []string{"text", "json"},
+		usage: "`text|json`"}
 )
 
-// everything is what the file may hold, whichever command reads it.
-var everything = []setting{
-	databaseURL, brokers, service, source, delivery, admin, batch, interval, lease, drain, alertURL, logLevel, output,
+// A section is a part of the reference.
+type section struct {
+	title    string
+	settings []setting
 }
+
+var sections = []section{
+	{"Database", []setting{databaseURL, databasePassword, databaseCA, databaseCert, databaseKey, databaseName}},
+	{"Kafka", []setting{
+		brokers, kafkaTLS, kafkaCA, kafkaCert, kafkaKey, kafkaName, kafkaSASL, kafkaUser, kafkaPassword, kafkaToken,
+	}},
+	{"Publishing", []setting{
+		service, source, slot, retention, delivery, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic, alertURL,
+	}},
+	{"The process", []setting{admin, adminToken, logLevel, output}},
+}
+
+// everything is what the file may hold, whichever command reads it.
+var everything = slices.Concat(sections[0].settings, sections[1].settings, sections[2].settings, sections[3].settings)
+
+var (
+	databaseSettings = sections[0].settings
+	kafkaSettings    = sections[1].settings
+	eachSettings     = slices.Concat(databaseSettings, kafkaSettings, sections[2].settings)
+)
+
+const (
+	configFlag = "config"
+	outboxFlag = "outbox"
+	configVar  = "OUTBOX_RELAY_CONFIG"
+)
 
 // declare gives a command the flags of its settings.
 func declare(cmd *cobra.Command, settings ...setting) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	for _, s := range settings {
-		flags.String(s.name, s.value, s.usage+" ["+s.variable()+"]")
+		if !s.hidden {
+			flags.String(s.name, s.value, s.usage+" ["+s.variable()+"]")
+		}
+		if s.secret {
+			flags.String(s.fileName(), "", "`file` with "+s.name+" ["+s.variable()+"_FILE]")
+		}
 	}
-	flags.String("config", "", "`file.yaml` with any of these settings [OUTBOX_RELAY_CONFIG]")
+	flags.String(configFlag, "", "`file.yaml` with any of these settings ["+configVar+"]")
 }
 
-// values are settings with where each came from, for errors that name the place to put right.
-type values struct {
-	text map[string]string
-	from map[string]string
+// declareOne adds the choice of one outbox, for commands that work on one.
+func declareOne(cmd *cobra.Command, settings ...setting) {
+	declare(cmd, settings...)
+	cmd.Flags().String(outboxFlag, "", "`name` of one of the file's outboxes; needed where there are several")
 }
 
-// read puts file, environment and flags over one another. Its errors are of usage.
-func (p Program) read(cmd *cobra.Command, settings ...setting) (values, error) {
-	v := values{text: make(map[string]string), from: make(map[string]string)}
-	for _, s := range settings {
-		v.text[s.name], v.from[s.name] = s.value, "default"
-	}
-	environ := make(map[string]string)
-	for _, line := range p.Environ {
-		if name, value, ok := strings.Cut(line, "="); ok && value != "" {
-			environ[name] = value
-		}
-	}
-	path := environ["OUTBOX_RELAY_CONFIG"]
-	if cmd.Flags().Changed("config") {
-		path, _ = cmd.Flags().GetString("config")
-	}
-	all := koanf.New("/") // no setting has a slash in its name: the file is flat
-	if path != "" {
-		if err := all.Load(file.Provider(path), yaml.Parser()); err != nil {
-			return v, usagef("config %s: %w", path, err)
-		}
-		if err := refuseUnknown(all, path); err != nil {
-			return v, err
-		}
-	}
-	// Variables that begin like ours but are none (Kubernetes makes some for a service of that name) are passed over.
-	for _, s := range settings {
-		if value := all.Get(s.name); value != nil {
-			v.text[s.name], v.from[s.name] = textOf(value), path
-		}
-		if value, set := environ[s.variable()]; set {
-			v.text[s.name], v.from[s.name] = value, s.variable()
-		}
-		if flag := cmd.Flags().Lookup(s.name); flag.Changed {
-			v.text[s.name], v.from[s.name] = flag.Value.String(), "--"+s.name
-		}
-	}
-	return v, nil
-}
+// plainUsage is the usage without the quotes around the value's kind.
+func plainUsage(s setting) string { return strings.ReplaceAll(s.usage, "`", "") }
 
-func refuseUnknown(all *koanf.Koanf, path string) error {
-	known := make(map[string]bool)
-	for _, s := range everything {
-		known[s.name] = true
+// defaultValue is the default as the file would have it.
+func (s setting) defaultValue() any {
+	if s.kind == number {
+		n, _ := strconv.Atoi(s.value) // a test reads each default
+		return n
 	}
-	for _, key := range slices.Sorted(maps.Keys(all.Raw())) {
-		if !known[key] {
-			return usagef("config %s: unknown key %q; known are %s", path, key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
-		}
+	if s.value == "true" || s.value == "false" {
+		return s.value == "true"
 	}
-	return nil
-}
-
-// textOf is a value of the file as a flag would have it: a list is joined by commas.
-func textOf(value any) string {
-	list, ok := value.([]any)
-	if !ok {
-		return fmt.Sprint(value)
-	}
-	parts := make([]string, len(list))
-	for i, part := range list {
-		parts[i] = fmt.Sprint(part)
-	}
-	return strings.Join(parts, ",")
+	return s.value
 }

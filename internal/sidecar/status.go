@@ -29,9 +29,9 @@ when, which of them are in trouble, and how far the migrations are.`,
   outbox-relay status --output json | jq .outbox.pending`,
 		Args: noArguments,
 	}
-	declare(cmd, databaseURL, output)
+	declareOne(cmd, parkedSettings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		v, err := p.read(cmd, databaseURL, output)
+		v, err := p.read(cmd, parkedSettings...)
 		if err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ when, which of them are in trouble, and how far the migrations are.`,
 		if err != nil {
 			return err
 		}
-		form, err := v.oneOf(output, "text", "json")
+		form, err := v.oneOf(output)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func rowsOf(s outbox.Stats) *rowStatus {
 
 func readStatus(ctx context.Context, config *pgxpool.Config) (databaseStatus, error) {
 	s := databaseStatus{Database: config.ConnConfig.Database}
-	m, err := migrations.Get(ctx, config.ConnString())
+	m, err := migrations.GetConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return s, err
 	}

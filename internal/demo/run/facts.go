@@ -218,7 +218,7 @@ func (f *facts) readQueues(ctx context.Context, p pools) error {
 }
 
 const queuesSQL = `
-SELECT (SELECT count(*) FROM troupe.outbox),
+SELECT (SELECT count(*) FROM troupe.outbox_status WHERE status <> 'done'),
        (SELECT count(*) FROM troupe.outbox_trouble),
        (SELECT count(*) FROM troupe.held)`
 

@@ -1,0 +1,129 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+// A fleet is all outlets of the process.
+type fleet struct {
+	log     zerolog.Logger
+	latency *prometheus.HistogramVec
+	failed  chan error // why the only outlet ended
+
+	mu      sync.Mutex
+	outlets []*outlet // in the file's order
+}
+
+func newFleet(log zerolog.Logger) *fleet {
+	return &fleet{log: log, latency: publishLatency(), failed: make(chan error, 1)}
+}
+
+func (f *fleet) list() []*outlet {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.outlets)
+}
+
+// find is the outlet of a name; with an empty one, the only outlet there is.
+func (f *fleet) find(name string) *outlet {
+	all := f.list()
+	if name == "" && len(all) == 1 {
+		return all[0]
+	}
+	if n := slices.IndexFunc(all, func(o *outlet) bool { return o.plan.name == name }); n >= 0 {
+		return all[n]
+	}
+	return nil
+}
+
+func (f *fleet) several() bool { return len(f.list()) > 1 }
+
+// apply makes the fleet what the plans say. All of them are checked before any relay is touched; then those whose settings
+// changed are stopped and begin anew, and the others never notice. It returns when those that ended have ended.
+func (f *fleet) apply(ctx context.Context, plans []outboxPlan) error {
+	old := f.list()
+	next := make([]*outlet, len(plans))
+	fresh := make(map[*outlet]*outlet) // to the one it takes over from, or nil
+	for n, plan := range plans {
+		at := slices.IndexFunc(old, func(o *outlet) bool { return o.plan.name == plan.name })
+		if at >= 0 {
+			changed := plan.changed(old[at].plan)
+			if len(changed) == 0 {
+				next[n] = old[at]
+				continue
+			}
+			f.log.Info().Str("outbox", plan.name).Strs("changed", changed).Msg("reload: the outbox's relay begins anew")
+		}
+		o, err := newOutlet(plan, f.latency, f.several)
+		if err != nil {
+			for made := range fresh {
+				made.close()
+			}
+			return err
+		}
+		next[n] = o
+		fresh[o] = nil
+		if at >= 0 {
+			fresh[o] = old[at]
+		}
+	}
+	var ends sync.WaitGroup
+	for _, o := range old {
+		if slices.Contains(next, o) {
+			continue
+		}
+		o.stop()
+		ends.Go(func() {
+			if err := o.wait(); err != nil {
+				f.log.Error().Err(err).Str("outbox", o.plan.name).Msg("reload: ended")
+			}
+		})
+	}
+	ends.Wait()
+	f.mu.Lock()
+	f.outlets = next
+	f.mu.Unlock()
+	for o, from := range fresh {
+		if from != nil {
+			o.take(from)
+		}
+		o.start(ctx)
+		go f.watch(ctx, o)
+	}
+	return nil
+}
+
+// watch reports the end of an outlet that nobody asked to end.
+func (f *fleet) watch(ctx context.Context, o *outlet) {
+	<-o.ended
+	if o.err != nil && ctx.Err() == nil && !f.several() {
+		select {
+		case f.failed <- o.err:
+		default:
+		}
+	}
+}
+
+// end waits for all, after ctx has ended or one failed.
+func (f *fleet) end() error {
+	var mu sync.Mutex
+	var errs []error
+	var ends sync.WaitGroup
+	for _, o := range f.list() {
+		o.stop()
+		ends.Go(func() {
+			err := o.wait()
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		})
+	}
+	ends.Wait()
+	return errors.Join(errs...)
+}

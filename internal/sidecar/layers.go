@@ -1,0 +1,342 @@
+package sidecar
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+)
+
+// values are settings with where each came from, for errors that name the place to put right.
+type values struct {
+	outbox string // whose; empty: the process's
+	text   map[string]string
+	from   map[string]string
+	path   map[string]string // files that secrets were read from
+}
+
+// A layer is one place that settings come from.
+type layer struct {
+	get  func(name string) (text string, set bool) // under its name in the file
+	from func(name string) string                  // for errors
+}
+
+// settingsOf are all layers as they are read at one moment.
+type settingsOf struct {
+	environ  map[string]string
+	cmd      *cobra.Command
+	path     string // of the file; empty: none
+	top      map[string]any
+	outboxes []entry
+}
+
+// An entry is one of the file's outboxes.
+type entry struct {
+	name   string
+	values map[string]any
+}
+
+const (
+	outboxesKey = "outboxes"
+	nameKey     = "name"
+	mappingKey  = "mapping"
+	mostEntries = 1000
+)
+
+// load reads the file, and what stands beside it. Its errors are of usage.
+func (p Program) load(cmd *cobra.Command) (*settingsOf, error) {
+	l := &settingsOf{environ: make(map[string]string), cmd: cmd}
+	for _, line := range p.Environ {
+		if name, value, ok := strings.Cut(line, "="); ok && value != "" {
+			l.environ[name] = value
+		}
+	}
+	l.path = l.environ[configVar]
+	if cmd.Flags().Changed(configFlag) {
+		l.path, _ = cmd.Flags().GetString(configFlag)
+	}
+	if l.path == "" {
+		return l, nil
+	}
+	written, err := os.ReadFile(l.path)
+	if err != nil {
+		return nil, usagef("config %s: %w", l.path, errors.Unwrap(err))
+	}
+	if err := yaml.Unmarshal(written, &l.top); err != nil {
+		return nil, usagef("config %s: %w", l.path, withoutValues(err))
+	}
+	list, given := l.top[outboxesKey]
+	delete(l.top, outboxesKey)
+	if err := l.refuseUnknown("", l.top, everything); err != nil {
+		return nil, err
+	}
+	if !given {
+		return l, nil
+	}
+	return l, l.readEntries(list)
+}
+
+var lineNumber = regexp.MustCompile(`line [0-9]+`)
+
+// withoutValues is what may be told of a mistake in the file: some of the parser's errors quote what they found, which may
+// be a secret.
+func withoutValues(err error) error {
+	if !strings.ContainsAny(err.Error(), "`'\"") {
+		return err
+	}
+	where := lineNumber.FindString(err.Error())
+	if where == "" {
+		where = "some line"
+	}
+	return errors.New(where + ": cannot be read as settings (what stands there is not shown: it may be a secret)")
+}
+
+var entryName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+func (l *settingsOf) readEntries(given any) error {
+	list, ok := given.([]any)
+	if !ok || len(list) == 0 || len(list) > mostEntries {
+		return usagef("config %s: %s: want a list of 1 to %d outboxes, each with a name", l.path, outboxesKey, mostEntries)
+	}
+	for n, one := range list {
+		settings, ok := one.(map[string]any)
+		if !ok {
+			return usagef("config %s: %s: number %d is no set of settings", l.path, outboxesKey, n+1)
+		}
+		name, _ := settings[nameKey].(string)
+		if !entryName.MatchString(name) || strings.Contains(name, "--") {
+			return usagef("config %s: %s: number %d: name %q: want 1 to 63 lower-case letters, digits and single dashes between them",
+				l.path, outboxesKey, n+1, name)
+		}
+		if slices.ContainsFunc(l.outboxes, func(e entry) bool { return e.name == name }) {
+			return usagef("config %s: %s: two are named %q", l.path, outboxesKey, name)
+		}
+		if _, mapped := settings[mappingKey]; mapped {
+			return usagef("config %s: outbox %s: %s is not available in this version: rows stand in troupe.outbox",
+				l.path, name, mappingKey)
+		}
+		settings = maps.Clone(settings)
+		delete(settings, nameKey)
+		if err := l.refuseUnknown("outbox "+name+": ", settings, eachSettings); err != nil {
+			return err
+		}
+		l.outboxes = append(l.outboxes, entry{name, settings})
+	}
+	return nil
+}
+
+func (l *settingsOf) refuseUnknown(where string, given map[string]any, settings []setting) error {
+	known := make(map[string]setting)
+	for _, s := range settings {
+		known[s.name] = s
+		if s.secret {
+			known[s.fileName()] = setting{}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		s, ok := known[key]
+		if !ok {
+			return usagef("config %s: %sunknown key %q; known are %s", l.path, where, key,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+		switch value := given[key].(type) {
+		case map[string]any:
+			return usagef("config %s: %s%s: want a value, not settings below it", l.path, where, key)
+		case string, nil:
+		default:
+			if s.secret { // 0123 would be another number, and no error may show it
+				return usagef("config %s: %s%s: want text in quotes", l.path, where, key)
+			}
+			if _, many := value.([]any); many && s.kind != list {
+				return usagef("config %s: %s%s: want one value, not a list", l.path, where, key)
+			}
+		}
+	}
+	return nil
+}
+
+// process are the settings that are not of one outbox, or of the only one there is.
+func (l *settingsOf) process(settings ...setting) (values, error) {
+	return l.resolve("", []layer{l.flags(), l.variables(), l.file(l.top, l.path), defaults}, settings)
+}
+
+// of are the settings of one of the file's outboxes: what is set for one wins over what is set for all.
+func (l *settingsOf) of(e entry, settings ...setting) (values, error) {
+	where := l.path + ", outbox " + e.name
+	return l.resolve(e.name, []layer{
+		l.variablesOf(e.name), l.file(e.values, where), l.flags(), l.variables(), l.file(l.top, l.path), defaults,
+	}, settings)
+}
+
+// one are the settings of the outbox that a command works on.
+func (l *settingsOf) one(settings ...setting) (values, error) {
+	chosen, _ := l.cmd.Flags().GetString(outboxFlag)
+	names := make([]string, len(l.outboxes))
+	for n, e := range l.outboxes {
+		names[n] = e.name
+		if e.name == chosen || chosen == "" && len(l.outboxes) == 1 {
+			return l.of(e, settings...)
+		}
+	}
+	switch {
+	case chosen != "":
+		return values{}, usagef("--%s %q: the file's are: %s", outboxFlag, chosen, strings.Join(names, ", "))
+	case len(names) > 0:
+		return values{}, usagef("config %s has several outboxes: say which with --%s: %s",
+			l.path, outboxFlag, strings.Join(names, ", "))
+	}
+	return l.process(settings...)
+}
+
+// read is load and one.
+func (p Program) read(cmd *cobra.Command, settings ...setting) (values, error) {
+	l, err := p.load(cmd)
+	if err != nil {
+		return values{}, err
+	}
+	return l.one(settings...)
+}
+
+// resolve takes each setting from the first layer that has it.
+func (l *settingsOf) resolve(outbox string, layers []layer, settings []setting) (values, error) {
+	v := values{outbox, make(map[string]string), make(map[string]string), make(map[string]string)}
+	for _, s := range settings {
+		for _, layer := range layers {
+			text, set := layer.get(s.name)
+			if !s.secret {
+				if set {
+					v.text[s.name], v.from[s.name] = text, layer.from(s.name)
+					break
+				}
+				continue
+			}
+			path, filed := layer.get(s.fileName())
+			if set && filed {
+				return v, usagef("%s (from %s) and %s (from %s): set one of them",
+					s.name, layer.from(s.name), s.fileName(), layer.from(s.fileName()))
+			}
+			if filed {
+				secret, err := readSecret(path)
+				if err != nil {
+					return v, usagef("%s (from %s): %w", s.fileName(), layer.from(s.fileName()), err)
+				}
+				v.text[s.name], v.from[s.name], v.path[s.name] = secret, layer.from(s.fileName()), path
+				break
+			}
+			if set {
+				v.text[s.name], v.from[s.name] = text, layer.from(s.name)
+				break
+			}
+		}
+	}
+	return v, nil
+}
+
+func (l *settingsOf) flags() layer {
+	return layer{
+		get: func(name string) (string, bool) {
+			flag := l.cmd.Flags().Lookup(name)
+			if flag == nil || !flag.Changed {
+				return "", false
+			}
+			return flag.Value.String(), true
+		},
+		from: func(name string) string { return "--" + name },
+	}
+}
+
+// Variables that begin like ours but are none (Kubernetes makes some for a service of that name) are passed over.
+func (l *settingsOf) variables() layer { return l.environment(variableNames(setting.variable)) }
+
+func (l *settingsOf) variablesOf(outbox string) layer {
+	return l.environment(variableNames(func(s setting) string { return s.variableOf(outbox) }))
+}
+
+func (l *settingsOf) environment(names map[string]string) layer {
+	return layer{
+		get: func(name string) (string, bool) {
+			value, set := l.environ[names[name]]
+			return value, set
+		},
+		from: func(name string) string { return names[name] },
+	}
+}
+
+func variableNames(of func(setting) string) map[string]string {
+	names := make(map[string]string)
+	for _, s := range everything {
+		names[s.name] = of(s)
+		if s.secret {
+			names[s.fileName()] = of(s) + "_FILE"
+		}
+	}
+	return names
+}
+
+func (l *settingsOf) file(given map[string]any, where string) layer {
+	return layer{
+		get: func(name string) (string, bool) {
+			value, set := given[name]
+			if !set || value == nil {
+				return "", false
+			}
+			return textOf(value), true
+		},
+		from: func(string) string { return where },
+	}
+}
+
+var defaults = layer{
+	get: func(name string) (string, bool) {
+		for _, s := range everything {
+			if s.name == name {
+				return s.value, true
+			}
+		}
+		return "", false
+	},
+	from: func(string) string { return "default" },
+}
+
+// textOf is a value of the file as a flag would have it: a list is joined by commas.
+func textOf(value any) string {
+	list, ok := value.([]any)
+	if !ok {
+		return fmt.Sprint(value)
+	}
+	parts := make([]string, len(list))
+	for i, part := range list {
+		parts[i] = fmt.Sprint(part)
+	}
+	return strings.Join(parts, ",")
+}
+
+const mostSecret = 64 << 10
+
+// readSecret is a file's text without the end of its last line. No error shows any of it.
+func readSecret(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, mostSecret+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(text) > mostSecret:
+		return "", fmt.Errorf("%s: more than %d bytes: this is no secret", path, mostSecret)
+	}
+	secret := strings.TrimRight(string(text), "\r\n")
+	if secret == "" {
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return secret, nil
+}

@@ -1,0 +1,239 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/troupe-go/troupe/alert"
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// An outlet is one outbox of the process with its relay. A reload that changes it makes another.
+type outlet struct {
+	plan   outboxPlan
+	alerts *alert.Notifier
+	replay replays
+
+	// More than one outlet: one that fails is tried again, and the others go on.
+	again func() bool
+
+	mu      sync.Mutex
+	relay   *relay.Relay  // a new one after a failure, since one runs once
+	pool    *pgxpool.Pool // its
+	stats   *statistics
+	failure error        // why it is not running
+	before  relay.Status // what the relays before it counted
+
+	stop  context.CancelFunc
+	ended chan struct{}
+	err   error // of run; good after ended
+}
+
+// newOutlet checks what the plan alone does not tell. It connects to nothing.
+func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, again func() bool) (*outlet, error) {
+	o := &outlet{again: again, ended: make(chan struct{})}
+	o.failure = errors.New("starting: the database has not answered yet")
+	observe := latency.WithLabelValues(plan.name)
+	plan.relay.Hooks.Acked = func(rows int, took time.Duration) {
+		for range rows {
+			observe.Observe(took.Seconds())
+		}
+	}
+	var err error
+	if o.alerts, err = plan.tellOfParked(); err != nil {
+		return nil, usageError{err}
+	}
+	o.plan = plan
+	if err := o.renew(); err != nil {
+		o.close()
+		return nil, err
+	}
+	return o, nil
+}
+
+// renew makes the relay that is to run next.
+func (o *outlet) renew() error {
+	pool, err := pgxpool.NewWithConfig(context.Background(), o.plan.database.Copy()) // connects to nothing yet
+	if err != nil {
+		return usageError{err}
+	}
+	config := o.plan.relay
+	config.Pool = pool
+	r, err := relay.New(config)
+	if err != nil {
+		pool.Close()
+		return usageError{err}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.relay != nil {
+		o.before = sum(o.before, o.relay.Status())
+		if !o.relay.Paused().IsZero() {
+			r.Pause()
+		}
+		o.pool.Close()
+	}
+	o.relay, o.pool, o.stats = r, pool, &statistics{pool: pool}
+	return nil
+}
+
+// start runs the relay until stop is called or ctx ends.
+func (o *outlet) start(ctx context.Context) {
+	ctx, o.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(o.ended)
+		o.err = o.run(ctx)
+	}()
+}
+
+// run returns nil when ctx ended, or the failure of the only outlet there is.
+func (o *outlet) run(ctx context.Context) error {
+	backoff := retry.Policy{Initial: time.Second, Cap: time.Minute}
+	for failures := 1; ; failures++ {
+		err := o.runOnce(ctx)
+		if ctx.Err() != nil {
+			return err
+		}
+		o.fails(err)
+		if !o.again() {
+			return err
+		}
+		wait := backoff.Wait(failures)
+		o.plan.relay.Log.Error().Err(err).Stringer("again_in", wait.Round(time.Millisecond)).
+			Msg("the relay ended; the other outboxes go on")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		if err := o.renew(); err != nil {
+			o.fails(err)
+		}
+	}
+}
+
+func (o *outlet) runOnce(ctx context.Context) error {
+	if err := o.look(ctx); err != nil {
+		return err
+	}
+	o.fails(nil)
+	err := o.current().Run(ctx)
+	if err == nil && ctx.Err() == nil {
+		err = errors.New("the relay ended without being asked to")
+	}
+	return err
+}
+
+// look refuses a pooler that a relay cannot work through, once there is an answer.
+func (o *outlet) look(ctx context.Context) error {
+	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
+	log := o.plan.relay.Log
+	for failures := 1; ; failures++ {
+		once, cancel := context.WithTimeout(ctx, askLimit)
+		found, err := pg.FindPooler(once, o.plan.database.ConnConfig)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil && found == pg.PoolsStatement:
+			return pg.ErrPooled
+		case err == nil:
+			if found == pg.PoolsSessions {
+				log.Warn().Msg("a pooler stands before the database; each connection seems to keep its session, which is needed")
+			}
+			if failures > 1 {
+				log.Info().Int("count", failures).Msg("database: works again")
+			}
+			return nil
+		}
+		if failures == 1 {
+			log.Warn().Err(err).Msg("database: failed, trying on")
+		}
+		o.fails(fmt.Errorf("starting: %w", err))
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff.Wait(failures)):
+		}
+	}
+}
+
+func (o *outlet) fails(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failure = err
+}
+
+func (o *outlet) current() *relay.Relay {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.relay
+}
+
+// status is the relay's, with what earlier ones counted.
+func (o *outlet) status() relay.Status {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := o.relay.Status()
+	counted := sum(o.before, s)
+	s.Claimed, s.Published, s.Deleted = counted.Claimed, counted.Published, counted.Deleted
+	s.Retried, s.Parked = counted.Retried, counted.Parked
+	return s
+}
+
+func sum(a, b relay.Status) relay.Status {
+	return relay.Status{
+		Claimed: a.Claimed + b.Claimed, Published: a.Published + b.Published, Deleted: a.Deleted + b.Deleted,
+		Retried: a.Retried + b.Retried, Parked: a.Parked + b.Parked,
+	}
+}
+
+// ready is why nothing gets published, or nil.
+func (o *outlet) ready() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failure != nil {
+		return o.failure
+	}
+	if since := o.relay.Paused(); !since.IsZero() {
+		return fmt.Errorf("paused for %s: POST /resume ends it", time.Since(since).Round(time.Second))
+	}
+	return o.relay.Ready()
+}
+
+// take makes o go on where the outlet of before the reload was.
+func (o *outlet) take(from *outlet) {
+	before := from.status()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.before = before
+	if !from.relay.Paused().IsZero() { // it has ended: nothing changes it any more
+		o.relay.Pause()
+	}
+}
+
+// wait is for the end of run; then nothing of the outlet is left.
+func (o *outlet) wait() error {
+	<-o.ended
+	o.close()
+	return o.err
+}
+
+func (o *outlet) close() {
+	o.replay.stop()
+	if o.pool != nil {
+		o.pool.Close()
+	}
+	if o.alerts != nil {
+		if err := o.alerts.Close(); err != nil { // sends what is still counted
+			o.plan.relay.Log.Error().Err(err).Msg("ended")
+		}
+	}
+}

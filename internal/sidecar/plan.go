@@ -1,0 +1,199 @@
+package sidecar
+
+import (
+	"io"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/alert"
+	"github.com/troupe-go/troupe/relay"
+)
+
+// A plan is what run needs, checked.
+type plan struct {
+	admin    string
+	token    string
+	level    zerolog.Level
+	outboxes []outboxPlan
+}
+
+// An outboxPlan is what one relay needs.
+type outboxPlan struct {
+	name       string
+	database   *pgxpool.Config
+	relay      relay.Config
+	alert      alert.Config
+	inTheClear bool
+	given      map[string]string // the settings as text, secrets too: to see what a reload changes, never to be printed
+}
+
+// leastToken is the length below which a token can be guessed.
+const leastToken = 16
+
+// plan reads everything there is. Its errors are of usage, and the first one counts.
+func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
+	l, err := p.load(cmd)
+	if err != nil {
+		return plan{}, err
+	}
+	process, err := l.process(admin, adminToken, logLevel)
+	if err != nil {
+		return plan{}, err
+	}
+	out, err := process.processPlan()
+	if err != nil {
+		return plan{}, err
+	}
+	if len(l.outboxes) == 0 {
+		v, err := l.process(eachSettings...)
+		if err != nil {
+			return plan{}, err
+		}
+		one, err := p.outboxPlan(v, log)
+		out.outboxes = []outboxPlan{one}
+		return out, err
+	}
+	for _, e := range l.outboxes {
+		v, err := l.of(e, eachSettings...)
+		if err != nil {
+			return plan{}, err
+		}
+		one, err := p.outboxPlan(v, log)
+		if err != nil {
+			return plan{}, usagef("outbox %s: %w", e.name, err)
+		}
+		out.outboxes = append(out.outboxes, one)
+	}
+	return out, nil
+}
+
+func (v values) processPlan() (out plan, err error) {
+	if out.admin, err = v.address(admin); err != nil {
+		return out, err
+	}
+	level, err := v.oneOf(logLevel)
+	if err != nil {
+		return out, err
+	}
+	if out.level, err = zerolog.ParseLevel(level); err != nil {
+		return out, err
+	}
+	out.token = v.text[adminToken.name]
+	if out.token == "" {
+		if loopback, err := isLoopback(out.admin); err != nil || !loopback {
+			return out, v.bad(admin, "an address of loopback, such as 127.0.0.1:8089, since no "+adminToken.name+
+				" is set; set "+adminToken.variable()+"_FILE, or --"+adminToken.fileName())
+		}
+	} else if len(out.token) < leastToken {
+		return out, usagef("%s (from %s): want %d characters or more", adminToken.name, v.from[adminToken.name], leastToken)
+	}
+	return out, nil
+}
+
+func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
+	var first error
+	keep := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	out := outboxPlan{name: v.outbox, given: v.text, inTheClear: v.inTheClear()}
+	var err error
+	out.database, err = v.database()
+	keep(err)
+	r := &out.relay
+	r.Source = relay.Source(v.text[source.name])
+	r.Slot = v.text[slot.name]
+	r.Brokers, err = v.brokerList()
+	keep(err)
+	r.Kafka, err = v.kafka()
+	keep(err)
+	keep(v.offered())
+	r.Batch, err = v.number(batch)
+	keep(err)
+	r.Retry.Attempts, err = v.number(retryAttempts)
+	keep(err)
+	for s, field := range map[*setting]*time.Duration{
+		&retention: &r.Retention, &interval: &r.Interval, &lease: &r.Lease, &drain: &r.Drain, &unknownTopic: &r.UnknownTopic,
+		&retryInitial: &r.Retry.Initial, &retryCap: &r.Retry.Cap,
+	} {
+		*field, err = v.duration(*s)
+		keep(err)
+	}
+	if first != nil {
+		return outboxPlan{}, first
+	}
+	if p.Dial != nil {
+		out.database.ConnConfig.DialFunc = p.Dial
+	}
+	r.Service = v.text[service.name]
+	if r.Service == "" {
+		r.Service = out.database.ConnConfig.Database
+	}
+	if r.Service == "" {
+		return outboxPlan{}, v.required(service, "a name, since the database's name is not in "+databaseURL.name)
+	}
+	if out.name == "" {
+		out.name = r.Service
+	}
+	r.Kafka = append(r.Kafka, p.Kafka...)
+	r.Log = log.With().Str("service", r.Service).Logger()
+	if v.outbox != "" {
+		r.Log = r.Log.With().Str("outbox", v.outbox).Logger()
+	}
+	out.alert = alert.Config{URL: v.text[alertURL.name], Source: r.Service, Drain: 2 * time.Second, Log: r.Log}
+	if err := out.alert.Validate(); err != nil { // the value itself is a secret
+		return outboxPlan{}, usagef("%s (from %s): %w", alertURL.name, v.from[alertURL.name], err)
+	}
+	return out, nil
+}
+
+// changed are the names of the settings that differ.
+func (o outboxPlan) changed(from outboxPlan) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(o.given)) {
+		if o.given[name] != from.given[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// offered refuses what is planned for and not there yet.
+func (v values) offered() error {
+	switch v.text[source.name] {
+	case "auto", "wal", "poll":
+	default:
+		return v.bad(source, "auto, wal or poll")
+	}
+	switch v.text[delivery.name] {
+	case "at-least-once":
+		return nil
+	case "exactly-once":
+		return usagef("delivery (from %s): exactly-once needs the wal source, which is not available in this version: use "+
+			"at-least-once, where a repeat carries the same ce_id", v.from[delivery.name])
+	}
+	return v.bad(delivery, "at-least-once")
+}
+
+// leveled drops lines below a level that can change while loggers are in use.
+type leveled struct {
+	io.Writer
+	least atomic.Int32
+}
+
+func (l *leveled) set(level zerolog.Level) { l.least.Store(int32(level)) }
+
+// WriteLevel is zerolog's.
+func (l *leveled) WriteLevel(level zerolog.Level, line []byte) (int, error) {
+	if level < zerolog.Level(l.least.Load()) {
+		return len(line), nil
+	}
+	return l.Write(line)
+}

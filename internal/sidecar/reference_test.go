@@ -1,0 +1,302 @@
+package sidecar
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+var rewrite = flag.Bool("update", false, "rewrite docs/relay-reference.md")
+
+const (
+	referenceFile = "../../docs/relay-reference.md"
+	exampleFile   = "testdata/relay.yaml"
+)
+
+const referenceHead = `# outbox-relay, setting by setting
+
+This page is made from the tables in internal/sidecar that the program itself reads. To rewrite it:
+` + "`go test ./internal/sidecar -run Reference -update`" + `.
+
+A setting has one name: a flag of ` + "`outbox-relay run`" + `, a key in the file of ` + "`--config`" + ` (YAML), and, in capitals, a variable.
+A flag wins over the environment, that over the file. ` + "`DATABASE_URL` and `KAFKA_BROKERS`" + ` alone are enough. A key that nobody
+knows is refused. ` + "`outbox-relay schema`" + ` prints the file's JSON Schema.
+
+` + "```yaml" + `
+%s` + "```" + `
+
+## Several outboxes
+
+` + "`outboxes`" + ` names several outboxes for one process, each with a relay of its own. An entry may have every setting marked
+*each* below; what it does not say is taken from the rest of the file, from flags and from the environment. What is set for
+one outbox wins over what is set for all: first ` + "`OUTBOX_RELAY_<NAME>__<SETTING>`" + ` (two underscores, such as
+` + "`OUTBOX_RELAY_LEDGER__DATABASE_URL_FILE`" + `), then the entry. One that fails is tried again, at first after a second, at
+most after a minute, and the others go on; ` + "`/readyz`" + ` says which one it is. Commands that work on one database take ` + "`--outbox NAME`" + `.
+` + "`mapping`" + ` is kept for tables of another shape and refused in this version.
+
+## Secrets
+
+Settings marked *secret* may also be read from a file: ` + "`NAME-file`" + `, or the variable with ` + "`_FILE`" + ` behind it. The end of the
+last line does not count. Setting both in one place is an error. A secret in the YAML itself must be text in quotes. None is
+ever printed, in no log and no error. Those without a flag (–) have only ` + "`--NAME-file`" + `: others can see a command line.
+
+## Reload
+
+SIGHUP reads the file and the secrets anew. A mistake anywhere is logged, and everything stays as it was. Else: a setting
+marked *each* that changed makes that outbox's relay drain and begin anew with it, and outboxes may come and go; those
+marked *live* change at once; the others need a restart, and the log names them. A relay that was paused stays paused. A
+replay of an outbox whose relay begins anew ends. Flags and the environment are those of the start. Certificates, keys,
+Kafka's password and its token are read for each new connection anyway, without a signal.
+`
+
+const adminText = `
+## Admin endpoints
+
+At ` + "`admin`" + `, plain HTTP; put TLS before it where it leaves the machine. Without ` + "`admin-token`" + ` it listens on loopback only,
+and there are no actions. With it, everything but ` + "`/livez` and `/readyz`" + ` wants ` + "`Authorization: Bearer TOKEN`" + `, and these two give
+no reasons without it. ` + "`?outbox=NAME`" + ` chooses one; where there are several, those marked † want it.
+
+| request | |
+|---|---|
+| ` + "`GET /livez`" + ` | 200: the process answers |
+| ` + "`GET /readyz`" + ` | 200: every outbox gets somewhere or stands by; else 503, and which one does not, and why |
+| ` + "`GET /status`" + ` | what each relay does and what waits, as JSON |
+| ` + "`GET /metrics`" + ` | Prometheus, see below |
+| ` + "`GET /parked`" + ` † | parked rows without payloads: ` + "`?topic=`, `?limit=` (50), `?after=`" + ` the page's ` + "`next`" + ` |
+| ` + "`POST /pause`, `POST /resume`" + ` | what is in flight is finished, then nothing more is read; the lease is kept, so no standby takes over. Of this process: a restart publishes |
+| ` + "`POST /parked/{id}/retry`" + ` † | body ` + "`" + `{"actor": "ann", "reason": "…"}` + "`" + `: tried again at once, in its old place |
+| ` + "`POST /parked/{id}/discard`" + ` † | the same body, with a reason: never published; ` + "`troupe.outbox_repairs`" + ` keeps the row |
+| ` + "`POST /replay`" + ` † | see below |
+| ` + "`GET /replay`, `DELETE /replay`" + ` † | how far it is; ends it |
+
+A replay publishes rows once more that were published and still stand in the table, under their ids:
+
+` + "```json" + `
+{"from_position": 1, "to_position": 0, "since": "2026-01-31T12:00:00Z", "until": "2026-01-31T13:00:00Z",
+ "topic": "only.rows.of.this.commands", "into_topic": "another.topic", "rows_per_second": 100}
+` + "```" + `
+
+` + "`from_position` or `since`" + ` is needed, the rest is not. It has a producer of its own and is **outside of the relay's order**:
+a consumer sees old messages after new ones, and participants that have handled an id do nothing again. Rows that are not
+published yet, and those in trouble, are left out. Under poll a row is deleted once it is published, and cannot be replayed;
+the answer says so. One runs at a time per outbox.
+`
+
+const metricsText = `
+## Metrics
+
+All have the label ` + "`outbox`" + `: the entry's name, or the service where there are no entries. Those from the table (lag,
+retrying, parked, headroom) are missing while the database does not answer.
+
+| name | kind | unit | | a bad value |
+|---|---|---|---|---|
+`
+
+// reference is the page.
+func reference(t *testing.T) string {
+	t.Helper()
+	example, err := os.ReadFile(exampleFile)
+	require.NoError(t, err)
+	var b strings.Builder
+	fmt.Fprintf(&b, referenceHead, example)
+	for _, s := range sections {
+		fmt.Fprintf(&b, "\n## %s\n\n| setting | variable | default | | |\n|---|---|---|---|---|\n", s.title)
+		for _, one := range s.settings {
+			var marks []string
+			for mark, has := range map[string]bool{"each": one.each, "live": one.live, "secret": one.secret, "–": one.hidden} {
+				if has {
+					marks = append(marks, mark)
+				}
+			}
+			slices.Sort(marks)
+			value := ""
+			if one.value != "" {
+				value = "`" + one.value + "`"
+			}
+			fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", one.name, one.variable(), value, strings.Join(marks, ", "),
+				strings.ReplaceAll(one.usage, "|", `\|`))
+		}
+	}
+	b.WriteString(adminText)
+	b.WriteString(metricsText)
+	for _, f := range figures {
+		kind := "gauge"
+		if f.kind == prometheus.CounterValue {
+			kind = "counter"
+		}
+		fmt.Fprintf(&b, "| `%s%s` | %s | %s | %s | %s |\n", metricPrefix, f.name, kind, f.unit, f.help, f.bad)
+	}
+	fmt.Fprintf(&b, "| `%s%s` | histogram | s | %s | %s |\n", metricPrefix, latencyName, latencyHelp, latencyBad)
+	return b.String()
+}
+
+func TestTheReferenceIsWhatTheProgramKnows(t *testing.T) {
+	page := reference(t)
+	if *rewrite {
+		require.NoError(t, os.WriteFile(referenceFile, []byte(page), 0o644))
+	}
+	written, err := os.ReadFile(referenceFile)
+	require.NoError(t, err)
+	require.Equal(t, page, string(written), "go test ./internal/sidecar -run Reference -update")
+}
+
+func TestTheReferenceIsWithoutGaps(t *testing.T) {
+	for _, s := range everything {
+		require.Equal(t, 2, strings.Count(s.usage, "`"), "%s: its usage names the value's kind", s.name)
+		if s.hidden {
+			require.True(t, s.secret, s.name)
+		}
+		require.False(t, s.each && s.live, s.name)
+	}
+	for _, f := range figures {
+		require.NotEmpty(t, f.unit, f.name)
+		require.NotEmpty(t, f.help, f.name)
+		require.Equal(t, f.kind == prometheus.CounterValue, strings.HasSuffix(f.name, "_total"), f.name)
+		require.False(t, f.bad == "" && f.name != "alerts_total", f.name)
+	}
+}
+
+func compiled(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	var out bytes.Buffer
+	p := Program{Args: []string{"schema"}, Stdout: &out, Stderr: &out, Environ: []string{}}
+	require.Equal(t, exitDone, p.Main(context.Background()))
+	doc, err := jsonschema.UnmarshalJSON(&out)
+	require.NoError(t, err)
+	c := jsonschema.NewCompiler()
+	require.NoError(t, c.AddResource("relay.json", doc))
+	s, err := c.Compile("relay.json")
+	require.NoError(t, err)
+	return s
+}
+
+// fileOf is a file as JSON knows it.
+func fileOf(t *testing.T, text string) any {
+	t.Helper()
+	var m map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(text), &m))
+	b, err := json.Marshal(m)
+	require.NoError(t, err)
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	require.NoError(t, err)
+	return doc
+}
+
+// planned is what the program makes of a file.
+func planned(t *testing.T, text string, environ ...string) (plan, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "relay.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	p := Program{Environ: append(environ, configVar+"="+path)}
+	cmd := &cobra.Command{}
+	declare(cmd, everything...)
+	return p.plan(cmd, zerolog.Nop())
+}
+
+func TestTheDocumentedFileIsValidAndIsRead(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile(exampleFile)
+	require.NoError(t, err)
+	require.NoError(t, compiled(t).Validate(fileOf(t, string(b))))
+
+	dir := t.TempDir()
+	ca := newAuthority(t)
+	ca.write(t, dir)
+	ca.issue(t, dir, "ledger", "relay")
+	for name, secret := range map[string]string{
+		"kafka-password": "k", "payment-password": "p", "chat-webhook": "https://chat.example/hooks/1", "admin-token": "0123456789abcdef",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(secret+"\n"), 0o600))
+	}
+	got, err := planned(t, strings.NewReplacer("/etc/relay", dir, "/run/secrets", dir).Replace(string(b)))
+	require.NoError(t, err)
+	require.Equal(t, "0123456789abcdef", got.token)
+	require.Len(t, got.outboxes, 2)
+	payment, ledger := got.outboxes[0], got.outboxes[1]
+	require.Equal(t, "p", payment.database.ConnConfig.Password)
+	require.Equal(t, "payment-db.bank.example", payment.database.ConnConfig.TLSConfig.ServerName)
+	require.Empty(t, payment.database.ConnConfig.Fallbacks, "there is no way without TLS")
+	require.NotNil(t, ledger.database.ConnConfig.TLSConfig.GetClientCertificate)
+	require.Equal(t, []any{1000, 5000, "payment", "general-ledger", 12},
+		[]any{payment.relay.Batch, ledger.relay.Batch, payment.relay.Service, ledger.relay.Service, ledger.relay.Retry.Attempts})
+	require.Len(t, payment.relay.Brokers, 2)
+	require.Len(t, payment.relay.Kafka, 2, "TLS and SASL")
+}
+
+// What the schema refuses the program refuses too, and every default is valid.
+func TestTheSchemaAndTheProgramAgree(t *testing.T) {
+	t.Parallel()
+	schema := compiled(t)
+	const good = "database-url: postgres://h/d\nbrokers: [a:1]\n"
+	var all strings.Builder
+	for _, s := range everything {
+		if s.value != "" && s.name != output.name {
+			fmt.Fprintf(&all, "%s: %v\n", s.name, s.defaultValue())
+		}
+	}
+	for name, c := range map[string]struct {
+		text string
+		good bool
+	}{
+		"the least":              {good, true},
+		"all defaults":           {good + all.String(), true},
+		"brokers as text":        {"database-url: postgres://h/d\nbrokers: a:1,b:2\n", true},
+		"an outbox":              {good + "outboxes: [{name: a-1}]", true},
+		"an unknown key":         {good + "leese: 5s", false},
+		"a level that is none":   {good + "log-level: loud", false},
+		"no number":              {good + "batch: many", false},
+		"too large a number":     {good + "batch: 10001", false},
+		"no time":                {good + "lease: soon", false},
+		"a time without unit":    {good + "lease: 5", false},
+		"a password that is 83":  {good + "database-password: 0123", false},
+		"settings below one":     {good + "admin: {host: a}", false},
+		"no outboxes":            {good + "outboxes: []", false},
+		"an outbox without name": {good + "outboxes: [{batch: 1}]", false},
+		"a name with a space":    {good + "outboxes: [{name: a b}]", false},
+		"a name with two dashes": {good + "outboxes: [{name: a--b}]", false},
+		"a process's setting":    {good + "outboxes: [{name: a, admin: 'a:1'}]", false},
+		"an entry that is text":  {good + "outboxes: [a]", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			invalid := schema.Validate(fileOf(t, c.text))
+			_, refused := planned(t, c.text)
+			if c.good {
+				require.NoError(t, invalid)
+				require.NoError(t, refused)
+				return
+			}
+			require.Error(t, invalid)
+			require.Error(t, refused)
+		})
+	}
+}
+
+func TestWhatIsSetForOneOutboxWinsOverWhatIsSetForAll(t *testing.T) {
+	t.Parallel()
+	const file = "database-url: postgres://h/d\nbrokers: [a:1]\nbatch: 2\noutboxes: [{name: a-b, batch: 5}, {name: c}, {name: d}]\n"
+	got, err := planned(t, file, "OUTBOX_RELAY_BATCH=3", "OUTBOX_RELAY_A_B__BATCH=6", "OUTBOX_RELAY_C__BATCH=4", "OUTBOX_RELAY_E__BATCH=9")
+	require.NoError(t, err)
+	var batches []int
+	for _, o := range got.outboxes {
+		batches = append(batches, o.relay.Batch)
+	}
+	require.Equal(t, []int{6, 4, 3}, batches)
+	got, err = planned(t, file, "OUTBOX_RELAY_BATCH=3")
+	require.NoError(t, err)
+	require.Equal(t, 5, got.outboxes[0].relay.Batch, "the entry wins over a variable for all")
+}

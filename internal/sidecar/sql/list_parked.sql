@@ -1,0 +1,10 @@
+-- Parked rows above a position, lowest first.
+SELECT t.position, t.id, t.topic, coalesce(CASE WHEN o.key_bytes IS NULL THEN o.key END, '0x' || encode(t.order_key, 'hex'), '') AS key, coalesce(o.type, '') AS type,
+       t.attempts, t.last_error, t.first_failed_at, o.created_at
+FROM troupe.outbox_trouble t
+LEFT JOIN troupe.outbox o ON o.position = t.position AND o.id = t.id
+WHERE t.status = 'parked'
+  AND t.position > @after
+  AND (@topic::text = '' OR t.topic = @topic)
+ORDER BY t.position
+LIMIT @rows

@@ -1,0 +1,23 @@
+-- Let a parked row be tried again, as if it had failed once just now, and note who wanted it. The line stays, so that what
+-- is behind the row goes on waiting for it.
+WITH parked AS MATERIALIZED (
+  SELECT position, id, topic, order_key, attempts, last_error
+  FROM troupe.outbox_trouble
+  WHERE id = @id
+    AND status = 'parked'
+  FOR UPDATE
+), again AS (
+  UPDATE troupe.outbox_trouble t
+  SET status          = 'retrying',
+      attempts        = 1,
+      next_try        = clock_timestamp(),
+      first_failed_at = clock_timestamp()
+  FROM parked
+  WHERE t.position = parked.position
+), noted AS (
+  INSERT INTO troupe.outbox_repairs (actor, action, reason, row_position, row_id, topic, order_key, attempts, last_error)
+  SELECT @actor, 'retry', @reason, position, id, topic, order_key, attempts, last_error
+  FROM parked
+)
+SELECT position, topic, pg_notify(@channel, '')::text
+FROM parked

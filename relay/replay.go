@@ -1,0 +1,187 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/outbox"
+)
+
+// A Replay publishes rows once more that were published before and still stand in the table, under their ids. The zero
+// value is all of them, into their own topics.
+//
+// It is beside the relay, with a client of its own, and outside of the relay's order: a key's repeats come in the order of
+// their positions, but among what the relay publishes meanwhile, so a consumer sees old messages after new ones. Whoever
+// knows ids takes none of them twice; that is also why a participant that has seen them does nothing again.
+//
+// Rows that are not published yet, and those in trouble, are left to the relay. What is no longer in the table cannot be
+// replayed: under poll a row is deleted once it is published, under WAL with its partition.
+type Replay struct {
+	From, To     int64     // positions, both inclusive; 0: the lowest, and the highest there is at the start
+	Since, Until time.Time // created_at, from and before; zero: no bound
+	Topic        string    // only rows of this topic
+	Into         string    // the topic to publish to; default: each row's own
+	Rate         int       // rows a second, at most; default 100
+}
+
+// A ReplayProgress is how far a replay is.
+type ReplayProgress struct {
+	Lowest    int64 // position that the table begins with; rows below it are gone
+	Position  int64 // everything up to here is done
+	Last      int64 // position at which it ends
+	Published int64 // rows
+}
+
+// ErrNothingPublished says that the table holds no row that is known to have been published.
+var ErrNothingPublished = errors.New("nothing that was published is in the table: under poll a row is deleted once it is published, " +
+	"and cannot be replayed")
+
+const (
+	defaultReplayRate = 100
+	mostReplayRate    = 100_000
+	mostReplayRows    = 100 // read at once
+)
+
+// Validate refuses what cannot be meant.
+func (r Replay) Validate() error {
+	switch {
+	case r.From < 0 || r.To < 0:
+		return errors.New("replay: a position below 0")
+	case r.To > 0 && r.From > r.To:
+		return fmt.Errorf("replay: from position %d to %d: want the lower one first", r.From, r.To)
+	case !r.Until.IsZero() && !r.Since.Before(r.Until):
+		return fmt.Errorf("replay: since %s until %s: want the earlier one first", r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339))
+	case r.Rate < 0 || r.Rate > mostReplayRate:
+		return fmt.Errorf("replay: %d rows a second: want 1 to %d", r.Rate, mostReplayRate)
+	case len(r.Into) > maxTopicName:
+		return fmt.Errorf("replay: a topic's name of %d bytes: want at most %d", len(r.Into), maxTopicName)
+	}
+	return nil
+}
+
+// Run returns when all rows that there were at the start are acknowledged, at the first that is refused, or when ctx ends;
+// the progress says how far it came, and From = Position + 1 goes on there. Progress, which may be nil, is called at the
+// start and after each batch. Of the Config it takes Pool, Brokers, Kafka, Service and ContentType. A broker that is away
+// is waited for.
+func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgress)) (ReplayProgress, error) {
+	var p ReplayProgress
+	if err := r.Validate(); err != nil {
+		return p, err
+	}
+	fill(&r.Rate, defaultReplayRate)
+	snapshot, err := publishedSnapshot(ctx, cfg.Pool)
+	if err != nil {
+		return p, fmt.Errorf("replay: %w", err)
+	}
+	err = cfg.Pool.QueryRow(ctx, "SELECT coalesce(min(position), 0), coalesce(max(position), 0) FROM troupe.outbox").Scan(&p.Lowest, &p.Last)
+	if err != nil {
+		return p, fmt.Errorf("replay: read the outbox's bounds: %w", err)
+	}
+	if r.To > 0 {
+		p.Last = min(p.Last, r.To)
+	}
+	p.Position = max(r.From, p.Lowest) - 1
+	client, err := kafka.NewClient(cfg.Brokers, append([]kgo.Opt{
+		kgo.ProducerBatchMaxBytes(batchBytes), kgo.UnknownTopicRetries(1),
+	}, cfg.Kafka...)...)
+	if err != nil {
+		return p, fmt.Errorf("replay: %w", err)
+	}
+	defer client.Close()
+	tell := func() {
+		if progress != nil {
+			progress(p)
+		}
+	}
+	tell()
+	began := time.Now()
+	for {
+		rows, err := r.read(ctx, cfg.Pool, snapshot, p)
+		if err != nil {
+			return p, fmt.Errorf("replay: behind position %d: %w", p.Position, err)
+		}
+		if len(rows) == 0 {
+			p.Position = max(p.Position, p.Last)
+			tell()
+			return p, nil
+		}
+		if err := r.send(ctx, client, rows, outbox.Defaults{Source: cfg.Service, ContentType: cfg.ContentType}); err != nil {
+			return p, fmt.Errorf("replay: positions %d to %d: %w", rows[0].Position, rows[len(rows)-1].Position, err)
+		}
+		p.Position = rows[len(rows)-1].Position
+		p.Published += int64(len(rows))
+		tell()
+		due := began.Add(time.Duration(p.Published) * time.Second / time.Duration(r.Rate))
+		pause(ctx, time.Until(due), nil)
+	}
+}
+
+// publishedSnapshot is what the relay keeps: all that is visible in it is published, or stands in trouble. Transactions are
+// numbered anew in another cluster.
+func publishedSnapshot(ctx context.Context, pool *pgxpool.Pool) (string, error) {
+	type kept struct {
+		Published string
+		Here      bool
+	}
+	rows, err := pool.Query(ctx, `
+		SELECT coalesce(published::text, ''), system_id = (SELECT system_identifier::text FROM pg_control_system())
+		FROM troupe.relay_state`)
+	if err != nil {
+		return "", fmt.Errorf("read what is published: %w", err)
+	}
+	states, err := pgx.CollectRows(rows, pgx.RowToStructByPos[kept])
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read what is published: %w", err)
+	case len(states) > 1:
+		return "", errors.New("several relays keep their state in this database: a replay cannot tell whose rows these are")
+	case len(states) == 0 || states[0].Published == "":
+		return "", ErrNothingPublished
+	case !states[0].Here:
+		return "", errors.New("what is stored as published is of another cluster: a copy or a restored dump; " +
+			"once a relay has streamed here, its rows can be replayed")
+	}
+	return states[0].Published, nil
+}
+
+func (r Replay) read(ctx context.Context, pool *pgxpool.Pool, snapshot string, p ReplayProgress) ([]outbox.Row, error) {
+	found, err := pool.Query(ctx, replayRows, pgx.NamedArgs{
+		"position": p.Position, "last": p.Last, "snapshot": snapshot, "topic": r.Topic,
+		"since": orNil(r.Since), "until": orNil(r.Until), "rows": min(max(r.Rate/10, 1), mostReplayRows),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(found, func(one pgx.CollectableRow) (row outbox.Row, err error) {
+		return row, one.Scan(row.Fields()...)
+	})
+}
+
+func (r Replay) send(ctx context.Context, client *kgo.Client, rows []outbox.Row, defaults outbox.Defaults) error {
+	records := make([]*kgo.Record, len(rows))
+	for n := range rows {
+		message, err := rows[n].Message(defaults)
+		if err != nil {
+			return err
+		}
+		records[n] = kafka.Record(message)
+		if r.Into != "" {
+			records[n].Topic = r.Into
+		}
+	}
+	return client.ProduceSync(ctx, records...).FirstErr()
+}
+
+func orNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

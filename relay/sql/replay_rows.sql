@@ -1,0 +1,12 @@
+-- The next rows that are published and still here, above @position. Not those in trouble.
+SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at
+FROM troupe.outbox o
+WHERE position > @position
+  AND position <= @last
+  AND pg_visible_in_snapshot(xid, @snapshot::text::pg_snapshot)
+  AND (@topic::text = '' OR topic = @topic)
+  AND (@since::timestamptz IS NULL OR created_at >= @since)
+  AND (@until::timestamptz IS NULL OR created_at < @until)
+  AND NOT EXISTS (SELECT FROM troupe.outbox_trouble t WHERE t.position = o.position)
+ORDER BY position
+LIMIT @rows
