@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/troupe-go/troupe/retry"
@@ -142,8 +143,28 @@ func (p *pass) take(ctx context.Context, t target) error {
 	case saga.Observed:
 		return p.observe(ctx, t)
 	}
+	if err := p.await(ctx, t.id); err != nil {
+		return err
+	}
 	p.decide(t.message, t.id, t.event)
 	return p.unstash(ctx, t.message, t.id)
+}
+
+// await looks once more for a saga that is not there. A relay that reads the log publishes a command as soon as its
+// transaction is on disk, which is a moment before others see it: the answer may come first.
+func (p *pass) await(ctx context.Context, id string) error {
+	if p.sagas[id].d != nil {
+		return nil
+	}
+	of, key, found := strings.Cut(id, "/")
+	if !found {
+		return nil
+	}
+	if err := p.store.Guard(ctx, []Association{{Saga: of, Value: key}}); err != nil {
+		return err
+	}
+	delete(p.sagas, id)
+	return p.load(ctx, []string{id})
 }
 
 // start begins a saga, unless there is one, and gives it what came before it.

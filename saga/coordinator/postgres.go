@@ -188,7 +188,7 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 	batch := &pgx.Batch{}
 	if len(fresh.ids) > 0 {
 		args := fresh.args()
-		args["hop"], args["group"], args["content"] = p.hop, p.group, p.content
+		args["hop"], args["group"], args["content"], args["class"] = p.hop, p.group, p.content, int32(guardClass)
 		batch.Queue(insertSagas, args)
 	}
 	if len(changed.ids) > 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
@@ -320,4 +321,33 @@ func TestTransactionsThatWaitForEachOtherConflict(t *testing.T) {
 	err := errors.Join(<-errs, <-errs)
 	require.ErrorContains(t, err, "deadlock")
 	require.ErrorIs(t, err, coordinator.ErrConflict)
+}
+
+// A relay that reads the log publishes a command when its transaction is on disk, which is a moment before others see it: the
+// answer may come before the start. It must not be taken for one to a saga that is not there.
+func TestAnAnswerBeforeItsStartIsVisible(t *testing.T) {
+	t.Parallel()
+	s := newCrew(t, order(t))
+	s.serve("order")
+	for i := range 4 {
+		key := fmt.Sprint("o-", i)
+		tx, err := s.pools["order"].Begin(t.Context())
+		require.NoError(t, err)
+		_, err = s.c.Start(t.Context(), tx, "order", map[string]any{
+			"order_id": key, "customer_id": key, "amount_cents": 500, "title": 7, "quantity": 1,
+		})
+		require.NoError(t, err)
+		type PaymentCharged struct {
+			PaymentID string `json:"payment_id"`
+		}
+		answer := s.entry("payment", key, PaymentCharged{"p-1"})
+		answer.Outcome = envelope.Success
+		answer.SagaID, answer.SagaStep, answer.SagaOperation = "order/"+key, "payment", "forward"
+		s.emit(answer)
+		s.awaitGuard()
+		require.NoError(t, tx.Commit(t.Context()))
+		testkit.Wait(t, "the answer to count", func() (bool, error) {
+			return s.count("order", `SELECT count(*) FROM troupe.saga_events WHERE saga_id = 'order/' || $1 AND version = 2`, key) == 1, nil
+		})
+	}
 }
