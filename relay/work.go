@@ -94,7 +94,7 @@ func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
 	if r.cfg.Source == Poll {
 		return Poll, "by configuration", nil
 	}
-	obstacle, err := r.obstacle(ctx)
+	obstacle, err := Obstacle(ctx, r.cfg.Pool)
 	switch {
 	case err != nil:
 		return "", "", err
@@ -106,11 +106,14 @@ func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
 	return Poll, obstacle, nil
 }
 
-// obstacle says why the log cannot be streamed; nothing if it can.
-func (r *Relay) obstacle(ctx context.Context) (string, error) {
+// Obstacle says why the log of db's database cannot be streamed by its role, and what would change that; nothing if it
+// can. It is what Auto decides by. Whether there is a free slot is only seen when one is made.
+func Obstacle(ctx context.Context, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}) (string, error) {
 	var level string
 	var may, published, standby bool
-	err := r.cfg.Pool.QueryRow(ctx, `
+	err := db.QueryRow(ctx, `
 		SELECT current_setting('wal_level'), pg_is_in_recovery(),
 		       (SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user)
 		         OR EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_replication' AND pg_has_role(current_user, oid, 'MEMBER')),

@@ -33,6 +33,7 @@ func (r *report) checkDatabase(ctx context.Context, config *pgxpool.Config) (top
 		return nil
 	}
 	r.checkPrivileges(ctx, conn)
+	r.checkStream(ctx, conn)
 	r.checkOutbox(ctx, conn)
 	return r.waitingTopics(ctx, conn)
 }
@@ -51,11 +52,10 @@ func (r *report) checkPooler(ctx context.Context, config *pgxpool.Config) {
 
 func (r *report) checkServer(ctx context.Context, conn *pgx.Conn) {
 	var number int
-	var text, level string
+	var text string
 	var standby bool
 	err := conn.QueryRow(ctx, `
-		SELECT current_setting('server_version_num')::int, current_setting('server_version'),
-		       current_setting('wal_level'), pg_is_in_recovery()`).Scan(&number, &text, &level, &standby)
+		SELECT current_setting('server_version_num')::int, current_setting('server_version'), pg_is_in_recovery()`).Scan(&number, &text, &standby)
 	switch {
 	case err != nil:
 		r.fail("server", err.Error(), "see the server's log")
@@ -67,7 +67,6 @@ func (r *report) checkServer(ctx context.Context, conn *pgx.Conn) {
 	default:
 		r.ok("server", "Postgres "+text)
 	}
-	r.info("wal_level", level+"; the polling source needs none")
 }
 
 func (r *report) checkMigrations(ctx context.Context, config *pgxpool.Config) (usable bool) {
@@ -97,6 +96,9 @@ var privileges = []struct {
 	{"troupe.relay_leases", "SELECT", "to lead", true},
 	{"troupe.relay_leases", "INSERT", "to lead", true},
 	{"troupe.relay_leases", "UPDATE", "to lead", true},
+	{"troupe.relay_state", "SELECT", "to know what a stream has published", true},
+	{"troupe.relay_state", "INSERT", "to stream", false},
+	{"troupe.relay_state", "UPDATE", "to stream", false},
 	{"troupe.outbox_trouble", "SELECT", "to know what waits", true},
 	{"troupe.outbox_trouble", "INSERT", "to put rows off and to park them", true},
 	{"troupe.outbox_trouble", "UPDATE", "to put rows off and to park them", true},

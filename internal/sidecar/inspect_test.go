@@ -43,7 +43,8 @@ func TestCheckSaysWhatWouldGoWrong(t *testing.T) {
 	f, code := check(t, environ)
 	require.True(t, f.OK)
 	require.Equal(t, 0, code)
-	require.Equal(t, "info", f.level("wal_level"))
+	require.Equal(t, "ok", f.level("source"))
+	require.Equal(t, "ok", f.level("slots"))
 
 	insert(t, conn, topic, "k")
 	f, code = check(t, environ)
