@@ -173,7 +173,7 @@ func TestAReplayOfWhatAStreamPublished(t *testing.T) {
 	r := s.start(cfg)
 	waitRole(t, r, relay.Active)
 	testkit.Wait(t, "a stream", func() (bool, error) { // until then it polls, and deletes
-		return s.count("SELECT count(*) FROM pg_replication_slots WHERE active AND database = current_database()") == 1, nil
+		return s.count("SELECT count(*) FROM troupe.relay_state WHERE source = 'wal' AND sweep IS NULL AND published IS NOT NULL") == 1, nil
 	})
 	for n := range 3 {
 		s.insert(s.topic, "k", fmt.Sprint(n))
