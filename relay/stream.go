@@ -83,7 +83,8 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 			return err
 		}
 	}
-	if err := conn.Start(idle, r.cfg.Slot, publication, 0); err != nil {
+	// From the stored place: the last report before a crash may not have come to the server.
+	if err := conn.Start(idle, r.cfg.Slot, publication, st.lsn); err != nil {
 		return err
 	}
 	defer p.lease.rests()
@@ -252,6 +253,7 @@ func (s *stream) read() {
 	layouts := make(map[*wal.Relation]layout)
 	known := make(words)
 	open := false
+	var asked requests
 	for {
 		e, err := s.conn.Next()
 		if err != nil {
@@ -295,6 +297,10 @@ func (s *stream) read() {
 				s.mark(e.LSN)
 			}
 			if e.ReplyNow {
+				if asked.urgent(time.Now()) {
+					s.ended(errStopping)
+					return
+				}
 				tell(s.hurry)
 			}
 		}
@@ -303,6 +309,23 @@ func (s *stream) read() {
 			tell(s.ready)
 		}
 	}
+}
+
+// errStopping says that the server wants to stop. It waits until everything is confirmed, asks again upon each report, and
+// takes no statement any more by which a place could be stored: it would wait for ever.
+var errStopping = errors.New("the server is stopping")
+
+// requests are the server's for a report: one in some seconds while it goes on.
+type requests struct {
+	first time.Time
+	n     int
+}
+
+func (r *requests) urgent(now time.Time) bool {
+	if r.n++; now.Sub(r.first) > time.Second {
+		r.first, r.n = now, 1
+	}
+	return r.n > 10
 }
 
 // roomy locks and returns the window to fill when it has room; nil when the stream has ended.
