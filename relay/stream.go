@@ -42,6 +42,8 @@ type stream struct {
 	room    chan struct{}
 
 	now      *window // the publisher's
+	torn     bool    // the window before it ended within a transaction
+	ending   bool    // asked to stop
 	tried    time.Time
 	reloaded time.Time
 
@@ -235,7 +237,10 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, conn *wal.Conn,
 	reports.Go(func() { s.report(reporting) })
 	p.source = s
 	err := r.publish(idle, term, p)
-	if s.now != nil && len(s.now.left()) == 0 {
+	if err == nil {
+		s.finish(term, p)
+	}
+	if s.now != nil && len(s.now.left(s.now.whole)) == 0 {
 		s.settled()
 	}
 	endPlace()
@@ -254,6 +259,7 @@ func (s *stream) read() {
 	known := make(words)
 	open := false
 	var asked requests
+	read := 0
 	for {
 		e, err := s.conn.Next()
 		if err != nil {
@@ -304,9 +310,13 @@ func (s *stream) read() {
 				tell(s.hurry)
 			}
 		}
-		if !s.conn.Buffered() {
+		read++
+		switch {
+		case !s.conn.Buffered():
 			s.heard.Store(time.Now().UnixNano())
 			tell(s.ready)
+		case read%1000 == 0: // a server that is ahead of us may fill the buffer for minutes
+			s.heard.Store(time.Now().UnixNano())
 		}
 	}
 }
@@ -342,6 +352,7 @@ func (s *stream) roomy() *window {
 		s.mu.Unlock()
 		tell(s.ready)
 		<-s.room
+		s.heard.Store(time.Now().UnixNano()) // it was not asked meanwhile
 	}
 }
 
@@ -353,7 +364,7 @@ func (s *stream) isFull() bool {
 
 func (s *stream) mark(upTo wal.LSN) {
 	s.mu.Lock()
-	s.filling.upTo = max(s.filling.upTo, upTo)
+	s.filling.upTo, s.filling.whole = max(s.filling.upTo, upTo), len(s.filling.items)
 	s.mu.Unlock()
 }
 
@@ -376,8 +387,11 @@ func tell(c chan struct{}) {
 
 // claim gives what is left of a window, then rows in trouble that are due, then the next window.
 func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
+	if s.ending {
+		return s.begun(ctx)
+	}
 	if s.now != nil {
-		if items := s.now.left(); len(items) > 0 {
+		if items := s.now.left(len(s.now.items)); len(items) > 0 {
 			return items, nil
 		}
 		s.settled()
@@ -414,7 +428,7 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 				s.settled()
 				return nil, nil
 			}
-			return w.left(), nil
+			return w.left(len(w.items)), nil
 		}
 		s.mu.Unlock()
 		if err != nil {
@@ -437,7 +451,9 @@ func (s *stream) settled() {
 		s.published.Store(max(s.published.Load(), uint64(w.upTo)))
 		tell(s.passed)
 	}
-	s.rows.Add(int64(len(w.items)))
+	if s.rows.Add(int64(len(w.items))); len(w.items) > 0 || w.upTo > 0 {
+		s.torn = len(w.items) > w.whole
+	}
 	w.clear()
 	s.now = nil
 	s.mu.Lock()
@@ -445,10 +461,53 @@ func (s *stream) settled() {
 	s.mu.Unlock()
 }
 
-// left are the rows that are not settled.
-func (w *window) left() []*item {
-	items := make([]*item, 0, len(w.items)-w.next)
-	for n := range w.items {
+// finish publishes the rest of transactions of which something is published: they would be repeated from their first row.
+func (s *stream) finish(term context.Context, p *publisher) {
+	s.ending = true
+	for {
+		if found, err := p.round(term, term, 0); err != nil || !found {
+			return
+		}
+	}
+}
+
+// begun are rows of transactions of which something is published.
+func (s *stream) begun(ctx context.Context) ([]*item, error) {
+	for {
+		if s.now == nil && s.torn {
+			if _, err := s.next(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if s.now == nil || !s.torn && !s.now.touched(0) {
+			return nil, nil
+		}
+		w, end := s.now, s.now.whole
+		if w.upTo == 0 || w.touched(w.whole) {
+			end = len(w.items)
+		}
+		if items := w.left(end); len(items) > 0 || end < len(w.items) {
+			return items, nil
+		}
+		s.settled()
+	}
+}
+
+// touched says whether something from the item on is settled.
+func (w *window) touched(from int) bool {
+	for n := range w.items[from:] {
+		if w.items[from+n].settled {
+			return true
+		}
+	}
+	return false
+}
+
+// left are the rows before end that are not settled.
+func (w *window) left(end int) []*item {
+	items := make([]*item, 0, end)
+	for n := range w.items[:end] {
 		if !w.items[n].settled {
 			items = append(items, &w.items[n])
 		}
