@@ -137,6 +137,9 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if err != nil || idle.Err() != nil {
 		return st, conn, err
 	}
+	if r.givenUp.Load() {
+		return st, conn, errGivenUp
+	}
 	now, err := r.visible(idle)
 	if err != nil {
 		return st, conn, err
@@ -157,7 +160,7 @@ func (r *Relay) insistOnSlot(ctx context.Context, conn *wal.Conn) (*wal.Conn, wa
 		}
 		conn.Close()
 		for {
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || r.givenUp.Load() {
 				return conn, 0
 			}
 			r.quiet.failed("slot", err)

@@ -74,6 +74,7 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 	if err != nil {
 		return err
 	}
+	r.state.update(func(s *Status) { s.Source = source })
 	st, err := r.readState(idle)
 	if err != nil {
 		return err
@@ -115,6 +116,9 @@ func (r *Relay) native(ctx context.Context, l *lease, st standing) (standing, er
 func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
 	if r.cfg.Source == Poll {
 		return Poll, "by configuration", nil
+	}
+	if r.givenUp.Load() {
+		return Poll, errGivenUp.Error(), nil
 	}
 	obstacle, err := Obstacle(ctx, r.cfg.Pool)
 	switch {
