@@ -102,17 +102,12 @@ func TestTheTableChangesWhileItIsStreamed(t *testing.T) {
 	row()
 	s.exec("ALTER TABLE troupe.outbox ADD COLUMN tenant text DEFAULT 'none'")
 	row()
-	var next int64
-	require.NoError(t, s.pool.QueryRow(t.Context(), `SELECT max((regexp_match(pg_get_expr(relpartbound, oid), 'TO \(''(\d+)''\)'))[1]::bigint)
-		FROM pg_class WHERE relispartition AND relnamespace = 'troupe'::regnamespace AND relkind = 'r'
-		AND oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'troupe.outbox'::regclass)`).Scan(&next))
 	s.exec("CREATE TABLE troupe.outbox_far PARTITION OF troupe.outbox FOR VALUES FROM (9000000000) TO (9000000100)")
 	s.exec("SELECT setval('troupe.outbox_position_seq', 9000000000)")
 	row()
 	s.exec("ALTER TABLE troupe.outbox DROP COLUMN tenant")
 	row()
 	require.Equal(t, []string{"0", "1", "2", "3"}, values(s.gather(4, s.topic)))
-	require.Positive(t, next)
 }
 
 // A row that no batch can hold is parked, and its key waits; rows of others go on.

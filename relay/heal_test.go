@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/testkit"
@@ -177,5 +178,36 @@ func TestAServerCanBeRestartedUnderLoad(t *testing.T) {
 		s.waitStream()
 	}
 	s.gather(6000, s.topic)
+	require.NoError(t, r.stop())
+}
+
+// What doc.go lists is enough: to poll, to make a slot, to stream, to note trouble and to heal.
+func TestARelayThatStreamsNeedsNoMoreThanItsGrants(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	s.exec(`CREATE ROLE streamer LOGIN REPLICATION PASSWORD 'x';
+		GRANT USAGE ON SCHEMA troupe TO streamer;
+		GRANT SELECT, DELETE ON troupe.outbox TO streamer;
+		GRANT SELECT, INSERT, UPDATE ON troupe.relay_leases, troupe.relay_state TO streamer;
+		GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.outbox_trouble TO streamer`)
+	config := s.pool.Config()
+	config.ConnConfig.User, config.ConnConfig.Password = "streamer", "x"
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	cfg := s.wal()
+	cfg.Pool = pool
+	seen := troubles(&cfg)
+	r := s.start(cfg)
+	s.waitStream()
+	committed := s.fill(s.topic, 10, 20)
+	s.insert(s.flow+".none.commands", "a", "0")
+	require.False(t, (<-seen).Parked)
+	s.waitProven()
+	s.replaceSlot("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1")
+	s.waitStream()
+	s.insert(s.topic, "k1", "20")
+	committed["k1"]++
+	judge(s.gather(total(committed), s.topic), committed).requireSound(t)
 	require.NoError(t, r.stop())
 }
