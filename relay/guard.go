@@ -39,20 +39,20 @@ var errGivenUp = errors.New("the slot was dropped: it held more of the server's 
 
 // guard looks at the slot until ctx ends. It speaks of it by Status, by Ready and in the log, and drops it when it holds
 // more than the limit, rather than fill the server's disk: the stream ends, and the table is polled from then on.
-func (r *Relay) guard(ctx context.Context) {
+func (r *Relay) guard(ctx context.Context, l *lease) {
 	if r.cfg.Source == Poll {
 		return
 	}
 	var last *SlotStatus
 	var looked time.Time
-	for ; ctx.Err() == nil; pause(ctx, guardEvery, nil) {
-		if r.calm(last) && time.Since(looked) < guardCalm {
+	for moved := false; ctx.Err() == nil; moved = pause(ctx, guardEvery, r.slotMoved) {
+		if !moved && r.calm(last) && time.Since(looked) < guardCalm {
 			continue
 		}
 		now, err := r.look(ctx, last)
 		if err == nil {
 			last, looked = now, time.Now()
-			err = r.heed(ctx, now)
+			err = r.heed(ctx, l, now)
 		}
 		switch {
 		case err == nil:
@@ -103,13 +103,13 @@ func (r *Relay) look(ctx context.Context, last *SlotStatus) (*SlotStatus, error)
 }
 
 // heed does what the figures ask for.
-func (r *Relay) heed(ctx context.Context, s *SlotStatus) error {
+func (r *Relay) heed(ctx context.Context, l *lease, s *SlotStatus) error {
 	if s == nil {
 		r.quiet.recovered("slot size")
 		return nil
 	}
 	if limit := r.cfg.SlotLimit; limit > 0 && s.RetainedBytes > limit {
-		return r.giveUp(ctx, s)
+		return r.giveUp(ctx, l, s)
 	}
 	if err := r.worry(s, r.cfg.SlotWarn); err != nil {
 		r.quiet.failed("slot size", err)
@@ -136,7 +136,10 @@ func (r *Relay) worry(s *SlotStatus, most int64) error {
 
 // giveUp drops the slot for as long as this relay lives. The stored state remains: what was published is known, and the
 // table has the rest.
-func (r *Relay) giveUp(ctx context.Context, s *SlotStatus) error {
+func (r *Relay) giveUp(ctx context.Context, l *lease, s *SlotStatus) error {
+	if _, err := l.renew(ctx, r.cfg.Pool, nothing); err != nil { // the slot may be the next leader's by now
+		return err
+	}
 	if !r.givenUp.Swap(true) {
 		why := fmt.Sprintf("%s: %d MB, the limit is %d MB", errGivenUp, s.RetainedBytes>>20, r.cfg.SlotLimit>>20)
 		r.state.failed(errors.New(why))

@@ -103,7 +103,7 @@ func TestASlotThatTheServerInvalidatedIsHealed(t *testing.T) {
 	s.insert(s.topic, "k1", "21")
 	committed["k1"]++
 	judge(s.gather(total(committed), s.topic), committed).requireSound(t)
-	require.NoError(t, r.Ready())
+	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, r.Ready() })
 }
 
 // Somebody else's slot of that name is left alone.

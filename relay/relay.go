@@ -97,13 +97,15 @@ type Hooks struct {
 
 // A Relay publishes the rows of one outbox. Make one with New and run it once.
 type Relay struct {
-	cfg     Config
-	state   state
-	ran     atomic.Bool
-	quiet   quiet
-	gate    gate
-	givenUp atomic.Bool  // the slot held more than it may
-	flight  atomic.Int64 // rows handed to the client and not settled
+	cfg    Config
+	state  state
+	ran    atomic.Bool
+	quiet  quiet
+	gate   gate
+	flight atomic.Int64 // rows handed to the client and not settled
+
+	givenUp   atomic.Bool   // the slot held more than it may
+	slotMoved chan struct{} // told when it is streamed anew
 }
 
 const (
@@ -134,7 +136,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}}
+	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1)}
 	client, err := r.newClient() // the options are checked by nothing else
 	if err != nil {
 		return nil, fmt.Errorf("relay: %w", err)

@@ -81,7 +81,7 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 		}
 	})
 	side.Go(func() { r.keepHouse(idle) })
-	side.Go(func() { r.guard(idle) })
+	side.Go(func() { r.guard(idle, l) })
 	side.Go(func() { r.retain(idle) })
 
 	if err := r.work(idle, term, p); err != nil {

@@ -71,7 +71,14 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(r.foreign(slot), r.free(idle, slot)); err != nil {
+	if err := r.foreign(slot); err != nil {
+		return err
+	}
+	// A relay that was frozen finds its stream ended before it knows that its term is over: it must not end that of the next.
+	if _, err := p.lease.renew(idle, r.cfg.Pool, nothing); err != nil {
+		return err
+	}
+	if err := r.free(idle, slot); err != nil {
 		return err
 	}
 	if why := unusable(st, slot, system); why != "" {
@@ -230,6 +237,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, conn *wal.Conn,
 	}
 	s.reloaded = time.Now()
 	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", st.lsn).Msg("streaming")
+	tell(r.slotMoved)
 
 	// Each outlives what it serves: rows are settled, then their place is stored, then it is reported.
 	placing, endPlace := context.WithCancel(term)
