@@ -96,6 +96,13 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 	if err := conn.Start(idle, r.cfg.Slot, publication, st.lsn); err != nil {
 		return err
 	}
+	// Now that the slot is held nobody can replace it: somebody may have done so since it was looked at.
+	if slot, err = r.readSlot(idle); err != nil {
+		return err
+	}
+	if why := unusable(st, slot, system); why != "" {
+		return fmt.Errorf("slot %s: %s", r.cfg.Slot, why)
+	}
 	defer p.lease.rests()
 	if err := p.lease.streams(idle, r.cfg.Pool, &r.cfg.Slot); err != nil {
 		return err
