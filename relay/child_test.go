@@ -4,6 +4,7 @@ package relay_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,8 +35,9 @@ type childConfig struct {
 	Holder  string
 	Batch   int
 	Lease   time.Duration
-	KillAt  string // the hook in which it kills itself
-	KillNth int    // at which call
+	Source  relay.Source // the suite's unless set
+	KillAt  string       // the hook in which it kills itself
+	KillNth int          // at which call
 }
 
 func child() int {
@@ -56,7 +58,7 @@ func child() int {
 	defer pool.Close()
 	r, err := relay.New(relay.Config{
 		Pool: pool, Brokers: c.Brokers, Service: "shop", Holder: c.Holder, Batch: c.Batch, Lease: c.Lease,
-		Source: source, Interval: 50 * time.Millisecond, Hooks: c.hooks(), Log: zerolog.New(os.Stdout),
+		Source: cmp.Or(c.Source, source), Interval: 50 * time.Millisecond, Hooks: c.hooks(), Log: zerolog.New(os.Stdout),
 	})
 	if err != nil {
 		panic(err)

@@ -1,8 +1,17 @@
-// Package relay publishes the rows of an outbox to Kafka and then removes them.
+// Package relay publishes the rows of an outbox to Kafka. It reads them from the table or from the server's log.
 //
-//	troupe.outbox ──claim──► relay ──send──► Kafka
-//	      ▲                    │◄────ack──────┘
-//	      └──────delete────────┘   under the term of the lease
+//	poll   troupe.outbox ──claim──► relay ──send──► Kafka
+//	             ▲                    │◄────ack──────┘
+//	             └──────delete────────┘   under the term of the lease
+//
+//	wal    troupe.outbox ─► log ─► slot ──stream──► relay ──send──► Kafka
+//	                                ▲                 │◄────ack──────┘
+//	                                └──── confirm ◄── store the place, under the term of the lease
+//
+// Under poll a row that is published is deleted. Under wal it stays until its partition is dropped: a place in the log says
+// what is published, and troupe.relay_state keeps it, with a snapshot for the day on which the slot is not there to say it.
+// The place is stored before it is confirmed to the server, so a slot that is ahead of what is stored is not the one that
+// this outbox's relay left.
 //
 // # What is promised
 //
@@ -12,37 +21,85 @@
 // place: later rows of its key wait until it is published, or until a person removes it.
 //
 // Any number of relays may run; one is active. It holds the lease of its shard (there is one shard) for a term that
-// nobody had before. Every delete checks the term in its own transaction.
+// nobody had before. Every delete, and every place that is stored, checks the term in its own transaction.
+//
+// The source may be changed at any time, in both directions, by starting the relay with another one. A slot that is lost is
+// made anew, and what it would have told is read from the table. Nothing is lost by either; a change repeats, by id, at most
+// what was published since the last stored snapshot: some seconds.
+//
+// A relay that streams and is asked to stop brings the transactions to an end that it has begun to publish, within
+// Config.Drain. The next one repeats nothing.
 //
 // # What is not
 //
-// Exactly-once delivery: a crash between acknowledgement and delete publishes rows again, and so does an active relay
-// that was frozen for longer than its lease. Consumers tell by ce_id. Order between keys; order between topics, since a
-// consumer could not tell; order between transactions that write one key without one waiting for the other: among
-// those it is the order of positions, as far as they are visible at the same time.
-// A message can outlive its row if the database crashes and loses a commit that it had not yet written to disk
-// (synchronous_commit=off).
+// Exactly-once delivery: a crash between acknowledgement and delete, or stored place, publishes rows again, and so does an
+// active relay that was frozen for longer than its lease or its slot's time-out. Consumers tell by ce_id.
+//
+// Order between keys; order between topics, since a consumer could not tell; order between transactions that write one key
+// without one waiting for the other: among those it is the order of positions, as far as they are visible at the same time,
+// or under wal that of their commits.
+//
+// Under poll a message can outlive its row if the database crashes and loses a commit that it had not yet written to disk
+// (synchronous_commit=off). Under wal it cannot: the server streams only what is on its disk.
+//
+// A row of any size: one of many megabytes is read whole before it is refused.
 //
 // # Failures
+//
+// Of both sources:
 //
 //	failure                                effect
 //	killed before it sent                  nothing was sent; the next relay sends
 //	killed between send and ack            sent once more, same ids
-//	killed between ack and delete          sent once more, same ids
-//	killed after the delete                nothing
-//	killed, with a standby                 the standby begins when the lease has run out: 5 s unless set
 //	stopped (SIGTERM), with a standby      the standby begins at once
-//	frozen, then awake                     may send once more, deletes nothing, stands by
-//	a transaction commits late             its rows are found: every claim begins at the lowest row there is
+//	frozen, then awake                     may send once more, deletes and confirms nothing, stands by
 //	the broker is away                     waits; nothing is parked, no attempt is counted, readiness says so
-//	the database is away                   waits; what was acknowledged is deleted later if the lease still holds
 //	the topic does not exist               the row is tried for 60 s, then parked; its key waits, others go on
 //	the topic refuses us (ACL)             the row is tried by Config.Retry, then parked; its key waits, others go on
 //	too large, impossible, bad headers     the row is parked at once; its key waits, others go on
 //	rows without a key                     wait for nobody
+//	the data is another cluster's          a copy or a restored dump: all rows in the table go out, perhaps again
 //
-// A parked row has a line in troupe.outbox_trouble. Deleting that line lets the row be tried again; deleting the row as
-// well gives it up.
+// Of poll:
+//
+//	killed between ack and delete          sent once more, same ids
+//	killed after the delete                nothing
+//	killed, with a standby                 the standby begins when the lease has run out: 5 s unless set
+//	a transaction commits late             its rows are found: every claim begins at the lowest row there is
+//	the database is away                   waits; what was acknowledged is deleted later if the lease still holds
+//
+// Of wal:
+//
+//	killed between ack and stored place    what was published in the last second or so is sent once more, same ids
+//	killed, with a standby                 the standby begins when it sees the slot idle: Config.Lease at most
+//	frozen, with a standby                 the server ends the stream after 5 s, then as above
+//	a transaction commits late             it is streamed when it commits
+//	a transaction of any size              passes in bounded memory; killed within it, it begins anew
+//	a connection is cut                    the stream begins anew at the stored place
+//	the server restarts                    the relay lets its stream go, so that the server can stop, and comes back
+//	the server crashes                     streams what was on disk; nothing is known of what was not, and nothing told
+//	the slot is dropped, or lost           made anew; rows that the stored snapshot does not see are read from the table
+//	the slot is made anew by others        recognised, since it is ahead of what is stored; as above
+//	the slot is another database's         refused, and left alone: give the relay a slot of another name
+//	no slot can be had, or not yet         the table is polled meanwhile; making one waits for all open transactions
+//	the slot holds much of the log         warned of, then not ready, then dropped at Config.SlotLimit (off unless set)
+//	a column is added to the table         harmless
+//
+// A slot that was dropped at the limit is not made again by the process that dropped it: it polls, and Status.GivenUp and an
+// error in the log say so. Whoever starts the relay again, or a standby that takes over, streams again.
+//
+// # Rows in trouble
+//
+// A row that is parked, waits for its next try, or under wal waits behind such a row of its key, has a line in
+// troupe.outbox_trouble. Under wal that line is all that is left of it to do, since a stream tells a row once:
+//
+//	what is deleted           poll                                      wal
+//	the line and the row      the row is given up                       the row is given up
+//	the line alone            the row is tried again                    the row is given up, and stays in the table
+//	the row alone             as both, within two minutes               as both, within two minutes
+//
+// The same holds for a poll of rows that a stream has told before. So a row is tried again, under either source, by setting
+// its line to retrying with a next_try, which is what outbox-relay parked retry does.
 //
 // # How order survives a refusal
 //
@@ -54,7 +111,21 @@
 //
 // # Connections
 //
-// While active: one connection for claims and deletes, one for notifications, one now and then for the lease and for
-// housekeeping. No transaction spans two statements, so that a frozen relay blocks nobody. Connect directly: a pooler
-// that hands out another server connection per transaction loses notifications.
+// While active under poll: one connection for claims and deletes, one for notifications, one now and then for the lease and
+// for housekeeping. Under wal: one for replication, which is none of the pool's, and one now and then for places, the lease
+// and housekeeping; idle, some 8 statements a minute. No transaction spans two statements, so that a frozen relay blocks nobody. Connect directly: a pooler
+// that hands out another server connection per transaction loses notifications, and speaks no replication.
+//
+// # Rights
+//
+// Both sources, since a stream begins with a poll and is healed by one:
+//
+//	USAGE on schema troupe
+//	SELECT, DELETE on troupe.outbox
+//	SELECT, INSERT, UPDATE on troupe.relay_leases, troupe.relay_state
+//	SELECT, INSERT, UPDATE, DELETE on troupe.outbox_trouble
+//
+// Wal also: the attribute REPLICATION (on RDS: the role rds_replication), wal_level = logical, a free one of
+// max_replication_slots and of max_wal_senders, and a line of pg_hba.conf for its database. The publication troupe_outbox is
+// made by the migrations. Partitions are made and dropped by a relay whose role owns the table.
 package relay

@@ -85,8 +85,8 @@ func TestARowThatIsTooLargeParksOnlyItsKey(t *testing.T) {
 			require.NoError(t, r.Ready(), "parked rows are a person's work, not the relay's")
 
 			// The person gives the row up; its key goes on, still in order.
-			s.exec("DELETE FROM troupe.outbox WHERE position = (SELECT position FROM troupe.outbox_trouble)")
-			s.exec("DELETE FROM troupe.outbox_trouble")
+			s.exec("DELETE FROM troupe.outbox WHERE position = (SELECT position FROM troupe.outbox_trouble WHERE status = 'parked')")
+			s.exec("DELETE FROM troupe.outbox_trouble WHERE status = 'parked'")
 			records := s.collect(302, c.topic)
 			var of []string
 			for _, record := range records {

@@ -38,6 +38,14 @@ type Config struct {
 	// Failover keeps the slot on standbys too (Postgres 17 and newer, with sync_replication_slots there).
 	Failover bool
 
+	// SlotWarn is how many bytes of its log the server may keep for the slot before the relay warns. Default 1 GiB.
+	SlotWarn int64
+	// SlotUnready is how many before Ready is an error. Default 8 GiB, at least SlotWarn.
+	SlotUnready int64
+	// SlotLimit is how many before the relay drops the slot, rather than fill the server's disk, and polls the table until
+	// it is started again. Nothing is lost by that. Default 0: never.
+	SlotLimit int64
+
 	// Batch is how many rows are claimed at once. Default 1000, at most 10,000. A claim also ends behind 8 MB.
 	Batch int
 	// Interval is the longest time between two looks at an idle outbox: how long a row waits that came without a
@@ -95,6 +103,9 @@ type Relay struct {
 	quiet  quiet
 	gate   gate
 	flight atomic.Int64 // rows handed to the client and not settled
+
+	givenUp   atomic.Bool   // the slot held more than it may
+	slotMoved chan struct{} // told when it is streamed anew
 }
 
 const (
@@ -110,6 +121,8 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.Slot == "" && cfg.Pool != nil {
 		cfg.Slot = slotOf(cfg.Pool.Config().ConnConfig.Database)
 	}
+	fill(&cfg.SlotWarn, 1<<30)
+	fill(&cfg.SlotUnready, max(8<<30, cfg.SlotWarn))
 	fill(&cfg.Batch, 1000)
 	fill(&cfg.Interval, time.Second)
 	fill(&cfg.Lease, 5*time.Second)
@@ -123,7 +136,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}}
+	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1)}
 	client, err := r.newClient() // the options are checked by nothing else
 	if err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
@@ -145,6 +158,9 @@ func (c *Config) check() error {
 		return fmt.Errorf("source %q: want auto, wal or poll", c.Source)
 	case !slotName.MatchString(c.Slot):
 		return fmt.Errorf("slot %q: want 1 to 63 of a-z, 0-9 and _", c.Slot)
+	case c.SlotWarn < 0 || c.SlotUnready < c.SlotWarn || c.SlotLimit < 0:
+		return fmt.Errorf("slot warn %d, unready %d, limit %d: want no negative number, and unready no less than warn",
+			c.SlotWarn, c.SlotUnready, c.SlotLimit)
 	case c.Batch < 1 || c.Batch > 10_000:
 		return fmt.Errorf("batch %d: want 1 to 10000", c.Batch)
 	case c.Interval < firstWait:

@@ -35,6 +35,9 @@ func TestARelayWithNoMoreThanItsGrantsWorks(t *testing.T) {
 		GRANT SELECT, INSERT, UPDATE ON troupe.relay_leases, troupe.relay_state TO ` + role + `;
 		GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.outbox_trouble TO ` + role)
 	t.Cleanup(func() { s.exec("DROP OWNED BY " + role + "; DROP ROLE " + role) })
+	// What another cluster's relay stored: to see that, it must ask what cluster this is.
+	s.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published)
+		VALUES ('troupe_' || current_database(), 'poll', '1', 1, '4000000000:4000000000:')`)
 	config := s.pool.Config()
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "SET ROLE "+role)

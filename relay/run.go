@@ -81,6 +81,7 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 		}
 	})
 	side.Go(func() { r.keepHouse(idle) })
+	side.Go(func() { r.guard(idle, l) })
 	side.Go(func() { r.retain(idle) })
 
 	if err := r.work(idle, term, p); err != nil {
@@ -92,6 +93,7 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 	// Everything that is in the client is settled or given up before anybody else may begin.
 	client.Close()
 	side.Wait()
+	r.state.update(func(s *Status) { s.Source, s.Slot = "", nil })
 	if !errors.Is(cause, errLost) {
 		last, cancel := context.WithTimeout(context.WithoutCancel(work), releaseLimit)
 		defer cancel()

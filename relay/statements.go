@@ -25,6 +25,7 @@ var (
 	readState      = statement("read_state")
 	storeState     = statement("store_state")
 	readSlot       = statement("read_slot")
+	readGuard      = statement("read_guard")
 	takeSample     = statement("sample")
 	noteWaiting    = statement("note_waiting")
 	replayRows     = statement("replay_rows")

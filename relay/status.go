@@ -42,6 +42,13 @@ type Status struct {
 	// Headroom is how many positions are left in the partitions there are; 0 until known.
 	Headroom int64 `json:"headroom"`
 
+	// Source that was chosen; empty while none is. While a slot is made for wal, the table is polled.
+	Source Source `json:"source,omitempty"`
+	// Slot is the replication slot's state, kept while this relay leads; nil: there is none, or it was not read yet.
+	Slot *SlotStatus `json:"slot,omitempty"`
+	// GivenUp says why the slot was dropped and the table is polled instead, until this relay is started again.
+	GivenUp string `json:"given_up,omitempty"`
+
 	LastError   string    `json:"last_error,omitempty"` // kept after it is over
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
 }
@@ -92,7 +99,8 @@ func (r *Relay) Status() Status {
 
 // Ready is nil while the relay is active and gets somewhere, or a standby that can see the lease. Otherwise it says
 // what it waits for. It follows progress, not connections: without any for a lease's length and two intervals it is
-// an error. Rows in trouble do not make it one. It may be called at any time, from any goroutine.
+// an error, and so is a slot that the server is about to lose or keeps more log for than Config.SlotUnready. Rows in
+// trouble do not make it one. It may be called at any time, from any goroutine.
 func (r *Relay) Ready() error {
 	r.state.mu.Lock()
 	defer r.state.mu.Unlock()
@@ -105,6 +113,11 @@ func (r *Relay) Ready() error {
 		return errors.New("starting: the lease was not read yet")
 	case Stopped:
 		return errors.New("stopped")
+	}
+	if s.Role == Active && s.Slot != nil {
+		if err := r.worry(s.Slot, r.cfg.SlotUnready); err != nil {
+			return fmt.Errorf("%s: %w", s.Role, err)
+		}
 	}
 	quiet := time.Since(s.Progress)
 	if quiet <= r.cfg.Lease+2*r.cfg.Interval {

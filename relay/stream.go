@@ -42,6 +42,8 @@ type stream struct {
 	room    chan struct{}
 
 	now      *window // the publisher's
+	torn     bool    // the window before it ended within a transaction
+	ending   bool    // asked to stop
 	tried    time.Time
 	reloaded time.Time
 
@@ -69,7 +71,14 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(r.foreign(slot), r.free(idle, slot)); err != nil {
+	if err := r.foreign(slot); err != nil {
+		return err
+	}
+	// A relay that was frozen finds its stream ended before it knows that its term is over: it must not end that of the next.
+	if _, err := p.lease.renew(idle, r.cfg.Pool, nothing); err != nil {
+		return err
+	}
+	if err := r.free(idle, slot); err != nil {
 		return err
 	}
 	if why := unusable(st, slot, system); why != "" {
@@ -83,8 +92,16 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 			return err
 		}
 	}
-	if err := conn.Start(idle, r.cfg.Slot, publication, 0); err != nil {
+	// From the stored place: the last report before a crash may not have come to the server.
+	if err := conn.Start(idle, r.cfg.Slot, publication, st.lsn); err != nil {
 		return err
+	}
+	// Now that the slot is held nobody can replace it: somebody may have done so since it was looked at.
+	if slot, err = r.readSlot(idle); err != nil {
+		return err
+	}
+	if why := unusable(st, slot, system); why != "" {
+		return fmt.Errorf("slot %s: %s", r.cfg.Slot, why)
 	}
 	defer p.lease.rests()
 	if err := p.lease.streams(idle, r.cfg.Pool, &r.cfg.Slot); err != nil {
@@ -134,6 +151,9 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if err != nil || idle.Err() != nil {
 		return st, conn, err
 	}
+	if r.givenUp.Load() {
+		return st, conn, errGivenUp
+	}
 	now, err := r.visible(idle)
 	if err != nil {
 		return st, conn, err
@@ -154,7 +174,7 @@ func (r *Relay) insistOnSlot(ctx context.Context, conn *wal.Conn) (*wal.Conn, wa
 		}
 		conn.Close()
 		for {
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || r.givenUp.Load() {
 				return conn, 0
 			}
 			r.quiet.failed("slot", err)
@@ -224,6 +244,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, conn *wal.Conn,
 	}
 	s.reloaded = time.Now()
 	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", st.lsn).Msg("streaming")
+	tell(r.slotMoved)
 
 	// Each outlives what it serves: rows are settled, then their place is stored, then it is reported.
 	placing, endPlace := context.WithCancel(term)
@@ -234,7 +255,10 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, conn *wal.Conn,
 	reports.Go(func() { s.report(reporting) })
 	p.source = s
 	err := r.publish(idle, term, p)
-	if s.now != nil && len(s.now.left()) == 0 {
+	if err == nil {
+		s.finish(term, p)
+	}
+	if s.now != nil && len(s.now.left(s.now.whole)) == 0 {
 		s.settled()
 	}
 	endPlace()
@@ -252,6 +276,8 @@ func (s *stream) read() {
 	layouts := make(map[*wal.Relation]layout)
 	known := make(words)
 	open := false
+	var asked requests
+	read := 0
 	for {
 		e, err := s.conn.Next()
 		if err != nil {
@@ -295,14 +321,39 @@ func (s *stream) read() {
 				s.mark(e.LSN)
 			}
 			if e.ReplyNow {
+				if asked.urgent(time.Now()) {
+					s.ended(errStopping)
+					return
+				}
 				tell(s.hurry)
 			}
 		}
-		if !s.conn.Buffered() {
+		read++
+		switch {
+		case !s.conn.Buffered():
 			s.heard.Store(time.Now().UnixNano())
 			tell(s.ready)
+		case read%1000 == 0: // a server that is ahead of us may fill the buffer for minutes
+			s.heard.Store(time.Now().UnixNano())
 		}
 	}
+}
+
+// errStopping says that the server wants to stop. It waits until everything is confirmed, asks again upon each report, and
+// takes no statement any more by which a place could be stored: it would wait for ever.
+var errStopping = errors.New("the server is stopping")
+
+// requests are the server's for a report: one in some seconds while it goes on.
+type requests struct {
+	first time.Time
+	n     int
+}
+
+func (r *requests) urgent(now time.Time) bool {
+	if r.n++; now.Sub(r.first) > time.Second {
+		r.first, r.n = now, 1
+	}
+	return r.n > 10
 }
 
 // roomy locks and returns the window to fill when it has room; nil when the stream has ended.
@@ -319,6 +370,7 @@ func (s *stream) roomy() *window {
 		s.mu.Unlock()
 		tell(s.ready)
 		<-s.room
+		s.heard.Store(time.Now().UnixNano()) // it was not asked meanwhile
 	}
 }
 
@@ -330,7 +382,7 @@ func (s *stream) isFull() bool {
 
 func (s *stream) mark(upTo wal.LSN) {
 	s.mu.Lock()
-	s.filling.upTo = max(s.filling.upTo, upTo)
+	s.filling.upTo, s.filling.whole = max(s.filling.upTo, upTo), len(s.filling.items)
 	s.mu.Unlock()
 }
 
@@ -353,8 +405,11 @@ func tell(c chan struct{}) {
 
 // claim gives what is left of a window, then rows in trouble that are due, then the next window.
 func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
+	if s.ending {
+		return s.begun(ctx)
+	}
 	if s.now != nil {
-		if items := s.now.left(); len(items) > 0 {
+		if items := s.now.left(len(s.now.items)); len(items) > 0 {
 			return items, nil
 		}
 		s.settled()
@@ -391,7 +446,7 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 				s.settled()
 				return nil, nil
 			}
-			return w.left(), nil
+			return w.left(len(w.items)), nil
 		}
 		s.mu.Unlock()
 		if err != nil {
@@ -414,7 +469,9 @@ func (s *stream) settled() {
 		s.published.Store(max(s.published.Load(), uint64(w.upTo)))
 		tell(s.passed)
 	}
-	s.rows.Add(int64(len(w.items)))
+	if s.rows.Add(int64(len(w.items))); len(w.items) > 0 || w.upTo > 0 {
+		s.torn = len(w.items) > w.whole
+	}
 	w.clear()
 	s.now = nil
 	s.mu.Lock()
@@ -422,10 +479,53 @@ func (s *stream) settled() {
 	s.mu.Unlock()
 }
 
-// left are the rows that are not settled.
-func (w *window) left() []*item {
-	items := make([]*item, 0, len(w.items)-w.next)
-	for n := range w.items {
+// finish publishes the rest of transactions of which something is published: they would be repeated from their first row.
+func (s *stream) finish(term context.Context, p *publisher) {
+	s.ending = true
+	for {
+		if found, err := p.round(term, term, 0); err != nil || !found {
+			return
+		}
+	}
+}
+
+// begun are rows of transactions of which something is published.
+func (s *stream) begun(ctx context.Context) ([]*item, error) {
+	for {
+		if s.now == nil && s.torn {
+			if _, err := s.next(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if s.now == nil || !s.torn && !s.now.touched(0) {
+			return nil, nil
+		}
+		w, end := s.now, s.now.whole
+		if w.upTo == 0 || w.touched(w.whole) {
+			end = len(w.items)
+		}
+		if items := w.left(end); len(items) > 0 || end < len(w.items) {
+			return items, nil
+		}
+		s.settled()
+	}
+}
+
+// touched says whether something from the item on is settled.
+func (w *window) touched(from int) bool {
+	for n := range w.items[from:] {
+		if w.items[from+n].settled {
+			return true
+		}
+	}
+	return false
+}
+
+// left are the rows before end that are not settled.
+func (w *window) left(end int) []*item {
+	items := make([]*item, 0, end)
+	for n := range w.items[:end] {
 		if !w.items[n].settled {
 			items = append(items, &w.items[n])
 		}

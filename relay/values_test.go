@@ -98,9 +98,12 @@ func TestOddValuesArriveAsTheyWere(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
+			s.start(s.config())
+			if source == relay.WAL { // what is there before is polled
+				s.waitStream()
+			}
 			s.exec("INSERT INTO troupe.outbox (topic, type, "+c.columns+") VALUES ($1, 'Thing', "+c.values+")",
 				append([]any{s.topic}, c.args...)...)
-			s.start(s.config())
 			record := s.one()
 			m, err := kafka.Message(record)
 			require.NoError(t, err)

@@ -74,12 +74,16 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 	if err != nil {
 		return err
 	}
+	r.state.update(func(s *Status) { s.Source = source })
 	st, err := r.readState(idle)
 	if err != nil {
 		return err
 	}
 	if source == Poll {
 		r.cfg.Log.Info().Str("source", string(Poll)).Str("why", why).Msg("source")
+		if st, err = r.native(idle, p.lease, st); err != nil {
+			return err
+		}
 		if err := r.leaveSlot(idle, p.lease, st); err != nil {
 			return err
 		}
@@ -89,10 +93,32 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 	return r.stream(idle, term, p, st)
 }
 
+// native forgets what speaks of another cluster's transactions: in this one the same numbers are others, and whatever is in
+// the table goes out again.
+func (r *Relay) native(ctx context.Context, l *lease, st standing) (standing, error) {
+	if st.published == nil && st.sweep == nil {
+		return st, nil
+	}
+	var system string
+	if err := r.cfg.Pool.QueryRow(ctx, "SELECT system_identifier::text FROM pg_control_system()").Scan(&system); err != nil {
+		return st, fmt.Errorf("identify the system: %w", err)
+	}
+	if st.system == system {
+		return st, nil
+	}
+	r.cfg.Log.Warn().Str("system", system).Str("stored", st.system).
+		Msg("the stored state is of another cluster: all rows that are in the table are published, perhaps again")
+	st.source, st.system, st.published, st.sweep, st.lsn = Poll, system, nil, nil, 0
+	return st, r.store(ctx, l, st)
+}
+
 // choose says which source it is to be, and why if there was a choice.
 func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
 	if r.cfg.Source == Poll {
 		return Poll, "by configuration", nil
+	}
+	if r.givenUp.Load() {
+		return Poll, errGivenUp.Error(), nil
 	}
 	obstacle, err := Obstacle(ctx, r.cfg.Pool)
 	switch {

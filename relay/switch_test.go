@@ -1,0 +1,105 @@
+package relay_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// From the table to the log and back, again and again, on a live outbox: nothing is lost, and what is repeated is
+// repeated by id.
+func TestChangingTheSourceUnderLoadLosesNothing(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	loaded := make(chan map[string]int)
+	go func() { loaded <- s.hardLoad(ctx, 4) }()
+	for n, source := range []relay.Source{relay.Poll, relay.WAL, relay.Poll, relay.WAL, relay.Poll, relay.WAL} {
+		cfg := s.config()
+		cfg.Source = source
+		r := s.start(cfg)
+		if source == relay.WAL {
+			s.waitStream()
+		}
+		from := r.Status().Deleted
+		testkit.Wait(t, "rows from "+string(source), func() (bool, error) { return r.Status().Deleted > from+200, nil })
+		if n == 5 {
+			cancel()
+			committed := <-loaded
+			v := judge(s.gather(total(committed), s.topic), committed)
+			t.Logf("%d rows", total(committed))
+			v.requireSound(t)
+		}
+		require.NoError(t, r.stop())
+		if source == relay.Poll {
+			require.Zero(t, s.count("SELECT count(*) FROM pg_replication_slots"), "a slot that nobody streams")
+		}
+	}
+}
+
+// Rows of the first cluster's transactions are nothing to a copy of the database in another cluster, whose transactions
+// have other numbers.
+func TestACopyInAnotherClusterLosesNothing(t *testing.T) {
+	t.Parallel()
+	for _, source := range []relay.Source{relay.WAL, relay.Poll} {
+		t.Run(string(source), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			// As the dump was restored: the snapshot sees all of this cluster's transactions, for hours to come.
+			s.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published, lsn)
+				VALUES ('troupe_' || current_database(), 'wal', '7000000000000000000', 1, '4000000000:4000000000:', '0/1')`)
+			committed := s.fill(s.topic, 10, 20)
+			cfg := s.config()
+			cfg.Source = source
+			r := s.start(cfg)
+			judge(s.gather(200, s.topic), committed).requireSound(t)
+			if source == relay.WAL {
+				s.waitStream()
+			}
+			for key := range committed {
+				s.insert(s.topic, key, "20")
+				committed[key]++
+			}
+			judge(s.gather(210, s.topic), committed).requireSound(t)
+			require.NoError(t, r.stop())
+			require.NoError(t, s.start(cfg).stop(), "and what is stored is of this cluster")
+			require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.relay_state WHERE system_id <> '7000000000000000000'"))
+		})
+	}
+}
+
+// Making a slot waits for transactions of others, however long they are. Meanwhile the table is polled.
+func TestALongTransactionHoldsNobodyUpAtTheFirstStart(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	tx, err := s.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'late', 'Thing', '0')`, s.topic)
+	require.NoError(t, err)
+	cfg := s.wal()
+	r := s.start(cfg)
+	committed := s.fill(s.topic, 10, 20)
+	began := time.Now()
+	judge(s.gather(200, s.topic), committed).requireSound(t)
+	require.NoError(t, r.stop(), "a stop does not wait for it")
+	require.Less(t, time.Since(began), 30*time.Second)
+
+	s.start(cfg)
+	s.insert(s.topic, "k1", "20")
+	committed["k1"]++
+	judge(s.gather(201, s.topic), committed).requireSound(t)
+	require.NoError(t, tx.Commit(t.Context()))
+	committed["late"] = 1
+	s.waitStream()
+	s.insert(s.topic, "late", "1")
+	committed["late"]++
+	v := judge(s.gather(203, s.topic), committed)
+	v.requireSound(t)
+	require.Zero(t, v.repeated)
+}
