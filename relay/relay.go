@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -37,6 +38,16 @@ type Config struct {
 	Slot string
 	// Failover keeps the slot on standbys too (Postgres 17 and newer, with sync_replication_slots there).
 	Failover bool
+
+	// Delivery is what a consumer may see twice. Default AtLeastOnce.
+	Delivery Delivery
+	// Transactions is how often a Kafka transaction ends, under ExactlyOnce: how long a row may wait before consumers
+	// that read committed messages see it. Default 100 ms, at least 5 ms. After a pause the first ends at once.
+	Transactions time.Duration
+	// TransactionTimeout is after what time the broker gives up a Kafka transaction: how long such consumers may wait for
+	// a relay that died with nobody to take over. One Postgres transaction must be published within it. Default 1 min,
+	// Kafka's own; at least 5 s and at most the broker's transaction.max.timeout.ms.
+	TransactionTimeout time.Duration
 
 	// Batch is how many rows are claimed at once. Default 1000, at most 10,000. A claim also ends behind 8 MB.
 	Batch int
@@ -77,6 +88,8 @@ type Hooks struct {
 	Sent func(rows int)
 	// Acked: the broker has acknowledged rows, which are not deleted yet. Took is the time from BeforeSend.
 	Acked func(rows int, took time.Duration)
+	// Ending: a Kafka transaction of rows is complete and is about to be committed. Only under ExactlyOnce.
+	Ending func(rows int)
 	// Deleted: rows are done.
 	Deleted func(rows int)
 	// Troubled: a row could not be published, and waits for its next try or for a person.
@@ -95,6 +108,7 @@ type Relay struct {
 	quiet  quiet
 	gate   gate
 	flight atomic.Int64 // rows handed to the client and not settled
+	large  *wal.LSN     // behind which a transaction did not fit; of the goroutine that publishes
 }
 
 const (
@@ -110,6 +124,12 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.Slot == "" && cfg.Pool != nil {
 		cfg.Slot = slotOf(cfg.Pool.Config().ConnConfig.Database)
 	}
+	fill(&cfg.Delivery, AtLeastOnce)
+	if cfg.Delivery == ExactlyOnce && cfg.Source == Auto {
+		cfg.Source = WAL
+	}
+	fill(&cfg.Transactions, 100*time.Millisecond)
+	fill(&cfg.TransactionTimeout, time.Minute)
 	fill(&cfg.Batch, 1000)
 	fill(&cfg.Interval, time.Second)
 	fill(&cfg.Lease, 5*time.Second)
@@ -129,7 +149,7 @@ func New(cfg Config) (*Relay, error) {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
 	client.Close()
-	r.state.status = Status{Holder: cfg.Holder, Role: Starting, Since: time.Now()}
+	r.state.status = Status{Holder: cfg.Holder, Role: Starting, Since: time.Now(), Delivery: cfg.Delivery}
 	return r, nil
 }
 
@@ -145,6 +165,15 @@ func (c *Config) check() error {
 		return fmt.Errorf("source %q: want auto, wal or poll", c.Source)
 	case !slotName.MatchString(c.Slot):
 		return fmt.Errorf("slot %q: want 1 to 63 of a-z, 0-9 and _", c.Slot)
+	case c.Delivery != AtLeastOnce && c.Delivery != ExactlyOnce:
+		return fmt.Errorf("delivery %q: want at-least-once or exactly-once", c.Delivery)
+	case c.Delivery == ExactlyOnce && c.Source == Poll:
+		return errors.New("delivery exactly-once needs source wal: a poll's deletes and Kafka's transactions cannot end together")
+	case c.Transactions < 5*time.Millisecond:
+		return fmt.Errorf("transactions every %s: want 5ms or more", c.Transactions)
+	case c.TransactionTimeout < 5*time.Second || c.TransactionTimeout < 10*c.Transactions:
+		return fmt.Errorf("transaction time-out %s: want 5s or more, and ten times the %s between two transactions",
+			c.TransactionTimeout, c.Transactions)
 	case c.Batch < 1 || c.Batch > 10_000:
 		return fmt.Errorf("batch %d: want 1 to 10000", c.Batch)
 	case c.Interval < firstWait:
@@ -179,7 +208,7 @@ func (r *Relay) defaults() outbox.Defaults {
 }
 
 // newClient makes the client of one term.
-func (r *Relay) newClient() (*kgo.Client, error) {
+func (r *Relay) newClient(more ...kgo.Opt) (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.ProducerBatchMaxBytes(batchBytes),
 		kgo.UnknownTopicRetries(1), // fail fast: the row is tried again, and others go on meanwhile
@@ -190,5 +219,6 @@ func (r *Relay) newClient() (*kgo.Client, error) {
 		kgo.MaxBufferedRecords(20_000),
 		kgo.WithHooks(wire{r}),
 	)
+	opts = append(opts, more...)
 	return kafka.NewClient(r.cfg.Brokers, opts...)
 }

@@ -33,6 +33,8 @@ type stream struct {
 	conn   *wal.Conn
 	ledger ledger
 	skip   snapshot // what it sees was published before
+	tx     *transactor
+	again  wal.LSN // what is told up to here may have been told before
 
 	mu      sync.Mutex
 	filling *window
@@ -72,26 +74,35 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 	if err := errors.Join(r.foreign(slot), r.free(idle, slot)); err != nil {
 		return err
 	}
-	if why := unusable(st, slot, system); why != "" {
+	why := unusable(st, slot, system)
+	healed := why != "" || st.sweep != nil
+	if why != "" {
 		st, conn, err = r.pollUntilSlot(idle, term, p, slotPlan{conn, system, st, why})
 		if err != nil || idle.Err() != nil {
 			return err
 		}
 	}
 	if st.sweep != nil {
+		r.repeats("rows that the log does not tell are published from the table")
 		if st, err = r.sweep(idle, term, p, st); err != nil || idle.Err() != nil {
 			return err
 		}
 	}
-	if err := conn.Start(idle, r.cfg.Slot, publication, 0); err != nil {
+	var from wal.LSN // of the slot: where it is confirmed
+	if p.tx != nil {
+		if from, err = p.tx.resume(idle, system, st.lsn, healed); err != nil {
+			return err
+		}
+	}
+	if err := conn.Start(idle, r.cfg.Slot, publication, from); err != nil {
 		return err
 	}
 	defer p.lease.rests()
 	if err := p.lease.streams(idle, r.cfg.Pool, &r.cfg.Slot); err != nil {
 		return err
 	}
-	st.timeline = system.Timeline
-	return r.follow(idle, term, p, conn, st)
+	st.timeline, st.system = system.Timeline, system.ID
+	return r.follow(idle, term, p, streaming{conn, st, system.LSN})
 }
 
 // slotPlan is what making a slot begins with.
@@ -109,6 +120,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 		st.published = nil // it speaks of another cluster's transactions: whatever is in the table goes out again
 	}
 	r.cfg.Log.Warn().Str("slot", r.cfg.Slot).Str("why", plan.why).Msg("slot made anew; the table is polled meanwhile")
+	r.repeats("the slot is made anew, and the table is polled meanwhile: " + plan.why)
 	// Until there is a slot, this is a relay that polls; it stays one if the slot can't be had.
 	st.there, st.source, st.sweep, st.lsn = true, Poll, nil, 0
 	st.system, st.timeline = plan.system.ID, plan.system.Timeline
@@ -203,8 +215,16 @@ func (e *ending) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	return items, err
 }
 
+// streaming is what following a slot begins with.
+type streaming struct {
+	conn *wal.Conn
+	st   standing
+	told wal.LSN // nothing behind it was told before
+}
+
 // follow streams.
-func (r *Relay) follow(idle, term context.Context, p *publisher, conn *wal.Conn, st standing) error {
+func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming) error {
+	conn, st := from.conn, from.st
 	s := &stream{
 		relay: r, lease: p.lease, conn: conn,
 		ledger:  ledger{pool: r.cfg.Pool, lease: p.lease},
@@ -215,6 +235,13 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, conn *wal.Conn,
 		var err error
 		if s.skip, err = parseSnapshot(*st.published); err != nil {
 			return err
+		}
+	}
+	if s.tx = p.tx; s.tx != nil {
+		s.again = from.told
+		s.published.Store(uint64(s.tx.at.lsn))
+		if s.tx.at.lsn > st.lsn {
+			s.rows.Add(1) // settled before, and not stored yet
 		}
 	}
 	s.reported.Store(uint64(st.lsn))
@@ -234,8 +261,8 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, conn *wal.Conn,
 	reports.Go(func() { s.report(reporting) })
 	p.source = s
 	err := r.publish(idle, term, p)
-	if s.now != nil && len(s.now.left()) == 0 {
-		s.settled()
+	if err == nil {
+		err = s.finish()
 	}
 	endPlace()
 	place.Wait()
@@ -331,6 +358,7 @@ func (s *stream) isFull() bool {
 func (s *stream) mark(upTo wal.LSN) {
 	s.mu.Lock()
 	s.filling.upTo = max(s.filling.upTo, upTo)
+	s.filling.whole = len(s.filling.items)
 	s.mu.Unlock()
 }
 
@@ -354,10 +382,20 @@ func tell(c chan struct{}) {
 // claim gives what is left of a window, then rows in trouble that are due, then the next window.
 func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	if s.now != nil {
-		if items := s.now.left(); len(items) > 0 {
-			return items, nil
+		if items, err := s.part(); err != nil || len(items) > 0 {
+			return items, err
 		}
-		s.settled()
+		if err := s.settled(); err != nil {
+			return nil, err
+		}
+	}
+	if s.tx != nil {
+		if err := s.tx.due(s); err != nil {
+			return nil, err
+		}
+		if s.tx.busy() || s.published.Load() < uint64(s.again) {
+			return s.next(ctx)
+		}
 	}
 	if s.ledger.rows > 0 && time.Since(s.tried) >= troubleEvery {
 		if time.Since(s.reloaded) >= reloadEvery { // somebody may have discarded some
@@ -377,7 +415,11 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 
 // next waits for a window, for as long as rest would.
 func (s *stream) next(ctx context.Context) ([]*item, error) {
-	wait := time.NewTimer(troubleEvery)
+	most := troubleEvery
+	if s.tx != nil {
+		most = s.tx.wait(most)
+	}
+	wait := time.NewTimer(most)
 	defer wait.Stop()
 	for {
 		s.mu.Lock()
@@ -387,11 +429,11 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 			s.now = w
 			s.mu.Unlock()
 			tell(s.room)
-			if len(w.items) == 0 {
-				s.settled()
-				return nil, nil
+			items, err := s.part()
+			if err == nil && len(items) == 0 {
+				err = s.settled()
 			}
-			return w.left(), nil
+			return items, err
 		}
 		s.mu.Unlock()
 		if err != nil {
@@ -407,12 +449,67 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 	}
 }
 
+// part is what may go out now of what is left of the window. Under exactly-once those of whole transactions go first: only
+// behind them may a Kafka transaction end.
+func (s *stream) part() ([]*item, error) {
+	w := s.now
+	if s.tx != nil && w.upTo > 0 {
+		if items := w.left(w.whole); len(items) > 0 {
+			s.tx.whole = false
+			return items, nil
+		}
+		if err := s.reach(); err != nil {
+			return nil, err
+		}
+	}
+	items := w.left(len(w.items))
+	if s.tx != nil && len(items) > 0 {
+		s.tx.whole = false
+	}
+	return items, nil
+}
+
+// reach is when all of a window's whole transactions are settled.
+func (s *stream) reach() error {
+	upTo := s.now.upTo
+	s.now.upTo = 0
+	if s.tx != nil {
+		return s.tx.reached(s, upTo)
+	}
+	s.passes(upTo)
+	return nil
+}
+
+// passes says that all before upTo is published.
+func (s *stream) passes(upTo wal.LSN) {
+	s.published.Store(max(s.published.Load(), uint64(upTo)))
+	tell(s.passed)
+}
+
+// finish settles what can be when the publisher has ended.
+func (s *stream) finish() error {
+	if s.now != nil {
+		items, err := s.part()
+		if err == nil && len(items) == 0 {
+			err = s.settled()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if s.tx != nil {
+		return s.tx.commit(s)
+	}
+	return nil
+}
+
 // settled is when all of a window is.
-func (s *stream) settled() {
+func (s *stream) settled() error {
 	w := s.now
 	if w.upTo > 0 {
-		s.published.Store(max(s.published.Load(), uint64(w.upTo)))
-		tell(s.passed)
+		if err := s.reach(); err != nil {
+			return err
+		}
 	}
 	s.rows.Add(int64(len(w.items)))
 	w.clear()
@@ -420,12 +517,13 @@ func (s *stream) settled() {
 	s.mu.Lock()
 	s.spare = w
 	s.mu.Unlock()
+	return nil
 }
 
-// left are the rows that are not settled.
-func (w *window) left() []*item {
-	items := make([]*item, 0, len(w.items)-w.next)
-	for n := range w.items {
+// left are those of the first most rows that are not settled.
+func (w *window) left(most int) []*item {
+	items := make([]*item, 0, most)
+	for n := range w.items[:most] {
 		if !w.items[n].settled {
 			items = append(items, &w.items[n])
 		}
@@ -455,6 +553,9 @@ func (s *stream) record(ctx context.Context, troubled []trouble) error {
 	for _, t := range troubled {
 		if !t.item.troubled {
 			s.ledger.note(t.item)
+			if s.tx != nil {
+				s.tx.noted = true
+			}
 		}
 		t.item.settled = true
 	}
