@@ -83,7 +83,7 @@
 //	a row is refused                       all others once; the row and its key wait, recorded
 //	too large for TransactionTimeout       nothing of it: at the second time Run ends with an error that says what to do
 //	another timeline, or the place lost    repeats of what was not confirmed to Postgres; Status says so
-//	the disk set back, same timeline       loss, if the log passes the place before the relay starts: delete the place first
+//	the disk set back, same timeline       the same: the row that the place names is not there
 //
 // # Connections
 //

@@ -21,6 +21,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
 )
 
 func (s *stage) exactly() relay.Config {
@@ -43,17 +44,17 @@ func (s *stage) waitStreamed() {
 }
 
 // committed reads all that a consumer of committed messages can read, to the end. Nobody may be publishing.
-func (s *stage) committed(topics ...string) (records []*kgo.Record) {
+func (s *stage) committed(names ...string) (records []*kgo.Record) {
 	s.t.Helper()
-	client, err := kafka.NewClient(s.brokers, kgo.ConsumeTopics(topics...),
+	client, err := kafka.NewClient(s.brokers, kgo.ConsumeTopics(names...),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
 	require.NoError(s.t, err)
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	ends, err := admin.ListEndOffsets(s.t.Context(), topics...)
+	ends, err := admin.ListEndOffsets(s.t.Context(), names...)
 	require.NoError(s.t, err)
 	testkit.Wait(s.t, "no open transaction", func() (bool, error) {
-		stable, err := admin.ListCommittedOffsets(s.t.Context(), topics...)
+		stable, err := admin.ListCommittedOffsets(s.t.Context(), names...)
 		if err != nil {
 			return false, err
 		}
@@ -142,6 +143,32 @@ func TestExactlyOnceSurvivesAKillBehindTrouble(t *testing.T) {
 	require.NoError(t, r.stop())
 	judge(s.committed(s.topic), committed).requireExact(t)
 	require.Len(t, s.committed(late), 2)
+}
+
+// A server that was set back to an earlier disk image has its name and its timeline still, and its log passes the place
+// again with other transactions. They are not taken for published.
+func TestExactlyOnceDoesNotTrustThePlaceOfAnotherPast(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cfg := s.exactly()
+	cfg.Slot = "troupe_" + strings.ReplaceAll(s.flow, "-", "_")
+	first := s.startStreaming(cfg)
+	require.NoError(t, first.stop())
+	committed := s.fill(s.topic, 5, 100)
+	var lsn, system string
+	var timeline int32
+	require.NoError(t, s.pool.QueryRow(t.Context(), `SELECT pg_current_wal_flush_lsn()::text, system_id, timeline
+		FROM troupe.relay_state`).Scan(&lsn, &system, &timeline))
+	client, err := kafka.NewClient(s.brokers)
+	require.NoError(t, err)
+	defer client.Close()
+	require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{
+		Topic: topics.Relay(cfg.Slot), Key: []byte(cfg.Slot),
+		Value: fmt.Appendf(nil, `{"lsn":%q,"system":%q,"timeline":%d,"position":1,"id":"01a1ffb2-4031-704f-a29c-2f22c4b1d21d"}`, lsn, system, timeline),
+	}).FirstErr())
+	r := s.start(cfg)
+	testkit.Wait(t, "a word about repeats", func() (bool, error) { return strings.Contains(r.Status().Repeats, "lost"), nil })
+	s.settleExactly(r, committed)
 }
 
 func TestExactlyOnceNeedsTheLog(t *testing.T) {

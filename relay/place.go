@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -15,20 +16,25 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A place is how far the log is published: everything before lsn is, or is recorded as trouble. It means something only
-// for the cluster and the timeline that it was read on.
+// A place is how far the log is published: everything before lsn is, or is recorded as trouble. It is the end of a
+// transaction, and names the last row of it: a server that was set back, to a disk image of before that transaction, has
+// the same name and timeline, but not this row.
 type place struct {
 	lsn      wal.LSN
 	system   string
 	timeline int32
+	position int64 // 0: no row was published yet
+	id       uuid.UUID
 }
 
 // placeRecord is a place as it stands in the topic, under the slot's name. A record under startKey says who took the
 // transactional id, and when; nobody reads it but people.
 type placeRecord struct {
-	LSN      string `json:"lsn"`
-	System   string `json:"system"`
-	Timeline int32  `json:"timeline"`
+	LSN      string    `json:"lsn"`
+	System   string    `json:"system"`
+	Timeline int32     `json:"timeline"`
+	Position int64     `json:"position"`
+	ID       uuid.UUID `json:"id"`
 }
 
 type startRecord struct {
@@ -39,7 +45,7 @@ type startRecord struct {
 const startKey = "started"
 
 func (p place) record(t *transactor) *kgo.Record {
-	value, _ := json.Marshal(placeRecord{p.lsn.String(), p.system, p.timeline}) // texts and a number
+	value, _ := json.Marshal(placeRecord{p.lsn.String(), p.system, p.timeline, p.position, p.id}) // texts and a number
 	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
 }
 
@@ -48,7 +54,7 @@ func parsePlace(value []byte) (p place, err error) {
 	if err := json.Unmarshal(value, &r); err != nil {
 		return p, err
 	}
-	p.system, p.timeline = r.System, r.Timeline
+	p.system, p.timeline, p.position, p.id = r.System, r.Timeline, r.Position, r.ID
 	p.lsn, err = wal.ParseLSN(r.LSN)
 	return p, err
 }
@@ -85,17 +91,25 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 	if err != nil {
 		return 0, fmt.Errorf("read the place in %s: %w", t.topic, err)
 	}
+	holds := false
+	if found && at.system == system.ID && at.timeline == system.Timeline {
+		if holds, err = t.holds(ctx, at); err != nil {
+			return 0, err
+		}
+	}
 	switch {
-	case found && at.system == system.ID && at.timeline == system.Timeline && at.lsn <= system.LSN:
+	case holds:
 		t.at = at
+	case found && at.lsn <= confirmed: // its row may be gone with its partition
 	case found:
-		t.relay.repeats(fmt.Sprintf("the place in %s is of another server, or of a future that it lost: %s, timeline %d, system %s; "+
-			"this one is at %s, timeline %d, system %s", t.topic, at.lsn, at.timeline, at.system, system.LSN, system.Timeline, system.ID))
+		t.relay.repeats(fmt.Sprintf("the place in %s is of another server, or of a future that this one lost: %s, timeline %d, system %s, "+
+			"row %d; this one is at %s, timeline %d, system %s: what was published and not confirmed to it comes again",
+			t.topic, at.lsn, at.timeline, at.system, at.position, system.LSN, system.Timeline, system.ID))
 	case !healed:
 		t.relay.repeats("there is no place in " + t.topic + ": what was published without having been confirmed to Postgres comes again")
 	}
 	if confirmed > t.at.lsn {
-		t.at = place{confirmed, system.ID, system.Timeline}
+		t.at = place{lsn: confirmed, system: system.ID, timeline: system.Timeline}
 		if err := t.begin(); err != nil {
 			return 0, err
 		}
@@ -104,8 +118,16 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 		}
 		t.ended = time.Time{}
 	}
+	t.next = t.at
 	t.relay.state.update(func(s *Status) { s.Place = t.at.lsn.String() })
 	return t.at.lsn, nil
+}
+
+// holds says whether the transaction that the place is behind is one of this server's.
+func (t *transactor) holds(ctx context.Context, at place) (there bool, err error) {
+	err = t.relay.cfg.Pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM troupe.outbox WHERE position = $1 AND id = $2)",
+		at.position, at.id).Scan(&there)
+	return there, err
 }
 
 // readPlace commits a record of its own and reads the topic up to it: nothing of a predecessor's can come behind that.

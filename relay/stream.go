@@ -278,7 +278,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 func (s *stream) read() {
 	layouts := make(map[*wal.Relation]layout)
 	known := make(words)
-	open := false
+	open, rows := false, false // a transaction is; it has rows of ours
 	for {
 		e, err := s.conn.Next()
 		if err != nil {
@@ -309,6 +309,7 @@ func (s *stream) read() {
 			if err = w.add(l, e.Tuple, &s.skip, known); err != nil {
 				err = fmt.Errorf("row of %s: %w", e.Relation.Name, err)
 			}
+			rows = true
 			s.mu.Unlock()
 			if err != nil {
 				s.ended(err)
@@ -316,10 +317,11 @@ func (s *stream) read() {
 			}
 		case wal.Commit:
 			open = false
-			s.mark(e.LSN)
+			s.mark(e.LSN, rows)
+			rows = false
 		case wal.Keepalive:
 			if !open {
-				s.mark(e.LSN)
+				s.mark(e.LSN, false)
 			}
 			if e.ReplyNow {
 				tell(s.hurry)
@@ -355,8 +357,11 @@ func (s *stream) isFull() bool {
 	return s.filling.full()
 }
 
-func (s *stream) mark(upTo wal.LSN) {
+func (s *stream) mark(upTo wal.LSN, rows bool) {
 	s.mu.Lock()
+	if rows {
+		s.filling.end = upTo
+	}
 	s.filling.upTo = max(s.filling.upTo, upTo)
 	s.filling.whole = len(s.filling.items)
 	s.mu.Unlock()
@@ -455,7 +460,7 @@ func (s *stream) part() ([]*item, error) {
 	w := s.now
 	if s.tx != nil && w.upTo > 0 {
 		if items := w.left(w.whole); len(items) > 0 {
-			s.tx.whole = false
+			s.tx.takes(items)
 			return items, nil
 		}
 		if err := s.reach(); err != nil {
@@ -464,17 +469,17 @@ func (s *stream) part() ([]*item, error) {
 	}
 	items := w.left(len(w.items))
 	if s.tx != nil && len(items) > 0 {
-		s.tx.whole = false
+		s.tx.takes(items)
 	}
 	return items, nil
 }
 
 // reach is when all of a window's whole transactions are settled.
 func (s *stream) reach() error {
-	upTo := s.now.upTo
-	s.now.upTo = 0
+	upTo, end := s.now.upTo, s.now.end
+	s.now.upTo, s.now.end = 0, 0
 	if s.tx != nil {
-		return s.tx.reached(s, upTo)
+		return s.tx.reached(s, upTo, end)
 	}
 	s.passes(upTo)
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/wal"
+	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -44,15 +45,17 @@ type transactor struct {
 	topic  string // of the place
 	id     producerID
 
-	at    place     // committed
-	apart bool      // rows that the log does not tell now: their transactions hold no place
-	open  bool      // a transaction is under way
-	begun time.Time // then
-	ended time.Time // the one before
-	rows  int       // in it
-	whole bool      // every row in it is of a Postgres transaction that is whole in it
-	noted bool      // rows were recorded as trouble since the last one
-	upTo  wal.LSN   // the place behind the whole ones; 0: none is
+	at    place      // committed
+	next  place      // behind the last whole transaction with rows
+	last  outbox.Row // that was taken: its position and id
+	apart bool       // rows that the log does not tell now: their transactions hold no place
+	open  bool       // a transaction is under way
+	begun time.Time  // then
+	ended time.Time  // the one before
+	rows  int        // in it
+	whole bool       // every row in it is of a Postgres transaction that is whole in it
+	noted bool       // rows were recorded as trouble since the last one
+	upTo  wal.LSN    // the place behind the whole ones; 0: none is
 }
 
 type producerID struct {
@@ -153,9 +156,18 @@ func (t *transactor) inTime() error {
 // busy says whether something waits for the end of a transaction.
 func (t *transactor) busy() bool { return t.open || t.noted }
 
+// takes is when rows of the log are about to go out: they may be of a transaction that is not whole.
+func (t *transactor) takes(items []*item) {
+	t.whole = false
+	t.last = outbox.Row{Position: items[len(items)-1].row.Position, ID: items[len(items)-1].row.ID}
+}
+
 // reached is when all rows before upTo are in the transaction, or recorded.
-func (t *transactor) reached(s *stream, upTo wal.LSN) error {
+func (t *transactor) reached(s *stream, upTo, end wal.LSN) error {
 	t.whole = true
+	if end > 0 {
+		t.next.lsn, t.next.position, t.next.id = end, t.last.Position, t.last.ID
+	}
 	if !t.busy() {
 		s.passes(upTo)
 		return nil
@@ -188,15 +200,15 @@ func (t *transactor) commit(s *stream) error {
 	if err := t.begin(); err != nil {
 		return err
 	}
-	at := t.at
-	at.lsn = max(at.lsn, t.upTo)
+	at := t.next
 	if err := t.end(at.record(t)); err != nil {
 		return err
 	}
 	r := t.relay
+	upTo := max(at.lsn, t.upTo)
 	t.at, t.upTo, t.noted, r.large = at, 0, false, nil
 	t.sender.relax()
-	s.passes(at.lsn)
+	s.passes(upTo)
 	r.state.progressed(func(s *Status) { s.Deleted, s.Place = s.Deleted+int64(t.rows), at.lsn.String() })
 	if t.rows > 0 {
 		call(r.cfg.Hooks.Deleted, t.rows)
