@@ -342,18 +342,6 @@ func TestExactlyOnceSurvivesAFrozenLeader(t *testing.T) {
 	}
 }
 
-// sent counts what is in the log, committed or not.
-func (s *stage) sent() (n int64) {
-	s.t.Helper()
-	client, err := kafka.NewClient(s.brokers)
-	require.NoError(s.t, err)
-	defer client.Close()
-	ends, err := kadm.NewClient(client).ListEndOffsets(s.t.Context(), s.topic)
-	require.NoError(s.t, err)
-	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
-	return n
-}
-
 // A row that cannot be published is recorded, its key waits, and all others come once.
 func TestExactlyOnceParksARowAndGoesOn(t *testing.T) {
 	t.Parallel()
