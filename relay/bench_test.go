@@ -1,7 +1,11 @@
 package relay_test
 
 import (
+	"fmt"
 	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,4 +69,60 @@ func BenchmarkRelayLatency(b *testing.B) {
 			SELECT pg_notify('troupe_outbox', '') FROM row`, s.topic)
 		<-deleted
 	}
+}
+
+// BenchmarkRelayDelivery publishes a backlog at least once and exactly once, by turns, so that a busy machine slows both.
+// The backlog is of transactions of ten rows. The ratio is of the medians.
+func BenchmarkRelayDelivery(b *testing.B) {
+	const rows = 400_000
+	for _, every := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
+		b.Run("every "+every.String(), func(b *testing.B) {
+			s := newStage(b)
+			var atLeast, exactly []float64
+			for b.Loop() {
+				atLeast = append(atLeast, s.drain(rows, relay.AtLeastOnce, every))
+				exactly = append(exactly, s.drain(rows, relay.ExactlyOnce, every))
+			}
+			slices.Sort(atLeast)
+			slices.Sort(exactly)
+			b.ReportMetric(atLeast[len(atLeast)/2], "at-least-once-rows/s")
+			b.ReportMetric(exactly[len(exactly)/2], "exactly-once-rows/s")
+			b.ReportMetric(exactly[len(exactly)/2]/atLeast[len(atLeast)/2], "ratio")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// drain says how many rows a second one relay took out of a backlog behind its slot.
+func (s *stage) drain(rows int, delivery relay.Delivery, every time.Duration) float64 {
+	cfg := s.config()
+	cfg.Log, cfg.Source, cfg.Delivery, cfg.Transactions = zerolog.Nop(), relay.WAL, delivery, every
+	first := s.start(cfg)
+	testkit.Wait(s.t, "a stream", func() (bool, error) {
+		return s.count(`SELECT count(*) FROM pg_replication_slots WHERE active AND database = current_database()`) == 1, nil
+	})
+	if err := first.stop(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.exec(fmt.Sprintf(`DO $$ BEGIN FOR t IN 1..%d LOOP
+		INSERT INTO troupe.outbox (topic, key, type, payload)
+		SELECT '%s', 'k' || n %% 1000, 'Thing', convert_to(repeat('x', 300), 'UTF8') FROM generate_series(t * 10, t * 10 + 9) AS n;
+		COMMIT; END LOOP; END $$`, rows/10, s.topic))
+	done := make(chan struct{})
+	var deleted atomic.Int64
+	var began time.Time
+	cfg.Hooks.Deleted = func(n int) {
+		if deleted.Add(int64(n)) == int64(rows) {
+			close(done)
+		}
+	}
+	var once sync.Once
+	cfg.Hooks.Claimed = func(int) { once.Do(func() { began = time.Now() }) }
+	r := s.start(cfg)
+	<-done
+	took := time.Since(began)
+	if err := r.stop(); err != nil {
+		s.t.Fatal(err)
+	}
+	return float64(rows) / took.Seconds()
 }

@@ -35,9 +35,11 @@ type childConfig struct {
 	Holder  string
 	Batch   int
 	Lease   time.Duration
-	Source  relay.Source // the suite's unless set
-	KillAt  string       // the hook in which it kills itself
-	KillNth int          // at which call
+	Source  relay.Source  // the suite's unless set
+	KillAt  string        // the hook in which it kills itself
+	KillNth int           // at which call
+	Freeze  bool          // it stops instead, until it is told to continue
+	Exactly time.Duration // once, with this transaction time-out; 0: at least once
 }
 
 func child() int {
@@ -56,10 +58,17 @@ func child() int {
 		panic(err)
 	}
 	defer pool.Close()
-	r, err := relay.New(relay.Config{
+	cfg := relay.Config{
 		Pool: pool, Brokers: c.Brokers, Service: "shop", Holder: c.Holder, Batch: c.Batch, Lease: c.Lease,
-		Source: cmp.Or(c.Source, source), Interval: 50 * time.Millisecond, Hooks: c.hooks(), Log: zerolog.New(os.Stdout),
-	})
+		Source: cmp.Or(c.Source, source), Delivery: delivery, Interval: 50 * time.Millisecond, Hooks: c.hooks(), Log: zerolog.New(os.Stdout),
+	}
+	if c.Source == relay.Poll {
+		cfg.Delivery = relay.AtLeastOnce
+	}
+	if c.Exactly > 0 {
+		cfg.Source, cfg.Delivery, cfg.TransactionTimeout = relay.WAL, relay.ExactlyOnce, c.Exactly
+	}
+	r, err := relay.New(cfg)
 	if err != nil {
 		panic(err)
 	}
@@ -75,7 +84,9 @@ func (c childConfig) hooks() (h relay.Hooks) {
 	die := func() {
 		mu.Lock()
 		defer mu.Unlock()
-		if calls++; calls == c.KillNth {
+		if calls++; calls == c.KillNth && c.Freeze {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		} else if calls == c.KillNth {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {} // not one instruction more of the relay's
 		}
@@ -87,6 +98,10 @@ func (c childConfig) hooks() (h relay.Hooks) {
 		h.Sent = func(int) { die() }
 	case "after ack, before delete":
 		h.Acked = func(int, time.Duration) { die() }
+	case "trouble":
+		h.Troubled = func(relay.Trouble) { die() }
+	case "before the end":
+		h.Ending = func(int) { die() }
 	case "after delete":
 		h.Deleted = func(int) { die() }
 	}

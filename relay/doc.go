@@ -109,6 +109,39 @@
 // taken. A refused batch of several is sent again in halves until the one at fault stands alone. Rows with trouble are
 // written down before the next send, and a claim leaves out what stands behind them.
 //
+// # Exactly once
+//
+// With Delivery ExactlyOnce (from the log only) whole Postgres transactions go out in Kafka transactions, each with the
+// place in the log up to which it goes, as a record in a compacted topic (topics.Relay) of one partition. Consumers that
+// read committed messages see every row once. The transactional id is the slot's name.
+//
+//	begin ─► rows ─► place ─► end ─► confirm to Postgres
+//	  killed here: given up   ─┘└─ killed here: published; the place says so
+//
+// Who leads takes the transactional id first: that ends what a predecessor left open and shuts it out. Then it reads the
+// place, behind a record of its own that it commits to that end, and streams from there. A client commits whatever was
+// acknowledged, so one record that was not gives the transaction up; so does anything else that is not known to have gone
+// well. Then client and stream are made anew, and the place is read again: nothing is taken from memory. The place is
+// confirmed to Postgres only behind the end of the transaction.
+//
+// Trouble is written down before its transaction is given up or ended. Who dies in between leaves a row that is recorded,
+// not published, and told again by the log: it is left where it is recorded. Rows in trouble are not tried again before
+// the log has passed all that it may have told before, and the place is committed behind them: until then they could be
+// tried, published, forgotten, and then told again. They go out in transactions of their own, as do rows that the log
+// does not tell (first start, heal); those may come twice after a crash between the end and the note of it, and Status
+// says of the latter when that was.
+//
+//	failure                                a consumer of committed messages sees
+//	killed before the end                  each row once: the next relay gives the transaction up and sends again
+//	killed behind the end                  each row once: the next relay begins behind the place
+//	the end is not confirmed               each row once: it is ended by taking the id again, then the place is read
+//	frozen, then awake                     nothing of it: the broker refuses who lost the id
+//	dead without an heir                   nothing more until TransactionTimeout is over
+//	a row is refused                       all others once; the row and its key wait, recorded
+//	too large for TransactionTimeout       nothing of it: at the second time Run ends with an error that says what to do
+//	another timeline, or the place lost    repeats of what was not confirmed to Postgres; Status says so
+//	the disk set back, same timeline       the same: the row that the place names is not there
+//
 // # Connections
 //
 // While active under poll: one connection for claims and deletes, one for notifications, one now and then for the lease and

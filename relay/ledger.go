@@ -10,7 +10,8 @@ import (
 )
 
 // A ledger knows for a stream, which tells each row once, what stands in troupe.outbox_trouble, so that a row behind one
-// of its key is put there too. Keys are kept as hashes: two of the same hash wait for each other, which does no harm.
+// of its key is put there too; and a row that stands there itself, and is told again after a restart, is left there: a row
+// without a key is known by its id. Keys are kept as hashes: two of the same hash wait for each other, which does no harm.
 type ledger struct {
 	pool  *pgxpool.Pool
 	lease *lease
@@ -30,9 +31,7 @@ func (l *ledger) load(ctx context.Context) error {
 	var n int
 	_, err = pgx.ForEachRow(rows, []any{&key, &n}, func() error {
 		l.rows += n
-		if key != nil {
-			l.keys[l.hash(key)] += n
-		}
+		l.keys[l.hash(key)] += n
 		return nil
 	})
 	if err != nil {
@@ -43,19 +42,24 @@ func (l *ledger) load(ctx context.Context) error {
 
 func (l *ledger) hash(key []byte) uint64 { return maphash.Bytes(l.seed, key) }
 
-// behind says whether a row waits behind others of its key.
+// known is by what a row in trouble is found again.
+func known(i *item) []byte {
+	if i.key == nil {
+		return i.row.ID[:]
+	}
+	return i.key
+}
+
+// behind says whether a row waits behind others of its key, or stands there itself.
 func (l *ledger) behind(i *item) bool {
-	return len(l.keys) > 0 && i.key != nil && l.keys[l.hash(i.key)] > 0
+	return len(l.keys) > 0 && l.keys[l.hash(known(i))] > 0
 }
 
 func (l *ledger) note(i *item) { l.count(i, 1) }
 
 func (l *ledger) count(i *item, n int) {
 	l.rows += n
-	if i.key == nil {
-		return
-	}
-	h := l.hash(i.key)
+	h := l.hash(known(i))
 	if l.keys[h] += n; l.keys[h] <= 0 {
 		delete(l.keys, h)
 	}

@@ -34,6 +34,7 @@ type publisher struct {
 	lease  *lease
 	source source
 	sender *sender
+	tx     *transactor // nil: at least once
 
 	renderer *renderer
 }
@@ -53,6 +54,9 @@ func (p *publisher) round(idle, term context.Context, waited time.Duration) (fou
 		s.Lag = max(0, time.Since(items[0].row.CreatedAt))
 	})
 	call(p.relay.cfg.Hooks.Claimed, len(items))
+	if p.tx != nil {
+		p.tx.apart = p.apart(items)
+	}
 
 	queue, troubled, err := p.prepare(idle, items)
 	if err != nil {
@@ -114,6 +118,11 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		return nil, err
 	}
 	now, later := p.sender.cut(queue)
+	if p.tx != nil {
+		if err := p.tx.begin(); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.send(ctx, now); err != nil {
 		return nil, err
 	}
@@ -148,6 +157,15 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		}
 		held.add(i)
 		troubled = append(troubled, t)
+	}
+	if p.tx != nil {
+		if err := p.settleTx(ctx, sent{len(now), acked, troubled, failed}); err != nil {
+			return nil, err
+		}
+		if len(acked) < len(now) {
+			return nil, nil // nothing of it is published; what is not recorded is claimed again
+		}
+		return later, nil
 	}
 	if err := errors.Join(failed, p.settle(ctx, acked, troubled)); err != nil {
 		return nil, err

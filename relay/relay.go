@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -45,6 +46,15 @@ type Config struct {
 	// SlotLimit is how many before the relay drops the slot, rather than fill the server's disk, and polls the table until
 	// it is started again. Nothing is lost by that. Default 0: never.
 	SlotLimit int64
+	// Delivery is what a consumer may see twice. Default AtLeastOnce.
+	Delivery Delivery
+	// Transactions is how often a Kafka transaction ends, under ExactlyOnce: how long a row may wait before consumers
+	// that read committed messages see it. Default 100 ms, at least 5 ms. After a pause the first ends at once.
+	Transactions time.Duration
+	// TransactionTimeout is after what time the broker gives up a Kafka transaction: how long such consumers may wait for
+	// a relay that died with nobody to take over. One Postgres transaction must be published within it. Default 1 min,
+	// Kafka's own; at least 5 s and at most the broker's transaction.max.timeout.ms.
+	TransactionTimeout time.Duration
 
 	// Batch is how many rows are claimed at once. Default 1000, at most 10,000. A claim also ends behind 8 MB.
 	Batch int
@@ -85,6 +95,8 @@ type Hooks struct {
 	Sent func(rows int)
 	// Acked: the broker has acknowledged rows, which are not deleted yet. Took is the time from BeforeSend.
 	Acked func(rows int, took time.Duration)
+	// Ending: a Kafka transaction of rows is complete and is about to be committed. Only under ExactlyOnce.
+	Ending func(rows int)
 	// Deleted: rows are done.
 	Deleted func(rows int)
 	// Troubled: a row could not be published, and waits for its next try or for a person.
@@ -106,6 +118,7 @@ type Relay struct {
 
 	givenUp   atomic.Bool   // the slot held more than it may
 	slotMoved chan struct{} // told when it is streamed anew
+	large     *wal.LSN      // behind which a transaction did not fit; of the goroutine that publishes
 }
 
 const (
@@ -123,6 +136,12 @@ func New(cfg Config) (*Relay, error) {
 	}
 	fill(&cfg.SlotWarn, 1<<30)
 	fill(&cfg.SlotUnready, max(8<<30, cfg.SlotWarn))
+	fill(&cfg.Delivery, AtLeastOnce)
+	if cfg.Delivery == ExactlyOnce && cfg.Source == Auto {
+		cfg.Source = WAL
+	}
+	fill(&cfg.Transactions, 100*time.Millisecond)
+	fill(&cfg.TransactionTimeout, time.Minute)
 	fill(&cfg.Batch, 1000)
 	fill(&cfg.Interval, time.Second)
 	fill(&cfg.Lease, 5*time.Second)
@@ -142,7 +161,7 @@ func New(cfg Config) (*Relay, error) {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
 	client.Close()
-	r.state.status = Status{Holder: cfg.Holder, Role: Starting, Since: time.Now()}
+	r.state.status = Status{Holder: cfg.Holder, Role: Starting, Since: time.Now(), Delivery: cfg.Delivery}
 	return r, nil
 }
 
@@ -161,6 +180,15 @@ func (c *Config) check() error {
 	case c.SlotWarn < 0 || c.SlotUnready < c.SlotWarn || c.SlotLimit < 0:
 		return fmt.Errorf("slot warn %d, unready %d, limit %d: want no negative number, and unready no less than warn",
 			c.SlotWarn, c.SlotUnready, c.SlotLimit)
+	case c.Delivery != AtLeastOnce && c.Delivery != ExactlyOnce:
+		return fmt.Errorf("delivery %q: want at-least-once or exactly-once", c.Delivery)
+	case c.Delivery == ExactlyOnce && c.Source == Poll:
+		return errors.New("delivery exactly-once needs source wal: a poll's deletes and Kafka's transactions cannot end together")
+	case c.Transactions < 5*time.Millisecond:
+		return fmt.Errorf("transactions every %s: want 5ms or more", c.Transactions)
+	case c.TransactionTimeout < 5*time.Second || c.TransactionTimeout < 10*c.Transactions:
+		return fmt.Errorf("transaction time-out %s: want 5s or more, and ten times the %s between two transactions",
+			c.TransactionTimeout, c.Transactions)
 	case c.Batch < 1 || c.Batch > 10_000:
 		return fmt.Errorf("batch %d: want 1 to 10000", c.Batch)
 	case c.Interval < firstWait:
@@ -195,7 +223,7 @@ func (r *Relay) defaults() outbox.Defaults {
 }
 
 // newClient makes the client of one term.
-func (r *Relay) newClient() (*kgo.Client, error) {
+func (r *Relay) newClient(more ...kgo.Opt) (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.ProducerBatchMaxBytes(batchBytes),
 		kgo.UnknownTopicRetries(1), // fail fast: the row is tried again, and others go on meanwhile
@@ -206,5 +234,6 @@ func (r *Relay) newClient() (*kgo.Client, error) {
 		kgo.MaxBufferedRecords(20_000),
 		kgo.WithHooks(wire{r}),
 	)
+	opts = append(opts, more...)
 	return kafka.NewClient(r.cfg.Brokers, opts...)
 }

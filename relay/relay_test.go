@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 // source is what the tests' relays read from. The suite runs with each.
 var source = relay.Source(cmp.Or(os.Getenv("TROUPE_SOURCE"), string(relay.Poll)))
 
+// delivery is what they promise; the suite runs with exactly-once too, where the source is the log.
+var delivery = relay.Delivery(cmp.Or(os.Getenv("TROUPE_DELIVERY"), string(relay.AtLeastOnce)))
+
 // stage is what nearly every test needs: a database, a broker and a topic of its own.
 type stage struct {
 	t       testing.TB
@@ -62,7 +65,7 @@ func (s *stage) provision(topic kafka.Topic) {
 func (s *stage) config() relay.Config {
 	return relay.Config{
 		Pool: s.pool, Brokers: s.brokers, Service: "shop",
-		Source: source, Interval: 50 * time.Millisecond, Lease: 10 * time.Second, Log: testkit.Logger(s.t),
+		Source: source, Delivery: delivery, Interval: 50 * time.Millisecond, Lease: 10 * time.Second, Log: testkit.Logger(s.t),
 	}
 }
 

@@ -19,7 +19,8 @@ const releaseLimit = 2 * time.Second
 
 // Run publishes, or stands by, until ctx ends. Then it claims nothing more, waits up to Drain for the acknowledgements
 // that are outstanding, deletes their rows, releases the lease and returns nil. A database or a broker that is away is
-// waited for, however long. It may be called once.
+// waited for, however long. Under ExactlyOnce it ends with an error, and the lease is free, where only a person can help:
+// the error says how. It may be called once.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.ran.Swap(true) {
 		return errors.New("relay: run twice")
@@ -47,6 +48,10 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 		if ctx.Err() != nil {
 			return nil
+		}
+		if errors.Is(cause, errStop) {
+			r.state.failed(cause)
+			return fmt.Errorf("relay: %w", cause)
 		}
 		r.cfg.Log.Warn().Err(cause).Int64("term", l.term).Msg("standby: no longer the active relay")
 		r.state.failed(cause)
@@ -111,10 +116,11 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	wait, failures := time.Duration(0), 0
-	for r.gate.pass(idle) {
+	for p.mayGoOn(idle) {
 		found, err := p.round(idle, term, wait)
 		switch {
-		case errors.Is(err, errLost), errors.Is(err, errStream), errors.Is(err, errSwept):
+		case errors.Is(err, errLost), errors.Is(err, errStream), errors.Is(err, errSwept),
+			errors.Is(err, errAborted), errors.Is(err, errAgain), errors.Is(err, errStop):
 			return err
 		case idle.Err() != nil:
 			return nil

@@ -26,6 +26,8 @@ type sender struct {
 	most   int                 // bytes in a send
 	known  map[string]struct{} // topics that the client has seen
 	limits map[string]int      // bytes in a batch of topics that refused larger ones
+	steady bool                // limits do not grow
+	single bool                // a send is to one topic
 }
 
 func newSender(client *kgo.Client) *sender {
@@ -58,7 +60,8 @@ func (s *sender) cut(queue []*item) (now, later []*item) {
 		if i.size > s.max { // in no batch, and the client says so at once, before what is ahead of it
 			return queue[:max(n, 1)], queue[max(n, 1):]
 		}
-		if n > 0 && total+i.size > s.most || more && (!known || limited && already+i.size > limit) {
+		if n > 0 && (total+i.size > s.most || s.single && topic != queue[0].record.Topic) ||
+			more && (!known || limited && already+i.size > limit) {
 			return queue[:n], queue[n:]
 		}
 		total += i.size
@@ -94,7 +97,7 @@ func (s *sender) learn(i *item) {
 	switch {
 	case i.err == nil:
 		s.known[topic] = struct{}{}
-		if limit, limited := s.limits[topic]; limited {
+		if limit, limited := s.limits[topic]; limited && !s.steady {
 			// Slowly: too large costs a send, too small only some of its room.
 			if limit += i.size / 8; limit >= s.max {
 				delete(s.limits, topic)
@@ -115,6 +118,9 @@ func (s *sender) halve(topic string, bytes int) {
 		s.limits[topic] = bytes / 2
 	}
 }
+
+// relax ends what a transaction that was given up taught its repetition.
+func (s *sender) relax() { s.steady, s.single = false, false }
 
 // maxTopicName is Kafka's limit. A longer one is not even asked for: far beyond it a broker hangs up on the whole request.
 const maxTopicName = 249

@@ -26,6 +26,14 @@ type Status struct {
 	Term   int64     `json:"term"`  // own when active, else the last one seen; 0: none
 	Leader string    `json:"leader,omitempty"`
 
+	Delivery Delivery `json:"delivery"`
+	// Place is how far the log is published by Kafka transactions that are committed; empty when not exactly once.
+	Place string `json:"place,omitempty"`
+	// Repeats is why, last, rows were published apart from the log, so that some may come twice if the relay dies at the
+	// wrong moment, although delivery is exactly once. It is kept after that is over.
+	Repeats   string    `json:"repeats,omitempty"`
+	RepeatsAt time.Time `json:"repeats_at,omitzero"`
+
 	Claimed   int64 `json:"claimed"`   // rows read, with each try anew
 	Published int64 `json:"published"` // rows that the broker acknowledged
 	Deleted   int64 `json:"deleted"`   // rows done

@@ -33,6 +33,8 @@ type stream struct {
 	conn   *wal.Conn
 	ledger ledger
 	skip   snapshot // what it sees was published before
+	tx     *transactor
+	again  wal.LSN // what is told up to here may have been told before
 
 	mu      sync.Mutex
 	filling *window
@@ -81,19 +83,28 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 	if err := r.free(idle, slot); err != nil {
 		return err
 	}
-	if why := unusable(st, slot, system); why != "" {
+	why := unusable(st, slot, system)
+	healed := why != "" || st.sweep != nil
+	if why != "" {
 		st, conn, err = r.pollUntilSlot(idle, term, p, slotPlan{conn, system, st, why})
 		if err != nil || idle.Err() != nil {
 			return err
 		}
 	}
 	if st.sweep != nil {
+		r.repeats("rows that the log does not tell are published from the table")
 		if st, err = r.sweep(idle, term, p, st); err != nil || idle.Err() != nil {
 			return err
 		}
 	}
 	// From the stored place: the last report before a crash may not have come to the server.
-	if err := conn.Start(idle, r.cfg.Slot, publication, st.lsn); err != nil {
+	from := st.lsn
+	if p.tx != nil {
+		if from, err = p.tx.resume(idle, system, st.lsn, healed); err != nil {
+			return err
+		}
+	}
+	if err := conn.Start(idle, r.cfg.Slot, publication, from); err != nil {
 		return err
 	}
 	// Now that the slot is held nobody can replace it: somebody may have done so since it was looked at.
@@ -107,8 +118,8 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 	if err := p.lease.streams(idle, r.cfg.Pool, &r.cfg.Slot); err != nil {
 		return err
 	}
-	st.timeline = system.Timeline
-	return r.follow(idle, term, p, conn, st)
+	st.timeline, st.system = system.Timeline, system.ID
+	return r.follow(idle, term, p, streaming{conn, st, system.LSN})
 }
 
 // slotPlan is what making a slot begins with.
@@ -126,6 +137,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 		st.published = nil // it speaks of another cluster's transactions: whatever is in the table goes out again
 	}
 	r.cfg.Log.Warn().Str("slot", r.cfg.Slot).Str("why", plan.why).Msg("slot made anew; the table is polled meanwhile")
+	r.repeats("the slot is made anew, and the table is polled meanwhile: " + plan.why)
 	// Until there is a slot, this is a relay that polls; it stays one if the slot can't be had.
 	st.there, st.source, st.sweep, st.lsn = true, Poll, nil, 0
 	st.system, st.timeline = plan.system.ID, plan.system.Timeline
@@ -223,8 +235,16 @@ func (e *ending) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	return items, err
 }
 
+// streaming is what following a slot begins with.
+type streaming struct {
+	conn *wal.Conn
+	st   standing
+	told wal.LSN // nothing behind it was told before
+}
+
 // follow streams.
-func (r *Relay) follow(idle, term context.Context, p *publisher, conn *wal.Conn, st standing) error {
+func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming) error {
+	conn, st := from.conn, from.st
 	s := &stream{
 		relay: r, lease: p.lease, conn: conn,
 		ledger:  ledger{pool: r.cfg.Pool, lease: p.lease},
@@ -235,6 +255,13 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, conn *wal.Conn,
 		var err error
 		if s.skip, err = parseSnapshot(*st.published); err != nil {
 			return err
+		}
+	}
+	if s.tx = p.tx; s.tx != nil {
+		s.again = from.told
+		s.published.Store(uint64(s.tx.at.lsn))
+		if s.tx.at.lsn > st.lsn {
+			s.rows.Add(1) // settled before, and not stored yet
 		}
 	}
 	s.reported.Store(uint64(st.lsn))
@@ -256,10 +283,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, conn *wal.Conn,
 	p.source = s
 	err := r.publish(idle, term, p)
 	if err == nil {
-		s.finish(term, p)
-	}
-	if s.now != nil && len(s.now.left(s.now.whole)) == 0 {
-		s.settled()
+		err = s.finish(term, p)
 	}
 	endPlace()
 	place.Wait()
@@ -275,7 +299,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, conn *wal.Conn,
 func (s *stream) read() {
 	layouts := make(map[*wal.Relation]layout)
 	known := make(words)
-	open := false
+	open, rows := false, false // a transaction is; it has rows of ours
 	var asked requests
 	read := 0
 	for {
@@ -308,6 +332,7 @@ func (s *stream) read() {
 			if err = w.add(l, e.Tuple, &s.skip, known); err != nil {
 				err = fmt.Errorf("row of %s: %w", e.Relation.Name, err)
 			}
+			rows = true
 			s.mu.Unlock()
 			if err != nil {
 				s.ended(err)
@@ -315,10 +340,11 @@ func (s *stream) read() {
 			}
 		case wal.Commit:
 			open = false
-			s.mark(e.LSN)
+			s.mark(e.LSN, rows)
+			rows = false
 		case wal.Keepalive:
 			if !open {
-				s.mark(e.LSN)
+				s.mark(e.LSN, false)
 			}
 			if e.ReplyNow {
 				if asked.urgent(time.Now()) {
@@ -380,9 +406,13 @@ func (s *stream) isFull() bool {
 	return s.filling.full()
 }
 
-func (s *stream) mark(upTo wal.LSN) {
+func (s *stream) mark(upTo wal.LSN, rows bool) {
 	s.mu.Lock()
-	s.filling.upTo, s.filling.whole = max(s.filling.upTo, upTo), len(s.filling.items)
+	if rows {
+		s.filling.end = upTo
+	}
+	s.filling.upTo = max(s.filling.upTo, upTo)
+	s.filling.whole = len(s.filling.items)
 	s.mu.Unlock()
 }
 
@@ -409,10 +439,21 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 		return s.begun(ctx)
 	}
 	if s.now != nil {
-		if items := s.now.left(len(s.now.items)); len(items) > 0 {
-			return items, nil
+		items, err := s.part()
+		if err != nil || len(items) > 0 {
+			return items, err
 		}
-		s.settled()
+		if err := s.settled(); err != nil {
+			return nil, err
+		}
+	}
+	if s.tx != nil {
+		if err := s.tx.due(s); err != nil {
+			return nil, err
+		}
+		if s.tx.busy() || s.published.Load() < uint64(s.again) {
+			return s.next(ctx)
+		}
 	}
 	if s.ledger.rows > 0 && time.Since(s.tried) >= troubleEvery {
 		if time.Since(s.reloaded) >= reloadEvery { // somebody may have discarded some
@@ -432,7 +473,11 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 
 // next waits for a window, for as long as rest would.
 func (s *stream) next(ctx context.Context) ([]*item, error) {
-	wait := time.NewTimer(troubleEvery)
+	most := troubleEvery
+	if s.tx != nil {
+		most = s.tx.wait(most)
+	}
+	wait := time.NewTimer(most)
 	defer wait.Stop()
 	for {
 		s.mu.Lock()
@@ -442,11 +487,11 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 			s.now = w
 			s.mu.Unlock()
 			tell(s.room)
-			if len(w.items) == 0 {
-				s.settled()
-				return nil, nil
+			items, err := s.part()
+			if err == nil && len(items) == 0 {
+				err = s.settled()
 			}
-			return w.left(len(w.items)), nil
+			return items, err
 		}
 		s.mu.Unlock()
 		if err != nil {
@@ -462,31 +507,93 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 	}
 }
 
-// settled is when all of a window is.
-func (s *stream) settled() {
+// part is what may go out now of what is left of the window. Under exactly-once those of whole transactions go first: only
+// behind them may a Kafka transaction end.
+func (s *stream) part() ([]*item, error) {
 	w := s.now
-	if w.upTo > 0 {
-		s.published.Store(max(s.published.Load(), uint64(w.upTo)))
-		tell(s.passed)
+	if s.tx != nil && w.upTo > 0 {
+		if items := w.left(w.whole); len(items) > 0 {
+			s.tx.takes(items)
+			return items, nil
+		}
+		if err := s.reach(); err != nil {
+			return nil, err
+		}
 	}
-	if s.rows.Add(int64(len(w.items))); len(w.items) > 0 || w.upTo > 0 {
+	items := w.left(len(w.items))
+	if s.tx != nil && len(items) > 0 {
+		s.tx.takes(items)
+	}
+	return items, nil
+}
+
+// reach is when all of a window's whole transactions are settled.
+func (s *stream) reach() error {
+	upTo, end := s.now.upTo, s.now.end
+	s.now.upTo, s.now.end = 0, 0
+	if s.tx != nil {
+		return s.tx.reached(s, upTo, end)
+	}
+	s.passes(upTo)
+	return nil
+}
+
+// passes says that all before upTo is published.
+func (s *stream) passes(upTo wal.LSN) {
+	s.published.Store(max(s.published.Load(), uint64(upTo)))
+	tell(s.passed)
+}
+
+// finish settles what can be when the publisher has ended. Transactions of which something is published are brought to
+// an end, since they would be repeated from their first row; under exactly-once nothing of them is visible.
+func (s *stream) finish(term context.Context, p *publisher) error {
+	if s.tx != nil {
+		return s.finishTransaction()
+	}
+	s.ending = true
+	for found := true; found; {
+		var err error
+		if found, err = p.round(term, term, 0); err != nil {
+			break // what is not settled is repeated
+		}
+	}
+	if s.now != nil && len(s.now.left(s.now.whole)) == 0 {
+		return s.settled()
+	}
+	return nil
+}
+
+func (s *stream) finishTransaction() error {
+	if s.now != nil {
+		items, err := s.part()
+		if err == nil && len(items) == 0 {
+			err = s.settled()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.tx.commit(s)
+}
+
+// settled is when all of a window is.
+func (s *stream) settled() error {
+	w := s.now
+	if len(w.items) > 0 || w.upTo > 0 {
 		s.torn = len(w.items) > w.whole
 	}
+	if w.upTo > 0 {
+		if err := s.reach(); err != nil {
+			return err
+		}
+	}
+	s.rows.Add(int64(len(w.items)))
 	w.clear()
 	s.now = nil
 	s.mu.Lock()
 	s.spare = w
 	s.mu.Unlock()
-}
-
-// finish publishes the rest of transactions of which something is published: they would be repeated from their first row.
-func (s *stream) finish(term context.Context, p *publisher) {
-	s.ending = true
-	for {
-		if found, err := p.round(term, term, 0); err != nil || !found {
-			return
-		}
-	}
+	return nil
 }
 
 // begun are rows of transactions of which something is published.
@@ -508,7 +615,9 @@ func (s *stream) begun(ctx context.Context) ([]*item, error) {
 		if items := w.left(end); len(items) > 0 || end < len(w.items) {
 			return items, nil
 		}
-		s.settled()
+		if err := s.settled(); err != nil {
+			return nil, err
+		}
 	}
 }
 
@@ -522,10 +631,10 @@ func (w *window) touched(from int) bool {
 	return false
 }
 
-// left are the rows before end that are not settled.
-func (w *window) left(end int) []*item {
-	items := make([]*item, 0, end)
-	for n := range w.items[:end] {
+// left are those of the first most rows that are not settled.
+func (w *window) left(most int) []*item {
+	items := make([]*item, 0, most)
+	for n := range w.items[:most] {
 		if !w.items[n].settled {
 			items = append(items, &w.items[n])
 		}
@@ -555,6 +664,9 @@ func (s *stream) record(ctx context.Context, troubled []trouble) error {
 	for _, t := range troubled {
 		if !t.item.troubled {
 			s.ledger.note(t.item)
+			if s.tx != nil {
+				s.tx.noted = true
+			}
 		}
 		t.item.settled = true
 	}

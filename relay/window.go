@@ -17,8 +17,9 @@ type window struct {
 	items []item
 	bytes []byte  // of the rows' values
 	upTo  wal.LSN // end of the last transaction that is whole in this window or before it; 0: none is
+	whole int     // how many items belong to transactions up to there; those behind are of one that is not whole yet
+	end   wal.LSN // of the last transaction with rows that ended in this window; 0: none did
 	next  int     // settled items at the front
-	whole int     // items at the front that upTo is behind; the rest is of a transaction that goes on
 }
 
 const (
@@ -30,7 +31,7 @@ func (w *window) full() bool { return len(w.items) >= windowRows || len(w.bytes)
 
 func (w *window) clear() {
 	clear(w.items)
-	w.items, w.bytes, w.upTo, w.next, w.whole = w.items[:0], w.bytes[:0], 0, 0, 0
+	w.items, w.bytes, w.upTo, w.whole, w.end, w.next = w.items[:0], w.bytes[:0], 0, 0, 0, 0
 	if cap(w.bytes) > 2*windowBytes { // a row of many megabytes
 		w.bytes = nil
 	}

@@ -53,11 +53,14 @@ func (r *Relay) work(idle, term context.Context, p *publisher) error {
 	for failures := 0; idle.Err() == nil; {
 		began := time.Now()
 		err := r.workOnce(idle, term, p)
-		if err == nil || errors.Is(err, errLost) {
+		if err == nil || errors.Is(err, errLost) || errors.Is(err, errStop) {
 			return err
 		}
 		if term.Err() != nil {
 			return nil
+		}
+		if errors.Is(err, errAgain) {
+			continue
 		}
 		if failures++; time.Since(began) > 10*time.Second {
 			failures = 1
@@ -75,6 +78,12 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	r.state.update(func(s *Status) { s.Source = source })
+	if r.cfg.Delivery == ExactlyOnce {
+		if err := r.transact(idle, term, p); err != nil {
+			return err
+		}
+		defer p.tx.close()
+	}
 	st, err := r.readState(idle)
 	if err != nil {
 		return err

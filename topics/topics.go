@@ -7,6 +7,10 @@
 //	<flow>.<hop>.dlq            copies of its dead letters
 //	<flow>.<hop>.retry.<delay>  only for handlers that gave up order
 //
+// A relay that delivers exactly once has one too, which is of no hop:
+//
+//	troupe.relay.<slot>         how far each Kafka transaction has published the log
+//
 // Flow and hop are [a-z0-9][a-z0-9-]{0,62}, so the longest name stays below Kafka's limit of 249 characters, and no
 // name holds an underscore, which Kafka's metrics cannot tell from a dot.
 package topics
@@ -87,6 +91,10 @@ func (h Hop) Retry(delay time.Duration) string {
 }
 
 func (h Hop) topic(k Kind) string { return h.String() + "." + string(k) }
+
+// Relay is the topic in which the relay of a replication slot keeps its place. The underscores of the slot's name, which
+// holds no hyphen, are hyphens in it.
+func Relay(slot string) string { return "troupe.relay." + strings.ReplaceAll(slot, "_", "-") }
 
 // Kind says what a topic of a hop is for.
 type Kind string

@@ -109,6 +109,7 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	keep(err)
 	r := &out.relay
 	r.Source = relay.Source(v.text[source.name])
+	r.Delivery = relay.Delivery(v.text[delivery.name])
 	r.Slot = v.text[slot.name]
 	r.Brokers, err = v.brokerList()
 	keep(err)
@@ -122,6 +123,7 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	for s, field := range map[*setting]*time.Duration{
 		&retention: &r.Retention, &interval: &r.Interval, &lease: &r.Lease, &drain: &r.Drain, &unknownTopic: &r.UnknownTopic,
 		&retryInitial: &r.Retry.Initial, &retryCap: &r.Retry.Cap,
+		&transactions: &r.Transactions, &transactionTimeout: &r.TransactionTimeout,
 	} {
 		*field, err = v.duration(*s)
 		keep(err)
@@ -165,7 +167,7 @@ func (o outboxPlan) changed(from outboxPlan) []string {
 	return names
 }
 
-// offered refuses what is planned for and not there yet.
+// offered refuses what there is not, and what does not go together.
 func (v values) offered() error {
 	switch v.text[source.name] {
 	case "auto", "wal", "poll":
@@ -176,10 +178,13 @@ func (v values) offered() error {
 	case "at-least-once":
 		return nil
 	case "exactly-once":
-		return usagef("delivery (from %s): exactly-once needs the wal source, which is not available in this version: use "+
-			"at-least-once, where a repeat carries the same ce_id", v.from[delivery.name])
+		if v.text[source.name] == "poll" {
+			return usagef("delivery (from %s): exactly-once needs the wal source: set source to wal or auto, or use at-least-once, "+
+				"where a repeat carries the same ce_id", v.from[delivery.name])
+		}
+		return nil
 	}
-	return v.bad(delivery, "at-least-once")
+	return v.bad(delivery, "at-least-once or exactly-once")
 }
 
 // leveled drops lines below a level that can change while loggers are in use.

@@ -98,7 +98,11 @@ var (
 	retention = setting{name: "retention", value: "1h", kind: duration, each: true,
 		usage: "`time` that rows which wal has published stay at least, to be replayed"}
 	delivery = setting{name: "delivery", value: "at-least-once", kind: choice, choices: []string{"at-least-once", "exactly-once"}, each: true,
-		usage: "`at-least-once`: repeats carry the same ce_id"}
+		usage: "`at-least-once|exactly-once`: repeats carry the same ce_id; exactly-once publishes in Kafka transactions, and needs the wal source"}
+	transactions = setting{name: "transactions", value: "100ms", kind: duration, each: true,
+		usage: "`time` from the end of one Kafka transaction to that of the next, under exactly-once"}
+	transactionTimeout = setting{name: "transaction-timeout", value: "1m", kind: duration, each: true,
+		usage: "`time` after which the broker gives up a Kafka transaction; up to its transaction.max.timeout.ms"}
 	batch = setting{name: "batch", value: "1000", kind: number, least: 1, most: 10_000, each: true,
 		usage: "`rows` claimed at once, up to 10000"}
 	interval = setting{name: "interval", value: "1s", kind: duration, each: true,
@@ -141,7 +145,8 @@ var sections = []section{
 		brokers, kafkaTLS, kafkaCA, kafkaCert, kafkaKey, kafkaName, kafkaSASL, kafkaUser, kafkaPassword, kafkaToken,
 	}},
 	{"Publishing", []setting{
-		service, source, slot, retention, delivery, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic, alertURL,
+		service, source, slot, retention, delivery, transactions, transactionTimeout, batch, interval, lease, drain,
+		retryInitial, retryCap, retryAttempts, unknownTopic, alertURL,
 	}},
 	{"The process", []setting{admin, adminToken, logLevel, output}},
 }

@@ -43,7 +43,7 @@ func TestBadSettingsAreRefusedBeforeAnythingStarts(t *testing.T) {
 		{"no number", good, []string{"run", "--batch", "many"}, []string{"batch (from --batch)", "1 to 10000"}},
 		{"no level", good, []string{"run", "--log-level", "loud"}, []string{"log-level (from --log-level)", "debug or info"}},
 		{"no address", good, []string{"run", "--admin", "8089"}, []string{"admin (from --admin)", "127.0.0.1:8089"}},
-		{"exactly-once", good, []string{"run", "--delivery", "exactly-once"}, []string{"delivery", "needs the wal source"}},
+		{"exactly-once", good, []string{"run", "--delivery", "exactly-once", "--source", "poll"}, []string{"delivery", "needs the wal source"}},
 		{"a delivery that is none", good, []string{"run", "--delivery", "maybe"}, []string{"delivery (from --delivery)", "at-least-once"}},
 		{"no file", good, []string{"run", "--config", "/none.yaml"}, []string{"config /none.yaml"}},
 		{"a pool that is too small", []string{"DATABASE_URL=" + nowhere + "?pool_max_conns=2", good[1]}, []string{"run"}, []string{"pool of 2 connections"}},

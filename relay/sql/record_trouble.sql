@@ -1,5 +1,6 @@
 -- Note rows that could not be published, if the term still is ours. A wait of null parks the row; no attempt says that
--- it waits behind another.
+-- it waits behind another, and leaves a line that its row has already: a stream that
+-- began anew tells such rows again.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases
@@ -27,6 +28,8 @@ WITH lease AS MATERIALIZED (
       max_attempts = excluded.max_attempts,
       next_try     = excluded.next_try,
       last_error   = excluded.last_error
+  WHERE excluded.attempts > 0
+     OR t.id <> excluded.id
 )
 SELECT count(*) AS held
 FROM lease

@@ -1,0 +1,180 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/wal"
+)
+
+// A place is how far the log is published: everything before lsn is, or is recorded as trouble. It is the end of a
+// transaction, and names the last row of it: a server that was set back, to a disk image of before that transaction, has
+// the same name and timeline, but not this row.
+type place struct {
+	lsn      wal.LSN
+	system   string
+	timeline int32
+	position int64 // 0: no row was published yet
+	id       uuid.UUID
+}
+
+// placeRecord is a place as it stands in the topic, under the slot's name. A record under startKey says who took the
+// transactional id, and when; nobody reads it but people.
+type placeRecord struct {
+	LSN      string    `json:"lsn"`
+	System   string    `json:"system"`
+	Timeline int32     `json:"timeline"`
+	Position int64     `json:"position"`
+	ID       uuid.UUID `json:"id"`
+}
+
+type startRecord struct {
+	Holder string    `json:"holder"`
+	At     time.Time `json:"at"`
+}
+
+const startKey = "started"
+
+func (p place) record(t *transactor) *kgo.Record {
+	value, _ := json.Marshal(placeRecord{p.lsn.String(), p.system, p.timeline, p.position, p.id}) // texts and a number
+	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
+}
+
+func parsePlace(value []byte) (p place, err error) {
+	var r placeRecord
+	if err := json.Unmarshal(value, &r); err != nil {
+		return p, err
+	}
+	p.system, p.timeline, p.position, p.id = r.System, r.Timeline, r.Position, r.ID
+	p.lsn, err = wal.ParseLSN(r.LSN)
+	return p, err
+}
+
+// provision makes the topic where it is missing: one partition, compacted, replicated as the broker's default says. Its
+// segments are small, since the one in use is never compacted.
+func (t *transactor) provision(ctx context.Context) error {
+	found, err := kadm.NewClient(t.client).ListTopics(ctx, t.topic)
+	if err != nil {
+		return fmt.Errorf("look for topic %s: %w", t.topic, err)
+	}
+	switch d := found[t.topic]; {
+	case d.Err == nil && len(d.Partitions) == 1:
+		return nil
+	case d.Err == nil && len(d.Partitions) > 1:
+		return fmt.Errorf("%w: topic %s has %d partitions: it must have one", errStop, t.topic, len(d.Partitions))
+	case d.Err != nil && !errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("topic %s: %w", t.topic, d.Err)
+	}
+	err = kafka.Provision(ctx, t.client, kafka.Topic{Name: t.topic, Partitions: 1, Config: map[string]string{
+		"cleanup.policy": "compact",
+		"segment.bytes":  "16777216",
+	}})
+	if err != nil {
+		return fmt.Errorf("make topic %s, or let somebody make it with one partition and cleanup.policy=compact: %w", t.topic, err)
+	}
+	return nil
+}
+
+// resume says from where the log is to be streamed: from the place of the last transaction that was committed, if it is of
+// this cluster and timeline, else from the one that is confirmed to Postgres, which it then makes the place.
+func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wal.LSN, healed bool) (wal.LSN, error) {
+	at, found, err := t.readPlace(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read the place in %s: %w", t.topic, err)
+	}
+	holds := false
+	if found && at.system == system.ID && at.timeline == system.Timeline {
+		if holds, err = t.holds(ctx, at); err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case holds:
+		t.at = at
+	case found && at.lsn <= confirmed: // its row may be gone with its partition
+	case found:
+		t.relay.repeats(fmt.Sprintf("the place in %s is of another server, or of a future that this one lost: %s, timeline %d, system %s, "+
+			"row %d; this one is at %s, timeline %d, system %s: what was published and not confirmed to it comes again",
+			t.topic, at.lsn, at.timeline, at.system, at.position, system.LSN, system.Timeline, system.ID))
+	case !healed:
+		t.relay.repeats("there is no place in " + t.topic + ": what was published without having been confirmed to Postgres comes again")
+	}
+	if confirmed > t.at.lsn {
+		t.at = place{lsn: confirmed, system: system.ID, timeline: system.Timeline}
+		if err := t.begin(); err != nil {
+			return 0, err
+		}
+		if err := t.end(t.at.record(t)); err != nil {
+			return 0, err
+		}
+		t.ended = time.Time{}
+	}
+	t.next = t.at
+	t.relay.state.update(func(s *Status) { s.Place = t.at.lsn.String() })
+	return t.at.lsn, nil
+}
+
+// holds says whether the transaction that the place is behind is one of this server's.
+func (t *transactor) holds(ctx context.Context, at place) (there bool, err error) {
+	err = t.relay.cfg.Pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM troupe.outbox WHERE position = $1 AND id = $2)",
+		at.position, at.id).Scan(&there)
+	return there, err
+}
+
+// readPlace commits a record of its own and reads the topic up to it: nothing of a predecessor's can come behind that.
+// It reads from the end, a longer piece each time, since there may be much that is not compacted yet.
+func (t *transactor) readPlace(ctx context.Context) (at place, found bool, err error) {
+	value, _ := json.Marshal(startRecord{t.relay.cfg.Holder, time.Now()}) // a text and a time
+	mine := &kgo.Record{Topic: t.topic, Key: []byte(startKey), Value: value}
+	if err := t.begin(); err != nil {
+		return at, false, err
+	}
+	if err := t.end(mine); err != nil {
+		return at, false, err
+	}
+	t.ended = time.Time{} // the first rows need not wait
+	for piece := int64(64); ; piece *= 64 {
+		from := max(0, mine.Offset-piece)
+		if at, found, err = t.readFrom(ctx, from, mine.Offset); err != nil || found || from == 0 {
+			return at, found, err
+		}
+	}
+}
+
+func (t *transactor) readFrom(ctx context.Context, from, to int64) (at place, found bool, err error) {
+	reader, err := kafka.NewClient(t.relay.cfg.Brokers, append(append([]kgo.Opt{}, t.relay.cfg.Kafka...),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{t.topic: {0: kgo.NewOffset().At(from)}}),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	)...)
+	if err != nil {
+		return at, false, err
+	}
+	defer reader.Close()
+	for {
+		fetches := reader.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return at, false, err
+		}
+		for _, r := range fetches.Records() {
+			if string(r.Key) == t.relay.cfg.Slot {
+				if at, err = parsePlace(r.Value); err != nil {
+					return at, false, fmt.Errorf("%w: offset %d: %w", errStop, r.Offset, err)
+				}
+				found = true
+			}
+			if r.Offset >= to {
+				return at, found, nil
+			}
+		}
+	}
+}
