@@ -55,6 +55,16 @@ func inTable(of func(*rowStats) float64) func(scrape) (float64, bool) {
 	}
 }
 
+// ofSlot is absent where there is no slot, or another relay streams it.
+func ofSlot(of func(*relay.SlotStatus) (float64, bool)) func(scrape) (float64, bool) {
+	return func(s scrape) (float64, bool) {
+		if s.status.Slot == nil {
+			return 0, false
+		}
+		return of(s.status.Slot)
+	}
+}
+
 const (
 	counter = prometheus.CounterValue
 	gauge   = prometheus.GaugeValue
@@ -97,6 +107,20 @@ var figures = []figure{
 	{"paused", gauge, "1 or 0", "1 while somebody has paused this relay.",
 		"1 for longer than the work that it was for: somebody forgot POST /resume",
 		tells(func(s scrape) bool { return s.paused })},
+	{"slot_retained_bytes", gauge, "bytes", "Log that the server keeps for the slot.",
+		"grows for minutes: rows do not get out, or some transaction is open; the server's disk fills with it",
+		ofSlot(func(s *relay.SlotStatus) (float64, bool) { return float64(s.RetainedBytes), true })},
+	{"slot_unconfirmed_bytes", gauge, "bytes", "Log behind the last place that the relay confirmed.",
+		"grows for minutes while lag_rows is 0: the relay does not confirm; its log says why",
+		ofSlot(func(s *relay.SlotStatus) (float64, bool) { return float64(s.UnconfirmedBytes), true })},
+	{"slot_safe_bytes", gauge, "bytes", "What may still be written before the slot may be lost; absent without max_slot_wal_keep_size.",
+		"near 0: the server is about to give the slot up; the relay would heal it from the table",
+		ofSlot(func(s *relay.SlotStatus) (float64, bool) {
+			if s.SafeBytes == nil {
+				return 0, false
+			}
+			return float64(*s.SafeBytes), true
+		})},
 	{"lag_seconds", gauge, "s", "Age of the oldest row in the outbox.",
 		"above what you promised: see ready, rows_in_flight and publish_seconds; a parked row counts too",
 		inTable(func(r *rowStats) float64 { return r.Oldest.Seconds() })},

@@ -120,6 +120,11 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	keep(err)
 	r.Retry.Attempts, err = v.number(retryAttempts)
 	keep(err)
+	for s, field := range map[*setting]*int64{&slotWarn: &r.SlotWarn, &slotUnready: &r.SlotUnready, &slotLimit: &r.SlotLimit} {
+		megabytes, err := v.number(*s)
+		keep(err)
+		*field = int64(megabytes) << 20
+	}
 	for s, field := range map[*setting]*time.Duration{
 		&retention: &r.Retention, &interval: &r.Interval, &lease: &r.Lease, &drain: &r.Drain, &unknownTopic: &r.UnknownTopic,
 		&retryInitial: &r.Retry.Initial, &retryCap: &r.Retry.Cap,

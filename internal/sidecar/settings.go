@@ -95,6 +95,12 @@ var (
 		usage: "`auto|wal|poll`: where rows are read; auto is wal where the server and the role allow it, and the log says why not"}
 	slot = setting{name: "slot", each: true,
 		usage: "`name` of the replication slot, of the whole cluster; default: troupe_ and the database's name"}
+	slotWarn = setting{name: "slot-warn-mb", value: "1024", kind: number, least: 1, most: 1 << 30, each: true,
+		usage: "`megabytes` of its log that the server keeps for the slot before the relay warns"}
+	slotUnready = setting{name: "slot-unready-mb", value: "8192", kind: number, least: 1, most: 1 << 30, each: true,
+		usage: "`megabytes` before /readyz says so; no less than slot-warn-mb"}
+	slotLimit = setting{name: "slot-limit-mb", value: "0", kind: number, most: 1 << 30, each: true,
+		usage: "`megabytes` at which the slot is dropped, rather than fill the server's disk, and the table polled; 0: never"}
 	retention = setting{name: "retention", value: "1h", kind: duration, each: true,
 		usage: "`time` that rows which wal has published stay at least, to be replayed"}
 	delivery = setting{name: "delivery", value: "at-least-once", kind: choice, choices: []string{"at-least-once", "exactly-once"}, each: true,
@@ -145,7 +151,7 @@ var sections = []section{
 		brokers, kafkaTLS, kafkaCA, kafkaCert, kafkaKey, kafkaName, kafkaSASL, kafkaUser, kafkaPassword, kafkaToken,
 	}},
 	{"Publishing", []setting{
-		service, source, slot, retention, delivery, transactions, transactionTimeout, batch, interval, lease, drain,
+		service, source, slot, slotWarn, slotUnready, slotLimit, retention, delivery, transactions, transactionTimeout, batch, interval, lease, drain,
 		retryInitial, retryCap, retryAttempts, unknownTopic, alertURL,
 	}},
 	{"The process", []setting{admin, adminToken, logLevel, output}},
