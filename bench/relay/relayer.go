@@ -120,7 +120,7 @@ func (t *troupe) start(ctx context.Context, b *bed) (*program, error) {
 		if !answers(ctx, "http://"+admin+"/readyz") {
 			return false, nil
 		}
-		return !t.wal || b.reads(ctx), nil
+		return !t.wal || b.streams(ctx), nil
 	}
 	return p, nil
 }
@@ -136,6 +136,13 @@ func answers(ctx context.Context, url string) bool {
 	}
 	_ = resp.Body.Close()
 	return resp.StatusCode == http.StatusOK
+}
+
+// streams says whether our relay does: a slot is active while it is being made too, and the table polled.
+func (b *bed) streams(ctx context.Context) bool {
+	const stored = "SELECT EXISTS (SELECT FROM troupe.relay_state WHERE source = 'wal' AND sweep IS NULL AND published IS NOT NULL)"
+	yes, err := ask[bool](ctx, b.socketURL(), stored)
+	return err == nil && yes && b.reads(ctx)
 }
 
 // reads says whether somebody reads from a slot of the database.
