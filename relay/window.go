@@ -193,3 +193,24 @@ func binaryOf(f field, text []byte) ([]byte, error) {
 	}
 	return nil, errors.New("a value came as text")
 }
+
+// touched says whether something from the item on is settled.
+func (w *window) touched(from int) bool {
+	for n := range w.items[from:] {
+		if w.items[from+n].settled {
+			return true
+		}
+	}
+	return false
+}
+
+// left are those of the first most rows that are not settled.
+func (w *window) left(most int) []*item {
+	items := make([]*item, 0, most)
+	for n := range w.items[:most] {
+		if !w.items[n].settled {
+			items = append(items, &w.items[n])
+		}
+	}
+	return items
+}

@@ -1,0 +1,126 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/wal"
+)
+
+// slotPlan is what making a slot begins with.
+type slotPlan struct {
+	conn   *wal.Conn
+	system wal.System
+	st     standing
+	why    string
+}
+
+// pollUntilSlot makes a slot while the table is polled, and stores what the stream will not tell.
+func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slotPlan) (standing, *wal.Conn, error) {
+	st := plan.st
+	if st.there && st.system != plan.system.ID {
+		st.published = nil // it speaks of another cluster's transactions: whatever is in the table goes out again
+	}
+	r.cfg.Log.Warn().Str("slot", r.cfg.Slot).Str("why", plan.why).Msg("slot made anew; the table is polled meanwhile")
+	r.repeats("the slot is made anew, and the table is polled meanwhile: " + plan.why)
+	// Until there is a slot, this is a relay that polls; it stays one if the slot can't be had.
+	st.there, st.source, st.sweep, st.lsn = true, Poll, nil, 0
+	st.system, st.timeline = plan.system.ID, plan.system.Timeline
+	if err := r.store(idle, p.lease, st); err != nil {
+		return st, plan.conn, err
+	}
+	polling, stop := context.WithCancel(idle)
+	defer stop()
+	making, cancel := context.WithCancel(idle)
+	defer cancel()
+	var from wal.LSN
+	var conn *wal.Conn
+	var maker sync.WaitGroup
+	maker.Go(func() {
+		defer stop()
+		conn, from = r.insistOnSlot(making, plan.conn)
+	})
+	err := r.poll(polling, term, p, st.published, nil)
+	if err != nil {
+		cancel()
+	}
+	maker.Wait()
+	if err != nil || idle.Err() != nil {
+		return st, conn, err
+	}
+	if r.givenUp.Load() {
+		return st, conn, errGivenUp
+	}
+	now, err := r.visible(idle)
+	if err != nil {
+		return st, conn, err
+	}
+	st.source, st.sweep, st.lsn = WAL, &now.text, from
+	return st, conn, r.store(idle, p.lease, st)
+}
+
+// insistOnSlot makes a slot, again and again: the server may have none to spare. It returns the connection that made it,
+// the last one in any case.
+func (r *Relay) insistOnSlot(ctx context.Context, conn *wal.Conn) (*wal.Conn, wal.LSN) {
+	for {
+		done := context.AfterFunc(ctx, conn.Close)
+		from, err := r.makeSlot(ctx, conn)
+		if err == nil && done() {
+			r.quiet.recovered("slot")
+			return conn, from
+		}
+		conn.Close()
+		for {
+			if ctx.Err() != nil || r.givenUp.Load() {
+				return conn, 0
+			}
+			r.quiet.failed("slot", err)
+			pause(ctx, slotEvery, nil)
+			again, failed := wal.Connect(ctx, r.cfg.Pool.Config().ConnConfig)
+			if failed == nil {
+				conn = again
+				break
+			}
+			err = failed
+		}
+	}
+}
+
+// slotEvery is how often a slot is tried to be made; the table is polled meanwhile.
+const slotEvery = 10 * time.Second
+
+// sweep publishes what the stream will not tell. What is left behind rows in trouble is noted, as a stream does.
+func (r *Relay) sweep(idle, term context.Context, p *publisher, st standing) (standing, error) {
+	source := r.newPoll(p.lease)
+	source.published, source.sweep = st.published, st.sweep
+	defer source.close()
+	p.source = &ending{poll: source}
+	if err := r.publish(idle, term, p); err != nil && !errors.Is(err, errSwept) || idle.Err() != nil {
+		return st, err
+	}
+	_, err := r.cfg.Pool.Exec(idle, noteWaiting, p.lease.args(pgx.NamedArgs{"published": st.published, "sweep": st.sweep}))
+	if err != nil {
+		return st, fmt.Errorf("note rows that wait: %w", err)
+	}
+	st.published, st.sweep = st.sweep, nil
+	return st, r.store(idle, p.lease, st)
+}
+
+// errSwept says that a sweep found nothing more.
+var errSwept = errors.New("swept")
+
+// ending is a poll that ends with the first claim that finds nothing.
+type ending struct{ *poll }
+
+func (e *ending) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
+	items, err := e.poll.claim(ctx, 0)
+	if err == nil && len(items) == 0 {
+		return nil, errSwept
+	}
+	return items, err
+}

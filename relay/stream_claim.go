@@ -1,0 +1,234 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/troupe-go/troupe/internal/wal"
+)
+
+// claim gives what is left of a window, then rows in trouble that are due, then the next window.
+func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
+	if s.ending {
+		return s.begun(ctx)
+	}
+	if s.now != nil {
+		items, err := s.part()
+		if err != nil || len(items) > 0 {
+			return items, err
+		}
+		if err := s.settled(); err != nil {
+			return nil, err
+		}
+	}
+	if s.tx != nil {
+		if err := s.tx.due(s); err != nil {
+			return nil, err
+		}
+		if s.tx.busy() || s.published.Load() < uint64(s.again) {
+			return s.next(ctx)
+		}
+	}
+	if s.ledger.rows > 0 && time.Since(s.tried) >= troubleEvery {
+		if time.Since(s.reloaded) >= reloadEvery { // somebody may have discarded some
+			if err := s.ledger.load(ctx); err != nil {
+				return nil, err
+			}
+			s.reloaded = time.Now()
+		}
+		items, err := s.ledger.due(ctx)
+		if err != nil || len(items) > 0 {
+			return items, err
+		}
+		s.tried = time.Now()
+	}
+	return s.next(ctx)
+}
+
+// next waits for a window, for as long as rest would.
+func (s *stream) next(ctx context.Context) ([]*item, error) {
+	most := troubleEvery
+	if s.tx != nil {
+		most = s.tx.wait(most)
+	}
+	wait := time.NewTimer(most)
+	defer wait.Stop()
+	for {
+		s.mu.Lock()
+		w, err := s.filling, s.err
+		if len(w.items) > 0 || w.upTo > 0 {
+			s.filling, s.spare = s.spare, nil
+			s.now = w
+			s.mu.Unlock()
+			tell(s.room)
+			items, err := s.part()
+			if err == nil && len(items) == 0 {
+				err = s.settled()
+			}
+			return items, err
+		}
+		s.mu.Unlock()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errStream, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-wait.C:
+			return nil, nil
+		case <-s.ready:
+		}
+	}
+}
+
+// part is what may go out now of what is left of the window. Under exactly-once those of whole transactions go first: only
+// behind them may a Kafka transaction end.
+func (s *stream) part() ([]*item, error) {
+	w := s.now
+	if s.tx != nil && w.upTo > 0 {
+		if items := w.left(w.whole); len(items) > 0 {
+			s.tx.takes(items)
+			return items, nil
+		}
+		if err := s.reach(); err != nil {
+			return nil, err
+		}
+	}
+	items := w.left(len(w.items))
+	if s.tx != nil && len(items) > 0 {
+		s.tx.takes(items)
+	}
+	return items, nil
+}
+
+// reach is when all of a window's whole transactions are settled.
+func (s *stream) reach() error {
+	upTo, end := s.now.upTo, s.now.end
+	s.now.upTo, s.now.end = 0, 0
+	if s.tx != nil {
+		return s.tx.reached(s, upTo, end)
+	}
+	s.passes(upTo)
+	return nil
+}
+
+// passes says that all before upTo is published.
+func (s *stream) passes(upTo wal.LSN) {
+	s.published.Store(max(s.published.Load(), uint64(upTo)))
+	tell(s.passed)
+}
+
+// finish settles what can be when the publisher has ended. Transactions of which something is published are brought to
+// an end, since they would be repeated from their first row; under exactly-once nothing of them is visible.
+func (s *stream) finish(term context.Context, p *publisher) error {
+	if s.tx != nil {
+		return s.finishTransaction()
+	}
+	s.ending = true
+	for found := true; found; {
+		var err error
+		if found, err = p.round(term, term, 0); err != nil {
+			break // what is not settled is repeated
+		}
+	}
+	if s.now != nil && len(s.now.left(s.now.whole)) == 0 {
+		return s.settled()
+	}
+	return nil
+}
+
+func (s *stream) finishTransaction() error {
+	if s.now != nil {
+		items, err := s.part()
+		if err == nil && len(items) == 0 {
+			err = s.settled()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.tx.commit(s)
+}
+
+// settled is when all of a window is.
+func (s *stream) settled() error {
+	w := s.now
+	if len(w.items) > 0 || w.upTo > 0 {
+		s.torn = len(w.items) > w.whole
+	}
+	if w.upTo > 0 {
+		if err := s.reach(); err != nil {
+			return err
+		}
+	}
+	s.rows.Add(int64(len(w.items)))
+	w.clear()
+	s.now = nil
+	s.mu.Lock()
+	s.spare = w
+	s.mu.Unlock()
+	return nil
+}
+
+// begun are rows of transactions of which something is published.
+func (s *stream) begun(ctx context.Context) ([]*item, error) {
+	for {
+		if s.now == nil && s.torn {
+			if _, err := s.next(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if s.now == nil || !s.torn && !s.now.touched(0) {
+			return nil, nil
+		}
+		w, end := s.now, s.now.whole
+		if w.upTo == 0 || w.touched(w.whole) {
+			end = len(w.items)
+		}
+		if items := w.left(end); len(items) > 0 || end < len(w.items) {
+			return items, nil
+		}
+		if err := s.settled(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *stream) remove(ctx context.Context, acked []*item) error {
+	if err := s.ledger.cure(ctx, acked); err != nil {
+		return err
+	}
+	cured := 0
+	for _, i := range acked {
+		i.settled = true
+		if i.troubled {
+			cured++
+		}
+	}
+	s.rows.Add(int64(cured))
+	return nil
+}
+
+func (s *stream) record(ctx context.Context, troubled []trouble) error {
+	if err := record(ctx, s.relay.cfg.Pool, s.lease, troubled); err != nil {
+		return err
+	}
+	for _, t := range troubled {
+		if !t.item.troubled {
+			s.ledger.note(t.item)
+			if s.tx != nil {
+				s.tx.noted = true
+			}
+		}
+		t.item.settled = true
+	}
+	return nil
+}
+
+// behind is asked of rows of a window; those that are in trouble already are due, and wait for nothing.
+func (s *stream) behind(i *item) bool { return !i.troubled && s.ledger.behind(i) }
+
+// rest returns at once: a claim waits by itself.
+func (s *stream) rest(context.Context, time.Duration) bool { return false }

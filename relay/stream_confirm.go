@@ -1,0 +1,124 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/troupe-go/troupe/internal/wal"
+)
+
+// report tells the server what is stored, in time, until ctx ends, and then once more.
+func (s *stream) report(ctx context.Context) {
+	for more := true; more; {
+		pause(ctx, reportEvery, s.hurry)
+		more = ctx.Err() == nil
+		if quiet := time.Since(time.Unix(0, s.heard.Load())); quiet > 3*wal.Timeout && !s.isFull() {
+			s.ended(fmt.Errorf("the server was silent for %s", quiet))
+			return
+		}
+		if err := s.conn.Report(wal.LSN(s.reported.Load())); err != nil {
+			s.ended(err)
+			return
+		}
+	}
+}
+
+// keepPlace stores how far the log is published, and what is visible as soon as all of that is; only then the server
+// hears of it. It ends with ctx, and stores what is published by then.
+func (s *stream) keepPlace(ctx context.Context, st standing) {
+	var pending *sample // which the stream has not passed yet
+	var proven, kept int64
+	for stored := time.Now(); s.awaitPlace(ctx, pending, proven); {
+		if pending == nil {
+			got, err := s.sample(ctx)
+			if err != nil {
+				s.failed(ctx, "sample", err)
+				continue
+			}
+			s.relay.quiet.recovered("sample")
+			pending = &got
+		}
+		published := s.published.Load()
+		fresh := false // a snapshot of rows that the stored one does not see
+		if published >= uint64(pending.lsn) {
+			fresh = pending.rows != proven
+			proven, st.published, pending = pending.rows, &pending.snapshot, nil
+		}
+		rows := s.rows.Load()
+		moved := rows != kept && time.Since(stored) >= sampleEvery
+		if !fresh && !moved && published < s.reported.Load()+storeBehind && time.Since(stored) < time.Minute {
+			continue
+		}
+		if err := s.keep(ctx, st, published); err != nil {
+			s.failed(ctx, "store", err)
+			continue
+		}
+		s.relay.quiet.recovered("store")
+		stored, kept = time.Now(), rows
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
+	defer cancel()
+	if err := s.keep(last, st, s.published.Load()); err != nil && !errors.Is(err, errLost) {
+		s.relay.cfg.Log.Warn().Err(err).Msg("what was published last will be published again")
+	}
+}
+
+func (s *stream) failed(ctx context.Context, what string, err error) {
+	if errors.Is(err, errLost) {
+		s.ended(err)
+	}
+	if ctx.Err() == nil {
+		s.relay.quiet.failed(what, err)
+	}
+}
+
+// awaitPlace waits until another look is due; false when ctx has ended. It is long where nothing is published.
+func (s *stream) awaitPlace(ctx context.Context, pending *sample, proven int64) bool {
+	if pending != nil {
+		pause(ctx, sampleEvery, s.passed)
+		return ctx.Err() == nil
+	}
+	pause(ctx, sampleEvery, nil)
+	s.idle(ctx, proven)
+	return ctx.Err() == nil
+}
+
+// idle waits while nothing is published, for the time between two heartbeats.
+func (s *stream) idle(ctx context.Context, rows int64) {
+	for end := time.Now().Add(beatEvery); ctx.Err() == nil && time.Now().Before(end) && s.rows.Load() == rows; {
+		pause(ctx, time.Until(end), s.passed)
+	}
+}
+
+// A sample is what was visible, and a place in the log behind it.
+type sample struct {
+	snapshot string
+	lsn      wal.LSN
+	rows     int64 // settled before
+}
+
+func (s *stream) sample(ctx context.Context) (sample, error) {
+	got := sample{rows: s.rows.Load()}
+	var lsn string
+	var beat bool
+	if err := s.relay.cfg.Pool.QueryRow(ctx, takeSample).Scan(&got.snapshot, &lsn, &beat); err != nil {
+		return got, fmt.Errorf("take a sample: %w", err)
+	}
+	var err error
+	got.lsn, err = wal.ParseLSN(lsn)
+	return got, err
+}
+
+// keep stores a place and then reports it.
+func (s *stream) keep(ctx context.Context, st standing, published uint64) error {
+	published = max(published, s.reported.Load())
+	st.lsn = wal.LSN(published)
+	if err := s.relay.store(ctx, s.lease, st); err != nil {
+		return err
+	}
+	s.reported.Store(published)
+	tell(s.hurry)
+	return nil
+}

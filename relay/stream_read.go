@@ -1,0 +1,147 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/troupe-go/troupe/internal/wal"
+)
+
+// read fills windows until the connection ends.
+func (s *stream) read() {
+	layouts := make(map[*wal.Relation]layout)
+	known := make(words)
+	open, rows := false, false // a transaction is; it has rows of ours
+	var asked requests
+	read := 0
+	for {
+		e, err := s.conn.Next()
+		if err != nil {
+			s.ended(err)
+			return
+		}
+		switch e.Kind {
+		case wal.Begin:
+			open = true
+		case wal.Insert:
+			l, seen := layouts[e.Relation]
+			if !seen && e.Relation.Namespace == "troupe" && e.Relation.Name == "outbox" {
+				if l, err = layoutOf(e.Relation); err != nil {
+					s.ended(err)
+					return
+				}
+			}
+			if !seen {
+				layouts[e.Relation] = l
+			}
+			if l == nil {
+				continue
+			}
+			w := s.roomy()
+			if w == nil {
+				return
+			}
+			if err = w.add(l, e.Tuple, &s.skip, known); err != nil {
+				err = fmt.Errorf("row of %s: %w", e.Relation.Name, err)
+			}
+			rows = true
+			s.mu.Unlock()
+			if err != nil {
+				s.ended(err)
+				return
+			}
+		case wal.Commit:
+			open = false
+			s.mark(e.LSN, rows)
+			rows = false
+		case wal.Keepalive:
+			if !open {
+				s.mark(e.LSN, false)
+			}
+			if e.ReplyNow {
+				if asked.urgent(time.Now()) {
+					s.ended(errStopping)
+					return
+				}
+				tell(s.hurry)
+			}
+		}
+		read++
+		switch {
+		case !s.conn.Buffered():
+			s.heard.Store(time.Now().UnixNano())
+			tell(s.ready)
+		case read%1000 == 0: // a server that is ahead of us may fill the buffer for minutes
+			s.heard.Store(time.Now().UnixNano())
+		}
+	}
+}
+
+// errStopping says that the server wants to stop. It waits until everything is confirmed, asks again upon each report, and
+// takes no statement any more by which a place could be stored: it would wait for ever.
+var errStopping = errors.New("the server is stopping")
+
+// requests are the server's for a report: one in some seconds while it goes on.
+type requests struct {
+	first time.Time
+	n     int
+}
+
+func (r *requests) urgent(now time.Time) bool {
+	if r.n++; now.Sub(r.first) > time.Second {
+		r.first, r.n = now, 1
+	}
+	return r.n > 10
+}
+
+// roomy locks and returns the window to fill when it has room; nil when the stream has ended.
+func (s *stream) roomy() *window {
+	for {
+		s.mu.Lock()
+		if s.err != nil {
+			s.mu.Unlock()
+			return nil
+		}
+		if !s.filling.full() {
+			return s.filling
+		}
+		s.mu.Unlock()
+		tell(s.ready)
+		<-s.room
+		s.heard.Store(time.Now().UnixNano()) // it was not asked meanwhile
+	}
+}
+
+func (s *stream) isFull() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.filling.full()
+}
+
+func (s *stream) mark(upTo wal.LSN, rows bool) {
+	s.mu.Lock()
+	if rows {
+		s.filling.end = upTo
+	}
+	s.filling.upTo = max(s.filling.upTo, upTo)
+	s.filling.whole = len(s.filling.items)
+	s.mu.Unlock()
+}
+
+func (s *stream) ended(err error) {
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = err
+	}
+	s.mu.Unlock()
+	tell(s.ready)
+	tell(s.room)
+}
+
+func tell(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
