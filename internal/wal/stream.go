@@ -57,7 +57,7 @@ func Connect(ctx context.Context, config *pgx.ConnConfig) (*Conn, error) {
 	return w, nil
 }
 
-// Close ends the connection; a read under way ends with an error.
+// Close ends the connection. What had arrived before may still be told by Next; then it ends with an error.
 func (c *Conn) Close() { _ = c.net.Close() }
 
 // System is who the server is.

@@ -155,8 +155,9 @@ func TestAStreamGoesOnFromWhatWasReported(t *testing.T) {
 		return there, err
 	})
 	first.Close()
-	_, err = first.Next()
-	require.Error(t, err)
+	for err == nil { // what had arrived before the end is still told
+		_, err = first.Next()
+	}
 	var third *wal.Conn
 	testkit.Wait(t, "the slot to be free", func() (bool, error) {
 		third, err = wal.Connect(t.Context(), config)
