@@ -46,6 +46,8 @@ var house = map[string][]string{
 
 	"telemetry": {"envelope", "participant"},
 
+	"flow/reactions": {},
+
 	"ambassador":       {"envelope", "participant", "retry"},
 	"saga":             {"envelope", "internal/expr", "topics"},
 	"saga/coordinator": {"envelope", "outbox", "participant", "retry", "saga", "topics"},
