@@ -22,9 +22,11 @@ type window struct {
 	next  int     // settled items at the front
 }
 
+// A stream has two windows: one is filled while the other is published. They are what a relay's memory consists of, and
+// larger ones were not faster.
 const (
-	windowRows  = 4000
-	windowBytes = 4 << 20
+	windowRows  = 2000
+	windowBytes = 3 << 19
 )
 
 func (w *window) full() bool { return len(w.items) >= windowRows || len(w.bytes) >= windowBytes }
@@ -96,7 +98,7 @@ func (w words) text(b []byte) string {
 
 // add reads a row. It is not there if what skip sees wrote it.
 func (w *window) add(l layout, tuple wal.Tuple, skip *snapshot, known words) error {
-	w.items = append(w.items, item{})
+	w.items = append(roomFor(w.items, 1, windowRows), item{})
 	i := &w.items[len(w.items)-1]
 	start := len(w.bytes)
 	for _, f := range l {
@@ -172,11 +174,22 @@ func (w *window) set(i *item, f field, value []byte, skip *snapshot, known words
 // keep copies a value, which the connection's buffer holds only until the next read. It is never nil.
 func (w *window) keep(value []byte) []byte {
 	start := len(w.bytes)
-	w.bytes = append(w.bytes, value...)
+	w.bytes = append(roomFor(w.bytes, len(value), windowBytes+windowBytes/8), value...)
 	if start == len(w.bytes) {
 		return []byte{}
 	}
 	return w.bytes[start:len(w.bytes):len(w.bytes)]
+}
+
+// roomFor makes room for n more: in few steps up to whole, since what append leaves behind with each is garbage of
+// megabytes.
+func roomFor[T any](s []T, n, whole int) []T {
+	if need := len(s) + n; need > cap(s) {
+		grown := make([]T, len(s), max(min(8*cap(s), whole), need, whole/32))
+		copy(grown, s)
+		return grown
+	}
+	return s
 }
 
 // binaryOf is for servers that send a column as text although they were asked for binary.
