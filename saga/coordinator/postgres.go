@@ -131,7 +131,7 @@ func (c *sagaColumns) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"ids": c.ids, "sagas": c.sagas, "keys": c.keys, "definitions": c.definitions, "was": c.was, "versions": c.versions,
 		"statuses": c.statuses, "steps": c.steps, "reasons": c.reasons, "states": c.states, "wakes": c.wakes,
-		"started": c.started, "ended": c.ended,
+		"started": c.started, "ended": c.ended, "limit": len(c.ids),
 	}
 }
 
@@ -208,7 +208,7 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 		batch.Queue(insertAssociations, args)
 	}
 	if len(ended) > 0 {
-		batch.Queue(deleteAssociations, pgx.NamedArgs{"ids": ended})
+		batch.Queue(deleteAssociations, pgx.NamedArgs{"ids": ended, "limit": len(ended)})
 	}
 	for _, q := range batch.QueuedQueries {
 		read := q.Fn
@@ -290,7 +290,7 @@ func (c *associationColumns) add(a Association) {
 }
 
 func (c *associationColumns) args() pgx.NamedArgs {
-	return pgx.NamedArgs{"sagas": c.sagas, "variables": c.variables, "values": c.values}
+	return pgx.NamedArgs{"sagas": c.sagas, "variables": c.variables, "values": c.values, "limit": len(c.values)}
 }
 
 func columnsOf(as []Association) (c associationColumns) {

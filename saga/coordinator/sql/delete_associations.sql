@@ -1,2 +1,7 @@
-DELETE FROM troupe.saga_associations
-WHERE saga_id = ANY (@ids::text[])
+-- The limit is as in update_sagas.sql.
+DELETE FROM troupe.saga_associations AS a
+USING (
+  SELECT id
+  FROM unnest(@ids::text[]) AS i (id)
+  LIMIT @limit::bigint) AS ended
+WHERE a.saga_id = ended.id

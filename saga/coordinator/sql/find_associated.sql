@@ -1,4 +1,8 @@
+-- The limit is as in update_sagas.sql.
 SELECT a.saga, a.variable, a.value, a.saga_id
-FROM unnest(@sagas::text[], @variables::text[], @values::text[]) AS w (saga, variable, value)
+FROM (
+  SELECT *
+  FROM unnest(@sagas::text[], @variables::text[], @values::text[]) AS v (saga, variable, value)
+  LIMIT @limit::bigint) AS w
 JOIN troupe.saga_associations AS a USING (saga, variable, value)
 ORDER BY a.saga_id

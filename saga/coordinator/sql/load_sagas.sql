@@ -1,7 +1,12 @@
-SELECT id, definition, state, wake_at
-FROM troupe.sagas
-WHERE id = ANY (@ids::text[])
-  AND hop = @hop
-  AND consumer_group = @group
-ORDER BY id
-FOR UPDATE
+-- A look-up for each, whatever the planner knows of the table: as one condition it is planned once and for all as a scan
+-- of a table that is still small.
+SELECT s.id, s.definition, s.state, s.wake_at
+FROM (SELECT id FROM unnest(@ids::text[]) AS i (id) ORDER BY id) AS wanted
+CROSS JOIN LATERAL (
+  SELECT id, definition, state, wake_at
+  FROM troupe.sagas
+  WHERE id = wanted.id
+    AND hop = @hop
+    AND consumer_group = @group
+  LIMIT 1
+  FOR UPDATE) AS s

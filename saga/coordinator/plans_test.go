@@ -1,0 +1,48 @@
+package coordinator_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// A statement that was planned while its table was empty is kept to that plan for as long as its session lives, or until
+// somebody analyzes the table.
+func TestWhatIsPlannedOnEmptyTablesScansNone(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	arguments := map[string]any{
+		"ids": []string{"order/o-1"}, "hop": "order.order", "group": "order.order", "sagas": []string{"order"},
+		"variables": []string{"payment_id"}, "values": []string{"p-1"}, "was": []int32{1}, "versions": []int32{2},
+		"statuses": []string{"running"}, "steps": []string{""}, "reasons": []string{""}, "states": []string{"{}"},
+		"wakes": []*string{nil}, "ended": []*string{nil}, "definitions": []string{"d"}, "limit": 1,
+	}
+	for statement, index := range map[string]string{
+		"load_sagas": "sagas_pkey", "update_sagas": "sagas_pkey", "find_associated": "saga_associations_pkey",
+		"delete_associations": "saga_associations_saga ",
+	} {
+		text, err := os.ReadFile("sql/" + statement + ".sql")
+		require.NoError(t, err)
+		conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
+		require.NoError(t, err)
+		defer conn.Close(t.Context())
+		_, err = conn.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan")
+		require.NoError(t, err)
+		sql, args, err := pgx.NamedArgs(arguments).RewriteQuery(t.Context(), conn, string(text), nil)
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), "PREPARE it AS "+sql, pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err, statement)
+		list := strings.Repeat(", NULL", len(args))[2:]
+		rows, err := conn.Query(t.Context(), "EXPLAIN EXECUTE it ("+list+")", pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err)
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(plan, "\n"), index, "%s", statement)
+		require.NotContains(t, strings.Join(plan, "\n"), "Seq Scan", "%s", statement)
+	}
+}
