@@ -78,7 +78,7 @@ func (s *stage) expecting(change ...func(*participant.Config)) *participant.Part
 // relayed publishes the outbox until the test ends or the returned function was called.
 func (s *stage) relayed() (stop func()) {
 	s.t.Helper()
-	r, err := relay.New(relay.Config{Source: relay.Poll, Pool: s.pool, Brokers: s.brokers, Service: "test", Lease: 500 * time.Millisecond, Log: testkit.Logger(s.t)})
+	r, err := relay.New(relay.Config{Source: relay.Poll, Pool: s.pool, Brokers: s.brokers, Service: "test", Lease: 1500 * time.Millisecond, Log: testkit.Logger(s.t)})
 	require.NoError(s.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -66,7 +66,7 @@ func TestKillsWithAStandbyUnderLoadLoseNothing(t *testing.T) {
 	loaded := make(chan map[string]int)
 	go func() { loaded <- s.hardLoad(ctx, 3) }()
 	spawn := func(n int) *process {
-		return s.spawn(childConfig{Holder: "child-" + strconv.Itoa(n), Source: relay.WAL, Lease: 500 * time.Millisecond})
+		return s.spawn(childConfig{Holder: "child-" + strconv.Itoa(n), Source: relay.WAL, Lease: 1500 * time.Millisecond})
 	}
 	leader, kills := spawn(0), 0
 	for ; ctx.Err() == nil; kills++ {

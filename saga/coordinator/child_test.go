@@ -109,7 +109,7 @@ func (k task) run(ctx context.Context, log zerolog.Logger, hooks participant.Hoo
 	}
 	r, err := relay.New(relay.Config{
 		Source: relay.Poll,
-		Pool:   pool, Brokers: k.Brokers, Service: k.Hop, Lease: 500 * time.Millisecond, Interval: 50 * time.Millisecond, Log: log,
+		Pool:   pool, Brokers: k.Brokers, Service: k.Hop, Lease: 1500 * time.Millisecond, Interval: 50 * time.Millisecond, Log: log,
 	})
 	if err != nil {
 		return err
