@@ -22,7 +22,8 @@ type Message struct {
 	Topic string `json:"topic"`
 	// Type is ce_type, "troupe.order.Paid".
 	Type string `json:"type"`
-	// Last says that a flow may end with it: nobody has to react.
+	// Last says that a flow may end with it: nobody has to react. Of a failure it says, too, that nothing has to be undone.
+	// It is said where a message is sent.
 	Last bool `json:"last,omitempty"`
 }
 
@@ -33,8 +34,10 @@ type Reaction struct {
 	Success []Message `json:"success,omitempty"`
 	// Failure is what it sends when it refuses, or has given up.
 	Failure []Message `json:"failure,omitempty"`
-	// Undoes names the types of the success events that it takes back: it is a compensation.
+	// Undoes names the types of the service's own success events that it takes back: it is a compensation.
 	Undoes []string `json:"undoes,omitempty"`
+	// Irreversible is why what it does is not undone when the flow goes back; "" where it is.
+	Irreversible string `json:"irreversible,omitempty"`
 	// Attempts is how often it is tried before it is parked; 0: as the participant has it.
 	Attempts int `json:"attempts,omitempty"`
 }
@@ -49,7 +52,7 @@ type Join struct {
 	Success []Message `json:"success,omitempty"`
 	// Expired is what is sent when the time is over.
 	Expired []Message `json:"expired,omitempty"`
-	// Broken are failure events which say that one of Await will not come.
+	// Broken are failure events which say that one of Await will not come: it is over, and sends nothing.
 	Broken []Message `json:"broken,omitempty"`
 }
 
