@@ -33,6 +33,7 @@ var house = map[string][]string{
 	"internal/keyed": {},
 	"internal/wal":   {},
 	"internal/expr":  {},
+	"internal/lines": {},
 
 	"outbox": {"envelope"},
 
@@ -49,7 +50,7 @@ var house = map[string][]string{
 	"flow/reactions": {},
 
 	"ambassador":       {"envelope", "participant", "retry"},
-	"saga":             {"envelope", "internal/expr", "topics"},
+	"saga":             {"envelope", "internal/expr", "internal/lines", "topics"},
 	"saga/coordinator": {"envelope", "outbox", "participant", "retry", "saga", "topics"},
 	"telemetry/sagas":  {"saga", "saga/coordinator"},
 	"saga/explore":     {"internal/expr", "saga"},
