@@ -49,7 +49,7 @@ type Join struct {
 	Await []Message `json:"await"`
 	// Within is how long after the first one the last may come, as in time.ParseDuration; "": for ever.
 	Within  string    `json:"within,omitempty"`
-	Success []Message `json:"success,omitempty"`
+	Success []Message `json:"success"`
 	// Expired is what is sent when the time is over.
 	Expired []Message `json:"expired,omitempty"`
 	// Broken are failure events which say that one of Await will not come: it is over, and sends nothing.

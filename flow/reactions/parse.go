@@ -1,0 +1,188 @@
+package reactions
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/troupe-go/troupe/internal/lines"
+)
+
+// maxSize of a file, in bytes.
+const maxSize = 1 << 20
+
+// A Mistake is something in a Service that cannot be meant.
+type Mistake struct {
+	// Path is where it stands, such as reactions[1].on.topic.
+	Path string
+	// Line of the JSON, counted from 1; 0 where there is none.
+	Line int
+	Text string
+}
+
+func (m Mistake) Error() string {
+	text := m.Text
+	if m.Path != "" {
+		text = m.Path + ": " + text
+	}
+	if m.Line > 0 {
+		text = fmt.Sprintf("line %d: %s", m.Line, text)
+	}
+	return text
+}
+
+// Mistakes are all that Parse or Check found.
+type Mistakes []Mistake
+
+func (ms Mistakes) Error() string {
+	all := make([]string, len(ms))
+	for i, m := range ms {
+		all[i] = m.Error()
+	}
+	return strings.Join(all, "\n")
+}
+
+// Load is Parse of a file. Its error names the file.
+func Load(path string) (Service, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Service{}, err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return Service{}, fmt.Errorf("%s: %w", path, err)
+	}
+	s, err := Parse(text)
+	if err != nil {
+		return Service{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// Parse reads a reactions.json. Its error is Mistakes, with lines and paths. Unknown fields, nulls, and what Check finds are
+// mistakes.
+func Parse(text []byte) (Service, error) {
+	if len(text) > maxSize {
+		return Service{}, Mistakes{{Text: fmt.Sprintf("more than the %d bytes that reactions may have: is it the right file?", maxSize)}}
+	}
+	at, err := lines.Of(text)
+	if err != nil {
+		var bad lines.Error
+		errors.As(err, &bad)
+		return Service{}, Mistakes{{Line: bad.Line, Text: bad.Text}}
+	}
+	var tree any
+	if err := json.Unmarshal(text, &tree); err != nil {
+		return Service{}, Mistakes{{Text: strings.TrimPrefix(err.Error(), "json: ")}}
+	}
+	var s Service
+	found := strange("", tree, reflect.TypeFor[Service]())
+	if len(found) == 0 {
+		found = decoded(text, &s)
+	}
+	if len(found) == 0 {
+		found = s.mistakes()
+	}
+	if len(found) == 0 {
+		return s, nil
+	}
+	for i, m := range found {
+		found[i].Line = at.Of(m.Path)
+	}
+	slices.SortStableFunc(found, func(a, b Mistake) int { return a.Line - b.Line })
+	return Service{}, found
+}
+
+func decoded(text []byte, s *Service) Mistakes {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(s)
+	var typ *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &typ):
+		return Mistakes{{Path: typ.Field, Text: fmt.Sprintf("%s, want %s", typ.Value, typ.Type)}}
+	case err != nil:
+		return Mistakes{{Text: strings.TrimPrefix(err.Error(), "json: ")}}
+	}
+	return nil
+}
+
+// kinds are the types as people who write JSON know them.
+var kinds = map[reflect.Kind]string{
+	reflect.Struct: "an object", reflect.Slice: "a list", reflect.String: "a text", reflect.Int: "a whole number", reflect.Bool: "true or false",
+}
+
+// strange is what a tree has that its type does not: other fields, nulls, and values of another kind. encoding/json would
+// take nulls and fields in other cases in silence, and stop at the first of the others.
+func strange(path string, tree any, typ reflect.Type) (found Mistakes) {
+	other := Mistakes{{Path: path, Text: fmt.Sprintf("%s, want %s", said(tree), kinds[typ.Kind()])}}
+	switch v := tree.(type) {
+	case nil:
+		return Mistakes{{Path: path, Text: "null says nothing: leave the field out"}}
+	case map[string]any:
+		if typ.Kind() != reflect.Struct {
+			return other
+		}
+		fields := fieldsOf(typ)
+		for name, inside := range v {
+			at := strings.TrimPrefix(path+"."+name, ".")
+			i := slices.Index(fields, name)
+			if i < 0 {
+				found = append(found, Mistake{Path: at, Text: "no such field: want one of " + strings.Join(fields, ", ")})
+				continue
+			}
+			found = append(found, strange(at, inside, typ.Field(i).Type)...)
+		}
+	case []any:
+		if typ.Kind() != reflect.Slice {
+			return other
+		}
+		for i, inside := range v {
+			found = append(found, strange(fmt.Sprintf("%s[%d]", path, i), inside, typ.Elem())...)
+		}
+	case string:
+		if typ.Kind() != reflect.String {
+			return other
+		}
+	case bool:
+		if typ.Kind() != reflect.Bool {
+			return other
+		}
+	case float64:
+		if typ.Kind() != reflect.Int || v != float64(int(v)) {
+			return other
+		}
+	}
+	slices.SortFunc(found, func(a, b Mistake) int { return strings.Compare(a.Path, b.Path) })
+	return found
+}
+
+// said is a value in a few words.
+func said(tree any) string {
+	switch v := tree.(type) {
+	case map[string]any:
+		return kinds[reflect.Struct]
+	case []any:
+		return kinds[reflect.Slice]
+	case string:
+		return kinds[reflect.String]
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// fieldsOf are a type's fields as they stand in JSON, in order.
+func fieldsOf(typ reflect.Type) []string {
+	names := make([]string, typ.NumField())
+	for i := range names {
+		names[i], _, _ = strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+	}
+	return names
+}
