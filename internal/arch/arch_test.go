@@ -47,7 +47,8 @@ var house = map[string][]string{
 
 	"telemetry": {"envelope", "participant"},
 
-	"flow/reactions": {},
+	"flow/reactions": {"internal/lines", "topics"},
+	"flow/verify":    {"flow/reactions", "internal/lines", "topics"},
 
 	"ambassador":       {"envelope", "participant", "retry"},
 	"saga":             {"envelope", "internal/expr", "internal/lines", "topics"},
@@ -108,7 +109,7 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline",
-	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador",
+	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador", "flow/reactions", "flow/verify",
 }
 
 type pkg struct {

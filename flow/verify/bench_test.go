@@ -1,0 +1,109 @@
+package verify_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow/verify"
+)
+
+func event(hop, typ string) reactions.Message {
+	return reactions.Message{Topic: hop + ".events", Type: typ}
+}
+
+func last(m reactions.Message) reactions.Message {
+	m.Last = true
+	return m
+}
+
+// chain is n services in a row. Each may refuse, and then those before it undo what they did, one after the other.
+func chain(n int) (services []reactions.Service) {
+	hop := func(i int) string { return fmt.Sprintf("chain.s%02d", i) }
+	for i := range n {
+		s := reactions.Service{Hop: hop(i)}
+		done, undone := event(hop(i), fmt.Sprintf("Done%d", i)), event(hop(i), fmt.Sprintf("Undone%d", i))
+		refused := event(hop(i), fmt.Sprintf("Refused%d", i))
+		done.Last, undone.Last, refused.Last = i == n-1, i == 0, false
+		on := reactions.Message{Topic: "chain.s00.events", Type: "Begun"}
+		if i == 0 {
+			s.Starts, refused.Last = []reactions.Message{on}, true
+		} else {
+			on = event(hop(i-1), fmt.Sprintf("Done%d", i-1))
+		}
+		s.Reactions = append(s.Reactions, reactions.Reaction{On: on, Success: []reactions.Message{done}, Failure: []reactions.Message{refused}})
+		if i < n-1 {
+			for _, after := range []string{"Refused", "Undone"} {
+				if after == "Undone" && i == n-2 {
+					continue // nothing undoes the last
+				}
+				s.Reactions = append(s.Reactions, reactions.Reaction{
+					On: event(hop(i+1), fmt.Sprintf("%s%d", after, i+1)), Success: []reactions.Message{undone}, Undoes: []string{done.Type},
+				})
+			}
+		}
+		services = append(services, s)
+	}
+	return services
+}
+
+// fan is n services that do their part beside each other, and one that joins them. When one refuses, all undo.
+func fan(n int) []reactions.Service {
+	start := last(event("fan.shop", "Begun"))
+	shop := reactions.Service{Hop: "fan.shop", Starts: []reactions.Message{event("fan.shop", "Begun")}}
+	given := event("fan.shop", "GivenUp")
+	start.Last = false
+	j := reactions.Join{Name: "all", Within: "1h", Success: []reactions.Message{last(event("fan.shop", "Done"))}, Expired: []reactions.Message{given}}
+	services := []reactions.Service{}
+	for i := range n {
+		hop := fmt.Sprintf("fan.s%02d", i)
+		services = append(services, reactions.Service{Hop: hop, Reactions: []reactions.Reaction{
+			{On: start, Success: []reactions.Message{event(hop, "Did")}, Failure: []reactions.Message{last(event(hop, "Refused"))}},
+			{On: given, Undoes: []string{"Did"}},
+		}})
+		j.Await = append(j.Await, event(hop, "Did"))
+	}
+	shop.Joins = []reactions.Join{j}
+	return append(services, shop)
+}
+
+func TestTheBenchmarksFlowsAreSound(t *testing.T) {
+	t.Parallel()
+	for _, services := range [][]reactions.Service{chain(50), fan(8)} {
+		for _, s := range services {
+			require.NoError(t, s.Check())
+		}
+		require.Empty(t, verify.Flow(services))
+	}
+}
+
+// Thirty services of which each may refuse by itself have 2^30 ways to end: the verifier gives up and says so, and still finds
+// what a part of the flow shows.
+func TestWhereThereAreTooManyRunsItSaysSo(t *testing.T) {
+	t.Parallel()
+	services := fan(30)
+	services[3].Reactions[1].Undoes = nil
+	rules := make(map[string]int)
+	for _, f := range verify.Flow(services) {
+		rules[f.Rule]++
+	}
+	require.Positive(t, rules["too-many-cases"])
+	require.Equal(t, 1, rules["missing-undo"], "%v", rules)
+	delete(rules, "too-many-cases")
+	require.Len(t, rules, 1, "%v", rules)
+}
+
+func BenchmarkFlow(b *testing.B) {
+	for name, services := range map[string][]reactions.Service{
+		"50-in-a-row": chain(50), "8-beside-each-other": fan(8), "50-beside-each-other": fan(49),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				verify.Flow(services)
+			}
+		})
+	}
+}

@@ -1,0 +1,194 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/troupe-go/troupe/topics"
+)
+
+func sameHop(m *model) {
+	first := make(map[string]bool)
+	for i, s := range m.services {
+		if first[s.Hop] {
+			m.report("same-hop", i, "hop", nil, nil, "another file says what %s does: make them one, or give one of them a hop of its own", s.Hop)
+		}
+		first[s.Hop] = true
+	}
+}
+
+// consumers finds what is sent and not reacted to.
+func consumers(m *model) {
+	for id, msg := range m.messages {
+		if len(msg.reactions)+len(msg.awaited)+len(msg.breaks) > 0 {
+			continue
+		}
+		for _, p := range msg.senders {
+			switch {
+			case p.last:
+			case p.of.kind == aReaction && strings.Contains(p.path, ".failure[") && !m.reactions[p.of.index].compensates():
+				m.report("nobody-compensates", p.service, p.path, []int{id}, nil,
+					"no service reacts to %s, so that what others did before stays done%s; let them react and undo it, or mark it last where nothing has to be undone",
+					msg.typ, m.elsewhere(id))
+			default:
+				m.report("nobody-consumes", p.service, p.path, []int{id}, nil, "%s%s; let a service react to it, or mark it last where a flow may end with it",
+					m.unheard(id), m.elsewhere(id))
+			}
+		}
+	}
+}
+
+// unheard says who does not listen.
+func (m *model) unheard(id int) string {
+	msg := m.messages[id]
+	t, err := topics.Parse(msg.topic)
+	switch {
+	case err == nil && t.Kind == topics.Commands && !m.has(t.Hop.String()):
+		return msg.typ + " is a command to " + t.Hop.String() + ", of which no service here speaks"
+	case err == nil && t.Kind == topics.Commands:
+		return t.Hop.String() + " does not handle " + msg.typ
+	case len(msg.expected)+len(msg.after) > 0:
+		return msg.typ + " is expected and nothing more: to expect is not to react"
+	}
+	return "no service reacts to " + msg.typ
+}
+
+func (m *model) has(hop string) bool {
+	for _, s := range m.services {
+		if s.Hop == hop {
+			return true
+		}
+	}
+	return false
+}
+
+// elsewhere is a hint at those who hear the same type on another topic, where that is likely a slip.
+func (m *model) elsewhere(id int) string {
+	for other, msg := range m.messages {
+		if other == id || msg.typ != m.messages[id].typ || len(msg.senders) > 0 {
+			continue
+		}
+		return " (somebody waits for it on " + msg.topic + ")"
+	}
+	return ""
+}
+
+// feeders finds what waits for messages that nobody sends.
+func feeders(m *model) {
+	unsent := func(id int) bool { return len(m.messages[id].senders) == 0 }
+	report := func(service int, path string, id int) {
+		m.report("nobody-feeds", service, path, []int{id}, nil, "no service sends %s on %s%s; mend the name or the topic, or give it a sender",
+			m.messages[id].typ, m.messages[id].topic, m.hint(id))
+	}
+	for _, r := range m.reactions {
+		if unsent(r.on) {
+			report(r.service, r.path+".on", r.on)
+		}
+	}
+	for _, j := range m.joins {
+		for k, id := range j.broken {
+			if unsent(id) {
+				report(j.service, indexed(j.path+".broken", k), id)
+			}
+		}
+	}
+	for _, e := range m.expectations {
+		if unsent(e.after) {
+			report(e.service, e.path+".after", e.after)
+		}
+		if !slices.ContainsFunc(e.expect, func(id int) bool { return !unsent(id) }) {
+			continue // it is never met, which is told as such
+		}
+		for k, id := range e.expect {
+			if unsent(id) {
+				report(e.service, indexed(e.path+".expect", k), id)
+			}
+		}
+	}
+}
+
+// hint says what there is instead of a message that nobody sends.
+func (m *model) hint(id int) string {
+	var there []string
+	for other, msg := range m.messages {
+		switch {
+		case other == id || len(msg.senders) == 0:
+		case msg.typ == m.messages[id].typ:
+			return " (it is sent on " + msg.topic + ")"
+		case msg.topic == m.messages[id].topic:
+			there = append(there, msg.typ)
+		}
+	}
+	if len(there) == 0 {
+		return ", nor anything else"
+	}
+	if len(there) > 8 {
+		there = append(there[:8], "others")
+	}
+	return ", which carries " + inWords(there, "and")
+}
+
+// beginsNowhere finds services that only feed each other.
+func beginsNowhere(m *model) {
+	told := make([]bool, len(m.messages))
+	tell := func(service int, path string, id int) {
+		if m.fed[id] || told[id] {
+			return
+		}
+		why := m.whyUnfed(id)
+		if why.unsent || len(why.joins) > 0 {
+			return // told there
+		}
+		for _, other := range why.messages {
+			told[other] = true
+		}
+		m.report("nobody-feeds", service, path, []int{id}, nil,
+			"%s comes only of itself: no flow begins with anything that leads to it; name what begins one in starts of its service",
+			m.messages[id].typ)
+	}
+	for _, r := range m.reactions {
+		tell(r.service, r.path+".on", r.on)
+	}
+	for _, e := range m.expectations {
+		tell(e.service, e.path+".after", e.after)
+	}
+}
+
+// unfed is why a message is never sent.
+type unfed struct {
+	messages []int
+	joins    []int // that lack one of them
+	unsent   bool  // one of them has no sender
+}
+
+func (m *model) whyUnfed(id int) (why unfed) {
+	why.messages = []int{id}
+	for k := 0; k < len(why.messages); k++ {
+		add := func(ids ...int) {
+			for _, id := range ids {
+				if !m.fed[id] && !slices.Contains(why.messages, id) {
+					why.messages = append(why.messages, id)
+				}
+			}
+		}
+		senders := m.messages[why.messages[k]].senders
+		why.unsent = why.unsent || len(senders) == 0
+		for _, p := range senders {
+			switch p.of.kind {
+			case aReaction:
+				add(m.reactions[p.of.index].on)
+			case aJoin:
+				if !slices.Contains(why.joins, p.of.index) {
+					why.joins = append(why.joins, p.of.index)
+				}
+				add(m.joins[p.of.index].await...)
+			case anExpectation:
+				add(m.expectations[p.of.index].after)
+			}
+		}
+	}
+	return why
+}
+
+func indexed(path string, k int) string { return path + fmt.Sprintf("[%d]", k) }

@@ -1,0 +1,252 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+)
+
+// facts are what the runs of a flow show.
+type facts struct {
+	completed []bool              // joins for which all came
+	together  []map[[2]int]bool   // of a join's parts, those that came in one run
+	stuck     []*run              // joins that heard something and wait for ever, each with the shortest run
+	awaited   []bool              // expectations whose time began
+	met       []bool              // and that could be met
+	left      map[[2]part]witness // what stays done, and what failed beside or after it
+	short     map[part]bool       // of which not all runs were looked at
+}
+
+// A witness is a run, and the events in it that matter.
+type witness struct {
+	run    *run
+	events []int
+	kept   []int // the messages that nothing takes back
+}
+
+// look finds the facts: in the runs of the whole flow where there are few enough, else question by question.
+func (m *model) look() {
+	m.facts = facts{
+		completed: make([]bool, len(m.joins)), together: make([]map[[2]int]bool, len(m.joins)), stuck: make([]*run, len(m.joins)),
+		awaited: make([]bool, len(m.expectations)), met: make([]bool, len(m.expectations)),
+		left: make(map[[2]part]witness), short: make(map[part]bool),
+	}
+	for i := range m.joins {
+		m.facts.together[i] = make(map[[2]int]bool)
+	}
+	_, all := m.eachRun(m.whole(), maxCases, func(r *run) bool {
+		for i := range m.joins {
+			m.seeJoin(i, r)
+		}
+		for i := range m.expectations {
+			m.seeExpectation(i, r)
+		}
+		m.seeLeft(r, nil)
+		return true
+	})
+	if all {
+		return
+	}
+	budget := maxTogether
+	ask := func(about part, in *slice, see func(*run) (more bool)) {
+		n, all := m.eachRun(in, min(budget, maxOfOne), see)
+		budget -= n
+		m.facts.short[about] = m.facts.short[about] || !all
+	}
+	for i, j := range m.joins {
+		in := m.behind(append(slices.Clip(j.await), j.broken...)...)
+		in.joins[i] = true
+		ask(part{aJoin, i}, in, func(r *run) bool {
+			m.seeJoin(i, r)
+			return !m.facts.completed[i] || j.Within == "" && m.facts.stuck[i] == nil
+		})
+	}
+	for i, e := range m.expectations {
+		ask(part{anExpectation, i}, m.behind(append(slices.Clip(e.expect), e.after)...), func(r *run) bool {
+			m.seeExpectation(i, r)
+			return !m.facts.met[i]
+		})
+	}
+	m.askWhatIsLeft(ask)
+}
+
+// askWhatIsLeft looks at each thing that is done together with each that turns the flow back, where both come of one start.
+func (m *model) askWhatIsLeft(ask func(part, *slice, func(*run) bool)) {
+	for i := range m.reactions {
+		done := &m.reactions[i]
+		if !done.staysDone() {
+			continue
+		}
+		with := []int{done.on}
+		for _, undoers := range done.undoers {
+			for _, u := range undoers {
+				with = append(with, m.reactions[u].on)
+			}
+		}
+		first := m.behind(done.on).starts
+		for _, turn := range m.turns() {
+			heard := m.heardBy(turn)
+			if !slices.ContainsFunc(m.behind(heard...).starts, func(s int) bool { return slices.Contains(first, s) }) {
+				continue
+			}
+			in := m.behind(append(slices.Clip(with), heard...)...)
+			in.reactions[i] = true
+			for _, undoers := range done.undoers {
+				for _, u := range undoers {
+					in.reactions[u] = true
+				}
+			}
+			if turn.kind == aReaction {
+				in.reactions[turn.index] = true
+			} else {
+				in.joins[turn.index] = true
+			}
+			asked := [2]part{{aReaction, i}, turn}
+			ask(part{aReaction, i}, in, func(r *run) bool {
+				m.seeLeft(r, &asked)
+				_, left := m.facts.left[asked]
+				return !left
+			})
+		}
+	}
+}
+
+// turns are what turns the flow back.
+func (m *model) turns() (all []part) {
+	for i, r := range m.reactions {
+		if r.turns {
+			all = append(all, part{aReaction, i})
+		}
+	}
+	for i, j := range m.joins {
+		if j.turns {
+			all = append(all, part{aJoin, i})
+		}
+	}
+	return all
+}
+
+func (m *model) heardBy(p part) []int {
+	if p.kind == aReaction {
+		return []int{m.reactions[p.index].on}
+	}
+	return append(slices.Clip(m.joins[p.index].await), m.joins[p.index].broken...)
+}
+
+// staysDone says whether somebody has to undo what a reaction does.
+func (r *reaction) staysDone() bool {
+	return len(r.success) > 0 && !r.compensates() && r.Irreversible == ""
+}
+
+func (m *model) seeJoin(i int, r *run) {
+	j := &m.joins[i]
+	if r.joins[i] == succeeded {
+		m.facts.completed[i] = true
+	}
+	heard := 0
+	for k, a := range j.await {
+		if r.sent[a] == 0 {
+			continue
+		}
+		heard++
+		for _, b := range j.await[k+1:] {
+			if r.sent[b] > 0 {
+				m.facts.together[i][[2]int{a, b}] = true
+			}
+		}
+	}
+	shortest := m.facts.stuck[i]
+	if heard > 0 && r.joins[i] == later && (shortest == nil || len(r.events) < len(shortest.events)) {
+		m.facts.stuck[i] = r
+	}
+}
+
+func (m *model) seeExpectation(i int, r *run) {
+	e := &m.expectations[i]
+	if r.sent[e.after] == 0 {
+		return
+	}
+	m.facts.awaited[i] = true
+	if slices.ContainsFunc(e.expect, func(id int) bool { return r.sent[id] > 0 }) {
+		m.facts.met[i] = true
+	}
+}
+
+// seeLeft finds what a run that turned back leaves done. Where a compensation fails too, that is for a person, and its
+// failure event says so. Where only one pair is asked for, what undoes others may not be in the run.
+func (m *model) seeLeft(r *run, only *[2]part) {
+	var done, turned []int
+	for k, e := range r.events {
+		switch {
+		case r.turns(e.of, e.outcome):
+			turned = append(turned, k)
+		case e.of.kind != aReaction:
+		case e.outcome == failed && m.reactions[e.of.index].compensates():
+			return
+		case e.outcome == succeeded && !e.back && m.reactions[e.of.index].staysDone():
+			done = append(done, k)
+		}
+	}
+	for _, d := range done {
+		var kept []int
+		act := &m.reactions[r.events[d].of.index]
+		for _, id := range act.success {
+			if !slices.ContainsFunc(act.undoers[id], func(u int) bool { return r.handled[u] > 0 }) {
+				kept = append(kept, id)
+			}
+		}
+		if len(kept) == 0 {
+			continue
+		}
+		for _, t := range turned {
+			key := [2]part{r.events[d].of, r.events[t].of}
+			if only != nil && key != *only {
+				continue
+			}
+			if w, known := m.facts.left[key]; !known || len(r.events) < len(w.run.events) {
+				m.facts.left[key] = witness{r, []int{d, t}, kept}
+			}
+		}
+	}
+}
+
+// trace is how a run comes to some of its events, in words.
+func (r *run) trace(events ...int) (lines []string) {
+	on := make(map[int]bool)
+	for len(events) > 0 {
+		k := events[0]
+		events = events[1:]
+		if !on[k] {
+			on[k] = true
+			events = append(slices.Clip(events), r.events[k].causes...)
+		}
+	}
+	for k, e := range r.events {
+		if on[k] {
+			lines = append(lines, r.m.told(e))
+		}
+	}
+	return lines
+}
+
+// told is an event in words.
+func (m *model) told(e event) string {
+	sends := m.types(e.sent)
+	if sends == "" {
+		sends = "nothing"
+	}
+	switch i := e.of.index; e.of.kind {
+	case aStart:
+		return fmt.Sprintf("%s: sends %s", m.hop(m.starts[i].service), sends)
+	case aReaction:
+		how := "sends"
+		if e.outcome == failed {
+			how = "fails and sends"
+		}
+		return fmt.Sprintf("%s: %s → %s %s", m.hop(m.reactions[i].service), m.reactions[i].On.Type, how, sends)
+	case aJoin:
+		how := map[outcome]string{succeeded: "has all and sends", expired: "is out of time and sends", broken: "is broken and sends"}[e.outcome]
+		return fmt.Sprintf("%s: join %s %s %s", m.hop(m.joins[i].service), m.joins[i].Name, how, sends)
+	}
+	e2 := m.expectations[e.of.index]
+	return fmt.Sprintf("%s: %s did not come and it sends %s", m.hop(e2.service), e2.Name, sends)
+}

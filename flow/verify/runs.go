@@ -1,0 +1,357 @@
+package verify
+
+import "slices"
+
+// What one look at runs may cost, in the ways that outcomes can be combined.
+const (
+	maxCases    = 4096 // of the whole flow
+	maxOfOne    = 512  // of the part of it that a single question is about
+	maxTogether = 4096 // of all questions
+)
+
+// An event of a run: a part took an outcome.
+type event struct {
+	of      part
+	outcome outcome
+	sent    []int
+	causes  []int // the events that sent what it heard
+	back    bool  // a failure or an expiry that turns the flow back is among its causes, or is itself
+}
+
+type outcome uint8
+
+const (
+	succeeded outcome = iota
+	failed
+	expired
+	broken
+	raised
+	met
+	later // not yet decided
+)
+
+// A delivery is a message under way to all who hear it.
+type delivery struct{ message, cause int }
+
+// A run is one way that a flow may go, for one key. The order in which messages arrive makes no difference to which of them
+// are sent, but where a time or a failure decides: there each order is a run of its own. A message that comes more often
+// than twice is looked at twice.
+type run struct {
+	m        *model
+	in       *slice
+	queue    []delivery
+	sent     []int   // per message, how often
+	handled  []uint8 // per reaction, how often
+	first    [][]int // per message, the events that sent it
+	joins    []outcome
+	expects  []outcome
+	deferred []part
+	events   []event
+}
+
+// slice is the part of a flow that a question is about. What is not in it cannot change the answer.
+type slice struct {
+	reactions, joins, expectations []bool
+	starts                         []int
+}
+
+func (m *model) whole() *slice {
+	s := m.nothing()
+	for i := range s.reactions {
+		s.reactions[i] = true
+	}
+	for i := range s.joins {
+		s.joins[i] = true
+	}
+	for i := range s.expectations {
+		s.expectations[i] = true
+	}
+	for i := range m.starts {
+		s.starts = append(s.starts, i)
+	}
+	return s
+}
+
+func (m *model) nothing() *slice {
+	return &slice{
+		reactions: make([]bool, len(m.reactions)), joins: make([]bool, len(m.joins)), expectations: make([]bool, len(m.expectations)),
+	}
+}
+
+// behind is all that can decide whether messages are sent.
+func (m *model) behind(messages ...int) *slice {
+	s, seen := m.nothing(), make([]bool, len(m.messages))
+	for queue := messages; len(queue) > 0; {
+		id := queue[0]
+		queue = queue[1:]
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		for _, p := range m.messages[id].senders {
+			i := p.of.index
+			switch p.of.kind {
+			case aStart:
+				if !slices.Contains(s.starts, i) {
+					s.starts = append(s.starts, i)
+				}
+			case aReaction:
+				s.reactions[i] = true
+				queue = append(slices.Clip(queue), m.reactions[i].on)
+			case aJoin:
+				s.joins[i] = true
+				queue = append(append(slices.Clip(queue), m.joins[i].await...), m.joins[i].broken...)
+			case anExpectation:
+				s.expectations[i] = true
+				queue = append(append(slices.Clip(queue), m.expectations[i].expect...), m.expectations[i].after)
+			}
+		}
+	}
+	slices.Sort(s.starts)
+	return s
+}
+
+// eachRun shows the runs of a slice as long as more are wanted, and most of them at most. It gives how many, and whether
+// none that was wanted is missing.
+func (m *model) eachRun(in *slice, most int, see func(*run) (more bool)) (n int, all bool) {
+	all, done := true, false
+	var follow func(r *run)
+	follow = func(r *run) {
+		if n >= most {
+			all, done = false, true
+		}
+		if done {
+			return
+		}
+		for {
+			ways := r.step()
+			if ways == nil {
+				n++
+				done = !see(r)
+				return
+			}
+			for _, way := range ways[1:] {
+				other := r.clone()
+				way(other)
+				follow(other)
+				if done {
+					return
+				}
+			}
+			ways[0](r)
+		}
+	}
+	var begin func(r *run, starts []int)
+	begin = func(r *run, starts []int) {
+		if len(starts) == 0 {
+			if len(r.events) > 0 {
+				follow(r)
+			}
+			return
+		}
+		with := r.clone()
+		with.happens(part{aStart, starts[0]}, succeeded, []int{m.starts[starts[0]].message}, nil)
+		begin(with, starts[1:])
+		if !done {
+			begin(r, starts[1:])
+		}
+	}
+	begin(&run{
+		m: m, in: in, sent: make([]int, len(m.messages)), handled: make([]uint8, len(m.reactions)), first: make([][]int, len(m.messages)),
+		joins: filled(len(m.joins), later), expects: filled(len(m.expectations), later),
+	}, in.starts)
+	return n, all
+}
+
+func filled(n int, with outcome) []outcome {
+	all := make([]outcome, n)
+	for i := range all {
+		all[i] = with
+	}
+	return all
+}
+
+func (r *run) clone() *run {
+	c := *r
+	c.queue, c.sent, c.handled = slices.Clone(r.queue), slices.Clone(r.sent), slices.Clone(r.handled)
+	c.first, c.joins, c.expects = slices.Clone(r.first), slices.Clone(r.joins), slices.Clone(r.expects)
+	c.events = slices.Clip(r.events)
+	for i, of := range c.first {
+		c.first[i] = slices.Clip(of)
+	}
+	c.deferred = slices.Clip(r.deferred)
+	return &c
+}
+
+// happens notes an outcome and sends what comes of it.
+func (r *run) happens(of part, o outcome, sends, causes []int) {
+	e := event{of: of, outcome: o, sent: sends, causes: causes, back: r.turns(of, o)}
+	for _, c := range causes {
+		e.back = e.back || r.events[c].back
+	}
+	r.events = append(r.events, e)
+	for _, id := range sends {
+		r.queue = append(r.queue, delivery{id, len(r.events) - 1})
+	}
+	r.deferred = nil // what waited may have been waiting for this
+}
+
+// turns says whether an outcome turns the flow back.
+func (r *run) turns(of part, o outcome) bool {
+	return of.kind == aReaction && o == failed && r.m.reactions[of.index].turns ||
+		of.kind == aJoin && o == expired && r.m.joins[of.index].turns
+}
+
+// step goes on as far as there is one way only, and gives the ways that there are from there; nil: it has ended.
+func (r *run) step() []func(*run) {
+	for len(r.queue) > 0 {
+		d := r.queue[0]
+		r.queue = r.queue[1:]
+		r.sent[d.message]++
+		r.first[d.message] = append(r.first[d.message], d.cause)
+		if ways := r.deliver(d); len(ways) > 0 {
+			return ways
+		}
+	}
+	for i := range r.m.joins {
+		if ways := r.waysOfJoin(i); len(ways) > 0 {
+			return ways
+		}
+	}
+	for i := range r.m.expectations {
+		if ways := r.waysOfExpectation(i); len(ways) > 0 {
+			return ways
+		}
+	}
+	if len(r.deferred) > 0 { // what they waited for has come to nothing
+		r.deferred = nil
+		return r.step()
+	}
+	return nil
+}
+
+// deliver gives a message to its reactions. Those that can only succeed do; the ways are those of all others together.
+func (r *run) deliver(d delivery) []func(*run) {
+	var open []int
+	for _, i := range r.m.messages[d.message].reactions {
+		if !r.in.reactions[i] || r.handled[i] == 2 {
+			continue
+		}
+		r.handled[i]++
+		if len(r.m.reactions[i].failure) > 0 {
+			open = append(open, i)
+			continue
+		}
+		r.happens(part{aReaction, i}, succeeded, r.m.reactions[i].success, []int{d.cause})
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	ways := []func(*run){func(*run) {}}
+	for _, i := range open {
+		of, act := part{aReaction, i}, &r.m.reactions[i]
+		var more []func(*run)
+		for _, way := range ways {
+			more = append(more,
+				func(r *run) { way(r); r.happens(of, succeeded, act.success, []int{d.cause}) },
+				func(r *run) { way(r); r.happens(of, failed, act.failure, []int{d.cause}) })
+		}
+		ways = more
+		if len(ways) > maxCases {
+			break // more than are looked at anyway
+		}
+	}
+	return ways
+}
+
+// waysOfJoin are what a join that has heard something may come to, once nothing is under way.
+func (r *run) waysOfJoin(i int) (ways []func(*run)) {
+	j, of := &r.m.joins[i], part{aJoin, i}
+	if !r.in.joins[i] || r.joins[i] != later || slices.Contains(r.deferred, of) {
+		return nil
+	}
+	heard, lacking := r.heard(j.await)
+	over, _ := r.heard(j.broken)
+	end := func(o outcome, sends, causes []int) {
+		ways = append(ways, func(r *run) {
+			r.joins[i] = o
+			r.happens(of, o, sends, causes)
+		})
+	}
+	if lacking == 0 {
+		end(succeeded, j.success, heard)
+	}
+	if len(heard) > 0 && j.Within != "" {
+		end(expired, j.expired, heard)
+	}
+	if len(over) > 0 {
+		end(broken, nil, over)
+	}
+	decided := lacking == 0 && len(ways) == 1 && len(j.broken) == 0
+	if len(ways) > 0 && !decided && r.othersMayMove(of) {
+		ways = append(ways, func(r *run) { r.deferred = append(r.deferred, of) })
+	}
+	return ways
+}
+
+// waysOfExpectation are to be met, or not in time.
+func (r *run) waysOfExpectation(i int) (ways []func(*run)) {
+	e, of := &r.m.expectations[i], part{anExpectation, i}
+	if !r.in.expectations[i] || r.expects[i] != later || r.sent[e.after] == 0 || slices.Contains(r.deferred, of) {
+		return nil
+	}
+	after, _ := r.heard([]int{e.after})
+	ways = append(ways, func(r *run) {
+		r.expects[i] = raised
+		r.happens(of, raised, []int{e.raise}, after)
+	})
+	heard, _ := r.heard(e.expect)
+	if len(heard) > 0 {
+		return append(ways, func(r *run) { r.expects[i] = met })
+	}
+	if r.othersMayMove(of) {
+		ways = append(ways, func(r *run) { r.deferred = append(r.deferred, of) })
+	}
+	return ways
+}
+
+// othersMayMove says whether something else may still go on by itself, so that it is worth waiting.
+func (r *run) othersMayMove(than part) bool {
+	for i, j := range r.m.joins {
+		of := part{aJoin, i}
+		if of == than || !r.in.joins[i] || r.joins[i] != later || slices.Contains(r.deferred, of) {
+			continue
+		}
+		heard, lacking := r.heard(j.await)
+		over, _ := r.heard(j.broken)
+		if lacking == 0 || len(heard) > 0 && j.Within != "" || len(over) > 0 {
+			return true
+		}
+	}
+	for i, e := range r.m.expectations {
+		of := part{anExpectation, i}
+		if of != than && r.in.expectations[i] && r.expects[i] == later && r.sent[e.after] > 0 && !slices.Contains(r.deferred, of) {
+			return true
+		}
+	}
+	return false
+}
+
+// heard are the events that sent messages, and how many of these have not come.
+func (r *run) heard(messages []int) (causes []int, lacking int) {
+	for _, id := range messages {
+		if r.sent[id] == 0 {
+			lacking++
+			continue
+		}
+		// Where it came twice, the one that came on the way forward may have come first.
+		first := r.first[id][0]
+		for _, c := range r.first[id] {
+			if r.events[first].back && !r.events[c].back {
+				first = c
+			}
+		}
+		causes = append(causes, first)
+	}
+	return causes, lacking
+}

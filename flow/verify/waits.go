@@ -1,0 +1,161 @@
+package verify
+
+import (
+	"slices"
+)
+
+func joins(m *model) {
+	for i, j := range m.joins {
+		switch {
+		case slices.ContainsFunc(j.await, func(id int) bool { return len(m.messages[id].senders) == 0 }):
+			for k, id := range j.await {
+				if len(m.messages[id].senders) == 0 {
+					m.report("join-never", j.service, indexed(j.path+".await", k), []int{id}, nil,
+						"join %s can never be complete: no service sends %s on %s%s; mend the name or the topic, or give it a sender",
+						j.Name, m.messages[id].typ, m.messages[id].topic, m.hint(id))
+				}
+			}
+		case slices.ContainsFunc(j.await, func(id int) bool { return !m.fed[id] }):
+			m.joinOfItself(i)
+		case !m.facts.completed[i] && !m.facts.short[part{aJoin, i}]:
+			m.joinNever(i)
+		case m.facts.stuck[i] != nil:
+			m.joinStuck(i)
+		}
+	}
+}
+
+// joinOfItself finds a part that comes only after the join. Where something else is missing, that is told there.
+func (m *model) joinOfItself(i int) {
+	j := m.joins[i]
+	for k, id := range j.await {
+		if m.fed[id] {
+			continue
+		}
+		if why := m.whyUnfed(id); !why.unsent && slices.Contains(why.joins, i) {
+			m.report("join-never", j.service, indexed(j.path+".await", k), []int{id}, nil,
+				"join %s can never be complete: %s comes only after the join itself; await what comes before it", j.Name, m.messages[id].typ)
+		}
+	}
+}
+
+func (m *model) joinNever(i int) {
+	j := m.joins[i]
+	for k, a := range j.await {
+		for _, b := range j.await[k+1:] {
+			if !m.facts.together[i][[2]int{a, b}] {
+				m.report("join-never", j.service, j.path+".await", []int{a, b}, nil,
+					"join %s can never be complete: no run sends both %s and %s, since they are of branches that exclude each other; await what both branches lead to",
+					j.Name, m.messages[a].typ, m.messages[b].typ)
+				return
+			}
+		}
+	}
+	m.report("join-never", j.service, j.path+".await", j.await, nil,
+		"join %s can never be complete: no run sends all of %s; await what comes in one run", j.Name, m.types(j.await))
+}
+
+func (m *model) joinStuck(i int) {
+	j, r := m.joins[i], m.facts.stuck[i]
+	var here, lacking []int
+	for _, id := range j.await {
+		if r.sent[id] == 0 {
+			lacking = append(lacking, id)
+		} else {
+			here = append(here, id)
+		}
+	}
+	events, _ := r.heard(here)
+	behind := m.behind(lacking...)
+	for k, e := range r.events { // why it does not come
+		if e.of.kind == aReaction && e.outcome == failed && behind.reactions[e.of.index] {
+			events = append(events, k)
+		}
+	}
+	m.report("join-stuck", j.service, j.path, append(here, lacking...), r.trace(events...),
+		"join %s may have %s and wait for %s for ever; give it within, or name in broken what says that it will not come",
+		j.Name, m.types(here), m.types(lacking))
+}
+
+func expectations(m *model) {
+	for i, e := range m.expectations {
+		unsent := !slices.ContainsFunc(e.expect, func(id int) bool { return len(m.messages[id].senders) > 0 })
+		switch {
+		case !m.fed[e.after]:
+		case unsent:
+			m.report("expectation-never", e.service, e.path+".expect", e.expect, nil,
+				"%s is never met: no service sends %s%s; mend the name or the topic, or give it a sender",
+				e.Name, m.types(e.expect), m.hint(e.expect[0]))
+		case m.facts.awaited[i] && !m.facts.met[i] && !m.facts.short[part{anExpectation, i}]:
+			m.report("expectation-never", e.service, e.path+".expect", append([]int{e.after}, e.expect...), nil,
+				"%s is never met: no run that sends %s also sends %s; expect what can come after it", e.Name, e.After.Type, m.types(e.expect))
+		}
+	}
+}
+
+// undone finds what stays done. One finding says of one reaction all that may fail beside or after it.
+func undone(m *model) {
+	for i, r := range m.reactions {
+		var turns []part
+		for _, t := range m.turns() {
+			if _, left := m.facts.left[[2]part{{aReaction, i}, t}]; left && m.heardOf(t) {
+				turns = append(turns, t)
+			}
+		}
+		if len(turns) == 0 {
+			continue
+		}
+		w := m.facts.left[[2]part{{aReaction, i}, turns[0]}]
+		var names []string
+		messages := slices.Clone(w.kept)
+		for _, t := range turns {
+			name, sent := m.turn(t)
+			names, messages = append(names, name), append(messages, sent...)
+		}
+		kept := m.types(w.kept)
+		m.report("missing-undo", r.service, r.path, messages, w.run.trace(w.events...),
+			"what it did stays done when %s: nothing that undoes %s is reached; let %s react to what follows and name it in undoes, or say in irreversible why it needs none",
+			inWords(names, "or"), kept, m.hop(r.service))
+	}
+}
+
+// turn is what turns the flow back, in words, and what it sends.
+func (m *model) turn(t part) (string, []int) {
+	if t.kind == aReaction {
+		r := m.reactions[t.index]
+		return m.hop(r.service) + " sends " + m.types(r.failure), r.failure
+	}
+	j := m.joins[t.index]
+	return "join " + j.Name + " of " + m.hop(j.service) + " is out of time", j.expired
+}
+
+// heardOf says whether anybody reacts to a failure: if not, that is what has to be mended first, and is told as such.
+func (m *model) heardOf(t part) bool {
+	if t.kind == aJoin {
+		return true
+	}
+	return slices.ContainsFunc(m.reactions[t.index].failure, func(id int) bool {
+		msg := m.messages[id]
+		return len(msg.reactions)+len(msg.awaited)+len(msg.breaks) > 0
+	})
+}
+
+func tooMany(m *model) {
+	told := make(map[int]bool)
+	tell := func(p part, service int, path string) {
+		if m.facts.short[p] && !told[service] {
+			told[service] = true
+			m.report("too-many-cases", service, path, nil, nil,
+				"outcomes before it can be combined in more than %d ways, and not all were looked at; split the flow, or join earlier", maxOfOne)
+		}
+	}
+	for i, r := range m.reactions {
+		tell(part{aReaction, i}, r.service, r.path)
+	}
+	for i, j := range m.joins {
+		tell(part{aJoin, i}, j.service, j.path)
+	}
+	for i, e := range m.expectations {
+		tell(part{anExpectation, i}, e.service, e.path)
+	}
+}
