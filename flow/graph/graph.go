@@ -1,0 +1,164 @@
+// Package graph draws a flow without an orchestrator from what its services declare: as a flowchart for pages that know
+// Mermaid, and as an SVG that needs nothing. Neither runs anything nor says whether the flow is sound; package verify does.
+package graph
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// A kind says how a message comes to be sent.
+type kind uint8
+
+const (
+	plain   kind = iota
+	failure      // a reaction's failure, or a time that has run out
+	undoing      // by a compensation
+)
+
+// A sending is one message of one service, to all who hear it.
+type sending struct {
+	message reactions.Message
+	kind    kind
+	from    int
+	by      string // the join or expectation that sends it; "" for a start or a reaction
+	to      []hearing
+	start   bool
+}
+
+// A hearing is a service that hears a message.
+type hearing struct {
+	service int
+	by      string // the join or expectation that hears it; "" for a reaction
+}
+
+// sendings are all messages of a flow, those nearest to a start first.
+func sendings(services []reactions.Service) []sending {
+	var all []sending
+	add := func(s sending) {
+		last := s.message.Last
+		s.message.Last = false
+		s.to = hearers(services, s.message)
+		for i, have := range all {
+			if have.message.Topic == s.message.Topic && have.message.Type == s.message.Type && have.from == s.from && have.by == s.by {
+				all[i].kind, all[i].start = min(have.kind, s.kind), have.start || s.start
+				all[i].message.Last = have.message.Last || last
+				return
+			}
+		}
+		s.message.Last = last
+		all = append(all, s)
+	}
+	each(services, func(s sending, _ []reactions.Message) { add(s) })
+	depth := depths(services)
+	slices.SortStableFunc(all, func(a, b sending) int { return depth[key(a.message)] - depth[key(b.message)] })
+	return all
+}
+
+// each shows what services send, and what of.
+func each(services []reactions.Service, see func(s sending, of []reactions.Message)) {
+	for i, s := range services {
+		for _, m := range s.Starts {
+			see(sending{message: m, from: i, start: true}, nil)
+		}
+		for _, r := range s.Reactions {
+			of, how := []reactions.Message{r.On}, plain
+			if len(r.Undoes) > 0 {
+				how = undoing
+			}
+			for _, m := range r.Success {
+				see(sending{message: m, from: i, kind: how}, of)
+			}
+			for _, m := range r.Failure {
+				see(sending{message: m, from: i, kind: failure}, of)
+			}
+		}
+		for _, j := range s.Joins {
+			for _, m := range j.Success {
+				see(sending{message: m, from: i, by: j.Name}, j.Await)
+			}
+			for _, m := range j.Expired {
+				see(sending{message: m, from: i, by: j.Name, kind: failure}, j.Await)
+			}
+		}
+		for _, e := range s.Expectations {
+			see(sending{message: e.Raise, from: i, by: e.Name, kind: failure}, []reactions.Message{e.After})
+		}
+	}
+}
+
+func key(m reactions.Message) string { return m.Topic + " " + m.Type }
+
+// depths are how far messages are from a start; what is of several is one behind the farthest of them. What no start leads to
+// comes last.
+func depths(services []reactions.Service) map[string]int {
+	const far = 1 << 20
+	depth := make(map[string]int)
+	each(services, func(s sending, of []reactions.Message) { depth[key(s.message)] = far })
+	for changed := true; changed; {
+		changed = false
+		each(services, func(s sending, of []reactions.Message) {
+			d := 0
+			for _, m := range of {
+				at, known := depth[key(m)]
+				if !known {
+					at = far
+				}
+				d = max(d, at+1)
+			}
+			if at := key(s.message); d < depth[at] {
+				depth[at], changed = d, true
+			}
+		})
+	}
+	return depth
+}
+
+func hearers(services []reactions.Service, m reactions.Message) (to []hearing) {
+	is := func(other reactions.Message) bool { return key(other) == key(m) }
+	add := func(h hearing) {
+		if !slices.Contains(to, h) {
+			to = append(to, h)
+		}
+	}
+	for i, s := range services {
+		for _, r := range s.Reactions {
+			if is(r.On) {
+				add(hearing{service: i})
+			}
+		}
+		for _, j := range s.Joins {
+			if slices.ContainsFunc(j.Await, is) || slices.ContainsFunc(j.Broken, is) {
+				add(hearing{i, j.Name})
+			}
+		}
+		for _, e := range s.Expectations {
+			if is(e.After) || slices.ContainsFunc(e.Expect, is) {
+				add(hearing{i, e.Name})
+			}
+		}
+	}
+	return to
+}
+
+// short is a type without its namespace.
+func short(typ string) string { return typ[strings.LastIndex(typ, ".")+1:] }
+
+// names of services: without the flow, where all are of one.
+func names(services []reactions.Service) []string {
+	all, flows := make([]string, len(services)), make(map[string]bool)
+	for i, s := range services {
+		all[i] = s.Hop
+		h, _ := topics.ParseHop(s.Hop)
+		flows[h.Flow()] = true
+	}
+	if len(flows) == 1 {
+		for i, s := range services {
+			_, all[i], _ = strings.Cut(s.Hop, ".")
+		}
+	}
+	return all
+}

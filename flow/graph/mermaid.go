@@ -1,0 +1,64 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/troupe-go/troupe/flow/reactions"
+)
+
+// Mermaid draws a flow as a flowchart (mermaid.js.org): services are boxes, messages are arrows; failures are dotted, what
+// undoes is thick; joins are hexagons, expectations are round. Each service must pass its Check.
+func Mermaid(services []reactions.Service) string {
+	var b strings.Builder
+	b.WriteString("flowchart LR\n")
+	for i, name := range names(services) {
+		fmt.Fprintf(&b, "    s%d[%s]\n", i, quoted(name))
+		for k, j := range services[i].Joins {
+			fmt.Fprintf(&b, "    s%dj%d{{%s}}\n", i, k, quoted("join "+j.Name))
+			fmt.Fprintf(&b, "    s%dj%d --- s%d\n", i, k, i)
+		}
+		for k, e := range services[i].Expectations {
+			fmt.Fprintf(&b, "    s%de%d([%s])\n", i, k, quoted(e.Name+"<br/>within "+e.Within))
+			fmt.Fprintf(&b, "    s%d --- s%de%d\n", i, i, k)
+		}
+	}
+	ends := 0
+	for k, s := range sendings(services) {
+		from, label := node(services, hearing{s.from, s.by}), quoted(short(s.message.Type))
+		if s.start {
+			fmt.Fprintf(&b, "    b%d(( )) --> %s\n", k, from)
+		}
+		for _, to := range s.to {
+			arrow := map[kind]string{plain: "-->", failure: "-.->", undoing: "==>"}[s.kind]
+			fmt.Fprintf(&b, "    %s %s|%s| %s\n", from, arrow, label, node(services, to))
+		}
+		if s.message.Last || len(s.to) == 0 {
+			fmt.Fprintf(&b, "    %s --> |%s| e%d((( )))\n", from, label, ends)
+			ends++
+		}
+	}
+	return b.String()
+}
+
+// node is what a sender or hearer is called in the drawing.
+func node(services []reactions.Service, h hearing) string {
+	s := services[h.service]
+	if k := slices.IndexFunc(s.Joins, func(j reactions.Join) bool { return j.Name == h.by }); h.by != "" && k >= 0 {
+		return fmt.Sprintf("s%dj%d", h.service, k)
+	}
+	if k := slices.IndexFunc(s.Expectations, func(e reactions.Expectation) bool { return e.Name == h.by }); h.by != "" && k >= 0 {
+		return fmt.Sprintf("s%de%d", h.service, k)
+	}
+	return fmt.Sprintf("s%d", h.service)
+}
+
+// quoted is text as a label: Mermaid takes entities for what it would read as its own, and <br/> as a new line.
+func quoted(text string) string {
+	parts := strings.Split(text, "<br/>")
+	for i, part := range parts {
+		parts[i] = strings.NewReplacer("&", "#amp;", "#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "|", "#124;").Replace(part)
+	}
+	return `"` + strings.Join(parts, "<br/>") + `"`
+}
