@@ -48,6 +48,8 @@ var house = map[string][]string{
 	"telemetry": {"envelope", "participant"},
 
 	"flow/reactions": {"internal/lines", "topics"},
+	"flow/asyncapi":  {"envelope", "flow/reactions"},
+	"flow/graph":     {"flow/reactions", "topics"},
 	"flow/verify":    {"flow/reactions", "internal/lines", "topics"},
 
 	"ambassador":       {"envelope", "participant", "retry"},
@@ -82,7 +84,7 @@ var house = map[string][]string{
 
 	"cmd/outbox-relay": {"internal/sidecar"},
 	"cmd/troupe": {
-		"internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
+		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
 		"schemas", "timeline", "topics",
 	},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
@@ -109,7 +111,8 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline",
-	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador", "flow/reactions", "flow/verify",
+	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador",
+	"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify",
 }
 
 type pkg struct {

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow/verify"
+)
+
+// maxReactionsFile is how much of a file is read: more than it may have, so that it is refused and not cut.
+const maxReactionsFile = 1<<20 + 1
+
+// maxServices is how many files a flow may have.
+const maxServices = 1000
+
+func newFlow() *cobra.Command {
+	flow := &cobra.Command{
+		Use:   "flow",
+		Short: "Prove, draw, compare and publish flows without an orchestrator",
+		Long: `flow works on what services declare: each keeps a reactions.json beside its code, which says what it reacts to
+and what it then sends. All of them together are a flow that nobody wrote down. Nothing is run and nothing is changed.
+
+FILE is a service's file. A folder stands for all files reactions.json and *.reactions.json in it, however deep.`,
+		Example: `  troupe flow verify services/*/reactions.json
+  troupe flow graph --output svg services > flow.svg
+  troupe flow diff main/services services
+  troupe flow asyncapi services/payment/reactions.json`,
+		Args: cobra.NoArgs,
+		RunE: parent,
+	}
+	flow.AddCommand(newFlowVerify(), newFlowGraph(), newFlowDiff(), newFlowAsyncAPI(), newFlowSchema())
+	return flow
+}
+
+// readReactions reads the files that paths stand for, in their order.
+func readReactions(paths []string) ([]verify.File, error) {
+	var files []verify.File
+	for _, path := range paths {
+		names := []string{path}
+		if info, err := os.Stat(path); err != nil {
+			return nil, err
+		} else if info.IsDir() {
+			if names, err = reactionsIn(path); err != nil {
+				return nil, err
+			}
+		}
+		for _, name := range names {
+			if slices.ContainsFunc(files, func(f verify.File) bool { return f.Name == name }) {
+				continue
+			}
+			text, err := readReactionsFile(name)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, verify.File{Name: name, Text: text})
+		}
+	}
+	if len(files) > maxServices {
+		return nil, fmt.Errorf("%d files: a flow has at most %d services", len(files), maxServices)
+	}
+	return files, nil
+}
+
+func reactionsIn(folder string) (names []string, err error) {
+	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		name := filepath.Base(path)
+		if err == nil && !d.IsDir() && (name == "reactions.json" || strings.HasSuffix(name, ".reactions.json")) {
+			names = append(names, path)
+		}
+		return err
+	})
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%s: it holds no reactions.json: name the files", folder)
+	}
+	return names, err
+}
+
+func readReactionsFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(io.LimitReader(f, maxReactionsFile))
+}
+
+// loadReactions reads services that are taken as they are. What is wrong with a file by itself is told with its line.
+func loadReactions(paths []string) ([]reactions.Service, error) {
+	files, err := readReactions(paths)
+	if err != nil {
+		return nil, err
+	}
+	var services []reactions.Service
+	for _, f := range files {
+		s, err := reactions.Parse(f.Text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+		services = append(services, s)
+	}
+	return services, nil
+}
+
+func newFlowSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of reactions.json",
+		Long: `schema prints the JSON Schema (draft 2020-12) of files reactions.json, for editors and for validators of other
+languages. docs/flow-reference.md is the same for reading.`,
+		Example: "  troupe flow schema > reactions.schema.json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := cmd.OutOrStdout().Write(reactions.Schema())
+			return err
+		},
+	}
+}
