@@ -144,6 +144,24 @@ func TestFlowAsyncAPI(t *testing.T) {
 	require.Equal(t, 1, o.status)
 }
 
+// What docs/flow-reference.md shows is what the commands print.
+func TestTheFlowReferenceShowsWhatCommandsPrint(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/flow-reference.md")
+	require.NoError(t, err)
+	shown := func(dir, as string, args ...string) {
+		o := finish(t, command(t, nil, args...))
+		require.Equal(t, 1, o.status, o.stderr)
+		for line := range strings.Lines(strings.ReplaceAll(o.stdout, dir, as)) {
+			require.Contains(t, string(page), "\n    "+line)
+		}
+	}
+	dir := orderReactions(t, "inventory", `"undoes": ["troupe.order.StockReserved"]`, `"attempts": 1`)
+	shown(dir, "services", "flow", "verify", dir)
+	dir = orderReactions(t, "shipping", `"type": "troupe.order.OrderShipped"`, `"type": "troupe.order.Shipped"`)
+	shown(dir, "new", "flow", "diff", demoHops, dir)
+}
+
 func TestFlowSchemaPrintsTheSchema(t *testing.T) {
 	t.Parallel()
 	o := finish(t, command(t, nil, "flow", "schema"))

@@ -18,9 +18,9 @@ const (
 
 const style = `svg{font-family:ui-sans-serif,system-ui,"Segoe UI",Helvetica,Arial,sans-serif;background:#fff}
 .box{fill:#eef4ff;stroke:#3b6fd4;stroke-width:1.5}.t{font-size:13px;font-weight:600;text-anchor:middle;fill:#1b1f24}
-.l{stroke:#c8ccd1;stroke-width:1}.n{font-size:11px;fill:#1b1f24;text-anchor:middle;paint-order:stroke;stroke:#fff;stroke-width:3px}
+.l{stroke:#c8ccd1;stroke-width:1}.n{font-size:11px;fill:#1b1f24;text-anchor:middle}
 .p{stroke:#57606a}.f{stroke:#b3261e;stroke-dasharray:5 3}.u{stroke:#b45309}
-.p,.f,.u{stroke-width:1.5;fill:none}.d{fill:#57606a}.e{fill:#fff;stroke:#57606a;stroke-width:1.5}.w{font-size:10px;fill:#57606a;text-anchor:middle}`
+.p,.f,.u{stroke-width:1.5;fill:none}.d{fill:#57606a}.e{fill:#fff;stroke:#57606a;stroke-width:1.5}.w{font-size:10px;fill:#57606a;text-anchor:middle}.b{text-anchor:start}`
 
 // SVG draws a flow as a picture that needs no other file: a line for each service, from left to right, and below each other
 // its messages, those nearest to a start first, each with an arrow to every service that hears it. Failures are red and
@@ -60,7 +60,11 @@ func (s sending) svg(y int) string {
 			fmt.Fprintf(&b, `<path class="%s" d="M%d,%dH%d" marker-end="url(#a)"/>`, class, from, y, at)
 		}
 		if to.by != "" {
-			fmt.Fprintf(&b, `<text class="w" x="%d" y="%d">%s</text>`, at, y+11, html.EscapeString(clipped(to.by, 24)))
+			name, place := html.EscapeString(clipped(to.by, 24)), fmt.Sprintf(`class="w" x="%d" y="%d"`, at, y+11)
+			if at == from {
+				place = fmt.Sprintf(`class="w b" x="%d" y="%d"`, at+30, y+13)
+			}
+			fmt.Fprintf(&b, `<text %s>%s</text>`, place, name)
 		}
 		left, right = min(left, at), max(right, at)
 	}
@@ -79,7 +83,11 @@ func (s sending) svg(y int) string {
 	if s.by != "" {
 		label += " (" + clipped(s.by, 20) + ")"
 	}
-	fmt.Fprintf(&b, `<text class="n" x="%d" y="%d">%s<title>%s</title></text>`+"\n", middle, y-5, html.EscapeString(label),
+	place := fmt.Sprintf(`class="n" x="%d" y="%d"`, middle, y-5)
+	if left == right { // to nobody else: beside the line
+		place = fmt.Sprintf(`class="n b" x="%d" y="%d"`, from+10, y-3)
+	}
+	fmt.Fprintf(&b, `<text %s>%s<title>%s</title></text>`+"\n", place, html.EscapeString(label),
 		html.EscapeString(s.message.Type+" on "+s.message.Topic))
 	return b.String()
 }

@@ -4,9 +4,9 @@ import "slices"
 
 // What one look at runs may cost, in the ways that outcomes can be combined.
 const (
-	maxCases    = 4096 // of the whole flow
+	maxCases    = 2048 // of the whole flow
 	maxOfOne    = 512  // of the part of it that a single question is about
-	maxTogether = 4096 // of all questions
+	maxTogether = 2048 // of all questions
 )
 
 // An event of a run: a part took an outcome.
@@ -33,6 +33,9 @@ const (
 // A delivery is a message under way to all who hear it.
 type delivery struct{ message, cause int }
 
+// A handling is a reaction to a message whose outcome is to be decided.
+type handling struct{ reaction, cause int }
+
 // A run is one way that a flow may go, for one key. The order in which messages arrive makes no difference to which of them
 // are sent, but where a time or a failure decides: there each order is a run of its own. A message that comes more often
 // than twice is looked at twice.
@@ -40,6 +43,7 @@ type run struct {
 	m        *model
 	in       *slice
 	queue    []delivery
+	open     []handling
 	sent     []int   // per message, how often
 	handled  []uint8 // per reaction, how often
 	first    [][]int // per message, the events that sent it
@@ -173,7 +177,8 @@ func filled(n int, with outcome) []outcome {
 
 func (r *run) clone() *run {
 	c := *r
-	c.queue, c.sent, c.handled = slices.Clone(r.queue), slices.Clone(r.sent), slices.Clone(r.handled)
+	c.queue, c.open = slices.Clone(r.queue), slices.Clone(r.open)
+	c.sent, c.handled = slices.Clone(r.sent), slices.Clone(r.handled)
 	c.first, c.joins, c.expects = slices.Clone(r.first), slices.Clone(r.joins), slices.Clone(r.expects)
 	c.events = slices.Clip(r.events)
 	for i, of := range c.first {
@@ -209,9 +214,10 @@ func (r *run) step() []func(*run) {
 		r.queue = r.queue[1:]
 		r.sent[d.message]++
 		r.first[d.message] = append(r.first[d.message], d.cause)
-		if ways := r.deliver(d); len(ways) > 0 {
-			return ways
-		}
+		r.deliver(d)
+	}
+	if len(r.open) > 0 {
+		return r.waysOfReaction()
 	}
 	for i := range r.m.joins {
 		if ways := r.waysOfJoin(i); len(ways) > 0 {
@@ -230,38 +236,30 @@ func (r *run) step() []func(*run) {
 	return nil
 }
 
-// deliver gives a message to its reactions. Those that can only succeed do; the ways are those of all others together.
-func (r *run) deliver(d delivery) []func(*run) {
-	var open []int
+// deliver gives a message to its reactions. Those that can only succeed do; the others are left to be decided.
+func (r *run) deliver(d delivery) {
 	for _, i := range r.m.messages[d.message].reactions {
 		if !r.in.reactions[i] || r.handled[i] == 2 {
 			continue
 		}
 		r.handled[i]++
 		if len(r.m.reactions[i].failure) > 0 {
-			open = append(open, i)
+			r.open = append(r.open, handling{i, d.cause})
 			continue
 		}
 		r.happens(part{aReaction, i}, succeeded, r.m.reactions[i].success, []int{d.cause})
 	}
-	if len(open) == 0 {
-		return nil
+}
+
+// waysOfReaction are the outcomes of the first that is not decided.
+func (r *run) waysOfReaction() []func(*run) {
+	h := r.open[0]
+	r.open = r.open[1:]
+	of, act := part{aReaction, h.reaction}, &r.m.reactions[h.reaction]
+	return []func(*run){
+		func(r *run) { r.happens(of, succeeded, act.success, []int{h.cause}) },
+		func(r *run) { r.happens(of, failed, act.failure, []int{h.cause}) },
 	}
-	ways := []func(*run){func(*run) {}}
-	for _, i := range open {
-		of, act := part{aReaction, i}, &r.m.reactions[i]
-		var more []func(*run)
-		for _, way := range ways {
-			more = append(more,
-				func(r *run) { way(r); r.happens(of, succeeded, act.success, []int{d.cause}) },
-				func(r *run) { way(r); r.happens(of, failed, act.failure, []int{d.cause}) })
-		}
-		ways = more
-		if len(ways) > maxCases {
-			break // more than are looked at anyway
-		}
-	}
-	return ways
 }
 
 // waysOfJoin are what a join that has heard something may come to, once nothing is under way.
