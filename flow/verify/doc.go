@@ -4,7 +4,7 @@
 //
 // Services run as they declare: a start may be sent or not; a reaction takes one of its outcomes and sends all of its
 // messages; a join is completed, out of time or broken; what is expected comes in time or does not. The verifier looks at
-// every combination of these, up to 2048 for the whole flow. Where there are more, each question is asked of that part of
+// every combination of these, up to 1280 for the whole flow. Where there are more, each question is asked of that part of
 // the flow which can change the answer, and the rule too-many-cases says where even that was too much.
 //
 // # What turns a flow back

@@ -48,7 +48,7 @@ func (m *model) look() {
 	}
 	budget := maxTogether
 	ask := func(about part, in *slice, see func(*run) (more bool)) {
-		n, all := m.eachRun(in, min(budget, maxOfOne), see)
+		n, all := m.eachRun(in, max(minOfOne, min(budget, maxOfOne)), see)
 		budget -= n
 		m.facts.short[about] = m.facts.short[about] || !all
 	}

@@ -4,9 +4,10 @@ import "slices"
 
 // What one look at runs may cost, in the ways that outcomes can be combined.
 const (
-	maxCases    = 2048 // of the whole flow
-	maxOfOne    = 512  // of the part of it that a single question is about
-	maxTogether = 2048 // of all questions
+	maxCases    = 1280 // of the whole flow
+	maxOfOne    = 128  // of the part of it that a single question is about
+	maxTogether = 512  // of all questions
+	minOfOne    = 4    // of one when all of that is used up
 )
 
 // An event of a run: a part took an outcome.
@@ -134,7 +135,9 @@ func (m *model) eachRun(in *slice, most int, see func(*run) (more bool)) (n int,
 				done = !see(r)
 				return
 			}
-			for _, way := range ways[1:] {
+			// What succeeds is followed first: most of what is asked shows there soon.
+			last := len(ways) - 1
+			for _, way := range ways[:last] {
 				other := r.clone()
 				way(other)
 				follow(other)
@@ -142,7 +145,7 @@ func (m *model) eachRun(in *slice, most int, see func(*run) (more bool)) (n int,
 					return
 				}
 			}
-			ways[0](r)
+			ways[last](r)
 		}
 	}
 	var begin func(r *run, starts []int)

@@ -150,7 +150,7 @@ func TestEachSlipIsFoundWhereItWasMade(t *testing.T) {
 			parcelFiles(), "pack", `"undoes": ["Packed"]`, `"attempts": 1`, []string{"pack:4: missing-undo"},
 			[]string{
 				"when join ready of f.post is out of time", "nothing that undoes Packed", "let f.pack react",
-				"f.shop: sends Ordered\n\tf.pack: Ordered → sends Packed\n\tf.post: join ready is out of time and sends TooLate",
+				"f.shop: sends Ordered\n\tf.pack: Ordered → sends Packed\n\tf.pay: Ordered → sends Paid\n\tf.post: join ready is out of time and sends TooLate",
 			},
 		},
 		"a compensation that one way back passes by": {
