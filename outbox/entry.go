@@ -54,7 +54,7 @@ type columns struct {
 
 func (o *Outbox) columns(cause *envelope.Cause, e Entry, traceparent, tracestate string) (columns, error) {
 	m := envelope.Message{
-		ID: e.ID, Source: o.cfg.Source, Type: e.Type, ContentType: e.ContentType, Payload: e.Payload,
+		Topic: e.Topic, ID: e.ID, Source: o.cfg.Source, Type: e.Type, ContentType: e.ContentType, Payload: e.Payload,
 		Outcome: e.Outcome, IdempotencyKey: e.IdempotencyKey,
 		SagaID: e.SagaID, SagaStep: e.SagaStep, SagaOperation: e.SagaOperation,
 		TraceParent: traceparent, TraceState: tracestate,
@@ -84,6 +84,11 @@ func (o *Outbox) columns(cause *envelope.Cause, e Entry, traceparent, tracestate
 		return columns{}, fmt.Errorf("entry for %s: outcome %q: want success, failure or exhausted", e.Topic, e.Outcome)
 	case len(m.Payload) > o.cfg.MaxBytes:
 		return columns{}, fmt.Errorf("entry for %s: payload of %d bytes: %w (%d)", e.Topic, len(m.Payload), ErrTooLarge, o.cfg.MaxBytes)
+	}
+	if o.check != nil {
+		if err := o.check(cause, m); err != nil {
+			return columns{}, fmt.Errorf("entry for %s: %w", e.Topic, err)
+		}
 	}
 	cause.Apply(&m)
 	id, err := uuid.Parse(m.ID)

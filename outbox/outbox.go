@@ -75,8 +75,13 @@ type Config struct {
 // Outbox writes entries. It may be used concurrently, also from many pools.
 type Outbox struct {
 	cfg      Config
-	notified atomic.Int64 // when, in Unix nanoseconds
+	notified *atomic.Int64 // when, in Unix nanoseconds
+	check    Check         // nil: anything goes
 }
+
+// A Check is asked about an entry as it is to be written, with the message that it follows from, nil where none is being
+// handled. Its error refuses the entry.
+type Check func(cause *envelope.Cause, m envelope.Message) error
 
 // New checks the configuration and fills its gaps.
 func New(cfg Config) (*Outbox, error) {
@@ -92,7 +97,12 @@ func New(cfg Config) (*Outbox, error) {
 	if cfg.NotifyEvery == 0 {
 		cfg.NotifyEvery = 5 * time.Millisecond
 	}
-	return &Outbox{cfg: cfg}, nil
+	return &Outbox{cfg: cfg, notified: new(atomic.Int64)}, nil
+}
+
+// Checked is an Outbox like o, and with o's notifications, that asks check first.
+func (o *Outbox) Checked(check Check) *Outbox {
+	return &Outbox{cfg: o.cfg, notified: o.notified, check: check}
 }
 
 const insert = `
