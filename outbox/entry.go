@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -52,7 +53,7 @@ type columns struct {
 	payload    []byte
 }
 
-func (o *Outbox) columns(cause *envelope.Cause, e Entry, traceparent, tracestate string) (columns, error) {
+func (o *Outbox) columns(ctx context.Context, e Entry, traceparent, tracestate string) (columns, error) {
 	m := envelope.Message{
 		Topic: e.Topic, ID: e.ID, Source: o.cfg.Source, Type: e.Type, ContentType: e.ContentType, Payload: e.Payload,
 		Outcome: e.Outcome, IdempotencyKey: e.IdempotencyKey,
@@ -86,11 +87,11 @@ func (o *Outbox) columns(cause *envelope.Cause, e Entry, traceparent, tracestate
 		return columns{}, fmt.Errorf("entry for %s: payload of %d bytes: %w (%d)", e.Topic, len(m.Payload), ErrTooLarge, o.cfg.MaxBytes)
 	}
 	if o.check != nil {
-		if err := o.check(cause, m); err != nil {
+		if err := o.check(ctx, m); err != nil {
 			return columns{}, fmt.Errorf("entry for %s: %w", e.Topic, err)
 		}
 	}
-	cause.Apply(&m)
+	envelope.CauseOf(ctx).Apply(&m)
 	id, err := uuid.Parse(m.ID)
 	if err != nil {
 		return columns{}, fmt.Errorf("entry for %s: id %q is no UUID", e.Topic, m.ID)

@@ -79,9 +79,9 @@ type Outbox struct {
 	check    Check         // nil: anything goes
 }
 
-// A Check is asked about an entry as it is to be written, with the message that it follows from, nil where none is being
-// handled. Its error refuses the entry.
-type Check func(cause *envelope.Cause, m envelope.Message) error
+// A Check is asked about an entry as it is to be written, in the writer's context: envelope.CauseOf knows what it follows
+// from. Its error refuses the entry.
+type Check func(ctx context.Context, m envelope.Message) error
 
 // New checks the configuration and fills its gaps.
 func New(cfg Config) (*Outbox, error) {
@@ -163,11 +163,10 @@ type Rows struct {
 // Render adds entries to rows as Write would write them, for who writes many at once. An entry that cannot be is refused,
 // and then rows are as they were.
 func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error {
-	cause := envelope.CauseOf(ctx)
 	traceparent, tracestate := o.trace(ctx)
 	r := *rows
 	for i, e := range entries {
-		c, err := o.columns(cause, e, traceparent, tracestate)
+		c, err := o.columns(ctx, e, traceparent, tracestate)
 		if err != nil {
 			return fmt.Errorf("outbox: entry %d: %w", i, err)
 		}
@@ -201,7 +200,7 @@ func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 // and no time.
 func (o *Outbox) Row(ctx context.Context, e Entry) (Row, error) {
 	traceparent, tracestate := o.trace(ctx)
-	c, err := o.columns(envelope.CauseOf(ctx), e, traceparent, tracestate)
+	c, err := o.columns(ctx, e, traceparent, tracestate)
 	if err != nil {
 		return Row{}, fmt.Errorf("outbox: %w", err)
 	}

@@ -16,10 +16,10 @@ type Contract struct {
 	// Handlers is asked once, when Run begins, about all that is registered, in order of topic and type. Its error is
 	// Run's.
 	Handlers func([]Registered) error
-	// Emits is asked before anything that the service says is written: outcomes, and entries of Outbox. cause is the
-	// message being handled, nil where a flow begins. Its error refuses the entry. What the library says by itself is not
-	// asked about: exhausted events, deadlines, copies of dead letters, answers that are repeated.
-	Emits func(cause *envelope.Cause, m envelope.Message) error
+	// Emits is asked before anything that the service says is written: outcomes, and entries of Outbox, in a handler's
+	// context or, where a flow begins, any other. Its error refuses the entry. What the library says by itself is not asked
+	// about: exhausted events, deadlines, copies of dead letters, answers that are repeated.
+	Emits outbox.Check
 }
 
 // Registered is a message that somebody here wants: by its type on a topic, or by the name of a deadline.
@@ -61,11 +61,11 @@ func (p *Participant) kept() error {
 }
 
 // mayEmit asks the contract about an entry.
-func (p *Participant) mayEmit(cause *envelope.Cause, m envelope.Message) error {
+func (p *Participant) mayEmit(ctx context.Context, m envelope.Message) error {
 	if p.contract.Emits == nil {
 		return nil
 	}
-	return p.contract.Emits(cause, m)
+	return p.contract.Emits(ctx, m)
 }
 
 // Answer writes an outcome as an event of this hop with the key of the message being handled, for handlers that answer

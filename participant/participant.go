@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
@@ -74,6 +75,9 @@ func (p *Participant) Hop() topics.Hop { return p.cfg.Hop }
 
 // Group is the consumer group.
 func (p *Participant) Group() string { return p.cfg.Group }
+
+// Codec is Config.Codec.
+func (p *Participant) Codec() envelope.Codec { return p.cfg.Codec }
 
 // Outbox is where handlers write entries beside their outcome: commands for other hops, events of their own. Called
 // with a handler's context, its Write takes correlation and causation from the message being handled.

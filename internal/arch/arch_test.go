@@ -46,6 +46,7 @@ var house = map[string][]string{
 
 	"telemetry": {"envelope", "participant"},
 
+	"flow":           {"envelope", "flow/reactions", "participant", "retry", "topics"},
 	"flow/reactions": {},
 
 	"ambassador":       {"envelope", "participant", "retry"},
@@ -107,7 +108,7 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline",
-	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador",
+	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador", "flow",
 }
 
 type pkg struct {
