@@ -89,7 +89,7 @@ func bind(t testing.TB, p *participant.Participant, declared reactions.Service) 
 // shippingStage is a stage with the service above.
 func shippingStage(t testing.TB, change ...func(*participanttest.Config)) participanttest.Config {
 	cfg := participanttest.Config{
-		Hop: "shipping", SQL: shipments, Participant: participant.Config{Retry: quick, Hooks: participant.Hooks{Passed: func(p participant.Passed) { t.Logf("passed %+v", p) }}},
+		Hop: "shipping", SQL: shipments, Participant: participant.Config{Retry: quick},
 		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
 			flow.OnJoin(bind(t, p, shipping(s.Hop.Flow())), "ready", flow.Ends{Complete: ship, Expired: tooLate})
 		},
