@@ -44,7 +44,7 @@ func newTen(t testing.TB, batch int) *ten {
 	s := &ten{t: t, pool: testkit.Database(t), flow: testkit.Flow(t), batch: batch}
 	_, err := s.pool.Exec(t.Context(), shipments)
 	require.NoError(t, err)
-	s.client, err = kafka.NewClient(testkit.Kafka(t))
+	s.client, err = kafka.NewClient(testkit.Kafka(t), kgo.UnknownTopicRetries(-1))
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
 	for n := range parts {
