@@ -96,6 +96,42 @@ func Example() {
 	// success o-1 OrderShipped {"cents":2933,"titles":["The Go Programming Language"]}
 }
 
+// What a join has, and what it waits for, is a row.
+func ExampleOnJoin() {
+	example(serveShipping, func(ctx context.Context, pool *pgxpool.Pool) error {
+		look := func(key, status string) error {
+			const sql = "SELECT concat_ws(' ', name, key, status, nullif(array_to_string(arrived, ', '), ''), 'broken by ' || broken_by) FROM troupe.joins WHERE key = $1 AND status = $2"
+			return first(ctx, pool, sql, key, status)
+		}
+		return errors.Join(
+			emit(ctx, pool, inventory.Events(), "o-1", "StockReserved", `{"titles": ["Faust"]}`), look("o-1", "open"),
+			emit(ctx, pool, payment.Events(), "o-1", "PaymentCharged", `{"cents": 700}`), look("o-1", "complete"),
+			emit(ctx, pool, payment.Events(), "o-2", "PaymentDeclined", `{}`), look("o-2", "broken"))
+	})
+	// Output:
+	// ready o-1 open order.inventory.events StockReserved
+	// ready o-1 complete order.inventory.events StockReserved, order.payment.events PaymentCharged
+	// ready o-2 broken broken by order.payment.events PaymentDeclined
+}
+
+// Handlers and declaration that differ are an error before anything is consumed.
+func ExampleNew() {
+	example(func(ctx context.Context, pool *pgxpool.Pool) error {
+		s, err := greeter(pool, reactions.Reaction{On: reactions.Message{Topic: "order.customer.events", Type: "CustomerChanged"}})
+		if err != nil {
+			return err
+		}
+		flow.On(s, payment, func(context.Context, pgx.Tx, participant.Event[PaymentCharged]) (participant.Outcome, error) {
+			return participant.Done(), nil
+		})
+		return s.Participant().Run(ctx)
+	}, func(context.Context, *pgxpool.Pool) error { return nil })
+	// Output:
+	// participant order.greeter: handlers and declaration of order.greeter differ: a reaction to order.customer.events CustomerChanged is declared and has no handler: register one, or strike it out of the declaration
+	// a reaction to order.order.events OrderPlaced is declared and has no handler: register one, or strike it out of the declaration
+	// a handler of order.payment.events PaymentCharged is registered and not declared: add a reaction to the declaration, or take the handler out
+}
+
 // A service that takes back what it has done when another one cannot do its part.
 func ExampleOn() {
 	example(func(ctx context.Context, pool *pgxpool.Pool) error {
@@ -344,9 +380,14 @@ func emit(ctx context.Context, pool *pgxpool.Pool, topic, key, typ, payload stri
 // firstSaid prints the first message that a hop says.
 func firstSaid(ctx context.Context, pool *pgxpool.Pool, topic string) error {
 	const sql = "SELECT concat_ws(' ', headers->>'ce_outcome', key, type, convert_from(payload, 'UTF8')) FROM troupe.outbox WHERE topic = $1"
+	return first(ctx, pool, sql, topic)
+}
+
+// first prints a query's first row, once there is one.
+func first(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) error {
 	for {
 		var line string
-		err := pool.QueryRow(ctx, sql, topic).Scan(&line)
+		err := pool.QueryRow(ctx, sql, args...).Scan(&line)
 		if err == nil {
 			fmt.Println(line)
 		}
