@@ -102,8 +102,8 @@ func TestAJoinExpires_C08(t *testing.T) {
 	require.Zero(t, count(t, s, "SELECT count(*) FROM troupe.join_parts"))
 }
 
-// TestAJoinIsWholeWhereverItIsInterrupted_C08: the connection ends at each statement of the first message, of the last one,
-// of the failure, and of the end of time.
+// TestAJoinIsWholeWhereverItIsInterrupted_C08: the connection ends at each statement of the first message, of the last one
+// and of the failure.
 func TestAJoinIsWholeWhereverItIsInterrupted_C08(t *testing.T) {
 	t.Parallel()
 	effect := participanttest.Query(`
