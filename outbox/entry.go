@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -52,9 +53,9 @@ type columns struct {
 	payload    []byte
 }
 
-func (o *Outbox) columns(cause *envelope.Cause, e Entry, traceparent, tracestate string) (columns, error) {
+func (o *Outbox) columns(ctx context.Context, e Entry, traceparent, tracestate string) (columns, error) {
 	m := envelope.Message{
-		ID: e.ID, Source: o.cfg.Source, Type: e.Type, ContentType: e.ContentType, Payload: e.Payload,
+		Topic: e.Topic, ID: e.ID, Source: o.cfg.Source, Type: e.Type, ContentType: e.ContentType, Payload: e.Payload,
 		Outcome: e.Outcome, IdempotencyKey: e.IdempotencyKey,
 		SagaID: e.SagaID, SagaStep: e.SagaStep, SagaOperation: e.SagaOperation,
 		TraceParent: traceparent, TraceState: tracestate,
@@ -85,7 +86,12 @@ func (o *Outbox) columns(cause *envelope.Cause, e Entry, traceparent, tracestate
 	case len(m.Payload) > o.cfg.MaxBytes:
 		return columns{}, fmt.Errorf("entry for %s: payload of %d bytes: %w (%d)", e.Topic, len(m.Payload), ErrTooLarge, o.cfg.MaxBytes)
 	}
-	cause.Apply(&m)
+	if o.check != nil {
+		if err := o.check(ctx, m); err != nil {
+			return columns{}, fmt.Errorf("entry for %s: %w", e.Topic, err)
+		}
+	}
+	envelope.CauseOf(ctx).Apply(&m)
 	id, err := uuid.Parse(m.ID)
 	if err != nil {
 		return columns{}, fmt.Errorf("entry for %s: id %q is no UUID", e.Topic, m.ID)

@@ -75,8 +75,13 @@ type Config struct {
 // Outbox writes entries. It may be used concurrently, also from many pools.
 type Outbox struct {
 	cfg      Config
-	notified atomic.Int64 // when, in Unix nanoseconds
+	notified *atomic.Int64 // when, in Unix nanoseconds
+	check    Check         // nil: anything goes
 }
+
+// A Check is asked about an entry as it is to be written, in the writer's context: envelope.CauseOf knows what it follows
+// from. Its error refuses the entry.
+type Check func(ctx context.Context, m envelope.Message) error
 
 // New checks the configuration and fills its gaps.
 func New(cfg Config) (*Outbox, error) {
@@ -92,7 +97,12 @@ func New(cfg Config) (*Outbox, error) {
 	if cfg.NotifyEvery == 0 {
 		cfg.NotifyEvery = 5 * time.Millisecond
 	}
-	return &Outbox{cfg: cfg}, nil
+	return &Outbox{cfg: cfg, notified: new(atomic.Int64)}, nil
+}
+
+// Checked is an Outbox like o, and with o's notifications, that asks check first.
+func (o *Outbox) Checked(check Check) *Outbox {
+	return &Outbox{cfg: o.cfg, notified: o.notified, check: check}
 }
 
 const insert = `
@@ -153,11 +163,10 @@ type Rows struct {
 // Render adds entries to rows as Write would write them, for who writes many at once. An entry that cannot be is refused,
 // and then rows are as they were.
 func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error {
-	cause := envelope.CauseOf(ctx)
 	traceparent, tracestate := o.trace(ctx)
 	r := *rows
 	for i, e := range entries {
-		c, err := o.columns(cause, e, traceparent, tracestate)
+		c, err := o.columns(ctx, e, traceparent, tracestate)
 		if err != nil {
 			return fmt.Errorf("outbox: entry %d: %w", i, err)
 		}
@@ -191,7 +200,7 @@ func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 // and no time.
 func (o *Outbox) Row(ctx context.Context, e Entry) (Row, error) {
 	traceparent, tracestate := o.trace(ctx)
-	c, err := o.columns(envelope.CauseOf(ctx), e, traceparent, tracestate)
+	c, err := o.columns(ctx, e, traceparent, tracestate)
 	if err != nil {
 		return Row{}, fmt.Errorf("outbox: %w", err)
 	}

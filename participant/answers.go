@@ -120,6 +120,9 @@ func (u *unit) store(m *message, k answerKey, s storedAnswer) {
 
 // repeatAnswer answers m with what the same command was answered under another id.
 func (p *Participant) repeatAnswer(ctx context.Context, tx *handlerTx, m *message, s storedAnswer) error {
+	if s.typ == "" {
+		return nil // Done
+	}
 	e := p.reply(m)
 	e.Outcome, e.Type, e.ContentType, e.Payload = s.outcome, s.typ, s.contentType, s.payload
 	if err := p.out.Render(ctx, &tx.events, e); err != nil {

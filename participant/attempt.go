@@ -1,6 +1,7 @@
 package participant
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -71,6 +72,8 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		return err
 	}
 	defer u.tx.rollback(w.ctx)
+	// All take keys in one order: two batches of different partitions that lock a row for each of theirs cannot deadlock.
+	slices.SortStableFunc(u.first, func(a, b *message) int { return bytes.Compare(a.Key, b.Key) })
 	for _, m := range u.first {
 		m.began = began
 	}
@@ -248,28 +251,52 @@ func recovered(err *error) {
 // answer writes the outcome event: the command's key, idempotency key and place in a saga are its own.
 func (u *unit) answer(ctx context.Context, m *message, o Outcome) error {
 	p := u.w.p
-	if o.kind == envelope.None {
-		return errNoOutcome
-	}
-	if o.body == nil {
-		return classified{Permanent, errors.New("outcome without a body")}
-	}
 	e := p.reply(m)
-	e.Outcome = o.kind
-	encoded, err := p.cfg.Codec.Encode(e.Topic, o.body)
-	if err != nil {
-		return classified{Permanent, err}
+	if o.done && m.handler.reacts {
+		u.storeAnswer(m, e)
+		return nil
 	}
-	e.Payload, e.Type, e.ContentType = encoded.Payload, encoded.Type, encoded.ContentType
-	if err := p.out.Render(ctx, &u.tx.events, e); err != nil {
-		return classified{Permanent, err} // it is only queued: refused, since it is too large
+	e, err := p.event(e, o)
+	if err != nil {
+		return err
+	}
+	if err := p.checked.Render(ctx, &u.tx.events, e); err != nil {
+		return classified{Permanent, err} // it is only queued: refused, since it is too large or not declared
 	}
 	u.storeAnswer(m, e)
 	return nil
 }
 
-// reply is an entry for the hop's events topic that answers m.
+// event is e with an outcome's kind and body.
+func (p *Participant) event(e outbox.Entry, o Outcome) (outbox.Entry, error) {
+	switch {
+	case o.done:
+		return e, classified{Permanent, errors.New("a command is to be answered: Done is for reactions")}
+	case o.kind == envelope.None:
+		return e, errNoOutcome
+	case o.body == nil:
+		return e, classified{Permanent, errors.New("outcome without a body")}
+	}
+	e.Outcome = o.kind
+	encoded, err := p.cfg.Codec.Encode(e.Topic, o.body)
+	if err != nil {
+		return e, classified{Permanent, err}
+	}
+	e.Payload, e.Type, e.ContentType = encoded.Payload, encoded.Type, encoded.ContentType
+	return e, nil
+}
+
+// reply is an entry for the hop's events topic that answers m. What a reaction says is no answer to whoever sent the command
+// that began it all: it has an idempotency key of its own, and no place in a saga.
 func (p *Participant) reply(m *message) outbox.Entry {
+	if m.handler != nil && m.handler.reacts {
+		e := outbox.Entry{Topic: p.cfg.Hop.Events()}
+		if m.IdempotencyKey != "" {
+			e.IdempotencyKey = indexable(m.IdempotencyKey + "/" + p.cfg.Hop.Name())
+		}
+		setKey(&e, m.Key)
+		return e
+	}
 	e := outbox.Entry{
 		Topic: p.cfg.Hop.Events(), IdempotencyKey: m.IdempotencyKey,
 		SagaID: m.SagaID, SagaStep: m.SagaStep, SagaOperation: m.SagaOperation,

@@ -50,7 +50,7 @@ const (
 
 // ofSaga says whether m is known by its place in a saga.
 func (m *message) ofSaga() bool {
-	return m.SagaOperation != "" && m.SagaID != "" && m.SagaStep != "" &&
+	return !m.handler.reacts && m.SagaOperation != "" && m.SagaID != "" && m.SagaStep != "" &&
 		(m.SagaOperation == forward || m.SagaOperation == compensate)
 }
 

@@ -8,7 +8,8 @@
 //
 // A handler gets (ctx, tx, message), does its work in tx and returns an outcome: Succeed and Refuse become a success
 // or a failure event on the hop's events topic, in the same transaction. A refusal is a decision of the business: it
-// is never retried. An error discards the outcome and everything else that the run wrote.
+// is never retried. An error discards the outcome and everything else that the run wrote. Commands are answered so by
+// Handle, events of other hops by React, by which each hop tells the next; On only listens.
 //
 // # Promised
 //

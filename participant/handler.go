@@ -34,14 +34,19 @@ type Event[T any] struct {
 type Outcome struct {
 	kind envelope.Outcome
 	body any
+	done bool
 }
 
 // Succeed answers with a success event.
-func Succeed(body any) Outcome { return Outcome{envelope.Success, body} }
+func Succeed(body any) Outcome { return Outcome{kind: envelope.Success, body: body} }
 
 // Refuse answers with a failure event: the business says no, and whoever decides compensates. It is no error and is
 // not retried.
-func Refuse(body any) Outcome { return Outcome{envelope.Failure, body} }
+func Refuse(body any) Outcome { return Outcome{kind: envelope.Failure, body: body} }
+
+// Done ends a reaction well without an event of this hop: what it did concerns nobody, or it has written commands for
+// others with Outbox. A command is always answered.
+func Done() Outcome { return Outcome{done: true} }
 
 // Handle makes fn the handler of commands of type T on the hop's own commands topic. T is a type that the codec
 // knows. Call it before Run; mistakes are Run's error.
@@ -78,6 +83,26 @@ func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx 
 	p.register(h)
 }
 
+// React makes fn the handler of events of type T of another hop, as On does, and its outcome an event of this hop, as with
+// Handle: with the key of what it handled, so that the next hop can react to it in turn. A reaction that ends without an
+// outcome has failed; Done is one that says nothing.
+//
+// An event that comes under another ce_id with an idempotency key that was answered, since a command was repeated upstream,
+// gets that answer and fn does not run. The answer has the event's idempotency key with this hop's name behind it.
+func React[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx pgx.Tx, e Event[T]) (Outcome, error), opts ...HandlerOption) {
+	h := newHandler[T](p, from.Events(), opts)
+	if from.IsZero() {
+		h.mistake = errors.Join(h.mistake, errors.New("events of no hop"))
+	}
+	h.answers, h.reacts = true, true
+	h.bind = func(body any, m *message) run {
+		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
+			return fn(ctx, tx, Event[T]{Body: *body.(*T), Message: m.Message, Attempt: m.attempts() + 1})
+		}
+	}
+	p.register(h)
+}
+
 // Alone gives each of a handler's messages a transaction of its own, whatever Config.Batch is. It is for handlers that
 // ask somebody else by other means than tx: when one message of a batch fails, the handlers of others run again.
 func Alone() HandlerOption { return func(h *handler) { h.alone = true } }
@@ -93,11 +118,13 @@ type handler struct {
 	name     string          // group/type, group/deadline.name or group/all
 	all      *taker          // of OnAll; then it has no codec and no body
 	answers  bool            // must end with an outcome
+	reacts   bool            // and what it handles are events
+	observed []observe       // called before it
 	delays   []time.Duration // of its retry topics; nil: its keys are held
 	alone    bool            // never in a batch
 	codec    envelope.Codec
-	body     func() any // a new *T
-	bind     func(body any, m *message) run
+	body     func() any                     // a new *T
+	bind     func(body any, m *message) run // nil where nobody but observers wants it
 	mistake  error
 }
 
@@ -121,6 +148,9 @@ func newHandler[T any](p *Participant, topic string, opts []HandlerOption) *hand
 
 // prepare reads the body. Its error is a poison one where the bytes can never be read.
 func (h *handler) prepare(m *message) (run, error) {
+	if h.bind == nil {
+		return h.behind(m, func(context.Context, pgx.Tx) (Outcome, error) { return Outcome{}, nil }), nil
+	}
 	body := h.body()
 	if err := h.codec.Decode(m.Message, body); err != nil {
 		if errors.Is(err, envelope.ErrPayload) {
@@ -128,7 +158,7 @@ func (h *handler) prepare(m *message) (run, error) {
 		}
 		return nil, fmt.Errorf("decode %s: %w", h.typ, err)
 	}
-	return h.bind(body, m), nil
+	return h.behind(m, h.bind(body, m)), nil
 }
 
 // handlers are all that were registered, by topic and route. Retry topics have none of their own.

@@ -7,15 +7,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A Participant consumes for one hop. Register handlers with Handle, On, OnAll and OnDeadline, then call Run once.
+// A Participant consumes for one hop. Register handlers with Handle, On, React, OnAll and OnDeadline, then call Run once.
 type Participant struct {
 	cfg Config
 	out *outbox.Outbox
+	// checked is out for what the service itself says, which its contract has a word on.
+	checked  *outbox.Outbox
+	contract Contract // not changed once running
 
 	failures *failures
 	strange  *repeated     // headers of HeaderRetry that cannot be read
@@ -27,6 +31,7 @@ type Participant struct {
 
 	mu       sync.Mutex
 	handlers handlers // not changed once running
+	observed []observer
 	mistakes []error
 	running  bool
 	late     context.CancelCauseFunc // ends Run with an error
@@ -58,6 +63,7 @@ func New(cfg Config) (*Participant, error) {
 		return nil, fmt.Errorf("participant: %w", err)
 	}
 	p := &Participant{cfg: cfg, out: out, handlers: make(handlers), state: errNotRunning}
+	p.checked = out.Checked(p.mayEmit)
 	p.failures = &failures{p: p}
 	p.strange = p.repeated("reading header " + HeaderRetry)
 	p.patience = max(cfg.Timeout, statementLimit) + stallAfter
@@ -70,9 +76,12 @@ func (p *Participant) Hop() topics.Hop { return p.cfg.Hop }
 // Group is the consumer group.
 func (p *Participant) Group() string { return p.cfg.Group }
 
+// Codec is Config.Codec.
+func (p *Participant) Codec() envelope.Codec { return p.cfg.Codec }
+
 // Outbox is where handlers write entries beside their outcome: commands for other hops, events of their own. Called
 // with a handler's context, its Write takes correlation and causation from the message being handled.
-func (p *Participant) Outbox() *outbox.Outbox { return p.out }
+func (p *Participant) Outbox() *outbox.Outbox { return p.checked }
 
 func (p *Participant) register(h *handler) {
 	p.mu.Lock()
@@ -118,8 +127,15 @@ func (p *Participant) begin(late context.CancelCauseFunc) error {
 		return errors.New("Run was called before")
 	case len(p.mistakes) > 0:
 		return errors.Join(p.mistakes...)
-	case len(p.handlers) == 0:
+	}
+	if err := p.addObservers(); err != nil {
+		return err
+	}
+	if len(p.handlers) == 0 {
 		return errors.New("no handlers")
+	}
+	if err := p.kept(); err != nil {
+		return err
 	}
 	if p.cfg.Local {
 		if h := p.handlers.delayed(); h != nil {

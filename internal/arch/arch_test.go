@@ -47,6 +47,7 @@ var house = map[string][]string{
 
 	"telemetry": {"envelope", "participant"},
 
+	"flow":           {"envelope", "flow/reactions", "participant", "retry", "topics"},
 	"flow/reactions": {"internal/lines", "topics"},
 	"flow/asyncapi":  {"envelope", "flow/reactions"},
 	"flow/graph":     {"flow/reactions", "topics"},
@@ -112,7 +113,7 @@ var light = []string{
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline",
 	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador",
-	"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify",
+	"flow", "flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify",
 }
 
 type pkg struct {

@@ -36,9 +36,10 @@ func squeezed(s string) string {
 
 func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 	for document, tests := range map[string][]string{
-		"README.md":          {"participant/example_test.go", "outbox/example_test.go"},
-		"docs/testing.md":    {"testkit/participanttest/example/payment_test.go"},
-		"docs/ambassador.md": {"ambassador/example_test.go"},
+		"README.md":            {"participant/example_test.go", "outbox/example_test.go"},
+		"docs/testing.md":      {"testkit/participanttest/example/payment_test.go"},
+		"docs/ambassador.md":   {"ambassador/example_test.go"},
+		"docs/choreography.md": {"flow/example_test.go"},
 
 		"docs/operating-sagas.md": {"internal/demo/order/service.go"},
 		"docs/sagas.md": {

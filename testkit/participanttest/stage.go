@@ -71,7 +71,8 @@ func open(t testing.TB, cfg Config, log zerolog.Logger) *Stage {
 	hop, err := topics.NewHop(testkit.Flow(t), cmp.Or(cfg.Hop, "hop"))
 	require.NoError(t, err)
 	s := &Stage{Pool: testkit.Database(t), Hop: hop, t: t, cfg: cfg, wire: &wire{}, sent: make(map[string]bool), fired: make(map[string]bool)}
-	s.client, err = kafka.NewClient(testkit.Kafka(t))
+	// A broker under load takes a while to tell all of a topic that was just made.
+	s.client, err = kafka.NewClient(testkit.Kafka(t), kgo.UnknownTopicRetries(-1), kgo.RecordDeliveryTimeout(endLimit))
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
 

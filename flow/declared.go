@@ -1,0 +1,234 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// partName is what joins and expectations are called: their deadlines bear the name.
+var partName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$`)
+
+// maxAwaited bounds a join: its row names all that have come.
+const maxAwaited = 100
+
+// name is how a message stands in tables and errors.
+func name(m reactions.Message) string { return m.Topic + " " + m.Type }
+
+func same(a, b reactions.Message) bool { return a.Topic == b.Topic && a.Type == b.Type }
+
+func has(ms []reactions.Message, m reactions.Message) bool {
+	return slices.ContainsFunc(ms, func(one reactions.Message) bool { return same(one, m) })
+}
+
+// read takes in what the runtime needs of the declaration. What makes a flow of several is for a verifier to say.
+func (s *Service) read() error {
+	var wrong []error
+	d := s.cfg.Declared
+	for _, j := range d.Joins {
+		read, err := newJoin(s, j)
+		if err == nil && s.joins[j.Name] != nil {
+			err = errors.New("declared twice")
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("join %q: %w", j.Name, err))
+			continue
+		}
+		s.joins[j.Name] = read
+	}
+	for _, e := range d.Expectations {
+		read, err := newExpectation(s, e)
+		if err == nil && s.expectations[e.Name] != nil {
+			err = errors.New("declared twice")
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("expectation %q: %w", e.Name, err))
+			continue
+		}
+		s.expectations[e.Name] = read
+	}
+	for i, r := range d.Reactions {
+		if err := readable(r.On); err != nil {
+			wrong = append(wrong, fmt.Errorf("reaction %d: %w", i+1, err))
+		}
+		for _, other := range d.Reactions[:i] {
+			if same(r.On, other.On) {
+				wrong = append(wrong, fmt.Errorf("two reactions to %s", name(r.On)))
+			}
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// readable says what is wrong with a message as something to wait for.
+func readable(ms ...reactions.Message) error {
+	for _, m := range ms {
+		t, err := topics.Parse(m.Topic)
+		switch {
+		case err != nil:
+			return err
+		case m.Type == "":
+			return fmt.Errorf("a message on %s without a type", m.Topic)
+		case t.Kind != topics.Events && t.Kind != topics.Commands:
+			return fmt.Errorf("%s: want an events or a commands topic", m.Topic)
+		}
+	}
+	return nil
+}
+
+// within reads a positive duration.
+func within(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("within %q: want a duration such as 30s", text)
+	case d <= 0:
+		return 0, fmt.Errorf("within %q: want more than nothing", text)
+	}
+	return d, nil
+}
+
+// reaction is the declared one, or an empty one.
+func (s *Service) reaction(on reactions.Message) reactions.Reaction {
+	for _, r := range s.cfg.Declared.Reactions {
+		if same(r.On, on) {
+			return r
+		}
+	}
+	return reactions.Reaction{On: on}
+}
+
+// compare holds what is registered against what is declared, in both directions.
+func (s *Service) compare(all []participant.Registered) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wrong := slices.Clone(s.mistakes)
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	for _, r := range s.cfg.Declared.Reactions {
+		found := slices.IndexFunc(all, func(h participant.Registered) bool {
+			return h.Handled && h.Deadline == "" && h.Topic == r.On.Topic && (h.Type == r.On.Type || h.Type == "")
+		})
+		switch {
+		case found < 0:
+			say("a reaction to %s is declared and has no handler: register one, or strike it out of the declaration", name(r.On))
+		case !all[found].Answers && all[found].Type != "" && len(r.Success)+len(r.Failure) > 0:
+			say("the handler of %s may end without an outcome: register it with flow.On", name(r.On))
+		}
+	}
+	for _, h := range all {
+		on := reactions.Message{Topic: h.Topic, Type: h.Type}
+		declared := slices.ContainsFunc(s.cfg.Declared.Reactions, func(r reactions.Reaction) bool {
+			return r.On.Topic == h.Topic && (h.Type == "" || h.Type == r.On.Type)
+		})
+		if h.Handled && h.Deadline == "" && !declared {
+			say("a handler of %s is registered and not declared: add a reaction to the declaration, or take the handler out", strings.TrimSpace(name(on)))
+		}
+	}
+	for _, j := range s.cfg.Declared.Joins {
+		if s.joins[j.Name].complete == nil {
+			say("join %q is declared and has no handler: register one with flow.OnJoin, or strike it out of the declaration", j.Name)
+		} else if len(j.Expired) > 0 && s.joins[j.Name].expired == nil {
+			say("join %q is declared to send %s when its time is over, and nobody does: give flow.OnJoin an Expired", j.Name, name(j.Expired[0]))
+		}
+	}
+	for _, e := range s.cfg.Declared.Expectations {
+		if s.expectations[e.Name].missed == nil {
+			say("expectation %q is declared and nobody raises %s: register a handler with flow.OnMissed, or strike it out of the declaration", e.Name, name(e.Raise))
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return fmt.Errorf("handlers and declaration of %s differ: %w", s.cfg.Declared.Hop, errors.Join(wrong...))
+}
+
+// said is what a run has written, beside its outcome.
+type said struct{ messages int }
+
+type saidKey struct{}
+
+// diligent runs a handler, and lets it end with Done only where it has written what it is declared to say, or there is
+// nothing.
+func (s *Service) diligent(ctx context.Context, what string, success, failure []reactions.Message, fn func(context.Context) (participant.Outcome, error)) (participant.Outcome, error) {
+	var wrote said
+	outcome, err := fn(context.WithValue(ctx, saidKey{}, &wrote))
+	if err == nil && outcome == participant.Done() && wrote.messages == 0 && len(success)+len(failure) > 0 {
+		declared := slices.Concat(success, failure)
+		err = retry.Permanent(fmt.Errorf("%s ended without an outcome: it is declared to send %s", what, list(declared)))
+	}
+	return outcome, err
+}
+
+func list(ms []reactions.Message) string {
+	names := make([]string, len(ms))
+	for i, m := range ms {
+		names[i] = name(m)
+	}
+	return strings.Join(names, ", or ")
+}
+
+// mayEmit refuses what is not declared to follow from the message being handled.
+func (s *Service) mayEmit(ctx context.Context, m envelope.Message) error {
+	of := reactions.Message{Topic: m.Topic, Type: m.Type}
+	cause := envelope.CauseOf(ctx)
+	if cause == nil {
+		if has(s.cfg.Declared.Starts, of) {
+			return nil
+		}
+		return retry.Permanent(fmt.Errorf("%s is not declared to start anything with %s: add it to the starts of its declaration",
+			s.cfg.Declared.Hop, name(of)))
+	}
+	if !s.mayFollow(cause.Message, of, m.Outcome) {
+		what := "a reaction"
+		if m.Outcome != envelope.None {
+			what = "the " + string(m.Outcome) + " of a reaction"
+		}
+		on := reactions.Message{Topic: cause.Message.Topic, Type: cause.Message.Type}
+		return retry.Permanent(fmt.Errorf("%s is not declared to send %s as %s to %s: add it to the declaration",
+			s.cfg.Declared.Hop, name(of), what, name(on)))
+	}
+	if wrote, ok := ctx.Value(saidKey{}).(*said); ok {
+		wrote.messages++
+	}
+	return nil
+}
+
+// mayFollow says whether a message may follow from another: as what its reaction sends, or a join that it completes, or
+// from the clock.
+func (s *Service) mayFollow(cause envelope.Message, m reactions.Message, outcome envelope.Outcome) bool {
+	if deadline, is := deadlineOf(cause); is {
+		if name, is := strings.CutPrefix(deadline, joinDeadline); is && s.joins[name] != nil {
+			return has(s.joins[name].Expired, m)
+		}
+		if name, is := strings.CutPrefix(deadline, expectationDeadline); is && s.expectations[name] != nil {
+			return same(s.expectations[name].Raise, m)
+		}
+		return has(s.cfg.Declared.Starts, m)
+	}
+	on := reactions.Message{Topic: cause.Topic, Type: cause.Type}
+	r := s.reaction(on)
+	if outcome != envelope.Failure && has(r.Success, m) || outcome != envelope.Success && has(r.Failure, m) {
+		return true
+	}
+	return slices.ContainsFunc(s.cfg.Declared.Joins, func(j reactions.Join) bool { return has(j.Await, on) && has(j.Success, m) })
+}
+
+// deadlineOf is the name of the deadline that m was.
+func deadlineOf(m envelope.Message) (string, bool) {
+	for _, h := range m.Extra {
+		if h.Key == participant.HeaderDeadline {
+			return string(h.Value[strings.LastIndexByte(string(h.Value), '/')+1:]), true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,208 @@
+package flow_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/flow"
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/topics"
+)
+
+func done[T any](context.Context, pgx.Tx, participant.Event[T]) (participant.Outcome, error) {
+	return participant.Done(), nil
+}
+
+// idle is a participant that never gets as far as its servers.
+func idle(t *testing.T) *participant.Participant {
+	pool, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/none")
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	p, err := participant.New(participant.Config{Pool: pool, Brokers: []string{"127.0.0.1:1"}, Hop: topics.MustHop("order", "shipping")})
+	require.NoError(t, err)
+	return p
+}
+
+// TestHandlersAndDeclarationAreOne: what is missing is named, on either side, and Run does not begin.
+func TestHandlersAndDeclarationAreOne(t *testing.T) {
+	t.Parallel()
+	declared := shipping("order")
+	declared.Reactions = []reactions.Reaction{
+		{On: events("order", "inventory", "Refused"), Success: []reactions.Message{events("order", "shipping", "Shipped")}},
+		{On: events("order", "payment", "Exhausted")},
+		{On: commands("order", "shipping", "Ship")},
+	}
+	declared.Expectations = []reactions.Expectation{{
+		Name: "paid", After: events("order", "inventory", "Reserved"), Expect: []reactions.Message{events("order", "payment", "Paid")},
+		Within: "30s", Raise: events("order", "shipping", "TimedOut"),
+	}}
+	p := idle(t)
+	s := bind(t, p, declared)
+	participant.On(p, topics.MustHop("order", "inventory"), func(context.Context, pgx.Tx, participant.Event[Refused]) error { return nil })
+	flow.On(s, topics.MustHop("order", "order"), done[Notify])
+	flow.OnJoin(s, "set", flow.Ends{Complete: ship})
+	flow.OnMissed(s, "never", nil)
+	err := p.Run(t.Context())
+	for _, want := range []string{
+		"handlers and declaration of order.shipping differ",
+		"the handler of order.inventory.events Refused may end without an outcome: register it with flow.On",
+		"a reaction to order.payment.events Exhausted is declared and has no handler",
+		"a reaction to order.shipping.commands Ship is declared and has no handler",
+		"a handler of order.order.events Notify is registered and not declared",
+		`join "set": a handler is registered and no such join is declared`,
+		`join "ready" is declared and has no handler`,
+		`expectation "never": a handler is registered and no such expectation is declared`,
+		`expectation "paid" is declared and nobody raises order.shipping.events TimedOut`,
+	} {
+		require.ErrorContains(t, err, want)
+	}
+
+	p = idle(t)
+	flow.OnJoin(bind(t, p, shipping("order")), "ready", flow.Ends{Complete: ship})
+	require.ErrorContains(t, p.Run(t.Context()), `join "ready" is declared to send order.shipping.events TimedOut when its time is over, and nobody does`)
+}
+
+func TestADeclarationThatCannotBeKeptIsRefused(t *testing.T) {
+	t.Parallel()
+	p := idle(t)
+	_, err := flow.New(flow.Config{})
+	require.ErrorContains(t, err, "without a participant")
+	for want, change := range map[string]func(*reactions.Service){
+		`is of hop "order.payment"`:              func(d *reactions.Service) { d.Hop = "order.payment" },
+		`join "ready": awaits 0 messages`:        func(d *reactions.Service) { d.Joins[0].Await = nil },
+		`within "soon"`:                          func(d *reactions.Service) { d.Joins[0].Within = "soon" },
+		"has something to send when its time is": func(d *reactions.Service) { d.Joins[0].Within = "" },
+		`join "ready": declared twice`:           func(d *reactions.Service) { d.Joins = append(d.Joins, d.Joins[0]) },
+		"want a name of 1 to 80":                 func(d *reactions.Service) { d.Joins[0].Name = "a b" },
+		`topic "payments"`:                       func(d *reactions.Service) { d.Joins[0].Await[0].Topic = "payments" },
+		"two reactions to order.a.events A": func(d *reactions.Service) {
+			d.Reactions = []reactions.Reaction{{On: events("order", "a", "A")}, {On: events("order", "a", "A")}}
+		},
+		`expectation "e": expects 0`: func(d *reactions.Service) { d.Expectations = []reactions.Expectation{{Name: "e"}} },
+	} {
+		d := shipping("order")
+		change(&d)
+		_, err := flow.New(flow.Config{Participant: p, Declared: d})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// tellerStage is a service that reacts to Paid as its message says, and may send Notify to the customer and say Shipped or
+// Refused.
+func tellerStage(t testing.TB) participanttest.Config {
+	return participanttest.Config{
+		Hop: "teller", Participant: participant.Config{Retry: quick}, SQL: shipments,
+		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+			name := s.Hop.Flow()
+			service := bind(t, p, reactions.Service{
+				Hop:    name + ".teller",
+				Starts: []reactions.Message{commands(name, "customer", "Notify")},
+				Reactions: []reactions.Reaction{{
+					On:      events(name, "payment", "Refused"),
+					Success: []reactions.Message{events(name, "teller", "Shipped"), commands(name, "customer", "Notify")},
+					Failure: []reactions.Message{events(name, "teller", "Refused")},
+				}},
+			})
+			flow.On(service, topics.MustHop(name, "payment"), func(ctx context.Context, tx pgx.Tx, e participant.Event[Refused]) (participant.Outcome, error) {
+				if _, err := tx.Exec(ctx, "INSERT INTO shipments VALUES ($1)", string(e.Message.Key)); err != nil {
+					return participant.Outcome{}, err
+				}
+				write := func(topic string, body any) error {
+					return p.Outbox().Write(ctx, tx, outbox.Entry{Topic: topic, Key: string(e.Message.Key), Body: body})
+				}
+				customer := topics.MustHop(name, "customer").Commands()
+				switch e.Body.Reason {
+				case "succeed":
+					return participant.Succeed(Shipped{}), nil
+				case "refuse":
+					return participant.Refuse(Refused{}), nil
+				case "command":
+					return participant.Done(), write(customer, Notify{})
+				case "nothing":
+					return participant.Outcome{}, nil
+				case "done":
+					return participant.Done(), nil
+				case "succeed with a failure":
+					return participant.Succeed(Refused{}), nil
+				case "undeclared event":
+					return participant.Succeed(Undeclared{}), nil
+				case "undeclared topic":
+					return participant.Succeed(Shipped{}), write(topics.MustHop(name, "other").Commands(), Notify{})
+				}
+				return participant.Done(), write(customer, Undeclared{})
+			})
+		},
+	}
+}
+
+// TestAReactionSaysWhatItDeclares_C02_C11: what it does not declare is refused before it is written, and to say nothing is an
+// error.
+func TestAReactionSaysWhatItDeclares_C02_C06_C11(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, tellerStage(t))
+	for reason, want := range map[string]string{
+		"nothing":                "without an outcome",
+		"done":                   "ended without an outcome: it is declared to send",
+		"succeed with a failure": "as the success of a reaction to",
+		"undeclared event":       "teller.events Undeclared",
+		"undeclared topic":       "other.commands Notify",
+		"undeclared command":     "customer.commands Undeclared",
+	} {
+		m := failure(s, "payment", reason, Refused{reason})
+		s.Send(m)
+		letter := s.AwaitDeadLetter(m)
+		require.Equal(t, participant.Permanent, letter.Class, reason)
+		require.Contains(t, letter.Error, want)
+		require.Equal(t, 1, letter.Attempts)
+	}
+	require.Zero(t, count(t, s, "SELECT count(*) FROM shipments"))
+	require.Zero(t, count(t, s, "SELECT count(*) FROM troupe.outbox WHERE type IN ('Undeclared', 'Notify', 'Shipped')"))
+
+	succeeds, refuses := failure(s, "payment", "a", Refused{"succeed"}), failure(s, "payment", "b", Refused{"refuse"})
+	commands := failure(s, "payment", "c", Refused{"command"})
+	s.Send(succeeds, refuses, commands)
+	shipped := participanttest.Await[Shipped](s, succeeds).Message
+	require.Equal(t, envelope.Success, shipped.Outcome)
+	require.Equal(t, succeeds.IdempotencyKey+"/teller", shipped.IdempotencyKey)
+	require.Equal(t, envelope.Failure, participanttest.Await[Refused](s, refuses).Message.Outcome)
+	s.Settle()
+	require.Len(t, s.Entries(topics.MustHop(s.Hop.Flow(), "customer").Commands()), 1)
+
+	// The same events under other ids: who asked for them has asked twice.
+	for _, m := range []*envelope.Message{&succeeds, &commands} {
+		m.ID = envelope.NewID()
+		s.Send(*m)
+	}
+	participanttest.Await[Shipped](s, succeeds)
+	s.Settle()
+	require.Equal(t, 3, count(t, s, "SELECT count(*) FROM shipments"), "the handler has not run again")
+	require.Len(t, s.Entries(topics.MustHop(s.Hop.Flow(), "customer").Commands()), 1)
+}
+
+// TestAServiceStartsWhatItDeclares: outside a handler.
+func TestAServiceStartsWhatItDeclares(t *testing.T) {
+	t.Parallel()
+	cfg := tellerStage(t)
+	var out *outbox.Outbox
+	handlers := cfg.Handlers
+	cfg.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+		handlers(s, p)
+		out = p.Outbox()
+	}
+	s := participanttest.New(t, cfg)
+	write := func(body any) error {
+		return pgx.BeginFunc(t.Context(), s.Pool, func(tx pgx.Tx) error {
+			return out.Write(t.Context(), tx, outbox.Entry{Topic: s.Hop.Flow() + ".customer.commands", Key: "o-1", Body: body})
+		})
+	}
+	require.NoError(t, write(Notify{}))
+	require.ErrorContains(t, write(Undeclared{}), "customer.commands Undeclared: add it to the starts")
+}

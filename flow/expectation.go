@@ -1,0 +1,176 @@
+package flow
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/participant"
+)
+
+var (
+	//go:embed sql/expect.sql
+	expectSQL string
+	//go:embed sql/meet.sql
+	meetSQL string
+	//go:embed sql/raise.sql
+	raiseSQL string
+	//go:embed sql/forget_expectations.sql
+	forgetExpectationsSQL string
+)
+
+// expectationDeadline and an expectation's name are the name of its deadline.
+const expectationDeadline = "expect."
+
+// Missed is an expectation whose time is over.
+type Missed struct {
+	Name string
+	Key  string
+	// After is the message that it began with.
+	After envelope.Message
+}
+
+// OnMissed makes fn what the service says when what the declared expectation of that name is about has not come in time,
+// once for each key: as a rule participant.Refuse with the declared Raise, so that others compensate.
+//
+// What comes after that is late: it changes nothing, and is logged. Mistakes are the error of the participant's Run. Call it
+// before that.
+func OnMissed(s *Service, name string, fn func(ctx context.Context, tx pgx.Tx, m Missed) (participant.Outcome, error)) {
+	e := s.expectations[name]
+	if e == nil {
+		s.mistaken(fmt.Errorf("expectation %q: a handler is registered and no such expectation is declared: add it to the declaration, or take the handler out", name))
+		return
+	}
+	if e.missed != nil {
+		s.mistaken(fmt.Errorf("expectation %q: two handlers", name))
+		return
+	}
+	e.missed = fn
+	s.p.Observe(e.After.Topic, e.After.Type, e.begins)
+	for _, m := range e.Expect {
+		s.p.Observe(m.Topic, m.Type, e.met)
+	}
+	participant.OnDeadline(s.p, expectationDeadline+name, e.over)
+}
+
+// expectation is one as declared, with what is done about it.
+type expectation struct {
+	reactions.Expectation
+	s      *Service
+	within time.Duration
+	missed func(ctx context.Context, tx pgx.Tx, m Missed) (participant.Outcome, error)
+}
+
+func newExpectation(s *Service, declared reactions.Expectation) (*expectation, error) {
+	e := &expectation{Expectation: declared, s: s}
+	if !partName.MatchString(e.Name) {
+		return nil, errors.New("want a name of 1 to 80 letters, digits, dots, dashes and underscores")
+	}
+	if len(e.Expect) == 0 || len(e.Expect) > maxAwaited {
+		return nil, fmt.Errorf("expects %d messages: want 1 to %d", len(e.Expect), maxAwaited)
+	}
+	if err := readable(slices.Concat(e.Expect, []reactions.Message{e.After, e.Raise})...); err != nil {
+		return nil, err
+	}
+	for i, m := range e.Expect {
+		if same(m, e.After) || has(e.Expect[:i], m) {
+			return nil, fmt.Errorf("expects %s after itself, or twice", name(m))
+		}
+	}
+	var err error
+	e.within, err = within(e.Within)
+	return e, err
+}
+
+// known is what a statement has found out about an expectation.
+type known struct {
+	news, met, raised, begun bool
+}
+
+func (e *expectation) move(ctx context.Context, tx pgx.Tx, sql string, args pgx.NamedArgs) (k known, err error) {
+	err = tx.QueryRow(ctx, sql, args).Scan(&k.news, &k.met, &k.raised, &k.begun)
+	if err != nil {
+		err = fmt.Errorf("expectation %q: %w", e.Name, err)
+	}
+	return k, err
+}
+
+func (e *expectation) args(key string) pgx.NamedArgs {
+	return pgx.NamedArgs{"group": e.s.p.Group(), "name": e.Name, "key": key, "retention": e.s.cfg.Retention.Seconds()}
+}
+
+// begins sets the clock, unless what is expected has come before.
+func (e *expectation) begins(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
+	key, err := keyOf(m)
+	if err != nil {
+		return fmt.Errorf("expectation %q: %w", e.Name, err)
+	}
+	args := e.args(key)
+	args["headers"], args["payload"] = envelope.MarshalHeaders(m.Headers()), m.Payload
+	k, err := e.move(ctx, tx, expectSQL, args)
+	if err != nil || !k.news || k.met {
+		return err
+	}
+	if err := participant.Queue(ctx, tx, forgetExpectationsSQL); err != nil {
+		return err
+	}
+	return e.s.p.Schedule(ctx, tx, participant.Deadline{Name: expectationDeadline + e.Name, After: e.within, Body: over{}})
+}
+
+// met stops the clock, or says that it is too late.
+func (e *expectation) met(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
+	key, err := keyOf(m)
+	if err != nil {
+		return fmt.Errorf("expectation %q: %w", e.Name, err)
+	}
+	k, err := e.move(ctx, tx, meetSQL, e.args(key))
+	switch {
+	case err != nil || !k.news:
+		return err
+	case k.raised:
+		e.s.cfg.Log.Warn().Str("expectation", e.Name).Str("key", key).Str("message", name(partOf(m))).Str("raised", name(e.Raise)).
+			Msg("what was expected came after its time was over")
+		return nil
+	case !k.begun:
+		return participant.Queue(ctx, tx, forgetExpectationsSQL)
+	}
+	return e.s.p.Cancel(ctx, tx, expectationDeadline+e.Name, "")
+}
+
+// over says that what was expected has not come, unless it has on the way here.
+func (e *expectation) over(ctx context.Context, tx pgx.Tx, d participant.Due[over]) error {
+	key, err := keyOf(d.Message)
+	if err != nil {
+		return fmt.Errorf("expectation %q: %w", e.Name, err)
+	}
+	var headers, payload []byte
+	err = tx.QueryRow(ctx, raiseSQL, e.args(key)).Scan(&headers, &payload)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("expectation %q: %w", e.Name, err)
+	}
+	after, err := restored(headers, payload)
+	if err != nil {
+		return fmt.Errorf("expectation %q: %w", e.Name, err)
+	}
+	after.Topic = e.After.Topic
+	after.Key = d.Message.Key
+	e.s.cfg.Log.Info().Str("expectation", e.Name).Str("key", key).Str("raises", name(e.Raise)).Msg("what was expected has not come in time")
+	outcome, err := e.s.diligent(ctx, fmt.Sprintf("expectation %q", e.Name), []reactions.Message{e.Raise}, nil,
+		func(ctx context.Context) (participant.Outcome, error) {
+			return e.missed(ctx, tx, Missed{Name: e.Name, Key: key, After: after})
+		})
+	if err != nil {
+		return err
+	}
+	return e.s.p.Answer(ctx, tx, outcome)
+}

@@ -1,0 +1,94 @@
+package flow_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/flow"
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit/participanttest"
+)
+
+// observerStage is a service that wants to see Shipped or Refused within 30 s after Paid.
+func observerStage(t testing.TB) participanttest.Config {
+	return participanttest.Config{
+		Hop: "watch", Participant: participant.Config{Retry: quick},
+		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+			name := s.Hop.Flow()
+			service := bind(t, p, reactions.Service{
+				Hop: name + ".watch",
+				Expectations: []reactions.Expectation{{
+					Name: "shipped", After: events(name, "payment", "Paid"), Within: "30s", Raise: events(name, "watch", "TimedOut"),
+					Expect: []reactions.Message{events(name, "shipping", "Shipped"), events(name, "shipping", "Refused")},
+				}},
+			})
+			flow.OnMissed(service, "shipped", func(_ context.Context, _ pgx.Tx, m flow.Missed) (participant.Outcome, error) {
+				return participant.Refuse(TimedOut{Missing: []string{string(m.After.Key), string(m.After.Payload)}}), nil
+			})
+		},
+	}
+}
+
+const timedOut = `failure o-1 TimedOut {"Missing":["o-1","{\"Cents\":999}"]}`
+
+// TestWhatDoesNotComeIsRaisedOnce_C07: and what comes then is late, and again, and changes nothing.
+func TestWhatDoesNotComeIsRaisedOnce_C07(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, observerStage(t))
+	paid, shipped := event(s, "payment", "o-1", Paid{999}), event(s, "shipping", "o-1", Shipped{})
+	s.Send(paid, paid, event(s, "payment", "o-1", Paid{1}))
+	s.Settle()
+	require.Len(t, s.Deadlines(), 1)
+	s.Advance(31 * time.Second)
+	s.Settle()
+	require.Equal(t, []string{timedOut}, said(s))
+	s.Send(shipped, shipped, event(s, "shipping", "o-1", Shipped{}), event(s, "payment", "o-1", Paid{2}))
+	s.Settle()
+	s.Replay()
+	s.Settle()
+	require.Equal(t, []string{timedOut}, said(s))
+	require.Empty(t, s.Deadlines())
+	require.Equal(t, 1, count(t, s, "SELECT count(*) FROM troupe.expectations WHERE raised_at < met_at AND payload IS NULL"), "late")
+}
+
+// TestWhatComesInTimeIsNotRaised_C07: behind what it is expected after, before it, and as any of what is expected.
+func TestWhatComesInTimeIsNotRaised_C07(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, observerStage(t))
+	s.Send(event(s, "payment", "behind", Paid{1}), event(s, "payment", "other", Paid{1}), event(s, "shipping", "before", Shipped{}))
+	s.Settle()
+	require.Len(t, s.Deadlines(), 2)
+	s.Send(event(s, "shipping", "behind", Shipped{}), failure(s, "shipping", "other", Refused{}), event(s, "payment", "before", Paid{1}))
+	s.Settle()
+	require.Empty(t, s.Deadlines())
+	s.Advance(time.Hour)
+	s.Settle()
+	require.Empty(t, said(s))
+	require.Equal(t, 3, count(t, s, "SELECT count(*) FROM troupe.expectations WHERE met_at IS NOT NULL AND after_at IS NOT NULL AND forget_at > now()"))
+}
+
+// TestAnExpectationIsWholeWhereverItIsInterrupted_C07: the connection ends at each statement of its beginning, and of its end.
+func TestAnExpectationIsWholeWhereverItIsInterrupted_C07(t *testing.T) {
+	t.Parallel()
+	effect := participanttest.Query(`
+		SELECT after_at IS NULL, met_at IS NULL, raised_at IS NULL, (SELECT count(*) FROM troupe.deadlines) FROM troupe.expectations`)
+	for name, given := range map[string]func(s *participanttest.Stage) envelope.Message{
+		"begins": func(s *participanttest.Stage) envelope.Message { return event(s, "payment", "o-1", Paid{999}) },
+		"met": func(s *participanttest.Stage) envelope.Message {
+			s.Send(event(s, "payment", "o-1", Paid{999}))
+			s.Settle()
+			return event(s, "shipping", "o-1", Shipped{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			participanttest.CrashAtEveryStep(t, observerStage(t), given, effect)
+		})
+	}
+}

@@ -1,0 +1,345 @@
+package flow
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+)
+
+var (
+	//go:embed sql/arrive.sql
+	arriveSQL string
+	//go:embed sql/break.sql
+	breakSQL string
+	//go:embed sql/expire.sql
+	expireSQL string
+	//go:embed sql/insert_part.sql
+	insertPartSQL string
+	//go:embed sql/select_parts.sql
+	selectPartsSQL string
+	//go:embed sql/delete_parts.sql
+	deletePartsSQL string
+	//go:embed sql/forget_joins.sql
+	forgetJoinsSQL string
+)
+
+// joinDeadline and a join's name are the name of its deadline.
+const joinDeadline = "join."
+
+// Joined is a join that has come to its end, with the messages that it waited for.
+type Joined struct {
+	Name string
+	Key  string // of the messages
+	// Messages are those that came, in the order of the declaration's Await. Of a type that came more than once it is the
+	// first.
+	Messages []envelope.Message
+	// Missing are those that did not, where the time is over: "topic type".
+	Missing []string
+
+	codec envelope.Codec
+}
+
+// Read is the body of the message of type T that a join waited for.
+func Read[T any](j Joined) (body T, err error) {
+	codec := j.codec
+	if _, plain := any(body).(envelope.Plain); plain || codec == nil {
+		codec = envelope.JSONCodec{}
+	}
+	typ, err := codec.TypeOf(body)
+	if err != nil {
+		return body, fmt.Errorf("flow: join %q: %w", j.Name, err)
+	}
+	for _, m := range j.Messages {
+		if m.Type == typ {
+			if err := codec.Decode(m, &body); err != nil {
+				return body, retry.Permanent(fmt.Errorf("flow: join %q: decode %s: %w", j.Name, typ, err))
+			}
+			return body, nil
+		}
+	}
+	return body, fmt.Errorf("flow: join %q: no message of type %s has come: %w", j.Name, typ, ErrMissing)
+}
+
+// ErrMissing is wrapped by Read's error about a message that has not come.
+var ErrMissing = errors.New("missing")
+
+// A JoinHandler is what the service does when a join has ended. Like any handler's its effects are those of tx, and it
+// returns what the service says.
+type JoinHandler func(ctx context.Context, tx pgx.Tx, j Joined) (participant.Outcome, error)
+
+// Ends are what becomes of a join.
+type Ends struct {
+	// Complete is called once for each key, in the transaction in which the last of the messages has come. Required.
+	Complete JoinHandler
+	// Expired is called instead, once, when the time of the declaration's Within is over. Required where the declaration has
+	// something to be sent then; without it such a join ends silently.
+	Expired JoinHandler
+}
+
+// OnJoin makes ends what the service does about the declared join of that name. A join that is broken by a failure event
+// ends without them: what is to be undone then is what On does about that event.
+//
+// Mistakes are the error of the participant's Run. Call it before that.
+func OnJoin(s *Service, name string, ends Ends) {
+	j := s.joins[name]
+	if err := s.take(name, j, ends); err != nil {
+		s.mistaken(fmt.Errorf("join %q: %w", name, err))
+		return
+	}
+	for _, m := range j.Await {
+		s.p.Observe(m.Topic, m.Type, j.arrives)
+	}
+	for _, m := range j.Broken {
+		s.p.Observe(m.Topic, m.Type, j.breaks)
+	}
+	if j.within > 0 {
+		participant.OnDeadline(s.p, joinDeadline+name, j.expires)
+	}
+}
+
+// take makes ends those of j.
+func (s *Service) take(name string, j *join, ends Ends) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case j == nil:
+		return errors.New("a handler is registered and no such join is declared: add it to the declaration, or take the handler out")
+	case j.complete != nil:
+		return errors.New("two handlers")
+	case ends.Complete == nil:
+		return errors.New("a handler without Complete")
+	case ends.Expired != nil && j.within == 0:
+		return errors.New("a handler for the end of its time, and no such time is declared: add within to the declaration")
+	}
+	j.complete, j.expired = ends.Complete, ends.Expired
+	return nil
+}
+
+// join is one as declared, with what is done about it.
+type join struct {
+	reactions.Join
+	s        *Service
+	within   time.Duration
+	awaited  []string // "topic type" of Await
+	complete JoinHandler
+	expired  JoinHandler
+}
+
+// over is the body of a join's and an expectation's deadline, which says all by its name and scope.
+type over struct{}
+
+// MessageType is the message's ce_type.
+func (over) MessageType() string { return "troupe.Over" }
+
+// PlainJSON makes it JSON.
+func (over) PlainJSON() {}
+
+func newJoin(s *Service, declared reactions.Join) (*join, error) {
+	j := &join{Join: declared, s: s}
+	if !partName.MatchString(j.Name) {
+		return nil, errors.New("want a name of 1 to 80 letters, digits, dots, dashes and underscores")
+	}
+	if len(j.Await) == 0 || len(j.Await) > maxAwaited {
+		return nil, fmt.Errorf("awaits %d messages: want 1 to %d", len(j.Await), maxAwaited)
+	}
+	if err := readable(slices.Concat(j.Await, j.Broken)...); err != nil {
+		return nil, err
+	}
+	for i, m := range j.Await {
+		if has(j.Await[:i], m) || has(j.Broken, m) {
+			return nil, fmt.Errorf("awaits %s twice, or is broken by it", name(m))
+		}
+		j.awaited = append(j.awaited, name(m))
+	}
+	if j.Within == "" {
+		if len(j.Expired) > 0 {
+			return nil, errors.New("has something to send when its time is over, and no within")
+		}
+		return j, nil
+	}
+	var err error
+	j.within, err = within(j.Within)
+	return j, err
+}
+
+// state is what a statement has found out about a join.
+type state struct {
+	news   bool // this message counts
+	status string
+	n      int // of those that have come
+}
+
+// move runs one of the statements that change a join's row.
+func (j *join) move(ctx context.Context, tx pgx.Tx, sql string, args pgx.NamedArgs) (st state, err error) {
+	err = tx.QueryRow(ctx, sql, args).Scan(&st.news, &st.status, &st.n)
+	return st, err
+}
+
+// args name the join's row, with a message.
+func (j *join) args(key string, m envelope.Message) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"group": j.s.p.Group(), "name": j.Name, "key": key, "retention": j.s.cfg.Retention.Seconds(),
+		"part": m.Topic + " " + m.Type,
+	}
+}
+
+// arrives takes note of one of the messages, and goes on where it was the last.
+func (j *join) arrives(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
+	key, err := keyOf(m)
+	if err != nil {
+		return fmt.Errorf("join %q: %w", j.Name, err)
+	}
+	args := j.args(key, m)
+	args["awaited"] = j.awaited
+	st, err := j.move(ctx, tx, arriveSQL, args)
+	switch {
+	case err != nil:
+		return fmt.Errorf("join %q: %w", j.Name, err)
+	case !st.news:
+		j.s.cfg.Log.Debug().Str("join", j.Name).Str("key", key).Str("part", name(partOf(m))).Str("status", st.status).Msg("nothing new for a join")
+		return nil
+	case st.status == "complete":
+		return j.completes(ctx, tx, key, m, st.n)
+	}
+	args["headers"], args["payload"] = envelope.MarshalHeaders(m.Headers()), m.Payload
+	if err := participant.Queue(ctx, tx, insertPartSQL, args); err != nil || st.n > 1 {
+		return err
+	}
+	return j.begins(ctx, tx)
+}
+
+// begins is for the first message.
+func (j *join) begins(ctx context.Context, tx pgx.Tx) error {
+	if err := participant.Queue(ctx, tx, forgetJoinsSQL); err != nil || j.within == 0 {
+		return err
+	}
+	return j.s.p.Schedule(ctx, tx, participant.Deadline{Name: joinDeadline + j.Name, After: j.within, Body: over{}})
+}
+
+// completes is for the last.
+func (j *join) completes(ctx context.Context, tx pgx.Tx, key string, last envelope.Message, n int) error {
+	joined, err := j.joined(ctx, tx, key, last.Key, n > 1, last)
+	if err != nil {
+		return err
+	}
+	if j.within > 0 && n > 1 {
+		if err := j.s.p.Cancel(ctx, tx, joinDeadline+j.Name, ""); err != nil {
+			return err
+		}
+	}
+	return j.end(ctx, tx, joined, j.complete, j.Success)
+}
+
+// joined reads the messages that were kept, and forgets them.
+func (j *join) joined(ctx context.Context, tx pgx.Tx, key string, raw []byte, kept bool, last ...envelope.Message) (Joined, error) {
+	got := make(map[string]envelope.Message, len(j.awaited))
+	for _, m := range last {
+		got[name(partOf(m))] = m
+	}
+	joined := Joined{Name: j.Name, Key: key, codec: j.s.p.Codec()}
+	if kept {
+		args := j.args(key, envelope.Message{})
+		if err := j.parts(ctx, tx, args, got); err != nil {
+			return joined, fmt.Errorf("join %q: %w", j.Name, err)
+		}
+		if err := participant.Queue(ctx, tx, deletePartsSQL, args); err != nil {
+			return joined, err
+		}
+	}
+	for i, part := range j.awaited {
+		m, there := got[part]
+		if !there {
+			joined.Missing = append(joined.Missing, part)
+			continue
+		}
+		m.Topic, m.Key = j.Await[i].Topic, raw
+		joined.Messages = append(joined.Messages, m)
+	}
+	return joined, nil
+}
+
+func (j *join) parts(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, got map[string]envelope.Message) error {
+	rows, err := tx.Query(ctx, selectPartsSQL, args)
+	if err != nil {
+		return err
+	}
+	var part string
+	var headers, payload []byte
+	_, err = pgx.ForEachRow(rows, []any{&part, &headers, &payload}, func() error {
+		m, err := restored(headers, payload)
+		got[part] = m
+		headers, payload = nil, nil
+		return err
+	})
+	return err
+}
+
+// end calls a handler and writes what it says.
+func (j *join) end(ctx context.Context, tx pgx.Tx, joined Joined, fn JoinHandler, declared []reactions.Message) error {
+	outcome, err := j.s.diligent(ctx, fmt.Sprintf("join %q", j.Name), declared, nil, func(ctx context.Context) (participant.Outcome, error) {
+		return fn(ctx, tx, joined)
+	})
+	if err != nil {
+		return err
+	}
+	return j.s.p.Answer(ctx, tx, outcome)
+}
+
+// breaks ends the join, since one of its messages will not come.
+func (j *join) breaks(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
+	key, err := keyOf(m)
+	if err != nil {
+		return fmt.Errorf("join %q: %w", j.Name, err)
+	}
+	args := j.args(key, m)
+	st, err := j.move(ctx, tx, breakSQL, args)
+	switch {
+	case err != nil:
+		return fmt.Errorf("join %q: %w", j.Name, err)
+	case !st.news:
+		return nil
+	}
+	j.s.cfg.Log.Info().Str("join", j.Name).Str("key", key).Str("by", name(partOf(m))).Int("arrived", st.n).Msg("a join is broken")
+	if st.n == 0 {
+		return participant.Queue(ctx, tx, forgetJoinsSQL)
+	}
+	if err := participant.Queue(ctx, tx, deletePartsSQL, args); err != nil || j.within == 0 {
+		return err
+	}
+	return j.s.p.Cancel(ctx, tx, joinDeadline+j.Name, "")
+}
+
+// expires ends the join, since its time is over.
+func (j *join) expires(ctx context.Context, tx pgx.Tx, d participant.Due[over]) error {
+	key, err := keyOf(d.Message)
+	if err != nil {
+		return fmt.Errorf("join %q: %w", j.Name, err)
+	}
+	var was bool
+	err = tx.QueryRow(ctx, expireSQL, j.args(key, envelope.Message{})).Scan(&was)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // it has ended while this was on its way
+	}
+	if err != nil {
+		return fmt.Errorf("join %q: %w", j.Name, err)
+	}
+	joined, err := j.joined(ctx, tx, key, d.Message.Key, true)
+	if err != nil {
+		return err
+	}
+	j.s.cfg.Log.Info().Str("join", j.Name).Str("key", key).Strs("missing", joined.Missing).Msg("a join has expired")
+	if j.expired == nil {
+		return nil
+	}
+	return j.end(ctx, tx, joined, j.expired, j.Expired)
+}

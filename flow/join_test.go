@@ -1,0 +1,211 @@
+package flow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/flow"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/testkit/participanttest"
+)
+
+const bothShipped = `success o-1 Shipped {"Cents":999,"Titles":2}`
+
+// TestAJoinIsDispatchedOnceInAnyOrder_C08: in both orders, with repeats of each under its own id and under others.
+func TestAJoinIsDispatchedOnceInAnyOrder_C08(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, shippingStage(t))
+	for _, order := range [][]int{{0, 1}, {1, 0}} {
+		for _, again := range []bool{false, true} {
+			key := fmt.Sprintf("o-%v-%t", order[0], again)
+			parts := []envelope.Message{event(s, "payment", key, Paid{999}), event(s, "inventory", key, Reserved{2})}
+			twins := []envelope.Message{event(s, "payment", key, Paid{1}), event(s, "inventory", key, Reserved{1})}
+			for _, i := range order {
+				s.Send(parts[i])
+				if again {
+					s.Send(parts[i], twins[i])
+				}
+			}
+			s.Settle()
+			if again {
+				s.Send(parts[0], parts[1], twins[0], twins[1])
+				s.Settle()
+			}
+			require.Equal(t, 1, count(t, s, "SELECT count(*) FROM shipments WHERE order_id = $1", key), key)
+		}
+	}
+	answers := s.Entries(s.Hop.Events())
+	require.Len(t, answers, 4)
+	for _, m := range answers {
+		require.Equal(t, envelope.Success, m.Outcome)
+		require.JSONEq(t, `{"Cents":999,"Titles":2}`, string(m.Payload), "the first of each type")
+	}
+	require.Empty(t, s.Deadlines())
+	require.Zero(t, count(t, s, "SELECT count(*) FROM troupe.join_parts"))
+	s.Replay()
+	s.Settle()
+	require.Equal(t, 4, count(t, s, "SELECT count(*) FROM shipments"))
+}
+
+// TestAFailureBreaksAJoin_C08: before the others, between them, and too late.
+func TestAFailureBreaksAJoin_C08(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, shippingStage(t))
+	first, between, late := "first", "between", "late"
+	s.Send(failure(s, "payment", first, Declined{"limit"}))
+	s.Settle()
+	s.Send(event(s, "inventory", between, Reserved{1}))
+	s.Settle()
+	require.Len(t, s.Deadlines(), 1)
+	s.Send(failure(s, "payment", between, Declined{"limit"}), event(s, "payment", late, Paid{1}), event(s, "inventory", late, Reserved{1}))
+	s.Settle()
+	for _, key := range []string{first, between, late} {
+		s.Send(event(s, "inventory", key, Reserved{1}), event(s, "payment", key, Paid{1}), failure(s, "payment", key, Declined{"again"}))
+	}
+	s.Settle()
+	require.Equal(t, []string{`success late Shipped {"Cents":1,"Titles":1}`}, said(s))
+	require.Empty(t, s.Deadlines())
+	require.Zero(t, count(t, s, "SELECT count(*) FROM troupe.join_parts"))
+	require.Equal(t, 2, count(t, s, "SELECT count(*) FROM troupe.joins WHERE status = 'broken' AND broken_by LIKE '%.payment.events Declined'"))
+	require.Equal(t, 1, count(t, s, "SELECT count(*) FROM troupe.joins WHERE status = 'complete'"))
+}
+
+// TestAJoinExpires_C08: once, with what is missing; the last message comes too late.
+func TestAJoinExpires_C08(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, shippingStage(t))
+	s.Send(event(s, "inventory", "o-1", Reserved{2}), event(s, "payment", "o-2", Paid{1}), event(s, "inventory", "o-2", Reserved{1}))
+	s.Settle()
+	require.Len(t, s.Deadlines(), 1)
+	s.Advance(59 * time.Minute)
+	s.Settle()
+	require.Equal(t, []string{`success o-2 Shipped {"Cents":1,"Titles":1}`}, said(s))
+	s.Advance(time.Minute)
+	s.Settle()
+	expired := fmt.Sprintf(`failure o-1 TimedOut {"Missing":["%s.payment.events Paid"]}`, s.Hop.Flow())
+	require.Equal(t, expired, said(s)[1])
+	s.Send(event(s, "payment", "o-1", Paid{999}), event(s, "inventory", "o-1", Reserved{2}))
+	s.Settle()
+	require.Len(t, said(s), 2)
+	require.Empty(t, s.Deadlines())
+	require.Equal(t, 1, count(t, s, "SELECT count(*) FROM troupe.joins WHERE status = 'expired' AND key = 'o-1'"))
+	require.Zero(t, count(t, s, "SELECT count(*) FROM troupe.join_parts"))
+}
+
+// TestAJoinIsWholeWhereverItIsInterrupted_C08: the connection ends at each statement of the first message, of the last one
+// and of the failure.
+func TestAJoinIsWholeWhereverItIsInterrupted_C08(t *testing.T) {
+	t.Parallel()
+	effect := participanttest.Query(`
+		SELECT j.status, j.arrived::text LIKE '%Paid%', j.arrived::text LIKE '%Reserved%',
+		       (SELECT count(*) FROM troupe.join_parts), (SELECT count(*) FROM troupe.deadlines), (SELECT count(*) FROM shipments)
+		FROM troupe.joins AS j`)
+	for name, given := range map[string]func(s *participanttest.Stage) envelope.Message{
+		"first": func(s *participanttest.Stage) envelope.Message { return event(s, "payment", "o-1", Paid{999}) },
+		"last": func(s *participanttest.Stage) envelope.Message {
+			s.Send(event(s, "inventory", "o-1", Reserved{2}))
+			s.Settle()
+			return event(s, "payment", "o-1", Paid{999})
+		},
+		"failure": func(s *participanttest.Stage) envelope.Message {
+			s.Send(event(s, "inventory", "o-1", Reserved{2}))
+			s.Settle()
+			return failure(s, "payment", "o-1", Declined{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			participanttest.CrashAtEveryStep(t, shippingStage(t), given, effect)
+		})
+	}
+}
+
+// TestAJoinThatFailsIsParkedWithItsLastMessage_C10_C13: a join whose handler fails is parked with the message that completes it, and a redrive
+// of that message completes it.
+func TestAJoinThatFailsIsParkedWithItsLastMessage_C10_C13(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	broken.Store(true)
+	s := participanttest.New(t, shippingStage(t, func(c *participanttest.Config) {
+		c.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+			flow.OnJoin(bind(t, p, shipping(s.Hop.Flow())), "ready", flow.Ends{
+				Expired: tooLate,
+				Complete: func(ctx context.Context, tx pgx.Tx, j flow.Joined) (participant.Outcome, error) {
+					if broken.Load() {
+						return participant.Outcome{}, errors.New("no truck")
+					}
+					return ship(ctx, tx, j)
+				},
+			})
+		}
+	}))
+	last := event(s, "inventory", "o-1", Reserved{2})
+	s.Send(event(s, "payment", "o-1", Paid{999}))
+	s.Settle()
+	s.Send(last)
+	letter := s.AwaitDeadLetter(last)
+	require.Equal(t, participant.Transient, letter.Class)
+	require.Equal(t, 3, letter.Attempts)
+	require.Equal(t, 1, count(t, s, "SELECT count(*) FROM troupe.joins WHERE status = 'open' AND cardinality(arrived) = 1"))
+	s.Settle()
+	broken.Store(false)
+	s.Settle()
+	last.Extra = append(last.Extra, envelope.Header{Key: participant.HeaderRedrive, Value: []byte("1")})
+	s.Send(last)
+	testkit.Wait(t, "the shipment", func() (bool, error) { return count(t, s, "SELECT count(*) FROM shipments") == 1, nil })
+	require.Equal(t, bothShipped, said(s)[1], "behind the exhausted event")
+}
+
+// TestTenThatComeAtOnceAreJoinedOnce_C08: ten topics, two members, every message twice, in batches and one by one.
+func TestTenThatComeAtOnceAreJoinedOnce_C08(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []int{1, 50} {
+		t.Run(fmt.Sprintf("%d a transaction", batch), func(t *testing.T) {
+			t.Parallel()
+			const keys = 100
+			ten := newTen(t, batch)
+			ten.send(keys, 2)
+			ten.start()
+			testkit.Wait(t, "joins", func() (bool, error) { return ten.done() == keys, nil })
+			ten.settle()
+			require.Equal(t, keys, ten.count("SELECT count(*) FROM shipments"))
+			require.Equal(t, keys, ten.count("SELECT count(DISTINCT order_id) FROM shipments"))
+			require.Equal(t, keys, ten.count("SELECT count(*) FROM troupe.outbox WHERE type = 'Shipped'"))
+			require.Zero(t, ten.count("SELECT count(*) FROM troupe.join_parts"))
+			require.Zero(t, ten.count("SELECT count(*) FROM troupe.deadlines"))
+		})
+	}
+}
+
+// BenchmarkJoinOfTen joins ten messages of ten topics that come at once, and says how many of the transactions had to be
+// repeated.
+func BenchmarkJoinOfTen(b *testing.B) {
+	for _, batch := range []int{1, 100} {
+		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
+			ten := newTen(b, batch)
+			ten.send(b.N, 1)
+			b.ResetTimer()
+			ten.start()
+			for ten.done() < b.N {
+				time.Sleep(time.Millisecond)
+			}
+			b.StopTimer()
+			ten.settle()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "joins/s")
+			b.ReportMetric(100*float64(ten.repeated.Load())/float64(ten.transactions.Load()), "%repeated")
+		})
+	}
+}
+
+// shuffled are n numbers in an order of their own.
+func shuffled(n int) []int { return rand.Perm(n) }

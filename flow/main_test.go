@@ -1,0 +1,126 @@
+package flow_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/flow"
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/topics"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// What the hops of an order say.
+type (
+	Paid       struct{ Cents int }
+	Declined   struct{ Reason string }
+	Reserved   struct{ Titles int }
+	Shipped    struct{ Cents, Titles int }
+	Refused    struct{ Reason string }
+	TimedOut   struct{ Missing []string }
+	Notify     struct{ Text string }
+	Undeclared struct{}
+)
+
+// quick are retries for tests.
+var quick = retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 3}
+
+// events and commands are messages as a declaration has them.
+func events(flow, hop, typ string) reactions.Message {
+	return reactions.Message{Topic: flow + "." + hop + ".events", Type: typ}
+}
+
+func commands(flow, hop, typ string) reactions.Message {
+	return reactions.Message{Topic: flow + "." + hop + ".commands", Type: typ}
+}
+
+// shipping waits for payment and inventory, for an hour.
+func shipping(flow string) reactions.Service {
+	return reactions.Service{
+		Hop: flow + ".shipping",
+		Joins: []reactions.Join{{
+			Name: "ready", Await: []reactions.Message{events(flow, "payment", "Paid"), events(flow, "inventory", "Reserved")},
+			Within: "1h", Success: []reactions.Message{events(flow, "shipping", "Shipped")},
+			Expired: []reactions.Message{events(flow, "shipping", "TimedOut")},
+			Broken:  []reactions.Message{events(flow, "payment", "Declined")},
+		}},
+	}
+}
+
+// ship writes a row that a second run would double.
+func ship(ctx context.Context, tx pgx.Tx, j flow.Joined) (participant.Outcome, error) {
+	paid, err := flow.Read[Paid](j)
+	if err != nil {
+		return participant.Outcome{}, err
+	}
+	reserved, err := flow.Read[Reserved](j)
+	if err != nil {
+		return participant.Outcome{}, err
+	}
+	_, err = tx.Exec(ctx, "INSERT INTO shipments (order_id) VALUES ($1)", j.Key)
+	return participant.Succeed(Shipped{Cents: paid.Cents, Titles: reserved.Titles}), err
+}
+
+func tooLate(_ context.Context, _ pgx.Tx, j flow.Joined) (participant.Outcome, error) {
+	return participant.Refuse(TimedOut{Missing: j.Missing}), nil
+}
+
+const shipments = "CREATE TABLE shipments (order_id text)"
+
+// bind makes a service of a stage's participant. A declaration that is wrong fails the test.
+func bind(t testing.TB, p *participant.Participant, declared reactions.Service) *flow.Service {
+	t.Helper()
+	s, err := flow.New(flow.Config{Participant: p, Declared: declared, Log: testkit.Logger(t)})
+	require.NoError(t, err)
+	return s
+}
+
+// shippingStage is a stage with the service above.
+func shippingStage(t testing.TB, change ...func(*participanttest.Config)) participanttest.Config {
+	cfg := participanttest.Config{
+		Hop: "shipping", SQL: shipments, Participant: participant.Config{Retry: quick},
+		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+			flow.OnJoin(bind(t, p, shipping(s.Hop.Flow())), "ready", flow.Ends{Complete: ship, Expired: tooLate})
+		},
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	return cfg
+}
+
+// event is a message of another hop of the stage's flow.
+func event(s *participanttest.Stage, hop, key string, body any) envelope.Message {
+	return s.Event(topics.MustHop(s.Hop.Flow(), hop), key, body)
+}
+
+func failure(s *participanttest.Stage, hop, key string, body any) envelope.Message {
+	m := event(s, hop, key, body)
+	m.Outcome = envelope.Failure
+	return m
+}
+
+// said are the types of what the stage's hop has said, with their payloads.
+func said(s *participanttest.Stage) (all []string) {
+	for _, m := range s.Entries(s.Hop.Events()) {
+		all = append(all, fmt.Sprintf("%s %s %s %s", m.Outcome, m.Key, m.Type, m.Payload))
+	}
+	return all
+}
+
+func count(t testing.TB, s *participanttest.Stage, sql string, args ...any) (n int) {
+	t.Helper()
+	require.NoError(t, s.Pool.QueryRow(t.Context(), sql, args...).Scan(&n))
+	return n
+}

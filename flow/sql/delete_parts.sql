@@ -1,0 +1,4 @@
+DELETE FROM troupe.join_parts
+WHERE consumer_group = @group
+  AND name = @name
+  AND key = @key

@@ -1,0 +1,10 @@
+-- What was expected has come, perhaps before what it is expected after, perhaps too late.
+INSERT INTO troupe.expectations AS e (consumer_group, name, key, met_at, forget_at)
+VALUES (@group, @name, @key, now(), now() + make_interval(secs => @retention::float8))
+ON CONFLICT (consumer_group, name, key) DO UPDATE
+SET news = e.met_at IS NULL,
+    met_at = coalesce(e.met_at, now()),
+    headers = NULL,
+    payload = NULL,
+    forget_at = coalesce(e.forget_at, now() + make_interval(secs => @retention::float8))
+RETURNING news, met_at IS NOT NULL AS met, raised_at IS NOT NULL AS raised, after_at IS NOT NULL AS begun

@@ -1,0 +1,102 @@
+package flow_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/flow"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/testkit/participanttest"
+)
+
+func TestEveryStatementFitsTheTables(t *testing.T) {
+	t.Parallel()
+	conn, err := testkit.Database(t).Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	files, err := filepath.Glob("sql/*.sql")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		sql, err := os.ReadFile(file)
+		require.NoError(t, err)
+		text, _, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), conn.Conn(), string(sql), nil)
+		require.NoError(t, err)
+		_, err = conn.Conn().Prepare(t.Context(), "", text)
+		require.NoError(t, err, file)
+	}
+}
+
+// TestWhatIsOverIsForgotten: each that begins takes along two; what is open stays.
+func TestWhatIsOverIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, shippingStage(t, func(c *participanttest.Config) {
+		c.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+			service, err := flow.New(flow.Config{Participant: p, Declared: shipping(s.Hop.Flow()), Retention: time.Hour})
+			require.NoError(t, err)
+			flow.OnJoin(service, "ready", flow.Ends{Complete: ship, Expired: tooLate})
+		}
+	}))
+	_, err := s.Pool.Exec(t.Context(), `
+		INSERT INTO troupe.joins (consumer_group, name, key, status, arrived, ended_at, forget_at)
+		SELECT $1, 'ready', 'old-' || n, 'complete', '{}'::text[], now(), now() - make_interval(secs => 10 - n) FROM generate_series(1, 5) AS n
+		UNION ALL SELECT $1, 'ready', 'fresh', 'complete', '{}'::text[], now(), now() + make_interval(secs => 3600)
+		UNION ALL SELECT $1, 'ready', 'open', 'open', '{}'::text[], NULL, NULL`, s.Hop.String())
+	require.NoError(t, err)
+	old := "SELECT count(*) FROM troupe.joins WHERE key LIKE 'old-%'"
+	for _, left := range []int{3, 1, 0} {
+		key := strings.Repeat("k", left+1)
+		s.Send(event(s, "payment", key, Paid{1}))
+		s.Settle()
+		require.Equal(t, left, count(t, s, old))
+		s.Send(event(s, "inventory", key, Reserved{1}))
+		s.Settle()
+		require.Equal(t, left, count(t, s, old), "one that goes on takes none along")
+	}
+	require.Equal(t, 3+2, count(t, s, "SELECT count(*) FROM troupe.joins"))
+	require.Equal(t, 3, count(t, s, "SELECT count(*) FROM troupe.joins WHERE key LIKE 'k%' AND forget_at = ended_at + interval '1 hour'"))
+}
+
+// TestTheGrantsOfThePackageCommentAreEnough runs joins and expectations with no other rights on this package's tables.
+func TestTheGrantsOfThePackageCommentAreEnough(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	grants := regexp.MustCompile(`(?s)GRANT [^;]*;`).FindAllString(strings.ReplaceAll(string(source), "\n//", "\n"), -1)
+	require.Len(t, grants, 1)
+	pool := testkit.Database(t)
+	role := "flow_" + strings.ReplaceAll(pool.Config().ConnConfig.Database, "-", "_")
+	_, err = pool.Exec(t.Context(), "CREATE ROLE "+role+"; GRANT USAGE ON SCHEMA troupe TO "+role+"; "+strings.Replace(grants[0], "TO service", "TO "+role, 1))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		require.NoError(t, err)
+	})
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	_, err = conn.Exec(t.Context(), "SET ROLE "+role)
+	require.NoError(t, err)
+	defer conn.Exec(context.Background(), "RESET ROLE")
+	args := pgx.NamedArgs{
+		"group": "g", "name": "n", "key": "k", "part": "t T", "awaited": []string{"t T", "u U"}, "retention": 1.0,
+		"headers": []byte{}, "payload": []byte(nil),
+	}
+	files, err := filepath.Glob("sql/*.sql")
+	require.NoError(t, err)
+	for _, file := range files {
+		sql, err := os.ReadFile(file)
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), string(sql), args)
+		require.NoError(t, err, file)
+	}
+}

@@ -1,0 +1,53 @@
+-- +goose Up
+
+-- What services without an orchestrator wait for; see package flow.
+
+-- Joins: a row from the first of its messages on. The row is what those that come at once wait for each other at.
+CREATE TABLE troupe.joins (
+  consumer_group text        NOT NULL,
+  name           text        NOT NULL,
+  key            text        NOT NULL, -- of its messages, or its hash
+  status         text        NOT NULL,
+  arrived        text[]      NOT NULL, -- "topic type" of what has come, in that order
+  broken_by      text,                 -- "topic type" of the failure
+  news           boolean     NOT NULL DEFAULT true, -- whether the last statement changed what is known
+  began_at       timestamptz NOT NULL DEFAULT now(),
+  ended_at       timestamptz,
+  forget_at      timestamptz,
+  PRIMARY KEY (consumer_group, name, key),
+  CHECK (status IN ('open', 'complete', 'expired', 'broken')),
+  CHECK ((status = 'open') = (ended_at IS NULL) AND (ended_at IS NULL) = (forget_at IS NULL)),
+  CHECK ((status = 'broken') = (broken_by IS NOT NULL))
+);
+CREATE INDEX joins_forget ON troupe.joins (forget_at) WHERE forget_at IS NOT NULL;
+CREATE INDEX joins_open ON troupe.joins (began_at) WHERE status = 'open';
+
+-- The messages of open joins, until they end.
+CREATE TABLE troupe.join_parts (
+  consumer_group text  NOT NULL,
+  name           text  NOT NULL,
+  key            text  NOT NULL,
+  part           text  NOT NULL, -- as in arrived
+  headers        bytea NOT NULL,
+  payload        bytea,
+  PRIMARY KEY (consumer_group, name, key, part)
+);
+
+-- Expectations: a row from the first message on that is about one. Its end is the message that was expected, or the time;
+-- what comes in the other order or too late finds the row.
+CREATE TABLE troupe.expectations (
+  consumer_group text        NOT NULL,
+  name           text        NOT NULL,
+  key            text        NOT NULL, -- of its messages, or its hash
+  after_at       timestamptz,          -- when what it begins with came; null: not yet
+  met_at         timestamptz,          -- when what was expected came
+  raised_at      timestamptz,          -- when it was said that it had not
+  news           boolean     NOT NULL DEFAULT true, -- whether the last statement changed what is known
+  headers        bytea,                -- of what it begins with, while it waits
+  payload        bytea,
+  forget_at      timestamptz,          -- null while it waits
+  PRIMARY KEY (consumer_group, name, key),
+  CHECK ((after_at IS NOT NULL AND met_at IS NULL AND raised_at IS NULL) = (forget_at IS NULL))
+);
+CREATE INDEX expectations_forget ON troupe.expectations (forget_at) WHERE forget_at IS NOT NULL;
+CREATE INDEX expectations_waiting ON troupe.expectations (after_at) WHERE forget_at IS NULL;

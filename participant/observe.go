@@ -1,0 +1,77 @@
+package participant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// observe is a function that is shown messages, bodies unread.
+type observe func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
+
+// observer is one with what it is to be shown.
+type observer struct {
+	topic, typ string
+	fn         observe
+}
+
+// Observe has fn called for each message of a type on a topic, in the run and the transaction of its handler and before it;
+// where there is no handler, on its own. There may be several for one type: they are called in the order in which they
+// were registered. The topic is the hop's own commands or any hop's events. An error is as a handler's. It is for what looks at
+// messages beside the handlers, such as package flow.
+//
+// What gets the stored answer of an earlier one is not shown, nor is what cannot be read for its handler.
+func (p *Participant) Observe(topic, typ string, fn func(ctx context.Context, tx pgx.Tx, m envelope.Message) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running {
+		p.late(mistake{errLate})
+		return
+	}
+	t, err := topics.Parse(topic)
+	switch {
+	case err != nil:
+		p.mistakes = append(p.mistakes, fmt.Errorf("observer of %s: %w", typ, err))
+	case typ == "":
+		p.mistakes = append(p.mistakes, fmt.Errorf("observer on %s: no type", topic))
+	case t.Kind == topics.Events, topic == p.cfg.Hop.Commands():
+		p.observed = append(p.observed, observer{topic, typ, fn})
+	default:
+		p.mistakes = append(p.mistakes, fmt.Errorf("observer of %s on %s: want the events of a hop, or %s", typ, topic, p.cfg.Hop.Commands()))
+	}
+}
+
+// addObservers brings them to their handlers, and makes one where there is none.
+func (p *Participant) addObservers() error {
+	for _, o := range p.observed {
+		h := p.handlers[o.topic][route{typ: o.typ}]
+		if h == nil {
+			h = &handler{topic: o.topic, typ: o.typ, name: p.cfg.Group + "/" + o.typ}
+			if err := p.handlers.add(h); err != nil {
+				return errors.Join(errors.New("an observer and OnAll do not go together"), err)
+			}
+		}
+		h.observed = append(h.observed, o.fn)
+	}
+	return nil
+}
+
+// behind is then with the observers in front of it.
+func (h *handler) behind(m *message, then run) run {
+	if len(h.observed) == 0 {
+		return then
+	}
+	return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
+		for _, fn := range h.observed {
+			if err := fn(ctx, tx, m.Message); err != nil {
+				return Outcome{}, err
+			}
+		}
+		return then(ctx, tx)
+	}
+}
