@@ -35,6 +35,7 @@ type childConfig struct {
 	Holder  string
 	Batch   int
 	Lease   time.Duration
+	Shards  int
 	Source  relay.Source  // the suite's unless set
 	KillAt  string        // the hook in which it kills itself
 	KillNth int           // at which call
@@ -59,7 +60,7 @@ func child() int {
 	}
 	defer pool.Close()
 	cfg := relay.Config{
-		Pool: pool, Brokers: c.Brokers, Service: "shop", Holder: c.Holder, Batch: c.Batch, Lease: c.Lease,
+		Pool: pool, Brokers: c.Brokers, Service: "shop", Holder: c.Holder, Batch: c.Batch, Lease: c.Lease, Shards: c.Shards,
 		Source: cmp.Or(c.Source, source), Delivery: delivery, Interval: 50 * time.Millisecond, Hooks: c.hooks(), Log: zerolog.New(os.Stdout),
 	}
 	if c.Source == relay.Poll {
@@ -177,7 +178,7 @@ func (s *stage) waitLeader(holder string) (term int64) {
 	testkit.Wait(s.t, holder+" to lead", func() (bool, error) {
 		var leader string
 		err := s.pool.QueryRow(context.Background(),
-			"SELECT holder, term FROM troupe.relay_leases WHERE expires_at > clock_timestamp()").Scan(&leader, &term)
+			"SELECT holder, term FROM troupe.relay_leases WHERE shard = 0 AND expires_at > clock_timestamp()").Scan(&leader, &term)
 		return leader == holder, err
 	})
 	return term

@@ -20,8 +20,8 @@
 // before the first copy of the other, through every failure below. A row that cannot be published does not lose its
 // place: later rows of its key wait until it is published, or until a person removes it.
 //
-// Any number of relays may run; one is active. It holds the lease of its shard (there is one shard) for a term that
-// nobody had before. Every delete, and every place that is stored, checks the term in its own transaction.
+// Any number of relays may run; one is active, or under poll one for each shard. It holds the lease of its shard for a term
+// that nobody had before. Every delete, and every place that is stored, checks the term in its own transaction.
 //
 // The source may be changed at any time, in both directions, by starting the relay with another one. A slot that is lost is
 // made anew, and what it would have told is read from the table. Nothing is lost by either; a change repeats, by id, at most
@@ -109,6 +109,31 @@
 // taken. A refused batch of several is sent again in halves until the one at fault stands alone. Rows with trouble are
 // written down before the next send, and a claim leaves out what stands behind them.
 //
+// # Shards
+//
+// Under poll the outbox may be divided into shards, by the hash of the key: a key is one shard's, and its order with it. A row
+// without a key belongs to one by its id. Each shard has a lease of its own. Who holds that of shard 0 leads: it decides on
+// the source and on the number of shards, by its own configuration, and keeps house. The others are taken by whoever is there.
+//
+//	the number changes    the leader writes it down as a new layout, under which nothing of the former can be renewed, and waits
+//	                      until the last of its leases is released or has run out; only then anything of the new is claimed
+//	the source is wal     a layout of one shard, before anything is streamed
+//	a relay comes         it asks those that hold two shards more than it does for one of them, until none does
+//	a relay is killed     its leases run out, and the others take them
+//	a relay was frozen    as above; awake, it may send once more, and deletes nothing
+//
+// Every renewal and every new lease locks the row of shard 0, as a change of the layout does, so each is either before
+// the change, and seen by the leader, or behind it, and refused. The number in force is troupe.relay_leases.shards in that row;
+// to change it, start the relays with another one: it holds as soon as one of them leads. A relay that is set to wal, or to
+// exactly once, takes no shards.
+//
+// # How a backlog is polled
+//
+// A claim begins at the lowest row there is, since a row may commit late. One that finds more than it may take is the first
+// of a pass: the next go on behind it, while the one before is sent, over what the first one's snapshot sees. So the
+// rest of the backlog is not walked again with each claim, no transaction is open meanwhile, and a row that commits late is
+// overtaken by nothing that was written after it. A pass ends after a second, and with any row that is not published.
+//
 // # Exactly once
 //
 // With Delivery ExactlyOnce (from the log only) whole Postgres transactions go out in Kafka transactions, each with the
@@ -144,8 +169,9 @@
 //
 // # Connections
 //
-// While active under poll: one connection for claims and deletes, one for notifications, one now and then for the lease and
-// for housekeeping. Under wal: one for replication, which is none of the pool's, and one now and then for places, the lease
+// While active under poll: one connection for the claims and deletes of each shard, one for notifications, one now and then for
+// the lease and for housekeeping; with several shards one more for looks, and one for the leases' notifications. Idle, one
+// statement an interval, which renews the leases of all shards and looks for their rows. Under wal: one for replication, which is none of the pool's, and one now and then for places, the lease
 // and housekeeping; idle, some 8 statements a minute. No transaction spans two statements, so that a frozen relay blocks nobody. Connect directly: a pooler
 // that hands out another server connection per transaction loses notifications, and speaks no replication.
 //

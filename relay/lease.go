@@ -12,9 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// shard is the only one there is: the whole outbox.
-const shard = 0
-
 // leaseChannel is notified when a lease is released.
 const leaseChannel = "troupe_relay"
 
@@ -30,22 +27,45 @@ type querier interface {
 // A lease is the right to publish for one term. Expiry is decided by the database's clock; this side only knows the
 // moment before it asked for the last renewal, and by its own monotonic clock how long ago that was.
 type lease struct {
+	shard  int
 	holder string
 	term   int64
 	length time.Duration
 
-	mu    sync.Mutex
-	since time.Time // when the renewal that last succeeded was asked for
-	slot  *string   // that the holder streams; nil: none
+	mu     sync.Mutex
+	shards int       // of how many shards; 0: 1
+	since  time.Time // when the renewal that last succeeded was asked for
+	slot   *string   // that the holder streams; nil: none
 }
 
 // args are the named arguments that identify the term, together with others.
 func (l *lease) args(others pgx.NamedArgs) pgx.NamedArgs {
-	args := pgx.NamedArgs{"shard": shard, "holder": l.holder, "term": l.term}
+	args := pgx.NamedArgs{"shard": l.shard, "shards": l.of(), "holder": l.holder, "term": l.term}
 	for name, value := range others {
 		args[name] = value
 	}
 	return args
+}
+
+// of is into how many shards the outbox is divided.
+func (l *lease) of() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(l.shards, 1)
+}
+
+// divided says into how many it is from now on.
+func (l *lease) divided(shards int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shards = shards
+}
+
+// renewed says when a renewal that succeeded was asked for.
+func (l *lease) renewed(asked time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since = asked
 }
 
 // age is how long ago the lease was renewed, and left how long it is good for at least.
@@ -118,9 +138,7 @@ func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, 
 	case err != nil:
 		return false, fmt.Errorf("renew the lease: %w", err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.since = asked
+	l.renewed(asked)
 	return found, nil
 }
 

@@ -22,6 +22,7 @@ type mark struct {
 	low     int64 // nothing at or below it
 	removed int   // rows since the last mark was begun
 
+	lease     *lease  // of the shard
 	published *string // a snapshot: what it sees is not left, but for rows in trouble
 
 	newest  int64               // candidate; 0: none
@@ -65,7 +66,7 @@ func (m *mark) end(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	// A statement of its own, and so a snapshot that sees what the last of the writers committed.
-	args := pgx.NamedArgs{"low": m.low, "newest": m.newest, "published": m.published}
+	args := m.lease.args(pgx.NamedArgs{"low": m.low, "newest": m.newest, "published": m.published})
 	if err := conn.QueryRow(ctx, lowestRow, args).Scan(&m.low); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func TestTheLowMarkWaitsForWhoeverMayStillCommit(t *testing.T) {
 		m.removed, m.looked = markAfter, time.Time{}
 		require.NoError(t, m.advance(t.Context(), conn.Conn()))
 	}
-	var m mark
+	m := mark{lease: &lease{}}
 	advance(&m)
 	require.Zero(t, m.low, "a sequence that was never used")
 
@@ -69,7 +69,7 @@ func TestNoRowAppearsBelowTheLowMark(t *testing.T) {
 	conn, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
-	var m mark
+	m := mark{lease: &lease{}}
 	marks, rows := 0, 0
 	for ctx.Err() == nil {
 		before := m.low

@@ -2,13 +2,14 @@ package relay
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/outbox"
@@ -30,28 +31,33 @@ type item struct {
 // fullLookEvery is how often a claim begins at the very first row, for a position that was set by hand.
 const fullLookEvery = time.Minute
 
-// poll is the polling source: rows from the lowest one still there, and their removal.
+// poll is the polling source of one shard: rows from the lowest one still there, and their removal.
 type poll struct {
-	pool  *pgxpool.Pool
-	lease *lease
-	batch int
-	warn  func(error)
-	wake  <-chan struct{} // notifications
+	session
+	lease  *lease
+	batch  int
+	warn   func(error)
+	wake   <-chan struct{} // notifications
+	looker *looker         // that looks for all shards of the process; nil: there is one
 	// published and sweep are snapshots that limit what is claimed, see scope.
 	published, sweep *string
 
-	// conn is out of the pool, since its planner settings are its own, and since what mark knows is true only for
-	// one connection: a restart of the server cannot go unseen.
-	conn *pgx.Conn
 	mark mark
 
 	lookedFull time.Time // when a claim last began at the very first row
-	items      []item
+	known      words
+	now, spare *window       // what was claimed last; what may be read into
+	passes     time.Duration // how long a pass may last
+	pass       pass
+	ahead      *ahead // the claim after it, when it is under way
 }
 
 // claim reads the rows that may go out now, lowest first. After an idle wait it rather renews the lease with the same
 // statement that looks, so that an idle relay costs one statement per look.
 func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error) {
+	if items, err := p.readOn(ctx); err != nil || len(items) > 0 {
+		return items, err
+	}
 	if err := p.connect(ctx); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
@@ -67,16 +73,15 @@ func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	}
 	switch err := p.mark.advance(ctx, p.conn); {
 	case denied(err): // claims get slower without, not wrong
-		p.mark = mark{published: p.published}
+		p.mark = mark{published: p.published, lease: p.lease}
 		p.warn(fmt.Errorf("advance the low mark: %w", err))
 	case err != nil:
 		return nil, p.check(fmt.Errorf("advance the low mark: %w", err))
 	}
-	items, err := p.read(ctx)
-	if err != nil {
+	if err := p.read(ctx); err != nil {
 		return nil, p.check(fmt.Errorf("claim rows: %w", err))
 	}
-	return items, nil
+	return p.take(), nil
 }
 
 func (p *poll) scope() scope { return scope{p.mark.low, p.published, p.sweep} }
@@ -84,7 +89,7 @@ func (p *poll) scope() scope { return scope{p.mark.low, p.published, p.sweep} }
 // unmarked is what is known of a connection at first: nothing. Behind a stream there may be many rows that are
 // published, so the first mark is made at once.
 func (p *poll) unmarked() mark {
-	m := mark{published: p.published}
+	m := mark{published: p.published, lease: p.lease}
 	if p.published != nil {
 		m.removed = markAfter
 	}
@@ -92,46 +97,121 @@ func (p *poll) unmarked() mark {
 }
 
 // rest waits for the next look, and says whether a notification ended the wait.
-func (p *poll) rest(ctx context.Context, wait time.Duration) bool { return pause(ctx, wait, p.wake) }
+func (p *poll) rest(ctx context.Context, wait time.Duration) bool {
+	if p.looker == nil {
+		return pause(ctx, wait, p.wake)
+	}
+	if p.looker.rest(ctx, p.lease, p.scope()) == slow { // others' rows are in the way
+		p.mark.removed = max(p.mark.removed, markAfter)
+	}
+	return false
+}
 
-func (p *poll) read(ctx context.Context) ([]*item, error) {
-	rows, err := p.conn.Query(ctx, claimRows, p.scope().args(pgx.NamedArgs{"rows": p.batch, "bytes": claimBytes}))
+// inBinary has values come as they come in a stream.
+var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
+
+// read begins a pass at the lowest row.
+func (p *poll) read(ctx context.Context) error {
+	began := time.Now()
+	args := p.scope().args(p.lease.args(pgx.NamedArgs{"rows": p.batch, "bytes": claimBytes}))
+	rows, err := p.conn.Query(ctx, claimRows, inBinary, args)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	if p.items == nil {
-		p.items = make([]item, p.batch)
-	}
-	clear(p.items) // nothing of the last round is in use
-	items := make([]*item, 0, 64)
+	w := p.window()
+	var snapshot string
+	var calm bool
 	for rows.Next() {
-		i := &p.items[len(items)]
-		if err := rows.Scan(append(i.row.Fields(), &i.troubled, &i.attempts, &i.troubledFor)...); err != nil {
-			return nil, err
+		values := rows.RawValues()
+		if err := w.scan(values, p.known); err != nil {
+			return err
 		}
-		i.key = i.row.OrderKey()
-		items = append(items, i)
+		i := &w.items[len(w.items)-1]
+		if err := i.trouble(values[len(claimed):]); err != nil {
+			return err
+		}
+		if len(w.items) == 1 {
+			snapshot, calm = string(values[len(claimed)+3]), values[len(claimed)+4][0] == 1
+		}
 	}
-	return items, rows.Err()
+	p.pass = pass{began: began, snapshot: snapshot, more: calm && p.ended(w)}
+	return rows.Err()
+}
+
+// ended says whether a claim ended for its limits, and there may be more.
+func (p *poll) ended(w *window) bool { return len(w.items) == p.batch || len(w.bytes) > claimBytes/2 }
+
+// window is the one to read into, now that the publisher has settled what it had.
+func (p *poll) window() *window {
+	if p.known == nil {
+		p.known, p.now, p.spare = make(words), &window{}, &window{}
+	}
+	p.now, p.spare = p.spare, p.now
+	p.now.clear()
+	return p.now
+}
+
+// claimed are the first columns of a claim, those of a row.
+var claimed = layout{position, id, topic, key, keyBytes, messageType, headers, rawHeaders, payload, createdAt}
+
+// scan reads a row in binary form.
+func (w *window) scan(values [][]byte, known words) error {
+	w.items = append(w.items, item{})
+	i := &w.items[len(w.items)-1]
+	for n, f := range claimed {
+		if values[n] == nil {
+			continue
+		}
+		if err := w.set(i, f, values[n], nil, known); err != nil {
+			return fmt.Errorf("row %d: %w", i.row.Position, err)
+		}
+	}
+	i.key = i.row.KeyBytes
+	return nil
+}
+
+// trouble reads what a claim says beside the row: troubled, attempts, troubled_for.
+func (i *item) trouble(values [][]byte) error {
+	if len(values[0]) != 1 || len(values[1]) != 4 || len(values[2]) != 8 {
+		return errors.New("a claim in a form that is not known")
+	}
+	i.troubled = values[0][0] == 1
+	i.attempts = int(binary.BigEndian.Uint32(values[1]))
+	seconds := math.Float64frombits(binary.BigEndian.Uint64(values[2]))
+	i.troubledFor = time.Duration(seconds * float64(time.Second))
+	return nil
 }
 
 // remove deletes rows that the broker has acknowledged. The error is errLost, and nothing is deleted, when the term
 // is over. Rows that are gone already are no error: an earlier try may have succeeded and its answer been lost.
 func (p *poll) remove(ctx context.Context, items []*item) error {
+	p.join(ctx)
 	if err := p.connect(ctx); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	positions, ids := make([]int64, len(items)), make([][16]byte, len(items)) // as a uuid.UUID each would go through text
 	lowest, highest := items[0].row.Position, items[0].row.Position
+	troubled := false
 	for n, i := range items {
 		positions[n], ids[n] = i.row.Position, i.row.ID
 		lowest, highest = min(lowest, i.row.Position), max(highest, i.row.Position)
+		troubled = troubled || i.troubled
+	}
+	args := p.lease.args(pgx.NamedArgs{"positions": positions, "ids": ids, "lowest": lowest, "highest": highest})
+	if !troubled && together(len(items), highest-lowest, p.lease.of()) {
+		tag, err := p.conn.Exec(ctx, deleteRange, pgx.QueryExecModeCacheDescribe, args)
+		if err != nil {
+			return p.check(fmt.Errorf("delete rows: %w", err))
+		}
+		p.mark.removed += int(tag.RowsAffected())
+		if tag.RowsAffected() == int64(len(items)) {
+			settleAll(items)
+			return nil
+		}
 	}
 	var held, deleted int
-	err := p.conn.QueryRow(ctx, deleteRows, p.lease.args(pgx.NamedArgs{
-		"positions": positions, "ids": ids, "lowest": lowest, "highest": highest,
-	})).Scan(&held, &deleted)
+	err := p.conn.QueryRow(ctx, deleteRows, args).Scan(&held, &deleted)
 	switch {
 	case err != nil:
 		return p.check(fmt.Errorf("delete rows: %w", err))
@@ -139,7 +219,19 @@ func (p *poll) remove(ctx context.Context, items []*item) error {
 		return fmt.Errorf("delete rows: %w", errLost)
 	}
 	p.mark.removed += deleted
+	settleAll(items)
 	return nil
+}
+
+// together says whether rows stand so near to each other that a walk over what is between costs less than a search for each.
+func together(rows int, span int64, shards int) bool {
+	return rows >= 100 && span < int64(rows)*4*int64(shards)
+}
+
+func settleAll(items []*item) {
+	for _, i := range items {
+		i.settled = true
+	}
 }
 
 // denied says whether a privilege is missing.
@@ -148,29 +240,11 @@ func denied(err error) bool {
 	return errors.As(err, &refusal) && refusal.Code == "42501"
 }
 
-// planner leaves one plan: walk the partitions' keys upwards and stop at the limit. By its own estimates the planner
-// rather reads the whole backlog and sorts it for each claim: young partitions have no statistics, and a table of
-// trouble that is empty is taken to hold hundreds of rows. A delete by its estimates keeps a range of a small table in
-// memory and reads it once for every row that goes. What has no other plan costs so much then that it would be compiled.
-const planner = `
-SET enable_seqscan = off;
-SET enable_bitmapscan = off;
-SET enable_sort = off;
-SET enable_hashjoin = off;
-SET enable_mergejoin = off;
-SET enable_material = off;
-SET jit = off`
-
 func (p *poll) connect(ctx context.Context) error {
-	if p.conn != nil {
-		return nil
+	fresh, err := p.session.connect(ctx)
+	if fresh { // a mark is true only for one connection: a restart of the server cannot go unseen
+		p.mark = p.unmarked()
 	}
-	pooled, err := p.pool.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	p.conn, p.mark = pooled.Hijack(), p.unmarked()
-	_, err = p.conn.Exec(ctx, planner)
 	return p.check(err)
 }
 
@@ -183,11 +257,6 @@ func (p *poll) check(err error) error {
 }
 
 func (p *poll) close() {
-	if p.conn == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = p.conn.Close(ctx) // it is given up in any case
-	p.conn = nil
+	p.forget()
+	p.session.close()
 }

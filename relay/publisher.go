@@ -46,13 +46,12 @@ func (p *publisher) round(idle, term context.Context, waited time.Duration) (fou
 		return false, err
 	}
 	if len(items) == 0 {
-		p.relay.state.progressed(func(s *Status) { s.Lag = 0 })
+		p.relay.state.progressed(p.lease.shard, func(*Status) {})
+		p.relay.state.lags(p.lease.shard, 0)
 		return false, nil
 	}
-	p.relay.state.update(func(s *Status) {
-		s.Claimed += int64(len(items))
-		s.Lag = max(0, time.Since(items[0].row.CreatedAt))
-	})
+	p.relay.state.update(func(s *Status) { s.Claimed += int64(len(items)) })
+	p.relay.state.lags(p.lease.shard, max(0, time.Since(items[0].row.CreatedAt)))
 	call(p.relay.cfg.Hooks.Claimed, len(items))
 	if p.tx != nil {
 		p.tx.apart = p.apart(items)
@@ -194,9 +193,9 @@ func (p *publisher) send(ctx context.Context, items []*item) error {
 	r := p.relay
 	began := time.Now()
 	call(r.cfg.Hooks.BeforeSend, len(items))
-	r.flight.Store(int64(len(items)))
+	r.flight.Add(int64(len(items)))
 	err := p.sender.send(ctx, items)
-	r.flight.Store(0)
+	r.flight.Add(-int64(len(items)))
 	if err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
@@ -207,7 +206,7 @@ func (p *publisher) send(ctx context.Context, items []*item) error {
 		}
 	}
 	if acked > 0 {
-		r.state.progressed(func(s *Status) { s.Published += int64(acked) })
+		r.state.progressed(p.lease.shard, func(s *Status) { s.Published += int64(acked) })
 		if r.cfg.Hooks.Acked != nil {
 			r.cfg.Hooks.Acked(acked, time.Since(began))
 		}
@@ -233,7 +232,7 @@ func (p *publisher) settle(ctx context.Context, acked []*item, troubled []troubl
 			p.relay.quiet.recovered("topic " + i.row.Topic)
 		}
 	}
-	p.relay.state.progressed(func(s *Status) { s.Deleted += int64(len(acked)) })
+	p.relay.state.progressed(p.lease.shard, func(s *Status) { s.Deleted += int64(len(acked)) })
 	call(p.relay.cfg.Hooks.Deleted, len(acked))
 	return nil
 }

@@ -22,8 +22,9 @@ import (
 
 // Config of a Relay. Pool, Brokers and Service are required.
 type Config struct {
-	// Pool is the service's database. At most 4 of its connections are used at a time, and one more that the relay
-	// takes out of it while it is active, with the pool's configuration, for claims and deletes.
+	// Pool is the service's database. At most 4 of its connections are used at a time, and one more for each shard that
+	// the relay takes out of it while it is active, with the pool's configuration, for claims and deletes; with several shards
+	// another one, for looks.
 	Pool *pgxpool.Pool
 	// Brokers are host:port.
 	Brokers []string
@@ -56,7 +57,12 @@ type Config struct {
 	// Kafka's own; at least 5 s and at most the broker's transaction.max.timeout.ms.
 	TransactionTimeout time.Duration
 
-	// Batch is how many rows are claimed at once. Default 1000, at most 10,000. A claim also ends behind 8 MB.
+	// Shards is into how many a relay that polls divides the outbox, by key: each is published on its own, by one relay or
+	// by several. The number of the relay that leads holds for all, see the package comment. Default 1, at most 64; a
+	// stream is not divided.
+	Shards int
+	// Batch is how many rows are claimed at once. Default 2000, at most 10,000; shards have
+	// smaller ones, so that they take no more memory. A claim also ends behind 4 MB.
 	Batch int
 	// Interval is the longest time between two looks at an idle outbox: how long a row waits that came without a
 	// notification. Default 1 s. Looks begin 5 ms after the last row and then get rarer.
@@ -85,7 +91,7 @@ type Config struct {
 }
 
 // Hooks are told what happens, for metrics and tests. Any may be nil. They run in the relay's own goroutines: one that
-// waits delays the relay. Sent may run at the same time as any other.
+// waits delays the relay. Sent may run at the same time as any other; with several shards, any of them.
 type Hooks struct {
 	// Claimed: rows were read, none of them was published yet.
 	Claimed func(rows int)
@@ -114,6 +120,8 @@ type Relay struct {
 	ran    atomic.Bool
 	quiet  quiet
 	gate   gate
+	shards sharing
+	looker *looker
 	flight atomic.Int64 // rows handed to the client and not settled
 
 	givenUp   atomic.Bool   // the slot held more than it may
@@ -122,7 +130,7 @@ type Relay struct {
 }
 
 const (
-	claimBytes = 8 << 20 // payload and headers of one claim, but for its last row
+	claimBytes = 4 << 20 // payload and headers of one claim, but for its last row
 	firstWait  = 5 * time.Millisecond
 	// batchBytes is Kafka's own default for the largest record batch that a topic takes (max.message.bytes).
 	batchBytes = 1_048_588
@@ -142,7 +150,8 @@ func New(cfg Config) (*Relay, error) {
 	}
 	fill(&cfg.Transactions, 100*time.Millisecond)
 	fill(&cfg.TransactionTimeout, time.Minute)
-	fill(&cfg.Batch, 1000)
+	fill(&cfg.Batch, 2000)
+	fill(&cfg.Shards, 1)
 	fill(&cfg.Interval, time.Second)
 	fill(&cfg.Lease, 5*time.Second)
 	fill(&cfg.UnknownTopic, time.Minute)
@@ -156,6 +165,8 @@ func New(cfg Config) (*Relay, error) {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
 	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1)}
+	r.shards.moved = make(chan struct{})
+	r.looker = newLooker(r)
 	client, err := r.newClient() // the options are checked by nothing else
 	if err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
@@ -189,6 +200,10 @@ func (c *Config) check() error {
 	case c.TransactionTimeout < 5*time.Second || c.TransactionTimeout < 10*c.Transactions:
 		return fmt.Errorf("transaction time-out %s: want 5s or more, and ten times the %s between two transactions",
 			c.TransactionTimeout, c.Transactions)
+	case c.Shards < 1 || c.Shards > mostShards:
+		return fmt.Errorf("shards %d: want 1 to %d", c.Shards, mostShards)
+	case c.Shards > 1 && (c.Source == WAL || c.Delivery == ExactlyOnce):
+		return fmt.Errorf("shards %d: only the poll source is divided; a stream needs no shards: leave them out, or set source to poll", c.Shards)
 	case c.Batch < 1 || c.Batch > 10_000:
 		return fmt.Errorf("batch %d: want 1 to 10000", c.Batch)
 	case c.Interval < firstWait:

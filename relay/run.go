@@ -37,6 +37,13 @@ func (r *Relay) Run(ctx context.Context) error {
 	})()
 	defer r.state.update(func(s *Status) { s.Role, s.Since = Stopped, time.Now() })
 
+	var others sync.WaitGroup
+	defer others.Wait()
+	sharing, stopSharing := context.WithCancel(ctx)
+	defer stopSharing()
+	if r.shares() {
+		others.Go(func() { r.share(sharing, work) })
+	}
 	for {
 		l, err := r.acquire(ctx)
 		if err != nil { // only ctx's
@@ -60,6 +67,33 @@ func (r *Relay) Run(ctx context.Context) error {
 
 // lead publishes for one term. It returns nil when ctx ended, else why the term did.
 func (r *Relay) lead(ctx, work context.Context, l *lease) error {
+	now := time.Now()
+	r.state.progressed(0, func(s *Status) { s.Role, s.Since, s.Term, s.Leader = Active, now, l.term, l.holder })
+	r.cfg.Log.Info().Int64("term", l.term).Str("holder", l.holder).Msg("active")
+	if r.cfg.Hooks.Leading != nil {
+		r.cfg.Hooks.Leading(l.term)
+	}
+
+	h := &holding{lease: l}
+	r.looker.holds(h)
+	defer r.looker.drops(h)
+	defer r.state.lags(0, 0)
+	defer r.state.update(func(s *Status) { s.Source, s.Slot = "", nil })
+	return r.hold(ctx, work, l, func(idle, term context.Context, p *publisher) error {
+		aside, stop := context.WithCancel(idle)
+		var side sync.WaitGroup
+		defer side.Wait()
+		defer stop()
+		side.Go(func() { r.keepHouse(aside) })
+		side.Go(func() { r.guard(aside, l) })
+		side.Go(func() { r.retain(aside) })
+		return r.work(idle, term, p, r.workOnce)
+	})
+}
+
+// hold publishes under a lease until ctx ends or the lease is lost, and lets it go. It returns nil when ctx ended, else why
+// the term did.
+func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term context.Context, p *publisher) error) error {
 	client, err := r.newClient() // one per term: what is left in it at the end of one must not go out in a later one
 	if err != nil {
 		return err // New made one of the same options
@@ -71,13 +105,6 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 	defer stopIdling()
 	defer context.AfterFunc(term, stopIdling)()
 
-	now := time.Now()
-	r.state.progressed(func(s *Status) { s.Role, s.Since, s.Term, s.Leader = Active, now, l.term, l.holder })
-	r.cfg.Log.Info().Int64("term", l.term).Str("holder", l.holder).Msg("active")
-	if r.cfg.Hooks.Leading != nil {
-		r.cfg.Hooks.Leading(l.term)
-	}
-
 	p := &publisher{relay: r, lease: l, sender: newSender(client), renderer: newRenderer(r.defaults())}
 	var side sync.WaitGroup
 	side.Go(func() {
@@ -85,11 +112,7 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 			lose(err)
 		}
 	})
-	side.Go(func() { r.keepHouse(idle) })
-	side.Go(func() { r.guard(idle, l) })
-	side.Go(func() { r.retain(idle) })
-
-	if err := r.work(idle, term, p); err != nil {
+	if err := do(idle, term, p); err != nil {
 		lose(err)
 	}
 	cause := context.Cause(term)
@@ -98,8 +121,7 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 	// Everything that is in the client is settled or given up before anybody else may begin.
 	client.Close()
 	side.Wait()
-	r.state.update(func(s *Status) { s.Source, s.Slot = "", nil })
-	if !errors.Is(cause, errLost) {
+	if !errors.Is(cause, errLost) || l.shard > 0 { // a shard's is lost with its layout too, and waited for
 		last, cancel := context.WithTimeout(context.WithoutCancel(work), releaseLimit)
 		defer cancel()
 		if err := l.release(last, r.cfg.Pool); err != nil {

@@ -48,8 +48,18 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 			standing = true
 			side.Go(func() { r.listen(listen, leaseChannel, wake) })
 		}
-		if pause(ctx, min(remaining, r.cfg.Lease)+time.Millisecond, wake) {
-			r.quiet.recovered("notifications")
+		for again := true; again; { // a look at the shards tells of the lead too
+			timer := time.NewTimer(min(remaining, r.cfg.Lease) + time.Millisecond)
+			again = false
+			select {
+			case <-ctx.Done():
+			case <-r.looker.lead:
+			case <-wake:
+				r.quiet.recovered("notifications")
+			case <-timer.C:
+				again = r.looker.vouches(r.cfg.Lease)
+			}
+			timer.Stop()
 		}
 	}
 	return nil, ctx.Err()
@@ -62,13 +72,17 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	var leader string
 	var term int64
 	var remaining time.Duration
-	err := r.cfg.Pool.QueryRow(ctx, readLease, pgx.NamedArgs{"shard": shard}).Scan(&leader, &term, &remaining)
+	var shards int
+	err := r.cfg.Pool.QueryRow(ctx, readLease, pgx.NamedArgs{"shard": 0}).Scan(&leader, &term, &shards, &remaining)
 	var refusal *pgconn.PgError
 	switch {
 	case errors.As(err, &refusal) && (refusal.Code == "42P01" || refusal.Code == "3F000"):
 		return nil, 0, fmt.Errorf("the database is not migrated: %w", err)
 	case err != nil && !errors.Is(err, pgx.ErrNoRows):
 		return nil, 0, fmt.Errorf("read the lease: %w", err)
+	}
+	if err == nil {
+		r.shards.divided(shards)
 	}
 	if remaining > 0 {
 		r.stands(leader, term)
@@ -87,10 +101,9 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 
 func (r *Relay) stands(leader string, term int64) {
 	now := time.Now()
-	r.state.progressed(func(s *Status) {
+	r.state.progressed(0, func(s *Status) {
 		if s.Role != Standby {
 			s.Role, s.Since = Standby, now
-			s.Lag = 0
 			r.cfg.Log.Info().Str("leader", leader).Int64("term", term).Msg("standby")
 		}
 		s.Leader, s.Term = leader, term

@@ -78,7 +78,7 @@ func TestALookAndAClaimAgree(t *testing.T) {
 			found, err := l.renew(t.Context(), pool, scope{})
 			require.NoError(t, err)
 			require.Equal(t, c.want == 1, found)
-			p := &poll{pool: pool, lease: l, batch: 10}
+			p := &poll{session: session{pool: pool}, lease: l, batch: 10}
 			defer p.close()
 			items, err := p.claim(t.Context(), 0)
 			require.NoError(t, err)
@@ -96,14 +96,15 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 	pool, l := tenure(t)
 	_, err := pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'k', 'T' FROM generate_series(1, 20000)")
 	require.NoError(t, err)
-	p := &poll{pool: pool, lease: l, batch: 100}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 100}
 	defer p.close()
 	for _, statistics := range []string{"none", "some"} {
 		items, err := p.claim(t.Context(), 0)
 		require.NoError(t, err)
 		require.Len(t, items, 100)
+		p.join(t.Context())
 		rows, err := p.conn.Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) "+claimRows,
-			pgx.NamedArgs{"low": 0, "rows": 100, "bytes": claimBytes})
+			p.scope().args(l.args(pgx.NamedArgs{"rows": 100, "bytes": claimBytes})))
 		require.NoError(t, err)
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		require.NoError(t, err)
@@ -121,7 +122,7 @@ func TestAClaimEndsBehindItsBytesWithoutAGap(t *testing.T) {
 	_, err := pool.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, key, type, payload)
 		SELECT 't', 'k', 'T', CASE WHEN n % 3 > 0 THEN convert_to(repeat('x', 1000000), 'UTF8') END FROM generate_series(1, 30) AS n`)
 	require.NoError(t, err)
-	p := &poll{pool: pool, lease: l, batch: 1000}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 1000}
 	defer p.close()
 	items, err := p.claim(t.Context(), 0)
 	require.NoError(t, err)
@@ -151,7 +152,7 @@ func TestNothingIsDeletedOrNotedUnderATermThatIsOver(t *testing.T) {
 			pool, l := tenure(t)
 			_, err := pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type) VALUES ('t', 'k', 'T')")
 			require.NoError(t, err)
-			p := &poll{pool: pool, lease: l, batch: 10}
+			p := &poll{session: session{pool: pool}, lease: l, batch: 10}
 			defer p.close()
 			items, err := p.claim(t.Context(), 0)
 			require.NoError(t, err)
@@ -175,7 +176,7 @@ func TestADeleteWaitsForATermThatJustBegins(t *testing.T) {
 	pool, l := tenure(t)
 	_, err := pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type) VALUES ('t', 'k', 'T')")
 	require.NoError(t, err)
-	p := &poll{pool: pool, lease: l, batch: 10}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 10}
 	defer p.close()
 	items, err := p.claim(t.Context(), 0)
 	require.NoError(t, err)
@@ -205,7 +206,7 @@ func TestARowThatTookAPublishedRowsPositionIsNotDeleted(t *testing.T) {
 	const row = "INSERT INTO troupe.outbox (position, topic, type) OVERRIDING SYSTEM VALUE VALUES (7, 't', 'T')"
 	_, err := pool.Exec(t.Context(), row)
 	require.NoError(t, err)
-	p := &poll{pool: pool, lease: l, batch: 10}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 10}
 	defer p.close()
 	items, err := p.claim(t.Context(), 0)
 	require.NoError(t, err)

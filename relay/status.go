@@ -50,6 +50,10 @@ type Status struct {
 	// Headroom is how many positions are left in the partitions there are; 0 until known.
 	Headroom int64 `json:"headroom"`
 
+	// Shards is into how many the outbox is divided, as last seen; 0: not seen yet. Held are those that this relay holds.
+	Shards int   `json:"shards"`
+	Held   []int `json:"held,omitempty"`
+
 	// Source that was chosen; empty while none is. While a slot is made for wal, the table is polled.
 	Source Source `json:"source,omitempty"`
 	// Slot is the replication slot's state, kept while this relay leads; nil: there is none, or it was not read yet.
@@ -64,6 +68,7 @@ type Status struct {
 type state struct {
 	mu      sync.Mutex
 	status  Status
+	shards  map[int]pace
 	failing error // why there is no progress; nil after progress
 	broker  error // the last failed connect, nil after a good one
 }
@@ -74,13 +79,59 @@ func (s *state) update(change func(*Status)) {
 	change(&s.status)
 }
 
+// pace is how one shard gets on.
+type pace struct {
+	progress time.Time
+	lag      time.Duration
+}
+
 // progressed changes the status and clears what was failing.
-func (s *state) progressed(change func(*Status)) {
+func (s *state) progressed(shard int, change func(*Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failing = nil
-	s.status.Progress = time.Now()
+	s.pace(shard, func(p *pace) { p.progress = time.Now() })
 	change(&s.status)
+}
+
+func (s *state) lags(shard int, lag time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pace(shard, func(p *pace) { p.lag = lag })
+}
+
+func (s *state) pace(shard int, change func(*pace)) {
+	if s.shards == nil {
+		s.shards = make(map[int]pace)
+	}
+	p := s.shards[shard]
+	change(&p)
+	s.shards[shard] = p
+}
+
+// leaves forgets what is no longer ours.
+func (s *state) leaves(shard int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if shard > 0 {
+		delete(s.shards, shard)
+	}
+}
+
+// slowest is the status with what holds for the shard that is worst off.
+func (s *state) slowest(held []int) Status {
+	status := s.status
+	if len(held) == 0 {
+		held = []int{0}
+	}
+	for n, shard := range held {
+		p := s.shards[shard]
+		if n == 0 || p.progress.Before(status.Progress) {
+			status.Progress = p.progress
+		}
+		status.Lag = max(status.Lag, p.lag)
+	}
+	return status
 }
 
 func (s *state) failed(err error) {
@@ -98,10 +149,16 @@ func (s *state) brokerIs(err error) {
 
 // Status may be called at any time, from any goroutine.
 func (r *Relay) Status() Status {
+	held := r.looker.held()
 	r.state.mu.Lock()
 	defer r.state.mu.Unlock()
-	s := r.state.status
+	s := r.state.slowest(held)
 	s.InFlight = r.flight.Load()
+	s.Shards, _ = r.shards.now()
+	s.Held = held
+	if s.Role == Standby && len(s.Held) > 0 {
+		s.Role = Active
+	}
 	return s
 }
 
@@ -110,9 +167,13 @@ func (r *Relay) Status() Status {
 // an error, and so is a slot that the server is about to lose or keeps more log for than Config.SlotUnready. Rows in
 // trouble do not make it one. It may be called at any time, from any goroutine.
 func (r *Relay) Ready() error {
+	held := r.looker.held()
 	r.state.mu.Lock()
 	defer r.state.mu.Unlock()
-	s := r.state.status
+	s := r.state.slowest(held)
+	if s.Role == Standby && len(held) > 0 {
+		s.Role = Active
+	}
 	switch s.Role {
 	case Starting:
 		if r.state.failing != nil {

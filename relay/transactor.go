@@ -209,7 +209,7 @@ func (t *transactor) commit(s *stream) error {
 	t.at, t.upTo, t.noted, r.large = at, 0, false, nil
 	t.sender.relax()
 	s.passes(upTo)
-	r.state.progressed(func(s *Status) { s.Deleted, s.Place = s.Deleted+int64(t.rows), at.lsn.String() })
+	r.state.progressed(0, func(s *Status) { s.Deleted, s.Place = s.Deleted+int64(t.rows), at.lsn.String() })
 	if t.rows > 0 {
 		call(r.cfg.Hooks.Deleted, t.rows)
 	}

@@ -81,7 +81,7 @@ func (p *publisher) note(ctx context.Context, troubled []trouble) error {
 		return err
 	}
 	r := p.relay
-	r.state.progressed(func(s *Status) {
+	r.state.progressed(p.lease.shard, func(s *Status) {
 		for _, t := range troubled {
 			switch {
 			case t.Parked:
@@ -110,6 +110,7 @@ func (p *publisher) note(ctx context.Context, troubled []trouble) error {
 
 // record writes trouble down, under the term.
 func (p *poll) record(ctx context.Context, troubled []trouble) error {
+	p.join(ctx)
 	if err := p.connect(ctx); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}

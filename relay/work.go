@@ -47,12 +47,12 @@ func slotOf(database string) string {
 	return fmt.Sprintf("troupe_%.40s_%08x", plain, crc32.ChecksumIEEE([]byte(database)))
 }
 
-// work publishes from one source or the other until the term ends.
-func (r *Relay) work(idle, term context.Context, p *publisher) error {
+// work does once again and again until the term ends.
+func (r *Relay) work(idle, term context.Context, p *publisher, once func(idle, term context.Context, p *publisher) error) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	for failures := 0; idle.Err() == nil; {
 		began := time.Now()
-		err := r.workOnce(idle, term, p)
+		err := once(idle, term, p)
 		if err == nil || errors.Is(err, errLost) || errors.Is(err, errStop) {
 			return err
 		}
@@ -72,6 +72,7 @@ func (r *Relay) work(idle, term context.Context, p *publisher) error {
 	return nil
 }
 
+// workOnce publishes from one source or the other.
 func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 	source, why, err := r.choose(idle)
 	if err != nil {
@@ -83,6 +84,13 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 			return err
 		}
 		defer p.tx.close()
+	}
+	number := 1
+	if source == Poll && r.shares() {
+		number = r.cfg.Shards
+	}
+	if err := r.divide(idle, p.lease, number); err != nil {
+		return err
 	}
 	st, err := r.readState(idle)
 	if err != nil {
@@ -182,17 +190,24 @@ func (r *Relay) poll(idle, term context.Context, p *publisher, published, sweep 
 	source := r.newPoll(p.lease)
 	source.wake, source.published, source.sweep = wake, published, sweep
 	defer source.close()
-	side.Go(func() { r.listen(idle, outbox.Channel, wake) })
+	if p.lease.of() > 1 {
+		source.looker = r.looker
+	} else {
+		side.Go(func() { r.listen(idle, outbox.Channel, wake) })
+	}
 	p.source = source
 	return r.publish(idle, term, p)
 }
 
 func (r *Relay) newPoll(l *lease) *poll {
 	return &poll{
-		pool: r.cfg.Pool, lease: l, batch: r.cfg.Batch,
+		session: session{pool: r.cfg.Pool}, lease: l, batch: batchOfShard(r.cfg.Batch, l.of()), passes: passLength,
 		warn: func(err error) { r.quiet.failed("low mark", err) },
 	}
 }
+
+// batchOfShard is how many rows are claimed at once where so many shards are.
+func batchOfShard(batch, shards int) int { return max(batch/shards, min(batch, 500)) }
 
 // standing is the row of troupe.relay_state.
 type standing struct {

@@ -116,6 +116,8 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	r.Kafka, err = v.kafka()
 	keep(err)
 	keep(v.offered())
+	r.Shards, err = v.number(shards)
+	keep(err)
 	r.Batch, err = v.number(batch)
 	keep(err)
 	r.Retry.Attempts, err = v.number(retryAttempts)
@@ -178,6 +180,10 @@ func (v values) offered() error {
 	case "auto", "wal", "poll":
 	default:
 		return v.bad(source, "auto, wal or poll")
+	}
+	if n, err := v.number(shards); err == nil && n > 1 &&
+		(v.text[source.name] == "wal" || v.text[delivery.name] == "exactly-once") {
+		return usagef("shards (from %s): only the poll source is divided: set source to poll, or leave shards out", v.from[shards.name])
 	}
 	switch v.text[delivery.name] {
 	case "at-least-once":

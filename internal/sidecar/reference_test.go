@@ -231,7 +231,7 @@ func TestTheDocumentedFileIsValidAndIsRead(t *testing.T) {
 	require.Equal(t, "payment-db.bank.example", payment.database.ConnConfig.TLSConfig.ServerName)
 	require.Empty(t, payment.database.ConnConfig.Fallbacks, "there is no way without TLS")
 	require.NotNil(t, ledger.database.ConnConfig.TLSConfig.GetClientCertificate)
-	require.Equal(t, []any{1000, 5000, "payment", "general-ledger", 12},
+	require.Equal(t, []any{2000, 5000, "payment", "general-ledger", 12},
 		[]any{payment.relay.Batch, ledger.relay.Batch, payment.relay.Service, ledger.relay.Service, ledger.relay.Retry.Attempts})
 	require.Len(t, payment.relay.Brokers, 2)
 	require.Len(t, payment.relay.Kafka, 2, "TLS and SASL")

@@ -109,7 +109,9 @@ var (
 		usage: "`time` from the end of one Kafka transaction to that of the next, under exactly-once"}
 	transactionTimeout = setting{name: "transaction-timeout", value: "1m", kind: duration, each: true,
 		usage: "`time` after which the broker gives up a Kafka transaction; up to its transaction.max.timeout.ms"}
-	batch = setting{name: "batch", value: "1000", kind: number, least: 1, most: 10_000, each: true,
+	shards = setting{name: "shards", value: "1", kind: number, least: 1, most: 64, each: true,
+		usage: "`parts` into which poll divides the outbox by key, each published on its own, by one relay or several"}
+	batch = setting{name: "batch", value: "2000", kind: number, least: 1, most: 10_000, each: true,
 		usage: "`rows` claimed at once, up to 10000"}
 	interval = setting{name: "interval", value: "1s", kind: duration, each: true,
 		usage: "longest `time` between two looks at an idle outbox"}
@@ -151,7 +153,7 @@ var sections = []section{
 		brokers, kafkaTLS, kafkaCA, kafkaCert, kafkaKey, kafkaName, kafkaSASL, kafkaUser, kafkaPassword, kafkaToken,
 	}},
 	{"Publishing", []setting{
-		service, source, slot, slotWarn, slotUnready, slotLimit, retention, delivery, transactions, transactionTimeout, batch, interval, lease, drain,
+		service, source, slot, slotWarn, slotUnready, slotLimit, retention, delivery, transactions, transactionTimeout, shards, batch, interval, lease, drain,
 		retryInitial, retryCap, retryAttempts, unknownTopic, alertURL,
 	}},
 	{"The process", []setting{admin, adminToken, logLevel, output}},

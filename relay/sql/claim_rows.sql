@@ -1,12 +1,19 @@
--- The lowest rows that may go out now, at most @rows, and none behind @bytes of payload and headers. Not those that
--- wait for their next try or for a person, and not those behind such a row of their key. Not what a stream has
--- published; before a stream begins, only what it will not tell.
-SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for
+-- The lowest rows of the shard that may go out now, at most @rows, and none behind @bytes of payload and headers. Not
+-- those that wait for their next try or for a person, and not those behind such a row of their key. Not what a stream has
+-- published; before a stream begins, only what it will not tell. Each says what was visible, and whether nothing of the
+-- shard is in trouble: see read_on.sql.
+SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for,
+       (SELECT pg_current_snapshot()::text) AS snapshot,
+       (SELECT NOT EXISTS (
+          SELECT
+          FROM troupe.outbox_trouble
+          WHERE @shards::int = 1
+             OR troupe.outbox_shard(NULL, order_key, id, @shards) = @shard)) AS calm
 FROM (
   SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,
          t.position IS NOT NULL AS troubled,
          coalesce(t.attempts, 0) AS attempts,
-         coalesce(clock_timestamp() - t.first_failed_at, '0') AS troubled_for,
+         coalesce(extract(epoch FROM clock_timestamp() - t.first_failed_at), 0)::float8 AS troubled_for,
          size.bytes,
          sum(size.bytes) OVER (ORDER BY o.position ROWS UNBOUNDED PRECEDING) AS bytes_so_far
   FROM troupe.outbox o
@@ -16,6 +23,7 @@ FROM (
   ) AS size (bytes)
   WHERE o.position > @low
     -- from here on as in renew_lease.sql
+    AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
     AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
     AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep))
     AND (t.position IS NULL OR t.status = 'waiting' OR t.status = 'retrying' AND t.next_try <= clock_timestamp())

@@ -1,5 +1,5 @@
 -- Who leads, and for how much longer by the database's clock: not at all, when it streams a slot no more.
-SELECT holder, term,
+SELECT holder, term, shards,
        CASE
          WHEN slot IS NOT NULL AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.slot_name = l.slot AND s.active)
          THEN '0'

@@ -1,16 +1,25 @@
--- Renew, and say in the same round trip whether a claim above @low would find a row. No row: the term is over.
+-- Renew, and say in the same round trip whether a claim above @low would find a row. No row: the term is over, or its layout.
+WITH lead AS MATERIALIZED (
+  SELECT layout
+  FROM troupe.relay_leases
+  WHERE shard = 0
+    AND @shard > 0
+  FOR SHARE
+)
 UPDATE troupe.relay_leases
 SET expires_at = clock_timestamp() + @length::interval,
     slot       = @slot
 WHERE shard = @shard
   AND holder = @holder
   AND term = @term
+  AND (@shard = 0 OR layout = (SELECT layout FROM lead))
 RETURNING EXISTS (
   SELECT
   FROM troupe.outbox o
   LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
   WHERE o.position > @low
     -- from here on as in claim_rows.sql
+    AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
     AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
     AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep))
     AND (t.position IS NULL OR t.status = 'waiting' OR t.status = 'retrying' AND t.next_try <= clock_timestamp())

@@ -1,0 +1,243 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A looker looks for rows, for all shards of a process that found none, and renews all its leases with the same statement:
+// what an idle relay costs does not grow with the number of shards.
+type looker struct {
+	relay   *Relay
+	session session
+	wake    chan struct{} // notifications
+	stirred chan struct{} // a shard begins to rest
+	astir   chan struct{} // told when there may be a shard to be had
+	lead    chan struct{} // as well: the lead may be one of them
+
+	mu      sync.Mutex
+	leases  map[int]*holding
+	resting map[int]*resting
+	looked  time.Time // when the last look that succeeded was asked for
+	quiet   bool      // it found every shard held, by us or by others
+}
+
+// holding is a shard that this process has.
+type holding struct {
+	lease *lease
+	yield context.CancelFunc // ends the term when what is in flight is settled; nil: the lead's
+}
+
+// resting is a shard that waits for rows.
+type resting struct {
+	scope scope
+	found chan why
+}
+
+// why a rest ended.
+type why int
+
+const (
+	over why = iota // the term, or the process
+	rows            // there are some
+	slow            // none, but it took long to see that
+)
+
+// slowLook is how long a look takes that should not have walked so far.
+const slowLook = 20 * time.Millisecond
+
+func newLooker(r *Relay) *looker {
+	return &looker{
+		relay: r, session: session{pool: r.cfg.Pool}, wake: make(chan struct{}, 1), stirred: make(chan struct{}, 1),
+		astir: make(chan struct{}, 1), lead: make(chan struct{}, 1),
+		leases: make(map[int]*holding), resting: make(map[int]*resting),
+	}
+}
+
+func (l *looker) holds(h *holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leases[h.lease.shard] = h
+}
+
+func (l *looker) drops(h *holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leases[h.lease.shard] == h {
+		delete(l.leases, h.lease.shard)
+	}
+}
+
+// held are the shards that this process holds, lowest first.
+func (l *looker) held() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.leases))
+}
+
+// vouches says whether the last look, not long ago, found every shard held: nobody else need read the leases.
+func (l *looker) vouches(within time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.quiet && time.Since(l.looked) < within
+}
+
+// rest waits until there are rows in a shard.
+func (l *looker) rest(ctx context.Context, of *lease, s scope) why {
+	r := &resting{s, make(chan why, 1)}
+	l.mu.Lock()
+	l.resting[of.shard] = r
+	l.mu.Unlock()
+	tell(l.stirred)
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.resting[of.shard] == r {
+			delete(l.resting, of.shard)
+		}
+	}()
+	select {
+	case w := <-r.found:
+		return w
+	case <-ctx.Done():
+		return over
+	}
+}
+
+// run looks until ctx ends, ever more rarely while nothing is found.
+func (l *looker) run(ctx context.Context) {
+	defer l.session.close()
+	wait := firstWait
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-l.stirred:
+			timer.Stop()
+			wait = min(wait, firstWait)
+			continue
+		case <-l.wake:
+			timer.Stop()
+			l.relay.quiet.recovered("notifications")
+			wait = 0
+		case <-timer.C:
+		}
+		found, err := l.look(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			l.session.close()
+			l.relay.state.failed(err)
+			l.relay.quiet.failed("look", err)
+			wait = l.relay.cfg.Interval
+			continue
+		case err == nil:
+			l.relay.quiet.recovered("look")
+		}
+		if found {
+			wait = 0
+		}
+		wait = min(max(2*wait, firstWait), l.relay.cfg.Interval)
+	}
+}
+
+// looks are the arguments of one statement, by shard.
+type looks struct {
+	shards    []int
+	terms     []int64
+	lows      []int64
+	published []*string
+	of        []*holding
+	resting   []*resting // nil: it does not rest
+}
+
+func (l *looker) due() (a looks) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.resting) == 0 {
+		return a
+	}
+	for shard, h := range l.leases {
+		r := l.resting[shard]
+		low, published := int64(math.MaxInt64), (*string)(nil)
+		if r != nil {
+			low, published = r.scope.low, r.scope.published
+		}
+		a.shards, a.terms, a.lows = append(a.shards, shard), append(a.terms, h.lease.term), append(a.lows, low)
+		a.published, a.of, a.resting = append(a.published, published), append(a.of, h), append(a.resting, r)
+	}
+	return a
+}
+
+func (l *looker) look(ctx context.Context) (found bool, err error) {
+	a := l.due()
+	if len(a.shards) == 0 {
+		return false, nil
+	}
+	if _, err := l.session.connect(ctx); err != nil {
+		return false, fmt.Errorf("connect: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.relay.cfg.Lease)
+	defer cancel()
+	asked := time.Now()
+	seen, err := l.session.conn.Query(ctx, look, pgx.NamedArgs{
+		"holder": l.relay.cfg.Holder, "length": l.relay.cfg.Lease,
+		"shard_list": a.shards, "terms": a.terms, "lows": a.lows, "published": a.published,
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for rows: %w", err)
+	}
+	type sight struct {
+		Shard                        int
+		Wanted, Astir, Found, Behind bool
+	}
+	sights, err := pgx.CollectRows(seen, pgx.RowToStructByPos[sight])
+	if err != nil {
+		return false, fmt.Errorf("look for rows: %w", err)
+	}
+	quiet := len(sights) == len(a.shards)
+	long := time.Since(asked) > slowLook
+	for _, s := range sights {
+		n := slices.Index(a.shards, s.Shard)
+		a.of[n].lease.renewed(asked)
+		quiet = quiet && !s.Astir
+		switch {
+		case s.Wanted && a.of[n].yield != nil:
+			a.of[n].yield()
+		case a.resting[n] == nil:
+		case !s.Found:
+			l.relay.state.progressed(s.Shard, func(*Status) {})
+			if long && s.Behind {
+				l.ends(s.Shard, a.resting[n], slow)
+			}
+		default:
+			found = true
+			l.ends(s.Shard, a.resting[n], rows)
+		}
+	}
+	l.mu.Lock()
+	l.looked, l.quiet = asked, quiet
+	l.mu.Unlock()
+	if !quiet {
+		tell(l.astir)
+		tell(l.lead)
+	}
+	return found, nil
+}
+
+func (l *looker) ends(shard int, r *resting, w why) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.resting[shard] == r {
+		delete(l.resting, shard)
+	}
+	r.found <- w // it holds one, and is told once
+}

@@ -1,0 +1,132 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A pass is what one snapshot sees, read in several claims, so that a backlog is not walked from its lowest row with each
+// of them and the next is read while this one is sent. It holds no transaction open: what was not visible to its first
+// claim is told from what was by the transaction that wrote it. So a row that commits late, below where the pass is, is
+// overtaken by nothing that was written after it; the pass after finds both, lowest first.
+//
+// A pass is only of rows of which none is in trouble, and ends with the first that is not settled as published.
+type pass struct {
+	began    time.Time
+	snapshot string
+	more     bool  // the last claim ended for its limits
+	after    int64 // where it ended
+}
+
+// passLength is how long a row that commits late may have to wait for others.
+const passLength = time.Second
+
+// ahead is a claim that is read while the one before it is sent.
+type ahead struct {
+	window *window
+	err    error
+	done   chan struct{}
+	cancel context.CancelFunc
+}
+
+// readOn gives the next rows of the pass; none where it has ended.
+func (p *poll) readOn(ctx context.Context) ([]*item, error) {
+	a := p.ahead
+	if a == nil {
+		return nil, nil
+	}
+	p.join(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	p.ahead = nil
+	switch {
+	case a.err != nil:
+		return nil, p.check(a.err)
+	case time.Since(p.pass.began) > p.passes || !p.now.done():
+		return nil, nil
+	}
+	p.now, p.spare = a.window, p.now
+	p.pass.more = p.ended(p.now)
+	return p.take(), nil
+}
+
+// done says whether all of a window is settled.
+func (w *window) done() bool {
+	for n := range w.items {
+		if !w.items[n].settled {
+			return false
+		}
+	}
+	return true
+}
+
+// take hands the claim's rows over, and begins to read the next.
+func (p *poll) take() []*item {
+	items := p.now.left(len(p.now.items))
+	if p.pass.more && time.Since(p.pass.began) < p.passes {
+		p.pass.after = items[len(items)-1].row.Position
+		p.begin()
+	}
+	return items
+}
+
+func (p *poll) begin() {
+	ctx, cancel := context.WithCancel(context.Background()) // ended by join or forget
+	a := &ahead{window: p.spare, done: make(chan struct{}), cancel: cancel}
+	args := p.scope().args(p.lease.args(pgx.NamedArgs{
+		"after": p.pass.after, "snapshot": p.pass.snapshot, "rows": p.batch, "bytes": claimBytes,
+	}))
+	p.ahead = a
+	go func() {
+		defer close(a.done)
+		a.err = p.fetch(ctx, a.window, args)
+	}()
+}
+
+func (p *poll) fetch(ctx context.Context, w *window, args pgx.NamedArgs) error {
+	w.clear()
+	rows, err := p.conn.Query(ctx, readOn, pgx.QueryExecModeCacheDescribe, inBinary, args)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := w.scan(rows.RawValues(), p.known); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// join waits until the connection is free. A read that ctx does not wait for is given up, and the connection with it.
+func (p *poll) join(ctx context.Context) {
+	a := p.ahead
+	if a == nil {
+		return
+	}
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		a.cancel()
+		<-a.done
+	}
+	a.cancel()
+	if a.err != nil {
+		p.ahead = nil
+		_ = p.check(a.err) // the next claim reads anew
+	}
+}
+
+// forget ends the pass: the next claim begins at the lowest row.
+func (p *poll) forget() {
+	a := p.ahead
+	if a == nil {
+		return
+	}
+	p.ahead = nil
+	a.cancel()
+	<-a.done
+}

@@ -1,0 +1,306 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/outbox"
+)
+
+// mostShards is also a check of the table's.
+const mostShards = 64
+
+// sharing is what a process knows of shards.
+type sharing struct {
+	mu     sync.Mutex
+	number int           // last seen; 0: not yet
+	moved  chan struct{} // closed when it changes
+}
+
+func (s *sharing) divided(number int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.number == number {
+		return
+	}
+	s.number = number
+	close(s.moved)
+	s.moved = make(chan struct{})
+}
+
+func (s *sharing) now() (number int, moved <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.number, s.moved
+}
+
+// shares says whether this relay takes shards at all: one that is to stream does not poll beside others.
+func (r *Relay) shares() bool { return r.cfg.Source != WAL && r.cfg.Delivery != ExactlyOnce }
+
+// divide sees to it that the outbox is divided into so many shards, and that none of a former layout is held any more. The
+// error is errLost when the term is over.
+func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
+	changed, err := r.cfg.Pool.Exec(ctx, divide, l.args(pgx.NamedArgs{"number": number}))
+	if err != nil {
+		return fmt.Errorf("divide the outbox: %w", err)
+	}
+	if changed.RowsAffected() > 0 {
+		r.cfg.Log.Info().Int("shards", number).Msg("divided anew: waits until the former shards are free")
+	}
+	for {
+		var shards int
+		var layout int64
+		var lasts *time.Duration
+		err := r.cfg.Pool.QueryRow(ctx, readLayout, l.args(nil)).Scan(&shards, &layout, &lasts)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows), err == nil && shards != number:
+			return fmt.Errorf("divide the outbox: %w", errLost)
+		case err != nil:
+			return fmt.Errorf("read the layout: %w", err)
+		case lasts == nil:
+			l.divided(number)
+			r.shards.divided(number)
+			return nil
+		}
+		if pause(ctx, min(*lasts+time.Millisecond, 100*time.Millisecond), nil); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// share holds shards beside the lead's until ctx ends.
+func (r *Relay) share(ctx, work context.Context) {
+	for ctx.Err() == nil {
+		number, moved := r.shards.now()
+		if number > 1 {
+			r.shareAmong(ctx, work)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-moved:
+		}
+	}
+}
+
+// shareAmong takes its share of the shards until there is only one.
+func (r *Relay) shareAmong(ctx, work context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	var side, serving sync.WaitGroup
+	defer side.Wait()
+	defer stop()
+	listening, unlisten := context.WithCancel(ctx)
+	defer unlisten()
+	freed := make(chan struct{}, 1)
+	side.Go(func() { r.listen(listening, leaseChannel, freed) })
+	side.Go(func() { r.listen(listening, outbox.Channel, r.looker.wake) })
+	looking, stopLooking := context.WithCancel(work)
+	defer stopLooking()
+	defer serving.Wait() // the looker goes on meanwhile
+	side.Go(func() { r.looker.run(looking) })
+
+	mine := &share{relay: r, work: work, serving: &serving}
+	defer mine.yield()
+	for ctx.Err() == nil {
+		wait, err := mine.take(ctx)
+		switch {
+		case errors.Is(err, errUndivided):
+			return
+		case err != nil && ctx.Err() == nil:
+			r.state.failed(err)
+			r.quiet.failed("shards", err)
+			wait = time.Second
+		case err == nil:
+			r.quiet.recovered("shards")
+		}
+		for {
+			timer := time.NewTimer(min(wait, r.cfg.Lease))
+			vouched := false
+			select {
+			case <-ctx.Done():
+			case <-freed:
+			case <-r.looker.astir:
+			case <-timer.C:
+				vouched = r.looker.vouches(r.cfg.Lease)
+			}
+			timer.Stop()
+			if !vouched {
+				break
+			}
+		}
+	}
+}
+
+var errUndivided = errors.New("there is one shard")
+
+// share is what a process holds beside the lead, in one layout.
+type share struct {
+	relay   *Relay
+	work    context.Context
+	serving *sync.WaitGroup
+	layout  int64
+	stop    context.CancelFunc // of all
+	ctx     context.Context
+}
+
+func (s *share) yield() {
+	if s.stop != nil {
+		s.stop()
+	}
+}
+
+// A shardLease is what the table says of a shard.
+type shardLease struct {
+	Shard     int
+	Holder    string
+	Remaining time.Duration
+	Shards    int
+	Layout    int64
+	Wanted    *string
+}
+
+// take claims what is free, asks for what others have too much of, and says when to look again.
+func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
+	r := s.relay
+	found, err := r.cfg.Pool.Query(ctx, readShards)
+	if err != nil {
+		return 0, fmt.Errorf("read the shards: %w", err)
+	}
+	leases, err := pgx.CollectRows(found, pgx.RowToStructByPos[shardLease])
+	if err != nil {
+		return 0, fmt.Errorf("read the shards: %w", err)
+	}
+	if len(leases) == 0 || leases[0].Shard != 0 {
+		return 0, errors.New("read the shards: nobody has led yet")
+	}
+	lead := leases[0]
+	if lead.Layout != s.layout || s.ctx == nil {
+		s.yield()
+		s.layout = lead.Layout
+		s.ctx, s.stop = context.WithCancel(ctx)
+	}
+	r.shards.divided(lead.Shards)
+	if lead.Shards == 1 {
+		return 0, errUndivided
+	}
+	wait = r.cfg.Lease
+	held := make([]*shardLease, lead.Shards)
+	for n := range leases {
+		l := &leases[n]
+		if l.Remaining > 0 {
+			wait = min(wait, l.Remaining+time.Millisecond)
+			if l.Shard < lead.Shards && l.Layout == lead.Layout {
+				held[l.Shard] = l
+			}
+			if l.Holder == r.cfg.Holder && l.Wanted != nil {
+				r.looker.yields(l.Shard)
+			}
+		}
+	}
+	for shard := 1; shard < lead.Shards; shard++ {
+		if held[shard] != nil {
+			continue
+		}
+		taken, err := s.claim(ctx, shard, lead.Shards)
+		if err != nil {
+			return 0, err
+		}
+		if !taken {
+			wait = min(wait, r.cfg.Lease/4)
+		}
+	}
+	return wait, s.ask(ctx, held)
+}
+
+// ask asks whoever holds two shards more than we for one of them.
+func (s *share) ask(ctx context.Context, held []*shardLease) error {
+	holder := s.relay.cfg.Holder
+	count := make(map[string]int)
+	for _, l := range held {
+		if l != nil {
+			count[l.Holder]++
+			if l.Wanted != nil && *l.Wanted == holder {
+				return nil // one at a time
+			}
+		}
+	}
+	ours := len(s.relay.looker.held())
+	for shard := len(held) - 1; shard > 0; shard-- {
+		l := held[shard]
+		if l == nil || l.Holder == holder || l.Wanted != nil || count[l.Holder] < ours+2 {
+			continue
+		}
+		_, err := s.relay.cfg.Pool.Exec(ctx, wantShard, pgx.NamedArgs{"shard": shard, "holder": holder, "from": l.Holder})
+		if err != nil {
+			return fmt.Errorf("ask for shard %d: %w", shard, err)
+		}
+		return nil
+	}
+	return nil
+}
+
+// claim takes a shard, where nobody was faster, and serves it.
+func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
+	r := s.relay
+	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now()}
+	err := r.cfg.Pool.QueryRow(ctx, claimShard, l.args(pgx.NamedArgs{"length": l.length, "layout": s.layout})).Scan(&l.term)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("claim shard %d: %w", shard, err)
+	}
+	serve, yield := context.WithCancel(s.ctx)
+	h := &holding{l, yield}
+	r.state.progressed(shard, func(*Status) {})
+	r.looker.holds(h)
+	s.serving.Go(func() {
+		defer yield()
+		defer r.state.leaves(shard)
+		defer r.looker.drops(h)
+		r.cfg.Log.Info().Int("shard", shard).Int64("term", l.term).Msg("shard taken")
+		err := r.hold(serve, s.work, l, func(idle, term context.Context, p *publisher) error {
+			return r.work(idle, term, p, r.pollShard)
+		})
+		switch {
+		case serve.Err() != nil:
+			r.cfg.Log.Info().Int("shard", shard).Msg("shard left")
+		case err != nil:
+			r.cfg.Log.Warn().Err(err).Int("shard", shard).Int64("term", l.term).Msg("shard lost")
+			r.state.failed(fmt.Errorf("shard %d: %w", shard, err))
+		}
+	})
+	return true, nil
+}
+
+// yields lets a shard go that somebody asked for.
+func (l *looker) yields(shard int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h := l.leases[shard]; h != nil && h.yield != nil {
+		h.yield()
+	}
+}
+
+// pollShard publishes from the table what the leader left to the shards.
+func (r *Relay) pollShard(idle, term context.Context, p *publisher) error {
+	st, err := r.readState(idle)
+	if err != nil {
+		return err
+	}
+	if st.there {
+		var system string
+		if err := r.cfg.Pool.QueryRow(idle, "SELECT system_identifier::text FROM pg_control_system()").Scan(&system); err != nil {
+			return fmt.Errorf("identify the system: %w", err)
+		}
+		if st.source != Poll || st.system != system && st.published != nil {
+			return errors.New("the leader has not begun to poll yet")
+		}
+	}
+	return r.poll(idle, term, p, st.published, nil)
+}

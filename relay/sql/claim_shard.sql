@@ -1,0 +1,32 @@
+-- Take the lease of a shard other than the lead's under a term that nobody had, if nobody holds it and its layout still is
+-- the one in force. Not while a lease of another layout lasts: its shard holds keys of this one. Who asked
+-- for it goes first, for a second. No row: not now.
+WITH lead AS MATERIALIZED (
+  SELECT layout, shards
+  FROM troupe.relay_leases
+  WHERE shard = 0
+  FOR SHARE
+)
+INSERT INTO troupe.relay_leases AS l (shard, holder, term, expires_at, layout)
+SELECT @shard, @holder, 1, clock_timestamp() + @length::interval, lead.layout
+FROM lead
+WHERE lead.layout = @layout
+  AND lead.shards > @shard
+  AND NOT EXISTS (
+    SELECT
+    FROM troupe.relay_leases former
+    WHERE former.shard > 0
+      AND former.layout <> lead.layout
+      AND former.expires_at > clock_timestamp())
+ON CONFLICT (shard) DO UPDATE
+SET holder     = excluded.holder,
+    term       = l.term + 1,
+    expires_at = clock_timestamp() + @length::interval,
+    layout     = excluded.layout,
+    wanted     = NULL
+WHERE l.expires_at <= clock_timestamp()
+  AND (l.wanted IS NULL
+       OR l.wanted = excluded.holder
+       OR l.layout <> excluded.layout
+       OR l.expires_at <= clock_timestamp() - interval '1 second')
+RETURNING term

@@ -1,0 +1,15 @@
+-- Divide the outbox into another number of shards, if the term still is ours: whoever holds one of the former layout cannot
+-- renew it from here on. Wakes them.
+WITH divided AS (
+  UPDATE troupe.relay_leases
+  SET shards = @number,
+      layout = layout + 1
+  WHERE shard = 0
+    AND holder = @holder
+    AND term = @term
+    AND expires_at > clock_timestamp()
+    AND shards <> @number
+  RETURNING layout
+)
+SELECT pg_notify('troupe_relay', '')
+FROM divided

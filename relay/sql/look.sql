@@ -1,0 +1,45 @@
+-- Renew the leases that one process holds, and say in the same round trip which of them somebody asks for, and in which
+-- shards a claim above the low mark would find a row. No row: that term is over, or its layout. Astir: there is a shard
+-- that nobody holds, or somebody who holds two more than we. Behind: there are rows above the mark, if only others'.
+WITH lead AS MATERIALIZED (
+  SELECT layout, shards
+  FROM troupe.relay_leases
+  WHERE shard = 0
+  FOR SHARE -- a renewal and a change of the layout are one before the other
+), astir AS MATERIALIZED (
+  SELECT (SELECT count(*) FROM troupe.relay_leases l WHERE l.shard < lead.shards AND l.layout = lead.layout AND l.expires_at > clock_timestamp())
+           < lead.shards
+      OR EXISTS (
+           SELECT
+           FROM troupe.relay_leases l
+           WHERE l.expires_at > clock_timestamp() AND l.holder <> @holder
+           GROUP BY l.holder
+           HAVING count(*) >= cardinality(@shard_list::int[]) + 2) AS astir
+  FROM lead
+)
+UPDATE troupe.relay_leases l
+SET expires_at = clock_timestamp() + @length::interval
+FROM unnest(@shard_list::int[], @terms::bigint[], @lows::bigint[], @published::text[])
+       AS mine (shard, term, low, published), lead, astir
+WHERE l.shard = mine.shard
+  AND l.holder = @holder
+  AND l.term = mine.term
+  AND l.layout = lead.layout
+  AND l.expires_at > clock_timestamp() -- one that was released meanwhile is not taken back
+RETURNING l.shard, l.wanted IS NOT NULL AS wanted, astir.astir, EXISTS (
+  SELECT
+  FROM troupe.outbox o
+  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
+  WHERE o.position > mine.low
+    -- from here on as in claim_rows.sql
+    AND troupe.outbox_shard(o.key, o.key_bytes, o.id, lead.shards) = l.shard
+    AND (mine.published IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, mine.published::pg_snapshot))
+    AND (t.position IS NULL OR t.status = 'waiting' OR t.status = 'retrying' AND t.next_try <= clock_timestamp())
+    AND NOT EXISTS (
+      SELECT
+      FROM troupe.outbox_trouble ahead
+      WHERE ahead.order_key = coalesce(o.key_bytes, convert_to(o.key, 'UTF8'))
+        AND ahead.status <> 'waiting'
+        AND ahead.position < o.position)
+) AS found,
+  coalesce((SELECT max(position) FROM troupe.outbox), 0) > mine.low AS behind

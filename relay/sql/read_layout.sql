@@ -1,0 +1,11 @@
+-- Into how many shards the outbox is divided, if the term still is ours, and for how much longer leases of a former layout last.
+SELECT lead.shards, lead.layout,
+       (SELECT max(former.expires_at) - clock_timestamp()
+        FROM troupe.relay_leases former
+        WHERE former.shard > 0
+          AND former.layout <> lead.layout
+          AND former.expires_at > clock_timestamp()) AS lasts
+FROM troupe.relay_leases lead
+WHERE shard = 0
+  AND holder = @holder
+  AND term = @term

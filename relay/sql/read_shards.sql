@@ -1,0 +1,4 @@
+-- Who holds what, and for how much longer by the database's clock.
+SELECT shard, holder, expires_at - clock_timestamp() AS remaining, shards, layout, wanted
+FROM troupe.relay_leases
+ORDER BY shard

@@ -1,0 +1,7 @@
+-- Ask its holder for a shard.
+UPDATE troupe.relay_leases
+SET wanted = @holder
+WHERE shard = @shard
+  AND shard > 0
+  AND holder = @from
+  AND wanted IS NULL
