@@ -30,6 +30,7 @@ type querier interface {
 // A lease is the right to publish for one term. Expiry is decided by the database's clock; this side only knows the
 // moment before it asked for the last renewal, and by its own monotonic clock how long ago that was.
 type lease struct {
+	shard  int
 	holder string
 	term   int64
 	length time.Duration
@@ -41,7 +42,7 @@ type lease struct {
 
 // args are the named arguments that identify the term, together with others.
 func (l *lease) args(others pgx.NamedArgs) pgx.NamedArgs {
-	args := pgx.NamedArgs{"shard": shard, "holder": l.holder, "term": l.term}
+	args := pgx.NamedArgs{"shard": l.shard, "holder": l.holder, "term": l.term}
 	for name, value := range others {
 		args[name] = value
 	}

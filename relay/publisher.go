@@ -91,20 +91,26 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			continue
 		}
 		var err error
-		i.record, err = p.renderer.record(&i.row)
-		switch {
-		case err != nil:
+		if i.mapped != nil {
+			i.record, err = i.mapped.record()
+		} else {
+			i.record, err = p.renderer.record(&i.row)
+		}
+		if err != nil {
 			err = retry.Permanent(err)
-		case absent[i.row.Topic] != nil:
-			err = fmt.Errorf("topic %s: %w", i.row.Topic, absent[i.row.Topic])
-		default:
+		} else if err = absent[i.row.Topic]; err != nil {
+			err = fmt.Errorf("topic %s: %w", i.row.Topic, err)
+		} else if i.mapped != nil || p.relay.cfg.Avro != nil {
+			err = p.complete(ctx, i)
+		}
+		if err == nil {
 			i.size = sizeOf(i.record)
 			queue = append(queue, i)
 			continue
 		}
 		t, ours := p.relay.judge(i, err)
 		if !ours {
-			return nil, nil, err
+			return nil, nil, err // nothing was sent: all of it is claimed again
 		}
 		held.add(i)
 		troubled = append(troubled, t)

@@ -85,9 +85,11 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 			lose(err)
 		}
 	})
-	side.Go(func() { r.keepHouse(idle) })
 	side.Go(func() { r.guard(idle, l) })
-	side.Go(func() { r.retain(idle) })
+	if r.mapped == nil { // a table of others has partitions and an end of its own
+		side.Go(func() { r.keepHouse(idle) })
+		side.Go(func() { r.retain(idle) })
+	}
 
 	if err := r.work(idle, term, p); err != nil {
 		lose(err)

@@ -59,22 +59,25 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Lease)
 	defer cancel()
+	shard := shard
+	if r.mapped != nil {
+		if err := r.mapped.claim(ctx, r.cfg.Pool); err != nil {
+			return nil, 0, notMigrated(err)
+		}
+		shard = r.mapped.shard
+	}
 	var leader string
 	var term int64
 	var remaining time.Duration
 	err := r.cfg.Pool.QueryRow(ctx, readLease, pgx.NamedArgs{"shard": shard}).Scan(&leader, &term, &remaining)
-	var refusal *pgconn.PgError
-	switch {
-	case errors.As(err, &refusal) && (refusal.Code == "42P01" || refusal.Code == "3F000"):
-		return nil, 0, fmt.Errorf("the database is not migrated: %w", err)
-	case err != nil && !errors.Is(err, pgx.ErrNoRows):
-		return nil, 0, fmt.Errorf("read the lease: %w", err)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, 0, notMigrated(fmt.Errorf("read the lease: %w", err))
 	}
 	if remaining > 0 {
 		r.stands(leader, term)
 		return nil, remaining, nil
 	}
-	l := &lease{holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now()}
+	l := &lease{shard: shard, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now()}
 	err = r.cfg.Pool.QueryRow(ctx, claimLease, l.args(pgx.NamedArgs{"length": l.length})).Scan(&l.term)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -83,6 +86,15 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 		return nil, 0, fmt.Errorf("claim the lease: %w", err)
 	}
 	return l, 0, nil
+}
+
+// notMigrated says what a missing table means.
+func notMigrated(err error) error {
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) && (refusal.Code == "42P01" || refusal.Code == "3F000") {
+		return fmt.Errorf("the database is not migrated: %w", err)
+	}
+	return err
 }
 
 func (r *Relay) stands(leader string, term int64) {

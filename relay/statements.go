@@ -29,6 +29,15 @@ var (
 	takeSample     = statement("sample")
 	noteWaiting    = statement("note_waiting")
 	replayRows     = statement("replay_rows")
+
+	claimMappedTable    = statement("claim_mapped_table")
+	readMappedState     = statement("read_mapped_state")
+	storeMappedState    = statement("store_mapped_state")
+	recordMappedTrouble = statement("record_mapped_trouble")
+	claimMappedTrouble  = statement("claim_mapped_trouble")
+	cureMappedTrouble   = statement("cure_mapped_trouble")
+	mappedKeys          = statement("list_mapped_keys")
+
 	newestPosition = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM troupe.outbox_position_seq`
 )
 

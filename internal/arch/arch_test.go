@@ -36,7 +36,7 @@ var house = map[string][]string{
 
 	"outbox": {"envelope"},
 
-	"relay":         {"envelope", "internal/kafka", "internal/pg", "internal/wal", "outbox", "retry", "topics"},
+	"relay":         {"envelope", "internal/kafka", "internal/pg", "internal/wal", "outbox", "relay/mapping", "retry", "schemas", "topics"},
 	"participant":   {"envelope", "internal/kafka", "internal/keyed", "internal/pg", "outbox", "retry", "topics"},
 	"alert":         {"retry"},
 	"timeline":      {"envelope", "internal/kafka", "outbox", "participant", "schemas", "topics"},
