@@ -18,9 +18,9 @@ type ledger struct {
 	table *mappedTable // nil: troupe.outbox
 	// service is ce_source of the table's rows that name none.
 	service string
-	seed  maphash.Seed
-	keys  map[uint64]int // rows by key
-	rows  int            // all
+	seed    maphash.Seed
+	keys    map[uint64]int // rows by key
+	rows    int            // all
 }
 
 func (r *Relay) newLedger(l *lease) ledger {

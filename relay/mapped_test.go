@@ -316,7 +316,11 @@ func TestALostSlotOfAMappedTableIsHealedFromTheTable(t *testing.T) {
 					(SELECT published FROM troupe.mapped_tables))`) == 0, nil
 			})
 			require.NoError(t, r.stop())
-			s.exec("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+			testkit.Wait(t, "a slot that nobody holds", func() (bool, error) { // the server takes a moment to let go of it
+				_, err := s.pool.Exec(context.Background(),
+					"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+				return err == nil, err
+			})
 			insert(20, 29)
 			s.waitTable(s.start(cfg))
 			insert(30, 39)
@@ -400,10 +404,10 @@ func TestWhatCannotBeDoneToATableOfOthersIsRefused(t *testing.T) {
 	t.Parallel()
 	s := &stage{t: t, pool: testkit.Database(t), brokers: []string{"127.0.0.1:1"}, flow: "x"}
 	for want, change := range map[string]func(*relay.Config){
-		"source poll is for troupe.outbox alone":    func(c *relay.Config) { c.Source = relay.Poll },
-		"table public.outbox: want a mapping":       func(c *relay.Config) { c.Mapping = nil },
-		"a mapping is for a table other than":       func(c *relay.Config) { c.Table = "" },
-		`table "outbox": want schema.table`:         func(c *relay.Config) { c.Table = "outbox" },
+		"source poll is for troupe.outbox alone":     func(c *relay.Config) { c.Source = relay.Poll },
+		"table public.outbox: want a mapping":        func(c *relay.Config) { c.Mapping = nil },
+		"a mapping is for a table other than":        func(c *relay.Config) { c.Table = "" },
+		`table "outbox": want schema.table`:          func(c *relay.Config) { c.Table = "outbox" },
 		"max_slot_wal_keep_size bounds the slot too": func(c *relay.Config) { c.SlotLimit = 1 << 30 },
 	} {
 		cfg := s.mapped("public.outbox", nil)

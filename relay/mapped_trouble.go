@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
 )
 
 // recordTrouble writes down what a stream, or a sweep of a mapped table, could not publish.
@@ -107,4 +106,3 @@ func (t *mappedTable) cure(ctx context.Context, db querier, l *lease, ids [][16]
 	}
 	return nil
 }
-

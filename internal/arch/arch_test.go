@@ -71,7 +71,7 @@ var house = map[string][]string{
 
 	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
 
-	"internal/sidecar":     {"alert", "internal/pg", "migrations", "outbox", "relay", "relay/mapping", "retry"},
+	"internal/sidecar":     {"alert", "internal/pg", "migrations", "outbox", "relay", "relay/mapping", "retry", "schemas"},
 	"internal/demo/orders": {"internal/demo"},
 	"internal/demo/run": {
 		"devstack", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",

@@ -224,3 +224,31 @@ func fill(s *string, with string) {
 		*s = with
 	}
 }
+
+// An Option is one field of Config, for schemas of files and for references.
+type Option struct {
+	Name    string
+	Default string   // empty: none
+	Words   []string // that it is one of; empty: any text
+	Bool    bool     // true or false
+}
+
+// Options are all there are, in the order of Config.
+func Options() []Option {
+	filled := Config{}.defaults()
+	words := make(map[string][]string)
+	for _, c := range filled.choices() {
+		words[c.option] = c.words
+	}
+	v := reflect.ValueOf(filled)
+	list := make([]Option, v.NumField())
+	for i, name := range optionNames() {
+		list[i] = Option{Name: name, Words: words[name], Bool: v.Field(i).Kind() == reflect.Bool}
+		if list[i].Bool {
+			list[i].Default = "false"
+		} else {
+			list[i].Default = v.Field(i).String()
+		}
+	}
+	return list
+}
