@@ -266,7 +266,7 @@ func (r *reading) tables() {
 		if r.c.Slot != "" {
 			text = "each table has a slot of its own in the relay; once the connector is stopped, and before the relay starts, copy this one:"
 			for i := 1; i < len(r.c.Tables); i++ {
-				text += fmt.Sprintf(" SELECT pg_copy_logical_replication_slot('%s', '%s');", r.c.Slot, r.c.SlotOf(i))
+				text += fmt.Sprintf(" SELECT pg_copy_logical_replication_slot(%s, %s);", literal(r.c.Slot), literal(r.c.SlotOf(i)))
 			}
 		}
 		r.note("table.include.list", Differs, text)
@@ -284,6 +284,8 @@ func (c Connector) SlotOf(table int) string {
 }
 
 const maxSlotName = 63
+
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 func (r *reading) converters() {
 	c := r.c
