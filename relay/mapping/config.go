@@ -82,7 +82,7 @@ type Config struct {
 	PayloadFormat string `yaml:"payload.format" json:"payload.format,omitempty"` // text (default) or json
 	ContentType   string `yaml:"content.type" json:"content.type,omitempty"`     // default application/json, of a bytea application/octet-stream
 
-	Position string `yaml:"table.field.position" json:"table.field.position,omitempty"` // an integer that grows with the inserts: needed to poll
+	Position string `yaml:"table.field.position" json:"table.field.position,omitempty"` // an integer that grows with the inserts: the order in which the table is read
 	XID      string `yaml:"table.field.xid" json:"table.field.xid,omitempty"`           // an xid8 DEFAULT pg_current_xact_id(): needed to heal exactly
 }
 
