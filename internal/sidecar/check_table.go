@@ -38,16 +38,16 @@ func (r *report) checkTable(ctx context.Context, conn *pgx.Conn, of tableOf, pub
 }
 
 func (r *report) checkPublication(ctx context.Context, conn *pgx.Conn, of tableOf, publication string) {
+	schema, table, _ := strings.Cut(of.name, ".")
 	if publication == "" {
 		var owner bool
 		err := conn.QueryRow(ctx, `SELECT pg_has_role(relowner, 'USAGE') AND has_database_privilege(current_database(), 'CREATE')
-			FROM pg_class WHERE oid = $1::regclass`, of.name).Scan(&owner)
+			FROM pg_class WHERE oid = $1::text::regclass`, pgx.Identifier{schema, table}.Sanitize()).Scan(&owner)
 		if err == nil && !owner {
 			r.warn("publication", "this role cannot make one of "+of.name, "let the table's owner make one, and name it in publication")
 		}
 		return
 	}
-	schema, table, _ := strings.Cut(of.name, ".")
 	var there, holds bool
 	err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1),
 		EXISTS (SELECT FROM pg_publication_tables WHERE pubname = $1 AND schemaname = $2 AND tablename = $3)`,
