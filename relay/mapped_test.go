@@ -202,7 +202,8 @@ func TestAParkedRowOfAMappedTableOutlivesIt(t *testing.T) {
 			require.NotZero(t, trouble.ID)
 		}
 	}
-	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.mapped_trouble WHERE status = 'parked' AND last_error LIKE '%the topic has no such partition: 99%'"))
+	require.Equal(t, 1, s.count(`SELECT count(*) FROM troupe.mapped_trouble
+		WHERE status = 'parked' AND last_error LIKE '%the topic has no such partition: 99%'`))
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.mapped_trouble WHERE status = 'parked' AND last_error LIKE '%column part: is -1%'"))
 	testkit.Wait(t, "the row behind", func() (bool, error) {
 		return s.count("SELECT count(*) FROM troupe.mapped_trouble WHERE status = 'waiting'") == 1, nil
@@ -322,16 +323,19 @@ func TestALostSlotOfAMappedTableIsHealedFromTheTable(t *testing.T) {
 				return err == nil, err
 			})
 			insert(20, 29)
-			s.waitTable(s.start(cfg))
-			insert(30, 39)
-			v := judgeEvents(s.gatherEvents(40, topic), map[string]int{"k": 40})
+			r = s.start(cfg)
+			for n := 30; n < 130; n++ { // the slot is made meanwhile: some are told by it and are in the table too
+				insert(n, n)
+			}
+			s.waitTable(r)
+			v := judgeEvents(s.gatherEvents(130, topic), map[string]int{"k": 130})
 			v.requireSound(t)
 			if xid {
 				require.Zero(t, v.repeated)
 			} else {
-				require.Equal(t, 20, v.repeated)
+				require.GreaterOrEqual(t, v.repeated, 20)
 			}
-			require.Equal(t, 40, s.count("SELECT count(*) FROM public.outbox"), "it is left alone")
+			require.Equal(t, 130, s.count("SELECT count(*) FROM public.outbox"), "it is left alone")
 		})
 	}
 }
