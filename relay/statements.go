@@ -9,26 +9,27 @@ import "embed"
 var statementFiles embed.FS
 
 var (
-	claimLease    = statement("claim_lease")
-	readLease     = statement("read_lease")
-	renewLease    = statement("renew_lease")
-	releaseLease  = statement("release_lease")
-	claimRows     = statement("claim_rows")
-	deleteRows    = statement("delete_rows")
-	recordTrouble = statement("record_trouble")
-	forgetTrouble = statement("forget_trouble")
-	listWriters   = statement("list_writers")
-	lowestRow     = statement("lowest_row")
-	claimTrouble  = statement("claim_trouble")
-	cureTrouble   = statement("cure_trouble")
-	troubledKeys  = statement("list_troubled_keys")
-	readState     = statement("read_state")
-	storeState    = statement("store_state")
-	readSlot      = statement("read_slot")
-	readGuard     = statement("read_guard")
-	takeSample    = statement("sample")
-	noteWaiting   = statement("note_waiting")
-	replayRows    = statement("replay_rows")
+	claimLease     = statement("claim_lease")
+	readLease      = statement("read_lease")
+	renewLease     = statement("renew_lease")
+	releaseLease   = statement("release_lease")
+	claimRows      = statement("claim_rows")
+	deleteRows     = statement("delete_rows")
+	recordTrouble  = statement("record_trouble")
+	forgetTrouble  = statement("forget_trouble")
+	listWriters    = statement("list_writers")
+	lowestRow      = statement("lowest_row")
+	claimTrouble   = statement("claim_trouble")
+	cureTrouble    = statement("cure_trouble")
+	troubledKeys   = statement("list_troubled_keys")
+	readState      = statement("read_state")
+	storeState     = statement("store_state")
+	readSlot       = statement("read_slot")
+	readGuard      = statement("read_guard")
+	takeSample     = statement("sample")
+	noteWaiting    = statement("note_waiting")
+	replayRows     = statement("replay_rows")
+	newestPosition = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM troupe.outbox_position_seq`
 
 	claimMappedTable    = statement("claim_mapped_table")
 	readMappedState     = statement("read_mapped_state")
@@ -37,8 +38,6 @@ var (
 	claimMappedTrouble  = statement("claim_mapped_trouble")
 	cureMappedTrouble   = statement("cure_mapped_trouble")
 	mappedKeys          = statement("list_mapped_keys")
-
-	newestPosition = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM troupe.outbox_position_seq`
 )
 
 func statement(name string) string {
