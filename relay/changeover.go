@@ -26,8 +26,12 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if st.there && st.system != plan.system.ID {
 		st.published = nil // it speaks of another cluster's transactions: whatever is in the table goes out again
 	}
-	r.cfg.Log.Warn().Str("slot", r.cfg.Slot).Str("why", plan.why).Msg("slot made anew; the table is polled meanwhile")
-	r.repeats("the slot is made anew, and the table is polled meanwhile: " + plan.why)
+	meanwhile := "the table is polled meanwhile"
+	if r.mapped != nil {
+		meanwhile = "what the table then holds is read from it"
+	}
+	r.cfg.Log.Warn().Str("slot", r.cfg.Slot).Str("why", plan.why).Msg("slot made anew; " + meanwhile)
+	r.repeats("the slot is made anew, and " + meanwhile + ": " + plan.why)
 	// Until there is a slot, this is a relay that polls; it stays one if the slot can't be had.
 	st.there, st.source, st.sweep, st.lsn = true, Poll, nil, 0
 	st.system, st.timeline = plan.system.ID, plan.system.Timeline
@@ -45,7 +49,12 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 		defer stop()
 		conn, from = r.insistOnSlot(making, plan.conn)
 	})
-	err := r.poll(polling, term, p, st.published, nil)
+	var err error
+	if r.mapped == nil {
+		err = r.poll(polling, term, p, st.published, nil)
+	} else { // it is not ours to delete from
+		<-polling.Done()
+	}
 	if err != nil {
 		cancel()
 	}
@@ -96,6 +105,9 @@ const slotEvery = 10 * time.Second
 
 // sweep publishes what the stream will not tell. What is left behind rows in trouble is noted, as a stream does.
 func (r *Relay) sweep(idle, term context.Context, p *publisher, st standing) (standing, error) {
+	if r.mapped != nil {
+		return r.sweepMapped(idle, term, p, st)
+	}
 	source := r.newPoll(p.lease)
 	source.published, source.sweep = st.published, st.sweep
 	defer source.close()

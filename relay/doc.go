@@ -167,6 +167,28 @@
 //	another timeline, or the place lost    repeats of what was not confirmed to Postgres; Status says so
 //	the disk set back, same timeline       the same: the row that the place names is not there
 //
+// # A table that is not troupe.outbox
+//
+// With Table and Mapping the outbox is a table of any shape, read from the log alone: nothing in it says which rows are
+// published, and its rows are not the relay's to delete, so it is not polled. Its relay has a lease, a slot, a publication and
+// a place of its own (troupe.mapped_tables), and the promises above hold for it. A row in trouble is kept whole in
+// troupe.mapped_trouble, since its table need not keep it, and mapped anew when it is tried again.
+//
+//	failure                                effect
+//	a slot of others, at the first start   gone on with from where it stands; refused while they stream it
+//	no slot yet, or lost                   made anew; what the table then holds goes out, in the order of the mapping's
+//	                                       position or timestamp: with an xid column what was not published, else all
+//	deleted while there was no slot        lost: nothing has it
+//	a row that cannot be mapped            parked, as is one whose partition does not exist; its key waits
+//	columns that the mapping needs gone    the stream stands, and says which, until table or mapping is put right
+//	two rows of one event id in trouble    are one message
+//
+// # Avro
+//
+// With Config.Avro a payload that is JSON is encoded before it is sent. One that does not fit its schema is parked; a subject
+// without a schema is tried as long as a topic that does not exist; a registry that is away is waited for, and with it all
+// rows, unless the schema was seen before.
+//
 // # Connections
 //
 // While active under poll: one connection for the claims and deletes of each shard, one for notifications, one now and then for
@@ -183,6 +205,13 @@
 //	SELECT, DELETE on troupe.outbox
 //	SELECT, INSERT, UPDATE on troupe.relay_leases, troupe.relay_state
 //	SELECT, INSERT, UPDATE, DELETE on troupe.outbox_trouble
+//
+// Of a table with a mapping only these:
+//
+//	USAGE on schema troupe
+//	SELECT on the table, which is read where its slot does not tell it
+//	SELECT, INSERT, UPDATE on troupe.relay_leases, troupe.mapped_tables
+//	SELECT, INSERT, UPDATE, DELETE on troupe.mapped_trouble
 //
 // Wal also: the attribute REPLICATION (on RDS: the role rds_replication), wal_level = logical, a free one of
 // max_replication_slots and of max_wal_senders, and a line of pg_hba.conf for its database. The publication troupe_outbox is

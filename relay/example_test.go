@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/relay/mapping"
 )
 
 // A relay inside a program of one's own; outbox-relay is the same as a program.
@@ -30,4 +31,39 @@ func Example() {
 	stop() // in a program: when it is to end
 	fmt.Println(r.Run(ctx), r.Status().Role)
 	// Output: <nil> stopped
+}
+
+// An outbox table of another shape, by the options of Debezium's EventRouter.
+func Example_mapping() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	pool, err := pgxpool.New(ctx, "postgres://shop@127.0.0.1:5432/shop")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pool.Close()
+
+	cfg, err := mapping.FromOptions(map[string]string{
+		"route.by.field": "aggregate_type", "route.topic.replacement": "${routedByValue}.events", "headers": mapping.EventRouter,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m, err := mapping.New(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r, err := relay.New(relay.Config{
+		Pool: pool, Brokers: []string{"127.0.0.1:9092"}, Service: "shop", Table: "public.outbox", Mapping: m,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	stop() // in a program: when it is to end
+	fmt.Println(r.Run(ctx), r.Status().Table)
+	// Output: <nil> public.outbox
 }

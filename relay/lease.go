@@ -27,7 +27,7 @@ type querier interface {
 // A lease is the right to publish for one term. Expiry is decided by the database's clock; this side only knows the
 // moment before it asked for the last renewal, and by its own monotonic clock how long ago that was.
 type lease struct {
-	shard  int
+	shard  int // below 0: of a table with a mapping
 	holder string
 	term   int64
 	length time.Duration
@@ -46,6 +46,9 @@ func (l *lease) args(others pgx.NamedArgs) pgx.NamedArgs {
 	}
 	return args
 }
+
+// ordinal is the shard's number among those of its outbox. A table with a mapping has one, whatever its lease's number.
+func (l *lease) ordinal() int { return max(l.shard, 0) }
 
 // of is into how many shards the outbox is divided.
 func (l *lease) of() int {

@@ -15,14 +15,25 @@ import (
 type ledger struct {
 	pool  *pgxpool.Pool
 	lease *lease
-	seed  maphash.Seed
-	keys  map[uint64]int // rows by key
-	rows  int            // all
+	table *mappedTable // nil: troupe.outbox
+	// service is ce_source of the table's rows that name none.
+	service string
+	seed    maphash.Seed
+	keys    map[uint64]int // rows by key
+	rows    int            // all
+}
+
+func (r *Relay) newLedger(l *lease) ledger {
+	return ledger{pool: r.cfg.Pool, lease: l, table: r.mapped, service: r.cfg.Service}
 }
 
 // load reads the table anew.
 func (l *ledger) load(ctx context.Context) error {
-	rows, err := l.pool.Query(ctx, troubledKeys)
+	query, args := troubledKeys, []any(nil)
+	if l.table != nil {
+		query, args = mappedKeys, []any{l.table.args(nil)}
+	}
+	rows, err := l.pool.Query(ctx, query, args...)
 	if err != nil {
 		return fmt.Errorf("read troubled keys: %w", err)
 	}
@@ -67,6 +78,9 @@ func (l *ledger) count(i *item, n int) {
 
 // due reads rows in trouble that may go out now.
 func (l *ledger) due(ctx context.Context) ([]*item, error) {
+	if l.table != nil {
+		return l.table.due(ctx, l.pool, l.service)
+	}
 	rows, err := l.pool.Query(ctx, claimTrouble, pgx.NamedArgs{"rows": 1000})
 	if err != nil {
 		return nil, fmt.Errorf("claim rows in trouble: %w", err)
@@ -98,6 +112,13 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 	if len(positions) == 0 {
 		return nil
 	}
+	if l.table != nil {
+		if err := l.table.cure(ctx, l.pool, l.lease, ids); err != nil {
+			return err
+		}
+		l.cured(items)
+		return nil
+	}
 	var held int
 	args := l.lease.args(pgx.NamedArgs{"positions": positions, "ids": ids})
 	switch err := l.pool.QueryRow(ctx, cureTrouble, args).Scan(&held); {
@@ -106,10 +127,14 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 	case held == 0:
 		return fmt.Errorf("cure trouble: %w", errLost)
 	}
+	l.cured(items)
+	return nil
+}
+
+func (l *ledger) cured(items []*item) {
 	for _, i := range items {
 		if i.troubled {
 			l.count(i, -1)
 		}
 	}
-	return nil
 }

@@ -64,14 +64,14 @@ func newLooker(r *Relay) *looker {
 func (l *looker) holds(h *holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leases[h.lease.shard] = h
+	l.leases[h.lease.ordinal()] = h
 }
 
 func (l *looker) drops(h *holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.leases[h.lease.shard] == h {
-		delete(l.leases, h.lease.shard)
+	if l.leases[h.lease.ordinal()] == h {
+		delete(l.leases, h.lease.ordinal())
 	}
 }
 

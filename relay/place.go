@@ -93,7 +93,7 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 	}
 	holds := false
 	if found && at.system == system.ID && at.timeline == system.Timeline {
-		if holds, err = t.holds(ctx, at); err != nil {
+		if holds, err = t.holds(ctx, at, system); err != nil {
 			return 0, err
 		}
 	}
@@ -123,8 +123,12 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 	return t.at.lsn, nil
 }
 
-// holds says whether the transaction that the place is behind is one of this server's.
-func (t *transactor) holds(ctx context.Context, at place) (there bool, err error) {
+// holds says whether the transaction that the place is behind is one of this server's. The row of a mapped table may be
+// gone, so that only a log that ends before the place tells.
+func (t *transactor) holds(ctx context.Context, at place, system wal.System) (there bool, err error) {
+	if t.relay.mapped != nil {
+		return at.lsn <= system.LSN, nil
+	}
 	err = t.relay.cfg.Pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM troupe.outbox WHERE position = $1 AND id = $2)",
 		at.position, at.id).Scan(&there)
 	return there, err

@@ -46,12 +46,12 @@ func (p *publisher) round(idle, term context.Context, waited time.Duration) (fou
 		return false, err
 	}
 	if len(items) == 0 {
-		p.relay.state.progressed(p.lease.shard, func(*Status) {})
-		p.relay.state.lags(p.lease.shard, 0)
+		p.relay.state.progressed(p.lease.ordinal(), func(*Status) {})
+		p.relay.state.lags(p.lease.ordinal(), 0)
 		return false, nil
 	}
 	p.relay.state.update(func(s *Status) { s.Claimed += int64(len(items)) })
-	p.relay.state.lags(p.lease.shard, max(0, time.Since(items[0].row.CreatedAt)))
+	p.relay.state.lags(p.lease.ordinal(), max(0, time.Since(items[0].row.CreatedAt)))
 	call(p.relay.cfg.Hooks.Claimed, len(items))
 	if p.tx != nil {
 		p.tx.apart = p.apart(items)
@@ -90,20 +90,26 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			continue
 		}
 		var err error
-		i.record, err = p.renderer.record(&i.row)
-		switch {
-		case err != nil:
+		if i.mapped != nil {
+			i.record, err = i.mapped.record()
+		} else {
+			i.record, err = p.renderer.record(&i.row)
+		}
+		if err != nil {
 			err = retry.Permanent(err)
-		case absent[i.row.Topic] != nil:
-			err = fmt.Errorf("topic %s: %w", i.row.Topic, absent[i.row.Topic])
-		default:
+		} else if err = absent[i.row.Topic]; err != nil {
+			err = fmt.Errorf("topic %s: %w", i.row.Topic, err)
+		} else if i.mapped != nil || p.relay.cfg.Avro != nil {
+			err = p.complete(ctx, i)
+		}
+		if err == nil {
 			i.size = sizeOf(i.record)
 			queue = append(queue, i)
 			continue
 		}
 		t, ours := p.relay.judge(i, err)
 		if !ours {
-			return nil, nil, err
+			return nil, nil, err // nothing was sent: all of it is claimed again
 		}
 		held.add(i)
 		troubled = append(troubled, t)
@@ -206,7 +212,7 @@ func (p *publisher) send(ctx context.Context, items []*item) error {
 		}
 	}
 	if acked > 0 {
-		r.state.progressed(p.lease.shard, func(s *Status) { s.Published += int64(acked) })
+		r.state.progressed(p.lease.ordinal(), func(s *Status) { s.Published += int64(acked) })
 		if r.cfg.Hooks.Acked != nil {
 			r.cfg.Hooks.Acked(acked, time.Since(began))
 		}
@@ -232,7 +238,7 @@ func (p *publisher) settle(ctx context.Context, acked []*item, troubled []troubl
 			p.relay.quiet.recovered("topic " + i.row.Topic)
 		}
 	}
-	p.relay.state.progressed(p.lease.shard, func(s *Status) { s.Deleted += int64(len(acked)) })
+	p.relay.state.progressed(p.lease.ordinal(), func(s *Status) { s.Deleted += int64(len(acked)) })
 	call(p.relay.cfg.Hooks.Deleted, len(acked))
 	return nil
 }

@@ -17,7 +17,9 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/schemas"
 )
 
 // Config of a Relay. Pool, Brokers and Service are required.
@@ -33,10 +35,25 @@ type Config struct {
 	// ContentType of rows that name none, by topic. Default: application/json.
 	ContentType func(topic string) string
 
+	// Table is the outbox, as schema.table. Default troupe.outbox; any other wants a Mapping.
+	Table string
+	// Mapping makes messages of the rows of a Table that is not troupe.outbox, which is read from the log alone and never
+	// written to. The relay's own tables must be in its database (package migrations).
+	Mapping *mapping.Mapping
+	// Avro, if set, encodes payloads that are JSON with the schemas of its registry. A row that does not encode is parked;
+	// a subject without a schema is waited for as a topic that does not exist, and the registry as long as it is away.
+	Avro *schemas.JSONEncoder
+	// AvroTopic says which topics Avro is for. Default: all.
+	AvroTopic func(topic string) bool
+
 	// Source is where rows are read from. Default Auto.
 	Source Source
-	// Slot is the name of the replication slot, of the cluster. Default: troupe_ and the database's name.
+	// Slot is the name of the replication slot, of the cluster. Default: troupe_ and the database's name, and the Table's
+	// where that is not troupe.outbox.
 	Slot string
+	// Publication is what is streamed. Default: troupe_outbox, which the migrations make; of another Table the default
+	// slot's name. The relay makes that where it is missing and the role owns the table.
+	Publication string
 	// Failover keeps the slot on standbys too (Postgres 17 and newer, with sync_replication_slots there).
 	Failover bool
 
@@ -118,6 +135,7 @@ type Relay struct {
 	cfg    Config
 	state  state
 	ran    atomic.Bool
+	mapped *mappedTable // nil: the table is troupe.outbox
 	quiet  quiet
 	gate   gate
 	shards sharing
@@ -139,8 +157,9 @@ const (
 // New checks the configuration and fills its gaps. It connects to nothing.
 func New(cfg Config) (*Relay, error) {
 	fill(&cfg.Source, Auto)
-	if cfg.Slot == "" && cfg.Pool != nil {
-		cfg.Slot = slotOf(cfg.Pool.Config().ConnConfig.Database)
+	fill(&cfg.Table, ownTable)
+	if cfg.Pool != nil {
+		cfg.nameSlot(cfg.Pool.Config().ConnConfig.Database)
 	}
 	fill(&cfg.SlotWarn, 1<<30)
 	fill(&cfg.SlotUnready, max(8<<30, cfg.SlotWarn))
@@ -167,16 +186,37 @@ func New(cfg Config) (*Relay, error) {
 	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1)}
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)
+	if cfg.Mapping != nil {
+		var err error
+		if r.mapped, err = newMappedTable(cfg.Table, cfg.Mapping); err != nil {
+			return nil, fmt.Errorf("relay: %w", err)
+		}
+	}
 	client, err := r.newClient() // the options are checked by nothing else
 	if err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
 	client.Close()
-	r.state.status = Status{Holder: cfg.Holder, Role: Starting, Since: time.Now(), Delivery: cfg.Delivery}
+	r.state.status = Status{Table: cfg.Table, Holder: cfg.Holder, Role: Starting, Since: time.Now(), Delivery: cfg.Delivery}
 	return r, nil
 }
 
+// nameSlot fills slot and publication. Names of slots are shared by all databases of a cluster.
+func (c *Config) nameSlot(database string) {
+	if c.Table == ownTable {
+		fill(&c.Slot, slotOf(database))
+		fill(&c.Publication, publication)
+		return
+	}
+	name := slotOf(database + "." + c.Table)
+	fill(&c.Slot, name)
+	fill(&c.Publication, name)
+}
+
 func (c *Config) check() error {
+	if err := c.checkTable(); err != nil {
+		return err
+	}
 	switch {
 	case c.Pool == nil:
 		return errors.New("no pool")
@@ -216,6 +256,27 @@ func (c *Config) check() error {
 	return c.Retry.Validate()
 }
 
+// checkTable refuses what cannot be done to a table that is not ours: nothing there says which rows are published, so it
+// cannot be polled, and rows are not taken out of it.
+func (c *Config) checkTable() error {
+	mapped := c.Table != ownTable
+	switch {
+	case mapped && c.Mapping == nil:
+		return fmt.Errorf("table %s: want a mapping", c.Table)
+	case !mapped && c.Mapping != nil:
+		return fmt.Errorf("a mapping is for a table other than %s: name it", ownTable)
+	case mapped && c.Source == Poll:
+		return fmt.Errorf("table %s: source poll is for %s alone, since it deletes the rows it publishes: use wal", c.Table, ownTable)
+	case mapped && c.SlotLimit > 0:
+		return fmt.Errorf("table %s: a slot limit of %d bytes: it would be polled from there on, which is for %s alone; "+
+			"the server's max_slot_wal_keep_size bounds the slot too", c.Table, c.SlotLimit, ownTable)
+	case mapped && c.Avro != nil && c.Mapping.Config().Headers == mapping.EventRouter && c.Avro.Strategy() != schemas.TopicName:
+		return fmt.Errorf("table %s: subject strategy %s wants the event's type, which %s: eventrouter leaves out: use %s",
+			c.Table, c.Avro.Strategy(), "headers", schemas.TopicName)
+	}
+	return nil
+}
+
 func fill[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -242,6 +303,9 @@ func (r *Relay) newClient(more ...kgo.Opt) (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.ProducerBatchMaxBytes(batchBytes),
 		kgo.UnknownTopicRetries(1), // fail fast: the row is tried again, and others go on meanwhile
+	}
+	if r.mapped != nil {
+		opts = append(opts, kgo.RecordPartitioner(placedPartitioner{kgo.StickyKeyPartitioner(nil)}))
 	}
 	opts = append(opts, r.cfg.Kafka...)
 	opts = append(opts,

@@ -84,9 +84,11 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 		var side sync.WaitGroup
 		defer side.Wait()
 		defer stop()
-		side.Go(func() { r.keepHouse(aside) })
 		side.Go(func() { r.guard(aside, l) })
-		side.Go(func() { r.retain(aside) })
+		if r.mapped == nil { // a table of others has partitions and an end of its own
+			side.Go(func() { r.keepHouse(aside) })
+			side.Go(func() { r.retain(aside) })
+		}
 		return r.work(idle, term, p, r.workOnce)
 	})
 }

@@ -28,6 +28,8 @@ type sender struct {
 	limits map[string]int      // bytes in a batch of topics that refused larger ones
 	steady bool                // limits do not grow
 	single bool                // a send is to one topic
+
+	partitions map[string]int32 // of topics that rows name a partition of
 }
 
 func newSender(client *kgo.Client) *sender {
@@ -94,6 +96,9 @@ func (s *sender) send(ctx context.Context, items []*item) error {
 
 func (s *sender) learn(i *item) {
 	topic := i.record.Topic
+	if i.err != nil {
+		delete(s.partitions, topic) // made anew, perhaps
+	}
 	switch {
 	case i.err == nil:
 		s.known[topic] = struct{}{}

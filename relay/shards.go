@@ -39,8 +39,11 @@ func (s *sharing) now() (number int, moved <-chan struct{}) {
 	return s.number, s.moved
 }
 
-// shares says whether this relay takes shards at all: one that is to stream does not poll beside others.
-func (r *Relay) shares() bool { return r.cfg.Source != WAL && r.cfg.Delivery != ExactlyOnce }
+// shares says whether this relay takes shards at all: one that is to stream does not poll beside others, and a table with
+// a mapping is not polled.
+func (r *Relay) shares() bool {
+	return r.mapped == nil && r.cfg.Source != WAL && r.cfg.Delivery != ExactlyOnce
+}
 
 // divide sees to it that the outbox is divided into so many shards, and that none of a former layout is held any more. The
 // error is errLost when the term is over.

@@ -69,17 +69,20 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Lease)
 	defer cancel()
+	shard := 0
+	if r.mapped != nil {
+		if err := r.mapped.claim(ctx, r.cfg.Pool); err != nil {
+			return nil, 0, notMigrated(err)
+		}
+		shard = r.mapped.shard
+	}
 	var leader string
 	var term int64
 	var remaining time.Duration
 	var shards int
-	err := r.cfg.Pool.QueryRow(ctx, readLease, pgx.NamedArgs{"shard": 0}).Scan(&leader, &term, &shards, &remaining)
-	var refusal *pgconn.PgError
-	switch {
-	case errors.As(err, &refusal) && (refusal.Code == "42P01" || refusal.Code == "3F000"):
-		return nil, 0, fmt.Errorf("the database is not migrated: %w", err)
-	case err != nil && !errors.Is(err, pgx.ErrNoRows):
-		return nil, 0, fmt.Errorf("read the lease: %w", err)
+	err := r.cfg.Pool.QueryRow(ctx, readLease, pgx.NamedArgs{"shard": shard}).Scan(&leader, &term, &shards, &remaining)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, 0, notMigrated(fmt.Errorf("read the lease: %w", err))
 	}
 	if err == nil {
 		r.shards.divided(shards)
@@ -88,7 +91,7 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 		r.stands(leader, term)
 		return nil, remaining, nil
 	}
-	l := &lease{holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now()}
+	l := &lease{shard: shard, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now()}
 	err = r.cfg.Pool.QueryRow(ctx, claimLease, l.args(pgx.NamedArgs{"length": l.length})).Scan(&l.term)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -97,6 +100,15 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 		return nil, 0, fmt.Errorf("claim the lease: %w", err)
 	}
 	return l, 0, nil
+}
+
+// notMigrated says what a missing table means.
+func notMigrated(err error) error {
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) && (refusal.Code == "42P01" || refusal.Code == "3F000") {
+		return fmt.Errorf("the database is not migrated: %w", err)
+	}
+	return err
 }
 
 func (r *Relay) stands(leader string, term int64) {

@@ -38,6 +38,14 @@ var (
 	noteWaiting    = statement("note_waiting")
 	replayRows     = statement("replay_rows")
 	newestPosition = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM troupe.outbox_position_seq`
+
+	claimMappedTable    = statement("claim_mapped_table")
+	readMappedState     = statement("read_mapped_state")
+	storeMappedState    = statement("store_mapped_state")
+	recordMappedTrouble = statement("record_mapped_trouble")
+	claimMappedTrouble  = statement("claim_mapped_trouble")
+	cureMappedTrouble   = statement("cure_mapped_trouble")
+	mappedKeys          = statement("list_mapped_keys")
 )
 
 func statement(name string) string {

@@ -20,6 +20,7 @@ const (
 
 // Status is what a relay knows of itself; nothing is asked of the database for it. Counts are since New.
 type Status struct {
+	Table  string    `json:"table"` // the outbox
 	Holder string    `json:"holder"`
 	Role   Role      `json:"role"`
 	Since  time.Time `json:"since"` // of the role

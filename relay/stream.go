@@ -30,7 +30,8 @@ type stream struct {
 	lease  *lease
 	conn   *wal.Conn
 	ledger ledger
-	skip   snapshot // what it sees was published before
+	mapped *mappedReader // nil: the table is troupe.outbox
+	skip   snapshot      // what it sees was published before
 	tx     *transactor
 	again  wal.LSN // what is told up to here may have been told before
 
@@ -78,6 +79,11 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 	if _, err := p.lease.renew(idle, r.cfg.Pool, nothing); err != nil {
 		return err
 	}
+	if r.mapped != nil && !st.there {
+		if st, err = r.takeOver(idle, p.lease, slot, system); err != nil {
+			return err
+		}
+	}
 	if err := r.free(idle, slot); err != nil {
 		return err
 	}
@@ -102,7 +108,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 			return err
 		}
 	}
-	if err := conn.Start(idle, r.cfg.Slot, publication, from); err != nil {
+	if err := conn.Start(idle, r.cfg.Slot, r.cfg.Publication, from); err != nil {
 		return err
 	}
 	// Now that the slot is held nobody can replace it: somebody may have done so since it was looked at.
@@ -132,9 +138,12 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	conn, st := from.conn, from.st
 	s := &stream{
 		relay: r, lease: p.lease, conn: conn,
-		ledger:  ledger{pool: r.cfg.Pool, lease: p.lease},
+		ledger:  r.newLedger(p.lease),
 		filling: &window{}, spare: &window{},
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1), passed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+	}
+	if r.mapped != nil {
+		s.mapped = &mappedReader{mappedTable: r.mapped, bound: make(map[*wal.Relation]*boundTable)}
 	}
 	if st.published != nil {
 		var err error

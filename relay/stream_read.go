@@ -24,7 +24,26 @@ func (s *stream) read() {
 		switch e.Kind {
 		case wal.Begin:
 			open = true
+			if s.mapped != nil {
+				s.mapped.at = e.At
+			}
+		case wal.Update:
+			if s.mapped != nil {
+				if err = s.mapped.update(s.relay, e.Relation); err != nil {
+					s.ended(err)
+					return
+				}
+			}
 		case wal.Insert:
+			if s.mapped != nil {
+				ours, err := s.mapped.insert(s, e)
+				if err != nil {
+					s.ended(err)
+					return
+				}
+				rows = rows || ours
+				break
+			}
 			l, seen := layouts[e.Relation]
 			if !seen && e.Relation.Namespace == "troupe" && e.Relation.Name == "outbox" {
 				if l, err = layoutOf(e.Relation); err != nil {

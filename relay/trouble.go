@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/schemas"
 )
 
 // Trouble is a row that could not be published. Its later rows of the same key wait behind it.
@@ -40,9 +41,10 @@ func behindOthers(i *item) trouble {
 // judge says what becomes of a row that failed with err, or that the failure is not the row's.
 //
 //	the broker is away, or refuses everything     not the row's: wait
-//	the topic is unknown                          retry until UnknownTopic is over, then park
+//	the topic is unknown, or has no schema        retry until UnknownTopic is over, then park
 //	the topic refuses us                          retry by the policy, then park
-//	too large, an impossible topic, bad headers   park
+//	too large, an impossible topic, bad headers,
+//	no such partition, not encodable              park
 func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
 	t = trouble{
 		Trouble: Trouble{
@@ -55,7 +57,7 @@ func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
 	switch {
 	case retry.IsPermanent(err), class == kafka.Unsendable:
 		t.Parked, t.maxAttempts = true, 1
-	case class == kafka.UnknownTopic:
+	case class == kafka.UnknownTopic, errors.Is(err, schemas.ErrNoSchema):
 		t.Parked = i.troubledFor >= r.cfg.UnknownTopic
 		t.Wait = min(r.cfg.Retry.Wait(t.Attempts), r.cfg.UnknownTopic/10)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
@@ -81,7 +83,7 @@ func (p *publisher) note(ctx context.Context, troubled []trouble) error {
 		return err
 	}
 	r := p.relay
-	r.state.progressed(p.lease.shard, func(s *Status) {
+	r.state.progressed(p.lease.ordinal(), func(s *Status) {
 		for _, t := range troubled {
 			switch {
 			case t.Parked:

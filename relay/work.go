@@ -85,12 +85,14 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 		}
 		defer p.tx.close()
 	}
-	number := 1
-	if source == Poll && r.shares() {
-		number = r.cfg.Shards
-	}
-	if err := r.divide(idle, p.lease, number); err != nil {
-		return err
+	if r.mapped == nil {
+		number := 1
+		if source == Poll && r.shares() {
+			number = r.cfg.Shards
+		}
+		if err := r.divide(idle, p.lease, number); err != nil {
+			return err
+		}
 	}
 	st, err := r.readState(idle)
 	if err != nil {
@@ -137,13 +139,13 @@ func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
 	if r.givenUp.Load() {
 		return Poll, errGivenUp.Error(), nil
 	}
-	obstacle, err := Obstacle(ctx, r.cfg.Pool)
+	obstacle, err := r.obstacle(ctx)
 	switch {
 	case err != nil:
 		return "", "", err
 	case obstacle == "":
 		return WAL, "", nil
-	case r.cfg.Source == WAL:
+	case r.cfg.Source == WAL || r.mapped != nil:
 		return "", "", fmt.Errorf("source wal: %s", obstacle)
 	}
 	return Poll, obstacle, nil
@@ -154,15 +156,24 @@ func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
 func Obstacle(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) (string, error) {
+	return obstacle(ctx, db, published{publication, "troupe", "outbox"})
+}
+
+// published is a table as a publication should hold it.
+type published struct{ publication, schema, table string }
+
+func obstacle(ctx context.Context, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, p published) (string, error) {
 	var level string
-	var may, published, standby bool
+	var may, holds, standby bool
 	err := db.QueryRow(ctx, `
 		SELECT current_setting('wal_level'), pg_is_in_recovery(),
 		       (SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user)
 		         OR EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_replication' AND pg_has_role(current_user, oid, 'MEMBER')),
 		       EXISTS (SELECT FROM pg_publication_tables
-		               WHERE pubname = $1 AND schemaname = 'troupe' AND tablename = 'outbox')`,
-		publication).Scan(&level, &standby, &may, &published)
+		               WHERE pubname = $1 AND schemaname = $2 AND tablename = $3)`,
+		p.publication, p.schema, p.table).Scan(&level, &standby, &may, &holds)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("look for what streaming needs: %w", err)
@@ -172,10 +183,24 @@ func Obstacle(ctx context.Context, db interface {
 		return "wal_level is " + level + ", not logical", nil
 	case !may:
 		return "the role may not replicate: ALTER ROLE … REPLICATION", nil
-	case !published:
+	case !holds && p.publication == publication:
 		return "publication " + publication + " does not hold troupe.outbox: run outbox-relay migrate", nil
+	case !holds:
+		return fmt.Sprintf("publication %s does not hold %s.%s: ALTER PUBLICATION %s ADD TABLE …; "+
+			"of a partitioned table it must be made WITH (publish_via_partition_root = true)", p.publication, p.schema, p.table, p.publication), nil
 	}
 	return "", nil
+}
+
+// obstacle is the function of that name for the relay's own table. The publication of a mapped one it makes.
+func (r *Relay) obstacle(ctx context.Context) (string, error) {
+	if r.mapped == nil {
+		return obstacle(ctx, r.cfg.Pool, published{r.cfg.Publication, "troupe", "outbox"})
+	}
+	if err := r.mapped.open(ctx, r); err != nil {
+		return "", err
+	}
+	return obstacle(ctx, r.cfg.Pool, published{r.cfg.Publication, r.mapped.schema, r.mapped.name})
 }
 
 const publication = "troupe_outbox"
@@ -221,7 +246,11 @@ type standing struct {
 
 func (r *Relay) readState(ctx context.Context) (s standing, err error) {
 	var lsn *string
-	err = r.cfg.Pool.QueryRow(ctx, readState, pgx.NamedArgs{"slot": r.cfg.Slot}).
+	query, args := readState, pgx.NamedArgs{"slot": r.cfg.Slot}
+	if r.mapped != nil {
+		query, args = readMappedState, r.mapped.args(nil)
+	}
+	err = r.cfg.Pool.QueryRow(ctx, query, args).
 		Scan(&s.source, &s.system, &s.timeline, &s.published, &s.sweep, &lsn)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -238,10 +267,14 @@ func (r *Relay) readState(ctx context.Context) (s standing, err error) {
 
 // store keeps s. The error is errLost when the term is over.
 func (r *Relay) store(ctx context.Context, l *lease, s standing) error {
-	tag, err := r.cfg.Pool.Exec(ctx, storeState, l.args(pgx.NamedArgs{
+	query, args := storeState, pgx.NamedArgs{
 		"slot": r.cfg.Slot, "source": s.source, "system_id": s.system, "timeline": s.timeline,
 		"published": s.published, "sweep": s.sweep, "lsn": s.lsn.String(),
-	}))
+	}
+	if r.mapped != nil {
+		query, args = storeMappedState, r.mapped.args(args)
+	}
+	tag, err := r.cfg.Pool.Exec(ctx, query, l.args(args))
 	switch {
 	case err != nil:
 		return fmt.Errorf("store the relay's state: %w", err)

@@ -65,6 +65,9 @@ func NewJSONEncoder(registry *Registry, strategy Strategy) (*JSONEncoder, error)
 	return &JSONEncoder{codec: codec, strategy: strategy, last: newCache[string, latest]()}, nil
 }
 
+// Strategy is the one in use.
+func (e *JSONEncoder) Strategy() Strategy { return e.strategy }
+
 // Encode writes json, the payload of a message of type typ for topic, in the wire format, with the latest version of
 // the subject's schema; what it accepts is what Codec.FromJSON does. The registry is asked for a subject at most once a
 // minute, for 5 s. One that does not answer is not missed by subjects that were seen before: their last version goes on

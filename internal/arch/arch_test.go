@@ -37,7 +37,7 @@ var house = map[string][]string{
 
 	"outbox": {"envelope"},
 
-	"relay":         {"envelope", "internal/kafka", "internal/pg", "internal/wal", "outbox", "retry", "topics"},
+	"relay":         {"envelope", "internal/kafka", "internal/pg", "internal/wal", "outbox", "relay/mapping", "retry", "schemas", "topics"},
 	"participant":   {"envelope", "internal/kafka", "internal/keyed", "internal/pg", "outbox", "retry", "topics"},
 	"alert":         {"retry"},
 	"timeline":      {"envelope", "internal/kafka", "outbox", "participant", "schemas", "topics"},
@@ -76,7 +76,7 @@ var house = map[string][]string{
 
 	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
 
-	"internal/sidecar":     {"alert", "internal/pg", "migrations", "outbox", "relay", "relay/mapping", "retry"},
+	"internal/sidecar":     {"alert", "internal/pg", "migrations", "outbox", "relay", "relay/mapping", "retry", "schemas"},
 	"internal/demo/orders": {"internal/demo"},
 	"internal/demo/run": {
 		"devstack", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",

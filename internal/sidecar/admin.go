@@ -282,6 +282,7 @@ func (o *outlet) statistics() *statistics {
 // statistics are read when somebody asks, at most every statsFor.
 type statistics struct {
 	pool *pgxpool.Pool
+	of   tableOf
 
 	mu   sync.Mutex
 	at   time.Time
@@ -291,7 +292,8 @@ type statistics struct {
 
 type rowStats struct {
 	outbox.Stats
-	Bytes int64 // payloads of the rows that Pending counts
+	Bytes  int64 // payloads of the rows that Pending counts
+	mapped bool  // only what is in trouble is known
 }
 
 const (
@@ -307,7 +309,12 @@ func (s *statistics) read(ctx context.Context) (rowStats, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statsLimit)
 	defer cancel()
-	s.last = rowStats{}
+	s.last = rowStats{mapped: s.of.mapping != nil}
+	if s.last.mapped {
+		s.last.Stats, s.err = s.of.readStats(ctx, s.pool)
+		s.at = time.Now()
+		return s.last, s.err
+	}
 	s.last.Stats, s.err = outbox.ReadStats(ctx, s.pool)
 	if s.err == nil {
 		s.last.Bytes, s.err = waitingBytes(ctx, s.pool)

@@ -26,7 +26,7 @@ Exit status 1 when something would stop the relay; warnings do not count.`,
   outbox-relay check --debezium connector.json > relay.yaml`,
 		Args: noArguments,
 	}
-	settings := slices.Concat(databaseSettings, kafkaSettings, []setting{output})
+	settings := slices.Concat(databaseSettings, kafkaSettings, []setting{publicationSetting, output})
 	declareOne(cmd, settings...)
 	connector := cmd.Flags().String("debezium", "", "`file.json` with a Debezium connector, to be moved to this relay")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -38,6 +38,10 @@ Exit status 1 when something would stop the relay; warnings do not count.`,
 			return err
 		}
 		config, err := v.database()
+		if err != nil {
+			return err
+		}
+		of, err := v.table()
 		if err != nil {
 			return err
 		}
@@ -56,7 +60,7 @@ Exit status 1 when something would stop the relay; warnings do not count.`,
 		ctx, cancel := context.WithTimeout(cmd.Context(), askLimit)
 		defer cancel()
 		var r report
-		topics := r.checkDatabase(ctx, config)
+		topics := r.checkDatabase(ctx, config, of, v.text[publicationSetting.name])
 		ctx, cancel = context.WithTimeout(cmd.Context(), askLimit) // a database that hangs leaves Kafka its time
 		defer cancel()
 		r.checkKafka(ctx, addresses, opts, topics)

@@ -19,7 +19,7 @@ const (
 )
 
 // checkDatabase returns the topics of the rows that wait.
-func (r *report) checkDatabase(ctx context.Context, config *pgxpool.Config) (topics []string) {
+func (r *report) checkDatabase(ctx context.Context, config *pgxpool.Config, of tableOf, publication string) (topics []string) {
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig.Copy())
 	if err != nil {
 		r.fail("database", err.Error(), "check DATABASE_URL, and that the server is up and lets this role in")
@@ -32,8 +32,15 @@ func (r *report) checkDatabase(ctx context.Context, config *pgxpool.Config) (top
 	if !r.checkMigrations(ctx, config) {
 		return nil
 	}
-	r.checkPrivileges(ctx, conn)
-	r.checkStream(ctx, conn)
+	if of.mapping != nil {
+		r.checkPrivileges(ctx, conn, mappedPrivileges)
+		r.checkStream(ctx, conn, of)
+		r.checkTable(ctx, conn, of, publication)
+		return nil
+	}
+	r.checkPrivileges(ctx, conn, privileges)
+	r.checkOwner(ctx, conn)
+	r.checkStream(ctx, conn, of)
 	r.checkOutbox(ctx, conn)
 	return r.waitingTopics(ctx, conn)
 }
@@ -86,11 +93,13 @@ func (r *report) checkMigrations(ctx context.Context, config *pgxpool.Config) (u
 	return false
 }
 
-// privileges are what the relay uses. A missing one of the first kind stops it.
-var privileges = []struct {
+type privilege struct {
 	object, privilege, why string
 	needed                 bool
-}{
+}
+
+// privileges are what the relay uses. A missing one that is needed stops it.
+var privileges = []privilege{
 	{"troupe.outbox", "SELECT", "to claim rows", true},
 	{"troupe.outbox", "DELETE", "to remove them", true},
 	{"troupe.relay_leases", "SELECT", "to lead", true},
@@ -107,9 +116,23 @@ var privileges = []struct {
 	{"troupe.outbox_position_seq", "SELECT", "to keep claims fast behind many dead rows", false},
 }
 
-func (r *report) checkPrivileges(ctx context.Context, conn *pgx.Conn) {
+// mappedPrivileges are what it uses for a table with a mapping, beside reading that.
+var mappedPrivileges = []privilege{
+	{"troupe.relay_leases", "SELECT", "to lead", true},
+	{"troupe.relay_leases", "INSERT", "to lead", true},
+	{"troupe.relay_leases", "UPDATE", "to lead", true},
+	{"troupe.mapped_tables", "SELECT", "to know what was streamed", true},
+	{"troupe.mapped_tables", "INSERT", "to stream", true},
+	{"troupe.mapped_tables", "UPDATE", "to stream", true},
+	{"troupe.mapped_trouble", "SELECT", "to know what waits", true},
+	{"troupe.mapped_trouble", "INSERT", "to put rows off and to park them", true},
+	{"troupe.mapped_trouble", "UPDATE", "to put rows off and to park them", true},
+	{"troupe.mapped_trouble", "DELETE", "to take up retried rows", true},
+}
+
+func (r *report) checkPrivileges(ctx context.Context, conn *pgx.Conn, list []privilege) {
 	var missing, missed []string
-	for _, p := range privileges {
+	for _, p := range list {
 		test := "has_table_privilege"
 		if strings.HasSuffix(p.object, "_seq") {
 			test = "has_sequence_privilege"
@@ -134,6 +157,9 @@ func (r *report) checkPrivileges(ctx context.Context, conn *pgx.Conn) {
 	if len(missed) > 0 {
 		r.warn("privileges", "missing: "+strings.Join(missed, ", "), "grant them to "+conn.Config().User)
 	}
+}
+
+func (r *report) checkOwner(ctx context.Context, conn *pgx.Conn) {
 	var owner bool
 	err := conn.QueryRow(ctx, `
 		SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'troupe.outbox'::regclass`).Scan(&owner)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/troupe-go/troupe/relay/mapping"
+	"github.com/troupe-go/troupe/schemas"
 )
 
 // checkDebezium prints what a Debezium connector means to a relay: the configuration to standard output, so that it can
@@ -82,10 +83,10 @@ type connectorEntry struct {
 // entryOrder is how the settings of an entry are best read.
 var entryOrder = []string{
 	"name", "database-url", "database-tls-ca", "database-tls-cert", "database-tls-key", "source", "delivery", "slot", "publication",
-	"heartbeat", "registry", "subject-strategy",
+	"registry", "subject-strategy",
 }
 
-// entriesOf has one for each table. The slot is the first's: it can be taken over once.
+// entriesOf has one for each table. The slot is the first's, and copies of it are the others'.
 func entriesOf(c mapping.Connector) []connectorEntry {
 	files := map[string]string{"sslrootcert": "database-tls-ca", "sslcert": "database-tls-cert", "sslkey": "database-tls-key"}
 	entries := make([]connectorEntry, 0, len(c.Tables))
@@ -103,15 +104,14 @@ func entriesOf(c mapping.Connector) []connectorEntry {
 		if c.ExactlyOnce {
 			add("delivery", "exactly-once")
 		}
-		if i == 0 {
-			add("slot", c.Slot)
+		if slot := c.SlotOf(i); slot != "" {
+			add("slot", slot)
 			add("publication", c.Publication)
 		}
-		if c.Heartbeat > 0 {
-			add("heartbeat", c.Heartbeat.String())
-		}
 		add("registry", c.Registry)
-		add("subject-strategy", c.Strategy)
+		if s, err := schemas.ParseStrategy(c.Strategy); err == nil {
+			add("subject-strategy", string(s))
+		}
 		columns := c.Mapping.Options()
 		columns["table"] = table
 		entries = append(entries, connectorEntry{settings, columns})

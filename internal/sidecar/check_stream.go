@@ -12,10 +12,13 @@ import (
 const muchRetained = 1 << 30 // bytes of the log that one slot holds
 
 // checkStream says which source it will be, and whether there is room for a slot.
-func (r *report) checkStream(ctx context.Context, conn *pgx.Conn) {
+func (r *report) checkStream(ctx context.Context, conn *pgx.Conn, of tableOf) {
 	switch obstacle, err := relay.Obstacle(ctx, conn); {
 	case err != nil:
 		r.warn("source", err.Error(), "let this role read pg_roles and pg_publication_tables")
+		return
+	case obstacle != "" && of.mapping != nil:
+		r.fail("source", obstacle, "a table with a mapping is read from the log alone")
 		return
 	case obstacle != "":
 		r.info("source", "poll: "+obstacle)

@@ -20,6 +20,8 @@ type values struct {
 	text   map[string]string
 	from   map[string]string
 	path   map[string]string // files that secrets were read from
+
+	mapping map[string]string // the outbox's, as its entry has it
 }
 
 // A layer is one place that settings come from.
@@ -39,8 +41,9 @@ type settingsOf struct {
 
 // An entry is one of the file's outboxes.
 type entry struct {
-	name   string
-	values map[string]any
+	name    string
+	values  map[string]any
+	mapping map[string]string // of a table that is not troupe.outbox; nil: none
 }
 
 const (
@@ -118,16 +121,20 @@ func (l *settingsOf) readEntries(given any) error {
 		if slices.ContainsFunc(l.outboxes, func(e entry) bool { return e.name == name }) {
 			return usagef("config %s: %s: two are named %q", l.path, outboxesKey, name)
 		}
-		if _, mapped := settings[mappingKey]; mapped {
-			return usagef("config %s: outbox %s: %s is not available in this version: rows stand in troupe.outbox",
-				l.path, name, mappingKey)
+		one := entry{name: name, values: maps.Clone(settings)}
+		if given, mapped := settings[mappingKey]; mapped {
+			var err error
+			if one.mapping, err = readMapping(given); err != nil {
+				return usagef("config %s: outbox %s: %s: %w", l.path, name, mappingKey, err)
+			}
 		}
-		settings = maps.Clone(settings)
+		settings = one.values
 		delete(settings, nameKey)
+		delete(settings, mappingKey)
 		if err := l.refuseUnknown("outbox "+name+": ", settings, eachSettings); err != nil {
 			return err
 		}
-		l.outboxes = append(l.outboxes, entry{name, settings})
+		l.outboxes = append(l.outboxes, one)
 	}
 	return nil
 }
@@ -170,9 +177,11 @@ func (l *settingsOf) process(settings ...setting) (values, error) {
 // of are the settings of one of the file's outboxes: what is set for one wins over what is set for all.
 func (l *settingsOf) of(e entry, settings ...setting) (values, error) {
 	where := l.path + ", outbox " + e.name
-	return l.resolve(e.name, []layer{
+	v, err := l.resolve(e.name, []layer{
 		l.variablesOf(e.name), l.file(e.values, where), l.flags(), l.variables(), l.file(l.top, l.path), defaults,
 	}, settings)
+	v.mapping = e.mapping
+	return v, err
 }
 
 // one are the settings of the outbox that a command works on.
@@ -206,7 +215,7 @@ func (p Program) read(cmd *cobra.Command, settings ...setting) (values, error) {
 
 // resolve takes each setting from the first layer that has it.
 func (l *settingsOf) resolve(outbox string, layers []layer, settings []setting) (values, error) {
-	v := values{outbox, make(map[string]string), make(map[string]string), make(map[string]string)}
+	v := values{outbox: outbox, text: make(map[string]string), from: make(map[string]string), path: make(map[string]string)}
 	for _, s := range settings {
 		for _, layer := range layers {
 			text, set := layer.get(s.name)

@@ -46,9 +46,19 @@ func tells(of func(scrape) bool) func(scrape) (float64, bool) {
 	}
 }
 
-func inTable(of func(*rowStats) float64) func(scrape) (float64, bool) {
+func inTrouble(of func(*rowStats) float64) func(scrape) (float64, bool) {
 	return func(s scrape) (float64, bool) {
 		if s.rows == nil {
+			return 0, false
+		}
+		return of(s.rows), true
+	}
+}
+
+// inTable is absent of a table with a mapping: what is published of it only the log says.
+func inTable(of func(*rowStats) float64) func(scrape) (float64, bool) {
+	return func(s scrape) (float64, bool) {
+		if s.rows == nil || s.rows.mapped {
 			return 0, false
 		}
 		return of(s.rows), true
@@ -132,10 +142,10 @@ var figures = []figure{
 		inTable(func(r *rowStats) float64 { return float64(r.Bytes) })},
 	{"retrying_rows", gauge, "rows", "Rows that wait for their next try.",
 		"above 0 for minutes: a topic does not exist or refuses us; soon they are parked",
-		inTable(func(r *rowStats) float64 { return float64(r.Retrying) })},
+		inTrouble(func(r *rowStats) float64 { return float64(r.Retrying) })},
 	{"parked_rows", gauge, "rows", "Rows that a person must look at.",
 		"above 0: their keys wait behind them; outbox-relay parked list",
-		inTable(func(r *rowStats) float64 { return float64(r.Parked) })},
+		inTrouble(func(r *rowStats) float64 { return float64(r.Parked) })},
 	{"headroom_positions", gauge, "positions", "Positions left in the partitions there are.",
 		"falls below a day's rows: partitions are not made ahead; at 0 every insert fails; see outbox-relay check",
 		inTable(func(r *rowStats) float64 { return float64(r.Headroom) })},

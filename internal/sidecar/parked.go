@@ -24,6 +24,11 @@ var (
 	showParked    = statement("show_parked")
 	retryParked   = statement("retry_parked")
 	discardParked = statement("discard_parked")
+
+	listMapped    = statement("list_mapped")
+	showMapped    = statement("show_mapped")
+	retryMapped   = statement("retry_mapped")
+	discardMapped = statement("discard_mapped")
 )
 
 func statement(name string) string {
@@ -53,6 +58,10 @@ type parkedRow struct {
 
 	Headers string  `json:"headers,omitempty"` // from here on only where one is shown
 	Payload *string `json:"payload,omitempty"` // as \x… where it is no text
+
+	EventID string             `json:"event_id,omitempty"` // of a table with a mapping, as it stands there
+	Columns map[string]*string `json:"columns,omitempty"`  // of such a row that cannot be mapped
+	mapped  bool
 }
 
 func (r *parkedRow) fields() []any {
@@ -70,14 +79,25 @@ const (
 	mostParkedPage = 1000
 )
 
-func readParked(ctx context.Context, db querier, topic string, after int64, rows int) (parkedPage, error) {
-	page := parkedPage{Rows: []parkedRow{}}
-	found, err := db.Query(ctx, listParked, pgx.NamedArgs{"topic": topic, "after": after, "rows": rows + 1})
+// A pageOf is which rows are listed.
+type pageOf struct {
+	topic string // only of this; empty: any
+	after int64  // only above this position
+	rows  int    // at most
+}
+
+func readParked(ctx context.Context, db querier, of tableOf, want pageOf) (parkedPage, error) {
+	page, rows := parkedPage{Rows: []parkedRow{}}, want.rows
+	query := listParked
+	if of.mapping != nil {
+		query = listMapped
+	}
+	found, err := db.Query(ctx, query, pgx.NamedArgs{"table": of.name, "topic": want.topic, "after": want.after, "rows": rows + 1})
 	if err != nil {
 		return page, notMigrated(err)
 	}
-	all, err := pgx.CollectRows(found, func(one pgx.CollectableRow) (r parkedRow, err error) {
-		return r, one.Scan(r.fields()...)
+	all, err := pgx.CollectRows(found, func(one pgx.CollectableRow) (parkedRow, error) {
+		return of.scanParked(one)
 	})
 	if err != nil {
 		return page, notMigrated(err)
@@ -90,7 +110,10 @@ func readParked(ctx context.Context, db querier, topic string, after int64, rows
 	return page, nil
 }
 
-func readParkedRow(ctx context.Context, db querier, id uuid.UUID) (parkedRow, error) {
+func readParkedRow(ctx context.Context, db querier, of tableOf, id uuid.UUID) (parkedRow, error) {
+	if of.mapping != nil {
+		return of.readParkedRow(ctx, db, id)
+	}
 	var r parkedRow
 	found, err := db.Query(ctx, showParked, pgx.NamedArgs{"id": [16]byte(id)})
 	if err != nil {
@@ -99,19 +122,25 @@ func readParkedRow(ctx context.Context, db querier, id uuid.UUID) (parkedRow, er
 	r, err = pgx.CollectOneRow(found, func(one pgx.CollectableRow) (r parkedRow, err error) {
 		var payload []byte
 		err = one.Scan(append(r.fields(), &r.Headers, &payload)...)
-		if payload != nil {
-			text := string(payload)
-			if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-				text = fmt.Sprintf(`\x%x`, payload)
-			}
-			r.Payload = &text
-		}
+		r.Payload = shown(payload)
 		return r, err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return r, notParked{id}
 	}
 	return r, notMigrated(err)
+}
+
+// shown is what a person can read; nil of nothing.
+func shown(payload []byte) *string {
+	if payload == nil {
+		return nil
+	}
+	text := string(payload)
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		text = fmt.Sprintf(`\x%x`, payload)
+	}
+	return &text
 }
 
 // notParked says that nothing was done.
@@ -149,13 +178,16 @@ type repaired struct {
 
 // repair retries or discards one row, in one statement with the record of it. The error is notParked when it waits for
 // nobody.
-func repair(ctx context.Context, db querier, action string, id uuid.UUID, who by) (repaired, error) {
+func repair(ctx context.Context, db querier, of tableOf, action string, id uuid.UUID, who by) (repaired, error) {
 	var r repaired
 	if err := who.check(action); err != nil {
 		return r, err
 	}
+	if of.mapping != nil {
+		action = map[string]string{retryParked: retryMapped, discardParked: discardMapped}[action]
+	}
 	found, err := db.Query(ctx, action, pgx.NamedArgs{
-		"id": [16]byte(id), "actor": who.Actor, "reason": who.Reason, "channel": outbox.Channel,
+		"table": of.name, "id": [16]byte(id), "actor": who.Actor, "reason": who.Reason, "channel": outbox.Channel,
 	})
 	if err != nil {
 		return r, notMigrated(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/user"
 	"slices"
 	"time"
@@ -42,8 +43,12 @@ It wants a --reason. The table troupe.outbox_repairs keeps each with its payload
 var parkedSettings = append(slices.Clone(databaseSettings), output)
 
 // with connects to the one outbox's database.
-func (p Program) with(cmd *cobra.Command, do func(ctx context.Context, conn *pgx.Conn, form string) error) error {
+func (p Program) with(cmd *cobra.Command, do func(ctx context.Context, on desk) error) error {
 	v, err := p.read(cmd, parkedSettings...)
+	if err != nil {
+		return err
+	}
+	of, err := v.table()
 	if err != nil {
 		return err
 	}
@@ -62,7 +67,14 @@ func (p Program) with(cmd *cobra.Command, do func(ctx context.Context, conn *pgx
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	return do(ctx, conn, form)
+	return do(ctx, desk{conn, of, form})
+}
+
+// A desk is where one command works.
+type desk struct {
+	conn *pgx.Conn
+	of   tableOf
+	form string // of the output
 }
 
 func (p Program) parkedListCommand() *cobra.Command {
@@ -84,12 +96,12 @@ func (p Program) parkedListCommand() *cobra.Command {
 		if limit < 1 || limit > mostParkedPage {
 			return usagef("--limit %d: want 1 to %d", limit, mostParkedPage)
 		}
-		return p.with(cmd, func(ctx context.Context, conn *pgx.Conn, form string) error {
-			page, err := readParked(ctx, conn, topic, after, limit)
+		return p.with(cmd, func(ctx context.Context, on desk) error {
+			page, err := readParked(ctx, on.conn, on.of, pageOf{topic, after, limit})
 			if err != nil {
 				return err
 			}
-			if form == "json" {
+			if on.form == "json" {
 				return printJSON(p.Stdout, page)
 			}
 			return page.print(p.Stdout)
@@ -132,12 +144,12 @@ func (p Program) parkedShowCommand() *cobra.Command {
 		if len(ids) > 1 {
 			return usagef("show takes one id")
 		}
-		return p.with(cmd, func(ctx context.Context, conn *pgx.Conn, form string) error {
-			r, err := readParkedRow(ctx, conn, ids[0])
+		return p.with(cmd, func(ctx context.Context, on desk) error {
+			r, err := readParkedRow(ctx, on.conn, on.of, ids[0])
 			if err != nil {
 				return err
 			}
-			if form == "json" {
+			if on.form == "json" {
 				return printJSON(p.Stdout, r)
 			}
 			return r.print(p.Stdout)
@@ -148,6 +160,9 @@ func (p Program) parkedShowCommand() *cobra.Command {
 
 func (r parkedRow) print(to io.Writer) error {
 	created, payload := "the row is gone from the outbox", "null"
+	if r.mapped {
+		created = "not told by its table"
+	}
 	if r.Created != nil {
 		created = r.Created.UTC().Format(time.RFC3339)
 	}
@@ -160,6 +175,15 @@ func (r parkedRow) print(to io.Writer) error {
 		{"error", r.LastError}, {"headers", r.Headers}, {"payload", payload},
 	} {
 		if _, err := fmt.Fprintf(to, "%-14s%s\n", l[0], l[1]); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Columns)) {
+		value := "null"
+		if v := r.Columns[name]; v != nil {
+			value = *v
+		}
+		if _, err := fmt.Fprintf(to, "column        %s = %s\n", name, value); err != nil {
 			return err
 		}
 	}
@@ -190,15 +214,15 @@ func (p Program) repairCommand(name, action, long string) *cobra.Command {
 		if err := who.check(action); err != nil {
 			return usagef("%w: set --actor, --reason", err)
 		}
-		return p.with(cmd, func(ctx context.Context, conn *pgx.Conn, form string) error {
-			return p.repair(ctx, conn, action, ids, who, form)
+		return p.with(cmd, func(ctx context.Context, on desk) error {
+			return p.repair(ctx, on, action, ids, who)
 		})
 	}
 	return cmd
 }
 
 // repair goes on behind a row that is not parked, and fails in the end.
-func (p Program) repair(ctx context.Context, conn *pgx.Conn, action string, ids []uuid.UUID, who by, form string) error {
+func (p Program) repair(ctx context.Context, on desk, action string, ids []uuid.UUID, who by) error {
 	type outcome struct {
 		ID uuid.UUID `json:"id"`
 		*repaired
@@ -208,7 +232,7 @@ func (p Program) repair(ctx context.Context, conn *pgx.Conn, action string, ids 
 	var failures []error
 	for _, id := range ids {
 		one := outcome{ID: id}
-		done, err := repair(ctx, conn, action, id, who)
+		done, err := repair(ctx, on.conn, on.of, action, id, who)
 		if err != nil {
 			one.Error = err.Error()
 			failures = append(failures, err)
@@ -216,14 +240,14 @@ func (p Program) repair(ctx context.Context, conn *pgx.Conn, action string, ids 
 			one.repaired = &done
 		}
 		all = append(all, one)
-		if form != "json" && err == nil {
+		if on.form != "json" && err == nil {
 			what := map[string]string{retryParked: "will be tried again", discardParked: "discarded"}[action]
 			if _, err := fmt.Fprintf(p.Stdout, "%s  position %d  %s: %s\n", id, done.Position, done.Topic, what); err != nil {
 				return err
 			}
 		}
 	}
-	if form == "json" {
+	if on.form == "json" {
 		if err := printJSON(p.Stdout, map[string]any{"rows": all}); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func (a *adminHandler) listParked(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askLimit)
 	defer cancel()
-	page, err := readParked(ctx, o.statistics().pool, query.Get("topic"), after, limit)
+	page, err := readParked(ctx, o.statistics().pool, o.plan.table(), pageOf{query.Get("topic"), after, limit})
 	if err != nil {
 		refuse(w, http.StatusBadGateway, err.Error())
 		return
@@ -71,7 +71,7 @@ func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name, acti
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askLimit)
 	defer cancel()
-	done, err := repair(ctx, o.statistics().pool, action, id, who)
+	done, err := repair(ctx, o.statistics().pool, o.plan.table(), action, id, who)
 	var absent notParked
 	switch {
 	case errors.As(err, &absent):

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -111,6 +112,15 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	r.Source = relay.Source(v.text[source.name])
 	r.Delivery = relay.Delivery(v.text[delivery.name])
 	r.Slot = v.text[slot.name]
+	r.Publication = v.text[publicationSetting.name]
+	keep(v.avro(r))
+	of, err := v.table()
+	keep(err)
+	if of.mapping != nil {
+		r.Table, r.Mapping = of.name, of.mapping
+		out.given = maps.Clone(v.text)
+		out.given[mappingKey] = fmt.Sprint(v.mapping) // in the order of its keys
+	}
 	r.Brokers, err = v.brokerList()
 	keep(err)
 	r.Kafka, err = v.kafka()
@@ -163,10 +173,15 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	return out, nil
 }
 
+// table is the outbox's own, as a parked row or a check wants it.
+func (o outboxPlan) table() tableOf { return tableOf{o.relay.Table, o.relay.Mapping} }
+
 // changed are the names of the settings that differ.
 func (o outboxPlan) changed(from outboxPlan) []string {
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(o.given)) {
+	all := maps.Clone(from.given)
+	maps.Copy(all, o.given)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if o.given[name] != from.given[name] {
 			names = append(names, name)
 		}

@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/troupe-go/troupe/relay/mapping"
 )
 
 var rewrite = flag.Bool("update", false, "rewrite docs/relay-reference.md")
@@ -46,8 +48,17 @@ knows is refused. ` + "`outbox-relay schema`" + ` prints the file's JSON Schema.
 one outbox wins over what is set for all: first ` + "`OUTBOX_RELAY_<NAME>__<SETTING>`" + ` (two underscores, such as
 ` + "`OUTBOX_RELAY_LEDGER__DATABASE_URL_FILE`" + `), then the entry. One that fails is tried again, at first after a second, at
 most after a minute, and the others go on; ` + "`/readyz`" + ` says which one it is. Commands that work on one database take ` + "`--outbox NAME`" + `.
-` + "`mapping`" + ` is kept for tables of another shape and refused in this version.
 
+## A table of another shape
+
+An entry's ` + "`mapping`" + ` has ` + "`table`" + `, as schema.table, and the options of Debezium's EventRouter, each a key with a dot in it:
+the tables of one process may all be of other shapes. Such a table is read from the log (` + "`source`" + ` auto or wal; poll is refused, since it
+deletes what it publishes) and never written to; its database must be migrated all the same, since the relay keeps its state and
+rows in trouble there. [from-debezium.md](from-debezium.md) has what each option does.
+
+| option | default | one of |
+|---|---|---|
+%s
 ## Secrets
 
 Settings marked *secret* may also be read from a file: ` + "`NAME-file`" + `, or the variable with ` + "`_FILE`" + ` behind it. The end of the
@@ -106,13 +117,30 @@ retrying, parked, headroom) are missing while the database does not answer.
 |---|---|---|---|---|
 `
 
+// mappingRows are the options of a mapping.
+func mappingRows() string {
+	var b strings.Builder
+	for _, o := range mapping.Options() {
+		words := strings.Join(o.Words, ", ")
+		if o.Bool {
+			words = "true, false"
+		}
+		value := ""
+		if o.Default != "" {
+			value = "`" + o.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", o.Name, value, words)
+	}
+	return b.String()
+}
+
 // reference is the page.
 func reference(t *testing.T) string {
 	t.Helper()
 	example, err := os.ReadFile(exampleFile)
 	require.NoError(t, err)
 	var b strings.Builder
-	fmt.Fprintf(&b, referenceHead, example)
+	fmt.Fprintf(&b, referenceHead, example, mappingRows())
 	for _, s := range sections {
 		fmt.Fprintf(&b, "\n## %s\n\n| setting | variable | default | | |\n|---|---|---|---|---|\n", s.title)
 		for _, one := range s.settings {
@@ -219,14 +247,19 @@ func TestTheDocumentedFileIsValidAndIsRead(t *testing.T) {
 	ca.issue(t, dir, "ledger", "relay")
 	for name, secret := range map[string]string{
 		"kafka-password": "k", "payment-password": "p", "chat-webhook": "https://chat.example/hooks/1", "admin-token": "0123456789abcdef",
+		"registry-url": "https://relay:r@registry.bank.example",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(secret+"\n"), 0o600))
 	}
 	got, err := planned(t, strings.NewReplacer("/etc/relay", dir, "/run/secrets", dir).Replace(string(b)))
 	require.NoError(t, err)
 	require.Equal(t, "0123456789abcdef", got.token)
-	require.Len(t, got.outboxes, 2)
-	payment, ledger := got.outboxes[0], got.outboxes[1]
+	require.Len(t, got.outboxes, 3)
+	payment, ledger, orders := got.outboxes[0], got.outboxes[1], got.outboxes[2]
+	require.Nil(t, payment.relay.Mapping)
+	require.Equal(t, "public.outbox", orders.relay.Table)
+	require.Equal(t, "type:header:eventType,tenant:header", orders.relay.Mapping.Config().Additional)
+	require.NotNil(t, orders.relay.Avro)
 	require.Equal(t, "p", payment.database.ConnConfig.Password)
 	require.Equal(t, "payment-db.bank.example", payment.database.ConnConfig.TLSConfig.ServerName)
 	require.Empty(t, payment.database.ConnConfig.Fallbacks, "there is no way without TLS")
@@ -270,6 +303,15 @@ func TestTheSchemaAndTheProgramAgree(t *testing.T) {
 		"a name with two dashes": {good + "outboxes: [{name: a--b}]", false},
 		"a process's setting":    {good + "outboxes: [{name: a, admin: 'a:1'}]", false},
 		"an entry that is text":  {good + "outboxes: [a]", false},
+
+		"a mapping":                   {good + "outboxes: [{name: a, mapping: {table: s.t, table.expand.json.payload: true}}]", true},
+		"a mapping with an avro list": {good + "outboxes: [{name: a, registry: 'http://r', avro-topics: [a.*, b], mapping: {table: s.t}}]", true},
+		"a mapping without a table":   {good + "outboxes: [{name: a, mapping: {headers: eventrouter}}]", false},
+		"a table without a schema":    {good + "outboxes: [{name: a, mapping: {table: t}}]", false},
+		"an option that is none":      {good + "outboxes: [{name: a, mapping: {table: s.t, route.by: x}}]", false},
+		"another word":                {good + "outboxes: [{name: a, mapping: {table: s.t, headers: plain}}]", false},
+		"a mapping for all":           {good + "mapping: {table: s.t}", false},
+		"no strategy":                 {good + "outboxes: [{name: a, registry: 'http://r', subject-strategy: topic}]", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

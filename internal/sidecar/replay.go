@@ -55,6 +55,10 @@ func (a *adminHandler) startReplay(w http.ResponseWriter, r *http.Request) {
 	if o == nil || !accept(w, r, &asked) {
 		return
 	}
+	if o.plan.relay.Mapping != nil {
+		refuse(w, http.StatusConflict, "a replay reads troupe.outbox, and this outbox is "+o.plan.relay.Table)
+		return
+	}
 	if asked.From == 0 && asked.Since.IsZero() {
 		refuse(w, http.StatusBadRequest, "say from where: from_position (1 for all there is), or since, as 2026-01-31T12:00:00Z")
 		return

@@ -28,7 +28,7 @@ func fileSchema() object {
 		"type": "string", "pattern": entryName.String(), "not": object{"pattern": "--"},
 		"description": "the outbox in logs, metrics and admin requests, and in its variables",
 	}
-	one[mappingKey] = object{"type": "object", "description": "a table of another shape; not available in this version"}
+	one[mappingKey] = mappingSchema()
 	top[outboxesKey] = object{
 		"type": "array", "minItems": 1, "maxItems": mostEntries,
 		"description": "several outboxes in one process; what an entry does not say is taken from the settings above",

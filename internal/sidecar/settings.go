@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/schemas"
 )
 
 // A setting is named alike as flag, in the file and, in capitals, in the environment. This table is the only place where
@@ -95,6 +97,8 @@ var (
 		usage: "`auto|wal|poll`: where rows are read; auto is wal where the server and the role allow it, and the log says why not"}
 	slot = setting{name: "slot", each: true,
 		usage: "`name` of the replication slot, of the whole cluster; default: troupe_ and the database's name"}
+	publicationSetting = setting{name: "publication", each: true,
+		usage: "`name` of the publication that is streamed; default: troupe_outbox, and of a table with a mapping one that the relay makes"}
 	slotWarn = setting{name: "slot-warn-mb", value: "1024", kind: number, least: 1, most: 1 << 30, each: true,
 		usage: "`megabytes` of its log that the server keeps for the slot before the relay warns"}
 	slotUnready = setting{name: "slot-unready-mb", value: "8192", kind: number, least: 1, most: 1 << 30, each: true,
@@ -127,6 +131,13 @@ var (
 		usage: "`tries` of a row, the first included, until it is parked"}
 	unknownTopic = setting{name: "unknown-topic", value: "1m", kind: duration, each: true,
 		usage: "`time` for which a row is tried whose topic does not exist, until it is parked"}
+	registry = setting{name: "registry", secret: true, each: true,
+		usage: "`URL` of the schema registry by which payloads that are JSON become Avro, with user and password if it wants them; default: they stay JSON"}
+	subjectStrategy = setting{name: "subject-strategy", value: string(schemas.TopicName), kind: choice, each: true,
+		choices: []string{string(schemas.TopicName), string(schemas.RecordName), string(schemas.TopicRecordName)},
+		usage:   "`TopicNameStrategy|RecordNameStrategy|TopicRecordNameStrategy`: the registry's subject of a message, by its topic, its type or both"}
+	avroTopics = setting{name: "avro-topics", kind: list, each: true,
+		usage: "`topic,…` whose payloads become Avro, where there is a registry; * in one stands for any text; default: all"}
 	alertURL = setting{name: "alert-url", env: "ALERT_URL", secret: true, each: true,
 		usage: "`URL` of a chat's webhook, which is told of parked rows; a secret: better in the environment"}
 
@@ -153,8 +164,9 @@ var sections = []section{
 		brokers, kafkaTLS, kafkaCA, kafkaCert, kafkaKey, kafkaName, kafkaSASL, kafkaUser, kafkaPassword, kafkaToken,
 	}},
 	{"Publishing", []setting{
-		service, source, slot, slotWarn, slotUnready, slotLimit, retention, delivery, transactions, transactionTimeout, shards, batch, interval, lease, drain,
-		retryInitial, retryCap, retryAttempts, unknownTopic, alertURL,
+		service, source, slot, publicationSetting, slotWarn, slotUnready, slotLimit, retention, delivery, transactions, transactionTimeout,
+		shards, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic,
+		registry, subjectStrategy, avroTopics, alertURL,
 	}},
 	{"The process", []setting{admin, adminToken, logLevel, output}},
 }

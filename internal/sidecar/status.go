@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,7 +46,11 @@ when, which of them are in trouble, and how far the migrations are.`,
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), askLimit)
 		defer cancel()
-		s, err := readStatus(ctx, config)
+		of, err := v.table()
+		if err != nil {
+			return err
+		}
+		s, err := readStatus(ctx, config, of)
 		if err != nil {
 			return err
 		}
@@ -60,6 +65,7 @@ when, which of them are in trouble, and how far the migrations are.`,
 // databaseStatus is what status prints; times are seconds.
 type databaseStatus struct {
 	Database   string `json:"database"`
+	Table      string `json:"table,omitempty"` // with a mapping; then only its rows in trouble are known
 	Migrations struct {
 		Current int64 `json:"current"`
 		Latest  int64 `json:"latest"`
@@ -87,7 +93,7 @@ func rowsOf(s outbox.Stats) *rowStatus {
 	return &rowStatus{s.Pending, s.Oldest.Seconds(), s.Retrying, s.Parked, s.Headroom}
 }
 
-func readStatus(ctx context.Context, config *pgxpool.Config) (databaseStatus, error) {
+func readStatus(ctx context.Context, config *pgxpool.Config, of tableOf) (databaseStatus, error) {
 	s := databaseStatus{Database: config.ConnConfig.Database}
 	m, err := migrations.GetConfig(ctx, config.ConnConfig)
 	if err != nil {
@@ -102,7 +108,13 @@ func readStatus(ctx context.Context, config *pgxpool.Config) (databaseStatus, er
 		return s, err
 	}
 	defer pool.Close()
-	stats, err := outbox.ReadStats(ctx, pool)
+	var stats outbox.Stats
+	if of.mapping != nil {
+		stats, err = of.readStats(ctx, pool)
+		s.Table = of.name
+	} else {
+		stats, err = outbox.ReadStats(ctx, pool)
+	}
 	if err != nil {
 		return s, err
 	}
@@ -110,7 +122,8 @@ func readStatus(ctx context.Context, config *pgxpool.Config) (databaseStatus, er
 	var l leaseStatus
 	err = pool.QueryRow(ctx, `
 		SELECT holder, term, extract(epoch FROM expires_at - clock_timestamp())::float8
-		FROM troupe.relay_leases WHERE shard = 0`).Scan(&l.Holder, &l.Term, &l.Expires)
+		FROM troupe.relay_leases
+		WHERE shard = CASE WHEN $1 = '' THEN 0 ELSE (SELECT shard FROM troupe.mapped_tables WHERE name = $1) END`, s.Table).Scan(&l.Holder, &l.Term, &l.Expires)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return s, nil
@@ -137,9 +150,12 @@ func (s databaseStatus) print(to io.Writer) error {
 		}
 		lines = append(lines,
 			[2]string{"active relay", leader},
-			[2]string{"waiting rows", fmt.Sprintf("%d, the oldest for %.1f s", s.Rows.Pending, s.Rows.Oldest)},
-			[2]string{"in trouble", fmt.Sprintf("%d retrying, %d parked", s.Rows.Retrying, s.Rows.Parked)},
-			[2]string{"headroom", fmt.Sprintf("%d positions", s.Rows.Headroom)})
+			[2]string{"in trouble", fmt.Sprintf("%d retrying, %d parked", s.Rows.Retrying, s.Rows.Parked)})
+		if s.Table == "" {
+			lines = slices.Insert(lines, len(lines)-1,
+				[2]string{"waiting rows", fmt.Sprintf("%d, the oldest for %.1f s", s.Rows.Pending, s.Rows.Oldest)})
+			lines = append(lines, [2]string{"headroom", fmt.Sprintf("%d positions", s.Rows.Headroom)})
+		}
 	}
 	for _, l := range lines {
 		if _, err := fmt.Fprintf(to, "%-14s%s\n", l[0], l[1]); err != nil {

@@ -17,6 +17,7 @@ const (
 	Insert                    // a row
 	Message                   // of pg_logical_emit_message
 	Keepalive                 // of the server: nothing, up to LSN
+	Update                    // a row was changed: which table, and nothing else
 )
 
 // An Event is one thing that the stream tells. Slices are good until the next is read.
@@ -28,7 +29,7 @@ type Event struct {
 	XID uint32    // Begin
 	At  time.Time // Begin: when it committed
 
-	Relation *Relation // Insert; good as long as the stream
+	Relation *Relation // Insert, Update; good as long as the stream
 	Tuple    Tuple     // Insert
 
 	Prefix  string // Message
@@ -47,8 +48,9 @@ type Relation struct {
 
 // A Column of a relation.
 type Column struct {
-	Name string
-	Type uint32 // its oid
+	Name     string
+	Type     uint32 // its oid
+	Modifier int32  // of the type; -1: none
 }
 
 // The limits of a message: above them it is no message, but something else taken for one.
@@ -165,7 +167,7 @@ func Time(micros int64) time.Time {
 	return time.UnixMicro(micros + epoch.UnixMicro()).UTC()
 }
 
-// Decode reads one message of pgoutput. Told is false for what is skipped: updates, deletes, origins, types,
+// Decode reads one message of pgoutput. Told is false for what is skipped: deletes, origins, types,
 // truncations, and what a later protocol may add.
 func (d *Decoder) Decode(data []byte) (e Event, told bool, err error) {
 	if len(data) == 0 {
@@ -182,6 +184,11 @@ func (d *Decoder) Decode(data []byte) (e Event, told bool, err error) {
 		r.uint64() // when
 	case 'I':
 		e, r.err = d.insert(&r)
+	case 'U':
+		e = Event{Kind: Update, Relation: d.relations[r.uint32()]}
+		if e.Relation == nil {
+			return e, false, wrap(data[0], r.err)
+		}
 	case 'M':
 		r.byte() // flags
 		e = Event{Kind: Message, LSN: LSN(r.uint64())}
@@ -247,8 +254,7 @@ func (d *Decoder) relation(r *reader) error {
 	}
 	for range n {
 		r.byte() // flags
-		c := Column{Name: string(r.text()), Type: r.uint32()}
-		r.uint32() // type modifier
+		c := Column{Name: string(r.text()), Type: r.uint32(), Modifier: int32(r.uint32())}
 		if r.err != nil {
 			return r.err
 		}

@@ -49,6 +49,8 @@ func tell(t testing.TB, messages [][]byte) string {
 			_, _ = fmt.Fprintf(&out, "commit %s\n", e.LSN)
 		case e.Kind == wal.Message:
 			_, _ = fmt.Fprintf(&out, "message %s %q %q\n", e.LSN, e.Prefix, e.Content)
+		case e.Kind == wal.Update:
+			_, _ = fmt.Fprintf(&out, "update %s.%s\n", e.Relation.Namespace, e.Relation.Name)
 		case e.Kind == wal.Insert:
 			_, _ = fmt.Fprintf(&out, "insert %s.%s\n", e.Relation.Namespace, e.Relation.Name)
 			for _, c := range e.Relation.Columns {

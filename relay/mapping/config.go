@@ -82,7 +82,7 @@ type Config struct {
 	PayloadFormat string `yaml:"payload.format" json:"payload.format,omitempty"` // text (default) or json
 	ContentType   string `yaml:"content.type" json:"content.type,omitempty"`     // default application/json, of a bytea application/octet-stream
 
-	Position string `yaml:"table.field.position" json:"table.field.position,omitempty"` // an integer that grows with the inserts: needed to poll
+	Position string `yaml:"table.field.position" json:"table.field.position,omitempty"` // an integer that grows with the inserts: the order in which the table is read
 	XID      string `yaml:"table.field.xid" json:"table.field.xid,omitempty"`           // an xid8 DEFAULT pg_current_xact_id(): needed to heal exactly
 }
 
@@ -223,4 +223,32 @@ func fill(s *string, with string) {
 	if *s == "" {
 		*s = with
 	}
+}
+
+// An Option is one field of Config, for schemas of files and for references.
+type Option struct {
+	Name    string
+	Default string   // empty: none
+	Words   []string // that it is one of; empty: any text
+	Bool    bool     // true or false
+}
+
+// Options are all there are, in the order of Config.
+func Options() []Option {
+	filled := Config{}.defaults()
+	words := make(map[string][]string)
+	for _, c := range filled.choices() {
+		words[c.option] = c.words
+	}
+	v := reflect.ValueOf(filled)
+	list := make([]Option, v.NumField())
+	for i, name := range optionNames() {
+		list[i] = Option{Name: name, Words: words[name], Bool: v.Field(i).Kind() == reflect.Bool}
+		if list[i].Bool {
+			list[i].Default = "false"
+		} else {
+			list[i].Default = v.Field(i).String()
+		}
+	}
+	return list
 }

@@ -237,6 +237,7 @@ func (r *reading) capture() {
 			r.note("heartbeat.interval.ms", Differs, "its value is no number of milliseconds")
 		}
 		c.Heartbeat = time.Duration(ms) * time.Millisecond
+		r.note("heartbeat.interval.ms", Moot, "the relay's own comes every 15 s while the table is quiet")
 	}
 	switch strings.ToLower(r.take("exactly.once.support")) {
 	case "required":
@@ -261,9 +262,30 @@ func (r *reading) tables() {
 		r.c.Tables = append(r.c.Tables, table)
 	}
 	if len(r.c.Tables) > 1 {
-		r.note("table.include.list", Differs, "each table has a slot of its own in the relay; this one serves the first of them")
+		text := "each table has a slot of its own in the relay; make them while the connector runs, each behind its publication"
+		if r.c.Slot != "" {
+			text = "each table has a slot of its own in the relay; once the connector is stopped, and before the relay starts, copy this one:"
+			for i := 1; i < len(r.c.Tables); i++ {
+				text += fmt.Sprintf(" SELECT pg_copy_logical_replication_slot(%s, %s);", literal(r.c.Slot), literal(r.c.SlotOf(i)))
+			}
+		}
+		r.note("table.include.list", Differs, text)
 	}
 }
+
+// SlotOf is what the slot of the table of that index is to be called: Slot for the first, and a copy of it for each that
+// follows. It is empty where Slot is.
+func (c Connector) SlotOf(table int) string {
+	if table == 0 || c.Slot == "" {
+		return c.Slot
+	}
+	end := "_" + strconv.Itoa(table+1)
+	return c.Slot[:min(len(c.Slot), maxSlotName-len(end))] + end
+}
+
+const maxSlotName = 63
+
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 func (r *reading) converters() {
 	c := r.c
@@ -317,6 +339,8 @@ func (r *reading) delegate(option string) {
 	}
 }
 
+const topicNameStrategy = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
+
 func (r *reading) avro(option string) {
 	first, _, _ := strings.Cut(r.take(option+".schema.registry.url"), ",")
 	if address, err := url.Parse(first); err == nil && address.Host != "" {
@@ -325,7 +349,11 @@ func (r *reading) avro(option string) {
 		r.note(option+".schema.registry.url", Differs, "no address could be read of it: give the relay the registry's")
 	}
 	r.c.Strategy = r.take(option + ".value.subject.name.strategy")
-	fill(&r.c.Strategy, "io.confluent.kafka.serializers.subject.TopicNameStrategy")
+	fill(&r.c.Strategy, topicNameStrategy)
+	if r.c.Strategy != topicNameStrategy {
+		r.note(option+".value.subject.name.strategy", Stops, "the relay names a subject by the event's type, which EventRouter's headers "+
+			"leave out, and not by a record in the payload: register the schema under the topic's subject, and leave this option out")
+	}
 	r.note(option, Differs, "JSON is encoded with the schema that the registry has under the topic's subject, and none is derived "+
 		"from the payload or registered: register it first")
 }

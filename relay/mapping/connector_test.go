@@ -75,7 +75,7 @@ func TestAConnectorBecomesAConfiguration(t *testing.T) {
 	}, c.Mapping)
 	require.Equal(t, map[string]mapping.Weight{
 		"database.password": mapping.Moot, "database.sslpassword": mapping.Differs, "errors.tolerance": mapping.Differs,
-		"extended.headers.enabled": mapping.Moot, "heartbeat.action.query": mapping.Moot, "no.such.option": mapping.Differs,
+		"extended.headers.enabled": mapping.Moot, "heartbeat.action.query": mapping.Moot, "heartbeat.interval.ms": mapping.Moot, "no.such.option": mapping.Differs,
 		"predicates": mapping.Moot, "predicates.isOutbox.pattern": mapping.Moot, "producer.override.sasl.jaas.config": mapping.Differs,
 		"publication.autocreate.mode": mapping.Moot, "snapshot.mode": mapping.Moot, "tasks.max": mapping.Moot, "tombstones.on.delete": mapping.Moot,
 		"topic.prefix": mapping.Moot, "transforms.outbox.predicate": mapping.Moot, "transforms.outbox.table.expand.json.payload": mapping.Differs,

@@ -30,9 +30,11 @@
 //	a payload that should be expanded and is no JSON       is sent as it is
 //	a trace context that is none                           is left out
 //
-// Order is kept per key, as in Troupe's own table. A table without an integer column that grows with the inserts can be
-// read from the WAL but not polled; one without a column xid xid8 DEFAULT pg_current_xact_id() cannot be healed exactly
-// after its slot is lost.
+// Order is kept per key, as in Troupe's own table. A table without a column xid xid8 DEFAULT pg_current_xact_id() cannot be
+// healed exactly after its slot is lost; one without an integer column that grows with the inserts, or a timestamp, not in
+// order.
+//
+// A Row is one that is kept apart from its table, to be made a message again later.
 //
 // FromConnector reads the JSON of a Debezium connector and says what of it has no equivalent.
 package mapping

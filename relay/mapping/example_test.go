@@ -1,6 +1,8 @@
 package mapping_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -51,4 +53,47 @@ func ExampleFromOptions() {
 	// order.events order-17 {} <nil>
 	// id: 0193
 	// eventType: OrderPlaced
+}
+
+// A row that could not be published is kept, and mapped again when that was put right.
+func ExampleRow() {
+	row := mapping.Row{
+		Columns: []mapping.Column{
+			{Name: "id", Type: pgtype.TextOID, Modifier: -1}, {Name: "kind", Type: pgtype.TextOID, Modifier: -1},
+			{Name: "aggregateid", Type: pgtype.TextOID, Modifier: -1}, {Name: "payload", Type: pgtype.TextOID, Modifier: -1},
+		},
+		Values: []mapping.Value{{Data: []byte("0193")}, {Data: []byte("order")}, {}, {Data: []byte("{}")}},
+	}
+	kept, err := json.Marshal(row)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, by := range []string{"aggregatetype", "kind"} {
+		m, err := mapping.New(mapping.Config{RouteBy: by, Headers: mapping.EventRouter})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		var again mapping.Row
+		if err := json.Unmarshal(kept, &again); err != nil {
+			fmt.Println(err)
+			return
+		}
+		message, err := again.Message(m)
+		fmt.Printf("%q %v %v\n", message.Topic, message.Key == nil, errors.Is(err, mapping.ErrRow))
+	}
+	// Output:
+	// "" true true
+	// "outbox.event.order" true false
+}
+
+func ExampleOptions() {
+	for _, o := range mapping.Options()[6:9] {
+		fmt.Println(o.Name, o.Default, o.Words)
+	}
+	// Output:
+	// table.fields.additional.placement  []
+	// table.field.additional.missing error [error ignore]
+	// table.op.invalid.behavior warn [warn error fatal]
 }

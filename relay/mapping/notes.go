@@ -24,7 +24,7 @@ type rule struct {
 
 const (
 	bounded  = "the relay's queues are bounded by rows and bytes by themselves, down to the database"
-	snapshot = "the relay takes no snapshot: with the slot taken over nothing is missing, with a new one rows from before it are read by poll"
+	snapshot = "the relay takes no snapshot: with the slot taken over nothing is missing, with a new one rows from before it are read from the table"
 	oneTable = "the relay reads the tables that the configuration names and no others"
 	ownText  = "it matters for columns that are placed in headers or the envelope: those are sent as the page from-debezium says"
 	inserts  = "the relay sees inserts only"

@@ -7,12 +7,12 @@ WITH lead AS MATERIALIZED (
   WHERE shard = 0
   FOR SHARE -- a renewal and a change of the layout are one before the other
 ), astir AS MATERIALIZED (
-  SELECT (SELECT count(*) FROM troupe.relay_leases l WHERE l.shard < lead.shards AND l.layout = lead.layout AND l.expires_at > clock_timestamp())
+  SELECT (SELECT count(*) FROM troupe.relay_leases l WHERE l.shard >= 0 AND l.shard < lead.shards AND l.layout = lead.layout AND l.expires_at > clock_timestamp())
            < lead.shards
       OR EXISTS (
            SELECT
            FROM troupe.relay_leases l
-           WHERE l.expires_at > clock_timestamp() AND l.holder <> @holder
+           WHERE l.shard >= 0 AND l.expires_at > clock_timestamp() AND l.holder <> @holder
            GROUP BY l.holder
            HAVING count(*) >= cardinality(@shard_list::int[]) + 2) AS astir
   FROM lead

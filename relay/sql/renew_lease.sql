@@ -12,7 +12,7 @@ SET expires_at = clock_timestamp() + @length::interval,
 WHERE shard = @shard
   AND holder = @holder
   AND term = @term
-  AND (@shard = 0 OR layout = (SELECT layout FROM lead))
+  AND (@shard <= 0 OR layout = (SELECT layout FROM lead))
 RETURNING EXISTS (
   SELECT
   FROM troupe.outbox o

@@ -1,0 +1,65 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/relay/mapping"
+)
+
+// checkTable looks whether a table is as its mapping wants it, and what of it is published.
+func (r *report) checkTable(ctx context.Context, conn *pgx.Conn, of tableOf, publication string) {
+	schema, table, _ := strings.Cut(of.name, ".")
+	rows, err := conn.Query(ctx, mapping.ColumnsSQL, pgx.Identifier{schema, table}.Sanitize())
+	if err != nil {
+		r.fail("table", err.Error(), "see the server's log")
+		return
+	}
+	columns, err := pgx.CollectRows(rows, pgx.RowToStructByPos[mapping.Column])
+	if err != nil {
+		r.fail("table", of.name+": "+err.Error(), "name it as schema.table, and let this role read it")
+		return
+	}
+	if _, err := of.mapping.Bind(columns); err != nil {
+		r.fail("table", of.name+": "+err.Error(), "put the mapping right, or the table")
+	} else {
+		r.ok("table", of.name+" fits its mapping")
+	}
+	r.checkPublication(ctx, conn, of, publication)
+	var parked int
+	err = conn.QueryRow(ctx, "SELECT count(*) FROM troupe.mapped_trouble WHERE table_name = $1 AND status = 'parked'", of.name).Scan(&parked)
+	if err == nil && parked > 0 {
+		r.warn("parked", fmt.Sprintf("%d rows wait for a person, and their keys behind them", parked),
+			"outbox-relay parked list; cure the cause, then outbox-relay parked retry, or discard")
+	}
+}
+
+func (r *report) checkPublication(ctx context.Context, conn *pgx.Conn, of tableOf, publication string) {
+	schema, table, _ := strings.Cut(of.name, ".")
+	if publication == "" {
+		var owner bool
+		err := conn.QueryRow(ctx, `SELECT pg_has_role(relowner, 'USAGE') AND has_database_privilege(current_database(), 'CREATE')
+			FROM pg_class WHERE oid = $1::text::regclass`, pgx.Identifier{schema, table}.Sanitize()).Scan(&owner)
+		if err == nil && !owner {
+			r.warn("publication", "this role cannot make one of "+of.name, "let the table's owner make one, and name it in publication")
+		}
+		return
+	}
+	var there, holds bool
+	err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1),
+		EXISTS (SELECT FROM pg_publication_tables WHERE pubname = $1 AND schemaname = $2 AND tablename = $3)`,
+		publication, schema, table).Scan(&there, &holds)
+	switch {
+	case err != nil:
+		r.warn("publication", err.Error(), "let this role read pg_publication_tables")
+	case there && !holds:
+		r.fail("publication", publication+" does not hold "+of.name, "ALTER PUBLICATION "+publication+" ADD TABLE "+of.name)
+	case there:
+		r.ok("publication", publication+" holds "+of.name)
+	default:
+		r.info("publication", "the relay will make "+publication)
+	}
+}

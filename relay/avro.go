@@ -1,0 +1,63 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/retry"
+)
+
+// complete does to a record what asks others: whether the partition is there that the row wants, and the registry for the
+// schema of its payload. An error that is not the row's lets all of them wait.
+func (p *publisher) complete(ctx context.Context, i *item) error {
+	if i.mapped != nil && i.record.Partition >= 0 {
+		err := p.sender.fits(ctx, i.record.Topic, i.record.Partition)
+		if errors.Is(err, errPartition) {
+			return retry.Permanent(err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if p.relay.cfg.Avro == nil {
+		return nil
+	}
+	return p.relay.encode(ctx, i)
+}
+
+// encode makes Avro of a payload that is JSON: one whose content type says so, or of a mapped row that has none.
+func (r *Relay) encode(ctx context.Context, i *item) error {
+	at := headerOf(i.record, envelope.HeaderContentType)
+	wanted := i.record.Value != nil && (at < 0 || string(i.record.Headers[at].Value) == envelope.JSON) &&
+		(r.cfg.AvroTopic == nil || r.cfg.AvroTopic(i.record.Topic))
+	if !wanted {
+		return nil
+	}
+	payload, err := r.cfg.Avro.Encode(ctx, i.record.Topic, i.row.Type, i.record.Value)
+	switch {
+	case errors.Is(err, envelope.ErrPayload):
+		return retry.Permanent(fmt.Errorf("not encodable: %w", err))
+	case err != nil:
+		return fmt.Errorf("encode for topic %s: %w", i.record.Topic, err)
+	}
+	i.record.Value = payload
+	if at >= 0 {
+		i.record.Headers[at].Value = avroType
+	}
+	return nil
+}
+
+var avroType = []byte(envelope.Avro)
+
+func headerOf(r *kgo.Record, key string) int {
+	for n := range r.Headers {
+		if r.Headers[n].Key == key {
+			return n
+		}
+	}
+	return -1
+}

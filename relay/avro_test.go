@@ -1,0 +1,165 @@
+package relay_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+const offerAvro = `{"type":"record","name":"shop.Offer","fields":[{"name":"n","type":"long"},{"name":"note","type":["null","string"],"default":null}]}`
+
+// avro is a registry, through a door that can be shut, and its encoder.
+func (s *stage) avro(strategy schemas.Strategy) (direct *schemas.Registry, e *schemas.JSONEncoder, shut *atomic.Bool) {
+	s.t.Helper()
+	address, err := url.Parse(testkit.Registry(s.t))
+	require.NoError(s.t, err)
+	direct, err = schemas.NewRegistry(address.String())
+	require.NoError(s.t, err)
+	shut = &atomic.Bool{}
+	behind := httputil.NewSingleHostReverseProxy(address)
+	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if shut.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		behind.ServeHTTP(w, r)
+	}))
+	s.t.Cleanup(door.Close)
+	registry, err := schemas.NewRegistry(door.URL)
+	require.NoError(s.t, err)
+	e, err = schemas.NewJSONEncoder(registry, strategy)
+	require.NoError(s.t, err)
+	return direct, e, shut
+}
+
+func decoded(t *testing.T, r *schemas.Registry, payload []byte) string {
+	t.Helper()
+	codec, err := schemas.New(t.Context(), schemas.Config{Registry: r})
+	require.NoError(t, err)
+	name, text, err := codec.ToJSON(t.Context(), payload)
+	require.NoError(t, err)
+	require.Equal(t, "shop.Offer", name)
+	return string(text)
+}
+
+// Services write JSON, Kafka carries Avro. What does not encode is parked alone; what is Avro already, or has no payload,
+// or goes to another topic, is left as it is.
+func TestJSONPayloadsBecomeAvro(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	plain := s.createTopic("plain", 1)
+	registry, encoder, _ := s.avro(schemas.TopicName)
+	_, err := registry.Register(t.Context(), s.topic+"-value", offerAvro)
+	require.NoError(t, err)
+	cfg := s.config()
+	cfg.Avro, cfg.AvroTopic = encoder, func(topic string) bool { return topic != plain }
+	seen := troubles(&cfg)
+	s.start(cfg)
+	s.insert(s.topic, "a", `{"n": 1, "note": "x"}`)
+	s.insert(s.topic, "bad", `{"n": "one"}`)
+	s.insert(s.topic, "bad", `{"n": 2}`)
+	s.insert(s.topic, "c", `{"n": 3}`)
+	s.insert(plain, "p", `{"n": 4}`)
+	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'none', 'T', NULL)`, s.topic)
+	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload, headers)
+		VALUES ($1, 'avro', 'T', '\x00', '{"content-type": "application/avro"}')`, s.topic)
+	records := testkit.Consume(t, s.brokers, s.topic).WaitN(4)
+	require.JSONEq(t, `{"n":1,"note":{"string":"x"}}`, decoded(t, registry, ofKey(records, "a")[0].Value))
+	require.Equal(t, "application/avro", header(ofKey(records, "a")[0], "content-type"))
+	require.JSONEq(t, `{"n":3,"note":null}`, decoded(t, registry, ofKey(records, "c")[0].Value))
+	require.Nil(t, ofKey(records, "none")[0].Value)
+	require.Equal(t, "\x00", string(ofKey(records, "avro")[0].Value))
+	for {
+		if trouble := <-seen; trouble.Parked {
+			require.ErrorContains(t, trouble.Err, "not encodable")
+			require.ErrorContains(t, trouble.Err, "n: want a long")
+			break
+		}
+	}
+	left := testkit.Consume(t, s.brokers, plain).WaitN(1)[0]
+	require.Equal(t, `{"n": 4}`, string(left.Value))
+	require.Equal(t, "application/json", header(left, "content-type"))
+	require.Empty(t, ofKey(records, "bad"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'"))
+}
+
+// A registry that is away parks nothing and counts no try: the relay waits, and says so.
+func TestARegistryThatIsAwayIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	registry, encoder, shut := s.avro(schemas.RecordName)
+	subject := s.flow + ".Thing"
+	_, err := registry.Register(t.Context(), subject, offerAvro)
+	require.NoError(t, err)
+	shut.Store(true)
+	cfg := s.config()
+	cfg.Avro = encoder
+	cfg.Lease = time.Second
+	r := s.start(cfg)
+	for n := range 3 {
+		s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'k', $2, $3)`, s.topic, subject, []byte(`{"n": `+strconv.Itoa(n)+`}`))
+	}
+	testkit.Wait(t, "a relay that is not ready", func() (bool, error) {
+		err := r.Ready()
+		return err != nil && strings.Contains(err.Error(), "registry"), nil
+	})
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+	require.Zero(t, r.Status().Published)
+	shut.Store(false)
+	records := testkit.Consume(t, s.brokers, s.topic).WaitN(3)
+	for n, one := range records {
+		require.JSONEq(t, `{"n":`+strconv.Itoa(n)+`,"note":null}`, decoded(t, registry, one.Value))
+	}
+}
+
+// A subject without a schema is as a topic that does not exist: tried for a while, then parked.
+func TestASubjectWithoutASchemaIsParkedInTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	_, encoder, _ := s.avro(schemas.TopicName)
+	cfg := s.config()
+	cfg.Avro, cfg.UnknownTopic = encoder, 100*time.Millisecond
+	seen := troubles(&cfg)
+	s.start(cfg)
+	s.insert(s.topic, "k", `{"n": 1}`)
+	for parked := false; !parked; {
+		trouble := <-seen
+		require.ErrorIs(t, trouble.Err, schemas.ErrNoSchema)
+		parked = trouble.Parked
+	}
+}
+
+// A mapped table's payloads are encoded too, under EventRouter's headers without a content type.
+func TestAMappedTableBecomesAvro(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(debeziumTable)
+	topic := s.eventTopic("order")
+	registry, encoder, _ := s.avro(schemas.TopicName)
+	_, err := registry.Register(t.Context(), topic+"-value", offerAvro)
+	require.NoError(t, err)
+	cfg := s.mapped("public.outbox", s.routed(map[string]string{"table.expand.json.payload": "true"}))
+	cfg.Avro = encoder
+	s.waitTable(s.start(cfg))
+	s.insertEvent("order", "k", `{"n": 7}`)
+	got := testkit.Consume(t, s.brokers, topic).WaitN(1)[0]
+	require.JSONEq(t, `{"n":7,"note":null}`, decoded(t, registry, got.Value))
+	require.Len(t, got.Headers, 1)
+
+	_, byType, _ := s.avro(schemas.RecordName)
+	cfg.Avro = byType
+	_, err = relay.New(cfg)
+	require.ErrorContains(t, err, "use TopicNameStrategy")
+}

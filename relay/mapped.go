@@ -1,0 +1,255 @@
+package relay
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/wal"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/relay/mapping"
+)
+
+// ownTable is the outbox that needs no mapping.
+const ownTable = "troupe.outbox"
+
+// A mappedTable is the outbox of a relay that is not troupe.outbox.
+type mappedTable struct {
+	schema, name string
+	mapping      *mapping.Mapping
+	shard        int    // of its lease; 0: not known yet
+	oid          uint32 // so that a table that is renamed is known
+}
+
+func newMappedTable(name string, m *mapping.Mapping) (*mappedTable, error) {
+	schema, table, ok := strings.Cut(name, ".")
+	if !ok || schema == "" || table == "" {
+		return nil, fmt.Errorf("table %q: want schema.table", name)
+	}
+	return &mappedTable{schema: schema, name: table, mapping: m}, nil
+}
+
+func (t *mappedTable) String() string { return t.schema + "." + t.name }
+
+func (t *mappedTable) identifier() string { return pgx.Identifier{t.schema, t.name}.Sanitize() }
+
+// args are the table's name beside others.
+func (t *mappedTable) args(others pgx.NamedArgs) pgx.NamedArgs {
+	if others == nil {
+		others = pgx.NamedArgs{}
+	}
+	others["table"] = t.String()
+	return others
+}
+
+// claim reads the number of the table's lease.
+func (t *mappedTable) claim(ctx context.Context, db querier) error {
+	for t.shard == 0 {
+		err := db.QueryRow(ctx, claimMappedTable, t.args(nil)).Scan(&t.shard)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) { // no row: another relay made it at this very moment
+			return fmt.Errorf("claim table %s: %w", t, err)
+		}
+	}
+	return nil
+}
+
+// open looks whether the table is as the mapping wants it, and makes the publication where there is none: before the slot,
+// since a slot cannot stream what was written before its publication was made.
+func (t *mappedTable) open(ctx context.Context, r *Relay) error {
+	columns, err := t.columns(ctx, r)
+	if err != nil {
+		return err
+	}
+	if _, err := t.mapping.Bind(columns); err != nil {
+		return fmt.Errorf("table %s: %w", t, err)
+	}
+	var there bool
+	err = r.cfg.Pool.QueryRow(ctx, "SELECT $1::text::regclass::oid, EXISTS (SELECT FROM pg_publication WHERE pubname = $2)",
+		t.identifier(), r.cfg.Publication).Scan(&t.oid, &there)
+	if err != nil || there {
+		return err
+	}
+	create := fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', publish_via_partition_root = true)",
+		pgx.Identifier{r.cfg.Publication}.Sanitize(), t.identifier())
+	if _, err := r.cfg.Pool.Exec(ctx, create); err != nil {
+		return fmt.Errorf("make the publication, or let the table's owner do it: %s: %w", create, err)
+	}
+	r.cfg.Log.Info().Str("publication", r.cfg.Publication).Stringer("table", t).Msg("publication made")
+	return nil
+}
+
+// columns are the table's, as the catalog has them now.
+func (t *mappedTable) columns(ctx context.Context, r *Relay) ([]mapping.Column, error) {
+	rows, err := r.cfg.Pool.Query(ctx, mapping.ColumnsSQL, t.identifier())
+	if err != nil {
+		return nil, fmt.Errorf("columns of table %s: %w", t, err)
+	}
+	columns, err := pgx.CollectRows(rows, pgx.RowToStructByPos[mapping.Column])
+	if err != nil {
+		return nil, fmt.Errorf("columns of table %s: %w", t, err)
+	}
+	return columns, nil
+}
+
+// A boundTable makes items of rows with the columns that one Relation message, or one query, has told.
+type boundTable struct {
+	columns []mapping.Column
+	table   *mapping.Table
+	xid     bool // rows say which transaction wrote them
+	source  string
+}
+
+func (t *mappedTable) bind(r *Relay, columns []mapping.Column) (*boundTable, error) {
+	table, err := t.mapping.Bind(columns)
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", t, err)
+	}
+	return &boundTable{columns, table, t.mapping.Config().XID != "", r.cfg.Service}, nil
+}
+
+const firstOwnType = 16384 // OIDs below are of types that every server has
+
+// bindRelation takes the columns of the log, which are those of when the row was written. What domains and enums are only
+// the catalog says; a column that it does not have any more is left as it is.
+func (t *mappedTable) bindRelation(ctx context.Context, r *Relay, rel *wal.Relation) (*boundTable, error) {
+	columns := make([]mapping.Column, len(rel.Columns))
+	var own bool
+	for n, c := range rel.Columns {
+		columns[n] = mapping.Column{Name: c.Name, Type: c.Type, Modifier: c.Modifier}
+		own = own || c.Type >= firstOwnType
+	}
+	if own {
+		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+		defer cancel()
+		now, err := t.columns(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		for n := range columns {
+			for _, c := range now {
+				if c.Name == columns[n].Name && columns[n].Type >= firstOwnType {
+					columns[n] = c
+				}
+			}
+		}
+	}
+	return t.bind(r, columns)
+}
+
+// A mappedRow is a row with the message that it makes, or why it makes none.
+type mappedRow struct {
+	mapping.Row
+	message mapping.Message
+	err     error
+}
+
+// item maps a row. Values are not copied. At is when its transaction committed, if that is known.
+func (b *boundTable) item(values []mapping.Value, at time.Time) item {
+	row := &mappedRow{Row: mapping.Row{Columns: b.columns, Values: values}}
+	row.message, row.err = b.table.Message(values)
+	i := row.item(b.source)
+	if i.row.CreatedAt.IsZero() {
+		i.row.CreatedAt = at
+	}
+	return i
+}
+
+// item is what the publisher needs to know of the row: where it goes, and what it is known by.
+func (m *mappedRow) item(source string) item {
+	if m.message.ID != "" && m.message.Source == "" { // with attributes
+		m.message.Source = source
+	}
+	return item{
+		row: outbox.Row{
+			ID: m.id(), Topic: m.message.Topic, KeyBytes: m.message.Key, Type: m.message.Type,
+			CreatedAt: m.message.Timestamp,
+		},
+		key:    m.message.Key,
+		mapped: m,
+	}
+}
+
+// id is the event's. What is no UUID becomes one, and a row without an id is known by what it holds.
+func (m *mappedRow) id() uuid.UUID {
+	if id, err := uuid.Parse(m.message.EventID); err == nil {
+		return id
+	}
+	if m.message.EventID != "" {
+		return uuid.NewSHA1(uuid.NameSpaceOID, []byte(m.message.EventID))
+	}
+	h := sha256.New()
+	for _, v := range m.Values {
+		_, _ = fmt.Fprintf(h, "%t %d ", v.Data == nil, len(v.Data)) // never fails
+		_, _ = h.Write(v.Data)
+	}
+	return uuid.UUID(h.Sum(nil)[:16])
+}
+
+// record is the row as it goes to Kafka.
+func (m *mappedRow) record() (*kgo.Record, error) {
+	if m.err != nil {
+		return nil, m.err
+	}
+	r := kafka.Record(m.message.Message)
+	r.Partition = m.message.Partition
+	r.Timestamp = m.message.Timestamp
+	return r, nil
+}
+
+// placedPartitioner heeds a record's partition where it has one.
+type placedPartitioner struct{ kgo.Partitioner }
+
+func (p placedPartitioner) ForTopic(topic string) kgo.TopicPartitioner {
+	return placedTopic{p.Partitioner.ForTopic(topic)}
+}
+
+type placedTopic struct{ kgo.TopicPartitioner }
+
+func (p placedTopic) RequiresConsistency(r *kgo.Record) bool {
+	return r.Partition >= 0 || p.TopicPartitioner.RequiresConsistency(r)
+}
+
+func (p placedTopic) Partition(r *kgo.Record, n int) int {
+	if r.Partition >= 0 {
+		return int(r.Partition)
+	}
+	return p.TopicPartitioner.Partition(r, n)
+}
+
+// OnNewBatch is for the partitioner behind it, which changes the partition of records without a key with each batch.
+func (p placedTopic) OnNewBatch() {
+	if b, ok := p.TopicPartitioner.(kgo.TopicPartitionerOnNewBatch); ok {
+		b.OnNewBatch()
+	}
+}
+
+// errPartition says that the topic does not have the partition that a row asks for.
+var errPartition = errors.New("the topic has no such partition")
+
+// fits says whether the partition that a row asks for is there. It must be known before anything is sent: the client would
+// give up this row alone, and what is behind it in its key would be sent.
+func (s *sender) fits(ctx context.Context, topic string, partition int32) error {
+	if partition < s.partitions[topic] {
+		return nil
+	}
+	found, err := s.list(ctx, []string{topic})
+	if err != nil {
+		return fmt.Errorf("look for topics: %w", err)
+	}
+	if s.partitions == nil {
+		s.partitions = make(map[string]int32)
+	}
+	s.partitions[topic] = int32(len(found[topic].Partitions))
+	if partition >= s.partitions[topic] {
+		return fmt.Errorf("%w: %d of %s, which has %d", errPartition, partition, topic, s.partitions[topic])
+	}
+	return nil
+}

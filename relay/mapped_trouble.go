@@ -1,0 +1,108 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// recordTrouble writes down what a stream, or a sweep of a mapped table, could not publish.
+func (r *Relay) recordTrouble(ctx context.Context, l *lease, troubled []trouble) error {
+	if r.mapped != nil {
+		return r.mapped.record(ctx, r.cfg.Pool, l, troubled)
+	}
+	return record(ctx, r.cfg.Pool, l, troubled)
+}
+
+// record writes trouble down with the rows themselves, under the term: the table need not have them any more.
+func (t *mappedTable) record(ctx context.Context, db querier, l *lease, troubled []trouble) error {
+	var ids [][16]byte
+	var eventIDs, topics, errs, rows []string
+	var keys [][]byte
+	var attempts, most []int
+	var waits []*string
+	seen := make(map[uuid.UUID]bool)
+	for _, one := range troubled {
+		row := one.item.mapped
+		if seen[one.ID] { // two rows of one id are one message
+			continue
+		}
+		seen[one.ID] = true
+		text, err := json.Marshal(row.Row)
+		if err != nil {
+			return fmt.Errorf("record trouble: %w", err)
+		}
+		ids, eventIDs, topics = append(ids, one.ID), append(eventIDs, row.message.EventID), append(topics, one.Topic)
+		keys, rows = append(keys, one.item.key), append(rows, string(text))
+		attempts, most = append(attempts, one.Attempts), append(most, one.maxAttempts)
+		problem := ""
+		if one.Err != nil {
+			problem = errorText(one.Err)
+		}
+		errs = append(errs, problem)
+		var wait *string
+		if !one.Parked && one.Attempts > 0 {
+			micros := fmt.Sprintf("%d microseconds", one.Wait.Microseconds())
+			wait = &micros
+		}
+		waits = append(waits, wait)
+	}
+	var held int
+	err := db.QueryRow(ctx, recordMappedTrouble, l.args(t.args(pgx.NamedArgs{
+		"ids": ids, "event_ids": eventIDs, "topics": topics, "order_keys": keys,
+		"attempts": attempts, "max_attempts": most, "waits": waits, "errors": errs, "rows": rows,
+	}))).Scan(&held)
+	switch {
+	case err != nil:
+		return fmt.Errorf("record trouble: %w", err)
+	case held == 0:
+		return fmt.Errorf("record trouble: %w", errLost)
+	}
+	return nil
+}
+
+// due reads rows in trouble that may go out now, and maps them anew: the options may be others by now.
+func (t *mappedTable) due(ctx context.Context, pool *pgxpool.Pool, service string) ([]*item, error) {
+	rows, err := pool.Query(ctx, claimMappedTrouble, t.args(pgx.NamedArgs{"rows": 1000}))
+	if err != nil {
+		return nil, fmt.Errorf("claim rows in trouble: %w", err)
+	}
+	items, err := pgx.CollectRows(rows, func(one pgx.CollectableRow) (*item, error) {
+		var position int64
+		var id [16]byte
+		var kept []byte
+		was := item{}
+		if err := one.Scan(&position, &id, &was.key, &kept, &was.attempts, &was.troubledFor); err != nil {
+			return nil, err
+		}
+		row := &mappedRow{}
+		if err := json.Unmarshal(kept, &row.Row); err != nil {
+			return nil, fmt.Errorf("position %d: %w", position, err)
+		}
+		row.message, row.err = row.Message(t.mapping)
+		i := row.item(service)
+		i.row.Position, i.row.ID, i.key = position, id, was.key // as it was recorded: rows wait behind that
+		i.troubled, i.attempts, i.troubledFor = true, was.attempts, was.troubledFor
+		return &i, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim rows in trouble: %w", err)
+	}
+	return items, nil
+}
+
+// cure takes out what was published. The error is errLost when the term is over.
+func (t *mappedTable) cure(ctx context.Context, db querier, l *lease, ids [][16]byte) error {
+	var held int
+	switch err := db.QueryRow(ctx, cureMappedTrouble, l.args(t.args(pgx.NamedArgs{"ids": ids}))).Scan(&held); {
+	case err != nil:
+		return fmt.Errorf("cure trouble: %w", err)
+	case held == 0:
+		return fmt.Errorf("cure trouble: %w", errLost)
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package mapping
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// A Row is one that is kept apart from its table, with the columns that it had: what cannot be published now is made a
+// message again later, by a mapping that may be another one by then.
+type Row struct {
+	Columns []Column
+	Values  []Value // one for each of Columns
+}
+
+// keptColumn is a column of a Row in JSON; null Data is SQL's null.
+type keptColumn struct {
+	Name     string `json:"name"`
+	Type     uint32 `json:"type"`
+	Modifier int32  `json:"modifier"`
+	Binary   bool   `json:"binary,omitempty"`
+	Data     []byte `json:"data"` // base64
+}
+
+// MarshalJSON keeps every column, also those that no option names.
+func (r Row) MarshalJSON() ([]byte, error) {
+	if len(r.Columns) != len(r.Values) {
+		return nil, fmt.Errorf("mapping: a row of %d columns and %d values", len(r.Columns), len(r.Values))
+	}
+	kept := make([]keptColumn, len(r.Columns))
+	for n, c := range r.Columns {
+		kept[n] = keptColumn{c.Name, c.Type, c.Modifier, r.Values[n].Binary, r.Values[n].Data}
+	}
+	return json.Marshal(kept)
+}
+
+// UnmarshalJSON is the way back.
+func (r *Row) UnmarshalJSON(text []byte) error {
+	var kept []keptColumn
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return fmt.Errorf("mapping: a kept row: %w", err)
+	}
+	r.Columns, r.Values = make([]Column, len(kept)), make([]Value, len(kept))
+	for n, c := range kept {
+		r.Columns[n] = Column{c.Name, c.Type, c.Modifier}
+		r.Values[n] = Value{c.Data, c.Binary}
+	}
+	return nil
+}
+
+// Message is the row as m makes it: Bind and Table.Message in one, for a row that comes alone.
+func (r Row) Message(m *Mapping) (Message, error) {
+	table, err := m.Bind(r.Columns)
+	if err != nil {
+		return Message{Partition: ByKey}, fmt.Errorf("%w: %w", ErrRow, err)
+	}
+	return table.Message(r.Values)
+}

@@ -1,0 +1,13 @@
+-- The number of the table's lease, given out once.
+WITH known AS (
+  SELECT shard FROM troupe.mapped_tables WHERE name = @table
+), made AS (
+  INSERT INTO troupe.mapped_tables (name)
+  SELECT @table
+  WHERE NOT EXISTS (SELECT FROM known)
+  ON CONFLICT (name) DO NOTHING
+  RETURNING shard
+)
+SELECT shard FROM known
+UNION ALL
+SELECT shard FROM made

@@ -1,0 +1,4 @@
+SELECT source, system_id, timeline, published::text, sweep::text, lsn::text
+FROM troupe.mapped_tables
+WHERE name = @table
+  AND system_id <> ''

@@ -1,0 +1,33 @@
+-- Note rows that could not be published, if the term still is ours. As in record_trouble.sql, but for the row itself, which
+-- stands here since its table need not keep it.
+WITH lease AS MATERIALIZED (
+  SELECT term
+  FROM troupe.relay_leases
+  WHERE shard = @shard
+    AND holder = @holder
+    AND term = @term
+    AND expires_at > clock_timestamp()
+  FOR SHARE
+), noted AS (
+  INSERT INTO troupe.mapped_trouble AS t
+    (table_name, id, event_id, topic, order_key, status, attempts, max_attempts, next_try, last_error, row)
+  SELECT @table, f.id, f.event_id, f.topic, f.order_key,
+         CASE WHEN f.attempts = 0 THEN 'waiting' WHEN f.wait IS NULL THEN 'parked' ELSE 'retrying' END,
+         f.attempts, f.max_attempts, clock_timestamp() + f.wait, f.last_error, f.row
+  FROM unnest(@ids::uuid[], @event_ids::text[], @topics::text[], @order_keys::bytea[], @attempts::int[],
+              @max_attempts::int[], @waits::interval[], @errors::text[], @rows::jsonb[])
+       WITH ORDINALITY AS f (id, event_id, topic, order_key, attempts, max_attempts, wait, last_error, row, n)
+  WHERE EXISTS (SELECT FROM lease)
+  ORDER BY f.n
+  ON CONFLICT (table_name, id) DO UPDATE
+  SET topic        = excluded.topic,
+      order_key    = excluded.order_key,
+      status       = excluded.status,
+      attempts     = excluded.attempts,
+      max_attempts = excluded.max_attempts,
+      next_try     = excluded.next_try,
+      last_error   = excluded.last_error
+  WHERE excluded.attempts > 0
+)
+SELECT count(*) AS held
+FROM lease
