@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,9 @@ type setting struct {
 	// hidden secrets have no flag of their own, since others can see a command line.
 	hidden bool
 	each   bool // may differ from outbox to outbox; a reload starts that outbox's relay anew
-	live   bool // a reload changes it at once
+
+	program string // whose its variable is; outbox-relay's where there is none
+	live    bool   // a reload changes it at once
 }
 
 type kind int
@@ -43,7 +46,7 @@ func (s setting) variable() string {
 	if s.env != "" {
 		return s.env
 	}
-	return "OUTBOX_RELAY_" + capitals(s.name)
+	return capitals(cmp.Or(s.program, relayProgram)) + "_" + capitals(s.name)
 }
 
 // variableOf is the variable of one outbox alone.
@@ -167,10 +170,22 @@ var (
 )
 
 const (
-	configFlag = "config"
-	outboxFlag = "outbox"
-	configVar  = "OUTBOX_RELAY_CONFIG"
+	relayProgram = "outbox-relay"
+	configFlag   = "config"
+	outboxFlag   = "outbox"
 )
+
+// configVar is the variable with the path of a program's file.
+func configVar(program string) string { return capitals(program) + "_CONFIG" }
+
+// settingsOfProgram are settings with the variables of a program.
+func settingsOfProgram(program string, settings ...setting) []setting {
+	settings = slices.Clone(settings)
+	for n := range settings {
+		settings[n].program = program
+	}
+	return settings
+}
 
 // declare gives a command the flags of its settings.
 func declare(cmd *cobra.Command, settings ...setting) {
@@ -184,7 +199,7 @@ func declare(cmd *cobra.Command, settings ...setting) {
 			flags.String(s.fileName(), "", "`file` with "+s.name+" ["+s.variable()+"_FILE]")
 		}
 	}
-	flags.String(configFlag, "", "`file.yaml` with any of these settings ["+configVar+"]")
+	flags.String(configFlag, "", "`file.yaml` with any of these settings ["+configVar(cmp.Or(settings[0].program, relayProgram))+"]")
 }
 
 // declareOne adds the choice of one outbox, for commands that work on one.
