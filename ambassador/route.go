@@ -103,6 +103,7 @@ func (a *Ambassador) post(ctx context.Context, route Route, m envelope.Message) 
 	case v == Done && got.cut:
 		return answer{}, a.tooLarge(r, got)
 	case v == Done, v == Refused:
+		got.header = nil // it may be large, and is kept until the commit
 		return got, nil
 	case v == Again:
 		return answer{}, retry.After(fmt.Errorf("%s: %s", r, got.text()), got.wait(time.Now()))

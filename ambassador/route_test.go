@@ -53,17 +53,19 @@ func beside(t testing.TB, url string, routes []ambassador.Route, change ...func(
 	})
 }
 
-// answers are the events of the stage's hop, in their order.
-func answers(s *participanttest.Stage, n int) []envelope.Message {
-	s.Settle()
-	return entries(s, s.Hop.Events(), n)
+// answers waits for the events of the stage's hop, in their order.
+func answers(s *participanttest.Stage, t *testing.T, n int) []envelope.Message {
+	t.Helper()
+	return entries(s, t, s.Hop.Events(), n)
 }
 
-func entries(s *participanttest.Stage, topic string, n int) []envelope.Message {
-	all := s.Entries(topic)
-	if len(all) != n {
-		panic(fmt.Sprintf("%d entries for %s, want %d", len(all), topic, n))
-	}
+func entries(s *participanttest.Stage, t *testing.T, topic string, n int) (all []envelope.Message) {
+	t.Helper()
+	testkit.Wait(t, "entries for "+topic, func() (bool, error) {
+		all = s.Entries(topic)
+		return len(all) >= n, nil
+	})
+	require.Len(t, all, n)
 	return all
 }
 
@@ -96,7 +98,7 @@ func TestACommandIsPostedAndItsAnswerMadeOfTheResponse_C18(t *testing.T) {
 		commands = append(commands, m)
 	}
 	s.Send(commands...)
-	all := answers(s, 5)
+	all := answers(s, t, 5)
 	for n, want := range []struct {
 		outcome envelope.Outcome
 		typ     string
@@ -134,7 +136,7 @@ func TestAPlainRequestHasNoAttributes(t *testing.T) {
 	s := beside(t, bank.URL, []ambassador.Route{charges}, func(c *ambassador.Config, _ *participant.Config) { c.Mode = ambassador.Plain })
 	m := s.Command("o-1", charge{"1"})
 	s.Send(m)
-	answers(s, 1)
+	answers(s, t, 1)
 	r := bank.requests()[0]
 	for name := range r.Header {
 		require.False(t, strings.HasPrefix(name, "Ce-"), name)
@@ -156,7 +158,7 @@ func TestA400IsRetriedWhereTheServiceMeansIt_C18(t *testing.T) {
 			s := beside(t, bank.URL, []ambassador.Route{charges}, func(c *ambassador.Config, _ *participant.Config) { c.Retry400 = retried })
 			m := s.Command("o-1", charge{"1"})
 			s.Send(m)
-			require.Equal(t, want, answers(s, 1)[0].Outcome)
+			require.Equal(t, want, answers(s, t, 1)[0].Outcome)
 			for _, key := range bank.keys() {
 				require.Equal(t, m.IdempotencyKey, key)
 			}
@@ -179,10 +181,10 @@ func TestTheTypeIsTheFlowsState_C12(t *testing.T) {
 	})
 	m := s.Command("o-1", charge{"1"})
 	s.Send(m, s.Command("o-1", charge{"2"}))
-	all := answers(s, 2)
+	all := answers(s, t, 2)
 	require.Equal(t, "ChargeDone", all[0].Type)
 	require.Equal(t, "ChargeRefused", all[1].Type)
-	next := entries(s, "drone.package.commands", 1)[0]
+	next := entries(s, t, "drone.package.commands", 1)[0]
 	require.Equal(t, "CreatePackage", next.Type)
 	require.Equal(t, `{"parcel":"p-1"}`, string(next.Payload))
 	require.Equal(t, []string{"o-1", m.ID, m.CorrelationID}, []string{string(next.Key), next.CausationID, next.CorrelationID})
@@ -321,7 +323,7 @@ func TestRequestsAreSigned(t *testing.T) {
 			require.NoError(t, err)
 			s := beside(t, bank.URL, []ambassador.Route{charges}, func(a *ambassador.Config, _ *participant.Config) { a.Sign = sign })
 			s.Send(s.Command("o-1", charge{"1"}))
-			answers(s, 1)
+			answers(s, t, 1)
 			c.check(t, bank.requests()[0].Header, bank.said[0])
 		})
 	}

@@ -196,6 +196,18 @@ func narrower(a, b route) route {
 	return a
 }
 
+// asks says whether any of them is Ask's.
+func (hs handlers) asks() bool {
+	for _, ofTopic := range hs {
+		for _, h := range ofTopic {
+			if h.ask != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // withRetryTopics adds the retry topics of hop that handlers use.
 func (hs handlers) withRetryTopics(hop topics.Hop) {
 	for _, byType := range maps.Clone(hs) {

@@ -101,6 +101,7 @@ var house = map[string][]string{
 	"examples/letter-of-credit":  {"saga"},
 	"examples/order-on-postgres": {"devstack", "migrations", "participant", "retry", "saga", "saga/coordinator", "topics"},
 
+	"bench/ambassador":  {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/sidecar", "migrations", "topics"},
 	"bench/flow":        {},
 	"bench/machine":     {},
 	"bench/relay":       {"bench/machine", "devstack", "internal/kafka", "migrations", "outbox"},
