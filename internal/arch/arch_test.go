@@ -98,6 +98,7 @@ var house = map[string][]string{
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
 	"cmd/demo-shipping":  {"internal/demo", "internal/demo/shipping"},
 
+	"examples/drone-delivery":    {"devstack", "internal/sidecar", "migrations", "repair"},
 	"examples/letter-of-credit":  {"saga"},
 	"examples/order-on-postgres": {"devstack", "migrations", "participant", "retry", "saga", "saga/coordinator", "topics"},
 
