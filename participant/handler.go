@@ -153,7 +153,7 @@ func (h *handler) prepare(m *message) (run, error) {
 		return h.behind(m, func(context.Context, pgx.Tx) (Outcome, error) { return Outcome{}, nil }), nil
 	}
 	if h.ask != nil {
-		return h.bind(nil, m), nil
+		return h.behind(m, h.bind(nil, m)), nil
 	}
 	body := h.body()
 	if err := h.codec.Decode(m.Message, body); err != nil {
