@@ -6,7 +6,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 go build -trimpath -ldflags=-s -o /out/ \
-    ./cmd/outbox-relay ./cmd/demo-order ./cmd/demo-payment ./cmd/demo-inventory ./cmd/demo-shipping
+    ./cmd/outbox-relay ./cmd/troupe ./cmd/demo-order ./cmd/demo-payment ./cmd/demo-inventory ./cmd/demo-shipping
 
 # No shell, no root, nothing to write to. Every program knows "healthcheck", since there is nothing else to ask with.
 FROM gcr.io/distroless/static-debian12:nonroot AS base
@@ -15,6 +15,11 @@ ENTRYPOINT ["/app"]
 FROM base AS outbox-relay
 COPY --from=build /out/outbox-relay /app
 CMD ["run"]
+
+# Its file is mounted, and named by TROUPE_AMBASSADOR_CONFIG.
+FROM base AS ambassador
+COPY --from=build /out/troupe /app
+ENTRYPOINT ["/app", "ambassador"]
 
 FROM base AS demo-order
 COPY --from=build /out/demo-order /app

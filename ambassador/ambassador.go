@@ -2,6 +2,7 @@ package ambassador
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,8 +13,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/schemas"
 )
 
 const (
@@ -28,13 +31,22 @@ type Config struct {
 	// Credentials go into Header.
 	BaseURL string
 	// Header is added to each request: tokens, for example. It is in no log and no error. What the ambassador sets itself
-	// wins: Content-Type, Accept, User-Agent, Idempotency-Key, X-Saga-… and trace context.
+	// wins: Content-Type, Accept, User-Agent, Idempotency-Key, X-Saga-…, ce-…, signatures and trace context.
 	Header http.Header
 	// MaxBody is the largest body of an answer, in bytes. Default 262,144; not more than 900,000.
 	MaxBody int
 	// Transport makes the requests, for TLS, a proxy or a limit of connections. It must not follow redirects, as no
 	// http.Transport does. Default: connections of its own, without a proxy, 5 s to dial and 5 s for TLS.
 	Transport http.RoundTripper
+	// Mode is how Post posts. Default CloudEvents.
+	Mode Mode
+	// Retry400 makes 400 mean Again, to Post: for services that answer 200 when they have done it and 400 when they want to be
+	// asked again. What they refuse for good they answer with another 4xx.
+	Retry400 bool
+	// Sign signs what Post posts. Default: nothing is signed.
+	Sign Signer
+	// Schemas shows Post's services Avro as JSON, and makes Avro of what they say. Default: Avro is refused.
+	Schemas *schemas.Codec
 	// Trace says where in a trace a handler is, as in outbox.Config. Default: a request continues its command's trace.
 	Trace func(context.Context) (traceparent, tracestate string)
 }
@@ -59,6 +71,12 @@ func New(cfg Config) (*Ambassador, error) {
 			return nil, fmt.Errorf("ambassador: %w", err)
 		}
 	}
+	if cfg.Mode == "" {
+		cfg.Mode = CloudEvents
+	}
+	if cfg.Mode != CloudEvents && cfg.Mode != Plain {
+		return nil, fmt.Errorf("ambassador: mode %q: want %s or %s", cfg.Mode, CloudEvents, Plain)
+	}
 	cfg.Header = cfg.Header.Clone()
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = defaultMaxBody
@@ -67,6 +85,14 @@ func New(cfg Config) (*Ambassador, error) {
 		cfg.Transport = newTransport()
 	}
 	return &Ambassador{cfg: cfg, base: base}, nil
+}
+
+// NewTransport is Config.Transport's default, with TLS of its own and as many connections as there may be requests at
+// once.
+func NewTransport(encryption *tls.Config, requests int) *http.Transport {
+	t := newTransport()
+	t.TLSClientConfig, t.MaxIdleConnsPerHost, t.MaxConnsPerHost = encryption, requests, 2*requests
+	return t
 }
 
 func newTransport() *http.Transport {
@@ -112,7 +138,7 @@ func (a *Ambassador) Handle(p *participant.Participant) {
 func (a *Ambassador) call(ctx context.Context, _ pgx.Tx, c participant.Command[Call]) (participant.Outcome, error) {
 	r := request{method: c.Body.Method, path: c.Body.Path}
 	if body := c.Body.Body; string(body) != "null" {
-		r.body = body
+		r.body, r.contentType = body, envelope.JSON
 	}
 	got, err := a.ask(ctx, r, c.Message)
 	if err != nil {
@@ -121,9 +147,7 @@ func (a *Ambassador) call(ctx context.Context, _ pgx.Tx, c participant.Command[C
 	switch Meaning(got.status) {
 	case Done:
 		if got.cut {
-			return participant.Outcome{}, retry.Permanent(fmt.Errorf(
-				"%s: %s with more than %d bytes: the service has done it; raise MaxBody and redrive, or let it answer less",
-				r, got.text(), a.cfg.MaxBody))
+			return participant.Outcome{}, a.tooLarge(r, got)
 		}
 		return participant.Succeed(CallDone{Status: got.status, Body: got.asJSON()}), nil
 	case Refused:
@@ -134,6 +158,11 @@ func (a *Ambassador) call(ctx context.Context, _ pgx.Tx, c participant.Command[C
 		return participant.Refuse(refused), nil
 	}
 	return participant.Outcome{}, a.trouble(r, got)
+}
+
+func (a *Ambassador) tooLarge(r request, got answer) error {
+	return retry.Permanent(fmt.Errorf("%s: %s with more than %d bytes: the service has done it; raise MaxBody and redrive, or let it answer less",
+		r, got.text(), a.cfg.MaxBody))
 }
 
 // trouble is the error of an answer that is no outcome. It says nothing of what the service said: that may be secret.

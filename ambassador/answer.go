@@ -61,6 +61,22 @@ func (a answer) reason() string {
 	return a.text()
 }
 
+// refusal is the body of a failure event.
+func (a answer) refusal() json.RawMessage {
+	var object map[string]json.RawMessage
+	if !a.cut && json.Unmarshal(a.body, &object) == nil && object != nil && utf8.Valid(a.body) {
+		return a.body
+	}
+	text, err := json.Marshal(struct {
+		Status int    `json:"status"`
+		Reason string `json:"reason"`
+	}{a.status, a.reason()})
+	if err != nil {
+		return nil // two values of their own always have a text
+	}
+	return text
+}
+
 func short(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= maxReason {

@@ -5,17 +5,22 @@
 //	                                   │◄──────── status, body ───────────┘
 //	                                   └──► troupe.CallDone or troupe.CallRefused, in the handler's transaction
 //
+// Routes are commands of any other type, which the program troupe ambassador posts for services in any language: see Post.
+// There an event is made of what the service says, and an Outbox takes messages by HTTP from a service that has no database.
+//
 // An Ambassador adds a handler for Call to a participant: order per key, retries, dead letters, time-outs and concurrency
 // are the participant's. Meaning is the one table of what a status says:
 //
 //	2xx                 Done     success event, with status and body
 //	4xx but for         Refused  failure event, with status, body and reason; never retried
 //	408, 425, 429, 5xx  Again    an error: retried, not before Retry-After, of which at most 24 h count
+//	400 with Retry400   Again    of routes only
 //	3xx, all others     Wrong    a permanent error: dead letter; a person must see to it
 //
 // # Promised
 //
-// Effect once towards the participant's own database: one answer for a command, however often it comes.
+// Effect once towards the participant's own database: one answer for a command, however often it comes, and one entry for a
+// message that is posted to an Outbox, as long as its id is remembered.
 //
 // At least once towards the service, with a key that stays the same: every request for a command has the same
 // Idempotency-Key, that of the command or, where it has none, its id, also after a redrive. It is the service that must
@@ -54,4 +59,7 @@
 // A call is made within a transaction, which is open as long as it takes: the participant's Concurrency bounds both, and
 // with MaxBody what answers hold of the memory, however many calls wait. Leave Batch at 1: calls are never batched, and
 // those that were fetched together would go one after the other.
+//
+// The requests of Routes are made at once for a batch, those of a key one after the other: at most Concurrency times Batch,
+// each with an answer of MaxBody. An Outbox reads as many requests at once as it has Writers, and refuses the others.
 package ambassador

@@ -2,12 +2,17 @@ package ambassador_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -158,4 +163,34 @@ func ExampleMeaning() {
 	// 429 again
 	// 503 again
 	// 307 wrong
+}
+
+// What a service in Go does with a signed request: before anything else, in constant time, and not with an old one.
+func ExampleStandardWebhooks() {
+	const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	sign, err := ambassador.StandardWebhooks(secret)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	valid := func(h http.Header, body string) bool {
+		seconds, err := strconv.ParseInt(h.Get("webhook-timestamp"), 10, 64)
+		if err != nil || time.Since(time.Unix(seconds, 0)).Abs() > 5*time.Minute {
+			return false
+		}
+		key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+		mac := hmac.New(sha256.New, key)
+		_, _ = io.WriteString(mac, h.Get("webhook-id")+"."+h.Get("webhook-timestamp")+"."+body)
+		want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+		return hmac.Equal([]byte(want), []byte(h.Get("webhook-signature"))) // == would tell how much of it was right
+	}
+
+	header := make(http.Header)
+	sign(header, "cmd-1", time.Now(), []byte(`{"order":"o-1"}`))
+	fmt.Println(valid(header, `{"order":"o-1"}`), valid(header, `{"order":"o-2"}`))
+	sign(header, "cmd-1", time.Now().Add(-time.Hour), []byte(`{"order":"o-1"}`))
+	fmt.Println(valid(header, `{"order":"o-1"}`))
+	// Output:
+	// true false
+	// false
 }

@@ -3,13 +3,16 @@ package ambassador
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
@@ -21,6 +24,10 @@ type request struct {
 	method string
 	path   string // escaped
 	body   []byte // nil: none
+
+	contentType string
+	attributes  http.Header // of a CloudEvent
+	sign        Signer      // nil: not at all
 }
 
 // String is r in errors. The path is quoted, so that dead letters that differ in it alone have one cause.
@@ -31,6 +38,9 @@ func (r request) check() error {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
 	default:
 		return fmt.Errorf("method %q: want GET, POST, PUT, PATCH or DELETE", r.method)
+	}
+	if !fits(r.contentType) {
+		return errors.New("content-type: the message's value has a control character, which no header may have")
 	}
 	return checkPath(r.path)
 }
@@ -52,24 +62,36 @@ func (a *Ambassador) ask(ctx context.Context, r request, m envelope.Message) (an
 	if err != nil {
 		return answer{}, retry.Permanent(fmt.Errorf("%s: %w", r, err))
 	}
+	for name, values := range r.attributes {
+		header[name] = values
+	}
+	if header.Del("Content-Type"); r.body != nil && r.contentType != "" {
+		header.Set("Content-Type", r.contentType)
+	}
+	if r.sign != nil {
+		r.sign(header, header.Get("Idempotency-Key"), time.Now(), r.body)
+	}
 	var reach reach
 	h := (&http.Request{
 		Method: r.method, URL: a.url(r.path), Host: a.base.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(httptrace.WithClientTrace(ctx, reach.trace()))
 	if r.body != nil {
-		h.Header.Set("Content-Type", envelope.JSON)
 		h.ContentLength = int64(len(r.body))
 		h.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.body)), nil }
 		h.Body, _ = h.GetBody()
 	}
 	response, err := a.cfg.Transport.RoundTrip(h) // no http.Client: that follows redirects, and reads cookies
 	if err != nil {
-		return answer{}, a.failed(ctx, r, reach.failed.Load(), err)
+		unreached := reach.failed.Load()
+		if !unreached {
+			err = silenced(err)
+		}
+		return answer{}, a.failed(ctx, r, unreached, err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, int64(a.cfg.MaxBody)+1))
 	if err != nil {
-		return answer{}, a.failed(ctx, r, false, fmt.Errorf("%s, and then: %w", statusText(response.StatusCode), err))
+		return answer{}, a.failed(ctx, r, false, fmt.Errorf("%s, and then: %w", statusText(response.StatusCode), silenced(err)))
 	}
 	got := answer{status: response.StatusCode, header: response.Header, body: body}
 	if len(body) > a.cfg.MaxBody {
@@ -86,6 +108,23 @@ func (a *Ambassador) failed(ctx context.Context, r request, unreached bool, err 
 		return participant.Unavailable("the service at "+a.base.Scheme+"://"+a.base.Host, err)
 	}
 	return err
+}
+
+var errNoHTTP = errors.New(
+	"the connection ended without an answer, or what came is no HTTP, or has headers of more than 64 KiB")
+
+// silenced is err without what the service said, which net/http quotes where it cannot read it.
+func silenced(err error) error {
+	var network net.Error
+	for _, plain := range []error{io.EOF, io.ErrUnexpectedEOF, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, plain) {
+			return err
+		}
+	}
+	if errors.As(err, &network) {
+		return err
+	}
+	return errNoHTTP
 }
 
 // reach watches whether a request gets a connection.

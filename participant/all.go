@@ -83,6 +83,7 @@ type taker struct {
 // run runs the handlers: one after the other, and those of one OnAll together, as far as the order of their keys lets
 // them.
 func (u *unit) run() error {
+	u.ask()
 	var ran []bool // those that an OnAll has had
 	for i, m := range u.first {
 		if ran != nil && ran[i] {

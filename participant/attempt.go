@@ -95,6 +95,7 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		fn()
 	}
 	for _, m := range u.first {
+		m.said = nil // what its fetch was read into stays for a while
 		if m.deadline != nil && m.deadline.late {
 			w.p.ignored(m, u.delivery(m))
 		}

@@ -114,14 +114,15 @@ type run func(ctx context.Context, tx pgx.Tx) (Outcome, error)
 type handler struct {
 	topic    string
 	typ      string
-	deadline string          // the name, for handlers of deadlines
-	name     string          // group/type, group/deadline.name or group/all
-	all      *taker          // of OnAll; then it has no codec and no body
-	answers  bool            // must end with an outcome
-	reacts   bool            // and what it handles are events
-	observed []observe       // called before it
-	delays   []time.Duration // of its retry topics; nil: its keys are held
-	alone    bool            // never in a batch
+	deadline string                                             // the name, for handlers of deadlines
+	name     string                                             // group/type, group/deadline.name or group/all
+	all      *taker                                             // of OnAll; then it has no codec and no body
+	answers  bool                                               // must end with an outcome
+	reacts   bool                                               // and what it handles are events
+	observed []observe                                          // called before it
+	delays   []time.Duration                                    // of its retry topics; nil: its keys are held
+	alone    bool                                               // never in a batch
+	ask      func(ctx context.Context, m *message) (any, error) // of Ask; then it has no codec and no body
 	codec    envelope.Codec
 	body     func() any                     // a new *T
 	bind     func(body any, m *message) run // nil where nobody but observers wants it
@@ -150,6 +151,9 @@ func newHandler[T any](p *Participant, topic string, opts []HandlerOption) *hand
 func (h *handler) prepare(m *message) (run, error) {
 	if h.bind == nil {
 		return h.behind(m, func(context.Context, pgx.Tx) (Outcome, error) { return Outcome{}, nil }), nil
+	}
+	if h.ask != nil {
+		return h.behind(m, h.bind(nil, m)), nil
 	}
 	body := h.body()
 	if err := h.codec.Decode(m.Message, body); err != nil {
@@ -190,6 +194,18 @@ func narrower(a, b route) route {
 		return b
 	}
 	return a
+}
+
+// asks says whether any of them is Ask's.
+func (hs handlers) asks() bool {
+	for _, ofTopic := range hs {
+		for _, h := range ofTopic {
+			if h.ask != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // withRetryTopics adds the retry topics of hop that handlers use.

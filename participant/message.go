@@ -52,6 +52,8 @@ type message struct {
 	outcome          envelope.Outcome // of the run
 	idle             string           // why the run did nothing, where its saga's barrier forbade the handler
 	passed           Reason           // why it ends without effect
+	said             *said            // what its handler's ask brought, until it ends
+	alone            bool             // the run is of no other message
 
 	due  bool    // no message at all, but the turn of a held key
 	turn holdKey // whose

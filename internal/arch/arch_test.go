@@ -53,7 +53,7 @@ var house = map[string][]string{
 	"flow/graph":     {"flow/reactions", "topics"},
 	"flow/verify":    {"flow/reactions", "internal/lines", "topics"},
 
-	"ambassador":       {"envelope", "participant", "retry"},
+	"ambassador":       {"envelope", "outbox", "participant", "retry", "schemas"},
 	"saga":             {"envelope", "internal/expr", "internal/lines", "topics"},
 	"saga/coordinator": {"envelope", "outbox", "participant", "retry", "saga", "topics"},
 	"telemetry/sagas":  {"saga", "saga/coordinator"},
@@ -62,7 +62,7 @@ var house = map[string][]string{
 	"saga/sagatest":    {"internal/expr", "saga", "saga/coordinator"},
 
 	"internal/demo": {
-		"alert", "envelope", "migrations", "participant", "retry", "schemas", "schemas/order", "telemetry", "topics",
+		"alert", "envelope", "internal/metrics", "migrations", "participant", "retry", "schemas", "schemas/order", "topics",
 	},
 	"internal/demo/order":     {"alert", "internal/demo", "saga", "saga/coordinator", "telemetry/sagas"},
 	"internal/demo/payment":   {"internal/demo", "participant", "schemas/order"},
@@ -76,7 +76,11 @@ var house = map[string][]string{
 
 	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
 
-	"internal/sidecar":     {"alert", "internal/pg", "migrations", "outbox", "relay", "relay/mapping", "retry", "schemas"},
+	"internal/metrics": {"telemetry"},
+	"internal/sidecar": {
+		"alert", "ambassador", "envelope", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/mapping",
+		"retry", "schemas", "topics",
+	},
 	"internal/demo/orders": {"internal/demo"},
 	"internal/demo/run": {
 		"devstack", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",
@@ -85,7 +89,8 @@ var house = map[string][]string{
 
 	"cmd/outbox-relay": {"internal/sidecar"},
 	"cmd/troupe": {
-		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "internal/demo", "internal/demo/orders", "internal/demo/run", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
+		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "internal/demo", "internal/demo/orders", "internal/demo/run",
+		"internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
 		"schemas", "timeline", "topics",
 	},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
@@ -93,9 +98,11 @@ var house = map[string][]string{
 	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
 	"cmd/demo-shipping":  {"internal/demo", "internal/demo/shipping"},
 
+	"examples/drone-delivery":    {"devstack", "internal/sidecar", "migrations", "repair"},
 	"examples/letter-of-credit":  {"saga"},
 	"examples/order-on-postgres": {"devstack", "migrations", "participant", "retry", "saga", "saga/coordinator", "topics"},
 
+	"bench/ambassador":  {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/sidecar", "migrations", "topics"},
 	"bench/flow":        {},
 	"bench/machine":     {},
 	"bench/relay":       {"bench/machine", "devstack", "internal/kafka", "migrations", "outbox"},

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/alert"
+	"github.com/troupe-go/troupe/internal/metrics"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -84,7 +85,7 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 			cfg.Log.Error().Err(err).Msg("ended")
 		}
 	}()
-	t, meters, metrics, err := measured(h.Name)
+	t, meters, page, err := metrics.New(h.Name)
 	if err != nil {
 		return err
 	}
@@ -106,6 +107,6 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	if err != nil {
 		return err
 	}
-	front.open(api, p.Ready, metrics)
+	front.open(api, p.Ready, page)
 	return p.Run(ctx)
 }

@@ -27,7 +27,7 @@ func push(l *keyed.Lane[int, int], key uint64, numbers ...int) {
 func TestOrderPerKeyAndTheLowMark(t *testing.T) {
 	t.Parallel()
 	const items, keys, lanes, limit = 20_000, 37, 3, 8
-	for _, batch := range []int{1, 7, 100} {
+	for n, batch := range []int{1, 7, 100, 1, 7, 100} {
 		pool := keyed.NewPool(limit)
 		var all sync.WaitGroup
 		var running, most atomic.Int32
@@ -39,7 +39,7 @@ func TestOrderPerKeyAndTheLowMark(t *testing.T) {
 			var doubled, reordered, passed int
 			all.Add(items)
 			l := keyed.NewLane(pool, config{
-				Batch: batch,
+				Batch: batch, Spread: n > 2,
 				Run: func(batch []int) (int, bool) {
 					n := running.Add(1)
 					for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
@@ -98,6 +98,31 @@ func TestOrderPerKeyAndTheLowMark(t *testing.T) {
 }
 
 // A key that is busy does not hold up the others, and the mark waits for it.
+func TestASpreadBatchHasAsManyKeysAsThereAre(t *testing.T) {
+	t.Parallel()
+	var batches [][]int
+	done := make(chan struct{})
+	l := keyed.NewLane(keyed.NewPool(1), config{
+		Batch: 4, Spread: true,
+		Run: func(batch []int) (int, bool) {
+			batches = append(batches, batch)
+			return len(batch), false
+		},
+		Low: func(mark int) {
+			if mark == 9 {
+				close(done)
+			}
+		},
+	})
+	push(l, 1, 0, 1, 2, 3, 4, 5)
+	push(l, 2, 6, 7, 8)
+	push(l, 3, 9)
+	l.Release()
+	<-done
+	require.Equal(t, [][]int{{0, 1, 6, 9}, {7, 8, 2, 3}, {4, 5}}, batches)
+	<-l.Close()
+}
+
 func TestAGapKeepsTheMark(t *testing.T) {
 	t.Parallel()
 	gate, low := make(chan struct{}), make(chan int, 10)

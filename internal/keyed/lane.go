@@ -6,6 +6,9 @@ import "slices"
 type Config[T, M any] struct {
 	// Batch is how many items a run takes at most; less than one is one.
 	Batch int
+	// Spread forms a batch of as many keys as there are, for runs in which the items of a key wait for each other. Else a
+	// batch has of the first keys all that waits.
+	Spread bool
 	// Run works off a batch: items of free keys in the order of their arrival, all of a key's together and in theirs.
 	// It says how many of them, counted from the front, have ended, and whether the others are to be run again: they
 	// go back to where they came from. Others that are not close the lane: nothing is run after what was left.
@@ -182,6 +185,9 @@ func (l *Lane[T, M]) take() (work func(), more bool) {
 	}
 	l.tries = 0
 	r := run[T, M]{lane: l}
+	if l.cfg.Spread {
+		l.spread(&r)
+	}
 	for len(r.items) < l.cfg.Batch && l.free.len() > 0 {
 		q := l.free.pop()
 		r.queues = append(r.queues, q)
@@ -198,6 +204,31 @@ func (l *Lane[T, M]) take() (work func(), more bool) {
 		go l.pool.work()
 	}
 	return r.work, l.offered
+}
+
+// spread takes an item of each free key, and then, while there is room, another of each that has one. Those of a key stand
+// together all the same.
+func (l *Lane[T, M]) spread(r *run[T, M]) {
+	batch := max(l.cfg.Batch, 1)
+	for len(r.queues) < batch && l.free.len() > 0 {
+		r.queues = append(r.queues, l.free.pop())
+	}
+	shares := make([]int, len(r.queues))
+	for taken, before := 0, -1; taken < batch && taken != before; {
+		before = taken
+		for i, q := range r.queues {
+			if taken < batch && shares[i] < q.items.len() {
+				shares[i]++
+				taken++
+			}
+		}
+	}
+	for i, q := range r.queues {
+		for range shares[i] {
+			r.items = append(r.items, q.items.pop())
+		}
+		r.ends = append(r.ends, len(r.items))
+	}
 }
 
 // run is one batch under way.

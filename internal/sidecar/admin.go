@@ -25,9 +25,14 @@ import (
 // An adminHandler is the admin endpoints. Without a token it answers questions only, and run sees to it that nobody but
 // this machine can ask. With one, everything but /livez and /readyz wants it.
 type adminHandler struct {
+	doorkeeper
 	fleet *fleet
 	log   zerolog.Logger
 	mux   *http.ServeMux
+}
+
+// A doorkeeper knows the token, if there is one.
+type doorkeeper struct {
 	token atomic.Pointer[[sha256.Size]byte] // hashed, so that a comparison takes the same time whatever its length; nil: none
 }
 
@@ -60,7 +65,7 @@ func (a *adminHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // setToken changes it at once; empty: none.
-func (a *adminHandler) setToken(token string) {
+func (a *doorkeeper) setToken(token string) {
 	if token == "" {
 		a.token.Store(nil)
 		return
@@ -70,7 +75,7 @@ func (a *adminHandler) setToken(token string) {
 }
 
 // allowed says whether a request carries the token, and whether there is one.
-func (a *adminHandler) allowed(r *http.Request) (carries, wanted bool) {
+func (a *doorkeeper) allowed(r *http.Request) (carries, wanted bool) {
 	want := a.token.Load()
 	if want == nil {
 		return false, false
@@ -81,7 +86,7 @@ func (a *adminHandler) allowed(r *http.Request) (carries, wanted bool) {
 }
 
 // asked lets through who may read.
-func (a *adminHandler) asked(next http.HandlerFunc) http.HandlerFunc {
+func (a *doorkeeper) asked(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if carries, wanted := a.allowed(r); wanted && !carries {
 			unauthorized(w)

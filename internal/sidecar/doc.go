@@ -33,5 +33,8 @@
 // change nothing. With one there are actions too (pause, resume, replay, retry and discard of parked rows), and all but
 // the first two want it.
 //
+// The program troupe ambassador is here too, since it has the same layers, secrets, TLS and admin endpoints: settings in
+// ambassador_settings.go, docs/ambassador-reference.md made from them. It has one hop, no reload and no actions.
+//
 // Secrets are never printed: not in logs, not in errors, not in help, not in answers.
 package sidecar

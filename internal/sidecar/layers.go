@@ -16,10 +16,11 @@ import (
 
 // values are settings with where each came from, for errors that name the place to put right.
 type values struct {
-	outbox string // whose; empty: the process's
-	text   map[string]string
-	from   map[string]string
-	path   map[string]string // files that secrets were read from
+	outbox  string // whose; empty: the process's
+	program string
+	text    map[string]string
+	from    map[string]string
+	path    map[string]string // files that secrets were read from
 
 	mapping map[string]string // the outbox's, as its entry has it
 }
@@ -32,6 +33,8 @@ type layer struct {
 
 // settingsOf are all layers as they are read at one moment.
 type settingsOf struct {
+	program  string
+	known    []setting // all that the program has
 	environ  map[string]string
 	cmd      *cobra.Command
 	path     string // of the file; empty: none
@@ -53,15 +56,32 @@ const (
 	mostEntries = 1000
 )
 
-// load reads the file, and what stands beside it. Its errors are of usage.
+// load reads the relay's file, and what stands beside it. Its errors are of usage.
 func (p Program) load(cmd *cobra.Command) (*settingsOf, error) {
-	l := &settingsOf{environ: make(map[string]string), cmd: cmd}
+	l, err := p.loadFile(cmd, relayProgram, everything)
+	if err != nil {
+		return nil, err
+	}
+	list, given := l.top[outboxesKey]
+	delete(l.top, outboxesKey)
+	if err := l.refuseUnknown("", l.top, everything); err != nil {
+		return nil, err
+	}
+	if !given {
+		return l, nil
+	}
+	return l, l.readEntries(list)
+}
+
+// loadFile reads the file of a program. What is in it, nobody has looked at.
+func (p Program) loadFile(cmd *cobra.Command, program string, known []setting) (*settingsOf, error) {
+	l := &settingsOf{program: program, known: known, environ: make(map[string]string), cmd: cmd}
 	for _, line := range p.Environ {
 		if name, value, ok := strings.Cut(line, "="); ok && value != "" {
 			l.environ[name] = value
 		}
 	}
-	l.path = l.environ[configVar]
+	l.path = l.environ[configVar(program)]
 	if cmd.Flags().Changed(configFlag) {
 		l.path, _ = cmd.Flags().GetString(configFlag)
 	}
@@ -75,15 +95,7 @@ func (p Program) load(cmd *cobra.Command) (*settingsOf, error) {
 	if err := yaml.Unmarshal(written, &l.top); err != nil {
 		return nil, usagef("config %s: %w", l.path, withoutValues(err))
 	}
-	list, given := l.top[outboxesKey]
-	delete(l.top, outboxesKey)
-	if err := l.refuseUnknown("", l.top, everything); err != nil {
-		return nil, err
-	}
-	if !given {
-		return l, nil
-	}
-	return l, l.readEntries(list)
+	return l, nil
 }
 
 var lineNumber = regexp.MustCompile(`line [0-9]+`)
@@ -171,14 +183,14 @@ func (l *settingsOf) refuseUnknown(where string, given map[string]any, settings 
 
 // process are the settings that are not of one outbox, or of the only one there is.
 func (l *settingsOf) process(settings ...setting) (values, error) {
-	return l.resolve("", []layer{l.flags(), l.variables(), l.file(l.top, l.path), defaults}, settings)
+	return l.resolve("", []layer{l.flags(), l.variables(), l.file(l.top, l.path), l.defaults()}, settings)
 }
 
 // of are the settings of one of the file's outboxes: what is set for one wins over what is set for all.
 func (l *settingsOf) of(e entry, settings ...setting) (values, error) {
 	where := l.path + ", outbox " + e.name
 	v, err := l.resolve(e.name, []layer{
-		l.variablesOf(e.name), l.file(e.values, where), l.flags(), l.variables(), l.file(l.top, l.path), defaults,
+		l.variablesOf(e.name), l.file(e.values, where), l.flags(), l.variables(), l.file(l.top, l.path), l.defaults(),
 	}, settings)
 	v.mapping = e.mapping
 	return v, err
@@ -215,7 +227,10 @@ func (p Program) read(cmd *cobra.Command, settings ...setting) (values, error) {
 
 // resolve takes each setting from the first layer that has it.
 func (l *settingsOf) resolve(outbox string, layers []layer, settings []setting) (values, error) {
-	v := values{outbox: outbox, text: make(map[string]string), from: make(map[string]string), path: make(map[string]string)}
+	v := values{
+		outbox: outbox, program: l.program,
+		text: make(map[string]string), from: make(map[string]string), path: make(map[string]string),
+	}
 	for _, s := range settings {
 		for _, layer := range layers {
 			text, set := layer.get(s.name)
@@ -262,10 +277,10 @@ func (l *settingsOf) flags() layer {
 }
 
 // Variables that begin like ours but are none (Kubernetes makes some for a service of that name) are passed over.
-func (l *settingsOf) variables() layer { return l.environment(variableNames(setting.variable)) }
+func (l *settingsOf) variables() layer { return l.environment(l.variableNames(setting.variable)) }
 
 func (l *settingsOf) variablesOf(outbox string) layer {
-	return l.environment(variableNames(func(s setting) string { return s.variableOf(outbox) }))
+	return l.environment(l.variableNames(func(s setting) string { return s.variableOf(outbox) }))
 }
 
 func (l *settingsOf) environment(names map[string]string) layer {
@@ -278,9 +293,9 @@ func (l *settingsOf) environment(names map[string]string) layer {
 	}
 }
 
-func variableNames(of func(setting) string) map[string]string {
+func (l *settingsOf) variableNames(of func(setting) string) map[string]string {
 	names := make(map[string]string)
-	for _, s := range everything {
+	for _, s := range l.known {
 		names[s.name] = of(s)
 		if s.secret {
 			names[s.fileName()] = of(s) + "_FILE"
@@ -302,16 +317,18 @@ func (l *settingsOf) file(given map[string]any, where string) layer {
 	}
 }
 
-var defaults = layer{
-	get: func(name string) (string, bool) {
-		for _, s := range everything {
-			if s.name == name {
-				return s.value, true
+func (l *settingsOf) defaults() layer {
+	return layer{
+		get: func(name string) (string, bool) {
+			for _, s := range l.known {
+				if s.name == name {
+					return s.value, true
+				}
 			}
-		}
-		return "", false
-	},
-	from: func(string) string { return "default" },
+			return "", false
+		},
+		from: func(string) string { return "default" },
+	}
 }
 
 // textOf is a value of the file as a flag would have it: a list is joined by commas.

@@ -38,7 +38,12 @@ func TestMain(m *testing.M) {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	os.Exit(sidecar.Program{Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr}.Main(ctx))
+	p := sidecar.Program{Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr}
+	if os.Args[1] == ambassadorProgram {
+		p.Args, p.Kafka = os.Args[2:], quickSession()
+		os.Exit(p.Ambassador(ctx))
+	}
+	os.Exit(p.Main(ctx))
 }
 
 // result is what one run of the program left.

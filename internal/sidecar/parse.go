@@ -17,6 +17,7 @@ func (v values) bad(s setting, want string) error {
 }
 
 func (v values) required(s setting, want string) error {
+	s.program = v.program
 	set := s.variable()
 	if s.secret {
 		set += ", " + set + "_FILE"
@@ -90,7 +91,7 @@ func (v values) database() (*pgxpool.Config, error) {
 			databaseURL.name, v.from[databaseURL.name], want)
 	}
 	if _, set := config.ConnConfig.RuntimeParams["application_name"]; !set {
-		config.ConnConfig.RuntimeParams["application_name"] = "outbox-relay"
+		config.ConnConfig.RuntimeParams["application_name"] = v.program
 	}
 	if password := v.text[databasePassword.name]; password != "" {
 		config.ConnConfig.Password = password

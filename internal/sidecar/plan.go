@@ -86,15 +86,22 @@ func (v values) processPlan() (out plan, err error) {
 		return out, err
 	}
 	out.token = v.text[adminToken.name]
-	if out.token == "" {
-		if loopback, err := isLoopback(out.admin); err != nil || !loopback {
-			return out, v.bad(admin, "an address of loopback, such as 127.0.0.1:8089, since no "+adminToken.name+
-				" is set; set "+adminToken.variable()+"_FILE, or --"+adminToken.fileName())
+	return out, v.guarded(admin, adminToken)
+}
+
+// guarded refuses an address that others reach where there is no token, or one that can be guessed.
+func (v values) guarded(address, token setting) error {
+	token.program = v.program
+	text := v.text[token.name]
+	if text == "" {
+		if loopback, err := isLoopback(v.text[address.name]); err != nil || !loopback {
+			return v.bad(address, "an address of loopback, such as 127.0.0.1:8089, since no "+token.name+
+				" is set; set "+token.variable()+"_FILE, or --"+token.fileName())
 		}
-	} else if len(out.token) < leastToken {
-		return out, usagef("%s (from %s): want %d characters or more", adminToken.name, v.from[adminToken.name], leastToken)
+	} else if len(text) < leastToken {
+		return usagef("%s (from %s): want %d characters or more", token.name, v.from[token.name], leastToken)
 	}
-	return out, nil
+	return nil
 }
 
 func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {

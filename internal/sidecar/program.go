@@ -34,7 +34,11 @@ func (p Program) Main(ctx context.Context) int {
 	if p.Environ == nil {
 		p.Environ = os.Environ()
 	}
-	root := p.root()
+	return p.execute(ctx, p.root())
+}
+
+// execute runs a command tree, and says on standard error what went wrong.
+func (p Program) execute(ctx context.Context, root *cobra.Command) int {
 	root.SetArgs(p.Args)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
@@ -44,7 +48,7 @@ func (p Program) Main(ctx context.Context) int {
 	}
 	var quiet reported
 	if !errors.As(err, &quiet) {
-		_, _ = fmt.Fprintln(p.Stderr, "outbox-relay:", err)
+		_, _ = fmt.Fprintf(p.Stderr, "%s: %v\n", root.CommandPath(), err)
 	}
 	var usage usageError
 	if errors.As(err, &usage) {
@@ -89,12 +93,14 @@ environment, else from the file of --config.`,
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w; see %s --help", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(misusedFlag)
 	root.AddCommand(p.runCommand(), p.migrateCommand(), p.statusCommand(), p.checkCommand(), p.parkedCommand(),
 		p.schemaCommand(), p.healthCommand())
 	return root
+}
+
+func misusedFlag(cmd *cobra.Command, err error) error {
+	return usagef("%w; see %s --help", err, cmd.CommandPath())
 }
 
 // noArguments is cobra's, as an error of usage.

@@ -229,7 +229,7 @@ func planned(t *testing.T, text string, environ ...string) (plan, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "relay.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	p := Program{Environ: append(environ, configVar+"="+path)}
+	p := Program{Environ: append(environ, configVar(relayProgram)+"="+path)}
 	cmd := &cobra.Command{}
 	declare(cmd, everything...)
 	return p.plan(cmd, zerolog.Nop())

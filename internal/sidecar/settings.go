@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,9 @@ type setting struct {
 	// hidden secrets have no flag of their own, since others can see a command line.
 	hidden bool
 	each   bool // may differ from outbox to outbox; a reload starts that outbox's relay anew
-	live   bool // a reload changes it at once
+
+	program string // whose its variable is; outbox-relay's where there is none
+	live    bool   // a reload changes it at once
 }
 
 type kind int
@@ -45,7 +48,7 @@ func (s setting) variable() string {
 	if s.env != "" {
 		return s.env
 	}
-	return "OUTBOX_RELAY_" + capitals(s.name)
+	return capitals(cmp.Or(s.program, relayProgram)) + "_" + capitals(s.name)
 }
 
 // variableOf is the variable of one outbox alone.
@@ -131,7 +134,7 @@ var (
 		usage: "`tries` of a row, the first included, until it is parked"}
 	unknownTopic = setting{name: "unknown-topic", value: "1m", kind: duration, each: true,
 		usage: "`time` for which a row is tried whose topic does not exist, until it is parked"}
-	registry = setting{name: "registry", secret: true, each: true,
+	payloadRegistry = setting{name: "registry", secret: true, each: true,
 		usage: "`URL` of the schema registry by which payloads that are JSON become Avro, with user and password if it wants them; default: they stay JSON"}
 	subjectStrategy = setting{name: "subject-strategy", value: string(schemas.TopicName), kind: choice, each: true,
 		choices: []string{string(schemas.TopicName), string(schemas.RecordName), string(schemas.TopicRecordName)},
@@ -166,7 +169,7 @@ var sections = []section{
 	{"Publishing", []setting{
 		service, source, slot, publicationSetting, slotWarn, slotUnready, slotLimit, retention, delivery, transactions, transactionTimeout,
 		shards, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic,
-		registry, subjectStrategy, avroTopics, alertURL,
+		payloadRegistry, subjectStrategy, avroTopics, alertURL,
 	}},
 	{"The process", []setting{admin, adminToken, logLevel, output}},
 }
@@ -181,10 +184,22 @@ var (
 )
 
 const (
-	configFlag = "config"
-	outboxFlag = "outbox"
-	configVar  = "OUTBOX_RELAY_CONFIG"
+	relayProgram = "outbox-relay"
+	configFlag   = "config"
+	outboxFlag   = "outbox"
 )
+
+// configVar is the variable with the path of a program's file.
+func configVar(program string) string { return capitals(program) + "_CONFIG" }
+
+// settingsOfProgram are settings with the variables of a program.
+func settingsOfProgram(program string, settings ...setting) []setting {
+	settings = slices.Clone(settings)
+	for n := range settings {
+		settings[n].program = program
+	}
+	return settings
+}
 
 // declare gives a command the flags of its settings.
 func declare(cmd *cobra.Command, settings ...setting) {
@@ -198,7 +213,7 @@ func declare(cmd *cobra.Command, settings ...setting) {
 			flags.String(s.fileName(), "", "`file` with "+s.name+" ["+s.variable()+"_FILE]")
 		}
 	}
-	flags.String(configFlag, "", "`file.yaml` with any of these settings ["+configVar+"]")
+	flags.String(configFlag, "", "`file.yaml` with any of these settings ["+configVar(cmp.Or(settings[0].program, relayProgram))+"]")
 }
 
 // declareOne adds the choice of one outbox, for commands that work on one.

@@ -75,13 +75,13 @@ func (v values) table() (tableOf, error) {
 
 // avro makes the encoder of JSON payloads, where there is a registry. It connects to nothing.
 func (v values) avro(r *relay.Config) error {
-	address := v.text[registry.name]
+	address := v.text[payloadRegistry.name]
 	if address == "" {
 		return nil
 	}
 	client, err := schemas.NewRegistry(address)
 	if err != nil { // which does not repeat the address
-		return usagef("%s (from %s): %w", registry.name, v.from[registry.name], err)
+		return usagef("%s (from %s): %w", payloadRegistry.name, v.from[payloadRegistry.name], err)
 	}
 	strategy, err := v.oneOf(subjectStrategy)
 	if err != nil {

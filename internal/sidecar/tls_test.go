@@ -150,7 +150,7 @@ kafka-password-file: %[3]s/password
 interval: 50ms
 `, brokers, url, dir))
 	writeFile(t, filepath.Join(dir, "password"), "s3cr3t-512\n")
-	environ := []string{configVar + "=" + path}
+	environ := []string{configVar(relayProgram) + "=" + path}
 	code, out := program(t, environ, "migrate")
 	require.Equal(t, 0, code, out)
 	code, out = program(t, environ, "check")

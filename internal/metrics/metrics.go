@@ -1,4 +1,6 @@
-package demo
+// Package metrics gives a program that runs a participant its measures: the instruments of package telemetry, read by
+// Prometheus.
+package metrics
 
 import (
 	"net/http"
@@ -13,16 +15,16 @@ import (
 	"github.com/troupe-go/troupe/telemetry"
 )
 
-// measured is what measures the service of a name, where else it may put what it measures, and the page on which Prometheus
+// New is what measures the service of a name, where else it may put what it measures, and the page on which Prometheus
 // reads it all.
-func measured(name string) (*telemetry.Telemetry, *metric.MeterProvider, http.Handler, error) {
+func New(service string) (*telemetry.Telemetry, *metric.MeterProvider, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	service := resource.NewSchemaless(attribute.String("service.name", name))
-	meters := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(service))
+	name := resource.NewSchemaless(attribute.String("service.name", service))
+	meters := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(name))
 	t, err := telemetry.New(telemetry.Config{Meters: meters})
 	return t, meters, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), err
 }

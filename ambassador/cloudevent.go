@@ -1,0 +1,54 @@
+package ambassador
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/troupe-go/troupe/envelope"
+)
+
+// A Mode is how a command is posted. Its payload is the body in either.
+type Mode string
+
+// The modes.
+const (
+	// CloudEvents is the binary mode of the HTTP binding: each attribute is a header, ce-id, ce-type, ce-correlationid and
+	// so on, and the content type is the payload's.
+	CloudEvents Mode = "cloudevents"
+	// Plain has no such headers: a request like any other, which its path tells apart.
+	Plain Mode = "plain"
+)
+
+// attributes are m's as CloudEvents has them in HTTP. Headers that are no attributes stay behind.
+func attributes(m envelope.Message) http.Header {
+	header := make(http.Header, 16)
+	for _, h := range m.Headers() {
+		if name, is := strings.CutPrefix(h.Key, "ce_"); is && checkHeader("ce-"+name, nil) == nil {
+			header.Set("ce-"+name, encoded(string(h.Value)))
+		}
+	}
+	return header
+}
+
+// encoded is a value of an attribute: CloudEvents' HTTP binding 3.1.3.2 has spaces, quotes, percent signs and all that is no
+// printable ASCII escaped, byte by byte of its UTF-8.
+func encoded(value string) string {
+	plain := func(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' }
+	n := 0
+	for n < len(value) && plain(value[n]) {
+		n++
+	}
+	if n == len(value) {
+		return value
+	}
+	var b strings.Builder
+	for i := range len(value) {
+		if c := value[i]; plain(c) {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,273 @@
+package ambassador
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/outbox"
+)
+
+const (
+	defaultWriters = 8
+	mostPost       = 1_000_000 + 64<<10 // a payload, and what is around it
+	writeLimit     = 10 * time.Second
+	forgetAtOnce   = 1000
+	maxAttribute   = 1024
+)
+
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// OutboxConfig of an Outbox. Pool is required.
+type OutboxConfig struct {
+	// Pool is on the ambassador's database, which has Troupe's tables.
+	Pool *pgxpool.Pool
+	// Source is ce_source of what is written: the service's name.
+	Source string
+	// Topics are those that may be written to. None: all.
+	Topics []string
+	// Token is what requests bring as Authorization: Bearer. Empty: whoever reaches the handler may write.
+	Token string
+	// Writers is how many requests are read and written at once; the others get 503. Each may hold 1 MB. Default 8.
+	Writers int
+	// Log gets what the service cannot be told.
+	Log zerolog.Logger
+}
+
+// An Outbox takes messages by HTTP from a service that has no database, and writes them to the ambassador's outbox. It is an
+// http.Handler for POST, whatever its path is; it may be used concurrently.
+//
+//	POST /outbox
+//	{"id": "0198c5ce-…", "topic": "order.courier.commands", "key": "o-1", "type": "CollectParcel", "payload": {…}}
+//
+// id is a UUID that the service makes, once for a message; under it the message may be posted again until somebody answers.
+//
+//	201  it stands in the outbox
+//	200  it did before: nothing was written again
+//	400  it is no such message          401  the token is missing or wrong
+//	403  the topic may not be written   409  another message came under that id
+//	413  too large                      415  not application/json
+//	503  busy, or no database: post it again after Retry-After
+//
+// Optional are key; headers, an object of texts; correlation_id and causation_id, which are the ce-correlationid and ce-id
+// of the command that the message follows from. The payload is JSON as it stands there.
+type Outbox struct {
+	cfg   OutboxConfig
+	out   *outbox.Outbox
+	token [sha256.Size]byte
+	turns chan struct{}
+}
+
+// NewOutbox checks the configuration and fills its gaps. It does no I/O.
+func NewOutbox(cfg OutboxConfig) (*Outbox, error) {
+	if cfg.Pool == nil {
+		return nil, errors.New("ambassador: outbox config without a pool")
+	}
+	if cfg.Writers < 0 {
+		return nil, fmt.Errorf("ambassador: writers %d: want 1 or more", cfg.Writers)
+	}
+	if cfg.Writers == 0 {
+		cfg.Writers = defaultWriters
+	}
+	out, err := outbox.New(outbox.Config{Source: cfg.Source})
+	if err != nil {
+		return nil, fmt.Errorf("ambassador: %w", err)
+	}
+	cfg.Topics = slices.Clone(cfg.Topics)
+	return &Outbox{cfg: cfg, out: out, token: sha256.Sum256([]byte(cfg.Token)), turns: make(chan struct{}, cfg.Writers)}, nil
+}
+
+// posted is what a service sends.
+type posted struct {
+	ID            string            `json:"id"`
+	Topic         string            `json:"topic"`
+	Key           string            `json:"key"`
+	Type          string            `json:"type"`
+	Payload       json.RawMessage   `json:"payload"`
+	Headers       map[string]string `json:"headers"`
+	CorrelationID string            `json:"correlation_id"`
+	CausationID   string            `json:"causation_id"`
+}
+
+// refused is a request that cannot be done, and why.
+type refused struct {
+	status int
+	reason string
+}
+
+func (r refused) Error() string { return r.reason }
+
+func badRequest(format string, args ...any) error {
+	return refused{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+var errBusy = refused{http.StatusServiceUnavailable, "busy: post it again"}
+
+// ServeHTTP is http.Handler's.
+func (o *Outbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id, fresh, err := o.accept(w, r)
+	var no refused
+	switch {
+	case err == nil && fresh:
+		reply(w, http.StatusCreated, map[string]string{"id": id})
+		return
+	case err == nil:
+		reply(w, http.StatusOK, map[string]string{"id": id})
+		return
+	case !errors.As(err, &no):
+		o.cfg.Log.Error().Err(err).Str("message_id", id).Msg("POST /outbox: not written; the service is to post it again")
+		no = refused{http.StatusServiceUnavailable, "the outbox cannot be written now: post it again"}
+	}
+	if no.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	reply(w, no.status, map[string]string{"error": no.reason})
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", envelope.JSON)
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // whoever asked has gone
+}
+
+func (o *Outbox) accept(w http.ResponseWriter, r *http.Request) (id string, fresh bool, err error) {
+	if r.Method != http.MethodPost {
+		return "", false, refused{http.StatusMethodNotAllowed, "want POST"}
+	}
+	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if sum := sha256.Sum256([]byte(given)); o.cfg.Token != "" && subtle.ConstantTimeCompare(sum[:], o.token[:]) != 1 {
+		return "", false, refused{http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN"}
+	}
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != envelope.JSON {
+		return "", false, refused{http.StatusUnsupportedMediaType, "want Content-Type: application/json"}
+	}
+	select {
+	case o.turns <- struct{}{}:
+		defer func() { <-o.turns }()
+	default:
+		return "", false, errBusy
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostPost))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return "", false, refused{http.StatusRequestEntityTooLarge, fmt.Sprintf("more than %d bytes", mostPost)}
+	case err != nil:
+		return "", false, badRequest("the body ended early")
+	}
+	p, err := read(body)
+	if err != nil {
+		return "", false, err
+	}
+	if len(o.cfg.Topics) > 0 && !slices.Contains(o.cfg.Topics, p.Topic) {
+		return "", false, refused{http.StatusForbidden, fmt.Sprintf("topic %q: want one of %s", p.Topic, strings.Join(o.cfg.Topics, ", "))}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), writeLimit)
+	defer cancel()
+	fresh, err = o.write(ctx, p)
+	return p.ID, fresh, err
+}
+
+func read(body []byte) (posted, error) {
+	var p posted
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&p); err != nil {
+		return p, badRequest("the body is no such JSON: %v", err)
+	}
+	if decoder.More() {
+		return p, badRequest("the body has more than one JSON value")
+	}
+	id, err := uuid.Parse(p.ID)
+	switch {
+	case err != nil:
+		return p, badRequest("id %q: want a UUID, made once for the message", short(p.ID))
+	case p.Topic == "" || p.Type == "" || p.Payload == nil:
+		return p, badRequest("want topic, type and payload")
+	case !topicName.MatchString(p.Topic):
+		return p, badRequest("topic %q: no topic of Kafka's has such a name", short(p.Topic))
+	}
+	for name, text := range map[string]string{
+		"key": p.Key, "type": p.Type, "correlation_id": p.CorrelationID, "causation_id": p.CausationID,
+	} {
+		if len(text) > maxAttribute || strings.Contains(text, "\x00") {
+			return p, badRequest("%s: want at most %d bytes, and no zero byte", name, maxAttribute)
+		}
+	}
+	p.ID = id.String()
+	return p, nil
+}
+
+// write says whether the message is new.
+func (o *Outbox) write(ctx context.Context, p posted) (fresh bool, err error) {
+	canonical, err := json.Marshal(p) // the payload without its white space, the headers in order
+	if err != nil {
+		return false, err
+	}
+	digest := sha256.Sum256(canonical)
+	e := outbox.Entry{ID: p.ID, Topic: p.Topic, Key: p.Key, Type: p.Type, Payload: p.Payload, ContentType: envelope.JSON}
+	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
+		e.Headers = append(e.Headers, envelope.Header{Key: name, Value: []byte(p.Headers[name])})
+	}
+	if p.CorrelationID != "" || p.CausationID != "" {
+		m := envelope.Message{ID: p.CausationID, CorrelationID: p.CorrelationID}
+		ctx = envelope.WithCause(ctx, &envelope.Cause{Message: m, At: time.Now()})
+	}
+	switch _, err := o.out.Row(ctx, e); {
+	case errors.Is(err, outbox.ErrTooLarge):
+		return false, refused{http.StatusRequestEntityTooLarge, err.Error()}
+	case err != nil:
+		return false, badRequest("%v", err)
+	}
+	err = pgx.BeginFunc(ctx, o.cfg.Pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, "INSERT INTO troupe.outbox_posts (id, digest) VALUES ($1, $2) ON CONFLICT DO NOTHING", p.ID, digest[:])
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 1 {
+			fresh = true
+			return o.out.Write(ctx, tx, e)
+		}
+		var before []byte
+		if err := tx.QueryRow(ctx, "SELECT digest FROM troupe.outbox_posts WHERE id = $1", p.ID).Scan(&before); err != nil {
+			return err
+		}
+		if !bytes.Equal(before, digest[:]) {
+			return refused{http.StatusConflict, "another message came under id " + p.ID + ": an id is for one message"}
+		}
+		return nil
+	})
+	return fresh, err
+}
+
+// Forget removes the ids of messages that were posted so long ago, and says how many there were. What is posted again
+// after that is written again.
+func (o *Outbox) Forget(ctx context.Context, age time.Duration) (forgotten int64, err error) {
+	for {
+		tag, err := o.cfg.Pool.Exec(ctx, `
+			DELETE FROM troupe.outbox_posts WHERE id IN (
+			  SELECT id FROM troupe.outbox_posts WHERE at < clock_timestamp() - $1::interval ORDER BY at LIMIT $2)`, age, forgetAtOnce)
+		forgotten += tag.RowsAffected()
+		if err != nil || tag.RowsAffected() < forgetAtOnce {
+			return forgotten, err
+		}
+	}
+}

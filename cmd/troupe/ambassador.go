@@ -1,0 +1,23 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/sidecar"
+)
+
+// newAmbassador hands everything to the sidecar, which has flags, help and exit statuses of its own.
+func newAmbassador() *cobra.Command {
+	return &cobra.Command{
+		Use:                "ambassador",
+		Short:              "Stand beside a service that speaks only HTTP: messages on one side, requests on the other",
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := sidecar.Program{Args: args, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
+			if status := p.Ambassador(cmd.Context()); status != exitDone {
+				return exit{status: status}
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,336 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/troupe-go/troupe/alert"
+	"github.com/troupe-go/troupe/ambassador"
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/metrics"
+	"github.com/troupe-go/troupe/migrations"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/schemas"
+)
+
+// Ambassador runs the program troupe ambassador and returns its exit status, as Main does.
+func (p Program) Ambassador(ctx context.Context) int {
+	if p.Environ == nil {
+		p.Environ = os.Environ()
+	}
+	return p.execute(ctx, p.ambassadorRoot())
+}
+
+func (p Program) ambassadorRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use: "ambassador", Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "troupe ambassador"},
+		Short: "Stand beside a service that speaks only HTTP",
+		Long: `troupe ambassador consumes the commands of a hop and posts them to a service: as CloudEvents over HTTP,
+or plain. What the service answers becomes the success or the failure event; what it cannot do now is
+tried again, with the same Idempotency-Key. With --outbox it takes POST /outbox from a service that has
+no database, and writes to its own.
+
+It has a database of its own, for inbox and outbox, and a relay beside it publishes what stands there.
+Settings come from flags, else from the environment, else from the file of --config; the commands
+stand in the file. On SIGTERM it fetches no more, waits for what is under way and exits with 0.`,
+		Example: `  troupe ambassador --config ambassador.yaml
+  troupe ambassador schema > ambassador.schema.json
+  troupe ambassador healthcheck --admin 127.0.0.1:8088`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          noArguments,
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(misusedFlag)
+	declare(root, ambassadorSettings...)
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		out := &leveled{Writer: p.Stderr}
+		log := zerolog.New(out).With().Timestamp().Logger()
+		plan, err := p.ambassadorPlan(cmd, log)
+		if err != nil {
+			return err
+		}
+		out.set(plan.level)
+		return plan.run(cmd.Context())
+	}
+	root.AddCommand(p.ambassadorSchema(), p.ambassadorHealth())
+	return root
+}
+
+func (p Program) ambassadorSchema() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON Schema of the file of --config", Args: noArguments,
+		RunE: func(*cobra.Command, []string) error { return printJSON(p.Stdout, ambassadorFileSchema()) },
+	}
+}
+
+func ambassadorFileSchema() object {
+	top := properties(ambassadorSettings)
+	text := object{"type": "string", "minLength": 1}
+	described := func(what string) object { return object{"type": "string", "minLength": 1, "description": what} }
+	top[commandsKey] = object{
+		"type": "array", "minItems": 1, "maxItems": mostCommands, "description": "the commands that are consumed, by their type",
+		"items": object{
+			"type": "object", "required": []string{"type"}, "additionalProperties": false,
+			"dependentRequired": object{"next-topic": []string{"next-type"}, "next-type": []string{"next-topic"}},
+			"properties": object{
+				"type":       described("ce_type of the command"),
+				"path":       object{"type": "string", "pattern": "^/", "default": "/", "description": "where it is posted"},
+				"success":    described("ce_type of the success event; default: the type with Done behind it"),
+				"failure":    described("ce_type of the failure event; default: the type with Refused behind it"),
+				"next-topic": described("where a command goes when this one is done, with the success event's body"),
+				"next-type":  text,
+			},
+		},
+	}
+	return object{
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "troupe ambassador --config",
+		"type": "object", "required": []string{commandsKey}, "additionalProperties": false, "properties": top,
+	}
+}
+
+func (p Program) ambassadorHealth() *cobra.Command {
+	cmd := &cobra.Command{Use: "healthcheck", Short: "Ask a running ambassador whether it is ready", Args: noArguments}
+	settings := settingsOfProgram(ambassadorProgram, beside, besideToken)
+	declare(cmd, settings...)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		l, err := p.loadFile(cmd, ambassadorProgram, ambassadorSettings)
+		if err != nil {
+			return err
+		}
+		v, err := l.process(settings...)
+		if err != nil {
+			return err
+		}
+		address, err := v.address(beside)
+		if err != nil {
+			return err
+		}
+		return ask(cmd.Context(), address, v.text[besideToken.name])
+	}
+	return cmd
+}
+
+// run works until ctx ends, and then finishes what is under way.
+func (a *ambassadorPlan) run(ctx context.Context) (err error) {
+	log := a.participant.Log
+	pool, err := pgxpool.NewWithConfig(ctx, a.database) // connects to nothing yet
+	if err != nil {
+		return usageError{err}
+	}
+	defer pool.Close()
+	t, _, page, err := metrics.New(a.participant.Hop.Name())
+	if err != nil {
+		return err
+	}
+	door := &ambassadorDoor{metrics: page}
+	door.setToken(a.adminToken)
+	door.waitsFor(errors.New("starting: the database has not answered yet"))
+
+	group, running := errgroup.WithContext(ctx)
+	if err := a.listen(running, group, pool, door); err != nil {
+		return err
+	}
+	group.Go(func() error {
+		if err := a.begin(running, pool, door); err != nil {
+			return err
+		}
+		a.participant.Pool = pool
+		alerts, err := a.tellOfDead()
+		if err != nil {
+			return err
+		}
+		if alerts != nil {
+			defer func() {
+				if err := alerts.Close(); err != nil {
+					log.Error().Err(err).Msg("ended")
+				}
+			}()
+		}
+		p, err := participant.New(t.Instrument(a.participant))
+		if err != nil {
+			return usageError{err}
+		}
+		if err := t.Observe(p); err != nil {
+			return err
+		}
+		beside, err := ambassador.New(a.service)
+		if err != nil {
+			return usageError{err}
+		}
+		if err := beside.Post(p, a.routes...); err != nil {
+			return usageError{err}
+		}
+		door.ready.Store(&readiness{p.Ready})
+		return p.Run(running)
+	})
+	log.Info().Str("admin", a.admin).Strs("brokers", a.participant.Brokers).Str("service", a.service.BaseURL).
+		Str("database", a.database.ConnConfig.Database).Int("commands", len(a.routes)).Msg("started")
+	if a.inTheClear {
+		log.Warn().Msg("kafka-sasl plain without TLS: the password crosses the network as it is; set kafka-tls")
+	}
+	err = group.Wait()
+	log.Info().Msg("stopped")
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// listen opens what others ask, from the start.
+func (a *ambassadorPlan) listen(ctx context.Context, group *errgroup.Group, pool *pgxpool.Pool, door *ambassadorDoor) error {
+	open := func(setting, address string, h http.Handler) error {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("%s: %w; choose another address with --%s", setting, err, setting)
+		}
+		e := serve(l, h)
+		group.Go(func() error {
+			<-ctx.Done()
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpLimit)
+			defer cancel()
+			return e.stop(last)
+		})
+		return nil
+	}
+	if err := open(beside.name, a.admin, door.handler()); err != nil {
+		return err
+	}
+	if a.outbox == "" {
+		return nil
+	}
+	takes, err := ambassador.NewOutbox(ambassador.OutboxConfig{
+		Pool: pool, Source: a.participant.Source, Topics: a.topics, Token: a.outboxToken, Log: a.participant.Log,
+	})
+	if err != nil {
+		return usageError{err}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /outbox", takes)
+	group.Go(func() error { a.forget(ctx, takes); return nil })
+	return open(posts.name, a.outbox, mux)
+}
+
+// forgetEvery is how often ids are looked through that are old enough.
+const forgetEvery = 10 * time.Minute
+
+func (a *ambassadorPlan) forget(ctx context.Context, from *ambassador.Outbox) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(forgetEvery):
+		}
+		if _, err := from.Forget(ctx, a.remember); err != nil && ctx.Err() == nil {
+			a.participant.Log.Warn().Err(err).Msg("POST /outbox: old ids are not forgotten; tried again")
+		}
+	}
+}
+
+// begin waits until database and registry answer, and refuses a database that is not as it must be.
+func (a *ambassadorPlan) begin(ctx context.Context, pool *pgxpool.Pool, door *ambassadorDoor) error {
+	err := a.await(ctx, door, "the database", func(ctx context.Context) error {
+		if a.migrate {
+			return migrations.UpConfig(ctx, a.database.ConnConfig)
+		}
+		s, err := migrations.GetConfig(ctx, a.database.ConnConfig)
+		if err == nil && s.Pending() {
+			return retry.Permanent(fmt.Errorf("version %d of %d: run outbox-relay migrate, or set migrate", s.Current, s.Latest))
+		}
+		return err
+	})
+	if err != nil || a.registry == nil {
+		return err
+	}
+	return a.await(ctx, door, "the schema registry", func(ctx context.Context) (err error) {
+		a.service.Schemas, err = schemas.New(ctx, schemas.Config{Registry: a.registry, ReadOnly: true})
+		return err
+	})
+}
+
+func (a *ambassadorPlan) await(ctx context.Context, door *ambassadorDoor, what string, try func(context.Context) error) error {
+	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
+	for failures := 1; ; failures++ {
+		once, cancel := context.WithTimeout(ctx, askLimit)
+		err := try(once)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			return nil
+		case retry.IsPermanent(err), errors.Is(err, migrations.ErrNewer):
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		door.waitsFor(fmt.Errorf("starting: %s: %w", what, err))
+		if failures == 1 {
+			a.participant.Log.Warn().Err(err).Msg(what + ": failed, trying on")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff.Wait(failures)):
+		}
+	}
+}
+
+// tellOfDead adds the hook that tells a webhook of dead letters. Nil: there is no webhook.
+func (a *ambassadorPlan) tellOfDead() (*alert.Notifier, error) {
+	if a.alert.URL == "" {
+		return nil, nil
+	}
+	alerts, err := alert.New(a.alert)
+	if err != nil {
+		return nil, err
+	}
+	a.participant.Hooks.AfterCommit = func(d participant.Delivery) {
+		if d.Outcome == envelope.Exhausted {
+			alerts.Notify(alert.Incident{
+				Kind: "dead letter", Class: string(d.Class), Where: d.Handler, Subject: a.alert.Source,
+				Key: string(d.Message.Key), ID: d.Message.ID, Text: d.Err.Error(),
+			})
+		}
+	}
+	return alerts, nil
+}
+
+// An ambassadorDoor is the admin endpoints: questions only.
+type ambassadorDoor struct {
+	doorkeeper
+	metrics http.Handler
+	ready   atomic.Pointer[readiness]
+}
+
+type readiness struct{ check func() error }
+
+func (d *ambassadorDoor) waitsFor(err error) {
+	d.ready.Store(&readiness{func() error { return err }})
+}
+
+func (d *ambassadorDoor) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, health{OK: true}) })
+	mux.HandleFunc("GET /metrics", d.asked(d.metrics.ServeHTTP))
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		code, h := http.StatusOK, health{OK: true}
+		if err := d.ready.Load().check(); err != nil {
+			code, h = http.StatusServiceUnavailable, health{Reason: err.Error()}
+		}
+		if carries, wanted := d.allowed(r); wanted && !carries {
+			h.Reason = ""
+		}
+		answer(w, code, h)
+	})
+	return mux
+}

@@ -1,0 +1,302 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// ambassadorProgram makes this binary troupe ambassador.
+const ambassadorProgram = "ambassador"
+
+// quickSession lets a group notice soon that a member was killed: Apache Kafka allows no session below 6 s, the embedded
+// broker does.
+func quickSession() []kgo.Opt {
+	session := time.Second
+	if os.Getenv("TROUPE_KAFKA") != "" {
+		session = 6 * time.Second
+	}
+	return []kgo.Opt{kgo.SessionTimeout(session), kgo.RebalanceTimeout(session * 9 / 10), kgo.HeartbeatInterval(100 * time.Millisecond)}
+}
+
+// house is a service with what its ambassador needs.
+type house struct {
+	t       *testing.T
+	pool    *pgxpool.Pool
+	brokers []string
+	hop     topics.Hop
+	service *httptest.Server
+	file    string
+}
+
+func newHouse(t *testing.T, serves http.HandlerFunc, settings ...string) *house {
+	t.Helper()
+	h := &house{
+		t: t, pool: testkit.Database(t), brokers: testkit.Kafka(t), hop: topics.MustHop(testkit.Flow(t), "package"),
+		service: httptest.NewServer(serves), file: filepath.Join(t.TempDir(), "ambassador.yaml"),
+	}
+	t.Cleanup(h.service.Close)
+	text := fmt.Sprintf("database-url: %s\nbrokers: [%s]\nhop: %s\nservice-url: %s\npartitions: 1\n%s\ncommands:\n  - {type: CreatePackage, path: /packages}\n",
+		testkit.DatabaseURL(t, h.pool), strings.Join(h.brokers, ", "), h.hop, h.service.URL, strings.Join(settings, "\n"))
+	require.NoError(t, os.WriteFile(h.file, []byte(text), 0o600))
+	return h
+}
+
+func (h *house) start(args ...string) *process {
+	h.t.Helper()
+	address := freeAddress(h.t)
+	p := launch(h.t, nil, address, append([]string{ambassadorProgram, "--config", h.file, "--admin", address}, args...)...)
+	p.waitReady(http.StatusOK)
+	return p
+}
+
+// send delivers commands, one for each key.
+func (h *house) send(keys ...string) (ids []string) {
+	h.t.Helper()
+	client, err := kafka.NewClient(h.brokers)
+	require.NoError(h.t, err)
+	defer client.Close()
+	for _, key := range keys {
+		m := envelope.Message{
+			Topic: h.hop.Commands(), Key: []byte(key), Payload: fmt.Appendf(nil, `{"package":%q}`, key), ID: envelope.NewID(),
+			Type: "CreatePackage", ContentType: envelope.JSON, Source: "test",
+		}
+		ids = append(ids, m.ID)
+		require.NoError(h.t, client.ProduceSync(h.t.Context(), kafka.Record(m)).FirstErr())
+	}
+	return ids
+}
+
+func (h *house) waitEvents(n int) (types []string) {
+	h.t.Helper()
+	testkit.Wait(h.t, "events", func() (bool, error) {
+		err := h.pool.QueryRow(h.t.Context(), "SELECT coalesce(array_agg(type ORDER BY position), '{}') FROM troupe.outbox WHERE topic = $1",
+			h.hop.Events()).Scan(&types)
+		return len(types) >= n, err
+	})
+	require.Len(h.t, types, n)
+	return types
+}
+
+// TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain_C18: SIGKILL while the service answers.
+func TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain_C18(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var keys []string
+	asked := make(chan struct{})
+	h := newHouse(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		keys = append(keys, r.Header.Get("Idempotency-Key"))
+		first := len(keys) == 1
+		mu.Unlock()
+		_, _ = io.WriteString(w, `{"ok":`)
+		_ = http.NewResponseController(w).Flush()
+		if first { // it is done here, and half answered
+			close(asked)
+			<-r.Context().Done()
+			return
+		}
+		_, _ = io.WriteString(w, "true}")
+	})
+	p := h.start()
+	id := h.send("p-1")[0]
+	<-asked
+	require.NoError(t, p.cmd.Process.Kill())
+	<-p.ended
+	require.Zero(t, h.count("SELECT count(*) FROM troupe.outbox"))
+
+	p = h.start()
+	require.Equal(t, []string{"CreatePackageDone"}, h.waitEvents(1))
+	mu.Lock()
+	require.Equal(t, []string{id, id}, keys)
+	mu.Unlock()
+	require.Zero(t, p.terminate(), p.logs())
+}
+
+func (h *house) count(sql string, args ...any) (n int) {
+	h.t.Helper()
+	require.NoError(h.t, h.pool.QueryRow(h.t.Context(), sql, args...).Scan(&n))
+	return n
+}
+
+// TestAServiceThatHangsCostsBoundedWork_C19: no more requests than concurrency says, other keys wait in Kafka, and what
+// waited is done when the service is back.
+func TestAServiceThatHangsCostsBoundedWork_C19(t *testing.T) {
+	t.Parallel()
+	const most, all = 6, 200
+	hangs := make(chan struct{})
+	var mu sync.Mutex
+	now, highest := 0, 0
+	h := newHouse(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		now++
+		highest = max(highest, now)
+		mu.Unlock()
+		select {
+		case <-hangs:
+		case <-r.Context().Done():
+		}
+		mu.Lock()
+		now--
+		mu.Unlock()
+	}, fmt.Sprintf("concurrency: %d\ntimeout: 5m", most))
+	p := h.start()
+	var keys []string
+	for n := range all {
+		keys = append(keys, fmt.Sprintf("p-%03d", n))
+	}
+	h.send(keys...)
+	testkit.Wait(t, "as many requests as there may be", func() (bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return now >= 2, nil // a batch is what was there when it began
+	})
+	code, page, err := p.get("/metrics")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, page, "troupe_")
+	close(hangs)
+	h.waitEvents(all)
+	mu.Lock()
+	defer mu.Unlock()
+	require.LessOrEqual(t, highest, most)
+	require.Zero(t, p.terminate(), p.logs())
+}
+
+// TestAServiceThatIsAwayIsWaitedFor_C18: nothing becomes a dead letter, and /readyz says why.
+func TestAServiceThatIsAwayIsWaitedFor_C18(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(http.ResponseWriter, *http.Request) {}, "retry-attempts: 1")
+	address := h.service.Listener.Addr().String()
+	h.service.Close()
+	p := h.start()
+	h.send("p-1", "p-2", "p-3")
+	reason := p.waitReady(http.StatusServiceUnavailable).Reason
+	require.Contains(t, reason, "the service at http://"+address)
+	require.Zero(t, h.count("SELECT count(*) FROM troupe.dead_letters"))
+
+	again := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	l, err := listenAgain(address)
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- again.Serve(l) }()
+	h.waitEvents(3)
+	p.waitReady(http.StatusOK)
+	require.NoError(t, again.Close())
+	<-done
+	require.Zero(t, p.terminate(), p.logs())
+}
+
+// TestADeadLetterOfAnAmbassadorIsToldAndRedrivable_C13: after the retry period the command is flagged and stands there.
+func TestADeadLetterOfAnAmbassadorIsTold_C13(t *testing.T) {
+	t.Parallel()
+	told := make(chan string, 10)
+	chat := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		told <- string(body)
+	}))
+	t.Cleanup(chat.Close)
+	h := newHouse(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) },
+		"retry-400: true", "retry-attempts: 3", "retry-initial: 1ms", "retry-cap: 2ms", "alert-url: "+chat.URL)
+	p := h.start()
+	h.send("p-1")
+	testkit.Wait(t, "the dead letter", func() (bool, error) {
+		return h.count("SELECT count(*) FROM troupe.dead_letters WHERE attempts = 3") == 1, nil
+	})
+	require.Contains(t, <-told, "400 Bad Request")
+	require.Equal(t, []string{"troupe.Exhausted"}, h.waitEvents(1))
+	require.Zero(t, p.terminate(), p.logs())
+}
+
+func TestAServicePostsToItsAmbassadorsOutbox_C18(t *testing.T) {
+	t.Parallel()
+	const token = "0123456789abcdef"
+	address := freeAddress(t)
+	h := newHouse(t, func(http.ResponseWriter, *http.Request) {}, "outbox: "+address, "outbox-token: '"+token+"'")
+	p := h.start()
+	id := envelope.NewID()
+	for _, want := range []int{201, 200} {
+		body := fmt.Sprintf(`{"id":%q,"topic":"drone.drone.commands","key":"p-1","type":"GetDrone","payload":{}}`, id)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/outbox", strings.NewReader(body))
+		require.NoError(t, err)
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + token}}
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		response, err := client.Do(r)
+		require.NoError(t, err)
+		var said map[string]string
+		require.NoError(t, json.NewDecoder(response.Body).Decode(&said))
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, want, response.StatusCode)
+		require.Equal(t, id, said["id"])
+	}
+	require.Equal(t, 1, h.count("SELECT count(*) FROM troupe.outbox WHERE type = 'GetDrone'"))
+	require.Zero(t, p.terminate(), p.logs())
+}
+
+func TestAnAmbassadorRefusesADatabaseWithoutTables(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(http.ResponseWriter, *http.Request) {})
+	text, err := os.ReadFile(h.file)
+	require.NoError(t, err)
+	empty := testkit.EmptyDatabase(t)
+	file := strings.Replace(string(text), testkit.DatabaseURL(t, h.pool), empty, 1)
+	require.NoError(t, os.WriteFile(h.file, []byte(file), 0o600))
+	address := freeAddress(t)
+	p := launchToEnd(t, ambassadorProgram, "--config", h.file, "--admin", address)
+	require.Equal(t, 1, p.cmd.ProcessState.ExitCode())
+	require.Contains(t, p.logs(), "troupe ambassador: the database: version 0 of")
+	require.Contains(t, p.logs(), "run outbox-relay migrate, or set migrate")
+
+	q := h.start("--migrate", "true")
+	h.pool.Close()
+	require.Zero(t, q.terminate(), q.logs())
+	require.Equal(t, 2, launchToEnd(t, ambassadorProgram, "--config", h.file, "--hop", "none").cmd.ProcessState.ExitCode())
+}
+
+// listenAgain takes an address that somebody has just left.
+func listenAgain(address string) (l net.Listener, err error) {
+	for range 100 {
+		if l, err = net.Listen("tcp", address); err == nil {
+			return l, nil
+		}
+	}
+	return nil, err
+}
+
+// launchToEnd is launch of what ends by itself.
+func launchToEnd(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, ended: make(chan struct{})}
+	executable, err := os.Executable()
+	require.NoError(t, err)
+	p.cmd = exec.CommandContext(t.Context(), executable, args...)
+	p.cmd.Env = []string{programEnv + "=1", "PATH=" + os.Getenv("PATH")}
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	stdin, err := p.cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	_ = p.cmd.Wait()
+	_ = stdin.Close()
+	return p
+}
