@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/alert"
 	"github.com/troupe-go/troupe/relay"
@@ -104,6 +105,22 @@ func (v values) guarded(address, token setting) error {
 	return nil
 }
 
+// codec is what compression names.
+func (v values) codec() (kgo.CompressionCodec, error) {
+	name, err := v.oneOf(compression)
+	switch name {
+	case "gzip":
+		return kgo.GzipCompression(), err
+	case "snappy":
+		return kgo.SnappyCompression(), err
+	case "lz4":
+		return kgo.Lz4Compression(), err
+	case "zstd":
+		return kgo.ZstdCompression(), err
+	}
+	return kgo.NoCompression(), err
+}
+
 func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	var first error
 	keep := func(err error) {
@@ -133,6 +150,9 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	r.Kafka, err = v.kafka()
 	keep(err)
 	keep(v.offered())
+	codec, err := v.codec()
+	keep(err)
+	r.Kafka = append(r.Kafka, kgo.ProducerBatchCompression(codec))
 	r.Shards, err = v.number(shards)
 	keep(err)
 	r.Batch, err = v.number(batch)

@@ -3,6 +3,7 @@
 package sidecar_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -66,6 +67,22 @@ func TestRunPublishesAndEndsWithZero(t *testing.T) {
 	for line := range strings.SplitSeq(strings.TrimSpace(p.logs()), "\n") {
 		require.True(t, json.Valid([]byte(line)), line)
 	}
+}
+
+func TestCompressionIsASetting(t *testing.T) {
+	t.Parallel()
+	environ, conn, topic := site(t)
+	p := start(t, environ, "--compression", "zstd")
+	p.waitReady(http.StatusOK)
+	_, err := conn.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'k', 'T', $2)",
+		topic, bytes.Repeat([]byte("x"), 10_000))
+	require.NoError(t, err)
+	const zstd = 4 // as the record batch has it
+	require.EqualValues(t, zstd, testkit.Consume(t, testkit.Kafka(t), topic).WaitN(1)[0].Attrs.CompressionType())
+	require.Equal(t, 0, p.terminate())
+	r := run(t, environ, "run", "--compression", "rar")
+	require.Equal(t, 2, r.code)
+	require.Contains(t, r.stderr, "none or gzip or snappy or lz4 or zstd")
 }
 
 func TestTheAdminEndpoints(t *testing.T) {

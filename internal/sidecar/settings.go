@@ -116,6 +116,8 @@ var (
 		usage: "`time` from the end of one Kafka transaction to that of the next, under exactly-once"}
 	transactionTimeout = setting{name: "transaction-timeout", value: "1m", kind: duration, each: true,
 		usage: "`time` after which the broker gives up a Kafka transaction; up to its transaction.max.timeout.ms"}
+	compression = setting{name: "compression", value: "snappy", kind: choice, choices: []string{"none", "gzip", "snappy", "lz4", "zstd"}, each: true,
+		usage: "`none|gzip|snappy|lz4|zstd`: how record batches are compressed, where that makes them smaller"}
 	shards = setting{name: "shards", value: "1", kind: number, least: 1, most: 64, each: true,
 		usage: "`parts` into which poll divides the outbox by key, each published on its own, by one relay or several"}
 	batch = setting{name: "batch", value: "2000", kind: number, least: 1, most: 10_000, each: true,
@@ -168,7 +170,7 @@ var sections = []section{
 	}},
 	{"Publishing", []setting{
 		service, source, slot, publicationSetting, slotWarn, slotUnready, slotLimit, retention, delivery, transactions, transactionTimeout,
-		shards, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic,
+		compression, shards, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic,
 		payloadRegistry, subjectStrategy, avroTopics, alertURL,
 	}},
 	{"The process", []setting{admin, adminToken, logLevel, output}},
