@@ -48,6 +48,10 @@ func Refuse(body any) Outcome { return Outcome{kind: envelope.Failure, body: bod
 // others with Outbox. A command is always answered.
 func Done() Outcome { return Outcome{done: true} }
 
+// Body is what it answers with; nil for Done and for none. A service that takes part in several flows may so say more in one
+// of them than its handler does.
+func (o Outcome) Body() any { return o.body }
+
 // Handle makes fn the handler of commands of type T on the hop's own commands topic. T is a type that the codec
 // knows. Call it before Run; mistakes are Run's error.
 //
