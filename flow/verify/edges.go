@@ -76,7 +76,7 @@ func (m *model) elsewhere(id int) string {
 
 // feeders finds what waits for messages that nobody sends.
 func feeders(m *model) {
-	unsent := func(id int) bool { return len(m.messages[id].senders) == 0 }
+	unsent := func(id int) bool { return len(m.messages[id].senders) == 0 && !m.gaveUp(id) }
 	report := func(service int, path string, id int) {
 		m.report("nobody-feeds", service, path, []int{id}, nil, "no service sends %s on %s%s; mend the name or the topic, or give it a sender",
 			m.messages[id].typ, m.messages[id].topic, m.hint(id))
@@ -106,6 +106,14 @@ func feeders(m *model) {
 			}
 		}
 	}
+}
+
+// exhausted is the event by which any hop says that a message of its became a dead letter. No declaration names it.
+const exhausted = "troupe.Exhausted"
+
+func (m *model) gaveUp(id int) bool {
+	t, err := topics.Parse(m.messages[id].topic)
+	return err == nil && t.Kind == topics.Events && m.messages[id].typ == exhausted && m.has(t.Hop.String())
 }
 
 // hint says what there is instead of a message that nobody sends.
