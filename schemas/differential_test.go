@@ -24,6 +24,7 @@ var messages = map[string]any{
 	"ReserveStock": order.ReserveStock{}, "StockReserved": order.StockReserved{}, "StockRefused": order.StockRefused{},
 	"ReleaseStock": order.ReleaseStock{}, "StockReleased": order.StockReleased{},
 	"ShipOrder": order.ShipOrder{}, "OrderShipped": order.OrderShipped{}, "ShippingRefused": order.ShippingRefused{},
+	"OrderPlaced": order.OrderPlaced{}, "OrderLate": order.OrderLate{},
 	"OrderCompleted": order.OrderCompleted{}, "OrderCancelled": order.OrderCancelled{},
 }
 

@@ -13,6 +13,7 @@ type StockReserved struct {
 	ReservationID string `avro:"reservation_id"`
 	Title         int    `avro:"title"`
 	Quantity      int    `avro:"quantity"`
+	CustomerID    string `avro:"customer_id"` // for those who react; empty in answer to a command
 }
 
 // StockRefused is the failure event of inventory: there is not enough of the title.
@@ -31,4 +32,5 @@ type ReleaseStock struct {
 type StockReleased struct {
 	OrderID       string `avro:"order_id"`
 	ReservationID string `avro:"reservation_id"`
+	Reason        string `avro:"reason"` // for those who react; empty in answer to a command
 }

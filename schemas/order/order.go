@@ -1,5 +1,6 @@
 // Package order is the messages of the order flow: order → payment → inventory → shipping. Commands ask a hop to act;
-// each answers with a success event or with a refusal.
+// each answers with a success event or with a refusal. Without a coordinator there are no commands: each hop reacts to
+// the events of others, which then say what the next one needs to know.
 //
 // The .avsc files are the contract and carry the documentation of every field; the structs are what Go code uses. The
 // order's id is the key of every message. Amounts are cents.
@@ -30,8 +31,10 @@ func Types() []schemas.Type {
 		bind[ShipOrder]("ShipOrder"),
 		bind[OrderShipped]("OrderShipped"),
 		bind[ShippingRefused]("ShippingRefused"),
+		bind[OrderPlaced]("OrderPlaced"),
 		bind[OrderCompleted]("OrderCompleted"),
 		bind[OrderCancelled]("OrderCancelled"),
+		bind[OrderLate]("OrderLate"),
 	}
 }
 
@@ -39,6 +42,22 @@ func Types() []schemas.Type {
 func bind[T any](name string) schemas.Type {
 	avsc, _ := files.ReadFile(name + ".avsc")
 	return schemas.Bind[T](string(avsc))
+}
+
+// OrderPlaced is the event of order that begins a flow without a coordinator. Its readers know the order from it, and hand on
+// what the next ones need: nobody asks anybody.
+type OrderPlaced struct {
+	OrderID     string `avro:"order_id"`
+	CustomerID  string `avro:"customer_id"`
+	AmountCents int64  `avro:"amount_cents"`
+	Title       int    `avro:"title"` // the number in the catalogue; 32 bits on the wire
+	Quantity    int    `avro:"quantity"`
+}
+
+// OrderLate is the event of order that says that such a flow has not ended in time. It may still end.
+type OrderLate struct {
+	OrderID string `avro:"order_id"`
+	Reason  string `avro:"reason"`
 }
 
 // OrderCompleted is the event of order that notifies the customer: paid and sent.

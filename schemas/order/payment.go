@@ -12,6 +12,9 @@ type PaymentCharged struct {
 	OrderID     string `avro:"order_id"`
 	PaymentID   string `avro:"payment_id"`
 	AmountCents int64  `avro:"amount_cents"`
+	CustomerID  string `avro:"customer_id"` // this and what follows are for those who react; zero in answer to a command
+	Title       int    `avro:"title"`
+	Quantity    int    `avro:"quantity"`
 }
 
 // PaymentRefused is the failure event of payment: the business said no.
@@ -29,7 +32,9 @@ type RefundPayment struct {
 
 // PaymentRefunded is a success event of payment: the money was given back.
 type PaymentRefunded struct {
-	OrderID     string `avro:"order_id"`
-	PaymentID   string `avro:"payment_id"`
-	AmountCents int64  `avro:"amount_cents"`
+	OrderID     string   `avro:"order_id"`
+	PaymentID   string   `avro:"payment_id"`
+	AmountCents int64    `avro:"amount_cents"`
+	Reason      string   `avro:"reason"` // this and what follows are for those who react; zero in answer to a command
+	Compensated []string `avro:"compensated"`
 }
