@@ -22,6 +22,7 @@ type demoFlags struct {
 	orders  string
 	limit   int
 	fail    string
+	style   string
 	output  format
 	timeout time.Duration
 	cfg     run.Config
@@ -38,6 +39,10 @@ HTTP, waits until each is completed, compensated or parked, and checks money, st
 and messages against each other. It needs no Docker, no root and no configuration, and removes
 what it made; the logs stay.
 
+In the style orchestration the order service decides what comes next, by a saga; in the style
+choreography each service reacts to the events of the others, and nobody decides for all. Handlers,
+orders and checks are the same.
+
 With --chaos it kills services and relays, cuts their connections and delivers messages twice,
 all along.
 
@@ -48,6 +53,7 @@ are used.
 Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usage.`,
 		Example: `  troupe demo
   troupe demo --orders orders.csv --fail payment=2%,inventory=3%,shipping=5% --chaos
+  troupe demo --style choreography --chaos
   troupe demo --kafka localhost:9092 --postgres postgres://postgres@localhost/postgres --output json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,6 +68,7 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 	flags.SortFlags = false
 	flags.StringVar(&f.orders, "orders", "", "`file.csv` of orders (default: 400 that ship with the program)")
 	flags.IntVar(&f.limit, "limit", 0, "post only the first `n` orders (default: all)")
+	flags.StringVar(&f.style, "style", string(demo.Orchestration), "who decides what comes next: `orchestration|choreography`")
 	flags.StringVar(&f.fail, "fail", "", "`shares` of orders that hops refuse: payment=2%,inventory=3%,shipping=5%")
 	flags.BoolVar(&f.cfg.Chaos, "chaos", false, "kill processes, cut connections and deliver messages twice meanwhile")
 	flags.Int64Var(&f.cfg.Seed, "seed", 1, "`number` that decides which orders are refused, and what chaos does")
@@ -90,6 +97,9 @@ func (f *demoFlags) config(stderr io.Writer) (run.Config, error) {
 	var err error
 	if cfg.Fail, err = demo.ParseFail(f.fail); err != nil {
 		return cfg, fmt.Errorf("--fail: %w", err)
+	}
+	if cfg.Style, err = demo.ParseStyle(f.style); err != nil {
+		return cfg, fmt.Errorf("--style: %w", err)
 	}
 	switch {
 	case f.limit < 0:

@@ -62,12 +62,16 @@ var house = map[string][]string{
 	"saga/sagatest":    {"internal/expr", "saga", "saga/coordinator"},
 
 	"internal/demo": {
-		"alert", "envelope", "internal/metrics", "migrations", "participant", "retry", "schemas", "schemas/order", "topics",
+		"alert", "envelope", "flow", "flow/reactions", "internal/metrics", "migrations", "participant", "retry", "schemas", "schemas/order",
+		"topics",
 	},
-	"internal/demo/order":     {"alert", "internal/demo", "saga", "saga/coordinator", "telemetry/sagas"},
-	"internal/demo/payment":   {"internal/demo", "participant", "schemas/order"},
-	"internal/demo/inventory": {"internal/demo", "participant", "schemas/order"},
-	"internal/demo/shipping":  {"internal/demo", "participant", "schemas/order"},
+	"internal/demo/order": {
+		"alert", "envelope", "flow", "internal/demo", "outbox", "participant", "saga", "saga/coordinator", "schemas/order", "telemetry/sagas",
+		"topics",
+	},
+	"internal/demo/payment":   {"flow", "internal/demo", "participant", "schemas/order"},
+	"internal/demo/inventory": {"flow", "internal/demo", "participant", "schemas/order"},
+	"internal/demo/shipping":  {"flow", "internal/demo", "participant", "schemas/order"},
 
 	"devstack": {"schemas"},
 	"testkit":  {"devstack", "migrations"},
@@ -83,7 +87,7 @@ var house = map[string][]string{
 	},
 	"internal/demo/orders": {"internal/demo"},
 	"internal/demo/run": {
-		"devstack", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",
+		"devstack", "flow/reactions", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",
 		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "internal/sidecar", "retry", "saga", "topics",
 	},
 

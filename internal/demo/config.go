@@ -30,6 +30,7 @@ type Config struct {
 	Brokers     []string // host:port
 	Registry    string   // the schema registry's URL
 
+	Style      Style  // who decides what comes next; default Orchestration
 	Flow       string // first part of the topics, "order" by default; a run of its own is a flow of its own
 	Listen     string // host:port for HTTP; default 127.0.0.1, 8081 for order, 8082 payment, 8083 inventory, 8084 shipping
 	Fail       Fail   // refusals on purpose
@@ -47,6 +48,7 @@ const defaultFlow = "order"
 var ports = map[string]string{"order": "8081", "payment": "8082", "inventory": "8083", "shipping": "8084"}
 
 func (c Config) withDefaults(service string) Config {
+	c.Style = cmp.Or(c.Style, Orchestration)
 	c.Flow = cmp.Or(c.Flow, defaultFlow)
 	c.Listen = cmp.Or(c.Listen, "127.0.0.1:"+ports[service])
 	c.Partitions = cmp.Or(c.Partitions, 4)
@@ -77,6 +79,9 @@ func (c Config) Validate() error {
 	if _, err := topics.NewHop(c.Flow, "order"); err != nil {
 		errs = append(errs, fmt.Errorf("DEMO_FLOW: %w", err))
 	}
+	if _, err := ParseStyle(string(c.Style)); err != nil {
+		errs = append(errs, fmt.Errorf("DEMO_STYLE: %w", err))
+	}
 	if c.Partitions < 1 {
 		errs = append(errs, fmt.Errorf("DEMO_PARTITIONS: %d: want 1 or more", c.Partitions))
 	}
@@ -92,8 +97,8 @@ func (c Config) Hop(name string) topics.Hop { return topics.MustHop(cmp.Or(c.Flo
 // Refuses says whether the hop of that name refuses the order on purpose.
 func (c Config) Refuses(orderID, hop string) bool { return c.Fail.Refuses(c.Seed, orderID, hop) }
 
-// FromEnv reads the configuration from the environment: DATABASE_URL, KAFKA_BROKERS, SCHEMA_REGISTRY_URL, DEMO_FLOW,
-// DEMO_LISTEN, DEMO_FAIL, DEMO_SEED, DEMO_PARTITIONS and ALERT_URL. It does not say what is missing: Validate does.
+// FromEnv reads the configuration from the environment: DATABASE_URL, KAFKA_BROKERS, SCHEMA_REGISTRY_URL, DEMO_STYLE,
+// DEMO_FLOW, DEMO_LISTEN, DEMO_FAIL, DEMO_SEED, DEMO_PARTITIONS and ALERT_URL. It does not say what is missing: Validate does.
 func FromEnv() (Config, error) {
 	var c Config
 	for _, s := range c.settings() {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/alert"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/metrics"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas"
@@ -28,6 +29,8 @@ const (
 type Hop struct {
 	Name   string // of the hop, and of the service
 	Schema string // the statements that make the service's tables where they are not there yet
+	// Reactions is the service's reactions.json, for the flow without a coordinator.
+	Reactions []byte
 	// Handlers registers the hop's handlers and returns its HTTP API, or nil when it has none. When it gives an error, it
 	// has registered none, and is called again.
 	Handlers func(ctx context.Context, with Parts) (http.Handler, error)
@@ -37,6 +40,7 @@ type Hop struct {
 type Parts struct {
 	Pool        *pgxpool.Pool
 	Participant *participant.Participant
+	Flow        *flow.Service // where each service decides for itself; else nil
 	Codec       *schemas.Codec
 	Meters      metric.MeterProvider
 	Alert       func(alert.Incident) // does nothing where there is no webhook
@@ -99,9 +103,13 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	if err := t.Observe(p); err != nil {
 		return err
 	}
+	reacting, err := h.reacting(cfg, p)
+	if err != nil {
+		return err
+	}
 	var api http.Handler
 	err = await(ctx, cfg.Log, "database", func(ctx context.Context) (err error) {
-		api, err = h.Handlers(ctx, Parts{pool, p, codec, meters, alerts})
+		api, err = h.Handlers(ctx, Parts{pool, p, reacting, codec, meters, alerts})
 		return err
 	})
 	if err != nil {
@@ -109,4 +117,16 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	}
 	front.open(api, p.Ready, page)
 	return p.Run(ctx)
+}
+
+// reacting is the service's part in a choreography, held to what it declares; nil where a coordinator asks.
+func (h Hop) reacting(cfg Config, p *participant.Participant) (*flow.Service, error) {
+	if cfg.Style != Choreography {
+		return nil, nil
+	}
+	declared, err := Declared(h.Reactions, cfg.Flow)
+	if err != nil {
+		return nil, fmt.Errorf("reactions.json: %w", err)
+	}
+	return flow.New(flow.Config{Participant: p, Declared: declared, Log: cfg.Log})
 }

@@ -33,6 +33,10 @@ func (c *Config) settings() []setting {
 			c.Registry = text
 			return nil
 		}},
+		{"DEMO_STYLE", "who decides what comes next, `orchestration|choreography` (default orchestration)", func(text string) (err error) {
+			c.Style, err = ParseStyle(text)
+			return err
+		}},
 		{"DEMO_FLOW", "`name` of the flow, the first part of its topics (default order)", func(text string) error {
 			c.Flow = text
 			return nil

@@ -3,6 +3,8 @@
 //	ReserveStock ─► StockReserved, or StockRefused when the title is out of stock
 //	ReleaseStock ─► StockReleased
 //
+// Without a coordinator it reserves when an order is paid, and releases when shipping refuses.
+//
 // Stock is taken in the statement that inserts the order's reservation, and put back in the one that marks it released: a
 // command that comes again finds that done, changes nothing and gets the same answer. A release without a reservation
 // leaves a released one of nothing, and the reservation that comes after it is refused.
@@ -27,6 +29,9 @@ const hop = "inventory"
 var (
 	//go:embed schema.sql
 	schema string
+	// Reactions is what the service declares to do where nobody asks it.
+	//go:embed reactions.json
+	Reactions []byte
 	//go:embed sql/reserve.sql
 	reserveSQL string
 	//go:embed sql/release.sql
@@ -42,10 +47,15 @@ type service struct{ cfg demo.Config }
 // Run is the service, until ctx ends.
 func Run(ctx context.Context, cfg demo.Config) error {
 	return demo.Hop{
-		Name:   hop,
-		Schema: schema,
+		Name:      hop,
+		Schema:    schema,
+		Reactions: Reactions,
 		Handlers: func(_ context.Context, with demo.Parts) (http.Handler, error) {
-			service{cfg}.register(with.Participant)
+			if with.Flow != nil {
+				service{cfg}.react(with.Flow)
+			} else {
+				service{cfg}.register(with.Participant)
+			}
 			return nil, nil
 		},
 	}.Run(ctx, cfg)

@@ -39,7 +39,7 @@ func newService(t *testing.T) *onStage {
 		Pool: pool, Local: true, Hop: topics.MustHop("order", own), Batch: 10, Log: testkit.Logger(t),
 	})
 	require.NoError(t, err)
-	s, err := open(t.Context(), coordinator.Config{Participant: p, Pool: pool, Log: testkit.Logger(t)})
+	s, _, err := open(t.Context(), coordinator.Config{Participant: p, Pool: pool, Log: testkit.Logger(t)})
 	require.NoError(t, err)
 	return &onStage{s, p}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// place writes a new order and starts its saga in one transaction; nothing of the flow has run when it returns. An order
+// place writes a new order and begins its flow in one transaction; nothing of the flow has run when it returns. An order
 // that was placed before is left alone: the same one gives no error, another one a problem.
 func (s *service) place(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) error {
 	inserted, err := insert(ctx, tx, o, idempotencyKey)
@@ -16,8 +16,7 @@ func (s *service) place(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey 
 		return err
 	}
 	if inserted {
-		_, err := s.sagas.Start(ctx, tx, sagaName, o.data())
-		return err
+		return s.begin(ctx, tx, o)
 	}
 	earlier, refusal := o.ID, problem{
 		Status: http.StatusConflict, Field: "order_id",

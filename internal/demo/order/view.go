@@ -27,9 +27,9 @@ type view struct {
 	Title         int        `json:"title"`
 	Quantity      int        `json:"quantity"`
 	Amount        string     `json:"amount"`
-	SagaID        string     `json:"saga_id"`
-	State         string     `json:"state"`  // the steps under way, or the end
-	Status        string     `json:"status"` // the saga's
+	SagaID        string     `json:"saga_id,omitempty"` // empty, as the version and the history, where no saga decides
+	State         string     `json:"state"`             // the steps under way, or the end
+	Status        string     `json:"status"`            // the saga's
 	Version       int        `json:"version"`
 	Reason        *string    `json:"reason,omitempty"` // why it went back, or is parked
 	PaymentID     *string    `json:"payment_id,omitempty"`

@@ -3,6 +3,8 @@
 //	ChargePayment ─► PaymentCharged, or PaymentRefused above the customer's credit limit
 //	RefundPayment ─► PaymentRefunded
 //
+// Without a coordinator it charges when an order is placed, and refunds when inventory refuses or has put stock back.
+//
 // Every change of a balance has a row in the ledger, in the same statement: a command that comes again finds the row,
 // changes nothing and gets the same answer. A free order is charged nothing, and has its row. A refund without a charge
 // leaves a row of nothing, and the charge that comes after it is refused.
@@ -22,18 +24,28 @@ import (
 
 const hop = "payment"
 
-//go:embed schema.sql
-var schema string
+var (
+	//go:embed schema.sql
+	schema string
+	// Reactions is what the service declares to do where nobody asks it.
+	//go:embed reactions.json
+	Reactions []byte
+)
 
 type service struct{ cfg demo.Config }
 
 // Run is the service, until ctx ends.
 func Run(ctx context.Context, cfg demo.Config) error {
 	return demo.Hop{
-		Name:   hop,
-		Schema: schema,
+		Name:      hop,
+		Schema:    schema,
+		Reactions: Reactions,
 		Handlers: func(_ context.Context, with demo.Parts) (http.Handler, error) {
-			service{cfg}.register(with.Participant)
+			if with.Flow != nil {
+				service{cfg}.react(with.Flow)
+			} else {
+				service{cfg}.register(with.Participant)
+			}
 			return nil, nil
 		},
 	}.Run(ctx, cfg)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/troupe-go/troupe/internal/demo"
 )
 
 // A Check is one thing that must be so at the end of a run, and whether it is.
@@ -16,7 +18,7 @@ type Check struct {
 
 // checks are those that hold of every run, in the order in which they are shown.
 func (f *facts) checks() []Check {
-	return []Check{
+	all := []Check{
 		f.checkEnds(),
 		f.checkOutcomes(),
 		f.checkMoney(),
@@ -31,10 +33,11 @@ func (f *facts) checks() []Check {
 		f.checkNotified(),
 		f.checkMadeOnce(),
 		f.checkSequence(),
-		f.checkReplay(),
-		f.checkLogs(),
-		f.checkDeadlines(),
 	}
+	if f.style == demo.Choreography {
+		return append(all, f.checkDeclared(), f.checkAnswered(), f.checkAwaited())
+	}
+	return append(all, f.checkReplay(), f.checkLogs(), f.checkDeadlines())
 }
 
 // A verdict is a check being made: what must be, what is, and whatever is against it.

@@ -91,6 +91,7 @@ func childDialer() (dialer, error) {
 // settings are what all children of a run have in common.
 type settings struct {
 	brokers, registry, flow string
+	style                   demo.Style
 	fail                    demo.Fail
 	seed                    int64
 	way                     string // through the proxy; "": none
@@ -104,6 +105,7 @@ func (s settings) environment(service, child, databaseURL, listen string) []stri
 		"KAFKA_BROKERS":        s.brokers,
 		"SCHEMA_REGISTRY_URL":  s.registry,
 		"DEMO_FLOW":            s.flow,
+		"DEMO_STYLE":           string(s.style),
 		"DEMO_LISTEN":          listen,
 		"DEMO_FAIL":            s.fail.String(),
 		"DEMO_SEED":            strconv.FormatInt(s.seed, 10),

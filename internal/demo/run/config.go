@@ -17,6 +17,8 @@ type Config struct {
 	Orders  []orders.Order
 	Program []string // starts a child: ChildCommand's arguments are added to it
 
+	Style demo.Style // who decides what comes next; default demo.Orchestration
+
 	Fail  demo.Fail // refusals on purpose
 	Seed  int64     // of the refusals, and of chaos
 	Chaos bool      // kill, cut and double while the run goes on
@@ -43,6 +45,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("rate %g is negative", c.Rate)
 	case c.Limit < 0:
 		return c, fmt.Errorf("limit %s is negative", c.Limit)
+	}
+	if c.Style == "" {
+		c.Style = demo.Orchestration
 	}
 	if c.Limit == 0 {
 		c.Limit = 2 * time.Minute

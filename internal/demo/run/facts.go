@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/orders"
 	"github.com/troupe-go/troupe/saga"
@@ -15,15 +16,17 @@ import (
 
 // Facts are all that the checks compare: what was asked for, and what stands in the databases and topics at the end.
 type facts struct {
-	posted []orders.Order
-	fail   demo.Fail
-	seed   int64
+	style    demo.Style
+	declared []reactions.Service // where each service decides for itself
+	posted   []orders.Order
+	fail     demo.Fail
+	seed     int64
 
 	orders       map[string]orderRow         // by order id
 	sagas        map[string]sagaRow          // by id
 	logs         map[string][]eventRow       // by the saga's id, in order
 	definitions  map[string]*saga.Definition // by hash
-	deadlines    []string                    // ids of the sagas that a deadline is left of
+	deadlines    []string                    // ids of the sagas, or of orders, that a deadline is left of
 	ledger       []ledgerRow
 	accounts     map[string]accountRow // by customer id
 	stock        map[int32]stockRow    // by title
@@ -42,6 +45,7 @@ type orderRow struct {
 	Cents                             int64
 	Created                           time.Time
 	Ended                             *time.Time
+	Times                             int // that it ended, where no saga's log says so
 }
 
 // ended says that nothing moves the order any more, but for a person.
@@ -122,7 +126,7 @@ func (p pools) close() {
 func (f *facts) readRows(ctx context.Context, p pools) error {
 	placed, err := rows[orderRow](ctx, p["order"],
 		`SELECT order_id, customer_id, coalesce(state, ''), coalesce(status, ''), coalesce(saga_id, ''), title, quantity,
-		        amount_cents, created_at, ended_at
+		        amount_cents, created_at, ended_at, `+timesSQL[f.style]+`
 		 FROM order_flow`)
 	if err != nil {
 		return err
@@ -176,7 +180,7 @@ func (f *facts) readSagas(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	deadlines, err := rows[struct{ Saga string }](ctx, pool, `SELECT scope FROM troupe.deadlines`)
+	deadlines, err := rows[struct{ Saga string }](ctx, pool, openSQL[f.style])
 	if err != nil {
 		return err
 	}
@@ -215,6 +219,18 @@ func (f *facts) readQueues(ctx context.Context, p pools) error {
 		f.deadLetters = append(f.deadLetters, letters...)
 	}
 	return nil
+}
+
+// timesSQL is how often an order ended.
+var timesSQL = map[demo.Style]string{
+	demo.Orchestration: "0",
+	demo.Choreography:  "coalesce((SELECT times FROM order_ends AS e WHERE e.order_id = order_flow.order_id), 0)",
+}
+
+// openSQL is what still waits in the order database: a deadline of a saga, or an order that nobody has seen end.
+var openSQL = map[demo.Style]string{
+	demo.Orchestration: "SELECT scope FROM troupe.deadlines",
+	demo.Choreography:  "SELECT scope FROM troupe.deadlines UNION SELECT key FROM troupe.expectations WHERE forget_at IS NULL",
 }
 
 const queuesSQL = `

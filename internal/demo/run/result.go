@@ -4,17 +4,21 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/troupe-go/troupe/internal/demo"
 )
 
 // A Result is what a run came to. Its JSON is the last line of troupe demo --output json.
 type Result struct {
-	Orders      int `json:"orders"` // posted
-	Completed   int `json:"completed"`
-	Compensated int `json:"compensated"`
-	Parked      int `json:"parked"`
+	Style       demo.Style `json:"style"`
+	Orders      int        `json:"orders"` // posted
+	Completed   int        `json:"completed"`
+	Compensated int        `json:"compensated"`
+	Parked      int        `json:"parked"`
 
-	SagasPerSecond     float64 `json:"sagas_per_second"`     // ended, one of each order, from the first order's row to the last one's end
-	DecisionsPerSecond float64 `json:"decisions_per_second"` // made by the order service, in the same time
+	SagasPerSecond     float64 `json:"sagas_per_second"`     // orders ended, a saga each where one decides, from the first order's row to the last one's end
+	DecisionsPerSecond float64 `json:"decisions_per_second"` // made by the order service for others, in the same time
+	MessagesPerOrder   float64 `json:"messages_per_order"`   // on the flow's topics, copies not counted
 	LatencyMS          Latency `json:"latency_ms"`           // from an order's row to its end, by the order database's clock
 
 	Checks []Check `json:"checks"`
@@ -74,6 +78,13 @@ func (r *Result) summarize(f *facts) {
 	if span := last.Sub(first).Seconds(); len(took) > 0 && span > 0 {
 		r.SagasPerSecond = round(float64(len(took)) / span)
 		r.DecisionsPerSecond = round(float64(decisions) / span)
+	}
+	ids := make(map[string]bool, len(f.messages))
+	for _, m := range f.messages {
+		ids[m.id] = true
+	}
+	if len(f.orders) > 0 {
+		r.MessagesPerOrder = round(float64(len(ids)) / float64(len(f.orders)))
 	}
 	slices.Sort(took)
 	r.LatencyMS = Latency{P50: percentile(took, 50), P95: percentile(took, 95), P99: percentile(took, 99)}

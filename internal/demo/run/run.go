@@ -11,6 +11,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/troupe-go/troupe/internal/demo"
 )
 
 // A run is one from its servers to its checks.
@@ -66,7 +68,7 @@ func (r *run) openFolder() (closeLog func(), err error) {
 		return nil, err
 	}
 	r.log = zerolog.New(file).With().Timestamp().Logger()
-	r.result.Flow, r.result.Folder = r.names.flow(), r.dir
+	r.result.Style, r.result.Flow, r.result.Folder = r.cfg.Style, r.names.flow(), r.dir
 	r.show.say("logs: %s", r.dir)
 	return func() { _ = file.Close() }, nil
 }
@@ -133,7 +135,7 @@ func (r *run) startProxy() (end func(), err error) {
 func (r *run) startFleet(ctx context.Context) (err error) {
 	s := settings{
 		brokers: strings.Join(r.servers.kafka.Addrs(), ","), registry: r.servers.registry.URL(), flow: r.names.flow(),
-		fail: r.cfg.Fail, seed: r.cfg.Seed,
+		style: r.cfg.Style, fail: r.cfg.Fail, seed: r.cfg.Seed,
 	}
 	if r.proxy != nil {
 		s.way = r.proxy.way()
@@ -167,7 +169,7 @@ func (r *run) work(ctx context.Context) error {
 			return err
 		}
 		client := r.servers.client
-		if !r.cfg.Chaos {
+		if !r.cfg.Chaos && r.cfg.Style == demo.Orchestration {
 			client = nil // no copies to wait for: everything that matters has been consumed, or orders would not have ended
 		}
 		if ended, err = untilQuiet(ctx, r.pools, client, r.names.flow(), r.cfg.Limit); err != nil {
@@ -197,7 +199,7 @@ func (r *run) postAndWait(ctx context.Context) (ended bool, err error) {
 	})
 	group.Go(func() (err error) {
 		defer stopPosting()
-		ended, err = untilEnded(running, r.pools["order"], total, func() int { return int(poster.accepted.Load()) }, r.cfg.Limit, r.show)
+		ended, err = untilEnded(running, r.pools["order"], countsSQL[r.cfg.Style], total, func() int { return int(poster.accepted.Load()) }, r.cfg.Limit, r.show)
 		return err
 	})
 	group.Go(func() error { // a process that cannot be kept running ends the wait
@@ -243,7 +245,10 @@ func (r *run) hurt(ctx context.Context) (calm func(), err error) {
 
 // check reads the facts, now that nothing changes them any more.
 func (r *run) check(ctx context.Context) (err error) {
-	f := &facts{posted: r.cfg.Orders, fail: r.cfg.Fail, seed: r.cfg.Seed}
+	f := &facts{style: r.cfg.Style, posted: r.cfg.Orders, fail: r.cfg.Fail, seed: r.cfg.Seed}
+	if f.declared, err = declarations(r.names.flow()); err != nil {
+		return err
+	}
 	if err := f.readRows(ctx, r.pools); err != nil {
 		return err
 	}

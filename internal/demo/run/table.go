@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/troupe-go/troupe/internal/demo"
 )
 
 // Table writes the result for people.
@@ -20,7 +22,12 @@ func (r *Result) Table(w io.Writer) error {
 	if more := len(r.ParkedOrders) - 20; more > 0 {
 		t.row("", "and %s more", grouped(more))
 	}
-	t.row("throughput", "%.1f sagas/s, one an order; %.0f decisions/s", r.SagasPerSecond, r.DecisionsPerSecond)
+	if r.Style == demo.Choreography {
+		t.row("throughput", "%.1f orders/s", r.SagasPerSecond)
+	} else {
+		t.row("throughput", "%.1f sagas/s, one an order; %.0f decisions/s", r.SagasPerSecond, r.DecisionsPerSecond)
+	}
+	t.row("messages", "%.1f an order", r.MessagesPerOrder)
 	t.row("latency", "p50 %s · p95 %s · p99 %s", milliseconds(r.LatencyMS.P50), milliseconds(r.LatencyMS.P95), milliseconds(r.LatencyMS.P99))
 	if c := r.Chaos; c != nil {
 		t.row("chaos", "%d relays and %d services killed · %d connections cut · %d messages sent twice",

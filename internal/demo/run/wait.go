@@ -9,21 +9,34 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/demo"
 )
 
-// counts are sagas by status, and how many decisions were made on all of them.
+// counts are orders by status, and how many decisions were made on all of them; where nobody decides for others, those that
+// have ended.
 type counts struct {
 	Running, Completed, Compensated, Parked, Decisions int64
 }
 
 func (c counts) ended() int64 { return c.Completed + c.Compensated + c.Parked }
 
-func readCounts(ctx context.Context, pool *pgxpool.Pool) (c counts, err error) {
-	err = pool.QueryRow(ctx, `
+// countsSQL looks at the order database.
+var countsSQL = map[demo.Style]string{
+	demo.Orchestration: `
 		SELECT count(*) FILTER (WHERE status IN ('running', 'compensating')), count(*) FILTER (WHERE status = 'completed'),
 		       count(*) FILTER (WHERE status = 'compensated'), count(*) FILTER (WHERE status = 'parked'),
 		       coalesce(sum(version), 0)
-		FROM troupe.sagas`).Scan(&c.Running, &c.Completed, &c.Compensated, &c.Parked, &c.Decisions)
+		FROM troupe.sagas`,
+	demo.Choreography: `
+		SELECT count(*) FILTER (WHERE status = 'running'), count(*) FILTER (WHERE status = 'completed'),
+		       count(*) FILTER (WHERE status = 'compensated'), count(*) FILTER (WHERE status = 'parked'),
+		       count(*) FILTER (WHERE status <> 'running')
+		FROM order_flow`,
+}
+
+func readCounts(ctx context.Context, pool *pgxpool.Pool, sql string) (c counts, err error) {
+	err = pool.QueryRow(ctx, sql).Scan(&c.Running, &c.Completed, &c.Compensated, &c.Parked, &c.Decisions)
 	if err != nil {
 		return c, fmt.Errorf("read the order database: %w", err)
 	}
@@ -47,12 +60,12 @@ func (p *patience) over(now any) bool {
 const waitTick = 100 * time.Millisecond
 
 // untilEnded waits until total orders have ended. It says false when nothing moved any more.
-func untilEnded(ctx context.Context, pool *pgxpool.Pool, total int, posted func() int, limit time.Duration, show *progress) (bool, error) {
+func untilEnded(ctx context.Context, pool *pgxpool.Pool, counting string, total int, posted func() int, limit time.Duration, show *progress) (bool, error) {
 	tick := time.NewTicker(waitTick)
 	defer tick.Stop()
 	p := patience{limit: limit}
 	for {
-		c, err := readCounts(ctx, pool)
+		c, err := readCounts(ctx, pool, counting)
 		if err != nil {
 			return false, err
 		}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/demo"
 )
 
 func silent() *progress { return &progress{w: discard{}} }
@@ -17,10 +19,10 @@ func TestTheWaitEndsWhenEveryOrderHas(t *testing.T) {
 	w := newWorld(t)
 	w.reset()
 	all := func() int { return 4 }
-	ended, err := untilEnded(t.Context(), w.pools["order"], 4, all, time.Minute, silent())
+	ended, err := untilEnded(t.Context(), w.pools["order"], countsSQL[demo.Orchestration], 4, all, time.Minute, silent())
 	require.NoError(t, err)
 	require.True(t, ended)
-	c, err := readCounts(t.Context(), w.pools["order"])
+	c, err := readCounts(t.Context(), w.pools["order"], countsSQL[demo.Orchestration])
 	require.NoError(t, err)
 	require.Equal(t, counts{Completed: 1, Compensated: 2, Parked: 1, Decisions: 16}, c)
 	require.EqualValues(t, 4, c.ended())
@@ -37,7 +39,7 @@ func TestTheWaitIsGivenUpWhenNothingMoves(t *testing.T) {
 	w.exec("inventory", "INSERT INTO troupe.outbox (topic, type) VALUES ('order.inventory.events', 'T')")
 	w.exec("payment", `INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, headers, message_time, max_attempts)
 		VALUES ('g', gen_random_uuid(), 0, 0, 'order.payment.commands', '', '', now(), 8)`)
-	ended, err := untilEnded(t.Context(), w.pools["order"], 4, func() int { return 4 }, 10*time.Millisecond, silent())
+	ended, err := untilEnded(t.Context(), w.pools["order"], countsSQL[demo.Orchestration], 4, func() int { return 4 }, 10*time.Millisecond, silent())
 	require.NoError(t, err)
 	require.False(t, ended)
 	quiet, err := untilQuiet(t.Context(), w.pools, nil, "", 10*time.Millisecond)

@@ -122,6 +122,7 @@ var goodOrders = []orders.Order{
 func (w *world) facts() *facts {
 	w.t.Helper()
 	f := &facts{
+		style:  demo.Orchestration,
 		posted: slices.Clone(goodOrders),
 		fail:   demo.Fail{"payment": 0.3, "shipping": 0.3}, seed: goodSeed,
 		messages: goodMessages(),

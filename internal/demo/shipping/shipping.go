@@ -2,6 +2,8 @@
 //
 //	ShipOrder ─► OrderShipped, or ShippingRefused where it cannot deliver
 //
+// Without a coordinator it ships when stock is reserved.
+//
 // It is the last of the flow, so nothing ever undoes a shipment. An order has one, and a command that comes again gets
 // the same answer.
 package shipping
@@ -25,6 +27,9 @@ const hop = "shipping"
 var (
 	//go:embed schema.sql
 	schema string
+	// Reactions is what the service declares to do where nobody asks it.
+	//go:embed reactions.json
+	Reactions []byte
 	//go:embed sql/ship.sql
 	shipSQL string
 )
@@ -34,10 +39,15 @@ type service struct{ cfg demo.Config }
 // Run is the service, until ctx ends.
 func Run(ctx context.Context, cfg demo.Config) error {
 	return demo.Hop{
-		Name:   hop,
-		Schema: schema,
+		Name:      hop,
+		Schema:    schema,
+		Reactions: Reactions,
 		Handlers: func(_ context.Context, with demo.Parts) (http.Handler, error) {
-			service{cfg}.register(with.Participant)
+			if with.Flow != nil {
+				service{cfg}.react(with.Flow)
+			} else {
+				service{cfg}.register(with.Participant)
+			}
 			return nil, nil
 		},
 	}.Run(ctx, cfg)
