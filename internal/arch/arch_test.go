@@ -107,6 +107,10 @@ var house = map[string][]string{
 	"examples/order-on-postgres": {"devstack", "migrations", "participant", "retry", "saga", "saga/coordinator", "topics"},
 
 	"bench/ambassador":  {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/sidecar", "migrations", "topics"},
+	"bench/choreography": {
+		"bench/machine", "devstack", "envelope", "flow", "flow/reactions", "internal/demo", "internal/demo/inventory", "internal/demo/order",
+		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "migrations", "participant", "relay", "topics",
+	},
 	"bench/flow":        {},
 	"bench/machine":     {},
 	"bench/relay":       {"bench/machine", "devstack", "internal/kafka", "migrations", "outbox"},

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// figures are what a round showed.
+type figures struct {
+	flat, steady part
+	messages     float64 // an order
+}
+
+// A part of a round.
+type part struct {
+	perSecond float64 // orders ended, from the first one's row to the last one's end
+	p50, p99  float64 // ms, from an order's row to its end, by the order database's clock
+	cpu, pg   float64 // ms of processor time an order; 0: not known
+}
+
+func (f figures) show(name string) {
+	f.flat.show(name+", flat out", fmt.Sprintf("%.1f", f.messages))
+	f.steady.show(name+", steady", "")
+}
+
+func (p part) show(name, messages string) {
+	known := func(ms float64) string {
+		if ms == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.2f", ms)
+	}
+	line := fmt.Sprintf("%-32s %9.1f %9.1f %9.1f %12s %12s %14s", name, p.perSecond, p.p50, p.p99, known(p.cpu), known(p.pg), messages)
+	fmt.Println(strings.TrimRight(line, " "))
+}
+
+// median is each figure's own.
+func median(all []figures) figures {
+	of := func(figure func(figures) float64) float64 {
+		values := make([]float64, len(all))
+		for i, f := range all {
+			values[i] = figure(f)
+		}
+		slices.Sort(values)
+		return values[len(values)/2]
+	}
+	ofPart := func(in func(figures) part) part {
+		return part{
+			perSecond: of(func(f figures) float64 { return in(f).perSecond }),
+			p50:       of(func(f figures) float64 { return in(f).p50 }),
+			p99:       of(func(f figures) float64 { return in(f).p99 }),
+			cpu:       of(func(f figures) float64 { return in(f).cpu }),
+			pg:        of(func(f figures) float64 { return in(f).pg }),
+		}
+	}
+	return figures{
+		flat:     ofPart(func(f figures) part { return f.flat }),
+		steady:   ofPart(func(f figures) part { return f.steady }),
+		messages: of(func(f figures) float64 { return f.messages }),
+	}
+}

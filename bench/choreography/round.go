@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/troupe-go/troupe/bench/machine"
+)
+
+// patience is how long no order may end before a round has failed.
+const patience = time.Minute
+
+// round posts orders flat out, and then at the rate.
+func (s *stage) round(ctx context.Context, k kind) (f figures, err error) {
+	y, err := s.start(ctx, k)
+	defer func() { err = errors.Join(err, y.close()) }()
+	if err != nil {
+		return f, err
+	}
+	if _, err := y.part(ctx, "warm", s.warm, 0); err != nil {
+		return f, err
+	}
+	if f.flat, err = y.part(ctx, "flat", s.orders, 0); err != nil {
+		return f, err
+	}
+	if f.steady, err = y.part(ctx, "steady", s.steady, time.Duration(float64(time.Second)/s.rate)); err != nil {
+		return f, err
+	}
+	n, err := y.messages(ctx)
+	f.messages = float64(n) / float64(s.warm+s.orders+s.steady)
+	return f, err
+}
+
+// part posts n orders and waits until each has completed.
+func (y *system) part(ctx context.Context, name string, n int, every time.Duration) (p part, err error) {
+	cpu, pg := machine.CPU(), y.s.server.CPU()
+	if err := y.post(ctx, name, n, every); err != nil {
+		return p, err
+	}
+	if err := y.completed(ctx, name, n); err != nil {
+		return p, err
+	}
+	p.cpu, p.pg = (machine.CPU()-cpu)*1000/float64(n), (y.s.server.CPU()-pg)*1000/float64(n)
+	err = y.pools["order"].QueryRow(ctx, `
+		SELECT count(*) / extract(epoch FROM max(ended_at) - min(created_at)),
+		       1000 * percentile_disc(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM ended_at - created_at)),
+		       1000 * percentile_disc(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM ended_at - created_at))
+		FROM order_flow
+		WHERE order_id LIKE $1 || '-%'`, name).Scan(&p.perSecond, &p.p50, &p.p99)
+	return p, err
+}
+
+func (y *system) post(ctx context.Context, name string, n int, every time.Duration) error {
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: y.s.callers}}
+	defer client.CloseIdleConnections()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(y.s.callers)
+	for i, began := 0, time.Now(); i < n && ctx.Err() == nil; i++ {
+		time.Sleep(time.Until(began.Add(time.Duration(i) * every)))
+		group.Go(func() error { return y.one(ctx, client, name, i) })
+	}
+	return group.Wait()
+}
+
+func (y *system) one(ctx context.Context, client *http.Client, name string, i int) error {
+	body, err := json.Marshal(map[string]any{
+		"order_id": fmt.Sprintf("%s-%d", name, i), "customer_id": fmt.Sprintf("c-%d", i%500), "placed_at": "1997-01-31", "quantity": 1, "amount": "5.00",
+	})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, y.url+"/orders", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusAccepted {
+		reason, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		return fmt.Errorf("POST /orders: %s: %s", response.Status, reason)
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return err
+}
+
+func (y *system) completed(ctx context.Context, name string, want int) error {
+	had, since := -1, time.Now()
+	for {
+		var completed, others int
+		err := y.pools["order"].QueryRow(ctx, `
+			SELECT count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status IN ('compensated', 'parked'))
+			FROM order_flow
+			WHERE order_id LIKE $1 || '-%'`, name).Scan(&completed, &others)
+		switch {
+		case err != nil:
+			return err
+		case others > 0:
+			return fmt.Errorf("%d orders did not complete", others)
+		case completed == want:
+			return nil
+		case completed != had:
+			had, since = completed, time.Now()
+		case time.Since(since) > patience:
+			return fmt.Errorf("%d of %d orders have completed, and no other one for %s", completed, want, patience)
+		}
+		select {
+		case <-y.ctx.Done():
+			return y.running.Wait()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
