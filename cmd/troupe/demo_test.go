@@ -67,6 +67,18 @@ func TestADemoWithRefusalsOnServersOfOthers(t *testing.T) {
 	require.Equal(t, before, traces(t), "everything that was made is removed")
 }
 
+func TestADemoWithoutACoordinatorThatIsHurt(t *testing.T) {
+	env := servers(t)
+	before := traces(t)
+	r := finish(t, command(t, env, "demo", "--style", "choreography", "--limit", "40", "--chaos", "--fail", "payment=5%,inventory=5%,shipping=10%",
+		"--output", "json")).result(t)
+	require.Equal(t, 40, r.Completed+r.Compensated)
+	require.EqualValues(t, "choreography", r.Style)
+	require.Len(t, r.Checks, 20)
+	require.Greater(t, r.MessagesPerOrder, 4.0)
+	require.Equal(t, before, traces(t))
+}
+
 func TestADemoThatIsHurt(t *testing.T) {
 	env := servers(t)
 	before := traces(t)

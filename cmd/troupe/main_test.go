@@ -87,7 +87,7 @@ func readResult(t *testing.T, stdout string) (r run.Result) {
 
 func TestWrongUsageIsStatus2(t *testing.T) {
 	for _, args := range []string{
-		"", "dance", "demo now", "demo --dance", "demo --limit many", "demo --limit -1", "demo --fail payment", "demo --fail dancing=2%",
+		"", "dance", "demo now", "demo --dance", "demo --limit many", "demo --limit -1", "demo --fail payment", "demo --fail dancing=2%", "demo --style anarchy",
 		"demo --output xml", "demo --timeout 0s", "demo --seed x", "demo --rate -1", "demo --rate NaN", "version --output xml", "version now", "demo-child", "demo-child service nobody",
 		"schema", "schema dance", "schema check", "schema check x.avsc", "schema check --against x --registry http://localhost x.avsc", "schema check --against x --level sideways x.avsc",
 		"schema check --against x --output xml x.avsc", "schema register x.avsc", "schema register --against x x.avsc", "schema diff x.avsc", "schema diff --level FULL x.avsc",

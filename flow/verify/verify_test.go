@@ -259,7 +259,7 @@ func TestTestFailsForWhatIsFound(t *testing.T) {
 	require.Empty(t, found)
 	var s spy
 	verify.Test(&s, services[:3]...)
-	require.Len(t, s.said, 4)
+	require.Len(t, s.said, 5)
 	require.Contains(t, s.said[0], "error: nobody-feeds: order.order reactions[0].on: no service sends troupe.order.OrderShipped")
 }
 

@@ -43,6 +43,7 @@ func TestDatabaseBrokersAndRegistryAreEnough(t *testing.T) {
 	require.Equal(t, "postgres://localhost/payment", cfg.DatabaseURL)
 	require.Equal(t, []string{"a:9092", "b:9092"}, cfg.Brokers)
 	require.Equal(t, "http://localhost:8081", cfg.Registry)
+	require.Equal(t, Orchestration, cfg.Style)
 	require.Equal(t, "order", cfg.Flow)
 	require.Equal(t, "127.0.0.1:8082", cfg.Listen)
 	require.Equal(t, int32(4), cfg.Partitions)
@@ -53,24 +54,24 @@ func TestDatabaseBrokersAndRegistryAreEnough(t *testing.T) {
 func TestFlagsWinOverTheEnvironment(t *testing.T) {
 	environment := map[string]string{
 		"DATABASE_URL": "postgres://localhost/one", "KAFKA_BROKERS": "a:9092", "SCHEMA_REGISTRY_URL": "http://one",
-		"DEMO_FLOW": "one", "DEMO_LISTEN": "127.0.0.1:1", "DEMO_FAIL": "payment=1%", "DEMO_SEED": "1", "DEMO_PARTITIONS": "1",
+		"DEMO_STYLE": "orchestration", "DEMO_FLOW": "one", "DEMO_LISTEN": "127.0.0.1:1", "DEMO_FAIL": "payment=1%", "DEMO_SEED": "1", "DEMO_PARTITIONS": "1",
 		"ALERT_URL": "https://one/hook",
 	}
 	code, _, cfg := start(t, environment, nil)
 	require.Equal(t, 0, code)
 	one := Config{
 		DatabaseURL: "postgres://localhost/one", Brokers: []string{"a:9092"}, Registry: "http://one",
-		Flow: "one", Listen: "127.0.0.1:1", Fail: Fail{"payment": 0.01}, Seed: 1, Partitions: 1, AlertURL: "https://one/hook", Log: cfg.Log,
+		Style: Orchestration, Flow: "one", Listen: "127.0.0.1:1", Fail: Fail{"payment": 0.01}, Seed: 1, Partitions: 1, AlertURL: "https://one/hook", Log: cfg.Log,
 	}
 	require.Equal(t, one, *cfg)
 
 	code, _, cfg = start(t, environment, nil, "--database-url", "postgres://localhost/two", "--kafka-brokers=b:9092",
-		"--schema-registry-url", "http://two", "--flow", "two", "--listen", ":2", "--fail", "shipping=2%", "--seed", "2", "--partitions", "2",
+		"--schema-registry-url", "http://two", "--style", "choreography", "--flow", "two", "--listen", ":2", "--fail", "shipping=2%", "--seed", "2", "--partitions", "2",
 		"--alert-url", "https://two/hook")
 	require.Equal(t, 0, code)
 	two := Config{
 		DatabaseURL: "postgres://localhost/two", Brokers: []string{"b:9092"}, Registry: "http://two",
-		Flow: "two", Listen: ":2", Fail: Fail{"shipping": 0.02}, Seed: 2, Partitions: 2, AlertURL: "https://two/hook", Log: cfg.Log,
+		Style: Choreography, Flow: "two", Listen: ":2", Fail: Fail{"shipping": 0.02}, Seed: 2, Partitions: 2, AlertURL: "https://two/hook", Log: cfg.Log,
 	}
 	require.Equal(t, two, *cfg)
 }
@@ -95,6 +96,7 @@ func TestMisuseNamesTheSettingBeforeAnythingStarts(t *testing.T) {
 		"no brokers":         {with("KAFKA_BROKERS", " "), nil, "KAFKA_BROKERS is not set: want host:port"},
 		"no registry":        {with("SCHEMA_REGISTRY_URL", ""), nil, "SCHEMA_REGISTRY_URL is not set"},
 		"a flow with a dot":  {with("DEMO_FLOW", "a.b"), nil, "DEMO_FLOW: flow \"a.b\""},
+		"no style":           {with("DEMO_STYLE", "anarchy"), nil, `DEMO_STYLE: "anarchy": want orchestration or choreography`},
 		"no percents":        {with("DEMO_FAIL", "payment=2"), nil, "DEMO_FAIL: "},
 		"no number":          {with("DEMO_SEED", "x"), nil, `DEMO_SEED: "x": want a whole number`},
 		"too many":           {with("DEMO_PARTITIONS", "99999999999"), nil, "DEMO_PARTITIONS"},

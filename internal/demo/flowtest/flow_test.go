@@ -43,7 +43,7 @@ type flow struct {
 }
 
 // startFlow returns when every service is ready. At the test's end it stops them, and holds them to the time they have.
-func startFlow(t *testing.T) *flow {
+func startFlow(t *testing.T, style demo.Style) *flow {
 	t.Helper()
 	f := &flow{t: t, name: testkit.Flow(t), databases: map[string]*pgxpool.Pool{}}
 	registry, brokers := testkit.Registry(t), testkit.Kafka(t)
@@ -61,7 +61,7 @@ func startFlow(t *testing.T) *flow {
 		running.Go(func() error {
 			return service(ctx, demo.Config{
 				DatabaseURL: testkit.DatabaseURL(t, pool), Brokers: brokers, Registry: registry,
-				Flow: f.name, Listen: listen, Partitions: 2, Log: log,
+				Style: style, Flow: f.name, Listen: listen, Partitions: 2, Log: log,
 			})
 		})
 		beside, err := relay.New(relay.Config{Source: relay.Poll, Pool: pool, Brokers: brokers, Service: name, Log: log})

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/demo"
 )
 
 func TestAResultIsCountedAndMeasured(t *testing.T) {
@@ -19,6 +21,7 @@ func TestAResultIsCountedAndMeasured(t *testing.T) {
 		Orders: 4, Completed: 1, Compensated: 2, Parked: 1,
 		SagasPerSecond:     0.6, // three in five seconds
 		DecisionsPerSecond: 2.4, // twelve
+		MessagesPerOrder:   2.3, // nine of four
 		LatencyMS:          Latency{P50: 2000, P95: 3000, P99: 3000},
 		ParkedOrders:       []ParkedOrder{{"o-parked", "shipping_exhausted"}},
 	}, r)
@@ -56,7 +59,7 @@ func TestTheJSONHasWhatIsPromised(t *testing.T) {
 func TestTheTableIsForPeople(t *testing.T) {
 	r := Result{
 		Orders: 6919, Completed: 6238, Compensated: 680, Parked: 1, Requests: 7021,
-		SagasPerSecond: 69.45, DecisionsPerSecond: 284.6, LatencyMS: Latency{P50: 412.4, P95: 3201, P99: 9120}, Seconds: 104.2, Folder: "/tmp/troupe-demo-1",
+		SagasPerSecond: 69.45, DecisionsPerSecond: 284.6, MessagesPerOrder: 7.2, LatencyMS: Latency{P50: 412.4, P95: 3201, P99: 9120}, Seconds: 104.2, Folder: "/tmp/troupe-demo-1",
 		Chaos:        &Chaos{RelaysKilled: 43, ServicesKilled: 44, ConnectionsCut: 327, MessagesDoubled: 2823},
 		ParkedOrders: []ParkedOrder{{"cdnow-00007", "shipping_exhausted"}},
 		Stuck:        "  orders: 1 × shipping_intent (running)\n",
@@ -68,6 +71,11 @@ func TestTheTableIsForPeople(t *testing.T) {
 	want, err := os.ReadFile("testdata/table.txt")
 	require.NoError(t, err)
 	require.Equal(t, string(want), b.String())
+
+	r.Style = demo.Choreography
+	b.Reset()
+	require.NoError(t, r.Table(&b))
+	require.Contains(t, b.String(), "\nthroughput     69.5 orders/s\n", "there are no sagas")
 }
 
 func TestProgressOnATerminalIsOneLine(t *testing.T) {
