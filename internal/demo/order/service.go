@@ -33,27 +33,17 @@ package order
 
 import (
 	"context"
-	_ "embed"
 	"net/http"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 
-	"github.com/troupe-go/troupe/alert"
 	"github.com/troupe-go/troupe/internal/demo"
-	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
-	"github.com/troupe-go/troupe/telemetry/sagas"
 )
 
-const (
-	own      = "order" // this service's hop, whose events tell the customer how an order ended
-	sagaName = "order"
-)
-
-//go:embed order.saga.json
-var definition []byte
+// own is this service's hop, whose events tell the customer how an order ended.
+const own = "order"
 
 type service struct {
 	pool  *pgxpool.Pool
@@ -78,40 +68,4 @@ func Run(ctx context.Context, cfg demo.Config) error {
 		h.Schema += choreographySQL
 	}
 	return h.Run(ctx, cfg)
-}
-
-// orchestrate makes the service the coordinator of orders.
-func orchestrate(ctx context.Context, cfg demo.Config, with demo.Parts) (http.Handler, error) {
-	measured, err := sagas.New(sagas.Config{Meters: with.Meters})
-	if err != nil {
-		return nil, err
-	}
-	s, c, err := open(ctx, measured.Instrument(coordinator.Config{
-		Participant: with.Participant, Pool: with.Pool, Schemas: with.Codec, Log: cfg.Log,
-		Parked: func(s saga.State, reason string) {
-			with.Alert(alert.Incident{Kind: "parked saga", Where: s.Saga, Subject: own, Key: s.Key, ID: s.ID(), Text: reason})
-		},
-	}))
-	if err != nil {
-		return nil, err
-	}
-	return s.api(), measured.Observe(c)
-}
-
-// open makes cfg's participant the coordinator of orders. Its Run is not needed: no step awaits an event, so none is stashed.
-func open(ctx context.Context, cfg coordinator.Config) (*service, *coordinator.Coordinator, error) {
-	d, err := saga.Parse(definition)
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg.Definitions = []*saga.Definition{d}
-	c, err := coordinator.New(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	begin := func(ctx context.Context, tx pgx.Tx, o Order) error {
-		_, err := c.Start(ctx, tx, sagaName, o.data())
-		return err
-	}
-	return &service{pool: cfg.Pool, begin: begin, log: cfg.Log}, c, nil
 }
