@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/bench/machine"
 )
 
-// patience is how long no order may end before a round has failed.
+// patience is how long nothing may move before a round has failed.
 const patience = time.Minute
 
 // round posts orders flat out, and then at the rate.

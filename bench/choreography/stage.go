@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -171,15 +173,19 @@ func (y *system) database(ctx context.Context, service string) (string, error) {
 }
 
 func (y *system) ready(url string) error {
-	for y.ctx.Err() == nil {
+	for began := time.Now(); y.ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 		response, err := http.Get(url + "/readyz")
 		if err == nil {
+			reason, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
 			_ = response.Body.Close()
 			if response.StatusCode == http.StatusOK {
 				return nil
 			}
+			err = fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(reason))
 		}
-		time.Sleep(20 * time.Millisecond)
+		if time.Since(began) > patience {
+			return fmt.Errorf("%s/readyz after %s: %w", url, patience, err)
+		}
 	}
 	return y.running.Wait()
 }
