@@ -41,7 +41,7 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"docs/ambassador.md":   {"ambassador/example_test.go"},
 		"docs/choreography.md": {"flow/example_test.go"},
 
-		"docs/operating-sagas.md": {"internal/demo/order/service.go"},
+		"docs/operating-sagas.md": {"internal/demo/order/orchestrate.go"},
 		"docs/sagas.md": {
 			"examples/order-on-postgres/definition_test.go", "examples/order-on-postgres/services.go", "examples/order-on-postgres/orders.go",
 		},
