@@ -18,7 +18,8 @@ type rule struct {
 	name    string // of the join or the expectation
 	on      []message
 	answers []message
-	byKey   bool // answers have the key of what they follow; else it is what caused them
+	broken  []message // those of answers that end a join, and are of others
+	byKey   bool      // answers have the key of what they follow; else it is what caused them
 	within  time.Duration
 }
 
@@ -41,8 +42,9 @@ func rulesOf(declared []reactions.Service, answer time.Duration) (rules []rule) 
 		for _, j := range s.Joins {
 			within, _ := time.ParseDuration(j.Within)
 			ends := slices.Concat(j.Success, j.Expired, j.Broken)
+			broken := several(j.Broken...)
 			rules = append(rules, rule{
-				kind: Stuck, hop: s.Hop, name: j.Name, on: several(j.Await...), byKey: true, within: within + answer,
+				kind: Stuck, hop: s.Hop, name: j.Name, on: several(j.Await...), broken: broken, byKey: true, within: within + answer,
 				answers: append(several(ends...), exhausted),
 			})
 		}
@@ -109,11 +111,11 @@ func (r rule) String() string {
 	return fmt.Sprintf("%s: %s within %s", who, strings.Join(r.wanted(), " or "), r.within)
 }
 
-// wanted are the types that would do. That a hop may give up, and that another may have broken a join, goes without saying.
+// wanted are the types that it should send. That it may give up, and that another may break a join, goes without saying.
 func (r rule) wanted() (types []string) {
 	exhausted := participant.Exhausted{}.MessageType()
 	for _, m := range r.answers {
-		if m.typ != exhausted && !slices.Contains(types, m.typ) {
+		if m.typ != exhausted && !slices.Contains(r.broken, m) && !slices.Contains(types, m.typ) {
 			types = append(types, m.typ)
 		}
 	}
