@@ -49,7 +49,7 @@
 //
 // # Growth
 //
-// A message takes about 150 bytes and four index entries, whatever its payload. Tables are rings of 16 partitions, one for a day of
+// A message takes about 220 bytes with its index entries, whatever its payload. Tables are rings of 16 partitions, one for a day of
 // UTC: a day that is past Config.Retention is truncated, which costs the same whatever was in it. No statement deletes rows
 // one by one, and nothing has to be vacuumed away.
 //
