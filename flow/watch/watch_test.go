@@ -504,7 +504,7 @@ func TestWhateverARecordHoldsIsStored_C09(t *testing.T) {
 		{}, {Key: []byte{0, 0xff}, Value: []byte("x")}, {Key: []byte(long)},
 		{Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte(long)}, {Key: "ce_type", Value: []byte{0}}, {Key: "ce_correlationid", Value: []byte("ü")}}},
 		{Headers: []kgo.RecordHeader{{Key: "ce_id"}, {Key: "ce_time", Value: []byte("soon")}, {Key: "ce_outcome", Value: []byte("maybe")}}},
-		{Timestamp: time.Now().Add(48 * time.Hour)},
+		{Timestamp: time.Now().Add(30 * time.Minute)},
 	}
 	for _, r := range records {
 		r.Topic = s.flow + ".order.events"
