@@ -52,7 +52,7 @@ func (c Config) withDefaults() (Config, error) {
 	case len(c.Brokers) == 0:
 		return c, errors.New("no Brokers")
 	case c.Answer < 0 || c.Since < 0 || c.Retention < 0 || c.Batch < 0:
-		return c, errors.New("Answer, Since, Retention and Batch: want none below zero")
+		return c, fmt.Errorf("answer %s, since %s, retention %s, batch %d: want none below zero", c.Answer, c.Since, c.Retention, c.Batch)
 	case c.Retention > MaxRetention:
 		return c, fmt.Errorf("retention %s: want at most %s", c.Retention, MaxRetention)
 	case len(c.Declared) == 0:

@@ -29,7 +29,7 @@ const (
 // judge looks at what should have been answered by upTo. All that the brokers had then is stored.
 func (s *session) judge(ctx context.Context, upTo time.Time) error {
 	upTo = upTo.Truncate(time.Microsecond)
-	if len(s.days) == 0 || !s.days[dayOf(upTo)] {
+	if s.pruned != dayOf(upTo) {
 		if err := s.prune(ctx); err != nil {
 			return err
 		}
@@ -81,7 +81,8 @@ func (s *session) judgeSome(ctx context.Context, within time.Duration, to time.T
 			}
 		}
 		if int(n) > len(found) {
-			s.cfg.Log.Warn().Str("flow", s.cfg.Flow).Int64("findings", n).Int("told", len(found)).Msg("more findings than are told one by one")
+			s.cfg.Log.Warn().Str("flow", s.cfg.Flow).Int64("findings", n).Int("told", len(found)).
+				Msg("more findings than are told one by one")
 		}
 		_, err = tx.Exec(ctx, "UPDATE troupe.watch_marks SET judged = $3 WHERE flow = $1 AND within = $2", s.flow, within, to)
 		return err
@@ -177,12 +178,10 @@ func (s *session) empty(ctx context.Context, slot int, now func(was int) (is int
 		if !empty {
 			return nil
 		}
-		if was > 0 {
-			// Who reads at that moment is waited for, a while: then this is tried again.
-			sql := fmt.Sprintf("SET LOCAL lock_timeout = '5s'; TRUNCATE troupe.watch_messages_%d, troupe.watch_findings_%d", slot, slot)
-			if _, err := tx.Exec(ctx, sql); err != nil {
-				return err
-			}
+		// Who reads at that moment is waited for, a while: then this is tried again.
+		const sql = "SET LOCAL lock_timeout = '5s'; TRUNCATE troupe.watch_messages_%d, troupe.watch_findings_%d"
+		if _, err := tx.Exec(ctx, fmt.Sprintf(sql, slot, slot)); err != nil {
+			return err
 		}
 		_, err := tx.Exec(ctx, "UPDATE troupe.watch_days SET day = $2 WHERE slot = $1", slot, is)
 		return err
@@ -208,6 +207,7 @@ func (s *session) prune(ctx context.Context) error {
 		return err
 	}
 	clear(s.days)
+	s.pruned = dayOf(now)
 	_, err := s.slot(ctx, now)
 	return err
 }

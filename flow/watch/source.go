@@ -29,7 +29,7 @@ type partition struct {
 type standing struct {
 	id           uuid.UUID // of the topic
 	topic        int32     // its name's number
-	dead         bool      // of dead letters
+	quiet        bool      // nothing is unexpected there
 	stored, next int64
 	end          int64
 }
@@ -145,7 +145,8 @@ func (s *session) beginnings(ctx context.Context, of []partition) (map[partition
 	slices.Sort(names)
 	limited, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	listed, err := kadm.NewClient(s.asks).ListOffsetsAfterMilli(limited, time.Now().Add(-s.cfg.Since).UnixMilli(), slices.Compact(names)...)
+	since := time.Now().Add(-s.cfg.Since).UnixMilli()
+	listed, err := kadm.NewClient(s.asks).ListOffsetsAfterMilli(limited, since, slices.Compact(names)...)
 	if err != nil {
 		return nil, fmt.Errorf("list offsets: %w", err)
 	}

@@ -53,6 +53,7 @@ type memory struct {
 	flow      int32
 	names     map[string]int32
 	days      map[int]bool // that have an empty slot, or theirs
+	pruned    int          // the day on which old ones were emptied
 	floor     time.Time    // up to which messages are judged: one that comes is placed behind it
 	sent      map[pair]bool
 	mentioned map[string]bool // topics that are declared
@@ -164,24 +165,25 @@ func (s *session) forget(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	var sent struct{ topics, types, dead []int32 }
+	var sent struct{ topics, types, quiet []int32 }
 	for p := range s.sent {
 		sent.topics, sent.types = append(sent.topics, p.topic), append(sent.types, p.typ)
 	}
 	for name, id := range s.names {
-		if isDead(name) {
-			sent.dead = append(sent.dead, id)
+		if s.quiet(name) {
+			sent.quiet = append(sent.quiet, id)
 		}
 	}
 	_, err := tx.Exec(ctx, countUnexpected, pgx.NamedArgs{
-		"flow": s.flow, "topics": sent.topics, "types": sent.types, "dead_letters": append([]int32{}, sent.dead...),
+		"flow": s.flow, "topics": sent.topics, "types": sent.types, "quiet": append([]int32{}, sent.quiet...),
 	})
 	return err
 }
 
-func isDead(topic string) bool {
+// quiet says whether anything may be on a topic: copies of dead letters, and what another flow says beside what is heard of it.
+func (s *session) quiet(topic string) bool {
 	t, err := topics.Parse(topic)
-	return err == nil && t.Kind == topics.DeadLetters
+	return err == nil && (t.Kind == topics.DeadLetters || t.Hop.Flow() != s.cfg.Flow)
 }
 
 // loadPlaces says where each partition goes on, or begins.
@@ -194,7 +196,7 @@ func (s *session) loadPlaces(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		at := &standing{id: id, topic: topic, dead: isDead(p.topic)}
+		at := &standing{id: id, topic: topic, quiet: s.quiet(p.topic)}
 		s.places[p] = at
 		err = s.cfg.Pool.QueryRow(ctx, load, s.flow, topic, id, p.partition).Scan(&at.next)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -335,18 +337,21 @@ func (s *session) add(ctx context.Context, at *standing, r *kgo.Record, now time
 		}
 	}
 	b := &s.batch
-	b.copy = o.appendCopy(b.copy, place{slot: slot, flow: s.flow, topic: at.topic, partition: r.Partition, kind: typ, offset: r.Offset})
+	where := place{slot: slot, flow: s.flow, topic: at.topic, partition: r.Partition, kind: typ, offset: r.Offset}
+	b.copy = o.appendCopy(b.copy, where)
 	b.count++
 	p := pair{at.topic, typ}
-	if !at.dead && !s.sent[p] {
+	if !at.quiet && !s.sent[p] {
 		b.tally(p, &o)
 	}
 	if s.open {
 		for _, i := range s.answers[p] {
 			if s.rules[i].byKey {
-				b.key.rules, b.key.keys, b.key.at = append(b.key.rules, int32(i)), append(b.key.keys, string(o.key)), append(b.key.at, o.at)
+				b.key.rules, b.key.at = append(b.key.rules, int32(i)), append(b.key.at, o.at)
+				b.key.keys = append(b.key.keys, string(o.key))
 			} else if o.caused {
-				b.cause.rules, b.cause.abouts, b.cause.at = append(b.cause.rules, int32(i)), append(b.cause.abouts, o.cause), append(b.cause.at, o.at)
+				b.cause.rules, b.cause.at = append(b.cause.rules, int32(i)), append(b.cause.at, o.at)
+				b.cause.abouts = append(b.cause.abouts, o.cause)
 			}
 		}
 	}
@@ -456,13 +461,15 @@ func (s *session) come(ctx context.Context, tx pgx.Tx) (found []Finding, err err
 		if len(c.rules) == 0 {
 			continue
 		}
-		rows, err := tx.Query(ctx, c.sql, pgx.NamedArgs{"flow": s.flow, "rules": c.rules, "abouts": c.abouts, "keys": c.keys, "at": c.at})
+		args := pgx.NamedArgs{"flow": s.flow, "rules": c.rules, "abouts": c.abouts, "keys": c.keys, "at": c.at}
+		rows, err := tx.Query(ctx, c.sql, args)
 		if err != nil {
 			return nil, fmt.Errorf("late: %w", err)
 		}
 		var rule int32
 		var about uuid.UUID
-		if _, err = pgx.ForEachRow(rows, []any{&rule, &about}, func() error { keys.add(rule, about); return nil }); err != nil {
+		_, err = pgx.ForEachRow(rows, []any{&rule, &about}, func() error { keys.add(rule, about); return nil })
+		if err != nil {
 			return nil, fmt.Errorf("late: %w", err)
 		}
 	}

@@ -435,6 +435,23 @@ func TestAFlowUnderWayIsNoFinding_C09(t *testing.T) {
 	require.Equal(t, []string{"unexpected: Seen on extra.events is declared by nobody"}, w.texts())
 }
 
+// TestWhatAnotherFlowSaysIsHeardAndNotJudged_C09: its topic is read where a reaction names it, and it may say what it likes.
+func TestWhatAnotherFlowSaysIsHeardAndNotJudged_C09(t *testing.T) {
+	t.Parallel()
+	s, other := newStage(t), newStage(t)
+	other.send(said{hop: "order", typ: "Opened", key: "k", id: "1", ago: time.Hour}, said{hop: "order", typ: "Closed", key: "k", id: "2", ago: time.Hour})
+	w := s.watch(func(c *watch.Config) {
+		c.Declared[0].Reactions = []reactions.Reaction{{
+			On:      reactions.Message{Topic: other.flow + ".order.events", Type: "Opened"},
+			Success: []reactions.Message{s.event("order", "Welcomed")},
+		}}
+	})
+	s.judged()
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.watch_messages"))
+	found := strings.ReplaceAll(strings.Join(w.texts(), " "), other.flow, "other")
+	require.Equal(t, "missing: order has not sent Welcomed within 5s after Opened of other.order.events", found)
+}
+
 // TestATopicThatIsMadeAnewIsReadFromItsBeginning_C09 although it has fewer messages than the old one.
 func TestATopicThatIsMadeAnewIsReadFromItsBeginning_C09(t *testing.T) {
 	t.Parallel()
