@@ -94,8 +94,9 @@ var house = map[string][]string{
 
 	"cmd/outbox-relay": {"internal/sidecar"},
 	"cmd/troupe": {
+		"envelope",
 		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/demo", "internal/demo/orders",
-		"internal/demo/run", "envelope", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
+		"internal/demo/run", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
 		"schemas", "timeline", "topics",
 	},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
@@ -107,7 +108,7 @@ var house = map[string][]string{
 	"examples/letter-of-credit":  {"saga"},
 	"examples/order-on-postgres": {"devstack", "migrations", "participant", "retry", "saga", "saga/coordinator", "topics"},
 
-	"bench/ambassador":  {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/sidecar", "migrations", "topics"},
+	"bench/ambassador": {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/sidecar", "migrations", "topics"},
 	"bench/choreography": {
 		"bench/machine", "devstack", "envelope", "flow", "flow/reactions", "internal/demo", "internal/demo/inventory", "internal/demo/order",
 		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "migrations", "participant", "relay", "topics",
