@@ -78,6 +78,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newAmbassador(), newTrace(), newDLQ(), newHeld(), newInbox(), newSaga(), newFlow(), newSchema(), newVersion(), newChild())
+	root.AddCommand(newDemo(), newAmbassador(), newTrace(), newDLQ(), newHeld(), newInbox(), newSaga(), newFlow(), newWatch(), newSchema(),
+		newVersion(), newChild())
 	return root
 }

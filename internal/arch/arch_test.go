@@ -52,6 +52,7 @@ var house = map[string][]string{
 	"flow/asyncapi":  {"envelope", "flow/reactions"},
 	"flow/graph":     {"flow/reactions", "topics"},
 	"flow/verify":    {"flow/reactions", "internal/lines", "topics"},
+	"flow/watch":     {"envelope", "flow/reactions", "internal/kafka", "participant", "topics"},
 
 	"ambassador":       {"envelope", "outbox", "participant", "retry", "schemas"},
 	"saga":             {"envelope", "internal/expr", "internal/lines", "topics"},
@@ -93,8 +94,9 @@ var house = map[string][]string{
 
 	"cmd/outbox-relay": {"internal/sidecar"},
 	"cmd/troupe": {
-		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "internal/demo", "internal/demo/orders", "internal/demo/run",
-		"internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
+		"envelope",
+		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/demo", "internal/demo/orders",
+		"internal/demo/run", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
 		"schemas", "timeline", "topics",
 	},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
@@ -106,7 +108,7 @@ var house = map[string][]string{
 	"examples/letter-of-credit":  {"saga"},
 	"examples/order-on-postgres": {"devstack", "migrations", "participant", "retry", "saga", "saga/coordinator", "topics"},
 
-	"bench/ambassador":  {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/sidecar", "migrations", "topics"},
+	"bench/ambassador": {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/sidecar", "migrations", "topics"},
 	"bench/choreography": {
 		"bench/machine", "devstack", "envelope", "flow", "flow/reactions", "internal/demo", "internal/demo/inventory", "internal/demo/order",
 		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "migrations", "participant", "relay", "topics",
@@ -128,7 +130,7 @@ var light = []string{
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline",
 	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador",
-	"flow", "flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify",
+	"flow", "flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch",
 }
 
 type pkg struct {

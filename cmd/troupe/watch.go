@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow/watch"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// watchFlags say where what a watcher sees is kept.
+type watchFlags struct {
+	deskFlags
+	flow string
+}
+
+func (f *watchFlags) declareFlow(cmd *cobra.Command) {
+	f.declareDatabase(cmd.Flags())
+	cmd.Flags().StringVar(&f.flow, "flow", "", "`name` of the flow; where there is one only it need not be said [TROUPE_FLOW]")
+}
+
+func newWatch() *cobra.Command {
+	var f watchFlags
+	var kafka string
+	var files []string
+	var cfg watch.Config
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Watch a flow without an orchestrator, and say where it is not as declared",
+		Long: `watch reads the topics of a flow beside its services, keeps who said what because of what in a database of its own,
+and prints what is missing, late, stuck or unexpected by what the services declare in their reactions.json. It changes nothing
+that is the flow's: it joins no group and commits no offset. It may be stopped at any time, and goes on from what it has stored.
+
+list, show and findings read what is stored; they need no broker.
+
+Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
+		Example: `  troupe watch --brokers localhost:9092 --database postgres://localhost/watch --reactions services
+  troupe watch --brokers localhost:9092 --reactions services --answer 30s --output json | jq -r .text
+  troupe watch show o-1001`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if cfg.Brokers, err = f.brokers(kafka); err != nil {
+				return err
+			}
+			if len(files) == 0 {
+				return errors.New("--reactions is not set: want the files or folders in which the flow's services declare what they do")
+			}
+			if cfg.Declared, err = loadReactions(files); err != nil {
+				return err
+			}
+			if cfg.Flow, err = f.flowOf(cfg.Declared); err != nil {
+				return err
+			}
+			return f.watch(cmd, cfg)
+		},
+	}
+	f.declareFlow(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&kafka, "brokers", "", "`host:port,…` of brokers [KAFKA_BROKERS]")
+	flags.StringSliceVar(&files, "reactions", nil, "`file` or folder with reactions.json of the flow's services, repeatable")
+	flags.DurationVar(&cfg.Answer, "answer", time.Minute, "`time` that a reaction may take")
+	flags.DurationVar(&cfg.Since, "since", 0, "`time` to look back in topics that were not read before (default: the retention)")
+	flags.DurationVar(&cfg.Retention, "retention", 7*24*time.Hour, "`time` for which messages and findings are kept, at most 336h")
+	f.output.declare(flags)
+	cmd.AddCommand(newWatchList(), newWatchShow(), newWatchFindings())
+	return cmd
+}
+
+func (f *watchFlags) brokers(text string) (all []string, err error) {
+	if text == "" {
+		text = os.Getenv("KAFKA_BROKERS")
+	}
+	for broker := range strings.SplitSeq(text, ",") {
+		if broker = strings.TrimSpace(broker); broker != "" {
+			all = append(all, broker)
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("--brokers is not set: want host:port of a broker; set it, or KAFKA_BROKERS")
+	}
+	return all, nil
+}
+
+// flowOf is what is watched: the flow that is named, else the only one of the services.
+func (f *watchFlags) flowOf(services []reactions.Service) (string, error) {
+	f.env()
+	if f.flow != "" {
+		return f.flow, nil
+	}
+	var flows []string
+	for _, s := range services {
+		hop, err := topics.ParseHop(s.Hop)
+		if err == nil && !slices.Contains(flows, hop.Flow()) {
+			flows = append(flows, hop.Flow())
+		}
+	}
+	if len(flows) != 1 {
+		return "", fmt.Errorf("--flow is not set, and services of %s are declared: say which is watched", strings.Join(flows, ", "))
+	}
+	return flows[0], nil
+}
+
+func (f *watchFlags) env() {
+	if f.flow == "" {
+		f.flow = os.Getenv("TROUPE_FLOW")
+	}
+}
+
+func (f *watchFlags) watch(cmd *cobra.Command, cfg watch.Config) error {
+	pool, _, err := f.connect(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var broken error
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+	cfg.Pool, cfg.Log = pool, zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger()
+	w := cmd.OutOrStdout()
+	cfg.Found = func(_ context.Context, one watch.Finding) {
+		if f.output == inJSON {
+			broken = json.NewEncoder(w).Encode(one)
+		} else {
+			_, broken = fmt.Fprintf(w, "%s  %-10s  %s  %s  %s\n", stamp(one.At), one.Kind, oneLine(one.Correlation, 60), oneLine(one.Key, 60), oneLine(one.Text, 500))
+		}
+		if broken != nil {
+			stop() // nobody reads any more
+		}
+	}
+	watcher, err := watch.New(cfg)
+	if err != nil {
+		return err
+	}
+	if err = watcher.Run(ctx); err == nil {
+		err = broken
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// openDesk is what list, show and findings begin with.
+func (f *watchFlags) openDesk(ctx context.Context) (*watch.Desk, func(), error) {
+	f.env()
+	pool, _, err := f.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	desk, err := watch.OpenDesk(ctx, pool, f.flow)
+	if err != nil {
+		pool.Close()
+		return nil, nil, failed(err)
+	}
+	return desk, pool.Close, nil
+}
+
+func newWatchList() *cobra.Command {
+	var f watchFlags
+	var before moment
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the flows that were seen, those that began last first",
+		Example: `  troupe watch list
+  troupe watch list --before 2h --limit 500 --output json | jq -r '.flows[] | select(.status == "deviant") | .correlation_id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || limit > 1000 {
+				return fmt.Errorf("--limit %d: want 1 to 1000", limit)
+			}
+			desk, end, err := f.openDesk(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			flows, err := desk.List(cmd.Context(), before.Time, limit)
+			if err == nil {
+				err = printFlows(cmd.OutOrStdout(), desk, flows, f.output)
+			}
+			if err != nil {
+				return failed(err)
+			}
+			return nil
+		},
+	}
+	f.declareFlow(cmd)
+	cmd.Flags().Var(&before, "before", "only what began before this `time`: 2026-01-31T12:00:00Z, or 2h for two hours ago")
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most `n` flows, up to 1000")
+	f.output.declare(cmd.Flags())
+	return cmd
+}
+
+func printFlows(w io.Writer, desk *watch.Desk, flows []watch.Flow, output format) error {
+	if output == inJSON {
+		return json.NewEncoder(w).Encode(map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "flows": orEmpty(flows)})
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "FLOW\tKEY\tSTATUS\tMESSAGES\tBEGAN\tTOOK")
+	for _, one := range flows {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", oneLine(one.ID, 60), orDash(oneLine(one.Key, 60)), one.Status, one.Count, stamp(one.BeganAt),
+			one.LastAt.Sub(one.BeganAt).Round(time.Millisecond))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printSeen(w, desk)
+}
+
+// printSeen says how new what was read is.
+func printSeen(w io.Writer, desk *watch.Desk) error {
+	seen := "the watcher has not caught up yet"
+	if at := desk.SeenAt(); !at.IsZero() {
+		seen = "seen up to " + stamp(at)
+	}
+	_, err := fmt.Fprintf(w, "\nflow %s, %s\n", oneLine(desk.Name(), 63), seen)
+	return err
+}
+
+func newWatchFindings() *cobra.Command {
+	var f watchFlags
+	var limit int
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "findings",
+		Short: "List what was missing, late, stuck or unexpected",
+		Example: `  troupe watch findings
+  troupe watch findings --all --output json | jq -r '.findings[].text'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || limit > 10_000 {
+				return fmt.Errorf("--limit %d: want 1 to 10000", limit)
+			}
+			desk, end, err := f.openDesk(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			found, err := desk.Findings(cmd.Context(), !all, limit)
+			if err != nil {
+				return failed(err)
+			}
+			w := cmd.OutOrStdout()
+			if f.output == inJSON {
+				err = json.NewEncoder(w).Encode(map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "findings": orEmpty(found)})
+			} else {
+				printFound(w, found)
+				err = printSeen(w, desk)
+			}
+			if err != nil {
+				return failed(err)
+			}
+			return nil
+		},
+	}
+	f.declareFlow(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "also what came late")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most `n` lines, up to 10000")
+	f.output.declare(cmd.Flags())
+	return cmd
+}
+
+func printFound(w io.Writer, found []watch.Finding) {
+	if len(found) == 0 {
+		_, _ = fmt.Fprintln(w, "Nothing is missing, stuck or unexpected.")
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "AT\tKIND\tFLOW\tKEY\tWHAT")
+	for _, one := range found {
+		text := one.Text
+		if one.Messages > 1 {
+			text += fmt.Sprintf(" (%d of them, the last at %s)", one.Messages, stamp(*one.LastAt))
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", stamp(one.At), one.Kind, oneLine(one.Correlation, 60), orDash(oneLine(one.Key, 60)), oneLine(text, 500))
+	}
+	_ = t.Flush()
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/flow/watch"
+	"github.com/troupe-go/troupe/timeline"
+	"github.com/troupe-go/troupe/topics"
+)
+
+func newWatchShow() *cobra.Command {
+	var f watchFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "show <correlation id or key>",
+		Short: "Show one flow: who said what because of what, and what is missing",
+		Long: `show draws a flow's messages as a tree, each below the one that caused it:
+
+  ✓ success   ✗ failure   ! exhausted, or a dead letter   ▸ still awaited   ? missing, or a stuck join   · a command, or no outcome
+
+The times on the right are since the flow's first message, and since the cause.`,
+		Example: `  troupe watch show o-1001
+  troupe watch show 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --output json | jq .status
+  troupe watch show o-1001 --output mermaid`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains([]string{"text", "json", "mermaid"}, output) {
+				return fmt.Errorf("--output %q: want text, json or mermaid", output)
+			}
+			desk, end, err := f.openDesk(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			flow, err := desk.Show(cmd.Context(), args[0])
+			if err != nil {
+				return failed(err)
+			}
+			var b bytes.Buffer
+			switch output {
+			case "json":
+				err = json.NewEncoder(&b).Encode(map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "shown": flow})
+			case "mermaid":
+				mermaidFlow(&b, flow)
+			default:
+				printFlow(&b, flow)
+				err = printSeen(&b, desk)
+			}
+			if err == nil {
+				_, err = b.WriteTo(cmd.OutOrStdout())
+			}
+			if err != nil {
+				return failed(err)
+			}
+			return nil
+		},
+	}
+	f.declareFlow(cmd)
+	cmd.Flags().StringVar(&output, "output", "text", "how it is printed: `text|json|mermaid`; mermaid is a flowchart of the messages")
+	return cmd
+}
+
+func printFlow(w io.Writer, f *watch.Flow) {
+	_, _ = fmt.Fprintf(w, "%-9s%s, %s\n", "flow", oneLine(f.ID, 200), f.Status)
+	_, _ = fmt.Fprintf(w, "%-9s%s\n", "key", orDash(oneLine(f.Key, 200)))
+	_, _ = fmt.Fprintf(w, "%-9s%s, %s in %s\n\n", "began", stamp(f.BeganAt), counted(f.Count, "message", "messages"), f.LastAt.Sub(f.BeganAt).Round(time.Millisecond))
+	drawFlow(w, f)
+	if f.Cut {
+		_, _ = fmt.Fprintf(w, "  and more than the %d messages that are read of a flow\n", watch.MaxMessages)
+	}
+	for i, one := range f.Findings {
+		if i == 0 {
+			_, _ = fmt.Fprintln(w, "\nfound")
+		}
+		_, _ = fmt.Fprintf(w, "  %s  %s: %s\n", stamp(one.At), one.Kind, oneLine(one.Text, 500))
+	}
+	for i, one := range f.Waiting {
+		if i == 0 {
+			_, _ = fmt.Fprintln(w, "\nwaits for")
+		}
+		_, _ = fmt.Fprintf(w, "  until %s  %s\n", stamp(one.Until), oneLine(one.Text, 500))
+	}
+}
+
+// branches are a flow's messages below those that caused them; -1: below none.
+func branches(f *watch.Flow) map[int][]int {
+	below := make(map[int][]int)
+	for i, m := range f.Messages {
+		below[m.Cause] = append(below[m.Cause], i)
+	}
+	return below
+}
+
+// drawFlow draws the tree.
+func drawFlow(w io.Writer, f *watch.Flow) {
+	below := branches(f)
+	var lines [][2]string
+	var draw func(i int, first, rest string)
+	draw = func(i int, first, rest string) {
+		m := f.Messages[i]
+		lines = append(lines, [2]string{tail(first, 36) + markOf(m) + " " + oneLine(nameOf(m), 60), sinceOf(f, m)})
+		children := below[i]
+		for n, k := range children {
+			if n < len(children)-1 {
+				draw(k, rest+"├─ ", rest+"│  ")
+			} else {
+				draw(k, rest+"└─ ", rest+"   ")
+			}
+		}
+	}
+	for _, i := range below[-1] {
+		draw(i, "", "")
+	}
+	left := 0
+	for _, l := range lines {
+		left = max(left, utf8.RuneCountInString(l[0]))
+	}
+	for _, l := range lines {
+		_, _ = fmt.Fprintln(w, strings.TrimRight("  "+padded(l[0], left)+"  "+l[1], " "))
+	}
+	for _, one := range f.Findings {
+		if one.Kind != watch.Late {
+			_, _ = fmt.Fprintf(w, "  ? %s\n", oneLine(one.Hop+" "+strings.Join(one.Expected, " or "), 76))
+		}
+	}
+	for _, one := range f.Waiting {
+		_, _ = fmt.Fprintf(w, "  ▸ %s\n", oneLine(one.Text, 76))
+	}
+}
+
+func markOf(m watch.Message) string {
+	switch {
+	case m.Kind == topics.DeadLetters, m.Outcome == envelope.Exhausted:
+		return "!"
+	case m.Outcome == envelope.Failure:
+		return "✗"
+	case m.Outcome == envelope.Success:
+		return "✓"
+	}
+	return "·"
+}
+
+// nameOf is the hop, without the flow, and what it said or was told.
+func nameOf(m watch.Message) string {
+	_, hop, _ := strings.Cut(m.Hop, ".")
+	name := hop + " " + m.Type[strings.LastIndexByte(m.Type, '.')+1:]
+	if m.Kind != topics.Events {
+		name = string(m.Kind) + " " + name
+	}
+	if m.Repeats > 0 {
+		name += fmt.Sprintf(" (%d times)", m.Repeats+1)
+	}
+	return name
+}
+
+func sinceOf(f *watch.Flow, m watch.Message) string {
+	text := "+" + timeline.Short(m.WrittenAt.Sub(f.Messages[0].WrittenAt))
+	if m.Cause > 0 {
+		text += ", " + timeline.Short(m.WrittenAt.Sub(f.Messages[m.Cause].WrittenAt)) + " after its cause"
+	}
+	return text
+}
+
+// mermaidFlow draws the same for pages that know Mermaid: failures are dotted, what is missing is dashed and red.
+func mermaidFlow(w io.Writer, f *watch.Flow) {
+	label := strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "|", "#124;")
+	_, _ = fmt.Fprintln(w, "flowchart TD")
+	for i, m := range f.Messages {
+		_, _ = fmt.Fprintf(w, "    m%d[\"%s %s\"]\n", i, markOf(m), label.Replace(oneLine(nameOf(m), 60)))
+		if m.Cause < 0 {
+			continue
+		}
+		arrow := "-->"
+		if m.Outcome == envelope.Failure || m.Outcome == envelope.Exhausted {
+			arrow = "-.->"
+		}
+		_, _ = fmt.Fprintf(w, "    m%d %s|%s| m%d\n", m.Cause, arrow, timeline.Short(m.WrittenAt.Sub(f.Messages[m.Cause].WrittenAt)), i)
+	}
+	for i, one := range f.Findings {
+		if one.Kind == watch.Late {
+			continue
+		}
+		_, _ = fmt.Fprintf(w, "    f%d[\"? %s\"]:::missing\n", i, label.Replace(oneLine(one.Hop+" "+strings.Join(one.Expected, " or "), 76)))
+		for k, m := range f.Messages {
+			if m.Topic == one.Topic && m.Type == one.Type && m.Key == one.Key {
+				_, _ = fmt.Fprintf(w, "    m%d -.-> f%d\n", k, i)
+				break
+			}
+		}
+	}
+	_, _ = fmt.Fprintln(w, "    classDef missing stroke:#c00,color:#c00,stroke-dasharray:4")
+}

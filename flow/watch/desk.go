@@ -1,0 +1,301 @@
+package watch
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/topics"
+)
+
+var (
+	//go:embed sql/read_flow.sql
+	readFlow string
+	//go:embed sql/read_newest.sql
+	readNewest string
+	//go:embed sql/read_key.sql
+	readKey string
+)
+
+// MaxMessages is the most that is read of one flow.
+const MaxMessages = 10_000
+
+// maxListed is the most flows that are listed at once.
+const maxListed = 1000
+
+// ErrNone is wrapped by errors about what was not seen.
+var ErrNone = errors.New("not seen by a watcher")
+
+// Status says how a flow stands.
+type Status string
+
+// The states. A flow of which a message is missing or a join is stuck is Deviant until it comes.
+const (
+	UnderWay    Status = "under way"
+	Deviant     Status = "deviant"
+	Parked      Status = "parked"      // a dead letter has no answer yet
+	Compensated Status = "compensated" // it has ended, and somebody had refused
+	Completed   Status = "completed"
+)
+
+// A Flow is what was seen of one correlation id.
+type Flow struct {
+	ID      string    `json:"correlation_id"`
+	Key     string    `json:"key"` // of its first message
+	Status  Status    `json:"status"`
+	BeganAt time.Time `json:"began_at"`
+	LastAt  time.Time `json:"last_at"`
+	// Count is how many messages it has. Messages and Findings are those of Show.
+	Count    int       `json:"count"`
+	Messages []Message `json:"messages,omitempty"`
+	Findings []Finding `json:"findings,omitempty"`
+	// Waiting is what is still to come in time.
+	Waiting []Waiting `json:"waiting,omitempty"`
+	// Cut says that there are more than MaxMessages.
+	Cut bool `json:"cut,omitempty"`
+}
+
+// A Message is one of a flow. They are in the order of their causes, and of time.
+type Message struct {
+	Topic   string           `json:"topic"`
+	Hop     string           `json:"hop"`
+	Kind    topics.Kind      `json:"kind"`
+	Type    string           `json:"type"`
+	Key     string           `json:"key"`
+	ID      string           `json:"id"`
+	Outcome envelope.Outcome `json:"outcome,omitempty"`
+	// WrittenAt is ce_time, At is when it was published.
+	WrittenAt time.Time `json:"written_at"`
+	At        time.Time `json:"at"`
+	Partition int32     `json:"partition"`
+	Offset    int64     `json:"offset"`
+	// Repeats is how many more records carry it.
+	Repeats int `json:"repeats,omitempty"`
+	// Cause is the index of the message that it follows from; -1: none that was seen.
+	Cause int `json:"cause"`
+
+	id, causation uuid.UUID
+}
+
+// Waiting is what one message of a flow should still be followed by.
+type Waiting struct {
+	Message int       `json:"message"` // index in Flow.Messages
+	Text    string    `json:"text"`
+	Until   time.Time `json:"until"`
+}
+
+// A Desk reads what a watcher has stored of one flow. It may be used concurrently.
+type Desk struct {
+	pool   *pgxpool.Pool
+	name   string
+	flow   int32
+	rules  []rule
+	seenAt *time.Time
+	// Services are what the flow is judged by.
+	Services []reactions.Service
+}
+
+// OpenDesk reads what is declared of a flow; "" is the only one that is watched in the database. Its error wraps ErrNone where
+// there is none such.
+func OpenDesk(ctx context.Context, pool *pgxpool.Pool, flow string) (*Desk, error) {
+	rows, err := pool.Query(ctx, `SELECT f.flow, n.name, f.declared, f.answer, f.seen_at
+		FROM troupe.watch_flows AS f JOIN troupe.watch_names AS n ON n.id = f.flow ORDER BY n.name`)
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	var found []*Desk
+	var names []string
+	d := Desk{pool: pool}
+	var declared []byte
+	var answer time.Duration
+	_, err = pgx.ForEachRow(rows, []any{&d.flow, &d.name, &declared, &answer, &d.seenAt}, func() error {
+		names = append(names, d.name)
+		if flow != "" && flow != d.name {
+			return nil
+		}
+		one := d
+		if err := json.Unmarshal(declared, &one.Services); err != nil {
+			return fmt.Errorf("declaration of %s: %w", d.name, err)
+		}
+		one.rules = rulesOf(one.Services, answer)
+		found = append(found, &one)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("watch: %w", err)
+	case len(names) == 0:
+		return nil, fmt.Errorf("watch: %w: no flow is watched in this database", ErrNone)
+	case len(found) == 0:
+		return nil, fmt.Errorf("watch: flow %q: %w: want one of %s", flow, ErrNone, strings.Join(names, ", "))
+	case len(found) > 1:
+		return nil, fmt.Errorf("watch: several flows are watched in this database: want one of %s", strings.Join(names, ", "))
+	}
+	return found[0], nil
+}
+
+// Name is the flow's.
+func (d *Desk) Name() string { return d.name }
+
+// SeenAt is when all that the brokers had was stored and judged; the zero time: not once yet.
+func (d *Desk) SeenAt() time.Time {
+	if d.seenAt == nil {
+		return time.Time{}
+	}
+	return d.seenAt.UTC()
+}
+
+// List gives flows that began before a time, the zero time being now, the newest first; at most limit, and 1000.
+func (d *Desk) List(ctx context.Context, before time.Time, limit int) ([]Flow, error) {
+	if before.IsZero() {
+		before = time.Now()
+	}
+	rows, err := d.pool.Query(ctx, readNewest, pgx.NamedArgs{"flow": d.flow, "before": before, "most": min(max(limit, 1), maxListed)})
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	var ids []uuid.UUID
+	var id uuid.UUID
+	var at time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+		return nil
+	})
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	byID, err := d.read(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	flows := make([]Flow, 0, len(ids))
+	for _, id := range ids {
+		if f := byID[id]; f != nil {
+			f.Messages, f.Findings, f.Waiting = nil, nil, nil
+			flows = append(flows, *f)
+		}
+	}
+	return flows, nil
+}
+
+// Show gives a flow by its correlation id, or the newest one of a business key. Its error wraps ErrNone.
+func (d *Desk) Show(ctx context.Context, subject string) (*Flow, error) {
+	id, _ := identity([]byte(subject))
+	err := d.pool.QueryRow(ctx, readKey, pgx.NamedArgs{"flow": d.flow, "key": string(textOf([]byte(subject))), "id": id}).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("watch: flow or key %q: %w", subject, ErrNone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	byID, err := d.read(ctx, []uuid.UUID{id})
+	if err != nil {
+		return nil, err
+	}
+	if byID[id] == nil {
+		return nil, fmt.Errorf("watch: flow or key %q: %w", subject, ErrNone)
+	}
+	return byID[id], nil
+}
+
+// Findings gives what was found, the newest first: first what nobody declares. open leaves out what came late.
+func (d *Desk) Findings(ctx context.Context, open bool, limit int) ([]Finding, error) {
+	rows, err := d.pool.Query(ctx, `SELECT t.name, y.name, u.messages, u.first_at, u.last_at, coalesce(u.flow_text, u.correlation::text)
+		FROM troupe.watch_unexpected AS u
+		JOIN troupe.watch_names AS t ON t.id = u.topic
+		JOIN troupe.watch_names AS y ON y.id = u.type
+		WHERE u.flow = $1 ORDER BY u.last_at DESC LIMIT $2`, d.flow, limit)
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	var found []Finding
+	f := Finding{Kind: Unexpected}
+	var last time.Time
+	_, err = pgx.ForEachRow(rows, []any{&f.Topic, &f.Type, &f.Messages, &f.At, &last, &f.Correlation}, func() error {
+		one, until := f, last.UTC()
+		one.At, one.FoundAt, one.LastAt = f.At.UTC(), f.At.UTC(), &until
+		found = append(found, one.said())
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	others, err := readFindings(ctx, d.pool, d.rules, d.flow, findingFilter{open: open, most: max(limit-len(found), 0)})
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	return append(found, others...), nil
+}
+
+// read gives flows with their messages.
+func (d *Desk) read(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]*Flow, error) {
+	most := MaxMessages * min(len(ids), 10)
+	rows, err := d.pool.Query(ctx, readFlow, pgx.NamedArgs{"flow": d.flow, "correlations": ids, "most": most + 1})
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	byID := make(map[uuid.UUID]*Flow)
+	var id uuid.UUID
+	var causation *uuid.UUID
+	var outcome int16
+	var correlation string
+	var m Message
+	n := 0
+	scan := []any{&id, &m.Topic, &m.Type, &m.Partition, &m.Offset, &m.At, &m.WrittenAt, &outcome, &m.id, &m.ID, &causation, &m.Key, &correlation}
+	_, err = pgx.ForEachRow(rows, scan, func() error {
+		f := byID[id]
+		if f == nil {
+			f = &Flow{ID: correlation}
+			byID[id] = f
+		}
+		if n++; n > most {
+			f.Cut = true
+			return nil
+		}
+		one := m
+		one.At, one.WrittenAt, one.causation = m.At.UTC(), m.WrittenAt.UTC(), uuid.Nil
+		if causation != nil {
+			one.causation = *causation
+		}
+		if outcome > 0 && int(outcome) < len(outcomes) {
+			one.Outcome = outcomes[outcome]
+		}
+		if t, err := topics.Parse(m.Topic); err == nil {
+			one.Hop, one.Kind = t.Hop.String(), t.Kind
+		}
+		f.Messages = append(f.Messages, one)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	found, err := readFindings(ctx, d.pool, d.rules, d.flow, findingFilter{correlations: ids, most: most})
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	now := time.Now()
+	for _, f := range byID {
+		f.fold()
+		f.order()
+		for _, one := range found {
+			if one.Correlation == f.ID {
+				f.Findings = append(f.Findings, one)
+			}
+		}
+		f.conclude(d.rules, now)
+	}
+	return byID, nil
+}

@@ -1,0 +1,170 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+)
+
+// every is how often the brokers are asked how much there is, and what was stored is judged.
+const every = time.Second
+
+// A Watcher follows one flow. Its methods may be called concurrently, Run once.
+type Watcher struct {
+	cfg      Config
+	declared []byte
+	rules    []rule
+}
+
+// New checks cfg. It connects to nothing yet.
+func New(cfg Config) (*Watcher, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	w := &Watcher{cfg: cfg, rules: rulesOf(cfg.Declared, cfg.Answer)}
+	if w.declared, err = cfg.declaration(); err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	return w, nil
+}
+
+// errAnew ends a session whose partitions are no longer those that there are.
+var errAnew = errors.New("the topics have changed")
+
+// Run watches until ctx ends, and then returns nil. While the database or the brokers are away it waits for them. It returns an
+// error only where waiting does not help: tables that are not there, rights that the role does not have.
+func (w *Watcher) Run(ctx context.Context) error {
+	var told time.Time
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		began := time.Now()
+		err := w.session(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if hopeless(err) {
+			return fmt.Errorf("watch: %w", err)
+		}
+		if errors.Is(err, errAnew) || time.Since(began) > 10*time.Second {
+			wait = 100 * time.Millisecond
+		}
+		if !errors.Is(err, errAnew) && time.Since(told) > 30*time.Second {
+			w.cfg.Log.Warn().Err(err).Str("flow", w.cfg.Flow).Msg("watching is interrupted: it goes on from what is stored")
+			told = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// hopeless says whether the same will happen again until a person has changed something.
+func hopeless(err error) bool {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.Code {
+	case "42P01", "3F000", "42703", "42501", "28P01", "28000", "3D000": // no table, schema or column; rights, password, database
+		return true
+	}
+	return false
+}
+
+// session watches from what the database says until something fails: what was in memory is then thrown away, since nobody
+// knows whether the last transaction was committed.
+func (w *Watcher) session(ctx context.Context) error {
+	asks, err := kafka.NewClient(w.cfg.Brokers, w.cfg.Kafka...)
+	if err != nil {
+		return err
+	}
+	defer asks.Close()
+	s := &session{Watcher: w, asks: asks}
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	if len(s.places) == 0 {
+		return s.idle(ctx)
+	}
+	from := make(map[string]map[int32]kgo.Offset)
+	for p, at := range s.places {
+		if from[p.topic] == nil {
+			from[p.topic] = make(map[int32]kgo.Offset)
+		}
+		from[p.topic][p.partition] = kgo.NewOffset().At(at.next)
+	}
+	reads, err := kafka.NewClient(w.cfg.Brokers, append([]kgo.Opt{
+		kgo.ConsumePartitions(from),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(), // one may be the last before the end
+		kgo.FetchMaxWait(500 * time.Millisecond),
+		kgo.FetchMaxBytes(8 << 20),
+		kgo.FetchMaxPartitionBytes(1 << 20),
+		kgo.MaxConcurrentFetches(2),
+		kgo.MaxDecompressBatchBytes(64 << 20),
+	}, w.cfg.Kafka...)...)
+	if err != nil {
+		return err
+	}
+	defer reads.Close()
+	for ctx.Err() == nil {
+		if err := s.step(ctx, reads); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// idle waits for the flow's first topic.
+func (s *session) idle(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(every):
+		return errAnew
+	}
+}
+
+// step reads and stores what has come and, when all that the brokers had at some moment is stored, judges up to that moment.
+func (s *session) step(ctx context.Context, reads *kgo.Client) error {
+	if time.Since(s.asked) >= every {
+		if err := s.ask(ctx); err != nil {
+			return err
+		}
+	}
+	limited, cancel := context.WithDeadline(ctx, s.asked.Add(every))
+	fetches := reads.PollRecords(limited, s.cfg.Batch)
+	cancel()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var failed error
+	fetches.EachError(func(topic string, partition int32, err error) {
+		if !errors.Is(err, context.DeadlineExceeded) && failed == nil {
+			failed = fmt.Errorf("topic %s/%d: %w", topic, partition, err)
+		}
+	})
+	if failed != nil {
+		return failed
+	}
+	if err := s.store(ctx, fetches); err != nil {
+		return err
+	}
+	if !s.reached() {
+		return nil
+	}
+	if err := s.judge(ctx, s.asked); err != nil {
+		return err
+	}
+	s.judged = s.asked
+	return nil
+}

@@ -1,0 +1,106 @@
+-- +goose Up
+
+-- What a watcher has seen of flows; see package flow/watch. No service reads or writes these tables.
+
+-- Names that come again and again: flows, topics and types.
+CREATE TABLE troupe.watch_names (
+  id   integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name text    NOT NULL UNIQUE
+);
+
+-- A flow that is watched, and what its services declare.
+CREATE TABLE troupe.watch_flows (
+  flow     integer     PRIMARY KEY REFERENCES troupe.watch_names,
+  declared jsonb       NOT NULL, -- services, as in reactions.json
+  answer   interval    NOT NULL, -- how long a reaction may take
+  seen_at  timestamptz           -- what the brokers had then is stored
+);
+
+-- How far each partition is stored: moved in the transaction that stores its messages.
+CREATE TABLE troupe.watch_offsets (
+  flow      integer NOT NULL REFERENCES troupe.watch_flows,
+  topic     integer NOT NULL REFERENCES troupe.watch_names,
+  topic_id  uuid    NOT NULL, -- Kafka's: one that is made anew is another
+  partition integer NOT NULL,
+  next      bigint  NOT NULL,
+  PRIMARY KEY (flow, topic, topic_id, partition)
+);
+
+-- Up to which time messages were judged by the rules that give an answer as long as this.
+CREATE TABLE troupe.watch_marks (
+  flow     integer     NOT NULL REFERENCES troupe.watch_flows,
+  within   interval    NOT NULL,
+  judged   timestamptz NOT NULL,
+  PRIMARY KEY (flow, within)
+);
+
+-- The ring: day n of Unix time is in slot n % 16. A slot is emptied when its day is past the retention.
+CREATE TABLE troupe.watch_days (
+  slot smallint PRIMARY KEY,
+  day  integer  NOT NULL
+);
+
+CREATE TABLE troupe.watch_messages (
+  slot             smallint    NOT NULL,
+  flow             integer     NOT NULL,
+  topic            integer     NOT NULL,
+  partition        integer     NOT NULL,
+  "offset"         bigint      NOT NULL,
+  at               timestamptz NOT NULL, -- when it was published
+  written_at       timestamptz NOT NULL, -- ce_time
+  type             integer     NOT NULL,
+  outcome          smallint    NOT NULL, -- 0 none, 1 success, 2 failure, 3 exhausted
+  id               uuid        NOT NULL, -- or its hash
+  correlation      uuid        NOT NULL,
+  causation        uuid,
+  key              text        NOT NULL, -- or its hash
+  id_text          text,                 -- where it is no uuid
+  flow_text        text
+) PARTITION BY LIST (slot);
+CREATE INDEX watch_messages_causation ON troupe.watch_messages (causation) WHERE causation IS NOT NULL;
+CREATE INDEX watch_messages_correlation ON troupe.watch_messages (correlation);
+CREATE INDEX watch_messages_key ON troupe.watch_messages (key);
+CREATE INDEX watch_messages_at ON troupe.watch_messages (at);
+
+-- What was declared and did not come: came_at is when it did after all.
+CREATE TABLE troupe.watch_findings (
+  slot        smallint    NOT NULL,
+  flow        integer     NOT NULL,
+  rule        integer     NOT NULL, -- its number among those that the declaration gives
+  about       uuid        NOT NULL, -- the message, or the hash of the join's key
+  topic       integer     NOT NULL,
+  type        integer     NOT NULL,
+  correlation uuid        NOT NULL,
+  flow_text   text,                 -- the correlation where it is no uuid
+  key         text        NOT NULL,
+  at          timestamptz NOT NULL, -- of the message
+  found_at    timestamptz NOT NULL,
+  came_at     timestamptz,
+  PRIMARY KEY (flow, rule, about, slot)
+) PARTITION BY LIST (slot);
+CREATE INDEX watch_findings_key ON troupe.watch_findings (rule, key) WHERE came_at IS NULL;
+CREATE INDEX watch_findings_correlation ON troupe.watch_findings (correlation);
+
+-- Messages that nobody declares.
+CREATE TABLE troupe.watch_unexpected (
+  flow        integer     NOT NULL REFERENCES troupe.watch_flows,
+  topic       integer     NOT NULL REFERENCES troupe.watch_names,
+  type        integer     NOT NULL REFERENCES troupe.watch_names,
+  messages    bigint      NOT NULL,
+  first_at    timestamptz NOT NULL,
+  last_at     timestamptz NOT NULL,
+  correlation uuid        NOT NULL, -- of the last one
+  flow_text   text,
+  PRIMARY KEY (flow, topic, type)
+);
+
+-- +goose StatementBegin
+DO $$
+BEGIN
+  FOR slot IN 0..15 LOOP
+    EXECUTE format('CREATE TABLE troupe.watch_messages_%s PARTITION OF troupe.watch_messages FOR VALUES IN (%s)', slot, slot);
+    EXECUTE format('CREATE TABLE troupe.watch_findings_%s PARTITION OF troupe.watch_findings FOR VALUES IN (%s)', slot, slot);
+    INSERT INTO troupe.watch_days VALUES (slot, 0);
+  END LOOP;
+END $$;
+-- +goose StatementEnd
