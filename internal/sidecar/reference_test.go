@@ -267,7 +267,7 @@ func TestTheDocumentedFileIsValidAndIsRead(t *testing.T) {
 	require.Equal(t, []any{2000, 5000, "payment", "general-ledger", 12},
 		[]any{payment.relay.Batch, ledger.relay.Batch, payment.relay.Service, ledger.relay.Service, ledger.relay.Retry.Attempts})
 	require.Len(t, payment.relay.Brokers, 2)
-	require.Len(t, payment.relay.Kafka, 2, "TLS and SASL")
+	require.Len(t, payment.relay.Kafka, 3, "TLS, SASL and compression")
 }
 
 // What the schema refuses the program refuses too, and every default is valid.
