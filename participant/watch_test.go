@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -331,11 +332,11 @@ func TestReadySaysThatConsumptionIsDead(t *testing.T) {
 			if !way.idle {
 				s.send(s.command("a", Count{N: 2}))
 			}
-			testkit.Wait(t, "not ready", func() (bool, error) { return p.Ready() != nil, nil })
-			require.ErrorContains(t, p.Ready(), "stands still")
-			require.ErrorContains(t, p.Ready(), way.says)
-			t.Log(p.Ready())
-			require.Equal(t, 1, p.Assigned(), "the membership is whole")
+			// On a slow machine the client may give up a connection that does not answer, and the group with it for a moment.
+			testkit.Wait(t, "not ready for that reason, as a member", func() (bool, error) {
+				why := fmt.Sprint(p.Ready())
+				return strings.Contains(why, "stands still") && strings.Contains(why, way.says) && p.Assigned() == 1, nil
+			})
 			way.heal(s, d, cl)
 			if way.idle {
 				s.send(s.command("a", Count{N: 2}))
