@@ -119,12 +119,21 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	var admitted func(pgx.BatchResults) ([]*message, error)
 	var claimed *claim
 	var asked bool
+	turn := len(ms) > 1 && w.p.turns.on()
 	first := func(b *pgx.Batch) {
+		if turn {
+			w.p.turns.queue(b, w.p.cfg.Group)
+		}
 		admitted = w.from.admit(b, ms, f)
 		claimed = w.p.claim(b, ms)
 		asked = w.p.findAnswers(b, ms)
 	}
 	tx, err := w.begin(ctx, first, func(results pgx.BatchResults) (err error) {
+		if turn {
+			if _, err := results.Exec(); err != nil {
+				return err
+			}
+		}
 		if mine, err = admitted(results); err != nil {
 			return err
 		}
@@ -376,7 +385,12 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 func (w *runner) optimistic(attempt func(...*message) error, ms []*message) (failed error, ok bool) {
 	ok = w.goes(func() error {
 		failed = nil
+		end := w.p.turns.wait(w.ctx)
 		err := attempt(ms...)
+		end()
+		if w.p.turns.deadlocked(err) {
+			w.p.cfg.Log.Info().Err(err).Stringer("for", turnsFor).Msg("batches lock the same rows in different orders: they take turns")
+		}
 		var away unavailable
 		if err == nil || errors.As(err, &away) || errors.Is(err, errFenced) {
 			return err

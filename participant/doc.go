@@ -105,6 +105,7 @@
 //	                                            smaller batches; only runs alone count
 //	any of these in OnAll, and no    -          the same, but each message runs alone once
 //	At that names the message
+//	a deadlock of two batches        -          the same, and batches of the group take turns for a minute
 //	lost race with a transaction     -          run again at once, five times, before it counts as transient
 //	database away, Unavailable       -          the partition waits and tries the same message; no attempt is counted
 //	crash before the commit          -          delivered again

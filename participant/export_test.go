@@ -9,6 +9,11 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
+// TakesTurns says whether batches do.
+func (p *Participant) TakesTurns() bool { return p.turns.on() }
+
+const TurnClass = turnClass
+
 // Patience makes a partition count as stalled after d, before Run.
 func (p *Participant) Patience(d time.Duration) { p.patience = d }
 

@@ -26,6 +26,7 @@ type Participant struct {
 	patience time.Duration // how long nothing may end before a partition counts as stalled
 	ring     ring
 	alone    sync.RWMutex // held by a run that must be the only careful one; by groups of them together
+	turns    *turns
 
 	outages map[string]*repeated // by what was away; shared by the partitions, which lose it together
 
@@ -62,7 +63,7 @@ func New(cfg Config) (*Participant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("participant: %w", err)
 	}
-	p := &Participant{cfg: cfg, out: out, handlers: make(handlers), state: errNotRunning}
+	p := &Participant{cfg: cfg, out: out, handlers: make(handlers), turns: newTurns(), state: errNotRunning}
 	p.checked = out.Checked(p.mayEmit)
 	p.failures = &failures{p: p}
 	p.strange = p.repeated("reading header " + HeaderRetry)

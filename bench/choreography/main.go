@@ -4,14 +4,15 @@
 //	go run ./bench/choreography
 //	go run ./bench/choreography --only flow --rounds 5
 //	TROUPE_KAFKA=localhost:9092 go run ./bench/choreography
+//	go run ./bench/choreography --only flow --beside 'bin/troupe watch --reactions $REACTIONS'
 //
 // It runs the demo's four services and a relay beside each, all in this process, with four databases on one server; fsync and
 // synchronous_commit are on. Rounds of both styles alternate, each with databases and topics of its own: orders are posted
 // over HTTP as fast as they are taken, which gives the throughput, and then at a rate that the machine bears, which gives a
 // latency that is no waiting line. Processor time is this process's, with the embedded broker and who posts, and the Postgres
-// server's. With --beside a command of yours runs beside a third kind of round. Then join lets ten events of ten hops come
-// at once for each of many keys, and says how many transactions were repeated. A round in which an order does not complete,
-// or a join is not dispatched once, ends the measuring with status 1.
+// server's. With --beside a command of yours, with a database of its own, runs beside a third kind of round. Then join lets ten
+// events of ten hops come at once for each of many keys, and says how many transactions were repeated. A round in which an
+// order does not complete, or a join is not dispatched once, ends the measuring with status 1.
 package main
 
 import (
@@ -53,7 +54,7 @@ func main() {
 	small := flag.Bool("quick", false, "everything in small, to see that it works: its figures say nothing")
 	rounds := flag.Int("rounds", 0, "`rounds` (default 3, quick 1)")
 	rate := flag.Float64("rate", 0, "`orders` a second in the part that is not flat out (default 20)")
-	beside := flag.String("beside", "", "`command` that runs beside a third kind of round, a choreography; it finds KAFKA_BROKERS and DEMO_FLOW set, and ends by SIGTERM")
+	beside := flag.String("beside", "", "`command` that runs beside a third kind of round, a choreography; it finds KAFKA_BROKERS, TROUPE_FLOW, DATABASE_URL and REACTIONS set, and ends by SIGTERM")
 	flag.Parse()
 	s := &stage{sizes: full, beside: *beside}
 	if *small {

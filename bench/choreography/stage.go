@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -112,6 +113,7 @@ type system struct {
 	url     string                   // of the order service
 	pools   map[string]*pgxpool.Pool // by service
 	names   []string                 // of databases
+	folder  string                   // "", or one to be removed
 	running *errgroup.Group
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -190,13 +192,27 @@ func (y *system) ready(url string) error {
 	return y.running.Wait()
 }
 
-// accompany runs a command until the system is closed.
+// accompany runs a command, with a database of its own, until the system is closed.
 func (y *system) accompany(command string) error {
+	name := strings.ReplaceAll(y.flow, "-", "_") + "_beside"
+	database, err := y.s.postgres.CreateDatabase(y.ctx, name, "")
+	if err != nil {
+		return err
+	}
+	y.names = append(y.names, name)
+	if err := migrations.Up(y.ctx, database); err != nil {
+		return err
+	}
+	declared, err := y.declared()
+	if err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(y.ctx, "sh", "-c", "exec "+command)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Stderr = os.Stderr
-	cmd.Env = append(os.Environ(), "KAFKA_BROKERS="+strings.Join(y.s.kafka.Addrs(), ","), "DEMO_FLOW="+y.flow)
+	cmd.Env = append(os.Environ(), "KAFKA_BROKERS="+strings.Join(y.s.kafka.Addrs(), ","), "TROUPE_FLOW="+y.flow, "DATABASE_URL="+database,
+		"REACTIONS="+declared)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -209,9 +225,35 @@ func (y *system) accompany(command string) error {
 	return nil
 }
 
+// declared is a folder with what the services declare, for this system's flow.
+func (y *system) declared() (string, error) {
+	folder, err := os.MkdirTemp("", y.flow)
+	if err != nil {
+		return "", err
+	}
+	y.folder = folder
+	for service := range services {
+		text, err := os.ReadFile(filepath.Join("internal", "demo", service, "reactions.json"))
+		if err != nil {
+			return "", fmt.Errorf("--beside wants the checkout as its working directory: %w", err)
+		}
+		if err := os.MkdirAll(filepath.Join(folder, service), 0o700); err != nil {
+			return "", err
+		}
+		text = bytes.ReplaceAll(text, []byte(`"order.`), []byte(`"`+y.flow+`.`))
+		if err := os.WriteFile(filepath.Join(folder, service, "reactions.json"), text, 0o600); err != nil {
+			return "", err
+		}
+	}
+	return folder, nil
+}
+
 func (y *system) close() error {
 	y.stop()
 	errs := []error{y.running.Wait()}
+	if y.folder != "" {
+		errs = append(errs, os.RemoveAll(y.folder))
+	}
 	for _, p := range y.pools {
 		p.Close()
 	}
