@@ -5,7 +5,7 @@ import "slices"
 const ambassadorProgram = "troupe-ambassador"
 
 var (
-	registry = setting{name: "registry", env: "SCHEMA_REGISTRY_URL",
+	registry = setting{name: "registry", secret: true, env: "SCHEMA_REGISTRY_URL",
 		usage: "`http://host:port` of the schema registry, where commands are Avro: the service gets and gives JSON"}
 
 	hop        = setting{name: "hop", usage: "`flow.hop` whose commands are consumed, such as order.shipping"}
