@@ -20,7 +20,7 @@ import (
 )
 
 // endLimit is how long a participant may take to end.
-const endLimit = 30 * time.Second
+const endLimit = time.Minute
 
 // Config of a Stage. Handlers is required.
 type Config struct {
