@@ -31,7 +31,7 @@ func TestAFrozenMemberHoldsNobodyUp_B16(t *testing.T) {
 			second := s.member("", 0)
 			s.expectAll(keys, each)
 			if inside {
-				require.Contains(t, second.log.String(), "their sessions were ended")
+				second.waitSaid(t, "their sessions were ended")
 			}
 			require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
 			s.send(s.commandsFrom(each, keys, each)...)
@@ -39,7 +39,9 @@ func TestAFrozenMemberHoldsNobodyUp_B16(t *testing.T) {
 			frozen.terminate(t)
 			second.terminate(t)
 			s.expectExactly(keys, 2*each)
-			require.Zero(t, s.count("SELECT count(*) FROM troupe.leases WHERE released_at IS NULL"))
+			// A database that is slow to answer is not waited for at the end, which is said.
+			refused := strings.Count(frozen.log.String()+second.log.String(), "lease not released")
+			require.LessOrEqual(t, s.count("SELECT count(*) FROM troupe.leases WHERE released_at IS NULL"), refused)
 		})
 	}
 }
@@ -66,6 +68,6 @@ func TestALeaseThatIsTakenFences(t *testing.T) {
 	require.NoError(t, err)
 	s.send(s.commandsFrom(5, 3, 5)...)
 	s.expectAll(3, 10)
-	require.True(t, strings.Contains(m.log.String(), "another member owns the partition"), m.log.String())
+	m.waitSaid(t, "another member owns the partition")
 	m.terminate(t)
 }
