@@ -3,6 +3,7 @@ package participant_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -70,9 +72,8 @@ func newStage(t testing.TB) *stage {
 	s := &stage{t: t, pool: testkit.Database(t), brokers: testkit.Kafka(t), hop: topics.MustHop(testkit.Flow(t), "payment")}
 	_, err := s.pool.Exec(t.Context(), counters)
 	require.NoError(t, err)
-	// A broker under load takes a while to tell all of a topic that was just made.
-	s.client, err = kafka.NewClient(s.brokers, kgo.ProducerBatchMaxBytes(1_040_000), kgo.UnknownTopicRetries(-1),
-		kgo.RecordDeliveryTimeout(time.Minute))
+	// A broker under load takes a while to tell all of a topic that was just made: 250 ms for each of these, and more.
+	s.client, err = kafka.NewClient(s.brokers, kgo.ProducerBatchMaxBytes(1_040_000), kgo.UnknownTopicRetries(200))
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
 	return s
@@ -214,6 +215,9 @@ func (s *stage) committed(partition int32) int64 {
 func (s *stage) committedOf(topic string, partition int32) int64 {
 	s.t.Helper()
 	offsets, err := kadm.NewClient(s.client).FetchOffsets(s.t.Context(), s.hop.String())
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return 0 // nobody has joined yet
+	}
 	require.NoError(s.t, err)
 	o, _ := offsets.Lookup(topic, partition)
 	return o.At
@@ -262,6 +266,18 @@ func (s *stage) count(sql string, args ...any) (n int) {
 func (s *stage) waitCount(want int, sql string, args ...any) {
 	s.t.Helper()
 	testkit.Wait(s.t, sql, func() (bool, error) { return s.count(sql, args...) == want, nil })
+}
+
+// waitAll waits for a count of many as long as it rises: how long they take depends on what else the machine does.
+func (s *stage) waitAll(what string, want int, count func() int) {
+	s.t.Helper()
+	for n := count(); n < want; {
+		before := n
+		testkit.Wait(s.t, fmt.Sprintf("%s: %d of %d and no more", what, before, want), func() (bool, error) {
+			n = count()
+			return n > before, nil
+		})
+	}
 }
 
 func waitFor(t testing.TB, what string, cond func() bool) {

@@ -98,13 +98,7 @@ func TestAPoisonStorm(t *testing.T) {
 	}
 	s.produce(records...)
 	m := s.memberOf(task{Batch: 50, Registry: address})
-	testkit.Wait(t, "each has ended", func() (bool, error) {
-		done, dead := s.count("SELECT count(*) FROM done"), s.count("SELECT count(*) FROM troupe.dead_letters")
-		if done+dead < messages {
-			return false, fmt.Errorf("%d of %d done, %d dead letters", done, messages, dead)
-		}
-		return true, nil
-	})
+	s.waitAll("ended", messages, s.ended)
 	require.GreaterOrEqual(t, s.count("SELECT count(*) FROM done"), fine, "random bytes may be well-formed by chance")
 	require.Equal(t, messages, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Events()), "an outcome each")
 	peak, known := peakMemory(m.Process.Pid)
@@ -113,6 +107,12 @@ func TestAPoisonStorm(t *testing.T) {
 		t.Logf("peak memory %d MiB", peak>>20)
 		require.Less(t, peak>>20, 500, "a test binary of 60 MiB, with the race detector more; one lie is 16 GiB")
 	}
+}
+
+// ended is how many messages have had their effect or are dead letters.
+func (s *stage) ended() int {
+	s.t.Helper()
+	return s.count("SELECT count(*) FROM done") + s.count("SELECT count(*) FROM troupe.dead_letters")
 }
 
 // peakMemory is that of a process that lives, where Linux says it. The usage that one leaves when it has ended is no less than
@@ -151,13 +151,7 @@ func TestFailingKeysAmongMany(t *testing.T) {
 	}
 	s.send(all...)
 	members := []*process{s.member("", 0), s.member("", 0), s.member("", 0)}
-	testkit.Wait(t, "each has ended", func() (bool, error) {
-		done, dead := s.count("SELECT count(*) FROM done"), s.count("SELECT count(*) FROM troupe.dead_letters")
-		if done+dead < 2*keys {
-			return false, fmt.Errorf("%d of %d done, %d dead letters", done, 2*keys, dead)
-		}
-		return true, nil
-	})
+	s.waitAll("ended", 2*keys, s.ended)
 	require.Equal(t, 2*bad, s.count("SELECT count(*) FROM troupe.dead_letters WHERE attempts = 4"))
 	require.Equal(t, keys-bad, s.count("SELECT count(*) FROM counters WHERE total = 2"))
 	require.Equal(t, 2*keys, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Events()), "an outcome each")
