@@ -1,12 +1,14 @@
 package participant_test
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -54,6 +56,52 @@ func (s *stage) waitFrozen(m *process) {
 		pid, err := syscall.Wait4(m.Process.Pid, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
 		return pid == m.Process.Pid && status.Stopped(), err
 	})
+}
+
+// TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp_B16: that transaction has the lease's row, and the next owner must be able to
+// end it like those of handlers.
+func TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp_B16(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	_, err := s.pool.Exec(t.Context(), fmt.Sprintf(`
+		CREATE TABLE moves (guarded boolean NOT NULL);
+		CREATE FUNCTION moved() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			INSERT INTO moves SELECT EXISTS (
+				SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND mode = 'ShareLock'
+					AND classid = %d AND objid = NEW.id);
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER moved AFTER UPDATE OF watermark ON troupe.leases FOR EACH ROW EXECUTE FUNCTION moved();`, participant.LeaseClass))
+	require.NoError(t, err)
+	run := func() (stop func()) {
+		p := s.new(onePartition)
+		participant.Handle(p, count)
+		return s.start(p)
+	}
+	stop := run()
+	s.send(s.commands(2, 5)...)
+	s.expectAll(2, 5)
+	waitFor(t, "the mark to move", func() bool { return s.count("SELECT count(*) FROM moves") > 0 })
+	stop()
+	require.Zero(t, s.count("SELECT count(*) FROM moves WHERE NOT guarded"))
+
+	frozen, err := s.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer frozen.Release()
+	for _, sql := range []string{
+		"BEGIN", fmt.Sprintf("SELECT pg_advisory_xact_lock_shared(%d, id) FROM troupe.leases", participant.LeaseClass),
+		"UPDATE troupe.leases SET watermark = watermark",
+	} {
+		_, err = frozen.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	run()
+	s.send(s.commandsFrom(5, 2, 1)...)
+	s.expectAll(2, 6)
+	_, err = frozen.Exec(t.Context(), "SELECT 1")
+	require.Error(t, err, "its session was ended")
 }
 
 // TestALeaseThatIsTakenFences: what an owner of yesterday does fails, and it joins again.
