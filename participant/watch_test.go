@@ -393,15 +393,19 @@ func TestReadyIsNoAlarmWhileThereIsWork(t *testing.T) {
 		c.Concurrency, c.Partitions = 1, 4
 		c.Retry, c.Immediate = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true}, -1
 	})
-	p.Patience(5 * time.Second)
+	p.Patience(10 * time.Second)
 	participant.Handle(p, loose, participant.RetryTopics(time.Hour))
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
-		if _, err := tx.Exec(ctx, "SELECT pg_sleep(1.2)"); err != nil { // twice as slow as patience, for all that wait
+		if _, err := tx.Exec(ctx, "SELECT pg_sleep(2.2)"); err != nil { // twice as slow as patience, for all that wait
 			return participant.Outcome{}, err
 		}
 		return count(ctx, tx, c)
 	})
 	s.start(p)
+	waitFor(t, "the leases of four partitions and of four to retry", func() bool {
+		parts := p.Stats().Partitions
+		return len(parts) == 8 && !slices.ContainsFunc(parts, func(s participant.PartitionStats) bool { return s.Term == 0 })
+	})
 	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
 	var all []*kgo.Record
 	for _, key := range s.keys(3) { // one partition has nothing
