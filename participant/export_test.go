@@ -89,6 +89,9 @@ var Classify = classify
 // MemberClass is the first half of the key of the lock that each member of local work holds on its number.
 const MemberClass = memberClass
 
+// LeaseClass is the first half of the key of the lock that each transaction of a partition shares.
+const LeaseClass = leaseClass
+
 // Look asks when the next deadline is due, going back all the way or as usual.
 func (p *Participant) Look(whole bool) error {
 	back := lookBack

@@ -69,11 +69,14 @@ func (w *worker) take(ctx context.Context) (l lease, err error) {
 	args := pgx.NamedArgs{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "owner": w.p.owner(), "class": int32(leaseClass),
 	}
-	if _, err := w.p.cfg.Pool.Exec(ctx, makeLease, args); err != nil {
-		return l, err
-	}
 	const id = "SELECT id FROM troupe.leases WHERE consumer_group = @group AND topic = @topic AND partition = @partition"
-	if err := w.p.cfg.Pool.QueryRow(ctx, id, args).Scan(&l.id); err != nil {
+	err = w.p.cfg.Pool.QueryRow(ctx, id, args).Scan(&l.id)
+	if errors.Is(err, pgx.ErrNoRows) { // else there is no INSERT, which would wait for whoever has the row and is frozen
+		if _, err = w.p.cfg.Pool.Exec(ctx, makeLease, args); err == nil {
+			err = w.p.cfg.Pool.QueryRow(ctx, id, args).Scan(&l.id)
+		}
+	}
+	if err != nil {
 		return l, err
 	}
 	args["lease"] = l.id
@@ -137,7 +140,8 @@ func entered(results pgx.BatchResults) error {
 }
 
 // move sets the watermark to what has ended without a gap. It is a transaction of its own, since a row that each
-// handler's transaction updates would let them run only one after the other.
+// handler's transaction updates would let them run only one after the other. It enters as they do, so that the next owner
+// can end it where it is frozen.
 func (w *worker) move(ctx context.Context, release bool) error {
 	low := w.low.Load()
 	if low == nil || low == w.moved {
@@ -151,18 +155,14 @@ func (w *worker) move(ctx context.Context, release bool) error {
 		"lease": w.lease.id, "term": w.lease.term, "topic_id": low.topicID, "watermark": low.offset, "epoch": low.epoch,
 		"released": release,
 	}
-	err := pgx.BeginFunc(ctx, w.p.cfg.Pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, moveWatermark, args)
-		if err == nil && tag.RowsAffected() == 0 {
-			err = errFenced
-		}
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, pruneOffsets, args)
+	tx, err := w.begin(ctx, func(b *pgx.Batch) { w.enter(b, nil) }, entered)
+	if err != nil {
 		return err
-	})
-	if err == nil {
+	}
+	defer tx.rollback(ctx)
+	tx.queue.Queue(moveWatermark, args)
+	tx.queue.Queue(pruneOffsets, args)
+	if err = tx.commit(ctx); err == nil {
 		w.moved = low
 	}
 	return err

@@ -1,12 +1,14 @@
 package participant_test
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -31,7 +33,7 @@ func TestAFrozenMemberHoldsNobodyUp_B16(t *testing.T) {
 			second := s.member("", 0)
 			s.expectAll(keys, each)
 			if inside {
-				require.Contains(t, second.log.String(), "their sessions were ended")
+				second.waitSaid(t, "their sessions were ended")
 			}
 			require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
 			s.send(s.commandsFrom(each, keys, each)...)
@@ -39,7 +41,9 @@ func TestAFrozenMemberHoldsNobodyUp_B16(t *testing.T) {
 			frozen.terminate(t)
 			second.terminate(t)
 			s.expectExactly(keys, 2*each)
-			require.Zero(t, s.count("SELECT count(*) FROM troupe.leases WHERE released_at IS NULL"))
+			// A database that is slow to answer is not waited for at the end, which is said.
+			refused := strings.Count(frozen.log.String()+second.log.String(), "lease not released")
+			require.LessOrEqual(t, s.count("SELECT count(*) FROM troupe.leases WHERE released_at IS NULL"), refused)
 		})
 	}
 }
@@ -54,6 +58,52 @@ func (s *stage) waitFrozen(m *process) {
 	})
 }
 
+// TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp_B16: that transaction has the lease's row, and the next owner must be able to
+// end it like those of handlers.
+func TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp_B16(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	_, err := s.pool.Exec(t.Context(), fmt.Sprintf(`
+		CREATE TABLE moves (guarded boolean NOT NULL);
+		CREATE FUNCTION moved() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			INSERT INTO moves SELECT EXISTS (
+				SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND mode = 'ShareLock'
+					AND classid = %d AND objid = NEW.id);
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER moved AFTER UPDATE OF watermark ON troupe.leases FOR EACH ROW EXECUTE FUNCTION moved();`, participant.LeaseClass))
+	require.NoError(t, err)
+	run := func() (stop func()) {
+		p := s.new(onePartition)
+		participant.Handle(p, count)
+		return s.start(p)
+	}
+	stop := run()
+	s.send(s.commands(2, 5)...)
+	s.expectAll(2, 5)
+	waitFor(t, "the mark to move", func() bool { return s.count("SELECT count(*) FROM moves") > 0 })
+	stop()
+	require.Zero(t, s.count("SELECT count(*) FROM moves WHERE NOT guarded"))
+
+	frozen, err := s.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer frozen.Release()
+	for _, sql := range []string{
+		"BEGIN", fmt.Sprintf("SELECT pg_advisory_xact_lock_shared(%d, id) FROM troupe.leases", participant.LeaseClass),
+		"UPDATE troupe.leases SET watermark = watermark",
+	} {
+		_, err = frozen.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	run()
+	s.send(s.commandsFrom(5, 2, 1)...)
+	s.expectAll(2, 6)
+	_, err = frozen.Exec(t.Context(), "SELECT 1")
+	require.Error(t, err, "its session was ended")
+}
+
 // TestALeaseThatIsTakenFences: what an owner of yesterday does fails, and it joins again.
 func TestALeaseThatIsTakenFences(t *testing.T) {
 	t.Parallel()
@@ -66,6 +116,6 @@ func TestALeaseThatIsTakenFences(t *testing.T) {
 	require.NoError(t, err)
 	s.send(s.commandsFrom(5, 3, 5)...)
 	s.expectAll(3, 10)
-	require.True(t, strings.Contains(m.log.String(), "another member owns the partition"), m.log.String())
+	m.waitSaid(t, "another member owns the partition")
 	m.terminate(t)
 }

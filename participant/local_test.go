@@ -124,13 +124,14 @@ func TestLocalWorkKeepsTheOrderOfAKey_A19(t *testing.T) {
 			s.batch = batch
 			const keys, each = 10, 30
 			s.writeAll(keys, each)
-			var largest int
+			var largest, told int
 			var mu sync.Mutex
 			p := s.new(onlyOnce, func(c *participant.Config) {
 				c.Batch = batch
 				c.Hooks.AfterCommit = func(d participant.Delivery) {
 					mu.Lock()
 					defer mu.Unlock()
+					told++
 					largest = max(largest, d.Batch)
 				}
 			})
@@ -139,8 +140,11 @@ func TestLocalWorkKeepsTheOrderOfAKey_A19(t *testing.T) {
 			s.expectAll(keys, each)
 			s.waitCount(keys*each, "SELECT count(*) FROM troupe.local_work WHERE status = 'done'")
 			s.expectLegal()
-			mu.Lock()
-			defer mu.Unlock()
+			waitFor(t, "all hooks", func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return told == keys*each
+			})
 			require.LessOrEqual(t, largest, batch)
 			require.Equal(t, batch > 1, largest > 1, "how much there is for one depends on what others have taken")
 		})

@@ -3,6 +3,7 @@ package participant_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -70,13 +72,16 @@ func newStage(t testing.TB) *stage {
 	s := &stage{t: t, pool: testkit.Database(t), brokers: testkit.Kafka(t), hop: topics.MustHop(testkit.Flow(t), "payment")}
 	_, err := s.pool.Exec(t.Context(), counters)
 	require.NoError(t, err)
-	s.client, err = kafka.NewClient(s.brokers, kgo.ProducerBatchMaxBytes(1_040_000))
+	// A broker under load takes a while to tell all of a topic that was just made: 250 ms for each of these, and more.
+	s.client, err = kafka.NewClient(s.brokers, kgo.ProducerBatchMaxBytes(1_040_000), kgo.UnknownTopicRetries(200))
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
 	return s
 }
 
-// quick are group time-outs for tests: Apache Kafka allows no session below 6 s, the embedded broker does.
+// quick are group time-outs for members that die, freeze or do not say that they leave, for which others wait: Apache Kafka
+// allows no session below 6 s, the embedded broker does. A process that stands still so long loses its partitions, and a
+// test must not mind.
 func quick() []kgo.Opt {
 	session := time.Second
 	if os.Getenv("TROUPE_KAFKA") != "" {
@@ -87,7 +92,8 @@ func quick() []kgo.Opt {
 
 func (s *stage) config() participant.Config {
 	return participant.Config{
-		Pool: s.pool, Brokers: s.brokers, Local: s.local, Hop: s.hop, Partitions: 2, Kafka: quick(), Log: testkit.Logger(s.t),
+		Pool: s.pool, Brokers: s.brokers, Local: s.local, Hop: s.hop, Partitions: 2, Log: testkit.Logger(s.t),
+		Kafka: []kgo.Opt{kgo.HeartbeatInterval(100 * time.Millisecond)}, // to notice soon when another one joins
 		Retry: retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 4},
 	}
 }
@@ -108,7 +114,17 @@ func (s *stage) rewind() {
 	require.NotEmpty(s.t, offsets, "nothing was committed")
 	again := make(kadm.Offsets)
 	offsets.Each(func(o kadm.OffsetResponse) { again.AddOffset(o.Topic, o.Partition, 0, -1) })
-	require.NoError(s.t, admin.CommitAllOffsets(s.t.Context(), s.hop.String(), again))
+	s.commit(again)
+}
+
+// commit sets the group's offsets. A member that could not say good-bye in time is in the group until its session ends, and
+// nobody else may commit.
+func (s *stage) commit(offsets kadm.Offsets) {
+	s.t.Helper()
+	testkit.Wait(s.t, "the group to take offsets from outside", func() (bool, error) {
+		err := kadm.NewClient(s.client).CommitAllOffsets(s.t.Context(), s.hop.String(), offsets)
+		return err == nil, err
+	})
 }
 
 func (s *stage) new(change ...func(*participant.Config)) *participant.Participant {
@@ -133,7 +149,7 @@ func (s *stage) start(p *participant.Participant) (stop func()) {
 			select {
 			case err := <-result:
 				require.NoError(s.t, err)
-			case <-time.After(30 * time.Second):
+			case <-time.After(time.Minute):
 				s.t.Fatal("Run did not end")
 			}
 		})
@@ -193,9 +209,17 @@ func (s *stage) records(key string, n int, padding string) (all []*kgo.Record) {
 // committed is the group's offset of a partition of the commands topic.
 func (s *stage) committed(partition int32) int64 {
 	s.t.Helper()
+	return s.committedOf(s.hop.Commands(), partition)
+}
+
+func (s *stage) committedOf(topic string, partition int32) int64 {
+	s.t.Helper()
 	offsets, err := kadm.NewClient(s.client).FetchOffsets(s.t.Context(), s.hop.String())
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return 0 // nobody has joined yet
+	}
 	require.NoError(s.t, err)
-	o, _ := offsets.Lookup(s.hop.Commands(), partition)
+	o, _ := offsets.Lookup(topic, partition)
 	return o.At
 }
 
@@ -242,6 +266,18 @@ func (s *stage) count(sql string, args ...any) (n int) {
 func (s *stage) waitCount(want int, sql string, args ...any) {
 	s.t.Helper()
 	testkit.Wait(s.t, sql, func() (bool, error) { return s.count(sql, args...) == want, nil })
+}
+
+// waitAll waits for a count of many as long as it rises: how long they take depends on what else the machine does.
+func (s *stage) waitAll(what string, want int, count func() int) {
+	s.t.Helper()
+	for n := count(); n < want; {
+		before := n
+		testkit.Wait(s.t, fmt.Sprintf("%s: %d of %d and no more", what, before, want), func() (bool, error) {
+			n = count()
+			return n > before, nil
+		})
+	}
 }
 
 func waitFor(t testing.TB, what string, cond func() bool) {

@@ -166,7 +166,7 @@ func (m *process) killed(t testing.TB) {
 		var exit *exec.ExitError
 		require.ErrorAs(t, err, &exit)
 		require.Equal(t, -1, exit.ExitCode(), m.log.String())
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("the member lives:\n%s", m.log)
 	}
 }
@@ -174,14 +174,20 @@ func (m *process) killed(t testing.TB) {
 // terminate asks the member to stop and expects exit status 0.
 func (m *process) terminate(t testing.TB) {
 	t.Helper()
-	testkit.Wait(t, memberUp, func() (bool, error) { return strings.Contains(m.log.String(), memberUp), nil })
+	m.waitSaid(t, memberUp)
 	require.NoError(t, m.Process.Signal(syscall.SIGTERM))
 	select {
 	case err := <-m.ended:
 		require.NoError(t, err, m.log.String())
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("the member did not stop:\n%s", m.log)
 	}
+}
+
+// waitSaid waits until the member has said something: its log comes through a pipe, behind what it did.
+func (m *process) waitSaid(t testing.TB, what string) {
+	t.Helper()
+	testkit.Wait(t, what, func() (bool, error) { return strings.Contains(m.log.String(), what), nil })
 }
 
 type safeBuffer struct {

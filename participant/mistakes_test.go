@@ -249,11 +249,12 @@ func TestABatchThatUnpacksToTooMuchStopsItsPartitionOnly(t *testing.T) {
 	bomb := s.command(keys[0], Count{N: 1})
 	bomb.Payload = make([]byte, 2<<20)
 	require.NoError(t, bomber.ProduceSync(t.Context(), kafka.Record(bomb)).FirstErr())
+	var why error
 	testkit.Wait(t, "a partition that stands still", func() (bool, error) {
-		err := p.Ready()
-		return err != nil && strings.Contains(err.Error(), "/0 cannot be read"), nil
+		why = p.Ready()
+		return why != nil && strings.Contains(why.Error(), "/0 cannot be read"), nil
 	})
-	require.ErrorIs(t, p.Ready(), kgo.ErrMaxDecompress)
+	require.ErrorIs(t, why, kgo.ErrMaxDecompress)
 	s.send(s.command(keys[0], Count{N: 2}), s.command(keys[1], Count{N: 1}))
 	s.waitCount(1, "SELECT count(*) FROM done")
 	require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE key = $1", keys[1]))
@@ -265,6 +266,7 @@ func TestAnInboxThatForgetsBeforeItsTopicIsSaid(t *testing.T) {
 		s := newStage(t)
 		require.NoError(t, kafka.Provision(t.Context(), s.client,
 			kafka.Topic{Name: s.hop.Commands(), Partitions: 1, Config: map[string]string{"retention.ms": retention}}))
+		s.waitTopic(s.hop.Commands())
 		var log safeBuffer
 		p := s.new(func(c *participant.Config) { c.Log = zerolog.New(&log) })
 		participant.Handle(p, count)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -81,14 +83,22 @@ func TestADatabaseThatIsAwayBurnsNoAttempts(t *testing.T) {
 		}
 		way.set(true)
 		s.send(s.command("extra", Count{N: round + 1}))
-		testkit.Wait(t, "not ready", func() (bool, error) { return p.Ready() != nil, nil })
-		require.ErrorContains(t, p.Ready(), "waits for the database")
+		waitUnready(t, p, "waits for the database")
 		way.set(false)
 		testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
 	}
 	s.waitCount(28, "SELECT count(*) FROM done")
 	require.Equal(t, 28, s.count("SELECT sum(total) FROM counters"))
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+}
+
+// waitUnready waits until Ready says why. It may have said something else before.
+func waitUnready(t *testing.T, p *participant.Participant, why string) {
+	t.Helper()
+	testkit.Wait(t, "not ready: "+why, func() (bool, error) {
+		err := p.Ready()
+		return err != nil && strings.Contains(err.Error(), why), nil
+	})
 }
 
 // TestTerminatedBackendsBurnNoAttempts kills connections in the middle of handlers, between them, and at commits.
@@ -106,18 +116,15 @@ func TestTerminatedBackendsBurnNoAttempts(t *testing.T) {
 	participant.Handle(p, count)
 	s.start(p)
 	const keys, each = 10, 60
-	s.send(s.commands(keys, each)...)
 	killed, before := 0, 0
-	testkit.Wait(t, "all done, under fire", func() (bool, error) {
-		done := s.count("SELECT count(*) FROM done")
-		if done-before > 20 {
-			before = done
-			killed += s.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()")
-		}
-		return done >= keys*each, nil
-	})
+	for some := range slices.Chunk(s.commands(keys, each), 20) {
+		s.send(some...)
+		waitFor(t, "some more done", func() bool { return s.count("SELECT count(*) FROM done") > before })
+		killed += s.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()")
+		before = s.count("SELECT count(*) FROM done")
+	}
+	s.expectAll(keys, each)
 	require.Greater(t, killed, 5)
-	s.expectExactly(keys, each)
 }
 
 func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
@@ -156,7 +163,7 @@ func TestTheEndDoesNotWaitForABroker(t *testing.T) {
 	select {
 	case err := <-ended:
 		require.NoError(t, err)
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Run waits for the broker")
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 func TestAnAnswerIsAnEventOfTheCommandsKey_C02_C17(t *testing.T) {
@@ -32,5 +33,5 @@ func TestAnAnswerIsAnEventOfTheCommandsKey_C02_C17(t *testing.T) {
 	require.Equal(t, []string{"s", "payment", envelope.Forward}, []string{events[0].SagaID, events[0].SagaStep, events[0].SagaOperation})
 	require.Equal(t, envelope.Failure, events[1].Outcome)
 	require.Equal(t, "TooMany", events[1].Type)
-	require.NoError(t, p.Ready())
+	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
 }

@@ -48,7 +48,7 @@ func (s *stage) comeAndGo(protocol []kgo.Opt) {
 			c.Batch = 10
 			c.Kafka = append(c.Kafka, protocol...)
 			if len(protocol) == 1 {
-				c.Kafka = append(c.Kafka, kgo.InstanceID(fmt.Sprintf("member-%d", members)))
+				c.Kafka = append(append(c.Kafka, quick()...), kgo.InstanceID(fmt.Sprintf("member-%d", members)))
 			}
 		})
 		participant.Handle(p, count)
@@ -77,7 +77,8 @@ func TestAPartitionMovesWhenItsHandlerHasEnded(t *testing.T) {
 	s := newStage(t)
 	s.provision(2)
 	b := newBlocking()
-	first := s.new(onlyOnce)
+	// A drain of 10 s, two thirds of what a rebalance may take being more.
+	first := s.new(onlyOnce, func(c *participant.Config) { c.Kafka = append(c.Kafka, kgo.RebalanceTimeout(30*time.Second)) })
 	participant.Handle(first, b.count)
 	s.start(first)
 	for _, key := range s.keys(2) {
@@ -89,7 +90,7 @@ func TestAPartitionMovesWhenItsHandlerHasEnded(t *testing.T) {
 	participant.Handle(second, count)
 	s.start(second)
 	testkit.Wait(t, "a partition about to move", func() (bool, error) { return first.Assigned() == 1, nil })
-	early := time.NewTimer(500 * time.Millisecond) // of a drain of 600 ms or more
+	early := time.NewTimer(500 * time.Millisecond)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for waits := true; waits; {

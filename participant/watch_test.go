@@ -126,8 +126,10 @@ func everyMessageEnds(t *testing.T, batch int) {
 		"success": 21, "duplicate": 2, "failure": 1, "exhaustedpermanent": 1, "exhaustedpoison": 1,
 		"held": 5, "cancelled after hold": 1, "success after hold": 1, "handled": 2, "unhandled": 1, "later": 1,
 	}
-	s.waitCount(3, "SELECT count(*) FROM troupe.held")
-	testkit.Wait(t, "offsets", func() (bool, error) { return s.committed(0) == int64(len(sent)-3), nil })
+	testkit.Wait(t, "offsets", func() (bool, error) {
+		return s.committed(0) == int64(len(sent)-3) && s.committedOf(other.Events(), 0) == 3, nil
+	})
+	s.waitCount(3, "SELECT count(*) FROM troupe.held") // back has come from there
 	stop()
 	fetched, ends := told.take()
 	require.Equal(t, want, ends)
@@ -147,7 +149,7 @@ func everyMessageEnds(t *testing.T, batch int) {
 	testkit.Wait(t, "all again", func() (bool, error) {
 		told.mu.Lock()
 		defer told.mu.Unlock()
-		return told.ends["redelivered"]+told.ends["unhandled"] == len(sent), nil
+		return told.ends["redelivered"]+told.ends["unhandled"] >= len(sent), nil
 	})
 	stop()
 }
@@ -193,13 +195,13 @@ func TestStatsSayWhatAPartitionIsAt(t *testing.T) {
 		return last
 	}
 	s.send(s.command("a", Count{N: 1}), s.command("h", Count{N: 1, Fail: "error"}))
-	got := until("two ended", func(s participant.PartitionStats) bool { return s.Next == 2 && s.Held == 1 })
-	require.Equal(t, participant.PartitionStats{Topic: s.hop.Commands(), Term: 1, Next: 2, End: 2, Held: 1}, got)
+	want := participant.PartitionStats{Topic: s.hop.Commands(), Term: 1, Next: 2, End: 2, Held: 1}
+	until("two ended", func(s participant.PartitionStats) bool { return s == want })
 
 	old := kafka.Record(s.command("a", Count{N: 2, Fail: "block"}))
 	old.Timestamp = time.Now().Add(-time.Hour)
 	s.produce(old, kafka.Record(s.command("a", Count{N: 3})), kafka.Record(s.command("b", Count{N: 1})))
-	got = until("one runs", func(s participant.PartitionStats) bool { return s.Running == 1 && s.Waiting == 2 })
+	got := until("one runs", func(s participant.PartitionStats) bool { return s.Running == 1 && s.Waiting == 2 })
 	require.EqualValues(t, 3, got.Lag)
 	require.EqualValues(t, 2, got.Next)
 	require.InDelta(t, time.Hour, got.Age, float64(time.Minute))
@@ -328,6 +330,9 @@ func TestReadySaysThatConsumptionIsDead(t *testing.T) {
 			s.waitCount(1, "SELECT count(*) FROM done")
 			testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
 			cl := <-clients
+			for len(clients) > 0 { // the last one
+				cl = <-clients
+			}
 			way.kill(s, d, cl)
 			if !way.idle {
 				s.send(s.command("a", Count{N: 2}))
@@ -358,10 +363,7 @@ func TestReadySaysThatALeaseDoesNotCome(t *testing.T) {
 	s.send(s.command("a", Count{N: 1}))
 	release := s.exhaust()
 	s.start(p)
-	testkit.Wait(t, "not ready", func() (bool, error) {
-		return p.Assigned() == 1 && p.Ready() != nil, nil
-	})
-	require.ErrorContains(t, p.Ready(), "its lease was not got")
+	waitUnready(t, p, "its lease was not got")
 	release()
 	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
 }
@@ -391,15 +393,19 @@ func TestReadyIsNoAlarmWhileThereIsWork(t *testing.T) {
 		c.Concurrency, c.Partitions = 1, 4
 		c.Retry, c.Immediate = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true}, -1
 	})
-	p.Patience(time.Second)
+	p.Patience(10 * time.Second)
 	participant.Handle(p, loose, participant.RetryTopics(time.Hour))
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
-		if _, err := tx.Exec(ctx, "SELECT pg_sleep(0.6)"); err != nil { // slower than patience, for all that wait
+		if _, err := tx.Exec(ctx, "SELECT pg_sleep(2.2)"); err != nil { // twice as slow as patience, for all that wait
 			return participant.Outcome{}, err
 		}
 		return count(ctx, tx, c)
 	})
 	s.start(p)
+	waitFor(t, "the leases of four partitions and of four to retry", func() bool {
+		parts := p.Stats().Partitions
+		return len(parts) == 8 && !slices.ContainsFunc(parts, func(s participant.PartitionStats) bool { return s.Term == 0 })
+	})
 	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
 	var all []*kgo.Record
 	for _, key := range s.keys(3) { // one partition has nothing

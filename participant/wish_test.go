@@ -1,7 +1,6 @@
 package participant_test
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -121,6 +120,7 @@ func TestASendersRetryPolicyCountsForItsCommand_B14(t *testing.T) {
 			all = append(all, s.wishing(fmt.Sprintf("well-%d", n), "what?", Count{N: 1}))
 		}
 		s.give(all...)
+		began := time.Now()
 		s.start(p)
 		for key, l := range letters {
 			s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE convert_from(key, 'UTF8') = $1 AND attempts = $2 AND error LIKE $3",
@@ -133,7 +133,9 @@ func TestASendersRetryPolicyCountsForItsCommand_B14(t *testing.T) {
 		s.waitCount(50, "SELECT count(*) FROM done")
 		require.Equal(t, 1, s.count(`SELECT count(*) FROM troupe.dead_letters
 			WHERE convert_from(key, 'UTF8') = 'waits' AND last_failed_at - first_failed_at >= '900ms'`), "300 ms and 600 ms, none at once")
-		require.Equal(t, 1, bytes.Count([]byte(log.String()), []byte("header __troupe.retry failed")), "one line in 30 s")
+		lines := strings.Count(log.String(), "header __troupe.retry failed")
+		require.Positive(t, lines)
+		require.LessOrEqual(t, lines, 1+int(time.Since(began)/(30*time.Second)), "one line in 30 s")
 	})
 }
 
@@ -142,11 +144,11 @@ func TestASendersTimeOutIsNoLongerThanTheParticipants_B14(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.provision(1)
-	p := s.new(onePartition, func(c *participant.Config) { c.Timeout = 150 * time.Millisecond })
+	p := s.new(onePartition, func(c *participant.Config) { c.Timeout = 2 * time.Second }) // after two more it is wedged
 	participant.Handle(p, count)
 	s.start(p)
 	s.send(s.wishing("a", "attempts=1;try=1h", Count{N: 1, Fail: "hang"}))
-	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 1 AND error LIKE 'ran longer than 150ms:%'")
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 1 AND error LIKE 'ran longer than 2s:%'")
 }
 
 // TestASendersAttemptsOutliveARedriveAndRetryTopics_B14: the header is the message's own.

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -77,10 +78,10 @@ func (c *Consumer) WaitN(n int) []*kgo.Record {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		records = slices.Clone(c.records)
-		if len(records) < n && c.err == nil {
-			return false, fmt.Errorf("%d so far", len(records))
+		if len(records) >= n {
+			return true, nil // whatever the last fetch said: nothing may come after it
 		}
-		return len(records) >= n, c.err
+		return false, errors.Join(fmt.Errorf("%d so far", len(records)), c.err)
 	})
 	return records
 }

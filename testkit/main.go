@@ -5,9 +5,13 @@ import (
 	"net/http"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
+
+// leaveLimit is how long goroutines that are on their way out may take: connections that are being closed, say.
+const leaveLimit = 20 * time.Second
 
 // Main runs a package's tests, closes the shared servers and exits. A package that passed fails if goroutines are left then.
 func Main(m *testing.M) {
@@ -18,10 +22,20 @@ func Main(m *testing.M) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := leaks(); err != nil {
 			fmt.Fprintln(os.Stderr, "testkit:", err)
 			code = 1
 		}
 	}
 	os.Exit(code)
+}
+
+// leaks is what goleak finds that does not end by itself. It looks for half a second at a time, which is short on a busy machine.
+func leaks() error {
+	for end := time.Now().Add(leaveLimit); ; {
+		err := goleak.Find()
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
 }

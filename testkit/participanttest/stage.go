@@ -20,7 +20,7 @@ import (
 )
 
 // endLimit is how long a participant may take to end.
-const endLimit = 30 * time.Second
+const endLimit = time.Minute
 
 // Config of a Stage. Handlers is required.
 type Config struct {
@@ -71,8 +71,9 @@ func open(t testing.TB, cfg Config, log zerolog.Logger) *Stage {
 	hop, err := topics.NewHop(testkit.Flow(t), cmp.Or(cfg.Hop, "hop"))
 	require.NoError(t, err)
 	s := &Stage{Pool: testkit.Database(t), Hop: hop, t: t, cfg: cfg, wire: &wire{}, sent: make(map[string]bool), fired: make(map[string]bool)}
-	// A broker under load takes a while to tell all of a topic that was just made.
-	s.client, err = kafka.NewClient(testkit.Kafka(t), kgo.UnknownTopicRetries(-1), kgo.RecordDeliveryTimeout(endLimit))
+	// A broker under load takes a while to tell all of a topic that was just made: 250 ms for each of these, and more. No
+	// time-out of records: it would be counted from a record's own time, which may be long ago.
+	s.client, err = kafka.NewClient(testkit.Kafka(t), kgo.UnknownTopicRetries(200))
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
 
