@@ -137,7 +137,8 @@ func TestAPartitionThatIsBusyFetchesNoMore(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	b := newBlocking()
-	p := s.new(func(c *participant.Config) { c.Batch = 50 })
+	// The one that blocks must not come to its time-out: then its key is held, and all that follows with it.
+	p := s.new(func(c *participant.Config) { c.Batch, c.Timeout = 50, 10*time.Minute })
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		if c.Body.Fail == "block" {
 			return b.count(ctx, tx, c)

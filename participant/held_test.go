@@ -153,7 +153,7 @@ func TestTheTurnOfAHeldKeyComesBehindOneThatWaits(t *testing.T) {
 	running, release := make(chan struct{}), make(chan struct{})
 	p := s.new(onePartition, func(c *participant.Config) {
 		c.Batch, c.Concurrency, c.Immediate = 100, 1, -1
-		c.Retry, c.Timeout = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true, Attempts: 2}, 2*time.Minute
+		c.Retry, c.Timeout = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true, Attempts: 2}, 10*time.Minute
 	})
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		switch {
