@@ -199,19 +199,32 @@ func TestAnErrorThatNamesNobodyLetsEachRunAlone(t *testing.T) {
 			for n := range 5 {
 				s.give(s.event(fmt.Sprintf("k-%d", n), Count{N: n}))
 			}
-			p := s.new(s.coordinates, func(c *participant.Config) { c.Timeout = 200 * time.Millisecond })
+			p := s.new(s.coordinates, func(c *participant.Config) {
+				if name == "time-out" {
+					c.Timeout = time.Second
+				}
+			})
 			k := &taken{ids: make(map[string][]string)}
 			handle := k.handle(p, "elsewhere")
-			largest := 0
+			var mu sync.Mutex
+			largest, first := 0, make(map[string]int) // the attempt that each made alone at first
 			participant.OnAll(p, []topics.Hop{s.hop}, func(ctx context.Context, tx pgx.Tx, ms []participant.Taken) error {
-				if largest = max(largest, len(ms)); len(ms) > 1 {
+				mu.Lock()
+				if largest = max(largest, len(ms)); len(ms) == 1 && first[string(ms[0].Message.Key)] == 0 {
+					first[string(ms[0].Message.Key)] = ms[0].Attempt
+				}
+				mu.Unlock()
+				if len(ms) > 1 {
 					return fail(ctx)
 				}
 				return handle(ctx, tx, ms)
 			})
 			s.start(p)
-			s.waitCount(5, "SELECT count(*) FROM done WHERE attempt = 1")
+			s.waitCount(5, "SELECT count(*) FROM done")
+			mu.Lock()
+			defer mu.Unlock()
 			require.Equal(t, 5, largest)
+			require.Equal(t, map[string]int{"k-0": 1, "k-1": 1, "k-2": 1, "k-3": 1, "k-4": 1}, first)
 			require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 		})
 	}
@@ -331,8 +344,7 @@ func TestAWedgedBatchIsReported(t *testing.T) {
 	s.send(s.event("a", Count{}), s.event("b", Count{}))
 	stop, ended := s.run(p)
 	require.Equal(t, 2, <-runs)
-	testkit.Wait(t, "not ready", func() (bool, error) { return p.Ready() != nil, nil })
-	require.ErrorContains(t, p.Ready(), "ignores its time-out")
+	s.waitWedged(p)
 	stop()
 	require.ErrorContains(t, <-ended, "still run")
 	close(may)

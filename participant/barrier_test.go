@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -243,6 +244,7 @@ func TestTheCallsOfAStepMeet_B16_Defect20(t *testing.T) {
 			var mu sync.Mutex
 			tries := make(map[string]int)
 			p := s.new(func(cfg *participant.Config) {
+				cfg.Timeout = 10 * time.Minute // or Postgres ends the transaction that waits
 				cfg.Hooks.BeforeCommit = func(d participant.Delivery) {
 					if d.Message.IdempotencyKey == "f:1" {
 						return

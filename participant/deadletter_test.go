@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -105,9 +106,9 @@ func TestErrorsAreClassified_A25(t *testing.T) {
 		t.Run(c.fail, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			p := s.new(func(c *participant.Config) { c.Timeout = 2e9 })
+			p := s.new()
 			if c.fail == "hang" {
-				p = s.new(func(c *participant.Config) { c.Timeout = 5e7 })
+				p = s.new(func(c *participant.Config) { c.Timeout = time.Second }) // the other message has four tries within it
 			}
 			participant.Handle(p, func(ctx context.Context, tx pgx.Tx, m participant.Command[Count]) (participant.Outcome, error) {
 				outcome, err := count(ctx, tx, m)
@@ -161,7 +162,7 @@ func TestPoisonNeverReachesTheHandler_C15(t *testing.T) {
 	s.send(s.command("a", Count{N: 1}))
 
 	s.waitCount(1, "SELECT count(*) FROM done")
-	require.Equal(t, len(all), s.count("SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND attempts = 1"))
+	s.waitCount(len(all), "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND attempts = 1") // of other keys too
 	copies := make(map[int]envelope.Message)
 	for _, m := range s.entries(s.hop.DeadLetters()) {
 		offset, err := strconv.Atoi(header(m, participant.HeaderErrorsOffset))
@@ -190,10 +191,12 @@ func TestPoisonNeverReachesTheHandler_C15(t *testing.T) {
 	}
 	require.Equal(t, garbage.ID, copies[0].ID)
 	require.Equal(t, "no uuid, with a \x00", header(copies[5], participant.HeaderMessageID))
-	for _, e := range s.entries(s.hop.Events())[:len(all)] {
-		require.Equal(t, envelope.Exhausted, e.Outcome)
+	outcomes := make(map[envelope.Outcome]int)
+	for _, e := range s.entries(s.hop.Events()) {
+		outcomes[e.Outcome]++
 		require.NoError(t, uuid.Validate(e.ID))
 	}
+	require.Equal(t, map[envelope.Outcome]int{envelope.Exhausted: len(all), envelope.Success: 1}, outcomes)
 	require.Equal(t, len(all)+1, s.count("SELECT count(DISTINCT id) FROM troupe.outbox WHERE topic = $1", s.hop.Events()))
 }
 

@@ -16,7 +16,7 @@ import (
 // A decision for many events at once: one statement writes what all of them need, and each command follows from its own
 // event.
 func ExampleOnAll() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, _, end, err := playground(ctx)
 	if err != nil {

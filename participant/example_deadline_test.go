@@ -62,7 +62,7 @@ func serveApprovals(ctx context.Context, pool *pgxpool.Pool, brokers []string) e
 }
 
 func ExampleOnDeadline() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, brokers, end, err := playground(ctx)
 	if err != nil {
@@ -103,13 +103,15 @@ func ExampleOnDeadline() {
 		return
 	}
 	defer client.Close()
+	var commands []*kgo.Record
 	for _, command := range [][2]string{{"RequestApproval", "o-1"}, {"Approve", "o-1"}, {"RequestApproval", "o-2"}} {
 		r := kgo.KeyStringRecord(command[1], `{"order_id":"`+command[1]+`"}`)
 		r.Headers = []kgo.RecordHeader{{Key: "ce_type", Value: []byte(command[0])}}
-		if err := client.ProduceSync(ctx, r).FirstErr(); err != nil {
-			fmt.Println(err)
-			return
-		}
+		commands = append(commands, r)
+	}
+	if err := client.ProduceSync(ctx, commands...).FirstErr(); err != nil {
+		fmt.Println(err)
+		return
 	}
 	reminder, err := heard.Conn().WaitForNotification(ctx)
 	if err != nil {

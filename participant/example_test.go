@@ -52,7 +52,7 @@ func servePayments(ctx context.Context, pool *pgxpool.Pool, brokers []string) er
 }
 
 func Example() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, brokers, end, err := playground(ctx)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -63,7 +65,9 @@ func TestWhatIsAwayPausesItsPartition(t *testing.T) {
 func TestACompensationOvertakesItsHeldForwardCommand(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	p := s.new(onePartition, func(c *participant.Config) { c.Retry.Attempts, c.Retry.Initial, c.Retry.Cap = 1000, 3600e9, 3600e9 })
+	p := s.new(onePartition, func(c *participant.Config) {
+		c.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true, Attempts: 1000}
+	})
 	participant.Handle(p, count)
 	s.provision(1)
 	s.start(p)

@@ -62,9 +62,18 @@ func TestNextTryIsHonoured_A23(t *testing.T) {
 	s := newStage(t)
 	var mu sync.Mutex
 	var at []time.Time
+	var waits []float64 // seconds, as they stand after each failure
 	p := s.new(onePartition, func(c *participant.Config) {
 		c.Retry = retry.Policy{Initial: 300 * time.Millisecond, NoJitter: true, Attempts: 4}
 		c.Immediate = 1
+		c.Hooks.Failed = func(participant.Delivery) {
+			const wait = "SELECT extract(epoch FROM next_try - last_failed_at)::float8 FROM troupe.held"
+			seconds := -1.0
+			_ = s.pool.QueryRow(context.Background(), wait).Scan(&seconds)
+			mu.Lock()
+			defer mu.Unlock()
+			waits = append(waits, seconds)
+		}
 	})
 	participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error) {
 		mu.Lock()
@@ -75,8 +84,10 @@ func TestNextTryIsHonoured_A23(t *testing.T) {
 	s.start(p)
 	s.send(s.command("a", Count{N: 1}))
 	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters")
+	mu.Lock()
+	defer mu.Unlock()
 	require.Len(t, at, 4, "exactly as many runs as attempts")
-	require.Less(t, at[1].Sub(at[0]), 300*time.Millisecond)
+	require.InDeltaSlice(t, []float64{0, 0.3, 0.6}, waits, 0.1)
 	require.GreaterOrEqual(t, at[2].Sub(at[1]), 300*time.Millisecond)
 	require.GreaterOrEqual(t, at[3].Sub(at[2]), 600*time.Millisecond)
 }
@@ -142,7 +153,7 @@ func TestTheTurnOfAHeldKeyComesBehindOneThatWaits(t *testing.T) {
 	running, release := make(chan struct{}), make(chan struct{})
 	p := s.new(onePartition, func(c *participant.Config) {
 		c.Batch, c.Concurrency, c.Immediate = 100, 1, -1
-		c.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, Attempts: 2}
+		c.Retry, c.Timeout = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true, Attempts: 2}, 10*time.Minute
 	})
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		switch {

@@ -109,14 +109,15 @@ func (p *Participant) Run(ctx context.Context) error {
 		return fmt.Errorf("participant %s: %w", p.cfg.Group, err)
 	}
 	err := p.run(ctx)
-	p.enter(errNotRunning, nil)
 	var found mistake
 	if errors.As(context.Cause(ctx), &found) {
 		err = errors.Join(err, found)
 	}
 	if err != nil {
+		p.enter(fmt.Errorf("%w: %w", errNotRunning, err), nil)
 		return fmt.Errorf("participant %s: %w", p.cfg.Group, err)
 	}
+	p.enter(errNotRunning, nil)
 	return nil
 }
 
@@ -205,10 +206,15 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	background.Go(func() { c.commitOften(committing) })
 	background.Go(func() { c.watch(committing) })
 	background.Go(func() { c.watchProgress(committing) })
-	broken = c.poll(member)
+	if broken = c.poll(member); broken != nil {
+		p.enter(broken, nil) // nothing is handled while the end is waited for
+	}
 	err = c.end()
 	cancel()
 	background.Wait()
+	if err != nil && errors.Is(broken, errWedged) {
+		err = errors.Join(broken, err)
+	}
 	return broken, err
 }
 
