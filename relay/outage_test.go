@@ -99,7 +99,8 @@ func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 			})
 			require.Equal(t, relay.Active, r.Status().Role, "the lease is kept")
 			require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
-			require.Equal(t, 200, s.count("SELECT count(*) FROM troupe.outbox"))
+			// A stream leaves the first row where it is.
+			require.Equal(t, 200, s.count("SELECT count(*) FROM troupe.outbox WHERE key <> 'before'"))
 
 			wire.mend()
 			judge(s.collect(total(committed), s.topic), committed).requireSound(t)
@@ -154,8 +155,10 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	require.ErrorContains(t, <-lost, "the lease is lost")
 	s.insert(s.topic, "k1", "20")
 	committed["k1"]++
-	testkit.Wait(t, "readiness to say so", func() (bool, error) { return r.Ready() != nil, nil })
-	require.ErrorContains(t, r.Ready(), "the wire is cut")
+	testkit.Wait(t, "readiness to say so", func() (bool, error) {
+		err := r.Ready()
+		return err != nil && strings.Contains(err.Error(), "the wire is cut"), nil
+	})
 	wire.mend()
 	judge(s.collect(total(committed), s.topic), committed).requireSound(t)
 	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, nil })
