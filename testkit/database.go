@@ -11,7 +11,7 @@ import (
 
 const (
 	poolSize   = 20
-	closeLimit = 10 * time.Second
+	closeLimit = 2 * time.Minute // a drop waits for a checkpoint
 )
 
 // Database is a pool on a database of the test's own that has Troupe's tables. The test's Cleanup closes the pool, fails the test when a
