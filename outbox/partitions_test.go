@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -33,9 +35,14 @@ func TestPartitionsAreMadeAheadOfWriters(t *testing.T) {
 	var mu sync.Mutex
 	var longest time.Duration
 	written := 0
-	small := outbox.Partitions{Size: 50, Ahead: 4}
+	small := outbox.Partitions{Size: 50, Ahead: 40} // who makes them may stand still for a while, and the writers go on
 	_, err := small.Ensure(ctx, pool)
 	require.NoError(t, err)
+	partitions := func() (n int) {
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.outbox_partitions").Scan(&n))
+		return n
+	}
+	before := partitions()
 	for range 4 { // writers, some of whom stay open
 		all.Go(func() {
 			for ctx.Err() == nil {
@@ -55,28 +62,34 @@ func TestPartitionsAreMadeAheadOfWriters(t *testing.T) {
 	for range 3 { // relays that all look after them at once
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := small.Ensure(context.Background(), pool); err != nil {
+				if _, err := small.Ensure(context.Background(), pool); err != nil && !impatient(err) {
 					t.Errorf("ensure: %v", err)
 				}
 			}
 		})
 	}
-	testkit.Wait(t, "a thousand rows", func() (bool, error) {
+	testkit.Wait(t, "a thousand rows, and as many positions made", func() (bool, error) {
+		made := partitions()
 		mu.Lock()
 		defer mu.Unlock()
-		return written >= 1000, nil
+		return written >= 1000 && made >= before+20, nil
 	})
 	cancel()
 	all.Wait()
 	require.Len(t, rows(t, pool), written)
 	t.Logf("%d rows, the longest insert took %s", written, longest)
 
-	var ranges, gaps int
+	var gaps int
 	require.NoError(t, pool.QueryRow(context.Background(), `
-		SELECT count(*), count(*) FILTER (WHERE lo <> before) FROM (
-			SELECT lo, coalesce(lag(hi) OVER (ORDER BY lo), 0) AS before FROM troupe.outbox_partitions) AS p`).Scan(&ranges, &gaps))
-	require.Greater(t, ranges, 20)
+		SELECT count(*) FILTER (WHERE lo <> before) FROM (
+			SELECT lo, coalesce(lag(hi) OVER (ORDER BY lo), 0) AS before FROM troupe.outbox_partitions) AS p`).Scan(&gaps))
 	require.Zero(t, gaps)
+}
+
+// impatient is an Ensure that waited for 2 s for somebody who stood still with a lock. The next one makes up for it.
+func impatient(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && refusal.Code == "55P03"
 }
 
 func TestWithEnoughPartitionsNothingIsMade(t *testing.T) {

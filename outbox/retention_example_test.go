@@ -16,7 +16,7 @@ import (
 
 // Partitions of ten positions, and what becomes of them.
 func ExampleRetention_Drop() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, end, err := throwAway(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func ExampleRetention_Drop() {
 
 // Another program's outbox, which keeps what was published for a day.
 func ExamplePurge_Run() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, end, err := throwAway(ctx)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 // ownServer has prepared transactions, and may be restarted.
 func ownServer(t testing.TB) (*devstack.Postgres, *pgxpool.Pool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Settings: map[string]string{
 		"max_prepared_transactions": "50",
@@ -270,7 +270,7 @@ func TestNoRowIsLostWhilePartitionsComeAndGo(t *testing.T) {
 	s := openStream(t, pool)
 	_, err := pool.Exec(t.Context(), "SELECT setval('troupe.outbox_position_seq', 19999999)")
 	require.NoError(t, err)
-	small := outbox.Partitions{Size: 400, Ahead: 20}
+	small := outbox.Partitions{Size: 400, Ahead: 60} // who makes them may stand still for a while, and the writers go on
 	_, err = small.Ensure(t.Context(), pool)
 	require.NoError(t, err)
 
@@ -297,8 +297,10 @@ func TestNoRowIsLostWhilePartitionsComeAndGo(t *testing.T) {
 		repeat("write", writer.write)
 	}
 	repeat("ensure", func(ctx context.Context) error {
-		_, err := small.Ensure(ctx, pool)
-		return err
+		if _, err := small.Ensure(ctx, pool); err != nil && !impatient(err) {
+			return err
+		}
+		return nil
 	})
 	repeat("read", s.read)
 	dropped := atomic.Int64{}

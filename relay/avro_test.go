@@ -118,9 +118,10 @@ func TestARegistryThatIsAwayIsWaitedFor(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
 	require.Zero(t, r.Status().Published)
 	shut.Store(false)
-	records := testkit.Consume(t, s.brokers, s.topic).WaitN(3)
-	for n, one := range records {
-		require.JSONEq(t, `{"n":`+strconv.Itoa(n)+`,"note":null}`, decoded(t, registry, one.Value))
+	payloads := values(s.collect(3, s.topic)) // with a lease of a second rows may well come twice
+	require.Len(t, payloads, 3)
+	for n, one := range payloads {
+		require.JSONEq(t, `{"n":`+strconv.Itoa(n)+`,"note":null}`, decoded(t, registry, []byte(one)))
 	}
 }
 

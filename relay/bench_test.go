@@ -40,7 +40,7 @@ func BenchmarkRelayDrain(b *testing.B) {
 		runtime.ReadMemStats(&before)
 		began := time.Now()
 		r := s.start(cfg)
-		testkit.Wait(b, "the last row", func() (bool, error) { return r.Status().Deleted == rows, nil })
+		testkit.Wait(b, "the last row", func() (bool, error) { return r.Status().Deleted >= rows, nil })
 		took += time.Since(began)
 		runtime.ReadMemStats(&after)
 		allocations += after.Mallocs - before.Mallocs
@@ -109,11 +109,12 @@ func (s *stage) drain(rows int, delivery relay.Delivery, every time.Duration) fl
 		SELECT '%s', 'k' || n %% 1000, 'Thing', convert_to(repeat('x', 300), 'UTF8') FROM generate_series(t * 10, t * 10 + 9) AS n;
 		COMMIT; END LOOP; END $$`, rows/10, s.topic))
 	done := make(chan struct{})
+	var ended sync.Once
 	var deleted atomic.Int64
 	var began time.Time
 	cfg.Hooks.Deleted = func(n int) {
-		if deleted.Add(int64(n)) == int64(rows) {
-			close(done)
+		if deleted.Add(int64(n)) >= int64(rows) { // at least once, it may be more
+			ended.Do(func() { close(done) })
 		}
 	}
 	var once sync.Once

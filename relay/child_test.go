@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -111,9 +112,10 @@ func (c childConfig) hooks() (h relay.Hooks) {
 
 // A process is a relay in a child process.
 type process struct {
-	t   testing.TB
-	cmd *exec.Cmd
-	end chan error
+	t    testing.TB
+	cmd  *exec.Cmd
+	end  chan error
+	said lines
 }
 
 func (s *stage) spawn(c childConfig) *process {
@@ -133,8 +135,9 @@ func (s *stage) spawn(c childConfig) *process {
 	log := testkit.Logger(s.t)
 	var side sync.WaitGroup
 	side.Go(func() {
-		for lines := bufio.NewScanner(logs); lines.Scan(); {
-			log.Info().Int("pid", p.cmd.Process.Pid).Msg(lines.Text())
+		for said := bufio.NewScanner(logs); said.Scan(); {
+			log.Info().Int("pid", p.cmd.Process.Pid).Msg(said.Text())
+			_, _ = p.said.Write(append(said.Bytes(), '\n'))
 		}
 	})
 	side.Go(func() {
@@ -152,6 +155,16 @@ func (s *stage) spawn(c childConfig) *process {
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(s))
+}
+
+// broke says what of the relay's rows may be repeated for, see requireOnce.
+func (p *process) broke() string {
+	for line := range strings.Lines(p.said.String()) {
+		if strings.Contains(line, "source: failed") || strings.Contains(line, "no longer the active relay") {
+			return line
+		}
+	}
+	return ""
 }
 
 // wait returns what ended the process.

@@ -83,7 +83,9 @@ func TestAConnectionThatIsCutAnywhereLosesNothing(t *testing.T) {
 	committed := s.hardLoad(ctx, 3)
 	way.mend()
 	v := judge(s.gather(total(committed), s.topic), committed)
+	way.mu.Lock() // those that were cut last may be replaced only now
 	t.Logf("%d rows, %d connections", total(committed), way.dials)
+	way.mu.Unlock()
 	v.requireSound(t)
 	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, nil })
 }

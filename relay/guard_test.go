@@ -45,7 +45,9 @@ func TestASlotThatHoldsTooMuchIsDropped(t *testing.T) {
 		err := r.Ready()
 		return err != nil && strings.Contains(err.Error(), "makes the server keep"), nil
 	})
-	require.Contains(t, logs.String(), "slot size: failed")
+	testkit.Wait(t, "the log to say so", func() (bool, error) { // right behind the status
+		return strings.Contains(logs.String(), "slot size: failed"), nil
+	})
 	status := r.Status()
 	require.Greater(t, status.Slot.RetainedBytes, int64(4<<20))
 	require.Equal(t, slotName, status.Slot.Name)
@@ -110,9 +112,21 @@ func TestAQuietOutboxOnABusyServerHoldsNoLog(t *testing.T) {
 	s.waitStream()
 	s.exec("CREATE TABLE public.busy (n int, pad text)")
 	s.noise(20)
-	var before string
+	var before, confirmed string
 	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT pg_current_wal_lsn()::text").Scan(&before))
 	testkit.Wait(t, "the log before this moment to be let go", func() (bool, error) {
+		var now string
+		err := s.pool.QueryRow(t.Context(), "SELECT confirmed_flush_lsn::text FROM pg_replication_slots").Scan(&now)
+		if err != nil {
+			return false, err
+		}
+		if now != confirmed {
+			// So that the next heartbeat, in 15 s, confirms some more, however slow this loop is, and has the server's list of
+			// running transactions before it, behind which alone a slot moves.
+			confirmed = now
+			s.noise(20)
+			s.exec("CHECKPOINT")
+		}
 		s.exec("INSERT INTO public.busy SELECT n, repeat('x', 1000) FROM generate_series(1, 100) AS n")
 		return s.count("SELECT count(*) FROM pg_replication_slots WHERE restart_lsn > $1::pg_lsn AND confirmed_flush_lsn > $1::pg_lsn", before) == 1, nil
 	})
@@ -133,11 +147,21 @@ func TestAnIdleRelayThatStreamsNeedsFewStatements(t *testing.T) {
 	cfg.Pool, cfg.Interval, cfg.Lease = pool, time.Second, 5*time.Second
 	r := s.start(cfg)
 	s.waitStream()
-	testkit.Wait(t, "the beginning to be over", func() (bool, error) { return r.Status().Slot != nil, nil })
-	before, began := count.n.Load(), time.Now()
-	testkit.Wait(t, "half a minute", func() (bool, error) { return time.Since(began) >= 30*time.Second, nil })
-	n := count.n.Load() - before
-	t.Logf("%d statements in %s", n, time.Since(began).Round(time.Second))
-	require.LessOrEqual(t, n, int64(6))
+	testkit.Wait(t, "the beginning to be over", func() (bool, error) {
+		status := r.Status()
+		return status.Slot != nil && status.Slot.WALStatus != "" && status.Headroom > 0, nil
+	})
+	for {
+		broke, before, began := r.Status().LastErrorAt, count.n.Load(), time.Now()
+		testkit.Wait(t, "half a minute", func() (bool, error) { return time.Since(began) >= 30*time.Second, nil })
+		n, passed := count.n.Load()-before, time.Since(began)
+		t.Logf("%d statements in %s", n, passed.Round(time.Second))
+		if !r.Status().LastErrorAt.Equal(broke) {
+			t.Logf("not idle, it had to begin anew: %s", r.Status().LastError)
+			continue
+		}
+		require.LessOrEqual(t, n, int64(passed/(5*time.Second)))
+		break
+	}
 	require.NoError(t, r.Ready())
 }

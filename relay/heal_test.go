@@ -99,7 +99,7 @@ func TestASlotThatTheServerInvalidatedIsHealed(t *testing.T) {
 	s.waitStream()
 	v := judge(s.gather(total(committed), s.topic), committed)
 	v.requireSound(t)
-	require.Zero(t, v.repeated, "what was published and proven is left alone")
+	v.requireOnce(t, r.Status().LastError) // what was published and proven is left alone
 	s.insert(s.topic, "k1", "21")
 	committed["k1"]++
 	judge(s.gather(total(committed), s.topic), committed).requireSound(t)
@@ -172,7 +172,7 @@ func TestAServerCanBeRestartedUnderLoad(t *testing.T) {
 		}
 		began := time.Now()
 		require.NoError(t, server.Stop(t.Context()))
-		require.Less(t, time.Since(began), 10*time.Second, "the relay held the server up")
+		require.Less(t, time.Since(began), waitLimit, "the relay held the server up") // which would wait for ever
 		require.NoError(t, server.Start(t.Context()))
 		testkit.Wait(t, "an answer", func() (bool, error) { return s.pool.Ping(t.Context()) == nil, nil })
 		s.waitStream()

@@ -159,7 +159,7 @@ func (l *lease) keep(ctx context.Context, db querier, onError func(error)) error
 			continue
 		}
 		for {
-			once, cancel := context.WithTimeout(ctx, l.length/3)
+			once, cancel := toTheEnd(ctx, l.length/3)
 			_, err := l.renew(once, db, nothing)
 			cancel()
 			if err == nil || ctx.Err() != nil {

@@ -257,6 +257,9 @@ func (s *stage) gatherEvents(n int, topic string) []*kgo.Record {
 	defer client.Close()
 	testkit.Wait(s.t, "the ends", func() (bool, error) {
 		offsets, err := kadm.NewClient(client).ListEndOffsets(context.Background(), topic)
+		if err == nil {
+			err = offsets.Error()
+		}
 		var ends int64
 		offsets.Each(func(o kadm.ListedOffset) { ends += o.Offset })
 		return int64(len(consumer.Records())) >= ends, err
@@ -313,8 +316,8 @@ func TestALostSlotOfAMappedTableIsHealedFromTheTable(t *testing.T) {
 			insert(10, 19)
 			s.gatherEvents(20, topic)
 			testkit.Wait(t, "a stored snapshot that sees all", func() (bool, error) {
-				return s.count(`SELECT count(*) FROM public.outbox WHERE NOT pg_visible_in_snapshot(xid,
-					(SELECT published FROM troupe.mapped_tables))`) == 0, nil
+				return s.count(`SELECT count(*) FROM public.outbox WHERE NOT coalesce(pg_visible_in_snapshot(xid,
+					(SELECT published FROM troupe.mapped_tables)), false)`) == 0, nil
 			})
 			require.NoError(t, r.stop())
 			testkit.Wait(t, "a slot that nobody holds", func() (bool, error) { // the server takes a moment to let go of it
@@ -331,7 +334,7 @@ func TestALostSlotOfAMappedTableIsHealedFromTheTable(t *testing.T) {
 			v := judgeEvents(s.gatherEvents(130, topic), map[string]int{"k": 130})
 			v.requireSound(t)
 			if xid {
-				require.Zero(t, v.repeated)
+				v.requireOnce(t, r.Status().LastError)
 			} else {
 				require.GreaterOrEqual(t, v.repeated, 20)
 			}
@@ -450,6 +453,6 @@ func TestAMappedTableExactlyOnceBesideTheOutbox(t *testing.T) {
 	for n := range 20 {
 		want = append(want, strconv.Itoa(n))
 	}
-	require.Equal(t, want, values(s.committed(topic)))
+	require.Equal(t, want, texts(s.committed(topic)), "none twice")
 	testkit.Wait(t, "what is published of the outbox", func() (bool, error) { return s.count(s.left()) == 0 || source == relay.Poll, nil })
 }

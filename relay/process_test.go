@@ -4,6 +4,7 @@ package relay_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -33,6 +34,7 @@ func TestAStopUnderLoadRepeatsNothing(t *testing.T) {
 		s.waitStream()
 		return p
 	}
+	var broke string
 	for n := range 6 {
 		p := child(n)
 		committed := s.count("SELECT count(*) FROM troupe.outbox")
@@ -41,14 +43,15 @@ func TestAStopUnderLoadRepeatsNothing(t *testing.T) {
 		p.signal(syscall.SIGTERM)
 		require.Equal(t, 0, p.wait(15*time.Second).ExitStatus())
 		t.Logf("ended after %s", time.Since(began).Round(time.Millisecond))
+		broke = cmp.Or(broke, p.broke())
 	}
-	child(6)
+	last := child(6)
 	cancel()
 	committed := <-loaded
 	v := judge(s.gather(total(committed), s.topic), committed)
 	t.Logf("%d rows", total(committed))
 	v.requireSound(t)
-	require.Zero(t, v.repeated)
+	v.requireOnce(t, cmp.Or(broke, last.broke()))
 }
 
 // The leader is killed again and again while another stands by.
@@ -156,7 +159,7 @@ func TestAHugeTransactionPassesInBoundedMemory(t *testing.T) {
 	}
 	v := judge(s.gather(total(committed), s.topic), committed)
 	v.requireSound(t)
-	require.Zero(t, v.repeated)
+	v.requireOnce(t, p.broke())
 	if runtime.GOOS != "linux" {
 		return
 	}

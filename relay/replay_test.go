@@ -30,7 +30,7 @@ func TestAReplayPublishesOnceMoreWhatWasPublished(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.insert(s.topic, "k", "1")
-	s.exec("INSERT INTO troupe.outbox (topic, key, type, payload, created_at) VALUES ($1, 'k', 'Thing', '2', '2026-01-01')", s.topic)
+	s.exec("INSERT INTO troupe.outbox (topic, key, type, payload, created_at) VALUES ($1, 'k', 'Thing', '2', '2020-01-01')", s.topic)
 	other := s.createTopic("other", 1)
 	s.insert(other, "k", "3")
 	s.insert(s.topic, "k", "4")

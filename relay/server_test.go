@@ -76,7 +76,7 @@ func (s *stage) waitProven() {
 	testkit.Wait(s.t, "a stored snapshot that sees all", func() (bool, error) {
 		var left int
 		err := s.pool.QueryRow(context.Background(), `SELECT count(*) FROM troupe.outbox
-			WHERE NOT pg_visible_in_snapshot(xid, (SELECT published FROM troupe.relay_state))`).Scan(&left)
+			WHERE NOT coalesce(pg_visible_in_snapshot(xid, (SELECT published FROM troupe.relay_state)), false)`).Scan(&left)
 		return err == nil && left == 0, err
 	})
 }
@@ -85,9 +85,15 @@ func (s *stage) waitProven() {
 func (s *stage) gather(n int, topics ...string) []*kgo.Record {
 	s.t.Helper()
 	consumer := testkit.Consume(s.t, s.brokers, topics...)
+	for part := range 4 { // a busy machine may take long, as long as it gets somewhere
+		consumer.WaitN(n * part / 4)
+	}
 	testkit.Wait(s.t, fmt.Sprintf("%d different records", n), func() (bool, error) {
 		ids := make(map[string]struct{})
 		records := consumer.Records()
+		if len(records) < n { // no need to look, which takes the relay's time
+			return false, fmt.Errorf("%d records so far", len(records))
+		}
 		for _, r := range records {
 			ids[header(r, "ce_id")] = struct{}{}
 		}

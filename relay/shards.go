@@ -251,6 +251,8 @@ func (s *share) ask(ctx context.Context, held []*shardLease) error {
 func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	r := s.relay
 	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now()}
+	ctx, cancel := toTheEnd(ctx, r.cfg.Lease)
+	defer cancel()
 	err := r.cfg.Pool.QueryRow(ctx, claimShard, l.args(pgx.NamedArgs{"length": l.length, "layout": s.layout})).Scan(&l.term)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

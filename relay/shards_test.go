@@ -21,6 +21,7 @@ import (
 func (s *stage) divided(shards int) relay.Config {
 	cfg := s.config()
 	cfg.Source, cfg.Delivery, cfg.Shards = relay.Poll, relay.AtLeastOnce, shards
+	cfg.Lease = 10 * time.Second // a quarter is how long one waits for a shard that is not free yet
 	return cfg
 }
 
@@ -58,7 +59,7 @@ func TestOneRelayHoldsAllShards(t *testing.T) {
 	committed := s.fill(s.topic, 50, 40)
 	s.exec(`INSERT INTO troupe.outbox (topic, type, payload) SELECT $1, 'Thing', convert_to('0', 'UTF8') FROM generate_series(1, 100)`, s.topic)
 	cfg := s.divided(4)
-	cfg.Batch = 100
+	cfg.Batch, cfg.Lease = 100, 30*time.Second // nobody waits for it
 	r := s.start(cfg)
 	testkit.Wait(t, "four shards", func() (bool, error) { return len(r.Status().Held) == 4, nil })
 	records := s.collect(2100, s.topic)

@@ -92,6 +92,8 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 		return nil, remaining, nil
 	}
 	l := &lease{shard: shard, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now()}
+	ctx, cancel = toTheEnd(ctx, r.cfg.Lease)
+	defer cancel()
 	err = r.cfg.Pool.QueryRow(ctx, claimLease, l.args(pgx.NamedArgs{"length": l.length})).Scan(&l.term)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -100,6 +102,17 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 		return nil, 0, fmt.Errorf("claim the lease: %w", err)
 	}
 	return l, 0, nil
+}
+
+// toTheEnd is for a statement that takes or renews a lease, whose answer is waited for a while after ctx has ended: a
+// lease that was taken and not heard of, or renewed behind its release, would keep others waiting until it runs out.
+func toTheEnd(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(releaseLimit, cancel) })
+	return whole, func() {
+		stop()
+		cancel()
+	}
 }
 
 // notMigrated says what a missing table means.

@@ -36,14 +36,15 @@ func TestOfTwoRelaysOneIsActive(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, first.stop())
 	waitRole(t, second, relay.Active)
-	require.Less(t, time.Since(began), 5*time.Second, "a released lease is taken at once, not when it would have run out")
+	// It would run out 20 s later at least.
+	require.Less(t, time.Since(began), 15*time.Second, "a released lease is taken at once, not when it would have run out")
 	require.EqualValues(t, 2, second.Status().Term)
 }
 
 func TestAStandbyTakesOverFromAKilledRelayWithinTheLease(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	const lease = time.Second
+	const lease = 3 * time.Second
 	victim := s.spawn(childConfig{Holder: "victim", Batch: 100, Lease: lease})
 	s.waitLeader("victim")
 	cfg := s.config()
@@ -54,7 +55,7 @@ func TestAStandbyTakesOverFromAKilledRelayWithinTheLease(t *testing.T) {
 	victim.wait(waitLimit)
 	began := time.Now()
 	waitRole(t, heir, relay.Active)
-	require.Less(t, time.Since(began), lease+2*time.Second)
+	require.Less(t, time.Since(began), lease+10*time.Second)
 	s.insert(s.topic, "k", "0")
 	s.collect(1, s.topic)
 }
@@ -64,10 +65,11 @@ func TestARelayThatWasFrozenOnlyRepeats(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	committed := s.fill(s.topic, 10, 400)
-	frozen := s.spawn(childConfig{Holder: "frozen", Batch: 20, Lease: 500 * time.Millisecond})
+	// By its own hand, with most rows left and 20 in its hands.
+	frozen := s.spawn(childConfig{
+		Holder: "frozen", Batch: 20, Lease: 2 * time.Second, KillAt: "before send", KillNth: 12, Freeze: true,
+	})
 	testkit.Wait(t, "some rows gone", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox") < 3900, nil })
-	frozen.signal(syscall.SIGSTOP)
-	require.Positive(t, s.count("SELECT count(*) FROM troupe.outbox"), "frozen too late to show anything")
 
 	cfg := s.config()
 	cfg.Holder = "heir"
@@ -155,6 +157,7 @@ func TestARelayEndsWhenItIsAskedToWhileTheDatabaseIsAway(t *testing.T) {
 			wire := &wire{}
 			cfg := s.config()
 			cfg.Pool = wire.pool(t, s.pool)
+			cfg.Drain = 2 * time.Second // which it waits for the rows; more than the default would not be let through
 			if c.atAcks {
 				cfg.Hooks.Acked = func(int, time.Duration) { wire.cut() }
 			}

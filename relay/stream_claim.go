@@ -126,7 +126,8 @@ func (s *stream) finish(term context.Context, p *publisher) error {
 		return s.finishTransaction()
 	}
 	s.ending = true
-	for found := true; found; {
+	// Behind the term rows may still be in flight, whose bytes a further round would write over.
+	for found := true; found && term.Err() == nil; {
 		var err error
 		if found, err = p.round(term, term, 0); err != nil {
 			break // what is not settled is repeated
