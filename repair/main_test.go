@@ -183,6 +183,21 @@ func (s *stage) waitCount(want int, sql string, args ...any) {
 	})
 }
 
+// waitAll is waitCount for so many that they may take longer than one wait: it goes on as long as there are more.
+func (s *stage) waitAll(want int, sql string, args ...any) {
+	s.t.Helper()
+	n := 0
+	for before := 0; n < want; before = n {
+		testkit.Wait(s.t, sql, func() (bool, error) {
+			if n = s.count(sql, args...); n <= before {
+				return false, fmt.Errorf("want %d, there are %d", want, n)
+			}
+			return true, nil
+		})
+	}
+	require.Equal(s.t, want, n)
+}
+
 // entries are the outbox's rows for a topic, as messages, in their order.
 func (s *stage) entries(topic string) []envelope.Message {
 	s.t.Helper()

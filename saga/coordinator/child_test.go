@@ -78,7 +78,8 @@ func (k task) membership() []kgo.Opt {
 	}
 }
 
-// patient is the session of members that nobody kills: they keep their partitions when the machine stands still for a while.
+// patient is the session, and the relay's lease, of members that nobody kills: they keep what they have when the machine
+// stands still for a while.
 const patient = 10 * time.Second
 
 // session is that of members that are killed: Apache Kafka allows none below 6 s, the embedded broker does.
@@ -112,9 +113,13 @@ func (k task) run(ctx context.Context, log zerolog.Logger, hooks participant.Hoo
 	if err != nil {
 		return err
 	}
+	lease := 1500 * time.Millisecond
+	if k.Session == patient {
+		lease = patient
+	}
 	r, err := relay.New(relay.Config{
 		Source: relay.Poll,
-		Pool:   pool, Brokers: k.Brokers, Service: k.Hop, Lease: 1500 * time.Millisecond, Interval: 50 * time.Millisecond, Log: log,
+		Pool:   pool, Brokers: k.Brokers, Service: k.Hop, Lease: lease, Interval: 50 * time.Millisecond, Log: log,
 	})
 	if err != nil {
 		return err
