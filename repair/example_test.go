@@ -16,7 +16,7 @@ import (
 
 // A morning after: what failed, by cause; one message mended and sent again, the others given up.
 func Example() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, end, err := accident(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func Example() {
 
 // A key that waits: its next try is made due, and when that does not help the message is given up.
 func ExampleDesk_Release() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, end, err := accident(ctx)
 	if err != nil {

@@ -33,7 +33,7 @@ func TestAStormIsAFewLines_C15(t *testing.T) {
 		commands[n] = s.command(fmt.Sprintf("k%d", n), Charge{N: n})
 	}
 	s.send(commands...)
-	s.waitCount(storm, openLetters)
+	s.waitAll(storm, openLetters)
 
 	causes, next, err := s.desk.Causes(t.Context(), repair.Filter{}, repair.Page{})
 	require.NoError(t, err)

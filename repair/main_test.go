@@ -87,14 +87,9 @@ func (s *stage) participant(change ...func(*participant.Config)) (stop func()) {
 }
 
 func (s *stage) config(change ...func(*participant.Config)) participant.Config {
-	session := time.Second
-	if os.Getenv("TROUPE_KAFKA") != "" {
-		session = 6 * time.Second
-	}
 	cfg := participant.Config{
 		Pool: s.pool, Brokers: s.brokers, Hop: s.hop, Partitions: 2, Log: testkit.Logger(s.t),
 		Retry: retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 2},
-		Kafka: []kgo.Opt{kgo.SessionTimeout(session), kgo.RebalanceTimeout(session * 9 / 10), kgo.HeartbeatInterval(100 * time.Millisecond)},
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -188,6 +183,21 @@ func (s *stage) waitCount(want int, sql string, args ...any) {
 	})
 }
 
+// waitAll is waitCount for so many that they may take longer than one wait: it goes on as long as there are more.
+func (s *stage) waitAll(want int, sql string, args ...any) {
+	s.t.Helper()
+	n := 0
+	for before := 0; n < want; before = n {
+		testkit.Wait(s.t, sql, func() (bool, error) {
+			if n = s.count(sql, args...); n <= before {
+				return false, fmt.Errorf("want %d, there are %d", want, n)
+			}
+			return true, nil
+		})
+	}
+	require.Equal(s.t, want, n)
+}
+
 // entries are the outbox's rows for a topic, as messages, in their order.
 func (s *stage) entries(topic string) []envelope.Message {
 	s.t.Helper()
@@ -201,6 +211,32 @@ func (s *stage) entries(topic string) []envelope.Message {
 		return r.Message(outbox.Defaults{})
 	})
 	require.NoError(s.t, err)
+	return all
+}
+
+// read waits for n messages of a topic, in the order of their partitions. One that a relay sent twice counts once.
+func (s *stage) read(topic string, n int) (all []envelope.Message) {
+	s.t.Helper()
+	records := testkit.Consume(s.t, s.brokers, topic)
+	testkit.Wait(s.t, fmt.Sprintf("%d messages", n), func() (bool, error) {
+		all = nil
+		seen := make(map[string]bool)
+		for _, record := range records.Records() {
+			m, err := kafka.Message(record)
+			if err != nil {
+				return false, err
+			}
+			if is := fmt.Sprintf("%s %s %s", m.ID, header(m, participant.HeaderRedrive), m.Payload); !seen[is] {
+				seen[is] = true
+				all = append(all, m)
+			}
+		}
+		if len(all) < n {
+			return false, fmt.Errorf("%d so far", len(all))
+		}
+		return true, nil
+	})
+	require.Len(s.t, all, n)
 	return all
 }
 

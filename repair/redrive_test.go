@@ -47,11 +47,8 @@ func TestARedrivenMessageGetsItsOutcomeOnce_C13_C15(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, r.Total)
 
-	records := testkit.Consume(t, s.brokers, s.hop.Events()).WaitN(3)
 	var outcomes []envelope.Outcome
-	for _, record := range records {
-		m, err := kafka.Message(record)
-		require.NoError(t, err)
+	for _, m := range s.read(s.hop.Events(), 3) {
 		outcomes = append(outcomes, m.Outcome)
 		require.Equal(t, sent.ID, m.CausationID)
 		require.Equal(t, sent.CorrelationID, m.CorrelationID)
@@ -101,9 +98,7 @@ func TestARedriveLeavesBytesAndHeadersAlone_C15(t *testing.T) {
 	require.Equal(t, 4, r.Redriven, r.Refusals)
 	s.relay()
 	got := make(map[string]envelope.Message)
-	for _, record := range testkit.Consume(t, s.brokers, s.hop.Commands()).WaitN(8) {
-		m, err := kafka.Message(record)
-		require.NoError(t, err)
+	for _, m := range s.read(s.hop.Commands(), 8) {
 		if header(m, participant.HeaderRedriveGroup) == "" {
 			continue // the first time
 		}

@@ -106,12 +106,15 @@ func TestWhatCannotBeEncodedIsToldFromARegistryThatIsAway(t *testing.T) {
 	}
 	require.EqualValues(t, 1, asked.Load()-before)
 
-	// Back again, it has a new version, which is taken.
+	// Back again, it has a new version, which is taken if it answers within a second.
 	gone.Store(false)
 	_, err = r.Register(ctx, "shop.Offer", offerSchema[:len(offerSchema)-2]+`,{"name":"colour","type":"string","default":"red"}]}`)
 	require.NoError(t, err)
-	later(2 * time.Minute)
-	require.NoError(t, encode("shop.Offer", `{"title":1,"colour":"blue"}`))
+	testkit.Wait(t, "the new version", func() (bool, error) {
+		later(2 * time.Minute)
+		err := encode("shop.Offer", `{"title":1,"colour":"blue"}`)
+		return err == nil, err
+	})
 
 	// A caller who leaves is told so.
 	left, leave := context.WithCancel(ctx)

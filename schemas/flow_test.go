@@ -107,7 +107,7 @@ func (m *market) codec(types ...schemas.Type) *schemas.Codec {
 	m.t.Helper()
 	r, err := schemas.NewRegistry(m.address)
 	require.NoError(m.t, err)
-	c, err := schemas.New(m.t.Context(), schemas.Config{Registry: r, Types: types})
+	c, err := schemas.New(m.t.Context(), schemas.Config{Registry: r, Types: types, Timeout: time.Minute})
 	require.NoError(m.t, err)
 	return c
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // serve is a registry that answers every request with answer, and counts them.
@@ -92,9 +93,11 @@ func TestDecodeGivesUpOnASilentRegistry(t *testing.T) {
 	})
 	defer close(release)
 	c, err := schemas.New(context.Background(), schemas.Config{
-		Registry: r, Types: []schemas.Type{schemas.Bind[parcel](parcelSchema)}, Timeout: 20 * time.Millisecond,
+		Registry: r, Types: []schemas.Type{schemas.Bind[parcel](parcelSchema)}, Timeout: time.Second,
 	})
 	require.NoError(t, err)
+	now := time.Now()
+	r.SetClock(func() time.Time { return now }) // who comes late is told the same
 	good, err := c.Encode("t", parcel{"p", 1})
 	require.NoError(t, err)
 	before := asked.Load()
@@ -111,6 +114,7 @@ func TestDecodeGivesUpOnASilentRegistry(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	testkit.Wait(t, "the one question to arrive", func() (bool, error) { return asked.Load() > before, nil })
 	require.EqualValues(t, 1, asked.Load()-before)
 	require.NoError(t, c.Decode(envelope.Message{Payload: good.Payload}, &parcel{}), "what is known needs no registry")
 }

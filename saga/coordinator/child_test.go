@@ -45,7 +45,8 @@ type task struct {
 	Definition  string        // of the saga, for the coordinator
 	Slow        time.Duration // how long a command that is slow waits
 	Batch       int
-	Concurrency int    // default 2
+	Concurrency int // default 2
+	Session     time.Duration
 	Die         string // the hook to die in
 	Nth         int64  // at which call
 }
@@ -70,13 +71,18 @@ func must(err error) {
 	}
 }
 
-// quick are group time-outs for tests: Apache Kafka allows no session below 6 s, the embedded broker does.
-func quick() []kgo.Opt {
+// membership has group time-outs for tests.
+func (k task) membership() []kgo.Opt {
 	return []kgo.Opt{
-		kgo.SessionTimeout(session()), kgo.RebalanceTimeout(session() * 9 / 10), kgo.HeartbeatInterval(100 * time.Millisecond),
+		kgo.SessionTimeout(k.Session), kgo.RebalanceTimeout(session() * 9 / 10), kgo.HeartbeatInterval(100 * time.Millisecond),
 	}
 }
 
+// patient is the session, and the relay's lease, of members that nobody kills: they keep what they have when the machine
+// stands still for a while.
+const patient = 10 * time.Second
+
+// session is that of members that are killed: Apache Kafka allows none below 6 s, the embedded broker does.
 func session() time.Duration {
 	if os.Getenv("TROUPE_KAFKA") != "" {
 		return 6 * time.Second
@@ -107,9 +113,13 @@ func (k task) run(ctx context.Context, log zerolog.Logger, hooks participant.Hoo
 	if err != nil {
 		return err
 	}
+	lease := 1500 * time.Millisecond
+	if k.Session == patient {
+		lease = patient
+	}
 	r, err := relay.New(relay.Config{
 		Source: relay.Poll,
-		Pool:   pool, Brokers: k.Brokers, Service: k.Hop, Lease: 1500 * time.Millisecond, Interval: 50 * time.Millisecond, Log: log,
+		Pool:   pool, Brokers: k.Brokers, Service: k.Hop, Lease: lease, Interval: 50 * time.Millisecond, Log: log,
 	})
 	if err != nil {
 		return err
@@ -126,7 +136,7 @@ func (k task) participant(
 	return participant.New(participant.Config{
 		Pool: pool, Brokers: k.Brokers, Hop: topics.MustHop(k.Flow, k.Hop), Partitions: 2, Batch: k.Batch, Concurrency: max(k.Concurrency, 2),
 		Retry: retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 3}, Immediate: -1,
-		Kafka: quick(), Hooks: hooks, Log: log,
+		Kafka: k.membership(), Hooks: hooks, Log: log,
 	})
 }
 

@@ -93,7 +93,7 @@ type crew struct {
 func newCrew(t testing.TB, d *saga.Definition) *crew {
 	s := &crew{t: t, d: d, pools: make(map[string]*pgxpool.Pool)}
 	s.task = task{
-		Flow: testkit.Flow(t), Brokers: testkit.Kafka(t), Definition: string(d.JSON()), Batch: 20,
+		Flow: testkit.Flow(t), Brokers: testkit.Kafka(t), Definition: string(d.JSON()), Batch: 20, Session: session(),
 		Slow: s.timeout() + 500*time.Millisecond,
 	}
 	for _, hop := range hops {
@@ -157,7 +157,9 @@ func (s *crew) serveWith(hooks participant.Hooks, hops ...string) {
 	var running sync.WaitGroup
 	for _, hop := range hops {
 		s.begun(hop)
-		running.Go(func() { require.NoError(s.t, s.of(hop).run(ctx, testkit.Logger(s.t), hooks)) })
+		k := s.of(hop)
+		k.Session = patient
+		running.Go(func() { require.NoError(s.t, k.run(ctx, testkit.Logger(s.t), hooks)) })
 	}
 	s.t.Cleanup(func() { stop(); running.Wait() })
 }

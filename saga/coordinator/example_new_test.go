@@ -27,7 +27,7 @@ type (
 // A coordinator and the hotel that it asks, in one database without Kafka. Over Kafka the participants have Brokers instead
 // of Local, and a relay runs beside each database.
 func ExampleNew() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, end, err := playground(ctx)
 	if err != nil {

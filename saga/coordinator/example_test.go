@@ -20,7 +20,7 @@ import (
 
 // A customer has cancelled: what is to be done is looked at first.
 func ExampleDesk() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, end, err := anOrderUnderWay(ctx)
 	if err != nil {

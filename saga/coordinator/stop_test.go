@@ -31,6 +31,7 @@ func TestAFullStopSoak(t *testing.T) {
 		}
 	}
 	s.callAll(keys)
+	open := s.gate(sagas / 4)
 	const moved = "SELECT count(*) FROM troupe.sagas WHERE version > 1"
 	const ended = "SELECT count(*) FROM troupe.sagas WHERE ended_at IS NOT NULL"
 	s.spawn(1, hops...)
@@ -44,6 +45,7 @@ func TestAFullStopSoak(t *testing.T) {
 		m.killed(t)
 	}
 	s.members = nil
+	open()
 	before := s.count("order", ended)
 	require.Less(t, before, sagas/2, "killed too late to show anything")
 	began := time.Now()
@@ -55,6 +57,32 @@ func TestAFullStopSoak(t *testing.T) {
 	t.Logf("%s; %d of %d under way at the stop; the next one ended after %s, all after %s", s.judge(keys), sagas-before, sagas,
 		first.Round(time.Millisecond), all.Round(time.Millisecond))
 	s.dismiss()
+}
+
+// gate lets so many shipments be made, and keeps the others waiting until it is opened: however late somebody is killed,
+// most sagas are under way.
+func (s *crew) gate(most int) (open func()) {
+	s.t.Helper()
+	const gate = `
+		CREATE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+		  IF NEW.at > TG_ARGV[0]::bigint THEN
+		    PERFORM pg_advisory_xact_lock_shared(1);
+		  END IF;
+		  RETURN NEW;
+		END $$;
+		CREATE TRIGGER gate BEFORE INSERT ON effects FOR EACH ROW EXECUTE FUNCTION wait_at_gate(%d)`
+	_, err := s.pools["shipping"].Exec(s.t.Context(), fmt.Sprintf(gate, most))
+	require.NoError(s.t, err)
+	conn, err := s.pools["shipping"].Acquire(s.t.Context())
+	require.NoError(s.t, err)
+	s.t.Cleanup(conn.Release) // gives up the lock of a test that failed, with the pool
+	_, err = conn.Exec(s.t.Context(), "SELECT pg_advisory_lock(1)")
+	require.NoError(s.t, err)
+	return func() {
+		_, err := conn.Exec(s.t.Context(), "SELECT pg_advisory_unlock(1)")
+		require.NoError(s.t, err)
+	}
 }
 
 // callAll starts a saga for each key, many in a transaction.

@@ -47,10 +47,10 @@ func TestAnAnswerThatCannotBeDecidedParksItsSaga_A24(t *testing.T) {
 	})
 	require.NoError(t, err)
 	p := f.participant("order", f.pool)
-	var parked []string // by one transaction at a time
+	parked := make(chan string, 10)
 	f.c, err = coordinator.New(t.Context(), coordinator.Config{
 		Participant: p, Pool: f.pool, Definitions: []*saga.Definition{d}, Schemas: without("TellGuest"), Log: testkit.Logger(t),
-		Parked: func(s saga.State, reason string) { parked = append(parked, s.ID()) },
+		Parked: func(s saga.State, reason string) { parked <- s.ID() },
 	})
 	require.NoError(t, err)
 	stop := f.goOn(p)
