@@ -33,6 +33,8 @@
 //	troupe.transaction.duration          histogram  s, by topic and whether it was committed
 //	troupe.transaction.messages          histogram  messages in a transaction, likewise
 //	troupe.breaker.opened                counter    by partition and dependency
+//	troupe.deadlines.fired               counter    deadlines that became messages
+//	troupe.deadlines.lateness            histogram  s after they were due, of the longest of those that fired together
 //	troupe.breaker.open                  gauge      1 while a partition waits for a dependency, else 0
 //	troupe.lag, troupe.lag.age           gauges     messages, and s since the oldest was written, by partition
 //	troupe.running, troupe.waiting       gauges     messages here, by partition

@@ -46,13 +46,15 @@ type instruments struct {
 	duration metric.Float64Histogram
 	batch    metric.Int64Histogram
 	opened   metric.Int64Counter
+	fired    metric.Int64Counter
+	late     metric.Float64Histogram
 }
 
 // Boundaries of the conventions for durations.
 var seconds = metric.WithExplicitBucketBoundaries(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 
 func newInstruments(m metric.Meter) (i instruments, err error) {
-	var errs [8]error
+	var errs [10]error
 	i.consumed, errs[0] = m.Int64Counter(messagingconv.ClientConsumedMessages{}.Name(),
 		metric.WithUnit(messagingconv.ClientConsumedMessages{}.Unit()),
 		metric.WithDescription(messagingconv.ClientConsumedMessages{}.Description()))
@@ -73,6 +75,10 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 		metric.WithExplicitBucketBoundaries(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000))
 	i.opened, errs[7] = m.Int64Counter("troupe.breaker.opened", metric.WithUnit("{opening}"),
 		metric.WithDescription("Times that a partition began to wait for something that was away."))
+	i.fired, errs[8] = m.Int64Counter("troupe.deadlines.fired", metric.WithUnit("{deadline}"),
+		metric.WithDescription("Deadlines that were due and became messages."))
+	i.late, errs[9] = m.Float64Histogram("troupe.deadlines.lateness", seconds, metric.WithUnit("s"),
+		metric.WithDescription("Time from when a deadline was due until it became a message: of those that fired together, the longest."))
 	return i, errors.Join(errs[:]...)
 }
 
@@ -186,6 +192,12 @@ func (o *observer) breaker(b participant.Breaker) {
 	}
 	l := label{group: o.group, topic: b.Topic, partition: b.Partition, dependency: o.dependency(b.What)}
 	o.instruments.opened.Add(context.Background(), 1, o.with(l))
+}
+
+func (o *observer) fired(f participant.Fired) {
+	with := o.with(label{group: o.group, partition: -1})
+	o.instruments.fired.Add(context.Background(), int64(f.Deadlines), with)
+	o.instruments.late.Record(context.Background(), f.Lag.Seconds(), with)
 }
 
 // dependency is name, or _OTHER once there are too many.

@@ -70,6 +70,7 @@ func (t *Telemetry) Instrument(cfg participant.Config) participant.Config {
 	h.Held = both(h.Held, o.held)
 	h.Passed = both(h.Passed, o.passed)
 	h.Breaker = both(h.Breaker, o.breaker)
+	h.Fired = both(h.Fired, o.fired)
 	fetched := h.Fetched
 	h.Fetched = func(topic string, partition int32, messages int) {
 		if fetched != nil {

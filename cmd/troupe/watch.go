@@ -23,7 +23,8 @@ import (
 // watchFlags say where what a watcher sees is kept.
 type watchFlags struct {
 	deskFlags
-	flow string
+	flow  string
+	admin string
 }
 
 func (f *watchFlags) declareFlow(cmd *cobra.Command) {
@@ -73,6 +74,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags.StringSliceVar(&files, "reactions", nil, "`file` or folder with reactions.json of the flow's services, repeatable")
 	flags.DurationVar(&cfg.Answer, "answer", time.Minute, "`time` that a reaction may take")
 	flags.DurationVar(&cfg.Since, "since", 0, "`time` to look back in topics that were not read before (default: the retention)")
+	flags.StringVar(&f.admin, "admin", "", "`host:port` of /livez, /readyz and /metrics, such as 127.0.0.1:8087 (default: none)")
 	flags.DurationVar(&cfg.Retention, "retention", 7*24*time.Hour, "`time` for which messages and findings are kept, at most 336h")
 	f.output.declare(flags)
 	cmd.AddCommand(newWatchList(), newWatchShow(), newWatchFindings())
@@ -140,7 +142,7 @@ func (f *watchFlags) watch(cmd *cobra.Command, cfg watch.Config) error {
 			stop() // nobody reads any more
 		}
 	}
-	watcher, err := watch.New(cfg)
+	watcher, err := f.watcher(cfg)
 	if err != nil {
 		return err
 	}

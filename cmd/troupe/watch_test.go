@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,9 +77,12 @@ func TestWatchPrintsWhatItFindsAndShowsEachFlow_C09(t *testing.T) {
 	env := []string{"DATABASE_URL=" + testkit.DatabaseURL(t, pool), "KAFKA_BROKERS=" + strings.Join(testkit.Kafka(t), ",")}
 	plain := func(text string) string { return strings.ReplaceAll(text, flow, "order") }
 
-	cmd := command(t, env, "watch", "--reactions", folder, "--output", "json")
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd := command(t, env, "watch", "--reactions", folder, "--output", "json", "--admin", "127.0.0.1:0")
+	stderr, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	defer stderr.Close()
+	var stdout bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, stderr
 	require.NoError(t, cmd.Start())
 	stopped := false
 	t.Cleanup(func() {
@@ -86,6 +91,16 @@ func TestWatchPrintsWhatItFindsAndShowsEachFlow_C09(t *testing.T) {
 			_ = cmd.Wait()
 		}
 	})
+	var admin string
+	testkit.Wait(t, "the findings to be counted", func() (bool, error) {
+		if admin = served(t, stderr.Name()); admin == "" {
+			return false, nil
+		}
+		page := asked(t, admin, "/metrics")
+		return strings.Contains(page, `troupe_watch_findings_total{troupe_flow="`+flow+`",troupe_watch_kind="missing"} 1`) &&
+			strings.Contains(page, `troupe_watch_findings_total{troupe_flow="`+flow+`",troupe_watch_kind="late"} 0`), nil
+	})
+	require.Equal(t, "ok\n", asked(t, admin, "/readyz"))
 	testkit.Wait(t, "the findings to be stored", func() (bool, error) {
 		desk, err := watch.OpenDesk(t.Context(), pool, flow)
 		if err != nil {
@@ -96,7 +111,7 @@ func TestWatchPrintsWhatItFindsAndShowsEachFlow_C09(t *testing.T) {
 	})
 	stopped = true
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, cmd.Wait(), stderr.String())
+	require.NoError(t, cmd.Wait())
 	var kinds []string
 	for line := range strings.Lines(stdout.String()) {
 		var one watch.Finding
@@ -136,6 +151,34 @@ func TestWatchPrintsWhatItFindsAndShowsEachFlow_C09(t *testing.T) {
 	require.Contains(t, o.stderr, `flow or key "o-1003": not seen by a watcher`)
 }
 
+// served is the admin address that a process has logged; "" before.
+func served(t *testing.T, log string) string {
+	t.Helper()
+	text, err := os.ReadFile(log)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		var said struct{ Admin string }
+		if json.Unmarshal([]byte(line), &said) == nil && said.Admin != "" {
+			return said.Admin
+		}
+	}
+	return ""
+}
+
+// asked is what a path of an admin address answers; "" while nobody listens.
+func asked(t *testing.T, address, path string) string {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	response, err := client.Get("http://" + address + path)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return string(text)
+}
+
 func TestWatchSaysWhatIsWrongWithItsFlags(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -147,6 +190,7 @@ func TestWatchSaysWhatIsWrongWithItsFlags(t *testing.T) {
 		"no reactions.json":            "--brokers 127.0.0.1:1 --reactions " + t.TempDir(),
 		"is of another":                "--brokers 127.0.0.1:1 --flow shop --reactions " + folder,
 		"want at most 336h":            "--brokers 127.0.0.1:1 --retention 400h --reactions " + folder,
+		"--admin: listen tcp":          "--brokers 127.0.0.1:1 --admin nowhere --reactions " + folder,
 		"--limit 0: want":              "list --limit 0",
 		"want text, json or mermaid":   "show o-1 --output svg",
 		"--database is not set":        "findings --database=",

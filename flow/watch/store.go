@@ -304,6 +304,7 @@ func (s *session) store(ctx context.Context, fetches kgo.Fetches) error {
 	for _, at := range s.places {
 		at.stored = at.next
 	}
+	s.counts.stored(s.batch.count)
 	s.tell(ctx, found)
 	return nil
 }

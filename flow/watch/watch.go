@@ -20,6 +20,7 @@ type Watcher struct {
 	cfg      Config
 	declared []byte
 	rules    []rule
+	counts   counts
 }
 
 // New checks cfg. It connects to nothing yet.
@@ -42,6 +43,7 @@ var errAnew = errors.New("the topics have changed")
 // error only where waiting does not help: tables that are not there, rights that the role does not have.
 func (w *Watcher) Run(ctx context.Context) error {
 	var told time.Time
+	w.counts.judgedUpTo(time.Now())
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		began := time.Now()
 		err := w.session(ctx)
@@ -92,6 +94,7 @@ func (w *Watcher) session(ctx context.Context) error {
 		return err
 	}
 	if len(s.places) == 0 {
+		s.counts.judgedUpTo(time.Now()) // there is nothing
 		return s.idle(ctx)
 	}
 	from := make(map[string]map[int32]kgo.Offset)
@@ -166,5 +169,6 @@ func (s *session) step(ctx context.Context, reads *kgo.Client) error {
 		return err
 	}
 	s.judged = s.asked
+	s.counts.judgedUpTo(s.judged)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 
@@ -37,6 +38,7 @@ type Config struct {
 	Seed       int64  // of the refusals
 	Partitions int32  // of the topics that are made; default 4
 	AlertURL   string // webhook that is told of dead letters and parked sagas; "": none
+	Traces     string // where spans go, by OTLP over HTTP: http://host:4318; "": none are made
 
 	Kafka []kgo.Opt       // further options of the Kafka clients
 	Dial  pgconn.DialFunc // of the database's pool; nil: as usual
@@ -88,6 +90,9 @@ func (c Config) Validate() error {
 	if err := c.alert().Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("ALERT_URL: %w", err))
 	}
+	if u, err := url.Parse(c.Traces); c.Traces != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		errs = append(errs, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT: want http://host:port, of a collector that takes OTLP over HTTP"))
+	}
 	return errors.Join(errs...)
 }
 
@@ -98,7 +103,7 @@ func (c Config) Hop(name string) topics.Hop { return topics.MustHop(cmp.Or(c.Flo
 func (c Config) Refuses(orderID, hop string) bool { return c.Fail.Refuses(c.Seed, orderID, hop) }
 
 // FromEnv reads the configuration from the environment: DATABASE_URL, KAFKA_BROKERS, SCHEMA_REGISTRY_URL, DEMO_STYLE,
-// DEMO_FLOW, DEMO_LISTEN, DEMO_FAIL, DEMO_SEED, DEMO_PARTITIONS and ALERT_URL. It does not say what is missing: Validate does.
+// DEMO_FLOW, DEMO_LISTEN, DEMO_FAIL, DEMO_SEED, DEMO_PARTITIONS, ALERT_URL and OTEL_EXPORTER_OTLP_ENDPOINT. It does not say what is missing: Validate does.
 func FromEnv() (Config, error) {
 	var c Config
 	for _, s := range c.settings() {

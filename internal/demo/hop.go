@@ -9,11 +9,13 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/alert"
 	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/metrics"
+	"github.com/troupe-go/troupe/internal/traces"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -43,6 +45,7 @@ type Parts struct {
 	Flow        *flow.Service // where each service decides for itself; else nil
 	Codec       *schemas.Codec
 	Meters      metric.MeterProvider
+	Tracers     trace.TracerProvider
 	Alert       func(alert.Incident) // does nothing where there is no webhook
 }
 
@@ -89,7 +92,12 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 			cfg.Log.Error().Err(err).Msg("ended")
 		}
 	}()
-	t, meters, page, err := metrics.New(h.Name)
+	tracers, endTraces, err := traces.Open(ctx, cfg.Traces, h.Name, cfg.Log)
+	if err != nil {
+		return err
+	}
+	defer endTraces()
+	t, meters, page, err := metrics.New(h.Name, tracers)
 	if err != nil {
 		return err
 	}
@@ -109,7 +117,7 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	}
 	var api http.Handler
 	err = await(ctx, cfg.Log, "database", func(ctx context.Context) (err error) {
-		api, err = h.Handlers(ctx, Parts{pool, p, reacting, codec, meters, alerts})
+		api, err = h.Handlers(ctx, Parts{pool, p, reacting, codec, meters, tracers, alerts})
 		return err
 	})
 	if err != nil {

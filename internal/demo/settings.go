@@ -62,6 +62,10 @@ func (c *Config) settings() []setting {
 			c.AlertURL = text
 			return nil
 		}},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "`address` of an OpenTelemetry collector, which gets spans, http://host:4318 (default none)", func(text string) error {
+			c.Traces = strings.TrimSuffix(text, "/")
+			return nil
+		}},
 	}
 }
 

@@ -83,7 +83,10 @@ func TestLinksBetweenDocumentsResolve(t *testing.T) {
 	require.NoError(t, err)
 	examples, err := filepath.Glob(filepath.Join(root, "examples", "*", "README.md"))
 	require.NoError(t, err)
+	runbooks, err := filepath.Glob(filepath.Join(root, "docs", "runbooks", "*.md"))
+	require.NoError(t, err)
 	documents = append(documents, examples...)
+	documents = append(documents, runbooks...)
 	for _, path := range append(documents, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)

@@ -131,7 +131,7 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 		return usageError{err}
 	}
 	defer pool.Close()
-	t, _, page, err := metrics.New(a.participant.Hop.Name())
+	t, _, page, err := metrics.New(a.participant.Hop.Name(), nil)
 	if err != nil {
 		return err
 	}

@@ -19,10 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/troupe-go/troupe/internal/metrics/catalogue"
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-var rewrite = flag.Bool("update", false, "rewrite docs/relay-reference.md")
+var rewrite = flag.Bool("update", false, "rewrite docs/relay-reference.md and the relays' section of docs/metrics-reference.md")
 
 const (
 	referenceFile = "../../docs/relay-reference.md"
@@ -180,6 +181,24 @@ func TestTheReferenceIsWhatTheProgramKnows(t *testing.T) {
 	written, err := os.ReadFile(referenceFile)
 	require.NoError(t, err)
 	require.Equal(t, page, string(written), "go test ./internal/sidecar -run Reference -update")
+}
+
+func TestTheMetricsReferenceIsWhatTheProgramServes(t *testing.T) {
+	section := catalogue.Section{Title: "Relays", Page: "../../docs/metrics-reference.md"}
+	row := func(name, kind, unit, meaning string) {
+		section.Metrics = append(section.Metrics, catalogue.Metric{
+			Name: metricPrefix + name, Type: kind, Unit: unit, Meaning: meaning, Labels: []string{outboxLabel},
+		})
+	}
+	for _, f := range figures {
+		kind := "gauge"
+		if f.kind == prometheus.CounterValue {
+			kind = "counter"
+		}
+		row(f.name, kind, f.unit, f.help)
+	}
+	row(latencyName, "histogram", "s", latencyHelp)
+	section.Hold(t, *rewrite, "go test ./internal/sidecar -run Reference -update")
 }
 
 func TestTheReferenceIsWithoutGaps(t *testing.T) {

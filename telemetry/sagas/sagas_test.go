@@ -3,6 +3,7 @@ package sagas_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -21,6 +22,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/troupe-go/troupe/internal/metrics/catalogue"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
@@ -31,6 +33,8 @@ import (
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
+
+var rewrite = flag.Bool("update", false, "rewrite the sagas' section of docs/metrics-reference.md")
 
 // The messages of a trip.
 type (
@@ -255,6 +259,13 @@ troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=room saga.s
 		}
 		return true, nil
 	})
+
+	var all metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &all))
+	seen := make(catalogue.Collection)
+	seen.Add(t, all)
+	catalogue.Section{Title: "Sagas", Page: "../../docs/metrics-reference.md", Metrics: seen.Metrics()}.
+		Hold(t, *rewrite, "go test ./telemetry/sagas -run EveryMetricHasItsValue -update")
 }
 
 // TestTheDocumentNamesEveryMetric, and none that is not there.

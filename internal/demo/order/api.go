@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // api is the way in.
@@ -27,9 +28,11 @@ func (s *service) api() http.Handler {
 }
 
 func (s *service) post(w http.ResponseWriter, r *http.Request) {
+	ctx, span := s.spans.Start(r.Context(), "POST /orders", trace.WithSpanKind(trace.SpanKindServer)) // the flow's trace begins here
+	defer span.End()
 	o, key, err := readRequest(w, r)
 	if err == nil {
-		err = pgx.BeginFunc(r.Context(), s.pool, func(tx pgx.Tx) error { return s.place(r.Context(), tx, o, key) })
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.place(ctx, tx, o, key) })
 	}
 	if err != nil {
 		s.fail(w, r, err)

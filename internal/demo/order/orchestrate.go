@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/troupe-go/troupe/alert"
 	"github.com/troupe-go/troupe/internal/demo"
@@ -34,6 +35,7 @@ func orchestrate(ctx context.Context, cfg demo.Config, with demo.Parts) (http.Ha
 	if err != nil {
 		return nil, err
 	}
+	s.spans = with.Tracers.Tracer(scope)
 	return s.api(), measured.Observe(c)
 }
 
@@ -52,5 +54,5 @@ func open(ctx context.Context, cfg coordinator.Config) (*service, *coordinator.C
 		_, err := c.Start(ctx, tx, sagaName, o.data())
 		return err
 	}
-	return &service{pool: cfg.Pool, begin: begin, log: cfg.Log}, c, nil
+	return &service{pool: cfg.Pool, begin: begin, spans: noop.Tracer{}, log: cfg.Log}, c, nil
 }

@@ -38,6 +38,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupe-go/troupe/internal/demo"
 )
@@ -45,9 +46,13 @@ import (
 // own is this service's hop, whose events tell the customer how an order ended.
 const own = "order"
 
+// scope of the spans that are not a handler's.
+const scope = "github.com/troupe-go/troupe/internal/demo/order"
+
 type service struct {
 	pool  *pgxpool.Pool
 	begin func(context.Context, pgx.Tx, Order) error // a new order's flow, in tx
+	spans trace.Tracer
 	log   zerolog.Logger
 }
 
@@ -59,7 +64,7 @@ func Run(ctx context.Context, cfg demo.Config) error {
 		Reactions: Reactions,
 		Handlers: func(ctx context.Context, with demo.Parts) (http.Handler, error) {
 			if with.Flow != nil {
-				return (&service{pool: with.Pool, begin: listen(with.Flow), log: cfg.Log}).api(), nil
+				return (&service{pool: with.Pool, begin: listen(with.Flow), spans: with.Tracers.Tracer(scope), log: cfg.Log}).api(), nil
 			}
 			return orchestrate(ctx, cfg, with)
 		},

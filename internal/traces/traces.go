@@ -1,0 +1,66 @@
+// Package traces gives a program a place for its spans: the OpenTelemetry collector that the environment names, by the
+// variables that every SDK of OpenTelemetry reads.
+//
+//	OTEL_EXPORTER_OTLP_ENDPOINT   http://host:4318; without it no spans are made
+//	OTEL_TRACES_SAMPLER           such as parentbased_traceidratio, with OTEL_TRACES_SAMPLER_ARG; default: all
+//
+// A program works the same whether the collector is there or not: spans wait in memory, some thousands at most, and those that
+// nobody takes are dropped. The log says when that begins and when it ends, not each time.
+package traces
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// endLimit is how long the last spans may take.
+const endLimit = 2 * time.Second
+
+// Open gives the service of a name a place for its spans at an endpoint, an http or https URL; "" is none. It connects to
+// nothing yet. End sends what is left, for 2 s at most.
+func Open(ctx context.Context, endpoint, service string, log zerolog.Logger) (tracers trace.TracerProvider, end func(), err error) {
+	if endpoint == "" {
+		return noop.NewTracerProvider(), func() {}, nil
+	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint+"/v1/traces"))
+	if err != nil {
+		return nil, nil, err
+	}
+	name := resource.NewSchemaless(attribute.String("service.name", service))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(&told{SpanExporter: exporter, log: log}), sdktrace.WithResource(name))
+	return provider, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil {
+			log.Info().Err(err).Msg("traces: the last spans are dropped")
+		}
+	}, nil
+}
+
+// told logs when spans begin to be dropped, and when that is over.
+type told struct {
+	sdktrace.SpanExporter
+	log     zerolog.Logger
+	dropped atomic.Bool
+}
+
+// ExportSpans is sdktrace.SpanExporter's. It gives no error, since it was logged.
+func (e *told) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	switch was := e.dropped.Swap(err != nil); {
+	case err != nil && !was:
+		e.log.Info().Err(err).Msg("traces: nobody takes spans; they are dropped until somebody does")
+	case err == nil && was:
+		e.log.Info().Msg("traces: spans are taken again")
+	}
+	return nil
+}
