@@ -19,7 +19,7 @@ import (
 
 // An order was placed an hour ago, and payment has not answered. Ends with the first finding.
 func Example() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, brokers, end, err := servers(ctx)
 	if err != nil {
