@@ -60,7 +60,7 @@ func hotel(w http.ResponseWriter, r *http.Request) {
 }
 
 func Example() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	service := httptest.NewServer(http.HandlerFunc(hotel))
 	defer service.Close()
