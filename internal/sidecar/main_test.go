@@ -59,6 +59,7 @@ type result struct {
 func run(t *testing.T, environ []string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
+	args = append([]string{}, args...) // without any the command line would be this test's own
 	p := sidecar.Program{Args: args, Stdout: &stdout, Stderr: &stderr, Environ: append([]string{}, environ...)}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
