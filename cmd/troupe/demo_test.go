@@ -116,8 +116,12 @@ func TestWhatIsToBeKeptIsKept(t *testing.T) {
 
 func TestACheckThatDoesNotHoldIsStatus1(t *testing.T) {
 	d := start(t, command(t, servers(t), "demo", "--limit", "30", "--rate", "5", "--output", "json"))
-	d.until(t, "posting") // for six seconds
-	d.exec(t, "payment", "INSERT INTO accounts (customer_id, balance_cents) VALUES ('nobody', 100)")
+	d.until(t, "starting 4 services")
+	conn := d.database(t, "payment")
+	testkit.Wait(t, "the payment service's table, as soon as it is made", func() (bool, error) {
+		_, err := conn.Exec(t.Context(), "INSERT INTO accounts (customer_id, balance_cents) VALUES ('nobody', 100)")
+		return err == nil, err
+	})
 	r := d.failed(t)
 	require.Empty(t, r.Stuck)
 	for _, c := range r.Checks {
@@ -229,12 +233,6 @@ func (d *started) database(t *testing.T, service string) *pgx.Conn {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
-}
-
-func (d *started) exec(t *testing.T, service, sql string) {
-	t.Helper()
-	_, err := d.database(t, service).Exec(t.Context(), sql)
-	require.NoError(t, err)
 }
 
 // until reads what the demo says up to the line that begins with word.
