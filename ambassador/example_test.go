@@ -112,7 +112,7 @@ func Example() {
 
 // playground is a database with Troupe's tables and a broker.
 func playground(ctx context.Context) (pool *pgxpool.Pool, brokers []string, end func(), err error) {
-	db, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
+	db, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Settings: map[string]string{"fsync": "off"}})
 	if err != nil {
 		return nil, nil, nil, err
 	}

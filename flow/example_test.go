@@ -334,7 +334,7 @@ func example(serve, ask func(ctx context.Context, pool *pgxpool.Pool) error) {
 }
 
 func inPlayground(ctx context.Context, serve, ask func(ctx context.Context, pool *pgxpool.Pool) error) error {
-	db, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
+	db, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Settings: map[string]string{"fsync": "off"}})
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func ExampleOpenDesk() {
 
 // servers are a database with Troupe's tables, and a broker with an order.
 func servers(ctx context.Context) (pool *pgxpool.Pool, brokers []string, end func(), err error) {
-	server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
+	server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Settings: map[string]string{"fsync": "off"}})
 	if err != nil {
 		return nil, nil, nil, err
 	}
