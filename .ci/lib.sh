@@ -6,10 +6,19 @@ step() { printf '\n== %s  (%s)\n' "$*" "$(date +%T)"; }
 need() { # need COMMAND PACKAGE: installs a Debian package where the command is missing and we may
   command -v "$1" >/dev/null 2>&1 && return
   if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
-    [ -n "${APT_UPDATED:-}" ] || { apt-get -qq update >/dev/null; APT_UPDATED=1; }
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$2" >/dev/null
+    [ -n "${APT_UPDATED:-}" ] || { apt-get -qq -o Acquire::Retries=5 update >/dev/null; APT_UPDATED=1; }
+    DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=5 install -y --no-install-recommends "$2" >/dev/null
   fi
   command -v "$1" >/dev/null 2>&1 || { echo "$1 is missing: install $2" >&2; exit 1; }
+}
+
+fetched() { # fetched COMMAND...: runs what only fetches, again where the network fails it
+  local wait
+  for wait in 5 20 60; do
+    "$@" && return
+    sleep "$wait"
+  done
+  "$@"
 }
 
 kafka_dir=

@@ -60,7 +60,7 @@ func hotel(w http.ResponseWriter, r *http.Request) {
 }
 
 func Example() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	service := httptest.NewServer(http.HandlerFunc(hotel))
 	defer service.Close()
@@ -112,7 +112,7 @@ func Example() {
 
 // playground is a database with Troupe's tables and a broker.
 func playground(ctx context.Context) (pool *pgxpool.Pool, brokers []string, end func(), err error) {
-	db, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
+	db, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Settings: map[string]string{"fsync": "off"}})
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -148,7 +148,11 @@ func TestWhatCannotBePostedIsRefused(t *testing.T) {
 func TestABusyOutboxSaysSo_C19(t *testing.T) {
 	t.Parallel()
 	o, pool := takes(t, func(c *ambassador.OutboxConfig) { c.Writers = 1 })
-	server := httptest.NewServer(o)
+	reading := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = &watched{ReadCloser: r.Body, reading: reading}
+		o.ServeHTTP(w, r)
+	}))
 	defer server.Close()
 	body, slow := io.Pipe()
 	first := make(chan int, 1)
@@ -164,18 +168,30 @@ func TestABusyOutboxSaysSo_C19(t *testing.T) {
 		first <- response.StatusCode
 	}()
 	text := message(envelope.NewID(), "1")
-	_, err := io.WriteString(slow, text[:10]) // it is being read
+	_, err := io.WriteString(slow, text[:10])
 	require.NoError(t, err)
-	testkit.Wait(t, "that it is busy", func() (bool, error) {
-		status, _, header := post(o, "{") // refused, where it has its turn
-		return status == 503 && header.Get("Retry-After") == "1", nil
-	})
+	<-reading // so it has its turn, and keeps it until all is read
+	status, said, header := post(o, message(envelope.NewID(), "2"))
+	require.Equal(t, 503, status, said)
+	require.Equal(t, "1", header.Get("Retry-After"))
 	_, err = io.WriteString(slow, text[10:])
 	require.NoError(t, err)
 	require.NoError(t, slow.Close())
 	require.Equal(t, 201, <-first)
 	require.Len(t, stored(t, pool), 1)
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// watched is a body that says when it is read.
+type watched struct {
+	io.ReadCloser
+	reading chan struct{}
+	once    sync.Once
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	w.once.Do(func() { close(w.reading) })
+	return w.ReadCloser.Read(b)
 }
 
 func TestAnOutboxWithoutADatabaseAsksToComeAgain(t *testing.T) {

@@ -3,12 +3,15 @@ package ambassador_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -143,7 +146,7 @@ func TestAServiceThatHangsCostsItsTimeOut(t *testing.T) {
 				<-r.Context().Done() // until the ambassador has gone
 				left.Add(1)
 			})
-			s := stage(t, hotel.URL, attempts(2), func(_ *ambassador.Config, p *participant.Config) { p.Timeout = 200 * time.Millisecond })
+			s := stage(t, hotel.URL, attempts(2), func(_ *ambassador.Config, p *participant.Config) { p.Timeout = 3 * time.Second }) // to reach the service
 			m := call(s, "POST", "/rooms", `{}`)
 			s.Send(m)
 			letter := s.AwaitDeadLetter(m)
@@ -228,11 +231,7 @@ func TestAConnectionThatBreaksIsRetried(t *testing.T) {
 // TestAServiceThatIsAwayBurnsNoAttempts: the partition waits for it, with a policy that allows one attempt.
 func TestAServiceThatIsAwayBurnsNoAttempts(t *testing.T) {
 	t.Parallel()
-	place, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := place.Addr().String()
-	require.NoError(t, place.Close())
-
+	address, listen := place(t)
 	breakers := make(chan participant.Breaker, 1000)
 	s := stage(t, "http://"+address, attempts(1), func(_ *ambassador.Config, p *participant.Config) {
 		p.Hooks.Breaker = func(b participant.Breaker) { breakers <- b }
@@ -246,12 +245,31 @@ func TestAServiceThatIsAwayBurnsNoAttempts(t *testing.T) {
 	hotel := &service{}
 	hotel.Server = httptest.NewUnstartedServer(hotel.handler(status(http.StatusOK)))
 	require.NoError(t, hotel.Listener.Close())
-	hotel.Listener, err = net.Listen("tcp", address)
-	require.NoError(t, err)
+	hotel.Listener = listen()
 	hotel.Start()
 	t.Cleanup(hotel.Close)
 	require.Equal(t, 200, done(s, m).Status)
 	require.Equal(t, []string{m.IdempotencyKey}, hotel.keys())
+}
+
+// place is an address that refuses connections until listen is called. Nobody else gets it meanwhile.
+func place(t *testing.T) (address string, listen func() net.Listener) {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	syscall.CloseOnExec(socket)
+	file := os.NewFile(uintptr(socket), "place")
+	t.Cleanup(func() { _ = file.Close() })
+	require.NoError(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	bound, err := syscall.Getsockname(socket)
+	require.NoError(t, err)
+	return fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port), func() net.Listener {
+		require.NoError(t, syscall.Listen(socket, syscall.SOMAXCONN))
+		l, err := net.FileListener(file)
+		require.NoError(t, err)
+		require.NoError(t, file.Close()) // the listener has a copy
+		return l
+	}
 }
 
 // TestTLSThatFailsIsAServiceThatIsAway: a certificate that ran out must not cost a day's messages. Transport mends it.

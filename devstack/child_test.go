@@ -19,7 +19,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/troupe-go/troupe/devstack"
 	"github.com/troupe-go/troupe/testkit"
@@ -31,7 +30,7 @@ const role = "DEVSTACK_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
 	case "":
-		goleak.VerifyTestMain(m)
+		testkit.Main(m)
 	case "child":
 		<-signals()
 	case "parent":

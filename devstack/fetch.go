@@ -3,11 +3,13 @@ package devstack
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
@@ -21,7 +23,7 @@ func FetchPostgres(ctx context.Context) (bin string, err error) {
 	who := serverAccount()
 	dir, err := cached(ctx, who, "postgres-"+string(fetchedVersion), func(dir string) error {
 		done := make(chan error, 1)
-		go func() { done <- fetchPostgres(dir) }()
+		go func() { done <- fetchPatiently(dir) }()
 		select {
 		case err := <-done:
 			return err
@@ -33,6 +35,21 @@ func FetchPostgres(ctx context.Context) (bin string, err error) {
 		return "", fmt.Errorf("fetch Postgres %s: %w", fetchedVersion, err)
 	}
 	return filepath.Join(dir, "bin"), nil
+}
+
+// fetchPatiently is fetchPostgres, more than once where a transfer broke off.
+func fetchPatiently(dir string) (err error) {
+	for try := range 3 {
+		time.Sleep(time.Duration(try) * 2 * time.Second)
+		if err = fetchPostgres(dir); err == nil {
+			return nil
+		}
+		left, _ := os.ReadDir(dir) // what was unpacked would count as whole
+		for _, entry := range left {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, entry.Name())))
+		}
+	}
+	return err
 }
 
 // fetchPostgres fills dir. The library can fetch only as the first step of a start. It is given a data folder that claims to be

@@ -43,8 +43,8 @@ func dieInARebalance(t *testing.T, k *devstack.Kafka, cl *kgo.Client, group stri
 		}
 	}
 	// One that lives: its next heartbeat tells it of the other, some time after that one has gone.
-	lives := kafkaClient(t, k, kgo.ConsumerGroup(group), kgo.ConsumeTopics("work"), kgo.SessionTimeout(3*time.Second),
-		kgo.RebalanceTimeout(2*time.Second), kgo.HeartbeatInterval(900*time.Millisecond))
+	lives := kafkaClient(t, k, kgo.ConsumerGroup(group), kgo.ConsumeTopics("work"), kgo.SessionTimeout(time.Minute),
+		kgo.RebalanceTimeout(50*time.Second), kgo.HeartbeatInterval(900*time.Millisecond))
 	go func() {
 		for !lives.PollFetches(t.Context()).IsClientClosed() && t.Context().Err() == nil {
 		}
@@ -57,7 +57,7 @@ func dieInARebalance(t *testing.T, k *devstack.Kafka, cl *kgo.Client, group stri
 	require.NoError(t, err)
 	join := kmsg.NewPtrJoinGroupRequest()
 	join.Group, join.ProtocolType = group, "consumer"
-	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 500, 400
+	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 3000, 2500 // it must not be over between the two requests below
 	meta, ok := describe[group].Members[0].Join.AsConsumer()
 	require.True(t, ok)
 	protocol := kmsg.NewJoinGroupRequestProtocol()

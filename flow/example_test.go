@@ -326,7 +326,7 @@ func ExampleOn_localModel() { // D21
 // example runs a service in a database of its own, and then what is asked of it. Events come by the database alone: over
 // Kafka the participants have Brokers instead of Local, and a relay runs beside each database.
 func example(serve, ask func(ctx context.Context, pool *pgxpool.Pool) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	if err := inPlayground(ctx, serve, ask); err != nil {
 		fmt.Println(err)
@@ -334,7 +334,7 @@ func example(serve, ask func(ctx context.Context, pool *pgxpool.Pool) error) {
 }
 
 func inPlayground(ctx context.Context, serve, ask func(ctx context.Context, pool *pgxpool.Pool) error) error {
-	db, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
+	db, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Settings: map[string]string{"fsync": "off"}})
 	if err != nil {
 		return err
 	}

@@ -91,9 +91,12 @@ func (s *stage) hang(ctx context.Context, concurrency int) (err error) {
 		return err
 	}
 	var now, most, asked atomic.Int64
+	first := make(chan struct{})
 	service := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		_, _ = io.Copy(io.Discard, q.Body) // only then is it noticed that nobody waits any more
-		asked.Add(1)
+		if asked.Add(1) == 1 {
+			close(first)
+		}
 		n := now.Add(1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
@@ -108,14 +111,21 @@ func (s *stage) hang(ctx context.Context, concurrency int) (err error) {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-time.After(2 * time.Minute):
+		return fmt.Errorf("the service was not asked in 2 min: %s", r.said.String())
+	case <-first:
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
 	case <-time.After(s.hangs):
 	}
 	held, err := r.count(ctx, "SELECT count(*) FROM troupe.held")
 	if err != nil {
 		return err
 	}
-	if most.Load() > int64(concurrency) || asked.Load() == 0 {
-		return fmt.Errorf("%d requests at once, %d in all: want some, and %d at most", most.Load(), asked.Load(), concurrency)
+	if allowed := 2 * int64(concurrency); most.Load() > allowed { // as many again were given up, and it has not noticed yet
+		return fmt.Errorf("%d requests at once, %d in all: want %d at most", most.Load(), asked.Load(), allowed)
 	}
 	fmt.Printf("%d messages of %d bytes wait, time-out 2s, for %s: %d requests, at most %d of %d at once, %d messages held, peak %.1f MB\n",
 		s.hanging, bytes, s.hangs, asked.Load(), most.Load(), concurrency, held, r.process().PeakMB())

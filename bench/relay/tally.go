@@ -67,7 +67,7 @@ func (t *tally) record(r *kgo.Record) (i int, isNew bool, err error) {
 }
 
 // quiet is how long a topic must stay silent before what is missing counts as lost.
-const quiet = 10 * time.Second
+const quiet = time.Minute
 
 // read counts what stands in the topics, until all rows have come and nothing more, or nothing comes any more.
 func (b *bed) read(ctx context.Context, l load) (*tally, error) {

@@ -101,7 +101,7 @@ func (s *stage) recover(ctx context.Context, swift bool) (_ string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, kill()) }()
-	if err := awaitCount(ctx, y.pool, ended, before+1); err != nil {
+	if err := awaitCount(ctx, y.pool, ended, min(before+1, s.stopped)); err != nil { // all may have ended before the kill
 		return "", err
 	}
 	first := time.Since(began)

@@ -115,9 +115,13 @@ func TestWhatIsToBeKeptIsKept(t *testing.T) {
 }
 
 func TestACheckThatDoesNotHoldIsStatus1(t *testing.T) {
-	d := start(t, command(t, servers(t), "demo", "--limit", "30", "--rate", "20", "--output", "json"))
-	d.until(t, "posting")
-	d.exec(t, "payment", "INSERT INTO accounts (customer_id, balance_cents) VALUES ('nobody', 100)")
+	d := start(t, command(t, servers(t), "demo", "--limit", "30", "--rate", "5", "--output", "json"))
+	d.until(t, "starting 4 services")
+	conn := d.database(t, "payment")
+	testkit.Wait(t, "the payment service's table, as soon as it is made", func() (bool, error) {
+		_, err := conn.Exec(t.Context(), "INSERT INTO accounts (customer_id, balance_cents) VALUES ('nobody', 100)")
+		return err == nil, err
+	})
 	r := d.failed(t)
 	require.Empty(t, r.Stuck)
 	for _, c := range r.Checks {
@@ -129,18 +133,16 @@ func TestACheckThatDoesNotHoldIsStatus1(t *testing.T) {
 }
 
 func TestARunThatIsStuckSaysWhere(t *testing.T) {
-	d := start(t, command(t, servers(t), "demo", "--limit", "5", "--timeout", "5s", "--output", "json"))
+	d := start(t, command(t, servers(t), "demo", "--limit", "5", "--timeout", "20s", "--output", "json"))
 	d.until(t, "starting 4 services")
-	testkit.Wait(t, "the shipping service's table", func() (bool, error) {
-		var there bool
-		err := d.database(t, "shipping").QueryRow(t.Context(), "SELECT to_regclass('shipments') IS NOT NULL").Scan(&there)
-		return there, err
-	})
 	conn := d.database(t, "shipping")
-	tx, err := conn.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "LOCK TABLE shipments IN SHARE MODE") // nobody writes it, and the checks can read it
-	require.NoError(t, err)
+	testkit.Wait(t, "the shipping service's table, as soon as it is made", func() (bool, error) {
+		_, err := conn.Exec(t.Context(), "BEGIN; LOCK TABLE shipments IN SHARE MODE") // nobody writes it, and the checks can read it
+		if err != nil {
+			_, _ = conn.Exec(t.Context(), "ROLLBACK")
+		}
+		return err == nil, err
+	})
 	r := d.failed(t)
 	require.Contains(t, r.Stuck, "orders: 5 × shipping_intent (running)")
 	for _, c := range r.Checks {
@@ -231,12 +233,6 @@ func (d *started) database(t *testing.T, service string) *pgx.Conn {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
-}
-
-func (d *started) exec(t *testing.T, service, sql string) {
-	t.Helper()
-	_, err := d.database(t, service).Exec(t.Context(), sql)
-	require.NoError(t, err)
 }
 
 // until reads what the demo says up to the line that begins with word.

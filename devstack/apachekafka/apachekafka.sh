@@ -47,11 +47,14 @@ listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 fetch() {
   [ -d "$jars" ] && return
   command -v mvn >/dev/null || die "mvn not found: install Maven to fetch Apache Kafka"
-  local partial
+  local partial tries=1
   mkdir -p "$(dirname "$jars")"
   partial=$(mktemp -d "$jars.XXXXXX")
-  mvn -q -B -f "$here/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
-    -DincludeScope=runtime -DoutputDirectory="$partial" >&2 || { rm -rf "$partial"; die "mvn could not fetch Apache Kafka $version"; }
+  until mvn -q -B -f "$here/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
+    -DincludeScope=runtime -DoutputDirectory="$partial" >&2; do # what has arrived stays in Maven's own cache
+    [ "$((tries++))" -lt 3 ] || { rm -rf "$partial"; die "mvn could not fetch Apache Kafka $version"; }
+    sleep 10
+  done
   [ -d "$jars" ] && rm -rf "$partial" || mv "$partial" "$jars"
 }
 

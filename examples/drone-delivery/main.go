@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -253,12 +254,17 @@ func next(ctx context.Context, events *kgo.Client) (typ string, err error) {
 	return "", ctx.Err()
 }
 
+// freeAddress has a port below those that the system gives out by itself, so that nobody is given it before it is used.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	for tries := 1; ; tries++ {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(10_000)))
+		if err == nil {
+			return l.Addr().String(), l.Close()
+		}
+		if tries == 100 {
+			return "", err
+		}
 	}
-	return l.Addr().String(), l.Close()
 }
 
 // lines is written to by several services.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -78,11 +79,17 @@ func TestServicesInOtherLanguagesTakePartInTheOrderFlow_C18(t *testing.T) {
 	require.Equal(t, "completed", ends(t, orders, "o-1"))
 	require.Equal(t, "compensated", ends(t, orders, "o-2"))
 	got := make(map[string]envelope.Message)
-	for _, r := range seen.WaitN(4) {
-		m, err := kafka.Message(r)
-		require.NoError(t, err)
-		got[string(m.Key)+" "+m.Type] = m
-	}
+	testkit.Wait(t, "the messages of both orders", func() (bool, error) {
+		for _, r := range seen.Records() {
+			m, err := kafka.Message(r)
+			require.NoError(t, err)
+			got[string(m.Key)+" "+m.Type] = m
+		}
+		if len(got) < 4 {
+			return false, fmt.Errorf("%d so far", len(got))
+		}
+		return true, nil
+	})
 	require.Len(t, got, 4)
 	require.JSONEq(t, `{"order_id":"o-1"}`, string(got["o-1 CollectParcel"].Payload))
 	require.JSONEq(t, `{"customer":"c-1","text":"parcel s-1 is on its way"}`, string(got["o-1 SendMail"].Payload))
@@ -104,15 +111,15 @@ func install(t *testing.T) (python, node *exec.Cmd) {
 		require.NoError(t, os.WriteFile(filepath.Join(modules, name), text, 0o600))
 	}
 	do := func(dir, name string, args ...string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s %v: %s", name, args, out)
 	}
-	do(".", "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", packages, "-r", "requirements.txt")
-	do(modules, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	do(".", "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "10", "--target", packages, "-r", "requirements.txt")
+	do(modules, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--fetch-retries", "10")
 	python = exec.Command("python3", "shipping.py")
 	python.Env = append(os.Environ(), "PYTHONPATH="+packages, "PYTHONDONTWRITEBYTECODE=1")
 	node = exec.Command("node", "--import", "tsx", "customer.ts")
@@ -217,12 +224,19 @@ func (s *system) ambassador(pool *pgxpool.Pool, service string) {
 	})
 }
 
-func address(t *testing.T) string {
+// address is one with a port below those that the system gives out by itself, so that nobody is given it before the service
+// takes it.
+func address(t *testing.T) (free string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
+	testkit.Wait(t, "a free port", func() (bool, error) {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(10_000)))
+		if err != nil {
+			return false, err
+		}
+		free = l.Addr().String()
+		return true, l.Close()
+	})
+	return free
 }
 
 func client() *http.Client { return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} }

@@ -19,7 +19,7 @@ import (
 
 // An order was placed an hour ago, and payment has not answered. Ends with the first finding.
 func Example() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, brokers, end, err := servers(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func ExampleOpenDesk() {
 
 // servers are a database with Troupe's tables, and a broker with an order.
 func servers(ctx context.Context) (pool *pgxpool.Pool, brokers []string, end func(), err error) {
-	server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
+	server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Settings: map[string]string{"fsync": "off"}})
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -140,7 +140,8 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 	door.waitsFor(errors.New("starting: the database has not answered yet"))
 
 	group, running := errgroup.WithContext(ctx)
-	if err := a.listen(running, group, pool, door); err != nil {
+	addresses, err := a.listen(running, group, pool, door)
+	if err != nil {
 		return err
 	}
 	group.Go(func() error {
@@ -176,7 +177,7 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 		door.ready.Store(&readiness{p.Ready})
 		return p.Run(running)
 	})
-	log.Info().Str("admin", a.admin).Strs("brokers", a.participant.Brokers).Str("service", a.service.BaseURL).
+	log.Info().Fields(addresses).Strs("brokers", a.participant.Brokers).Str("service", a.service.BaseURL).
 		Str("database", a.database.ConnConfig.Database).Int("commands", len(a.routes)).Msg("started")
 	if a.inTheClear {
 		log.Warn().Msg("kafka-sasl plain without TLS: the password crosses the network as it is; set kafka-tls")
@@ -189,13 +190,17 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 	return err
 }
 
-// listen opens what others ask, from the start.
-func (a *ambassadorPlan) listen(ctx context.Context, group *errgroup.Group, pool *pgxpool.Pool, door *ambassadorDoor) error {
+// listen opens what others ask, from the start. The addresses are by their settings' names: a port 0 has become another.
+func (a *ambassadorPlan) listen(
+	ctx context.Context, group *errgroup.Group, pool *pgxpool.Pool, door *ambassadorDoor,
+) (addresses map[string]any, err error) {
+	addresses = make(map[string]any)
 	open := func(setting, address string, h http.Handler) error {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err != nil {
 			return fmt.Errorf("%s: %w; choose another address with --%s", setting, err, setting)
 		}
+		addresses[setting] = l.Addr().String()
 		e := serve(l, h)
 		group.Go(func() error {
 			<-ctx.Done()
@@ -206,21 +211,21 @@ func (a *ambassadorPlan) listen(ctx context.Context, group *errgroup.Group, pool
 		return nil
 	}
 	if err := open(beside.name, a.admin, door.handler()); err != nil {
-		return err
+		return nil, err
 	}
 	if a.outbox == "" {
-		return nil
+		return addresses, nil
 	}
 	takes, err := ambassador.NewOutbox(ambassador.OutboxConfig{
 		Pool: pool, Source: a.participant.Source, Topics: a.topics, Token: a.outboxToken, Log: a.participant.Log,
 	})
 	if err != nil {
-		return usageError{err}
+		return nil, usageError{err}
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /outbox", takes)
 	group.Go(func() error { a.forget(ctx, takes); return nil })
-	return open(posts.name, a.outbox, mux)
+	return addresses, open(posts.name, a.outbox, mux)
 }
 
 // forgetEvery is how often ids are looked through that are old enough.

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,6 +41,9 @@ func quickSession() []kgo.Opt {
 	return []kgo.Opt{kgo.SessionTimeout(session), kgo.RebalanceTimeout(session * 9 / 10), kgo.HeartbeatInterval(100 * time.Millisecond)}
 }
 
+// quickSessionEnv makes an ambassador use it. With the usual session no member is lost while the machine stands still.
+const quickSessionEnv = "TROUPE_SIDECAR_TEST_QUICK_SESSION"
+
 // house is a service with what its ambassador needs.
 type house struct {
 	t       *testing.T
@@ -48,6 +52,7 @@ type house struct {
 	hop     topics.Hop
 	service *httptest.Server
 	file    string
+	environ []string // of its processes
 }
 
 func newHouse(t *testing.T, serves http.HandlerFunc, settings ...string) *house {
@@ -65,8 +70,7 @@ func newHouse(t *testing.T, serves http.HandlerFunc, settings ...string) *house 
 
 func (h *house) start(args ...string) *process {
 	h.t.Helper()
-	address := freeAddress(h.t)
-	p := launch(h.t, nil, address, append([]string{ambassadorProgram, "--config", h.file, "--admin", address}, args...)...)
+	p := launch(h.t, h.environ, append([]string{ambassadorProgram, "--config", h.file, "--admin", anyPort}, args...)...)
 	p.waitReady(http.StatusOK)
 	return p
 }
@@ -119,6 +123,7 @@ func TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain_C18(t *testi
 		}
 		_, _ = io.WriteString(w, "true}")
 	})
+	h.environ = []string{quickSessionEnv + "=1"}
 	p := h.start()
 	id := h.send("p-1")[0]
 	<-asked
@@ -129,7 +134,10 @@ func TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain_C18(t *testi
 	p = h.start()
 	require.Equal(t, []string{"CreatePackageDone"}, h.waitEvents(1))
 	mu.Lock()
-	require.Equal(t, []string{id, id}, keys)
+	require.GreaterOrEqual(t, len(keys), 2, "the first had no answer")
+	for _, key := range keys { // more than two where the second process lost its group for a moment
+		require.Equal(t, id, key)
+	}
 	mu.Unlock()
 	require.Zero(t, p.terminate(), p.logs())
 }
@@ -188,17 +196,15 @@ func TestAServiceThatHangsCostsBoundedWork_C19(t *testing.T) {
 func TestAServiceThatIsAwayIsWaitedFor_C18(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, func(http.ResponseWriter, *http.Request) {}, "retry-attempts: 1")
-	address := h.service.Listener.Addr().String()
-	h.service.Close()
-	p := h.start()
+	address, listen := place(t)
+	p := h.start("--service-url", "http://"+address)
 	h.send("p-1", "p-2", "p-3")
 	reason := p.waitReady(http.StatusServiceUnavailable).Reason
 	require.Contains(t, reason, "the service at http://"+address)
 	require.Zero(t, h.count("SELECT count(*) FROM troupe.dead_letters"))
 
 	again := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
-	l, err := listenAgain(address)
-	require.NoError(t, err)
+	l := listen()
 	done := make(chan error, 1)
 	go func() { done <- again.Serve(l) }()
 	h.waitEvents(3)
@@ -232,9 +238,9 @@ func TestADeadLetterOfAnAmbassadorIsTold_C13(t *testing.T) {
 func TestAServicePostsToItsAmbassadorsOutbox_C18(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef"
-	address := freeAddress(t)
-	h := newHouse(t, func(http.ResponseWriter, *http.Request) {}, "outbox: "+address, "outbox-token: '"+token+"'")
+	h := newHouse(t, func(http.ResponseWriter, *http.Request) {}, "outbox: "+anyPort, "outbox-token: '"+token+"'")
 	p := h.start()
+	address := p.address("outbox")
 	id := envelope.NewID()
 	for _, want := range []int{201, 200} {
 		body := fmt.Sprintf(`{"id":%q,"topic":"drone.drone.commands","key":"p-1","type":"GetDrone","payload":{}}`, id)
@@ -262,8 +268,7 @@ func TestAnAmbassadorRefusesADatabaseWithoutTables(t *testing.T) {
 	empty := testkit.EmptyDatabase(t)
 	file := strings.Replace(string(text), testkit.DatabaseURL(t, h.pool), empty, 1)
 	require.NoError(t, os.WriteFile(h.file, []byte(file), 0o600))
-	address := freeAddress(t)
-	p := launchToEnd(t, ambassadorProgram, "--config", h.file, "--admin", address)
+	p := launchToEnd(t, ambassadorProgram, "--config", h.file, "--admin", anyPort)
 	require.Equal(t, 1, p.cmd.ProcessState.ExitCode())
 	require.Contains(t, p.logs(), "troupe ambassador: the database: version 0 of")
 	require.Contains(t, p.logs(), "run outbox-relay migrate, or set migrate")
@@ -274,14 +279,24 @@ func TestAnAmbassadorRefusesADatabaseWithoutTables(t *testing.T) {
 	require.Equal(t, 2, launchToEnd(t, ambassadorProgram, "--config", h.file, "--hop", "none").cmd.ProcessState.ExitCode())
 }
 
-// listenAgain takes an address that somebody has just left.
-func listenAgain(address string) (l net.Listener, err error) {
-	for range 100 {
-		if l, err = net.Listen("tcp", address); err == nil {
-			return l, nil
-		}
+// place is an address that refuses connections until listen is called. Nobody else gets it meanwhile.
+func place(t *testing.T) (address string, listen func() net.Listener) {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	syscall.CloseOnExec(socket)
+	file := os.NewFile(uintptr(socket), "place")
+	t.Cleanup(func() { _ = file.Close() })
+	require.NoError(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	bound, err := syscall.Getsockname(socket)
+	require.NoError(t, err)
+	return fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port), func() net.Listener {
+		require.NoError(t, syscall.Listen(socket, syscall.SOMAXCONN))
+		l, err := net.FileListener(file)
+		require.NoError(t, err)
+		require.NoError(t, file.Close()) // the listener has a copy
+		return l
 	}
-	return nil, err
 }
 
 // launchToEnd is launch of what ends by itself.

@@ -133,15 +133,19 @@ outboxes:
 		require.NoError(t, err)
 		require.Equal(t, want, code, name)
 	}
-	_, metrics, err := p.get("/metrics")
-	require.NoError(t, err)
-	for _, line := range []string{
-		`outbox_relay_ready{outbox="broken"} 0`, `outbox_relay_ready{outbox="shop"} 1`,
-		`outbox_relay_rows_published_total{outbox="shop"} 1`, `outbox_relay_rows_published_total{outbox="bank"} 1`,
-		`outbox_relay_publish_seconds_count{outbox="bank"} 1`,
-	} {
-		require.Contains(t, metrics, line)
-	}
+	testkit.Wait(t, "the metrics", func() (bool, error) { // a row is counted after it was seen on its topic
+		_, metrics, err := p.get("/metrics")
+		for _, line := range []string{
+			`outbox_relay_ready{outbox="broken"} 0`, `outbox_relay_ready{outbox="shop"} 1`,
+			`outbox_relay_rows_published_total{outbox="shop"} 1`, `outbox_relay_rows_published_total{outbox="bank"} 1`,
+			`outbox_relay_publish_seconds_count{outbox="bank"} 1`,
+		} {
+			if err == nil && !strings.Contains(metrics, line) {
+				err = &missing{line, metrics}
+			}
+		}
+		return err == nil, err
+	})
 
 	r := run(t, environ[1:], "status", "--config", path)
 	require.Equal(t, 2, r.code)
@@ -157,10 +161,10 @@ func TestAReloadChangesWhatCanChangeAndNamesWhatCannot(t *testing.T) {
 	t.Parallel()
 	environ, shop, shopTopic := site(t)
 	others, bank, bankTopic := site(t)
-	path, address := configFile(t, ""), freeAddress(t)
+	path := configFile(t, "")
 	write := func(text string) {
 		if !strings.HasPrefix(text, "admin") {
-			text = "admin: " + address + "\n" + text
+			text = "admin: " + anyPort + "\n" + text
 		}
 		require.NoError(t, os.WriteFile(path, []byte("brokers: "+variable(environ, "KAFKA_BROKERS")+"\n"+text), 0o600))
 	}
@@ -168,7 +172,7 @@ func TestAReloadChangesWhatCanChangeAndNamesWhatCannot(t *testing.T) {
 		return fmt.Sprintf("  - {name: %s, database-url: %q%s}\n", name, variable(environ, "DATABASE_URL"), more)
 	}
 	write("outboxes:\n" + entry("shop", environ, ""))
-	p := launch(t, nil, address, "run", "--config", path)
+	p := launch(t, nil, "run", "--config", path)
 	p.waitReady(http.StatusOK)
 	insert(t, shop, shopTopic, "s-1")
 	consumer := testkit.Consume(t, testkit.Kafka(t), shopTopic, bankTopic)

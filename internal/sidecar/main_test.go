@@ -8,11 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,7 +40,10 @@ func TestMain(m *testing.M) {
 	defer stop()
 	p := sidecar.Program{Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr}
 	if os.Args[1] == ambassadorProgram {
-		p.Args, p.Kafka = os.Args[2:], quickSession()
+		p.Args = os.Args[2:]
+		if os.Getenv(quickSessionEnv) != "" {
+			p.Kafka = quickSession()
+		}
 		os.Exit(p.Ambassador(ctx))
 	}
 	os.Exit(p.Main(ctx))
@@ -56,8 +59,9 @@ type result struct {
 func run(t *testing.T, environ []string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
+	args = append([]string{}, args...) // without any the command line would be this test's own
 	p := sidecar.Program{Args: args, Stdout: &stdout, Stderr: &stderr, Environ: append([]string{}, environ...)}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	return result{p.Main(ctx), stdout.String(), stderr.String()}
 }
@@ -85,30 +89,27 @@ func (p *process) logs() string {
 	return p.text.String()
 }
 
-// start runs the program on a free port, and returns when the admin endpoints answer.
+// anyPort lets a process choose a port: one that was free a moment ago may be another's by now. It logs which.
+const anyPort = "127.0.0.1:0"
+
+// start runs the program, and returns when the admin endpoints answer.
 func start(t *testing.T, environ []string, args ...string) *process {
 	t.Helper()
-	address := freeAddress(t)
-	return launch(t, environ, address, append([]string{"run", "--admin", address}, args...)...)
+	return launch(t, environ, append([]string{"run", "--admin", anyPort}, args...)...)
 }
 
-func freeAddress(t *testing.T) string {
+// launch is start where the configuration says that the admin address is anyPort.
+func launch(t *testing.T, environ []string, args ...string) *process {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
-}
-
-// launch is start where the arguments say nothing of the admin address.
-func launch(t *testing.T, environ []string, address string, args ...string) *process {
-	t.Helper()
-	p := &process{t: t, admin: address, ended: make(chan struct{})}
+	p := &process{t: t, ended: make(chan struct{})}
 	executable, err := os.Executable()
 	require.NoError(t, err)
 	p.cmd = exec.Command(executable, args...)
-	// From the table, where a row that is published is gone at once; who wants the log says so.
-	p.cmd.Env = append([]string{programEnv + "=1", "PATH=" + os.Getenv("PATH"), "OUTBOX_RELAY_SOURCE=poll"}, environ...)
+	// From the table, where a row that is published is gone at once; who wants the log says so. No test here lets a relay
+	// take over from a dead one: the lease outlasts any time for which the machine stands still.
+	p.cmd.Env = append([]string{
+		programEnv + "=1", "PATH=" + os.Getenv("PATH"), "OUTBOX_RELAY_SOURCE=poll", "OUTBOX_RELAY_LEASE=1m",
+	}, environ...)
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	stdin, err := p.cmd.StdinPipe()
 	require.NoError(t, err)
@@ -125,6 +126,7 @@ func launch(t *testing.T, environ []string, address string, args ...string) *pro
 			t.Log(p.logs())
 		}
 	})
+	p.admin = p.address("admin")
 	testkit.Wait(t, "/livez", func() (bool, error) {
 		code, _, err := p.get("/livez")
 		return code == http.StatusOK, err
@@ -132,8 +134,28 @@ func launch(t *testing.T, environ []string, address string, args ...string) *pro
 	return p
 }
 
+// address is one that the process listens on, as its log says.
+func (p *process) address(name string) (address string) {
+	p.t.Helper()
+	said := regexp.MustCompile(`"` + name + `":"(127\.0\.0\.1:\d+)"`)
+	testkit.Wait(p.t, "the "+name+" address", func() (bool, error) {
+		select {
+		case <-p.ended:
+			p.t.Fatalf("the process has ended: %s", p.logs())
+		default:
+		}
+		found := said.FindStringSubmatch(p.logs())
+		if found == nil {
+			return false, errors.New("it is not in the log yet")
+		}
+		address = found[1]
+		return true, nil
+	})
+	return address
+}
+
 func (p *process) get(path string) (code int, body string, err error) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
 	resp, err := client.Get("http://" + p.admin + path)
 	if err != nil {
 		return 0, "", err
@@ -166,8 +188,8 @@ func (p *process) terminate() int {
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
 	select {
 	case <-p.ended:
-	case <-time.After(15 * time.Second):
-		p.t.Fatal("did not end within 15 s")
+	case <-time.After(time.Minute):
+		p.t.Fatal("did not end within a minute")
 	}
 	return p.cmd.ProcessState.ExitCode()
 }

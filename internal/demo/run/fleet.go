@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	readyLimit = 60 * time.Second // of all processes together, the first time and after chaos
-	stopLimit  = 15 * time.Second // what a process may take to end when asked to
+	readyLimit = 2 * time.Minute  // of all processes together, the first time and after chaos
+	stopLimit  = 45 * time.Second // what a process may take to end when asked to: more than what it gives its work, and the machine may be busy
 )
 
 // A fleet is the processes of a run: four services and a relay beside each.
