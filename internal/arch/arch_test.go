@@ -44,6 +44,7 @@ var house = map[string][]string{
 	"relay/mapping": {"envelope"},
 
 	"repair": {"envelope", "outbox", "participant", "topics"},
+	"doctor": {"internal/pg", "migrations", "relay", "schemas", "topics"},
 
 	"telemetry": {"envelope", "participant"},
 
@@ -87,7 +88,7 @@ var house = map[string][]string{
 	"internal/metrics":           {"telemetry"},
 	"internal/metrics/catalogue": {},
 	"internal/sidecar": {
-		"alert", "ambassador", "envelope", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/mapping",
+		"alert", "ambassador", "doctor", "envelope", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/mapping",
 		"retry", "schemas", "topics",
 	},
 	"internal/demo/orders": {"internal/demo"},
@@ -132,7 +133,7 @@ var light = []string{
 }
 
 var libraries = []string{
-	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline",
+	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline", "doctor",
 	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador",
 	"flow", "flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch",
 }
