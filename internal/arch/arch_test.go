@@ -87,6 +87,7 @@ var house = map[string][]string{
 	"internal/traces":            {},
 	"internal/metrics":           {"telemetry"},
 	"internal/metrics/catalogue": {},
+	"internal/scaffold":          {"topics"},
 	"internal/sidecar": {
 		"alert", "ambassador", "doctor", "envelope", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/mapping",
 		"retry", "schemas", "topics",
@@ -99,9 +100,9 @@ var house = map[string][]string{
 
 	"cmd/outbox-relay": {"internal/sidecar"},
 	"cmd/troupe": {
-		"envelope",
+		"doctor", "envelope",
 		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/demo", "internal/demo/orders",
-		"internal/demo/run", "internal/metrics", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
+		"internal/demo/run", "internal/metrics", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
 		"schemas", "telemetry/flows", "timeline", "topics",
 	},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
