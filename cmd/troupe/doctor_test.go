@@ -29,7 +29,7 @@ func TestDoctorSaysWhatIsWellAndWhatIsNot(t *testing.T) {
 	env := []string{
 		"DATABASE_URL=" + testkit.DatabaseURL(t, pool), "KAFKA_BROKERS=" + strings.Join(testkit.Kafka(t), ","), "TROUPE_REGISTRY=" + testkit.Registry(t),
 	}
-	o := finish(t, command(t, env, "doctor"))
+	o := finish(t, command(t, env, "doctor", "--timeout", "2m"))
 	require.Equal(t, 0, o.status, o.stdout+o.stderr)
 	require.Contains(t, o.stdout, "ok       migrations   version ")
 	require.Contains(t, o.stdout, "ok       kafka        1 broker, seen from ")
@@ -41,7 +41,7 @@ func TestDoctorSaysWhatIsWellAndWhatIsNot(t *testing.T) {
 	_, err := pool.Exec(t.Context(), "ALTER SEQUENCE troupe.outbox_position_seq CACHE 20")
 	require.NoError(t, err)
 	var fromJSON, fromYAML examined
-	o = finish(t, command(t, env, "doctor", "--hop", testkit.Flow(t)+".payment", "--output", "json"))
+	o = finish(t, command(t, env, "doctor", "--timeout", "2m", "--hop", testkit.Flow(t)+".payment", "--output", "json"))
 	require.Equal(t, 1, o.status, o.stderr)
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &fromJSON), o.stdout)
 	require.False(t, fromJSON.OK)
@@ -50,7 +50,7 @@ func TestDoctorSaysWhatIsWellAndWhatIsNot(t *testing.T) {
 		found = found || f.Name == "sequence" && f.Level == "failure" && f.Remedy == "ALTER SEQUENCE troupe.outbox_position_seq CACHE 1"
 	}
 	require.True(t, found, o.stdout)
-	o = finish(t, command(t, env, "doctor", "-o", "yaml", "--as", "relay"))
+	o = finish(t, command(t, env, "doctor", "--timeout", "2m", "-o", "yaml", "--as", "relay"))
 	require.Equal(t, 1, o.status, o.stderr)
 	require.NoError(t, yaml.Unmarshal([]byte(o.stdout), &fromYAML), o.stdout)
 	require.False(t, fromYAML.OK)
@@ -65,7 +65,7 @@ func TestDoctorTakesTheRelaysSettings(t *testing.T) {
 	require.NoError(t, os.WriteFile(secret, []byte(testkit.DatabaseURL(t, testkit.Database(t))+"\n"), 0o600))
 	require.NoError(t, os.WriteFile(path, []byte("outboxes: [{name: shop, database-url-file: "+secret+"}, {name: other}]\n"), 0o600))
 	nothing := []string{"DATABASE_URL=", "KAFKA_BROKERS="}
-	o := finish(t, command(t, nothing, "doctor", "--config", path, "--outbox", "shop", "--output", "json"))
+	o := finish(t, command(t, nothing, "doctor", "--timeout", "2m", "--config", path, "--outbox", "shop", "--output", "json"))
 	require.Equal(t, 0, o.status, o.stdout+o.stderr)
 	require.NotContains(t, o.stdout, `"kafka"`)
 
