@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -78,7 +77,7 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 	flags.StringVar(&f.cfg.Registry, "registry", "", "`URL` of a schema registry [TROUPE_REGISTRY] (default: one is started)")
 	flags.BoolVar(&f.cfg.Keep, "keep", false, "keep databases, topics and groups; of servers that are started, their folders")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up when no order has moved for this `time`")
-	f.output.declare(flags)
+	f.output.declare(cmd)
 	return cmd
 }
 
@@ -150,8 +149,8 @@ func runDemo(ctx context.Context, cfg run.Config, output format, stdout io.Write
 	case err != nil:
 		return failed(err)
 	}
-	if output == inJSON {
-		err = json.NewEncoder(stdout).Encode(result)
+	if output.forPrograms() {
+		err = output.encode(stdout, result)
 	} else {
 		err = result.Table(stdout)
 	}

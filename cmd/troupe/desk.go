@@ -28,12 +28,13 @@ type deskFlags struct {
 	actor    string
 	reason   string
 	yes      bool
+	dryRun   bool
 	output   format
 }
 
-func (f *deskFlags) declare(flags *pflag.FlagSet) {
-	f.declareDatabase(flags)
-	f.output.declare(flags)
+func (f *deskFlags) declare(cmd *cobra.Command, others ...string) {
+	f.declareDatabase(cmd.Flags())
+	f.output.declare(cmd, others...)
 }
 
 func (f *deskFlags) declareDatabase(flags *pflag.FlagSet) {
@@ -48,6 +49,10 @@ func (f *deskFlags) declareRegistry(flags *pflag.FlagSet) {
 func (f *deskFlags) declareAction(flags *pflag.FlagSet, why string) {
 	flags.StringVar(&f.actor, "actor", "", "`name` of who does it, for the record (default: the operating system's user)")
 	flags.StringVar(&f.reason, "reason", "", "`text` for the record: why "+why)
+}
+
+func (f *deskFlags) declareDryRun(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be done, and do nothing")
 }
 
 func (f *deskFlags) declareYes(flags *pflag.FlagSet) {

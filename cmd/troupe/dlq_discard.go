@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -35,6 +34,9 @@ in the table with their payload, and with who discarded them and why.`,
 			if err != nil || what == "" {
 				return err
 			}
+			if f.dryRun {
+				return f.wouldDo(cmd, "discard "+what+" for good")
+			}
 			if err := f.confirm(cmd, fmt.Sprintf("discard %s for good, as %s", what, by.Actor)); err != nil {
 				return err
 			}
@@ -42,18 +44,19 @@ in the table with their payload, and with who discarded them and why.`,
 			if err != nil {
 				return failed(fmt.Errorf("%w (%d were discarded)", err, n))
 			}
-			if f.output == inJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]int{"discarded": n})
+			if f.output.forPrograms() {
+				return f.output.encode(cmd.OutOrStdout(), map[string]int{"discarded": n})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Discarded: %d.\n", n)
 			return err
 		},
 	}
 	flags := cmd.Flags()
-	f.declare(flags)
+	f.declare(cmd)
 	chosen.declare(flags)
 	flags.BoolVar(&chosen.all, "all", false, "every open dead letter of the database")
 	f.declareAction(flags, "nothing more is to be done; required")
+	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
 }

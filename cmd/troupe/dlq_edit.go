@@ -55,18 +55,27 @@ sent: that is what redrive is for.`,
 			if err != nil {
 				return failed(err)
 			}
+			if f.dryRun {
+				if !json.Valid(text) {
+					return failed(errors.New("the payload is no JSON"))
+				}
+				return f.wouldDo(cmd, fmt.Sprintf("give %s a payload of %s", id, counted(len(text), "byte", "bytes")))
+			}
 			if err := desk.Edit(cmd.Context(), id, text, by); err != nil {
 				return failed(err)
+			}
+			if f.output.forPrograms() {
+				return f.output.encode(cmd.OutOrStdout(), map[string]any{"edited": id})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Edited. It is not sent yet: troupe dlq redrive %s\n", id)
 			return err
 		},
 	}
-	f.declare(cmd.Flags())
+	f.declare(cmd)
 	f.declareRegistry(cmd.Flags())
 	cmd.Flags().StringVar(&payload, "payload", "", "`file` with the new payload as JSON; - for standard input (default, on a terminal: $EDITOR)")
 	f.declareAction(cmd.Flags(), "the payload is changed; required")
-	_ = cmd.Flags().MarkHidden("output")
+	f.declareDryRun(cmd.Flags())
 	return cmd
 }
 

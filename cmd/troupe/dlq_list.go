@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +50,7 @@ values, UUIDs, hex and numbers, for which it shows a star. The largest group com
 		},
 	}
 	flags := cmd.Flags()
-	f.declare(flags)
+	f.declare(cmd)
 	flags.BoolVar(&letters, "letters", false, "list single dead letters")
 	chosen.declare(flags)
 	flags.StringVar((*string)(&chosen.filter.Status), "status", "", "`open|redriven|discarded|any` (default open)")
@@ -67,11 +65,11 @@ func listCauses(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter, pag
 		return err
 	}
 	w := cmd.OutOrStdout()
-	if output == inJSON {
+	if output.forPrograms() {
 		if causes == nil {
 			causes = []repair.Cause{}
 		}
-		return json.NewEncoder(w).Encode(map[string]any{"causes": causes, "next": next})
+		return output.encode(w, map[string]any{"causes": causes, "next": next})
 	}
 	if len(causes) == 0 {
 		_, err := fmt.Fprintln(w, "No dead letters.")
@@ -93,13 +91,12 @@ func listCauses(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter, pag
 }
 
 func causeTable(w io.Writer, causes []repair.Cause) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "CAUSE\tCOUNT\tKEYS\tCLASS\tHANDLER\tFIRST FAILED\tLAST FAILED\tERROR")
+	t := newTable(w, "CAUSE", "COUNT", "KEYS", "CLASS", "HANDLER", "FIRST FAILED", "LAST FAILED", "ERROR")
 	for _, c := range causes {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Count, c.Keys, c.Class, oneLine(c.Handler, 60), stamp(c.First), stamp(c.Last),
+		t.row(c.ID, fmt.Sprint(c.Count), fmt.Sprint(c.Keys), string(c.Class), oneLine(c.Handler, 60), stamp(c.First), stamp(c.Last),
 			oneLine(c.Fingerprint, 100))
 	}
-	return t.Flush()
+	return t.print(w)
 }
 
 func listLetters(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter, page repair.Page, output format) error {
@@ -108,27 +105,26 @@ func listLetters(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter, pa
 		return err
 	}
 	w := cmd.OutOrStdout()
-	if output == inJSON {
+	if output.forPrograms() {
 		if letters == nil {
 			letters = []repair.DeadLetter{}
 		}
-		return json.NewEncoder(w).Encode(map[string]any{"dead_letters": letters, "next": next})
+		return output.encode(w, map[string]any{"dead_letters": letters, "next": next})
 	}
 	if len(letters) == 0 {
 		_, err := fmt.Fprintln(w, "No dead letters.")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "ID\tSTATUS\tFAILED\tTRIES\tREDRIVES\tKEY\tTYPE\tERROR")
+	t := newTable(w, "ID", "STATUS", "FAILED", "TRIES", "REDRIVES", "KEY", "TYPE", "ERROR")
 	for _, l := range letters {
 		status := string(l.Status)
 		if l.Edited {
 			status += ", edited"
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", l.ID, status, stamp(l.LastFailed), l.Attempts, l.Redrives, keyText(l.Key),
+		t.row(l.ID.String(), status, stamp(l.LastFailed), fmt.Sprint(l.Attempts), fmt.Sprint(l.Redrives), keyText(l.Key),
 			oneLine(l.Type, 40), oneLine(l.Error, 80))
 	}
-	err = t.Flush()
+	err = t.print(w)
 	more(w, next)
 	return err
 }

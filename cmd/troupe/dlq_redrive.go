@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -44,11 +43,12 @@ Exit status: 0 all were sent, 1 some or all were not, 2 wrong usage.`,
 		},
 	}
 	flags := cmd.Flags()
-	f.declare(flags)
+	f.declare(cmd)
 	chosen.declare(flags)
 	flags.BoolVar(&chosen.all, "all", false, "every open dead letter of the database")
 	flags.Float64Var(&rate, "rate", 50, "at most `n` a second")
 	f.declareAction(flags, "they are sent again")
+	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
 }
@@ -62,6 +62,9 @@ func redrive(cmd *cobra.Command, f *deskFlags, filter repair.Filter, cfg repair.
 	what, err := f.preview(cmd, desk, filter)
 	if err != nil || what == "" {
 		return err
+	}
+	if f.dryRun {
+		return f.wouldDo(cmd, fmt.Sprintf("redrive %s, at most %g a second", what, cfg.Rate))
 	}
 	if err := f.confirm(cmd, fmt.Sprintf("redrive %s, at most %g a second, as %s", what, cfg.Rate, cfg.By.Actor)); err != nil {
 		return err
@@ -79,8 +82,8 @@ func redrive(cmd *cobra.Command, f *deskFlags, filter repair.Filter, cfg repair.
 			err, r.Redriven, r.Total, r.Before.UTC().Format(time.RFC3339Nano)))
 	}
 	w := cmd.OutOrStdout()
-	if f.output == inJSON {
-		err = json.NewEncoder(w).Encode(r)
+	if f.output.forPrograms() {
+		err = f.output.encode(w, r)
 	} else {
 		_, err = fmt.Fprintf(w, "Redriven: %d of %d.\n", r.Redriven, r.Total)
 		for _, refusal := range r.Refusals {
@@ -102,17 +105,17 @@ func (f *deskFlags) preview(cmd *cobra.Command, desk *repair.Desk, filter repair
 	if err != nil {
 		return "", failed(err)
 	}
-	if n == 0 && len(filter.IDs) > 0 {
+	if n == 0 && len(filter.IDs) > 0 && !f.dryRun {
 		return counted(len(filter.IDs), "dead letter", "dead letters"), nil // what is wrong with each is said by the action
 	}
 	if n == 0 {
-		if f.output != inJSON {
+		if !f.output.forPrograms() {
 			_, _ = fmt.Fprintln(cmd.OutOrStdout(), "No open dead letters fit: there is nothing to do.")
 			return "", nil
 		}
 		return "no dead letters", nil
 	}
-	if !f.yes {
+	if !f.yes || f.dryRun {
 		causes, next, err := desk.Causes(cmd.Context(), filter, repair.Page{Limit: 10})
 		if err == nil {
 			err = causeTable(cmd.ErrOrStderr(), causes)

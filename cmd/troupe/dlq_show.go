@@ -33,8 +33,8 @@ func newDLQShow() *cobra.Command {
 			if err != nil {
 				return failed(err)
 			}
-			if f.output == inJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(l)
+			if f.output.forPrograms() {
+				return f.output.encode(cmd.OutOrStdout(), l)
 			}
 			var b bytes.Buffer
 			printLetter(&b, l)
@@ -42,7 +42,7 @@ func newDLQShow() *cobra.Command {
 			return err
 		},
 	}
-	f.declare(cmd.Flags())
+	f.declare(cmd)
 	f.declareRegistry(cmd.Flags())
 	return cmd
 }

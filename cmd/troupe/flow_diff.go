@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -33,11 +32,11 @@ Exit status 1 says that something is breaking, 2 that a file cannot be read. Whe
 				return err
 			}
 			changes := reactions.Diff(old, new)
-			if output == inJSON {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(append([]reactions.Change{}, changes...))
+			if output.forPrograms() {
+				err = output.encode(cmd.OutOrStdout(), append([]reactions.Change{}, changes...))
 			}
 			for _, c := range changes {
-				if output == inTable && err == nil {
+				if output.forPeople() && err == nil {
 					_, err = fmt.Fprintln(cmd.OutOrStdout(), c)
 				}
 			}
@@ -50,6 +49,6 @@ Exit status 1 says that something is breaking, 2 that a file cannot be read. Whe
 			return nil
 		},
 	}
-	output.declare(cmd.Flags())
+	output.declare(cmd)
 	return cmd
 }

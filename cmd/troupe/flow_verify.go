@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -11,7 +10,7 @@ import (
 )
 
 func newFlowVerify() *cobra.Command {
-	var output string
+	var output format
 	cmd := &cobra.Command{
 		Use:   "verify [flags] FILE…",
 		Short: "Prove a flow before it runs",
@@ -25,24 +24,16 @@ Exit status 1 says that there are errors (warnings are none), 2 that a file cann
   troupe flow verify --output json services`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			if output != "text" && output != "json" {
-				return fmt.Errorf("--output %q: want text or json", output)
-			}
 			files, err := readReactions(paths)
 			if err != nil {
 				return err
 			}
 			_, found := verify.Files(files)
-			if output == "json" {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetEscapeHTML(false)
-				if found == nil {
-					found = []verify.Finding{}
-				}
-				err = enc.Encode(found)
+			if output.forPrograms() {
+				err = output.encode(cmd.OutOrStdout(), orEmpty(found))
 			}
 			for _, f := range found {
-				if output == "text" && err == nil {
+				if output.forPeople() && err == nil {
 					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s:%d: %s\n", f.File, f.Line, f)
 				}
 			}
@@ -55,6 +46,6 @@ Exit status 1 says that there are errors (warnings are none), 2 that a file cann
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&output, "output", "text", "how findings are printed: `text|json`")
+	output.declare(cmd)
 	return cmd
 }

@@ -1,35 +1,79 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// format is how facts are printed: a pflag.Value.
-type format string
-
-const (
-	inTable format = "table"
-	inJSON  format = "json"
-)
-
-func (f *format) declare(flags *pflag.FlagSet) {
-	*f = inTable
-	flags.Var(f, "output", "how facts are printed: `table|json`")
+// format is how facts are printed: a pflag.Value. Every command that prints facts has it.
+type format struct {
+	is     string
+	others []string // beside the three that all have
 }
 
+const (
+	inTable = "table" // for people: a table, or whatever shows it best
+	inJSON  = "json"
+	inYAML  = "yaml"
+
+	inMermaid = "mermaid"
+	inSARIF   = "sarif"
+	inGo      = "go"
+)
+
+// declare gives a command --output, with what else it can print.
+func (f *format) declare(cmd *cobra.Command, others ...string) {
+	f.is, f.others = inTable, others
+	cmd.Flags().VarP(f, "output", "o", "how it is printed: `"+strings.Join(f.known(), "|")+"`")
+}
+
+func (f *format) known() []string { return append([]string{inTable, inJSON, inYAML}, f.others...) }
+
+// forPeople says whether no program is meant to read it.
+func (f *format) forPeople() bool { return f.is == inTable }
+
+// forPrograms says whether facts are printed by encode.
+func (f *format) forPrograms() bool { return f.is == inJSON || f.is == inYAML }
+
 // String is the flag's value.
-func (f *format) String() string { return string(*f) }
+func (f *format) String() string { return f.is }
 
 // Type is not shown: the usage has its own word.
 func (f *format) Type() string { return "format" }
 
-// Set takes one of the two.
+// Set takes one of those that are known.
 func (f *format) Set(text string) error {
-	if format(text) != inTable && format(text) != inJSON {
-		return fmt.Errorf("want %s or %s", inTable, inJSON)
+	if !slices.Contains(f.known(), text) {
+		return fmt.Errorf("want %s", strings.Join(f.known(), ", "))
 	}
-	*f = format(text)
+	f.is = text
 	return nil
 }
+
+// encode prints a value: as JSON in one line, or as YAML with the same names in the same order.
+func (f *format) encode(w io.Writer, value any) error {
+	if f.is == inYAML {
+		return writeYAML(w, value)
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false) // it is for a terminal or a program, never for a page
+	return enc.Encode(value)
+}
+
+// next is encode for one of many values: lines of JSON, or documents of YAML.
+func (f *format) next(w io.Writer, value any) error {
+	if f.is == inYAML {
+		if _, err := io.WriteString(w, "---\n"); err != nil {
+			return err
+		}
+	}
+	return f.encode(w, value)
+}
+
+var _ pflag.Value = (*format)(nil)

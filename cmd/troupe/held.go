@@ -37,7 +37,7 @@ type heldFlags struct {
 func (f *heldFlags) declare(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.filter.Topics, "topic", nil, "only messages of this `topic`, repeatable")
 	flags.StringVar(&f.filter.Group, "group", "", "only of this consumer `group`")
-	flags.StringVar(&f.filter.Class, "class", "", "only whose last failure was of this `class`: transient, permanent, poison, panic or timeout")
+	flags.StringVar(&f.filter.Class, "class", "", "only whose last failure was of this class: `transient|permanent|poison|panic|timeout`")
 	flags.StringVar(&f.key, "key", "", "only this `key`; 0x… for one that is no text")
 }
 
@@ -83,6 +83,9 @@ once; a failed try counts as any other. Keys that are being tried at this moment
 				return err
 			}
 			defer end()
+			if f.dryRun {
+				return f.wouldRetry(cmd, desk, filter)
+			}
 			n, err := desk.Retry(cmd.Context(), filter, by)
 			if err != nil {
 				return failed(err)
@@ -90,15 +93,18 @@ once; a failed try counts as any other. Keys that are being tried at this moment
 			if n == 0 {
 				return failed(errors.New("no key was due later: none fits, or those that do are being tried right now (troupe held list)"))
 			}
+			if f.output.forPrograms() {
+				return f.output.encode(cmd.OutOrStdout(), map[string]int{"due": n})
+			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Due now: %s.\n", counted(n, "key", "keys"))
 			return err
 		},
 	}
 	flags := cmd.Flags()
-	f.declare(flags)
-	_ = flags.MarkHidden("output")
+	f.declare(cmd)
 	chosen.declare(flags)
 	flags.BoolVar(&chosen.all, "all", false, "every held key of the database")
 	f.declareAction(flags, "they are tried now")
+	f.declareDryRun(flags)
 	return cmd
 }

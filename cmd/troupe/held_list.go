@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,17 +36,17 @@ func newHeldList() *cobra.Command {
 			if err != nil {
 				return failed(err)
 			}
-			if f.output == inJSON {
+			if f.output.forPrograms() {
 				if keys == nil {
 					keys = []repair.HeldKey{}
 				}
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"held": keys, "next": next})
+				return f.output.encode(cmd.OutOrStdout(), map[string]any{"held": keys, "next": next})
 			}
 			return printHeld(cmd, keys, next)
 		},
 	}
 	flags := cmd.Flags()
-	f.declare(flags)
+	f.declare(cmd)
 	chosen.declare(flags)
 	flags.IntVar(&page.Limit, "limit", 50, "at most `n` lines, up to 10000")
 	flags.StringVar(&page.After, "after", "", "go on behind this `mark`, which the page before has printed")
@@ -61,8 +59,7 @@ func printHeld(cmd *cobra.Command, keys []repair.HeldKey, next string) error {
 		_, err := fmt.Fprintln(w, "No key is held.")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "PLACE\tKEY\tTYPE\tTRIES\tNEXT TRY\tBEHIND\tCLASS\tERROR")
+	t := newTable(w, "PLACE", "KEY", "TYPE", "TRIES", "NEXT TRY", "BEHIND", "CLASS", "ERROR")
 	for _, k := range keys {
 		due := "next"
 		if k.NextTry != nil {
@@ -71,10 +68,10 @@ func printHeld(cmd *cobra.Command, keys []repair.HeldKey, next string) error {
 				due = "now"
 			}
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d of %d\t%s\t%d\t%s\t%s\n", oneLine(k.Place.String(), 200), keyText(k.Key), oneLine(k.Type, 40), k.Attempts,
-			k.MaxAttempts, due, k.Behind, k.Class, oneLine(k.Error, 80))
+		t.row(oneLine(k.Place.String(), 200), keyText(k.Key), oneLine(k.Type, 40), fmt.Sprintf("%d of %d", k.Attempts, k.MaxAttempts), due,
+			fmt.Sprint(k.Behind), string(k.Class), oneLine(k.Error, 80))
 	}
-	err := t.Flush()
+	err := t.print(w)
 	more(w, next)
 	return err
 }

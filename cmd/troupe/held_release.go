@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -41,6 +40,9 @@ letter can be redriven later; it then comes behind what its key has done since.`
 				return err
 			}
 			defer end()
+			if f.dryRun {
+				return f.wouldRelease(cmd, desk, place, group)
+			}
 			if err := f.confirm(cmd, fmt.Sprintf("make a dead letter of %s, as %s", place, cfg.By.Actor)); err != nil {
 				return err
 			}
@@ -50,8 +52,8 @@ letter can be redriven later; it then comes behind what its key has done since.`
 			}
 			w := cmd.OutOrStdout()
 			switch {
-			case f.output == inJSON:
-				return json.NewEncoder(w).Encode(r)
+			case f.output.forPrograms():
+				return f.output.encode(w, r)
 			case r.DeadLetter == uuid.Nil:
 				_, err = fmt.Fprintln(w, "It had taken effect before, and is held no more. There is no dead letter of it.")
 			default:
@@ -61,10 +63,11 @@ letter can be redriven later; it then comes behind what its key has done since.`
 		},
 	}
 	flags := cmd.Flags()
-	f.declare(flags)
+	f.declare(cmd)
 	flags.StringVar(&group, "group", "", "consumer `group`, where more than one holds the message")
 	flags.StringVar(&hop, "hop", "", "`flow.hop` of the participant, where its group has another name")
 	f.declareAction(flags, "it is given up; required")
+	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
 }

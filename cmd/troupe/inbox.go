@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -44,11 +42,11 @@ Exit status: 0 it was found, 1 it was not or the look failed, 2 wrong usage.`,
 			if err != nil {
 				return failed(err)
 			}
-			if f.output == inJSON {
+			if f.output.forPrograms() {
 				if found == nil {
 					found = []repair.Sighting{}
 				}
-				if err := json.NewEncoder(cmd.OutOrStdout()).Encode(found); err != nil || len(found) > 0 {
+				if err := f.output.encode(cmd.OutOrStdout(), found); err != nil || len(found) > 0 {
 					return err
 				}
 			}
@@ -59,13 +57,12 @@ Exit status: 0 it was found, 1 it was not or the look failed, 2 wrong usage.`,
 			return printSightings(cmd, found)
 		},
 	}
-	f.declare(cmd.Flags())
+	f.declare(cmd)
 	return cmd
 }
 
 func printSightings(cmd *cobra.Command, found []repair.Sighting) error {
-	t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "GROUP\tREDRIVES\tSTATE\tAT\tMORE")
+	t := newTable(cmd.OutOrStdout(), "GROUP", "REDRIVES", "STATE", "AT", "MORE")
 	for _, s := range found {
 		about := ""
 		switch {
@@ -76,7 +73,7 @@ func printSightings(cmd *cobra.Command, found []repair.Sighting) error {
 		case s.Place != nil:
 			about = fmt.Sprintf("%s, waits behind another of its key", s.Place)
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", oneLine(s.Group, 60), s.Redrive, s.State, stamp(s.At), about)
+		t.row(oneLine(s.Group, 60), fmt.Sprint(s.Redrive), string(s.State), stamp(s.At), about)
 	}
-	return t.Flush()
+	return t.print(cmd.OutOrStdout())
 }

@@ -78,7 +78,8 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newAmbassador(), newTrace(), newDLQ(), newHeld(), newInbox(), newSaga(), newFlow(), newWatch(), newSchema(),
-		newVersion(), newChild())
+	root.AddCommand(newDemo(), newInit(), newDoctor(), newAmbassador(), newTrace(), newDLQ(), newHeld(), newInbox(), newSaga(), newFlow(), newWatch(), newSchema(),
+		newCompletion(), newVersion(), newChild())
+	completeValues(root)
 	return root
 }

@@ -17,7 +17,6 @@ import (
 type sagaAction struct {
 	sagaFlags
 	kind   saga.Kind
-	dryRun bool
 	asks   bool // it cannot be taken back, so it is asked whether it is meant
 	result string
 	did    string // for resolve: yes or no
@@ -26,10 +25,10 @@ type sagaAction struct {
 // command makes the command. A step that is not named is the only one that is stuck.
 func (a *sagaAction) command(cmd *cobra.Command, why string) *cobra.Command {
 	flags := cmd.Flags()
-	a.declare(flags)
+	a.declare(cmd)
 	a.declareRegistry(flags)
 	a.declareAction(flags, why+"; required")
-	flags.BoolVar(&a.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	a.declareDryRun(flags)
 	if a.asks {
 		a.declareYes(flags)
 	}
@@ -115,8 +114,8 @@ func (a *sagaAction) run(cmd *cobra.Command, desk *coordinator.Desk, id string, 
 // print says what follows from an action, done or not, on a saga that had a status before, if there was one.
 func (a *sagaAction) print(w io.Writer, before saga.Status, d coordinator.Decided, dry bool) error {
 	fx := d.Effects
-	if a.output == inJSON {
-		return json.NewEncoder(w).Encode(map[string]any{
+	if a.output.forPrograms() {
+		return a.output.encode(w, map[string]any{
 			"saga": d.ID, "done": !dry, "action": d.Event, "status_before": before, "status": d.State.Status, "steps": d.State.Steps,
 			"commands": sends(fx.Commands), "events": emits(fx.Events), "scheduled": orEmpty(fx.Scheduled), "cancelled": orEmpty(fx.Cancelled),
 			"moments": orEmpty(fx.Moments), "alert": fx.Alert,

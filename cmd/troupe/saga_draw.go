@@ -22,8 +22,8 @@ func phaseName(p saga.Phase) string {
 	return string(p)
 }
 
-// width of a terminal that a drawing fits into.
-const width = 80
+// width80 is that of a terminal that a drawing fits into.
+const width80 = 80
 
 // drawn is a line of the tree.
 type drawn struct{ left, phase, right string }
@@ -59,7 +59,7 @@ func drawSteps(w io.Writer, spec saga.Spec, s saga.State) {
 	left = min(left, 44)
 	for _, l := range lines {
 		text := fmt.Sprintf("%s  %-*s  %s", padded(l.left, left), phase, l.phase, l.right)
-		_, _ = fmt.Fprintln(w, "  "+strings.TrimRight(oneLine(text, width-3), " "))
+		_, _ = fmt.Fprintln(w, "  "+strings.TrimRight(oneLine(text, width80-3), " "))
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -19,7 +18,7 @@ import (
 func newSagaExplore() *cobra.Command {
 	var (
 		cfg    explore.Config
-		output string
+		output format
 	)
 	cmd := &cobra.Command{
 		Use:   "explore [flags] FILE",
@@ -35,9 +34,6 @@ is 1. It is 0 where the bound of states was reached before anything was found, a
   troupe saga explore --exhausted --output mermaid order.saga.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains([]string{"text", "go", "mermaid", "json"}, output) {
-				return fmt.Errorf("--output %q: want text, go, mermaid or json", output)
-			}
 			d, err := definitionIn(args[0])
 			if err != nil {
 				return err
@@ -64,7 +60,7 @@ is 1. It is 0 where the bound of states was reached before anything was found, a
 	flags.BoolVar(&cfg.Unordered, "unordered", false, "a topic gives its messages in any order")
 	flags.BoolVar(&cfg.Careless, "careless", false, "the operator resolves and skips without looking")
 	flags.IntVar(&cfg.States, "states", 5_000_000, "how many states are looked at at most, some 100 bytes each")
-	flags.StringVar(&output, "output", "text", "how the result is printed: `text|go|mermaid|json`")
+	output.declare(cmd, inGo, inMermaid)
 	return cmd
 }
 
@@ -86,18 +82,18 @@ func definitionIn(path string) (*saga.Definition, error) {
 	return d, nil
 }
 
-func printExplored(cmd *cobra.Command, r explore.Report, output, path string) error {
+func printExplored(cmd *cobra.Command, r explore.Report, output format, path string) error {
 	w := cmd.OutOrStdout()
-	if output == "json" {
-		return json.NewEncoder(w).Encode(r)
+	if output.forPrograms() {
+		return output.encode(w, r)
 	}
 	found := ""
 	if r.Counterexample != nil {
 		found = r.Counterexample.String()
-		switch output {
-		case "go":
+		switch output.is {
+		case inGo:
 			found = r.Counterexample.GoTest("main_test", path)
-		case "mermaid":
+		case inMermaid:
 			found = r.Counterexample.Mermaid()
 		}
 	}
@@ -108,7 +104,7 @@ func printExplored(cmd *cobra.Command, r explore.Report, output, path string) er
 	case r.Counterexample != nil:
 		end = "broken"
 	}
-	if output != "text" {
+	if !output.forPeople() {
 		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), explored(r, end))
 		_, err := io.WriteString(w, found)
 		return err

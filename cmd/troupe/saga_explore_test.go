@@ -35,7 +35,7 @@ func TestSagaExploreTellsWhatBreaks(t *testing.T) {
 	t.Parallel()
 	const problem = "the saga is compensated, and step payment has taken effect and is not undone"
 	for output, begins := range map[string]string{
-		"text": "  1  saga        starts {", "go": "package main_test\n", "mermaid": "sequenceDiagram\n", "json": `{"saga":"order v1"`,
+		"table": "  1  saga        starts {", "go": "package main_test\n", "mermaid": "sequenceDiagram\n", "json": `{"saga":"order v1"`,
 	} {
 		o := finish(t, command(t, nil, "saga", "explore", "--output", output, refundsSaga))
 		require.Equal(t, 1, o.status, o.stderr)
@@ -53,7 +53,7 @@ func TestSagaExploreRefusesWhatItCannotUse(t *testing.T) {
 	t.Parallel()
 	for said, args := range map[string][]string{
 		"no such file": {"nowhere.json"}, "unknown field": nil,
-		"want text, go, mermaid or json": {"--output", "xml", orderSaga}, "want 0 to 7": {"--buttons", "9", orderSaga},
+		"want table, json, yaml, go, mermaid": {"--output", "xml", orderSaga}, "want 0 to 7": {"--buttons", "9", orderSaga},
 	} {
 		if said == "unknown field" {
 			args = []string{put(t, t.TempDir(), map[string]string{"x.json": `{"colour": 1}`}) + "/x.json"}

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,9 +56,9 @@ func newSagaList() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	f.declare(flags)
+	f.declare(cmd)
 	flags.StringVar(&filter.Saga, "saga", "", "only of this `type`")
-	flags.StringSliceVar(&statuses, "status", nil, "only of this `status`, repeatable: waiting, running, compensating, parked, completed, compensated or abandoned")
+	flags.StringSliceVar(&statuses, "status", nil, "only of this status, repeatable: `waiting|running|compensating|parked|completed|compensated|abandoned`")
 	flags.StringVar(&filter.Key, "key", "", "only of this business `key`")
 	flags.StringVar(&filter.Step, "step", "", "only where this `step` is awaited or stuck")
 	flags.StringVar(&filter.Definition, "definition", "", "only on the definition of this `hash`")
@@ -80,23 +78,22 @@ func printSagas(cmd *cobra.Command, desk *coordinator.Desk, filter coordinator.F
 		return err
 	}
 	w := cmd.OutOrStdout()
-	if output == inJSON {
+	if output.forPrograms() {
 		if sagas == nil {
 			sagas = []coordinator.Row{}
 		}
-		return json.NewEncoder(w).Encode(map[string]any{"sagas": sagas, "next": next})
+		return output.encode(w, map[string]any{"sagas": sagas, "next": next})
 	}
 	if len(sagas) == 0 {
 		_, err := fmt.Fprintln(w, "No sagas.")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "SAGA\tSTATUS\tSTEPS\tSTARTED\tMOVED\tREASON")
+	t := newTable(w, "SAGA", "STATUS", "STEPS", "STARTED", "MOVED", "REASON")
 	for _, s := range sagas {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", oneLine(s.ID, 60), s.Status, orDash(oneLine(strings.Join(s.Steps, ","), 40)), stamp(s.StartedAt),
+		t.row(oneLine(s.ID, 60), string(s.Status), orDash(oneLine(strings.Join(s.Steps, ","), 40)), stamp(s.StartedAt),
 			ago(time.Since(s.UpdatedAt)), oneLine(s.Reason, 100))
 	}
-	err = t.Flush()
+	err = t.print(w)
 	more(w, next)
 	return err
 }
@@ -135,34 +132,39 @@ func printCounts(cmd *cobra.Command, desk *coordinator.Desk, output format) erro
 		return err
 	}
 	w := cmd.OutOrStdout()
-	if output == inJSON {
-		return json.NewEncoder(w).Encode(map[string]any{"counts": orEmpty(counts), "definitions": orEmpty(uses), "stash": orEmpty(stash)})
+	if output.forPrograms() {
+		return output.encode(w, map[string]any{"counts": orEmpty(counts), "definitions": orEmpty(uses), "stash": orEmpty(stash)})
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "SAGA\tSTATUS\tCOUNT")
+	t := newTable(w, "SAGA", "STATUS", "COUNT")
 	for _, c := range counts {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\n", oneLine(c.Saga, 60), c.Status, c.Count)
+		t.row(oneLine(c.Saga, 60), string(c.Status), fmt.Sprint(c.Count))
 	}
-	_, _ = fmt.Fprintln(t, "\nDEFINITION\tSTORED\tNOT ENDED\tHASH")
+	err = t.print(w)
+	t = newTable(w, "DEFINITION", "STORED", "NOT ENDED", "HASH")
 	for _, u := range uses {
-		_, _ = fmt.Fprintf(t, "%s v%d\t%s\t%d\t%s\n", oneLine(u.Saga, 60), u.Version, stamp(u.StoredAt), u.Open, u.Definition)
+		t.row(fmt.Sprintf("%s v%d", oneLine(u.Saga, 60), u.Version), stamp(u.StoredAt), fmt.Sprint(u.Open), u.Definition)
 	}
-	printStash(t, stash)
-	return t.Flush()
+	_, _ = fmt.Fprintln(w)
+	if err == nil {
+		err = t.print(w)
+	}
+	if err == nil && len(stash) > 0 {
+		err = printStash(w, stash)
+	}
+	return err
 }
 
-func printStash(w io.Writer, stash []coordinator.StashCount) {
-	if len(stash) == 0 {
-		return
-	}
-	_, _ = fmt.Fprintln(w, "\nEVENTS BEFORE THEIR SAGA\tBY\tCOUNT\tFIRST EXPIRES")
+func printStash(w io.Writer, stash []coordinator.StashCount) error {
+	t := newTable(w, "EVENTS BEFORE THEIR SAGA", "BY", "COUNT", "FIRST EXPIRES")
 	for _, s := range stash {
 		by := s.Variable
 		if by == "" {
 			by = "key"
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", oneLine(s.Saga, 60), by, s.Count, stamp(s.Expires))
+		t.row(oneLine(s.Saga, 60), by, fmt.Sprint(s.Count), stamp(s.Expires))
 	}
+	_, _ = fmt.Fprintln(w)
+	return t.print(w)
 }
 
 func orEmpty[T any](all []T) []T {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 )
@@ -31,27 +29,26 @@ one keeps it until it ends: where it is parked, those behind it wait for a perso
 				return failed(err)
 			}
 			w := cmd.OutOrStdout()
-			if f.output == inJSON {
-				return json.NewEncoder(w).Encode(map[string]any{"locks": orEmpty(locks)})
+			if f.output.forPrograms() {
+				return f.output.encode(w, map[string]any{"locks": orEmpty(locks)})
 			}
 			if len(locks) == 0 {
 				_, err := fmt.Fprintln(w, "Nothing is locked.")
 				return err
 			}
-			t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-			_, _ = fmt.Fprintln(t, "LOCK\tSAGA\t\tSINCE")
+			t := newTable(w, "LOCK", "SAGA", "", "SINCE")
 			for _, l := range locks {
 				has := "waits"
 				if l.Has {
 					has = "has it"
 				}
-				_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", oneLine(l.Name, 60), oneLine(l.Saga, 60), has, stamp(l.Since))
+				t.row(oneLine(l.Name, 60), oneLine(l.Saga, 60), has, stamp(l.Since))
 			}
-			return t.Flush()
+			return t.print(w)
 		},
 	}
 	flags := cmd.Flags()
-	f.declare(flags)
+	f.declare(cmd)
 	flags.StringVar(&after, "after", "", "only locks behind this `name`")
 	flags.IntVar(&limit, "limit", 1000, "at most `n` lines, up to 10000")
 	return cmd

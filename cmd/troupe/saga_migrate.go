@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -17,21 +15,20 @@ const maxDefinition = 4 << 20
 
 func newSagaMigrate() *cobra.Command {
 	var f sagaFlags
-	var plan bool
 	cmd := &cobra.Command{
 		Use:   "migrate <file>",
 		Short: "Move running sagas to another definition",
 		Long: `migrate takes a definition as JSON, and all sagas of its type that have not ended and run on another one.
 Those move for which everything that has happened means the same in the new one; of the others it says
-why not, and they go on as they are. --plan only says so. A move is an entry of the saga's log.
+why not, and they go on as they are. --dry-run only says so. A move is an entry of the saga's log.
 
 Start the coordinators with the new definition first: one without it does not read the events of hops
 that only the new one names.`,
-		Example: `  troupe saga migrate order.saga.json --plan
+		Example: `  troupe saga migrate order.saga.json --dry-run
   troupe saga migrate order.saga.json --reason 'ticket 4711: v2 mends the refund'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			by, err := f.by(!plan)
+			by, err := f.by(!f.dryRun)
 			if err != nil {
 				return err
 			}
@@ -44,23 +41,31 @@ that only the new one names.`,
 				return err
 			}
 			defer end()
-			m := moves{cmd: cmd, output: f.output, moves: "can move", t: tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)}
-			if plan {
+			if !f.dryRun {
+				what := fmt.Sprintf("move every saga that can move to %s (%.12s), as %s", to, to.Hash(), by.Actor)
+				if err := f.confirm(cmd, what); err != nil {
+					return err
+				}
+			}
+			m := moves{cmd: cmd, output: f.output, moves: "can move", t: newTable(cmd.OutOrStdout(), "SAGA", "STATUS", "FROM", "MOVE")}
+			m.t.told = true
+			if f.dryRun {
 				err = desk.Plan(cmd.Context(), to, m.take)
 			} else {
 				m.moves = "moved"
 				err = desk.Migrate(cmd.Context(), to, by.Actor, by.Reason, m.take)
 			}
 			if err != nil {
-				_ = m.t.Flush()
+				_ = m.t.print(cmd.OutOrStdout())
 				return failed(fmt.Errorf("%w (%d %s before)", err, m.can, m.moves))
 			}
 			return m.end(to)
 		},
 	}
-	f.declare(cmd.Flags())
-	cmd.Flags().BoolVar(&plan, "plan", false, "say which can be moved, and why not, and do nothing")
-	f.declareAction(cmd.Flags(), "they are moved; required without --plan")
+	f.declare(cmd)
+	f.declareDryRun(cmd.Flags())
+	f.declareAction(cmd.Flags(), "they are moved; required without --dry-run")
+	f.declareYes(cmd.Flags())
 	return cmd
 }
 
@@ -87,7 +92,7 @@ type moves struct {
 	cmd         *cobra.Command
 	output      format
 	moves       string
-	t           *tabwriter.Writer
+	t           *table
 	can, cannot int
 }
 
@@ -99,21 +104,21 @@ func (m *moves) take(one coordinator.Move) error {
 		m.cannot++
 		what = "stays: " + one.Obstacle
 	}
-	if m.output == inJSON {
-		return json.NewEncoder(m.cmd.OutOrStdout()).Encode(one)
+	if m.output.forPrograms() {
+		return m.output.next(m.cmd.OutOrStdout(), one)
 	}
-	_, err := fmt.Fprintf(m.t, "%s\t%s\t%.12s\t%s\n", oneLine(one.ID, 60), one.Status, one.From, oneLine(what, 400))
-	if n := m.can + m.cannot; err == nil && n%100 == 0 {
-		err = m.t.Flush() // a million lines are not kept to be aligned
+	m.t.row(oneLine(one.ID, 60), string(one.Status), fmt.Sprintf("%.12s", one.From), oneLine(what, 400))
+	if n := m.can + m.cannot; n%100 == 0 {
+		return m.t.print(m.cmd.OutOrStdout()) // a million lines are not kept to be aligned
 	}
-	return err
+	return nil
 }
 
 func (m *moves) end(to *saga.Definition) error {
-	if m.output == inJSON {
-		return json.NewEncoder(m.cmd.OutOrStdout()).Encode(map[string]any{"to": to.Hash(), "moves": m.can, "stays": m.cannot})
+	if m.output.forPrograms() {
+		return m.output.next(m.cmd.OutOrStdout(), map[string]any{"to": to.Hash(), "moves": m.can, "stays": m.cannot})
 	}
-	if err := m.t.Flush(); err != nil {
+	if err := m.t.print(m.cmd.OutOrStdout()); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(m.cmd.OutOrStdout(), "To %s (%.12s): %d %s, %d stay as they are.\n", to, to.Hash(), m.can, m.moves, m.cannot)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -47,7 +46,7 @@ Exit status 1 where a row is not what its log gives: somebody has changed one of
 			return r.end()
 		},
 	}
-	f.declare(cmd.Flags())
+	f.declare(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "every saga of the database, in the order of their ids")
 	return cmd
 }
@@ -66,8 +65,8 @@ func (r *replays) take(one coordinator.Replayed) error {
 	w := r.cmd.OutOrStdout()
 	if one.Difference != "" {
 		r.differ++
-		if r.output == inJSON {
-			if err := json.NewEncoder(w).Encode(one); err != nil {
+		if r.output.forPrograms() {
+			if err := r.output.next(w, one); err != nil {
 				return err
 			}
 		} else if _, err := fmt.Fprintf(w, "%s: %s\n", oneLine(one.ID, 200), oneLine(one.Difference, 500)); err != nil {
@@ -87,8 +86,8 @@ func (r *replays) take(one coordinator.Replayed) error {
 func (r *replays) end() error {
 	w := r.cmd.OutOrStdout()
 	var err error
-	if r.output == inJSON {
-		err = json.NewEncoder(w).Encode(map[string]int{"sagas": r.sagas, "events": r.events, "differ": r.differ})
+	if r.output.forPrograms() {
+		err = r.output.next(w, map[string]int{"sagas": r.sagas, "events": r.events, "differ": r.differ})
 	} else {
 		_, err = fmt.Fprintf(w, "Replayed: %s, %s. %d differ.\n", counted(r.sagas, "saga", "sagas"), counted(r.events, "event", "events"), r.differ)
 	}

@@ -21,22 +21,20 @@ const shownEntries = 1000
 
 func newSagaShow() *cobra.Command {
 	var f sagaFlags
-	var output string
 	cmd := &cobra.Command{
 		Use:   "show <saga>",
 		Short: "Show one saga: where it is and why, its steps, its history, and what can be done",
 		Long: `show draws the steps as a tree, each below the last of those that it needs:
 
   ✓ done   ▸ its answer is awaited   · not begun   - skipped   ✗ refused   ! exhausted   ? in doubt
-  ◂ is being undone   ↶ undone   ‼ its compensation failed`,
+  ◂ is being undone   ↶ undone   ‼ its compensation failed
+
+--output mermaid is a flowchart of the steps.`,
 		Example: `  troupe saga show order/o-1001
   troupe saga show order/o-1001 --output mermaid
   troupe saga show order/o-1001 --output json | jq .saga.state.data`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains([]string{"text", "json", "mermaid"}, output) {
-				return fmt.Errorf("--output %q: want text, json or mermaid", output)
-			}
 			desk, end, err := f.openSagas(cmd.Context())
 			if err != nil {
 				return err
@@ -52,11 +50,11 @@ func newSagaShow() *cobra.Command {
 			}
 			possible := coordinator.Possible(g.Definition, g.State, g.Now)
 			var b bytes.Buffer
-			switch output {
-			case "mermaid":
+			switch {
+			case f.output.is == inMermaid:
 				mermaidSteps(&b, g.Definition.Spec(), g.State)
-			case "json":
-				err = json.NewEncoder(&b).Encode(map[string]any{"saga": g, "log": orEmpty(log), "possible": orEmpty(possible)})
+			case f.output.forPrograms():
+				err = f.output.encode(&b, map[string]any{"saga": g, "log": orEmpty(log), "possible": orEmpty(possible)})
 			default:
 				printSaga(&b, g, log, possible)
 			}
@@ -66,8 +64,7 @@ func newSagaShow() *cobra.Command {
 			return err
 		},
 	}
-	f.declareDatabase(cmd.Flags())
-	cmd.Flags().StringVar(&output, "output", "text", "how it is printed: `text|json|mermaid`; mermaid is a flowchart of the steps")
+	f.declare(cmd, inMermaid)
 	return cmd
 }
 

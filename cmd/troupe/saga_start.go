@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -36,10 +35,10 @@ order's, is better started by that service.`,
 		Args: cobra.ExactArgs(2),
 	}
 	flags := cmd.Flags()
-	a.declare(flags)
+	a.declare(cmd)
 	a.declareRegistry(flags)
 	a.declareAction(flags, "it is started; required")
-	flags.BoolVar(&a.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	a.declareDryRun(flags)
 	flags.StringArrayVar(&data, "data", nil, "`name=value` of a variable, repeatable")
 	flags.StringVar(&fields, "json", "", "variables as a `JSON` object")
 	flags.StringVar(&request.Hop, "hop", "", "the coordinator's `hop`, flow.name (default: that of the sagas of this type that there are)")
@@ -73,8 +72,8 @@ order's, is better started by that service.`,
 			return a.print(cmd.OutOrStdout(), "", done, a.dryRun)
 		}
 		w := cmd.OutOrStdout()
-		if a.output == inJSON {
-			return json.NewEncoder(w).Encode(map[string]any{
+		if a.output.forPrograms() {
+			return a.output.encode(w, map[string]any{
 				"saga": done.ID, "done": false, "ignored": done.Effects.Ignored, "status": done.State.Status, "steps": done.State.Steps,
 			})
 		}

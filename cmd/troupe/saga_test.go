@@ -246,8 +246,8 @@ func TestTheOperatorsPageOfSagas_A24_B02_B04(t *testing.T) {
 	require.NoError(t, err)
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("order.saga.json", mended.JSON(), 0o600))
-	s.shows("saga", "migrate", "order.saga.json", "--plan")
-	s.shows("saga", "migrate", "order.saga.json", "--actor", "ann", "--reason", "ticket 4714: parcels")
+	s.shows("saga", "migrate", "order.saga.json", "--dry-run")
+	s.shows("saga", "migrate", "order.saga.json", "--actor", "ann", "--reason", "ticket 4714: parcels", "--yes")
 	s.shows("saga", "abandon", "order/o-1006", "--actor", "ann", "--reason", "ticket 4715: settled by hand", "--yes")
 	s.shows("saga", "locks")
 	require.Contains(t, s.shows("saga", "replay", "--all"), " 0 differ")
@@ -321,7 +321,7 @@ func TestSagasAreThereAsJSONAndMermaid(t *testing.T) {
 		"saga replay order/none":                  {1, "", "not found in this database"},
 		"saga abandon order/o-1 --reason r --yes": {1, "", "the saga has ended: compensated"},
 		"saga abandon order/o-1 --reason r":       {1, "", "the saga has ended: compensated"},
-		"saga migrate none.json --plan":           {1, "", "none.json"},
+		"saga migrate none.json --dry-run":        {1, "", "none.json"},
 	} {
 		o := s.troupe(strings.Fields(args)...)
 		require.Equal(t, want.status, o.status, "%s: %+v", args, o)
@@ -348,7 +348,7 @@ func TestWhatIsAskedOfASagaMustBeMeant(t *testing.T) {
 		"saga replay":                            "a saga's id or --all",
 		"saga replay x --all":                    "a saga's id or --all",
 		"saga migrate x":                         "--reason is not set",
-		"saga show o --output table":             "want text, json or mermaid",
+		"saga show o --output xml":               "want table, json, yaml, mermaid",
 		"saga start order":                       "accepts 2 arg",
 		"saga start order o-1":                   "--reason is not set",
 		"saga start order o-1 --reason r --avro": "beside --hop",

@@ -17,7 +17,7 @@ const maxSagaFile = 1<<20 + 1
 
 func newSagaVerify() *cobra.Command {
 	var (
-		output string
+		output format
 		hops   string
 	)
 	cmd := &cobra.Command{
@@ -37,10 +37,6 @@ Exit status 1 says that there are errors (warnings are none), 2 that a file cann
   troupe saga verify --output mermaid order.saga.json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			print, known := sagaPrinters[output]
-			if !known {
-				return fmt.Errorf("--output %q: want text, json, sarif or mermaid", output)
-			}
 			var o verify.Options
 			if hops != "" {
 				if err := readHops(hops, &o); err != nil {
@@ -51,7 +47,7 @@ Exit status 1 says that there are errors (warnings are none), 2 that a file cann
 			if err != nil {
 				return err
 			}
-			if err := print(cmd.OutOrStdout(), all); err != nil {
+			if err := printVerified(cmd.OutOrStdout(), all, output); err != nil {
 				return failed(err)
 			}
 			for _, v := range all {
@@ -65,7 +61,7 @@ Exit status 1 says that there are errors (warnings are none), 2 that a file cann
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().StringVar(&output, "output", "text", "how findings are printed: `text|json|sarif|mermaid`")
+	output.declare(cmd, inSARIF, inMermaid)
 	cmd.Flags().StringVar(&hops, "hops", "", "JSON `file` of the hops that there are")
 	return cmd
 }
@@ -121,8 +117,16 @@ func readHops(path string, o *verify.Options) error {
 	return nil
 }
 
-var sagaPrinters = map[string]func(io.Writer, []verifiedSaga) error{
-	"text": printFindings, "json": printFindingsJSON, "sarif": printSARIF, "mermaid": printMermaid,
+func printVerified(w io.Writer, all []verifiedSaga, output format) error {
+	switch output.is {
+	case inSARIF:
+		return printSARIF(w, all)
+	case inMermaid:
+		return printMermaid(w, all)
+	case inTable:
+		return printFindings(w, all)
+	}
+	return output.encode(w, reports(all))
 }
 
 func printFindings(w io.Writer, all []verifiedSaga) error {
@@ -134,12 +138,6 @@ func printFindings(w io.Writer, all []verifiedSaga) error {
 		}
 	}
 	return nil
-}
-
-func printFindingsJSON(w io.Writer, all []verifiedSaga) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(reports(all))
 }
 
 func printSARIF(w io.Writer, all []verifiedSaga) error {

@@ -105,9 +105,11 @@ func (r registered) level(ctx context.Context, subject string) (schemas.Level, e
 // levelFlag is a pflag.Value.
 type levelFlag struct{ level schemas.Level }
 
+// levels are those of registries.
+const levels = "BACKWARD|BACKWARD_TRANSITIVE|FORWARD|FORWARD_TRANSITIVE|FULL|FULL_TRANSITIVE|NONE"
+
 func (l *levelFlag) declare(flags *pflag.FlagSet, otherwise string) {
-	flags.Var(l, "level",
-		"`level` of compatibility: BACKWARD, FORWARD, FULL, one of them with _TRANSITIVE, or NONE (default: "+otherwise+")")
+	flags.Var(l, "level", "level of compatibility: `"+levels+"` (default: "+otherwise+")")
 }
 
 // String is the flag's value.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -56,13 +55,13 @@ go with them why, and what to do. It changes nothing. Exit status 1 says that on
 	cmd.Flags().SortFlags = false
 	from.declare(cmd.Flags())
 	level.declare(cmd.Flags(), "FULL_TRANSITIVE with --against, the registry's with --registry")
-	output.declare(cmd.Flags())
+	output.declare(cmd)
 	return cmd
 }
 
 func printVerdicts(cmd *cobra.Command, output format, verdicts []verdict) error {
-	if output == inJSON {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(verdicts)
+	if output.forPrograms() {
+		return output.encode(cmd.OutOrStdout(), verdicts)
 	}
 	for _, v := range verdicts {
 		for _, line := range v.lines() {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -68,13 +67,13 @@ properties do not count. The exit status does not tell whether there are differe
 	}
 	cmd.Flags().SortFlags = false
 	from.declare(cmd.Flags())
-	output.declare(cmd.Flags())
+	output.declare(cmd)
 	return cmd
 }
 
 func printDifferences(cmd *cobra.Command, output format, differences []difference) error {
-	if output == inJSON {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(differences)
+	if output.forPrograms() {
+		return output.encode(cmd.OutOrStdout(), differences)
 	}
 	for _, d := range differences {
 		headline := fmt.Sprintf("%s since %s", d.Subject, d.Since)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,7 +15,7 @@ import (
 type registration struct {
 	File    string `json:"file"`
 	Subject string `json:"subject"`
-	ID      uint32 `json:"id"`
+	ID      uint32 `json:"id,omitempty"` // none in a dry run that would make it
 	New     bool   `json:"new"`
 }
 
@@ -25,6 +24,7 @@ func newSchemaRegister() *cobra.Command {
 		to     earlier
 		level  levelFlag
 		output format
+		dryRun bool
 	)
 	cmd := &cobra.Command{
 		Use:   "register [flags] FILE|FOLDER…",
@@ -55,9 +55,12 @@ registry: when one does not go with its earlier versions, none is registered, an
 				return failed(fmt.Errorf("nothing was registered: %d of %d schemas do not go with their earlier versions",
 					len(refused), len(files)))
 			}
-			done, err := register(cmd.Context(), registry, files)
+			done, err := register(cmd.Context(), registry, files, dryRun)
 			if printing := printRegistrations(cmd, output, done); err == nil {
 				err = printing
+			}
+			if err == nil && dryRun && output.forPeople() {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), "Nothing was done.")
 			}
 			if err != nil {
 				return failed(err)
@@ -68,7 +71,8 @@ registry: when one does not go with its earlier versions, none is registered, an
 	cmd.Flags().SortFlags = false
 	to.declareRegistry(cmd.Flags())
 	level.declare(cmd.Flags(), "the registry's")
-	output.declare(cmd.Flags())
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check, say what would be registered, and register nothing")
+	output.declare(cmd)
 	return cmd
 }
 
@@ -111,15 +115,19 @@ func ask(ctx context.Context, registry *schemas.Registry, f schemaFile, v *verdi
 	return nil
 }
 
-// register goes on until the first failure and gives what was done before it.
-func register(ctx context.Context, registry *schemas.Registry, files []schemaFile) (done []registration, err error) {
+// register goes on until the first failure and gives what was done before it. In a dry run what is new gets no id.
+func register(ctx context.Context, registry *schemas.Registry, files []schemaFile, dryRun bool) (done []registration, err error) {
 	for _, f := range files {
-		_, err := registry.Lookup(ctx, f.subject, f.avsc)
+		id, err := registry.Lookup(ctx, f.subject, f.avsc)
 		missing := errors.Is(err, schemas.ErrNoSchema)
 		if err != nil && !missing {
 			return done, err
 		}
-		id, err := registry.Register(ctx, f.subject, f.avsc)
+		if dryRun {
+			done = append(done, registration{File: f.path, Subject: f.subject, ID: id, New: missing})
+			continue
+		}
+		id, err = registry.Register(ctx, f.subject, f.avsc)
 		if err != nil {
 			return done, err
 		}
@@ -129,15 +137,18 @@ func register(ctx context.Context, registry *schemas.Registry, files []schemaFil
 }
 
 func printRegistrations(cmd *cobra.Command, output format, done []registration) error {
-	if output == inJSON {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(append([]registration{}, done...))
+	if output.forPrograms() {
+		return output.encode(cmd.OutOrStdout(), append([]registration{}, done...))
 	}
 	for _, r := range done {
-		word := "same"
+		word, id := "same", fmt.Sprintf(" id %d", r.ID)
 		if r.New {
 			word = "new"
 		}
-		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%-5s %s id %d\n", word, r.Subject, r.ID); err != nil {
+		if r.ID == 0 {
+			id = ""
+		}
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%-5s %s%s\n", word, r.Subject, id); err != nil {
 			return err
 		}
 	}

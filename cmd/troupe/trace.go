@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -70,7 +69,7 @@ Exit status: 0 something was looked at, 1 nothing could be seen or the look fail
 	flags.Int64Var(&f.cfg.MaxRecords, "max-records", 1_000_000, "read at most `n` records")
 	flags.DurationVar(&f.cfg.Timeout, "timeout", 10*time.Second, "longest `time` to wait for one answer of a server")
 	flags.BoolVar(&f.payload, "payload", false, "show payloads in the table, too (JSON has them always)")
-	f.output.declare(flags)
+	f.output.declare(cmd)
 	return cmd
 }
 
@@ -96,8 +95,8 @@ func (f *traceFlags) run(cmd *cobra.Command, subject string) error {
 	if err != nil {
 		return failed(err)
 	}
-	if f.output == inJSON {
-		err = json.NewEncoder(cmd.OutOrStdout()).Encode(t)
+	if f.output.forPrograms() {
+		err = f.output.encode(cmd.OutOrStdout(), t)
 	} else {
 		err = tracePrinter{w: cmd.OutOrStdout(), payload: f.payload}.print(t)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -26,14 +25,14 @@ func newVersion() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := readVersion()
-			if output == inJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
+			if output.forPrograms() {
+				return output.encode(cmd.OutOrStdout(), v)
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "troupe %s (%s, %s)\n", strings.TrimSpace(v.Version+" "+v.Revision), v.Go, v.Platform)
 			return err
 		},
 	}
-	output.declare(cmd.Flags())
+	output.declare(cmd)
 	return cmd
 }
 

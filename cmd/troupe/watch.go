@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -76,7 +74,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags.DurationVar(&cfg.Since, "since", 0, "`time` to look back in topics that were not read before (default: the retention)")
 	flags.StringVar(&f.admin, "admin", "", "`host:port` of /livez, /readyz and /metrics, such as 127.0.0.1:8087 (default: none)")
 	flags.DurationVar(&cfg.Retention, "retention", 7*24*time.Hour, "`time` for which messages and findings are kept, at most 336h")
-	f.output.declare(flags)
+	f.output.declare(cmd)
 	cmd.AddCommand(newWatchList(), newWatchShow(), newWatchFindings())
 	return cmd
 }
@@ -133,8 +131,8 @@ func (f *watchFlags) watch(cmd *cobra.Command, cfg watch.Config) error {
 	cfg.Pool, cfg.Log = pool, zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger()
 	w := cmd.OutOrStdout()
 	cfg.Found = func(_ context.Context, one watch.Finding) {
-		if f.output == inJSON {
-			broken = json.NewEncoder(w).Encode(one)
+		if f.output.forPrograms() {
+			broken = f.output.next(w, one)
 		} else {
 			_, broken = fmt.Fprintf(w, "%s  %-10s  %s  %s  %s\n", stamp(one.At), one.Kind, oneLine(one.Correlation, 60), oneLine(one.Key, 60), oneLine(one.Text, 500))
 		}
@@ -202,21 +200,20 @@ func newWatchList() *cobra.Command {
 	f.declareFlow(cmd)
 	cmd.Flags().Var(&before, "before", "only what began before this `time`: 2026-01-31T12:00:00Z, or 2h for two hours ago")
 	cmd.Flags().IntVar(&limit, "limit", 50, "at most `n` flows, up to 1000")
-	f.output.declare(cmd.Flags())
+	f.output.declare(cmd)
 	return cmd
 }
 
 func printFlows(w io.Writer, desk *watch.Desk, flows []watch.Flow, output format) error {
-	if output == inJSON {
-		return json.NewEncoder(w).Encode(map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "flows": orEmpty(flows)})
+	if output.forPrograms() {
+		return output.encode(w, map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "flows": orEmpty(flows)})
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "FLOW\tKEY\tSTATUS\tMESSAGES\tBEGAN\tTOOK")
+	t := newTable(w, "FLOW", "KEY", "STATUS", "MESSAGES", "BEGAN", "TOOK")
 	for _, one := range flows {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", oneLine(one.ID, 60), orDash(oneLine(one.Key, 60)), one.Status, one.Count, stamp(one.BeganAt),
-			one.LastAt.Sub(one.BeganAt).Round(time.Millisecond))
+		t.row(oneLine(one.ID, 60), orDash(oneLine(one.Key, 60)), string(one.Status), fmt.Sprint(one.Count), stamp(one.BeganAt),
+			one.LastAt.Sub(one.BeganAt).Round(time.Millisecond).String())
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.print(w); err != nil {
 		return err
 	}
 	return printSeen(w, desk)
@@ -256,8 +253,8 @@ func newWatchFindings() *cobra.Command {
 				return failed(err)
 			}
 			w := cmd.OutOrStdout()
-			if f.output == inJSON {
-				err = json.NewEncoder(w).Encode(map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "findings": orEmpty(found)})
+			if f.output.forPrograms() {
+				err = f.output.encode(w, map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "findings": orEmpty(found)})
 			} else {
 				printFound(w, found)
 				err = printSeen(w, desk)
@@ -271,7 +268,7 @@ func newWatchFindings() *cobra.Command {
 	f.declareFlow(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "also what came late")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `n` lines, up to 10000")
-	f.output.declare(cmd.Flags())
+	f.output.declare(cmd)
 	return cmd
 }
 
@@ -280,14 +277,13 @@ func printFound(w io.Writer, found []watch.Finding) {
 		_, _ = fmt.Fprintln(w, "Nothing is missing, stuck or unexpected.")
 		return
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "AT\tKIND\tFLOW\tKEY\tWHAT")
+	t := newTable(w, "AT", "KIND", "FLOW", "KEY", "WHAT")
 	for _, one := range found {
 		text := one.Text
 		if one.Messages > 1 {
 			text += fmt.Sprintf(" (%d of them, the last at %s)", one.Messages, stamp(*one.LastAt))
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", stamp(one.At), one.Kind, oneLine(one.Correlation, 60), orDash(oneLine(one.Key, 60)), oneLine(text, 500))
+		t.row(stamp(one.At), string(one.Kind), oneLine(one.Correlation, 60), orDash(oneLine(one.Key, 60)), oneLine(text, 500))
 	}
-	_ = t.Flush()
+	_ = t.print(w)
 }

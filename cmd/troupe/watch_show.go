@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -20,7 +18,6 @@ import (
 
 func newWatchShow() *cobra.Command {
 	var f watchFlags
-	var output string
 	cmd := &cobra.Command{
 		Use:   "show <correlation id or key>",
 		Short: "Show one flow: who said what because of what, and what is missing",
@@ -28,15 +25,13 @@ func newWatchShow() *cobra.Command {
 
   ✓ success   ✗ failure   ! exhausted, or a dead letter   ▸ still awaited   ? missing, or a stuck join   · a command, or no outcome
 
-The times on the right are since the flow's first message, and since the cause.`,
+The times on the right are since the flow's first message, and since the cause. --output mermaid is a
+flowchart of the messages.`,
 		Example: `  troupe watch show o-1001
   troupe watch show 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --output json | jq .status
   troupe watch show o-1001 --output mermaid`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains([]string{"text", "json", "mermaid"}, output) {
-				return fmt.Errorf("--output %q: want text, json or mermaid", output)
-			}
 			desk, end, err := f.openDesk(cmd.Context())
 			if err != nil {
 				return err
@@ -47,10 +42,10 @@ The times on the right are since the flow's first message, and since the cause.`
 				return failed(err)
 			}
 			var b bytes.Buffer
-			switch output {
-			case "json":
-				err = json.NewEncoder(&b).Encode(map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "shown": flow})
-			case "mermaid":
+			switch {
+			case f.output.forPrograms():
+				err = f.output.encode(&b, map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "shown": flow})
+			case f.output.is == inMermaid:
 				mermaidFlow(&b, flow)
 			default:
 				printFlow(&b, flow)
@@ -66,7 +61,7 @@ The times on the right are since the flow's first message, and since the cause.`
 		},
 	}
 	f.declareFlow(cmd)
-	cmd.Flags().StringVar(&output, "output", "text", "how it is printed: `text|json|mermaid`; mermaid is a flowchart of the messages")
+	f.output.declare(cmd, inMermaid)
 	return cmd
 }
 

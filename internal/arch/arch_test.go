@@ -44,6 +44,7 @@ var house = map[string][]string{
 	"relay/mapping": {"envelope"},
 
 	"repair": {"envelope", "outbox", "participant", "topics"},
+	"doctor": {"internal/pg", "migrations", "relay", "schemas", "topics"},
 
 	"telemetry": {"envelope", "participant"},
 
@@ -86,8 +87,9 @@ var house = map[string][]string{
 	"internal/traces":            {},
 	"internal/metrics":           {"telemetry"},
 	"internal/metrics/catalogue": {},
+	"internal/scaffold":          {"topics"},
 	"internal/sidecar": {
-		"alert", "ambassador", "envelope", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/mapping",
+		"alert", "ambassador", "doctor", "envelope", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/mapping",
 		"retry", "schemas", "topics",
 	},
 	"internal/demo/orders": {"internal/demo"},
@@ -98,9 +100,9 @@ var house = map[string][]string{
 
 	"cmd/outbox-relay": {"internal/sidecar"},
 	"cmd/troupe": {
-		"envelope",
+		"doctor", "envelope",
 		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/demo", "internal/demo/orders",
-		"internal/demo/run", "internal/metrics", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
+		"internal/demo/run", "internal/metrics", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
 		"schemas", "telemetry/flows", "timeline", "topics",
 	},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
@@ -132,7 +134,7 @@ var light = []string{
 }
 
 var libraries = []string{
-	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline",
+	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline", "doctor",
 	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador",
 	"flow", "flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch",
 }

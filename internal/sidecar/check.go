@@ -3,11 +3,12 @@ package sidecar
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/doctor"
 )
 
 func (p Program) checkCommand() *cobra.Command {
@@ -15,7 +16,8 @@ func (p Program) checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Say what would go wrong, and what to do about it",
 		Long: `check looks at the database and at Kafka with the relay's own rights and changes nothing: version,
-migrations, privileges, partitions, brokers, the topics of waiting rows, rows in trouble.
+migrations, privileges, partitions, brokers, the topics of waiting rows, rows in trouble. troupe doctor
+looks at more: a service's rights, the topics of a flow, the registry.
 
 With --debezium it looks at neither: it reads the JSON of a Debezium connector for Postgres and prints
 the configuration that makes this relay do the same, and, on standard error, what has no equivalent.
@@ -57,71 +59,38 @@ Exit status 1 when something would stop the relay; warnings do not count.`,
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), askLimit)
-		defer cancel()
-		var r report
-		topics := r.checkDatabase(ctx, config, of, v.text[publicationSetting.name])
-		ctx, cancel = context.WithTimeout(cmd.Context(), askLimit) // a database that hangs leaves Kafka its time
-		defer cancel()
-		r.checkKafka(ctx, addresses, opts, topics)
-		if v.inTheClear() {
-			r.warn("kafka", "kafka-sasl plain without TLS: the password crosses the network as it is", "kafka-tls")
+		look := doctor.Config{
+			Database: config.ConnConfig, Parts: []doctor.Part{doctor.Relay}, Brokers: addresses, Kafka: opts, Limit: askLimit,
 		}
-		return r.print(p.Stdout, form)
+		if of.mapping != nil {
+			look.Parts = []doctor.Part{doctor.MappedRelay}
+		}
+		r, err := doctor.Examine(cmd.Context(), look)
+		if err != nil {
+			return err
+		}
+		if of.mapping != nil {
+			ctx, cancel := context.WithTimeout(cmd.Context(), askLimit)
+			defer cancel()
+			checkTable(ctx, r, config.ConnConfig, of, v.text[publicationSetting.name])
+		}
+		if v.inTheClear() {
+			r.Warn("kafka", "kafka-sasl plain without TLS: the password crosses the network as it is", "kafka-tls")
+		}
+		return printReport(p.Stdout, r, form)
 	}
 	return cmd
 }
 
-// A finding is one thing that was looked at.
-type finding struct {
-	Name   string `json:"name"`
-	Level  string `json:"level"` // ok, info, warning, failure
-	Found  string `json:"found"`
-	Remedy string `json:"remedy,omitempty"`
-}
-
-type report struct {
-	OK       bool      `json:"ok"`
-	Findings []finding `json:"findings"`
-}
-
-func (r *report) ok(name, found string)   { r.add(finding{name, "ok", found, ""}) }
-func (r *report) info(name, found string) { r.add(finding{name, "info", found, ""}) }
-
-func (r *report) warn(name, found, remedy string) { r.add(finding{name, "warning", found, remedy}) }
-func (r *report) fail(name, found, remedy string) { r.add(finding{name, "failure", found, remedy}) }
-
-func (r *report) add(f finding) { r.Findings = append(r.Findings, f) }
-
-func (r *report) print(to io.Writer, form string) error {
-	r.OK = true
-	for _, f := range r.Findings {
-		r.OK = r.OK && f.Level != "failure"
-	}
+func printReport(to io.Writer, r *doctor.Report, form string) error {
+	var err error
 	if form == "json" {
-		if err := printJSON(to, r); err != nil {
-			return err
-		}
-	} else if err := r.printText(to); err != nil {
-		return err
+		err = printJSON(to, r)
+	} else {
+		err = r.Text(to, nil)
 	}
-	if !r.OK {
-		return reported{errors.New("something would stop the relay")}
+	if err == nil && !r.OK() {
+		err = reported{errors.New("something would stop the relay")}
 	}
-	return nil
-}
-
-func (r *report) printText(to io.Writer) error {
-	for _, f := range r.Findings {
-		if _, err := fmt.Fprintf(to, "%-8s %-12s %s\n", f.Level, f.Name, f.Found); err != nil {
-			return err
-		}
-		if f.Remedy == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(to, "%-21s → %s\n", "", f.Remedy); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }

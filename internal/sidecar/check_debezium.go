@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/troupe-go/troupe/doctor"
 	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -26,33 +27,32 @@ func (p Program) checkDebezium(path, form string) error {
 	if err != nil {
 		return usagef("debezium %s: %w", path, err)
 	}
-	r := report{OK: true, Findings: []finding{}}
+	r := doctor.Report{Findings: []doctor.Finding{}}
 	slices.SortStableFunc(c.Notes, func(a, b mapping.Note) int { return cmp.Compare(b.Weight, a.Weight) })
 	for _, n := range c.Notes {
 		switch n.Weight {
 		case mapping.Stops:
-			r.OK = false
-			r.fail(n.Option, n.Text, "")
+			r.Fail(n.Option, n.Text, "")
 		case mapping.Differs:
-			r.warn(n.Option, n.Text, "")
+			r.Warn(n.Option, n.Text, "")
 		default:
-			r.info(n.Option, n.Text)
+			r.Info(n.Option, n.Text)
 		}
 	}
 	entries := entriesOf(c)
 	if form == "json" {
-		err = printJSON(p.Stdout, map[string]any{"ok": r.OK, "outboxes": entries, "findings": r.Findings})
+		err = printJSON(p.Stdout, map[string]any{"ok": r.OK(), "outboxes": entries, "findings": r.Findings})
 	} else if _, err = io.WriteString(p.Stdout, entriesYAML(c, entries)); err == nil {
 		err = printOptions(p.Stderr, r.Findings)
 	}
-	if err == nil && !r.OK {
+	if err == nil && !r.OK() {
 		return reported{errors.New("the connector cannot be replaced as it is")}
 	}
 	return err
 }
 
-// printOptions is report.printText for names as long as options have.
-func printOptions(to io.Writer, findings []finding) error {
+// printOptions is Report.Text for names as long as options have.
+func printOptions(to io.Writer, findings []doctor.Finding) error {
 	var b strings.Builder
 	for _, f := range findings {
 		fmt.Fprintf(&b, "%-8s %s\n%-8s %s\n", f.Level, f.Name, "", f.Found)

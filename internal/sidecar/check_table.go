@@ -7,44 +7,50 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/doctor"
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
 // checkTable looks whether a table is as its mapping wants it, and what of it is published.
-func (r *report) checkTable(ctx context.Context, conn *pgx.Conn, of tableOf, publication string) {
+func checkTable(ctx context.Context, r *doctor.Report, config *pgx.ConnConfig, of tableOf, publication string) {
+	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+	if err != nil {
+		return // told under database
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
 	schema, table, _ := strings.Cut(of.name, ".")
 	rows, err := conn.Query(ctx, mapping.ColumnsSQL, pgx.Identifier{schema, table}.Sanitize())
 	if err != nil {
-		r.fail("table", err.Error(), "see the server's log")
+		r.Fail("table", err.Error(), "see the server's log")
 		return
 	}
 	columns, err := pgx.CollectRows(rows, pgx.RowToStructByPos[mapping.Column])
 	if err != nil {
-		r.fail("table", of.name+": "+err.Error(), "name it as schema.table, and let this role read it")
+		r.Fail("table", of.name+": "+err.Error(), "name it as schema.table, and let this role read it")
 		return
 	}
 	if _, err := of.mapping.Bind(columns); err != nil {
-		r.fail("table", of.name+": "+err.Error(), "put the mapping right, or the table")
+		r.Fail("table", of.name+": "+err.Error(), "put the mapping right, or the table")
 	} else {
-		r.ok("table", of.name+" fits its mapping")
+		r.Ok("table", of.name+" fits its mapping")
 	}
-	r.checkPublication(ctx, conn, of, publication)
+	checkPublication(ctx, r, conn, of, publication)
 	var parked int
 	err = conn.QueryRow(ctx, "SELECT count(*) FROM troupe.mapped_trouble WHERE table_name = $1 AND status = 'parked'", of.name).Scan(&parked)
 	if err == nil && parked > 0 {
-		r.warn("parked", fmt.Sprintf("%d rows wait for a person, and their keys behind them", parked),
+		r.Warn("parked", fmt.Sprintf("%d rows wait for a person, and their keys behind them", parked),
 			"outbox-relay parked list; cure the cause, then outbox-relay parked retry, or discard")
 	}
 }
 
-func (r *report) checkPublication(ctx context.Context, conn *pgx.Conn, of tableOf, publication string) {
+func checkPublication(ctx context.Context, r *doctor.Report, conn *pgx.Conn, of tableOf, publication string) {
 	schema, table, _ := strings.Cut(of.name, ".")
 	if publication == "" {
 		var owner bool
 		err := conn.QueryRow(ctx, `SELECT pg_has_role(relowner, 'USAGE') AND has_database_privilege(current_database(), 'CREATE')
 			FROM pg_class WHERE oid = $1::text::regclass`, pgx.Identifier{schema, table}.Sanitize()).Scan(&owner)
 		if err == nil && !owner {
-			r.warn("publication", "this role cannot make one of "+of.name, "let the table's owner make one, and name it in publication")
+			r.Warn("publication", "this role cannot make one of "+of.name, "let the table's owner make one, and name it in publication")
 		}
 		return
 	}
@@ -54,12 +60,12 @@ func (r *report) checkPublication(ctx context.Context, conn *pgx.Conn, of tableO
 		publication, schema, table).Scan(&there, &holds)
 	switch {
 	case err != nil:
-		r.warn("publication", err.Error(), "let this role read pg_publication_tables")
+		r.Warn("publication", err.Error(), "let this role read pg_publication_tables")
 	case there && !holds:
-		r.fail("publication", publication+" does not hold "+of.name, "ALTER PUBLICATION "+publication+" ADD TABLE "+of.name)
+		r.Fail("publication", publication+" does not hold "+of.name, "ALTER PUBLICATION "+publication+" ADD TABLE "+of.name)
 	case there:
-		r.ok("publication", publication+" holds "+of.name)
+		r.Ok("publication", publication+" holds "+of.name)
 	default:
-		r.info("publication", "the relay will make "+publication)
+		r.Info("publication", "the relay will make "+publication)
 	}
 }

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/repair"
+)
+
+// wouldDo is the end of a dry run.
+func (f *deskFlags) wouldDo(cmd *cobra.Command, what string) error {
+	if f.output.forPrograms() {
+		return f.output.encode(cmd.OutOrStdout(), map[string]any{"done": false, "would": what})
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Would %s.\nNothing was done.\n", what)
+	return err
+}
+
+// wouldRetry says which held keys would be due.
+func (f *deskFlags) wouldRetry(cmd *cobra.Command, desk *repair.Desk, filter repair.HeldFilter) error {
+	keys, next, err := desk.Held(cmd.Context(), filter, repair.Page{Limit: 10_000})
+	if err != nil {
+		return failed(err)
+	}
+	if len(keys) == 0 {
+		return failed(errors.New("no key fits (troupe held list)"))
+	}
+	what := "make " + counted(len(keys), "key", "keys") + " due now"
+	if next != "" {
+		what = fmt.Sprintf("make more than %d keys due now", len(keys))
+	}
+	return f.wouldDo(cmd, what)
+}
+
+// wouldRelease says what would become a dead letter, and what goes on behind it.
+func (f *deskFlags) wouldRelease(cmd *cobra.Command, desk *repair.Desk, place repair.Place, group string) error {
+	keys, _, err := desk.Held(cmd.Context(), repair.HeldFilter{Places: []repair.Place{place}, Group: group}, repair.Page{Limit: 10})
+	switch {
+	case err != nil:
+		return failed(err)
+	case len(keys) == 0:
+		return failed(fmt.Errorf("%s is not held (troupe held list)", place))
+	case len(keys) > 1:
+		return fmt.Errorf("%s is held by %d groups: say which with --group", place, len(keys))
+	}
+	k := keys[0]
+	return f.wouldDo(cmd, fmt.Sprintf("make a dead letter of %s, key %s, after %s; %s behind it would go on",
+		place, keyText(k.Key), counted(k.Attempts, "attempt", "attempts"), counted(k.Behind, "message", "messages")))
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/scaffold"
+	"github.com/troupe-go/troupe/topics"
+)
+
+func newInit() *cobra.Command {
+	var service scaffold.Service
+	var hop string
+	var dryRun bool
+	var output format
+	cmd := &cobra.Command{
+		Use:   "init DIR",
+		Short: "Make a new service: a handler, its tests, and a compose file that runs",
+		Long: `init writes a service into a folder that is new or empty: a program with one handler, which reserves seats, its tests on a
+Postgres and a broker of their own, a compose file with Postgres, Kafka and the relay, and a README with the commands. It builds
+without asking anybody: go.mod has the versions that the checkout of Troupe is tested with.
+
+The service is called as the folder.`,
+		Example: `  troupe init seats
+  troupe init services/payment --hop order.payment --module example.org/payment
+  cd seats && go test ./...`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			folder, err := filepath.Abs(args[0])
+			if err != nil {
+				return failed(err)
+			}
+			if service.Hop, err = topics.ParseHop(hop); err != nil {
+				return fmt.Errorf("--hop: %w", err)
+			}
+			if service.Troupe, err = checkout(service.Troupe); err != nil {
+				return err
+			}
+			service.Name = filepath.Base(folder)
+			if service.Module == "" {
+				service.Module = service.Name
+			}
+			files, err := service.Files()
+			if err != nil {
+				return err
+			}
+			if !dryRun {
+				if err := scaffold.Write(folder, files); err != nil {
+					return failed(err)
+				}
+			}
+			if output.forPrograms() {
+				paths := make([]string, len(files))
+				for i, f := range files {
+					paths[i] = filepath.Join(folder, f.Path)
+				}
+				return output.encode(cmd.OutOrStdout(), map[string]any{"done": !dryRun, "files": paths})
+			}
+			return printInit(cmd.OutOrStdout(), args[0], files, dryRun)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&hop, "hop", "booking.seats", "`flow.hop`: the service's part of a flow")
+	flags.StringVar(&service.Module, "module", "", "`path` of its Go module (default: the folder's name)")
+	flags.StringVar(&service.Troupe, "troupe", "", "`folder` with a checkout of Troupe (default: that which this program was built from)")
+	flags.BoolVar(&dryRun, "dry-run", false, "say which files, and write none")
+	output.declare(cmd)
+	_ = cmd.MarkFlagDirname("troupe") // the flag is there
+	return cmd
+}
+
+func printInit(w io.Writer, folder string, files []scaffold.File, dryRun bool) error {
+	word := "Made"
+	if dryRun {
+		word = "Would make"
+	}
+	_, _ = fmt.Fprintf(w, "%s %s:\n", word, folder)
+	for _, f := range files {
+		_, _ = fmt.Fprintf(w, "  %s\n", f.Path)
+	}
+	if dryRun {
+		_, err := fmt.Fprintln(w, "Nothing was done.")
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nNext: cd %s && go test ./...; README.md has the rest.\n", folder)
+	return err
+}
+
+// checkout is the folder of Troupe's source: the one that is named, else the one this program was built from.
+func checkout(named string) (string, error) {
+	if named != "" {
+		return filepath.Abs(named)
+	}
+	_, source, _, _ := runtime.Caller(0)
+	folder := filepath.Dir(filepath.Dir(filepath.Dir(source)))
+	if _, err := os.Stat(filepath.Join(folder, "go.mod")); err != nil || !filepath.IsAbs(folder) {
+		return "", fmt.Errorf("--troupe is not set, and what this program was built from is not here: clone Troupe and name its folder")
+	}
+	return folder, nil
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// internal/scaffold builds what is made, and runs its tests.
+func TestInitMakesAService(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "seats")
+	o := finish(t, command(t, nil, "init", folder, "--dry-run", "--output", "json"))
+	require.Equal(t, 0, o.status, o.stderr)
+	require.Contains(t, o.stdout, `"done":false`)
+	require.NoDirExists(t, folder)
+
+	o = finish(t, command(t, nil, "init", folder, "--hop", "cinema.seats", "--module", "example.org/seats"))
+	require.Equal(t, 0, o.status, o.stderr)
+	for _, name := range []string{"go.mod", "go.sum", "main.go", "seats.go", "seats_test.go", "docker-compose.yml", "README.md", ".gitignore"} {
+		require.Contains(t, o.stdout, "  "+name+"\n")
+		require.FileExists(t, filepath.Join(folder, name))
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "seats.go"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), `topics.MustHop("cinema", "seats")`)
+	o = finish(t, command(t, nil, "init", folder))
+	require.Equal(t, 1, o.status, "it is not empty")
+	require.Contains(t, o.stderr, "is not empty")
+
+	for args, want := range map[string]string{
+		"init":                          "accepts 1 arg",
+		"init Seats":                    `name "Seats"`,
+		"init seats --hop seats":        "want flow.hop",
+		"init seats --troupe /":         "is no checkout",
+		"init seats --module /absolute": "module",
+	} {
+		o := finish(t, command(t, nil, strings.Fields(args)...))
+		require.Equal(t, 2, o.status, args)
+		require.Contains(t, o.stderr, want, args)
+		require.NoDirExists(t, "seats")
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+var rewriteReference = flag.Bool("update", false, "rewrite docs/cli-reference.md")
+
+const (
+	referenceFile = "../../docs/cli-reference.md"
+	referenceHead = `# troupe, command by command
+
+This page is made from the commands themselves. To rewrite it: ` + "`go test ./cmd/troupe -run Reference -update`" + `. The relay is a
+program of its own: [outbox-relay, setting by setting](relay-reference.md).
+
+## What all commands have in common
+
+- **Exit status**: 0 done; 1 failed, or what was looked at is not well; 2 wrong usage, and nothing was begun. A command that gives
+  them another meaning says so. They do not change.
+- **Output**: facts on standard output, everything else on standard error. ` + "`--output`" + ` (` + "`-o`" + `) is ` + "`table`" + ` for people, ` + "`json`" + ` for
+  programs (one line; lists that have a next page have ` + "`next`" + `), or ` + "`yaml`" + ` with the same names. On a terminal a table is as wide
+  as that, and one with no room becomes blocks; ids are never cut. In a pipe nothing is cut, and there are no colours; nor are
+  there with ` + "`NO_COLOR`" + `.
+- **What changes something** has ` + "`--dry-run`" + `, which says what would be done; what cannot be taken back asks first, and wants ` + "`--yes`" + `
+  where there is no terminal to ask on. ` + "`--reason`" + ` and ` + "`--actor`" + ` are recorded.
+- **Settings**: flags, else the environment, which stands in brackets behind a flag. Passwords are better there: others can see a
+  command line.
+- **Completion** for bash, zsh and fish: ` + "`troupe completion`" + `.
+
+| command | |
+|---|---|
+`
+)
+
+// shownCommands are all that people use, each before those below it.
+func shownCommands(cmd *cobra.Command) []*cobra.Command {
+	var all []*cobra.Command
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			all = append(append(all, c), shownCommands(c)...)
+		}
+	}
+	return all
+}
+
+func reference() string {
+	var b strings.Builder
+	b.WriteString(referenceHead)
+	all := shownCommands(newRoot())
+	for _, c := range all {
+		anchor := strings.ReplaceAll(c.CommandPath(), " ", "-")
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", strings.TrimPrefix(c.CommandPath(), "troupe "), anchor, c.Short)
+	}
+	for _, c := range all {
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n```\n%s\n```\n", c.CommandPath(), c.Short, c.UseLine())
+		if c.Long != "" {
+			fmt.Fprintf(&b, "\n```\n%s\n```\n", c.Long)
+		}
+		if c.DisableFlagParsing {
+			fmt.Fprintf(&b, "\nIts settings: [setting by setting](%s-reference.md).\n", c.Name())
+			continue
+		}
+		if flags := flagRows(c); flags != "" {
+			b.WriteString("\n| flag | | default |\n|---|---|---|\n" + flags)
+		}
+		fmt.Fprintf(&b, "\n```\n%s\n```\n", unindented(c.Example))
+	}
+	return b.String()
+}
+
+func flagRows(c *cobra.Command) string {
+	var b strings.Builder
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		kind, usage := pflag.UnquoteUsage(f)
+		name := "--" + f.Name
+		if kind != "" {
+			name += " " + kind
+		}
+		value := f.DefValue
+		if value == "" || value == "[]" || value == "false" || strings.Contains(usage, "(default") {
+			value = ""
+		} else {
+			value = "`" + value + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.ReplaceAll(name, "|", "\\|"), strings.ReplaceAll(usage, "|", "\\|"), value)
+	})
+	return b.String()
+}
+
+func unindented(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimPrefix(l, "  ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestTheReferenceIsThatOfTheCommands(t *testing.T) {
+	want := reference()
+	if *rewriteReference {
+		require.NoError(t, os.WriteFile(referenceFile, []byte(want), 0o644))
+	}
+	have, err := os.ReadFile(referenceFile)
+	require.NoError(t, err)
+	require.Equal(t, want, string(have), "stale: go test ./cmd/troupe -run Reference -update")
+}
+
+// TestEveryCommandIsLikeTheOthers holds what the reference says of all to each of them.
+func TestEveryCommandIsLikeTheOthers(t *testing.T) {
+	// Those that print what is for no program to read, or that print a file for one.
+	noFacts := []string{"ambassador", "flow graph", "flow asyncapi", "flow schema", "saga fmt", "saga schema", "completion"}
+	// Those that change a database, a broker or a registry.
+	changing := []string{"init", "dlq edit", "dlq redrive", "dlq discard", "held retry", "held release", "saga start", "saga retry", "saga skip",
+		"saga resolve", "saga compensate", "saga resume", "saga abandon", "saga migrate", "schema register"}
+	// Those of them that cannot be taken back.
+	asking := []string{"dlq redrive", "dlq discard", "held release", "saga skip", "saga resolve", "saga compensate", "saga abandon", "saga migrate"}
+	has := func(c *cobra.Command, flag string) bool { return c.Flags().Lookup(flag) != nil }
+	in := func(list []string, c *cobra.Command) bool {
+		for _, name := range list {
+			if c.CommandPath() == "troupe "+name {
+				return true
+			}
+		}
+		return false
+	}
+	for _, c := range shownCommands(newRoot()) {
+		if c.HasSubCommands() && c.Name() != "watch" {
+			continue
+		}
+		output := c.Flags().Lookup("output")
+		if !in(noFacts, c) {
+			require.NotNil(t, output, c.CommandPath())
+			kind, _ := pflag.UnquoteUsage(output)
+			require.True(t, strings.HasPrefix(kind, "table|json|yaml"), "%s: %s", c.CommandPath(), kind)
+			require.Equal(t, "o", output.Shorthand)
+			require.False(t, output.Hidden, c.CommandPath())
+		}
+		require.Equal(t, in(changing, c), has(c, "dry-run"), c.CommandPath())
+		require.Equal(t, in(asking, c), has(c, "yes"), c.CommandPath())
+	}
+}

@@ -1,0 +1,215 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/migrations"
+)
+
+const (
+	oldest      = 14 // major versions of Postgres that Troupe is tested with
+	newest      = 18
+	maxSkew     = 5 * time.Second
+	clockRounds = 5
+	fewLeft     = 10 // per cent of the server's connections
+)
+
+func (e *examination) database(ctx context.Context) {
+	conn, err := pgx.ConnectConfig(ctx, e.Database.Copy())
+	if err != nil {
+		e.Fail("database", err.Error(), whyNoDatabase(err))
+		return
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	e.Ok("database", fmt.Sprintf("%s as %s", conn.Config().Database, conn.Config().User))
+	e.pooler(ctx)
+	e.server(ctx, conn)
+	e.durability(ctx, conn)
+	e.connections(ctx, conn)
+	e.clock(ctx, conn)
+	usable := e.migrations(ctx)
+	if !usable || !e.become(ctx, conn) {
+		return
+	}
+	e.privileges(ctx, conn)
+	if e.has(Relay) || e.has(MappedRelay) {
+		e.stream(ctx, conn)
+	}
+	if e.has(Relay) {
+		e.owner(ctx, conn)
+		e.outbox(ctx, conn)
+		e.waiting = waitingTopics(ctx, conn)
+	}
+}
+
+// whyNoDatabase is what to do about the usual causes. The codes are those of the Postgres manual, appendix A.
+func whyNoDatabase(err error) string {
+	var refusal *pgconn.PgError
+	var unknown *net.DNSError
+	switch {
+	case errors.As(err, &refusal):
+		switch refusal.Code {
+		case "28P01":
+			return "the server is there, the password is wrong: put it right in DATABASE_URL, or ALTER ROLE … PASSWORD"
+		case "28000":
+			return "the server is there and does not let this role in from here: see pg_hba.conf, and that the role has LOGIN"
+		case "3D000":
+			return "the server is there, the database is not: CREATE DATABASE, or put its name right in DATABASE_URL"
+		case "53300":
+			return "the server is there and has no connection left: see who has them in pg_stat_activity, or raise max_connections"
+		case "57P03":
+			return "the server starts or stops: ask again soon"
+		}
+		return "the server is there and says no: see its log"
+	case errors.As(err, &unknown):
+		return "the host's name is not known here: check DATABASE_URL and the name service"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer: check the host, the port and the firewalls between"
+	}
+	return "check DATABASE_URL, and that the server is up and lets this role in"
+}
+
+func (e *examination) pooler(ctx context.Context) {
+	switch found, err := pg.FindPooler(ctx, e.Database); {
+	case err != nil:
+		e.Warn("pooler", err.Error(), "let this role connect twice")
+	case found == pg.PoolsStatement:
+		e.Fail("pooler", pg.ErrPooled.Error(), "the server's own address in DATABASE_URL")
+	case found == pg.PoolsSessions:
+		e.Warn("pooler", "something stands before the database; each connection seems to keep its session, which is needed",
+			"better the server's own address in DATABASE_URL")
+	}
+}
+
+func (e *examination) server(ctx context.Context, conn *pgx.Conn) {
+	var number int
+	var text string
+	var standby bool
+	err := conn.QueryRow(ctx, `
+		SELECT current_setting('server_version_num')::int, current_setting('server_version'), pg_is_in_recovery()`).Scan(&number, &text, &standby)
+	switch major := number / 10_000; {
+	case err != nil:
+		e.Fail("server", err.Error(), "see the server's log")
+	case major < oldest:
+		e.Fail("server", "Postgres "+text, fmt.Sprintf("Postgres %d or newer", oldest))
+	case standby:
+		e.Fail("server", "Postgres "+text+", a standby: it takes no writes", "connect to the primary")
+	case major > newest:
+		e.Warn("server", fmt.Sprintf("Postgres %s, newer than what this program is tested with", text), "a newer troupe, once there is one")
+	default:
+		e.Ok("server", "Postgres "+text)
+	}
+}
+
+// durability looks for settings by which a crash takes back what was committed, and what was sent because of it.
+func (e *examination) durability(ctx context.Context, conn *pgx.Conn) {
+	rows, err := conn.Query(ctx, `
+		SELECT name, setting FROM pg_settings
+		WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name`)
+	if err != nil {
+		e.Warn("durability", err.Error(), "let this role read pg_settings")
+		return
+	}
+	off, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (name string, err error) {
+		return name, row.Scan(&name, nil)
+	})
+	switch {
+	case err != nil:
+		e.Warn("durability", err.Error(), "let this role read pg_settings")
+	case len(off) > 0:
+		e.Warn("durability", join(off)+" off: a crash of the server can lose what was committed, with messages that are sent already",
+			statements(off, "ALTER SYSTEM SET %s = on;")+"\nSELECT pg_reload_conf();")
+	default:
+		e.Ok("durability", "a commit is on disk")
+	}
+}
+
+func (e *examination) connections(ctx context.Context, conn *pgx.Conn) {
+	var used, most int
+	err := conn.QueryRow(ctx, `
+		SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+		       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int`).Scan(&used, &most)
+	switch {
+	case err != nil:
+		e.Warn("connections", err.Error(), "let this role read pg_stat_activity")
+	case (most-used)*100 < most*fewLeft:
+		e.Warn("connections", fmt.Sprintf("%d of %d are taken", used, most),
+			"see who has them: SELECT usename, application_name, count(*) FROM pg_stat_activity GROUP BY 1, 2 ORDER BY 3 DESC; or raise max_connections")
+	default:
+		e.Ok("connections", fmt.Sprintf("%d of %d are taken", used, most))
+	}
+}
+
+// clock compares the database's clock with this machine's, by the answer that took the least time.
+func (e *examination) clock(ctx context.Context, conn *pgx.Conn) {
+	var skew, within time.Duration
+	for n := range clockRounds {
+		var there time.Time
+		before := e.Now()
+		if err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&there); err != nil {
+			e.Warn("clock", err.Error(), "see the server's log")
+			return
+		}
+		took := e.Now().Sub(before)
+		if n == 0 || took/2 < within {
+			skew, within = there.Sub(before.Add(took/2)), took/2
+		}
+	}
+	within = within.Round(time.Millisecond) + time.Millisecond
+	if off := skew.Abs(); off > maxSkew+within {
+		which := "ahead of"
+		if skew < 0 {
+			which = "behind"
+		}
+		e.Warn("clock", fmt.Sprintf("the database's is %s %s this machine's", off.Round(time.Millisecond), which)+
+			": ids and times made here and there do not go together, and a trace looks out of order",
+			"keep both by a time service, such as chrony: chronyc tracking")
+		return
+	}
+	e.Ok("clock", fmt.Sprintf("the database's is this machine's, within %s", max(skew.Abs().Round(time.Millisecond), within)))
+}
+
+// migrations says how far the tables are, and whether there are any.
+func (e *examination) migrations(ctx context.Context) (usable bool) {
+	s, err := migrations.GetConfig(ctx, e.Database)
+	var refusal *pgconn.PgError
+	switch {
+	case errors.Is(err, migrations.ErrNewer):
+		e.Fail("migrations", err.Error(), "a newer program; or what migrated the database was another environment's")
+	case errors.As(err, &refusal) && refusal.Code == "42501": // a role needs no right to see how far the tables are
+		e.Info("migrations", "this role may not see how far they are: "+refusal.Message)
+		return true
+	case err != nil:
+		e.Fail("migrations", err.Error(), "outbox-relay migrate, as a role that owns the schema troupe")
+	case s.Current == 0:
+		e.Fail("migrations", fmt.Sprintf("none, and this program needs version %d", s.Latest), "outbox-relay migrate")
+	case s.Pending():
+		e.Fail("migrations", fmt.Sprintf("version %d of %d", s.Current, s.Latest), "outbox-relay migrate")
+		return true
+	default:
+		e.Ok("migrations", fmt.Sprintf("version %d, which is this program's", s.Current))
+		return true
+	}
+	return false
+}
+
+// become makes the connection the role's that is asked about.
+func (e *examination) become(ctx context.Context, conn *pgx.Conn) bool {
+	if e.Role == "" {
+		return true
+	}
+	if _, err := conn.Exec(ctx, "SET ROLE "+pgx.Identifier{e.Role}.Sanitize()); err != nil {
+		e.Fail("role", err.Error(), "connect as "+e.Role+", or as a role that may become it")
+		return false
+	}
+	e.Ok("role", "rights are those of "+e.Role)
+	return true
+}

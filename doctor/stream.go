@@ -1,0 +1,128 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/relay"
+)
+
+const (
+	muchRetained = 1 << 30   // bytes of the log that one slot holds
+	lowHeadroom  = 1_000_000 // positions; below it something has kept partitions from being made
+	manyRows     = 100_000   // of which the topics are looked at
+)
+
+// stream says which source a relay will have, and whether there is room for a slot.
+func (e *examination) stream(ctx context.Context, conn *pgx.Conn) {
+	switch obstacle, err := relay.Obstacle(ctx, conn); {
+	case err != nil:
+		e.Warn("source", err.Error(), "let this role read pg_roles and pg_publication_tables")
+		return
+	case obstacle != "" && e.has(MappedRelay):
+		e.Fail("source", obstacle, "a table with a mapping is read from the log alone")
+		return
+	case obstacle != "":
+		e.Info("source", "poll: "+obstacle)
+		return
+	}
+	e.Ok("source", "wal: the server and the role allow it")
+	var slots, most int
+	var held int64
+	err := conn.QueryRow(ctx, `
+		SELECT count(*), current_setting('max_replication_slots')::int,
+		       coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)), 0)::bigint
+		FROM pg_replication_slots`).Scan(&slots, &most, &held)
+	switch {
+	case err != nil:
+		e.Warn("slots", err.Error(), "let this role read pg_replication_slots")
+	case slots >= most:
+		e.Warn("slots", fmt.Sprintf("%d of %d are taken: unless one is this outbox's, it will be polled", slots, most),
+			"raise max_replication_slots, and restart the server")
+	case held > muchRetained:
+		e.Warn("slots", fmt.Sprintf("one of %d keeps %d MB of the log", slots, held>>20),
+			"SELECT * FROM pg_replication_slots: find who should read it, or drop it")
+	default:
+		e.Ok("slots", fmt.Sprintf("%d of %d", slots, most))
+	}
+	e.unread(ctx, conn)
+}
+
+// unread looks for slots of this database that hold the log for nobody, or that have lost it.
+func (e *examination) unread(ctx context.Context, conn *pgx.Conn) {
+	rows, err := conn.Query(ctx, `
+		SELECT slot_name, coalesce(wal_status, ''), coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint
+		FROM pg_replication_slots WHERE database = current_database() AND NOT active ORDER BY slot_name`)
+	if err != nil {
+		return // told above
+	}
+	var name, status string
+	var held int64
+	_, err = pgx.ForEachRow(rows, []any{&name, &status, &held}, func() error {
+		if status == "lost" {
+			e.Warn("slots", name+" is lost: the server has removed what it had to keep for it",
+				"start the relay, which makes it anew and publishes what is left in the table; raise max_slot_wal_keep_size")
+			return nil
+		}
+		e.Warn("slots", fmt.Sprintf("nobody reads %s, and it keeps %d MB of the log", name, held>>20),
+			"start its relay; if it is nobody's any more: SELECT pg_drop_replication_slot("+literal(name)+");")
+		return nil
+	})
+	if err != nil {
+		e.Warn("slots", err.Error(), "let this role read pg_replication_slots")
+	}
+}
+
+func (e *examination) owner(ctx context.Context, conn *pgx.Conn) {
+	var owner bool
+	err := conn.QueryRow(ctx, `
+		SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'troupe.outbox'::regclass`).Scan(&owner)
+	if err == nil && !owner {
+		e.Warn("partitions", e.role(conn)+" does not own troupe.outbox, so the relay cannot make partitions",
+			"run the relay as the role that ran migrate, or make partitions by other means before they run out")
+	}
+}
+
+func (e *examination) outbox(ctx context.Context, conn *pgx.Conn) {
+	var headroom, cache int64
+	var parked int
+	err := conn.QueryRow(ctx, `
+		SELECT (SELECT coalesce(max(hi), 0) FROM troupe.outbox_partitions WHERE state = 'attached')
+		         - (SELECT last_value FROM troupe.outbox_position_seq),
+		       (SELECT seqcache FROM pg_sequence WHERE seqrelid = 'troupe.outbox_position_seq'::regclass),
+		       (SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked')`).Scan(&headroom, &cache, &parked)
+	if err != nil {
+		e.Warn("outbox", err.Error(), "grant what is missing, see privileges")
+		return
+	}
+	if headroom < lowHeadroom {
+		e.Warn("headroom", fmt.Sprintf("%d positions left; inserts fail at 0", headroom),
+			"run a relay as the table's owner: it makes partitions at its start and each minute")
+	} else {
+		e.Ok("headroom", fmt.Sprintf("%d positions", headroom))
+	}
+	if cache != 1 {
+		e.Fail("sequence", fmt.Sprintf("CACHE %d: positions are given out of order, and rows can be missed", cache),
+			"ALTER SEQUENCE troupe.outbox_position_seq CACHE 1")
+	}
+	if parked > 0 {
+		e.Warn("parked", fmt.Sprintf("%d rows wait for a person, and their keys behind them", parked),
+			"outbox-relay parked list; cure the cause, then outbox-relay parked retry, or discard")
+	}
+}
+
+// waitingTopics are those of the rows that wait.
+func waitingTopics(ctx context.Context, conn *pgx.Conn) []string {
+	rows, err := conn.Query(ctx, `
+		SELECT DISTINCT topic FROM (SELECT topic FROM troupe.outbox ORDER BY position LIMIT $1) AS waiting ORDER BY topic`, manyRows)
+	if err != nil {
+		return nil // told under privileges
+	}
+	topics, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil
+	}
+	return topics
+}

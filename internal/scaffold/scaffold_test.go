@@ -1,0 +1,91 @@
+package scaffold_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/troupe-go/troupe/internal/scaffold"
+	"github.com/troupe-go/troupe/topics"
+)
+
+func service(t *testing.T) scaffold.Service {
+	t.Helper()
+	checkout, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	return scaffold.Service{Name: "seat-desk", Module: "example.org/seat-desk", Hop: topics.MustHop("booking", "seats"), Troupe: checkout}
+}
+
+// TestANewServiceBuildsAndItsTestsPass is what a person does on the first day: make a service, and run its tests.
+func TestANewServiceBuildsAndItsTestsPass(t *testing.T) {
+	t.Parallel()
+	files, err := service(t).Files()
+	require.NoError(t, err)
+	folder := filepath.Join(t.TempDir(), "seat-desk")
+	require.NoError(t, scaffold.Write(folder, files))
+	for _, args := range [][]string{
+		{"vet", "./..."}, {"test", "-count=1", "-timeout=8m", "./..."}, // which builds it, too
+	} {
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "go %s\n%s", strings.Join(args, " "), out)
+	}
+	out, err := exec.CommandContext(t.Context(), "gofmt", "-l", folder).CombinedOutput()
+	require.NoError(t, err)
+	require.Empty(t, string(out))
+}
+
+// The compose file is read as YAML here; docker/composetest loads it as docker compose does.
+func TestTheComposeFileNamesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	s := service(t)
+	files, err := s.Files()
+	require.NoError(t, err)
+	for _, f := range files {
+		require.NotContains(t, string(f.Text), "<no value>", f.Path)
+		if f.Path != "docker-compose.yml" {
+			continue
+		}
+		var compose struct {
+			Services map[string]struct {
+				Build struct{ Context, Target string }
+				Ports []string
+			}
+		}
+		require.NoError(t, yaml.Unmarshal(f.Text, &compose))
+		require.Len(t, compose.Services, 4)
+		require.Equal(t, s.Troupe, compose.Services["relay"].Build.Context)
+		image, err := os.ReadFile(filepath.Join(s.Troupe, "Dockerfile"))
+		require.NoError(t, err)
+		require.Contains(t, string(image), " AS "+compose.Services["relay"].Build.Target+"\n")
+		for name, one := range compose.Services {
+			for _, port := range one.Ports {
+				require.True(t, strings.HasPrefix(port, "127.0.0.1:"), name)
+			}
+		}
+	}
+}
+
+func TestWhatCannotBeMadeIsNamed(t *testing.T) {
+	t.Parallel()
+	for text, change := range map[string]func(*scaffold.Service){
+		`name "Seats"`:      func(s *scaffold.Service) { s.Name = "Seats" },
+		`module "a b"`:      func(s *scaffold.Service) { s.Module = "a b" },
+		"no hop":            func(s *scaffold.Service) { s.Hop = topics.Hop{} },
+		"is no checkout of": func(s *scaffold.Service) { s.Troupe = t.TempDir() },
+	} {
+		s := service(t)
+		change(&s)
+		_, err := s.Files()
+		require.ErrorContains(t, err, text)
+	}
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "mine"), nil, 0o600))
+	require.ErrorContains(t, scaffold.Write(folder, nil), "is not empty (it has mine)")
+}
