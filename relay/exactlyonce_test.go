@@ -321,7 +321,7 @@ func TestExactlyOnceSurvivesAFrozenLeader(t *testing.T) {
 			})
 			s.waitLeader("frozen")
 			cfg := s.exactly()
-			cfg.Holder, cfg.TransactionTimeout = "heir", c.timeout
+			cfg.Holder, cfg.TransactionTimeout = "heir", 10*time.Minute // one that runs out would give the lead back
 			heir := s.start(cfg)
 			waitRole(t, heir, relay.Active)
 			testkit.Wait(t, "rows of the heir's", func() (bool, error) { return heir.Status().Deleted > 100, nil })

@@ -15,7 +15,7 @@ import (
 )
 
 // releaseLimit bounds the last statement; a lease that cannot be released runs out by itself.
-const releaseLimit = 2 * time.Second
+const releaseLimit = 5 * time.Second
 
 // Run publishes, or stands by, until ctx ends. Then it claims nothing more, waits up to Drain for the acknowledgements
 // that are outstanding, deletes their rows, releases the lease and returns nil. A database or a broker that is away is
