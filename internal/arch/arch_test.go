@@ -76,6 +76,11 @@ var house = map[string][]string{
 	"internal/demo/inventory": {"flow", "internal/demo", "participant", "schemas/order"},
 	"internal/demo/shipping":  {"flow", "internal/demo", "participant", "schemas/order"},
 
+	"console": {
+		"outbox", "repair", "saga", "saga/coordinator", "saga/verify", "schemas", "timeline", "topics",
+	},
+	"console/browser": {},
+
 	"devstack": {"schemas"},
 	"testkit":  {"devstack", "migrations"},
 
@@ -100,7 +105,7 @@ var house = map[string][]string{
 
 	"cmd/outbox-relay": {"internal/sidecar"},
 	"cmd/troupe": {
-		"doctor", "envelope",
+		"console", "doctor", "envelope",
 		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/demo", "internal/demo/orders",
 		"internal/demo/run", "internal/metrics", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
 		"schemas", "telemetry/flows", "timeline", "topics",
@@ -134,8 +139,7 @@ var light = []string{
 }
 
 var libraries = []string{
-	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline", "doctor",
-	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador",
+		"console", "doctor", "envelope",
 	"flow", "flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch",
 }
 
