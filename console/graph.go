@@ -41,7 +41,7 @@ func drawSteps(spec saga.Spec, state *saga.State) drawing {
 		one := drawnStep{box: plan.boxes[i], Name: clip(st.Name, 22), About: clip(asks(st), 28), Pivot: st.Pivot}
 		if state != nil {
 			ss := state.Steps[i]
-			one.Phase, one.Doing = phaseName(ss.Phase), doing(ss)
+			one.Phase, one.Doing = phaseName(ss.Phase), clip(doing(ss), 34)
 			said = append(said, st.Name+" "+one.Phase)
 		} else {
 			said = append(said, st.Name)

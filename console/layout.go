@@ -9,7 +9,7 @@ import (
 
 // Sizes in a drawing.
 const (
-	boxWidth  = 190
+	boxWidth  = 216
 	boxHeight = 62
 	laneWidth = 24 // what an edge takes that passes a layer
 	gapX      = 28

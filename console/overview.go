@@ -72,6 +72,14 @@ func (c counted) String() string {
 	return strconv.Itoa(c.Count)
 }
 
+// of is the number with what is counted.
+func (c counted) of(one, many string) string {
+	if c.Count == 1 && !c.More {
+		return "1 " + one
+	}
+	return c.String() + " " + many
+}
+
 // countTo is how far the overview counts what is listed in full elsewhere.
 const countTo = 100
 
@@ -194,14 +202,14 @@ func (d *databaseFacts) needs() (all []need) {
 			"Mend the cause, then redrive the group; or edit, or discard.", "/dead-letters")
 	}
 	if d.Parked.Count > 0 {
-		add(4, "now", fmt.Sprintf("%s parked sagas, the oldest since %s", d.Parked, d.ParkedSince.UTC().Format(time.DateTime)),
+		add(4, "now", d.Parked.of("saga is", "sagas are")+" parked, the oldest since "+d.ParkedSince.UTC().Format(time.DateTime)+" UTC",
 			"Each waits for a decision: its page says which are possible.", "/sagas", "status", string(saga.Parked), "oldest", "1")
 	}
 	if d.Outbox.Headroom < headroomSoon {
 		add(5, "soon", fmt.Sprintf("The outbox's partitions have room for %s only", count(d.Outbox.Headroom, "row", "rows")), "A running relay makes more: why does it not?", "/relay")
 	}
 	if d.Held.Count > 0 {
-		add(6, "soon", fmt.Sprintf("%s held keys wait for their next try", d.Held), "They go on by themselves when the trouble is over.", "/held")
+		add(6, "soon", d.Held.of("key is held, and waits for its", "keys are held, and wait for their")+" next try", "They go on by themselves when the trouble is over.", "/held")
 	}
 	if n := d.Outbox.Retrying; n > 0 {
 		add(7, "know", fmt.Sprintf("%s tried again by the relay", count(n, "row is", "rows are")), "Kafka or the network is in trouble, or was.", "/relay")

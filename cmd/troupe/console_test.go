@@ -60,7 +60,7 @@ func (s *serving) end() (status int, said string) {
 	return s.cmd.ProcessState.ExitCode(), s.said.String()
 }
 
-func ask(t *testing.T, address string, header http.Header) (status int, body string) {
+func fetch(t *testing.T, address string, header http.Header) (status int, body string) {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	require.NoError(t, err)
 	r.Header = header
@@ -78,7 +78,7 @@ func TestConsoleServesUntilItIsAskedToStop(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte("a token of some length\n"), 0o600))
 	c := serve(t, []string{"TROUPE_DATABASES=" + url}, "console", "--listen", "127.0.0.1:0", "--token-file", file)
-	status, body := ask(t, c.address, http.Header{"Accept": {"application/json"}})
+	status, body := fetch(t, c.address, http.Header{"Accept": {"application/json"}})
 	require.Equal(t, http.StatusOK, status)
 	var o struct {
 		Databases []struct{ Database, Error string }
@@ -86,7 +86,7 @@ func TestConsoleServesUntilItIsAskedToStop(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(body), &o))
 	require.Equal(t, "order", o.Databases[0].Database)
 	require.Empty(t, o.Databases[0].Error)
-	_, page := ask(t, c.address, http.Header{"Accept": {"text/html"}})
+	_, page := fetch(t, c.address, http.Header{"Accept": {"text/html"}})
 	require.Contains(t, page, "Sign in to act")
 	code, said := c.end()
 	require.Equal(t, exitDone, code, said)
@@ -122,11 +122,11 @@ func TestADemoStaysUpWithItsConsole(t *testing.T) {
 	env := []string{"TROUPE_POSTGRES=" + testkit.Postgres(t).URL("")}
 	c := serve(t, env, "demo", "--limit", "5", "--console=127.0.0.1:0")
 	c.until("all orders have ended")
-	_, body := ask(t, c.address+"sagas?status=completed", http.Header{"Accept": {"application/json"}})
+	_, body := fetch(t, c.address+"sagas?status=completed", http.Header{"Accept": {"application/json"}})
 	var list struct{ Sagas []struct{} }
 	require.NoError(t, json.Unmarshal([]byte(body), &list))
 	require.Len(t, list.Sagas, 5)
-	_, trace := ask(t, c.address+"messages?q=cdnow-00001", http.Header{"Accept": {"application/json"}})
+	_, trace := fetch(t, c.address+"messages?q=cdnow-00001", http.Header{"Accept": {"application/json"}})
 	require.Contains(t, trace, "OrderCompleted", "Kafka is read, too")
 	code, said := c.end()
 	require.Equal(t, exitDone, code, said)

@@ -138,16 +138,38 @@ func (p *person) sees(text string) {
 	})
 }
 
-// press clicks the only thing with that text.
+// press clicks the first thing with that text, once it is there. It is found and clicked at one moment: a page that lives
+// may be another one the next.
 func (p *person) press(tag, text string) {
 	p.t.Helper()
-	p.do(chromedp.Click(fmt.Sprintf(`//main//%s[normalize-space()=%q]`, tag, text), chromedp.BySearch, chromedp.NodeVisible))
+	p.at(fmt.Sprintf(`//main//%s[normalize-space()=%s]`, tag, "'"+text+"'"), `found.click()`)
+}
+
+// fill writes into a field, once it is there.
+func (p *person) fill(id, text string) {
+	p.t.Helper()
+	p.at(fmt.Sprintf(`//main//*[@id='%s']`, id), fmt.Sprintf(`found.value = %q`, text))
+}
+
+// at does something to what an XPath finds.
+func (p *person) at(xpath, does string) {
+	p.t.Helper()
+	testkit.Wait(p.t, xpath, func() (is bool, err error) {
+		err = chromedp.Run(p.ctx, chromedp.Evaluate(fmt.Sprintf(`(() => {
+			const found = document.evaluate(%q, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE, null).singleNodeValue;
+			if (!found || document.readyState !== "complete") return false;
+			%s;
+			return true;
+		})()`, xpath, does), &is))
+		return is, err
+	})
 }
 
 func (p *person) signIn() {
 	p.t.Helper()
 	p.open("/sign-in")
-	p.do(chromedp.SendKeys("#name", "ann"), chromedp.SendKeys("#token", token))
+	p.fill("name", "ann")
+	p.fill("token", token)
 	p.press("button", "Sign in")
 	p.sees("Sign out")
 }
@@ -165,16 +187,17 @@ func (p *person) quiet() {
 func TestAPersonRepairsWhatFailed(t *testing.T) {
 	p := newPerson(t)
 	p.open("/")
-	p.sees("4 dead letters")
-	p.sees("2 parked sagas")
+	p.sees("6 dead letters")
+	p.sees("2 sagas are parked")
 	p.signIn()
 
 	p.open("/dead-letter", "db", "order", "id", p.letter)
 	p.press("summary", "Edit the payload")
-	p.do(chromedp.SetValue("#edit", "{"), chromedp.SendKeys("#why-edit", "ticket 1"))
+	p.fill("edit", "{")
+	p.fill("why-edit", "ticket 1")
 	p.press("button", "Save the edit")
 	p.sees("not JSON")
-	p.do(chromedp.SetValue("#edit", `{"order_id": "o-7", "cents": 251}`))
+	p.fill("edit", `{"order_id": "o-7", "cents": 251}`)
 	p.press("button", "Save the edit")
 	p.sees("What a redrive sends")
 	p.press("summary", "Redrive it")
@@ -186,21 +209,22 @@ func TestAPersonRepairsWhatFailed(t *testing.T) {
 	p.press("a", `order o-*: currency "*" is not known`)
 	p.press("a", "Redrive all of this cause")
 	p.sees("Redrive 3 dead letters")
-	p.do(chromedp.SetValue("#rate", "1000"))
+	p.fill("rate", "1000")
 	p.press("button", "Redrive")
 	p.sees("3 of 3")
 
 	p.open("/held")
 	p.press("a", "o-9")
 	p.press("summary", "Give it up, so that its key goes on")
-	p.do(chromedp.SendKeys("#why-release", "ticket 2"))
+	p.fill("why-release", "ticket 2")
 	p.press("button", "Give it up")
 	p.sees("Dead letters ›")
 
 	p.open("/saga", "db", "order", "id", "order/o-1013")
 	p.press("a", "Resolve inventory: it happened")
 	p.sees("What would follow")
-	p.do(chromedp.SendKeys("#result", `{"reservation_id": "by-hand-1"}`), chromedp.SendKeys("#reason", "ticket 3"))
+	p.fill("result", `{"reservation_id": "by-hand-1"}`)
+	p.fill("reason", "ticket 3")
 	p.press("button", "Resolve inventory: it happened")
 	p.sees("ticket 3")
 	p.Await("order/o-1013", saga.Completed)
@@ -208,7 +232,7 @@ func TestAPersonRepairsWhatFailed(t *testing.T) {
 
 	p.open("/saga", "db", "order", "id", "order/o-1014")
 	p.press("a", "Compensate")
-	p.do(chromedp.SendKeys("#reason", "ticket 4"))
+	p.fill("reason", "ticket 4")
 	p.press("button", "Compensate")
 	p.sees("ticket 4")
 	p.Await("order/o-1014", saga.Compensated)
@@ -251,7 +275,7 @@ func TestPagesFitAndAreNamed(t *testing.T) {
 		document.querySelectorAll("h1").length !== 1 ? "not one h1" : "",
 		document.title.length < 10 ? "no title" : "",
 		...[...document.querySelectorAll("input:not([type=hidden]), select, textarea")].filter((f) => !f.labels.length).map((f) => "no label: " + f.name),
-		...[...document.querySelectorAll("a, button")].filter((a) => !a.innerText.trim() && a.offsetParent).map((a) => "no text: " + a.outerHTML),
+		...[...document.querySelectorAll("a, button")].filter((a) => !a.textContent.trim()).map((a) => "no text: " + a.outerHTML),
 		...[...document.querySelectorAll("[id]")].filter((e) => document.querySelectorAll("#" + CSS.escape(e.id)).length > 1).map((e) => "twice: " + e.id),
 	].filter(Boolean).join("\n")`
 	for name, address := range p.shots() {

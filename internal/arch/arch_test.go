@@ -79,7 +79,8 @@ var house = map[string][]string{
 	"console": {
 		"outbox", "repair", "saga", "saga/coordinator", "saga/verify", "schemas", "timeline", "topics",
 	},
-	"console/browser": {},
+	"console/browser":        {},
+	"console/internal/stage": {"envelope", "participant", "retry", "saga", "saga/coordinator", "testkit", "topics"},
 
 	"devstack": {"schemas"},
 	"testkit":  {"devstack", "migrations"},
