@@ -140,7 +140,8 @@ var light = []string{
 }
 
 var libraries = []string{
-		"console", "doctor", "envelope",
+	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline", "doctor",
+	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador", "console",
 	"flow", "flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch",
 }
 
