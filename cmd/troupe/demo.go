@@ -24,6 +24,7 @@ type demoFlags struct {
 	style   string
 	output  format
 	timeout time.Duration
+	console string
 	cfg     run.Config
 }
 
@@ -41,6 +42,10 @@ what it made; the logs stay.
 In the style orchestration the order service decides what comes next, by a saga; in the style
 choreography each service reacts to the events of the others, and nobody decides for all. Handlers,
 orders and checks are the same.
+
+With --console it also serves the pages of troupe console, over all four services, and stays up when
+the orders have ended, until Ctrl-C; then it checks as ever. What you do on the pages may well make
+a check fail.
 
 With --chaos it kills services and relays, cuts their connections and delivers messages twice,
 all along.
@@ -60,6 +65,11 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 			if err != nil {
 				return err
 			}
+			if f.console != "" {
+				if cfg.Beside, err = besideDemo(f.console, cmd.ErrOrStderr()); err != nil {
+					return err
+				}
+			}
 			return runDemo(cmd.Context(), cfg, f.output, cmd.OutOrStdout())
 		},
 	}
@@ -70,6 +80,8 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 	flags.StringVar(&f.style, "style", string(demo.Orchestration), "who decides what comes next: `orchestration|choreography`")
 	flags.StringVar(&f.fail, "fail", "", "`shares` of orders that hops refuse: payment=2%,inventory=3%,shipping=5%")
 	flags.BoolVar(&f.cfg.Chaos, "chaos", false, "kill processes, cut connections and deliver messages twice meanwhile")
+	flags.StringVar(&f.console, "console", "", "serve a console on `host:port`, of this machine, and stay up")
+	flags.Lookup("console").NoOptDefVal = consoleAddress
 	flags.Int64Var(&f.cfg.Seed, "seed", 1, "`number` that decides which orders are refused, and what chaos does")
 	flags.Float64Var(&f.cfg.Rate, "rate", 0, "`orders` to post a second; below what the machine bears, latency is no waiting line (default: no limit)")
 	flags.StringVar(&f.cfg.Postgres, "postgres", "", "`URL` of a server where databases may be made [TROUPE_POSTGRES] (default: one is started)")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,9 @@ type traceFlags struct {
 	demo      string
 	payload   bool
 	output    format
+
+	application string // as databases are told; default "troupe trace"
+	connections int32  // of each database at most; default 2
 }
 
 func newTrace() *cobra.Command {
@@ -161,7 +165,7 @@ func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
 		}
 	}
 	for _, text := range f.databases {
-		d, err := openTraced(ctx, text)
+		d, err := f.open(ctx, text)
 		if err != nil {
 			return cfg, err
 		}
@@ -170,8 +174,8 @@ func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
 	return cfg, nil
 }
 
-// openTraced connects to nothing yet.
-func openTraced(ctx context.Context, text string) (timeline.Database, error) {
+// open connects to nothing yet.
+func (f *traceFlags) open(ctx context.Context, text string) (timeline.Database, error) {
 	name, url, ok := strings.Cut(text, "=")
 	if !ok || name == "" || strings.ContainsAny(name, ":/@ ") {
 		// What was given is not repeated: it may hold a password.
@@ -181,8 +185,8 @@ func openTraced(ctx context.Context, text string) (timeline.Database, error) {
 	if err != nil {
 		return timeline.Database{}, fmt.Errorf("--database %s: %w", name, err)
 	}
-	config.MaxConns = 2
-	config.ConnConfig.RuntimeParams["application_name"] = "troupe trace"
+	config.MaxConns = cmp.Or(f.connections, 2)
+	config.ConnConfig.RuntimeParams["application_name"] = cmp.Or(f.application, "troupe trace")
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return timeline.Database{}, fmt.Errorf("--database %s: %w", name, err)

@@ -76,6 +76,12 @@ var house = map[string][]string{
 	"internal/demo/inventory": {"flow", "internal/demo", "participant", "schemas/order"},
 	"internal/demo/shipping":  {"flow", "internal/demo", "participant", "schemas/order"},
 
+	"console": {
+		"outbox", "repair", "saga", "saga/coordinator", "saga/verify", "schemas", "timeline", "topics",
+	},
+	"console/browser":        {},
+	"console/internal/stage": {"envelope", "participant", "retry", "saga", "saga/coordinator", "testkit", "topics"},
+
 	"devstack": {"schemas"},
 	"testkit":  {"devstack", "migrations"},
 
@@ -100,7 +106,7 @@ var house = map[string][]string{
 
 	"cmd/outbox-relay": {"internal/sidecar"},
 	"cmd/troupe": {
-		"doctor", "envelope",
+		"console", "doctor", "envelope",
 		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/demo", "internal/demo/orders",
 		"internal/demo/run", "internal/metrics", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
 		"schemas", "telemetry/flows", "timeline", "topics",
@@ -135,7 +141,7 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline", "doctor",
-	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador",
+	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador", "console",
 	"flow", "flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch",
 }
 

@@ -308,6 +308,29 @@ ORDER BY saga, status`
 	return collect[Count](ctx, d, "count sagas", list, nil)
 }
 
+// A Started is how many of the sagas that started in a stretch of time have a status now.
+type Started struct {
+	At     time.Time   `json:"at"` // when the stretch begins
+	Status saga.Status `json:"status"`
+	Count  int         `json:"count"`
+}
+
+// Started counts the sagas that started since then, in stretches of a length that begin there. It reads an index, as much as
+// there are such sagas.
+func (d *Desk) Started(ctx context.Context, since time.Time, every time.Duration) ([]Started, error) {
+	if every < time.Second {
+		return nil, fmt.Errorf("count started sagas: stretches of %s: want 1s or more", every)
+	}
+	const list = `
+SELECT date_bin(make_interval(secs => @seconds), started_at, @since) AS at, status, count(*)
+FROM troupe.sagas
+WHERE status IN ('waiting', 'running', 'compensating', 'parked', 'completed', 'compensated', 'abandoned')
+  AND started_at >= @since
+GROUP BY at, status
+ORDER BY at, status`
+	return collect[Started](ctx, d, "count started sagas", list, pgx.NamedArgs{"since": since, "seconds": every.Seconds()})
+}
+
 // A Use is how many sagas run on a definition.
 type Use struct {
 	Saga       string    `json:"saga"`

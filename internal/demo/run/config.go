@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -31,8 +32,20 @@ type Config struct {
 	Keep  bool          // leave databases, topics and groups; of servers started here, their folders
 	Limit time.Duration // give up when no order has moved for so long; default 2 min
 
+	// Beside runs beside the run from when the services are up, and is told where everything is. When the orders have ended
+	// the run waits for it, and for ctx to end, which then does not end the run: it goes on to its checks. Nil: nothing.
+	Beside func(ctx context.Context, w World) error
+
 	Progress io.Writer // lines for people; nil: none
 	Width    int       // columns of the terminal that Progress is, where one line is written over; 0: it is none
+}
+
+// A World is where a run's things are.
+type World struct {
+	Flow      string
+	Brokers   []string
+	Registry  string            // its URL
+	Databases map[string]string // URLs by service
 }
 
 func (c Config) withDefaults() (Config, error) {

@@ -92,8 +92,17 @@ func (r *run) all(ctx context.Context) (err error) {
 		return err
 	}
 	defer r.fleet.stop()
+	beside := r.beside(ctx)
+	defer beside.end()
 	if err := r.work(ctx); err != nil {
 		return err
+	}
+	if r.cfg.Beside != nil {
+		r.show.say("all orders have ended; Ctrl-C ends the run, with its checks")
+		if err := beside.wait(); err != nil {
+			return err
+		}
+		ctx = context.WithoutCancel(ctx) // that it ended was the wish to go on
 	}
 	r.show.say("stopping every process")
 	if err := r.fleet.stop(); err != nil {
@@ -111,6 +120,38 @@ func (r *run) all(ctx context.Context) (err error) {
 		r.show.say("see what became of an order: troupe trace %s --demo %s", r.cfg.Orders[0].ID, r.dir)
 	}
 	return nil
+}
+
+// beside is Config.Beside, running.
+type beside struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // when ended is closed
+}
+
+func (r *run) beside(ctx context.Context) *beside {
+	b := &beside{ended: make(chan struct{})}
+	ctx, b.cancel = context.WithCancel(ctx)
+	if r.cfg.Beside == nil {
+		close(b.ended)
+		return b
+	}
+	w := World{Flow: r.names.flow(), Brokers: r.servers.kafka.Addrs(), Registry: r.servers.registry.URL(), Databases: r.servers.databaseURLs()}
+	go func() {
+		defer close(b.ended)
+		b.err = r.cfg.Beside(ctx, w)
+	}()
+	return b
+}
+
+func (b *beside) wait() error {
+	<-b.ended
+	return b.err
+}
+
+func (b *beside) end() {
+	b.cancel()
+	<-b.ended
 }
 
 // startProxy puts the proxy between the children and the servers, where connections are to be cut.

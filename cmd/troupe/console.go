@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/console"
+	"github.com/troupe-go/troupe/internal/demo/run"
+	"github.com/troupe-go/troupe/schemas"
+)
+
+// consoleFlags are what the command line says of a console.
+type consoleFlags struct {
+	traceFlags
+	listen    string
+	tokenFile string
+	hosts     []string
+}
+
+const consoleAddress = "127.0.0.1:8090"
+
+func newConsole() *cobra.Command {
+	var f consoleFlags
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Serve pages on which to see and repair what runs",
+		Long: `console serves the pages of docs/console.md over the databases that it is given: sagas, dead letters, held
+keys, messages, outboxes and definitions. It reads what the services have committed, and keeps nothing.
+
+Without a token it only shows. With one (TROUPE_CONSOLE_TOKEN, or --token-file), people sign in with it
+to act, and each action is recorded with their name and reason. On another address than this machine's
+own it wants a token, and then for reading, too.
+
+Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
+		Example: `  troupe console --database order=postgres://localhost/order --database payment=postgres://localhost/payment
+  troupe console --kafka localhost:9092 --flow order --registry http://localhost:8081 --token-file /run/secrets/console
+  troupe demo --keep && troupe console --demo /tmp/troupe-demo-2029050850`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringArrayVar(&f.databases, "database", nil, "`name=URL` of a service's database, repeatable; better in the environment, since others can see a command line [TROUPE_DATABASES, with blanks between]")
+	flags.StringVar(&f.kafka, "kafka", "", "`host:port,…` of brokers, to find messages that were published [TROUPE_KAFKA]")
+	flags.StringVar(&f.cfg.Flow, "flow", "", "`name` of the flow, the first part of its topics and groups [TROUPE_FLOW]")
+	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show and write Avro as JSON [TROUPE_REGISTRY]")
+	flags.StringVar(&f.demo, "demo", "", "`folder` of a troupe demo --keep, to look at what it left")
+	flags.StringVar(&f.listen, "listen", consoleAddress, "`host:port` to serve on")
+	flags.StringSliceVar(&f.hosts, "host", nil, "`name` by which browsers ask for it, beside localhost, repeatable; on loopback no other is answered")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token that people who act must show, at least 16 bytes [TROUPE_CONSOLE_TOKEN holds the token itself]")
+	f.application, f.connections = "troupe console", 8
+	f.cfg.Since, f.cfg.Timeout, f.cfg.MaxRecords = 24*time.Hour, 10*time.Second, 1_000_000
+	return cmd
+}
+
+// token is the file's, or the environment's; "": none.
+func (f *consoleFlags) token() (string, error) {
+	if f.tokenFile == "" {
+		return os.Getenv("TROUPE_CONSOLE_TOKEN"), nil
+	}
+	text, err := os.ReadFile(f.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("--token-file: %w", err)
+	}
+	if strings.TrimSpace(string(text)) == "" {
+		return "", fmt.Errorf("--token-file: %s is empty", f.tokenFile)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+func (f *consoleFlags) run(cmd *cobra.Command) error {
+	token, err := f.token()
+	if err != nil {
+		return err
+	}
+	host, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return fmt.Errorf("--listen %q: want host:port, such as %s", f.listen, consoleAddress)
+	}
+	ip := net.ParseIP(host)
+	local := host == "localhost" || ip != nil && ip.IsLoopback()
+	if !local && token == "" {
+		return fmt.Errorf("--listen %s: others than this machine could read it: want a token, by --token-file or TROUPE_CONSOLE_TOKEN", f.listen)
+	}
+	end, err := f.openDemo(cmd.Context())
+	if err != nil {
+		return failed(err)
+	}
+	defer end()
+	looked, err := f.config(cmd.Context())
+	defer func() {
+		for _, d := range looked.Databases {
+			d.Pool.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	cfg := console.Config{
+		Brokers: looked.Brokers, Flow: looked.Flow, Registry: looked.Registry, Token: token, Private: !local,
+		Log: zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger(),
+	}
+	if len(looked.Brokers) == 0 {
+		cfg.Flow = ""
+	}
+	if local || len(f.hosts) > 0 {
+		cfg.Hosts = append([]string{"localhost"}, f.hosts...)
+	}
+	for _, d := range looked.Databases {
+		cfg.Databases = append(cfg.Databases, console.Database(d))
+	}
+	l, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return failed(fmt.Errorf("--listen: %w", err))
+	}
+	return serveConsole(cmd.Context(), l, cfg, cmd.ErrOrStderr())
+}
+
+// serveConsole serves on l until ctx ends, and closes it.
+func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stderr io.Writer) error {
+	c, err := console.New(ctx, cfg)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	defer c.Close()
+	server := &http.Server{
+		Handler: c, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+	server.RegisterOnShutdown(c.Close) // or pages that live would be waited for
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	_, _ = fmt.Fprintf(stderr, "console: http://%s/%s\n", l.Addr(), cmp.Or(map[bool]string{true: " (read only: no token)"}[cfg.Token == ""], ""))
+	select {
+	case err := <-ended:
+		return failed(err)
+	case <-ctx.Done():
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(limited); err != nil {
+		_ = server.Close()
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return failed(err)
+	}
+	return nil
+}
+
+// besideDemo is a console over a demo's services. Its token is made anew, and told.
+func besideDemo(listen string, stderr io.Writer) (func(context.Context, run.World) error, error) {
+	host, _, err := net.SplitHostPort(listen)
+	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, fmt.Errorf("--console=%s: want an address of this machine's own, such as %s", listen, consoleAddress)
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, failed(fmt.Errorf("--console: %w", err))
+	}
+	token := rand.Text()
+	return func(ctx context.Context, w run.World) error {
+		cfg := console.Config{Brokers: w.Brokers, Flow: w.Flow, Token: token, Hosts: []string{"localhost"}, Log: zerolog.New(io.Discard)}
+		var err error
+		if cfg.Registry, err = schemas.NewRegistry(w.Registry); err != nil {
+			return errors.Join(err, l.Close())
+		}
+		opener := traceFlags{application: "troupe console", connections: 4}
+		for _, name := range slices.Sorted(maps.Keys(w.Databases)) {
+			d, err := opener.open(ctx, name+"="+w.Databases[name])
+			if err != nil {
+				return errors.Join(err, l.Close())
+			}
+			defer d.Pool.Close()
+			cfg.Databases = append(cfg.Databases, console.Database(d))
+		}
+		_, _ = fmt.Fprintf(stderr, "to act, sign in with the token %s\n", token)
+		return serveConsole(ctx, l, cfg, stderr)
+	}, nil
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// serving is a command that serves a console.
+type serving struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	lines   *bufio.Scanner
+	said    strings.Builder
+	address string
+}
+
+// serve starts a command, and returns when it says where its console is.
+func serve(t *testing.T, env []string, args ...string) *serving {
+	s := &serving{t: t, cmd: command(t, env, args...)}
+	out, err := s.cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, s.cmd.Start())
+	s.lines = bufio.NewScanner(out)
+	s.address, _, _ = strings.Cut(s.until("console: "), " ")
+	return s
+}
+
+// until reads what the command says up to a line with that text, and gives what stands behind it there.
+func (s *serving) until(text string) string {
+	s.t.Helper()
+	for s.lines.Scan() {
+		s.said.WriteString(s.lines.Text() + "\n")
+		if _, rest, is := strings.Cut(s.lines.Text(), text); is {
+			return rest
+		}
+	}
+	require.Fail(s.t, "it never says "+text, s.said.String())
+	return ""
+}
+
+// end asks it to stop.
+func (s *serving) end() (status int, said string) {
+	require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGTERM))
+	for s.lines.Scan() {
+		s.said.WriteString(s.lines.Text() + "\n")
+	}
+	_ = s.cmd.Wait() // the status says it
+	return s.cmd.ProcessState.ExitCode(), s.said.String()
+}
+
+func fetch(t *testing.T, address string, header http.Header) (status int, body string) {
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	require.NoError(t, err)
+	r.Header = header
+	a, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	require.NoError(t, err)
+	return a.StatusCode, string(text)
+}
+
+func TestConsoleServesUntilItIsAskedToStop(t *testing.T) {
+	t.Parallel()
+	url := "order=" + testkit.DatabaseURL(t, testkit.Database(t))
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte("a token of some length\n"), 0o600))
+	c := serve(t, []string{"TROUPE_DATABASES=" + url}, "console", "--listen", "127.0.0.1:0", "--token-file", file)
+	status, body := fetch(t, c.address, http.Header{"Accept": {"application/json"}})
+	require.Equal(t, http.StatusOK, status)
+	var o struct {
+		Databases []struct{ Database, Error string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &o))
+	require.Equal(t, "order", o.Databases[0].Database)
+	require.Empty(t, o.Databases[0].Error)
+	_, page := fetch(t, c.address, http.Header{"Accept": {"text/html"}})
+	require.Contains(t, page, "Sign in to act")
+	code, said := c.end()
+	require.Equal(t, exitDone, code, said)
+	require.NotContains(t, said, "a token of some length")
+}
+
+func TestConsoleSaysWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	empty := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	database := "order=postgres://localhost:1/order"
+	for want, args := range map[string][]string{
+		"nowhere to look":     {},
+		"want host:port":      {"--database", database, "--listen", "8090"},
+		"want a token":        {"--database", database, "--listen", "0.0.0.0:0"},
+		"is empty":            {"--database", database, "--token-file", empty},
+		"--token-file: open":  {"--database", database, "--token-file", empty + "x"},
+		"want name=URL":       {"--database", "postgres://localhost/order"},
+		"want --flow as well": {"--database", database, "--kafka", "localhost:1"},
+	} {
+		o := finish(t, command(t, nil, append([]string{"console", "--listen", "127.0.0.1:0"}, args...)...))
+		require.Equal(t, exitUsage, o.status, "%v: %+v", args, o)
+		require.Contains(t, o.stderr, want)
+	}
+	o := finish(t, command(t, nil, "demo", "--console=0.0.0.0:80"))
+	require.Equal(t, exitUsage, o.status)
+	require.Contains(t, o.stderr, "this machine's own")
+}
+
+// The demo's console has data, and the run goes on to its checks when it is asked to stop.
+func TestADemoStaysUpWithItsConsole(t *testing.T) {
+	t.Parallel()
+	env := []string{"TROUPE_POSTGRES=" + testkit.Postgres(t).URL("")}
+	c := serve(t, env, "demo", "--limit", "5", "--console=127.0.0.1:0")
+	c.until("all orders have ended")
+	_, body := fetch(t, c.address+"sagas?status=completed", http.Header{"Accept": {"application/json"}})
+	var list struct{ Sagas []struct{} }
+	require.NoError(t, json.Unmarshal([]byte(body), &list))
+	require.Len(t, list.Sagas, 5)
+	_, trace := fetch(t, c.address+"messages?q=cdnow-00001", http.Header{"Accept": {"application/json"}})
+	require.Contains(t, trace, "OrderCompleted", "Kafka is read, too")
+	code, said := c.end()
+	require.Equal(t, exitDone, code, said)
+	require.Contains(t, said, "checking")
+}

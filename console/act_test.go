@@ -1,0 +1,164 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/console/internal/stage"
+	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+func TestALetterIsEditedAndRedriven(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	id := d.letters()[0]
+	address := at("/dead-letter", "db", "order", "id", id)
+	w := d.post("/dead-letter", form("db", "order", "id", id, "do", "edit", "reason", "ticket 1", "payload", "{"))
+	require.Equal(t, http.StatusUnprocessableEntity, w.Code, w.Body)
+	require.Equal(t, http.StatusBadRequest, d.post("/dead-letter", form("db", "order", "id", id, "do", "edit", "payload", "{}")).Code, "no reason")
+	w = d.post("/dead-letter", form("db", "order", "id", id, "do", "edit", "reason", "ticket 1", "payload", `{"currency": "EUR"}`))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.Contains(t, d.html(address), "What a redrive sends")
+	w = d.post("/dead-letter", form("db", "order", "id", id, "do", "redrive"))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	l := facts[letterFacts](d, address).Letter
+	require.Equal(t, repair.Redriven, l.Status)
+	require.JSONEq(t, `{"currency": "EUR"}`, string(l.Edit.JSON))
+	require.Equal(t, []string{"edit", "redrive"}, []string{l.History[0].Action, l.History[1].Action})
+	var sent string
+	require.NoError(t, d.Pool.QueryRow(t.Context(), "SELECT convert_from(payload, 'UTF8') FROM troupe.outbox WHERE topic = 'shop.billing.commands'").Scan(&sent))
+	require.JSONEq(t, `{"currency": "EUR"}`, sent)
+	require.Equal(t, http.StatusConflict, d.post("/dead-letter", form("db", "order", "id", id, "do", "redrive")).Code)
+}
+
+// work waits for the end of one.
+func (d *desk) work(id string) (w Work) {
+	testkit.Wait(d.t, "work "+id+" to end", func() (bool, error) {
+		w = facts[Work](d, at("/work", "id", id))
+		return w.Ended != nil, nil
+	})
+	return w
+}
+
+func TestAGroupIsRedrivenAndAnotherDiscarded(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.letters()
+	causes := facts[causesFacts](d, "/dead-letters").Databases[0].Causes
+	require.Equal(t, []int{3, 1}, []int{causes[0].Count, causes[1].Count})
+	preview := facts[groupFacts](d, at("/dead-letters/act", "db", "order", "do", "redrive", "cause", causes[0].ID))
+	require.Equal(t, 3, preview.Count)
+	require.Equal(t, http.StatusBadRequest, d.post("/dead-letters/act", form("db", "order", "do", "redrive")).Code, "all of it, unsaid")
+	require.Equal(t, http.StatusBadRequest, d.post("/dead-letters/act", form("db", "order", "do", "discard", "cause", causes[1].ID)).Code, "no reason")
+
+	var begun Work
+	for i, do := range []string{"redrive", "discard"} {
+		w := d.post("/dead-letters/act", form("db", "order", "do", do, "cause", causes[i].ID, "reason", "ticket 2", "rate", "1000"))
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		begun = decoded[Work](t, w.Body.Bytes())
+		ended := d.work(begun.ID)
+		require.Equal(t, Work{
+			ID: begun.ID, Do: do, Database: "order", Chosen: begun.Chosen, Actor: "ann", Reason: "ticket 2", Total: causes[i].Count, Done: causes[i].Count,
+			Refusals: []repair.Refusal{}, Began: ended.Began, Ended: ended.Ended,
+		}, ended)
+		require.Contains(t, d.html(at("/work", "id", begun.ID)), "completed")
+	}
+	require.Empty(t, facts[causesFacts](d, "/dead-letters").Databases[0].Causes)
+}
+
+func TestARedriveStopsAndGoesOn(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.letters()
+	cause := facts[causesFacts](d, "/dead-letters").Databases[0].Causes[0].ID
+	w := d.post("/dead-letters/act", form("db", "order", "do", "redrive", "cause", cause, "rate", "0.01")) // one at once, the next in 100 s
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	id := decoded[Work](t, w.Body.Bytes()).ID
+	testkit.Wait(t, "the first to be redriven", func() (bool, error) { return facts[Work](d, at("/work", "id", id)).Done == 1, nil })
+	require.Equal(t, http.StatusOK, d.post("/work", form("id", id, "do", "stop")).Code)
+	ended := d.work(id)
+	require.Equal(t, 1, ended.Done)
+	require.Contains(t, ended.Error, "it was stopped")
+	w = d.post("/dead-letters/act", form("db", "order", "do", "redrive", "cause", cause, "rate", "1000"))
+	require.Equal(t, 2, d.work(decoded[Work](t, w.Body.Bytes()).ID).Done)
+}
+
+func TestWorkEndsWithTheConsole(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.letters()
+	cause := facts[causesFacts](d, "/dead-letters").Databases[0].Causes[0].ID
+	w := d.post("/dead-letters/act", form("db", "order", "do", "redrive", "cause", cause, "rate", "0.01"))
+	id := decoded[Work](t, w.Body.Bytes()).ID
+	d.c.Close()
+	require.NotNil(t, facts[Work](d, at("/work", "id", id)).Ended)
+	require.Equal(t, http.StatusServiceUnavailable, d.post("/dead-letters/act", form("db", "order", "do", "redrive", "cause", cause)).Code)
+}
+
+func TestAHeldKeyIsTriedAndGivenUp(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.letters()
+	const place = "shop.billing.commands/0/9"
+	before := facts[heldKeyFacts](d, at("/held/key", "db", "order", "place", place)).Held
+	require.Equal(t, 2, before.Behind)
+	w := d.post("/held/key", form("db", "order", "place", place, "group", "shop.billing", "do", "retry"))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.True(t, facts[heldKeyFacts](d, at("/held/key", "db", "order", "place", place)).Held.NextTry.Before(*before.NextTry))
+	require.Equal(t, http.StatusBadRequest, d.post("/held/key", form("db", "order", "place", place, "do", "release")).Code, "no reason")
+	w = d.post("/held/key", form("db", "order", "place", place, "do", "release", "reason", "ticket 3"))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	released := decoded[repair.ReleaseResult](t, w.Body.Bytes())
+	require.Equal(t, 2, released.Behind)
+	require.Contains(t, d.html(at("/dead-letter", "db", "order", "id", released.DeadLetter.String())), "bank answered 503")
+	require.Equal(t, http.StatusConflict, d.post("/held/key", form("db", "order", "place", place, "do", "release", "reason", "ticket 3")).Code)
+}
+
+func TestASagaIsRetriedAsItsPreviewSaid(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	id := d.parked("o-1002")
+	d.Fail("o-1002", "ReserveStock", "")
+	preview := facts[actFacts](d, at("/saga/act", "db", "order", "id", id, "do", "retry", "step", "inventory"))
+	require.False(t, preview.Done)
+	require.Equal(t, saga.Running, preview.Status)
+	require.Equal(t, "ReserveStock", preview.Commands[0].Type)
+	require.Equal(t, saga.Parked, facts[sagasFacts](d, "/sagas").Sagas[0].Status, "a preview does nothing")
+	require.Equal(t, http.StatusBadRequest, d.post("/saga/act", form("db", "order", "id", id, "do", "retry", "step", "inventory")).Code, "no reason")
+	w := d.post("/saga/act", form("db", "order", "id", id, "do", "retry", "step", "inventory", "reason", "ticket 4: the warehouse is back"))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.True(t, decoded[actFacts](t, w.Body.Bytes()).Done)
+	d.Await(id, saga.Completed)
+	page := d.html(at("/saga", "db", "order", "id", id))
+	require.Contains(t, page, "ticket 4: the warehouse is back")
+	require.Contains(t, page, "by ann")
+	require.Equal(t, http.StatusConflict, d.post("/saga/act", form("db", "order", "id", id, "do", "retry", "step", "inventory", "reason", "again")).Code)
+}
+
+func TestASagaIsResolvedAndAnotherCompensated(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	first, second := d.parked("o-1"), d.parked("o-2")
+	w := d.post("/saga/act", form("db", "order", "id", first, "do", "resolve", "step", "inventory", "happened", "yes", "reason", "ticket 5",
+		"result", `{"reservation_id": "by-hand-1"}`))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	d.Await(first, saga.Completed)
+	require.Contains(t, d.html(at("/saga", "db", "order", "id", first)), "by-hand-1")
+	require.Equal(t, http.StatusUnprocessableEntity, d.post("/saga/act", form("db", "order", "id", second, "do", "skip", "step", "inventory",
+		"reason", "ticket 6", "result", "{")).Code)
+	require.Equal(t, http.StatusOK, d.post("/saga/act", form("db", "order", "id", second, "do", "compensate", "reason", "ticket 6")).Code)
+	d.Await(second, saga.Compensated)
+}
+
+func TestAFormTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	id := d.Dead(1, stage.Letter{Key: "o-1", Type: "ChargeCard", Class: "permanent", Error: "x", Payload: "{}"}).String()
+	w := d.post("/dead-letter", form("db", "order", "id", id, "do", "edit", "reason", "x", "payload", strings.Repeat("x", bodyLimit)))
+	require.Equal(t, http.StatusRequestEntityTooLarge, w.Code)
+}

@@ -1,0 +1,255 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/schemas"
+)
+
+// A Database is one service's.
+type Database struct {
+	// Name is what pages and addresses call it: the service's. Letters, digits, dots, dashes and underscores.
+	Name string
+	Pool *pgxpool.Pool
+}
+
+// Config of a Console. Databases are required.
+type Config struct {
+	// Databases of the services, in the order in which they are shown. A few connections of each are used at a time.
+	Databases []Database
+	// Brokers, host:port, and Flow, the first part of its topics' names: where messages that were published are found.
+	// Without brokers only what the databases hold is.
+	Brokers []string
+	Flow    string
+	// Registry has the schemas of Avro payloads. Nil: such payloads are shown as hex, and cannot be edited.
+	Registry *schemas.Registry
+
+	// Token is what people who act must show: at least 16 bytes. "": nobody acts.
+	Token string
+	// Private says that who reads must show it, too.
+	Private bool
+	// Hosts are the names by which the console may be asked, without port; IP addresses of this machine alone always
+	// may. Nil: any.
+	Hosts []string
+	// Path is where it is mounted, such as "/console". Default: at the root.
+	Path string
+
+	Log zerolog.Logger
+	// Kafka options come after this package's own, so they win.
+	Kafka []kgo.Opt
+}
+
+// A Console is an http.Handler. It may be used concurrently. Close it when its server ends.
+type Console struct {
+	cfg       Config
+	sources   []*source
+	pages     map[string]*page // by path
+	templates map[string]*template.Template
+	sessions  sessions
+	works     *works
+	handler   http.Handler
+	streams   chan struct{}
+}
+
+// source is a database with its desks.
+type source struct {
+	Database
+	repairs *repair.Desk
+	sagas   *coordinator.Desk
+}
+
+const (
+	askLimit   = 10 * time.Second // for one page
+	bodyLimit  = 9 << 20          // an edited payload, and what stands around it
+	mostLive   = 64
+	leastToken = 16
+)
+
+var databaseName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+func (cfg Config) validate() error {
+	if len(cfg.Databases) == 0 {
+		return errors.New("no databases")
+	}
+	var names []string
+	for _, d := range cfg.Databases {
+		switch {
+		case !databaseName.MatchString(d.Name):
+			return fmt.Errorf("database %q: a name has letters, digits, dots, dashes and underscores, at most 63", d.Name)
+		case d.Pool == nil:
+			return fmt.Errorf("database %s without a pool", d.Name)
+		case slices.Contains(names, d.Name):
+			return fmt.Errorf("two databases are called %s", d.Name)
+		}
+		names = append(names, d.Name)
+	}
+	switch {
+	case cfg.Token != "" && len(cfg.Token) < leastToken:
+		return fmt.Errorf("a token of %d bytes: want at least %d", len(cfg.Token), leastToken)
+	case cfg.Private && cfg.Token == "":
+		return errors.New("private without a token: nobody could read")
+	case cfg.Path != "" && (!strings.HasPrefix(cfg.Path, "/") || strings.HasSuffix(cfg.Path, "/")):
+		return fmt.Errorf("path %q: want one like /console", cfg.Path)
+	case len(cfg.Brokers) > 0 && cfg.Flow == "":
+		return errors.New("brokers without a flow to look at")
+	}
+	return nil
+}
+
+// New makes a Console. It asks nothing of the databases and brokers yet.
+func New(ctx context.Context, cfg Config) (*Console, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	c := &Console{
+		cfg: cfg, pages: make(map[string]*page), sessions: newSessions(cfg.Token, cfg.Path), works: newWorks(),
+		streams: make(chan struct{}, mostLive),
+	}
+	var codec *schemas.Codec
+	if cfg.Registry != nil {
+		var err error
+		if codec, err = schemas.New(ctx, schemas.Config{Registry: cfg.Registry}); err != nil {
+			return nil, fmt.Errorf("console: %w", err)
+		}
+	}
+	for _, d := range cfg.Databases {
+		s, err := newSource(d, codec)
+		if err != nil {
+			return nil, fmt.Errorf("console: %w", err)
+		}
+		c.sources = append(c.sources, s)
+	}
+	var err error
+	if c.templates, err = c.parse(); err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	c.handler = c.routes()
+	return c, nil
+}
+
+func newSource(d Database, codec *schemas.Codec) (*source, error) {
+	repairing, deciding := repair.Config{Pool: d.Pool}, coordinator.DeskConfig{Pool: d.Pool}
+	if codec != nil { // a nil pointer in an interface is not nil
+		repairing.Codec, deciding.Schemas = codec, codec
+	}
+	repairs, err := repair.New(repairing)
+	if err != nil {
+		return nil, err
+	}
+	sagas, err := coordinator.NewDesk(deciding)
+	return &source{d, repairs, sagas}, err
+}
+
+// Close ends the pages that live, stops the work on dead letters that is under way, and waits for it. What was done is done.
+// It may be called again.
+func (c *Console) Close() { c.works.close() }
+
+func (c *Console) routes() http.Handler {
+	mux := http.NewServeMux()
+	for _, p := range pages {
+		at := p.path
+		if at == "/" {
+			at = "/{$}"
+		}
+		c.pages[p.path] = &p
+		mux.HandleFunc("GET "+at, func(w http.ResponseWriter, r *http.Request) { c.show(w, r, &p) })
+		if p.act != nil {
+			mux.HandleFunc("POST "+at, func(w http.ResponseWriter, r *http.Request) { c.do(w, r, &p) })
+		}
+	}
+	mux.HandleFunc("GET /sign-in", c.signInPage)
+	mux.HandleFunc("POST /sign-in", c.signIn)
+	mux.HandleFunc("POST /sign-out", c.signOut)
+	mux.HandleFunc("GET /live", c.live)
+	mux.HandleFunc("GET /openapi.json", c.openAPI)
+	mux.HandleFunc("GET /static/{name}", c.static)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, refuse(http.StatusNotFound, "there is no such page: %s", r.URL.Path))
+	})
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, refuse(http.StatusForbidden, "an action cannot be asked for by another site"))
+	}))
+	return http.StripPrefix(c.cfg.Path, protection.Handler(mux))
+}
+
+// policy leaves a page nothing but what this handler serves.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"frame-ancestors 'none'; base-uri 'none'"
+
+// ServeHTTP answers one request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Vary", "Accept, Cookie")
+	if !c.ours(r.Host) {
+		c.fail(w, r, refuse(http.StatusMisdirectedRequest, "the console is not called %s here", r.Host))
+		return
+	}
+	if r.URL.Path == c.cfg.Path && c.cfg.Path != "" {
+		http.Redirect(w, r, c.cfg.Path+"/", http.StatusMovedPermanently)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)
+	c.handler.ServeHTTP(w, r)
+}
+
+// ours says whether a request names this console. Without that a page of somebody else's could, by a name of its own that
+// leads to this address, read it.
+func (c *Console) ours(host string) bool {
+	if c.cfg.Hosts == nil {
+		return true
+	}
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	name = strings.Trim(name, "[]")
+	ip := net.ParseIP(name)
+	return ip != nil && ip.IsLoopback() || slices.ContainsFunc(c.cfg.Hosts, func(own string) bool { return strings.EqualFold(own, name) })
+}
+
+// source is the one of that name; "": the only one.
+func (c *Console) source(name string) (*source, error) {
+	if name == "" && len(c.sources) == 1 {
+		return c.sources[0], nil
+	}
+	for _, s := range c.sources {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	if name == "" {
+		return nil, refuse(http.StatusBadRequest, "db: want the name of a database: %s", strings.Join(c.names(), ", "))
+	}
+	return nil, refuse(http.StatusNotFound, "there is no database %s: want one of %s", name, strings.Join(c.names(), ", "))
+}
+
+func (c *Console) names() []string {
+	all := make([]string, len(c.sources))
+	for i, s := range c.sources {
+		all[i] = s.Name
+	}
+	return all
+}

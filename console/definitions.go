@@ -1,0 +1,103 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/saga/verify"
+)
+
+// definitionsFacts are those that are stored, the latest of a saga first.
+type definitionsFacts struct {
+	Databases []definitionsOf `json:"databases"`
+}
+
+type definitionsOf struct {
+	Database    string            `json:"database"`
+	Error       string            `json:"error,omitempty"`
+	Definitions []coordinator.Use `json:"definitions"`
+}
+
+func readDefinitions(ctx context.Context, a *ask) (any, error) {
+	f := definitionsFacts{make([]definitionsOf, len(a.sources))}
+	var all sync.WaitGroup
+	for i, s := range a.sources {
+		all.Go(func() {
+			uses, err := s.sagas.Definitions(ctx)
+			one := definitionsOf{Database: s.Name, Definitions: orEmpty(uses)}
+			if err != nil {
+				one.Error = err.Error()
+			}
+			f.Databases[i] = one
+		})
+	}
+	all.Wait()
+	return f, nil
+}
+
+// None says that there is nothing to show at all.
+func (f definitionsFacts) None() bool {
+	for _, one := range f.Databases {
+		if one.Error != "" || len(one.Definitions) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// definitionFacts are one definition with what troupe saga verify finds in it.
+type definitionFacts struct {
+	Database   string           `json:"database"`
+	Hash       string           `json:"hash"`
+	Definition json.RawMessage  `json:"definition"`
+	Findings   []verify.Finding `json:"findings"`
+
+	of *saga.Definition
+}
+
+func (f definitionFacts) title() string { return f.of.String() }
+
+func readDefinition(ctx context.Context, a *ask) (any, error) {
+	s, err := a.database()
+	if err != nil {
+		return nil, err
+	}
+	hash := a.get("hash")
+	if hash == "" {
+		return nil, refuse(http.StatusBadRequest, "hash: want that of a definition")
+	}
+	d, err := s.sagas.Definition(ctx, hash)
+	if err != nil {
+		return nil, err
+	}
+	found := verify.Definition(d, verify.Options{})
+	verify.Lines(d.JSON(), found)
+	return definitionFacts{s.Name, hash, d.JSON(), orEmpty(found), d}, nil
+}
+
+// Spec is what is defined.
+func (f definitionFacts) Spec() saga.Spec { return f.of.Spec() }
+
+// Graph has the path of the first finding that has one drawn in.
+func (f definitionFacts) Graph() drawing {
+	d := drawSteps(f.of.Spec(), nil)
+	for _, one := range f.Findings {
+		if len(one.Trace) == 0 {
+			continue
+		}
+		for i, st := range f.of.Spec().Steps {
+			for _, at := range one.Trace {
+				if name, outcome, ok := strings.Cut(at, ": "); ok && name == st.Name && outcome != "skipped" {
+					d.Steps[i].Marked = true
+				}
+			}
+		}
+		break
+	}
+	return d
+}

@@ -1,0 +1,94 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// A drawing is a graph of steps, for a template.
+type drawing struct {
+	Width, Height int
+	Label         string
+	Steps         []drawnStep
+	Edges         []string // paths
+}
+
+type drawnStep struct {
+	box
+	Name, Phase, About, Doing string
+	Pivot                     bool
+	Marked                    bool // on the path of a finding
+}
+
+// drawSteps lays a definition's steps out, with what has come of them where there is an instance.
+func drawSteps(spec saga.Spec, state *saga.State) drawing {
+	index := make(map[string]int)
+	for i, st := range spec.Steps {
+		index[st.Name] = i
+	}
+	var edges [][2]int
+	for i, st := range spec.Steps {
+		for _, name := range st.Needs {
+			edges = append(edges, [2]int{index[name], i})
+		}
+	}
+	plan := layOut(len(spec.Steps), edges)
+	d := drawing{Width: plan.width, Height: plan.height, Edges: plan.paths}
+	var said []string
+	for i, st := range spec.Steps {
+		one := drawnStep{box: plan.boxes[i], Name: clip(st.Name, 22), About: clip(asks(st), 28), Pivot: st.Pivot}
+		if state != nil {
+			ss := state.Steps[i]
+			one.Phase, one.Doing = phaseName(ss.Phase), clip(doing(ss), 34)
+			said = append(said, st.Name+" "+one.Phase)
+		} else {
+			said = append(said, st.Name)
+		}
+		d.Steps = append(d.Steps, one)
+	}
+	d.Label = "Steps: " + strings.Join(said, ", ")
+	return d
+}
+
+// asks is what a step asks of whom.
+func asks(st saga.Step) string {
+	switch {
+	case st.Command != nil:
+		return st.Command.Type[strings.LastIndexByte(st.Command.Type, '.')+1:]
+	case st.Call != nil:
+		return st.Call.Method + " " + st.Call.Endpoint
+	case len(st.Success) > 0:
+		return "awaits " + st.Success[0].Event[strings.LastIndexByte(st.Success[0].Event, '.')+1:]
+	}
+	return "others meet here"
+}
+
+func phaseName(p saga.Phase) string {
+	if p == saga.StepWaiting {
+		return "waiting"
+	}
+	return strings.ReplaceAll(string(p), "_", " ")
+}
+
+func doing(ss saga.StepState) string {
+	text := phaseName(ss.Phase)
+	if ss.Epoch > 0 {
+		text += fmt.Sprintf(", sent %d times", ss.Epoch+1)
+	}
+	if ss.BackEpoch > 0 {
+		text += fmt.Sprintf(", undone %d times", ss.BackEpoch+1)
+	}
+	if ss.Doubt && ss.Phase != saga.Doubt {
+		text += ", in doubt"
+	}
+	return text
+}
+
+func clip(text string, n int) string {
+	if r := []rune(text); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return text
+}

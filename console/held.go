@@ -1,0 +1,181 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// heldFacts are the keys that wait, of all databases.
+type heldFacts struct {
+	Databases []heldOf `json:"databases"`
+
+	Asked url.Values `json:"-"`
+}
+
+type heldOf struct {
+	Database string           `json:"database"`
+	Error    string           `json:"error,omitempty"`
+	Held     []repair.HeldKey `json:"held"`
+	Next     string           `json:"next"`
+}
+
+func (a *ask) heldFilter() (repair.HeldFilter, error) {
+	f := repair.HeldFilter{Group: a.get("group"), Class: a.get("class")}
+	if key := a.values.Get("key"); key != "" {
+		f.Key = repair.ParseKey(key)
+	}
+	if text := a.get("place"); text != "" {
+		place, err := repair.ParsePlace(text)
+		if err != nil {
+			return f, refuse(http.StatusBadRequest, "%s", err)
+		}
+		f.Places = []repair.Place{place}
+	}
+	if err := f.Validate(); err != nil {
+		return f, refuse(http.StatusBadRequest, "%s", err)
+	}
+	return f, nil
+}
+
+func readHeld(ctx context.Context, a *ask) (any, error) {
+	filter, err := a.heldFilter()
+	if err != nil {
+		return nil, err
+	}
+	sources, page := a.sources, repair.Page{}
+	if a.get("db") != "" {
+		s, err := a.database()
+		if err != nil {
+			return nil, err
+		}
+		sources, page.After = []*source{s}, a.get("after")
+	}
+	if page.Limit, err = a.limit(); err != nil {
+		return nil, err
+	}
+	f := heldFacts{Databases: make([]heldOf, len(sources)), Asked: a.values}
+	var all sync.WaitGroup
+	for i, s := range sources {
+		all.Go(func() {
+			one := heldOf{Database: s.Name}
+			keys, next, err := s.repairs.Held(ctx, filter, page)
+			if one.Held, one.Next = orEmpty(keys), next; err != nil {
+				one.Error = err.Error()
+			}
+			f.Databases[i] = one
+		})
+	}
+	all.Wait()
+	return f, nil
+}
+
+// None says that there is nothing to show at all.
+func (f heldFacts) None() bool {
+	for _, one := range f.Databases {
+		if one.Error != "" || len(one.Held) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// heldKeyFacts are one key that waits.
+type heldKeyFacts struct {
+	Database string         `json:"database"`
+	Held     repair.HeldKey `json:"held"`
+}
+
+func (f heldKeyFacts) title() string { return "Held key " + f.Held.Key.String() }
+
+func readHeldKey(ctx context.Context, a *ask) (any, error) {
+	s, err := a.database()
+	if err != nil {
+		return nil, err
+	}
+	filter, err := a.heldFilter()
+	if err != nil {
+		return nil, err
+	}
+	if len(filter.Places) == 0 {
+		return nil, refuse(http.StatusBadRequest, "place: want topic/partition/offset")
+	}
+	keys, _, err := s.repairs.Held(ctx, filter, repair.Page{Limit: 2})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(keys) == 0:
+		return nil, refuse(http.StatusNotFound, "%s does not wait any more: it has taken effect, or became a dead letter", filter.Places[0])
+	case len(keys) > 1:
+		return nil, refuse(http.StatusBadRequest, "more than one group holds %s: name the group", filter.Places[0])
+	}
+	return heldKeyFacts{s.Name, keys[0]}, nil
+}
+
+// actOnHeld retries or releases one key.
+func actOnHeld(ctx context.Context, a *ask) (any, string, error) {
+	s, err := a.database()
+	if err != nil {
+		return nil, "", err
+	}
+	filter, err := a.heldFilter()
+	if err != nil {
+		return nil, "", err
+	}
+	switch a.get("do") {
+	case "retry":
+		if filter.IsZero() {
+			return nil, "", refuse(http.StatusBadRequest, "nothing chosen: name a place, a key, a group or a class")
+		}
+		n, err := s.repairs.Retry(ctx, filter, a.by)
+		return map[string]int{"retried": n}, "/held?" + url.Values{"db": {s.Name}}.Encode(), err
+	case "release":
+		if len(filter.Places) != 1 {
+			return nil, "", refuse(http.StatusBadRequest, "place: want topic/partition/offset")
+		}
+		if err := a.needsReason(); err != nil {
+			return nil, "", err
+		}
+		cfg := repair.ReleaseConfig{By: a.by, Group: filter.Group}
+		if name := a.get("hop"); name != "" {
+			if cfg.Hop, err = topics.ParseHop(name); err != nil {
+				return nil, "", refuse(http.StatusBadRequest, "hop: %s", err)
+			}
+		}
+		r, err := s.repairs.Release(ctx, filter.Places[0], cfg)
+		next := "/held?" + url.Values{"db": {s.Name}}.Encode()
+		if err == nil && r.DeadLetter != uuid.Nil {
+			next = "/dead-letter?" + url.Values{"db": {s.Name}, "id": {r.DeadLetter.String()}}.Encode()
+		}
+		return r, next, err
+	}
+	return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or release", a.get("do"))
+}
+
+// retold is an error whose page shows the form once more, with what was wrong in it.
+type retold struct {
+	error
+	facts any
+}
+
+func (r retold) Unwrap() error { return r.error }
+
+// again is err with the page's facts, changed by change. Where there are none it is err.
+func again(ctx context.Context, a *ask, err error, change func(any) any) error {
+	var refused retold
+	if errors.As(err, &refused) {
+		return err
+	}
+	facts, readErr := a.page.read(ctx, a)
+	if readErr != nil {
+		return err
+	}
+	return retold{err, change(facts)}
+}

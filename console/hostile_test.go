@@ -1,0 +1,100 @@
+package console
+
+import (
+	"encoding/xml"
+	"errors"
+	"html"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/console/internal/stage"
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/saga"
+)
+
+// hostile is text that would act if it stood on a page as it is.
+const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'--{{.}}</textarea><a href="javascript:alert(3)">` + "\u202e" + `x`
+
+// Whatever a message, an error, a person or an address says, is text on a page: no element and no attribute comes of it.
+func TestTextFromOutsideIsTextOnEveryPage(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	letter := stage.Letter{
+		Key: hostile, Type: hostile, Class: "permanent", Error: hostile, Payload: `{"` + "k" + `": ` + quoted(hostile) + `}`,
+		Headers: []envelope.Header{{Key: "x-" + hostile, Value: []byte(hostile)}},
+	}
+	id := d.Dead(1, letter).String()
+	d.Hold(9, 1, letter)
+	d.Fail("o-"+hostile, "ReserveStock", hostile)
+	sagaID := d.Order("o-"+hostile, saga.Parked)
+	require.Equal(t, http.StatusOK, d.post("/dead-letter", form("db", "order", "id", id, "do", "edit", "actor", hostile, "reason", hostile, "payload", letter.Payload)).Code)
+	require.Equal(t, http.StatusOK, d.post("/saga/act", form("db", "order", "id", sagaID, "do", "compensate", "actor", hostile, "reason", hostile)).Code)
+	d.Await(sagaID, saga.Compensated)
+	other := d.Order("p-"+hostile, saga.Completed)
+	cause := facts[lettersFacts](d, "/dead-letters/list?db=order").Letters[0].Cause
+
+	for _, address := range []string{
+		"/", "/sagas", at("/sagas", "key", hostile, "saga", hostile, "step", hostile, "definition", hostile),
+		at("/saga", "db", "order", "id", sagaID), at("/saga", "db", "order", "id", other),
+		"/dead-letters", at("/dead-letters", "type", hostile, "key", hostile, "group", hostile), at("/dead-letters/list", "db", "order", "cause", cause),
+		at("/dead-letters/act", "db", "order", "do", "redrive", "cause", cause), at("/dead-letter", "db", "order", "id", id),
+		"/held", at("/held/key", "db", "order", "place", "shop.billing.commands/0/9"),
+		at("/messages", "q", hostile), at("/messages", "q", "charge-1"), at("/messages", "q", "o-"+hostile), "/relay", "/definitions",
+		at("/sign-in", "to", hostile),
+	} {
+		requireTame(t, address, d.html(address))
+	}
+	for _, address := range []string{
+		at("/saga", "db", hostile), at("/saga", "db", "order", "id", hostile), at("/sagas", "status", hostile), at("/sagas", "since", hostile),
+		at("/work", "id", hostile), at("/dead-letter", "db", "order", "id", hostile), at("/", "window", hostile), at("/definition", "db", "order", "hash", hostile),
+		at("/saga/act", "db", "order", "id", sagaID, "do", hostile),
+	} {
+		page := d.page(address)
+		require.GreaterOrEqual(t, page.Code, 400, address)
+		requireTame(t, address, page.Body.String())
+	}
+	require.Contains(t, d.html(at("/dead-letter", "db", "order", "id", id)), html.EscapeString("<img src=x onerror=alert(2)>"), "the text is shown")
+}
+
+func quoted(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+}
+
+// requireTame reads a page as a browser does.
+func requireTame(t *testing.T, address, page string) {
+	t.Helper()
+	dec := xml.NewDecoder(strings.NewReader(page))
+	dec.Strict, dec.AutoClose, dec.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	scripts, in := 0, ""
+	for {
+		token, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err, address)
+		switch n := token.(type) {
+		case xml.CharData:
+			require.NotEqual(t, "script", in, "%s: a script of the page's own", address)
+		case xml.EndElement:
+			in = ""
+		case xml.StartElement:
+			if in = n.Name.Local; in == "script" {
+				scripts++
+			}
+			require.NotEqual(t, "style", in, address)
+			for _, a := range n.Attr {
+				name := a.Name.Local
+				require.False(t, strings.HasPrefix(name, "on"), "%s: %s of %s", address, name, in)
+				require.NotEqual(t, "style", name, "%s: of %s", address, in)
+				if name == "href" || name == "src" || name == "action" {
+					require.True(t, a.Value != "" && strings.ContainsAny(a.Value[:1], "/#?") && !strings.HasPrefix(a.Value, "//"), "%s: %s", address, a.Value)
+				}
+			}
+		}
+	}
+	require.Equal(t, 1, scripts, address)
+}

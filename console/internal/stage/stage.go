@@ -1,0 +1,229 @@
+// Package stage is an order flow in one database, on which things have gone wrong, for tests of the console.
+package stage
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// What the hops are asked for, and answer.
+type (
+	ChargePayment struct {
+		OrderID string `json:"order_id"`
+		Cents   int64  `json:"amount_cents"`
+	}
+	PaymentCharged struct {
+		PaymentID string `json:"payment_id"`
+	}
+	PaymentRefused struct {
+		Reason string `json:"reason"`
+	}
+	RefundPayment   struct{}
+	PaymentRefunded struct{}
+	ReserveStock    struct {
+		OrderID string `json:"order_id"`
+	}
+	StockReserved struct {
+		ReservationID string `json:"reservation_id"`
+	}
+	StockRefused struct {
+		Reason string `json:"reason"`
+	}
+	ReleaseStock  struct{}
+	StockReleased struct{}
+	ShipOrder     struct {
+		OrderID string `json:"order_id"`
+	}
+	OrderShipped struct {
+		ShipmentID string `json:"shipment_id"`
+	}
+	ShippingRefused struct {
+		Reason string `json:"reason"`
+	}
+)
+
+// A Stage runs until its test ends.
+type Stage struct {
+	Pool *pgxpool.Pool
+	Flow string
+
+	t     testing.TB
+	begin sync.Once
+	c     *coordinator.Coordinator // once it has begun
+
+	mu      sync.Mutex
+	fails   map[string]string // error, by key and command
+	refuses map[string]string // reason
+}
+
+//go:embed order.saga.json
+var definition []byte
+
+// New opens a database for the flow, which begins with the first order.
+func New(t testing.TB) *Stage {
+	return &Stage{
+		t: t, Pool: testkit.Database(t), Flow: testkit.Flow(t), fails: make(map[string]string), refuses: make(map[string]string),
+	}
+}
+
+// open starts the four services.
+func (s *Stage) open() {
+	payment, inventory, shipping := s.hop("payment"), s.hop("inventory"), s.hop("shipping")
+	handle[ChargePayment](s, payment, PaymentCharged{"p-1"}, func(reason string) any { return PaymentRefused{reason} })
+	handle[RefundPayment](s, payment, PaymentRefunded{}, nil)
+	handle[ReserveStock](s, inventory, StockReserved{"r-1"}, func(reason string) any { return StockRefused{reason} })
+	handle[ReleaseStock](s, inventory, StockReleased{}, nil)
+	handle[ShipOrder](s, shipping, OrderShipped{"s-1"}, func(reason string) any { return ShippingRefused{reason} })
+	order := s.hop("order")
+	d, err := saga.Parse(definition)
+	require.NoError(s.t, err)
+	s.c, err = coordinator.New(s.t.Context(), coordinator.Config{
+		Participant: order, Pool: s.Pool, Definitions: []*saga.Definition{d}, Log: testkit.Logger(s.t),
+	})
+	require.NoError(s.t, err)
+	for _, p := range []*participant.Participant{payment, inventory, shipping, order} {
+		s.run(p.Run)
+	}
+}
+
+func (s *Stage) hop(name string) *participant.Participant {
+	p, err := participant.New(participant.Config{
+		Pool: s.Pool, Hop: topics.MustHop(s.Flow, name), Local: true, Immediate: -1, Log: testkit.Logger(s.t),
+		Retry: retry.Policy{Initial: time.Millisecond, Cap: time.Millisecond, Attempts: 3},
+	})
+	require.NoError(s.t, err)
+	return p
+}
+
+func handle[T any](s *Stage, p *participant.Participant, done any, refused func(string) any) {
+	participant.Handle(p, func(_ context.Context, _ pgx.Tx, c participant.Command[T]) (participant.Outcome, error) {
+		what := string(c.Message.Key) + " " + c.Message.Type
+		s.mu.Lock()
+		fails, refuses := s.fails[what], s.refuses[what]
+		s.mu.Unlock()
+		switch {
+		case fails != "":
+			return participant.Outcome{}, errors.New(fails)
+		case refuses != "":
+			return participant.Refuse(refused(refuses)), nil
+		}
+		return participant.Succeed(done), nil
+	})
+}
+
+func (s *Stage) run(run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- run(ctx) }()
+	s.t.Cleanup(func() {
+		cancel()
+		require.NoError(s.t, <-result)
+	})
+}
+
+// Fail makes a command of a key fail with a text; "": no more.
+func (s *Stage) Fail(key, command, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails[key+" "+command] = text
+}
+
+// Refuse makes a command of a key be refused for a reason.
+func (s *Stage) Refuse(key, command, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuses[key+" "+command] = reason
+}
+
+// Order begins one, and waits until it has come to a status.
+func (s *Stage) Order(key string, want saga.Status) (id string) {
+	s.t.Helper()
+	s.begin.Do(s.open)
+	require.NoError(s.t, pgx.BeginFunc(s.t.Context(), s.Pool, func(tx pgx.Tx) (err error) {
+		id, err = s.c.Start(s.t.Context(), tx, "order", map[string]any{
+			"order_id": key, "customer_id": "c-7", "amount_cents": 1999, "title": 7, "quantity": 1,
+		})
+		return err
+	}))
+	s.Await(id, want)
+	return id
+}
+
+// Await waits until a saga has come to a status.
+func (s *Stage) Await(id string, want saga.Status) {
+	s.t.Helper()
+	testkit.Wait(s.t, id+" to be "+string(want), func() (bool, error) {
+		var status string
+		err := s.Pool.QueryRow(s.t.Context(), "SELECT status FROM troupe.sagas WHERE id = $1", id).Scan(&status)
+		return status == string(want), err
+	})
+}
+
+// A Letter is what Dead and Hold put there.
+type Letter struct {
+	Key, Type, Payload, Error, Class string
+	Headers                          []envelope.Header // beside those of its attributes
+}
+
+func (l Letter) headers(id string) []byte {
+	return envelope.MarshalHeaders(append([]envelope.Header{
+		{Key: envelope.HeaderID, Value: []byte(id)},
+		{Key: "ce_specversion", Value: []byte("1.0")},
+		{Key: "ce_type", Value: []byte(l.Type)},
+		{Key: "ce_source", Value: []byte("shop")},
+		{Key: envelope.HeaderContentType, Value: []byte(envelope.JSON)},
+	}, l.Headers...))
+}
+
+// Dead is a dead letter that a participant of another hop over Kafka would have left.
+func (s *Stage) Dead(offset int, l Letter) uuid.UUID {
+	s.t.Helper()
+	id := uuid.Must(uuid.NewV7())
+	message := fmt.Sprintf("charge-%d", offset)
+	_, err := s.Pool.Exec(s.t.Context(), `
+		INSERT INTO troupe.dead_letters (id, consumer_group, handler, error_class, error, attempts, topic, topic_id, partition,
+		                                 "offset", key, headers, payload, message_id, message_type, correlation_id, redrives,
+		                                 first_failed_at, last_failed_at)
+		VALUES ($1, 'shop.billing', 'shop.billing/' || $2, $3, $4, 3, 'shop.billing.commands', '0191f6a8-0000-4000-8000-000000000001', 0,
+		        $5, $6, $7, $8, $9, $2, '0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f', 0, now() - interval '10 minutes', now() - interval '5 minutes')`,
+		id, l.Type, l.Class, l.Error, offset, []byte(l.Key), l.headers(message), []byte(l.Payload), message)
+	require.NoError(s.t, err)
+	return id
+}
+
+// Hold is a message that failed and waits for its next try, and behind more of its key.
+func (s *Stage) Hold(offset, behind int, l Letter) {
+	s.t.Helper()
+	for i := range behind + 1 {
+		attempts, failed := 2, true
+		if i > 0 {
+			attempts, failed = 0, false
+		}
+		_, err := s.Pool.Exec(s.t.Context(), `
+			INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, key, headers, payload, message_time, attempts,
+			                         max_attempts, next_try, error_class, last_error, first_failed_at, last_failed_at)
+			VALUES ('shop.billing', '0191f6a8-0000-4000-8000-000000000001', 0, $1, 'shop.billing.commands', sha256($2), $2, $3, $4, now(), $5, 8,
+			        CASE WHEN $6 THEN now() + interval '1 hour' END, CASE WHEN $6 THEN $7 END, CASE WHEN $6 THEN $8 END,
+			        CASE WHEN $6 THEN now() - interval '1 minute' END, CASE WHEN $6 THEN now() END)`,
+			offset+i, []byte(l.Key), l.headers(fmt.Sprintf("charge-%d", offset+i)), []byte(l.Payload), attempts, failed, l.Class, l.Error)
+		require.NoError(s.t, err)
+	}
+}

@@ -1,0 +1,278 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// causesFacts are the dead letters of all databases by cause.
+type causesFacts struct {
+	Databases []causesOf `json:"databases"`
+	Works     []Work     `json:"works"` // under way, or ended lately
+
+	Asked    url.Values `json:"-"`
+	Filtered bool       `json:"-"`
+}
+
+type causesOf struct {
+	Database string         `json:"database"`
+	Error    string         `json:"error,omitempty"`
+	Causes   []repair.Cause `json:"causes"`
+	Next     string         `json:"next"`
+}
+
+func readCauses(ctx context.Context, a *ask) (any, error) {
+	filter, err := a.letters()
+	if err != nil {
+		return nil, err
+	}
+	sources, page := a.sources, repair.Page{}
+	if a.get("db") != "" {
+		s, err := a.database()
+		if err != nil {
+			return nil, err
+		}
+		sources, page.After = []*source{s}, a.get("after")
+	}
+	if page.Limit, err = a.limit(); err != nil {
+		return nil, err
+	}
+	f := causesFacts{
+		Databases: make([]causesOf, len(sources)), Works: a.works.list(), Asked: a.values,
+		Filtered: slices.ContainsFunc([]string{"class", "group", "type", "key", "since", "hop"}, func(name string) bool { return a.get(name) != "" }),
+	}
+	var all sync.WaitGroup
+	for i, s := range sources {
+		all.Go(func() {
+			one := causesOf{Database: s.Name}
+			causes, next, err := s.repairs.Causes(ctx, filter, page)
+			if one.Causes, one.Next = orEmpty(causes), next; err != nil {
+				one.Error = err.Error()
+			}
+			f.Databases[i] = one
+		})
+	}
+	all.Wait()
+	return f, nil
+}
+
+// None says that there is nothing to show at all.
+func (f causesFacts) None() bool {
+	return !slices.ContainsFunc(f.Databases, func(one causesOf) bool { return one.Error != "" || len(one.Causes) > 0 })
+}
+
+// With is the query for the same page with another value.
+func (f causesFacts) With(name, value string) string { return with(f.Asked, name, value) }
+
+// letters is the filter that is asked for.
+func (a *ask) letters() (f repair.Filter, err error) {
+	f = repair.Filter{
+		Cause: a.get("cause"), Group: a.get("group"), Class: a.get("class"), Handler: a.get("handler"), Type: a.get("type"),
+		Status: repair.Status(a.get("status")),
+	}
+	if key := a.values.Get("key"); key != "" {
+		f.Key = repair.ParseKey(key)
+	}
+	if topic := a.get("topic"); topic != "" {
+		f.Topics = []string{topic}
+	}
+	if name := a.get("hop"); name != "" {
+		hop, err := topics.ParseHop(name)
+		if err != nil {
+			return f, refuse(http.StatusBadRequest, "hop: %s", err)
+		}
+		f.Topics = append(f.Topics, hop.Commands(), hop.Events())
+	}
+	if f.Since, err = a.moment("since"); err != nil {
+		return f, err
+	}
+	if f.Before, err = a.moment("before"); err != nil {
+		return f, err
+	}
+	if err := f.Validate(); err != nil {
+		return f, refuse(http.StatusBadRequest, "%s", err)
+	}
+	return f, nil
+}
+
+// lettersFacts are a page of a database's dead letters, as troupe dlq list prints them.
+type lettersFacts struct {
+	Database string              `json:"database"`
+	Letters  []repair.DeadLetter `json:"dead_letters"`
+	Next     string              `json:"next"`
+
+	Asked url.Values `json:"-"`
+}
+
+func readLetters(ctx context.Context, a *ask) (any, error) {
+	filter, err := a.letters()
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.database()
+	if err != nil {
+		return nil, err
+	}
+	page := repair.Page{After: a.get("after")}
+	if page.Limit, err = a.limit(); err != nil {
+		return nil, err
+	}
+	letters, next, err := s.repairs.List(ctx, filter, page)
+	if err != nil {
+		return nil, err
+	}
+	return lettersFacts{s.Name, orEmpty(letters), next, a.values}, nil
+}
+
+// With is the query for the same list with another value.
+func (f lettersFacts) With(name, value string) string { return with(f.Asked, name, value) }
+
+// letterFacts are what troupe dlq show prints.
+type letterFacts struct {
+	Database string         `json:"database"`
+	Letter   *repair.Letter `json:"dead_letter"`
+
+	Text    string `json:"-"` // of the edit
+	Refused string `json:"-"` // why the edit was
+	Reason  string `json:"-"`
+}
+
+func (f letterFacts) title() string { return "Dead letter " + f.Letter.ID.String() }
+
+func readLetter(ctx context.Context, a *ask) (any, error) {
+	s, err := a.database()
+	if err != nil {
+		return nil, err
+	}
+	id, err := uuid.Parse(a.get("id"))
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, "id %q: want a dead letter's id, a UUID", a.get("id"))
+	}
+	l, err := s.repairs.Show(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	f := letterFacts{Database: s.Name, Letter: l}
+	switch {
+	case l.Edit != nil && l.Edit.JSON != nil:
+		f.Text = pretty(l.Edit.JSON)
+	case l.Payload.JSON != nil:
+		f.Text = pretty(l.Payload.JSON)
+	}
+	return f, nil
+}
+
+// actOnLetter edits, redrives or discards one.
+func actOnLetter(ctx context.Context, a *ask) (any, string, error) {
+	s, err := a.database()
+	if err != nil {
+		return nil, "", err
+	}
+	id, err := uuid.Parse(a.get("id"))
+	if err != nil {
+		return nil, "", refuse(http.StatusBadRequest, "id %q: want a dead letter's id, a UUID", a.get("id"))
+	}
+	next := "/dead-letter?" + url.Values{"db": {s.Name}, "id": {id.String()}}.Encode()
+	one := repair.Filter{IDs: []uuid.UUID{id}}
+	if do := a.get("do"); do == "edit" || do == "discard" {
+		if err := a.needsReason(); err != nil {
+			return nil, "", err
+		}
+	}
+	switch a.get("do") {
+	case "edit":
+		text := a.values.Get("payload")
+		if err := s.repairs.Edit(ctx, id, []byte(text), a.by); err != nil {
+			return nil, "", again(ctx, a, err, func(facts any) any {
+				f := facts.(letterFacts)
+				f.Text, f.Refused, f.Reason = text, err.Error(), a.by.Reason
+				return f
+			})
+		}
+		l, err := s.repairs.Show(ctx, id)
+		return letterFacts{Database: s.Name, Letter: l}, next, err
+	case "redrive":
+		r, err := s.repairs.Redrive(ctx, one, repair.RedriveConfig{By: a.by})
+		if err == nil && r.Refused > 0 {
+			err = refuse(http.StatusConflict, "it was not redriven: %s", r.Refusals[0].Err)
+		}
+		return r, next, err
+	case "discard":
+		n, err := s.repairs.Discard(ctx, one, a.by)
+		return map[string]int{"discarded": n}, next, err
+	}
+	return nil, "", refuse(http.StatusBadRequest, "do %q: want edit, redrive or discard", a.get("do"))
+}
+
+// groupFacts are what an action on a group would be.
+type groupFacts struct {
+	Database string         `json:"database"`
+	Do       string         `json:"do"`
+	Count    int            `json:"count"`
+	Causes   []repair.Cause `json:"causes"` // the largest ten
+
+	Asked url.Values `json:"-"`
+}
+
+func readGroup(ctx context.Context, a *ask) (any, error) {
+	s, filter, err := a.group()
+	if err != nil {
+		return nil, err
+	}
+	f := groupFacts{Database: s.Name, Do: a.get("do"), Asked: a.values}
+	if f.Count, err = s.repairs.Count(ctx, filter); err == nil {
+		f.Causes, _, err = s.repairs.Causes(ctx, filter, repair.Page{Limit: 10})
+	}
+	f.Causes = orEmpty(f.Causes)
+	return f, err
+}
+
+// group is what an action on many is about. All of a database must be said.
+func (a *ask) group() (*source, repair.Filter, error) {
+	filter, err := a.letters()
+	if err != nil {
+		return nil, filter, err
+	}
+	s, err := a.database()
+	switch {
+	case err != nil:
+		return nil, filter, err
+	case a.get("do") != "redrive" && a.get("do") != "discard":
+		return nil, filter, refuse(http.StatusBadRequest, "do %q: want redrive or discard", a.get("do"))
+	case filter.IsZero() && a.get("all") == "":
+		return nil, filter, refuse(http.StatusBadRequest, "nothing chosen: name a cause or another filter, or say all=1")
+	}
+	return s, filter, nil
+}
+
+// Choice is what was asked for, for the form to ask the same.
+func (f groupFacts) Choice() url.Values {
+	q := make(url.Values)
+	for _, name := range []string{"db", "do", "cause", "group", "class", "handler", "type", "key", "topic", "hop", "since", "before", "all"} {
+		if f.Asked.Get(name) != "" {
+			q.Set(name, f.Asked.Get(name))
+		}
+	}
+	return q
+}
+
+// Classes are those of failures.
+func (f causesFacts) Classes() []string {
+	return []string{"transient", "permanent", "poison", "panic", "timeout"}
+}
+
+// Cause is the one that all of the list have; "": they are of several.
+func (f lettersFacts) Cause() string {
+	if len(f.Letters) == 0 {
+		return ""
+	}
+	return f.Asked.Get("cause")
+}

@@ -1,0 +1,69 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/troupe-go/troupe/repair"
+)
+
+const (
+	liveEvery = 2 * time.Second
+	liveFor   = 10 * time.Minute // then the browser asks again
+)
+
+// live tells a page that is open when its facts are no longer those that it shows. It reads them as the page does.
+func (c *Console) live(w http.ResponseWriter, r *http.Request) {
+	who, _, ok := c.enter(w, r)
+	if !ok {
+		return
+	}
+	at, err := url.Parse(r.URL.Query().Get("page"))
+	if err != nil || c.pages[at.Path] == nil || !c.pages[at.Path].live {
+		c.fail(w, r, refuse(http.StatusBadRequest, "page: want the address of a page that lives"))
+		return
+	}
+	select {
+	case c.streams <- struct{}{}:
+		defer func() { <-c.streams }()
+	default:
+		c.fail(w, r, refuse(http.StatusServiceUnavailable, "%d pages are live already", mostLive))
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := http.NewResponseController(w)
+	shown := r.URL.Query().Get("state")
+	ctx, cancel := context.WithTimeout(r.Context(), liveFor)
+	defer cancel()
+	tick := time.NewTicker(liveEvery)
+	defer tick.Stop()
+	for {
+		state := "gone"
+		if facts, err := c.look(ctx, c.pages[at.Path], at.Query(), who); err == nil {
+			state = stateOf(facts)
+		}
+		line := ": as before\n\n"
+		if state != shown {
+			shown, line = state, fmt.Sprintf("event: changed\ndata: %s\n\n", state)
+		}
+		if _, err := w.Write([]byte(line)); err != nil || out.Flush() != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		case <-c.works.ctx.Done(): // Close
+			return
+		}
+	}
+}
+
+func (c *Console) look(ctx context.Context, p *page, values url.Values, who string) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	return p.read(ctx, &ask{c, p, values, repair.By{Actor: who}})
+}

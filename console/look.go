@@ -1,0 +1,123 @@
+package console
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed templates/*.html static/*
+var files embed.FS
+
+// parse reads the templates, each with the layout around it.
+func (c *Console) parse() (map[string]*template.Template, error) {
+	layout, err := template.New("").Funcs(c.words()).ParseFS(files, "templates/layout.html", "templates/parts.html")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := files.ReadDir("templates")
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]*template.Template)
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), ".html")
+		one, err := layout.Clone()
+		if err == nil {
+			_, err = one.ParseFS(files, "templates/"+e.Name())
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[name] = one
+	}
+	return all, nil
+}
+
+// words are what templates may say.
+func (c *Console) words() template.FuncMap {
+	return template.FuncMap{
+		"link": func(page string, values ...any) string {
+			q := url.Values{}
+			for i := 0; i+1 < len(values); i += 2 {
+				if text := fmt.Sprint(values[i+1]); text != "" {
+					q.Set(fmt.Sprint(values[i]), text)
+				}
+			}
+			if page, _, _ = strings.Cut(page, "#"); len(q) == 0 {
+				return c.cfg.Path + page
+			}
+			return c.cfg.Path + page + "?" + q.Encode()
+		},
+		"go":         func(address string) string { return c.cfg.Path + address },
+		"short":      short,
+		"actionName": actionName,
+		"happened":   happened,
+		"count":      count[int],
+		"pretty":     pretty,
+		"clip":       clip,
+		"tail":       func(typ string) string { return typ[strings.LastIndexByte(typ, '.')+1:] },
+		"iso":        func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) },
+		"utc":        func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05") },
+		"millis":     func(at time.Time) string { return at.UTC().Format("15:04:05.000") },
+		"class":      func(text any) string { return strings.ReplaceAll(fmt.Sprint(text), "_", " ") },
+		"several": func() bool {
+			return len(c.sources) > 1
+		},
+		"dict": func(values ...any) map[string]any {
+			m := make(map[string]any, len(values)/2)
+			for i := 0; i+1 < len(values); i += 2 {
+				m[fmt.Sprint(values[i])] = values[i+1]
+			}
+			return m
+		},
+	}
+}
+
+// pretty is JSON with two spaces of indent.
+func pretty(v any) string {
+	var text []byte
+	switch v := v.(type) {
+	case json.RawMessage:
+		text = v
+	default:
+		text, _ = json.Marshal(v)
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, text, "", "  ") != nil {
+		return string(text)
+	}
+	return b.String()
+}
+
+func (c *Console) static(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	text, err := files.ReadFile("static/" + path.Base(name))
+	if err != nil {
+		c.fail(w, r, refuse(http.StatusNotFound, "there is no such file: %s", name))
+		return
+	}
+	w.Header().Set("Content-Type", map[string]string{
+		".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+	}[path.Ext(name)])
+	w.Header().Set("Cache-Control", "no-cache")
+	_, _ = w.Write(text)
+}
+
+// openAPI describes the JSON of every page.
+func (c *Console) openAPI(w http.ResponseWriter, r *http.Request) {
+	text, err := files.ReadFile("static/openapi.json")
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text)
+}

@@ -1,0 +1,113 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/timeline"
+)
+
+// messagesFacts are what became of a key, a flow or a message: what troupe trace and troupe inbox find print.
+type messagesFacts struct {
+	Subject  string             `json:"subject"`
+	Timeline *timeline.Timeline `json:"timeline"` // null: nothing was asked for
+	Found    []sighting         `json:"found"`    // in the inboxes, where Subject is a message's id
+
+	Flow  bool   `json:"-"` // topics are read, too
+	Since string `json:"-"`
+}
+
+// A sighting is one in a database.
+type sighting struct {
+	Database string `json:"database"`
+	repair.Sighting
+}
+
+func readMessages(ctx context.Context, a *ask) (any, error) {
+	f := messagesFacts{Subject: a.get("q"), Found: []sighting{}, Flow: len(a.cfg.Brokers) > 0, Since: a.get("since")}
+	if f.Subject == "" {
+		return f, nil
+	}
+	cfg := timeline.Config{Brokers: a.cfg.Brokers, Flow: a.cfg.Flow, Registry: a.cfg.Registry, Timeout: askLimit / 3, Kafka: a.cfg.Kafka}
+	if f.Since != "" {
+		since, err := time.ParseDuration(f.Since)
+		if err != nil || since <= 0 {
+			return nil, refuse(http.StatusBadRequest, "since %q: want how far to look back, such as 24h", f.Since)
+		}
+		cfg.Since = since
+	}
+	for _, s := range a.sources {
+		cfg.Databases = append(cfg.Databases, timeline.Database(s.Database))
+	}
+	if len(f.Subject) > 1024 {
+		return nil, refuse(http.StatusBadRequest, "a key or id of %d bytes: want at most 1024", len(f.Subject))
+	}
+	t, err := timeline.Read(ctx, cfg, f.Subject)
+	if err != nil {
+		return nil, err
+	}
+	f.Timeline = t
+	for _, s := range a.sources {
+		found, err := s.repairs.Find(ctx, f.Subject)
+		if err != nil {
+			t.Unseen = append(t.Unseen, timeline.Unseen{What: "inbox of " + s.Name, Why: err.Error()})
+		}
+		for _, one := range found {
+			f.Found = append(f.Found, sighting{s.Name, one})
+		}
+	}
+	return f, nil
+}
+
+func (f messagesFacts) title() string {
+	if f.Subject == "" {
+		return "Messages"
+	}
+	return clip(f.Subject, 60) + " · Messages"
+}
+
+// A row is an entry with those that it caused.
+type row struct {
+	timeline.Entry
+	Number int
+	Causes []int // entries that follow from it
+	Says   []string
+}
+
+// Rows are the entries, numbered from 1.
+func (f messagesFacts) Rows() []row {
+	if f.Timeline == nil {
+		return nil
+	}
+	rows := make([]row, len(f.Timeline.Entries))
+	for i, e := range f.Timeline.Entries {
+		rows[i].Entry, rows[i].Number = e, i+1
+		if e.Cause >= 0 && e.Cause < len(rows) {
+			rows[e.Cause].Causes = append(rows[e.Cause].Causes, i+1)
+		}
+	}
+	for _, one := range f.Timeline.Findings {
+		if one.Entry >= 0 && one.Entry < len(rows) {
+			rows[one.Entry].Says = append(rows[one.Entry].Says, one.Text)
+		}
+	}
+	return rows
+}
+
+// By is the number of the entry that this one follows from; 0: it is not there.
+func (r row) By() int { return r.Cause + 1 }
+
+// State is what a badge says.
+func (r row) State() string {
+	switch {
+	case r.DeadLetter != nil:
+		return string(timeline.DeadLetter)
+	case r.Held != nil:
+		return string(timeline.Held)
+	case r.Outbox != nil && r.Record == nil:
+		return r.Outbox.Status
+	}
+	return string(r.Outcome)
+}

@@ -1,0 +1,267 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"maps"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+var update = flag.Bool("update", false, "write static/openapi.json anew")
+
+// What pages give, and what their actions do.
+var (
+	given = map[string]any{
+		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
+		"/dead-letters/list": lettersFacts{}, "/dead-letters/act": groupFacts{}, "/dead-letter": letterFacts{}, "/work": Work{}, "/held": heldFacts{},
+		"/held/key": heldKeyFacts{}, "/messages": messagesFacts{}, "/relay": relayFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{},
+	}
+	done = map[string][]any{
+		"/saga/act": {actFacts{}}, "/dead-letters/act": {Work{}}, "/work": {Work{}},
+		"/dead-letter": {letterFacts{}, repair.RedriveResult{}, struct {
+			Discarded int `json:"discarded"`
+		}{}},
+		"/held/key": {repair.ReleaseResult{}, struct {
+			Retried int `json:"retried"`
+		}{}},
+	}
+)
+
+type object = map[string]any
+
+// document is what static/openapi.json must be: made of the Go types that are answered.
+func document(t *testing.T) []byte {
+	s := schemer{all: make(object)}
+	paths := make(object)
+	for _, p := range pages {
+		require.Contains(t, given, p.path)
+		entry := object{"get": object{
+			"summary": p.title, "parameters": parameters(p.takes), "responses": answers(s.of(reflect.TypeOf(given[p.path]))),
+		}}
+		if p.act != nil {
+			var either []any
+			for _, one := range done[p.path] {
+				either = append(either, s.of(reflect.TypeOf(one)))
+			}
+			require.NotEmpty(t, either, p.path)
+			fields := object{}
+			for name := range strings.FieldsSeq(p.does + " actor reason") {
+				fields[name] = object{"type": "string"}
+			}
+			entry["post"] = object{
+				"summary": p.title + ": act", "security": []any{object{"token": []string{}}}, "responses": answers(object{"anyOf": either}),
+				"requestBody": object{"content": object{"application/x-www-form-urlencoded": object{"schema": object{"type": "object", "properties": fields}}}},
+			}
+		}
+		paths[p.path] = entry
+	}
+	text, err := json.MarshalIndent(object{
+		"openapi": "3.1.0",
+		"info": object{
+			"title": "Troupe's console", "version": "1",
+			"description": "The facts of each page, for requests with Accept: application/json. Times are RFC 3339; durations are nanoseconds.",
+		},
+		"paths": paths,
+		"components": object{
+			"schemas":         s.all,
+			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
+		},
+	}, "", "  ")
+	require.NoError(t, err)
+	return append(text, '\n')
+}
+
+func parameters(names string) []any {
+	all := []any{}
+	for name := range strings.FieldsSeq(names) {
+		all = append(all, object{"name": name, "in": "query", "schema": object{"type": "string"}})
+	}
+	return all
+}
+
+func answers(schema any) object {
+	body := func(schema any) object { return object{"application/json": object{"schema": schema}} }
+	refused := object{"type": "object", "required": []any{"error"}, "properties": object{"error": object{"type": "string"}}}
+	return object{
+		"200":     object{"description": "the facts", "content": body(schema)},
+		"default": object{"description": "why not", "content": body(refused)},
+	}
+}
+
+// schemer makes schemas of types as encoding/json writes them.
+type schemer struct{ all object }
+
+var own = map[reflect.Type]object{
+	reflect.TypeFor[time.Time]():       {"type": "string", "format": "date-time"},
+	reflect.TypeFor[time.Duration]():   {"type": "integer"},
+	reflect.TypeFor[uuid.UUID]():       {"type": "string", "format": "uuid"},
+	reflect.TypeFor[repair.Key]():      {"type": []any{"string", "null"}},
+	reflect.TypeFor[repair.Place]():    {"type": "string"},
+	reflect.TypeFor[json.RawMessage](): {},
+}
+
+func (s schemer) of(t reflect.Type) object {
+	if known, ok := own[t]; ok {
+		return known
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return object{"anyOf": []any{s.of(t.Elem()), object{"type": "null"}}}
+	case reflect.Slice:
+		return object{"type": []any{"array", "null"}, "items": s.of(t.Elem())}
+	case reflect.Map:
+		return object{"type": []any{"object", "null"}, "additionalProperties": s.of(t.Elem())}
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint32:
+		return object{"type": "integer"}
+	case reflect.Interface:
+		return object{}
+	}
+	if t == reflect.TypeFor[coordinator.Detail]() { // which writes itself
+		return s.of(reflect.TypeFor[struct {
+			coordinator.Row
+			State saga.State      `json:"state"`
+			Spec  json.RawMessage `json:"spec"`
+		}]())
+	}
+	properties, required := object{}, []any{}
+	s.fields(t, properties, &required)
+	is := object{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+	if t.Name() == "" {
+		return is
+	}
+	name := strings.ReplaceAll(t.String(), "console.", "")
+	s.all[name] = is
+	return object{"$ref": "#/components/schemas/" + name}
+}
+
+func (s schemer) fields(t reflect.Type, properties object, required *[]any) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "":
+			s.fields(f.Type, properties, required)
+		case !f.IsExported() || name == "-":
+		default:
+			if name == "" {
+				name = f.Name
+			}
+			if properties[name] = s.of(f.Type); !strings.Contains(options, "omit") {
+				*required = append(*required, name)
+			}
+		}
+	}
+}
+
+func TestTheOpenAPIDocumentIsOfThisCode(t *testing.T) {
+	t.Parallel()
+	want := document(t)
+	if *update {
+		require.NoError(t, os.WriteFile("static/openapi.json", want, 0o644))
+	}
+	have, err := os.ReadFile("static/openapi.json")
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(have), "go test ./console -run OpenAPI -update")
+}
+
+// Every page's JSON, and what every action answers, is as the document that the console serves has it.
+func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ids := d.letters()
+	d.Order("o-1001", saga.Completed)
+	parked, other := d.parked("o-1002"), d.parked("o-1003")
+	served := d.get("/openapi.json").Body.Bytes()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(served))
+	require.NoError(t, err)
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	require.NoError(t, compiler.AddResource("console.json", doc))
+	checked := make(map[string]bool)
+	check := func(method, path string, body []byte) {
+		t.Helper()
+		at := "console.json#/paths/" + strings.ReplaceAll(path, "/", "~1") + "/" + method + "/responses/200/content/application~1json/schema"
+		schema, err := compiler.Compile(at)
+		require.NoError(t, err)
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+		require.NoError(t, err)
+		require.NoError(t, schema.Validate(value), "%s %s: %s", method, path, body)
+		checked[method+" "+path] = true
+	}
+	get := func(path, address string) []byte {
+		t.Helper()
+		w := d.get(address)
+		require.Equal(t, http.StatusOK, w.Code, "%s: %s", address, w.Body)
+		check("get", path, w.Body.Bytes())
+		return w.Body.Bytes()
+	}
+	act := func(path string, values ...string) []byte {
+		t.Helper()
+		w := d.post(path, form(append(values, "reason", "ticket 7")...))
+		require.Equal(t, http.StatusOK, w.Code, "%s: %s", path, w.Body)
+		check("post", path, w.Body.Bytes())
+		return w.Body.Bytes()
+	}
+	for range 2 { // before the actions, and after
+		get("/", "/")
+		get("/sagas", "/sagas")
+		get("/saga", at("/saga", "db", "order", "id", parked))
+		get("/dead-letters", "/dead-letters")
+		get("/dead-letters/list", "/dead-letters/list?db=order&status=any")
+		get("/dead-letter", at("/dead-letter", "db", "order", "id", ids[0]))
+		get("/held", "/held")
+		get("/messages", "/messages")
+		get("/messages", "/messages?q=o-1002")
+		get("/messages", "/messages?q=charge-0")
+		get("/relay", "/relay")
+		get("/definitions", "/definitions")
+		if checked["post /work"] {
+			break
+		}
+		get("/held/key", at("/held/key", "db", "order", "place", "shop.billing.commands/0/9"))
+		get("/definition", "/definition?db=order&hash=order")
+		get("/saga/act", at("/saga/act", "db", "order", "id", parked, "do", "compensate"))
+		cause := facts[lettersFacts](d, "/dead-letters/list?db=order").Letters[0].Cause
+		get("/dead-letters/act", at("/dead-letters/act", "db", "order", "do", "discard", "cause", cause))
+
+		act("/saga/act", "db", "order", "id", parked, "do", "compensate")
+		d.Await(parked, saga.Compensated)
+		act("/saga/act", "db", "order", "id", other, "do", "abandon")
+		act("/dead-letter", "db", "order", "id", ids[0], "do", "edit", "payload", `{"currency": "EUR"}`)
+		act("/dead-letter", "db", "order", "id", ids[0], "do", "redrive")
+		act("/dead-letter", "db", "order", "id", ids[1], "do", "discard")
+		act("/held/key", "db", "order", "place", "shop.billing.commands/0/9", "do", "retry")
+		act("/held/key", "db", "order", "place", "shop.billing.commands/0/9", "do", "release")
+		begun := decoded[Work](t, act("/dead-letters/act", "db", "order", "do", "discard", "cause", cause))
+		d.work(begun.ID)
+		get("/work", at("/work", "id", begun.ID))
+		act("/work", "id", begun.ID, "do", "stop")
+	}
+	var want []string
+	for _, p := range pages {
+		want = append(want, "get "+p.path)
+		if p.act != nil {
+			want = append(want, "post "+p.path)
+		}
+	}
+	require.ElementsMatch(t, want, slices.Collect(maps.Keys(checked)))
+}

@@ -1,0 +1,251 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+// overviewFacts are how everything stands.
+type overviewFacts struct {
+	Needs     []need          `json:"needs"` // what a person should look at, the most urgent first
+	Databases []databaseFacts `json:"databases"`
+	Window    string          `json:"window"` // how far back Started goes
+	Since     time.Time       `json:"since"`
+	Every     time.Duration   `json:"every_ns"`
+	// Started are the sagas that started in each stretch of time, by what has become of them.
+	Started []coordinator.Started `json:"started"`
+	Totals  []total               `json:"totals"` // of Started
+}
+
+// A need is one thing that a person should look at.
+type need struct {
+	Urgency  string `json:"urgency"` // now, soon, or know
+	Database string `json:"database"`
+	Text     string `json:"text"`
+	Remedy   string `json:"remedy"`
+	Page     string `json:"page"` // where to do it
+
+	rank int
+}
+
+type total struct {
+	Status saga.Status `json:"status"`
+	Count  int         `json:"count"`
+}
+
+// databaseFacts are one database's. What could not be read is in Error, and the rest is empty.
+type databaseFacts struct {
+	Name        string         `json:"database"`
+	Error       string         `json:"error,omitempty"`
+	Outbox      *outbox.Stats  `json:"outbox"`
+	DeadLetters int            `json:"dead_letters"` // open
+	Causes      []repair.Cause `json:"causes"`       // the largest five
+	Held        counted        `json:"held_keys"`
+	Parked      counted        `json:"parked_sagas"`
+	ParkedSince *time.Time     `json:"parked_sagas_since,omitempty"` // when the oldest started
+
+	started []coordinator.Started
+}
+
+// counted is a number up to a limit: More says that there are more.
+type counted struct {
+	Count int  `json:"count"`
+	More  bool `json:"more,omitempty"`
+}
+
+func (c counted) String() string {
+	if c.More {
+		return strconv.Itoa(c.Count) + "+"
+	}
+	return strconv.Itoa(c.Count)
+}
+
+// of is the number with what is counted.
+func (c counted) of(one, many string) string {
+	if c.Count == 1 && !c.More {
+		return "1 " + one
+	}
+	return c.String() + " " + many
+}
+
+// countTo is how far the overview counts what is listed in full elsewhere.
+const countTo = 100
+
+// windows are how far back sagas are counted, and in which steps.
+var windows = []struct {
+	name  string
+	long  time.Duration
+	every time.Duration
+}{
+	{"15m", 15 * time.Minute, 30 * time.Second},
+	{"1h", time.Hour, 2 * time.Minute},
+	{"24h", 24 * time.Hour, 30 * time.Minute},
+	{"7d", 7 * 24 * time.Hour, 4 * time.Hour},
+}
+
+func readOverview(ctx context.Context, a *ask) (any, error) {
+	name := cmp.Or(a.get("window"), "1h")
+	var o overviewFacts
+	for _, w := range windows {
+		if w.name == name {
+			o = overviewFacts{
+				Window: name, Every: w.every, Since: time.Now().Add(w.every - w.long).Truncate(w.every).UTC(),
+				Databases: make([]databaseFacts, len(a.sources)), Needs: []need{}, Started: []coordinator.Started{}, Totals: []total{},
+			}
+		}
+	}
+	if o.Window == "" {
+		return nil, refuse(http.StatusBadRequest, "window %q: want 15m, 1h, 24h or 7d", name)
+	}
+	var all sync.WaitGroup
+	for i, s := range a.sources {
+		all.Go(func() { o.Databases[i] = s.overview(ctx, o.Since, o.Every) })
+	}
+	all.Wait()
+	for _, d := range o.Databases {
+		o.Needs = append(o.Needs, d.needs()...)
+		o.Started = append(o.Started, d.started...)
+	}
+	slices.SortStableFunc(o.Needs, func(a, b need) int { return cmp.Compare(a.rank, b.rank) })
+	for _, status := range coordinator.Statuses {
+		n := 0
+		for _, one := range o.Started {
+			if one.Status == status {
+				n += one.Count
+			}
+		}
+		if n > 0 {
+			o.Totals = append(o.Totals, total{status, n})
+		}
+	}
+	return o, nil
+}
+
+// overview asks one database. The first error ends it.
+func (s *source) overview(ctx context.Context, since time.Time, every time.Duration) databaseFacts {
+	d := databaseFacts{Name: s.Name, Causes: []repair.Cause{}}
+	if err := d.read(ctx, s, since, every); err != nil {
+		return databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Error: err.Error()}
+	}
+	return d
+}
+
+func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, every time.Duration) error {
+	stats, err := outbox.ReadStats(ctx, s.Pool)
+	if err != nil {
+		return err
+	}
+	d.Outbox = &stats
+	if d.DeadLetters, err = s.repairs.Count(ctx, repair.Filter{}); err != nil {
+		return err
+	}
+	if d.DeadLetters > 0 {
+		if d.Causes, _, err = s.repairs.Causes(ctx, repair.Filter{}, repair.Page{Limit: 5}); err != nil {
+			return err
+		}
+	}
+	held, more, err := s.repairs.Held(ctx, repair.HeldFilter{}, repair.Page{Limit: countTo})
+	if err != nil {
+		return err
+	}
+	d.Held = counted{len(held), more != ""}
+	parked, more, err := s.sagas.List(ctx, coordinator.Filter{Statuses: []saga.Status{saga.Parked}}, coordinator.Page{Limit: countTo, Oldest: true})
+	if err != nil {
+		return err
+	}
+	if d.Parked = (counted{len(parked), more != ""}); len(parked) > 0 {
+		d.ParkedSince = &parked[0].StartedAt
+	}
+	d.started, err = s.sagas.Started(ctx, since, every)
+	return err
+}
+
+const (
+	lagSoon      = time.Minute
+	headroomSoon = 1_000_000
+)
+
+// needs are what this database has for people, in words.
+func (d *databaseFacts) needs() (all []need) {
+	add := func(rank int, urgency, text, remedy, page string, values ...string) {
+		q := url.Values{"db": {d.Name}}
+		for i := 0; i+1 < len(values); i += 2 {
+			q.Set(values[i], values[i+1])
+		}
+		all = append(all, need{urgency, d.Name, text, remedy, page + "?" + q.Encode(), rank})
+	}
+	if d.Error != "" {
+		add(0, "now", "The database cannot be read: "+d.Error, "Nothing of this service is seen here until it answers.", "/relay")
+		return all
+	}
+	if n := d.Outbox.Parked; n > 0 {
+		add(1, "now", fmt.Sprintf("%s cannot be published, and the keys wait behind", count(n, "row", "rows")), "Look at the error; retry or discard each.", "/relay")
+	}
+	if d.Outbox.Oldest > lagSoon {
+		add(2, "now", fmt.Sprintf("The outbox is %s behind, with %s to publish", short(d.Outbox.Oldest), count(d.Outbox.Pending, "row", "rows")),
+			"Is the relay running, and Kafka reachable?", "/relay")
+	}
+	if d.DeadLetters > 0 {
+		add(3, "now", fmt.Sprintf("%s: %s", count(d.DeadLetters, "dead letter", "dead letters"), d.Causes[0].Fingerprint),
+			"Mend the cause, then redrive the group; or edit, or discard.", "/dead-letters")
+	}
+	if d.Parked.Count > 0 {
+		add(4, "now", d.Parked.of("saga is", "sagas are")+" parked, the oldest since "+d.ParkedSince.UTC().Format(time.DateTime)+" UTC",
+			"Each waits for a decision: its page says which are possible.", "/sagas", "status", string(saga.Parked), "oldest", "1")
+	}
+	if d.Outbox.Headroom < headroomSoon {
+		add(5, "soon", fmt.Sprintf("The outbox's partitions have room for %s only", count(d.Outbox.Headroom, "row", "rows")), "A running relay makes more: why does it not?", "/relay")
+	}
+	if d.Held.Count > 0 {
+		add(6, "soon", d.Held.of("key is held, and waits for its", "keys are held, and wait for their")+" next try", "They go on by themselves when the trouble is over.", "/held")
+	}
+	if n := d.Outbox.Retrying; n > 0 {
+		add(7, "know", fmt.Sprintf("%s tried again by the relay", count(n, "row is", "rows are")), "Kafka or the network is in trouble, or was.", "/relay")
+	}
+	return all
+}
+
+func count[N int | int64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// short is a duration as people say it.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 s"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+// Windows are the names of those that there are.
+func (o overviewFacts) Windows() []string {
+	names := make([]string, len(windows))
+	for i, w := range windows {
+		names[i] = w.name
+	}
+	return names
+}

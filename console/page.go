@@ -1,0 +1,301 @@
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+// A page is an address. Its facts are its JSON, and what its template draws.
+type page struct {
+	path     string
+	title    string
+	template string
+	nav      string // the entry of the navigation that it belongs to
+	live     bool   // it is drawn anew when its facts change
+	takes    string // the values that its address may have, with blanks between
+	does     string // those of its form, beside actor and reason
+	read     func(context.Context, *ask) (any, error)
+	// act is what a POST does: it gives what JSON is answered, and where a browser goes then.
+	act func(context.Context, *ask) (done any, next string, err error)
+}
+
+// pages are all there are.
+var pages = []page{
+	{
+		path: "/", title: "Overview", template: "overview", nav: "/", live: true, read: readOverview,
+		takes: "window",
+	},
+	{
+		path: "/sagas", title: "Sagas", template: "sagas", nav: "/sagas", live: true, read: readSagas,
+		takes: "db saga status key step definition since before still oldest limit after",
+	},
+	{
+		path: "/saga", title: "Saga", template: "saga", nav: "/sagas", live: true, read: readSaga,
+		takes: "db id",
+	},
+	{
+		path: "/saga/act", title: "Saga", template: "saga-act", nav: "/sagas", read: readSagaAct,
+		takes: "db id do step happened result",
+		act:   actOnSaga, does: "db id do step happened result",
+	},
+	{
+		path: "/dead-letters", title: "Dead letters", template: "dead-letters", nav: "/dead-letters", live: true, read: readCauses,
+		takes: "db cause group class handler type key topic hop since before status limit after",
+	},
+	{
+		path: "/dead-letters/list", title: "Dead letters", template: "dead-letters-list", nav: "/dead-letters", live: true, read: readLetters,
+		takes: "db cause group class handler type key topic hop since before status limit after",
+	},
+	{
+		path: "/dead-letters/act", title: "Dead letters", template: "dead-letters-act", nav: "/dead-letters", read: readGroup,
+		takes: "db do cause group class handler type key topic hop since before all",
+		act:   actOnGroup, does: "db do cause group class handler type key topic hop since before all rate",
+	},
+	{
+		path: "/dead-letter", title: "Dead letter", template: "dead-letter", nav: "/dead-letters", live: true, read: readLetter,
+		takes: "db id",
+		act:   actOnLetter, does: "db id do payload",
+	},
+	{
+		path: "/work", title: "Work", template: "work", nav: "/dead-letters", live: true, read: readWork,
+		takes: "id",
+		act:   actOnWork, does: "id do",
+	},
+	{
+		path: "/held", title: "Held keys", template: "held", nav: "/held", live: true, read: readHeld,
+		takes: "db group class key limit after",
+	},
+	{
+		path: "/held/key", title: "Held key", template: "held-key", nav: "/held", live: true, read: readHeldKey,
+		takes: "db place group",
+		act:   actOnHeld, does: "db place group class key do hop",
+	},
+	{
+		path: "/messages", title: "Messages", template: "messages", nav: "/messages", read: readMessages,
+		takes: "q since",
+	},
+	{
+		path: "/relay", title: "Relay", template: "relay", nav: "/relay", live: true, read: readRelay,
+	},
+	{
+		path: "/definitions", title: "Definitions", template: "definitions", nav: "/definitions", read: readDefinitions,
+	},
+	{
+		path: "/definition", title: "Definition", template: "definition", nav: "/definitions", read: readDefinition,
+		takes: "db hash",
+	},
+}
+
+// An ask is a request for a page, as far as pages need it.
+type ask struct {
+	*Console
+	page   *page
+	values url.Values // of the address, or of the form
+	by     repair.By  // who asks; no actor: nobody who may act
+}
+
+func (a *ask) get(name string) string { return strings.TrimSpace(a.values.Get(name)) }
+
+func (a *ask) database() (*source, error) { return a.source(a.get("db")) }
+
+const perPage = 50
+
+func (a *ask) limit() (int, error) {
+	text := a.get("limit")
+	if text == "" {
+		return perPage, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 1000 {
+		return 0, refuse(http.StatusBadRequest, "limit %q: want 1 to 1000", text)
+	}
+	return n, nil
+}
+
+// moment reads a point in time: RFC 3339, or how long ago. "": the zero time.
+func (a *ask) moment(name string) (time.Time, error) {
+	text := a.get(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return at, nil
+	}
+	ago, err := time.ParseDuration(text)
+	if err != nil || ago <= 0 {
+		return time.Time{}, refuse(http.StatusBadRequest, "%s %q: want a time such as 2026-01-31T12:00:00Z, or how long ago, such as 2h30m", name, text)
+	}
+	return time.Now().Add(-ago), nil
+}
+
+// refusal is an error with a status of its own.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r refusal) Error() string { return r.text }
+
+func refuse(status int, format string, args ...any) error {
+	return refusal{status, fmt.Sprintf(format, args...)}
+}
+
+// statusOf is what an error means to who asked.
+func statusOf(err error) int {
+	var r refusal
+	is := func(any ...error) bool {
+		for _, one := range any {
+			if errors.Is(err, one) {
+				return true
+			}
+		}
+		return false
+	}
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &r):
+		return r.status
+	case errors.As(err, &tooLarge):
+		return http.StatusRequestEntityTooLarge
+	case is(repair.ErrNotFound, coordinator.ErrNotFound):
+		return http.StatusNotFound
+	case is(repair.ErrNotOpen, repair.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, coordinator.ErrRefused):
+		return http.StatusConflict
+	case is(repair.ErrPayload):
+		return http.StatusUnprocessableEntity
+	case is(context.DeadlineExceeded):
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusBadGateway
+}
+
+// view is what templates see.
+type view struct {
+	Title   string
+	Nav     string
+	Facts   any
+	State   string // of the facts; "" where the page does not live
+	Here    string // its address
+	Who     string // "": not signed in
+	CanAct  bool   // there is a token
+	Form    string // what a form must bring along
+	Path    string
+	Refused bool
+}
+
+// titled facts name the page that shows them.
+type titled interface{ title() string }
+
+func (c *Console) show(w http.ResponseWriter, r *http.Request, p *page) {
+	who, form, ok := c.enter(w, r)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askLimit)
+	defer cancel()
+	facts, err := p.read(ctx, &ask{c, p, r.URL.Query(), repair.By{Actor: who}})
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	if wantsJSON(r) {
+		answer(w, http.StatusOK, facts)
+		return
+	}
+	v := viewOf(p, facts)
+	v.Who, v.Form = who, form
+	if p.live {
+		v.State = stateOf(facts)
+	}
+	c.draw(w, r, http.StatusOK, p.template, v)
+}
+
+func viewOf(p *page, facts any) view {
+	v := view{Title: p.title, Nav: p.nav, Facts: facts}
+	if t, ok := facts.(titled); ok {
+		v.Title = t.title()
+	}
+	return v
+}
+
+// enter says who reads, and sends away who may not.
+func (c *Console) enter(w http.ResponseWriter, r *http.Request) (who, form string, ok bool) {
+	who, form = c.sessions.of(r)
+	if c.cfg.Private && who == "" {
+		if wantsJSON(r) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			c.fail(w, r, refuse(http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN"))
+		} else {
+			http.Redirect(w, r, c.cfg.Path+"/sign-in?to="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+		}
+		return "", "", false
+	}
+	return who, form, true
+}
+
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status := statusOf(err)
+	if r.Context().Err() != nil {
+		return // nobody listens
+	}
+	if status >= 500 {
+		c.cfg.Log.Warn().Err(err).Str("path", r.URL.Path).Msg("console")
+	}
+	if wantsJSON(r) {
+		answer(w, status, map[string]string{"error": err.Error()})
+		return
+	}
+	who, form := c.sessions.of(r)
+	if c.cfg.Private && who == "" {
+		form = ""
+	}
+	c.draw(w, r, status, "error", view{Title: http.StatusText(status), Facts: err.Error(), Who: who, Form: form, Refused: true})
+}
+
+func (c *Console) draw(w http.ResponseWriter, r *http.Request, status int, name string, v view) {
+	v.Path, v.Here, v.CanAct = c.cfg.Path, c.cfg.Path+cmp.Or(r.URL.RequestURI(), "/"), c.cfg.Token != ""
+	var b bytes.Buffer
+	if err := c.templates[name].ExecuteTemplate(&b, "layout", v); err != nil {
+		c.cfg.Log.Error().Err(err).Str("template", name).Msg("console")
+		http.Error(w, "the page cannot be drawn; its JSON can be had with Accept: application/json", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = b.WriteTo(w) // whoever asked has gone
+}
+
+// wantsJSON goes by what a program asks for: browsers name text/html.
+func wantsJSON(r *http.Request) bool {
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
+}
+
+func answer(w http.ResponseWriter, status int, facts any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(facts)
+}
+
+// stateOf tells facts from others.
+func stateOf(facts any) string {
+	text, _ := json.Marshal(facts)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}

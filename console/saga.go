@@ -1,0 +1,130 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+// shownEntries is how much of a log is shown, the newest.
+const shownEntries = 1000
+
+// sagaFacts are what troupe saga show prints.
+type sagaFacts struct {
+	Database string              `json:"database"`
+	Saga     *coordinator.Detail `json:"saga"`
+	Log      []coordinator.Entry `json:"log"`
+	Possible []saga.Event        `json:"possible"` // actions that the state allows
+}
+
+func (f sagaFacts) title() string { return f.Saga.ID }
+
+func readSaga(ctx context.Context, a *ask) (any, error) {
+	s, err := a.database()
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.sagas.Get(ctx, a.values.Get("id"))
+	if err != nil {
+		return nil, err
+	}
+	log, err := s.sagas.Log(ctx, g.ID, max(0, g.State.Version-shownEntries), shownEntries)
+	if err != nil {
+		return nil, err
+	}
+	return sagaFacts{
+		Database: s.Name, Saga: g, Log: orEmpty(log), Possible: orEmpty(coordinator.Possible(g.Definition, g.State, g.Now)),
+	}, nil
+}
+
+func orEmpty[T any](all []T) []T {
+	if all == nil {
+		return []T{}
+	}
+	return all
+}
+
+// A variable is one of the saga's, with the step that set it.
+type variable struct {
+	Name, Value, By string
+}
+
+// Data are the variables, by name. Which step writes one, the definition says: each has one.
+func (f sagaFacts) Data() []variable {
+	by := make(map[string]string)
+	for _, st := range f.Saga.Definition.Spec().Steps {
+		for _, a := range slices.Concat(st.Success, st.Failure) {
+			for name := range a.Set {
+				by[name] = st.Name
+			}
+		}
+	}
+	var all []variable
+	for _, name := range slices.Sorted(maps.Keys(f.Saga.State.Data)) {
+		value, _ := json.Marshal(f.Saga.State.Data[name])
+		all = append(all, variable{name, string(value), by[name]})
+	}
+	return all
+}
+
+// A happening is a line of the history: what a person did, or a moment.
+type happening struct {
+	At   time.Time
+	What string
+	Step string
+	Why  string
+	By   string // who; "": nobody, it happened
+}
+
+// History are the entries of the log one by one, the newest first.
+func (f sagaFacts) History() []happening {
+	var all []happening
+	for _, e := range f.Log {
+		if e.Event.Actor != "" {
+			all = append(all, happening{e.At, string(e.Event.Kind), e.Event.Step, e.Event.Reason, e.Event.Actor})
+		}
+		for _, m := range e.Moments {
+			all = append(all, happening{e.At, m.What, m.Step, m.Why, ""})
+		}
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// Messages are what the saga has heard, the newest first.
+func (f sagaFacts) Messages() []coordinator.Entry {
+	var all []coordinator.Entry
+	for _, e := range f.Log {
+		if e.Event.Message != "" && !e.Event.Kind.Action() {
+			all = append(all, e)
+		}
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// Before is how many entries of the log are not shown.
+func (f sagaFacts) Before() int {
+	if len(f.Log) == 0 {
+		return 0
+	}
+	return f.Log[0].Version - 1
+}
+
+// Took is from the start to the end, or to now.
+func (f sagaFacts) Took() time.Duration {
+	if f.Saga.EndedAt != nil {
+		return f.Saga.EndedAt.Sub(f.Saga.StartedAt)
+	}
+	return f.Saga.Now.Sub(f.Saga.StartedAt)
+}
+
+// Graph is the steps, laid out.
+func (f sagaFacts) Graph() drawing {
+	return drawSteps(f.Saga.Definition.Spec(), &f.Saga.State)
+}

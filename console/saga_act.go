@@ -1,0 +1,180 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+// actFacts are what an action on a saga would do, or has done: what troupe saga retry and its like print.
+type actFacts struct {
+	Database  string           `json:"database"`
+	ID        string           `json:"saga"`
+	Done      bool             `json:"done"`
+	Action    saga.Event       `json:"action"`
+	Before    saga.Status      `json:"status_before"`
+	Status    saga.Status      `json:"status"`
+	Steps     []saga.StepState `json:"steps"`
+	Commands  []message        `json:"commands"`
+	Events    []message        `json:"events"`
+	Scheduled []saga.Armed     `json:"scheduled"`
+	Cancelled []string         `json:"cancelled"`
+	Moments   []saga.Moment    `json:"moments"`
+	Alert     string           `json:"alert"`
+
+	Result  string  `json:"-"` // the step's outputs, as they were given
+	Refused string  `json:"-"`
+	Spec    drawing `json:"-"` // the steps as they would be
+}
+
+// A message is a command or an event that follows.
+type message struct {
+	Step      string         `json:"step,omitempty"`
+	Operation string         `json:"operation,omitempty"`
+	Hop       string         `json:"hop,omitempty"`
+	Type      string         `json:"type"`
+	Doubt     bool           `json:"doubt,omitempty"`
+	Fields    map[string]any `json:"fields"`
+}
+
+func (f actFacts) title() string { return actionName(f.Action) + " · " + f.ID }
+
+// Takes says whether the step's outputs may be given.
+func (f actFacts) Takes() bool {
+	return f.Action.Kind == saga.ActSkip || f.Action.Kind == saga.ActResolve && f.Action.Happened
+}
+
+// Final says that it cannot be taken back.
+func (f actFacts) Final() bool {
+	return f.Action.Kind != saga.ActRetry && f.Action.Kind != saga.ActResume
+}
+
+// actionName is an action as a person says it.
+func actionName(e saga.Event) string {
+	switch e.Kind {
+	case saga.ActRetry:
+		return "Retry " + e.Step
+	case saga.ActSkip:
+		return "Skip " + e.Step
+	case saga.ActResolve:
+		if e.Happened {
+			return "Resolve " + e.Step + ": it happened"
+		}
+		return "Resolve " + e.Step + ": it did not happen"
+	case saga.ActCompensate:
+		return "Compensate"
+	case saga.ActResume:
+		return "Resume"
+	}
+	return "Abandon"
+}
+
+// happened is how an address says what Resolve does.
+func happened(e saga.Event) string {
+	switch {
+	case e.Kind != saga.ActResolve:
+		return ""
+	case e.Happened:
+		return "yes"
+	}
+	return "no"
+}
+
+// action is the one that is asked for.
+func (a *ask) action() (e saga.Event, err error) {
+	e = saga.Event{Kind: saga.Kind(a.get("do")), Step: a.get("step"), Actor: a.by.Actor, Reason: a.by.Reason}
+	if !e.Kind.Action() {
+		return e, refuse(http.StatusBadRequest, "do %q: want retry, skip, resolve, compensate, resume or abandon", e.Kind)
+	}
+	if e.Kind == saga.ActResolve {
+		switch a.get("happened") {
+		case "yes":
+			e.Happened = true
+		case "no":
+		default:
+			return e, refuse(http.StatusBadRequest, "happened: want yes (it took effect) or no (it did not, and never will)")
+		}
+	}
+	if text := a.get("result"); text != "" {
+		if e.Fields, err = saga.ReadFields([]byte(text)); err != nil {
+			return e, refuse(http.StatusUnprocessableEntity, `result: %s: such as {"payment_id": "p-1"}`, err)
+		}
+	}
+	return e, nil
+}
+
+// readSagaAct is the preview.
+func readSagaAct(ctx context.Context, a *ask) (any, error) {
+	s, err := a.database()
+	if err != nil {
+		return nil, err
+	}
+	id, result := a.values.Get("id"), a.get("result")
+	e, err := a.action()
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.sagas.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	asked := e
+	e.Actor, e.Reason = "a preview", "a preview" // which has neither
+	would, err := s.sagas.Preview(ctx, id, e)
+	if err != nil {
+		return nil, err
+	}
+	would.Event = asked
+	f := actFactsOf(s.Name, g.Status, would, false)
+	f.Result, f.Spec = result, drawSteps(g.Definition.Spec(), &would.State)
+	return f, nil
+}
+
+func actOnSaga(ctx context.Context, a *ask) (any, string, error) {
+	s, err := a.database()
+	if err != nil {
+		return nil, "", err
+	}
+	if err := a.needsReason(); err != nil {
+		return nil, "", err
+	}
+	id := a.values.Get("id")
+	e, err := a.action()
+	if err != nil {
+		return nil, "", err
+	}
+	before, err := s.sagas.Get(ctx, id)
+	if err != nil {
+		return nil, "", err
+	}
+	did, err := s.sagas.Act(ctx, id, e)
+	if err != nil {
+		return nil, "", err
+	}
+	return actFactsOf(s.Name, before.Status, did, true), "/saga?" + url.Values{"db": {s.Name}, "id": {id}}.Encode(), nil
+}
+
+func actFactsOf(database string, before saga.Status, d coordinator.Decided, done bool) actFacts {
+	f := actFacts{
+		Database: database, ID: d.ID, Done: done, Action: d.Event, Before: before, Status: d.State.Status, Steps: orEmpty(d.State.Steps),
+		Commands: []message{}, Events: []message{}, Scheduled: orEmpty(d.Effects.Scheduled), Cancelled: orEmpty(d.Effects.Cancelled),
+		Moments: orEmpty(d.Effects.Moments), Alert: d.Effects.Alert,
+	}
+	for _, c := range d.Effects.Commands {
+		f.Commands = append(f.Commands, message{c.Step, c.Operation, c.Hop, c.Type, c.Doubt, c.Fields})
+	}
+	for _, e := range d.Effects.Events {
+		f.Events = append(f.Events, message{Hop: e.Hop, Type: e.Type, Fields: e.Fields})
+	}
+	return f
+}
+
+// Fields of a message as JSON.
+func (m message) JSON() string {
+	text, _ := json.Marshal(m.Fields)
+	return string(text)
+}

@@ -1,0 +1,95 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+// sagasFacts are a page of a database's sagas, as troupe saga list prints them.
+type sagasFacts struct {
+	Database string            `json:"database"`
+	Sagas    []coordinator.Row `json:"sagas"`
+	Next     string            `json:"next"`
+
+	Databases []string      `json:"-"`
+	Statuses  []saga.Status `json:"-"`
+	Asked     url.Values    `json:"-"`
+	Filtered  bool          `json:"-"`
+}
+
+func readSagas(ctx context.Context, a *ask) (any, error) {
+	filter := coordinator.Filter{Saga: a.get("saga"), Key: a.values.Get("key"), Step: a.get("step"), Definition: a.get("definition")}
+	for _, status := range a.values["status"] {
+		if status != "" {
+			filter.Statuses = append(filter.Statuses, saga.Status(status))
+		}
+	}
+	var err error
+	for _, m := range []struct {
+		name string
+		at   *time.Time
+	}{{"since", &filter.StartedAfter}, {"before", &filter.StartedBefore}, {"still", &filter.NotMovedSince}} {
+		if *m.at, err = a.moment(m.name); err != nil {
+			return nil, err
+		}
+	}
+	page := coordinator.Page{After: a.get("after"), Oldest: a.get("oldest") != ""}
+	if page.Limit, err = a.limit(); err != nil {
+		return nil, err
+	}
+	for _, check := range []func() error{filter.Validate, page.Validate} {
+		if err := check(); err != nil {
+			return nil, refuse(http.StatusBadRequest, "%s", err)
+		}
+	}
+	s, err := a.deciding(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.sagas.List(ctx, filter, page)
+	if err != nil {
+		return nil, err
+	}
+	if list == nil {
+		list = []coordinator.Row{}
+	}
+	return sagasFacts{
+		Database: s.Name, Sagas: list, Next: next, Databases: a.names(), Statuses: coordinator.Statuses, Asked: a.values,
+		Filtered: slices.ContainsFunc([]string{"saga", "key", "step", "definition", "status", "since", "before", "still"}, func(name string) bool {
+			return a.get(name) != ""
+		}),
+	}, nil
+}
+
+// deciding is the database that is named, else the first that has sagas, else the first.
+func (a *ask) deciding(ctx context.Context) (*source, error) {
+	if a.get("db") != "" {
+		return a.database()
+	}
+	for _, s := range a.sources {
+		if some, _, err := s.sagas.List(ctx, coordinator.Filter{}, coordinator.Page{Limit: 1}); err == nil && len(some) > 0 {
+			return s, nil
+		}
+	}
+	return a.sources[0], nil
+}
+
+// With is the query for the same list with another value.
+func (f sagasFacts) With(name, value string) string { return with(f.Asked, name, value) }
+
+func with(asked url.Values, name, value string) string {
+	q := make(url.Values, len(asked)+1)
+	for k, v := range asked {
+		q[k] = v
+	}
+	if q.Set(name, value); value == "" {
+		q.Del(name)
+	}
+	return "?" + q.Encode()
+}

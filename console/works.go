@@ -1,0 +1,201 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-go/troupe/repair"
+)
+
+// A Work is a redrive or a discard of many dead letters, which goes on after the request that began it.
+type Work struct {
+	ID       string           `json:"id"`
+	Do       string           `json:"do"`
+	Database string           `json:"database"`
+	Chosen   string           `json:"chosen"` // the filter, as in the address
+	Actor    string           `json:"actor"`
+	Reason   string           `json:"reason"`
+	Total    int              `json:"total"`
+	Done     int              `json:"done"`
+	Refused  int              `json:"refused"`
+	Refusals []repair.Refusal `json:"refusals"` // the first 100
+	Began    time.Time        `json:"began_at"`
+	Ended    *time.Time       `json:"ended_at"`
+	Error    string           `json:"error,omitempty"` // why it ended before its end
+
+	stop context.CancelFunc
+}
+
+// Share is how much of it is done, from 0 to 100.
+func (w Work) Share() int {
+	if w.Total == 0 {
+		return 0
+	}
+	return (w.Done + w.Refused) * 100 / w.Total
+}
+
+func (w Work) title() string { return w.Do + " in " + w.Database }
+
+const (
+	mostWorks = 8   // at a time
+	keptWorks = 100 // that have ended
+	mostRate  = 10_000
+	ownRate   = 50
+)
+
+// works are those of this process.
+type works struct {
+	ctx  context.Context
+	end  context.CancelFunc
+	done sync.WaitGroup
+
+	mu  sync.Mutex
+	all []*Work // the newest last
+}
+
+func newWorks() *works {
+	w := new(works)
+	w.ctx, w.end = context.WithCancel(context.Background())
+	return w
+}
+
+func (w *works) close() {
+	w.mu.Lock()
+	w.end()
+	w.mu.Unlock()
+	w.done.Wait()
+}
+
+// list is all of them as they are now, the newest first.
+func (w *works) list() []Work {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := make([]Work, len(w.all))
+	for i, one := range w.all {
+		list[len(w.all)-1-i] = *one
+	}
+	return list
+}
+
+func (w *works) find(id string) (Work, error) {
+	for _, one := range w.list() {
+		if one.ID == id {
+			return one, nil
+		}
+	}
+	return Work{}, refuse(http.StatusNotFound, "there is no such work: it ended long ago, or in another process")
+}
+
+// begin runs do beside the request. do tells how far it is, and ends when its context does.
+func (w *works) begin(one *Work, do func(context.Context, func(func(*Work))) error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	running := 0
+	for _, other := range w.all {
+		if other.Ended == nil {
+			running++
+		}
+	}
+	switch {
+	case w.ctx.Err() != nil:
+		return refuse(http.StatusServiceUnavailable, "the console is about to end")
+	case running >= mostWorks:
+		return refuse(http.StatusTooManyRequests, "%d redrives and discards are under way: wait for one, or stop it", running)
+	}
+	if len(w.all) >= keptWorks {
+		w.all = slices.Delete(w.all, 0, 1+slices.IndexFunc(w.all, func(other *Work) bool { return other.Ended != nil }))
+	}
+	one.ID, one.Began, one.Refusals = uuid.NewString(), time.Now().UTC(), []repair.Refusal{}
+	var ctx context.Context
+	ctx, one.stop = context.WithCancel(w.ctx)
+	w.all = append(w.all, one)
+	w.done.Go(func() {
+		defer one.stop()
+		err := do(ctx, func(change func(*Work)) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			change(one)
+		})
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		now := time.Now().UTC()
+		switch one.Ended = &now; {
+		case err != nil && ctx.Err() != nil:
+			one.Error = "it was stopped: the same again goes on with the rest"
+		case err != nil:
+			one.Error = err.Error()
+		}
+	})
+	return nil
+}
+
+// actOnGroup begins the work.
+func actOnGroup(_ context.Context, a *ask) (any, string, error) {
+	s, filter, err := a.group()
+	if err != nil {
+		return nil, "", err
+	}
+	rate, err := strconv.ParseFloat(cmp.Or(a.get("rate"), strconv.Itoa(ownRate)), 64)
+	if err != nil || !(rate > 0 && rate <= mostRate) { // NaN is not
+		return nil, "", refuse(http.StatusBadRequest, "rate %q: want more than 0 and at most %d a second", a.get("rate"), mostRate)
+	}
+	if a.get("do") == "discard" {
+		if err := a.needsReason(); err != nil {
+			return nil, "", err
+		}
+	}
+	one := &Work{Do: a.get("do"), Database: s.Name, Chosen: groupFacts{Asked: a.values}.Choice().Encode(), Actor: a.by.Actor, Reason: a.by.Reason}
+	err = a.works.begin(one, func(ctx context.Context, tell func(func(*Work))) error {
+		if one.Do == "discard" {
+			return discardAll(ctx, s, filter, a.by, tell)
+		}
+		r, err := s.repairs.Redrive(ctx, filter, repair.RedriveConfig{By: a.by, Rate: rate, Progress: func(r repair.RedriveResult) {
+			tell(func(w *Work) { w.redriven(r) })
+		}})
+		tell(func(w *Work) { w.redriven(r) })
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	now, err := a.works.find(one.ID)
+	return now, "/work?" + url.Values{"id": {one.ID}}.Encode(), err
+}
+
+func (w *Work) redriven(r repair.RedriveResult) {
+	w.Total, w.Done, w.Refused, w.Refusals = r.Total, r.Redriven, r.Refused, slices.Clone(orEmpty(r.Refusals))
+}
+
+func discardAll(ctx context.Context, s *source, filter repair.Filter, by repair.By, tell func(func(*Work))) error {
+	total, err := s.repairs.Count(ctx, filter)
+	if err != nil {
+		return err
+	}
+	tell(func(w *Work) { w.Total = total })
+	n, err := s.repairs.Discard(ctx, filter, by)
+	tell(func(w *Work) { w.Done, w.Total = n, max(n, w.Total) })
+	return err
+}
+
+func readWork(_ context.Context, a *ask) (any, error) { return a.works.find(a.get("id")) }
+
+// actOnWork stops it.
+func actOnWork(_ context.Context, a *ask) (any, string, error) {
+	one, err := a.works.find(a.get("id"))
+	if err != nil {
+		return nil, "", err
+	}
+	if a.get("do") != "stop" {
+		return nil, "", refuse(http.StatusBadRequest, "do %q: want stop", a.get("do"))
+	}
+	one.stop()
+	return one, "/work?" + url.Values{"id": {one.ID}}.Encode(), nil
+}
