@@ -111,7 +111,8 @@ func (w *works) begin(one *Work, do func(context.Context, func(func(*Work))) err
 		return refuse(http.StatusTooManyRequests, "%d redrives and discards are under way: wait for one, or stop it", running)
 	}
 	if len(w.all) >= keptWorks {
-		w.all = slices.Delete(w.all, 0, 1+slices.IndexFunc(w.all, func(other *Work) bool { return other.Ended != nil }))
+		oldest := slices.IndexFunc(w.all, func(other *Work) bool { return other.Ended != nil }) // mostWorks at most have not
+		w.all = slices.Delete(w.all, oldest, oldest+1)
 	}
 	one.ID, one.Began, one.Refusals = uuid.NewString(), time.Now().UTC(), []repair.Refusal{}
 	var ctx context.Context

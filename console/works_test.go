@@ -1,0 +1,40 @@
+package console
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// TestWhatIsUnderWayIsNotForgotten: of the works that are kept those go that ended first, however old the others are.
+func TestWhatIsUnderWayIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorks()
+	defer w.close()
+	long := &Work{Do: "redrive"}
+	require.NoError(t, w.begin(long, func(ctx context.Context, _ func(func(*Work))) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}))
+	for n := range keptWorks + 3 {
+		ended := make(chan struct{})
+		one := &Work{Do: strconv.Itoa(n)}
+		require.NoError(t, w.begin(one, func(context.Context, func(func(*Work))) error { close(ended); return nil }))
+		<-ended
+		testkit.Wait(t, "its end", func() (bool, error) { // which is written behind that
+			now, err := w.find(one.ID)
+			return now.Ended != nil, err
+		})
+	}
+	_, err := w.find(long.ID)
+	require.NoError(t, err)
+	require.Len(t, w.list(), keptWorks)
+	w.close()
+	now, err := w.find(long.ID)
+	require.NoError(t, err)
+	require.Equal(t, "it was stopped: the same again goes on with the rest", now.Error)
+}
