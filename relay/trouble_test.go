@@ -195,18 +195,21 @@ func refusing(t *testing.T, topic string, refusal func() *kerr.Error) []string {
 		if refused == nil {
 			return nil, nil, false
 		}
-		for _, asked := range produce.Topics {
-			if asked.TopicID != ids && asked.Topic != topic {
-				return nil, nil, false
-			}
+		its := func(asked kmsg.ProduceRequestTopic) bool { return asked.TopicID == ids || asked.Topic == topic }
+		if !slices.ContainsFunc(produce.Topics, its) {
+			return nil, nil, false
 		}
+		// A request may carry other topics too: nothing of those is stored, and the client sends them again by themselves.
 		response := produce.ResponseKind().(*kmsg.ProduceResponse)
 		for _, asked := range produce.Topics {
 			answer := kmsg.NewProduceResponseTopic()
 			answer.Topic, answer.TopicID = asked.Topic, asked.TopicID
 			for _, p := range asked.Partitions {
 				partition := kmsg.NewProduceResponseTopicPartition()
-				partition.Partition, partition.ErrorCode = p.Partition, refused.Code
+				partition.Partition, partition.ErrorCode = p.Partition, kerr.NotLeaderForPartition.Code
+				if its(asked) {
+					partition.ErrorCode = refused.Code
+				}
 				answer.Partitions = append(answer.Partitions, partition)
 			}
 			response.Topics = append(response.Topics, answer)
