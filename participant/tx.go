@@ -32,7 +32,8 @@ func Queue(ctx context.Context, tx pgx.Tx, sql string, args ...any) error {
 
 // AfterCommit has fn called when a handler's transaction has committed, and says whether it will be: of a transaction that
 // is not a participant's nobody knows. fn runs before the message counts as handled and must not block; it is not called
-// again for a message whose commit got no answer. What must not be lost belongs into the transaction.
+// again for a message whose commit got no answer. Of local work the next message of the key may be told first: another worker
+// sees the commit as soon as this one. What must not be lost belongs into the transaction.
 func AfterCommit(tx pgx.Tx, fn func()) bool {
 	t, ok := tx.(*handlerTx)
 	if ok {

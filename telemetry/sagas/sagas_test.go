@@ -268,6 +268,36 @@ troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=room saga.s
 		Hold(t, *rewrite, "go test ./telemetry/sagas -run EveryMetricHasItsValue -update")
 }
 
+// TestAnEndThatIsToldBeforeItsBeginningIsMeasured: two workers have committed, and the later one gets to speak first. An end
+// whose beginning another process has seen is not taken for that of the next try.
+func TestAnEndThatIsToldBeforeItsBeginningIsMeasured(t *testing.T) {
+	t.Parallel()
+	reader := sdkmetric.NewManualReader()
+	m, err := sagas.New(sagas.Config{Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	require.NoError(t, err)
+	tell := m.Instrument(coordinator.Config{}).Decided
+	at := time.Now()
+	decided := func(id, what string, at time.Time) {
+		tell(coordinator.Decided{ID: id, At: at, State: saga.State{Saga: "trip"}, Effects: saga.Effects{Moments: []saga.Moment{{What: what, Step: "room"}}}})
+	}
+	decided("trip/1", saga.StepCompleted, at.Add(3*time.Second))
+	decided("trip/1", saga.StepStarted, at)
+	decided("trip/2", saga.StepExhausted, at)
+	decided("trip/2", saga.StepStarted, at.Add(time.Second))
+	decided("trip/2", saga.StepCompleted, at.Add(2*time.Second))
+	var all metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &all))
+	var took []float64
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if data, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == "troupe.saga.step.duration" {
+			for _, p := range data.DataPoints {
+				took = append(took, float64(p.Count), p.Sum)
+			}
+		}
+	}
+	require.Equal(t, []float64{2, 4}, took)
+}
+
 // TestTheDocumentNamesEveryMetric, and none that is not there.
 func TestTheDocumentNamesEveryMetric(t *testing.T) {
 	t.Parallel()

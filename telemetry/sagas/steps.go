@@ -11,10 +11,17 @@ import (
 // maxSteps are in a generation. There are two, so that what nobody ends is forgotten some time.
 const maxSteps = 32_768
 
-// steps are those under way whose beginning this process has seen.
+// steps are those under way whose beginning this process has seen. Of two decisions that are told at the same time the later
+// one may be told first: an end waits here for its beginning, too.
 type steps struct {
 	mu       sync.Mutex
-	now, old map[underWay]time.Time
+	now, old map[underWay]told
+}
+
+// told is one side of a step: when it began or, with the word for it, ended.
+type told struct {
+	at  time.Time
+	end string
 }
 
 type underWay struct{ id, step, operation string }
@@ -47,33 +54,44 @@ func (s *steps) take(d coordinator.Decided) (all []ended) {
 	person := d.Event.Kind.Action()
 	for _, m := range d.Effects.Moments {
 		if operation := begins[m.What]; operation != "" {
-			s.begin(underWay{d.ID, m.Step, operation}, d.At)
+			k := underWay{d.ID, m.Step, operation}
+			if end := s.forget(k); end.end != "" && !end.at.Before(d.At) {
+				all = append(all, ended{m.Step, operation, end.end, end.at.Sub(d.At)})
+			} else {
+				s.keep(k, told{at: d.At})
+			}
 			continue
 		}
 		e, ok := ends[m.What]
 		if !ok {
 			continue
 		}
-		began, known := s.end(underWay{d.ID, m.Step, e.operation})
-		if known && !person && e.end != "" {
-			all = append(all, ended{m.Step, e.operation, e.end, max(d.At.Sub(began), 0)})
+		k := underWay{d.ID, m.Step, e.operation}
+		began := s.forget(k)
+		switch {
+		case person || e.end == "":
+		case began.at.IsZero() || began.end != "":
+			s.keep(k, told{d.At, e.end})
+		default:
+			all = append(all, ended{m.Step, e.operation, e.end, max(d.At.Sub(began.at), 0)})
 		}
 	}
 	return all
 }
 
-func (s *steps) begin(k underWay, at time.Time) {
+func (s *steps) keep(k underWay, t told) {
 	if s.now == nil || len(s.now) >= maxSteps {
-		s.now, s.old = make(map[underWay]time.Time), s.now
+		s.now, s.old = make(map[underWay]told), s.now
 	}
-	s.now[k] = at
+	s.now[k] = t
 }
 
-func (s *steps) end(k underWay) (began time.Time, known bool) {
-	if began, known = s.now[k]; !known {
-		began, known = s.old[k]
+func (s *steps) forget(k underWay) told {
+	t, known := s.now[k]
+	if !known {
+		t = s.old[k]
 	}
 	delete(s.now, k)
 	delete(s.old, k)
-	return began, known
+	return t
 }
