@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
@@ -134,15 +133,13 @@ func TestANeighbourOfFiveKillersIsNoPoison_Defect5(t *testing.T) {
 func (s *stage) crash(partitions int32, marked ...int64) {
 	s.t.Helper()
 	s.provision(partitions)
-	topic, err := kadm.NewClient(s.client).ListTopics(s.t.Context(), s.hop.Commands())
-	require.NoError(s.t, err)
-	_, err = s.pool.Exec(s.t.Context(), `
+	_, err := s.pool.Exec(s.t.Context(), `
 		WITH l AS (
 			INSERT INTO troupe.leases (consumer_group, topic, partition, owner)
 			SELECT $1, $2, p, 'one that crashed' FROM generate_series(0, $3 - 1) AS p RETURNING id
 		)
 		INSERT INTO troupe.started (lease_id, topic_id, "offset") SELECT id, $4, o FROM l, unnest($5::bigint[]) AS o`,
-		s.hop.String(), s.hop.Commands(), partitions, [16]byte(topic[s.hop.Commands()].ID), marked)
+		s.hop.String(), s.hop.Commands(), partitions, s.waitTopic(s.hop.Commands()), marked)
 	require.NoError(s.t, err)
 }
 
