@@ -101,6 +101,13 @@
 // The same holds for a poll of rows that a stream has told before. So a row is tried again, under either source, by setting
 // its line to retrying with a next_try, which is what outbox-relay parked retry does.
 //
+// # Pauses
+//
+// Pause is of one Relay and of its process. A pause in the row of the outbox's lease (package desk, outbox-relay pause) is
+// heeded by every relay that takes a lease of it, before it reads anything: it is read when a lease is taken, told by
+// each renewal, and under wal by a message in the log, so an idle relay needs no statement for it. While it lasts it is
+// read each second. Leases are kept, rows wait, and nothing is held up that is in flight; under wal the log grows.
+//
 // # How order survives a refusal
 //
 // The broker takes or refuses a record batch as a whole, and the client gives up whatever it holds for a partition
@@ -205,6 +212,7 @@
 //	SELECT, DELETE on troupe.outbox
 //	SELECT, INSERT, UPDATE on troupe.relay_leases, troupe.relay_state
 //	SELECT, INSERT, UPDATE, DELETE on troupe.outbox_trouble
+//	SELECT, INSERT, UPDATE on troupe.relay_slot_samples: without it nobody sees how the slot stood, and the log says so
 //
 // Of a table with a mapping only these:
 //
@@ -212,6 +220,7 @@
 //	SELECT on the table, which is read where its slot does not tell it
 //	SELECT, INSERT, UPDATE on troupe.relay_leases, troupe.mapped_tables
 //	SELECT, INSERT, UPDATE, DELETE on troupe.mapped_trouble
+//	SELECT, INSERT, UPDATE on troupe.relay_slot_samples, as above
 //
 // Wal also: the attribute REPLICATION (on RDS: the role rds_replication), wal_level = logical, a free one of
 // max_replication_slots and of max_wal_senders, and a line of pg_hba.conf for its database. The publication troupe_outbox is

@@ -49,7 +49,7 @@ func (r *Relay) guard(ctx context.Context, l *lease) {
 		if !moved && r.calm(last) && time.Since(looked) < guardCalm {
 			continue
 		}
-		now, err := r.look(ctx, last)
+		now, err := r.look(ctx, l, last)
 		if err == nil {
 			last, looked = now, time.Now()
 			err = r.heed(ctx, l, now)
@@ -78,13 +78,20 @@ func (r *Relay) calm(s *SlotStatus) bool {
 }
 
 // look reads the slot; nil: there is none.
-func (r *Relay) look(ctx context.Context, last *SlotStatus) (*SlotStatus, error) {
+func (r *Relay) look(ctx context.Context, l *lease, last *SlotStatus) (*SlotStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardEvery)
 	defer cancel()
 	now := &SlotStatus{Name: r.cfg.Slot, ReadAt: time.Now()}
 	var since *time.Time
-	err := r.cfg.Pool.QueryRow(ctx, readGuard, pgx.NamedArgs{"slot": r.cfg.Slot}).
-		Scan(&now.Active, &now.WALStatus, &now.RetainedBytes, &now.UnconfirmedBytes, &now.SafeBytes, &since)
+	read := func(statement string) error {
+		return r.cfg.Pool.QueryRow(ctx, statement, pgx.NamedArgs{"slot": r.cfg.Slot, "shard": l.shard}).
+			Scan(&now.Active, &now.WALStatus, &now.RetainedBytes, &now.UnconfirmedBytes, &now.SafeBytes, &since)
+	}
+	err := read(noteGuard)
+	if denied(err) { // granted by who knew no samples: the guard is worth more than they
+		r.quiet.failed("slot samples", err)
+		err = read(readGuard)
+	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		now = nil

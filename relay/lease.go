@@ -31,6 +31,7 @@ type lease struct {
 	holder string
 	term   int64
 	length time.Duration
+	paused func(bool) // is told with each renewal whether the outbox is; nil: nobody
 
 	mu     sync.Mutex
 	shards int       // of how many shards; 0: 1
@@ -62,6 +63,13 @@ func (l *lease) divided(shards int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shards = shards
+}
+
+// heard passes on what a renewal said.
+func (l *lease) heard(paused bool) {
+	if l.paused != nil {
+		l.paused(paused)
+	}
 }
 
 // renewed says when a renewal that succeeded was asked for.
@@ -134,7 +142,8 @@ func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, 
 	l.mu.Lock()
 	slot := l.slot
 	l.mu.Unlock()
-	err = db.QueryRow(ctx, renewLease, l.args(look.args(pgx.NamedArgs{"length": l.long(), "slot": slot}))).Scan(&found)
+	var paused bool
+	err = db.QueryRow(ctx, renewLease, l.args(look.args(pgx.NamedArgs{"length": l.long(), "slot": slot}))).Scan(&paused, &found)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return false, fmt.Errorf("renew: %w", errLost)
@@ -142,6 +151,7 @@ func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, 
 		return false, fmt.Errorf("renew the lease: %w", err)
 	}
 	l.renewed(asked)
+	l.heard(paused)
 	return found, nil
 }
 

@@ -196,8 +196,8 @@ func (l *looker) look(ctx context.Context) (found bool, err error) {
 		return false, fmt.Errorf("look for rows: %w", err)
 	}
 	type sight struct {
-		Shard                        int
-		Wanted, Astir, Found, Behind bool
+		Shard                                int
+		Wanted, Astir, Found, Behind, Paused bool
 	}
 	sights, err := pgx.CollectRows(seen, pgx.RowToStructByPos[sight])
 	if err != nil {
@@ -208,6 +208,7 @@ func (l *looker) look(ctx context.Context) (found bool, err error) {
 	for _, s := range sights {
 		n := slices.Index(a.shards, s.Shard)
 		a.of[n].lease.renewed(asked)
+		a.of[n].lease.heard(s.Paused)
 		quiet = quiet && !s.Astir
 		switch {
 		case s.Wanted && a.of[n].yield != nil:

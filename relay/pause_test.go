@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -66,4 +67,64 @@ func ExampleRelay_Pause() {
 	}
 	_ = maintain
 	// Output:
+}
+
+const pauseHere = `WITH it AS (UPDATE troupe.relay_leases SET paused_at = clock_timestamp(), paused_by = 'ann', paused_why = 'ticket 7' WHERE shard = 0 RETURNING shard)
+	SELECT pg_logical_emit_message(true, 'troupe.pause', '') FROM it`
+
+const resumeHere = "UPDATE troupe.relay_leases SET paused_at = NULL, paused_by = NULL, paused_why = NULL WHERE shard = 0"
+
+// A pause in the database is of all relays, and of those that come later. The one that streams is told by the log: its next
+// renewal would be 20 s away.
+func TestAPauseInTheDatabaseIsHeededByAllRelays(t *testing.T) {
+	t.Parallel()
+	for _, source := range []relay.Source{relay.Poll, relay.WAL} {
+		t.Run(string(source), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			config := func() relay.Config {
+				cfg := s.config()
+				cfg.Source, cfg.Delivery, cfg.Lease = source, relay.AtLeastOnce, 9*time.Second
+				return cfg
+			}
+			r := s.start(config())
+			s.insert(s.topic, "a", "1")
+			testkit.Wait(t, "the first row", func() (bool, error) { return r.Status().Published == 1, nil })
+			s.exec(pauseHere)
+			paused := func(r running) func() (bool, error) {
+				return func() (bool, error) { return r.StoredPause() != nil, nil }
+			}
+			testkit.Wait(t, "the pause to be heeded", paused(r))
+			require.Equal(t, "ann", r.StoredPause().Actor)
+			require.Zero(t, r.Paused(), "that one is of the process")
+			// The round that was under way may read once more; this row shows its end.
+			s.insert(s.topic, "a", "2")
+			require.NoError(t, r.stop())
+
+			heir := s.start(config())
+			testkit.Wait(t, "the pause to be heeded by the heir", paused(heir))
+			waitRole(t, heir, relay.Active)
+			s.insert(s.topic, "a", "3")
+			heir.Resume() // which ends nothing of the database's
+			require.NotNil(t, heir.StoredPause())
+			require.Zero(t, heir.Status().Published)
+
+			s.exec(resumeHere)
+			testkit.Wait(t, "the rows that waited", func() (bool, error) { return heir.StoredPause() == nil && heir.Status().Published >= 1, nil })
+		})
+	}
+}
+
+func TestARelayTellsHowItsSlotStoodAndWhyItReadsFromThere(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cfg := s.config()
+	cfg.Source, cfg.Delivery = relay.WAL, relay.AtLeastOnce
+	r := s.start(cfg)
+	waitRole(t, r, relay.Active)
+	testkit.Wait(t, "a sample of the slot", func() (bool, error) {
+		return s.count("SELECT count(*) FROM troupe.relay_slot_samples WHERE shard = 0 AND slot <> '' AND retained >= 0") > 0, nil
+	})
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.relay_leases WHERE source = 'wal' AND source_why = 'by configuration'"))
+	require.NoError(t, r.stop())
 }

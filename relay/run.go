@@ -41,6 +41,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer others.Wait()
 	sharing, stopSharing := context.WithCancel(ctx)
 	defer stopSharing()
+	others.Go(func() { r.watchPause(sharing) })
 	if r.shares() {
 		others.Go(func() { r.share(sharing, work) })
 	}
@@ -114,7 +115,11 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 			lose(err)
 		}
 	})
-	if err := do(idle, term, p); err != nil {
+	err = r.readPause(idle) // before anything is read
+	if err == nil {
+		err = do(idle, term, p)
+	}
+	if err != nil {
 		lose(err)
 	}
 	cause := context.Cause(term)

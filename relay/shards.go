@@ -250,7 +250,7 @@ func (s *share) ask(ctx context.Context, held []*shardLease) error {
 // claim takes a shard, where nobody was faster, and serves it.
 func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	r := s.relay
-	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now()}
+	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.heard}
 	ctx, cancel := toTheEnd(ctx, r.cfg.Lease)
 	defer cancel()
 	err := r.cfg.Pool.QueryRow(ctx, claimShard, l.args(pgx.NamedArgs{"length": l.length, "layout": s.layout})).Scan(&l.term)

@@ -91,7 +91,7 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 		r.stands(leader, term)
 		return nil, remaining, nil
 	}
-	l := &lease{shard: shard, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now()}
+	l := &lease{shard: shard, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.heard}
 	ctx, cancel = toTheEnd(ctx, r.cfg.Lease)
 	defer cancel()
 	err = r.cfg.Pool.QueryRow(ctx, claimLease, l.args(pgx.NamedArgs{"length": l.length})).Scan(&l.term)

@@ -70,6 +70,10 @@ func (s *stream) read() {
 				s.ended(err)
 				return
 			}
+		case wal.Message:
+			if e.Prefix == pausePrefix {
+				tell(s.relay.gate.asked())
+			}
 		case wal.Commit:
 			open = false
 			s.mark(e.LSN, rows)

@@ -79,6 +79,9 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	r.state.update(func(s *Status) { s.Source = source })
+	if _, err := r.cfg.Pool.Exec(idle, noteSource, p.lease.args(pgx.NamedArgs{"source": string(source), "why": why})); err != nil {
+		return fmt.Errorf("note the source: %w", err)
+	}
 	if r.cfg.Delivery == ExactlyOnce {
 		if err := r.transact(idle, term, p); err != nil {
 			return err
@@ -143,8 +146,10 @@ func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
 	switch {
 	case err != nil:
 		return "", "", err
+	case obstacle == "" && r.cfg.Source == WAL:
+		return WAL, "by configuration", nil
 	case obstacle == "":
-		return WAL, "", nil
+		return WAL, "the server and the role allow it", nil
 	case r.cfg.Source == WAL || r.mapped != nil:
 		return "", "", fmt.Errorf("source wal: %s", obstacle)
 	}

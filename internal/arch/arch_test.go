@@ -42,6 +42,7 @@ var house = map[string][]string{
 	"alert":         {"retry"},
 	"timeline":      {"envelope", "internal/kafka", "outbox", "participant", "schemas", "topics"},
 	"relay/mapping": {"envelope"},
+	"relay/desk":    {"outbox", "relay/mapping"},
 
 	"repair": {"envelope", "outbox", "participant", "topics"},
 	"doctor": {"internal/pg", "migrations", "relay", "schemas", "topics"},
@@ -77,7 +78,7 @@ var house = map[string][]string{
 	"internal/demo/shipping":  {"flow", "internal/demo", "participant", "schemas/order"},
 
 	"console": {
-		"outbox", "repair", "saga", "saga/coordinator", "saga/verify", "schemas", "timeline", "topics",
+		"outbox", "relay/desk", "repair", "saga", "saga/coordinator", "saga/verify", "schemas", "timeline", "topics",
 	},
 	"console/browser":        {},
 	"console/internal/stage": {"envelope", "participant", "retry", "saga", "saga/coordinator", "testkit", "topics"},
@@ -95,7 +96,7 @@ var house = map[string][]string{
 	"internal/metrics/catalogue": {},
 	"internal/scaffold":          {"topics"},
 	"internal/sidecar": {
-		"alert", "ambassador", "doctor", "envelope", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/mapping",
+		"alert", "ambassador", "doctor", "envelope", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/desk", "relay/mapping",
 		"retry", "schemas", "topics",
 	},
 	"internal/demo/orders": {"internal/demo"},
@@ -140,7 +141,7 @@ var light = []string{
 }
 
 var libraries = []string{
-	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/mapping", "participant", "repair", "timeline", "doctor",
+	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/desk", "relay/mapping", "participant", "repair", "timeline", "doctor",
 	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador", "console",
 	"flow", "flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch",
 }

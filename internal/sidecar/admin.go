@@ -20,6 +20,7 @@ import (
 
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/relay/desk"
 )
 
 // An adminHandler is the admin endpoints. Without a token it answers questions only, and run sees to it that nobody but
@@ -204,14 +205,15 @@ type runStatus struct {
 }
 
 type outletStatus struct {
-	Outbox      string          `json:"outbox"`
-	Ready       bool            `json:"ready"`
-	Reason      string          `json:"reason,omitempty"`
-	PausedSince time.Time       `json:"paused_since,omitzero"`
-	Relay       relay.Status    `json:"relay"`
-	Rows        *rowStatus      `json:"rows,omitempty"`
-	RowsError   string          `json:"rows_error,omitempty"`
-	Replay      *replayProgress `json:"replay,omitempty"`
+	Outbox      string             `json:"outbox"`
+	Ready       bool               `json:"ready"`
+	Reason      string             `json:"reason,omitempty"`
+	PausedSince time.Time          `json:"paused_since,omitzero"` // of POST /pause
+	StoredPause *relay.StoredPause `json:"paused_in_database,omitempty"`
+	Relay       relay.Status       `json:"relay"`
+	Rows        *rowStatus         `json:"rows,omitempty"`
+	RowsError   string             `json:"rows_error,omitempty"`
+	Replay      *replayProgress    `json:"replay,omitempty"`
 }
 
 func (a *adminHandler) status(w http.ResponseWriter, r *http.Request) {
@@ -222,7 +224,7 @@ func (a *adminHandler) status(w http.ResponseWriter, r *http.Request) {
 	s := runStatus{Ready: true}
 	for _, o := range all {
 		one := outletStatus{
-			Outbox: o.plan.name, Ready: true, Relay: o.status(), PausedSince: o.current().Paused(), Replay: o.replay.last(),
+			Outbox: o.plan.name, Ready: true, Relay: o.status(), PausedSince: o.current().Paused(), StoredPause: o.current().StoredPause(), Replay: o.replay.last(),
 		}
 		if err := o.ready(); err != nil {
 			one.Ready, one.Reason, s.Ready = false, err.Error(), false
@@ -284,10 +286,12 @@ func (o *outlet) statistics() *statistics {
 	return o.stats
 }
 
+func (o *outlet) desk() desk.Desk { return desk.Desk{DB: o.statistics().pool, Table: o.plan.table()} }
+
 // statistics are read when somebody asks, at most every statsFor.
 type statistics struct {
 	pool *pgxpool.Pool
-	of   tableOf
+	of   desk.Table
 
 	mu   sync.Mutex
 	at   time.Time
@@ -314,9 +318,9 @@ func (s *statistics) read(ctx context.Context) (rowStats, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statsLimit)
 	defer cancel()
-	s.last = rowStats{mapped: s.of.mapping != nil}
+	s.last = rowStats{mapped: s.of.Mapping != nil}
 	if s.last.mapped {
-		s.last.Stats, s.err = s.of.readStats(ctx, s.pool)
+		s.last.Stats, s.err = readMappedStats(ctx, s.pool, s.of)
 		s.at = time.Now()
 		return s.last, s.err
 	}

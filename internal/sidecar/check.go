@@ -62,14 +62,14 @@ Exit status 1 when something would stop the relay; warnings do not count.`,
 		look := doctor.Config{
 			Database: config.ConnConfig, Parts: []doctor.Part{doctor.Relay}, Brokers: addresses, Kafka: opts, Limit: askLimit,
 		}
-		if of.mapping != nil {
+		if of.Mapping != nil {
 			look.Parts = []doctor.Part{doctor.MappedRelay}
 		}
 		r, err := doctor.Examine(cmd.Context(), look)
 		if err != nil {
 			return err
 		}
-		if of.mapping != nil {
+		if of.Mapping != nil {
 			ctx, cancel := context.WithTimeout(cmd.Context(), askLimit)
 			defer cancel()
 			checkTable(ctx, r, config.ConnConfig, of, v.text[publicationSetting.name])

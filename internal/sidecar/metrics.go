@@ -208,7 +208,7 @@ func (m *relayMetrics) Collect(to chan<- prometheus.Metric) {
 	scrapes := make(chan scrape, len(all))
 	for _, o := range all {
 		go func() {
-			s := scrape{status: o.status(), ready: o.ready() == nil, paused: !o.current().Paused().IsZero(), outlet: o}
+			s := scrape{status: o.status(), ready: o.ready() == nil, paused: !o.current().Paused().IsZero() || o.current().StoredPause() != nil, outlet: o}
 			if rows, err := o.statistics().read(context.Background()); err == nil {
 				s.rows = &rows
 			}

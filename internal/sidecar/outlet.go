@@ -205,6 +205,10 @@ func (o *outlet) ready() error {
 	if since := o.relay.Paused(); !since.IsZero() {
 		return fmt.Errorf("paused for %s: POST /resume ends it", time.Since(since).Round(time.Second))
 	}
+	if p := o.relay.StoredPause(); p != nil {
+		return fmt.Errorf("paused for %s in the database by %s (%s): outbox-relay resume ends it",
+			time.Since(p.Since).Round(time.Second), p.Actor, p.Reason)
+	}
 	return o.relay.Ready()
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/relay/desk"
 )
 
 func (p Program) parkedCommand() *cobra.Command {
@@ -33,9 +35,15 @@ published, and the table troupe.outbox_repairs keeps it with who did it and why.
 		},
 	}
 	cmd.AddCommand(p.parkedListCommand(), p.parkedShowCommand(),
-		p.repairCommand("retry", retryParked, `retry lets parked rows be tried again at once, in their old place.`),
-		p.repairCommand("discard", discardParked, `discard takes parked rows out of the outbox for good; what is behind them in their key goes on.
-It wants a --reason. The table troupe.outbox_repairs keeps each with its payload.`))
+		p.repairCommand(repair{name: "retry", short: "Try parked rows again", did: "will be tried again",
+			long: `retry lets parked rows be tried again at once, in their old place.`,
+			one:  desk.Desk.Retry, topic: desk.Desk.RetryTopic,
+		}),
+		p.repairCommand(repair{name: "discard", short: "Give parked rows up for good", did: "discarded", why: desk.WhyDiscard,
+			long: `discard takes parked rows out of the outbox for good; what is behind them in their key goes on.
+It wants a --reason. The table troupe.outbox_repairs keeps each with its payload.`,
+			one: desk.Desk.Discard, topic: desk.Desk.DiscardTopic,
+		}))
 	return cmd
 }
 
@@ -43,7 +51,7 @@ It wants a --reason. The table troupe.outbox_repairs keeps each with its payload
 var parkedSettings = append(slices.Clone(databaseSettings), output)
 
 // with connects to the one outbox's database.
-func (p Program) with(cmd *cobra.Command, do func(ctx context.Context, on desk) error) error {
+func (p Program) with(cmd *cobra.Command, do func(ctx context.Context, on asked) error) error {
 	v, err := p.read(cmd, parkedSettings...)
 	if err != nil {
 		return err
@@ -67,13 +75,12 @@ func (p Program) with(cmd *cobra.Command, do func(ctx context.Context, on desk) 
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	return do(ctx, desk{conn, of, form})
+	return do(ctx, asked{desk.Desk{DB: conn, Table: of}, form})
 }
 
-// A desk is where one command works.
-type desk struct {
-	conn *pgx.Conn
-	of   tableOf
+// asked is where one command works, and how it tells.
+type asked struct {
+	desk.Desk
 	form string // of the output
 }
 
@@ -91,13 +98,13 @@ func (p Program) parkedListCommand() *cobra.Command {
 	declareOne(cmd, parkedSettings...)
 	cmd.Flags().StringVar(&topic, "topic", "", "only of this `topic`")
 	cmd.Flags().Int64Var(&after, "after", 0, "only above this `position`")
-	cmd.Flags().IntVar(&limit, "limit", parkedPerPage, fmt.Sprintf("`rows` at most, up to %d", mostParkedPage))
+	cmd.Flags().IntVar(&limit, "limit", parkedPerPage, fmt.Sprintf("`rows` at most, up to %d", desk.MostRows))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if limit < 1 || limit > mostParkedPage {
-			return usagef("--limit %d: want 1 to %d", limit, mostParkedPage)
+		if limit < 1 || limit > desk.MostRows {
+			return usagef("--limit %d: want 1 to %d", limit, desk.MostRows)
 		}
-		return p.with(cmd, func(ctx context.Context, on desk) error {
-			page, err := readParked(ctx, on.conn, on.of, pageOf{topic, after, limit})
+		return p.with(cmd, func(ctx context.Context, on asked) error {
+			page, err := listParked(ctx, on.Desk, topic, desk.Page{After: after, Rows: limit})
 			if err != nil {
 				return err
 			}
@@ -108,6 +115,22 @@ func (p Program) parkedListCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+const parkedPerPage = 50
+
+// A parkedPage is some parked rows; Next is what after must be for those behind, or 0.
+type parkedPage struct {
+	Rows []desk.Row `json:"rows"`
+	Next int64      `json:"next,omitempty"`
+}
+
+func listParked(ctx context.Context, d desk.Desk, topic string, p desk.Page) (page parkedPage, err error) {
+	page.Rows, page.Next, err = d.List(ctx, desk.Filter{Status: desk.Parked, Topic: topic}, p)
+	if page.Rows == nil {
+		page.Rows = []desk.Row{}
+	}
+	return page, err
 }
 
 func (page parkedPage) print(to io.Writer) error {
@@ -144,23 +167,23 @@ func (p Program) parkedShowCommand() *cobra.Command {
 		if len(ids) > 1 {
 			return usagef("show takes one id")
 		}
-		return p.with(cmd, func(ctx context.Context, on desk) error {
-			r, err := readParkedRow(ctx, on.conn, on.of, ids[0])
+		return p.with(cmd, func(ctx context.Context, on asked) error {
+			r, err := on.Show(ctx, ids[0])
 			if err != nil {
 				return err
 			}
 			if on.form == "json" {
 				return printJSON(p.Stdout, r)
 			}
-			return r.print(p.Stdout)
+			return printRow(p.Stdout, r, on.Table.Name != "")
 		})
 	}
 	return cmd
 }
 
-func (r parkedRow) print(to io.Writer) error {
+func printRow(to io.Writer, r desk.Row, mapped bool) error {
 	created, payload := "the row is gone from the outbox", "null"
-	if r.mapped {
+	if mapped {
 		created = "not told by its table"
 	}
 	if r.Created != nil {
@@ -171,6 +194,7 @@ func (r parkedRow) print(to io.Writer) error {
 	}
 	for _, l := range [][2]string{
 		{"id", r.ID.String()}, {"position", fmt.Sprint(r.Position)}, {"topic", r.Topic}, {"key", r.Key}, {"type", r.Type},
+		{"status", string(r.Status)},
 		{"created", created}, {"attempts", fmt.Sprint(r.Attempts)}, {"failed since", r.FirstFailed.UTC().Format(time.RFC3339)},
 		{"error", r.LastError}, {"headers", r.Headers}, {"payload", payload},
 	} {
@@ -190,59 +214,99 @@ func (r parkedRow) print(to io.Writer) error {
 	return nil
 }
 
-func (p Program) repairCommand(name, action, long string) *cobra.Command {
-	var who by
+// A repair is what is done to parked rows.
+type repair struct {
+	name, short, long, did string
+	why                    string // it wants a reason; "": it does not
+	one                    repairing
+	topic                  func(desk.Desk, context.Context, string, desk.By) (int, error)
+}
+
+// declareBy gives a command the flags of who does it, and why.
+func declareBy(cmd *cobra.Command, by *desk.By) {
+	cmd.Flags().StringVar(&by.Actor, "actor", "", "`name` of who does it, for the record (default: the operating system's user)")
+	cmd.Flags().StringVar(&by.Reason, "reason", "", "`text`: why, for the record")
+}
+
+// checkBy fills who does it, and says what is missing.
+func checkBy(by *desk.By, why string) error {
+	if by.Actor == "" {
+		if u, err := user.Current(); err == nil {
+			by.Actor = u.Username
+		}
+	}
+	if err := by.Check(why); err != nil {
+		return usagef("%w: set --actor, --reason", err)
+	}
+	return nil
+}
+
+func (p Program) repairCommand(r repair) *cobra.Command {
+	var by desk.By
+	var topic string
+	var dryRun bool
 	cmd := &cobra.Command{
-		Use:     name + " ID…",
-		Short:   map[string]string{"retry": "Try parked rows again", "discard": "Give parked rows up for good"}[name],
-		Long:    long,
-		Example: `  outbox-relay parked ` + name + ` 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --reason 'ticket 4711'`,
+		Use:   r.name + " ID…",
+		Short: r.short,
+		Long:  r.long + "\nInstead of ids it takes a --topic, whose parked rows are all meant. --dry-run only says how many they are.",
+		Example: `  outbox-relay parked ` + r.name + ` 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --reason 'ticket 4711'
+  outbox-relay parked ` + r.name + ` --topic order.payment.commands --reason 'ticket 4711' --dry-run`,
 	}
 	declareOne(cmd, parkedSettings...)
-	cmd.Flags().StringVar(&who.Actor, "actor", "", "`name` of who does it, for the record (default: the operating system's user)")
-	cmd.Flags().StringVar(&who.Reason, "reason", "", "`text`: why, for the record")
+	declareBy(cmd, &by)
+	cmd.Flags().StringVar(&topic, "topic", "", "all parked rows of this `topic`, instead of ids")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ids, err := parseIDs(args)
+		var ids []uuid.UUID
+		var err error
+		switch {
+		case topic == "":
+			ids, err = parseIDs(args)
+		case len(args) > 0:
+			err = usagef("ids and --topic: want one of them")
+		}
 		if err != nil {
 			return err
 		}
-		if who.Actor == "" {
-			if u, err := user.Current(); err == nil {
-				who.Actor = u.Username
+		if !dryRun {
+			if err := checkBy(&by, r.why); err != nil {
+				return err
 			}
 		}
-		if err := who.check(action); err != nil {
-			return usagef("%w: set --actor, --reason", err)
-		}
-		return p.with(cmd, func(ctx context.Context, on desk) error {
-			return p.repair(ctx, on, action, ids, who)
+		return p.with(cmd, func(ctx context.Context, on asked) error {
+			switch {
+			case dryRun:
+				return p.wouldRepair(ctx, on, r, topic, ids)
+			case topic != "":
+				return p.repairTopic(ctx, on, r, topic, by)
+			}
+			return p.repair(ctx, on, r, ids, by)
 		})
 	}
 	return cmd
 }
 
 // repair goes on behind a row that is not parked, and fails in the end.
-func (p Program) repair(ctx context.Context, on desk, action string, ids []uuid.UUID, who by) error {
+func (p Program) repair(ctx context.Context, on asked, r repair, ids []uuid.UUID, by desk.By) error {
 	type outcome struct {
 		ID uuid.UUID `json:"id"`
-		*repaired
+		*desk.Repaired
 		Error string `json:"error,omitempty"`
 	}
 	var all []outcome
 	var failures []error
 	for _, id := range ids {
 		one := outcome{ID: id}
-		done, err := repair(ctx, on.conn, on.of, action, id, who)
+		done, err := r.one(on.Desk, ctx, id, by)
 		if err != nil {
 			one.Error = err.Error()
 			failures = append(failures, err)
 		} else {
-			one.repaired = &done
+			one.Repaired = &done
 		}
 		all = append(all, one)
 		if on.form != "json" && err == nil {
-			what := map[string]string{retryParked: "will be tried again", discardParked: "discarded"}[action]
-			if _, err := fmt.Fprintf(p.Stdout, "%s  position %d  %s: %s\n", id, done.Position, done.Topic, what); err != nil {
+			if _, err := fmt.Fprintf(p.Stdout, "%s  position %d  %s: %s\n", id, done.Position, done.Topic, r.did); err != nil {
 				return err
 			}
 		}
@@ -253,6 +317,50 @@ func (p Program) repair(ctx context.Context, on desk, action string, ids []uuid.
 		}
 	}
 	return errors.Join(failures...)
+}
+
+func (p Program) repairTopic(ctx context.Context, on asked, r repair, topic string, by desk.By) error {
+	n, err := r.topic(on.Desk, ctx, topic, by)
+	if on.form == "json" {
+		return errors.Join(err, printJSON(p.Stdout, map[string]any{"topic": topic, "done": n}))
+	}
+	_, told := fmt.Fprintf(p.Stdout, "%d rows of %s: %s\n", n, topic, r.did)
+	return errors.Join(err, told)
+}
+
+// wouldRepair says which rows are meant: how many of a topic, up to a page's.
+func (p Program) wouldRepair(ctx context.Context, on asked, r repair, topic string, ids []uuid.UUID) error {
+	page := parkedPage{Rows: []desk.Row{}}
+	var err error
+	if topic != "" {
+		page, err = listParked(ctx, on.Desk, topic, desk.Page{Rows: desk.MostRows})
+	}
+	for _, id := range ids {
+		row, one := on.Show(ctx, id)
+		if one == nil && row.Status != desk.Parked {
+			one = fmt.Errorf("%s is %s, and %w", id, row.Status, desk.ErrNotParked)
+		}
+		if one == nil {
+			page.Rows = append(page.Rows, row)
+		}
+		err = errors.Join(err, one)
+	}
+	if on.form == "json" {
+		return errors.Join(err, printJSON(p.Stdout, page))
+	}
+	more := ""
+	if page.Next > 0 {
+		more = " or more"
+	}
+	if _, told := fmt.Fprintf(p.Stdout, "%d rows%s: %s would be; nothing has been done\n", len(page.Rows), more, r.name); told != nil {
+		return told
+	}
+	for _, row := range page.Rows {
+		if _, told := fmt.Fprintf(p.Stdout, "%s  position %d  %s  key %q\n", row.ID, row.Position, row.Topic, row.Key); told != nil {
+			return told
+		}
+	}
+	return err
 }
 
 func parseIDs(args []string) ([]uuid.UUID, error) {

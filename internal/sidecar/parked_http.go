@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/google/uuid"
+
+	"github.com/troupe-go/troupe/relay/desk"
 )
 
 // listParked shows no payloads: these are for parked show, and for who may read the database.
@@ -22,13 +24,13 @@ func (a *adminHandler) listParked(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	limit, err := strconv.Atoi(orElse(query.Get("limit"), strconv.Itoa(parkedPerPage)))
-	if err != nil || limit < 1 || limit > mostParkedPage {
-		refuse(w, http.StatusBadRequest, "limit: want 1 to "+strconv.Itoa(mostParkedPage))
+	if err != nil || limit < 1 || limit > desk.MostRows {
+		refuse(w, http.StatusBadRequest, "limit: want 1 to "+strconv.Itoa(desk.MostRows))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askLimit)
 	defer cancel()
-	page, err := readParked(ctx, o.statistics().pool, o.plan.table(), pageOf{query.Get("topic"), after, limit})
+	page, err := listParked(ctx, o.desk(), query.Get("topic"), desk.Page{After: after, Rows: limit})
 	if err != nil {
 		refuse(w, http.StatusBadGateway, err.Error())
 		return
@@ -44,14 +46,17 @@ func orElse(text, other string) string {
 }
 
 func (a *adminHandler) retryParked(w http.ResponseWriter, r *http.Request) {
-	a.repair(w, r, "retry", retryParked)
+	a.repair(w, r, "retry", "", desk.Desk.Retry)
 }
 
 func (a *adminHandler) discardParked(w http.ResponseWriter, r *http.Request) {
-	a.repair(w, r, "discard", discardParked)
+	a.repair(w, r, "discard", desk.WhyDiscard, desk.Desk.Discard)
 }
 
-func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name, action string) {
+// A repairing is what is done to one parked row.
+type repairing func(desk.Desk, context.Context, uuid.UUID, desk.By) (desk.Repaired, error)
+
+func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name, why string, do repairing) {
 	o := a.outlet(w, r)
 	if o == nil {
 		return
@@ -61,27 +66,26 @@ func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name, acti
 		refuse(w, http.StatusBadRequest, "the id: want a UUID, as GET /parked shows it")
 		return
 	}
-	var who by
-	if !accept(w, r, &who) {
+	var by desk.By
+	if !accept(w, r, &by) {
 		return
 	}
-	if err := who.check(action); err != nil {
+	if err := by.Check(why); err != nil {
 		refuse(w, http.StatusBadRequest, `the body: `+err.Error()+`: {"actor": "ann", "reason": "ticket 4711"}`)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askLimit)
 	defer cancel()
-	done, err := repair(ctx, o.statistics().pool, o.plan.table(), action, id, who)
-	var absent notParked
+	done, err := do(o.desk(), ctx, id, by)
 	switch {
-	case errors.As(err, &absent):
+	case errors.Is(err, desk.ErrNotParked):
 		refuse(w, http.StatusNotFound, err.Error())
 		return
 	case err != nil:
 		refuse(w, http.StatusBadGateway, err.Error())
 		return
 	}
-	a.log.Info().Str("action", name).Str("outbox", o.plan.name).Str("actor", who.Actor).Stringer("id", id).
+	a.log.Info().Str("action", name).Str("outbox", o.plan.name).Str("actor", by.Actor).Stringer("id", id).
 		Int64("position", done.Position).Str("from", r.RemoteAddr).Msg("admin")
 	answer(w, http.StatusOK, done)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-go/troupe/alert"
 	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/relay/desk"
 )
 
 // A plan is what run needs, checked.
@@ -140,8 +141,8 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	keep(v.avro(r))
 	of, err := v.table()
 	keep(err)
-	if of.mapping != nil {
-		r.Table, r.Mapping = of.name, of.mapping
+	if of.Mapping != nil {
+		r.Table, r.Mapping = of.Name, of.Mapping
 		out.given = maps.Clone(v.text)
 		out.given[mappingKey] = fmt.Sprint(v.mapping) // in the order of its keys
 	}
@@ -201,7 +202,12 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 }
 
 // table is the outbox's own, as a parked row or a check wants it.
-func (o outboxPlan) table() tableOf { return tableOf{o.relay.Table, o.relay.Mapping} }
+func (o outboxPlan) table() desk.Table {
+	if o.relay.Mapping == nil {
+		return desk.Table{}
+	}
+	return desk.Table{Name: o.relay.Table, Mapping: o.relay.Mapping}
+}
 
 // changed are the names of the settings that differ.
 func (o outboxPlan) changed(from outboxPlan) []string {

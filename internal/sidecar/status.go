@@ -3,18 +3,17 @@ package sidecar
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/relay/desk"
 )
 
 // askLimit bounds what status and check ask of one server.
@@ -70,15 +69,10 @@ type databaseStatus struct {
 		Current int64 `json:"current"`
 		Latest  int64 `json:"latest"`
 	} `json:"migrations"`
-	Lease *leaseStatus `json:"lease"` // null: no relay has run yet
-	Rows  *rowStatus   `json:"outbox"`
-}
-
-type leaseStatus struct {
-	Holder  string  `json:"holder"`
-	Term    int64   `json:"term"`
-	Held    bool    `json:"held"`
-	Expires float64 `json:"expires_in_seconds"` // negative: that long ago
+	Lease  *desk.Lease  `json:"lease"`  // of the one that leads; null: no relay has run yet
+	Leases []desk.Lease `json:"leases"` // of each shard that was taken
+	Relay  *desk.Outbox `json:"relay"`  // all that is known of it; null: the table was never published
+	Rows   *rowStatus   `json:"outbox"`
 }
 
 type rowStatus struct {
@@ -93,8 +87,8 @@ func rowsOf(s outbox.Stats) *rowStatus {
 	return &rowStatus{s.Pending, s.Oldest.Seconds(), s.Retrying, s.Parked, s.Headroom}
 }
 
-func readStatus(ctx context.Context, config *pgxpool.Config, of tableOf) (databaseStatus, error) {
-	s := databaseStatus{Database: config.ConnConfig.Database}
+func readStatus(ctx context.Context, config *pgxpool.Config, of desk.Table) (databaseStatus, error) {
+	s := databaseStatus{Database: config.ConnConfig.Database, Leases: []desk.Lease{}}
 	m, err := migrations.GetConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return s, err
@@ -109,9 +103,9 @@ func readStatus(ctx context.Context, config *pgxpool.Config, of tableOf) (databa
 	}
 	defer pool.Close()
 	var stats outbox.Stats
-	if of.mapping != nil {
-		stats, err = of.readStats(ctx, pool)
-		s.Table = of.name
+	if of.Mapping != nil {
+		stats, err = readMappedStats(ctx, pool, of)
+		s.Table = of.Name
 	} else {
 		stats, err = outbox.ReadStats(ctx, pool)
 	}
@@ -119,19 +113,20 @@ func readStatus(ctx context.Context, config *pgxpool.Config, of tableOf) (databa
 		return s, err
 	}
 	s.Rows = rowsOf(stats)
-	var l leaseStatus
-	err = pool.QueryRow(ctx, `
-		SELECT holder, term, extract(epoch FROM expires_at - clock_timestamp())::float8
-		FROM troupe.relay_leases
-		WHERE shard = CASE WHEN $1 = '' THEN 0 ELSE (SELECT shard FROM troupe.mapped_tables WHERE name = $1) END`, s.Table).Scan(&l.Holder, &l.Term, &l.Expires)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return s, nil
-	case err != nil:
-		return s, fmt.Errorf("read the lease: %w", err)
+	all, err := desk.Look(ctx, pool)
+	if err != nil {
+		return s, fmt.Errorf("look at the relays: %w", err)
 	}
-	l.Held = l.Expires > 0
-	s.Lease = &l
+	for _, o := range all {
+		if o.Table == of.Name {
+			s.Relay, s.Leases = &o, o.Leases
+		}
+	}
+	for _, l := range s.Leases {
+		if l.Shard <= 0 {
+			s.Lease = &l
+		}
+	}
 	return s, nil
 }
 
@@ -141,16 +136,8 @@ func (s databaseStatus) print(to io.Writer) error {
 		{"migrations", fmt.Sprintf("%d of %d", s.Migrations.Current, s.Migrations.Latest)},
 	}
 	if s.Rows != nil {
-		leader := "none has run yet"
-		if s.Lease != nil {
-			leader = fmt.Sprintf("%s, term %d", s.Lease.Holder, s.Lease.Term)
-			if !s.Lease.Held {
-				leader = fmt.Sprintf("none; the last was %s", leader)
-			}
-		}
-		lines = append(lines,
-			[2]string{"active relay", leader},
-			[2]string{"in trouble", fmt.Sprintf("%d retrying, %d parked", s.Rows.Retrying, s.Rows.Parked)})
+		lines = append(lines, s.relayLines()...)
+		lines = append(lines, [2]string{"in trouble", fmt.Sprintf("%d retrying, %d parked", s.Rows.Retrying, s.Rows.Parked)})
 		if s.Table == "" {
 			lines = slices.Insert(lines, len(lines)-1,
 				[2]string{"waiting rows", fmt.Sprintf("%d, the oldest for %.1f s", s.Rows.Pending, s.Rows.Oldest)})
@@ -163,6 +150,41 @@ func (s databaseStatus) print(to io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// relayLines say who publishes, from where, and what holds it up.
+func (s databaseStatus) relayLines() (lines [][2]string) {
+	if s.Lease == nil {
+		lines = append(lines, [2]string{"active relay", "none has run yet"})
+	}
+	for _, l := range s.Leases {
+		holder := fmt.Sprintf("%s, term %d", l.Holder, l.Term)
+		if !l.Held {
+			holder = "none; the last was " + holder
+		}
+		name := "active relay"
+		if s.Relay.Shards > 1 {
+			name = fmt.Sprintf("shard %d", l.Shard)
+		}
+		lines = append(lines, [2]string{name, holder})
+	}
+	if s.Relay == nil {
+		return lines
+	}
+	if p := s.Relay.Paused; p != nil {
+		lines = append(lines, [2]string{"paused", fmt.Sprintf("since %s by %s: %s", p.Since.UTC().Format(time.RFC3339), p.Actor, p.Reason)})
+	}
+	if s.Relay.Source != "" {
+		lines = append(lines, [2]string{"source", s.Relay.Source + ": " + s.Relay.Why})
+	}
+	if slot := s.Relay.Slot; slot != nil {
+		text := fmt.Sprintf("%s, %s, keeps %.1f MB of the log", slot.Name, slot.WALStatus, float64(slot.Retained)/(1<<20))
+		if slot.Safe != nil {
+			text += fmt.Sprintf(", %.1f MB more are safe", float64(*slot.Safe)/(1<<20))
+		}
+		lines = append(lines, [2]string{"slot", text})
+	}
+	return lines
 }
 
 func printJSON(to io.Writer, body any) error {

@@ -6,7 +6,9 @@ ON CONFLICT (shard) DO UPDATE
 SET holder     = excluded.holder,
     term       = l.term + 1,
     expires_at = clock_timestamp() + @length::interval,
-    slot       = NULL
+    slot       = NULL,
+    source     = NULL,
+    source_why = NULL
 WHERE l.expires_at <= clock_timestamp()
    -- as in read_lease.sql
    OR l.slot IS NOT NULL AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.slot_name = l.slot AND s.active)

@@ -2,7 +2,7 @@
 -- shards a claim above the low mark would find a row. No row: that term is over, or its layout. Astir: there is a shard
 -- that nobody holds, or somebody who holds two more than we. Behind: there are rows above the mark, if only others'.
 WITH lead AS MATERIALIZED (
-  SELECT layout, shards
+  SELECT layout, shards, paused_at
   FROM troupe.relay_leases
   WHERE shard = 0
   FOR SHARE -- a renewal and a change of the layout are one before the other
@@ -42,4 +42,5 @@ RETURNING l.shard, l.wanted IS NOT NULL AS wanted, astir.astir, EXISTS (
         AND ahead.status <> 'waiting'
         AND ahead.position < o.position)
 ) AS found,
-  coalesce((SELECT max(position) FROM troupe.outbox), 0) > mine.low AS behind
+  coalesce((SELECT max(position) FROM troupe.outbox), 0) > mine.low AS behind,
+  lead.paused_at IS NOT NULL AS paused

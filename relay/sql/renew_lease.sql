@@ -1,6 +1,7 @@
--- Renew, and say in the same round trip whether a claim above @low would find a row. No row: the term is over, or its layout.
+-- Renew, and say in the same round trip whether the outbox is paused and whether a claim above @low would find a row. No row:
+-- the term is over, or its layout.
 WITH lead AS MATERIALIZED (
-  SELECT layout
+  SELECT layout, paused_at
   FROM troupe.relay_leases
   WHERE shard = 0
     AND @shard > 0
@@ -13,7 +14,7 @@ WHERE shard = @shard
   AND holder = @holder
   AND term = @term
   AND (@shard <= 0 OR layout = (SELECT layout FROM lead))
-RETURNING EXISTS (
+RETURNING CASE WHEN shard > 0 THEN (SELECT paused_at FROM lead) ELSE paused_at END IS NOT NULL AS paused, EXISTS (
   SELECT
   FROM troupe.outbox o
   LEFT JOIN troupe.outbox_trouble t ON t.position = o.position

@@ -1,10 +1,12 @@
--- Let a parked row be tried again, as if it had failed once just now, and note who wanted it. The line stays, so that what
--- is behind the row goes on waiting for it.
+-- Let parked rows be tried again, one by its id or those of a topic above a position, as if each had failed once just now, and
+-- note who wanted it. The line stays, so that what is behind a row goes on waiting for it.
 WITH parked AS MATERIALIZED (
   SELECT position, id, topic, order_key, attempts, last_error
   FROM troupe.outbox_trouble
-  WHERE id = @id
-    AND status = 'parked'
+  WHERE status = 'parked'
+    AND CASE WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after ELSE id = @id END
+  ORDER BY position
+  LIMIT @rows
   FOR UPDATE
 ), again AS (
   UPDATE troupe.outbox_trouble t

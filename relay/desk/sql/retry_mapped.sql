@@ -3,8 +3,10 @@ WITH parked AS MATERIALIZED (
   SELECT position, id, topic, order_key, attempts, last_error
   FROM troupe.mapped_trouble
   WHERE table_name = @table
-    AND id = @id
     AND status = 'parked'
+    AND CASE WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after ELSE id = @id END
+  ORDER BY position
+  LIMIT @rows
   FOR UPDATE
 ), again AS (
   UPDATE troupe.mapped_trouble t

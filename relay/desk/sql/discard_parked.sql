@@ -1,9 +1,18 @@
--- Give a parked row up: its line and the row go, and stand with who wanted it among the repairs.
-WITH parked AS (
-  DELETE FROM troupe.outbox_trouble
-  WHERE id = @id
-    AND status = 'parked'
-  RETURNING position, id, topic, order_key, attempts, last_error
+-- Give parked rows up, one by its id or those of a topic above a position: line and row go, and stand with who wanted it among
+-- the repairs.
+WITH chosen AS MATERIALIZED (
+  SELECT position
+  FROM troupe.outbox_trouble
+  WHERE status = 'parked'
+    AND CASE WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after ELSE id = @id END
+  ORDER BY position
+  LIMIT @rows
+), parked AS (
+  DELETE FROM troupe.outbox_trouble t
+  USING chosen
+  WHERE t.position = chosen.position
+    AND t.status = 'parked'
+  RETURNING t.position, t.id, t.topic, t.order_key, t.attempts, t.last_error
 ), gone AS (
   DELETE FROM troupe.outbox o
   USING parked

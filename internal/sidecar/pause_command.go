@@ -1,0 +1,83 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/relay/desk"
+)
+
+func (p Program) pauseCommand() *cobra.Command {
+	return p.turnCommand(turn{name: "pause", short: "Let all relays of the outbox publish nothing", did: "paused", why: desk.WhyPause, do: desk.Desk.Pause,
+		long: `pause asks all relays of the outbox, by its database, to publish nothing until somebody resumes: those that run,
+wherever they do, and those that begin later. What is in flight is finished, leases are kept, and rows
+wait in the outbox. It wants a --reason, which stands in troupe.relay_pauses with who did it.
+
+POST /pause of the admin port is another thing: it is of that process alone, and ends with it.`,
+	})
+}
+
+func (p Program) resumeCommand() *cobra.Command {
+	return p.turnCommand(turn{name: "resume", short: "Let the relays publish again", did: "resumed", do: desk.Desk.Resume,
+		long: `resume ends a pause. The relays go on within a second, with the rows that have waited.`,
+	})
+}
+
+// A turn is a pause or its end.
+type turn struct {
+	name, short, long, did string
+	why                    string // it wants a reason; "": it does not
+	do                     func(desk.Desk, context.Context, desk.By) error
+}
+
+func (p Program) turnCommand(t turn) *cobra.Command {
+	var by desk.By
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: t.name, Short: t.short, Long: t.long, Args: noArguments,
+		Example: `  outbox-relay ` + t.name + ` --reason 'ticket 4711: the brokers are moved'`,
+	}
+	declareOne(cmd, parkedSettings...)
+	declareBy(cmd, &by)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say how it stands, and do nothing")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !dryRun {
+			if err := checkBy(&by, t.why); err != nil {
+				return err
+			}
+		}
+		return p.with(cmd, func(ctx context.Context, on asked) error {
+			if dryRun {
+				return p.wouldTurn(ctx, on, t)
+			}
+			if err := t.do(on.Desk, ctx, by); err != nil {
+				return err
+			}
+			if on.form == "json" {
+				return printJSON(p.Stdout, map[string]any{"done": t.did, "actor": by.Actor, "reason": by.Reason})
+			}
+			_, err := fmt.Fprintln(p.Stdout, t.did)
+			return err
+		})
+	}
+	return cmd
+}
+
+// wouldTurn says how the outbox stands, and who turned it last.
+func (p Program) wouldTurn(ctx context.Context, on asked, t turn) error {
+	turns, err := on.Turns(ctx, 1)
+	if err != nil {
+		return err
+	}
+	if on.form == "json" {
+		return printJSON(p.Stdout, map[string]any{"done": "", "last": turns})
+	}
+	last := "it was never paused"
+	if len(turns) > 0 {
+		last = fmt.Sprintf("the last was %s by %s: %s", turns[0].Action, turns[0].Actor, turns[0].Reason)
+	}
+	_, err = fmt.Fprintf(p.Stdout, "%s would be asked of all relays of the outbox; nothing has been done: %s\n", t.name, last)
+	return err
+}

@@ -1,0 +1,19 @@
+-- Who holds what, by the database's clock; what the holders say of themselves; and what people said to them. Not those of a
+-- former number of shards. Held: not by who streams a slot no more.
+SELECT l.shard, coalesce(m.name, '') AS table_name, l.holder, l.term, l.expires_at,
+       extract(epoch FROM l.expires_at - clock_timestamp())::float8 AS remaining,
+       l.expires_at > clock_timestamp()
+         AND (l.slot IS NULL OR EXISTS (SELECT FROM pg_replication_slots s WHERE s.slot_name = l.slot AND s.active)) AS held,
+       coalesce(l.wanted, '') AS wanted, l.shards, coalesce(l.source, '') AS source, coalesce(l.source_why, '') AS source_why,
+       l.paused_at, coalesce(l.paused_by, '') AS paused_by, coalesce(l.paused_why, '') AS paused_why,
+       -- the slot that is streamed, else the one that was
+       coalesce(l.slot,
+                CASE WHEN l.shard = 0 THEN (SELECT r.slot FROM troupe.relay_state r WHERE r.source = 'wal' ORDER BY r.updated_at DESC LIMIT 1) END,
+                (SELECT s.slot FROM troupe.relay_slot_samples s WHERE s.shard = l.shard ORDER BY s.at DESC LIMIT 1),
+                '') AS slot
+FROM troupe.relay_leases l
+LEFT JOIN troupe.mapped_tables m ON m.shard = l.shard
+LEFT JOIN troupe.relay_leases lead ON lead.shard = 0
+WHERE l.shard <= 0
+   OR l.shard < lead.shards AND l.layout = lead.layout
+ORDER BY l.shard < 0, m.name, l.shard

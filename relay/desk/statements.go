@@ -1,0 +1,37 @@
+package desk
+
+import "embed"
+
+// Statements are named after their files.
+//
+//go:embed sql/*.sql
+var statementFiles embed.FS
+
+var (
+	listTrouble  = statement("list_trouble")
+	showTrouble  = statement("show_trouble")
+	countTrouble = statement("count_trouble")
+	retryRows    = statement("retry_parked")
+	discardRows  = statement("discard_parked")
+
+	listMapped    = statement("list_mapped")
+	showMapped    = statement("show_mapped")
+	retryMapped   = statement("retry_mapped")
+	discardMapped = statement("discard_mapped")
+	findShard     = statement("find_shard")
+
+	readLeases  = statement("read_leases")
+	readSlots   = statement("read_slots")
+	readSamples = statement("read_samples")
+	pauseRelays = statement("pause")
+	resume      = statement("resume")
+	listPauses  = statement("list_pauses")
+)
+
+func statement(name string) string {
+	text, err := statementFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // embedded: only a wrong name
+	}
+	return string(text)
+}
