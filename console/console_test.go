@@ -108,6 +108,8 @@ func TestWrongAddressesSayWhatIsWanted(t *testing.T) {
 		"/held/key?db=order&place=a/0/1": 404, "/messages?q=o-1&since=x": 400, "/definition?db=order&hash=x": 404, "/definition?db=order": 400,
 		"/work?id=x": 404, "/?window=1y": 400, "/dead-letters/act?db=order": 400, "/dead-letters/act?db=order&do=redrive": 400, "/live?page=/nowhere": 400,
 		"/saga/act?db=order&id=order/o-0&do=dance": 400, "/static/nothing.js": 404,
+		"/relay/rows?db=order&status=odd": 400, "/relay/rows?db=order&after=x": 400, "/relay/row?db=order": 400, "/relay/act?db=order": 400,
+		"/relay/row?db=order&id=0191f6a8-0000-4000-8000-000000000001": 404, "/relay/act?db=order&do=retry": 400, "/relay/act?db=order&do=pause&table=a.b": 404,
 	} {
 		w := d.get(address)
 		require.Equal(t, want, w.Code, "%s: %s", address, w.Body)

@@ -35,6 +35,9 @@ func TestTextFromOutsideIsTextOnEveryPage(t *testing.T) {
 	require.Equal(t, http.StatusOK, d.post("/saga/act", form("db", "order", "id", sagaID, "do", "compensate", "actor", hostile, "reason", hostile)).Code)
 	d.Await(sagaID, saga.Compensated)
 	other := d.Order("p-"+hostile, saga.Completed)
+	row := d.Trouble(hostile, "parked", hostile)
+	d.Leads()
+	require.Equal(t, http.StatusOK, d.post("/relay/act", form("db", "order", "do", "pause", "actor", hostile, "reason", hostile)).Code)
 	cause := facts[lettersFacts](d, "/dead-letters/list?db=order").Letters[0].Cause
 
 	for _, address := range []string{
@@ -44,6 +47,8 @@ func TestTextFromOutsideIsTextOnEveryPage(t *testing.T) {
 		at("/dead-letters/act", "db", "order", "do", "redrive", "cause", cause), at("/dead-letter", "db", "order", "id", id),
 		"/held", at("/held/key", "db", "order", "place", "shop.billing.commands/0/9"),
 		at("/messages", "q", hostile), at("/messages", "q", "charge-1"), at("/messages", "q", "o-"+hostile), "/relay", "/definitions",
+		at("/relay/rows", "db", "order", "topic", hostile), at("/relay/row", "db", "order", "id", row), at("/relay/act", "db", "order", "do", "resume"),
+		at("/relay/act", "db", "order", "do", "discard", "topic", hostile),
 		at("/sign-in", "to", hostile),
 	} {
 		requireTame(t, address, d.html(address))
@@ -51,7 +56,7 @@ func TestTextFromOutsideIsTextOnEveryPage(t *testing.T) {
 	for _, address := range []string{
 		at("/saga", "db", hostile), at("/saga", "db", "order", "id", hostile), at("/sagas", "status", hostile), at("/sagas", "since", hostile),
 		at("/work", "id", hostile), at("/dead-letter", "db", "order", "id", hostile), at("/", "window", hostile), at("/definition", "db", "order", "hash", hostile),
-		at("/saga/act", "db", "order", "id", sagaID, "do", hostile),
+		at("/saga/act", "db", "order", "id", sagaID, "do", hostile), at("/relay/act", "db", "order", "do", hostile, "table", hostile),
 	} {
 		page := d.page(address)
 		require.GreaterOrEqual(t, page.Code, 400, address)

@@ -11,6 +11,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	relays "github.com/troupe-go/troupe/relay/desk"
 )
 
 //go:embed templates/*.html static/*
@@ -58,6 +60,12 @@ func (c *Console) words() template.FuncMap {
 		},
 		"go":         func(address string) string { return c.cfg.Path + address },
 		"short":      short,
+		"bytes":      byteCount,
+		"int":        func(n int64) int { return int(n) },
+		"list":       func(all ...string) []string { return all },
+		"kept":       func(samples []relays.Sample) *keptChart { return chartKept(samples, time.Now()) },
+		"relayState": relayState,
+		"table":      tableName,
 		"actionName": actionName,
 		"happened":   happened,
 		"count":      count[int],
@@ -79,6 +87,18 @@ func (c *Console) words() template.FuncMap {
 			return m
 		},
 	}
+}
+
+// byteCount is a size as people say it.
+func byteCount(n int64) string {
+	size, unit := float64(n), 0
+	for ; size >= 1000 && unit < 4; unit++ {
+		size /= 1024
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", size, []string{"", "KiB", "MiB", "GiB", "TiB"}[unit])
 }
 
 // pretty is JSON with two spaces of indent.

@@ -17,6 +17,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
+	relays "github.com/troupe-go/troupe/relay/desk"
 	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
@@ -29,10 +30,11 @@ var (
 	given = map[string]any{
 		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
 		"/dead-letters/list": lettersFacts{}, "/dead-letters/act": groupFacts{}, "/dead-letter": letterFacts{}, "/work": Work{}, "/held": heldFacts{},
-		"/held/key": heldKeyFacts{}, "/messages": messagesFacts{}, "/relay": relayFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{},
+		"/held/key": heldKeyFacts{}, "/messages": messagesFacts{}, "/relay": relayFacts{},
+		"/relay/rows": troubleFacts{}, "/relay/row": troubleRowFacts{}, "/relay/act": relayActFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{},
 	}
 	done = map[string][]any{
-		"/saga/act": {actFacts{}}, "/dead-letters/act": {Work{}}, "/work": {Work{}},
+		"/relay/row": {relays.Repaired{}}, "/relay/act": {relayDone{}}, "/saga/act": {actFacts{}}, "/dead-letters/act": {Work{}}, "/work": {Work{}},
 		"/dead-letter": {letterFacts{}, repair.RedriveResult{}, struct {
 			Discarded int `json:"discarded"`
 		}{}},
@@ -132,6 +134,8 @@ func (s schemer) of(t reflect.Type) object {
 		return object{"type": "boolean"}
 	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint32:
 		return object{"type": "integer"}
+	case reflect.Float64:
+		return object{"type": "number"}
 	case reflect.Interface:
 		return object{}
 	}
@@ -190,6 +194,8 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 	ids := d.letters()
 	d.Order("o-1001", saga.Completed)
 	parked, other := d.parked("o-1002"), d.parked("o-1003")
+	row, another := d.Trouble("shop.none.commands", "parked", "no such topic"), d.Trouble("shop.none.commands", "parked", "no such topic")
+	d.Leads()
 	served := d.get("/openapi.json").Body.Bytes()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(served))
 	require.NoError(t, err)
@@ -233,6 +239,7 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 		get("/messages", "/messages?q=o-1002")
 		get("/messages", "/messages?q=charge-0")
 		get("/relay", "/relay")
+		get("/relay/rows", "/relay/rows?db=order")
 		get("/definitions", "/definitions")
 		if checked["post /work"] {
 			break
@@ -242,6 +249,14 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 		get("/saga/act", at("/saga/act", "db", "order", "id", parked, "do", "compensate"))
 		cause := facts[lettersFacts](d, "/dead-letters/list?db=order").Letters[0].Cause
 		get("/dead-letters/act", at("/dead-letters/act", "db", "order", "do", "discard", "cause", cause))
+
+		get("/relay/row", at("/relay/row", "db", "order", "id", row))
+		get("/relay/act", at("/relay/act", "db", "order", "do", "retry", "topic", "shop.none.commands"))
+		get("/relay/act", at("/relay/act", "db", "order", "do", "pause"))
+		act("/relay/row", "db", "order", "id", row, "do", "retry")
+		act("/relay/row", "db", "order", "id", another, "do", "discard")
+		act("/relay/act", "db", "order", "do", "retry", "topic", "shop.none.commands")
+		act("/relay/act", "db", "order", "do", "pause")
 
 		act("/saga/act", "db", "order", "id", parked, "do", "compensate")
 		d.Await(parked, saga.Compensated)

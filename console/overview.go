@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/outbox"
+	relays "github.com/troupe-go/troupe/relay/desk"
 	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
@@ -47,14 +48,17 @@ type total struct {
 
 // databaseFacts are one database's. What could not be read is in Error, and the rest is empty.
 type databaseFacts struct {
-	Name        string         `json:"database"`
-	Error       string         `json:"error,omitempty"`
-	Outbox      *outbox.Stats  `json:"outbox"`
-	DeadLetters int            `json:"dead_letters"` // open
-	Causes      []repair.Cause `json:"causes"`       // the largest five
-	Held        counted        `json:"held_keys"`
-	Parked      counted        `json:"parked_sagas"`
-	ParkedSince *time.Time     `json:"parked_sagas_since,omitempty"` // when the oldest started
+	Name   string        `json:"database"`
+	Error  string        `json:"error,omitempty"`
+	Outbox *outbox.Stats `json:"outbox"`
+	// Relays are of troupe.outbox, and of tables with a mapping; RelaysError is why they cannot be read, where the rest can.
+	Relays      []relayStanding `json:"relays"`
+	RelaysError string          `json:"relays_error,omitempty"`
+	DeadLetters int             `json:"dead_letters"` // open
+	Causes      []repair.Cause  `json:"causes"`       // the largest five
+	Held        counted         `json:"held_keys"`
+	Parked      counted         `json:"parked_sagas"`
+	ParkedSince *time.Time      `json:"parked_sagas_since,omitempty"` // when the oldest started
 
 	started []coordinator.Started
 }
@@ -135,9 +139,9 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 
 // overview asks one database. The first error ends it.
 func (s *source) overview(ctx context.Context, since time.Time, every time.Duration) databaseFacts {
-	d := databaseFacts{Name: s.Name, Causes: []repair.Cause{}}
+	d := databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []relayStanding{}}
 	if err := d.read(ctx, s, since, every); err != nil {
-		return databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Error: err.Error()}
+		return databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []relayStanding{}, Error: err.Error()}
 	}
 	return d
 }
@@ -148,6 +152,13 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 		return err
 	}
 	d.Outbox = &stats
+	outboxes, err := relays.Look(ctx, s.Pool)
+	if err != nil {
+		d.RelaysError = err.Error()
+	}
+	for _, o := range outboxes {
+		d.Relays = append(d.Relays, standingOf(o))
+	}
 	if d.DeadLetters, err = s.repairs.Count(ctx, repair.Filter{}); err != nil {
 		return err
 	}
@@ -197,6 +208,12 @@ func (d *databaseFacts) needs() (all []need) {
 		add(2, "now", fmt.Sprintf("The outbox is %s behind, with %s to publish", short(d.Outbox.Oldest), count(d.Outbox.Pending, "row", "rows")),
 			"Is the relay running, and Kafka reachable?", "/relay")
 	}
+	if d.RelaysError != "" {
+		add(2, "soon", "The relays' tables cannot be read: "+d.RelaysError, "Migrate the database, or grant this role what it lacks.", "/relay")
+	}
+	for _, o := range d.Relays {
+		d.relayNeeds(o, add)
+	}
 	if d.DeadLetters > 0 {
 		add(3, "now", fmt.Sprintf("%s: %s", count(d.DeadLetters, "dead letter", "dead letters"), d.Causes[0].Fingerprint),
 			"Mend the cause, then redrive the group; or edit, or discard.", "/dead-letters")
@@ -215,6 +232,48 @@ func (d *databaseFacts) needs() (all []need) {
 		add(7, "know", fmt.Sprintf("%s tried again by the relay", count(n, "row is", "rows are")), "Kafka or the network is in trouble, or was.", "/relay")
 	}
 	return all
+}
+
+// A relayStanding is whether an outbox is published.
+type relayStanding struct {
+	Table  string        `json:"table"` // "": troupe.outbox
+	State  string        `json:"state"` // active, paused, no relay, not all shards
+	Paused *relays.Pause `json:"paused"`
+	Slot   string        `json:"slot_name"`
+	WAL    string        `json:"wal_status"` // of the slot; "": there is none
+	Parked int           `json:"parked"`
+
+	ran bool
+}
+
+func standingOf(o relays.Outbox) relayStanding {
+	r := relayStanding{Table: o.Table, State: relayState(o), Paused: o.Paused, Slot: o.SlotName, ran: len(o.Leases) > 0}
+	if o.Slot != nil {
+		r.WAL = o.Slot.WALStatus
+	}
+	for _, t := range o.Topics {
+		r.Parked += t.Parked
+	}
+	return r
+}
+
+// relayNeeds are what one outbox has for people.
+func (d *databaseFacts) relayNeeds(o relayStanding, add func(rank int, urgency, text, remedy, page string, values ...string)) {
+	name := tableName(o.Table)
+	if p := o.Paused; p != nil {
+		add(1, "now", fmt.Sprintf("The relays of %s are paused since %s UTC by %s: %s", name, p.Since.UTC().Format(time.DateTime), p.Actor, p.Reason),
+			"Rows wait until somebody resumes.", "/relay")
+	} else if o.State != "active" && o.ran && d.Outbox.Pending > 0 {
+		add(1, "now", fmt.Sprintf("No relay publishes %s (%s)", name, o.State), "Does one run, and reach the database?", "/relay")
+	}
+	if o.WAL == "unreserved" || o.WAL == "lost" {
+		add(1, "now", fmt.Sprintf("Slot %s is %s: the server keeps no log for it much longer", o.Slot, o.WAL),
+			"See why nothing is published; one that is lost is made anew.", "/relay")
+	}
+	if o.Table != "" && o.Parked > 0 { // those of troupe.outbox are told by its statistics
+		add(1, "now", fmt.Sprintf("%s of %s cannot be published, and the keys wait behind", count(o.Parked, "row", "rows"), name),
+			"Look at the error; retry or discard each.", "/relay")
+	}
 }
 
 func count[N int | int64](n N, one, many string) string {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	relays "github.com/troupe-go/troupe/relay/desk"
 	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
@@ -92,6 +93,20 @@ var pages = []page{
 		path: "/relay", title: "Relay", template: "relay", nav: "/relay", live: true, read: readRelay,
 	},
 	{
+		path: "/relay/rows", title: "Rows in trouble", template: "relay-rows", nav: "/relay", live: true, read: readTrouble,
+		takes: "db table status topic limit after",
+	},
+	{
+		path: "/relay/row", title: "Row in trouble", template: "relay-row", nav: "/relay", live: true, read: readTroubleRow,
+		takes: "db table id",
+		act:   actOnTroubleRow, does: "db table id do",
+	},
+	{
+		path: "/relay/act", title: "Relay", template: "relay-act", nav: "/relay", read: readRelayAct,
+		takes: "db table topic do",
+		act:   actOnRelay, does: "db table topic do",
+	},
+	{
 		path: "/definitions", title: "Definitions", template: "definitions", nav: "/definitions", read: readDefinitions,
 	},
 	{
@@ -122,6 +137,19 @@ func (a *ask) limit() (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > 1000 {
 		return 0, refuse(http.StatusBadRequest, "limit %q: want 1 to 1000", text)
+	}
+	return n, nil
+}
+
+// number reads a count. "": 0.
+func (a *ask) number(name string) (int64, error) {
+	text := a.get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, refuse(http.StatusBadRequest, "%s %q: want a whole number", name, text)
 	}
 	return n, nil
 }
@@ -171,9 +199,10 @@ func statusOf(err error) int {
 		return r.status
 	case errors.As(err, &tooLarge):
 		return http.StatusRequestEntityTooLarge
-	case is(repair.ErrNotFound, coordinator.ErrNotFound):
+	case is(repair.ErrNotFound, coordinator.ErrNotFound, relays.ErrNoTrouble, relays.ErrNoRelay):
 		return http.StatusNotFound
-	case is(repair.ErrNotOpen, repair.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, coordinator.ErrRefused):
+	case is(repair.ErrNotOpen, repair.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, coordinator.ErrRefused,
+		relays.ErrNotParked, relays.ErrPaused, relays.ErrNotPaused):
 		return http.StatusConflict
 	case is(repair.ErrPayload):
 		return http.StatusUnprocessableEntity

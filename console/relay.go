@@ -2,20 +2,27 @@ package console
 
 import (
 	"context"
+	"net/http"
+	"net/url"
 	"sync"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/troupe-go/troupe/outbox"
+	relays "github.com/troupe-go/troupe/relay/desk"
 )
 
-// relayFacts are the outboxes.
+// relayFacts are the outboxes with their relays.
 type relayFacts struct {
 	Databases []outboxOf `json:"databases"`
 }
 
 type outboxOf struct {
-	Database string        `json:"database"`
-	Error    string        `json:"error,omitempty"`
-	Outbox   *outbox.Stats `json:"outbox"`
+	Database string          `json:"database"`
+	Error    string          `json:"error,omitempty"`
+	Outbox   *outbox.Stats   `json:"outbox"` // of troupe.outbox
+	Relays   []relays.Outbox `json:"relays"` // troupe.outbox first, then tables with a mapping
 }
 
 func readRelay(ctx context.Context, a *ask) (any, error) {
@@ -23,14 +30,298 @@ func readRelay(ctx context.Context, a *ask) (any, error) {
 	var all sync.WaitGroup
 	for i, s := range a.sources {
 		all.Go(func() {
-			one := outboxOf{Database: s.Name}
+			one := outboxOf{Database: s.Name, Relays: []relays.Outbox{}}
 			stats, err := outbox.ReadStats(ctx, s.Pool)
-			if one.Outbox = &stats; err != nil {
-				one.Outbox, one.Error = nil, err.Error()
+			if err == nil {
+				one.Outbox = &stats
+				one.Relays, err = relays.Look(ctx, s.Pool)
+			}
+			if err != nil {
+				one.Error = err.Error()
 			}
 			f.Databases[i] = one
 		})
 	}
 	all.Wait()
 	return f, nil
+}
+
+// relayState is who publishes, in a word.
+func relayState(o relays.Outbox) string {
+	if o.Paused != nil {
+		return "paused"
+	}
+	held := 0
+	for _, l := range o.Leases {
+		if l.Held {
+			held++
+		}
+	}
+	switch {
+	case held == 0:
+		return "no relay"
+	case held < o.Shards:
+		return "not all shards"
+	}
+	return "active"
+}
+
+func tableName(name string) string {
+	if name == "" {
+		return "troupe.outbox"
+	}
+	return name
+}
+
+// relayDesk is that of the outbox that the address names.
+func (a *ask) relayDesk() (*source, relays.Desk, error) {
+	s, err := a.database()
+	if err != nil {
+		return nil, relays.Desk{}, err
+	}
+	return s, relays.Desk{DB: s.Pool, Table: relays.Table{Name: a.get("table")}}, nil
+}
+
+// troubleFacts are rows that are not published at the first try, of one outbox.
+type troubleFacts struct {
+	Database string       `json:"database"`
+	Table    string       `json:"table"`
+	Rows     []relays.Row `json:"rows"`
+	Next     int64        `json:"next"` // what after must be for those behind; 0: there are none
+
+	Asked url.Values `json:"-"`
+}
+
+func (f troubleFacts) title() string { return "Rows in trouble of " + tableName(f.Table) }
+
+// Get is a value of the address.
+func (f troubleFacts) Get(name string) string { return f.Asked.Get(name) }
+
+func readTrouble(ctx context.Context, a *ask) (any, error) {
+	s, desk, err := a.relayDesk()
+	if err != nil {
+		return nil, err
+	}
+	filter := relays.Filter{Status: relays.Status(a.get("status")), Topic: a.get("topic")}
+	switch filter.Status {
+	case "", relays.Parked, relays.Retrying, relays.Waiting:
+	default:
+		return nil, refuse(http.StatusBadRequest, "status %q: want parked, retrying or waiting", filter.Status)
+	}
+	page := relays.Page{}
+	if page.Rows, err = a.limit(); err != nil {
+		return nil, err
+	}
+	if page.After, err = a.number("after"); err != nil {
+		return nil, err
+	}
+	f := troubleFacts{Database: s.Name, Table: desk.Table.Name, Asked: a.values}
+	f.Rows, f.Next, err = desk.List(ctx, filter, page)
+	f.Rows = orEmpty(f.Rows)
+	return f, err
+}
+
+// troubleRowFacts are one row in trouble.
+type troubleRowFacts struct {
+	Database string     `json:"database"`
+	Table    string     `json:"table"`
+	Row      relays.Row `json:"row"`
+}
+
+func (f troubleRowFacts) title() string { return "Row " + f.Row.ID.String() }
+
+func (a *ask) rowID() (uuid.UUID, error) {
+	id, err := uuid.Parse(a.get("id"))
+	if err != nil {
+		return id, refuse(http.StatusBadRequest, "id: want a UUID")
+	}
+	return id, nil
+}
+
+func readTroubleRow(ctx context.Context, a *ask) (any, error) {
+	s, desk, err := a.relayDesk()
+	if err != nil {
+		return nil, err
+	}
+	id, err := a.rowID()
+	if err != nil {
+		return nil, err
+	}
+	row, err := desk.Show(ctx, id)
+	return troubleRowFacts{s.Name, desk.Table.Name, row}, err
+}
+
+// actOnTroubleRow retries or discards one row.
+func actOnTroubleRow(ctx context.Context, a *ask) (any, string, error) {
+	s, desk, err := a.relayDesk()
+	if err != nil {
+		return nil, "", err
+	}
+	id, err := a.rowID()
+	if err != nil {
+		return nil, "", err
+	}
+	do := desk.Retry
+	switch a.get("do") {
+	case "retry":
+	case "discard":
+		do = desk.Discard
+		if err := a.needsReason(); err != nil {
+			return nil, "", err
+		}
+	default:
+		return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or discard", a.get("do"))
+	}
+	done, err := do(ctx, id, a.relayBy())
+	return done, troubleOf(s, desk), err
+}
+
+func (a *ask) relayBy() relays.By { return relays.By{Actor: a.by.Actor, Reason: a.by.Reason} }
+
+func troubleOf(s *source, desk relays.Desk) string {
+	q := url.Values{"db": {s.Name}}
+	if desk.Table.Name != "" {
+		q.Set("table", desk.Table.Name)
+	}
+	return "/relay/rows?" + q.Encode()
+}
+
+// relayActFacts are what an action on an outbox, or on all parked rows of one of its topics, is about.
+type relayActFacts struct {
+	Database string        `json:"database"`
+	Do       string        `json:"do"` // retry, discard, pause or resume
+	Outbox   relays.Outbox `json:"outbox"`
+	Topic    *relays.Topic `json:"topic"` // of retry and discard; null: it has no row in trouble any more
+	Rows     []relays.Row  `json:"rows"`  // the first ten of those that are meant
+	Turns    []relays.Turn `json:"turns"` // of pause and resume: the last five
+
+	Asked string `json:"-"` // the topic
+}
+
+func (f relayActFacts) title() string {
+	return map[string]string{"retry": "Retry", "discard": "Discard", "pause": "Pause", "resume": "Resume"}[f.Do] + " · " + tableName(f.Outbox.Table)
+}
+
+// Possible says whether there is something to do.
+func (f relayActFacts) Possible() bool {
+	switch f.Do {
+	case "pause":
+		return f.Outbox.Paused == nil
+	case "resume":
+		return f.Outbox.Paused != nil
+	}
+	return f.Topic != nil && f.Topic.Parked > 0
+}
+
+// readRelayAct is the preview.
+func readRelayAct(ctx context.Context, a *ask) (any, error) {
+	s, desk, err := a.relayDesk()
+	if err != nil {
+		return nil, err
+	}
+	f := relayActFacts{Database: s.Name, Do: a.get("do"), Rows: []relays.Row{}, Turns: []relays.Turn{}, Asked: a.get("topic")}
+	all, err := relays.Look(ctx, s.Pool)
+	if err != nil {
+		return nil, err
+	}
+	known := false
+	for _, o := range all {
+		if o.Table == desk.Table.Name {
+			f.Outbox, known = o, true
+		}
+	}
+	if !known {
+		return nil, refuse(http.StatusNotFound, "no relay has published a table %s", desk.Table.Name)
+	}
+	switch f.Do {
+	case "retry", "discard":
+		if f.Asked == "" {
+			return nil, refuse(http.StatusBadRequest, "topic: want the one whose parked rows are meant")
+		}
+		for _, t := range f.Outbox.Topics {
+			if t.Topic == f.Asked {
+				f.Topic = &t
+			}
+		}
+		rows, _, err := desk.List(ctx, relays.Filter{Status: relays.Parked, Topic: f.Asked}, relays.Page{Rows: 10})
+		f.Rows = orEmpty(rows)
+		return f, err
+	case "pause", "resume":
+		turns, err := desk.Turns(ctx, 5)
+		f.Turns = orEmpty(turns)
+		return f, err
+	}
+	return nil, refuse(http.StatusBadRequest, "do %q: want retry, discard, pause or resume", f.Do)
+}
+
+// relayDone is what actOnRelay did.
+type relayDone struct {
+	Do   string `json:"do"`
+	Rows int    `json:"rows"` // of retry and discard; with an error, those that were done before it
+}
+
+func actOnRelay(ctx context.Context, a *ask) (any, string, error) {
+	s, desk, err := a.relayDesk()
+	if err != nil {
+		return nil, "", err
+	}
+	done, by := relayDone{Do: a.get("do")}, a.relayBy()
+	if done.Do != "retry" && done.Do != "resume" {
+		if err := a.needsReason(); err != nil {
+			return nil, "", err
+		}
+	}
+	switch topic := a.get("topic"); {
+	case done.Do == "pause":
+		return done, "/relay", desk.Pause(ctx, by)
+	case done.Do == "resume":
+		return done, "/relay", desk.Resume(ctx, by)
+	case done.Do != "retry" && done.Do != "discard":
+		return nil, "", refuse(http.StatusBadRequest, "do %q: want retry, discard, pause or resume", done.Do)
+	case topic == "":
+		return nil, "", refuse(http.StatusBadRequest, "topic: want the one whose parked rows are meant")
+	case done.Do == "retry":
+		done.Rows, err = desk.RetryTopic(ctx, topic, by)
+	default:
+		done.Rows, err = desk.DiscardTopic(ctx, topic, by)
+	}
+	return done, troubleOf(s, desk), err
+}
+
+// A keptChart is what a slot kept in each five minutes of a day.
+type keptChart struct {
+	Width, Height int
+	Most          int64 // bytes in the highest column
+	Bars          []keptBar
+	Since         time.Time
+}
+
+type keptBar struct {
+	X, Y, Width, Height float64
+	Retained            int64
+	At                  time.Time
+}
+
+const keptEvery = 5 * time.Minute
+
+// chartKept draws samples up to now. A column is missing where nobody looked.
+func chartKept(samples []relays.Sample, now time.Time) *keptChart {
+	if len(samples) == 0 {
+		return nil
+	}
+	const columns = int(24 * time.Hour / keptEvery)
+	c := &keptChart{Width: chartWidth, Height: chartHeight, Since: now.Truncate(keptEvery).Add(keptEvery - 24*time.Hour).UTC()}
+	for _, s := range samples {
+		c.Most = max(c.Most, s.Retained)
+	}
+	width := float64(chartWidth) / float64(columns)
+	for _, s := range samples {
+		n := int(s.At.Sub(c.Since) / keptEvery)
+		if s.At.Before(c.Since) || n >= columns {
+			continue
+		}
+		h := max(float64(s.Retained)/float64(max(c.Most, 1))*(chartHeight-4), 1)
+		c.Bars = append(c.Bars, keptBar{float64(n) * width, chartHeight - h, width, h, s.Retained, s.At.UTC()})
+	}
+	return c
 }

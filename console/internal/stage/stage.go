@@ -227,3 +227,33 @@ func (s *Stage) Hold(offset, behind int, l Letter) {
 		require.NoError(s.t, err)
 	}
 }
+
+// Trouble puts a row into the outbox that the relay could not publish, with its status, and gives its id.
+func (s *Stage) Trouble(topic, status, why string) (id string) {
+	s.t.Helper()
+	require.NoError(s.t, s.Pool.QueryRow(s.t.Context(), `
+		WITH row AS (
+		  INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'o-' || (SELECT count(*) + 1 FROM troupe.outbox_trouble), 'shop.ChargeCard', '{"cents": 1999}')
+		  RETURNING position, id, topic, key
+		)
+		INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
+		SELECT position, id, topic, key::bytea, $2, CASE WHEN $2 = 'waiting' THEN 0 ELSE 8 END, 8, CASE WHEN $2 = 'retrying' THEN now() + interval '1 hour' END, $3
+		FROM row
+		RETURNING id::text`, topic, status, why).Scan(&id))
+	return id
+}
+
+// Leads writes what a relay does that leads, with a slot that kept the more the longer a day lasted.
+func (s *Stage) Leads() {
+	s.t.Helper()
+	_, err := s.Pool.Exec(s.t.Context(), `
+		INSERT INTO troupe.relay_leases (shard, holder, term, expires_at, source, source_why)
+		VALUES (0, 'relay-7f9c', 3, now() + interval '1 hour', 'wal', 'the server and the role allow it')`)
+	require.NoError(s.t, err)
+	_, err = s.Pool.Exec(s.t.Context(), `
+		INSERT INTO troupe.relay_slot_samples (shard, minute, at, slot, retained)
+		SELECT 0, n, now() - (1439 - n) * interval '1 minute', 'troupe_order', 16777216 + n * 40000 + CASE WHEN n % 480 > 400 THEN (n % 480 - 400) * 900000 ELSE 0 END
+		FROM generate_series(0, 1439) AS n
+		WHERE n NOT BETWEEN 600 AND 660`)
+	require.NoError(s.t, err)
+}

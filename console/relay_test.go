@@ -1,0 +1,92 @@
+package console
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	relays "github.com/troupe-go/troupe/relay/desk"
+)
+
+func TestTheRelayPageTellsWhoPublishesAndWhatIsInTheWay(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, twice(t))
+	require.Contains(t, d.html("/relay"), "No relay has run yet")
+	d.Leads()
+	for _, status := range []string{"parked", "parked", "retrying", "waiting"} {
+		d.Trouble("shop.none.commands", status, "UNKNOWN_TOPIC_OR_PARTITION")
+	}
+	page := d.html("/relay")
+	for _, text := range []string{"relay-7f9c", "the server and the role allow it", "troupe_order", "UNKNOWN_TOPIC_OR_PARTITION", "Retry all", "What the slot kept", "active"} {
+		require.Contains(t, page, text)
+	}
+	f := facts[relayFacts](d, "/relay")
+	require.Equal(t, []relays.Topic{{Topic: "shop.none.commands", Parked: 2, Retrying: 1, Waiting: 1, Error: "UNKNOWN_TOPIC_OR_PARTITION"}}, f.Databases[0].Relays[0].Topics)
+	require.Len(t, facts[troubleFacts](d, "/relay/rows?db=order&status=parked").Rows, 2)
+	require.Contains(t, d.html("/relay/rows?db=order&limit=2"), "after=")
+	require.Contains(t, d.html("/"), "2 rows cannot be published")
+}
+
+func TestParkedRowsAreRetriedAndDiscarded(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	var ids []string
+	for range 4 {
+		ids = append(ids, d.Trouble("shop.none.commands", "parked", "UNKNOWN_TOPIC_OR_PARTITION"))
+	}
+	require.Contains(t, d.html(at("/relay/row", "db", "order", "id", ids[0])), "1999")
+	require.Equal(t, http.StatusBadRequest, d.post("/relay/row", form("db", "order", "id", ids[0], "do", "discard")).Code, "no reason")
+	require.Equal(t, http.StatusOK, d.post("/relay/row", form("db", "order", "id", ids[0], "do", "discard", "reason", "ticket 1")).Code)
+	require.Equal(t, http.StatusConflict, d.post("/relay/row", form("db", "order", "id", ids[0], "do", "discard", "reason", "ticket 1")).Code)
+	require.Equal(t, http.StatusNotFound, d.get(at("/relay/row", "db", "order", "id", ids[0])).Code)
+	require.Equal(t, http.StatusOK, d.post("/relay/row", form("db", "order", "id", ids[1], "do", "retry")).Code)
+	require.Equal(t, relays.Retrying, facts[troubleRowFacts](d, at("/relay/row", "db", "order", "id", ids[1])).Row.Status)
+
+	preview := facts[relayActFacts](d, at("/relay/act", "db", "order", "do", "discard", "topic", "shop.none.commands"))
+	require.Equal(t, 2, preview.Topic.Parked)
+	require.Len(t, preview.Rows, 2)
+	require.Equal(t, http.StatusBadRequest, d.post("/relay/act", form("db", "order", "do", "discard", "topic", "shop.none.commands")).Code, "no reason")
+	require.Equal(t, http.StatusBadRequest, d.post("/relay/act", form("db", "order", "do", "discard", "reason", "all of them?")).Code, "no topic")
+	w := d.post("/relay/act", form("db", "order", "do", "discard", "topic", "shop.none.commands", "reason", "ticket 2"))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.Equal(t, relayDone{"discard", 2}, decoded[relayDone](t, w.Body.Bytes()))
+	require.Contains(t, d.html(at("/relay/act", "db", "order", "do", "retry", "topic", "shop.none.commands")), "nothing to do")
+	var recorded int
+	require.NoError(t, d.Pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.outbox_repairs WHERE actor = 'ann'").Scan(&recorded))
+	require.Equal(t, 4, recorded)
+}
+
+func TestTheRelaysArePausedAndResumed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.Leads()
+	require.Contains(t, d.html("/relay/act?db=order&do=pause"), "publish nothing more")
+	require.Equal(t, http.StatusConflict, d.post("/relay/act", form("db", "order", "do", "resume")).Code)
+	require.Equal(t, http.StatusBadRequest, d.post("/relay/act", form("db", "order", "do", "pause")).Code, "no reason")
+	require.Equal(t, http.StatusOK, d.post("/relay/act", form("db", "order", "do", "pause", "reason", "ticket 3")).Code)
+	require.Equal(t, http.StatusConflict, d.post("/relay/act", form("db", "order", "do", "pause", "reason", "ticket 3")).Code)
+	require.Contains(t, d.html("/relay"), "by ann: ticket 3")
+	require.Contains(t, d.html("/"), "are paused since")
+	require.Contains(t, d.html("/relay/act?db=order&do=pause"), "paused already")
+	require.Equal(t, http.StatusOK, d.post("/relay/act", form("db", "order", "do", "resume")).Code)
+	require.Nil(t, facts[relayFacts](d, "/relay").Databases[0].Relays[0].Paused)
+	turns := facts[relayActFacts](d, "/relay/act?db=order&do=pause").Turns
+	require.Equal(t, []string{"resume", "pause"}, []string{turns[0].Action, turns[1].Action})
+	require.Equal(t, http.StatusNotFound, d.get("/relay/act?db=order&do=pause&table=public.none").Code)
+}
+
+// A column is missing where nobody looked, and none is drawn outside of the day.
+func TestTheChartOfASlotHasAColumnWhereSomebodyLooked(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 31, 12, 2, 0, 0, time.UTC)
+	require.Nil(t, chartKept(nil, now))
+	c := chartKept([]relays.Sample{
+		{At: now.Add(-25 * time.Hour), Retained: 1}, {At: now.Truncate(keptEvery).Add(-time.Hour), Retained: 50}, {At: now.Truncate(keptEvery), Retained: 100},
+	}, now)
+	require.EqualValues(t, 100, c.Most)
+	require.Len(t, c.Bars, 2)
+	require.InDelta(t, chartWidth, c.Bars[1].X+c.Bars[1].Width, 1e-6, "now is at the right")
+	require.Greater(t, c.Bars[0].Y, c.Bars[1].Y)
+}
