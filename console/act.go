@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/troupe-go/troupe/repair"
@@ -33,6 +34,10 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 		who = r.PostForm.Get("actor")
 	case !same(form, r.PostForm.Get("form")):
 		c.fail(w, r, refuse(http.StatusForbidden, "the form is not of this session: open the page again, and send it from there"))
+		return
+	}
+	if do := strings.TrimSpace(r.PostForm.Get("do")); !slices.Contains(strings.Fields(p.actions), do) {
+		c.fail(w, r, refuse(http.StatusBadRequest, "do %q: want one of %s", do, strings.Join(strings.Fields(p.actions), ", ")))
 		return
 	}
 	if strings.TrimSpace(who) == "" {

@@ -65,6 +65,8 @@ func document(t *testing.T) []byte {
 			for name := range strings.FieldsSeq(p.does + " actor reason") {
 				fields[name] = object{"type": "string"}
 			}
+			require.NotEmpty(t, p.actions, p.path)
+			fields["do"] = object{"type": "string", "enum": strings.Fields(p.actions)}
 			entry["post"] = object{
 				"summary": p.title + ": act", "security": []any{object{"token": []string{}}}, "responses": answers(object{"anyOf": either}),
 				"requestBody": object{"content": object{"application/x-www-form-urlencoded": object{"schema": object{"type": "object", "properties": fields}}}},

@@ -30,6 +30,7 @@ type page struct {
 	takes    string // the values that its address may have, with blanks between
 	does     string // those of its form, beside actor and reason
 	read     func(context.Context, *ask) (any, error)
+	actions  string // what its form's do may be; no other is done
 	// act is what a POST does: it gives what JSON is answered, and where a browser goes then.
 	act func(context.Context, *ask) (done any, next string, err error)
 }
@@ -52,6 +53,7 @@ var pages = []page{
 		path: "/saga/act", title: "Saga", template: "saga-act", nav: "/sagas", read: readSagaAct,
 		takes: "db id do step happened result",
 		act:   actOnSaga, does: "db id do step happened result",
+		actions: "retry skip resolve compensate resume abandon",
 	},
 	{
 		path: "/dead-letters", title: "Dead letters", template: "dead-letters", nav: "/dead-letters", live: true, read: readCauses,
@@ -65,16 +67,19 @@ var pages = []page{
 		path: "/dead-letters/act", title: "Dead letters", template: "dead-letters-act", nav: "/dead-letters", read: readGroup,
 		takes: "db do cause group class handler type key topic hop since before all",
 		act:   actOnGroup, does: "db do cause group class handler type key topic hop since before all rate",
+		actions: "redrive discard",
 	},
 	{
 		path: "/dead-letter", title: "Dead letter", template: "dead-letter", nav: "/dead-letters", live: true, read: readLetter,
 		takes: "db id",
 		act:   actOnLetter, does: "db id do payload",
+		actions: "edit redrive discard",
 	},
 	{
 		path: "/work", title: "Work", template: "work", nav: "/dead-letters", live: true, read: readWork,
 		takes: "id",
 		act:   actOnWork, does: "id do",
+		actions: "stop",
 	},
 	{
 		path: "/held", title: "Held keys", template: "held", nav: "/held", live: true, read: readHeld,
@@ -84,6 +89,7 @@ var pages = []page{
 		path: "/held/key", title: "Held key", template: "held-key", nav: "/held", live: true, read: readHeldKey,
 		takes: "db place group",
 		act:   actOnHeld, does: "db place group class key do hop",
+		actions: "retry release",
 	},
 	{
 		path: "/messages", title: "Messages", template: "messages", nav: "/messages", read: readMessages,
@@ -100,11 +106,13 @@ var pages = []page{
 		path: "/relay/row", title: "Row in trouble", template: "relay-row", nav: "/relay", live: true, read: readTroubleRow,
 		takes: "db table id",
 		act:   actOnTroubleRow, does: "db table id do",
+		actions: "retry discard",
 	},
 	{
 		path: "/relay/act", title: "Relay", template: "relay-act", nav: "/relay", read: readRelayAct,
 		takes: "db table topic do",
 		act:   actOnRelay, does: "db table topic do",
+		actions: "retry discard pause resume",
 	},
 	{
 		path: "/definitions", title: "Definitions", template: "definitions", nav: "/definitions", read: readDefinitions,

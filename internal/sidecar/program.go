@@ -67,6 +67,9 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // reported is a failure that standard output tells already.
 type reported struct{ error }
 
+// Commands is the program's tree, for who lists it.
+func (p Program) Commands() *cobra.Command { return p.root() }
+
 func (p Program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "outbox-relay",
