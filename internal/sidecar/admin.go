@@ -30,6 +30,7 @@ type adminHandler struct {
 	fleet *fleet
 	log   zerolog.Logger
 	mux   *http.ServeMux
+	pages atomic.Pointer[mounted] // nil: there is no console
 }
 
 // A doorkeeper knows the token, if there is one.
@@ -61,6 +62,10 @@ func newAdmin(f *fleet, registry *prometheus.Registry, log zerolog.Logger) *admi
 const mostBody = 64 << 10
 
 func (a *adminHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if pages := a.pages.Load(); pages != nil && (r.URL.Path == consolePath || strings.HasPrefix(r.URL.Path, consolePath+"/")) {
+		pages.ServeHTTP(w, r) // which knows the token, and its own limits
+		return
+	}
 	r.Body = http.MaxBytesReader(w, r.Body, mostBody)
 	a.mux.ServeHTTP(w, r)
 }

@@ -22,6 +22,7 @@ import (
 type plan struct {
 	admin    string
 	token    string
+	console  bool
 	level    zerolog.Level
 	outboxes []outboxPlan
 }
@@ -45,7 +46,7 @@ func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	process, err := l.process(admin, adminToken, logLevel)
+	process, err := l.process(admin, adminToken, consoleSetting, logLevel)
 	if err != nil {
 		return plan{}, err
 	}
@@ -87,7 +88,11 @@ func (v values) processPlan() (out plan, err error) {
 	if out.level, err = zerolog.ParseLevel(level); err != nil {
 		return out, err
 	}
-	out.token = v.text[adminToken.name]
+	pages, err := v.oneOf(consoleSetting)
+	if err != nil {
+		return out, err
+	}
+	out.token, out.console = v.text[adminToken.name], pages == "true"
 	return out, v.guarded(admin, adminToken)
 }
 
