@@ -61,6 +61,7 @@ type Console struct {
 	pages     map[string]*page // by path
 	templates map[string]*template.Template
 	sessions  sessions
+	attempts  *attempts
 	works     *works
 	handler   http.Handler
 	streams   chan struct{}
@@ -117,7 +118,7 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	c := &Console{
-		cfg: cfg, pages: make(map[string]*page), sessions: newSessions(cfg.Token, cfg.Path), works: newWorks(),
+		cfg: cfg, pages: make(map[string]*page), sessions: newSessions(cfg.Token, cfg.Path), attempts: newAttempts(), works: newWorks(),
 		streams: make(chan struct{}, mostLive),
 	}
 	var codec *schemas.Codec
@@ -209,6 +210,9 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Path == c.cfg.Path && c.cfg.Path != "" {
 		http.Redirect(w, r, c.cfg.Path+"/", http.StatusMovedPermanently)
+		return
+	}
+	if c.tooOften(w, r) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)

@@ -19,6 +19,7 @@
 //	from another site          an action is refused by Sec-Fetch-Site or Origin, and, with a cookie, without the form's own field
 //	text from messages         is escaped where it stands; no script and no style of a page is inline, and the policy allows none
 //	a name that is not ours    is refused where Config.Hosts names those that are: pages of others cannot rebind theirs to it
+//	guess the token            ten wrong ones from an address, then one in six seconds, by either way; the right one waits, too
 //	too much                   bodies end at 9 MiB, lists at a page, a question to a database at 10 s, live pages at 64
 //
 // # When something is down

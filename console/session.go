@@ -122,7 +122,20 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, refuse(http.StatusForbidden, "this console was started without a token: it only shows"))
 	case name == "" || len(name) > mostName || strings.ToValidUTF8(name, "") != name || strings.ContainsRune(name, 0):
 		c.fail(w, r, refuse(http.StatusBadRequest, "want a name, for the records of what you do: text of at most %d bytes", mostName))
-	case !c.sessions.is(r.PostForm.Get("token")):
+	default:
+		c.admit(w, r, name, to)
+	}
+}
+
+// admit looks at the token, unless too many wrong ones came from there.
+func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string) {
+	right, limited := c.attempts.try(addressOf(r), time.Now(), func() bool { return c.sessions.is(r.PostForm.Get("token")) })
+	switch {
+	case limited:
+		c.cfg.Log.Warn().Str("from", r.RemoteAddr).Msg("console: too many sign-ins with a wrong token")
+		w.Header().Set("Retry-After", "6")
+		c.fail(w, r, refuse(http.StatusTooManyRequests, tooManyAttempts))
+	case !right:
 		c.cfg.Log.Warn().Str("name", name).Str("from", r.RemoteAddr).Msg("console: sign-in with a wrong token")
 		c.draw(w, r, http.StatusUnauthorized, "sign-in", view{Title: "Sign in", Facts: signInFacts{To: to, Wrong: true, Name: name}})
 	default:
