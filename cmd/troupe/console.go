@@ -29,6 +29,7 @@ type consoleFlags struct {
 	listen    string
 	tokenFile string
 	hosts     []string
+	file      string
 }
 
 const consoleAddress = "127.0.0.1:8090"
@@ -45,9 +46,20 @@ Without a token it only shows. With one (TROUPE_CONSOLE_TOKEN, or --token-file),
 to act, and each action is recorded with their name and reason. On another address than this machine's
 own it wants a token, and then for reading, too.
 
+--config names a file for several databases. Each URL, the registry's and the token may stand in it, or in
+a file or a variable that it names:
+
+  databases:
+    order: {file: /run/secrets/order-database}
+    payment: {env: PAYMENT_DATABASE_URL}
+  kafka: broker-1:9092,broker-2:9092
+  flow: order
+  token: {file: /run/secrets/console}
+
 Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 		Example: `  troupe console --database order=postgres://localhost/order --database payment=postgres://localhost/payment
   troupe console --kafka localhost:9092 --flow order --registry http://localhost:8081 --token-file /run/secrets/console
+  troupe console --config /etc/troupe/console.yaml
   troupe demo --keep && troupe console --demo /tmp/troupe-demo-2029050850`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -62,6 +74,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags.StringVar(&f.listen, "listen", consoleAddress, "`host:port` to serve on")
 	flags.StringSliceVar(&f.hosts, "host", nil, "`name` by which browsers ask for it, beside localhost, repeatable; on loopback no other is answered")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token that people who act must show, at least 16 bytes [TROUPE_CONSOLE_TOKEN holds the token itself]")
+	flags.StringVar(&f.file, "config", "", "`file.yaml` with databases, kafka, flow, registry, listen, hosts and token; flags and the environment win over it")
 	f.application, f.connections = "troupe console", 8
 	f.cfg.Since, f.cfg.Timeout, f.cfg.MaxRecords = 24*time.Hour, 10*time.Second, 1_000_000
 	return cmd
@@ -83,10 +96,21 @@ func (f *consoleFlags) token() (string, error) {
 }
 
 func (f *consoleFlags) run(cmd *cobra.Command) error {
+	var filed string
+	if f.file != "" {
+		c, err := readConsoleFile(f.file)
+		if err != nil {
+			return err
+		}
+		if filed, err = f.take(c, cmd.Flags().Changed("listen")); err != nil {
+			return err
+		}
+	}
 	token, err := f.token()
 	if err != nil {
 		return err
 	}
+	token = cmp.Or(token, filed)
 	host, _, err := net.SplitHostPort(f.listen)
 	if err != nil {
 		return fmt.Errorf("--listen %q: want host:port, such as %s", f.listen, consoleAddress)

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A consoleFile is what --config names. Flags and the environment win over it.
+type consoleFile struct {
+	Databases map[string]secret `yaml:"databases"`
+	Kafka     string            `yaml:"kafka"`
+	Flow      string            `yaml:"flow"`
+	Registry  secret            `yaml:"registry"`
+	Listen    string            `yaml:"listen"`
+	Hosts     []string          `yaml:"hosts"`
+	Token     secret            `yaml:"token"`
+}
+
+// A secret stands in the file itself, or in another that it names, or in the environment.
+type secret struct{ text, file, env string }
+
+const mostConsoleFile = 1 << 20
+
+// UnmarshalYAML is yaml's.
+func (s *secret) UnmarshalYAML(node *yaml.Node) error {
+	if node.Kind == yaml.ScalarNode {
+		s.text = node.Value
+		return nil
+	}
+	var from map[string]string
+	if err := node.Decode(&from); err != nil || len(from) != 1 || from["file"] == "" && from["env"] == "" {
+		return fmt.Errorf("line %d: want text, {file: PATH} or {env: NAME}", node.Line)
+	}
+	s.file, s.env = from["file"], from["env"]
+	return nil
+}
+
+// read gives the text; "" where the secret is not set at all. No error shows any of it.
+func (s secret) read() (string, error) {
+	text := s.text
+	switch {
+	case s.env != "":
+		if text = os.Getenv(s.env); text == "" {
+			return "", fmt.Errorf("%s is not set", s.env)
+		}
+	case s.file != "":
+		read, err := os.ReadFile(s.file)
+		if err != nil {
+			return "", err
+		}
+		if text = strings.TrimSpace(string(read)); text == "" {
+			return "", fmt.Errorf("%s is empty", s.file)
+		}
+	}
+	return text, nil
+}
+
+// readConsoleFile refuses what it does not know. Errors of the parser may quote what stands there, which may be a secret.
+func readConsoleFile(path string) (c consoleFile, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return c, fmt.Errorf("--config: %w", err)
+	}
+	if len(text) > mostConsoleFile {
+		return c, fmt.Errorf("--config: %s has more than %d bytes", path, mostConsoleFile)
+	}
+	var keys map[string]yaml.Node
+	if yaml.Unmarshal(text, &keys) != nil {
+		return c, fmt.Errorf("--config: %s is no YAML of settings (what stands there is not shown: it may be a secret)", path)
+	}
+	known := []string{"databases", "flow", "hosts", "kafka", "listen", "registry", "token"}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if !slices.Contains(known, key) {
+			return c, fmt.Errorf("--config: %s: unknown key %q; known are %s", path, key, strings.Join(known, ", "))
+		}
+	}
+	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		var mismatch *yaml.TypeError
+		if errors.As(err, &mismatch) {
+			err = errors.New("a value is not of the kind that is wanted (it is not shown: it may be a secret)")
+		}
+		return c, fmt.Errorf("--config: %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// take fills what neither flags nor the environment say.
+func (f *consoleFlags) take(c consoleFile, listens bool) (token string, err error) {
+	if len(f.databases) == 0 && os.Getenv("TROUPE_DATABASES") == "" {
+		for _, name := range slices.Sorted(maps.Keys(c.Databases)) {
+			url, err := c.Databases[name].read()
+			if err != nil {
+				return "", fmt.Errorf("--config: database %s: %w", name, err)
+			}
+			f.databases = append(f.databases, name+"="+url)
+		}
+	}
+	registry, err := c.Registry.read()
+	if err != nil {
+		return "", fmt.Errorf("--config: registry: %w", err)
+	}
+	f.kafka = cmp.Or(f.kafka, os.Getenv("TROUPE_KAFKA"), c.Kafka)
+	f.cfg.Flow = cmp.Or(f.cfg.Flow, os.Getenv("TROUPE_FLOW"), c.Flow)
+	f.registry = cmp.Or(f.registry, os.Getenv("TROUPE_REGISTRY"), registry)
+	if !listens {
+		f.listen = cmp.Or(c.Listen, f.listen)
+	}
+	if len(f.hosts) == 0 {
+		f.hosts = c.Hosts
+	}
+	if token, err = c.Token.read(); err != nil {
+		return "", fmt.Errorf("--config: token: %w", err)
+	}
+	return token, nil
+}
