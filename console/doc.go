@@ -2,7 +2,7 @@
 // for programs as JSON under the same addresses (Accept: application/json; /openapi.json says what is in it).
 //
 // It is a face and no more. Every fact comes from the packages that the command line uses (repair, saga/coordinator,
-// timeline, outbox, saga/verify), read when it is asked for: nothing is kept, so nothing is stale. Every action is one of
+// timeline, outbox, relay/desk, saga/verify), read when it is asked for: nothing is kept, so nothing is stale. Every action is one of
 // theirs, in one transaction with the record of who did it and why.
 //
 // # Who may do what
@@ -24,7 +24,8 @@
 //
 // # When something is down
 //
-// A database that does not answer is said to be so, with why, and the others are shown. Where a page is of one database
+// A database that does not answer is said to be so, with why, and the others are shown. Brokers that do not answer in three
+// seconds are said to, and the rest of the overview stands. Where a page is of one database
 // alone its error is the page.
 //
 // Work on many dead letters goes on in this process, after the request, until it is done, stopped, or Close. What was done

@@ -22,7 +22,8 @@ import (
 type overviewFacts struct {
 	Needs     []need          `json:"needs"` // what a person should look at, the most urgent first
 	Databases []databaseFacts `json:"databases"`
-	Window    string          `json:"window"` // how far back Started goes
+	Lag       *lagFacts       `json:"consumers"` // null: there are no brokers to ask
+	Window    string          `json:"window"`    // how far back Started goes
 	Since     time.Time       `json:"since"`
 	Every     time.Duration   `json:"every_ns"`
 	// Started are the sagas that started in each stretch of time, by what has become of them.
@@ -117,6 +118,7 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 	for i, s := range a.sources {
 		all.Go(func() { o.Databases[i] = s.overview(ctx, o.Since, o.Every) })
 	}
+	all.Go(func() { o.Lag = a.lag(ctx) })
 	all.Wait()
 	for _, d := range o.Databases {
 		o.Needs = append(o.Needs, d.needs()...)

@@ -321,7 +321,8 @@ func chartKept(samples []relays.Sample, now time.Time) *keptChart {
 			continue
 		}
 		h := max(float64(s.Retained)/float64(max(c.Most, 1))*(chartHeight-4), 1)
-		c.Bars = append(c.Bars, keptBar{float64(n) * width, chartHeight - h, width, h, s.Retained, s.At.UTC()})
+		c.Bars = append(c.Bars, keptBar{float64(n) * width, chartHeight - h, width + 0.25, h, // no seams
+			s.Retained, s.At.UTC()})
 	}
 	return c
 }

@@ -68,6 +68,11 @@ func newPerson(t testing.TB) *person {
 		s.Fail(key, "ReserveStock", "the warehouse answers 503")
 		s.Order(key, saga.Parked)
 	}
+	s.Leads()
+	for _, status := range []string{"parked", "parked", "waiting"} {
+		s.Trouble("shop.delivery.commands", status, "UNKNOWN_TOPIC_OR_PARTITION: the topic does not exist")
+	}
+	s.Trouble("shop.billing.commands", "retrying", "NOT_ENOUGH_REPLICAS: messages are rejected")
 	c, err := console.New(t.Context(), console.Config{
 		Databases: []console.Database{{Name: "order", Pool: s.Pool}}, Token: token, Log: testkit.Logger(t),
 	})
@@ -220,6 +225,16 @@ func TestAPersonRepairsWhatFailed(t *testing.T) {
 	p.press("button", "Give it up")
 	p.sees("Dead letters ›")
 
+	p.open("/relay")
+	p.press("a", "Pause")
+	p.sees("What would follow")
+	p.fill("reason", "ticket 6")
+	p.press("button", "Pause")
+	p.sees("by ann: ticket 6")
+	p.press("a", "Resume")
+	p.press("button", "Resume")
+	p.sees("active")
+
 	p.open("/saga", "db", "order", "id", "order/o-1013")
 	p.press("a", "Resolve inventory: it happened")
 	p.sees("What would follow")
@@ -262,7 +277,9 @@ func (p *person) shots() map[string]string {
 		"overview": p.address("/"), "sagas": p.address("/sagas"), "saga": p.address("/saga", "db", "order", "id", "order/o-1013"),
 		"saga-act":     p.address("/saga/act", "db", "order", "id", "order/o-1013", "do", "retry", "step", "inventory"),
 		"dead-letters": p.address("/dead-letters"), "dead-letter": letter, "held": p.address("/held"), "messages": p.address("/messages", "q", "o-1013"),
-		"relay": p.address("/relay"), "definition": p.address("/definition", "db", "order", "hash", "order"),
+		"relay": p.address("/relay"), "relay-rows": p.address("/relay/rows", "db", "order"),
+		"relay-act":  p.address("/relay/act", "db", "order", "do", "retry", "topic", "shop.delivery.commands"),
+		"definition": p.address("/definition", "db", "order", "hash", "order"),
 	}
 }
 

@@ -1,0 +1,61 @@
+package console
+
+import (
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/testkit"
+)
+
+func TestTheOverviewTellsHowFarGroupsAreBehind(t *testing.T) {
+	t.Parallel()
+	brokers, flow := testkit.Kafka(t), testkit.Flow(t)
+	topic, group := flow+".payment.commands", flow+".payment"
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.AllowAutoTopicCreation())
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	admin := kadm.NewClient(client)
+	_, err = admin.CreateTopic(t.Context(), 1, 1, nil, topic)
+	require.NoError(t, err)
+	testkit.Wait(t, "three messages to be there", func() (bool, error) {
+		for range 3 {
+			if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr(); err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+	ends, err := admin.ListEndOffsets(t.Context(), topic)
+	require.NoError(t, err)
+	end, _ := ends.Lookup(topic, 0)
+	var read kadm.Offsets
+	read.AddOffset(topic, 0, end.Offset-2, -1)
+	testkit.Wait(t, "the group to have a coordinator", func() (bool, error) {
+		return true, admin.CommitAllOffsets(t.Context(), group, read)
+	})
+	d := newDesk(t, func(c *Config) { c.Brokers, c.Flow = brokers, flow })
+	testkit.Wait(t, "the lag", func() (bool, error) { // within its three seconds, on a machine that is busy
+		lag := facts[overviewFacts](d, "/").Lag
+		return lag != nil && lag.Error == "" && len(lag.Groups) == 1 && lag.Groups[0] == groupLag{group, topic, "Empty", 2}, nil
+	})
+	require.Contains(t, d.html("/"), "Consumers")
+}
+
+// A broker that takes connections and never answers holds the page up no longer than its limit, and no other part of it.
+func TestABrokerThatDoesNotAnswerIsSaidOnTheOverview(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	d := newDesk(t, func(c *Config) { c.Brokers, c.Flow = []string{silent.Addr().String()}, "shop" })
+	d.letters()
+	o := facts[overviewFacts](d, "/")
+	require.NotEmpty(t, o.Lag.Error)
+	require.Equal(t, 4, o.Databases[0].DeadLetters)
+	require.Contains(t, d.html("/"), "cannot be asked")
+	require.Nil(t, facts[overviewFacts](newDesk(t), "/").Lag, "without brokers nothing is said")
+}
