@@ -43,6 +43,7 @@ type need struct {
 type total struct {
 	Status saga.Status `json:"status"`
 	Count  int         `json:"count"`
+	About  bool        `json:"about,omitempty"` // it is an estimate
 }
 
 // databaseFacts are one database's. What could not be read is in Error, and the rest is empty.
@@ -120,14 +121,15 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 	}
 	slices.SortStableFunc(o.Needs, func(a, b need) int { return cmp.Compare(a.rank, b.rank) })
 	for _, status := range coordinator.Statuses {
-		n := 0
+		sum := total{Status: status}
 		for _, one := range o.Started {
 			if one.Status == status {
-				n += one.Count
+				sum.Count += one.Count
+				sum.About = sum.About || one.About
 			}
 		}
-		if n > 0 {
-			o.Totals = append(o.Totals, total{status, n})
+		if sum.Count > 0 {
+			o.Totals = append(o.Totals, sum)
 		}
 	}
 	return o, nil
@@ -239,6 +241,11 @@ func short(d time.Duration) string {
 		return fmt.Sprintf("%d h", int(d.Hours()))
 	}
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+// About says that some of what is counted is an estimate.
+func (o overviewFacts) About() bool {
+	return slices.ContainsFunc(o.Totals, func(one total) bool { return one.About })
 }
 
 // Windows are the names of those that there are.

@@ -41,7 +41,7 @@ var pages = []page{
 	},
 	{
 		path: "/sagas", title: "Sagas", template: "sagas", nav: "/sagas", live: true, read: readSagas,
-		takes: "db saga status key step definition since before still oldest limit after",
+		takes: "db saga status key step definition variable value since before still oldest limit after",
 	},
 	{
 		path: "/saga", title: "Saga", template: "saga", nav: "/sagas", live: true, read: readSaga,

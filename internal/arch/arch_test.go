@@ -125,6 +125,9 @@ var house = map[string][]string{
 		"bench/machine", "devstack", "envelope", "flow", "flow/reactions", "internal/demo", "internal/demo/inventory", "internal/demo/order",
 		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "migrations", "participant", "relay", "topics",
 	},
+	"bench/console": {
+		"bench/machine", "console", "devstack", "envelope", "migrations", "saga", "saga/coordinator",
+	},
 	"bench/flow":        {},
 	"bench/machine":     {},
 	"bench/relay":       {"bench/machine", "devstack", "internal/kafka", "migrations", "outbox"},
