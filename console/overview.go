@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-go/troupe/flow/watch"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga"
@@ -31,8 +32,8 @@ type overviewFacts struct {
 
 // A need is one thing that a person should look at.
 type need struct {
-	Urgency  string `json:"urgency"` // now, soon, or know
-	Database string `json:"database"`
+	Urgency  string `json:"urgency"`  // now, soon, or know
+	Database string `json:"database"` // "": the watcher's
 	Text     string `json:"text"`
 	Remedy   string `json:"remedy"`
 	Page     string `json:"page"` // where to do it
@@ -114,6 +115,7 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 	for i, s := range a.sources {
 		all.Go(func() { o.Databases[i] = s.overview(ctx, o.Since, o.Every) })
 	}
+	all.Go(func() { o.Needs = a.watchNeeds(ctx) })
 	all.Wait()
 	for _, d := range o.Databases {
 		o.Needs = append(o.Needs, d.needs()...)
@@ -172,6 +174,45 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 	}
 	d.started, err = s.sagas.Started(ctx, since, every)
 	return err
+}
+
+// watchNeeds are what the watcher has found, and has not come since.
+func (c *Console) watchNeeds(ctx context.Context) []need {
+	all := []need{}
+	if c.cfg.Watch == nil {
+		return all
+	}
+	lost := func(err error) []need {
+		return append(all, need{"now", "", "The watcher's database cannot be read: " + err.Error(), "Nothing is known of flows that nobody orchestrates.", "/flows", 0})
+	}
+	names, err := watch.Names(ctx, c.cfg.Watch)
+	if err != nil {
+		return lost(err)
+	}
+	for _, name := range names {
+		desk, err := watch.OpenDesk(ctx, c.cfg.Watch, name)
+		if err != nil {
+			return lost(err)
+		}
+		found, err := desk.Findings(ctx, true, countTo+1)
+		if err != nil {
+			return lost(err)
+		}
+		byKind := make(map[watch.Kind][]watch.Finding)
+		for _, one := range found {
+			byKind[one.Kind] = append(byKind[one.Kind], one)
+		}
+		for _, kind := range watch.Kinds {
+			if some := byKind[kind]; len(some) > 0 {
+				n := counted{min(len(some), countTo), len(some) > countTo}
+				all = append(all, need{
+					"now", "", fmt.Sprintf("Flow %s, %s %s: %s", name, n, kind, some[0].Text), "Is the service that should answer up? Look at one of the flows.",
+					"/flows?" + url.Values{"flow": {name}, "found": {string(kind)}}.Encode(), 4,
+				})
+			}
+		}
+	}
+	return all
 }
 
 const (

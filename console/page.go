@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupe-go/troupe/flow/watch"
 	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
@@ -51,6 +52,14 @@ var pages = []page{
 		path: "/saga/act", title: "Saga", template: "saga-act", nav: "/sagas", read: readSagaAct,
 		takes: "db id do step happened result",
 		act:   actOnSaga, does: "db id do step happened result",
+	},
+	{
+		path: "/flows", title: "Flows", template: "flows", nav: "/flows", live: true, read: readFlows,
+		takes: "flow status found key since before limit after",
+	},
+	{
+		path: "/flow", title: "Flow", template: "flow", nav: "/flows", live: true, read: readFlow,
+		takes: "flow id",
 	},
 	{
 		path: "/dead-letters", title: "Dead letters", template: "dead-letters", nav: "/dead-letters", live: true, read: readCauses,
@@ -171,7 +180,7 @@ func statusOf(err error) int {
 		return r.status
 	case errors.As(err, &tooLarge):
 		return http.StatusRequestEntityTooLarge
-	case is(repair.ErrNotFound, coordinator.ErrNotFound):
+	case is(repair.ErrNotFound, coordinator.ErrNotFound, watch.ErrNone):
 		return http.StatusNotFound
 	case is(repair.ErrNotOpen, repair.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, coordinator.ErrRefused):
 		return http.StatusConflict
@@ -295,6 +304,9 @@ func answer(w http.ResponseWriter, status int, facts any) {
 
 // stateOf tells facts from others.
 func stateOf(facts any) string {
+	if f, ok := facts.(interface{ still() any }); ok { // without what changes while nothing happens
+		facts = f.still()
+	}
 	text, _ := json.Marshal(facts)
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])

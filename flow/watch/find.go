@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/topics"
 )
 
 var (
@@ -117,6 +120,9 @@ func (f Filter) fits(flow *Flow) bool {
 		(f.BeganBefore.IsZero() || flow.BeganAt.Before(f.BeganBefore))
 }
 
+// ErrMark is wrapped by the error about a mark that no page has given.
+var ErrMark = errors.New("want the mark that the page before gave")
+
 // mark is a place in a list.
 type mark struct {
 	at time.Time
@@ -136,7 +142,7 @@ func readMark(text string) (m mark, err error) {
 		m.id, err = uuid.Parse(id)
 	}
 	if err != nil {
-		return m, fmt.Errorf("mark %q: want the one that the page before gave", text)
+		return m, fmt.Errorf("mark %q: %w", text, ErrMark)
 	}
 	return m, nil
 }
@@ -192,4 +198,11 @@ func Names(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 		err = fmt.Errorf("watch: %w", err)
 	}
 	return names, err
+}
+
+// Declares says whether a service declares to send a type on a topic, or the topic is none that is judged: dead letters, and
+// those of other flows.
+func (d *Desk) Declares(topic, typ string) bool {
+	t, err := topics.Parse(topic)
+	return err == nil && (t.Kind == topics.DeadLetters || t.Hop.Flow() != d.name) || sentBy(d.Services)[message{topic, typ}]
 }

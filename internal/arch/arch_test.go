@@ -77,10 +77,10 @@ var house = map[string][]string{
 	"internal/demo/shipping":  {"flow", "internal/demo", "participant", "schemas/order"},
 
 	"console": {
-		"outbox", "repair", "saga", "saga/coordinator", "saga/verify", "schemas", "timeline", "topics",
+		"flow/watch", "outbox", "repair", "saga", "saga/coordinator", "saga/verify", "schemas", "timeline", "topics",
 	},
 	"console/browser":        {},
-	"console/internal/stage": {"envelope", "participant", "retry", "saga", "saga/coordinator", "testkit", "topics"},
+	"console/internal/stage": {"envelope", "flow/reactions", "participant", "retry", "saga", "saga/coordinator", "testkit", "topics"},
 
 	"devstack": {"schemas"},
 	"testkit":  {"devstack", "migrations"},
