@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write static/openapi.json anew")
 // What pages give, and what their actions do.
 var (
 	given = map[string]any{
-		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/flows": flowsFacts{}, "/flow": flowFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
+		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga/fixture": fixtureFacts{}, "/flows": flowsFacts{}, "/flow": flowFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
 		"/dead-letters/list": lettersFacts{}, "/dead-letters/act": groupFacts{}, "/dead-letter": letterFacts{}, "/work": Work{}, "/held": heldFacts{},
 		"/held/key": heldKeyFacts{}, "/messages": messagesFacts{}, "/relay": relayFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{},
 	}
@@ -225,6 +225,7 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 		get("/", "/")
 		get("/sagas", "/sagas")
 		get("/saga", at("/saga", "db", "order", "id", parked))
+		get("/saga/fixture", at("/saga/fixture", "db", "order", "id", parked))
 		get("/flows", "/flows")
 		get("/flow", "/flow?id=w-2")
 		get("/dead-letters", "/dead-letters")

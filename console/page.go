@@ -54,6 +54,10 @@ var pages = []page{
 		act:   actOnSaga, does: "db id do step happened result",
 	},
 	{
+		path: "/saga/fixture", title: "Saga", template: "saga-fixture", nav: "/sagas", read: readFixture,
+		takes: "db id",
+	},
+	{
 		path: "/flows", title: "Flows", template: "flows", nav: "/flows", live: true, read: readFlows,
 		takes: "flow status found key since before limit after",
 	},
@@ -105,7 +109,7 @@ var pages = []page{
 	},
 	{
 		path: "/definition", title: "Definition", template: "definition", nav: "/definitions", read: readDefinition,
-		takes: "db hash",
+		takes: "db hash against",
 	},
 }
 

@@ -52,10 +52,13 @@ func open(ctx context.Context, size sizes) (s *stage, err error) {
 		}
 		databases = append(databases, console.Database{Name: name, Pool: s.pools[name]})
 	}
+	if err := s.database(ctx, "watch"); err != nil {
+		return s, fmt.Errorf("database watch: %w", err)
+	}
 	if err := s.fill(ctx); err != nil {
 		return s, err
 	}
-	s.console, err = console.New(ctx, console.Config{Databases: databases, Token: "a token of some length", Log: zerolog.Nop()})
+	s.console, err = console.New(ctx, console.Config{Databases: databases, Watch: s.pools["watch"], Token: "a token of some length", Log: zerolog.Nop()})
 	if err != nil {
 		return s, err
 	}
@@ -125,6 +128,10 @@ func (s *stage) drop(ctx context.Context) error {
 	return nil
 }
 
+// declared is that payment answers each order.
+const declared = `[{"hop": "shop.order", "starts": [{"topic": "shop.order.events", "type": "Placed"}]},
+  {"hop": "shop.payment", "reactions": [{"on": {"topic": "shop.order.events", "type": "Placed"}, "success": [{"topic": "shop.payment.events", "type": "Paid"}]}]}]`
+
 // fill puts there what a large shop has on a bad morning.
 func (s *stage) fill(ctx context.Context) error {
 	d, err := saga.Parse(definition)
@@ -153,6 +160,8 @@ func (s *stage) fill(ctx context.Context) error {
 		{"order", "sagas", lives}, {"order", "associations", nil}, {"order", "events", lives}, {"order", "rows", pgx.NamedArgs{"rows": s.size.rows}},
 		{"payment", "letters", pgx.NamedArgs{"letters": s.size.letters, "headers": headers}},
 		{"payment", "held", pgx.NamedArgs{"held": s.size.held, "headers": headers}},
+		{"watch", "watched", pgx.NamedArgs{"declared": declared}},
+		{"watch", "messages", pgx.NamedArgs{"messages": s.size.messages}}, {"watch", "findings", nil},
 		{"shipping", "letters", pgx.NamedArgs{"letters": s.size.letters / 100, "headers": headers}},
 	} {
 		text, err := statements.ReadFile("sql/" + one.statement + ".sql")

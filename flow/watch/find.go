@@ -68,8 +68,8 @@ func list[T ~string](all []T) string {
 // maxLooked is how many flows are looked at for one page, of which the filter may fit few.
 const maxLooked = 500
 
-// Find gives a page of flows, at most limit (1 to 1000). Those that began last come first; with Filter.Found, those of which it
-// was found last. after is the mark that the page before gave, "" the beginning; next "" says that this was the last page.
+// Find gives a page of flows, at most limit (1 to 1000). Those that began last come first; with Filter.Found, or Deviant
+// alone, those of which it was found last. after is the mark that the page before gave, "" the beginning; next "" says that this was the last page.
 // How a flow stands is told by all of its messages, so Find looks at 500 flows, or limit where that is more, and may give
 // fewer than limit, or none, beside a mark to go on from.
 func (d *Desk) Find(ctx context.Context, f Filter, limit int, after string) (flows []Flow, next string, err error) {
@@ -151,19 +151,21 @@ func readMark(text string) (m mark, err error) {
 func (d *Desk) candidates(ctx context.Context, f Filter, after mark, most int) ([]mark, error) {
 	args := pgx.NamedArgs{"flow": d.flow, "at": after.at, "id": after.id, "most": most, "key": string(textOf([]byte(f.Key)))}
 	sql := findNewest
+	if f.Found == "" && slices.Equal(f.Statuses, []Status{Deviant}) { // only what was found makes a flow deviant
+		args["rules"], args["late"] = rulesOfKind(d.rules, ""), false
+		sql = findByFinding
+	}
 	switch {
 	case f.Found == Unexpected:
 		sql = findUnexpected
 	case f.Found != "":
-		rules := []int32{}
-		for i, r := range d.rules {
-			if r.kind == f.Found || f.Found == Late {
-				rules = append(rules, int32(i))
-			}
+		kind := f.Found
+		if kind == Late {
+			kind = ""
 		}
 		sql = findByFinding
-		args["rules"], args["late"] = rules, f.Found == Late
-	case f.Key != "":
+		args["rules"], args["late"] = rulesOfKind(d.rules, kind), f.Found == Late
+	case f.Key != "" && sql == findNewest:
 		sql = findByKey
 	}
 	args["of_key"] = f.Key != ""
@@ -178,6 +180,17 @@ func (d *Desk) candidates(ctx context.Context, f Filter, after mark, most int) (
 		return nil, fmt.Errorf("watch: %w", err)
 	}
 	return all, nil
+}
+
+// rulesOfKind are the numbers of rules; "": of all.
+func rulesOfKind(rules []rule, kind Kind) []int32 {
+	all := []int32{}
+	for i, r := range rules {
+		if kind == "" || r.kind == kind {
+			all = append(all, int32(i))
+		}
+	}
+	return all
 }
 
 func orLimit(at, limit time.Time) time.Time {

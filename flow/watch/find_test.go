@@ -58,6 +58,7 @@ func TestFlowsAreFoundByHowTheyStand_C09(t *testing.T) {
 		{"all", watch.Filter{}, []string{"odd", "refused", "late", "missing", "done-2", "done-1"}},
 		{"ended", watch.Filter{Statuses: []watch.Status{watch.Completed, watch.Compensated}}, []string{"refused", "late", "done-2", "done-1"}},
 		{"compensated", watch.Filter{Statuses: []watch.Status{watch.Compensated}}, []string{"refused"}},
+		{"deviant", watch.Filter{Statuses: []watch.Status{watch.Deviant}}, []string{"odd", "missing"}},
 		{"parked", watch.Filter{Statuses: []watch.Status{watch.Parked}}, nil},
 		{"missing", watch.Filter{Found: watch.Missing}, []string{"odd", "missing"}},
 		{"late", watch.Filter{Found: watch.Late}, []string{"late"}},

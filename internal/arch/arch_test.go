@@ -62,6 +62,7 @@ var house = map[string][]string{
 	"telemetry/flows":  {"flow/watch"},
 	"saga/explore":     {"internal/expr", "saga"},
 	"saga/verify":      {"internal/expr", "retry", "saga"},
+	"saga/fixture":     {"saga", "saga/coordinator"},
 	"saga/sagatest":    {"internal/expr", "saga", "saga/coordinator"},
 
 	"internal/demo": {
@@ -77,7 +78,8 @@ var house = map[string][]string{
 	"internal/demo/shipping":  {"flow", "internal/demo", "participant", "schemas/order"},
 
 	"console": {
-		"flow/watch", "outbox", "repair", "saga", "saga/coordinator", "saga/verify", "schemas", "timeline", "topics",
+		"flow/watch", "outbox", "repair", "saga", "saga/coordinator", "saga/fixture", "saga/verify", "schemas", "timeline",
+		"topics",
 	},
 	"console/browser":        {},
 	"console/internal/stage": {"envelope", "flow/reactions", "participant", "retry", "saga", "saga/coordinator", "testkit", "topics"},
@@ -108,8 +110,8 @@ var house = map[string][]string{
 	"cmd/troupe": {
 		"console", "doctor", "envelope",
 		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/demo", "internal/demo/orders",
-		"internal/demo/run", "internal/metrics", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
-		"schemas", "telemetry/flows", "timeline", "topics",
+		"internal/demo/run", "internal/metrics", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/fixture",
+		"saga/verify", "schemas", "telemetry/flows", "timeline", "topics",
 	},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
 	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
