@@ -53,7 +53,10 @@ func (p *person) every() map[string]string {
 		"held-key":    p.address("/held/key", "db", "order", "place", "shop.billing.commands/0/9"),
 		"no sagas":    p.address("/sagas", "key", "nobody"), "no messages": p.address("/messages", "q", "nobody"),
 		"compensated": p.address("/saga", "db", "order", "id", "order/o-1012"),
-		"work":        p.address("/work", "id", p.work()),
+		"a test":      p.address("/saga/fixture", "db", "order", "id", "order/o-1012"),
+		"one type":    p.address("/sagas", "variable", "payment_id", "value", "p-1"), "no flows": p.address("/flows", "key", "nobody"),
+		"refused flow": p.address("/flow", "id", "w-3"), "odd flow": p.address("/flow", "id", "w-4"), "flow under way": p.address("/flow", "id", "w-5"),
+		"work": p.address("/work", "id", p.work()),
 	} {
 		all[name] = address
 	}
