@@ -37,7 +37,7 @@ func TestFlowsAreShownByHowTheyStand(t *testing.T) {
 	require.Equal(t, []string{"w-4"}, keys("/flows?found=unexpected"))
 	require.Empty(t, keys("/flows?found=late"))
 	require.Equal(t, []string{"w-1"}, keys("/flows?key=w-1"))
-	require.Equal(t, []string{"w-4", "w-3", "w-2", "w-1"}, keys("/flows?since=2h&before=30m"))
+	require.Equal(t, []string{"w-4", "w-3", "w-2", "w-1"}, keys("/flows?since=3h&before=30m"))
 	first := facts[flowsFacts](d, "/flows?limit=2")
 	require.Len(t, first.Flows, 2)
 	require.Equal(t, []string{"w-3", "w-2"}, keys(at("/flows", "limit", "2", "after", first.Next)))

@@ -205,9 +205,13 @@ func (c *Console) watchNeeds(ctx context.Context) []need {
 		for _, kind := range watch.Kinds {
 			if some := byKind[kind]; len(some) > 0 {
 				n := counted{min(len(some), countTo), len(some) > countTo}
+				urgency, remedy := "now", "Is the service that should answer up? Look at one of the flows."
+				if kind == watch.Unexpected {
+					urgency, remedy = "soon", "Who sends it, and should a service declare it?"
+				}
 				all = append(all, need{
-					"now", "", fmt.Sprintf("Flow %s, %s %s: %s", name, n, kind, some[0].Text), "Is the service that should answer up? Look at one of the flows.",
-					"/flows?" + url.Values{"flow": {name}, "found": {string(kind)}}.Encode(), 4,
+					urgency, "", fmt.Sprintf("Flow %s, %s %s: %s", name, n, kind, some[0].Text), remedy,
+					"/flows?" + url.Values{"flow": {name}, "found": {string(kind)}}.Encode(), map[bool]int{true: 4, false: 6}[urgency == "now"],
 				})
 			}
 		}
