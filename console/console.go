@@ -36,6 +36,8 @@ type Config struct {
 	// Without brokers only what the databases hold is.
 	Brokers []string
 	Flow    string
+	// Watch is the database of a watcher (troupe watch), whose flows are shown. Nil: none is.
+	Watch *pgxpool.Pool
 	// Registry has the schemas of Avro payloads. Nil: such payloads are shown as hex, and cannot be edited.
 	Registry *schemas.Registry
 

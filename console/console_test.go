@@ -33,6 +33,12 @@ func TestPagesShowWhatIsThere(t *testing.T) {
 	for _, text := range []string{"exhausted", "payment_id", "Retry inventory", "the warehouse answers 503", "StepExhausted"} {
 		require.Contains(t, page, text)
 	}
+	require.Contains(t, page, "Copy as test")
+	written := facts[fixtureFacts](d, at("/saga/fixture", "db", "order", "id", parked))
+	require.Empty(t, written.Why)
+	require.Contains(t, written.Test, "f.ThenStatus(\"order/o-1002\", saga.Status(\"parked\"))")
+	require.Contains(t, d.html(at("/saga/fixture", "db", "order", "id", parked)), "WhenPublished")
+	require.Contains(t, d.html("/sagas?variable=payment_id&value=p-1"), "have not ended are shown")
 	require.Contains(t, d.html("/dead-letters"), "charge card: no answer in *s")
 	require.Contains(t, d.html(at("/dead-letter", "db", "order", "id", ids[0])), "EURO")
 	require.Contains(t, d.html("/held"), "bank answered 503")
@@ -42,6 +48,14 @@ func TestPagesShowWhatIsThere(t *testing.T) {
 	require.Contains(t, d.html("/definitions"), "order")
 	hash := facts[definitionsFacts](d, "/definitions").Databases[0].Definitions[0].Definition
 	require.Contains(t, d.html(at("/definition", "db", "order", "hash", hash)), "no-timeout", "the verifier says what it found")
+	_, err := d.Pool.Exec(t.Context(), `INSERT INTO troupe.saga_definitions (hash, saga, version, definition)
+		SELECT 'older', saga, 0, regexp_replace(definition, '"version": ?[0-9]+', '"version": 77') FROM troupe.saga_definitions`)
+	require.NoError(t, err)
+	require.Contains(t, d.html(at("/definition", "db", "order", "hash", hash)), "What is different since older")
+	diff := facts[definitionFacts](d, at("/definition", "db", "order", "hash", hash, "against", "older"))
+	require.Len(t, diff.Changes, 1)
+	require.Equal(t, "version", diff.Changes[0].Path)
+	require.Contains(t, d.html(at("/definition", "db", "order", "hash", hash, "against", "older")), "<th scope=\"row\">version</th>")
 }
 
 func TestAnEmptyDatabaseSaysWhatWouldBeThere(t *testing.T) {

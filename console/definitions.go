@@ -56,8 +56,12 @@ type definitionFacts struct {
 	Hash       string           `json:"hash"`
 	Definition json.RawMessage  `json:"definition"`
 	Findings   []verify.Finding `json:"findings"`
+	// Against is the hash of another definition of the saga, where one is asked for, and Changes what is different since.
+	Against string        `json:"against"`
+	Changes []saga.Change `json:"changes"`
 
-	of *saga.Definition
+	of     *saga.Definition
+	Others []coordinator.Use `json:"-"` // definitions of the saga
 }
 
 func (f definitionFacts) title() string { return f.of.String() }
@@ -77,7 +81,22 @@ func readDefinition(ctx context.Context, a *ask) (any, error) {
 	}
 	found := verify.Definition(d, verify.Options{})
 	verify.Lines(d.JSON(), found)
-	return definitionFacts{s.Name, hash, d.JSON(), orEmpty(found), d}, nil
+	f := definitionFacts{Database: s.Name, Hash: hash, Definition: d.JSON(), Findings: orEmpty(found), Against: a.get("against"), Changes: []saga.Change{}, of: d}
+	uses, err := s.sagas.Definitions(ctx)
+	for _, use := range uses {
+		if use.Saga == d.Spec().Saga && use.Definition != hash {
+			f.Others = append(f.Others, use)
+		}
+	}
+	if err != nil || f.Against == "" {
+		return f, err
+	}
+	before, err := s.sagas.Definition(ctx, f.Against)
+	if err != nil {
+		return nil, err
+	}
+	f.Changes = orEmpty(saga.Diff(before, d))
+	return f, nil
 }
 
 // Spec is what is defined.

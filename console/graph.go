@@ -56,11 +56,11 @@ func drawSteps(spec saga.Spec, state *saga.State) drawing {
 func asks(st saga.Step) string {
 	switch {
 	case st.Command != nil:
-		return st.Command.Type[strings.LastIndexByte(st.Command.Type, '.')+1:]
+		return tail(st.Command.Type)
 	case st.Call != nil:
 		return st.Call.Method + " " + st.Call.Endpoint
 	case len(st.Success) > 0:
-		return "awaits " + st.Success[0].Event[strings.LastIndexByte(st.Success[0].Event, '.')+1:]
+		return "awaits " + tail(st.Success[0].Event)
 	}
 	return "others meet here"
 }

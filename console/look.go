@@ -71,7 +71,7 @@ func (c *Console) words() template.FuncMap {
 		"count":      count[int],
 		"pretty":     pretty,
 		"clip":       clip,
-		"tail":       func(typ string) string { return typ[strings.LastIndexByte(typ, '.')+1:] },
+		"tail":       tail,
 		"iso":        func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) },
 		"utc":        func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05") },
 		"millis":     func(at time.Time) string { return at.UTC().Format("15:04:05.000") },

@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "write static/openapi.json anew")
 // What pages give, and what their actions do.
 var (
 	given = map[string]any{
-		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
+		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga/fixture": fixtureFacts{}, "/flows": flowsFacts{}, "/flow": flowFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
 		"/dead-letters/list": lettersFacts{}, "/dead-letters/act": groupFacts{}, "/dead-letter": letterFacts{}, "/work": Work{}, "/held": heldFacts{},
 		"/held/key": heldKeyFacts{}, "/messages": messagesFacts{}, "/relay": relayFacts{},
 		"/relay/rows": troubleFacts{}, "/relay/row": troubleRowFacts{}, "/relay/act": relayActFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{},
@@ -192,7 +192,7 @@ func TestTheOpenAPIDocumentIsOfThisCode(t *testing.T) {
 // Every page's JSON, and what every action answers, is as the document that the console serves has it.
 func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := watched(t)
 	ids := d.letters()
 	d.Order("o-1001", saga.Completed)
 	parked, other := d.parked("o-1002"), d.parked("o-1003")
@@ -233,6 +233,9 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 		get("/", "/")
 		get("/sagas", "/sagas")
 		get("/saga", at("/saga", "db", "order", "id", parked))
+		get("/saga/fixture", at("/saga/fixture", "db", "order", "id", parked))
+		get("/flows", "/flows")
+		get("/flow", "/flow?id=w-2")
 		get("/dead-letters", "/dead-letters")
 		get("/dead-letters/list", "/dead-letters/list?db=order&status=any")
 		get("/dead-letter", at("/dead-letter", "db", "order", "id", ids[0]))

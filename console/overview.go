@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-go/troupe/flow/watch"
 	"github.com/troupe-go/troupe/outbox"
 	relays "github.com/troupe-go/troupe/relay/desk"
 	"github.com/troupe-go/troupe/repair"
@@ -33,8 +34,8 @@ type overviewFacts struct {
 
 // A need is one thing that a person should look at.
 type need struct {
-	Urgency  string `json:"urgency"` // now, soon, or know
-	Database string `json:"database"`
+	Urgency  string `json:"urgency"`  // now, soon, or know
+	Database string `json:"database"` // "": the watcher's
 	Text     string `json:"text"`
 	Remedy   string `json:"remedy"`
 	Page     string `json:"page"` // where to do it
@@ -45,6 +46,7 @@ type need struct {
 type total struct {
 	Status saga.Status `json:"status"`
 	Count  int         `json:"count"`
+	About  bool        `json:"about,omitempty"` // it is an estimate
 }
 
 // databaseFacts are one database's. What could not be read is in Error, and the rest is empty.
@@ -119,6 +121,7 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 		all.Go(func() { o.Databases[i] = s.overview(ctx, o.Since, o.Every) })
 	}
 	all.Go(func() { o.Lag = a.lag(ctx) })
+	all.Go(func() { o.Needs = a.watchNeeds(ctx) })
 	all.Wait()
 	for _, d := range o.Databases {
 		o.Needs = append(o.Needs, d.needs()...)
@@ -126,14 +129,15 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 	}
 	slices.SortStableFunc(o.Needs, func(a, b need) int { return cmp.Compare(a.rank, b.rank) })
 	for _, status := range coordinator.Statuses {
-		n := 0
+		sum := total{Status: status}
 		for _, one := range o.Started {
 			if one.Status == status {
-				n += one.Count
+				sum.Count += one.Count
+				sum.About = sum.About || one.About
 			}
 		}
-		if n > 0 {
-			o.Totals = append(o.Totals, total{status, n})
+		if sum.Count > 0 {
+			o.Totals = append(o.Totals, sum)
 		}
 	}
 	return o, nil
@@ -183,6 +187,49 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 	}
 	d.started, err = s.sagas.Started(ctx, since, every)
 	return err
+}
+
+// watchNeeds are what the watcher has found, and has not come since.
+func (c *Console) watchNeeds(ctx context.Context) []need {
+	all := []need{}
+	if c.cfg.Watch == nil {
+		return all
+	}
+	lost := func(err error) []need {
+		return append(all, need{"now", "", "The watcher's database cannot be read: " + err.Error(), "Nothing is known of flows that nobody orchestrates.", "/flows", 0})
+	}
+	names, err := watch.Names(ctx, c.cfg.Watch)
+	if err != nil {
+		return lost(err)
+	}
+	for _, name := range names {
+		desk, err := watch.OpenDesk(ctx, c.cfg.Watch, name)
+		if err != nil {
+			return lost(err)
+		}
+		found, err := desk.Findings(ctx, true, countTo+1)
+		if err != nil {
+			return lost(err)
+		}
+		byKind := make(map[watch.Kind][]watch.Finding)
+		for _, one := range found {
+			byKind[one.Kind] = append(byKind[one.Kind], one)
+		}
+		for _, kind := range watch.Kinds {
+			if some := byKind[kind]; len(some) > 0 {
+				n := counted{min(len(some), countTo), len(some) > countTo}
+				urgency, remedy := "now", "Is the service that should answer up? Look at one of the flows."
+				if kind == watch.Unexpected {
+					urgency, remedy = "soon", "Who sends it, and should a service declare it?"
+				}
+				all = append(all, need{
+					urgency, "", fmt.Sprintf("Flow %s, %s %s: %s", name, n, kind, some[0].Text), remedy,
+					"/flows?" + url.Values{"flow": {name}, "found": {string(kind)}}.Encode(), map[bool]int{true: 4, false: 6}[urgency == "now"],
+				})
+			}
+		}
+	}
+	return all
 }
 
 const (
@@ -300,6 +347,11 @@ func short(d time.Duration) string {
 		return fmt.Sprintf("%d h", int(d.Hours()))
 	}
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+// About says that some of what is counted is an estimate.
+func (o overviewFacts) About() bool {
+	return slices.ContainsFunc(o.Totals, func(one total) bool { return one.About })
 }
 
 // Windows are the names of those that there are.

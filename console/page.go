@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupe-go/troupe/flow/watch"
 	relays "github.com/troupe-go/troupe/relay/desk"
 	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga/coordinator"
@@ -43,7 +44,7 @@ var pages = []page{
 	},
 	{
 		path: "/sagas", title: "Sagas", template: "sagas", nav: "/sagas", live: true, read: readSagas,
-		takes: "db saga status key step definition since before still oldest limit after",
+		takes: "db saga status key step definition variable value since before still oldest limit after",
 	},
 	{
 		path: "/saga", title: "Saga", template: "saga", nav: "/sagas", live: true, read: readSaga,
@@ -54,6 +55,18 @@ var pages = []page{
 		takes: "db id do step happened result",
 		act:   actOnSaga, does: "db id do step happened result",
 		actions: "retry skip resolve compensate resume abandon",
+	},
+	{
+		path: "/saga/fixture", title: "Saga", template: "saga-fixture", nav: "/sagas", read: readFixture,
+		takes: "db id",
+	},
+	{
+		path: "/flows", title: "Flows", template: "flows", nav: "/flows", live: true, read: readFlows,
+		takes: "flow status found key since before limit after",
+	},
+	{
+		path: "/flow", title: "Flow", template: "flow", nav: "/flows", live: true, read: readFlow,
+		takes: "flow id",
 	},
 	{
 		path: "/dead-letters", title: "Dead letters", template: "dead-letters", nav: "/dead-letters", live: true, read: readCauses,
@@ -119,7 +132,7 @@ var pages = []page{
 	},
 	{
 		path: "/definition", title: "Definition", template: "definition", nav: "/definitions", read: readDefinition,
-		takes: "db hash",
+		takes: "db hash against",
 	},
 }
 
@@ -207,7 +220,7 @@ func statusOf(err error) int {
 		return r.status
 	case errors.As(err, &tooLarge):
 		return http.StatusRequestEntityTooLarge
-	case is(repair.ErrNotFound, coordinator.ErrNotFound, relays.ErrNoTrouble, relays.ErrNoRelay):
+	case is(repair.ErrNotFound, coordinator.ErrNotFound, relays.ErrNoTrouble, relays.ErrNoRelay, watch.ErrNone):
 		return http.StatusNotFound
 	case is(repair.ErrNotOpen, repair.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, coordinator.ErrRefused,
 		relays.ErrNotParked, relays.ErrPaused, relays.ErrNotPaused):
@@ -332,6 +345,9 @@ func answer(w http.ResponseWriter, status int, facts any) {
 
 // stateOf tells facts from others.
 func stateOf(facts any) string {
+	if f, ok := facts.(interface{ still() any }); ok { // without what changes while nothing happens
+		facts = f.still()
+	}
 	text, _ := json.Marshal(facts)
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])

@@ -3,12 +3,14 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/saga/fixture"
 )
 
 // shownEntries is how much of a log is shown, the newest.
@@ -127,4 +129,29 @@ func (f sagaFacts) Took() time.Duration {
 // Graph is the steps, laid out.
 func (f sagaFacts) Graph() drawing {
 	return drawSteps(f.Saga.Definition.Spec(), &f.Saga.State)
+}
+
+// fixtureFacts are a saga's history as a test.
+type fixtureFacts struct {
+	Database string `json:"database"`
+	ID       string `json:"id"`
+	Test     string `json:"test"` // a Go file; "": none can be written
+	Why      string `json:"why,omitempty"`
+}
+
+func (f fixtureFacts) title() string { return f.ID + " as a test" }
+
+// readFixture gives what troupe saga fixture prints.
+func readFixture(ctx context.Context, a *ask) (any, error) {
+	s, err := a.database()
+	if err != nil {
+		return nil, err
+	}
+	f := fixtureFacts{Database: s.Name, ID: a.values.Get("id")}
+	text, err := fixture.Of(ctx, s.sagas, f.ID)
+	if errors.Is(err, fixture.ErrNone) {
+		f.Why, err = err.Error(), nil
+	}
+	f.Test = string(text)
+	return f, err
 }

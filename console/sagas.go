@@ -24,7 +24,10 @@ type sagasFacts struct {
 }
 
 func readSagas(ctx context.Context, a *ask) (any, error) {
-	filter := coordinator.Filter{Saga: a.get("saga"), Key: a.values.Get("key"), Step: a.get("step"), Definition: a.get("definition")}
+	filter := coordinator.Filter{
+		Saga: a.get("saga"), Key: a.values.Get("key"), Step: a.get("step"), Definition: a.get("definition"),
+		Variable: a.get("variable"), Value: a.values.Get("value"),
+	}
 	for _, status := range a.values["status"] {
 		if status != "" {
 			filter.Statuses = append(filter.Statuses, saga.Status(status))
@@ -61,7 +64,7 @@ func readSagas(ctx context.Context, a *ask) (any, error) {
 	}
 	return sagasFacts{
 		Database: s.Name, Sagas: list, Next: next, Databases: a.names(), Statuses: coordinator.Statuses, Asked: a.values,
-		Filtered: slices.ContainsFunc([]string{"saga", "key", "step", "definition", "status", "since", "before", "still"}, func(name string) bool {
+		Filtered: slices.ContainsFunc([]string{"saga", "key", "step", "definition", "variable", "value", "status", "since", "before", "still"}, func(name string) bool {
 			return a.get(name) != ""
 		}),
 	}, nil
@@ -78,6 +81,17 @@ func (a *ask) deciding(ctx context.Context) (*source, error) {
 		}
 	}
 	return a.sources[0], nil
+}
+
+// OpenOnly says what is asked for that no saga fits which has ended; "": nothing is.
+func (f sagasFacts) OpenOnly() string {
+	switch {
+	case f.Asked.Get("variable") != "":
+		return "variables are looked up"
+	case f.Asked.Get("definition") != "" && f.Asked.Get("status") == "":
+		return "definitions are looked up, unless a status is chosen"
+	}
+	return ""
 }
 
 // With is the query for the same list with another value.

@@ -95,23 +95,34 @@ func (f HeldFilter) Validate() error {
 	return err
 }
 
-// heldHeads begins a statement on the first row of every held key.
-const heldHeads = `
+const (
+	// heldColumns are what scanHeld takes.
+	heldColumns = `
 SELECT h.position, h.topic, h.partition, h."offset", h.consumer_group, h.key, h.attempts, h.max_attempts, h.next_try,
        coalesce(h.error_class, ''), coalesce(h.last_error, ''), h.first_failed_at, h.last_failed_at,
-       h.topic_id, h.hold_key, h.headers, h.message_time, behind.n
-FROM troupe.held h
+       h.topic_id, h.hold_key, h.headers, h.message_time, behind.n`
+	heldBehind = `
 CROSS JOIN LATERAL (
   SELECT count(*) AS n
   FROM troupe.held b
   WHERE (b.consumer_group, b.topic, b.partition, b.hold_key) = (h.consumer_group, h.topic, h.partition, h.hold_key)
-    AND b.position > h.position) AS behind
+    AND b.position > h.position) AS behind`
+	heldFirst = `
 WHERE NOT EXISTS (
   SELECT
   FROM troupe.held e
   WHERE (e.consumer_group, e.topic, e.partition, e.hold_key) = (h.consumer_group, h.topic, h.partition, h.hold_key)
     AND e.position < h.position)
   AND `
+	// heldHeads begins a statement on the first row of every held key.
+	heldHeads = heldColumns + "\nFROM troupe.held h" + heldBehind + heldFirst
+)
+
+// heldPage is the first rows of held keys, of which a page is taken before what waits behind each is counted.
+func heldPage(where string) string {
+	return heldColumns + "\nFROM (\nSELECT h.*\nFROM troupe.held h" + heldFirst + where + "\nORDER BY h.position\nLIMIT @limit) AS h" +
+		heldBehind + "\nORDER BY h.position"
+}
 
 func scanHeld(row pgx.CollectableRow) (k HeldKey, err error) {
 	r := &k.row
@@ -179,7 +190,7 @@ func (d *Desk) Held(ctx context.Context, f HeldFilter, p Page) (keys []HeldKey, 
 		where.add("h.position > @after", "after", position)
 	}
 	where.args["limit"] = limit + 1
-	keys, err = query(ctx, d, heldHeads+where.String()+"\nORDER BY h.position\nLIMIT @limit", where.args, scanHeld)
+	keys, err = query(ctx, d, heldPage(where.String()), where.args, scanHeld)
 	if err != nil {
 		return nil, "", fmt.Errorf("list held keys: %w", err)
 	}

@@ -30,6 +30,7 @@ type consoleFlags struct {
 	tokenFile string
 	hosts     []string
 	file      string
+	watch     string
 }
 
 const consoleAddress = "127.0.0.1:8090"
@@ -71,6 +72,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags.StringVar(&f.cfg.Flow, "flow", "", "`name` of the flow, the first part of its topics and groups [TROUPE_FLOW]")
 	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show and write Avro as JSON [TROUPE_REGISTRY]")
 	flags.StringVar(&f.demo, "demo", "", "`folder` of a troupe demo --keep, to look at what it left")
+	flags.StringVar(&f.watch, "watch", "", "`URL` of the database that troupe watch keeps, to show flows that nobody orchestrates [TROUPE_WATCH_DATABASE]")
 	flags.StringVar(&f.listen, "listen", consoleAddress, "`host:port` to serve on")
 	flags.StringSliceVar(&f.hosts, "host", nil, "`name` by which browsers ask for it, beside localhost, repeatable; on loopback no other is answered")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token that people who act must show, at least 16 bytes [TROUPE_CONSOLE_TOKEN holds the token itself]")
@@ -147,6 +149,12 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 	for _, d := range looked.Databases {
 		cfg.Databases = append(cfg.Databases, console.Database(d))
 	}
+	if cfg.Watch, err = watched(f.watch).open(cmd.Context()); err != nil {
+		return err
+	}
+	if cfg.Watch != nil {
+		defer cfg.Watch.Close()
+	}
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return failed(fmt.Errorf("--listen: %w", err))
@@ -195,9 +203,8 @@ func besideDemo(listen string, stderr io.Writer) (func(context.Context, run.Worl
 		return nil, failed(fmt.Errorf("--console: %w", err))
 	}
 	token := rand.Text()
-	return func(ctx context.Context, w run.World) error {
+	return func(ctx context.Context, w run.World) (err error) {
 		cfg := console.Config{Brokers: w.Brokers, Flow: w.Flow, Token: token, Hosts: []string{"localhost"}, Log: zerolog.New(io.Discard)}
-		var err error
 		if cfg.Registry, err = schemas.NewRegistry(w.Registry); err != nil {
 			return errors.Join(err, l.Close())
 		}
@@ -210,6 +217,12 @@ func besideDemo(listen string, stderr io.Writer) (func(context.Context, run.Worl
 			defer d.Pool.Close()
 			cfg.Databases = append(cfg.Databases, console.Database(d))
 		}
+		pool, end, err := watchDemo(ctx, w)
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		cfg.Watch = pool
+		defer func() { err = errors.Join(err, end()) }()
 		_, _ = fmt.Fprintf(stderr, "to act, sign in with the token %s\n", token)
 		return serveConsole(ctx, l, cfg, stderr)
 	}, nil

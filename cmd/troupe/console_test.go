@@ -132,3 +132,27 @@ func TestADemoStaysUpWithItsConsole(t *testing.T) {
 	require.Equal(t, exitDone, code, said)
 	require.Contains(t, said, "checking")
 }
+
+// What nobody orchestrates is watched while its console is up.
+func TestADemoWithoutACoordinatorShowsItsFlows(t *testing.T) {
+	t.Parallel()
+	env := []string{"TROUPE_POSTGRES=" + testkit.Postgres(t).URL("")}
+	c := serve(t, env, "demo", "--style", "choreography", "--limit", "5", "--console=127.0.0.1:0")
+	c.until("all orders have ended")
+	testkit.Wait(t, "five flows that are completed", func() (bool, error) {
+		_, body := fetch(t, c.address+"flows?status=completed", http.Header{"Accept": {"application/json"}})
+		var list struct{ Flows []struct{ Key string } }
+		err := json.Unmarshal([]byte(body), &list)
+		return len(list.Flows) == 5, err
+	})
+	code, said := c.end()
+	require.Equal(t, exitDone, code, said)
+}
+
+func TestConsoleWantsTheURLOfAWatchersDatabase(t *testing.T) {
+	t.Parallel()
+	o := finish(t, command(t, nil, "console", "--database", "order=postgres://localhost:1/order", "--watch", "postgres://u:secret@host:x/watch"))
+	require.Equal(t, exitUsage, o.status, "%+v", o)
+	require.Contains(t, o.stderr, "--watch: want the URL")
+	require.NotContains(t, o.stderr, "secret")
+}

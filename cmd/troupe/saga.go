@@ -34,5 +34,7 @@ why, and --dry-run says beforehand what it would do.`,
 	saga.AddCommand(newSagaLocks())
 	saga.AddCommand(newSagaReplay())
 	saga.AddCommand(newSagaMigrate())
+	saga.AddCommand(newSagaFixture())
+	saga.AddCommand(newSagaDiff())
 	return saga
 }

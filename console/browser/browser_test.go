@@ -73,21 +73,28 @@ func newPerson(t testing.TB) *person {
 		s.Trouble("shop.delivery.commands", status, "UNKNOWN_TOPIC_OR_PARTITION: the topic does not exist")
 	}
 	s.Trouble("shop.billing.commands", "retrying", "NOT_ENOUGH_REPLICAS: messages are rejected")
+	s.Watched()
 	c, err := console.New(t.Context(), console.Config{
-		Databases: []console.Database{{Name: "order", Pool: s.Pool}}, Token: token, Log: testkit.Logger(t),
+		Databases: []console.Database{{Name: "order", Pool: s.Pool}}, Watch: s.Pool, Token: token, Log: testkit.Logger(t),
 	})
 	require.NoError(t, err)
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
 	t.Cleanup(c.Close) // first: pages that live would be waited for
+	p := newBrowser(t, server.URL)
+	p.Stage, p.letter = s, id.String()
+	return p
+}
 
+// newBrowser is a person at a browser before the console at root.
+func newBrowser(t testing.TB, root string) *person {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1200, 900),
 		chromedp.WSURLReadTimeout(limit), chromedp.Flag("disable-dev-shm-usage", true))
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(end)
 	ctx, end := chromedp.NewContext(allocator)
 	t.Cleanup(end)
-	p := &person{Stage: s, t: t, ctx: ctx, root: server.URL, letter: id.String(), errors: make(chan string, 100)}
+	p := &person{t: t, ctx: ctx, root: root, errors: make(chan string, 100)}
 	chromedp.ListenTarget(ctx, func(event any) {
 		text := ""
 		switch e := event.(type) {
@@ -119,7 +126,12 @@ func (p *person) do(actions ...chromedp.Action) {
 
 func (p *person) open(page string, values ...string) {
 	p.t.Helper()
-	p.do(chromedp.Navigate(p.address(page, values...)), chromedp.WaitReady("main"))
+	p.visit(p.address(page, values...))
+}
+
+func (p *person) visit(address string) {
+	p.t.Helper()
+	p.do(chromedp.Navigate(address), chromedp.WaitReady("main"))
 }
 
 func (p *person) address(page string, values ...string) string {
@@ -275,6 +287,7 @@ func (p *person) shots() map[string]string {
 	letter := p.address("/dead-letter", "db", "order", "id", p.letter)
 	return map[string]string{
 		"overview": p.address("/"), "sagas": p.address("/sagas"), "saga": p.address("/saga", "db", "order", "id", "order/o-1013"),
+		"flows": p.address("/flows"), "flow": p.address("/flow", "flow", "shop", "id", "w-2"),
 		"saga-act":     p.address("/saga/act", "db", "order", "id", "order/o-1013", "do", "retry", "step", "inventory"),
 		"dead-letters": p.address("/dead-letters"), "dead-letter": letter, "held": p.address("/held"), "messages": p.address("/messages", "q", "o-1013"),
 		"relay": p.address("/relay"), "relay-rows": p.address("/relay/rows", "db", "order"),

@@ -63,6 +63,7 @@ var house = map[string][]string{
 	"telemetry/flows":  {"flow/watch"},
 	"saga/explore":     {"internal/expr", "saga"},
 	"saga/verify":      {"internal/expr", "retry", "saga"},
+	"saga/fixture":     {"saga", "saga/coordinator"},
 	"saga/sagatest":    {"internal/expr", "saga", "saga/coordinator"},
 
 	"internal/demo": {
@@ -78,10 +79,11 @@ var house = map[string][]string{
 	"internal/demo/shipping":  {"flow", "internal/demo", "participant", "schemas/order"},
 
 	"console": {
-		"outbox", "relay/desk", "repair", "saga", "saga/coordinator", "saga/verify", "schemas", "timeline", "topics",
+		"flow/watch", "outbox", "relay/desk", "repair", "saga", "saga/coordinator", "saga/fixture", "saga/verify", "schemas", "timeline",
+		"topics",
 	},
 	"console/browser":        {},
-	"console/internal/stage": {"envelope", "participant", "retry", "saga", "saga/coordinator", "testkit", "topics"},
+	"console/internal/stage": {"envelope", "flow/reactions", "participant", "retry", "saga", "saga/coordinator", "testkit", "topics"},
 
 	"devstack": {"schemas"},
 	"testkit":  {"devstack", "migrations"},
@@ -110,8 +112,8 @@ var house = map[string][]string{
 	"cmd/troupe": {
 		"console", "devstack", "doctor", "envelope",
 		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/demo", "internal/demo/orders",
-		"internal/demo/run", "internal/metrics", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/verify",
-		"schemas", "telemetry/flows", "timeline", "topics",
+		"internal/demo/run", "internal/metrics", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/fixture",
+		"saga/verify", "schemas", "telemetry/flows", "timeline", "topics",
 	},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
 	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
@@ -126,6 +128,9 @@ var house = map[string][]string{
 	"bench/choreography": {
 		"bench/machine", "devstack", "envelope", "flow", "flow/reactions", "internal/demo", "internal/demo/inventory", "internal/demo/order",
 		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "migrations", "participant", "relay", "topics",
+	},
+	"bench/console": {
+		"bench/machine", "console", "devstack", "envelope", "migrations", "saga", "saga/coordinator",
 	},
 	"bench/flow":        {},
 	"bench/machine":     {},

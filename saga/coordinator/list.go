@@ -59,8 +59,12 @@ type Filter struct {
 	Key      string
 	// Step is one that something is awaited of, or that is stuck. It fits no saga that has ended.
 	Step string
-	// Definition is the hash.
+	// Definition is the hash. Where Statuses are not set, it fits no saga that has ended: what ran on it is looked for among
+	// all sagas of those that are.
 	Definition string
+	// Variable and Value choose by an association: a variable by which events find sagas, with its value as text. They fit no
+	// saga that has ended: its associations are gone.
+	Variable, Value string
 	// StartedAfter is inclusive, StartedBefore is not.
 	StartedAfter, StartedBefore time.Time
 	// NotMovedSince chooses sagas that have not ended, and that nothing has happened to since then.
@@ -73,6 +77,9 @@ func (f Filter) Validate() error {
 		if !slices.Contains(Statuses, s) {
 			return fmt.Errorf("status %q: want one of %s", s, join(Statuses))
 		}
+	}
+	if (f.Variable == "") != (f.Value == "") {
+		return fmt.Errorf("variable %q with the value %q: want both, or neither", f.Variable, f.Value)
 	}
 	return nil
 }
@@ -125,8 +132,8 @@ func (p Page) after() (at time.Time, id string, err error) {
 }
 
 // List gives sagas in the order in which they started. Next is the mark for the page behind; "": this was the last one. A
-// page costs as much as it is long, among a million sagas as among a thousand, and whatever page it is; Key, Step and
-// NotMovedSince cost what they look through: the sagas of that key, or those that have not ended.
+// page costs as much as it is long, among a million sagas as among a thousand, and whatever page it is; Key, Variable,
+// Step, NotMovedSince and Definition cost what they look through: the sagas of that key or value, or those that have not ended.
 func (d *Desk) List(ctx context.Context, f Filter, p Page) (list []Row, next string, err error) {
 	sql, args, err := listing(f, p)
 	if err != nil {
@@ -169,6 +176,12 @@ func listing(f Filter, p Page) (sql string, args pgx.NamedArgs, err error) {
 	add(f.Saga != "", "saga = @saga", "saga", f.Saga)
 	// As ids, of every saga that was ever defined here: they have the one index that all sagas are in anyway.
 	add(f.Key != "", "id IN (SELECT saga || '/' || @key FROM troupe.saga_definitions)", "key", f.Key)
+	// Of every saga that was ever defined here, as the index begins with it.
+	add(f.Variable != "", "id IN (SELECT a.saga_id FROM troupe.saga_associations AS a WHERE a.saga IN (SELECT d.saga FROM troupe.saga_definitions AS d) "+
+		"AND a.variable = @variable AND a.value = @value)", "variable", f.Variable)
+	if f.Variable != "" {
+		args["value"] = indexable(f.Value)
+	}
 	add(f.Step != "", "@step = ANY (string_to_array(steps, ' '))", "step", f.Step)
 	add(f.Definition != "", "definition = @definition", "definition", f.Definition)
 	add(!f.StartedAfter.IsZero(), "started_at >= @started_after", "started_after", f.StartedAfter)
@@ -198,8 +211,11 @@ func listing(f Filter, p Page) (sql string, args pgx.NamedArgs, err error) {
 // statuses are the arms that are needed: none where there are few sagas at all.
 func (f Filter) statuses() []saga.Status {
 	all := f.Statuses
-	if len(all) == 0 && f.Key == "" {
+	if len(all) == 0 && f.Key == "" && f.Variable == "" {
 		all = Statuses
+	}
+	if f.Definition != "" && len(f.Statuses) == 0 {
+		all = open
 	}
 	if f.Step == "" && f.NotMovedSince.IsZero() {
 		return all
@@ -306,29 +322,6 @@ FROM troupe.sagas
 GROUP BY saga, status
 ORDER BY saga, status`
 	return collect[Count](ctx, d, "count sagas", list, nil)
-}
-
-// A Started is how many of the sagas that started in a stretch of time have a status now.
-type Started struct {
-	At     time.Time   `json:"at"` // when the stretch begins
-	Status saga.Status `json:"status"`
-	Count  int         `json:"count"`
-}
-
-// Started counts the sagas that started since then, in stretches of a length that begin there. It reads an index, as much as
-// there are such sagas.
-func (d *Desk) Started(ctx context.Context, since time.Time, every time.Duration) ([]Started, error) {
-	if every < time.Second {
-		return nil, fmt.Errorf("count started sagas: stretches of %s: want 1s or more", every)
-	}
-	const list = `
-SELECT date_bin(make_interval(secs => @seconds), started_at, @since) AS at, status, count(*)
-FROM troupe.sagas
-WHERE status IN ('waiting', 'running', 'compensating', 'parked', 'completed', 'compensated', 'abandoned')
-  AND started_at >= @since
-GROUP BY at, status
-ORDER BY at, status`
-	return collect[Started](ctx, d, "count started sagas", list, pgx.NamedArgs{"since": since, "seconds": every.Seconds()})
 }
 
 // A Use is how many sagas run on a definition.

@@ -1,12 +1,15 @@
 package coordinator_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 func TestSagasAreCountedByWhenTheyStarted(t *testing.T) {
@@ -33,4 +36,41 @@ UPDATE troupe.sagas SET started_at = $1::timestamptz + make_interval(secs => sub
 	require.Equal(t, 2, parked)
 	_, err = desk.Started(t.Context(), at, time.Millisecond)
 	require.ErrorContains(t, err, "want 1s or more")
+}
+
+// Of what there is much, a sample is counted, and said to be one; of what there is little, and a person looks for, all.
+func TestWhatManySagasHaveBecomeIsEstimated(t *testing.T) {
+	t.Parallel()
+	const n = 3 * coordinator.CountedTo
+	pool, desk := many(t, n) // one a second
+	var since time.Time
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT min(started_at) FROM troupe.sagas").Scan(&since))
+	started, err := desk.Started(t.Context(), since, 10*time.Minute)
+	require.NoError(t, err)
+	count := make(map[saga.Status]int)
+	for _, one := range started {
+		count[one.Status] += one.Count
+		require.Equal(t, one.Status == saga.Completed, one.About, "%+v", one)
+	}
+	var parked, completed int
+	const all = "SELECT count(*) FILTER (WHERE status = 'parked'), count(*) FILTER (WHERE status = 'completed') FROM troupe.sagas"
+	require.NoError(t, pool.QueryRow(t.Context(), all).Scan(&parked, &completed))
+	require.Equal(t, parked, count[saga.Parked])
+	require.InEpsilon(t, completed, count[saga.Completed], 0.1)
+	for i := 1; i < len(started); i++ {
+		require.False(t, started[i].At.Before(started[i-1].At), "in the order of time")
+	}
+	for name, sql := range map[string]string{
+		"weigh": coordinator.WeighStarted, "count": coordinator.CountStarted, "sample": coordinator.SampleStarted,
+	} {
+		rows, err := pool.Query(t.Context(), "EXPLAIN (COSTS OFF) "+sql, pgx.NamedArgs{
+			"statuses": []string{"parked", "completed"}, "since": since, "seconds": 600, "limit": 10,
+		})
+		require.NoError(t, err, name)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err, name)
+		plan := strings.Join(lines, "\n")
+		require.Contains(t, plan, "Index Only Scan using sagas_by_status", "%s\n%s", name, plan)
+		require.NotContains(t, plan, "Seq Scan on sagas", "%s\n%s", name, plan)
+	}
 }

@@ -72,7 +72,7 @@ func (f *Fixture) decided(d coordinator.Decided) {
 	}
 	f.states[d.ID] = d.State
 	for _, c := range d.Effects.Commands {
-		sent := Command{d.ID, c.Step, c.Operation, c.Hop, c.Type, c.Fields}
+		sent := Command{d.ID, c.Step, c.Operation, c.Hop, c.Type, c.Fields, c.Epoch}
 		f.sent = append(f.sent, sent)
 		f.since.commands = append(f.since.commands, sent)
 		f.note("    command %s", sent)
@@ -162,7 +162,7 @@ func (f *Fixture) take(m Message) error {
 		prefixed("for ", m.Saga), shown(fields)))
 	return f.memory.Take(coordinator.Message{
 		ID: m.ID, Hop: m.Hop, Type: m.Type, Key: m.Key, Outcome: m.Outcome, Reason: m.Reason, Fields: fields,
-		SagaID: m.Saga, SagaStep: m.Step, SagaOperation: m.Operation,
+		SagaID: m.Saga, SagaStep: m.Step, SagaOperation: m.Operation, Epoch: m.epoch,
 	})
 }
 
@@ -172,7 +172,7 @@ func (f *Fixture) address(m *Message) error {
 		if c.Step != m.Step || !same(m.Saga, c.Saga) || !same(m.Operation, c.Operation) {
 			continue
 		}
-		m.Saga, m.Operation = c.Saga, c.Operation
+		m.Saga, m.Operation, m.epoch = c.Saga, c.Operation, c.epoch
 		if m.Hop == "" {
 			m.Hop = c.Hop
 		}

@@ -29,6 +29,8 @@ type Message struct {
 	Saga string
 	// Operation that is answered: forward or compensate.
 	Operation string
+
+	epoch int // of that command
 }
 
 // Event is a message that answers no command.
@@ -58,6 +60,8 @@ type Command struct {
 	Operation string // forward or compensate
 	Hop, Type string
 	Fields    Fields // all of them
+
+	epoch int // how often a person had had it sent again
 }
 
 // String is how histories show it.

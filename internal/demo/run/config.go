@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/orders"
 )
@@ -46,6 +47,8 @@ type World struct {
 	Brokers   []string
 	Registry  string            // its URL
 	Databases map[string]string // URLs by service
+	// Declared is what the services say they do, where none of them orchestrates.
+	Declared []reactions.Service
 }
 
 func (c Config) withDefaults() (Config, error) {

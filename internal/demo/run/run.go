@@ -137,6 +137,12 @@ func (r *run) beside(ctx context.Context) *beside {
 		return b
 	}
 	w := World{Flow: r.names.flow(), Brokers: r.servers.kafka.Addrs(), Registry: r.servers.registry.URL(), Databases: r.servers.databaseURLs()}
+	if r.cfg.Style == demo.Choreography {
+		if w.Declared, b.err = declarations(r.names.flow()); b.err != nil {
+			close(b.ended)
+			return b
+		}
+	}
 	go func() {
 		defer close(b.ended)
 		b.err = r.cfg.Beside(ctx, w)

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+
+	"github.com/troupe-go/troupe/flow/watch"
+	"github.com/troupe-go/troupe/internal/demo/run"
+)
+
+// watched is the database of a watcher, whose flows a console shows; "": none.
+type watched string
+
+// open is nil where there is none.
+func (w watched) open(ctx context.Context) (*pgxpool.Pool, error) {
+	url := cmp.Or(string(w), os.Getenv("TROUPE_WATCH_DATABASE"))
+	if url == "" {
+		return nil, nil
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, errors.New("--watch: want the URL of a watcher's database, such as postgres://user@host/watch") // what was given may hold a password
+	}
+	config.MaxConns = 8
+	config.ConnConfig.RuntimeParams["application_name"] = "troupe console"
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// watchDemo runs a watcher of a demo without an orchestrator, which keeps what it sees in the order service's database, for
+// want of another; it gives that database, and nil where an orchestrator decides. Call end when nobody looks any more.
+func watchDemo(ctx context.Context, w run.World) (pool *pgxpool.Pool, end func() error, err error) {
+	nothing := func() error { return nil }
+	if len(w.Declared) == 0 {
+		return nil, nothing, nil
+	}
+	if pool, err = watched(w.Databases["order"]).open(ctx); err != nil {
+		return nil, nothing, err
+	}
+	watcher, err := watch.New(watch.Config{Pool: pool, Brokers: w.Brokers, Flow: w.Flow, Declared: w.Declared, Log: zerolog.Nop()})
+	if err != nil {
+		pool.Close()
+		return nil, nothing, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- watcher.Run(ctx) }()
+	return pool, func() error {
+		cancel()
+		defer pool.Close()
+		return <-ended
+	}, nil
+}

@@ -1,0 +1,273 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/troupe-go/troupe/flow/watch"
+)
+
+// flowsFacts are a page of the flows that a watcher has seen, as troupe watch list prints them.
+type flowsFacts struct {
+	Watched []string     `json:"watched"` // the flows of the watcher's database, of which Flow is one
+	Flow    string       `json:"flow"`
+	SeenAt  *time.Time   `json:"seen_at"` // what the brokers had then was judged; null: not once yet
+	Flows   []watch.Flow `json:"flows"`
+	Next    string       `json:"next"`
+
+	NoDatabase bool         `json:"-"`
+	Kinds      []watch.Kind `json:"-"`
+	Asked      url.Values   `json:"-"`
+	Filtered   bool         `json:"-"`
+}
+
+// ended is what is asked for instead of both states in which a flow has ended.
+const ended = "ended"
+
+func readFlows(ctx context.Context, a *ask) (any, error) {
+	f := flowsFacts{
+		Watched: []string{}, Flows: []watch.Flow{}, NoDatabase: a.cfg.Watch == nil, Kinds: watch.Kinds, Asked: a.values,
+		Filtered: slices.ContainsFunc([]string{"status", "found", "key", "since", "before"}, func(name string) bool { return a.get(name) != "" }),
+	}
+	filter := watch.Filter{Found: watch.Kind(a.get("found")), Key: a.values.Get("key")}
+	for _, status := range a.values["status"] {
+		switch status {
+		case "":
+		case ended:
+			filter.Statuses = append(filter.Statuses, watch.Completed, watch.Compensated)
+		default:
+			filter.Statuses = append(filter.Statuses, watch.Status(status))
+		}
+	}
+	if err := filter.Validate(); err != nil {
+		return nil, refuse(http.StatusBadRequest, "%s", err)
+	}
+	var err error
+	if filter.BeganAfter, err = a.moment("since"); err != nil {
+		return nil, err
+	}
+	if filter.BeganBefore, err = a.moment("before"); err != nil {
+		return nil, err
+	}
+	limit, err := a.limit()
+	if err != nil || f.NoDatabase {
+		return f, err
+	}
+	if f.Watched, err = watch.Names(ctx, a.cfg.Watch); err != nil || len(f.Watched) == 0 {
+		f.Watched = orEmpty(f.Watched)
+		return f, err
+	}
+	desk, err := a.watching(ctx, f.Watched)
+	if err != nil {
+		return nil, err
+	}
+	f.Flow, f.SeenAt = desk.Name(), seenAt(desk)
+	flows, next, err := desk.Find(ctx, filter, limit, a.get("after"))
+	f.Flows, f.Next = orEmpty(flows), next
+	if errors.Is(err, watch.ErrMark) {
+		err = refuse(http.StatusBadRequest, "after: %s", err)
+	}
+	return f, err
+}
+
+// watching is the desk of the flow that is named, else of the first.
+func (a *ask) watching(ctx context.Context, names []string) (*watch.Desk, error) {
+	if a.cfg.Watch == nil {
+		return nil, refuse(http.StatusNotFound, "no watcher's database is configured: troupe console --watch")
+	}
+	name := a.get("flow")
+	if name == "" && len(names) > 0 {
+		name = names[0]
+	}
+	return watch.OpenDesk(ctx, a.cfg.Watch, name)
+}
+
+func seenAt(desk *watch.Desk) *time.Time {
+	if at := desk.SeenAt(); !at.IsZero() {
+		return &at
+	}
+	return nil
+}
+
+// still is all but when the watcher looked last, which is always just now.
+func (f flowsFacts) still() any {
+	f.SeenAt = nil
+	return f
+}
+
+// Statuses are what can be chosen.
+func (f flowsFacts) Statuses() []string {
+	all := []string{ended}
+	for _, s := range watch.Statuses {
+		all = append(all, string(s))
+	}
+	return all
+}
+
+// With is the query for the same list with another value.
+func (f flowsFacts) With(name, value string) string { return with(f.Asked, name, value) }
+
+// flowFacts are what troupe watch show prints.
+type flowFacts struct {
+	Flow   string      `json:"flow"` // the watched one
+	SeenAt *time.Time  `json:"seen_at"`
+	Shown  *watch.Flow `json:"shown"`
+	// Undeclared are the indexes of messages that no service declares to send.
+	Undeclared []int `json:"undeclared"`
+}
+
+func (f flowFacts) title() string { return "Flow " + cmp.Or(clip(f.Shown.Key, 60), f.Shown.ID) }
+
+func readFlow(ctx context.Context, a *ask) (any, error) {
+	id := a.values.Get("id")
+	if id == "" || len(id) > 1024 {
+		return nil, refuse(http.StatusBadRequest, "id: want a flow's correlation id, or a business key")
+	}
+	desk, err := a.watching(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := desk.Show(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	f := flowFacts{desk.Name(), seenAt(desk), shown, []int{}}
+	for i, m := range shown.Messages {
+		if !desk.Declares(m.Topic, m.Type) {
+			f.Undeclared = append(f.Undeclared, i)
+		}
+	}
+	return f, nil
+}
+
+func (f flowFacts) still() any {
+	f.SeenAt = nil
+	return f
+}
+
+// A told is a message with what follows from it.
+type told struct {
+	watch.Message
+	Number     int
+	Causes     []int // those that follow from it
+	Undeclared bool
+	After      time.Duration // since the first
+	Says       []string      // what was found, and what is awaited
+}
+
+// By is the number of the message that this one follows from; 0: it is not there.
+func (t told) By() int { return t.Cause + 1 }
+
+// shownMessages is how many messages of a flow a page shows.
+const shownMessages = 1000
+
+// Timeline are the messages, numbered from 1.
+func (f flowFacts) Timeline() []told {
+	messages := f.Shown.Messages[:min(len(f.Shown.Messages), shownMessages)]
+	all := make([]told, len(messages))
+	for i, m := range messages {
+		all[i] = told{Message: m, Number: i + 1, Undeclared: slices.Contains(f.Undeclared, i), After: m.At.Sub(f.Shown.BeganAt)}
+		if m.Cause >= 0 {
+			all[m.Cause].Causes = append(all[m.Cause].Causes, i+1)
+		}
+		if all[i].Undeclared {
+			all[i].Says = append(all[i].Says, "No service declares to send this here.")
+		}
+	}
+	for _, w := range f.Shown.Waiting {
+		if w.Message < len(all) {
+			all[w.Message].Says = append(all[w.Message].Says, "Awaited until "+w.Until.UTC().Format(time.DateTime)+" UTC: "+w.Text)
+		}
+	}
+	return all
+}
+
+// Hidden is how many messages are not shown.
+func (f flowFacts) Hidden() int { return max(0, len(f.Shown.Messages)-shownMessages) }
+
+// Took is from the first message to the last.
+func (f flowFacts) Took() time.Duration { return f.Shown.LastAt.Sub(f.Shown.BeganAt) }
+
+// drawnMessages is how many messages a graph has at most: more are no picture.
+const drawnMessages = 60
+
+// Graph is the messages by their causes, with what is missing and what is awaited.
+func (f flowFacts) Graph() drawing {
+	shown := f.Shown
+	var boxes []drawnStep
+	var edges [][2]int
+	var said []string
+	add := func(cause int, one drawnStep) {
+		if cause >= 0 {
+			edges = append(edges, [2]int{cause, len(boxes)})
+		}
+		boxes = append(boxes, one)
+		said = append(said, one.Name+" "+one.Phase)
+	}
+	n := min(len(shown.Messages), drawnMessages)
+	for i, m := range shown.Messages[:n] {
+		one := drawnStep{
+			Name: clip(cmp.Or(tail(m.Type), "no type"), 22), About: clip(tail(m.Hop)+", "+string(m.Kind), 28),
+			Phase: phaseOf(m), Doing: clip(doneAs(m), 34), Marked: slices.Contains(f.Undeclared, i),
+		}
+		add(m.Cause, one)
+	}
+	for _, one := range shown.Findings {
+		if one.Kind != watch.Late {
+			at := slices.IndexFunc(shown.Messages[:n], func(m watch.Message) bool {
+				return one.Message != "" && m.ID == one.Message || m.Topic == one.Topic && m.Type == one.Type && m.Key == one.Key
+			})
+			add(at, drawnStep{Name: clip(expected(one.Expected), 22), About: clip(tail(one.Hop), 28), Phase: "missing", Doing: clip(string(one.Kind), 34)})
+		}
+	}
+	for _, w := range shown.Waiting {
+		if w.Message < n {
+			hop, rest, _ := strings.Cut(w.Text, ": ")
+			want, _, _ := strings.Cut(rest, " within ")
+			add(w.Message, drawnStep{Name: clip(tail(want), 22), About: clip(tail(hop), 28), Phase: "waiting", Doing: "awaited"})
+		}
+	}
+	plan := layOut(len(boxes), edges)
+	for i := range boxes {
+		boxes[i].box = plan.boxes[i]
+	}
+	return drawing{Width: plan.width, Height: plan.height, Label: "Messages: " + strings.Join(said, ", "), Steps: boxes, Edges: plan.paths}
+}
+
+// tail is the last part of a name: of a type's, or a hop's.
+func tail(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+
+func expected(types []string) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = tail(t)
+	}
+	return strings.Join(names, " or ")
+}
+
+// phaseOf is how a message is coloured.
+func phaseOf(m watch.Message) string {
+	switch m.Outcome {
+	case "success":
+		return "done"
+	case "failure":
+		return "refused"
+	case "exhausted":
+		return "exhausted"
+	}
+	return "said"
+}
+
+func doneAs(m watch.Message) string {
+	text := cmp.Or(string(m.Outcome), string(m.Kind))
+	if m.Repeats > 0 {
+		text += ", sent " + count(m.Repeats+1, "time", "times")
+	}
+	return text
+}

@@ -1,0 +1,4 @@
+package watch
+
+// The statements of Find.
+var FindNewest, FindByKey = findNewest, findByKey

@@ -1,0 +1,9 @@
+-- Flows of a business key, those that said something of it first last.
+SELECT min(m.at) AS at, m.correlation
+FROM troupe.watch_messages AS m
+WHERE m.flow = @flow
+  AND m.key = @key
+GROUP BY m.correlation
+HAVING (min(m.at), m.correlation) < (@at, @id)
+ORDER BY 1 DESC, 2 DESC
+LIMIT @most
