@@ -89,7 +89,7 @@ var house = map[string][]string{
 
 	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
 
-	"internal/docs/runbooks":     {},
+	"internal/docs/commands":     {},
 	"internal/traces":            {},
 	"internal/metrics":           {"telemetry"},
 	"internal/metrics/catalogue": {},
