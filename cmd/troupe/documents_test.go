@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -289,4 +290,35 @@ func (s *documentStage) run(c commands.Command) outcome {
 	p := command(s.t, env, args...)
 	p.Dir = s.folder
 	return finish(s.t, p)
+}
+
+// TestWhoMayOnlyLookSeesAndChangesNothing: the role of docs/security.md that may look.
+func TestWhoMayOnlyLookSeesAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newDecider(t)
+	s.tell("o-1 ReserveStock", "fail")
+	id := s.begin("order", "o-1", saga.Parked)
+	role := "looker_" + strings.ReplaceAll(s.pool.Config().ConnConfig.Database, "-", "_")
+	s.exec("CREATE ROLE " + role + " LOGIN PASSWORD 'looker'; GRANT USAGE ON SCHEMA troupe TO " + role + "; GRANT SELECT ON ALL TABLES IN SCHEMA troupe TO " + role)
+	t.Cleanup(func() {
+		_, err := s.pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		require.NoError(t, err)
+	})
+	address, err := url.Parse(testkit.DatabaseURL(t, s.pool))
+	require.NoError(t, err)
+	address.User = url.UserPassword(role, "looker")
+	env := []string{"DATABASE_URL=" + address.String()}
+	for _, args := range []string{
+		"dlq list", "dlq list --letters", "held list", "saga list", "saga list --counts", "saga show " + id, "saga locks", "saga replay --all",
+	} {
+		o := finish(t, command(t, env, strings.Fields(args)...))
+		require.Equal(t, exitDone, o.status, "%s: %s", args, o.stderr)
+	}
+	for _, args := range []string{"dlq redrive --all --yes", "saga retry " + id + " --reason r", "saga abandon " + id + " --reason r --yes"} {
+		o := finish(t, command(t, env, strings.Fields(args)...))
+		require.Equal(t, exitFailed, o.status, args)
+		require.Contains(t, o.stdout+o.stderr, "permission denied", args)
+	}
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.dead_letters WHERE status = 'open'"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.sagas WHERE status = 'parked'"))
 }

@@ -89,6 +89,7 @@ var house = map[string][]string{
 
 	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
 
+	"internal/docs/manifests":    {},
 	"internal/docs/commands":     {},
 	"internal/traces":            {},
 	"internal/metrics":           {"telemetry"},
@@ -128,6 +129,7 @@ var house = map[string][]string{
 	"bench/flow":        {},
 	"bench/machine":     {},
 	"bench/relay":       {"bench/machine", "devstack", "internal/kafka", "migrations", "outbox"},
+	"bench/scale":       {"devstack", "migrations"},
 	"bench/saga":        {"bench/machine", "devstack", "migrations", "outbox", "participant", "relay", "saga", "saga/coordinator", "topics"},
 	"bench/participant": {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/keyed", "migrations", "participant", "retry", "topics"},
 }

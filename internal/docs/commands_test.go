@@ -210,7 +210,10 @@ func testsIn(path string) (names []string, err error) {
 var elsewhere = map[string]string{
 	"wait": "docker compose up", "profile": "docker compose", "build": "docker compose up",
 	"dir": "devstack/apachekafka/apachekafka.sh", "port": "devstack/apachekafka/apachekafka.sh",
-	"create":   "kafka-topics.sh",
+	"create": "kafka-topics.sh",
+	"add":    "kafka-acls.sh", "allow-principal": "kafka-acls.sh", "operation": "kafka-acls.sh", "resource-pattern-type": "kafka-acls.sh",
+	"transactional-id": "kafka-acls.sh", "bootstrap-server": "kafka-acls.sh", "command-config": "kafka-acls.sh",
+	"from-file": "kubectl", "for": "kubectl",
 	"debezium": "outbox-relay check, which is not a setting",
 	"help":     "of all programs",
 }

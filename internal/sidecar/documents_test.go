@@ -2,9 +2,12 @@ package sidecar
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,11 +98,7 @@ func TestTheCommandsInDocumentsRun(t *testing.T) {
 		ran[text] = true
 		_, err := pool.Exec(t.Context(), "TRUNCATE troupe.outbox, troupe.outbox_trouble")
 		require.NoError(t, err)
-		_, err = pool.Exec(t.Context(), `
-			WITH one AS (INSERT INTO troupe.outbox (id, topic, key, type, payload)
-				VALUES ($1, 'order.payment.commands', 'o-1', 'ChargePayment', '{}') RETURNING position, id, topic)
-			INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
-			SELECT position, id, topic, '\x6f2d31', 'parked', 8, 8, 'no such topic' FROM one`, namedID(c))
+		_, err = pool.Exec(t.Context(), aParkedRow, namedID(c))
 		require.NoError(t, err)
 		args := append([]string{}, c.Args[1:]...)
 		for n := range args {
@@ -117,6 +116,12 @@ func TestTheCommandsInDocumentsRun(t *testing.T) {
 	}
 	require.Greater(t, len(ran), 5)
 }
+
+const aParkedRow = `
+	WITH one AS (INSERT INTO troupe.outbox (id, topic, key, type, payload)
+		VALUES ($1, 'order.payment.commands', 'o-1', 'ChargePayment', '{}') RETURNING position, id, topic)
+	INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+	SELECT position, id, topic, '\x6f2d31', 'parked', 8, 8, 'no such topic' FROM one`
 
 // namedID is the row's that a command names.
 func namedID(c commands.Command) string {
@@ -138,11 +143,49 @@ func TestTheStatementsInDocumentsRun(t *testing.T) {
 	require.Greater(t, len(all), 8)
 	pool := testkit.Database(t)
 	for _, c := range all {
-		require.Equal(t, []string{"psql", "$DATABASE_URL", "-c"}, c.Args[:3], c)
+		if c.Prose && len(c.Args) == 1 {
+			continue
+		}
+		require.True(t, len(c.Args) == 4 && slices.Equal([]string{"psql", "$DATABASE_URL", "-c"}, c.Args[:3]),
+			"%s: want psql \"$DATABASE_URL\" -c and a statement", c)
 		if ofTheReader[c.Args[3]] != "" {
 			continue
 		}
 		_, err := pool.Exec(t.Context(), c.Args[3])
 		require.NoError(t, err, c)
+	}
+}
+
+// TestParkedRowsAreRepairedWithTheRelaysRole: what docs/security.md grants the relay and, for the audit, one right more.
+func TestParkedRowsAreRepairedWithTheRelaysRole(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	role := "relay_" + strings.ReplaceAll(pool.Config().ConnConfig.Database, "-", "_")
+	_, err := pool.Exec(t.Context(), strings.ReplaceAll(`CREATE ROLE relay LOGIN PASSWORD 'of-this-test';
+		GRANT USAGE ON SCHEMA troupe TO relay;
+		GRANT SELECT, DELETE ON troupe.outbox TO relay;
+		GRANT SELECT, INSERT, UPDATE ON troupe.relay_leases TO relay;
+		GRANT SELECT ON troupe.relay_state TO relay;
+		GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.outbox_trouble TO relay;
+		GRANT INSERT ON troupe.outbox_repairs TO relay;`, " relay", " "+role))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		require.NoError(t, err)
+	})
+	address, err := url.Parse(testkit.DatabaseURL(t, pool))
+	require.NoError(t, err)
+	address.User = url.UserPassword(role, "of-this-test")
+	const retried, discarded = "019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f", "019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e60"
+	for _, id := range []string{retried, discarded} {
+		_, err := pool.Exec(t.Context(), aParkedRow, id)
+		require.NoError(t, err)
+	}
+	for _, args := range [][]string{
+		{"parked", "list"}, {"parked", "show", retried}, {"parked", "retry", retried}, {"parked", "discard", discarded, "--reason", "ticket 4711"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := Program{Args: args, Stdout: &stdout, Stderr: &stderr, Environ: []string{"DATABASE_URL=" + address.String()}}.Main(t.Context())
+		require.Equal(t, exitDone, code, "%s: %s", args, stderr.String())
 	}
 }
