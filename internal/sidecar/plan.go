@@ -54,6 +54,11 @@ func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
+	pages, err := process.oneOf(consoleSetting)
+	if err != nil {
+		return plan{}, err
+	}
+	out.console = pages == "true"
 	if len(l.outboxes) == 0 {
 		v, err := l.process(eachSettings...)
 		if err != nil {
@@ -88,11 +93,7 @@ func (v values) processPlan() (out plan, err error) {
 	if out.level, err = zerolog.ParseLevel(level); err != nil {
 		return out, err
 	}
-	pages, err := v.oneOf(consoleSetting)
-	if err != nil {
-		return out, err
-	}
-	out.token, out.console = v.text[adminToken.name], pages == "true"
+	out.token = v.text[adminToken.name]
 	return out, v.guarded(admin, adminToken)
 }
 
