@@ -20,6 +20,8 @@ type KafkaConfig struct {
 	DataDir string
 	// Partitions of a topic whose creator leaves the number to the broker. Default 6. No topic is created by being used.
 	Partitions int
+	// Port is where it listens, on 127.0.0.1. Default: a free one.
+	Port int
 	// Log gets a line per start and end. The zero value discards them.
 	Log zerolog.Logger
 }
@@ -33,7 +35,7 @@ type Kafka struct {
 	log     zerolog.Logger
 }
 
-// StartKafka starts one broker on a free port of 127.0.0.1. It takes no notice of a topic's configuration beyond storing it, and a
+// StartKafka starts one broker on 127.0.0.1. It takes no notice of a topic's configuration beyond storing it, and a
 // member that dies during a rebalance stalls its group for the member's rebalance time-out: keep that below the session time-out.
 func StartKafka(_ context.Context, cfg KafkaConfig) (*Kafka, error) {
 	if cfg.Partitions == 0 {
@@ -50,6 +52,7 @@ func StartKafka(_ context.Context, cfg KafkaConfig) (*Kafka, error) {
 	var err error
 	k.cluster, err = kfake.NewCluster(
 		kfake.NumBrokers(1),
+		kfake.Ports(cfg.Port), // 0: a free one
 		kfake.DataDir(cfg.DataDir),
 		kfake.DefaultNumPartitions(cfg.Partitions),
 		kfake.GroupMinSessionTimeout(100*time.Millisecond),

@@ -1,12 +1,14 @@
 package devstack
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,6 +27,10 @@ type PostgresConfig struct {
 	// Binaries is the folder of the programs postgres and initdb, version 14 or newer. Default: those on PATH, else the newest that a
 	// package installed, else FetchPostgres.
 	Binaries string
+	// Port is where it listens, on 127.0.0.1. Default: a free one.
+	Port int
+	// Password is the superuser's over TCP. Default: one that is made up.
+	Password string
 	// Log gets a line per start and end. The zero value discards them.
 	Log zerolog.Logger
 }
@@ -38,15 +44,15 @@ type Postgres struct {
 
 var errElsewhere = errors.New("the server was not started here")
 
-// StartPostgres starts a server on a free port of 127.0.0.1 and returns when it answers; ctx bounds the start only. Its superuser is
-// postgres, with a generated password over TCP and none over the socket. It ends at Close or with this process.
+// StartPostgres starts a server on 127.0.0.1 and returns when it answers; ctx bounds the start only. Its superuser is postgres, with
+// a password over TCP and none over the socket. It ends at Close or with this process.
 func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 	began := time.Now()
 	s, err := newServer(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("start Postgres: %w", err)
 	}
-	password := rand.Text()
+	password := cmp.Or(cfg.Password, rand.Text())
 	if err := s.startFirst(ctx, password); err != nil {
 		return nil, fmt.Errorf("start Postgres: %w", errors.Join(err, s.scratch.remove()))
 	}
@@ -61,11 +67,11 @@ func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 	}, nil
 }
 
-// startFirst tries again with other ports, because somebody may have taken the free one meanwhile.
+// startFirst tries again with other ports, because somebody may have taken the free one meanwhile. A port that was asked for stays.
 func (s *server) startFirst(ctx context.Context, password string) error {
 	err := s.start(ctx)
 	for range 2 {
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || s.fixed {
 			break
 		}
 		if s.port, err = freePort(); err != nil {
@@ -76,7 +82,7 @@ func (s *server) startFirst(ctx context.Context, password string) error {
 	if err != nil {
 		return err
 	}
-	err = execute(ctx, s.socketURL("postgres").String(), "ALTER ROLE "+superuser+" PASSWORD '"+password+"'")
+	err = execute(ctx, s.socketURL("postgres").String(), "ALTER ROLE "+superuser+" PASSWORD '"+strings.ReplaceAll(password, "'", "''")+"'")
 	if err != nil {
 		return errors.Join(err, s.stop(context.WithoutCancel(ctx), syscall.SIGKILL))
 	}

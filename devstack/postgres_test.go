@@ -2,6 +2,7 @@ package devstack_test
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -34,6 +35,26 @@ func TestPostgresAsksForThePasswordOverTCP(t *testing.T) {
 	cfg.Password = "wrong"
 	_, err = pgx.ConnectConfig(t.Context(), cfg)
 	require.Error(t, err)
+}
+
+func TestPostgresHasThePasswordThatItIsGiven(t *testing.T) {
+	t.Parallel()
+	p := startPostgres(t, devstack.PostgresConfig{Password: "it's local"})
+	require.Contains(t, p.URL(""), "//postgres:it%27s%20local@127.0.0.1:")
+	require.Equal(t, "1", ask(t, p.URL(""), "SELECT '1'"))
+}
+
+// A port that was asked for is that one or none: somebody has written it down.
+func TestAPortThatIsTakenIsAnError(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	_, err = devstack.StartPostgres(t.Context(), devstack.PostgresConfig{Port: port})
+	require.ErrorContains(t, err, "could not bind")
+	_, err = devstack.StartKafka(t.Context(), devstack.KafkaConfig{Port: port})
+	require.ErrorContains(t, err, "address already in use")
 }
 
 func TestPostgresIsDurableUnlessToldOtherwise(t *testing.T) {

@@ -29,6 +29,7 @@ type server struct {
 	sockets  string
 	logPath  string
 	port     int
+	fixed    bool // the port is the caller's
 
 	mu    sync.Mutex
 	child *Child
@@ -162,7 +163,7 @@ func freePort() (int, error) {
 
 // newServer lays out the folders and picks a port; nothing runs yet.
 func newServer(ctx context.Context, cfg PostgresConfig) (*server, error) {
-	s := &server{account: serverAccount(), settings: cfg.Settings}
+	s := &server{account: serverAccount(), settings: cfg.Settings, port: cfg.Port, fixed: cfg.Port != 0}
 	var err error
 	if cfg.Binaries != "" {
 		s.binaries, err = inspect(ctx, cfg.Binaries, s.account)
@@ -208,6 +209,9 @@ func (s *server) layOut(ctx context.Context, dir string) error {
 		}
 	} else if err != nil {
 		return err
+	}
+	if s.fixed {
+		return nil
 	}
 	s.port, err = freePort()
 	return err

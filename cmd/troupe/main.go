@@ -78,7 +78,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newConsole(), newInit(), newDoctor(), newAmbassador(), newTrace(), newDLQ(), newHeld(), newInbox(), newSaga(), newFlow(), newWatch(), newSchema(),
+	root.AddCommand(newDemo(), newConsole(), newInit(), newDev(), newDoctor(), newAmbassador(), newTrace(), newDLQ(), newHeld(), newInbox(), newSaga(), newFlow(), newWatch(), newSchema(),
 		newCompletion(), newVersion(), newChild())
 	completeValues(root)
 	return root

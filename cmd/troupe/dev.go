@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/demo/run"
+	"github.com/troupe-go/troupe/internal/sidecar"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// devFlags are what the command line says of the servers to develop against.
+type devFlags struct {
+	flow                    string
+	postgresPort, kafkaPort int
+	console                 string
+}
+
+// What the compose file of a new service has, too.
+const (
+	devPostgresPort = 15433
+	devKafkaPort    = 19093
+	devPassword     = "local"
+)
+
+var databaseRule = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
+
+func newDev() *cobra.Command {
+	var f devFlags
+	cmd := &cobra.Command{
+		Use:   "dev DATABASE...",
+		Short: "Run what a service needs on this machine: Postgres, Kafka, a relay, the console; no Docker",
+		Long: `dev starts a Postgres with the databases that are named, one for each service; a Kafka broker; a relay for each database,
+which publishes its outbox; and the console over all of them. It says which settings a service needs, and stays up until Ctrl-C.
+Then all of it is gone: nothing is kept.
+
+The addresses are those of the compose file that troupe init writes, so that all commands are the same with either. The Postgres
+is a real one, from binaries that are installed or else fetched once. The broker is franz-go's kfake, in this process: it speaks
+the protocol, and is for developing only. All of it listens on this machine alone.
+
+Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
+		Example: `  troupe dev seats
+  troupe dev --flow booking seats tickets
+  troupe dev --postgres-port 5433 --kafka-port 9093 --console 127.0.0.1:8091 seats`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.flow, "flow", "booking", "`name` of the flow, which the console shows")
+	flags.IntVar(&f.postgresPort, "postgres-port", devPostgresPort, "`port` of Postgres; 0: a free one")
+	flags.IntVar(&f.kafkaPort, "kafka-port", devKafkaPort, "`port` of Kafka; 0: a free one")
+	flags.StringVar(&f.console, "console", consoleAddress, "`host:port` of the console, of this machine")
+	return cmd
+}
+
+func (f *devFlags) run(cmd *cobra.Command, databases []string) error {
+	for i, name := range databases {
+		if databases[i] = strings.ReplaceAll(name, "-", "_"); !databaseRule.MatchString(databases[i]) {
+			return fmt.Errorf("database %q: want lower-case letters, digits, - and _, beginning with a letter", name)
+		}
+	}
+	if _, err := topics.NewHop(f.flow, "any"); err != nil {
+		return fmt.Errorf("--flow: %w", err)
+	}
+	for _, p := range []struct {
+		flag string
+		port int
+	}{{"postgres-port", f.postgresPort}, {"kafka-port", f.kafkaPort}} {
+		if err := free(p.port); err != nil {
+			return failed(fmt.Errorf("--%s %d: %w: does a compose file or another troupe dev run? Stop it, or name another port", p.flag, p.port, err))
+		}
+	}
+	console, err := besideDemo(f.console, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if err := f.serve(cmd.Context(), databases, console, cmd.ErrOrStderr()); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// free says whether somebody else listens there. Kafka's port is taken long after, so it is no promise.
+func free(port int) error {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// serve starts the servers, then what runs on them, and ends them in the reverse order.
+func (f *devFlags) serve(ctx context.Context, databases []string, console func(context.Context, run.World) error, stderr io.Writer) (err error) {
+	log := zerolog.New(io.Discard)
+	pg, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Port: f.postgresPort, Password: devPassword, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pg.Close()) }()
+	kafka, err := devstack.StartKafka(ctx, devstack.KafkaConfig{Port: f.kafkaPort, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, kafka.Close()) }()
+	registry, err := devstack.StartRegistry(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, registry.Close()) }()
+
+	w := run.World{Flow: f.flow, Brokers: kafka.Addrs(), Registry: registry.URL(), Databases: make(map[string]string)}
+	for _, name := range databases {
+		address, err := pg.CreateDatabase(ctx, name, "")
+		if err != nil {
+			return err
+		}
+		w.Databases[name] = withoutQuery(address)
+		if err := runRelay(ctx, w, name, stderr, "migrate"); err != nil {
+			return err
+		}
+	}
+	_, _ = fmt.Fprintf(stderr, "Postgres, Kafka and a relay for each database are up, until Ctrl-C; nothing is kept.\nIn the terminal of a service:\n\n")
+	for _, name := range databases {
+		_, _ = fmt.Fprintf(stderr, "  export DATABASE_URL=%s KAFKA_BROKERS=%s\n", w.Databases[name], strings.Join(w.Brokers, ","))
+	}
+	_, _ = fmt.Fprintln(stderr)
+	g, ctx := errgroup.WithContext(ctx)
+	for _, name := range databases {
+		g.Go(func() error { return runRelay(ctx, w, name, stderr, "run") })
+	}
+	g.Go(func() error { return console(ctx, w) })
+	return g.Wait()
+}
+
+// withoutQuery is a URL without sslmode=disable, which a server without TLS does not need to be told.
+func withoutQuery(address string) string {
+	before, _, _ := strings.Cut(address, "?")
+	return before
+}
+
+// runRelay is one run of outbox-relay in this process. To be asked to stop is no error.
+func runRelay(ctx context.Context, w run.World, database string, stderr io.Writer, args ...string) error {
+	status := sidecar.Program{
+		Args: args, Stdout: io.Discard, Stderr: stderr,
+		Environ: []string{
+			"DATABASE_URL=" + w.Databases[database], "KAFKA_BROKERS=" + strings.Join(w.Brokers, ","), "SCHEMA_REGISTRY_URL=" + w.Registry,
+			"OUTBOX_RELAY_SERVICE=" + database, "OUTBOX_RELAY_ADMIN=127.0.0.1:0", "OUTBOX_RELAY_LOG_LEVEL=error",
+		},
+	}.Main(ctx)
+	if status != 0 && ctx.Err() == nil {
+		return fmt.Errorf("outbox-relay %s ended with status %d", args[0], status)
+	}
+	return nil
+}
