@@ -129,3 +129,18 @@ func waitForAnswers(ctx context.Context, pool *pgxpool.Pool, n int) (answers []s
 	}
 	return answers
 }
+
+type OrderShipped struct {
+	OrderID string `json:"order_id"`
+}
+
+// What another hop has said is reacted to as a command is handled; the answer is an event of this hop, for the next to hear.
+func ExampleReact() {
+	_ = func(p *participant.Participant, payment topics.Hop) {
+		participant.React(p, payment, func(ctx context.Context, tx pgx.Tx, e participant.Event[PaymentCharged]) (participant.Outcome, error) {
+			_, err := tx.Exec(ctx, "INSERT INTO shipments (order_id) VALUES ($1)", e.Body.OrderID)
+			return participant.Succeed(OrderShipped{OrderID: e.Body.OrderID}), err
+		})
+	}
+	// Output:
+}

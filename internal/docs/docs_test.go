@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/flow/graph"
+	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/saga/verify"
 )
 
@@ -38,6 +41,7 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 	for document, tests := range map[string][]string{
 		"README.md":            {"participant/example_test.go", "outbox/example_test.go"},
 		"docs/testing.md":      {"testkit/participanttest/example/payment_test.go"},
+		"docs/start.md":        {"internal/scaffold/service/seats.go.tmpl", "participant/example_test.go"},
 		"docs/ambassador.md":   {"ambassador/example_test.go"},
 		"docs/choreography.md": {"flow/example_test.go"},
 
@@ -78,34 +82,134 @@ func TestTheDefinitionsInDocumentsAreProved(t *testing.T) {
 	require.Positive(t, definitions)
 }
 
-func TestLinksBetweenDocumentsResolve(t *testing.T) {
-	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	require.NoError(t, err)
-	examples, err := filepath.Glob(filepath.Join(root, "examples", "*", "README.md"))
-	require.NoError(t, err)
-	runbooks, err := filepath.Glob(filepath.Join(root, "docs", "runbooks", "*.md"))
-	require.NoError(t, err)
-	documents = append(documents, examples...)
-	documents = append(documents, runbooks...)
-	for _, path := range append(documents, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
-		text, err := os.ReadFile(path)
+// The picture of the demo without a coordinator is that of its services' declarations.
+func TestThePictureOfTheFlowIsDrawnFromIt(t *testing.T) {
+	var services []reactions.Service
+	for _, name := range []string{"inventory", "order", "payment", "shipping"} {
+		s, err := reactions.Load(filepath.Join(root, "internal/demo", name, "reactions.json"))
 		require.NoError(t, err)
-		// Without its code, in which the call of a generic function looks like a link.
-		prose := regexp.MustCompile("(?s)```.*?```|`[^`]*`").ReplaceAllString(string(text), "")
-		for _, link := range regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`).FindAllStringSubmatch(prose, -1) {
-			if strings.Contains(link[1], "://") {
-				continue
-			}
-			_, err := os.Stat(filepath.Join(filepath.Dir(path), link[1]))
-			require.NoError(t, err, "%s links to %s", filepath.Base(path), link[1])
+		services = append(services, s)
+	}
+	require.Equal(t, graph.SVG(services), read(t, "docs/choreography.svg"),
+		"stale: go run ./cmd/troupe flow graph --output svg internal/demo/*/reactions.json > docs/choreography.svg")
+}
+
+// documents are all pages that people read, by their paths from the root.
+func documents(t *testing.T) (paths []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/README.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		require.NoError(t, err)
+		for _, path := range found {
+			relative, err := filepath.Rel(root, path)
+			require.NoError(t, err)
+			paths = append(paths, filepath.ToSlash(relative))
 		}
 	}
+	return paths
+}
+
+var (
+	block   = regexp.MustCompile("(?ms)^```.*?^```")
+	inCode  = regexp.MustCompile("`[^`\n]*`")
+	linked  = regexp.MustCompile(`\]\(([^)\s]+)[^)]*\)`)
+	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
+	shown   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`) // of a link, what is read
+	unlike  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// links are those of a page that stay in this repository: the file from the root, and the anchor in it, "" for none.
+func links(page, text string) (all [][2]string) {
+	// Without its code, in which the call of a generic function looks like a link.
+	prose := inCode.ReplaceAllString(block.ReplaceAllString(text, ""), "")
+	for _, l := range linked.FindAllStringSubmatch(prose, -1) {
+		if strings.Contains(l[1], "://") || strings.HasPrefix(l[1], "mailto:") {
+			continue
+		}
+		file, anchor, _ := strings.Cut(l[1], "#")
+		if file == "" {
+			file = path.Base(page)
+		}
+		all = append(all, [2]string{path.Join(path.Dir(page), file), anchor})
+	}
+	return all
+}
+
+// anchors are what GitHub makes of the headings of a page.
+func anchors(text string) map[string]bool {
+	all := make(map[string]bool)
+	for _, h := range heading.FindAllStringSubmatch(block.ReplaceAllString(text, ""), -1) {
+		words := shown.ReplaceAllString(strings.ReplaceAll(h[1], "`", ""), "$1")
+		anchor := strings.ReplaceAll(unlike.ReplaceAllString(strings.ToLower(words), ""), " ", "-")
+		for n, first := 1, anchor; all[anchor]; n++ {
+			anchor = fmt.Sprintf("%s-%d", first, n)
+		}
+		all[anchor] = true
+	}
+	return all
+}
+
+func TestLinksOfDocumentsResolve(t *testing.T) {
+	for _, page := range documents(t) {
+		for _, to := range links(page, read(t, page)) {
+			_, err := os.Stat(filepath.Join(root, to[0]))
+			require.NoError(t, err, "%s links to %s", page, to[0])
+			if to[1] != "" && path.Ext(to[0]) == ".md" {
+				require.Contains(t, anchors(read(t, to[0])), to[1], "%s links to %s", page, to[0])
+			}
+		}
+	}
+}
+
+// The map is the way in: whoever begins there can come to every page, by links alone.
+func TestEveryDocumentIsReachedFromTheMap(t *testing.T) {
+	const theMap = "docs/README.md"
+	require.Contains(t, links("README.md", read(t, "README.md")), [2]string{theMap, ""})
+	reached, next := map[string]bool{theMap: true}, []string{theMap}
+	for len(next) > 0 {
+		page := next[0]
+		next = next[1:]
+		for _, to := range links(page, read(t, page)) {
+			if path.Ext(to[0]) == ".md" && !reached[to[0]] {
+				reached[to[0]] = true
+				next = append(next, to[0])
+			}
+		}
+	}
+	direct := links(theMap, read(t, theMap))
+	for _, page := range documents(t) {
+		require.True(t, reached[page] || page == "CHANGELOG.md", "no way leads from the map to %s", page)
+		if path.Dir(page) == "docs" && page != theMap {
+			require.Contains(t, direct, [2]string{page, ""}, "the map leaves out %s", page)
+		}
+	}
+}
+
+func TestAnchorsAreThoseOfGitHub(t *testing.T) {
+	require.Equal(t, map[string]bool{"a-b": true, "a-b-1": true, "is-it-so--yes": true, "troupe-dlq-list": true, "tables-a_b": true},
+		anchors("# A b\n## A b\n```\n# no\n```\n### Is it so? — yes!\n## `troupe dlq list`\n# [Tables](x.md) a_b\n"))
 }
 
 func TestTheReadmeShowsTheTwoCommands(t *testing.T) {
 	readme := read(t, "README.md")
 	require.Contains(t, readme, "\n    go run ./cmd/troupe demo\n")
 	require.Contains(t, readme, "\n    go test ./...\n")
+}
+
+// A decision that does not say what it costs, or what else was thought of, is an advertisement.
+func TestDecisionsSayWhatTheyCost(t *testing.T) {
+	pages := 0
+	for _, page := range documents(t) {
+		if path.Dir(page) != "docs/decisions" || path.Base(page) == "README.md" {
+			continue
+		}
+		pages++
+		for _, part := range []string{"**Context.**", "**Decision.**", "**What it costs.**", "**Rejected.**", "*Held by* "} {
+			require.Equal(t, 1, strings.Count(read(t, page), "\n"+part), "%s: %s", page, part)
+		}
+		require.Contains(t, links("docs/decisions/README.md", read(t, "docs/decisions/README.md")), [2]string{page, ""})
+	}
+	require.Greater(t, pages, 10)
 }
 
 func TestEveryPromiseNamesTestsThatAreThere(t *testing.T) {
@@ -121,7 +225,13 @@ func TestEveryPromiseNamesTestsThatAreThere(t *testing.T) {
 		return err
 	}))
 	rows := 0
-	for line := range strings.Lines(read(t, "docs/promises.md")) {
+	text := read(t, "docs/promises.md")
+	for _, page := range documents(t) {
+		if page == "docs/answers.md" || path.Dir(page) == "docs/decisions" {
+			text += read(t, page)
+		}
+	}
+	for line := range strings.Lines(text) {
 		names := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(line, -1)
 		if len(names) > 0 {
 			rows++
@@ -135,7 +245,10 @@ func TestEveryPromiseNamesTestsThatAreThere(t *testing.T) {
 
 func TestEveryPromiseOfSagasHasARow(t *testing.T) {
 	page := read(t, "docs/promises.md")
-	want := []string{"AQ1-AQ7", "D16-D20"}
+	want := []string{"D16-D20"}
+	for i := range 7 {
+		want = append(want, fmt.Sprintf("AQ%d", i+1))
+	}
 	for prefix, last := range map[string]int{"A": 29, "B": 17, "D": 15} {
 		for i := range last {
 			want = append(want, fmt.Sprintf("%s%02d", prefix, i+1))

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestAWorkerThatSpeaksOnlyKafkaTakesPart answers commands with nothing of ours, as docs/orchestration-or-choreography.md
+// TestAWorkerThatSpeaksOnlyKafkaTakesPart answers commands with nothing of ours, as docs/answers.md
 // says it: twice, since nothing keeps it from it.
 func TestAWorkerThatSpeaksOnlyKafkaTakesPart(t *testing.T) {
 	t.Parallel()
