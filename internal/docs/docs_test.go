@@ -40,6 +40,7 @@ func squeezed(s string) string {
 func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 	for document, tests := range map[string][]string{
 		"README.md":            {"participant/example_test.go", "outbox/example_test.go"},
+		"docs/participant.md":  {"participant/example_test.go"},
 		"docs/testing.md":      {"testkit/participanttest/example/payment_test.go"},
 		"docs/start.md":        {"internal/scaffold/service/seats.go.tmpl", "participant/example_test.go"},
 		"docs/ambassador.md":   {"ambassador/example_test.go"},
@@ -111,7 +112,7 @@ func documents(t *testing.T) (paths []string) {
 
 var (
 	block   = regexp.MustCompile("(?ms)^```.*?^```")
-	inCode  = regexp.MustCompile("`[^`\n]*`")
+	inCode  = regexp.MustCompile("`[^`]*`")
 	linked  = regexp.MustCompile(`\]\(([^)\s]+)[^)]*\)`)
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
 	shown   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`) // of a link, what is read
