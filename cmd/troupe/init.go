@@ -15,7 +15,7 @@ import (
 
 func newInit() *cobra.Command {
 	var service scaffold.Service
-	var hop string
+	var hop, from string
 	var dryRun bool
 	var output format
 	cmd := &cobra.Command{
@@ -23,10 +23,12 @@ func newInit() *cobra.Command {
 		Short: "Make a new service: a handler, its tests, and a compose file that runs",
 		Long: `init writes a service into a folder that is new or empty: a program with one handler, which reserves seats, its tests on a
 Postgres and a broker of their own, a compose file with Postgres, Kafka and the relay, and a README with the commands. It builds
-without asking anybody: go.mod has the versions that the checkout of Troupe is tested with.
+without asking anybody: go.mod has the versions that the checkout of Troupe is tested with. With --reacts-to the handler
+issues a ticket for what another hop says of a booking.
 
 The service is called as the folder.`,
 		Example: `  troupe init seats
+  troupe init tickets --hop booking.tickets --reacts-to booking.seats
   troupe init services/payment --hop order.payment --module example.org/payment
   cd seats && go test ./...`,
 		Args: cobra.ExactArgs(1),
@@ -37,6 +39,11 @@ The service is called as the folder.`,
 			}
 			if service.Hop, err = topics.ParseHop(hop); err != nil {
 				return fmt.Errorf("--hop: %w", err)
+			}
+			if from != "" {
+				if service.From, err = topics.ParseHop(from); err != nil {
+					return fmt.Errorf("--reacts-to: %w", err)
+				}
 			}
 			if service.Troupe, err = checkout(service.Troupe); err != nil {
 				return err
@@ -67,6 +74,7 @@ The service is called as the folder.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&hop, "hop", "booking.seats", "`flow.hop`: the service's part of a flow")
+	flags.StringVar(&from, "reacts-to", "", "`flow.hop` of the same flow whose events it reacts to (default: it handles commands)")
 	flags.StringVar(&service.Module, "module", "", "`path` of its Go module (default: the folder's name)")
 	flags.StringVar(&service.Troupe, "troupe", "", "`folder` with a checkout of Troupe (default: that which this program was built from)")
 	flags.BoolVar(&dryRun, "dry-run", false, "say which files, and write none")

@@ -32,11 +32,13 @@ func TestInitMakesAService(t *testing.T) {
 	require.Contains(t, o.stderr, "is not empty")
 
 	for args, want := range map[string]string{
-		"init":                          "accepts 1 arg",
-		"init Seats":                    `name "Seats"`,
-		"init seats --hop seats":        "want flow.hop",
-		"init seats --troupe /":         "is no checkout",
-		"init seats --module /absolute": "module",
+		"init":                           "accepts 1 arg",
+		"init Seats":                     `name "Seats"`,
+		"init seats --hop seats":         "want flow.hop",
+		"init tickets --reacts-to seats": "--reacts-to: ",
+		"init tickets --reacts-to a.b":   "want another hop",
+		"init seats --troupe /":          "is no checkout",
+		"init seats --module /absolute":  "module",
 	} {
 		o := finish(t, command(t, nil, strings.Fields(args)...))
 		require.Equal(t, 2, o.status, args)

@@ -42,7 +42,7 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"README.md":            {"participant/example_test.go", "outbox/example_test.go"},
 		"docs/participant.md":  {"participant/example_test.go"},
 		"docs/testing.md":      {"testkit/participanttest/example/payment_test.go"},
-		"docs/start.md":        {"internal/scaffold/service/seats.go.tmpl", "participant/example_test.go"},
+		"docs/start.md":        {"internal/scaffold/service/seats.go.tmpl", "internal/scaffold/service/tickets.go.tmpl"},
 		"docs/ambassador.md":   {"ambassador/example_test.go"},
 		"docs/choreography.md": {"flow/example_test.go"},
 

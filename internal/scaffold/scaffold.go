@@ -35,6 +35,8 @@ type Service struct {
 	Module string
 	// Hop is its part of a flow.
 	Hop topics.Hop
+	// From is the hop of the same flow whose events it reacts to. Zero: it handles commands.
+	From topics.Hop
 	// Troupe is a checkout of this module, which the service is built against.
 	Troupe string
 }
@@ -53,6 +55,26 @@ var (
 // Database is the name of the service's database.
 func (s Service) Database() string { return strings.ReplaceAll(s.Name, "-", "_") }
 
+// Reacts says that it reacts to another hop.
+func (s Service) Reacts() bool { return !s.From.IsZero() }
+
+// Handles says that it handles commands.
+func (s Service) Handles() bool { return s.From.IsZero() }
+
+// Hears says what it does, in the middle of a sentence.
+func (s Service) Hears() string {
+	if s.Reacts() {
+		return "reacts to the events of " + s.From.Events()
+	}
+	return "handles the commands of " + s.Hop.Commands()
+}
+
+// only are the templates of one kind of service.
+var only = map[string]func(Service) bool{
+	"seats.go": Service.Handles, "seats_test.go": Service.Handles, "ask.go": Service.Handles,
+	"tickets.go": Service.Reacts, "tickets_test.go": Service.Reacts,
+}
+
 // Files are those of the service, in order of their paths. An error names what is wrong with the service, or that Troupe is
 // no checkout.
 func (s Service) Files() ([]File, error) {
@@ -63,6 +85,8 @@ func (s Service) Files() ([]File, error) {
 		return nil, fmt.Errorf("module %q: want the path of a Go module of your own, such as example.org/%s", s.Module, s.Name)
 	case s.Hop.IsZero():
 		return nil, errors.New("no hop: want flow.hop, such as booking.seats")
+	case s.Reacts() && (s.From.Flow() != s.Hop.Flow() || s.From == s.Hop):
+		return nil, fmt.Errorf("reacts to %s: want another hop of the flow %s", s.From, s.Hop.Flow())
 	}
 	files, err := s.modules()
 	if err != nil {
@@ -73,11 +97,14 @@ func (s Service) Files() ([]File, error) {
 		return nil, err
 	}
 	for _, t := range all.Templates() {
+		name := strings.TrimSuffix(t.Name(), ".tmpl")
+		if of := only[name]; of != nil && !of(s) {
+			continue
+		}
 		var b bytes.Buffer
 		if err := t.Execute(&b, s); err != nil {
 			return nil, err
 		}
-		name := strings.TrimSuffix(t.Name(), ".tmpl")
 		if name == "gitignore" {
 			name = ".gitignore" // whose own name would be taken for this repository's
 		}

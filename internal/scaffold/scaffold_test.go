@@ -24,21 +24,27 @@ func service(t *testing.T) scaffold.Service {
 // TestANewServiceBuildsAndItsTestsPass is what a person does on the first day: make a service, and run its tests.
 func TestANewServiceBuildsAndItsTestsPass(t *testing.T) {
 	t.Parallel()
-	files, err := service(t).Files()
-	require.NoError(t, err)
-	folder := filepath.Join(t.TempDir(), "seat-desk")
-	require.NoError(t, scaffold.Write(folder, files))
-	for _, args := range [][]string{
-		{"vet", "./..."}, {"test", "-count=1", "-timeout=8m", "./..."}, // which builds it, too
-	} {
-		cmd := exec.CommandContext(t.Context(), "go", args...)
-		cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "go %s\n%s", strings.Join(args, " "), out)
+	reacts := service(t)
+	reacts.Hop, reacts.From = topics.MustHop("booking", "tickets"), reacts.Hop
+	for name, s := range map[string]scaffold.Service{"handles": service(t), "reacts": reacts} {
+		t.Run(name, func(t *testing.T) {
+			files, err := s.Files()
+			require.NoError(t, err)
+			folder := filepath.Join(t.TempDir(), "seat-desk")
+			require.NoError(t, scaffold.Write(folder, files))
+			for _, args := range [][]string{
+				{"vet", "./..."}, {"test", "-count=1", "-timeout=8m", "./..."}, // which builds it, too
+			} {
+				cmd := exec.CommandContext(t.Context(), "go", args...)
+				cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
+				out, err := cmd.CombinedOutput()
+				require.NoError(t, err, "go %s\n%s", strings.Join(args, " "), out)
+			}
+			out, err := exec.CommandContext(t.Context(), "gofmt", "-l", folder).CombinedOutput()
+			require.NoError(t, err)
+			require.Empty(t, string(out))
+		})
 	}
-	out, err := exec.CommandContext(t.Context(), "gofmt", "-l", folder).CombinedOutput()
-	require.NoError(t, err)
-	require.Empty(t, string(out))
 }
 
 // The compose file is read as YAML here; docker/composetest loads it as docker compose does.
@@ -78,6 +84,8 @@ func TestWhatCannotBeMadeIsNamed(t *testing.T) {
 		`name "Seats"`:      func(s *scaffold.Service) { s.Name = "Seats" },
 		`module "a b"`:      func(s *scaffold.Service) { s.Module = "a b" },
 		"no hop":            func(s *scaffold.Service) { s.Hop = topics.Hop{} },
+		"another hop of":    func(s *scaffold.Service) { s.From = topics.MustHop("cinema", "seats") },
+		"of the flow":       func(s *scaffold.Service) { s.From = s.Hop },
 		"is no checkout of": func(s *scaffold.Service) { s.Troupe = t.TempDir() },
 	} {
 		s := service(t)
