@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -100,6 +101,8 @@ var notRun = []struct{ begins, because string }{
 	{"troupe console", "serves until it is stopped: the tests of console.go run it"},
 	{"troupe ambassador", "serves until it is stopped: internal/sidecar runs it"},
 	{"troupe watch --", "serves until it is stopped: TestWatchPrintsWhatItFindsAndShowsEachFlow_C09 runs it"},
+	{"troupe dev", "serves until it is stopped: TestDev… run it"},
+	{"troupe trace b-", "of the service that the reader has made: internal/scaffold tests that"},
 	{"troupe init", "writes a module and fetches what it needs: TestInit… runs it"},
 	{"troupe schema", "compares with a history, of git or a registry: TestSchema… runs it with both"},
 	{"troupe doctor --config", "reads the relay's file: TestDoctorTakesTheRelaysSettings runs it"},
@@ -157,6 +160,9 @@ func TestTheCommandsInDocumentsRun(t *testing.T) {
 		require.True(t, used[n.begins], "%s: no document has it: remove it from notRun", n.begins)
 	}
 }
+
+// commandLimit is how long one may run.
+const commandLimit = 2 * time.Minute
 
 // fitting is the index of the longest beginning that a command has; -1: none.
 func fitting[T any](text string, all []T, begins func(int) string) int {
@@ -251,7 +257,9 @@ func (s *documentStage) files() {
 	for _, folder := range []string{"saga", "examples", "internal"} {
 		link(folder, folder)
 	}
-	link("saga/testdata/order.saga.json", "order.saga.json")
+	for _, name := range []string{"order.saga.json", "order.v1.saga.json", "order.v2.saga.json"} {
+		link("saga/testdata/order.saga.json", name)
+	}
 	put(s.t, s.folder, map[string]string{
 		"fixed.json": `{"currency": "EUR"}`,
 		"hops.json":  `{"hops": {}}`,
@@ -289,6 +297,8 @@ func (s *documentStage) run(c commands.Command) outcome {
 	}
 	p := command(s.t, env, args...)
 	p.Dir = s.folder
+	end := time.AfterFunc(commandLimit, func() { _ = p.Process.Kill() }) // one that serves belongs into notRun
+	defer end.Stop()
 	return finish(s.t, p)
 }
 

@@ -82,7 +82,6 @@ func TestTheCommandsInDocumentsRun(t *testing.T) {
 	t.Parallel()
 	// Those that are only looked at, each with the reason.
 	notRun := map[string]string{
-		"outbox-relay run": "serves until it is stopped: most tests of this package run it",
 		"outbox-relay check --debezium internal/sidecar/testdata/connector.json": "TestCheckReadsADebeziumConnector runs it",
 	}
 	dir := t.TempDir()
@@ -92,7 +91,8 @@ func TestTheCommandsInDocumentsRun(t *testing.T) {
 	ran := make(map[string]bool)
 	for _, c := range documented(t, relayProgram) {
 		text := strings.Join(c.Args, " ")
-		if c.Prose || ran[text] || notRun[text] != "" {
+		serves := len(c.Args) > 1 && c.Args[1] == "run" // until it is stopped: most tests of this package run it
+		if c.Prose || ran[text] || serves || notRun[text] != "" {
 			continue
 		}
 		ran[text] = true

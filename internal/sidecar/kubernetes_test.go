@@ -31,7 +31,7 @@ func TestTheManifestsTellTheRelayWhatItUnderstands(t *testing.T) {
 			continue
 		}
 		seen++
-		p := Program{Args: c.Args, Environ: mounted(t, &c)}
+		p := Program{Args: c.Args, Environ: environOf(t, &c)}
 		cmd, rest, err := p.root().Find(c.Args)
 		require.NoError(t, err, c)
 		require.NoError(t, cmd.ParseFlags(rest), c)
@@ -68,8 +68,8 @@ func TestTheManifestsTellTheRelayWhatItUnderstands(t *testing.T) {
 	require.Equal(t, 3, seen)
 }
 
-// mounted gives the environment, and writes the files that it, the flags and the file name.
-func mounted(t *testing.T, c *manifests.Container) (environ []string) {
+// environOf gives the environment, and writes the files that it, the flags and the file name.
+func environOf(t *testing.T, c *manifests.Container) (environ []string) {
 	t.Helper()
 	dir := t.TempDir()
 	at := func(text string) string {

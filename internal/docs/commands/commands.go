@@ -105,6 +105,10 @@ func Parse(page, text string) (found []Command, err error) {
 				n++
 				line = strings.TrimSuffix(line, `\`) + " " + strings.TrimSpace(lines[n])
 			}
+			for quoted(line) && n+1 < len(lines) && strings.HasPrefix(lines[n+1], "    ") {
+				n++
+				line += " " + strings.TrimSpace(lines[n])
+			}
 			found, err = appendLine(found, Command{Page: page, Line: at}, strings.TrimPrefix(strings.TrimSpace(line), "$ "))
 		default:
 			for _, code := range inline.FindAllStringSubmatch(line, -1) {
@@ -177,6 +181,12 @@ func (c *Command) named() bool {
 	return true
 }
 
+// quoted says whether a command's line ends within quotes, and goes on in the next one.
+func quoted(line string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "$ "), " ")
+	return ours[first] != "" && strings.Count(strings.ReplaceAll(line, `\"`, ""), `"`)%2 == 1
+}
+
 // A word of a line; one that joins is not part of a command.
 type word struct {
 	text  string
@@ -186,7 +196,8 @@ type word struct {
 var (
 	assignment = regexp.MustCompile(`^[A-Z][A-Z0-9_]*=`)
 	blank      = regexp.MustCompile(`^\s+`)
-	piece      = regexp.MustCompile(`^(?:"([^"]*)"|'([^']*)'|([^\s"'|<>&;()#]+|#))`)
+	piece      = regexp.MustCompile(`^(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"'|<>&;()#]+|#))`)
+	escaped    = regexp.MustCompile(`\\(["\\$])`)
 	joint      = regexp.MustCompile(`^(\|\||&&|\||;)`)
 	redirect   = regexp.MustCompile(`^[<>]+\s*\S+`)
 )
@@ -214,7 +225,7 @@ func split(line string) (words []word, err error) {
 			if !within {
 				words = append(words, word{})
 			}
-			words[len(words)-1].text += m[1] + m[2] + m[3]
+			words[len(words)-1].text += escaped.ReplaceAllString(m[1], "$1") + m[2] + m[3]
 			line, within = line[len(m[0]):], true
 		}
 	}

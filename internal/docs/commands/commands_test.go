@@ -28,6 +28,13 @@ func TestCommandsAreReadAsAShellReadsThem(t *testing.T) {
 	}, found)
 	require.Equal(t, "a.md:13: troupe version -o json", found[6].String())
 
+	found, err = commands.Parse("a.md", "    psql $URL -c \"SELECT '\\\"a\\\"'\n      FROM x\"\n    troupe version\n")
+	require.NoError(t, err)
+	require.Equal(t, []commands.Command{
+		{Page: "a.md", Line: 1, Args: []string{"psql", "$URL", "-c", `SELECT '"a"' FROM x`}},
+		{Page: "a.md", Line: 3, Args: []string{"troupe", "version"}},
+	}, found)
+
 	_, err = commands.Parse("a.md", "text\n\n    troupe saga list 'o-1\n")
 	require.EqualError(t, err, "a.md:3: troupe saga list 'o-1: neither a word nor a quoted one: 'o-1")
 }
