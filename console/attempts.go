@@ -12,7 +12,8 @@ import (
 // attempts bound how often an address may show a wrong token: some at once, then one in a while. Addresses share places of a
 // table that does not grow, so who is refused for another's attempts waits as long as he.
 type attempts struct {
-	seed maphash.Seed
+	seed  maphash.Seed
+	clock func() time.Time
 
 	mu     sync.Mutex
 	places [1024]struct {
@@ -26,13 +27,13 @@ const (
 	attemptEvery   = 6 * time.Second
 )
 
-func newAttempts() *attempts { return &attempts{seed: maphash.MakeSeed()} }
+func newAttempts() *attempts { return &attempts{seed: maphash.MakeSeed(), clock: time.Now} }
 
 // try is whether the token is right. Limited: it was not even looked at, and will not be for a while.
-func (a *attempts) try(from string, now time.Time, right func() bool) (ok, limited bool) {
+func (a *attempts) try(from string, right func() bool) (ok, limited bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := &a.places[maphash.String(a.seed, from)%uint64(len(a.places))]
+	now, p := a.clock(), &a.places[maphash.String(a.seed, from)%uint64(len(a.places))]
 	p.wrong = max(0, p.wrong-float64(now.Sub(p.at))/float64(attemptEvery))
 	p.at = now
 	if p.wrong > attemptsAtOnce-1 {
@@ -63,7 +64,7 @@ func (c *Console) tooOften(w http.ResponseWriter, r *http.Request) bool {
 	if !is || c.cfg.Token == "" {
 		return false
 	}
-	_, limited := c.attempts.try(addressOf(r), time.Now(), func() bool { return c.sessions.is(bearer) })
+	_, limited := c.attempts.try(addressOf(r), func() bool { return c.sessions.is(bearer) })
 	if limited {
 		w.Header().Set("Retry-After", "6")
 		answer(w, http.StatusTooManyRequests, map[string]string{"error": tooManyAttempts})

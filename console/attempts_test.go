@@ -16,7 +16,8 @@ func TestWrongTokensAreBoundedByAddressAndTime(t *testing.T) {
 	a, now := newAttempts(), time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	looked := 0
 	try := func(at time.Time, right bool) (ok, limited bool) {
-		return a.try("192.0.2.1", at, func() bool { looked++; return right })
+		a.clock = func() time.Time { return at }
+		return a.try("192.0.2.1", func() bool { looked++; return right })
 	}
 	for range attemptsAtOnce {
 		ok, limited := try(now, false)
@@ -38,6 +39,8 @@ func TestWrongTokensAreBoundedByAddressAndTime(t *testing.T) {
 func TestWhoGuessesTheTokenIsMadeToWait(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
+	at := time.Now()
+	d.c.attempts.clock = func() time.Time { return at }
 	ask := func(from, bearer string) int {
 		r := httptest.NewRequest(http.MethodGet, "/relay", nil)
 		r.Header.Set("Authorization", "Bearer "+bearer)

@@ -129,7 +129,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 
 // admit looks at the token, unless too many wrong ones came from there.
 func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string) {
-	right, limited := c.attempts.try(addressOf(r), time.Now(), func() bool { return c.sessions.is(r.PostForm.Get("token")) })
+	right, limited := c.attempts.try(addressOf(r), func() bool { return c.sessions.is(r.PostForm.Get("token")) })
 	switch {
 	case limited:
 		c.cfg.Log.Warn().Str("from", r.RemoteAddr).Msg("console: too many sign-ins with a wrong token")

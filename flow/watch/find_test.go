@@ -42,6 +42,7 @@ func TestFlowsAreFoundByHowTheyStand_C09(t *testing.T) {
 		said{hop: "inventory", typ: "Reserved", key: "refused", id: "refused-3", cause: "refused-1", outcome: "success", ago: time.Hour})
 	all[5] = append(all[5], said{hop: "shipping", typ: "Lost", key: "odd", id: "odd-5", cause: "odd-4", ago: time.Hour},
 		said{hop: "order", typ: "Placed", key: "odd", id: "odd-6", ago: 40 * time.Minute}) // begun twice, and is one flow all the same
+	sent := time.Now()
 	for i := range all {
 		for j := range all[i] {
 			all[i][j].ago -= time.Duration(i) * time.Minute
@@ -68,7 +69,7 @@ func TestFlowsAreFoundByHowTheyStand_C09(t *testing.T) {
 		{"missing of a key", watch.Filter{Found: watch.Missing, Key: "missing"}, []string{"missing"}},
 		{"of a key", watch.Filter{Key: "done-2"}, []string{"done-2"}},
 		{"of a key and a state", watch.Filter{Key: "done-2", Statuses: []watch.Status{watch.Deviant}}, nil},
-		{"of an age", watch.Filter{BeganAfter: time.Now().Add(-59 * time.Minute), BeganBefore: time.Now().Add(-57 * time.Minute)}, []string{"late", "missing"}},
+		{"of an age", watch.Filter{BeganAfter: sent.Add(-58*time.Minute - 30*time.Second), BeganBefore: sent.Add(-56*time.Minute - 30*time.Second)}, []string{"late", "missing"}},
 	} {
 		for _, limit := range []int{1, 2, 50} {
 			require.Equal(t, c.want, s.keys(c.filter, limit), "%s, %d at a time", c.name, limit)

@@ -73,7 +73,7 @@ func TestNoSecretInAnyError(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			environ := c.environ
+			environ := append([]string{"OUTBOX_RELAY_ADMIN=127.0.0.1:0"}, c.environ...)
 			if c.file != "" {
 				environ = append([]string{"OUTBOX_RELAY_CONFIG=" + configFile(t, c.file)}, environ...)
 			}
