@@ -73,6 +73,7 @@ var rights = map[Part][]right{
 		need("SELECT", "relay_state", "to know what a stream has published"),
 		need("INSERT, UPDATE", "relay_state", "to stream").useful(),
 		need(all, "outbox_trouble", "to put rows off, park them and take them up again"),
+		need("SELECT, INSERT, UPDATE", "relay_slot_samples", "to keep how the slot stood").useful(),
 		need("SELECT", "outbox_partitions", "to see how many positions are left").useful(),
 		need("SELECT", "outbox_position_seq", "to keep claims fast behind many dead rows").useful().sequence(),
 	},
@@ -80,6 +81,7 @@ var rights = map[Part][]right{
 		need("SELECT, INSERT, UPDATE", "relay_leases", "to lead"),
 		need("SELECT, INSERT, UPDATE", "mapped_tables", "to stream"),
 		need(all, "mapped_trouble", "to put rows off, park them and take them up again"),
+		need("SELECT, INSERT, UPDATE", "relay_slot_samples", "to keep how the slot stood").useful(),
 	},
 	Participant: {
 		need("INSERT", "outbox", "to answer").only(writeColumns),
