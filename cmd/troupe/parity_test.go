@@ -39,9 +39,9 @@ var (
 
 // reading are the commands that change nothing that lasts, or that are a program of their own.
 var reading = []string{
-	"troupe ambassador", "troupe completion", "troupe console", "troupe demo", "troupe dlq list", "troupe dlq show", "troupe doctor",
+	"troupe ambassador", "troupe completion", "troupe console", "troupe demo", "troupe dev", "troupe dlq list", "troupe dlq show", "troupe doctor",
 	"troupe flow asyncapi", "troupe flow diff", "troupe flow graph", "troupe flow schema", "troupe flow verify", "troupe held list",
-	"troupe inbox find", "troupe saga explore", "troupe saga fmt", "troupe saga list", "troupe saga locks", "troupe saga replay", "troupe saga schema",
+	"troupe inbox find", "troupe saga diff", "troupe saga explore", "troupe saga fixture", "troupe saga fmt", "troupe saga list", "troupe saga locks", "troupe saga replay", "troupe saga schema",
 	"troupe saga show", "troupe saga verify", "troupe schema check", "troupe schema diff", "troupe trace", "troupe version",
 	"troupe watch findings", "troupe watch list", "troupe watch show",
 	"outbox-relay check", "outbox-relay healthcheck", "outbox-relay parked list", "outbox-relay parked show", "outbox-relay run",

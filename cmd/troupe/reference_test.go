@@ -119,7 +119,8 @@ func TestTheReferenceIsThatOfTheCommands(t *testing.T) {
 // TestEveryCommandIsLikeTheOthers holds what the reference says of all to each of them.
 func TestEveryCommandIsLikeTheOthers(t *testing.T) {
 	// Those that print what is for no program to read, or that print a file for one.
-	noFacts := []string{"ambassador", "console", "dev", "flow graph", "flow asyncapi", "flow schema", "saga fmt", "saga schema", "completion"}
+	noFacts := []string{"ambassador", "console", "dev", "flow graph", "flow asyncapi", "flow schema", "saga fixture", "saga fmt", "saga schema",
+		"completion"}
 	// Those that change a database, a broker or a registry.
 	changing := []string{"init", "dlq edit", "dlq redrive", "dlq discard", "held retry", "held release", "saga start", "saga retry", "saga skip",
 		"saga resolve", "saga compensate", "saga resume", "saga abandon", "saga migrate", "schema register"}
