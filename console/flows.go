@@ -172,8 +172,9 @@ func (f flowFacts) Timeline() []told {
 	messages := f.Shown.Messages[:min(len(f.Shown.Messages), shownMessages)]
 	all := make([]told, len(messages))
 	for i, m := range messages {
-		all[i] = told{Message: m, Number: i + 1, Undeclared: slices.Contains(f.Undeclared, i), After: m.At.Sub(f.Shown.BeganAt)}
-		if m.Cause >= 0 {
+		// Where clocks differ a cause may stand behind what follows from it, and be one that is not shown.
+		all[i] = told{Message: m, Number: i + 1, Causes: all[i].Causes, Undeclared: slices.Contains(f.Undeclared, i), After: m.At.Sub(f.Shown.BeganAt)}
+		if m.Cause >= 0 && m.Cause < len(all) {
 			all[m.Cause].Causes = append(all[m.Cause].Causes, i+1)
 		}
 		if all[i].Undeclared {
@@ -215,6 +216,9 @@ func (f flowFacts) Graph() drawing {
 		one := drawnStep{
 			Name: clip(cmp.Or(tail(m.Type), "no type"), 22), About: clip(tail(m.Hop)+", "+string(m.Kind), 28),
 			Phase: phaseOf(m), Doing: clip(doneAs(m), 34), Marked: slices.Contains(f.Undeclared, i),
+		}
+		if m.Cause >= n { // not drawn
+			m.Cause = -1
 		}
 		add(m.Cause, one)
 	}

@@ -73,3 +73,15 @@ func TestWithoutAWatcherAPageSaysHowToHaveOne(t *testing.T) {
 	nobody.cfg.Watch.Close()
 	require.Contains(t, nobody.html("/"), "The watcher&#39;s database cannot be read")
 }
+
+// Clocks differ: what follows may stand before its cause, which then is perhaps not shown at all.
+func TestACauseMayStandBehindWhatFollowsFromIt(t *testing.T) {
+	t.Parallel()
+	f := flowFacts{Shown: &watch.Flow{Messages: make([]watch.Message, shownMessages+1)}}
+	for i := range f.Shown.Messages {
+		f.Shown.Messages[i].Cause = -1
+	}
+	f.Shown.Messages[0].Cause, f.Shown.Messages[1].Cause = 2, shownMessages
+	require.Equal(t, []int{1}, f.Timeline()[2].Causes)
+	require.Len(t, f.Graph().Edges, 1)
+}
