@@ -190,7 +190,7 @@ func TestARegistryIsASetting(t *testing.T) {
 func TestPollOfATableOfOthersIsRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "relay.yaml")
-	require.NoError(t, os.WriteFile(path, []byte("brokers: [a:1]\ndatabase-url: postgres://h/d\nsource: poll\n"+
+	require.NoError(t, os.WriteFile(path, []byte("admin: "+anyPort+"\nbrokers: [a:1]\ndatabase-url: postgres://h/d\nsource: poll\n"+
 		"outboxes: [{name: a, mapping: {table: public.outbox}}]\n"), 0o600))
 	r := run(t, nil, "run", "--config", path)
 	require.Equal(t, 2, r.code)
