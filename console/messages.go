@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/troupe-go/troupe/repair"
@@ -44,21 +45,32 @@ func readMessages(ctx context.Context, a *ask) (any, error) {
 	if len(f.Subject) > 1024 {
 		return nil, refuse(http.StatusBadRequest, "a key or id of %d bytes: want at most 1024", len(f.Subject))
 	}
-	t, err := timeline.Read(ctx, cfg, f.Subject)
+	inboxes := make([]inbox, len(a.sources))
+	var all sync.WaitGroup
+	for i, s := range a.sources {
+		all.Go(func() { inboxes[i].found, inboxes[i].err = s.repairs.Find(ctx, f.Subject) })
+	}
+	var err error
+	f.Timeline, err = timeline.Read(ctx, cfg, f.Subject)
+	all.Wait()
 	if err != nil {
 		return nil, err
 	}
-	f.Timeline = t
-	for _, s := range a.sources {
-		found, err := s.repairs.Find(ctx, f.Subject)
-		if err != nil {
-			t.Unseen = append(t.Unseen, timeline.Unseen{What: "inbox of " + s.Name, Why: err.Error()})
+	for i, s := range a.sources {
+		if err := inboxes[i].err; err != nil {
+			f.Timeline.Unseen = append(f.Timeline.Unseen, timeline.Unseen{What: "inbox of " + s.Name, Why: err.Error()})
 		}
-		for _, one := range found {
+		for _, one := range inboxes[i].found {
 			f.Found = append(f.Found, sighting{s.Name, one})
 		}
 	}
 	return f, nil
+}
+
+// inbox is what a database's has of a message.
+type inbox struct {
+	found []repair.Sighting
+	err   error
 }
 
 func (f messagesFacts) title() string {

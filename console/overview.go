@@ -173,11 +173,11 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 			return err
 		}
 	}
-	held, more, err := s.repairs.Held(ctx, repair.HeldFilter{}, repair.Page{Limit: countTo})
+	held, err := s.repairs.CountHeld(ctx, countTo+1)
 	if err != nil {
 		return err
 	}
-	d.Held = counted{len(held), more != ""}
+	d.Held = counted{min(held, countTo), held > countTo}
 	parked, more, err := s.sagas.List(ctx, coordinator.Filter{Statuses: []saga.Status{saga.Parked}}, coordinator.Page{Limit: countTo, Oldest: true})
 	if err != nil {
 		return err

@@ -49,20 +49,29 @@ func (d *Desk) Causes(ctx context.Context, f Filter, p Page) (causes []Cause, ne
 		where.args["after_count"], where.args["after_cause"] = n, cause
 	}
 	where.args["limit"] = limit + 1
+	of := where.String()
+	// What only a page's groups are asked for comes after the page is cut.
 	causes, err = query(ctx, d, `
-		SELECT g.cause, l.consumer_group, l.error_class, l.handler, troupe.error_fingerprint(l.error), g.count, g.keys,
-		       g.failed_again, g.first, g.last, l.id, l.error
+		SELECT g.cause, l.consumer_group, l.error_class, l.handler, troupe.error_fingerprint(l.error), g.count, m.keys,
+		       m.failed_again, m.first, l.last_failed_at, l.id, l.error
 		FROM (
-		  SELECT cause, count(*), count(DISTINCT key) AS keys, count(*) FILTER (WHERE redrives > 0) AS failed_again,
-		         min(first_failed_at) AS first, max(last_failed_at) AS last,
-		         (array_agg(id ORDER BY last_failed_at DESC, id DESC))[1] AS example
+		  SELECT cause, count(*)
 		  FROM troupe.dead_letters
-		  WHERE `+where.String()+`
+		  WHERE `+of+`
 		  GROUP BY cause
 		  `+having+`
 		  ORDER BY count(*) DESC, cause
 		  LIMIT @limit) AS g
-		JOIN troupe.dead_letters l ON l.id = g.example
+		CROSS JOIN LATERAL (
+		  SELECT count(DISTINCT key) AS keys, count(*) FILTER (WHERE redrives > 0) AS failed_again, min(first_failed_at) AS first
+		  FROM troupe.dead_letters
+		  WHERE cause = g.cause AND `+of+`) AS m
+		CROSS JOIN LATERAL (
+		  SELECT *
+		  FROM troupe.dead_letters
+		  WHERE cause = g.cause AND `+of+`
+		  ORDER BY last_failed_at DESC, id DESC
+		  LIMIT 1) AS l
 		ORDER BY g.count DESC, g.cause`, where.args, scanCause)
 	if err != nil {
 		return nil, "", fmt.Errorf("group dead letters: %w", err)

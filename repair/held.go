@@ -201,6 +201,20 @@ func (d *Desk) Held(ctx context.Context, f HeldFilter, p Page) (keys []HeldKey, 
 	return keys, next, nil
 }
 
+// CountHeld counts the keys that wait, up to a limit above 0. It costs what that many keys and the rows behind them do.
+func (d *Desk) CountHeld(ctx context.Context, limit int) (n int, err error) {
+	err = d.pool.QueryRow(ctx, `
+		SELECT count(*)
+		FROM (
+		  SELECT DISTINCT consumer_group, topic, partition, hold_key
+		  FROM troupe.held
+		  LIMIT @limit) AS keys`, pgx.NamedArgs{"limit": limit}).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count held keys: %w", err)
+	}
+	return n, nil
+}
+
 const thisHeld = `consumer_group = @group AND topic_id = @topic_id AND partition = @partition AND "offset" = @offset`
 
 func (k *HeldKey) identity() pgx.NamedArgs {

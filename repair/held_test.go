@@ -64,6 +64,11 @@ func TestHeldKeysAreListedByTheirHeads(t *testing.T) {
 		require.Len(t, keys, 1)
 		require.Equal(t, want, keys[0].Key.String())
 	}
+	for limit, want := range map[int]int{1: 1, 2: 2, 100: 2} {
+		n, err := s.desk.CountHeld(t.Context(), limit)
+		require.NoError(t, err)
+		require.Equal(t, want, n, "up to %d", limit)
+	}
 	first, next, err := s.desk.Held(t.Context(), repair.HeldFilter{}, repair.Page{Limit: 1})
 	require.NoError(t, err)
 	second, end, err := s.desk.Held(t.Context(), repair.HeldFilter{}, repair.Page{Limit: 1, After: next})

@@ -5,14 +5,15 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/participant"
 )
 
 var (
@@ -27,21 +28,43 @@ var (
 // rowLimit is how many rows are taken of one table.
 const rowLimit = 1000
 
-// databases reads all of them, one after the other: there are few, and each answers at once or not at all.
+// databases reads all of them beside each other, and takes what they have in their order.
 func (r *reading) databases(ctx context.Context) {
-	for _, d := range r.cfg.Databases {
-		limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
-		r.database(limited, d)
-		cancel()
+	looks := make([]look, len(r.cfg.Databases))
+	var all sync.WaitGroup
+	for i, d := range r.cfg.Databases {
+		looks[i] = look{Database: d, subject: r.subject, payloads: r.payloads}
+		all.Go(func() {
+			limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+			defer cancel()
+			looks[i].read(limited)
+		})
+	}
+	all.Wait()
+	for _, l := range looks {
+		for _, e := range l.entries {
+			r.add(e)
+		}
+		r.timeline.Unseen = append(r.timeline.Unseen, l.unseen...)
 	}
 }
 
-// database reads the tables in one transaction, so that a message that moves from one to another is in one of them. A
-// table that cannot be read does not keep the others from being read.
-func (r *reading) database(ctx context.Context, d Database) {
-	tx, err := d.Pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+// A look is one into a database, and what was seen there.
+type look struct {
+	Database
+	subject  string
+	payloads payloads
+	entries  []Entry
+	unseen   []Unseen
+}
+
+// read reads the tables in one transaction, so that a message that moves from one to another is in one of them. A table
+// that cannot be read does not keep the others from being read.
+func (l *look) read(ctx context.Context) {
+	miss := func(what string, why error) { l.unseen = append(l.unseen, missing(what, why)) }
+	tx, err := l.Pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
-		r.unseen("database "+d.Name, err)
+		miss("database "+l.Name, err)
 		return
 	}
 	defer func() {
@@ -52,15 +75,15 @@ func (r *reading) database(ctx context.Context, d Database) {
 	for _, table := range []struct {
 		name string
 		sql  string
-		scan func(context.Context, string, pgx.Rows) error
+		scan func(context.Context, pgx.Rows) error
 	}{
-		{"troupe.outbox", readOutbox, r.outboxRow},
-		{"troupe.held", readHeld, r.heldRow},
-		{"troupe.dead_letters", readDeadLetters, r.deadLetterRow},
+		{"troupe.outbox", readOutbox, l.outboxRow},
+		{"troupe.held", readHeld, l.heldRow},
+		{"troupe.dead_letters", readDeadLetters, l.deadLetterRow},
 	} {
 		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint: an error ends the reading of one table
 			rows, err := tx.Query(ctx, table.sql, pgx.NamedArgs{
-				"text": r.subject, "bytes": []byte(r.subject), "payload_limit": payloadLimit, "row_limit": rowLimit,
+				"text": l.subject, "bytes": []byte(l.subject), "id": idOf(l.subject), "payload_limit": payloadLimit, "row_limit": rowLimit,
 			})
 			if err != nil {
 				return err
@@ -68,18 +91,34 @@ func (r *reading) database(ctx context.Context, d Database) {
 			n := 0
 			for rows.Next() {
 				if n++; err == nil {
-					err = table.scan(ctx, d.Name, rows)
+					err = table.scan(ctx, rows)
 				}
 			}
 			if n == rowLimit && err == nil {
-				r.unseen(table.name+" of "+d.Name, fmt.Errorf("more than %d rows", rowLimit))
+				miss(table.name+" of "+l.Name, fmt.Errorf("more than %d rows", rowLimit))
 			}
 			return errors.Join(err, rows.Err())
 		})
 		if err != nil {
-			r.unseen(table.name+" of "+d.Name, explain(err))
+			miss(table.name+" of "+l.Name, explain(err))
 		}
 	}
+}
+
+// add takes what a statement found: headers and columns are looked through by bytes, and may have the subject elsewhere.
+func (l *look) add(e *Entry) {
+	if e.concerns(l.subject) {
+		l.entries = append(l.entries, *e)
+	}
+}
+
+// idOf is the id that a text is, or none.
+func idOf(text string) *uuid.UUID {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return nil
+	}
+	return &id
 }
 
 // explain adds the remedy where there is one.
@@ -97,22 +136,22 @@ func explain(err error) error {
 	return err
 }
 
-func (r *reading) outboxRow(ctx context.Context, database string, rows pgx.Rows) error {
+func (l *look) outboxRow(ctx context.Context, rows pgx.Rows) error {
 	var row outbox.Row
 	var size int
 	var wait float64
-	at := Row{Database: database}
+	at := Row{Database: l.Name}
 	err := rows.Scan(append(row.Fields(), &size, &at.Status, &at.Attempts, &at.MaxAttempts, &wait, &at.LastError,
 		&at.Behind, &at.BehindStatus, &at.BehindError)...)
 	if err != nil {
 		return err
 	}
 	at.NextTry, at.Position, at.Topic = seconds(wait), row.Position, row.Topic
-	m, err := row.Message(outbox.Defaults{Source: database})
+	m, err := row.Message(outbox.Defaults{Source: l.Name})
 	if err != nil { // its headers cannot be read, which is why it will be parked
 		m.ID, m.Type, m.Time = row.ID.String(), row.Type, row.CreatedAt
 	}
-	e := r.message(ctx, m, row.Payload, size)
+	e := l.payloads.entry(ctx, m, row.Payload, size)
 	if e.Redrive > 0 || e.Kind == Retry {
 		e.At = row.CreatedAt
 	}
@@ -120,19 +159,17 @@ func (r *reading) outboxRow(ctx context.Context, database string, rows pgx.Rows)
 	if e.Kind == DeadLetter {
 		letterOf(&e, m, row.CreatedAt)
 	}
-	if r.matches(&e) {
-		r.add(e)
-	}
+	l.add(&e)
 	return nil
 }
 
-func (r *reading) heldRow(ctx context.Context, database string, rows pgx.Rows) error {
+func (l *look) heldRow(ctx context.Context, rows pgx.Rows) error {
 	var key, headers, payload []byte
 	var size int
 	var messageTime time.Time
 	var failed *time.Time
 	var wait float64
-	at := Attempt{Database: database}
+	at := Attempt{Database: l.Name}
 	var group string
 	err := rows.Scan(&group, &at.Topic, &at.Partition, &at.Offset, &key, &headers, &payload, &size, &messageTime, &at.Since,
 		&failed, &at.Attempts, &at.MaxAttempts, &wait, &at.Class, &at.LastError, &at.Behind, &at.Failed)
@@ -140,38 +177,34 @@ func (r *reading) heldRow(ctx context.Context, database string, rows pgx.Rows) e
 		return err
 	}
 	at.NextTry = seconds(wait)
-	e := r.message(ctx, stored(at.Topic, key, headers), payload, size)
+	e := l.payloads.entry(ctx, stored(at.Topic, key, headers), payload, size)
 	e.Kind, e.Hop, e.Held, e.At = Held, group, &at, at.Since
 	e.CausationID, e.Outcome = "", ""
 	if failed != nil {
 		e.At = *failed
 	}
-	if r.matches(&e) {
-		r.add(e)
-	}
+	l.add(&e)
 	return nil
 }
 
-func (r *reading) deadLetterRow(ctx context.Context, database string, rows pgx.Rows) error {
+func (l *look) deadLetterRow(ctx context.Context, rows pgx.Rows) error {
 	var key, headers, payload []byte
 	var size int
 	var e Entry
 	var group, id, typ, correlation string
 	var redrives int
 	var created time.Time
-	at := Letter{Database: database}
+	at := Letter{Database: l.Name}
 	err := rows.Scan(&at.ID, &group, &at.Handler, &at.Class, &at.Error, &at.Attempts, &at.Topic, &at.Partition, &at.Offset,
 		&key, &headers, &payload, &size, &id, &typ, &correlation, &redrives, &at.Status, &at.FirstFailed, &created)
 	if err != nil {
 		return err
 	}
-	e = r.message(ctx, stored(at.Topic, key, headers), payload, size)
+	e = l.payloads.entry(ctx, stored(at.Topic, key, headers), payload, size)
 	e.Kind, e.Hop, e.DeadLetter, e.At = DeadLetter, group, &at, created
 	e.ID, e.Type, e.CorrelationID, e.Redrive = id, typ, correlation, redrives
 	e.CausationID, e.Outcome = "", ""
-	if r.matches(&e) {
-		r.add(e)
-	}
+	l.add(&e)
 	return nil
 }
 
@@ -182,25 +215,6 @@ func stored(topic string, key, headers []byte) envelope.Message {
 		_ = m.SetHeaders(hs)
 	}
 	return m
-}
-
-// message is what all entries have.
-func (r *reading) message(ctx context.Context, m envelope.Message, payload []byte, size int) Entry {
-	e := Entry{
-		At: m.Time, ID: m.ID, Type: m.Type, Key: string(m.Key), Outcome: m.Outcome,
-		CorrelationID: m.CorrelationID, CausationID: m.CausationID, Cause: -1,
-	}
-	if e.CorrelationID == "" {
-		e.CorrelationID = e.ID // which is what those that follow from it get
-	}
-	e.Kind, e.Hop = kindOf(m.Topic)
-	for _, h := range m.Extra {
-		if h.Key == participant.HeaderRedrive {
-			e.Redrive = number(h.Value)
-		}
-	}
-	r.payloads.show(ctx, &e, m.ContentType, payload, size)
-	return e
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas"
 )
 
@@ -33,6 +34,25 @@ func newPayloads(ctx context.Context, registry *schemas.Registry, limit time.Dur
 		p.codec, err = schemas.New(ctx, schemas.Config{Registry: registry, ReadOnly: true})
 	}
 	return p, err
+}
+
+// entry is what all entries have, and the payload as it can be shown.
+func (p *payloads) entry(ctx context.Context, m envelope.Message, payload []byte, size int) Entry {
+	e := Entry{
+		At: m.Time, ID: m.ID, Type: m.Type, Key: string(m.Key), Outcome: m.Outcome,
+		CorrelationID: m.CorrelationID, CausationID: m.CausationID, Cause: -1,
+	}
+	if e.CorrelationID == "" {
+		e.CorrelationID = e.ID // which is what those that follow from it get
+	}
+	e.Kind, e.Hop = kindOf(m.Topic)
+	for _, h := range m.Extra {
+		if h.Key == participant.HeaderRedrive {
+			e.Redrive = number(h.Value)
+		}
+	}
+	p.show(ctx, &e, m.ContentType, payload, size)
+	return e
 }
 
 // show fills e's payload. Size is the whole one's, of which b is nil where it is too large.

@@ -138,9 +138,8 @@ func (r *reading) topics(ctx context.Context) error {
 	return r.scan(ctx, others)
 }
 
-func (r *reading) matches(e *Entry) bool {
-	return e.Key == r.subject || e.CorrelationID == r.subject || e.ID == r.subject ||
-		e.DeadLetter != nil && e.DeadLetter.ID == r.subject
+func (e *Entry) concerns(subject string) bool {
+	return e.Key == subject || e.CorrelationID == subject || e.ID == subject || e.DeadLetter != nil && e.DeadLetter.ID == subject
 }
 
 // add takes an entry, or what it adds to one that is there already.
@@ -176,8 +175,10 @@ func (r *reading) add(e Entry) {
 }
 
 func (r *reading) unseen(what string, why error) {
-	r.timeline.Unseen = append(r.timeline.Unseen, Unseen{what, cut(why.Error(), 500)})
+	r.timeline.Unseen = append(r.timeline.Unseen, missing(what, why))
 }
+
+func missing(what string, why error) Unseen { return Unseen{what, cut(why.Error(), 500)} }
 
 // flowOfOne is the flow of the message that the subject is the id of; "" where the subject is a key or a flow, or nothing.
 func (t *Timeline) flowOfOne() (flow string) {

@@ -234,7 +234,7 @@ func (r *reading) concerns(record *kgo.Record) bool {
 
 func (r *reading) addRecord(ctx context.Context, record *kgo.Record) {
 	m, err := kafka.Message(record)
-	e := r.message(ctx, m, record.Value, len(record.Value))
+	e := r.payloads.entry(ctx, m, record.Value, len(record.Value))
 	if err != nil {
 		e.At, e.PayloadNote = record.Timestamp, cut(err.Error(), 200)
 	}
@@ -245,7 +245,7 @@ func (r *reading) addRecord(ctx context.Context, record *kgo.Record) {
 	if e.Kind == DeadLetter {
 		letterOf(&e, m, record.Timestamp)
 	}
-	if r.matches(&e) {
+	if e.concerns(r.subject) {
 		r.add(e)
 	}
 }

@@ -7,6 +7,6 @@ FROM troupe.dead_letters
 WHERE key = @bytes
    OR correlation_id = @text
    OR message_id = @text
-   OR id::text = @text
+   OR id = @id::uuid
 ORDER BY created_at DESC
 LIMIT @row_limit

@@ -19,7 +19,7 @@ LEFT JOIN LATERAL (
 ) b ON true
 WHERE o.key = @text
    OR o.key_bytes = @bytes
-   OR o.id::text = @text
+   OR o.id = @id::uuid
    OR o.headers ->> 'ce_correlationid' = @text
    OR position(@bytes::bytea IN o.raw_headers) > 0
 ORDER BY o.position
