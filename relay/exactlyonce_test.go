@@ -383,6 +383,34 @@ func TestExactlyOnceParksARowAndGoesOn(t *testing.T) {
 	judge(s.committed(small), committed).requireExact(t)
 }
 
+// The transaction that a refused row is in is given up, and told again from its beginning: what stands before the row then
+// does not wait behind it.
+func TestExactlyOnceWhatStandsBeforeAParkedRowGoesOut(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	small := s.flow + ".small.commands"
+	s.provision(kafka.Topic{Name: small, Partitions: 1, Config: map[string]string{"max.message.bytes": "4096"}})
+	s.exec("CREATE TABLE noted (payload text)")
+	s.exec(`CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		INSERT INTO noted SELECT convert_from(payload, 'UTF8') FROM troupe.outbox o WHERE o.position = new.position AND new.status = 'waiting';
+		RETURN new; END $$`)
+	s.exec("CREATE TRIGGER note AFTER INSERT ON troupe.outbox_trouble FOR EACH ROW EXECUTE FUNCTION note()")
+	cfg := s.exactly()
+	cfg.Kafka = []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}
+	cfg.Retry.Attempts = 1
+	r := s.startStreaming(cfg)
+	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload)
+		SELECT $1, 'k1', 'Thing', convert_to(text, 'UTF8') FROM unnest(ARRAY['0', '1', repeat('x', 20000), '2']) AS text`, small)
+	testkit.Wait(t, "the row behind to wait", func() (bool, error) {
+		return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'waiting'") == 1, nil
+	})
+	s.waitStreamed()
+	judge(s.committed(small), map[string]int{"k1": 2}).requireExact(t)
+	require.NoError(t, r.stop())
+	require.Equal(t, 1, s.count("SELECT count(*) FROM noted"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM noted WHERE payload = '2'"))
+}
+
 // One Postgres transaction is one in Kafka, however many windows it fills, and others around it are not lost.
 func TestExactlyOnceKeepsALargeTransactionWhole(t *testing.T) {
 	t.Parallel()

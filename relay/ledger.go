@@ -11,7 +11,8 @@ import (
 
 // A ledger knows for a stream, which tells each row once, what stands in troupe.outbox_trouble, so that a row behind one
 // of its key is put there too; and a row that stands there itself, and is told again after a restart, is left there: a row
-// without a key is known by its id. Keys are kept as hashes: two of the same hash wait for each other, which does no harm.
+// without a key is known by its id. What stands before all of its key there is told again as well, and goes out. Keys are
+// kept as hashes: two of the same hash wait for each other, which does no harm.
 type ledger struct {
 	pool  *pgxpool.Pool
 	lease *lease
@@ -19,8 +20,14 @@ type ledger struct {
 	// service is ce_source of the table's rows that name none.
 	service string
 	seed    maphash.Seed
-	keys    map[uint64]int // rows by key
-	rows    int            // all
+	keys    map[uint64]line // rows by key
+	rows    int             // all
+}
+
+// A line is what stands in trouble of one key.
+type line struct {
+	rows   int
+	lowest int64 // position, or below it where one was cured; 0 for a table with a mapping, where positions say nothing
 }
 
 func (r *Relay) newLedger(l *lease) ledger {
@@ -37,12 +44,11 @@ func (l *ledger) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read troubled keys: %w", err)
 	}
-	l.seed, l.keys, l.rows = maphash.MakeSeed(), make(map[uint64]int), 0
+	l.seed, l.keys, l.rows = maphash.MakeSeed(), make(map[uint64]line), 0
 	var key []byte
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{&key, &n}, func() error {
-		l.rows += n
-		l.keys[l.hash(key)] += n
+	var of line
+	_, err = pgx.ForEachRow(rows, []any{&key, &of.rows, &of.lowest}, func() error {
+		l.count(key, of)
 		return nil
 	})
 	if err != nil {
@@ -63,17 +69,29 @@ func known(i *item) []byte {
 
 // behind says whether a row waits behind others of its key, or stands there itself.
 func (l *ledger) behind(i *item) bool {
-	return len(l.keys) > 0 && l.keys[l.hash(known(i))] > 0
+	if len(l.keys) == 0 {
+		return false
+	}
+	of, there := l.keys[l.hash(known(i))]
+	return there && i.row.Position >= of.lowest
 }
 
-func (l *ledger) note(i *item) { l.count(i, 1) }
+func (l *ledger) note(i *item) { l.count(known(i), line{1, i.row.Position}) }
 
-func (l *ledger) count(i *item, n int) {
-	l.rows += n
-	h := l.hash(known(i))
-	if l.keys[h] += n; l.keys[h] <= 0 {
-		delete(l.keys, h)
+// count adds rows to a line, or takes them out.
+func (l *ledger) count(key []byte, more line) {
+	l.rows += more.rows
+	h := l.hash(key)
+	of, there := l.keys[h]
+	if !there {
+		of.lowest = more.lowest
 	}
+	if of.rows += more.rows; of.rows <= 0 {
+		delete(l.keys, h)
+		return
+	}
+	of.lowest = min(of.lowest, more.lowest)
+	l.keys[h] = of
 }
 
 // due reads rows in trouble that may go out now.
@@ -134,7 +152,7 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 func (l *ledger) cured(items []*item) {
 	for _, i := range items {
 		if i.troubled {
-			l.count(i, -1)
+			l.count(known(i), line{-1, i.row.Position})
 		}
 	}
 }

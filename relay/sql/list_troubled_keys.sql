@@ -1,4 +1,4 @@
--- Behind what rows wait, and how many stand there. A row without a key is known by its id.
-SELECT coalesce(order_key, uuid_send(id)), count(*) AS rows
+-- Behind what rows wait, how many stand there, and the first of them. A row without a key is known by its id.
+SELECT coalesce(order_key, uuid_send(id)), count(*) AS rows, min(position) AS lowest
 FROM troupe.outbox_trouble
 GROUP BY 1
