@@ -23,6 +23,8 @@ var (
 	readDeadLetters string
 	//go:embed sql/read_outbox.sql
 	readOutbox string
+	//go:embed sql/read_pause.sql
+	readPause string
 )
 
 // rowLimit is how many rows are taken of one table.
@@ -102,6 +104,16 @@ func (l *look) read(ctx context.Context) {
 		if err != nil {
 			miss(table.name+" of "+l.Name, explain(err))
 		}
+	}
+	r.pause(ctx, d.Name, tx)
+}
+
+// pause notes whether the relays are paused. Where that cannot be read, a row that is not published is explained without it.
+func (r *reading) pause(ctx context.Context, database string, tx pgx.Tx) {
+	var since time.Time
+	var by, why string
+	if err := tx.QueryRow(ctx, readPause).Scan(&since, &by, &why); err == nil {
+		r.paused[database] = fmt.Sprintf("%s by %s: %s", moment(since), by, why)
 	}
 }
 
