@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,6 +49,7 @@ func (r *reading) databases(ctx context.Context) {
 			r.add(e)
 		}
 		r.timeline.Unseen = append(r.timeline.Unseen, l.unseen...)
+		r.paused[l.Name] = l.paused
 	}
 }
 
@@ -58,6 +60,7 @@ type look struct {
 	payloads payloads
 	entries  []Entry
 	unseen   []Unseen
+	paused   string
 }
 
 // read reads the tables in one transaction, so that a message that moves from one to another is in one of them. A table
@@ -105,16 +108,20 @@ func (l *look) read(ctx context.Context) {
 			miss(table.name+" of "+l.Name, explain(err))
 		}
 	}
-	r.pause(ctx, d.Name, tx)
+	if slices.ContainsFunc(l.entries, func(e Entry) bool { return e.Outbox != nil && e.Outbox.Status == "pending" }) {
+		l.paused = paused(ctx, tx)
+	}
 }
 
-// pause notes whether the relays are paused. Where that cannot be read, a row that is not published is explained without it.
-func (r *reading) pause(ctx context.Context, database string, tx pgx.Tx) {
+// paused says since when the relays are, by whom and why; nothing if they are not, or that cannot be read: then a row that is not
+// published is explained without it.
+func paused(ctx context.Context, tx pgx.Tx) string {
 	var since time.Time
 	var by, why string
-	if err := tx.QueryRow(ctx, readPause).Scan(&since, &by, &why); err == nil {
-		r.paused[database] = fmt.Sprintf("%s by %s: %s", moment(since), by, why)
+	if err := tx.QueryRow(ctx, readPause).Scan(&since, &by, &why); err != nil {
+		return ""
 	}
+	return fmt.Sprintf("%s by %s: %s", moment(since), by, why)
 }
 
 // add takes what a statement found: headers and columns are looked through by bytes, and may have the subject elsewhere.
