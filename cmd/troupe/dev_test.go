@@ -76,7 +76,7 @@ func TestDevSaysWhatItCannotDo(t *testing.T) {
 		require.Equal(t, exitUsage, o.status, "%s: %+v", args, o)
 		require.Contains(t, o.stderr, want, args)
 	}
-	o := finish(t, command(t, nil, "dev", "--postgres-port", "0", "--kafka", "127.0.0.1:1", "seats"))
+	o := finish(t, command(t, nil, "dev", "--postgres-port", "0", "--console", "127.0.0.1:0", "--kafka", "127.0.0.1:1", "seats"))
 	require.Equal(t, exitFailed, o.status)
 	require.Contains(t, o.stderr, "--kafka 127.0.0.1:1: ")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
