@@ -20,9 +20,15 @@ func (s *Stage) Command(key string, body any) envelope.Message {
 	return s.message(s.Hop.Commands(), key, body)
 }
 
-// Event is a success event of another hop, for handlers registered with participant.On. All else is as for Command.
+// Event is a success event of another hop, for handlers registered with participant.On or React. The hop is one of the test's
+// own flow, topics.MustHop(s.Hop.Flow(), name), and so is that which the handlers are registered for: topics of any other flow
+// would be shared with the tests that run beside this one, and it is refused. All else is as for Command.
 func (s *Stage) Event(from topics.Hop, key string, body any) envelope.Message {
 	s.t.Helper()
+	if from.Flow() != s.Hop.Flow() {
+		s.t.Fatalf("Event of the hop %s: tests that run beside this one would share its topic. Take topics.MustHop(s.Hop.Flow(), %q), "+
+			"here and in Config.Handlers: let the function that registers them be given the hop", from, from.Name())
+	}
 	m := s.message(from.Events(), key, body)
 	m.Source, m.Outcome = from.Name(), envelope.Success
 	return m

@@ -159,6 +159,17 @@ func TestEventsOfOtherHopsAreHandled(t *testing.T) {
 	require.Equal(t, m.ID, commands[0].CausationID)
 }
 
+// A service's own hops are constants of its code, and the same for all of its tests.
+func TestAnEventOfAFlowThatTestsShareIsRefused(t *testing.T) {
+	t.Parallel()
+	said := failures(t, func(t testing.TB) {
+		participanttest.New(t, config()).Event(topics.MustHop("order", "payment"), "o-1", Paid{5})
+	})
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], `Event of the hop order.payment: tests that run beside this one would share its topic. `+
+		`Take topics.MustHop(s.Hop.Flow(), "payment")`)
+}
+
 func TestTablesComeFromAProgramToo(t *testing.T) {
 	t.Parallel()
 	cfg := config()
