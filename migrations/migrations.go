@@ -14,6 +14,7 @@ import (
 	"io/fs"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
@@ -44,7 +45,8 @@ DO $$ BEGIN
 END $$`
 
 // Up brings the database at url to the latest version. Callers that come at the same time wait for each other. The role
-// needs CREATE on the database the first time, and owns the tables from then on.
+// needs CREATE on the database, and owns the tables from then on. One that has fewer rights may call it where there is
+// nothing to do, with USAGE on the schema troupe and SELECT on troupe.migrations.
 func Up(ctx context.Context, url string) error {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -55,11 +57,19 @@ func Up(ctx context.Context, url string) error {
 
 // UpConfig is Up for a connection that a URL cannot say, as with certificates that are read anew.
 func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
+	if s, err := GetConfig(ctx, config); err == nil && s.Current == s.Latest {
+		return nil
+	}
 	return with(ctx, config, func(db *sql.DB, p *goose.Provider) error {
-		if _, err := db.ExecContext(ctx, makeSchema); err != nil {
-			return err
+		_, err := db.ExecContext(ctx, makeSchema)
+		if err == nil {
+			_, err = p.Up(ctx)
 		}
-		_, err := p.Up(ctx)
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) && refused.Code == "42501" {
+			return fmt.Errorf("%w: let the role that owns the schema troupe migrate beforehand (outbox-relay migrate); "+
+				"GRANT SELECT ON troupe.migrations TO %s lets this one see that there is nothing to do", err, pgx.Identifier{config.User}.Sanitize())
+		}
 		return err
 	})
 }

@@ -34,6 +34,30 @@ func TestManyServicesMayMigrateAtOnce(t *testing.T) {
 	require.NoError(t, migrations.Up(ctx, url), "a second time changes nothing")
 }
 
+// A service's role has no right to make tables; its program calls Up all the same.
+func TestARoleWithFewRightsMayCallUpWhereThereIsNothingToDo(t *testing.T) {
+	ctx, url := t.Context(), testkit.EmptyDatabase(t)
+	require.NoError(t, migrations.Up(ctx, url))
+	config, err := pgx.ParseConfig(url)
+	require.NoError(t, err)
+	role := "few_" + config.Database
+	exec(t, url, "CREATE ROLE "+role+"; GRANT USAGE ON SCHEMA troupe TO "+role)
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), url)
+		require.NoError(t, err)
+		defer conn.Close(context.Background())
+		_, err = conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		require.NoError(t, err)
+	})
+	config.RuntimeParams["role"] = role
+	err = migrations.UpConfig(ctx, config)
+	require.ErrorContains(t, err, "permission denied")
+	require.ErrorContains(t, err, "let the role that owns the schema troupe migrate beforehand")
+	require.ErrorContains(t, err, "GRANT SELECT ON troupe.migrations TO")
+	exec(t, url, "GRANT SELECT ON troupe.migrations TO "+role)
+	require.NoError(t, migrations.UpConfig(ctx, config))
+}
+
 func TestADatabaseOfANewerTroupeIsLeftAlone(t *testing.T) {
 	ctx, url := t.Context(), testkit.EmptyDatabase(t)
 	require.NoError(t, migrations.Up(ctx, url))
