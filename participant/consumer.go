@@ -34,6 +34,8 @@ const (
 	// and honest data seldom shrinks to less than a tenth.
 	unpackBytes = 64 << 20
 
+	theGroup = "membership of the group" // as the log has it
+
 	watchEvery  = time.Second
 	cancelGrace = time.Second     // for handlers, once their context is cancelled
 	leaveLimit  = 3 * time.Second // for the last offsets and the good-bye
@@ -111,6 +113,7 @@ func (c *consumer) OnGroupManageError(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lost = err
+	c.p.outage(theGroup).report(err)
 }
 
 // poll hands records to the workers until ctx ends or the membership is abandoned. It never waits for a worker. Its error is what this membership cannot
@@ -207,6 +210,7 @@ func (c *consumer) assigned(_ context.Context, _ *kgo.Client, parts map[string][
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.joined, c.lost = true, nil
+	c.p.outage(theGroup).report(nil)
 	if c.ending {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -131,7 +132,8 @@ func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var way network
-	p := s.new(onlyOnce, func(c *participant.Config) { c.Kafka = append(c.Kafka, kgo.Dialer(way.dial)) })
+	var log safeBuffer
+	p := s.new(onlyOnce, func(c *participant.Config) { c.Kafka, c.Log = append(c.Kafka, kgo.Dialer(way.dial)), zerolog.New(&log) })
 	participant.Handle(p, count)
 	way.set(true)
 	s.start(p) // nor need it be there at the start
@@ -143,9 +145,14 @@ func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 	way.set(true)
 	s.send(commands[15:]...)
 	testkit.Wait(t, "not ready", func() (bool, error) { return p.Ready() != nil, nil })
+	said := func(text string) {
+		testkit.Wait(t, text, func() (bool, error) { return strings.Contains(log.String(), text), nil })
+	}
+	said(`"message":"membership of the group failed"`)
 	way.set(false)
 	s.expectAll(3, 10)
 	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
+	said(`"message":"membership of the group works again"`)
 }
 
 // TestTheEndDoesNotWaitForABroker: what is not committed is delivered again.

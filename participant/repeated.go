@@ -2,9 +2,12 @@ package participant
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rs/zerolog"
 )
 
@@ -41,13 +44,22 @@ func (r *repeated) report(err error) {
 	if time.Since(r.logged) < repeatEvery {
 		return
 	}
-	event := r.log.Warn().Err(err).Int("failures", r.count)
+	event := r.log.Warn().Err(remedied(err)).Int("failures", r.count)
 	var panicked panicked
 	if errors.As(err, &panicked) {
 		event = event.Bytes("stack", panicked.stack)
 	}
 	event.Msg(r.what + " failed")
 	r.count, r.told, r.logged = 0, true, time.Now()
+}
+
+// remedied adds what to do where Troupe's tables are not there, which no waiting mends.
+func remedied(err error) error {
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) && (answer.Code == "42P01" || answer.Code == "3F000") && strings.Contains(answer.Message, "troupe") {
+		return fmt.Errorf("%w: the database has not all of Troupe's tables: migrations.Up makes them, or outbox-relay migrate", err)
+	}
+	return err
 }
 
 // outage is what is said of something that messages need.
