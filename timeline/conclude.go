@@ -72,7 +72,11 @@ func (r *reading) unpublished(e *Entry) string {
 	case o.Behind != 0:
 		return fmt.Sprintf("%s: %s waits behind row %d of its key, which is %s: %s", what, at, o.Behind, o.BehindStatus, o.BehindError)
 	}
-	return fmt.Sprintf("%s yet: %s is %s old, and no attempt failed: is the relay of %s running?", what, at, Short(max(0, r.timeline.Read.Sub(e.At))), o.Database)
+	age := Short(max(0, r.timeline.Read.Sub(e.At)))
+	if paused := r.paused[o.Database]; paused != "" {
+		return fmt.Sprintf("%s yet: %s is %s old, and the relays of %s are paused since %s: outbox-relay resume ends it", what, at, age, o.Database, paused)
+	}
+	return fmt.Sprintf("%s yet: %s is %s old, and no attempt failed: is the relay of %s running?", what, at, age, o.Database)
 }
 
 func held(h *Attempt) string {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ var (
 	readDeadLetters string
 	//go:embed sql/read_outbox.sql
 	readOutbox string
+	//go:embed sql/read_pause.sql
+	readPause string
 )
 
 // rowLimit is how many rows are taken of one table.
@@ -46,6 +49,7 @@ func (r *reading) databases(ctx context.Context) {
 			r.add(e)
 		}
 		r.timeline.Unseen = append(r.timeline.Unseen, l.unseen...)
+		r.paused[l.Name] = l.paused
 	}
 }
 
@@ -56,6 +60,7 @@ type look struct {
 	payloads payloads
 	entries  []Entry
 	unseen   []Unseen
+	paused   string
 }
 
 // read reads the tables in one transaction, so that a message that moves from one to another is in one of them. A table
@@ -103,6 +108,20 @@ func (l *look) read(ctx context.Context) {
 			miss(table.name+" of "+l.Name, explain(err))
 		}
 	}
+	if slices.ContainsFunc(l.entries, func(e Entry) bool { return e.Outbox != nil && e.Outbox.Status == "pending" }) {
+		l.paused = paused(ctx, tx)
+	}
+}
+
+// paused says since when the relays are, by whom and why; nothing if they are not, or that cannot be read: then a row that is not
+// published is explained without it.
+func paused(ctx context.Context, tx pgx.Tx) string {
+	var since time.Time
+	var by, why string
+	if err := tx.QueryRow(ctx, readPause).Scan(&since, &by, &why); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s by %s: %s", moment(since), by, why)
 }
 
 // add takes what a statement found: headers and columns are looked through by bytes, and may have the subject elsewhere.

@@ -50,6 +50,7 @@ type reading struct {
 	told       time.Time           // when Progress was
 	seen       map[identity]int    // by index in Entries
 	dropped    int                 // entries over the limit
+	paused     map[string]string   // since when, by whom and why the relays of a database's outbox are paused
 	timeline   Timeline
 }
 
@@ -64,6 +65,7 @@ func read(ctx context.Context, cfg Config, subject string) (*Timeline, error) {
 	r := &reading{
 		cfg: cfg, subject: subject, told: now,
 		groups: make(map[string]group), ends: make(map[partition]int64), seen: make(map[identity]int),
+		paused: make(map[string]string),
 		timeline: Timeline{
 			Subject: subject, Since: now.Add(-cfg.Since).UTC(), Read: now.UTC(),
 			Entries: []Entry{}, Findings: []Finding{}, Unseen: []Unseen{},

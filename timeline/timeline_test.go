@@ -155,6 +155,14 @@ func TestWhatIsNotPublishedIsShownWithItsTrouble(t *testing.T) {
 	require.Equal(t, []line{{timeline.Command, "Charge", "", -1}}, lines(got))
 	require.Regexp(t, `^not published yet: row 1 of the outbox of order is .* old, and no attempt failed: is the relay of order running\?$`, texts(got)[0])
 
+	const pause = `INSERT INTO troupe.relay_leases (shard, holder, term, expires_at, paused_at, paused_by, paused_why) VALUES (0, '', 0, 'epoch', now(), $1, $2)`
+	_, err := s.order.Exec(t.Context(), pause, "ann", "ticket 4711")
+	require.NoError(t, err)
+	require.Regexp(t, `^not published yet: row 1 .* old, and the relays of order are paused since .* UTC by ann: ticket 4711: outbox-relay resume ends it$`,
+		texts(s.read("o-1"))[0])
+	_, err = s.order.Exec(t.Context(), "DELETE FROM troupe.relay_leases")
+	require.NoError(t, err)
+
 	s.write(s.hop("nobody").Commands(), "o-2", Charge{})
 	s.place("o-2", Charge{})
 	s.relays(func(c *relay.Config) { c.UnknownTopic = time.Nanosecond })
