@@ -30,7 +30,11 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if r.mapped != nil {
 		meanwhile = "what the table then holds is read from it"
 	}
-	r.cfg.Log.Warn().Str("slot", r.cfg.Slot).Str("why", plan.why).Msg("slot made anew; " + meanwhile)
+	said, what := r.cfg.Log.Warn(), "slot made anew; "
+	if !plan.st.there { // the first relay that this outbox has: nothing has happened
+		said, what = r.cfg.Log.Info(), "slot made; "
+	}
+	said.Str("slot", r.cfg.Slot).Str("why", plan.why).Msg(what + meanwhile)
 	r.repeats("the slot is made anew, and " + meanwhile + ": " + plan.why)
 	// Until there is a slot, this is a relay that polls; it stays one if the slot can't be had.
 	st.there, st.source, st.sweep, st.lsn = true, Poll, nil, 0
