@@ -264,7 +264,7 @@ func (d *databaseFacts) needs() (all []need) {
 		d.relayNeeds(o, add)
 	}
 	if d.DeadLetters > 0 {
-		add(3, "now", fmt.Sprintf("%s: %s", count(d.DeadLetters, "dead letter", "dead letters"), d.Causes[0].Fingerprint),
+		add(3, "now", fmt.Sprintf("%s: %s", count(d.DeadLetters, "dead letter", "dead letters"), d.Causes[0].Text()),
 			"Mend the cause, then redrive the group; or edit, or discard.", "/dead-letters")
 	}
 	if d.Parked.Count > 0 {

@@ -26,6 +26,16 @@ type Cause struct {
 	Error       string    `json:"example_error"`
 }
 
+// Text is what to show of it: of a single one its own error, of several what they have in common, Fingerprint. Either is cut
+// to 300 characters.
+func (c Cause) Text() string {
+	if c.Count != 1 {
+		return c.Fingerprint
+	}
+	text := []rune(c.Error)
+	return string(text[:min(len(text), 300)])
+}
+
 // Causes groups dead letters, the largest group first. Next is as for List; while groups grow, one may come twice.
 func (d *Desk) Causes(ctx context.Context, f Filter, p Page) (causes []Cause, next string, err error) {
 	limit, err := p.limit()

@@ -94,7 +94,7 @@ func causeTable(w io.Writer, causes []repair.Cause) error {
 	t := newTable(w, "CAUSE", "COUNT", "KEYS", "CLASS", "HANDLER", "FIRST FAILED", "LAST FAILED", "ERROR")
 	for _, c := range causes {
 		t.row(c.ID, fmt.Sprint(c.Count), fmt.Sprint(c.Keys), string(c.Class), oneLine(c.Handler, 60), stamp(c.First), stamp(c.Last),
-			oneLine(c.Fingerprint, 100))
+			oneLine(c.Text(), 100))
 	}
 	return t.print(w)
 }
