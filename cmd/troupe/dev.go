@@ -8,9 +8,11 @@ import (
 	"net"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/devstack"
@@ -23,6 +25,7 @@ import (
 type devFlags struct {
 	flow                    string
 	postgresPort, kafkaPort int
+	kafka                   string
 	console                 string
 }
 
@@ -42,16 +45,17 @@ func newDev() *cobra.Command {
 		Short: "Run what a service needs on this machine: Postgres, Kafka, a relay, the console; no Docker",
 		Long: `dev starts a Postgres with the databases that are named, one for each service; a Kafka broker; a relay for each database,
 which publishes its outbox; and the console over all of them. It says which settings a service needs, and stays up until Ctrl-C.
-Then all of it is gone: nothing is kept.
+Then all of it is gone: nothing is kept. Name all services that you will have: a further one means to start it again, empty.
 
 The addresses are those of the compose file that troupe init writes, so that all commands are the same with either. The Postgres
 is a real one, from binaries that are installed or else fetched once. The broker is franz-go's kfake, in this process: it speaks
-the protocol, and is for developing only. All of it listens on this machine alone.
+the protocol, and is for developing only; --kafka takes brokers of your own instead. All of it listens on this machine alone.
 
 Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 		Example: `  troupe dev seats
   troupe dev --flow booking seats tickets
-  troupe dev --postgres-port 5433 --kafka-port 9093 --console 127.0.0.1:8091 seats`,
+  troupe dev --postgres-port 5433 --kafka-port 9093 --console 127.0.0.1:8091 seats
+  troupe dev --kafka 127.0.0.1:19092 seats`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -60,6 +64,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags.StringVar(&f.flow, "flow", "booking", "`name` of the flow, which the console shows")
 	flags.IntVar(&f.postgresPort, "postgres-port", devPostgresPort, "`port` of Postgres; 0: a free one")
 	flags.IntVar(&f.kafkaPort, "kafka-port", devKafkaPort, "`port` of Kafka; 0: a free one")
+	flags.StringVar(&f.kafka, "kafka", "", "`host:port,…` of brokers that run already (default: one is started)")
 	flags.StringVar(&f.console, "console", consoleAddress, "`host:port` of the console, of this machine")
 	return cmd
 }
@@ -77,6 +82,9 @@ func (f *devFlags) run(cmd *cobra.Command, databases []string) error {
 		flag string
 		port int
 	}{{"postgres-port", f.postgresPort}, {"kafka-port", f.kafkaPort}} {
+		if p.flag == "kafka-port" && f.kafka != "" {
+			continue
+		}
 		if err := free(p.port); err != nil {
 			return failed(fmt.Errorf("--%s %d: %w: does a compose file or another troupe dev run? Stop it, or name another port", p.flag, p.port, err))
 		}
@@ -108,18 +116,18 @@ func (f *devFlags) serve(ctx context.Context, databases []string, console func(c
 		return err
 	}
 	defer func() { err = errors.Join(err, pg.Close()) }()
-	kafka, err := devstack.StartKafka(ctx, devstack.KafkaConfig{Port: f.kafkaPort, Log: log})
+	brokers, end, err := f.brokers(ctx, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, kafka.Close()) }()
+	defer func() { err = errors.Join(err, end()) }()
 	registry, err := devstack.StartRegistry(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, registry.Close()) }()
 
-	w := run.World{Flow: f.flow, Brokers: kafka.Addrs(), Registry: registry.URL(), Databases: make(map[string]string)}
+	w := run.World{Flow: f.flow, Brokers: brokers, Registry: registry.URL(), Databases: make(map[string]string)}
 	for _, name := range databases {
 		address, err := pg.CreateDatabase(ctx, name, "")
 		if err != nil {
@@ -130,17 +138,44 @@ func (f *devFlags) serve(ctx context.Context, databases []string, console func(c
 			return err
 		}
 	}
+	said := strings.Join(w.Brokers, ",")
 	_, _ = fmt.Fprintf(stderr, "Postgres, Kafka and a relay for each database are up, until Ctrl-C; nothing is kept.\nIn the terminal of a service:\n\n")
-	for _, name := range databases {
-		_, _ = fmt.Fprintf(stderr, "  export DATABASE_URL=%s KAFKA_BROKERS=%s\n", w.Databases[name], strings.Join(w.Brokers, ","))
+	named := make([]string, len(databases))
+	for i, name := range databases {
+		_, _ = fmt.Fprintf(stderr, "  export DATABASE_URL=%s KAFKA_BROKERS=%s\n", w.Databases[name], said)
+		named[i] = name + "=" + w.Databases[name]
 	}
-	_, _ = fmt.Fprintln(stderr)
+	_, _ = fmt.Fprintf(stderr, "\nFor troupe trace, over all of them:\n\n  export TROUPE_KAFKA=%s TROUPE_FLOW=%s TROUPE_DATABASES=%q\n\n",
+		said, w.Flow, strings.Join(named, " "))
 	g, ctx := errgroup.WithContext(ctx)
 	for _, name := range databases {
 		g.Go(func() error { return runRelay(ctx, w, name, stderr, "run") })
 	}
 	g.Go(func() error { return console(ctx, w) })
 	return g.Wait()
+}
+
+// brokers are those that are named, which must answer, or one that is started, and what ends it.
+func (f *devFlags) brokers(ctx context.Context, log zerolog.Logger) (addresses []string, end func() error, err error) {
+	if f.kafka == "" {
+		kafka, err := devstack.StartKafka(ctx, devstack.KafkaConfig{Port: f.kafkaPort, Log: log})
+		if err != nil {
+			return nil, nil, err
+		}
+		return kafka.Addrs(), kafka.Close, nil
+	}
+	addresses = strings.Split(f.kafka, ",")
+	client, err := kgo.NewClient(kgo.SeedBrokers(addresses...))
+	if err != nil {
+		return nil, nil, fmt.Errorf("--kafka: %w", err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := client.Ping(ctx); err != nil {
+		return nil, nil, fmt.Errorf("--kafka %s: %w", f.kafka, err)
+	}
+	return addresses, func() error { return nil }, nil
 }
 
 // withoutQuery is a URL without sslmode=disable, which a server without TLS does not need to be told.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -26,7 +27,7 @@ Postgres and a broker of their own, a compose file with Postgres, Kafka and the 
 without asking anybody: go.mod has the versions that the checkout of Troupe is tested with. With --reacts-to the handler
 issues a ticket for what another hop says of a booking.
 
-The service is called as the folder.`,
+The service is called as the folder. What it does, and its messages, are for you to replace, in handler.go.`,
 		Example: `  troupe init seats
   troupe init tickets --hop booking.tickets --reacts-to booking.seats
   troupe init services/payment --hop order.payment --module example.org/payment
@@ -37,9 +38,10 @@ The service is called as the folder.`,
 			if err != nil {
 				return failed(err)
 			}
-			if service.Hop, err = topics.ParseHop(hop); err != nil {
+			service.Name = filepath.Base(folder)
+			if service.Hop, err = topics.ParseHop(cmp.Or(hop, "booking."+service.Name)); err != nil && hop != "" {
 				return fmt.Errorf("--hop: %w", err)
-			}
+			} // without one it is the name that is wrong, which Files says
 			if from != "" {
 				if service.From, err = topics.ParseHop(from); err != nil {
 					return fmt.Errorf("--reacts-to: %w", err)
@@ -48,7 +50,6 @@ The service is called as the folder.`,
 			if service.Troupe, err = checkout(service.Troupe); err != nil {
 				return err
 			}
-			service.Name = filepath.Base(folder)
 			if service.Module == "" {
 				service.Module = service.Name
 			}
@@ -73,7 +74,7 @@ The service is called as the folder.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&hop, "hop", "booking.seats", "`flow.hop`: the service's part of a flow")
+	flags.StringVar(&hop, "hop", "", "`flow.hop`: the service's part of a flow (default: booking and the folder's name)")
 	flags.StringVar(&from, "reacts-to", "", "`flow.hop` of the same flow whose events it reacts to (default: it handles commands)")
 	flags.StringVar(&service.Module, "module", "", "`path` of its Go module (default: the folder's name)")
 	flags.StringVar(&service.Troupe, "troupe", "", "`folder` with a checkout of Troupe (default: that which this program was built from)")

@@ -20,19 +20,25 @@ func TestInitMakesAService(t *testing.T) {
 
 	o = finish(t, command(t, nil, "init", folder, "--hop", "cinema.seats", "--module", "example.org/seats"))
 	require.Equal(t, 0, o.status, o.stderr)
-	for _, name := range []string{"go.mod", "go.sum", "main.go", "seats.go", "seats_test.go", "docker-compose.yml", "README.md", ".gitignore"} {
+	for _, name := range []string{"go.mod", "go.sum", "main.go", "handler.go", "handler_test.go", "docker-compose.yml", "README.md", ".gitignore"} {
 		require.Contains(t, o.stdout, "  "+name+"\n")
 		require.FileExists(t, filepath.Join(folder, name))
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "seats.go"))
+	text, err := os.ReadFile(filepath.Join(folder, "handler.go"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), `topics.MustHop("cinema", "seats")`)
+	loyalty := filepath.Join(t.TempDir(), "loyalty")
+	o = finish(t, command(t, nil, "init", loyalty))
+	require.Equal(t, 0, o.status, o.stderr)
+	text, err = os.ReadFile(filepath.Join(loyalty, "handler.go"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), `topics.MustHop("booking", "loyalty")`, "two services would share a group")
 	o = finish(t, command(t, nil, "init", folder))
 	require.Equal(t, 1, o.status, "it is not empty")
 	require.Contains(t, o.stderr, "is not empty")
 
 	for args, want := range map[string]string{
-		"init":                           "accepts 1 arg",
+		"init":                           "accepts 1 arg(s), received 0: want troupe init DIR",
 		"init Seats":                     `name "Seats"`,
 		"init seats --hop seats":         "want flow.hop",
 		"init tickets --reacts-to seats": "--reacts-to: ",

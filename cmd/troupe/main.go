@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -81,5 +82,24 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newDemo(), newConsole(), newInit(), newDev(), newDoctor(), newAmbassador(), newTrace(), newDLQ(), newHeld(), newInbox(), newSaga(), newFlow(), newWatch(), newSchema(),
 		newCompletion(), newVersion(), newChild())
 	completeValues(root)
+	nameArguments(root)
 	return root
+}
+
+// nameArguments lets each command say, where the number of its arguments is wrong, which it wants: cobra tells the number alone.
+func nameArguments(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		nameArguments(sub)
+	}
+	_, arguments, has := strings.Cut(strings.Replace(cmd.Use, " [flags]", "", 1), " ")
+	check := cmd.Args
+	if !has || check == nil {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return fmt.Errorf("%w: want %s %s", err, cmd.CommandPath(), arguments)
+		}
+		return nil
+	}
 }

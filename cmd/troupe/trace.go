@@ -150,7 +150,7 @@ func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
 	}
 	switch {
 	case len(cfg.Brokers) == 0 && len(f.databases) == 0:
-		return cfg, errors.New("nowhere to look: want --kafka with --flow, or --database name=URL, or both")
+		return cfg, errors.New("nowhere to look: want --kafka with --flow, or --database name=URL, or both (or TROUPE_KAFKA, TROUPE_FLOW, TROUPE_DATABASES)")
 	case len(cfg.Brokers) > 0 && cfg.Flow == "" && len(cfg.Topics) == 0:
 		return cfg, errors.New("--kafka: want --flow as well, the first part of the topics' names")
 	case len(cfg.Brokers) == 0 && len(cfg.Topics)+len(cfg.Groups) > 0:

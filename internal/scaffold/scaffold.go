@@ -7,6 +7,7 @@ package scaffold
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -75,6 +76,12 @@ var only = map[string]func(Service) bool{
 	"tickets.go": Service.Reacts, "tickets_test.go": Service.Reacts,
 }
 
+// called are the files whose templates have another name.
+var called = map[string]string{
+	"seats.go": "handler.go", "seats_test.go": "handler_test.go", "tickets.go": "handler.go", "tickets_test.go": "handler_test.go",
+	"gitignore": ".gitignore", // whose own name would be taken for this repository's
+}
+
 // Files are those of the service, in order of their paths. An error names what is wrong with the service, or that Troupe is
 // no checkout.
 func (s Service) Files() ([]File, error) {
@@ -105,10 +112,7 @@ func (s Service) Files() ([]File, error) {
 		if err := t.Execute(&b, s); err != nil {
 			return nil, err
 		}
-		if name == "gitignore" {
-			name = ".gitignore" // whose own name would be taken for this repository's
-		}
-		files = append(files, File{name, b.Bytes()})
+		files = append(files, File{cmp.Or(called[name], name), b.Bytes()})
 	}
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return files, nil
@@ -161,7 +165,7 @@ func (s Service) modules() ([]File, error) {
 			fmt.Fprintf(&rest, "\t%s %s // indirect\n", r[1], r[2])
 		}
 	}
-	fmt.Fprintf(&b, "\t%s v0.0.0\n)\n\n// It is not published yet.\nreplace %s => %s\n\nrequire (\n%s)\n", module, module, quoted(s.Troupe), rest.String())
+	fmt.Fprintf(&b, "\t%s v0.0.0\n)\n\n// It is not published yet.\nreplace %s => %s\n\n// All that Troupe's programs and tests use, so that nobody has to be asked: go mod tidy leaves what this service does.\nrequire (\n%s)\n", module, module, quoted(s.Troupe), rest.String())
 	return []File{{"go.mod", []byte(b.String())}, {"go.sum", sums}}, nil
 }
 
