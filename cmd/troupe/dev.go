@@ -111,16 +111,16 @@ func free(port int) error {
 // serve starts the servers, then what runs on them, and ends them in the reverse order.
 func (f *devFlags) serve(ctx context.Context, databases []string, console func(context.Context, run.World) error, stderr io.Writer) (err error) {
 	log := zerolog.New(io.Discard)
-	pg, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Port: f.postgresPort, Password: devPassword, Log: log})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, pg.Close()) }()
 	brokers, end, err := f.brokers(ctx, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
+	pg, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Port: f.postgresPort, Password: devPassword, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pg.Close()) }()
 	registry, err := devstack.StartRegistry(ctx)
 	if err != nil {
 		return err
@@ -138,8 +138,11 @@ func (f *devFlags) serve(ctx context.Context, databases []string, console func(c
 			return err
 		}
 	}
-	said := strings.Join(w.Brokers, ",")
-	_, _ = fmt.Fprintf(stderr, "Postgres, Kafka and a relay for each database are up, until Ctrl-C; nothing is kept.\nIn the terminal of a service:\n\n")
+	said, up, kept := strings.Join(w.Brokers, ","), "Postgres, Kafka", "nothing is kept"
+	if f.kafka != "" {
+		up, kept = "Postgres", "nothing is kept but what is in Kafka"
+	}
+	_, _ = fmt.Fprintf(stderr, "%s and a relay for each database are up, until Ctrl-C; %s.\nIn the terminal of a service:\n\n", up, kept)
 	named := make([]string, len(databases))
 	for i, name := range databases {
 		_, _ = fmt.Fprintf(stderr, "  export DATABASE_URL=%s KAFKA_BROKERS=%s\n", w.Databases[name], said)

@@ -28,6 +28,8 @@ func TestDevRunsWhatAServiceNeeds(t *testing.T) {
 			}
 		}
 	}
+	require.Contains(t, dev.said.String(), fmt.Sprintf("  export TROUPE_KAFKA=%s TROUPE_FLOW=booking TROUPE_DATABASES=%q\n", settings["KAFKA_BROKERS"],
+		"seat_desk="+settings["DATABASE_URL"]+" tickets="+strings.Replace(settings["DATABASE_URL"], "/seat_desk", "/tickets", 1)))
 	brokers := strings.Split(settings["KAFKA_BROKERS"], ",")
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
 	require.NoError(t, err)
@@ -74,11 +76,14 @@ func TestDevSaysWhatItCannotDo(t *testing.T) {
 		require.Equal(t, exitUsage, o.status, "%s: %+v", args, o)
 		require.Contains(t, o.stderr, want, args)
 	}
+	o := finish(t, command(t, nil, "dev", "--postgres-port", "0", "--console", "127.0.0.1:0", "--kafka", "127.0.0.1:1", "seats"))
+	require.Equal(t, exitFailed, o.status)
+	require.Contains(t, o.stderr, "--kafka 127.0.0.1:1: ")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
-	o := finish(t, command(t, nil, "dev", "--postgres-port", fmt.Sprint(port), "seats"))
+	o = finish(t, command(t, nil, "dev", "--postgres-port", fmt.Sprint(port), "seats"))
 	require.Equal(t, exitFailed, o.status)
 	require.Contains(t, o.stderr, "Stop it, or name another port")
 }
