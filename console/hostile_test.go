@@ -56,6 +56,7 @@ func TestTextFromOutsideIsTextOnEveryPage(t *testing.T) {
 	for _, address := range []string{
 		at("/saga", "db", hostile), at("/saga", "db", "order", "id", hostile), at("/sagas", "status", hostile), at("/sagas", "since", hostile),
 		at("/work", "id", hostile), at("/dead-letter", "db", "order", "id", hostile), at("/", "window", hostile), at("/definition", "db", "order", "hash", hostile),
+		at("/definition/move", "db", "order", "from", hostile, "to", hostile),
 		at("/saga/act", "db", "order", "id", sagaID, "do", hostile), at("/relay/act", "db", "order", "do", hostile, "table", hostile),
 	} {
 		page := d.page(address)

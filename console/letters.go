@@ -16,7 +16,7 @@ import (
 // causesFacts are the dead letters of all databases by cause.
 type causesFacts struct {
 	Databases []causesOf `json:"databases"`
-	Works     []Work     `json:"works"` // under way, or ended lately
+	Works     []Work     `json:"works"` // under way
 
 	Asked    url.Values `json:"-"`
 	Filtered bool       `json:"-"`
@@ -46,7 +46,7 @@ func readCauses(ctx context.Context, a *ask) (any, error) {
 		return nil, err
 	}
 	f := causesFacts{
-		Databases: make([]causesOf, len(sources)), Works: a.works.list(), Asked: a.values,
+		Databases: make([]causesOf, len(sources)), Works: a.works.underWay(true), Asked: a.values,
 		Filtered: slices.ContainsFunc([]string{"class", "group", "type", "key", "since", "hop"}, func(name string) bool { return a.get(name) != "" }),
 	}
 	var all sync.WaitGroup

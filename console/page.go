@@ -134,6 +134,12 @@ var pages = []page{
 		path: "/definition", title: "Definition", template: "definition", nav: "/definitions", read: readDefinition,
 		takes: "db hash against",
 	},
+	{
+		path: "/definition/move", title: "Move sagas", template: "definition-move", nav: "/definitions", read: readMove,
+		takes: "db from to",
+		act:   actOnMove, does: "db from to do",
+		actions: "migrate",
+	},
 }
 
 // An ask is a request for a page, as far as pages need it.
@@ -278,6 +284,9 @@ func viewOf(p *page, facts any) view {
 	v := view{Title: p.title, Nav: p.nav, Facts: facts}
 	if t, ok := facts.(titled); ok {
 		v.Title = t.title()
+	}
+	if t, ok := facts.(interface{ nav() string }); ok { // of what stands below more than one entry
+		v.Nav = t.nav()
 	}
 	return v
 }
