@@ -135,6 +135,12 @@ var pages = []page{
 		takes: "db hash against",
 	},
 	{
+		path: "/definition/start", title: "Start a saga", template: "definition-start", nav: "/definitions", read: readStart,
+		takes: "db hash key input hop group avro",
+		act:   actOnStart, does: "db hash key input hop group avro do",
+		actions: "start",
+	},
+	{
 		path: "/definition/move", title: "Move sagas", template: "definition-move", nav: "/definitions", read: readMove,
 		takes: "db from to",
 		act:   actOnMove, does: "db from to do",
@@ -264,7 +270,12 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, p *page) {
 	ctx, cancel := context.WithTimeout(r.Context(), askLimit)
 	defer cancel()
 	facts, err := p.read(ctx, &ask{c, p, r.URL.Query(), repair.By{Actor: who}})
-	if err != nil {
+	status := http.StatusOK
+	var told retold
+	switch {
+	case errors.As(err, &told) && !wantsJSON(r):
+		facts, status = told.facts, statusOf(err)
+	case err != nil:
 		c.fail(w, r, err)
 		return
 	}
@@ -277,7 +288,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, p *page) {
 	if p.live {
 		v.State = stateOf(facts)
 	}
-	c.draw(w, r, http.StatusOK, p.template, v)
+	c.draw(w, r, status, p.template, v)
 }
 
 func viewOf(p *page, facts any) view {

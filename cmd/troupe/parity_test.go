@@ -20,8 +20,8 @@ var byPageAndCommand = map[string]string{
 	"/held/key retry": "troupe held retry", "/held/key release": "troupe held release",
 	"/relay/row retry": "outbox-relay parked retry", "/relay/row discard": "outbox-relay parked discard",
 	"/relay/act retry": "outbox-relay parked retry", "/relay/act discard": "outbox-relay parked discard",
-	"/definition/move migrate": "troupe saga migrate",
-	"/relay/act pause":         "outbox-relay pause", "/relay/act resume": "outbox-relay resume",
+	"/definition/move migrate": "troupe saga migrate", "/definition/start start": "troupe saga start",
+	"/relay/act pause": "outbox-relay pause", "/relay/act resume": "outbox-relay resume",
 }
 
 // byPageAlone and byCommandAlone say why there is no other way.
@@ -32,7 +32,6 @@ var (
 	byCommandAlone = map[string]string{
 		"troupe init":            "writes files where the developer sits",
 		"troupe schema register": "belongs to a release: the files are in its repository, not in a database",
-		"troupe saga start":      "is for a service's own input; by hand it is an exception, with the flow's JSON at hand",
 		"outbox-relay migrate":   "changes the schema, with a role that a console must not have",
 	}
 )

@@ -302,8 +302,10 @@ func (p *person) shots() map[string]string {
 		"saga-act":     p.address("/saga/act", "db", "order", "id", "order/o-1013", "do", "retry", "step", "inventory"),
 		"dead-letters": p.address("/dead-letters"), "dead-letter": letter, "held": p.address("/held"), "messages": p.address("/messages", "q", "o-1013"),
 		"relay": p.address("/relay"), "relay-rows": p.address("/relay/rows", "db", "order"),
-		"relay-act":       p.address("/relay/act", "db", "order", "do", "retry", "topic", "shop.delivery.commands"),
-		"definition":      p.address("/definition", "db", "order", "hash", p.parcels, "against", p.first),
+		"relay-act":  p.address("/relay/act", "db", "order", "do", "retry", "topic", "shop.delivery.commands"),
+		"definition": p.address("/definition", "db", "order", "hash", p.parcels, "against", p.first),
+		"definition-start": p.address("/definition/start", "db", "order", "hash", p.first, "key", "o-1020",
+			"input", `{"customer_id": "c-7", "amount_cents": 1999, "title": 7, "quantity": 1}`),
 		"definition-move": p.address("/definition/move", "db", "order", "from", p.first, "to", p.parcels),
 	}
 }

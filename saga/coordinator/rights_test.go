@@ -104,6 +104,8 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 		Definition: withInsurance(t), Actor: "ann", Reason: "r",
 		Fields: map[string]any{"order_id": "o-4", "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1},
 	}
+	_, err = reader.PreviewStart(ctx, start)
+	require.NoError(t, err)
 	_, err = operator.Start(ctx, start)
 	require.ErrorContains(t, err, "docs/operating-sagas.md")
 	_, err = f.as(append(grants[:8:8], grants[9:]...)...).Start(ctx, start)
