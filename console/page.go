@@ -96,17 +96,17 @@ var pages = []page{
 	},
 	{
 		path: "/held", title: "Held keys", template: "held", nav: "/held", live: true, read: readHeld,
-		takes: "db group class key limit after",
+		takes: "db group class key topic limit after",
 	},
 	{
 		path: "/held/key", title: "Held key", template: "held-key", nav: "/held", live: true, read: readHeldKey,
 		takes: "db place group",
-		act:   actOnHeld, does: "db place group class key do hop",
+		act:   actOnHeld, does: "db place group class key topic all do hop",
 		actions: "retry release",
 	},
 	{
 		path: "/messages", title: "Messages", template: "messages", nav: "/messages", read: readMessages,
-		takes: "q since",
+		takes: "q since scan-all",
 	},
 	{
 		path: "/relay", title: "Relay", template: "relay", nav: "/relay", live: true, read: readRelay,
@@ -157,6 +157,16 @@ type ask struct {
 }
 
 func (a *ask) get(name string) string { return strings.TrimSpace(a.values.Get(name)) }
+
+// all are the values of a name that may be said more than once.
+func (a *ask) all(name string) (all []string) {
+	for _, value := range a.values[name] {
+		if value = strings.TrimSpace(value); value != "" {
+			all = append(all, value)
+		}
+	}
+	return all
+}
 
 func (a *ask) database() (*source, error) { return a.source(a.get("db")) }
 
