@@ -314,6 +314,14 @@ func TestLocksAndStashAreListed(t *testing.T) {
 	require.Len(t, locks, 3)
 	require.Equal(t, "order/c-1", locks[0].Name)
 	require.Equal(t, []bool{true, false, false}, []bool{locks[0].Has, locks[1].Has, locks[2].Has})
+	for customer, want := range map[string]saga.Status{"c-1": saga.Waiting, "c-2": saga.Running} {
+		would, err := desk.PreviewStart(t.Context(), coordinator.StartRequest{
+			Definition: locking, Actor: "ann", Reason: "r",
+			Fields: map[string]any{"order_id": "o-9", "customer_id": customer, "amount_cents": 5, "title": 7, "quantity": 1},
+		})
+		require.NoError(t, err)
+		require.Equal(t, want, would.State.Status, customer)
+	}
 	did, err := desk.Act(t.Context(), locks[0].Saga, annsEvent(saga.ActAbandon, ""))
 	require.NoError(t, err)
 	require.Equal(t, saga.Abandoned, did.State.Status)
