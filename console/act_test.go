@@ -64,7 +64,7 @@ func TestAGroupIsRedrivenAndAnotherDiscarded(t *testing.T) {
 		ended := d.work(begun.ID)
 		require.Equal(t, Work{
 			ID: begun.ID, Do: do, Database: "order", Chosen: begun.Chosen, Actor: "ann", Reason: "ticket 2", Total: causes[i].Count, Done: causes[i].Count,
-			Refusals: []repair.Refusal{}, Began: ended.Began, Ended: ended.Ended,
+			Refusals: []Refusal{}, Began: ended.Began, Ended: ended.Ended,
 		}, ended)
 		require.Contains(t, d.html(at("/work", "id", begun.ID)), "completed")
 	}

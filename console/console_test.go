@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/console/internal/stage"
 	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/testkit"
@@ -110,6 +111,33 @@ func TestListsGoOnWhereTheyEnded(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, 3)
+}
+
+// What waits and what is dead is chosen by any of several topics, and the next page keeps the choice.
+func TestFiltersHoldOnTheNextPage(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.letters()
+	d.Hold(20, 0, stage.Letter{Key: "o-20", Type: "ChargeCard", Class: "transient", Error: "bank answered 503", Payload: "{}"})
+	const topic, none = "shop.billing.commands", "shop.none.commands"
+	require.Len(t, facts[heldFacts](d, at("/held", "topic", topic)).Databases[0].Held, 2)
+	require.Empty(t, facts[heldFacts](d, at("/held", "topic", none)).Databases[0].Held)
+	require.Len(t, facts[heldFacts](d, at("/held", "topic", none)+"&topic="+topic).Databases[0].Held, 2)
+	require.Contains(t, d.html(at("/held", "topic", none)), "No key that waits fits")
+	require.Len(t, facts[causesFacts](d, at("/dead-letters", "topic", none)+"&topic="+topic).Databases[0].Causes, 2)
+	require.Equal(t, []string{none, topic}, groupFacts{Asked: url.Values{"topic": {none, topic}}}.Choice()["topic"], "the form asks the same")
+	next := regexp.MustCompile(`rel="next" href="([^"]*)"`)
+	for _, page := range []string{"/held", "/dead-letters"} {
+		found := next.FindStringSubmatch(d.html(at(page, "topic", topic, "limit", "1")))
+		require.Len(t, found, 2, page)
+		address := page + strings.ReplaceAll(found[1], "&amp;", "&")
+		require.Contains(t, address, "topic="+topic)
+		require.NotContains(t, d.html(address), `rel="next"`, "it is the last one")
+	}
+	w := d.post("/held/key", form("db", "order", "do", "retry", "topic", topic))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.JSONEq(t, `{"retried": 2}`, w.Body.String())
+	require.Equal(t, http.StatusBadRequest, d.post("/held/key", form("db", "order", "do", "retry")).Code, "all of it, unsaid")
 }
 
 func TestWrongAddressesSayWhatIsWanted(t *testing.T) {

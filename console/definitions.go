@@ -15,6 +15,7 @@ import (
 // definitionsFacts are those that are stored, the latest of a saga first.
 type definitionsFacts struct {
 	Databases []definitionsOf `json:"databases"`
+	Works     []Work          `json:"works"` // moves that are under way
 }
 
 type definitionsOf struct {
@@ -24,7 +25,7 @@ type definitionsOf struct {
 }
 
 func readDefinitions(ctx context.Context, a *ask) (any, error) {
-	f := definitionsFacts{make([]definitionsOf, len(a.sources))}
+	f := definitionsFacts{make([]definitionsOf, len(a.sources)), a.works.underWay(false)}
 	var all sync.WaitGroup
 	for i, s := range a.sources {
 		all.Go(func() {
@@ -61,6 +62,7 @@ type definitionFacts struct {
 	Changes []saga.Change `json:"changes"`
 
 	of     *saga.Definition
+	Open   int               `json:"-"` // sagas that run on it
 	Others []coordinator.Use `json:"-"` // definitions of the saga
 }
 
@@ -81,10 +83,13 @@ func readDefinition(ctx context.Context, a *ask) (any, error) {
 	}
 	found := verify.Definition(d, verify.Options{})
 	verify.Lines(d.JSON(), found)
-	f := definitionFacts{Database: s.Name, Hash: hash, Definition: d.JSON(), Findings: orEmpty(found), Against: a.get("against"), Changes: []saga.Change{}, of: d}
+	f := definitionFacts{Database: s.Name, Hash: d.Hash(), Definition: d.JSON(), Findings: orEmpty(found), Against: a.get("against"), Changes: []saga.Change{}, of: d}
 	uses, err := s.sagas.Definitions(ctx)
 	for _, use := range uses {
-		if use.Saga == d.Spec().Saga && use.Definition != hash {
+		switch {
+		case use.Definition == d.Hash():
+			f.Open = use.Open
+		case use.Saga == d.Spec().Saga:
 			f.Others = append(f.Others, use)
 		}
 	}

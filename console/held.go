@@ -17,8 +17,15 @@ import (
 type heldFacts struct {
 	Databases []heldOf `json:"databases"`
 
-	Asked url.Values `json:"-"`
+	Asked    url.Values `json:"-"`
+	Filtered bool       `json:"-"`
 }
+
+// Classes are what can be chosen.
+func (f heldFacts) Classes() []string { return classes }
+
+// More is the query for the next page of a database.
+func (f heldFacts) More(database, next string) string { return more(f.Asked, database, next) }
 
 type heldOf struct {
 	Database string           `json:"database"`
@@ -28,7 +35,7 @@ type heldOf struct {
 }
 
 func (a *ask) heldFilter() (repair.HeldFilter, error) {
-	f := repair.HeldFilter{Group: a.get("group"), Class: a.get("class")}
+	f := repair.HeldFilter{Group: a.get("group"), Class: a.get("class"), Topics: a.all("topic")}
 	if key := a.values.Get("key"); key != "" {
 		f.Key = repair.ParseKey(key)
 	}
@@ -61,7 +68,7 @@ func readHeld(ctx context.Context, a *ask) (any, error) {
 	if page.Limit, err = a.limit(); err != nil {
 		return nil, err
 	}
-	f := heldFacts{Databases: make([]heldOf, len(sources)), Asked: a.values}
+	f := heldFacts{Databases: make([]heldOf, len(sources)), Asked: a.values, Filtered: !filter.IsZero()}
 	var all sync.WaitGroup
 	for i, s := range sources {
 		all.Go(func() {
@@ -131,8 +138,8 @@ func actOnHeld(ctx context.Context, a *ask) (any, string, error) {
 	}
 	switch a.get("do") {
 	case "retry":
-		if filter.IsZero() {
-			return nil, "", refuse(http.StatusBadRequest, "nothing chosen: name a place, a key, a group or a class")
+		if filter.IsZero() && a.get("all") == "" {
+			return nil, "", refuse(http.StatusBadRequest, "nothing chosen: name a place, a key, a topic, a group or a class, or say all=1")
 		}
 		n, err := s.repairs.Retry(ctx, filter, a.by)
 		return map[string]int{"retried": n}, "/held?" + url.Values{"db": {s.Name}}.Encode(), err

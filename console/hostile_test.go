@@ -50,12 +50,16 @@ func TestTextFromOutsideIsTextOnEveryPage(t *testing.T) {
 		at("/relay/rows", "db", "order", "topic", hostile), at("/relay/row", "db", "order", "id", row), at("/relay/act", "db", "order", "do", "resume"),
 		at("/relay/act", "db", "order", "do", "discard", "topic", hostile),
 		at("/sign-in", "to", hostile),
+		at("/definition/start", "db", "order", "hash", "order", "key", hostile, "input", "{}"),
+		at("/definition/start", "db", "order", "hash", "order", "key", "o-"+hostile, "input", "{}"),
 	} {
 		requireTame(t, address, d.html(address))
 	}
 	for _, address := range []string{
 		at("/saga", "db", hostile), at("/saga", "db", "order", "id", hostile), at("/sagas", "status", hostile), at("/sagas", "since", hostile),
 		at("/work", "id", hostile), at("/dead-letter", "db", "order", "id", hostile), at("/", "window", hostile), at("/definition", "db", "order", "hash", hostile),
+		at("/definition/start", "db", "order", "hash", "order", "key", hostile, "input", hostile, "hop", hostile, "group", hostile, "avro", hostile),
+		at("/definition/move", "db", "order", "from", hostile, "to", hostile),
 		at("/saga/act", "db", "order", "id", sagaID, "do", hostile), at("/relay/act", "db", "order", "do", hostile, "table", hostile),
 	} {
 		page := d.page(address)

@@ -16,7 +16,7 @@ import (
 // causesFacts are the dead letters of all databases by cause.
 type causesFacts struct {
 	Databases []causesOf `json:"databases"`
-	Works     []Work     `json:"works"` // under way, or ended lately
+	Works     []Work     `json:"works"` // under way
 
 	Asked    url.Values `json:"-"`
 	Filtered bool       `json:"-"`
@@ -46,8 +46,8 @@ func readCauses(ctx context.Context, a *ask) (any, error) {
 		return nil, err
 	}
 	f := causesFacts{
-		Databases: make([]causesOf, len(sources)), Works: a.works.list(), Asked: a.values,
-		Filtered: slices.ContainsFunc([]string{"class", "group", "type", "key", "since", "hop"}, func(name string) bool { return a.get(name) != "" }),
+		Databases: make([]causesOf, len(sources)), Works: a.works.underWay(true), Asked: a.values,
+		Filtered: slices.ContainsFunc([]string{"cause", "class", "group", "handler", "type", "key", "topic", "since", "before", "hop", "status"}, func(name string) bool { return a.get(name) != "" }),
 	}
 	var all sync.WaitGroup
 	for i, s := range sources {
@@ -69,20 +69,17 @@ func (f causesFacts) None() bool {
 	return !slices.ContainsFunc(f.Databases, func(one causesOf) bool { return one.Error != "" || len(one.Causes) > 0 })
 }
 
-// With is the query for the same page with another value.
-func (f causesFacts) With(name, value string) string { return with(f.Asked, name, value) }
+// More is the query for the next page of a database.
+func (f causesFacts) More(database, next string) string { return more(f.Asked, database, next) }
 
 // letters is the filter that is asked for.
 func (a *ask) letters() (f repair.Filter, err error) {
 	f = repair.Filter{
 		Cause: a.get("cause"), Group: a.get("group"), Class: a.get("class"), Handler: a.get("handler"), Type: a.get("type"),
-		Status: repair.Status(a.get("status")),
+		Status: repair.Status(a.get("status")), Topics: a.all("topic"),
 	}
 	if key := a.values.Get("key"); key != "" {
 		f.Key = repair.ParseKey(key)
-	}
-	if topic := a.get("topic"); topic != "" {
-		f.Topics = []string{topic}
 	}
 	if name := a.get("hop"); name != "" {
 		hop, err := topics.ParseHop(name)
@@ -257,17 +254,20 @@ func (a *ask) group() (*source, repair.Filter, error) {
 func (f groupFacts) Choice() url.Values {
 	q := make(url.Values)
 	for _, name := range []string{"db", "do", "cause", "group", "class", "handler", "type", "key", "topic", "hop", "since", "before", "all"} {
-		if f.Asked.Get(name) != "" {
-			q.Set(name, f.Asked.Get(name))
+		for _, value := range f.Asked[name] {
+			if value != "" {
+				q.Add(name, value)
+			}
 		}
 	}
 	return q
 }
 
-// Classes are those of failures.
-func (f causesFacts) Classes() []string {
-	return []string{"transient", "permanent", "poison", "panic", "timeout"}
-}
+// classes are those of failures.
+var classes = []string{"transient", "permanent", "poison", "panic", "timeout"}
+
+// Classes are what can be chosen.
+func (f causesFacts) Classes() []string { return classes }
 
 // Cause is the one that all of the list have; "": they are of several.
 func (f lettersFacts) Cause() string {

@@ -18,6 +18,7 @@ type messagesFacts struct {
 
 	Flow  bool   `json:"-"` // topics are read, too
 	Since string `json:"-"`
+	All   bool   `json:"-"` // partitions
 }
 
 // A sighting is one in a database.
@@ -27,11 +28,11 @@ type sighting struct {
 }
 
 func readMessages(ctx context.Context, a *ask) (any, error) {
-	f := messagesFacts{Subject: a.get("q"), Found: []sighting{}, Flow: len(a.cfg.Brokers) > 0, Since: a.get("since")}
+	f := messagesFacts{Subject: a.get("q"), Found: []sighting{}, Flow: len(a.cfg.Brokers) > 0, Since: a.get("since"), All: a.get("scan-all") != ""}
 	if f.Subject == "" {
 		return f, nil
 	}
-	cfg := timeline.Config{Brokers: a.cfg.Brokers, Flow: a.cfg.Flow, Registry: a.cfg.Registry, Timeout: askLimit / 3, Kafka: a.cfg.Kafka}
+	cfg := timeline.Config{Brokers: a.cfg.Brokers, Flow: a.cfg.Flow, Registry: a.cfg.Registry, Timeout: askLimit / 3, Kafka: a.cfg.Kafka, ScanAll: f.All}
 	if f.Since != "" {
 		since, err := time.ParseDuration(f.Since)
 		if err != nil || since <= 0 {

@@ -31,10 +31,10 @@ var (
 		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga/fixture": fixtureFacts{}, "/flows": flowsFacts{}, "/flow": flowFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
 		"/dead-letters/list": lettersFacts{}, "/dead-letters/act": groupFacts{}, "/dead-letter": letterFacts{}, "/work": Work{}, "/held": heldFacts{},
 		"/held/key": heldKeyFacts{}, "/messages": messagesFacts{}, "/relay": relayFacts{},
-		"/relay/rows": troubleFacts{}, "/relay/row": troubleRowFacts{}, "/relay/act": relayActFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{},
+		"/relay/rows": troubleFacts{}, "/relay/row": troubleRowFacts{}, "/relay/act": relayActFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{}, "/definition/move": moveFacts{}, "/definition/start": startFacts{},
 	}
 	done = map[string][]any{
-		"/relay/row": {relays.Repaired{}}, "/relay/act": {relayDone{}}, "/saga/act": {actFacts{}}, "/dead-letters/act": {Work{}}, "/work": {Work{}},
+		"/relay/row": {relays.Repaired{}}, "/relay/act": {relayDone{}}, "/saga/act": {actFacts{}}, "/dead-letters/act": {Work{}}, "/work": {Work{}}, "/definition/move": {Work{}}, "/definition/start": {actFacts{}},
 		"/dead-letter": {letterFacts{}, repair.RedriveResult{}, struct {
 			Discarded int `json:"discarded"`
 		}{}},
@@ -251,6 +251,12 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 		}
 		get("/held/key", at("/held/key", "db", "order", "place", "shop.billing.commands/0/9"))
 		get("/definition", "/definition?db=order&hash=order")
+		get("/definition/start", "/definition/start?db=order&hash=order")
+		get("/definition/start", at("/definition/start", "db", "order", "hash", "order", "key", "o-5", "input", "{}"))
+		act("/definition/start", "db", "order", "hash", "order", "key", "o-1002", "do", "start")
+		from, to := facts[definitionsFacts](d, "/definitions").Databases[0].Definitions[0].Definition, d.Parcels()
+		get("/definition/move", at("/definition/move", "db", "order", "from", from, "to", to))
+		d.work(decoded[Work](t, act("/definition/move", "db", "order", "from", from, "to", to, "do", "migrate")).ID)
 		get("/saga/act", at("/saga/act", "db", "order", "id", parked, "do", "compensate"))
 		cause := facts[lettersFacts](d, "/dead-letters/list?db=order").Letters[0].Cause
 		get("/dead-letters/act", at("/dead-letters/act", "db", "order", "do", "discard", "cause", cause))

@@ -96,17 +96,17 @@ var pages = []page{
 	},
 	{
 		path: "/held", title: "Held keys", template: "held", nav: "/held", live: true, read: readHeld,
-		takes: "db group class key limit after",
+		takes: "db group class key topic limit after",
 	},
 	{
 		path: "/held/key", title: "Held key", template: "held-key", nav: "/held", live: true, read: readHeldKey,
 		takes: "db place group",
-		act:   actOnHeld, does: "db place group class key do hop",
+		act:   actOnHeld, does: "db place group class key topic all do hop",
 		actions: "retry release",
 	},
 	{
 		path: "/messages", title: "Messages", template: "messages", nav: "/messages", read: readMessages,
-		takes: "q since",
+		takes: "q since scan-all",
 	},
 	{
 		path: "/relay", title: "Relay", template: "relay", nav: "/relay", live: true, read: readRelay,
@@ -134,6 +134,18 @@ var pages = []page{
 		path: "/definition", title: "Definition", template: "definition", nav: "/definitions", read: readDefinition,
 		takes: "db hash against",
 	},
+	{
+		path: "/definition/start", title: "Start a saga", template: "definition-start", nav: "/definitions", read: readStart,
+		takes: "db hash key input hop group avro",
+		act:   actOnStart, does: "db hash key input hop group avro do",
+		actions: "start",
+	},
+	{
+		path: "/definition/move", title: "Move sagas", template: "definition-move", nav: "/definitions", read: readMove,
+		takes: "db from to",
+		act:   actOnMove, does: "db from to do",
+		actions: "migrate",
+	},
 }
 
 // An ask is a request for a page, as far as pages need it.
@@ -145,6 +157,16 @@ type ask struct {
 }
 
 func (a *ask) get(name string) string { return strings.TrimSpace(a.values.Get(name)) }
+
+// all are the values of a name that may be said more than once.
+func (a *ask) all(name string) (all []string) {
+	for _, value := range a.values[name] {
+		if value = strings.TrimSpace(value); value != "" {
+			all = append(all, value)
+		}
+	}
+	return all
+}
 
 func (a *ask) database() (*source, error) { return a.source(a.get("db")) }
 
@@ -258,7 +280,12 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, p *page) {
 	ctx, cancel := context.WithTimeout(r.Context(), askLimit)
 	defer cancel()
 	facts, err := p.read(ctx, &ask{c, p, r.URL.Query(), repair.By{Actor: who}})
-	if err != nil {
+	status := http.StatusOK
+	var told retold
+	switch {
+	case errors.As(err, &told) && !wantsJSON(r):
+		facts, status = told.facts, statusOf(err)
+	case err != nil:
 		c.fail(w, r, err)
 		return
 	}
@@ -271,13 +298,16 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, p *page) {
 	if p.live {
 		v.State = stateOf(facts)
 	}
-	c.draw(w, r, http.StatusOK, p.template, v)
+	c.draw(w, r, status, p.template, v)
 }
 
 func viewOf(p *page, facts any) view {
 	v := view{Title: p.title, Nav: p.nav, Facts: facts}
 	if t, ok := facts.(titled); ok {
 		v.Title = t.title()
+	}
+	if t, ok := facts.(interface{ nav() string }); ok { // of what stands below more than one entry
+		v.Nav = t.nav()
 	}
 	return v
 }

@@ -25,6 +25,8 @@ type actFacts struct {
 	Cancelled []string         `json:"cancelled"`
 	Moments   []saga.Moment    `json:"moments"`
 	Alert     string           `json:"alert"`
+	// Ignored is why nothing was started: there is a saga of the key already, which this tells of.
+	Ignored string `json:"ignored,omitempty"`
 
 	Result  string  `json:"-"` // the step's outputs, as they were given
 	Refused string  `json:"-"`
@@ -162,7 +164,7 @@ func actFactsOf(database string, before saga.Status, d coordinator.Decided, done
 	f := actFacts{
 		Database: database, ID: d.ID, Done: done, Action: d.Event, Before: before, Status: d.State.Status, Steps: orEmpty(d.State.Steps),
 		Commands: []message{}, Events: []message{}, Scheduled: orEmpty(d.Effects.Scheduled), Cancelled: orEmpty(d.Effects.Cancelled),
-		Moments: orEmpty(d.Effects.Moments), Alert: d.Effects.Alert,
+		Moments: orEmpty(d.Effects.Moments), Alert: d.Effects.Alert, Ignored: d.Effects.Ignored,
 	}
 	for _, c := range d.Effects.Commands {
 		f.Commands = append(f.Commands, message{c.Step, c.Operation, c.Hop, c.Type, c.Doubt, c.Fields})

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -105,5 +106,13 @@ func with(asked url.Values, name, value string) string {
 	if q.Set(name, value); value == "" {
 		q.Del(name)
 	}
+	return "?" + q.Encode()
+}
+
+// more is the query for the next page of one of the databases that were asked for.
+func more(asked url.Values, database, next string) string {
+	q := maps.Clone(asked)
+	q.Set("db", database)
+	q.Set("after", next)
 	return "?" + q.Encode()
 }

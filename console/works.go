@@ -15,23 +15,52 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// A Work is a redrive or a discard of many dead letters, which goes on after the request that began it.
+// A Work is a redrive or a discard of many dead letters, or a move of many sagas to another definition, which goes on after the
+// request that began it.
 type Work struct {
-	ID       string           `json:"id"`
-	Do       string           `json:"do"`
-	Database string           `json:"database"`
-	Chosen   string           `json:"chosen"` // the filter, as in the address
-	Actor    string           `json:"actor"`
-	Reason   string           `json:"reason"`
-	Total    int              `json:"total"`
-	Done     int              `json:"done"`
-	Refused  int              `json:"refused"`
-	Refusals []repair.Refusal `json:"refusals"` // the first 100
-	Began    time.Time        `json:"began_at"`
-	Ended    *time.Time       `json:"ended_at"`
-	Error    string           `json:"error,omitempty"` // why it ended before its end
+	ID       string     `json:"id"`
+	Do       string     `json:"do"` // redrive, discard or migrate
+	Database string     `json:"database"`
+	Chosen   string     `json:"chosen"` // the filter, as in the address
+	Actor    string     `json:"actor"`
+	Reason   string     `json:"reason"`
+	Total    int        `json:"total"`
+	Done     int        `json:"done"`
+	Refused  int        `json:"refused"`
+	Refusals []Refusal  `json:"refusals"` // the first 100
+	Began    time.Time  `json:"began_at"`
+	Ended    *time.Time `json:"ended_at"`
+	Error    string     `json:"error,omitempty"` // why it ended before its end
 
 	stop context.CancelFunc
+}
+
+// A Refusal is one of what a Work was about that it left as it was: a dead letter, or a saga.
+type Refusal struct {
+	ID  string `json:"id"`
+	Err string `json:"error"`
+}
+
+// Letters says whether it is about dead letters.
+func (w Work) Letters() bool { return w.Do != "migrate" }
+
+// Name is the work as a person says it.
+func (w Work) Name() string {
+	switch w.Do {
+	case "redrive":
+		return "Redrive"
+	case "discard":
+		return "Discard"
+	}
+	return "Move of sagas"
+}
+
+const mostRefusals = 100
+
+func (w *Work) refuse(id, why string) {
+	if w.Refused++; len(w.Refusals) < mostRefusals {
+		w.Refusals = append(slices.Clip(w.Refusals), Refusal{id, why}) // those that were given away stay as they are
+	}
 }
 
 // Share is how much of it is done, from 0 to 100.
@@ -42,7 +71,14 @@ func (w Work) Share() int {
 	return (w.Done + w.Refused) * 100 / w.Total
 }
 
-func (w Work) title() string { return w.Do + " in " + w.Database }
+func (w Work) title() string { return w.Name() + " in " + w.Database }
+
+func (w Work) nav() string {
+	if w.Letters() {
+		return "/dead-letters"
+	}
+	return "/definitions"
+}
 
 const (
 	mostWorks = 8   // at a time
@@ -85,6 +121,11 @@ func (w *works) list() []Work {
 	return list
 }
 
+// underWay are those about dead letters, or about sagas, that have not ended.
+func (w *works) underWay(letters bool) []Work {
+	return slices.DeleteFunc(w.list(), func(one Work) bool { return one.Ended != nil || one.Letters() != letters })
+}
+
 func (w *works) find(id string) (Work, error) {
 	for _, one := range w.list() {
 		if one.ID == id {
@@ -108,13 +149,13 @@ func (w *works) begin(one *Work, do func(context.Context, func(func(*Work))) err
 	case w.ctx.Err() != nil:
 		return refuse(http.StatusServiceUnavailable, "the console is about to end")
 	case running >= mostWorks:
-		return refuse(http.StatusTooManyRequests, "%d redrives and discards are under way: wait for one, or stop it", running)
+		return refuse(http.StatusTooManyRequests, "%d works are under way: wait for one, or stop it", running)
 	}
 	if len(w.all) >= keptWorks {
 		oldest := slices.IndexFunc(w.all, func(other *Work) bool { return other.Ended != nil }) // mostWorks at most have not
 		w.all = slices.Delete(w.all, oldest, oldest+1)
 	}
-	one.ID, one.Began, one.Refusals = uuid.NewString(), time.Now().UTC(), []repair.Refusal{}
+	one.ID, one.Began, one.Refusals = uuid.NewString(), time.Now().UTC(), []Refusal{}
 	var ctx context.Context
 	ctx, one.stop = context.WithCancel(w.ctx)
 	w.all = append(w.all, one)
@@ -172,7 +213,10 @@ func actOnGroup(_ context.Context, a *ask) (any, string, error) {
 }
 
 func (w *Work) redriven(r repair.RedriveResult) {
-	w.Total, w.Done, w.Refused, w.Refusals = r.Total, r.Redriven, r.Refused, slices.Clone(orEmpty(r.Refusals))
+	w.Total, w.Done, w.Refused, w.Refusals = r.Total, r.Redriven, r.Refused, make([]Refusal, len(r.Refusals))
+	for i, one := range r.Refusals {
+		w.Refusals[i] = Refusal{one.ID.String(), one.Err}
+	}
 }
 
 func discardAll(ctx context.Context, s *source, filter repair.Filter, by repair.By, tell func(func(*Work))) error {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -194,6 +195,17 @@ func (d *Definition) StartedBy(hop, event string, fields map[string]any) (data m
 		return data, err == nil, err
 	}
 	return nil, false, nil
+}
+
+// WithKey gives the variables that an instance of a key is to start with: fields, and that of the key, which may be among them.
+func (d *Definition) WithKey(fields map[string]any, key string) (map[string]any, error) {
+	all := make(map[string]any, len(fields)+1)
+	maps.Copy(all, fields)
+	if was, set := all[d.spec.Key]; set && was != key {
+		return nil, fmt.Errorf("the variable %s is the key: want %q there too, or leave it out", d.spec.Key, key)
+	}
+	all[d.spec.Key] = key
+	return all, nil
 }
 
 // Start checks the variables an instance is to start with, as JSON gives them, and says its key.

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/sidecar"
@@ -20,19 +22,18 @@ var byPageAndCommand = map[string]string{
 	"/held/key retry": "troupe held retry", "/held/key release": "troupe held release",
 	"/relay/row retry": "outbox-relay parked retry", "/relay/row discard": "outbox-relay parked discard",
 	"/relay/act retry": "outbox-relay parked retry", "/relay/act discard": "outbox-relay parked discard",
+	"/definition/move migrate": "troupe saga migrate", "/definition/start start": "troupe saga start",
 	"/relay/act pause": "outbox-relay pause", "/relay/act resume": "outbox-relay resume",
 }
 
 // byPageAlone and byCommandAlone say why there is no other way.
 var (
 	byPageAlone = map[string]string{
-		"/work stop": "a command's redrive ends with Ctrl-C; that of a page goes on behind it",
+		"/work stop": "what a page has begun goes on in the memory of its console; a command's ends with Ctrl-C",
 	}
 	byCommandAlone = map[string]string{
 		"troupe init":            "writes files where the developer sits",
 		"troupe schema register": "belongs to a release: the files are in its repository, not in a database",
-		"troupe saga migrate":    "takes a definition's file, as a release does",
-		"troupe saga start":      "is for a service's own input; by hand it is an exception, with the flow's JSON at hand",
 		"outbox-relay migrate":   "changes the schema, with a role that a console must not have",
 	}
 )
@@ -46,6 +47,161 @@ var reading = []string{
 	"troupe watch findings", "troupe watch list", "troupe watch show",
 	"outbox-relay check", "outbox-relay healthcheck", "outbox-relay parked list", "outbox-relay parked show", "outbox-relay run",
 	"outbox-relay schema", "outbox-relay status",
+}
+
+// A view is a page, or the form of one, with the commands that have the same values.
+type view struct {
+	commands string            // with commas between
+	called   map[string]string // what a value of the page is called as a flag; "": it is an argument
+	page     map[string]string // values that only the page has, and flags that only a command has, each with the reason
+	command  map[string]string
+}
+
+// Where somebody looks, or who he is, is not what he looks for.
+var where = []string{
+	"db", "do", "table", "database", "database-url", "database-url-file", "database-password-file", "database-tls-ca", "database-tls-cert",
+	"database-tls-key", "database-tls-server-name", "registry", "output", "config", "outbox", "actor", "reason", "dry-run", "yes", "help",
+}
+
+const oneOfAList = "is one line of a list, which has the filters"
+
+// views are what pages take, of the address or, behind "post ", of the form.
+var views = map[string]view{
+	"/sagas": {
+		commands: "troupe saga list", called: map[string]string{"still": "not-moved-since"},
+		command: map[string]string{"counts": "the overview counts by status, and the definitions by definition"},
+	},
+	"/saga":         {commands: "troupe saga show", called: map[string]string{"id": ""}},
+	"/saga/fixture": {commands: "troupe saga fixture", called: map[string]string{"id": ""}},
+	"post /saga/act": {
+		commands: "troupe saga retry, troupe saga skip, troupe saga resolve, troupe saga compensate, troupe saga resume, troupe saga abandon",
+		called:   map[string]string{"id": "", "step": ""},
+	},
+	"/flows": {commands: "troupe watch list"},
+	"/flow":  {commands: "troupe watch show", called: map[string]string{"id": ""}},
+	"/dead-letters": {
+		commands: "troupe dlq list", command: map[string]string{"letters": "/dead-letters/list lists single ones"},
+	},
+	"/dead-letters/list": {
+		commands: "troupe dlq list", command: map[string]string{"letters": "it lists no other"},
+	},
+	"post /dead-letters/act": {commands: "troupe dlq redrive, troupe dlq discard"},
+	"/dead-letter":           {commands: "troupe dlq show", called: map[string]string{"id": ""}},
+	"/held":                  {commands: "troupe held list"},
+	"post /held/key":         {commands: "troupe held retry, troupe held release", called: map[string]string{"place": ""}},
+	"/messages": {
+		commands: "troupe trace, troupe inbox find", called: map[string]string{"q": ""},
+		command: map[string]string{
+			"kafka": "the console's", "flow": "the console's", "demo": "a demo has a console of its own",
+			"topic": "a console is of one flow", "group": "a console is of one flow",
+			"max-records": "a page has ten seconds", "timeout": "a page has ten seconds", "payload": "a page has them folded",
+		},
+	},
+	"/relay/rows": {
+		commands: "outbox-relay parked list",
+		page:     map[string]string{"status": "parked list is of parked rows; outbox-relay status counts the others"},
+	},
+	"/relay/row":            {commands: "outbox-relay parked show", called: map[string]string{"id": ""}},
+	"post /relay/act":       {commands: "outbox-relay parked retry, outbox-relay parked discard, outbox-relay pause, outbox-relay resume"},
+	"post /definition/move": {commands: "troupe saga migrate"},
+	"post /definition/start": {
+		commands: "troupe saga start", called: map[string]string{"hash": "", "key": "", "input": "json"},
+		command: map[string]string{"data": "the page has one field for all variables"},
+	},
+}
+
+// seen are pages without a view, each with the reason.
+var seen = map[string]string{
+	"/": "draws what several commands count", "/relay": "has no filter", "/definitions": "has no filter",
+	"/definition": "is of a definition that is stored; troupe saga verify and diff take files",
+	"/work":       "is of this console alone", "post /work": "is of this console alone",
+	"/held/key": oneOfAList, "post /dead-letter": oneOfAList, "post /relay/row": oneOfAList,
+	"/saga/act": "is the preview of its form", "/dead-letters/act": "is the preview of its form", "/relay/act": "is the preview of its form",
+	"/definition/move": "is the preview of its form", "/definition/start": "is the preview of its form",
+}
+
+// What a page is asked for and what a command is are the same values, by name. One that is added to either fails this until the
+// other has it, too, or somebody has said why not.
+func TestPagesAndCommandsTakeTheSame(t *testing.T) {
+	t.Parallel()
+	flags := make(map[string][]string)
+	for _, c := range append(shownCommands(newRoot()), shownCommands(sidecar.Program{}.Commands())...) {
+		flags[c.CommandPath()] = []string{}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if !slices.Contains(where, f.Name) {
+				flags[c.CommandPath()] = append(flags[c.CommandPath()], f.Name)
+			}
+		})
+	}
+	takes := consoleTakes(t)
+	for page, values := range takes {
+		_, why := seen[page]
+		v, is := views[page]
+		require.True(t, why != is, "%s: say which command takes the same, or why none does", page)
+		if why {
+			continue
+		}
+		has := make(map[string]bool) // of the commands
+		for name := range strings.SplitSeq(v.commands, ", ") {
+			require.Contains(t, flags, name, page)
+			for _, flag := range flags[name] {
+				has[flag] = true
+			}
+		}
+		var as []string // the page's values as flags
+		for _, value := range values {
+			flag, other := v.called[value]
+			if !other {
+				flag = value
+			}
+			if as = append(as, flag); slices.Contains(where, value) || flag == "" || v.page[value] != "" {
+				continue
+			}
+			require.True(t, has[flag], "%s takes %s: %s lacks --%s", page, value, v.commands, flag)
+		}
+		for flag := range has {
+			require.True(t, slices.Contains(as, flag) != (v.command[flag] != ""), "%s has --%s: let %s take it, or say why not (and not both)", v.commands, flag, page)
+		}
+		for _, value := range slices.Concat(keysOf(v.called), keysOf(v.page)) {
+			require.Contains(t, values, value, "%s does not take %s", page, value)
+		}
+		for flag := range v.command {
+			require.True(t, has[flag], "%s: no command has --%s", page, flag)
+		}
+	}
+	for _, page := range slices.Concat(keysOf(views), keysOf(seen)) {
+		require.Contains(t, takes, page, "there is no such page")
+	}
+}
+
+// consoleTakes are the values that pages take of the address and, behind "post ", of their forms.
+func consoleTakes(t *testing.T) map[string][]string {
+	text, err := os.ReadFile("../../console/static/openapi.json")
+	require.NoError(t, err)
+	var document struct {
+		Paths map[string]struct {
+			Get  struct{ Parameters []struct{ Name string } }
+			Post *struct {
+				RequestBody struct {
+					Content map[string]struct {
+						Schema struct{ Properties map[string]any }
+					}
+				}
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &document))
+	takes := make(map[string][]string)
+	for path, of := range document.Paths {
+		takes[path] = []string{}
+		for _, p := range of.Get.Parameters {
+			takes[path] = append(takes[path], p.Name)
+		}
+		if of.Post != nil {
+			takes["post "+path] = keysOf(of.Post.RequestBody.Content["application/x-www-form-urlencoded"].Schema.Properties)
+		}
+	}
+	return takes
 }
 
 // consoleActions are those that the document of the console's addresses has.
@@ -119,7 +275,7 @@ func TestWhatAPageCanDoACommandCanAndTheReverse(t *testing.T) {
 	}
 }
 
-func keysOf(m map[string]string) (keys []string) {
+func keysOf[T any](m map[string]T) (keys []string) {
 	for k := range m {
 		keys = append(keys, k)
 	}

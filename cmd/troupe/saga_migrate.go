@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -15,58 +16,85 @@ const maxDefinition = 4 << 20
 
 func newSagaMigrate() *cobra.Command {
 	var f sagaFlags
+	var from, to string
 	cmd := &cobra.Command{
-		Use:   "migrate <file>",
+		Use:   "migrate [file]",
 		Short: "Move running sagas to another definition",
-		Long: `migrate takes a definition as JSON, and all sagas of its type that have not ended and run on another one.
-Those move for which everything that has happened means the same in the new one; of the others it says
-why not, and they go on as they are. --dry-run only says so. A move is an entry of the saga's log.
+		Long: `migrate takes a definition as JSON, or with --to one that is stored, and all sagas of its type that have
+not ended and run on another one, or with --from on that one only. Those move for which everything that
+has happened means the same in the new one; of the others it says why not, and they go on as they are.
+--dry-run only says so. A move is an entry of the saga's log.
 
 Start the coordinators with the new definition first: one without it does not read the events of hops
 that only the new one names.`,
 		Example: `  troupe saga migrate order.saga.json --dry-run
-  troupe saga migrate order.saga.json --reason 'ticket 4711: v2 mends the refund'`,
-		Args: cobra.ExactArgs(1),
+  troupe saga migrate order.saga.json --reason 'ticket 4711: v2 mends the refund'
+  troupe saga migrate --to order --dry-run`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) == 1) == (to != "") {
+				return errors.New("want a definition's file, or --to with the name or hash of one that is stored")
+			}
 			by, err := f.by(!f.dryRun)
 			if err != nil {
 				return err
 			}
-			to, err := readDefinition(args[0])
-			if err != nil {
-				return failed(err)
+			m := coordinator.Migration{Actor: by.Actor, Reason: by.Reason}
+			if len(args) == 1 {
+				if m.To, err = readDefinition(args[0]); err != nil {
+					return failed(err)
+				}
 			}
 			desk, end, err := f.openSagas(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer end()
-			if !f.dryRun {
-				what := fmt.Sprintf("move every saga that can move to %s (%.12s), as %s", to, to.Hash(), by.Actor)
-				if err := f.confirm(cmd, what); err != nil {
-					return err
+			for _, stored := range []struct {
+				name string
+				d    **saga.Definition
+			}{{to, &m.To}, {from, &m.From}} {
+				if stored.name == "" {
+					continue
+				}
+				if *stored.d, err = desk.Definition(cmd.Context(), stored.name); err != nil {
+					return failed(err)
 				}
 			}
-			m := moves{cmd: cmd, output: f.output, moves: "can move", t: newTable(cmd.OutOrStdout(), "SAGA", "STATUS", "FROM", "MOVE")}
-			m.t.told = true
-			if f.dryRun {
-				err = desk.Plan(cmd.Context(), to, m.take)
-			} else {
-				m.moves = "moved"
-				err = desk.Migrate(cmd.Context(), to, by.Actor, by.Reason, m.take)
-			}
-			if err != nil {
-				_ = m.t.print(cmd.OutOrStdout())
-				return failed(fmt.Errorf("%w (%d %s before)", err, m.can, m.moves))
-			}
-			return m.end(to)
+			return f.migrate(cmd, desk, m)
 		},
 	}
+	flags := cmd.Flags()
 	f.declare(cmd)
-	f.declareDryRun(cmd.Flags())
-	f.declareAction(cmd.Flags(), "they are moved; required without --dry-run")
-	f.declareYes(cmd.Flags())
+	flags.StringVar(&from, "from", "", "only sagas on the stored definition of this `hash` (troupe saga list --counts)")
+	flags.StringVar(&to, "to", "", "the stored definition of this `hash`, or the one of this name that was stored last, instead of a file")
+	f.declareDryRun(flags)
+	f.declareAction(flags, "they are moved; required without --dry-run")
+	f.declareYes(flags)
 	return cmd
+}
+
+func (f *sagaFlags) migrate(cmd *cobra.Command, desk *coordinator.Desk, m coordinator.Migration) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	if !f.dryRun {
+		what := fmt.Sprintf("move every saga that can move to %s (%.12s), as %s", m.To, m.To.Hash(), m.Actor)
+		if err := f.confirm(cmd, what); err != nil {
+			return err
+		}
+	}
+	told := moves{cmd: cmd, output: f.output, moves: "can move", t: newTable(cmd.OutOrStdout(), "SAGA", "STATUS", "FROM", "MOVE")}
+	told.t.told = true
+	do := desk.Plan
+	if !f.dryRun {
+		told.moves, do = "moved", desk.Migrate
+	}
+	if err := do(cmd.Context(), m, told.take); err != nil {
+		_ = told.t.print(cmd.OutOrStdout())
+		return failed(fmt.Errorf("%w (%d %s before)", err, told.can, told.moves))
+	}
+	return told.end(m.To)
 }
 
 func readDefinition(path string) (*saga.Definition, error) {

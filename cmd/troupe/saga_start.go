@@ -52,7 +52,7 @@ order's, is better started by that service.`,
 		if err != nil {
 			return err
 		}
-		request.Actor, request.Reason, request.DryRun = by.Actor, by.Reason, a.dryRun
+		request.Actor, request.Reason = by.Actor, by.Reason
 		desk, end, err := a.openSagas(cmd.Context())
 		if err != nil {
 			return err
@@ -61,10 +61,14 @@ order's, is better started by that service.`,
 		if request.Definition, err = desk.Definition(cmd.Context(), args[0]); err != nil {
 			return failed(err)
 		}
-		if request.Fields, err = startFields(request.Definition.Spec(), args[1], fields, data); err != nil {
+		if request.Fields, err = startFields(request.Definition, args[1], fields, data); err != nil {
 			return err
 		}
-		done, err := desk.Start(cmd.Context(), request)
+		start := desk.Start
+		if a.dryRun {
+			start = desk.PreviewStart
+		}
+		done, err := start(cmd.Context(), request)
 		if err != nil {
 			return failed(err)
 		}
@@ -84,23 +88,23 @@ order's, is better started by that service.`,
 }
 
 // startFields puts the variables together.
-func startFields(spec saga.Spec, key, text string, data []string) (fields map[string]any, err error) {
+func startFields(d *saga.Definition, key, text string, data []string) (fields map[string]any, err error) {
 	if text != "" {
 		if fields, err = saga.ReadFields([]byte(text)); err != nil {
 			return nil, fmt.Errorf("--json: %w: want an object such as '{\"customer_id\": \"c-7\"}'", err)
 		}
 	}
 	given := make(map[string]any)
-	for _, d := range data {
-		name, value, ok := strings.Cut(d, "=")
+	for _, one := range data {
+		name, value, ok := strings.Cut(one, "=")
 		if !ok || name == "" {
-			return nil, fmt.Errorf("--data %s: want name=value", oneLine(d, 60))
+			return nil, fmt.Errorf("--data %s: want name=value", oneLine(one, 60))
 		}
 		given[name] = value
-		if t := spec.Data[name]; t != saga.String && t != "" { // what is unknown is refused with the rest
+		if t := d.Spec().Data[name]; t != saga.String && t != "" { // what is unknown is refused with the rest
 			read, err := saga.ReadFields([]byte(`{"v":` + value + `}`))
 			if err != nil || len(read) != 1 {
-				return nil, fmt.Errorf("--data %s: want a value of type %s", oneLine(d, 60), t)
+				return nil, fmt.Errorf("--data %s: want a value of type %s", oneLine(one, 60), t)
 			}
 			given[name] = read["v"]
 		}
@@ -109,9 +113,5 @@ func startFields(spec saga.Spec, key, text string, data []string) (fields map[st
 		fields = make(map[string]any)
 	}
 	maps.Copy(fields, given)
-	if was, set := fields[spec.Key]; set && was != key {
-		return nil, fmt.Errorf("the variable %s is the key: want %q there too, or leave it out", spec.Key, key)
-	}
-	fields[spec.Key] = key
-	return fields, nil
+	return d.WithKey(fields, key)
 }

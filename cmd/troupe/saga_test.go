@@ -303,6 +303,7 @@ func TestSagasAreThereAsJSONAndMermaid(t *testing.T) {
 	require.False(t, would.Done)
 	require.Equal(t, saga.Running, would.Status)
 	require.Equal(t, "ReserveStock", would.Commands[0].Type)
+	s.moves(id)
 	s.json(&would, "saga", "compensate", id, "--yes", "--reason", "r")
 	require.True(t, would.Done)
 	s.await(id, saga.Compensated)
@@ -316,18 +317,48 @@ func TestSagasAreThereAsJSONAndMermaid(t *testing.T) {
 	}{
 		"saga list --status parked":               {0, "No sagas.\n", ""},
 		"saga list --status parked --output json": {0, `{"next":"","sagas":[]}` + "\n", ""},
-		"saga locks":                              {0, "Nothing is locked.\n", ""},
-		"saga show order/none":                    {1, "", "not found in this database"},
-		"saga replay order/none":                  {1, "", "not found in this database"},
-		"saga abandon order/o-1 --reason r --yes": {1, "", "the saga has ended: compensated"},
-		"saga abandon order/o-1 --reason r":       {1, "", "the saga has ended: compensated"},
-		"saga migrate none.json --dry-run":        {1, "", "none.json"},
+		"saga locks":                                       {0, "Nothing is locked.\n", ""},
+		"saga show order/none":                             {1, "", "not found in this database"},
+		"saga replay order/none":                           {1, "", "not found in this database"},
+		"saga abandon order/o-1 --reason r --yes":          {1, "", "the saga has ended: compensated"},
+		"saga abandon order/o-1 --reason r":                {1, "", "the saga has ended: compensated"},
+		"saga migrate none.json --dry-run":                 {1, "", "none.json"},
+		"saga migrate --to none --dry-run":                 {1, "", "definition none: not found in this database"},
+		"saga migrate --to order --from express --dry-run": {2, "", "want two definitions of one saga"},
 	} {
 		o := s.troupe(strings.Fields(args)...)
 		require.Equal(t, want.status, o.status, "%s: %+v", args, o)
 		require.Equal(t, want.stdout, o.stdout, args)
 		require.Contains(t, o.stderr, want.stderr, args)
 	}
+}
+
+// moves moves a saga to a mended definition, and back to that which is stored.
+func (s *decider) moves(id string) {
+	s.t.Helper()
+	mended := s.definition(func(spec *saga.Spec) { spec.Version, spec.Description = 2, "mended" })
+	file := filepath.Join(s.t.TempDir(), "order.saga.json")
+	require.NoError(s.t, os.WriteFile(file, mended.JSON(), 0o600))
+	first := s.definition(nil).Hash()
+	for _, m := range []struct {
+		args         string
+		moves, stays int
+	}{
+		{file + " --from " + first + " --dry-run", 1, 0},
+		{file + " --from " + first + " --yes --reason r", 1, 0},
+		{"--from " + first + " --to " + mended.Hash() + " --dry-run", 0, 0},
+		{"--from " + mended.Hash() + " --to " + first + " --yes --reason r", 1, 0},
+		{"--to " + first + " --dry-run", 0, 0},
+	} {
+		o := s.troupe(append([]string{"saga", "migrate", "--output", "json"}, strings.Fields(m.args)...)...)
+		require.Equal(s.t, exitDone, o.status, "%s: %s", m.args, o.stderr)
+		lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
+		var end struct{ Moves, Stays int }
+		require.NoError(s.t, json.Unmarshal([]byte(lines[len(lines)-1]), &end), o.stdout)
+		require.Equal(s.t, []int{m.moves, m.stays}, []int{end.Moves, end.Stays}, m.args)
+		require.Len(s.t, lines, m.moves+m.stays+1)
+	}
+	require.Equal(s.t, 2, s.count("SELECT count(*) FROM troupe.saga_events WHERE kind = 'migrated' AND saga_id = '"+id+"'"))
 }
 
 func TestWhatIsAskedOfASagaMustBeMeant(t *testing.T) {
@@ -348,6 +379,8 @@ func TestWhatIsAskedOfASagaMustBeMeant(t *testing.T) {
 		"saga replay":                            "a saga's id or --all",
 		"saga replay x --all":                    "a saga's id or --all",
 		"saga migrate x":                         "--reason is not set",
+		"saga migrate --reason r":                "want a definition's file, or --to",
+		"saga migrate x --to y --reason r":       "want a definition's file, or --to",
 		"saga show o --output xml":               "want table, json, yaml, mermaid",
 		"saga start order":                       "accepts 2 arg",
 		"saga start order o-1":                   "--reason is not set",

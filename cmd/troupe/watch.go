@@ -170,26 +170,43 @@ func (f *watchFlags) openDesk(ctx context.Context) (*watch.Desk, func(), error) 
 
 func newWatchList() *cobra.Command {
 	var f watchFlags
-	var before moment
+	var filter watch.Filter
+	var statuses []string
+	var since, before moment
 	var limit int
+	var after string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the flows that were seen, those that began last first",
+		Long: `list gives flows with how each stands. With --found, or --status deviant alone, those come first of which it
+was found last. How a flow stands is told by all of its messages, so with a filter it looks at 200 flows, or --limit where
+that is more, and may give fewer than fit, or none, beside the mark to go on from.`,
 		Example: `  troupe watch list
-  troupe watch list --before 2h --limit 500 --output json | jq -r '.flows[] | select(.status == "deviant") | .correlation_id'`,
+  troupe watch list --status deviant,parked --since 2h
+  troupe watch list --found missing --limit 500 --output json | jq -r '.flows[].correlation_id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > 1000 {
 				return fmt.Errorf("--limit %d: want 1 to 1000", limit)
+			}
+			for _, s := range statuses {
+				filter.Statuses = append(filter.Statuses, watch.Status(s))
+			}
+			filter.BeganAfter, filter.BeganBefore = since.Time, before.Time
+			if err := filter.Validate(); err != nil {
+				return err
 			}
 			desk, end, err := f.openDesk(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer end()
-			flows, err := desk.List(cmd.Context(), before.Time, limit)
+			flows, next, err := desk.Find(cmd.Context(), filter, limit, after)
+			if errors.Is(err, watch.ErrMark) {
+				return fmt.Errorf("--after: %w", err)
+			}
 			if err == nil {
-				err = printFlows(cmd.OutOrStdout(), desk, flows, f.output)
+				err = printFlows(cmd.OutOrStdout(), desk, flows, next, f.output)
 			}
 			if err != nil {
 				return failed(err)
@@ -198,24 +215,39 @@ func newWatchList() *cobra.Command {
 		},
 	}
 	f.declareFlow(cmd)
-	cmd.Flags().Var(&before, "before", "only what began before this `time`: 2026-01-31T12:00:00Z, or 2h for two hours ago")
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most `n` flows, up to 1000")
+	flags := cmd.Flags()
+	flags.StringSliceVar(&statuses, "status", nil, "only of this status, repeatable: `under way|deviant|parked|compensated|completed`")
+	flags.StringVar((*string)(&filter.Found), "found", "", "only of which this was found: `missing|late|stuck join|unexpected`")
+	flags.StringVar(&filter.Key, "key", "", "only with a message of this business `key`")
+	flags.Var(&since, "since", "only what began at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
+	flags.Var(&before, "before", "only what began before this `time`")
+	flags.IntVar(&limit, "limit", 50, "at most `n` flows, up to 1000")
+	flags.StringVar(&after, "after", "", "go on behind this `mark`, which the page before has printed")
 	f.output.declare(cmd)
 	return cmd
 }
 
-func printFlows(w io.Writer, desk *watch.Desk, flows []watch.Flow, output format) error {
+func printFlows(w io.Writer, desk *watch.Desk, flows []watch.Flow, next string, output format) error {
 	if output.forPrograms() {
-		return output.encode(w, map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "flows": orEmpty(flows)})
+		return output.encode(w, map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "flows": orEmpty(flows), "next": next})
 	}
-	t := newTable(w, "FLOW", "KEY", "STATUS", "MESSAGES", "BEGAN", "TOOK")
-	for _, one := range flows {
-		t.row(oneLine(one.ID, 60), orDash(oneLine(one.Key, 60)), string(one.Status), fmt.Sprint(one.Count), stamp(one.BeganAt),
-			one.LastAt.Sub(one.BeganAt).Round(time.Millisecond).String())
+	if len(flows) == 0 {
+		if next == "" {
+			_, _ = fmt.Fprintln(w, "No flows.")
+		} else {
+			_, _ = fmt.Fprintln(w, "None of those that were looked at fits.")
+		}
+	} else {
+		t := newTable(w, "FLOW", "KEY", "STATUS", "MESSAGES", "BEGAN", "TOOK")
+		for _, one := range flows {
+			t.row(oneLine(one.ID, 60), orDash(oneLine(one.Key, 60)), string(one.Status), fmt.Sprint(one.Count), stamp(one.BeganAt),
+				one.LastAt.Sub(one.BeganAt).Round(time.Millisecond).String())
+		}
+		if err := t.print(w); err != nil {
+			return err
+		}
 	}
-	if err := t.print(w); err != nil {
-		return err
-	}
+	more(w, next)
 	return printSeen(w, desk)
 }
 

@@ -130,6 +130,27 @@ func TestWatchPrintsWhatItFindsAndShowsEachFlow_C09(t *testing.T) {
 	require.Regexp(t, `(?m)^o-1002-1 +o-1002 +deviant +3 .* 20ms$`, list)
 	require.Regexp(t, `(?m)^o-1001-1 +o-1001 +completed +4 .* 31ms$`, list)
 	require.Contains(t, list, "\nflow order, seen up to 20")
+	for args, want := range map[string][]string{
+		"--status deviant": {"o-1002-1"}, "--status completed --key o-1001": {"o-1001-1"}, "--status parked": nil, "--found missing": {"o-1002-1"},
+		"--key o-1001": {"o-1001-1"}, "--since 2020-01-01T00:00:00Z --before 2020-01-02T00:00:00Z": nil,
+	} {
+		var page struct {
+			Flows []watch.Flow
+			Next  string
+		}
+		require.NoError(t, json.Unmarshal([]byte(ask(append([]string{"list", "--output", "json"}, strings.Fields(args)...)...)), &page))
+		var ids []string
+		for _, one := range page.Flows {
+			ids = append(ids, one.ID)
+		}
+		require.Equal(t, want, ids, args)
+		require.Empty(t, page.Next, args)
+	}
+	require.Contains(t, ask("list", "--key", "nobody"), "No flows.\n")
+	_, mark, more := strings.Cut(ask("list", "--limit", "1"), "There are more: --after ")
+	require.True(t, more)
+	mark, _, _ = strings.Cut(mark, "\n")
+	require.NotContains(t, ask("list", "--limit", "1", "--after", mark), "There are more")
 	found := ask("findings")
 	require.Contains(t, found, "order.payment has not sent shop.Paid within 1m0s after shop.Placed of order.order.events")
 	require.Contains(t, found, "it waits for order.payment.events shop.Paid")
@@ -192,6 +213,8 @@ func TestWatchSaysWhatIsWrongWithItsFlags(t *testing.T) {
 		"want at most 336h":               "--brokers 127.0.0.1:1 --retention 400h --reactions " + folder,
 		"--admin: listen tcp":             "--brokers 127.0.0.1:1 --admin nowhere --reactions " + folder,
 		"--limit 0: want":                 "list --limit 0",
+		`status "gone": want one of`:      "list --status gone",
+		`found "odd": want one of`:        "list --found odd",
 		"want table, json, yaml, mermaid": "show o-1 --output svg",
 		"--database is not set":           "findings --database=",
 		"accepts 1 arg(s), received 0":    "show",

@@ -56,7 +56,9 @@ func (p *person) every() map[string]string {
 		"a test":      p.address("/saga/fixture", "db", "order", "id", "order/o-1012"),
 		"one type":    p.address("/sagas", "variable", "payment_id", "value", "p-1"), "no flows": p.address("/flows", "key", "nobody"),
 		"refused flow": p.address("/flow", "id", "w-3"), "odd flow": p.address("/flow", "id", "w-4"), "flow under way": p.address("/flow", "id", "w-5"),
-		"work": p.address("/work", "id", p.work()),
+		"bad start": p.address("/definition/start", "db", "order", "hash", p.first, "key", "o-1020", "input", "{", "hop", "x"),
+		"no move":   p.address("/definition/move", "db", "order", "from", p.first, "to", p.goods),
+		"work":      p.address("/work", "id", p.work()),
 	} {
 		all[name] = address
 	}

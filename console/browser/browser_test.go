@@ -47,6 +47,8 @@ type person struct {
 	root   string
 	letter string // a dead letter's id
 	errors chan string
+
+	first, parcels, goods string // hashes of the order's definitions: that which runs, one for which sagas can move, and one for which none can
 }
 
 func newPerson(t testing.TB) *person {
@@ -68,6 +70,14 @@ func newPerson(t testing.TB) *person {
 		s.Fail(key, "ReserveStock", "the warehouse answers 503")
 		s.Order(key, saga.Parked)
 	}
+	var first string
+	require.NoError(t, s.Pool.QueryRow(t.Context(), "SELECT hash FROM troupe.saga_definitions").Scan(&first))
+	parcels := s.Parcels()
+	goods := s.Store(func(spec *saga.Spec) {
+		reserve := *spec.Steps[1].Command
+		reserve.Type = "ReserveGoods"
+		spec.Version, spec.Steps[1].Command = 3, &reserve
+	})
 	s.Leads()
 	for _, status := range []string{"parked", "parked", "waiting"} {
 		s.Trouble("shop.delivery.commands", status, "UNKNOWN_TOPIC_OR_PARTITION: the topic does not exist")
@@ -83,6 +93,7 @@ func newPerson(t testing.TB) *person {
 	t.Cleanup(c.Close) // first: pages that live would be waited for
 	p := newBrowser(t, server.URL)
 	p.Stage, p.letter = s, id.String()
+	p.first, p.parcels, p.goods = first, parcels, goods
 	return p
 }
 
@@ -292,7 +303,10 @@ func (p *person) shots() map[string]string {
 		"dead-letters": p.address("/dead-letters"), "dead-letter": letter, "held": p.address("/held"), "messages": p.address("/messages", "q", "o-1013"),
 		"relay": p.address("/relay"), "relay-rows": p.address("/relay/rows", "db", "order"),
 		"relay-act":  p.address("/relay/act", "db", "order", "do", "retry", "topic", "shop.delivery.commands"),
-		"definition": p.address("/definition", "db", "order", "hash", "order"),
+		"definition": p.address("/definition", "db", "order", "hash", p.parcels, "against", p.first),
+		"definition-start": p.address("/definition/start", "db", "order", "hash", p.first, "key", "o-1020",
+			"input", `{"customer_id": "c-7", "amount_cents": 1999, "title": 7, "quantity": 1}`),
+		"definition-move": p.address("/definition/move", "db", "order", "from", p.first, "to", p.parcels),
 	}
 }
 

@@ -127,7 +127,7 @@ func TestAPersonLooksAtADemoThatWasHurt(t *testing.T) {
 	}
 	for _, of := range definitions.Databases {
 		for _, one := range of.Definitions {
-			pages["The verifier's report"] = p.address("/definition", "db", of.Database, "hash", one.Definition)
+			pages["The verifier’s report"] = p.address("/definition", "db", of.Database, "hash", one.Definition)
 		}
 	}
 	for text, address := range pages {

@@ -214,7 +214,7 @@ func TestSagasMoveToAnotherDefinition_B06(t *testing.T) {
 		moves = append(moves, m)
 		return nil
 	}
-	require.NoError(t, f.desk().Plan(t.Context(), to, note))
+	require.NoError(t, f.desk().Plan(t.Context(), coordinator.Migration{To: to}, note))
 	from := order(t).Hash()
 	require.Equal(t, []coordinator.Move{
 		{ID: "order/o-1", Status: saga.Parked, From: from},
@@ -226,12 +226,18 @@ func TestSagasMoveToAnotherDefinition_B06(t *testing.T) {
 	other, err := saga.Define(spec)
 	require.NoError(t, err)
 	moves = nil
-	require.NoError(t, f.desk().Plan(t.Context(), other, note))
+	require.NoError(t, f.desk().Plan(t.Context(), coordinator.Migration{To: other}, note))
 	require.Equal(t, "step shipping is exhausted, and the pivot in only one of the two", moves[1].Obstacle)
 
-	require.Error(t, f.desk().Migrate(t.Context(), to, "ann", "", note))
+	require.Error(t, f.desk().Migrate(t.Context(), coordinator.Migration{To: to, Actor: "ann", Reason: ""}, note))
 	moves = nil
-	require.NoError(t, f.desk().Migrate(t.Context(), to, "ann", "ticket 4712: insure", note))
+	require.NoError(t, f.desk().Migrate(t.Context(), coordinator.Migration{From: other, To: to, Actor: "ann", Reason: "r"}, note))
+	require.Empty(t, moves, "none runs on it")
+	require.ErrorContains(t, f.desk().Plan(t.Context(), coordinator.Migration{From: to, To: to}, note), "two definitions")
+	require.NoError(t, f.desk().Plan(t.Context(), coordinator.Migration{From: order(t), To: to}, note))
+	require.Len(t, moves, 2)
+	moves = nil
+	require.NoError(t, f.desk().Migrate(t.Context(), coordinator.Migration{To: to, Actor: "ann", Reason: "ticket 4712: insure"}, note))
 	require.Len(t, moves, 2)
 	f.coordinator(to) // a process with the new one
 	f.setFail("o-1 inventory/forward", nil)
@@ -247,7 +253,7 @@ func TestSagasMoveToAnotherDefinition_B06(t *testing.T) {
 		return nil
 	}))
 	moves = nil
-	require.NoError(t, f.desk().Migrate(t.Context(), to, "ann", "again", note))
+	require.NoError(t, f.desk().Migrate(t.Context(), coordinator.Migration{To: to, Actor: "ann", Reason: "again"}, note))
 	require.Empty(t, moves)
 }
 
@@ -272,7 +278,7 @@ func TestAMovedSagaIsFoundAnew_B06(t *testing.T) {
 	_, err = f.pool.Exec(t.Context(), `INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at)
 		VALUES ('order', 'customer_id', 'c-1', 'm-1', $1, now() + interval '1 hour')`, string(event))
 	require.NoError(t, err)
-	require.NoError(t, f.desk().Migrate(t.Context(), to, "ann", "ticket 4713", func(coordinator.Move) error { return nil }))
+	require.NoError(t, f.desk().Migrate(t.Context(), coordinator.Migration{To: to, Actor: "ann", Reason: "ticket 4713"}, func(coordinator.Move) error { return nil }))
 	g, err := f.desk().Get(t.Context(), "order/o-1")
 	require.NoError(t, err)
 	require.Equal(t, to.Hash(), g.State.Definition)
@@ -308,6 +314,14 @@ func TestLocksAndStashAreListed(t *testing.T) {
 	require.Len(t, locks, 3)
 	require.Equal(t, "order/c-1", locks[0].Name)
 	require.Equal(t, []bool{true, false, false}, []bool{locks[0].Has, locks[1].Has, locks[2].Has})
+	for customer, want := range map[string]saga.Status{"c-1": saga.Waiting, "c-2": saga.Running} {
+		would, err := desk.PreviewStart(t.Context(), coordinator.StartRequest{
+			Definition: locking, Actor: "ann", Reason: "r",
+			Fields: map[string]any{"order_id": "o-9", "customer_id": customer, "amount_cents": 5, "title": 7, "quantity": 1},
+		})
+		require.NoError(t, err)
+		require.Equal(t, want, would.State.Status, customer)
+	}
 	did, err := desk.Act(t.Context(), locks[0].Saga, annsEvent(saga.ActAbandon, ""))
 	require.NoError(t, err)
 	require.Equal(t, saga.Abandoned, did.State.Status)

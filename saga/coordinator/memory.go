@@ -282,23 +282,27 @@ func (p *pass) begin(ctx context.Context, name string, fields map[string]any) (s
 	return p.beginOn(ctx, d, saga.Event{Fields: fields})
 }
 
-// beginOn starts one on a definition; e says with what, by whom and why.
-func (p *pass) beginOn(ctx context.Context, d *saga.Definition, e saga.Event) (string, error) {
-	name := d.Spec().Saga
-	text, err := json.Marshal(e.Fields)
+// startData are the variables as the definition has them, and the key, of what a caller gives.
+func startData(d *saga.Definition, given map[string]any) (key string, data map[string]any, err error) {
+	text, err := json.Marshal(given)
 	if err != nil {
-		return "", fmt.Errorf("saga %s: %w", name, err)
+		return "", nil, fmt.Errorf("saga %s: %w", d.Spec().Saga, err)
 	}
 	fields, err := saga.ReadFields(text)
 	if err != nil {
-		return "", fmt.Errorf("saga %s: %w", name, err)
+		return "", nil, fmt.Errorf("saga %s: %w", d.Spec().Saga, err)
 	}
-	key, data, err := d.Start(fields)
+	return d.Start(fields)
+}
+
+// beginOn starts one on a definition; e says with what, by whom and why.
+func (p *pass) beginOn(ctx context.Context, d *saga.Definition, e saga.Event) (string, error) {
+	key, data, err := startData(d, e.Fields)
 	if err != nil {
 		return "", err
 	}
 	e.Kind, e.Fields, e.Correlation = saga.Started, data, p.correlation
-	t := target{message: -1, id: name + "/" + key, d: d, event: e}
+	t := target{message: -1, id: d.Spec().Saga + "/" + key, d: d, event: e}
 	if err := p.load(ctx, []string{t.id}); err != nil {
 		return "", err
 	}

@@ -19,12 +19,37 @@ type Move struct {
 	Obstacle string `json:"obstacle,omitempty"`
 }
 
-// Plan gives do each saga of to's type that has not ended and runs on another definition, in the order of their ids, with
-// whether it can be moved. Nothing is changed.
-func (d *Desk) Plan(ctx context.Context, to *saga.Definition, do func(Move) error) error {
+// A Migration is which sagas go on with which definition. To is required.
+type Migration struct {
+	// From is the definition that they run on. Nil: any other one of To's saga.
+	From, To *saga.Definition
+	// Actor and Reason stand in the log of each saga that is moved. Plan needs neither.
+	Actor, Reason string
+}
+
+// Validate says why nothing could ever be moved.
+func (m Migration) Validate() error {
+	switch {
+	case m.To == nil:
+		return errors.New("a migration to no definition")
+	case m.From == nil:
+	case m.From.Hash() == m.To.Hash():
+		return fmt.Errorf("from %s to itself: want two definitions", m.From)
+	case m.From.Spec().Saga != m.To.Spec().Saga:
+		return fmt.Errorf("from %s to %s: want two definitions of one saga", m.From, m.To)
+	}
+	return nil
+}
+
+// Plan gives do each saga of To's type that has not ended and runs on From, in the order of their ids, with whether it can be
+// moved. Nothing is changed. It ends with the first error of do, and gives that.
+func (d *Desk) Plan(ctx context.Context, m Migration, do func(Move) error) error {
+	if err := m.Validate(); err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
 	after := ""
 	for {
-		page, err := d.movable(ctx, to, after)
+		page, err := d.movable(ctx, m, after)
 		if err != nil {
 			return fmt.Errorf("plan: %w", explain(err))
 		}
@@ -32,11 +57,11 @@ func (d *Desk) Plan(ctx context.Context, to *saga.Definition, do func(Move) erro
 			return nil
 		}
 		for _, g := range page {
-			m := Move{ID: g.ID, Status: g.Status, From: g.Row.Definition}
-			if _, err := saga.Migrate(g.Definition, to, g.State); err != nil {
-				m.Obstacle = err.Error()
+			one := Move{ID: g.ID, Status: g.Status, From: g.Row.Definition}
+			if _, err := saga.Migrate(g.Definition, m.To, g.State); err != nil {
+				one.Obstacle = err.Error()
 			}
-			if err := do(m); err != nil {
+			if err := do(one); err != nil {
 				return err
 			}
 			after = g.ID
@@ -45,17 +70,22 @@ func (d *Desk) Plan(ctx context.Context, to *saga.Definition, do func(Move) erro
 }
 
 // movable are the next sagas that Plan looks at.
-func (d *Desk) movable(ctx context.Context, to *saga.Definition, after string) ([]*Detail, error) {
-	const read = `
+func (d *Desk) movable(ctx context.Context, m Migration, after string) ([]*Detail, error) {
+	from := ""
+	args := pgx.NamedArgs{"saga": m.To.Spec().Saga, "to": m.To.Hash(), "after": after}
+	if m.From != nil {
+		from, args["from"] = "\n  AND definition = @from", m.From.Hash()
+	}
+	read := `
 SELECT ` + rowColumns + `, state
 FROM troupe.sagas
 WHERE saga = @saga
   AND status IN ('waiting', 'running', 'compensating', 'parked')
-  AND definition <> @definition
+  AND definition <> @to` + from + `
   AND id > @after
 ORDER BY id
 LIMIT 1000`
-	rows, err := d.cfg.Pool.Query(ctx, read, pgx.NamedArgs{"saga": to.Spec().Saga, "definition": to.Hash(), "after": after})
+	rows, err := d.cfg.Pool.Query(ctx, read, args)
 	if err != nil {
 		return nil, err
 	}
@@ -86,23 +116,32 @@ LIMIT 1000`
 //
 // Coordinators must know the definition before (Config.Definitions, and started anew): else they do not read the events
 // of the hops that only it names.
-func (d *Desk) Migrate(ctx context.Context, to *saga.Definition, actor, reason string, do func(Move) error) error {
-	if err := checkAction(saga.Event{Kind: saga.ActRetry, Actor: actor, Reason: reason}); err != nil {
-		return err
+func (d *Desk) Migrate(ctx context.Context, m Migration, do func(Move) error) error {
+	err := m.Validate()
+	if err == nil {
+		err = checkWho(saga.Event{Actor: m.Actor, Reason: m.Reason})
 	}
-	s := to.Spec()
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	to, s := m.To, m.To.Spec()
 	if _, err := d.cfg.Pool.Exec(ctx, insertDefinition, to.Hash(), s.Saga, s.Version, string(to.JSON())); err != nil {
 		return fmt.Errorf("store definition %s: %w", to, explain(err))
 	}
-	return d.Plan(ctx, to, func(m Move) error {
-		if m.Obstacle != "" {
-			return do(m)
+	return d.Plan(ctx, m, func(one Move) error {
+		if one.Obstacle != "" {
+			return do(one)
 		}
-		err := d.change(ctx, m.ID, func(w *work, g *Detail) error {
+		err := d.change(ctx, one.ID, func(w *work, g *Detail) error {
+			if m.From != nil && g.Row.Definition != m.From.Hash() {
+				one.Obstacle = "somebody has moved it meanwhile"
+				return nil
+			}
 			var in obstacle
-			err := w.pass.move(ctx, m.ID, to, saga.Event{Kind: saga.Migrated, From: g.Row.Definition, To: to.Hash(), Actor: actor, Reason: reason})
+			e := saga.Event{Kind: saga.Migrated, From: g.Row.Definition, To: to.Hash(), Actor: m.Actor, Reason: m.Reason}
+			err := w.pass.move(ctx, one.ID, to, e)
 			if errors.As(err, &in) {
-				m.Obstacle = in.Error()
+				one.Obstacle = in.Error()
 				return nil
 			}
 			return err
@@ -110,7 +149,7 @@ func (d *Desk) Migrate(ctx context.Context, to *saga.Definition, actor, reason s
 		if err != nil {
 			return err
 		}
-		return do(m)
+		return do(one)
 	})
 }
 

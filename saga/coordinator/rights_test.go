@@ -83,7 +83,7 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	_, err = reader.Preview(ctx, "order/o-1", annsEvent(saga.ActRetry, "inventory"))
 	require.NoError(t, err)
 	require.NoError(t, reader.ReplayAll(ctx, "", func(coordinator.Replayed) error { return nil }))
-	require.NoError(t, reader.Plan(ctx, withInsurance(t), nothing))
+	require.NoError(t, reader.Plan(ctx, coordinator.Migration{To: withInsurance(t)}, nothing))
 	_, err = reader.Act(ctx, "order/o-1", annsEvent(saga.ActRetry, "inventory"))
 	require.ErrorContains(t, err, "docs/operating-sagas.md")
 
@@ -91,19 +91,21 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	for _, key := range []string{"o-1", "o-2", "o-3"} {
 		f.setFail(key+" inventory/forward", nil)
 	}
-	require.ErrorContains(t, operator.Migrate(ctx, withInsurance(t), "ann", "r", nothing), "docs/operating-sagas.md")
+	require.ErrorContains(t, operator.Migrate(ctx, coordinator.Migration{To: withInsurance(t), Actor: "ann", Reason: "r"}, nothing), "docs/operating-sagas.md")
 	_, err = operator.Act(ctx, "order/o-1", annsEvent(saga.ActRetry, "inventory"))
 	require.NoError(t, err)
 	f.await("order/o-1", saga.Completed)
 	_, err = operator.Act(ctx, "order/o-2", annsEvent(saga.ActAbandon, ""))
 	require.NoError(t, err)
-	require.NoError(t, f.as(grants[:9]...).Migrate(ctx, withInsurance(t), "ann", "r", nothing))
+	require.NoError(t, f.as(grants[:9]...).Migrate(ctx, coordinator.Migration{To: withInsurance(t), Actor: "ann", Reason: "r"}, nothing))
 	_, err = operator.Act(ctx, "order/o-3", annsEvent(saga.ActCompensate, ""))
 	require.NoError(t, err)
 	start := coordinator.StartRequest{
 		Definition: withInsurance(t), Actor: "ann", Reason: "r",
 		Fields: map[string]any{"order_id": "o-4", "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1},
 	}
+	_, err = reader.PreviewStart(ctx, start)
+	require.NoError(t, err)
 	_, err = operator.Start(ctx, start)
 	require.ErrorContains(t, err, "docs/operating-sagas.md")
 	_, err = f.as(append(grants[:8:8], grants[9:]...)...).Start(ctx, start)

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -102,6 +103,33 @@ func (s *Stage) open() {
 	for _, p := range []*participant.Participant{payment, inventory, shipping, order} {
 		s.run(p.Run)
 	}
+}
+
+// Store puts another version of the order's definition there, as a coordinator does that begins with it, and gives its hash.
+func (s *Stage) Store(change func(*saga.Spec)) string {
+	s.t.Helper()
+	d, err := saga.Parse(definition)
+	require.NoError(s.t, err)
+	spec := d.Spec()
+	spec.Version++
+	spec.Steps = slices.Clone(spec.Steps)
+	change(&spec)
+	d, err = saga.Define(spec)
+	require.NoError(s.t, err)
+	_, err = s.Pool.Exec(s.t.Context(), "INSERT INTO troupe.saga_definitions (hash, saga, version, definition) VALUES ($1, $2, $3, $4)",
+		d.Hash(), spec.Saga, spec.Version, string(d.JSON()))
+	require.NoError(s.t, err)
+	return d.Hash()
+}
+
+// Parcels is a version that ships another way: what has asked for a shipment before cannot go on with it.
+func (s *Stage) Parcels() (hash string) {
+	return s.Store(func(spec *saga.Spec) {
+		last := len(spec.Steps) - 1
+		ship := *spec.Steps[last].Command
+		ship.Type = "ShipParcel"
+		spec.Steps[last].Command = &ship
+	})
 }
 
 func (s *Stage) hop(name string) *participant.Participant {

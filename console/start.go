@@ -1,0 +1,170 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// startFacts are what would be begun with a definition: what troupe saga start --dry-run prints.
+type startFacts struct {
+	Database   string `json:"database"`
+	Definition string `json:"definition"` // hash
+	// Would is what would follow; null: no key was given.
+	Would *actFacts `json:"would"`
+
+	of    *saga.Definition
+	Asked url.Values        `json:"-"`
+	Wrong map[string]string `json:"-"` // why not, by field
+}
+
+func (f startFacts) title() string { return "Start " + f.of.String() }
+
+// Name is the definition as a person says it.
+func (f startFacts) Name() string { return f.of.String() }
+
+// Spec is what is defined.
+func (f startFacts) Spec() saga.Spec { return f.of.Spec() }
+
+// Open says that a field is filled in, or wrong, which nobody needs but for the first saga of a type.
+func (f startFacts) Open() bool {
+	return f.Asked.Get("hop") != "" || f.Wrong["hop"] != ""
+}
+
+// Example is an input as the definition's variables have it.
+func (f startFacts) Example() string {
+	for _, name := range slices.Sorted(maps.Keys(f.Spec().Data)) {
+		if name != f.Spec().Key {
+			return fmt.Sprintf(`{%q: …}`, name)
+		}
+	}
+	return "{}"
+}
+
+// wrongField is what is wrong with a field of a form.
+type wrongField struct {
+	error
+	field string
+}
+
+func (w wrongField) Unwrap() error { return w.error }
+
+const mostInput = 64 << 10
+
+// startRequest is the saga that is asked for, of a definition that there is.
+func (a *ask) startRequest(d *saga.Definition) (r coordinator.StartRequest, err error) {
+	wrong := func(field, format string, args ...any) error {
+		return wrongField{refuse(http.StatusUnprocessableEntity, field+": "+format, args...), field}
+	}
+	r = coordinator.StartRequest{Definition: d, Hop: a.get("hop"), Group: a.get("group"), Avro: a.get("avro") != "", Actor: a.by.Actor, Reason: a.by.Reason}
+	key, input := a.values.Get("key"), strings.TrimSpace(a.values.Get("input"))
+	switch {
+	case key == "":
+		return r, wrong("key", "want a value of %s", d.Spec().Key)
+	case len(input) > mostInput:
+		return r, wrong("input", "%d bytes: want at most %d", len(input), mostInput)
+	case r.Hop == "" && (r.Group != "" || r.Avro):
+		return r, wrong("hop", "a group and Avro are beside a hop: name that too")
+	}
+	if r.Hop != "" {
+		if _, err := topics.ParseHop(r.Hop); err != nil {
+			return r, wrong("hop", "%s", err)
+		}
+	}
+	if input != "" {
+		if r.Fields, err = saga.ReadFields([]byte(input)); err != nil {
+			return r, wrong("input", "%s", err)
+		}
+	}
+	if r.Fields, err = d.WithKey(r.Fields, key); err == nil {
+		_, _, err = d.Start(r.Fields)
+	}
+	if err != nil {
+		return r, wrong("input", "%s", err)
+	}
+	return r, nil
+}
+
+func noHop(err error) error {
+	if errors.Is(err, coordinator.ErrNoHop) {
+		return wrongField{refuse(http.StatusUnprocessableEntity, "hop: %s", err), "hop"}
+	}
+	return err
+}
+
+// starting is what a start is about.
+func (a *ask) starting(ctx context.Context) (*source, startFacts, error) {
+	s, err := a.database()
+	if err != nil {
+		return nil, startFacts{}, err
+	}
+	hash := a.get("hash")
+	if hash == "" {
+		return nil, startFacts{}, refuse(http.StatusBadRequest, "hash: want that of a definition")
+	}
+	d, err := s.sagas.Definition(ctx, hash)
+	if err != nil {
+		return nil, startFacts{}, err
+	}
+	return s, startFacts{Database: s.Name, Definition: d.Hash(), of: d, Asked: a.values}, nil
+}
+
+// readStart is the form and, with a key, the preview.
+func readStart(ctx context.Context, a *ask) (any, error) {
+	s, f, err := a.starting(ctx)
+	if err != nil || !a.values.Has("key") {
+		return f, err
+	}
+	r, err := a.startRequest(f.of)
+	if err != nil {
+		return nil, wrongly(f, err)
+	}
+	r.Actor, r.Reason = "a preview", "a preview" // which has neither
+	would, err := s.sagas.PreviewStart(ctx, r)
+	if err != nil {
+		return nil, wrongly(f, noHop(err))
+	}
+	would.Event.Actor, would.Event.Reason = a.by.Actor, a.by.Reason
+	facts := actFactsOf(s.Name, "", would, false)
+	f.Would = &facts
+	return f, nil
+}
+
+// wrongly is err, which its page shows beside the field that it is about.
+func wrongly(f startFacts, err error) error {
+	var wrong wrongField
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	f.Wrong = map[string]string{wrong.field: err.Error()}
+	return retold{err, f}
+}
+
+func actOnStart(ctx context.Context, a *ask) (any, string, error) {
+	if err := a.needsReason(); err != nil {
+		return nil, "", err
+	}
+	s, f, err := a.starting(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	r, err := a.startRequest(f.of)
+	if err != nil {
+		return nil, "", wrongly(f, err)
+	}
+	did, err := s.sagas.Start(ctx, r)
+	if err != nil {
+		return nil, "", wrongly(f, noHop(err))
+	}
+	done := actFactsOf(s.Name, "", did, did.Effects.Ignored == "")
+	return done, "/saga?" + url.Values{"db": {s.Name}, "id": {did.ID}}.Encode(), nil
+}
