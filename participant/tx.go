@@ -57,8 +57,9 @@ type handlerTx struct {
 	after  []func() // when it has committed
 	// Answers travel with COMMIT, unless something must come after them: each would make the next handler's statements
 	// dearer, and together they are one statement.
-	events outbox.Rows
-	stored pgx.Batch
+	events  outbox.Rows
+	stored  pgx.Batch
+	answers answerRows // to be stored behind these
 }
 
 func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -230,6 +231,7 @@ func add(to, b *pgx.Batch) { to.QueuedQueries = append(to.QueuedQueries, b.Queue
 // keepOrder lets the answers so far come before what is queued from here on.
 func (t *handlerTx) keepOrder() {
 	t.out.Queue(&t.queue, &t.events)
+	t.answers.queue(&t.stored)
 	add(&t.queue, &t.stored)
 	t.stored = pgx.Batch{}
 }
