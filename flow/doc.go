@@ -63,7 +63,8 @@
 //	                                              ends it; redriven too late the part changes nothing
 //	the relay or the participant is away          deadlines wait, and fire when it is back: what has come by then and is
 //	                                              not handled yet is late
-//	a message without a key                       dead letter: it belongs to nothing
+//	a message without a key                       dead letter: it belongs to nothing; one of the service's own that
+//	                                              an expectation is after is not written
 //	undeclared emission, no outcome               dead letter, since trying again cannot help
 //
 // # Growth
