@@ -41,7 +41,9 @@
 // A join is of one key and ends once: whatever comes after that changes nothing.
 //
 // An expectation is raised once or met. What is expected may come before what it is expected after: then nothing is
-// raised. What comes after it was raised is logged, and changes nothing: what was raised is out.
+// raised. What comes after it was raised is logged, and changes nothing: what was raised is out. One that is after an event
+// of the service's own begins in the transaction that writes the event, with the participant's Outbox or as an outcome,
+// whether or not a relay runs; written in another way, when it comes back from the topic.
 //
 // Each retry has one owner. A message is retried by the hop that handles it, by its participant's policy, and nowhere else:
 // no event is sent anew because another one was not answered. So every flow ends: completed, compensated, or parked as a
@@ -61,14 +63,16 @@
 //	                                              ends it; redriven too late the part changes nothing
 //	the relay or the participant is away          deadlines wait, and fire when it is back: what has come by then and is
 //	                                              not handled yet is late
-//	a message without a key                       dead letter: it belongs to nothing
+//	a message without a key                       dead letter: it belongs to nothing; one of the service's own that
+//	                                              an expectation is after is not written
 //	undeclared emission, no outcome               dead letter, since trying again cannot help
 //
 // # Growth
 //
 // A join keeps the bodies of its messages until it ends. Its row, of 200 bytes and the names of what has come, stays for
-// Config.Retention, and so does an expectation's: each that begins deletes up to two whose time is over, so there are never
-// more than what began within the retention, and those that are open. A join without Within may stay open for ever:
+// Config.Retention, and so does an expectation's: each join that begins deletes up to two whose time is over, and of
+// expectations every eighth that begins or is met up to sixteen, so there are never many more than what began within the
+// retention, and those that are open. A join without Within may stay open for ever:
 //
 //	SELECT * FROM troupe.joins WHERE status = 'open' AND began_at < now() - interval '1 hour'
 //

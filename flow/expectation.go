@@ -53,7 +53,11 @@ func OnMissed(s *Service, name string, fn func(ctx context.Context, tx pgx.Tx, m
 		return
 	}
 	e.missed = fn
-	s.p.Observe(e.After.Topic, e.After.Type, e.begins)
+	if e.After.Topic == s.p.Hop().Events() {
+		s.p.ObserveOwn(participant.Own{Type: e.After.Type, Name: expectationDeadline + name, Written: e.beginsWith, Came: e.begins})
+	} else {
+		s.p.Observe(e.After.Topic, e.After.Type, e.begins)
+	}
 	for _, m := range e.Expect {
 		s.p.Observe(m.Topic, m.Type, e.met)
 	}
@@ -91,12 +95,11 @@ func newExpectation(s *Service, declared reactions.Expectation) (*expectation, e
 
 // known is what a statement has found out about an expectation.
 type known struct {
-	news, met, raised, begun bool
+	news, met, raised bool
 }
 
-func (e *expectation) move(ctx context.Context, tx pgx.Tx, sql string, args pgx.NamedArgs) (k known, err error) {
-	err = tx.QueryRow(ctx, sql, args).Scan(&k.news, &k.met, &k.raised, &k.begun)
-	if err != nil {
+func (e *expectation) known(row pgx.Row) (k known, err error) {
+	if err = row.Scan(&k.news, &k.met, &k.raised); err != nil {
 		err = fmt.Errorf("expectation %q: %w", e.Name, err)
 	}
 	return k, err
@@ -108,40 +111,88 @@ func (e *expectation) args(key string) pgx.NamedArgs {
 
 // begins sets the clock, unless what is expected has come before.
 func (e *expectation) begins(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
-	key, err := keyOf(m)
+	args, err := e.beginning(m)
 	if err != nil {
-		return fmt.Errorf("expectation %q: %w", e.Name, err)
+		return err
 	}
-	args := e.args(key)
-	args["headers"], args["payload"] = envelope.MarshalHeaders(m.Headers()), m.Payload
-	k, err := e.move(ctx, tx, expectSQL, args)
+	k, err := e.known(tx.QueryRow(ctx, expectSQL, args))
 	if err != nil || !k.news || k.met {
 		return err
 	}
-	if err := participant.Queue(ctx, tx, forgetExpectationsSQL); err != nil {
+	b := &pgx.Batch{}
+	e.s.forget(b)
+	if err := e.s.p.QueueSchedule(ctx, b, e.deadline()); err != nil {
 		return err
 	}
-	return e.s.p.Schedule(ctx, tx, participant.Deadline{Name: expectationDeadline + e.Name, After: e.within, Body: over{}})
+	return queue(ctx, tx, b)
 }
 
-// met stops the clock, or says that it is too late.
+// beginsWith sets the clock in the transaction that writes m. What is expected cannot follow from m before that, so nobody
+// waits to hear whether it has come; if it has for another reason, the deadline finds that and does nothing.
+func (e *expectation) beginsWith(ctx context.Context, b *pgx.Batch, m envelope.Message) error {
+	args, err := e.beginning(m)
+	if err != nil {
+		return err
+	}
+	b.Queue(expectSQL, args)
+	e.s.forget(b)
+	d := e.deadline()
+	d.Keep = true
+	return e.s.p.QueueSchedule(ctx, b, d)
+}
+
+func (e *expectation) beginning(m envelope.Message) (pgx.NamedArgs, error) {
+	key, err := keyOf(m)
+	if err != nil {
+		return nil, fmt.Errorf("expectation %q: %w", e.Name, err)
+	}
+	args := e.args(key)
+	args["headers"], args["payload"] = envelope.MarshalHeaders(m.Headers()), m.Payload
+	return args, nil
+}
+
+func (e *expectation) deadline() participant.Deadline {
+	return participant.Deadline{Name: expectationDeadline + e.Name, After: e.within, Body: over{}}
+}
+
+// met stops the clock, or says that it is too late. It waits for nothing: the statements go with the handler's own.
 func (e *expectation) met(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
 	key, err := keyOf(m)
 	if err != nil {
 		return fmt.Errorf("expectation %q: %w", e.Name, err)
 	}
-	k, err := e.move(ctx, tx, meetSQL, e.args(key))
-	switch {
-	case err != nil || !k.news:
+	b := &pgx.Batch{}
+	b.Queue(meetSQL, e.args(key)).QueryRow(func(row pgx.Row) error {
+		k, err := e.known(row)
+		if err == nil && k.news && k.raised {
+			e.s.cfg.Log.Warn().Str("expectation", e.Name).Str("key", key).Str("message", name(partOf(m))).Str("raised", name(e.Raise)).
+				Msg("what was expected came after its time was over")
+		}
 		return err
-	case k.raised:
-		e.s.cfg.Log.Warn().Str("expectation", e.Name).Str("key", key).Str("message", name(partOf(m))).Str("raised", name(e.Raise)).
-			Msg("what was expected came after its time was over")
-		return nil
-	case !k.begun:
-		return participant.Queue(ctx, tx, forgetExpectationsSQL)
+	})
+	e.s.forget(b) // here too: what never begins is met
+	if err := queue(ctx, tx, b); err != nil {
+		return err
 	}
 	return e.s.p.Cancel(ctx, tx, expectationDeadline+e.Name, "")
+}
+
+// forgetEvery is how many expectations begin or are met from one time that sixteen which are over are forgotten to the next.
+const forgetEvery = 8
+
+func (s *Service) forget(b *pgx.Batch) {
+	if s.moves.Add(1)%forgetEvery == 1 {
+		b.Queue(forgetExpectationsSQL)
+	}
+}
+
+// queue lets statements go with tx's next one, where it can.
+func queue(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
+	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) }); ok {
+		q.QueueBatch(b)
+		return nil
+	}
+	return tx.SendBatch(ctx, b).Close()
 }
 
 // over says that what was expected has not come, unless it has on the way here.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,8 +33,9 @@ type Config struct {
 // A Service is one hop of a flow that nobody orchestrates. Register its parts with On, OnJoin and OnMissed, and its handlers
 // of commands with participant.Handle, then call the participant's Run.
 type Service struct {
-	cfg Config
-	p   *participant.Participant
+	cfg   Config
+	p     *participant.Participant
+	moves atomic.Uint64 // of expectations: begun or met
 
 	mu           sync.Mutex
 	joins        map[string]*join

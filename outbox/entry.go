@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
 )
@@ -53,7 +54,7 @@ type columns struct {
 	payload    []byte
 }
 
-func (o *Outbox) columns(ctx context.Context, e Entry, traceparent, tracestate string) (columns, error) {
+func (o *Outbox) columns(ctx context.Context, e Entry, traceparent, tracestate string, along *pgx.Batch) (columns, error) {
 	m := envelope.Message{
 		Topic: e.Topic, ID: e.ID, Source: o.cfg.Source, Type: e.Type, ContentType: e.ContentType, Payload: e.Payload,
 		Outcome: e.Outcome, IdempotencyKey: e.IdempotencyKey,
@@ -86,12 +87,16 @@ func (o *Outbox) columns(ctx context.Context, e Entry, traceparent, tracestate s
 	case len(m.Payload) > o.cfg.MaxBytes:
 		return columns{}, fmt.Errorf("entry for %s: payload of %d bytes: %w (%d)", e.Topic, len(m.Payload), ErrTooLarge, o.cfg.MaxBytes)
 	}
+	envelope.CauseOf(ctx).Apply(&m)
 	if o.check != nil {
-		if err := o.check(ctx, m); err != nil {
+		if m.Key = e.KeyBytes; m.Key == nil && e.Key != "" {
+			m.Key = []byte(e.Key)
+		}
+		m.Extra = slices.Clip(m.Extra)
+		if err := o.check(ctx, &m, along); err != nil {
 			return columns{}, fmt.Errorf("entry for %s: %w", e.Topic, err)
 		}
 	}
-	envelope.CauseOf(ctx).Apply(&m)
 	id, err := uuid.Parse(m.ID)
 	if err != nil {
 		return columns{}, fmt.Errorf("entry for %s: id %q is no UUID", e.Topic, m.ID)

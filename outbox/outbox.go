@@ -80,8 +80,8 @@ type Outbox struct {
 }
 
 // A Check is asked about an entry as it is to be written, in the writer's context: envelope.CauseOf knows what it follows
-// from. Its error refuses the entry.
-type Check func(ctx context.Context, m envelope.Message) error
+// from. Its error refuses the entry. It may add headers to m, and to along statements that go with the entry, behind it.
+type Check func(ctx context.Context, m *envelope.Message, along *pgx.Batch) error
 
 // New checks the configuration and fills its gaps.
 func New(cfg Config) (*Outbox, error) {
@@ -158,6 +158,7 @@ type Rows struct {
 	headers    [][]byte
 	rawHeaders [][]byte
 	payloads   [][]byte
+	along      pgx.Batch // of the Check
 }
 
 // Render adds entries to rows as Write would write them, for who writes many at once. An entry that cannot be is refused,
@@ -166,7 +167,7 @@ func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error
 	traceparent, tracestate := o.trace(ctx)
 	r := *rows
 	for i, e := range entries {
-		c, err := o.columns(ctx, e, traceparent, tracestate)
+		c, err := o.columns(ctx, e, traceparent, tracestate, &r.along)
 		if err != nil {
 			return fmt.Errorf("outbox: entry %d: %w", i, err)
 		}
@@ -191,16 +192,17 @@ func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 	default:
 		batch.Queue(insertMany, r.ids, r.topics, r.keys, r.keyBytes, r.types, r.headers, r.rawHeaders, r.payloads)
 	}
+	batch.QueuedQueries = append(batch.QueuedQueries, r.along.QueuedQueries...)
 	if o.mayNotify(time.Now()) {
 		batch.Queue(notify)
 	}
 }
 
 // Row is e as Write would insert it in the same context, for whoever keeps it until its time comes. It has no position
-// and no time.
+// and no time, and what a Check adds beside its headers is left out.
 func (o *Outbox) Row(ctx context.Context, e Entry) (Row, error) {
 	traceparent, tracestate := o.trace(ctx)
-	c, err := o.columns(ctx, e, traceparent, tracestate)
+	c, err := o.columns(ctx, e, traceparent, tracestate, &pgx.Batch{})
 	if err != nil {
 		return Row{}, fmt.Errorf("outbox: %w", err)
 	}

@@ -19,6 +19,8 @@ var (
 	findAnswers string
 	//go:embed sql/insert_answer.sql
 	insertAnswer string
+	//go:embed sql/insert_answers.sql
+	insertAnswers string
 	//go:embed sql/delete_answer.sql
 	deleteAnswer string
 )
@@ -103,19 +105,48 @@ func (u *unit) storeAnswer(m *message, e outbox.Entry) {
 func (u *unit) store(m *message, k answerKey, s storedAnswer) {
 	group := u.w.p.cfg.Group
 	if old, ok := u.answers[k]; ok {
+		u.tx.answers.queue(&u.tx.stored) // the old one may be among them
 		u.tx.stored.Queue(deleteAnswer, group, k.typ, k.key, old.version)
 	}
-	var commandKey any // null for a command that is no saga's
+	var commandKey *string // null for a command that is no saga's
 	if m.ofSaga() {
-		commandKey = s.commandKey
+		commandKey = &s.commandKey
 	}
-	u.tx.stored.Queue(insertAnswer, group, k.typ, k.key, string(s.outcome), s.typ, s.contentType, s.payload, commandKey)
+	u.tx.answers.add(group, k, s, commandKey)
 	if len(u.first) > 1 { // those behind it must see it
 		if u.answers == nil {
 			u.answers = make(answers, len(u.first))
 		}
 		u.answers[k] = s
 	}
+}
+
+// answerRows are answers on their way into a transaction, those of many messages in one statement.
+type answerRows struct {
+	group                                       string
+	types, keys, outcomes, bodies, contentTypes []string
+	payloads                                    [][]byte
+	commandKeys                                 []*string
+}
+
+func (r *answerRows) add(group string, k answerKey, s storedAnswer, commandKey *string) {
+	r.group, r.types, r.keys = group, append(r.types, k.typ), append(r.keys, k.key)
+	r.outcomes, r.bodies = append(r.outcomes, string(s.outcome)), append(r.bodies, s.typ)
+	r.contentTypes, r.payloads = append(r.contentTypes, s.contentType), append(r.payloads, s.payload)
+	r.commandKeys = append(r.commandKeys, commandKey)
+}
+
+// queue adds the statement that inserts them to b. Then r has none.
+func (r *answerRows) queue(b *pgx.Batch) {
+	switch len(r.types) {
+	case 0:
+		return
+	case 1:
+		b.Queue(insertAnswer, r.group, r.types[0], r.keys[0], r.outcomes[0], r.bodies[0], r.contentTypes[0], r.payloads[0], r.commandKeys[0])
+	default:
+		b.Queue(insertAnswers, r.group, r.types, r.keys, r.outcomes, r.bodies, r.contentTypes, r.payloads, r.commandKeys)
+	}
+	*r = answerRows{}
 }
 
 // repeatAnswer answers m with what the same command was answered under another id.

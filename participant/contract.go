@@ -19,7 +19,7 @@ type Contract struct {
 	// Emits is asked before anything that the service says is written: outcomes, and entries of Outbox, in a handler's
 	// context or, where a flow begins, any other. Its error refuses the entry. What the library says by itself is not asked
 	// about: exhausted events, deadlines, copies of dead letters, answers that are repeated.
-	Emits outbox.Check
+	Emits func(ctx context.Context, m envelope.Message) error
 }
 
 // Registered is a message that somebody here wants: by its type on a topic, or by the name of a deadline.
@@ -61,11 +61,13 @@ func (p *Participant) kept() error {
 }
 
 // mayEmit asks the contract about an entry.
-func (p *Participant) mayEmit(ctx context.Context, m envelope.Message) error {
-	if p.contract.Emits == nil {
-		return nil
+func (p *Participant) mayEmit(ctx context.Context, m *envelope.Message, along *pgx.Batch) error {
+	if p.contract.Emits != nil {
+		if err := p.contract.Emits(ctx, *m); err != nil {
+			return err
+		}
 	}
-	return p.contract.Emits(ctx, m)
+	return p.observeOwn(ctx, m, along)
 }
 
 // Answer writes an outcome as an event of this hop with the key of the message being handled, for handlers that answer

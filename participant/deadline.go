@@ -21,6 +21,8 @@ import (
 var (
 	//go:embed sql/schedule_deadline.sql
 	scheduleDeadline string
+	//go:embed sql/keep_deadline.sql
+	keepDeadline string
 	//go:embed sql/cancel_deadline.sql
 	cancelDeadline string
 	//go:embed sql/cancel_deadlines.sql
@@ -56,6 +58,8 @@ type Deadline struct {
 	At time.Time
 	// Body is what the handler gets, of the type that it expects.
 	Body any
+	// Keep leaves the deadline of this name and scope that is there, if there is one, as it is.
+	Keep bool
 }
 
 // Due is a deadline that has come, with its body read.
@@ -100,11 +104,25 @@ func OnDeadline[T any](p *Participant, name string, fn func(ctx context.Context,
 // It may be called as soon as the handlers are registered, by a process that never calls Run too: any member of the
 // group fires the deadline.
 func (p *Participant) Schedule(ctx context.Context, tx pgx.Tx, d Deadline) error {
+	var b pgx.Batch
+	if err := p.QueueSchedule(ctx, &b, d); err != nil {
+		return err
+	}
+	return Queue(ctx, tx, b.QueuedQueries[0].SQL, b.QueuedQueries[0].Arguments...)
+}
+
+// QueueSchedule is Schedule for who writes many statements at once.
+func (p *Participant) QueueSchedule(ctx context.Context, b *pgx.Batch, d Deadline) error {
 	args, err := p.scheduleArgs(ctx, d)
 	if err != nil {
 		return classified{Permanent, fmt.Errorf("participant %s: schedule deadline %q: %w", p.cfg.Group, d.Name, err)}
 	}
-	return Queue(ctx, tx, scheduleDeadline, args)
+	if d.Keep {
+		b.Queue(keepDeadline, args)
+	} else {
+		b.Queue(scheduleDeadline, args)
+	}
+	return nil
 }
 
 // Cancel removes the deadline of a name from a scope, if tx commits. It is no error if there is none. One that has fired
@@ -273,6 +291,9 @@ func (p *Participant) route(m *message) {
 	}
 	if m.handler = p.handlers[m.Topic][to]; m.handler == nil {
 		m.handler = p.handlers[m.Topic][route{all: true}]
+	}
+	if p.wasObserved(m) {
+		m.handler = nil
 	}
 }
 

@@ -33,6 +33,7 @@ type Participant struct {
 	mu       sync.Mutex
 	handlers handlers // not changed once running
 	observed []observer
+	owns     []Own // not changed once running
 	mistakes []error
 	running  bool
 	late     context.CancelCauseFunc // ends Run with an error

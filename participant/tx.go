@@ -15,7 +15,8 @@ import (
 
 // Queue adds a statement to a handler's transaction without waiting for its result: it goes to the server with the
 // handler's next statement or with the commit, together with what other messages of the batch have queued, in one round
-// trip. It is for statements whose result the handler has no use for; their order is kept.
+// trip. It is for statements whose result the handler has no use for, and without which later ones can be understood (no
+// CREATE TABLE that they use); their order is kept.
 //
 // The statement's error comes later, as the error of the run, and is classified alike. On a transaction that cannot queue
 // (it has no QueueBatch) the statement is executed at once, so that a handler can be called by a test.
@@ -56,37 +57,48 @@ type handlerTx struct {
 	after  []func() // when it has committed
 	// Answers travel with COMMIT, unless something must come after them: each would make the next handler's statements
 	// dearer, and together they are one statement.
-	events outbox.Rows
-	stored pgx.Batch
+	events  outbox.Rows
+	stored  pgx.Batch
+	answers answerRows // to be stored behind these
 }
 
 func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if t.queue.Len() == 0 {
-		return t.Tx.Exec(ctx, sql, args...)
+	if t.queue.Len() > 0 && !hasOption(args) {
+		t.queue.Queue(sql, args...)
+		return t.flush(ctx)
 	}
-	t.queue.Queue(sql, args...)
-	return t.flush(ctx)
+	if _, err := t.flush(ctx); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	return t.Tx.Exec(ctx, sql, args...)
 }
 
 // flush sends what is queued, and says what the last statement did.
 func (t *handlerTx) flush(ctx context.Context) (last pgconn.CommandTag, err error) {
-	queued := t.queue
-	t.queue = pgx.Batch{}
-	if queued.Len() == 0 {
+	if t.queue.Len() == 0 {
 		return last, nil
 	}
-	results := t.conn.SendBatch(ctx, &queued)
-	for _, q := range queued.QueuedQueries {
-		if q.Fn != nil {
-			err = q.Fn(results)
-		} else {
-			last, err = results.Exec()
-		}
-		if err != nil {
+	results, queries := t.send(ctx)
+	for _, q := range queries {
+		if last, err = ran(q, results); err != nil {
 			break
 		}
 	}
 	return last, errors.Join(err, ignore(results.Close(), err))
+}
+
+// send is the round trip: what was queued is on its way.
+func (t *handlerTx) send(ctx context.Context) (pgx.BatchResults, []*pgx.QueuedQuery) {
+	queued := t.queue
+	t.queue = pgx.Batch{}
+	return t.conn.SendBatch(ctx, &queued), queued.QueuedQueries
+}
+
+func ran(q *pgx.QueuedQuery, results pgx.BatchResults) (tag pgconn.CommandTag, err error) {
+	if q.Fn != nil {
+		return tag, q.Fn(results)
+	}
+	return results.Exec()
 }
 
 // ignore is nil where known has said it already.
@@ -98,22 +110,109 @@ func ignore(err, known error) error {
 }
 
 func (t *handlerTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if _, err := t.flush(ctx); err != nil {
+	if t.queue.Len() == 0 {
+		return t.Tx.Query(ctx, sql, args...)
+	}
+	if hasOption(args) {
+		if _, err := t.flush(ctx); err != nil {
+			return nil, err
+		}
+		return t.Tx.Query(ctx, sql, args...)
+	}
+	results, err := t.behind(ctx, sql, args)
+	if err != nil {
 		return nil, err
 	}
-	return t.Tx.Query(ctx, sql, args...)
+	rows, err := results.Query()
+	if err != nil {
+		return nil, errors.Join(err, ignore(results.Close(), err))
+	}
+	return &lastRows{Rows: rows, results: results}, nil
 }
 
 func (t *handlerTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if _, err := t.flush(ctx); err != nil {
+	if t.queue.Len() == 0 {
+		return t.Tx.QueryRow(ctx, sql, args...)
+	}
+	if hasOption(args) {
+		if _, err := t.flush(ctx); err != nil {
+			return failedRow{err}
+		}
+		return t.Tx.QueryRow(ctx, sql, args...)
+	}
+	results, err := t.behind(ctx, sql, args)
+	if err != nil {
 		return failedRow{err}
 	}
-	return t.Tx.QueryRow(ctx, sql, args...)
+	return lastRow{results}
+}
+
+// behind sends a query in the round trip of what is queued before it. Its own result is what is still to be read.
+func (t *handlerTx) behind(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
+	t.queue.Queue(sql, args...)
+	results, queries := t.send(ctx)
+	for _, q := range queries[:len(queries)-1] {
+		if _, err := ran(q, results); err != nil {
+			return nil, errors.Join(err, ignore(results.Close(), err))
+		}
+	}
+	return results, nil
+}
+
+// hasOption says whether the first argument tells pgx how to run the query, which a batch cannot.
+func hasOption(args []any) bool {
+	if len(args) == 0 {
+		return false
+	}
+	switch args[0].(type) {
+	case pgx.QueryExecMode, pgx.QueryResultFormats, pgx.QueryResultFormatsByOID:
+		return true
+	}
+	return false
 }
 
 type failedRow struct{ err error }
 
 func (r failedRow) Scan(...any) error { return r.err }
+
+// lastRow is that of the last query of a batch, which ends with it.
+type lastRow struct{ results pgx.BatchResults }
+
+func (r lastRow) Scan(dest ...any) error {
+	err := r.results.QueryRow().Scan(dest...)
+	closed := r.results.Close()
+	if err == nil || errors.Is(err, pgx.ErrNoRows) && closed != nil {
+		return closed
+	}
+	return err
+}
+
+// lastRows are those of the last query of a batch, which ends with them.
+type lastRows struct {
+	pgx.Rows
+	results pgx.BatchResults
+	closed  error
+}
+
+func (r *lastRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+func (r *lastRows) Close() {
+	r.Rows.Close()
+	r.closed = r.results.Close()
+}
+
+func (r *lastRows) Err() error {
+	if err := r.Rows.Err(); err != nil {
+		return err
+	}
+	return r.closed
+}
 
 func (t *handlerTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if _, err := t.flush(ctx); err != nil {
@@ -132,6 +231,7 @@ func add(to, b *pgx.Batch) { to.QueuedQueries = append(to.QueuedQueries, b.Queue
 // keepOrder lets the answers so far come before what is queued from here on.
 func (t *handlerTx) keepOrder() {
 	t.out.Queue(&t.queue, &t.events)
+	t.answers.queue(&t.stored)
 	add(&t.queue, &t.stored)
 	t.stored = pgx.Batch{}
 }

@@ -17,6 +17,7 @@ type part struct {
 	perSecond float64 // orders ended, from the first one's row to the last one's end
 	p50, p99  float64 // ms, from an order's row to its end, by the order database's clock
 	cpu, pg   float64 // ms of processor time an order; 0: not known
+	beside    float64 // of the command beside, likewise
 }
 
 func (f figures) show(name string) {
@@ -31,7 +32,8 @@ func (p part) show(name, messages string) {
 		}
 		return fmt.Sprintf("%.2f", ms)
 	}
-	line := fmt.Sprintf("%-32s %9.1f %9.1f %9.1f %12s %12s %14s", name, p.perSecond, p.p50, p.p99, known(p.cpu), known(p.pg), messages)
+	line := fmt.Sprintf("%-36s %9.1f %9.1f %9.1f %12s %12s %15s %14s", name, p.perSecond, p.p50, p.p99,
+		known(p.cpu), known(p.pg), known(p.beside), messages)
 	fmt.Println(strings.TrimRight(line, " "))
 }
 
@@ -52,6 +54,7 @@ func median(all []figures) figures {
 			p99:       of(func(f figures) float64 { return in(f).p99 }),
 			cpu:       of(func(f figures) float64 { return in(f).cpu }),
 			pg:        of(func(f figures) float64 { return in(f).pg }),
+			beside:    of(func(f figures) float64 { return in(f).beside }),
 		}
 	}
 	return figures{

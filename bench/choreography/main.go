@@ -10,9 +10,9 @@
 // synchronous_commit are on. Rounds of both styles alternate, each with databases and topics of its own: orders are posted
 // over HTTP as fast as they are taken, which gives the throughput, and then at a rate that the machine bears, which gives a
 // latency that is no waiting line. Processor time is this process's, with the embedded broker and who posts, and the Postgres
-// server's. With --beside a command of yours, with a database of its own, runs beside a third kind of round. Then join lets ten
-// events of ten hops come at once for each of many keys, and says how many transactions were repeated. A round in which an
-// order does not complete, or a join is not dispatched once, ends the measuring with status 1.
+// server's. With --beside a command of yours, with a database of its own, runs beside a third kind of round; its processor time
+// is shown by itself. Then join lets ten events of ten hops come at once for each of many keys, and says how many transactions
+// were repeated. A round in which an order does not complete, or a join is not dispatched once, ends the measuring with status 1.
 package main
 
 import (
@@ -119,7 +119,8 @@ func (s *stage) styles(ctx context.Context) error {
 		kinds = append(kinds, &kind{name: "choreography, beside", style: demo.Choreography, beside: s.beside})
 	}
 	fmt.Printf("%d orders flat out, %d at once; then %d at %g/s\n\n", s.orders, s.callers, s.steady, s.rate)
-	fmt.Printf("%-32s %9s %9s %9s %12s %12s %14s\n", "", "orders/s", "p50 ms", "p99 ms", "go ms/order", "pg ms/order", "messages/order")
+	fmt.Printf("%-36s %9s %9s %9s %12s %12s %15s %14s\n", "", "orders/s", "p50 ms", "p99 ms", "go ms/order", "pg ms/order", "beside ms/order",
+		"messages/order")
 	for range s.rounds {
 		for _, k := range kinds {
 			f, err := s.round(ctx, *k)

@@ -41,7 +41,7 @@ func (s *stage) round(ctx context.Context, k kind) (f figures, err error) {
 
 // part posts n orders and waits until each has completed.
 func (y *system) part(ctx context.Context, name string, n int, every time.Duration) (p part, err error) {
-	cpu, pg := machine.CPU(), y.s.server.CPU()
+	cpu, pg, beside := machine.CPU(), y.s.server.CPU(), y.beside.CPU()
 	if err := y.post(ctx, name, n, every); err != nil {
 		return p, err
 	}
@@ -49,6 +49,7 @@ func (y *system) part(ctx context.Context, name string, n int, every time.Durati
 		return p, err
 	}
 	p.cpu, p.pg = (machine.CPU()-cpu)*1000/float64(n), (y.s.server.CPU()-pg)*1000/float64(n)
+	p.beside = (y.beside.CPU() - beside) * 1000 / float64(n)
 	err = y.pools["order"].QueryRow(ctx, `
 		SELECT count(*) / extract(epoch FROM max(ended_at) - min(created_at)),
 		       1000 * percentile_disc(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM ended_at - created_at)),

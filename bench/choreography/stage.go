@@ -114,6 +114,7 @@ type system struct {
 	pools   map[string]*pgxpool.Pool // by service
 	names   []string                 // of databases
 	folder  string                   // "", or one to be removed
+	beside  machine.Process          // 0 where none runs
 	running *errgroup.Group
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -216,6 +217,7 @@ func (y *system) accompany(command string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	y.beside = machine.Process(cmd.Process.Pid)
 	y.running.Go(func() error {
 		if err := cmd.Wait(); y.ctx.Err() == nil {
 			return fmt.Errorf("%s: ended by itself: %w", command, err)

@@ -4,4 +4,4 @@ VALUES (@group, @name, @key, now(), @headers, @payload)
 ON CONFLICT (consumer_group, name, key) DO UPDATE
 SET news = e.after_at IS NULL,
     after_at = coalesce(e.after_at, now())
-RETURNING news, met_at IS NOT NULL AS met, raised_at IS NOT NULL AS raised, after_at IS NOT NULL AS begun
+RETURNING news, met_at IS NOT NULL AS met, raised_at IS NOT NULL AS raised

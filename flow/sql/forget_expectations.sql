@@ -1,11 +1,11 @@
--- Each that begins takes along two that are over.
+-- Every eighth that begins or is met takes along sixteen that are over.
 DELETE FROM troupe.expectations AS j
 USING (
   SELECT consumer_group, name, key
   FROM troupe.expectations
   WHERE forget_at < now()
   ORDER BY forget_at
-  LIMIT 2
+  LIMIT 16
   FOR UPDATE SKIP LOCKED
 ) AS old
 WHERE j.consumer_group = old.consumer_group

@@ -7,4 +7,4 @@ SET news = e.met_at IS NULL,
     headers = NULL,
     payload = NULL,
     forget_at = coalesce(e.forget_at, now() + make_interval(secs => @retention::float8))
-RETURNING news, met_at IS NOT NULL AS met, raised_at IS NOT NULL AS raised, after_at IS NOT NULL AS begun
+RETURNING news, met_at IS NOT NULL AS met, raised_at IS NOT NULL AS raised

@@ -109,6 +109,9 @@ func (w *Watcher) session(ctx context.Context) error {
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), // one may be the last before the end
+		// A transaction for each produced batch would cost the services' machine more than it tells: what is judged by the
+		// second may come by the half. Far below what a partition may give at once, or a reader behind would wait for more.
+		kgo.FetchMinBytes(256 << 10),
 		kgo.FetchMaxWait(500 * time.Millisecond),
 		kgo.FetchMaxBytes(8 << 20),
 		kgo.FetchMaxPartitionBytes(1 << 20),

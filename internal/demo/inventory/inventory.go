@@ -73,7 +73,7 @@ func (s service) reserve(ctx context.Context, tx pgx.Tx, c participant.Command[o
 	if s.cfg.Refuses(c.Body.OrderID, hop) {
 		return refuse("damaged in the warehouse")
 	}
-	_, err := tx.Exec(ctx, reserveSQL, pgx.NamedArgs{
+	err := participant.Queue(ctx, tx, reserveSQL, pgx.NamedArgs{
 		"reservation_id": reservationID(c.Body.OrderID), "order_id": c.Body.OrderID,
 		"idempotency_key": c.Message.IdempotencyKey, "title": c.Body.Title, "quantity": c.Body.Quantity,
 	})
@@ -100,7 +100,7 @@ func (s service) release(ctx context.Context, tx pgx.Tx, c participant.Command[o
 		"idempotency_key": c.Message.IdempotencyKey,
 	}
 	for _, sql := range []string{releaseSQL, releaseNothingSQL} {
-		if _, err := tx.Exec(ctx, sql, args); err != nil {
+		if err := participant.Queue(ctx, tx, sql, args); err != nil {
 			return participant.Outcome{}, fmt.Errorf("release: %w", err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas/order"
 )
 
@@ -34,7 +35,7 @@ type account struct {
 func lockAccount(ctx context.Context, tx pgx.Tx, c order.ChargePayment) (account, error) {
 	var a account
 	args := pgx.NamedArgs{"customer_id": c.CustomerID, "order_id": c.OrderID}
-	if _, err := tx.Exec(ctx, openSQL, args); err != nil {
+	if err := participant.Queue(ctx, tx, openSQL, args); err != nil {
 		return a, fmt.Errorf("open account: %w", err)
 	}
 	if err := tx.QueryRow(ctx, lockSQL, args).Scan(&a.credit, &a.paymentID, &a.refunded); err != nil {
@@ -46,7 +47,7 @@ func lockAccount(ctx context.Context, tx pgx.Tx, c order.ChargePayment) (account
 // charge adds the amount to what the customer owes.
 func charge(ctx context.Context, tx pgx.Tx, idempotencyKey string, c order.ChargePayment) (paymentID string, err error) {
 	paymentID = "pay-" + c.OrderID
-	_, err = tx.Exec(ctx, chargeSQL, pgx.NamedArgs{
+	err = participant.Queue(ctx, tx, chargeSQL, pgx.NamedArgs{
 		"idempotency_key": idempotencyKey, "order_id": c.OrderID, "customer_id": c.CustomerID,
 		"payment_id": paymentID, "amount_cents": c.AmountCents,
 	})
@@ -60,7 +61,7 @@ func charge(ctx context.Context, tx pgx.Tx, idempotencyKey string, c order.Charg
 func refund(ctx context.Context, tx pgx.Tx, idempotencyKey string, c order.RefundPayment) (order.PaymentRefunded, error) {
 	refunded := order.PaymentRefunded{OrderID: c.OrderID}
 	args := pgx.NamedArgs{"idempotency_key": idempotencyKey, "order_id": c.OrderID, "payment_id": c.PaymentID}
-	if _, err := tx.Exec(ctx, refundSQL, args); err != nil {
+	if err := participant.Queue(ctx, tx, refundSQL, args); err != nil {
 		return refunded, fmt.Errorf("refund: %w", err)
 	}
 	if err := tx.QueryRow(ctx, selectRefundSQL, args).Scan(&refunded.PaymentID, &refunded.AmountCents); err != nil {

@@ -71,7 +71,7 @@ func (s service) ship(ctx context.Context, tx pgx.Tx, c participant.Command[orde
 		return participant.Outcome{}, fmt.Errorf("read where nothing is delivered: %w", err)
 	}
 	shipped := order.OrderShipped{OrderID: c.Body.OrderID, ShipmentID: "shp-" + c.Body.OrderID}
-	_, err = tx.Exec(ctx, shipSQL, pgx.NamedArgs{
+	err = participant.Queue(ctx, tx, shipSQL, pgx.NamedArgs{
 		"shipment_id": shipped.ShipmentID, "order_id": c.Body.OrderID, "idempotency_key": c.Message.IdempotencyKey,
 		"customer_id": c.Body.CustomerID, "title": c.Body.Title, "quantity": c.Body.Quantity,
 	})

@@ -1,0 +1,153 @@
+package flow_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/flow"
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// reserving is a service that reserves what is paid for, and wants to see it shipped within 30 s. out is its outbox.
+func reserving(t testing.TB, out **outbox.Outbox) participanttest.Config {
+	return participanttest.Config{
+		Hop: "inventory", Participant: participant.Config{Retry: quick, Batch: 10},
+		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+			name := s.Hop.Flow()
+			reserved := events(name, "inventory", "Reserved")
+			service := bind(t, p, reactions.Service{
+				Hop:       name + ".inventory",
+				Starts:    []reactions.Message{reserved},
+				Reactions: []reactions.Reaction{{On: events(name, "payment", "Paid"), Success: []reactions.Message{reserved}}},
+				Expectations: []reactions.Expectation{{
+					Name: "shipped", After: reserved, Within: "30s", Raise: events(name, "inventory", "TimedOut"),
+					Expect: []reactions.Message{events(name, "shipping", "Shipped")},
+				}},
+			})
+			flow.On(service, topics.MustHop(name, "payment"), func(_ context.Context, _ pgx.Tx, e participant.Event[Paid]) (participant.Outcome, error) {
+				return participant.Succeed(Reserved{e.Body.Cents}), nil
+			})
+			flow.OnMissed(service, "shipped", func(_ context.Context, _ pgx.Tx, m flow.Missed) (participant.Outcome, error) {
+				return participant.Refuse(TimedOut{Missing: []string{string(m.After.Key), m.After.Type, string(m.After.Payload)}}), nil
+			})
+			if out != nil {
+				*out = p.Outbox()
+			}
+		},
+	}
+}
+
+const (
+	waiting  = "SELECT count(*) FROM troupe.expectations WHERE after_at IS NOT NULL AND forget_at IS NULL"
+	handled  = "SELECT count(*) FROM troupe.inbox_recent"
+	notCome  = `failure o-1 TimedOut {"Missing":["o-1","Reserved","{\"Titles\":7}"]}`
+	reserved = `success o-1 Reserved {"Titles":7}`
+)
+
+// TestAnExpectationBeginsWhereItsEventIsWritten_C07: in the same transaction, and not again when the event comes back.
+func TestAnExpectationBeginsWhereItsEventIsWritten_C07(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, reserving(t, nil))
+	s.Send(event(s, "payment", "o-1", Paid{7}), event(s, "payment", "o-2", Paid{8}), event(s, "payment", "o-3", Paid{9}))
+	s.Settle()
+	require.Equal(t, 3, count(t, s, waiting), "nothing of this hop has been published")
+	require.Len(t, s.Deadlines(), 3)
+	before := count(t, s, handled)
+	s.Send(s.Entries(s.Hop.Events())...)
+	s.Send(event(s, "shipping", "o-2", Shipped{}), event(s, "shipping", "o-2", Shipped{}))
+	s.Settle()
+	require.Equal(t, before+2, count(t, s, handled), "its own events are passed over")
+	require.Len(t, s.Deadlines(), 2)
+	s.Send(event(s, "shipping", "o-3", Shipped{}))
+	s.Settle()
+	s.Advance(31 * time.Second)
+	s.Settle()
+	s.Replay()
+	s.Settle()
+	require.Contains(t, said(s), reserved)
+	require.Contains(t, said(s), notCome)
+	require.Len(t, said(s), 4)
+	require.Empty(t, s.Deadlines())
+	require.Zero(t, count(t, s, waiting))
+}
+
+// TestTheSameEventAgainLeavesTheClock_C07: said under another id it moves no deadline, and after the end begins nothing.
+func TestTheSameEventAgainLeavesTheClock_C07(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, reserving(t, nil))
+	s.Send(event(s, "payment", "o-1", Paid{7}))
+	s.Settle()
+	due := func() (at string) {
+		require.NoError(t, s.Pool.QueryRow(t.Context(), "SELECT string_agg(due_at::text, ', ') FROM troupe.deadlines").Scan(&at))
+		return at
+	}
+	first := due()
+	s.Send(event(s, "payment", "o-1", Paid{8}))
+	s.Settle()
+	require.Equal(t, first, due())
+	s.Send(event(s, "shipping", "o-1", Shipped{}))
+	s.Settle()
+	s.Send(event(s, "payment", "o-1", Paid{9}))
+	s.Settle()
+	s.Advance(time.Hour)
+	s.Settle()
+	require.Len(t, said(s), 3, "nothing is raised")
+	require.Zero(t, count(t, s, waiting))
+}
+
+// TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo_C07: by SQL, or by the version before.
+func TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo_C07(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, reserving(t, nil))
+	written := s.Event(s.Hop, "o-1", Reserved{7})
+	other := s.Event(s.Hop, "o-2", Reserved{7})
+	other.Extra = []envelope.Header{{Key: participant.HeaderObserved, Value: []byte(s.Hop.String() + "/expect.other")}}
+	s.Send(written, other)
+	s.Settle()
+	require.Equal(t, 2, count(t, s, waiting))
+	s.Send(event(s, "shipping", "o-2", Shipped{}))
+	s.Settle()
+	s.Advance(31 * time.Second)
+	s.Settle()
+	require.Equal(t, []string{notCome}, said(s))
+}
+
+// TestAnExpectationBeginsWithAFlow_C07: where a request begins one, in its transaction or not at all.
+func TestAnExpectationBeginsWithAFlow_C07(t *testing.T) {
+	t.Parallel()
+	var out *outbox.Outbox
+	s := participanttest.New(t, reserving(t, &out))
+	begin := func(key string, end error) error {
+		return pgx.BeginFunc(t.Context(), s.Pool, func(tx pgx.Tx) error {
+			err := out.Write(t.Context(), tx, outbox.Entry{Topic: s.Hop.Events(), Key: key, Body: Reserved{7}, Outcome: envelope.Success})
+			return errors.Join(err, end)
+		})
+	}
+	require.NoError(t, begin("o-1", nil))
+	undone := errors.New("undone")
+	require.ErrorIs(t, begin("o-2", undone), undone)
+	require.ErrorContains(t, begin("", nil), "belongs to nothing")
+	require.Equal(t, 1, count(t, s, waiting))
+	s.Advance(31 * time.Second)
+	s.Settle()
+	require.Equal(t, []string{reserved, notCome}, said(s))
+}
+
+// TestABeginningIsWholeWhereverItIsInterrupted_C07: event, expectation and deadline are there, or none.
+func TestABeginningIsWholeWhereverItIsInterrupted_C07(t *testing.T) {
+	t.Parallel()
+	participanttest.CrashAtEveryStep(t, reserving(t, nil),
+		func(s *participanttest.Stage) envelope.Message { return event(s, "payment", "o-1", Paid{7}) },
+		participanttest.Query(`SELECT count(*), count(after_at), (SELECT count(*) FROM troupe.deadlines),
+			(SELECT count(*) FROM troupe.outbox WHERE type = 'Reserved') FROM troupe.expectations`))
+}
