@@ -33,7 +33,8 @@ func (s *stage) pages(ctx context.Context) (all []page, err error) {
 	}
 	parked := one("order", "SELECT id FROM troupe.sagas WHERE status = 'parked' ORDER BY started_at DESC LIMIT 1")
 	completed := one("order", "SELECT id FROM troupe.sagas WHERE status = 'completed' ORDER BY started_at DESC LIMIT 1")
-	hash := one("order", "SELECT hash FROM troupe.saga_definitions LIMIT 1")
+	hash := one("order", "SELECT hash FROM troupe.saga_definitions WHERE version = 1")
+	next := one("order", "SELECT hash FROM troupe.saga_definitions WHERE version = 2")
 	letter := one("payment", "SELECT id FROM troupe.dead_letters WHERE status = 'open' ORDER BY last_failed_at LIMIT 1")
 	message := one("payment", "SELECT message_id FROM troupe.dead_letters WHERE status = 'open' ORDER BY last_failed_at LIMIT 1")
 	cause := one("payment", "SELECT cause FROM troupe.dead_letters WHERE status = 'open' ORDER BY last_failed_at LIMIT 1")
@@ -68,6 +69,9 @@ func (s *stage) pages(ctx context.Context) (all []page, err error) {
 	add("flow", "/flow", "id", "o-77")
 	add("definitions", "/definitions")
 	add("definition", "/definition", "db", "order", "hash", hash)
+	add("definition, before a move of its sagas", "/definition/move", "db", "order", "from", hash, "to", next)
+	add("definition, before a start", "/definition/start", "db", "order", "hash", hash, "key", "o-new",
+		"input", `{"customer_id": "c-7", "amount_cents": 1999, "title": 7, "quantity": 1}`)
 	add("dead letters", "/dead-letters")
 	add("dead letters, of a class", "/dead-letters", "class", "timeout")
 	add("dead letters, of a key", "/dead-letters", "key", "o-77")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"encoding/json"
@@ -144,9 +145,15 @@ func (s *stage) fill(ctx context.Context) error {
 			return fmt.Errorf("a saga that is %s: %w", name, err)
 		}
 	}
-	const store = "INSERT INTO troupe.saga_definitions (hash, saga, version, definition) VALUES ($1, 'order', 1, $2)"
-	if _, err := s.pools["order"].Exec(ctx, store, d.Hash(), string(d.JSON())); err != nil {
+	next, err := saga.Parse(bytes.Replace(definition, []byte(`"version": 1`), []byte(`"version": 2`), 1))
+	if err != nil {
 		return err
+	}
+	for _, d := range []*saga.Definition{d, next} {
+		const store = "INSERT INTO troupe.saga_definitions (hash, saga, version, definition) VALUES ($1, 'order', $2, $3)"
+		if _, err := s.pools["order"].Exec(ctx, store, d.Hash(), d.Spec().Version, string(d.JSON())); err != nil {
+			return err
+		}
 	}
 	headers := envelope.MarshalHeaders([]envelope.Header{
 		{Key: envelope.HeaderID, Value: []byte("0191f6a8-0000-7000-8000-000000000001")}, {Key: "ce_specversion", Value: []byte("1.0")},
