@@ -198,6 +198,20 @@ func TestTheReadmeShowsTheTwoCommands(t *testing.T) {
 }
 
 // A decision that does not say what it costs, or what else was thought of, is an advertisement.
+// What outbox-relay check and troupe doctor print of the migrations is of today's.
+func TestDocumentsShowTheLatestMigration(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "migrations/sql/*.sql"))
+	require.NoError(t, err)
+	shown := 0
+	for _, page := range documents(t) {
+		for _, version := range regexp.MustCompile(`version (\d+), which is this program's`).FindAllStringSubmatch(read(t, page), -1) {
+			require.Equal(t, strconv.Itoa(len(files)), version[1], page)
+			shown++
+		}
+	}
+	require.NotZero(t, shown)
+}
+
 func TestDecisionsSayWhatTheyCost(t *testing.T) {
 	pages := 0
 	for _, page := range documents(t) {
