@@ -48,7 +48,7 @@ func (f moveFacts) FromName() string { return f.from.String() }
 func (f moveFacts) ToName() string { return f.to.String() }
 
 const (
-	lookedMoves = 2000 // sagas that a preview looks at: it answers while a person waits
+	lookedMoves = 200 // sagas that a preview looks at: it answers while a person waits
 	mostStays   = 100
 )
 

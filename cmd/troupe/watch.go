@@ -179,7 +179,7 @@ func newWatchList() *cobra.Command {
 		Use:   "list",
 		Short: "List the flows that were seen, those that began last first",
 		Long: `list gives flows with how each stands. With --found, or --status deviant alone, those come first of which it
-was found last. How a flow stands is told by all of its messages, so with a filter it looks at 200 flows, or --limit where
+was found last. How a flow stands is told by all of its messages, so with a filter it looks at 150 flows, or --limit where
 that is more, and may give fewer than fit, or none, beside the mark to go on from.`,
 		Example: `  troupe watch list
   troupe watch list --status deviant,parked --since 2h

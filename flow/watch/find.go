@@ -66,11 +66,11 @@ func list[T ~string](all []T) string {
 }
 
 // maxLooked is how many flows are looked at for one page, of which the filter may fit few.
-const maxLooked = 200
+const maxLooked = 150
 
 // Find gives a page of flows, at most limit (1 to 1000). Those that began last come first; with Filter.Found, or Deviant
 // alone, those of which it was found last. after is the mark that the page before gave, "" the beginning; next "" says that this was the last page.
-// How a flow stands is told by all of its messages, so Find looks at 200 flows, or limit where that is more, and may give
+// How a flow stands is told by all of its messages, so Find looks at 150 flows, or limit where that is more, and may give
 // fewer than limit, or none, beside a mark to go on from.
 func (d *Desk) Find(ctx context.Context, f Filter, limit int, after string) (flows []Flow, next string, err error) {
 	if limit < 1 || limit > maxListed {

@@ -84,7 +84,7 @@ WHERE saga = @saga
   AND definition <> @to` + from + `
   AND id > @after
 ORDER BY id
-LIMIT 1000`
+LIMIT 100`
 	rows, err := d.cfg.Pool.Query(ctx, read, args)
 	if err != nil {
 		return nil, err
