@@ -43,12 +43,10 @@ func newTen(t testing.TB, batch int) *ten {
 	s := &ten{t: t, pool: testkit.Database(t), flow: testkit.Flow(t), batch: batch}
 	_, err := s.pool.Exec(t.Context(), shipments)
 	require.NoError(t, err)
-	s.client, err = kafka.NewClient(testkit.Kafka(t), kgo.UnknownTopicRetries(-1))
+	s.client, err = kafka.NewClient(testkit.Kafka(t))
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
-	for n := range parts {
-		require.NoError(t, kafka.Provision(t.Context(), s.client, kafka.Topic{Name: s.hop(n).Events(), Partitions: 2}))
-	}
+	testkit.Topics(t, s.client, 2, s.topics()...)
 	return s
 }
 

@@ -72,7 +72,7 @@ func newStage(t testing.TB) *stage {
 	s := &stage{t: t, pool: testkit.Database(t), brokers: testkit.Kafka(t), hop: topics.MustHop(testkit.Flow(t), "payment")}
 	_, err := s.pool.Exec(t.Context(), counters)
 	require.NoError(t, err)
-	// A broker under load takes a while to tell all of a topic that was just made: 250 ms for each of these, and more.
+	// Retry topics are the participant's to make: a broker under load takes 250 ms for each of these, and more.
 	s.client, err = kafka.NewClient(s.brokers, kgo.ProducerBatchMaxBytes(1_040_000), kgo.UnknownTopicRetries(200))
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
@@ -100,9 +100,8 @@ func (s *stage) config() participant.Config {
 
 // provision makes the hop's topics before a participant does.
 func (s *stage) provision(partitions int32) {
-	for _, name := range []string{s.hop.Commands(), s.hop.Events(), s.hop.DeadLetters()} {
-		require.NoError(s.t, kafka.Provision(s.t.Context(), s.client, kafka.Topic{Name: name, Partitions: partitions}))
-	}
+	s.t.Helper()
+	testkit.Topics(s.t, s.client, partitions, s.hop.Commands(), s.hop.Events(), s.hop.DeadLetters())
 }
 
 // rewind makes the group read everything again. Nobody may be in it.
@@ -225,7 +224,7 @@ func (s *stage) committedOf(topic string, partition int32) int64 {
 
 func (s *stage) topic(name string) {
 	s.t.Helper()
-	require.NoError(s.t, kafka.Provision(s.t.Context(), s.client, kafka.Topic{Name: name, Partitions: 2}))
+	testkit.Topics(s.t, s.client, 2, name)
 }
 
 // entries are the outbox's rows for a topic, as messages, in their order.

@@ -266,7 +266,7 @@ func TestAnInboxThatForgetsBeforeItsTopicIsSaid(t *testing.T) {
 		s := newStage(t)
 		require.NoError(t, kafka.Provision(t.Context(), s.client,
 			kafka.Topic{Name: s.hop.Commands(), Partitions: 1, Config: map[string]string{"retention.ms": retention}}))
-		s.waitTopic(s.hop.Commands())
+		testkit.Topics(t, s.client, 1, s.hop.Commands())
 		var log safeBuffer
 		p := s.new(func(c *participant.Config) { c.Log = zerolog.New(&log) })
 		participant.Handle(p, count)

@@ -99,7 +99,7 @@ func everyMessageEnds(t *testing.T, batch int) {
 		return s.start(p)
 	}
 	s.provision(1)
-	require.NoError(t, kafka.Provision(t.Context(), s.client, kafka.Topic{Name: other.Events(), Partitions: 1}))
+	testkit.Topics(t, s.client, 1, other.Events())
 
 	good := s.commands(4, 5)
 	again := good[3]

@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -53,21 +52,14 @@ func (s *stage) createTopic(name string, partitions int32) string {
 	return topic
 }
 
-// provision returns when the broker serves every partition of the topic: it makes one before it knows it everywhere, and
-// a relay takes a topic for unknown until then.
+// provision makes a topic, with settings.
 func (s *stage) provision(topic kafka.Topic) {
 	s.t.Helper()
 	client, err := kafka.NewClient(s.brokers)
 	require.NoError(s.t, err)
 	defer client.Close()
 	require.NoError(s.t, kafka.Provision(s.t.Context(), client, topic))
-	testkit.Wait(s.t, "a broker that serves "+topic.Name, func() (bool, error) {
-		ends, err := kadm.NewClient(client).ListEndOffsets(s.t.Context(), topic.Name)
-		if err != nil {
-			return false, err
-		}
-		return len(ends[topic.Name]) == int(topic.Partitions), ends.Error()
-	})
+	testkit.Topics(s.t, client, topic.Partitions, topic.Name)
 }
 
 // config has a short interval, so that tests need not wait, and a lease that outlasts a machine that is busy with other

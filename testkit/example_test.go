@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/testkit"
@@ -20,8 +19,7 @@ func Example() {
 		cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
 		require.NoError(t, err)
 		t.Cleanup(cl.Close)
-		_, err = kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, nil, topic)
-		require.NoError(t, err)
+		testkit.Topics(t, cl, 1, topic)
 		require.NoError(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("charged")}).FirstErr())
 
 		require.Equal(t, "charged", string(seen.WaitN(1)[0].Value))

@@ -64,15 +64,10 @@ func TestFlowIsRemovedFromTheBrokerAtCleanup(t *testing.T) {
 	t.Run("user", func(t *testing.T) {
 		flow = testkit.Flow(t)
 		topic := flow + ".payment.commands"
-		_, err := admin.CreateTopic(t.Context(), 3, 1, nil, topic)
-		require.NoError(t, err)
+		testkit.Topics(t, cl, 3, topic)
 		var offsets kadm.Offsets
 		offsets.AddOffset(topic, 0, 0, -1)
 		require.NoError(t, admin.CommitAllOffsets(t.Context(), flow+".payment", offsets))
-		testkit.Wait(t, "the topic", func() (bool, error) {
-			topics, err := admin.ListTopics(t.Context(), topic)
-			return err == nil, errors.Join(err, topics.Error())
-		})
 	})
 	testkit.Wait(t, "flow gone", func() (bool, error) {
 		topics, err := admin.ListTopics(t.Context())
@@ -92,8 +87,7 @@ func TestConsumerCollectsFromTopicsMadeLater(t *testing.T) {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DefaultProduceTopic(topic))
 	require.NoError(t, err)
 	t.Cleanup(cl.Close)
-	_, err = kadm.NewClient(cl).CreateTopic(t.Context(), 3, 1, nil, topic)
-	require.NoError(t, err)
+	testkit.Topics(t, cl, 3, topic)
 	for _, value := range []string{"a", "b", "c"} {
 		require.NoError(t, cl.ProduceSync(t.Context(), kgo.KeySliceRecord([]byte("key"), []byte(value))).FirstErr())
 	}

@@ -190,12 +190,9 @@ func (s *system) topics(hops ...string) {
 	require.NoError(s.t, err)
 	defer client.Close()
 	for _, hop := range hops {
-		topic := kafka.Topic{Name: topics.MustHop(s.flow, hop).Commands(), Partitions: 1}
-		require.NoError(s.t, kafka.Provision(s.t.Context(), client, topic))
+		testkit.Topics(s.t, client, 1, topics.MustHop(s.flow, hop).Commands())
 	}
-	for _, topic := range []string{s.flow + ".order.events"} { // kafkajs wants it to be there
-		require.NoError(s.t, kafka.Provision(s.t.Context(), client, kafka.Topic{Name: topic, Partitions: 2}))
-	}
+	testkit.Topics(s.t, client, 2, s.flow+".order.events") // kafkajs wants it to be there
 }
 
 // ambassador runs troupe ambassador beside the shipping service.

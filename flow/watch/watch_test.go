@@ -23,6 +23,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -54,14 +55,8 @@ func newStage(t testing.TB) *stage {
 
 func (s *stage) provision(hop string) {
 	s.t.Helper()
-	for _, kind := range []string{"commands", "events", "dlq"} {
-		name := s.flow + "." + hop + "." + kind
-		require.NoError(s.t, kafka.Provision(s.t.Context(), s.client, kafka.Topic{Name: name, Partitions: 2}))
-		testkit.Wait(s.t, name, func() (bool, error) {
-			ids, err := kafka.TopicIDs(s.t.Context(), s.client, name)
-			return len(ids) == 1, err
-		})
-	}
+	h := topics.MustHop(s.flow, hop)
+	testkit.Topics(s.t, s.client, 2, h.Commands(), h.Events(), h.DeadLetters())
 }
 
 func (s *stage) event(hop, typ string) reactions.Message {

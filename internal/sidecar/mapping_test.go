@@ -52,7 +52,7 @@ func TestTheMoveFromDebezium(t *testing.T) {
 	client, err := kafka.NewClient(testkit.Kafka(t))
 	require.NoError(t, err)
 	defer client.Close()
-	require.NoError(t, kafka.Provision(t.Context(), client, kafka.Topic{Name: topic, Partitions: 2}))
+	testkit.Topics(t, client, 2, topic)
 
 	const columns = "(id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, aggregateid varchar(255), type varchar(255), payload jsonb)"
 	slot := "dbz_" + strings.ReplaceAll(flow, "-", "_")
@@ -134,7 +134,7 @@ func TestTheMoveFromDebezium(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, body, `outbox_relay_headroom_positions{outbox="shop"}`)
 
-	require.NoError(t, kafka.Provision(t.Context(), client, kafka.Topic{Name: later, Partitions: 1}))
+	testkit.Topics(t, client, 1, later)
 	r = command("parked", "retry", page.Rows[0].ID, "--actor", "ann")
 	require.Equal(t, 0, r.code, r.stderr)
 	require.Equal(t, `{"n":1}`, string(testkit.Consume(t, testkit.Kafka(t), later).WaitN(1)[0].Value))

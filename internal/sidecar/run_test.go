@@ -35,7 +35,7 @@ func site(t *testing.T) (environ []string, conn *pgx.Conn, topic string) {
 	client, err := kafka.NewClient(brokers)
 	require.NoError(t, err)
 	defer client.Close()
-	require.NoError(t, kafka.Provision(t.Context(), client, kafka.Topic{Name: topic, Partitions: 2}))
+	testkit.Topics(t, client, 2, topic)
 	return environ, conn, topic
 }
 

@@ -110,7 +110,7 @@ func newCrew(t testing.TB, d *saga.Definition) *crew {
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
 	for _, hop := range append([]string{"shop", "desk"}, hops...) {
-		require.NoError(t, kafka.Provision(t.Context(), s.client, kafka.Topic{Name: s.hop(hop).Events(), Partitions: 2}))
+		testkit.Topics(t, s.client, 2, s.hop(hop).Events())
 	}
 	s.ends = testkit.Consume(t, s.task.Brokers, s.hop("order").Events())
 	return s

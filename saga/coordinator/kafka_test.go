@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/saga"
@@ -21,9 +20,7 @@ func TestAWorkerThatSpeaksOnlyKafkaTakesPart(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(cl.Close)
 	// Both: the command may come before the coordinator has made the topic of the answers.
-	made, err := kadm.NewClient(cl).CreateTopics(t.Context(), 1, 1, nil, f.name+".legacy.commands", f.name+".legacy.events")
-	require.NoError(t, err)
-	require.NoError(t, made.Error())
+	testkit.Topics(t, cl, 1, f.name+".legacy.commands", f.name+".legacy.events")
 	commands := testkit.Consume(t, testkit.Kafka(t), f.name+".legacy.commands")
 
 	d, err := saga.Define(saga.Spec{

@@ -23,9 +23,7 @@ func newClient(t *testing.T) *kgo.Client {
 }
 
 func makeTopics(t *testing.T, client *kgo.Client, names ...string) {
-	created, err := kadm.NewClient(client).CreateTopics(t.Context(), 3, 1, nil, names...)
-	require.NoError(t, err)
-	require.NoError(t, created.Error())
+	testkit.Topics(t, client, 3, names...)
 }
 
 func send(t *testing.T, client *kgo.Client, topic, key, id string) {
