@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/testkit"
@@ -35,5 +36,32 @@ func TestWhatIsPlannedOnEmptyTablesLooksUpByPrimaryKey(t *testing.T) {
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		require.NoError(t, err)
 		require.Contains(t, strings.Join(plan, "\n"), "using "+want.index, statement)
+	}
+}
+
+// TestTheHotStatementsAreNotPlannedEachTime: a session plans a statement anew for each call while that looks cheaper than
+// one plan for all arguments, as it does where the planner sees how many elements an array has.
+func TestTheHotStatementsAreNotPlannedEachTime(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.ConnectConfig(t.Context(), testkit.Database(t).Config().ConnConfig)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	id := [16]byte{15: 1}
+	for statement, args := range map[string][]any{
+		"insert_recent":  {"g", []int16{1}, [][16]byte{id}, []int32{0}},
+		"insert_other":   {"g", []string{"m"}, []int32{0}, []int16{1}, [][16]byte{id}},
+		"find_answers":   {"g", []string{"Pay"}, []string{"o-1"}},
+		"insert_offsets": {int32(1), int64(1), id, int64(1), int64(1), []int64{1}, int32(1)},
+	} {
+		text, err := os.ReadFile("sql/" + statement + ".sql")
+		require.NoError(t, err)
+		for range 20 {
+			_, err = conn.Exec(t.Context(), string(text), args...)
+			require.NoError(t, err, statement)
+		}
+		var custom int
+		const planned = "SELECT custom_plans FROM pg_prepared_statements WHERE statement = $1"
+		require.NoError(t, conn.QueryRow(t.Context(), planned, string(text)).Scan(&custom))
+		assert.LessOrEqual(t, custom, 5, statement)
 	}
 }

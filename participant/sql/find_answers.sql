@@ -1,5 +1,6 @@
+-- The arrays are as in insert_recent.sql.
 SELECT a.message_type, a.idempotency_key, a.outcome, a.type, a.content_type, a.payload, coalesce(a.command_key, ''), a.version
-FROM unnest($2::text[], $3::text[]) AS m (message_type, idempotency_key),
+FROM unnest((SELECT $2::text[]), (SELECT $3::text[])) AS m (message_type, idempotency_key),
 LATERAL (
   SELECT s.*, s.xmin AS version FROM troupe.answers AS s
   WHERE s.consumer_group = $1 AND s.message_type = m.message_type AND s.idempotency_key = m.idempotency_key

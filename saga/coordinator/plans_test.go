@@ -11,17 +11,19 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
+// ofOne are arguments of the hot statements, for one saga.
+var ofOne = map[string]any{
+	"ids": []string{"order/o-1"}, "hop": "order.order", "group": "order.order", "sagas": []string{"order"},
+	"variables": []string{"payment_id"}, "values": []string{"p-1"}, "was": []int32{1}, "versions": []int32{2},
+	"statuses": []string{"running"}, "steps": []string{""}, "reasons": []string{""}, "states": []string{"{}"},
+	"wakes": []*string{nil}, "ended": []*string{nil}, "definitions": []string{"d"}, "limit": 1,
+}
+
 // A statement that was planned while its table was empty is kept to that plan for as long as its session lives, or until
 // somebody analyzes the table.
 func TestWhatIsPlannedOnEmptyTablesScansNone(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
-	arguments := map[string]any{
-		"ids": []string{"order/o-1"}, "hop": "order.order", "group": "order.order", "sagas": []string{"order"},
-		"variables": []string{"payment_id"}, "values": []string{"p-1"}, "was": []int32{1}, "versions": []int32{2},
-		"statuses": []string{"running"}, "steps": []string{""}, "reasons": []string{""}, "states": []string{"{}"},
-		"wakes": []*string{nil}, "ended": []*string{nil}, "definitions": []string{"d"}, "limit": 1,
-	}
 	for statement, index := range map[string]string{
 		"load_sagas": "sagas_pkey", "update_sagas": "sagas_pkey", "find_associated": "saga_associations_pkey",
 		"delete_associations": "saga_associations_saga ",
@@ -33,7 +35,7 @@ func TestWhatIsPlannedOnEmptyTablesScansNone(t *testing.T) {
 		defer conn.Close(t.Context())
 		_, err = conn.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan")
 		require.NoError(t, err)
-		sql, args, err := pgx.NamedArgs(arguments).RewriteQuery(t.Context(), conn, string(text), nil)
+		sql, args, err := pgx.NamedArgs(ofOne).RewriteQuery(t.Context(), conn, string(text), nil)
 		require.NoError(t, err)
 		_, err = conn.Exec(t.Context(), "PREPARE it AS "+sql, pgx.QueryExecModeSimpleProtocol)
 		require.NoError(t, err, statement)
@@ -44,5 +46,28 @@ func TestWhatIsPlannedOnEmptyTablesScansNone(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, strings.Join(plan, "\n"), index, "%s", statement)
 		require.NotContains(t, strings.Join(plan, "\n"), "Seq Scan", "%s", statement)
+	}
+}
+
+// TestTheHotStatementsAreNotPlannedEachTime: a session plans a statement anew for each call while that looks cheaper than
+// one plan for all arguments, as it does where the planner sees how many elements an array has.
+func TestTheHotStatementsAreNotPlannedEachTime(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.ConnectConfig(t.Context(), testkit.Database(t).Config().ConnConfig)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	for _, statement := range []string{"load_sagas", "update_sagas", "find_associated", "delete_associations"} {
+		text, err := os.ReadFile("sql/" + statement + ".sql")
+		require.NoError(t, err)
+		sql, args, err := pgx.NamedArgs(ofOne).RewriteQuery(t.Context(), conn, string(text), nil)
+		require.NoError(t, err)
+		for range 20 {
+			_, err = conn.Exec(t.Context(), sql, args...)
+			require.NoError(t, err)
+		}
+		var custom int
+		const planned = "SELECT custom_plans FROM pg_prepared_statements WHERE statement = $1"
+		require.NoError(t, conn.QueryRow(t.Context(), planned, sql).Scan(&custom))
+		require.LessOrEqual(t, custom, 5, statement)
 	}
 }
