@@ -37,6 +37,17 @@ func (p part) show(name, messages string) {
 	fmt.Println(strings.TrimRight(line, " "))
 }
 
+// against is the median of what a figure is to the one of the same round, and the least and the most: what else the machine
+// does changes from minute to minute, and rounds that follow each other have most of it in common.
+func against(all, base []figures, figure func(figures) float64) string {
+	ratios := make([]float64, len(all))
+	for i := range all {
+		ratios[i] = figure(all[i]) / figure(base[i])
+	}
+	slices.Sort(ratios)
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1])
+}
+
 // median is each figure's own.
 func median(all []figures) figures {
 	of := func(figure func(figures) float64) float64 {

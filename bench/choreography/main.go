@@ -135,11 +135,12 @@ func (s *stage) styles(ctx context.Context) error {
 	for _, k := range kinds {
 		median(k.done).show("median " + k.name)
 	}
-	base := median(kinds[0].done)
 	for _, k := range kinds[1:] {
-		m := median(k.done)
-		fmt.Printf("\n%s: %.2f times the orders/s of orchestration; at %g/s %.2f times its p50, %.2f times its p99\n", k.name,
-			m.flat.perSecond/base.flat.perSecond, s.rate, m.steady.p50/base.steady.p50, m.steady.p99/base.steady.p99)
+		fmt.Printf("\n%s, against the orchestration of the same round: %s times the orders/s; at %g/s %s times the p50, %s times the p99\n",
+			k.name,
+			against(k.done, kinds[0].done, func(f figures) float64 { return f.flat.perSecond }), s.rate,
+			against(k.done, kinds[0].done, func(f figures) float64 { return f.steady.p50 }),
+			against(k.done, kinds[0].done, func(f figures) float64 { return f.steady.p99 }))
 	}
 	return nil
 }

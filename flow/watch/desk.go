@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +21,6 @@ import (
 var (
 	//go:embed sql/read_flow.sql
 	readFlow string
-	//go:embed sql/read_newest.sql
-	readNewest string
 	//go:embed sql/read_key.sql
 	readKey string
 )
@@ -154,41 +151,6 @@ func (d *Desk) SeenAt() time.Time {
 		return time.Time{}
 	}
 	return d.seenAt.UTC()
-}
-
-// List gives flows that began before a time, the zero time being now, the newest first; at most limit, and 1000.
-func (d *Desk) List(ctx context.Context, before time.Time, limit int) ([]Flow, error) {
-	if before.IsZero() {
-		before = time.Now()
-	}
-	rows, err := d.pool.Query(ctx, readNewest, pgx.NamedArgs{"flow": d.flow, "before": before, "most": min(max(limit, 1), maxListed)})
-	if err != nil {
-		return nil, fmt.Errorf("watch: %w", err)
-	}
-	var ids []uuid.UUID
-	var id uuid.UUID
-	var at time.Time
-	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
-		if !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-		return nil
-	})
-	if err != nil || len(ids) == 0 {
-		return nil, err
-	}
-	byID, err := d.read(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	flows := make([]Flow, 0, len(ids))
-	for _, id := range ids {
-		if f := byID[id]; f != nil {
-			f.Messages, f.Findings, f.Waiting = nil, nil, nil
-			flows = append(flows, *f)
-		}
-	}
-	return flows, nil
 }
 
 // Show gives a flow by its correlation id, or the newest one of a business key. Its error wraps ErrNone.

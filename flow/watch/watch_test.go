@@ -243,7 +243,7 @@ func TestAFlowThatWasOverBeforeTheWatcherCameIsSeenWhole_C09(t *testing.T) {
 		"order events Placed success o-2-1 -1 0", "payment events Paid success o-2-2 0 1", "inventory events Reserved success o-2-3 0 0",
 		"shipping events Shipped success o-2-4 2 0",
 	}, lines)
-	flows, err := s.desk().List(t.Context(), time.Time{}, 10)
+	flows, _, err := s.desk().Find(t.Context(), watch.Filter{}, 10, "")
 	require.NoError(t, err)
 	require.Len(t, flows, 2)
 	_, err = s.desk().Show(t.Context(), "o-3")

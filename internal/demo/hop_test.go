@@ -192,6 +192,7 @@ func TestADeadLetterIsToldToTheWebhook_A26(t *testing.T) {
 	require.NoError(t, err)
 	defer client.Close()
 	topic := cfg.Hop("shipping").Commands()
+	testkit.Topics(t, client, 4, topic)
 	for n := range 20 {
 		m := envelope.Message{
 			Topic: topic, Key: []byte("o-1"), Payload: []byte{9}, ID: envelope.NewID(), Type: "troupe.order.ShipOrder", Subject: fmt.Sprint(n),
