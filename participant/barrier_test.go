@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -336,3 +337,25 @@ type noCodec struct{}
 func (noCodec) Encode(string, any) (envelope.Encoded, error) { return envelope.Encoded{}, errAsked }
 func (noCodec) TypeOf(any) (string, error)                   { return "", errAsked }
 func (noCodec) Decode(envelope.Message, any) error           { return errAsked }
+
+// TestARefusalAndItsCompensationFitInOneBatch: the compensation stores the refusal anew, which this transaction has not
+// written yet, and nothing runs twice for it.
+func TestARefusalAndItsCompensationFitInOneBatch(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var runs atomic.Int32
+	p := s.new(onePartition, func(c *participant.Config) {
+		c.Batch = 100
+		c.Hooks.BeforeHandler = func(participant.Delivery) { runs.Add(1) }
+	})
+	participant.Handle(p, count)
+	participant.Handle(p, undo)
+	s.provision(1)
+	refused := call{saga: "order/o-1", step: "charge", operation: "forward", key: "f:1", n: 1, fail: "refuse"}
+	doubted := call{saga: "order/o-1", step: "charge", operation: "compensate", key: "c:1", n: 2, doubt: true}
+	s.send(refused.message(s, "o-1"), doubted.message(s, "o-2")) // of one key they would not be written together
+	s.start(p)
+	events := s.waitEvents(2)
+	require.Equal(t, []string{"TooMany", "troupe.Nothing"}, []string{events[0].Type, events[1].Type})
+	require.EqualValues(t, 1, runs.Load(), "the forward call once, the compensation not at all")
+}
