@@ -135,12 +135,13 @@ func (s *stage) styles(ctx context.Context) error {
 	for _, k := range kinds {
 		median(k.done).show("median " + k.name)
 	}
-	for _, k := range kinds[1:] {
-		fmt.Printf("\n%s, against the orchestration of the same round: %s times the orders/s; at %g/s %s times the p50, %s times the p99\n",
-			k.name,
-			against(k.done, kinds[0].done, func(f figures) float64 { return f.flat.perSecond }), s.rate,
-			against(k.done, kinds[0].done, func(f figures) float64 { return f.steady.p50 }),
-			against(k.done, kinds[0].done, func(f figures) float64 { return f.steady.p99 }))
+	for i, k := range kinds[1:] {
+		base := kinds[i] // the one before
+		fmt.Printf("\n%s, against %s in the same round: %s times the orders/s;\nat %g/s %s times the p50, %s times the p99\n",
+			k.name, base.name,
+			against(k.done, base.done, func(f figures) float64 { return f.flat.perSecond }), s.rate,
+			against(k.done, base.done, func(f figures) float64 { return f.steady.p50 }),
+			against(k.done, base.done, func(f figures) float64 { return f.steady.p99 }))
 	}
 	return nil
 }
