@@ -345,7 +345,7 @@ func TestARefusalAndItsCompensationFitInOneBatch(t *testing.T) {
 	s := newStage(t)
 	var runs atomic.Int32
 	p := s.new(onePartition, func(c *participant.Config) {
-		c.Batch = 100
+		c.Batch, c.Concurrency = 100, 1
 		c.Hooks.BeforeHandler = func(participant.Delivery) { runs.Add(1) }
 	})
 	participant.Handle(p, count)

@@ -22,10 +22,6 @@ func newClient(t *testing.T) *kgo.Client {
 	return client
 }
 
-func makeTopics(t *testing.T, client *kgo.Client, names ...string) {
-	testkit.Topics(t, client, 3, names...)
-}
-
 func send(t *testing.T, client *kgo.Client, topic, key, id string) {
 	m := envelope.Message{
 		Topic: topic, Key: []byte(key), Payload: []byte("x"), ID: id, Type: "troupe.order.OrderShipped", CausationID: "why",
@@ -36,7 +32,7 @@ func send(t *testing.T, client *kgo.Client, topic, key, id string) {
 func TestTheFlowsTopicsAreReadFromTheirBeginningToTheirEnd(t *testing.T) {
 	flow, client := testkit.Flow(t), newClient(t)
 	commands, events := flow+".payment.commands", flow+".payment.events"
-	makeTopics(t, client, commands, events, flow+".payment.dlq", flow+".order.events", flow+"x.payment.commands")
+	testkit.Topics(t, client, 3, commands, events, flow+".payment.dlq", flow+".order.events", flow+"x.payment.commands")
 	none, err := readMessages(t.Context(), testkit.Kafka(t), client, flow)
 	require.NoError(t, err)
 	require.Empty(t, none)
@@ -68,7 +64,7 @@ func TestTheFlowsTopicsAreReadFromTheirBeginningToTheirEnd(t *testing.T) {
 
 func TestWhatGroupsHaveNotReadIsCounted(t *testing.T) {
 	flow, client := testkit.Flow(t), newClient(t)
-	makeTopics(t, client, flow+".payment.commands")
+	testkit.Topics(t, client, 3, flow+".payment.commands")
 	for n := range 10 {
 		send(t, client, flow+".payment.commands", "o", fmt.Sprint(n))
 	}
@@ -97,7 +93,7 @@ func consume(t *testing.T, flow string, n int, opts ...kgo.Opt) {
 
 func TestAFlowIsRemovedWithItsStaticMembersAndNoOtherFlow(t *testing.T) {
 	flow, client := testkit.Flow(t), newClient(t)
-	makeTopics(t, client, flow+".payment.commands", flow+".payment.dlq", flow+"x.payment.commands")
+	testkit.Topics(t, client, 3, flow+".payment.commands", flow+".payment.dlq", flow+"x.payment.commands")
 	send(t, client, flow+".payment.commands", "o", "1")
 	consume(t, flow, 1, kgo.InstanceID("payment")) // does not leave the group when it ends
 	require.NoError(t, removeFlow(t.Context(), client, flow))
@@ -115,7 +111,7 @@ func TestAFlowIsRemovedWithItsStaticMembersAndNoOtherFlow(t *testing.T) {
 func TestTheDuplicatorSendsRecordsAgainUnchanged(t *testing.T) {
 	flow, client := testkit.Flow(t), newClient(t)
 	topic := flow + ".payment.commands"
-	makeTopics(t, client, topic)
+	testkit.Topics(t, client, 3, topic)
 	d, err := newDuplicator(testkit.Kafka(t), []string{topic}, 1, zerolog.Nop())
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
