@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -191,4 +193,39 @@ func TestASavepointTakesOnlyItsOwnBack(t *testing.T) {
 	s.waitEvents(4)
 	require.Empty(t, s.entries("elsewhere"))
 	require.Equal(t, 1, s.count("SELECT count(DISTINCT xid) FROM troupe.outbox"), "one transaction")
+}
+
+// TestLessThanABatchWaitsForWhatRuns: one transaction more, and not one for each message that came meanwhile.
+func TestLessThanABatchWaitsForWhatRuns(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const waiting = 10
+	var transactions atomic.Int32
+	began, end := make(chan struct{}), make(chan struct{})
+	p := s.new(onePartition, func(c *participant.Config) {
+		c.Batch, c.Concurrency = 100, 4
+		c.Hooks.Transaction = func(ctx context.Context, _ []participant.Delivery) (context.Context, func(error)) {
+			transactions.Add(1)
+			return ctx, func(error) {}
+		}
+	})
+	p.Gather(time.Hour)
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if string(c.Message.Key) == "slow" {
+			close(began)
+			<-end
+		}
+		return count(ctx, tx, c)
+	})
+	s.provision(1)
+	s.start(p)
+	s.send(s.command("slow", Count{N: 1}))
+	<-began
+	for n := range waiting {
+		s.send(s.command(fmt.Sprint("k-", n), Count{N: 1}))
+		s.waitAll("fetched", n+2, p.Backlog)
+	}
+	close(end)
+	s.waitCount(waiting+1, "SELECT count(*) FROM done")
+	require.Equal(t, int32(2), transactions.Load())
 }

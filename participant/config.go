@@ -39,8 +39,9 @@ type Config struct {
 	// Source is ce_source of what is emitted. Default: Hop.Name().
 	Source string
 
-	// Batch is how many messages a transaction takes at most. It never waits for more to come. A batch is tried as a
-	// whole; where one message fails, all are rolled back, that one runs alone and the others in smaller batches.
+	// Batch is how many messages a transaction takes at most. Where none runs, it does not wait for more to come; where
+	// some do, less than a batch waits up to 20 ms for one of them to end, and what comes meanwhile goes along. A batch is
+	// tried as a whole; where one message fails, all are rolled back, that one runs alone and the others in smaller batches.
 	// Larger ones save commits and round trips; they keep the locks of their handlers longer, and a handler that is
 	// slow keeps the whole batch open. Default 1; not more than 1000.
 	Batch int

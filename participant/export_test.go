@@ -17,6 +17,9 @@ const TurnClass = turnClass
 // Patience makes a partition count as stalled after d, before Run.
 func (p *Participant) Patience(d time.Duration) { p.patience = d }
 
+// Gather is how long less than a full batch waits for transactions that run, before Run.
+func (p *Participant) Gather(d time.Duration) { p.gather = d }
+
 // Backlog is how many records wait for p's workers.
 func (p *Participant) Backlog() (n int) {
 	p.mu.Lock()

@@ -72,7 +72,10 @@ func beMember(text string) {
 			self, err := os.FindProcess(os.Getpid())
 			must(err)
 			if k.Freeze {
+				goesOn := make(chan os.Signal, 1)
+				signal.Notify(goesOn, syscall.SIGCONT)
 				must(self.Signal(syscall.SIGSTOP))
+				<-goesOn // a thread may run on for a while before it is stopped
 				return
 			}
 			must(self.Kill())

@@ -24,6 +24,7 @@ type Participant struct {
 	failures *failures
 	strange  *repeated     // headers of HeaderRetry that cannot be read
 	patience time.Duration // how long nothing may end before a partition counts as stalled
+	gather   time.Duration // gatherLimit
 	ring     ring
 	alone    sync.RWMutex // held by a run that must be the only careful one; by groups of them together
 	turns    *turns
@@ -68,7 +69,7 @@ func New(cfg Config) (*Participant, error) {
 	p.checked = out.Checked(p.mayEmit)
 	p.failures = &failures{p: p}
 	p.strange = p.repeated("reading header " + HeaderRetry)
-	p.patience = max(cfg.Timeout, statementLimit) + stallAfter
+	p.patience, p.gather = max(cfg.Timeout, statementLimit)+stallAfter, gatherLimit
 	return p, nil
 }
 

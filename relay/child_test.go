@@ -87,7 +87,10 @@ func (c childConfig) hooks() (h relay.Hooks) {
 		mu.Lock()
 		defer mu.Unlock()
 		if calls++; calls == c.KillNth && c.Freeze {
+			goesOn := make(chan os.Signal, 1)
+			signal.Notify(goesOn, syscall.SIGCONT)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			<-goesOn // a thread may run on for a while before it is stopped
 		} else if calls == c.KillNth {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {} // not one instruction more of the relay's

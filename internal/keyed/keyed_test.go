@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -121,6 +123,63 @@ func TestASpreadBatchHasAsManyKeysAsThereAre(t *testing.T) {
 	<-done
 	require.Equal(t, [][]int{{0, 1, 6, 9}, {7, 8, 2, 3}, {4, 5}}, batches)
 	<-l.Close()
+}
+
+// While a run goes on, less than a batch waits: for its end, for more, or for some time.
+func TestLessThanABatchGathers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const gather = 20 * time.Millisecond
+		pool := keyed.NewPool(4)
+		var mu sync.Mutex
+		var ran [][]int
+		gate := make(chan struct{})
+		cfg := config{Batch: 3, Gather: gather, Run: func(batch []int) (int, bool) {
+			mu.Lock()
+			ran = append(ran, batch)
+			mu.Unlock()
+			<-gate
+			return len(batch), false
+		}}
+		l, other := keyed.NewLane(pool, cfg), keyed.NewLane(pool, cfg)
+		l.Release()
+		other.Release()
+		went := func(what string, want ...[]int) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			require.Equal(t, want, ran, what)
+			ran = nil
+		}
+		push(l, 1, 0)
+		went("where nothing runs, nothing waits", []int{0})
+		push(l, 2, 1)
+		push(l, 3, 2)
+		push(other, 4, 3)
+		went("less than a batch, of either lane")
+		gate <- struct{}{}
+		went("what has gathered goes together, and the other lane's waits for it", []int{1, 2})
+		time.Sleep(gather - 1)
+		went("not yet")
+		time.Sleep(1)
+		went("long enough", []int{3})
+		push(l, 5, 4)
+		went("this waits for that one")
+		time.Sleep(gather / 2)
+		push(l, 6, 5)
+		push(l, 7, 6)
+		went("a full batch waits for nothing", []int{4, 5, 6})
+		push(l, 8, 7)
+		for range 3 {
+			gate <- struct{}{}
+		}
+		went("the last one begins with the end of the others", []int{7})
+		gate <- struct{}{}
+		<-l.Close()
+		<-other.Close()
+		time.Sleep(gather) // until the pool has looked again
+	})
 }
 
 func TestAGapKeepsTheMark(t *testing.T) {

@@ -1,6 +1,9 @@
 package keyed
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Config of a Lane. T is an item, M what its low mark says.
 type Config[T, M any] struct {
@@ -9,6 +12,9 @@ type Config[T, M any] struct {
 	// Spread forms a batch of as many keys as there are, for runs in which the items of a key wait for each other. Else a
 	// batch has of the first keys all that waits.
 	Spread bool
+	// Gather is how long, from the beginning of the pool's last run, less than a batch waits for one that goes on to end: 0
+	// is not at all. Where runs have a cost of their own, a larger one after the other is cheaper than small ones at once.
+	Gather time.Duration
 	// Run works off a batch: items of free keys in the order of their arrival, all of a key's together and in theirs.
 	// It says how many of them, counted from the front, have ended, and whether the others are to be run again: they
 	// go back to where they came from. Others that are not close the lane: nothing is run after what was left.
@@ -165,12 +171,16 @@ func (l *Lane[T, M]) Load() (items, bytes int) {
 	return l.items, l.bytes
 }
 
-// offer enters the pool's turn if there is something to run.
+// offer enters the pool's turn if there is something to run. If the lane is in it, there may be enough now.
 func (l *Lane[T, M]) offer() {
-	if !l.offered && l.runnable() {
-		l.offered = true
-		l.pool.offer(l)
+	if !l.runnable() {
+		return
 	}
+	if !l.offered {
+		l.offered = true
+		l.pool.ready = append(l.pool.ready, l)
+	}
+	l.pool.widen()
 }
 
 func (l *Lane[T, M]) runnable() bool {
@@ -199,11 +209,14 @@ func (l *Lane[T, M]) take() (work func(), more bool) {
 	l.runs++
 	l.running += len(r.items)
 	l.offered = l.runnable()
-	if l.offered && l.pool.busy < l.pool.limit {
-		l.pool.busy++
-		go l.pool.work()
-	}
 	return r.work, l.offered
+}
+
+func (l *Lane[T, M]) gathers() time.Duration {
+	if l.items-l.running >= l.cfg.Batch {
+		return 0
+	}
+	return l.cfg.Gather
 }
 
 // spread takes an item of each free key, and then, while there is room, another of each that has one. Those of a key stand
