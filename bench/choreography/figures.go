@@ -17,7 +17,7 @@ type part struct {
 	perSecond float64 // orders ended, from the first one's row to the last one's end
 	p50, p99  float64 // ms, from an order's row to its end, by the order database's clock
 	cpu, pg   float64 // ms of processor time an order; 0: not known
-	beside    float64 // of the command beside, likewise
+	beside    float64 // of the command beside and its sessions at the server, which are not in pg, likewise
 }
 
 func (f figures) show(name string) {

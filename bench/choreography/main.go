@@ -11,7 +11,7 @@
 // over HTTP as fast as they are taken, which gives the throughput, and then at a rate that the machine bears, which gives a
 // latency that is no waiting line. Processor time is this process's, with the embedded broker and who posts, and the Postgres
 // server's. With --beside a command of yours, with a database of its own, runs beside a third kind of round; its processor time
-// is shown by itself. Then join lets ten events of ten hops come at once for each of many keys, and says how many transactions
+// and its sessions' at the server are shown by themselves, since what else the machine does changes a round by more. Then join lets ten events of ten hops come at once for each of many keys, and says how many transactions
 // were repeated. A round in which an order does not complete, or a join is not dispatched once, ends the measuring with status 1.
 package main
 
@@ -43,7 +43,7 @@ type sizes struct {
 }
 
 var (
-	full  = sizes{rounds: 3, warm: 200, orders: 2000, steady: 300, rate: 20, callers: 32, joins: 2000}
+	full  = sizes{rounds: 3, warm: 500, orders: 6000, steady: 300, rate: 20, callers: 32, joins: 2000}
 	quick = sizes{rounds: 1, warm: 5, orders: 40, steady: 10, rate: 10, callers: 8, joins: 50}
 )
 
@@ -142,6 +142,10 @@ func (s *stage) styles(ctx context.Context) error {
 			against(k.done, base.done, func(f figures) float64 { return f.flat.perSecond }), s.rate,
 			against(k.done, base.done, func(f figures) float64 { return f.steady.p50 }),
 			against(k.done, base.done, func(f figures) float64 { return f.steady.p99 }))
+		if k.beside != "" {
+			m := median(k.done).flat
+			fmt.Printf("the command takes %.1f %% of what the flow takes of the processors, flat out\n", 100*m.beside/(m.cpu+m.pg))
+		}
 	}
 	return nil
 }

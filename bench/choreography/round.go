@@ -41,21 +41,35 @@ func (s *stage) round(ctx context.Context, k kind) (f figures, err error) {
 
 // part posts n orders and waits until each has completed.
 func (y *system) part(ctx context.Context, name string, n int, every time.Duration) (p part, err error) {
-	cpu, pg, beside := machine.CPU(), y.s.server.CPU(), y.beside.CPU()
+	before, err := y.used(ctx)
+	if err != nil {
+		return p, err
+	}
 	if err := y.post(ctx, name, n, every); err != nil {
 		return p, err
 	}
 	if err := y.completed(ctx, name, n); err != nil {
 		return p, err
 	}
-	p.cpu, p.pg = (machine.CPU()-cpu)*1000/float64(n), (y.s.server.CPU()-pg)*1000/float64(n)
-	p.beside = (y.beside.CPU() - beside) * 1000 / float64(n)
+	after, err := y.used(ctx)
+	if err != nil {
+		return p, err
+	}
+	each := 1000 / float64(n)
+	p.cpu, p.pg, p.beside = (after.cpu-before.cpu)*each, (after.pg-before.pg)*each, (after.beside-before.beside)*each
 	err = y.pools["order"].QueryRow(ctx, `
 		SELECT count(*) / extract(epoch FROM max(ended_at) - min(created_at)),
 		       1000 * percentile_disc(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM ended_at - created_at)),
 		       1000 * percentile_disc(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM ended_at - created_at))
 		FROM order_flow
 		WHERE order_id LIKE $1 || '-%'`, name).Scan(&p.perSecond, &p.p50, &p.p99)
+	return p, err
+}
+
+// used is the processor time so far, in seconds rather than ms an order.
+func (y *system) used(ctx context.Context) (p part, err error) {
+	command, sessions, err := y.besideCPU(ctx)
+	p.cpu, p.pg, p.beside = machine.CPU(), y.s.server.CPU()-sessions, command+sessions
 	return p, err
 }
 

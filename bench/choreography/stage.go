@@ -115,6 +115,7 @@ type system struct {
 	names   []string                 // of databases
 	folder  string                   // "", or one to be removed
 	beside  machine.Process          // 0 where none runs
+	aside   string                   // its database
 	running *errgroup.Group
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -200,7 +201,7 @@ func (y *system) accompany(command string) error {
 	if err != nil {
 		return err
 	}
-	y.names = append(y.names, name)
+	y.names, y.aside = append(y.names, name), name
 	if err := migrations.Up(y.ctx, database); err != nil {
 		return err
 	}
@@ -225,6 +226,22 @@ func (y *system) accompany(command string) error {
 		return nil
 	})
 	return nil
+}
+
+// besideCPU is the processor time of the command beside, and that of its sessions at the server, in seconds.
+func (y *system) besideCPU(ctx context.Context) (command, sessions float64, err error) {
+	if y.beside == 0 {
+		return 0, 0, nil
+	}
+	rows, err := y.pools["order"].Query(ctx, "SELECT pid FROM pg_stat_activity WHERE datname = $1", y.aside)
+	if err != nil {
+		return 0, 0, err
+	}
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	for _, pid := range pids {
+		sessions += machine.Process(pid).CPU()
+	}
+	return y.beside.CPU(), sessions, err
 }
 
 // declared is a folder with what the services declare, for this system's flow.
