@@ -202,8 +202,9 @@ func TestLessThanABatchWaitsForWhatRuns(t *testing.T) {
 	const waiting = 10
 	var transactions atomic.Int32
 	began, end := make(chan struct{}), make(chan struct{})
+	begins := sync.OnceFunc(func() { close(began) })
 	p := s.new(onePartition, func(c *participant.Config) {
-		c.Batch, c.Concurrency = 100, 4
+		c.Batch, c.Concurrency, c.Timeout = 100, 4, 5*time.Minute
 		c.Hooks.Transaction = func(ctx context.Context, _ []participant.Delivery) (context.Context, func(error)) {
 			transactions.Add(1)
 			return ctx, func(error) {}
@@ -212,7 +213,7 @@ func TestLessThanABatchWaitsForWhatRuns(t *testing.T) {
 	p.Gather(time.Hour)
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		if string(c.Message.Key) == "slow" {
-			close(began)
+			begins()
 			<-end
 		}
 		return count(ctx, tx, c)

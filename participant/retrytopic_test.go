@@ -35,9 +35,9 @@ func (s *stage) publish(topic string, times int) (n int) {
 	return n
 }
 
-// TestRetryTopics: a message that fails waits on one topic after the other, nothing waits behind it, and doubled
+// TestRetryTopics_C04: a message that fails waits on one topic after the other, nothing waits behind it, and doubled
 // deliveries on the way do not multiply its attempts.
-func TestRetryTopics(t *testing.T) {
+func TestRetryTopics_C04(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	first, second := s.hop.Retry(time.Second), s.hop.Retry(2*time.Second)

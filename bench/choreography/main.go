@@ -11,8 +11,9 @@
 // over HTTP as fast as they are taken, which gives the throughput, and then at a rate that the machine bears, which gives a
 // latency that is no waiting line. Processor time is this process's, with the embedded broker and who posts, and the Postgres
 // server's. With --beside a command of yours, with a database of its own, runs beside a third kind of round; its processor time
-// and its sessions' at the server are shown by themselves, since what else the machine does changes a round by more. Then join lets ten events of ten hops come at once for each of many keys, and says how many transactions
-// were repeated. A round in which an order does not complete, or a join is not dispatched once, ends the measuring with status 1.
+// and its sessions' at the server are shown by themselves, since what else the machine does changes a round by more. Then join
+// lets ten events of ten hops come at once for each of many keys, and says how many transactions were repeated. A round in
+// which an order does not complete, or a join is not dispatched once, ends the measuring with status 1.
 package main
 
 import (
