@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -140,4 +141,24 @@ func TestACommandThatWouldNotRunAsksNobody(t *testing.T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	require.Equal(t, map[string]int{first.ID: 1, undo.ID: 1, other.ID: 1}, o.asked)
+}
+
+// TestWhoAsksDoesNotWaitForWhatRuns: it waits for somebody else, who may take his time.
+func TestWhoAsksDoesNotWaitForWhatRuns(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	o := newOracle(2)
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch, c.Concurrency = 30, 2 })
+	p.Gather(time.Hour)
+	participant.Ask(p, "Count", o.ask, o.take)
+	s.provision(1)
+	s.start(p)
+	s.send(s.command("a", Count{N: 1}))
+	s.waitAll("asks", 1, func() int {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.asking
+	})
+	s.send(s.command("b", Count{N: 1}))
+	s.waitEvents(2)
 }

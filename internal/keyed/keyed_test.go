@@ -160,9 +160,9 @@ func TestLessThanABatchGathers(t *testing.T) {
 		went("less than a batch, of either lane")
 		gate <- struct{}{}
 		went("what has gathered goes together, and the other lane's waits for it", []int{1, 2})
-		time.Sleep(gather - 1)
+		time.Sleep(gather - time.Nanosecond)
 		went("not yet")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		went("long enough", []int{3})
 		push(l, 5, 4)
 		went("this waits for that one")
