@@ -148,7 +148,7 @@ func TestWhoAsksDoesNotWaitForWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	o := newOracle(2)
-	p := s.new(onePartition, func(c *participant.Config) { c.Batch, c.Concurrency = 30, 2 })
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch, c.Concurrency, c.Timeout = 30, 2, 10*time.Minute })
 	p.Gather(time.Hour)
 	participant.Ask(p, "Count", o.ask, o.take)
 	s.provision(1)
