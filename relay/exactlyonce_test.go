@@ -10,13 +10,16 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/relay"
@@ -200,6 +203,33 @@ func TestExactlyOnceKeepsItsPlaceWithTheRows(t *testing.T) {
 	committed["k1"]++
 	s.insert(s.topic, "k1", strconv.Itoa(committed["k1"]-1))
 	s.settleExactly(again, committed)
+}
+
+// TestAPlaceThatDoesNotComeIsReadAnew: a relay that waits for it for ever would say nothing, and publish nothing.
+func TestAPlaceThatDoesNotComeIsReadAnew(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	defer cluster.Close()
+	var reads atomic.Bool // else nothing that is fetched comes
+	cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if reads.Load() {
+			return nil, nil, false
+		}
+		return r.ResponseKind(), nil, true
+	})
+	s := &stage{t: t, pool: testkit.Database(t), brokers: cluster.ListenAddrs(), flow: testkit.Flow(t)}
+	s.topic = s.createTopic("main", 3)
+	r, err := relay.New(s.exactly())
+	require.NoError(t, err)
+	r.Reading(time.Second)
+	run := s.run(r)
+	testkit.Wait(t, "it gives up", func() (bool, error) { return strings.Contains(r.Status().LastError, "read the place"), nil })
+	reads.Store(true)
+	s.waitSlot()
+	s.insert(s.topic, "k1", "0")
+	s.settleExactly(run, map[string]int{"k1": 1})
 }
 
 // A kill at any arrow, while a backlog goes out and writers write.

@@ -44,6 +44,10 @@ type startRecord struct {
 
 const startKey = "started"
 
+// placeTimeout bounds the reading of the place. It is a few records: what does not come by then is asked for anew, by a new
+// client.
+const placeTimeout = 30 * time.Second
+
 func (p place) record(t *transactor) *kgo.Record {
 	value, _ := json.Marshal(placeRecord{p.lsn.String(), p.system, p.timeline, p.position, p.id}) // texts and a number
 	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
@@ -87,7 +91,9 @@ func (t *transactor) provision(ctx context.Context) error {
 // resume says from where the log is to be streamed: from the place of the last transaction that was committed, if it is of
 // this cluster and timeline, else from the one that is confirmed to Postgres, which it then makes the place.
 func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wal.LSN, healed bool) (wal.LSN, error) {
-	at, found, err := t.readPlace(ctx)
+	reading, cancel := context.WithTimeout(ctx, t.relay.reading)
+	defer cancel()
+	at, found, err := t.readPlace(reading)
 	if err != nil {
 		return 0, fmt.Errorf("read the place in %s: %w", t.topic, err)
 	}

@@ -145,6 +145,7 @@ type Relay struct {
 	givenUp   atomic.Bool   // the slot held more than it may
 	slotMoved chan struct{} // told when it is streamed anew
 	large     *wal.LSN      // behind which a transaction did not fit; of the goroutine that publishes
+	reading   time.Duration // placeTimeout
 }
 
 const (
@@ -183,7 +184,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1)}
+	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: placeTimeout}
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)
 	if cfg.Mapping != nil {

@@ -82,6 +82,11 @@ func (s *stage) start(cfg relay.Config) running {
 	s.t.Helper()
 	r, err := relay.New(cfg)
 	require.NoError(s.t, err)
+	return s.run(r)
+}
+
+func (s *stage) run(r *relay.Relay) running {
+	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	var result error
