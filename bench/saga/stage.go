@@ -264,12 +264,9 @@ func (y *system) one(ctx context.Context, key string) error {
 	y.mu.Lock()
 	y.waits["order/"+key] = ended
 	y.mu.Unlock()
-	err := pgx.BeginFunc(ctx, y.pool, func(tx pgx.Tx) error {
-		_, err := y.c.Start(ctx, tx, "order", map[string]any{
-			"order_id": key, "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1,
-		})
-		return err
-	})
+	_, err := y.c.Submit(ctx, "order", map[string]any{
+		"order_id": key, "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1,
+	}, nil)
 	if err != nil {
 		return err
 	}

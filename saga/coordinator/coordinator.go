@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/keyed"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
@@ -56,6 +57,7 @@ type Coordinator struct {
 	cfg         Config
 	hop         topics.Hop
 	definitions *definitions
+	submissions *keyed.Lane[*submission, struct{}]
 }
 
 // New registers what the coordinator handles with its participant, whose Run is the coordinator's, and stores the
@@ -82,6 +84,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		return nil, fmt.Errorf("coordinator: %w", err)
 	}
 	c.register(hops)
+	c.takeSubmissions()
 	return c, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -88,6 +89,7 @@ type crew struct {
 	task    task              // as all processes have it
 	members []*process
 	groups  []string // of the hops that were begun
+	calls   atomic.Int64
 }
 
 func newCrew(t testing.TB, d *saga.Definition) *crew {
@@ -177,14 +179,22 @@ func (s *crew) call(o OrderPlaced) {
 	require.NoError(s.t, s.tryCall(o))
 }
 
+// tryCall starts an order, each second one with those that others submit.
 func (s *crew) tryCall(o OrderPlaced) error {
+	fields := map[string]any{
+		"order_id": o.OrderID, "customer_id": o.Customer, "reference": o.Reference, "amount_cents": 500, "title": 7, "quantity": 1,
+	}
+	submits := s.calls.Add(1)%2 == 0
 	for {
-		err := pgx.BeginFunc(s.t.Context(), s.pools["order"], func(tx pgx.Tx) error {
-			_, err := s.c.Start(s.t.Context(), tx, "order", map[string]any{
-				"order_id": o.OrderID, "customer_id": o.Customer, "reference": o.Reference, "amount_cents": 500, "title": 7, "quantity": 1,
+		var err error
+		if submits {
+			_, err = s.c.Submit(s.t.Context(), "order", fields, nil)
+		} else {
+			err = pgx.BeginFunc(s.t.Context(), s.pools["order"], func(tx pgx.Tx) error {
+				_, err := s.c.Start(s.t.Context(), tx, "order", fields)
+				return err
 			})
-			return err
-		})
+		}
 		if !errors.Is(err, coordinator.ErrConflict) {
 			return err
 		}

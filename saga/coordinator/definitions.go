@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/troupe-go/troupe/saga"
@@ -36,6 +37,14 @@ func newDefinitions(defs []*saga.Definition) (*definitions, error) {
 	slices.Sort(ds.names)
 	ds.sort()
 	return ds, nil
+}
+
+// named is the one that new instances of a saga get.
+func (ds *definitions) named(name string) (*saga.Definition, error) {
+	if d := ds.current[name]; d != nil {
+		return d, nil
+	}
+	return nil, fmt.Errorf("there is no saga %q: there are %s", name, strings.Join(ds.names, ", "))
 }
 
 // known are all definitions that this process has met, in an order that does not depend on when.

@@ -4,10 +4,10 @@
 //	hop's event ─► load the saga ─► Decide ─► save: state, log, outbox, deadline ─► commit ─► relay ─► next hop
 //	                 FOR UPDATE                version compared
 //
-// A saga begins by Start, in a transaction of the caller's, or by an event that its definition names. It is one row of
-// troupe.sagas, known as its type, a slash and its key: order/o-1. Each decision counts its version up and adds one row to
-// troupe.saga_events; the view troupe.saga_log has their moments (StepStarted, StepCompleted, …) one by one. Its deadlines
-// stand in its state; the next of them wakes it, as one deadline of the participant.
+// A saga begins by Start, in a transaction of the caller's, by Submit, in one that callers share, or by an event that its
+// definition names. It is one row of troupe.sagas, known as its type, a slash and its key: order/o-1. Each decision counts its
+// version up and adds one row to troupe.saga_events; the view troupe.saga_log has their moments (StepStarted, StepCompleted, …)
+// one by one. Its deadlines stand in its state; the next of them wakes it, as one deadline of the participant.
 //
 // # Promised
 //
@@ -41,7 +41,9 @@
 //	events for one saga at once         the second waits for the row, and is decided on what the first one left
 //	two coordinators at once            the same; each decides for the partitions that its participant has
 //	started twice at once               one starts; the transaction of the other runs again and finds it. Start gives
-//	                                    ErrConflict: roll back, and try again
+//	                                    ErrConflict: roll back, and try again. Submit tries again by itself
+//	one of several that are submitted   each is tried by itself; the error is its caller's alone
+//	together is refused
 //	an event before its saga            stashed; both see each other, since each guards the association first
 //	an event found by a variable, when  kept all the same, since it may be early for the next saga of that value, which gets
 //	the saga of that value has ended    it: let values be ones that no two sagas have within Stash, such as ids, where a

@@ -8,3 +8,9 @@ var WeighStarted, CountStarted, SampleStarted = weighStarted, countStarted, samp
 
 // CountedTo is up to how many sagas of a status Started counts one by one.
 const CountedTo = countedTo
+
+// Submissions is how many callers of Submit wait.
+func (c *Coordinator) Submissions() int {
+	n, _ := c.submissions.Load()
+	return n
+}

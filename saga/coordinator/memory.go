@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/troupe-go/troupe/saga"
@@ -275,9 +274,9 @@ var ErrRefused = errors.New("refused")
 
 // begin starts a saga by a call, and gives its id.
 func (p *pass) begin(ctx context.Context, name string, fields map[string]any) (string, error) {
-	d := p.current[name]
-	if d == nil {
-		return "", fmt.Errorf("there is no saga %q: there are %s", name, strings.Join(p.names, ", "))
+	d, err := p.named(name)
+	if err != nil {
+		return "", err
 	}
 	return p.beginOn(ctx, d, saga.Event{Fields: fields})
 }
@@ -295,14 +294,23 @@ func startData(d *saga.Definition, given map[string]any) (key string, data map[s
 	return d.Start(fields)
 }
 
+// started is the event of a start that no message brought; e says with what, by whom and why.
+func started(d *saga.Definition, e saga.Event) (target, error) {
+	key, data, err := startData(d, e.Fields)
+	if err != nil {
+		return target{}, err
+	}
+	e.Kind, e.Fields = saga.Started, data
+	return target{message: -1, id: d.Spec().Saga + "/" + key, d: d, event: e}, nil
+}
+
 // beginOn starts one on a definition; e says with what, by whom and why.
 func (p *pass) beginOn(ctx context.Context, d *saga.Definition, e saga.Event) (string, error) {
-	key, data, err := startData(d, e.Fields)
+	e.Correlation = p.correlation
+	t, err := started(d, e)
 	if err != nil {
 		return "", err
 	}
-	e.Kind, e.Fields, e.Correlation = saga.Started, data, p.correlation
-	t := target{message: -1, id: d.Spec().Saga + "/" + key, d: d, event: e}
 	if err := p.load(ctx, []string{t.id}); err != nil {
 		return "", err
 	}

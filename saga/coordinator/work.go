@@ -26,6 +26,8 @@ type work struct {
 	tx   pgx.Tx
 	pass *pass
 	gave bool // Conflict was told
+	// callers are the contexts of those who start sagas in one transaction, by the sagas' ids.
+	callers map[string]context.Context
 }
 
 func (c *Coordinator) begin(tx pgx.Tx) *work {
@@ -67,15 +69,27 @@ func (q *queued) flush(ctx context.Context) error {
 	return q.Tx.SendBatch(ctx, &q.batch).Close()
 }
 
+// correlationOf is that of what a caller begins.
+func correlationOf(ctx context.Context) string {
+	if cause := envelope.CauseOf(ctx); cause != nil {
+		return cmp.Or(cause.Message.CorrelationID, cause.Message.ID)
+	}
+	return envelope.NewID()
+}
+
+// of is the context of whoever started a saga here, or ctx.
+func (w *work) of(ctx context.Context, id string) context.Context {
+	if caller := w.callers[id]; caller != nil {
+		return caller
+	}
+	return ctx
+}
+
 // within runs do in a caller's transaction. Nothing is written before do has decided all.
 func (c *Coordinator) within(ctx context.Context, tx pgx.Tx, do func(*work) error) error {
 	q := &queued{Tx: tx}
 	w := c.begin(q)
-	if cause := envelope.CauseOf(ctx); cause != nil {
-		w.pass.correlation = cmp.Or(cause.Message.CorrelationID, cause.Message.ID)
-	} else {
-		w.pass.correlation = envelope.NewID()
-	}
+	w.pass.correlation = correlationOf(ctx)
 	err := do(w)
 	if err == nil {
 		err = w.end(ctx, nil)
@@ -102,10 +116,11 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 		if err != nil {
 			return at(d.Message, err)
 		}
-		if len(entries) > 0 && d.Event.Kind == saga.Started && envelope.CauseOf(ctx) == nil {
+		caller := w.of(ctx, d.ID)
+		if len(entries) > 0 && d.Event.Kind == saga.Started && envelope.CauseOf(caller) == nil {
 			entries[0].ID = d.State.Correlation // the first of its flow
 		}
-		if err := out.Render(follow(ctx, d, taken), &rows, entries...); err != nil {
+		if err := out.Render(follow(caller, d, taken), &rows, entries...); err != nil {
 			return at(d.Message, err)
 		}
 	}
@@ -115,7 +130,7 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 		return err
 	}
 	for _, c := range wake {
-		if err := w.schedule(ctx, c); err != nil {
+		if err := w.schedule(w.of(ctx, c.State.ID()), c); err != nil {
 			return err
 		}
 	}

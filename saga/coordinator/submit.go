@@ -1,0 +1,191 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/troupe-go/troupe/internal/keyed"
+	"github.com/troupe-go/troupe/saga"
+)
+
+const (
+	// submitBatch is how many sagas a transaction of Submit starts at most, and submitAtOnce how many of those run at once.
+	submitBatch  = 100
+	submitAtOnce = 4
+	// submitGather is how long a start waits for a transaction that runs to end, from the beginning of that.
+	submitGather = 20 * time.Millisecond
+)
+
+// Submit starts a saga as Start does, in a transaction of the coordinator's own, and returns when that has committed. Sagas
+// that others submit while one runs share the next: who serves many requests at once pays for a commit now and then, not
+// for each. Nobody waits for company: where nothing runs a start goes by itself, and none waits longer than 20 ms.
+//
+// own, unless nil, are statements for the service's own rows. They go in the same transaction where this call starts the
+// saga, and are left out where there is one of that key: a request that comes again writes nothing. A transaction that fails
+// is tried again for each saga by itself, so what one of them is refused costs the others nothing. The functions that read
+// their results run in another goroutine, once more for each try, and what they find holds when Submit gives no error.
+//
+// An error wraps ErrConflict after three tries. Where ctx ends, or the connection is lost, before the commit is heard of, the
+// saga may have started: to submit it again is safe, and gives the same id.
+func (c *Coordinator) Submit(ctx context.Context, name string, fields map[string]any, own *pgx.Batch) (id string, err error) {
+	s := &submission{ctx: ctx, own: own, done: make(chan error, 1)}
+	if err = c.definitions.submitted(s, name, fields); err == nil {
+		c.submissions.PushAside(maphash.String(submitSeed, s.target.id), s)
+		select {
+		case err = <-s.done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("coordinator: submit: %w", err)
+	}
+	return s.target.id, nil
+}
+
+// submission is a call of Submit.
+type submission struct {
+	ctx    context.Context
+	target target
+	lock   string // that it will have, or wait for
+	own    *pgx.Batch
+	done   chan error
+}
+
+// queue adds the statements of its own to b, and keeps them as they are for another try, on another connection.
+func (s *submission) queue(b *pgx.Batch) {
+	if s.own == nil {
+		return
+	}
+	for _, q := range s.own.QueuedQueries {
+		b.Queue(q.SQL, q.Arguments...).Fn = q.Fn
+	}
+}
+
+var submitSeed = maphash.MakeSeed()
+
+func (c *Coordinator) takeSubmissions() {
+	c.submissions = keyed.NewLane(keyed.NewPool(submitAtOnce), keyed.Config[*submission, struct{}]{
+		Batch: submitBatch, Gather: submitGather, Run: func(all []*submission) (int, bool) {
+			c.submit(all)
+			return len(all), false
+		},
+	})
+	c.submissions.Release()
+}
+
+// submitted lets s be what name and fields begin.
+func (ds *definitions) submitted(s *submission, name string, fields map[string]any) error {
+	d, err := ds.named(name)
+	if err != nil {
+		return err
+	}
+	if s.target, err = started(d, saga.Event{Fields: fields, Correlation: correlationOf(s.ctx)}); err != nil {
+		return err
+	}
+	lock, err := d.Lock(s.target.event.Fields)
+	if err != nil {
+		return fmt.Errorf("saga %s: lock: %w", s.target.id, err)
+	}
+	s.lock = name + "/" + lock
+	return nil
+}
+
+// submit gives each its answer: of all together, or, where that failed by what one of them may be the reason of, of each by
+// itself.
+func (c *Coordinator) submit(all []*submission) {
+	all = slices.DeleteFunc(all, func(s *submission) bool { return s.ctx.Err() != nil }) // they have gone
+	if len(all) == 0 {
+		return
+	}
+	slices.SortStableFunc(all, func(a, b *submission) int { return cmp.Compare(a.lock, b.lock) }) // all take locks in one order
+	err := c.together(all)
+	if len(all) > 1 && ofOne(err) {
+		for _, s := range all {
+			s.done <- c.together([]*submission{s})
+		}
+		return
+	}
+	for _, s := range all {
+		s.done <- err
+	}
+}
+
+// ofOne says whether err may be about one of several.
+func ofOne(err error) bool {
+	var refused *pgconn.PgError
+	var about failedAt
+	return errors.As(err, &refused) || errors.As(err, &about)
+}
+
+// together starts them in one transaction, for as long as one of them waits for it.
+func (c *Coordinator) together(all []*submission) (err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var waiting atomic.Int64
+	waiting.Store(int64(len(all)))
+	for _, s := range all {
+		defer context.AfterFunc(s.ctx, func() {
+			if waiting.Add(-1) == 0 {
+				cancel()
+			}
+		})()
+	}
+	for range startTries {
+		if err = c.startAll(ctx, all); !errors.Is(err, ErrConflict) || len(all) > 1 {
+			break
+		}
+	}
+	return err
+}
+
+func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
+	var w *work
+	err := pgx.BeginFunc(ctx, c.cfg.Pool, func(tx pgx.Tx) error {
+		q := &queued{Tx: tx}
+		w = c.begin(q)
+		w.callers = make(map[string]context.Context, len(all))
+		if err := w.pass.load(ctx, idsOf(all)); err != nil {
+			return err
+		}
+		for i, s := range all {
+			id := s.target.id
+			fresh := w.pass.sagas[id].state.Version == 0
+			if err := w.pass.start(ctx, s.target); err != nil {
+				return at(i, err)
+			}
+			if fresh {
+				w.callers[id] = s.ctx
+				s.queue(&q.batch)
+			}
+		}
+		if err := w.end(ctx, nil); err != nil {
+			return err
+		}
+		return q.flush(ctx)
+	})
+	if w == nil {
+		return err
+	}
+	if err = w.lost(err); err == nil {
+		w.told()
+	}
+	return err
+}
+
+func idsOf(all []*submission) []string {
+	ids := make([]string, len(all))
+	for i, s := range all {
+		ids[i] = s.target.id
+	}
+	return ids
+}
