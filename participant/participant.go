@@ -61,7 +61,11 @@ func New(cfg Config) (*Participant, error) {
 		return nil, fmt.Errorf("participant: %w", err)
 	}
 	cfg.Log = cfg.Log.With().Str("group", cfg.Group).Logger()
-	out, err := outbox.New(outbox.Config{Source: cfg.Source, Encoder: cfg.Codec, Trace: cfg.Trace})
+	oc := outbox.Config{Source: cfg.Source, Encoder: cfg.Codec, Trace: cfg.Trace}
+	if cfg.Local {
+		oc.NotifyEvery = localHints
+	}
+	out, err := outbox.New(oc)
 	if err != nil {
 		return nil, fmt.Errorf("participant: %w", err)
 	}
