@@ -58,7 +58,7 @@ var house = map[string][]string{
 
 	"ambassador":       {"envelope", "outbox", "participant", "retry", "schemas"},
 	"saga":             {"envelope", "internal/expr", "internal/lines", "topics"},
-	"saga/coordinator": {"envelope", "internal/keyed", "outbox", "participant", "retry", "saga", "topics"},
+	"saga/coordinator": {"envelope", "internal/keyed", "internal/pg", "outbox", "participant", "retry", "saga", "topics"},
 	"telemetry/sagas":  {"saga", "saga/coordinator"},
 	"telemetry/flows":  {"flow/watch"},
 	"saga/explore":     {"internal/expr", "saga"},

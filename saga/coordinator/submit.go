@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/troupe-go/troupe/internal/keyed"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -32,7 +32,8 @@ const (
 // own, unless nil, are statements for the service's own rows. They go in the same transaction where this call starts the
 // saga, and are left out where there is one of that key: a request that comes again writes nothing. A transaction that fails
 // is tried again for each saga by itself, so what one of them is refused costs the others nothing. The functions that read
-// their results run in another goroutine, once more for each try, and what they find holds when Submit gives no error.
+// their results run in another goroutine, once more for each try; what they find holds when Submit gives no error, and where ctx
+// has ended they may still run.
 //
 // An error wraps ErrConflict after three tries. Where ctx ends, or the connection is lost, before the commit is heard of, the
 // saga may have started: to submit it again is safe, and gives the same id.
@@ -100,7 +101,7 @@ func (ds *definitions) submitted(s *submission, name string, fields map[string]a
 	return nil
 }
 
-// submit gives each its answer: of all together, or, where that failed by what one of them may be the reason of, of each by
+// submit gives each its answer: of all together, or, where that failed by what may be the doing of one of them, of each by
 // itself.
 func (c *Coordinator) submit(all []*submission) {
 	all = slices.DeleteFunc(all, func(s *submission) bool { return s.ctx.Err() != nil }) // they have gone
@@ -109,7 +110,7 @@ func (c *Coordinator) submit(all []*submission) {
 	}
 	slices.SortStableFunc(all, func(a, b *submission) int { return cmp.Compare(a.lock, b.lock) }) // all take locks in one order
 	err := c.together(all)
-	if len(all) > 1 && ofOne(err) {
+	if err != nil && len(all) > 1 && pg.Classify(err) != pg.Unavailable {
 		for _, s := range all {
 			s.done <- c.together([]*submission{s})
 		}
@@ -118,13 +119,6 @@ func (c *Coordinator) submit(all []*submission) {
 	for _, s := range all {
 		s.done <- err
 	}
-}
-
-// ofOne says whether err may be about one of several.
-func ofOne(err error) bool {
-	var refused *pgconn.PgError
-	var about failedAt
-	return errors.As(err, &refused) || errors.As(err, &about)
 }
 
 // together starts them in one transaction, for as long as one of them waits for it.

@@ -135,24 +135,38 @@ func TestASubmissionThatIsRefusedCostsTheOthersNothing(t *testing.T) {
 	open := s.closed()
 	const orders = 20
 	errs := make([]error, orders)
+	soldOut := errors.New("sold out")
 	var calling sync.WaitGroup
 	for i := range orders {
-		calling.Go(func() { _, errs[i] = s.submit(t.Context(), fmt.Sprint("o-", i), "c-1") })
+		calling.Go(func() {
+			key, own := fmt.Sprint("o-", i), &pgx.Batch{}
+			own.Queue("INSERT INTO orders (id, customer) VALUES ($1, $2)", key, "c-1")
+			switch i {
+			case 8: // what its caller makes of a result
+				own.Queue("SELECT").Exec(func(pgconn.CommandTag) error { return soldOut })
+			case 9: // what never reaches Postgres
+				own.Queue("SELECT $1::integer", struct{}{})
+			}
+			_, errs[i] = s.c.Submit(t.Context(), "order", orderOf(key, "c-1"), own)
+		})
 	}
 	s.awaitSubmissions(orders)
 	open()
 	calling.Wait()
 	var refused *pgconn.PgError
 	for i, err := range errs {
-		if i != 7 {
+		if i < 7 || i > 9 {
 			require.NoError(t, err, i)
 		}
 	}
 	require.ErrorAs(t, errs[7], &refused)
 	require.Equal(t, "orders_pkey", refused.ConstraintName)
 	require.NotErrorIs(t, errs[7], coordinator.ErrConflict)
-	require.Equal(t, orders-1, s.number("SELECT FROM troupe.sagas"))
-	require.Equal(t, orders-1, s.number(everyCommand))
+	require.ErrorIs(t, errs[8], soldOut)
+	require.ErrorContains(t, errs[9], "encode")
+	require.Equal(t, orders-3, s.number("SELECT FROM troupe.sagas"))
+	require.Equal(t, orders-3, s.number("SELECT FROM orders WHERE customer = 'c-1'"))
+	require.Equal(t, orders-3, s.number(everyCommand))
 }
 
 func TestWhatCannotBeASagaIsRefusedBeforeItIsSent(t *testing.T) {
