@@ -27,7 +27,8 @@ const (
 
 // Submit starts a saga as Start does, in a transaction of the coordinator's own, and returns when that has committed. Sagas
 // that others submit while one runs share the next: who serves many requests at once pays for a commit now and then, not
-// for each. Nobody waits for company: where nothing runs a start goes by itself, and none waits longer than 20 ms.
+// for each. Nobody waits for company: where nothing runs a start goes by itself, and while fewer than four transactions run none
+// waits longer than 20 ms.
 //
 // own, unless nil, are statements for the service's own rows. They go in the same transaction where this call starts the
 // saga, and are left out where there is one of that key: a request that comes again writes nothing. A transaction that fails
