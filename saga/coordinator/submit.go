@@ -152,11 +152,11 @@ func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 		if err := w.pass.load(ctx, idsOf(all)); err != nil {
 			return err
 		}
-		for i, s := range all {
+		for _, s := range all {
 			id := s.target.id
 			fresh := w.pass.sagas[id].state.Version == 0
 			if err := w.pass.start(ctx, s.target); err != nil {
-				return at(i, err)
+				return err
 			}
 			if fresh {
 				w.callers[id] = s.ctx
