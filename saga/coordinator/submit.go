@@ -36,6 +36,9 @@ const (
 // their results run in another goroutine, once more for each try; what they find holds when Submit gives no error, and where ctx
 // has ended they may still run.
 //
+// One that waits for a lock, such as for a Start of its key that has not committed, lets those wait that share its transaction,
+// each until its own ctx ends: keep such transactions short.
+//
 // An error wraps ErrConflict after three tries. Where ctx ends, or the connection is lost, before the commit is heard of, the
 // saga may have started: to submit it again is safe, and gives the same id.
 func (c *Coordinator) Submit(ctx context.Context, name string, fields map[string]any, own *pgx.Batch) (id string, err error) {
