@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -105,8 +106,8 @@ func (e *expectation) known(row pgx.Row) (k known, err error) {
 	return k, err
 }
 
-func (e *expectation) args(key string) pgx.NamedArgs {
-	return pgx.NamedArgs{"group": e.s.p.Group(), "name": e.Name, "key": key, "retention": e.s.cfg.Retention.Seconds()}
+func (e *expectation) args(key string) pg.Args {
+	return pg.Args{"group": e.s.p.Group(), "name": e.Name, "key": key, "retention": e.s.cfg.Retention.Seconds()}
 }
 
 // begins sets the clock, unless what is expected has come before.
@@ -121,9 +122,11 @@ func (e *expectation) begins(ctx context.Context, tx pgx.Tx, m envelope.Message)
 	}
 	b := &pgx.Batch{}
 	e.s.forget(b)
-	if err := e.s.p.QueueSchedule(ctx, b, e.deadline()); err != nil {
+	var ds participant.Deadlines
+	if err := e.s.p.Plan(ctx, &ds, e.deadline()); err != nil {
 		return err
 	}
+	e.s.p.QueueDeadlines(b, &ds)
 	return queue(ctx, tx, b)
 }
 
@@ -138,10 +141,13 @@ func (e *expectation) beginsWith(ctx context.Context, b *pgx.Batch, m envelope.M
 	e.s.forget(b)
 	d := e.deadline()
 	d.Keep = true
-	return e.s.p.QueueSchedule(ctx, b, d)
+	var ds participant.Deadlines
+	err = e.s.p.Plan(ctx, &ds, d)
+	e.s.p.QueueDeadlines(b, &ds)
+	return err
 }
 
-func (e *expectation) beginning(m envelope.Message) (pgx.NamedArgs, error) {
+func (e *expectation) beginning(m envelope.Message) (pg.Args, error) {
 	key, err := keyOf(m)
 	if err != nil {
 		return nil, fmt.Errorf("expectation %q: %w", e.Name, err)

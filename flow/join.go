@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -180,14 +181,14 @@ type state struct {
 }
 
 // move runs one of the statements that change a join's row.
-func (j *join) move(ctx context.Context, tx pgx.Tx, sql string, args pgx.NamedArgs) (st state, err error) {
+func (j *join) move(ctx context.Context, tx pgx.Tx, sql string, args pg.Args) (st state, err error) {
 	err = tx.QueryRow(ctx, sql, args).Scan(&st.news, &st.status, &st.n)
 	return st, err
 }
 
 // args name the join's row, with a message.
-func (j *join) args(key string, m envelope.Message) pgx.NamedArgs {
-	return pgx.NamedArgs{
+func (j *join) args(key string, m envelope.Message) pg.Args {
+	return pg.Args{
 		"group": j.s.p.Group(), "name": j.Name, "key": key, "retention": j.s.cfg.Retention.Seconds(),
 		"part": m.Topic + " " + m.Type,
 	}
@@ -268,7 +269,7 @@ func (j *join) joined(ctx context.Context, tx pgx.Tx, key string, raw []byte, ke
 	return joined, nil
 }
 
-func (j *join) parts(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, got map[string]envelope.Message) error {
+func (j *join) parts(ctx context.Context, tx pgx.Tx, args pg.Args, got map[string]envelope.Message) error {
 	rows, err := tx.Query(ctx, selectPartsSQL, args)
 	if err != nil {
 		return err

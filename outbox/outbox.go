@@ -112,8 +112,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 // insertMany keeps their order: positions are given out behind the sort.
 const insertMany = `
 INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
-SELECT id, topic, key, key_bytes, type, headers, raw_headers, payload
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::jsonb[], $7::bytea[], $8::bytea[])
+SELECT id, topic, key, key_bytes, type, headers::jsonb, raw_headers, payload
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::bytea[], $8::bytea[])
   WITH ORDINALITY AS e (id, topic, key, key_bytes, type, headers, raw_headers, payload, number)
 ORDER BY number`
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 var (
@@ -77,7 +79,7 @@ func (s *starts) drop(ms []*message) {
 // loadMarks reads which messages had begun when an owner before this one crashed: as many as were under way. It forgets
 // marks of yesterday: a crash between the end of a message and its mark's leaves one to nobody.
 func (w *worker) loadMarks(ctx context.Context) error {
-	args := pgx.NamedArgs{"lease": w.lease.id}
+	args := pg.Args{"lease": w.lease.id}
 	if _, err := w.p.cfg.Pool.Exec(ctx, pruneStarted, args); err != nil {
 		return err
 	}
@@ -152,7 +154,7 @@ func (w *worker) carefully(m *message) error {
 	if !known.here {
 		ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 		defer cancel()
-		args := pgx.NamedArgs{"lease": w.lease.id, "topic_id": m.topicID, "offset": m.offset}
+		args := pg.Args{"lease": w.lease.id, "topic_id": m.topicID, "offset": m.offset}
 		if err := w.p.cfg.Pool.QueryRow(ctx, markStarted, args).Scan(&known.n); err != nil {
 			return database(err)
 		}
@@ -186,12 +188,12 @@ func (w *worker) unmark(ctx context.Context, ms []*message) error {
 	return err
 }
 
-func (w *worker) markArgs(ms []*message) pgx.NamedArgs {
+func (w *worker) markArgs(ms []*message) pg.Args {
 	topicIDs, offsets := make([][16]byte, len(ms)), make([]int64, len(ms))
 	for i, m := range ms {
 		topicIDs[i], offsets[i] = m.topicID, m.offset
 	}
-	return pgx.NamedArgs{"lease": w.lease.id, "topic_ids": topicIDs, "offsets": offsets}
+	return pg.Args{"lease": w.lease.id, "topic_ids": topicIDs, "offsets": offsets}
 }
 
 // clocks say since when each handler runs. They may be used concurrently.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // Headers of the copy on the dlq topic, all of them text. The first six are those of KIP-1191. Those that a message
@@ -141,7 +142,7 @@ func (w *runner) fill(tx pgx.Tx, l *deadLetter) error {
 	return w.p.out.Write(envelope.WithCause(ctx, l.cause(w.p.cfg.Group)), tx, e)
 }
 
-func (w *runner) deadLetterArgs(l *deadLetter) pgx.NamedArgs {
+func (w *runner) deadLetterArgs(l *deadLetter) pg.Args {
 	args := w.p.rowArgs(l.message)
 	args["id"] = l.id
 	args["handler"] = readable(l.handlerName(w.p.cfg.Group), 1024)
@@ -182,8 +183,8 @@ func (l *deadLetter) ours(group string) []envelope.Header {
 // copyArgs is the row that carries the message to the dlq topic: its own headers and bytes, and ours behind them. It is
 // written as plain columns, since outbox.Write would give it attributes of its own. What does not fit is left out and
 // named.
-func (p *Participant) copyArgs(l *deadLetter) pgx.NamedArgs {
-	args := pgx.NamedArgs{
+func (p *Participant) copyArgs(l *deadLetter) pg.Args {
+	args := pg.Args{
 		"id": (*uuid.UUID)(nil), "topic": p.cfg.Hop.DeadLetters(), "key": l.Key, "type": readable(l.Type, 1024), "payload": l.Payload,
 	}
 	if l.Type == "" {

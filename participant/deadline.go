@@ -15,16 +15,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
 )
 
 var (
-	//go:embed sql/schedule_deadline.sql
-	scheduleDeadline string
-	//go:embed sql/keep_deadline.sql
-	keepDeadline string
-	//go:embed sql/cancel_deadline.sql
-	cancelDeadline string
 	//go:embed sql/cancel_deadlines.sql
 	cancelDeadlines string
 	//go:embed sql/meet_deadline.sql
@@ -104,38 +99,27 @@ func OnDeadline[T any](p *Participant, name string, fn func(ctx context.Context,
 // It may be called as soon as the handlers are registered, by a process that never calls Run too: any member of the
 // group fires the deadline.
 func (p *Participant) Schedule(ctx context.Context, tx pgx.Tx, d Deadline) error {
-	var b pgx.Batch
-	if err := p.QueueSchedule(ctx, &b, d); err != nil {
+	var ds Deadlines
+	if err := p.Plan(ctx, &ds, d); err != nil {
 		return err
 	}
-	return Queue(ctx, tx, b.QueuedQueries[0].SQL, b.QueuedQueries[0].Arguments...)
-}
-
-// QueueSchedule is Schedule for who writes many statements at once.
-func (p *Participant) QueueSchedule(ctx context.Context, b *pgx.Batch, d Deadline) error {
-	args, err := p.scheduleArgs(ctx, d)
-	if err != nil {
-		return classified{Permanent, fmt.Errorf("participant %s: schedule deadline %q: %w", p.cfg.Group, d.Name, err)}
-	}
-	if d.Keep {
-		b.Queue(keepDeadline, args)
-	} else {
-		b.Queue(scheduleDeadline, args)
-	}
-	return nil
+	return p.queueOne(ctx, tx, &ds)
 }
 
 // Cancel removes the deadline of a name from a scope, if tx commits. It is no error if there is none. One that has fired
 // and was not handled yet is ignored when it comes. An empty scope is the one that Schedule takes by default.
 func (p *Participant) Cancel(ctx context.Context, tx pgx.Tx, name, scope string) error {
-	_, err := p.expects(name)
-	if err == nil {
-		scope, err = scopeOf(ctx, scope, "")
+	var ds Deadlines
+	if err := p.PlanCancel(ctx, &ds, name, scope); err != nil {
+		return err
 	}
-	if err != nil {
-		return classified{Permanent, fmt.Errorf("participant %s: cancel deadline %q: %w", p.cfg.Group, name, err)}
-	}
-	return Queue(ctx, tx, cancelDeadline, pgx.NamedArgs{"group": p.cfg.Group, "scope": scope, "name": name})
+	return p.queueOne(ctx, tx, &ds)
+}
+
+func (p *Participant) queueOne(ctx context.Context, tx pgx.Tx, ds *Deadlines) error {
+	var b pgx.Batch
+	p.QueueDeadlines(&b, ds)
+	return Queue(ctx, tx, b.QueuedQueries[0].SQL, b.QueuedQueries[0].Arguments...)
 }
 
 // CancelAll is Cancel for all names at once, for what ends here.
@@ -144,43 +128,7 @@ func (p *Participant) CancelAll(ctx context.Context, tx pgx.Tx, scope string) er
 	if err != nil {
 		return classified{Permanent, fmt.Errorf("participant %s: cancel deadlines: %w", p.cfg.Group, err)}
 	}
-	return Queue(ctx, tx, cancelDeadlines, pgx.NamedArgs{"group": p.cfg.Group, "scope": scope})
-}
-
-func (p *Participant) scheduleArgs(ctx context.Context, d Deadline) (pgx.NamedArgs, error) {
-	h, err := p.expects(d.Name)
-	if err != nil {
-		return nil, err
-	}
-	scope, err := scopeOf(ctx, d.Scope, d.Key)
-	switch {
-	case err != nil:
-		return nil, err
-	case d.Body == nil:
-		return nil, errors.New("no body")
-	case d.After != 0 && !d.At.IsZero():
-		return nil, errors.New("both After and At are set: want one")
-	case d.After < 0 || d.After > maxAhead:
-		return nil, fmt.Errorf("after %s: want 0 to %s", d.After, maxAhead)
-	case time.Until(d.At) > maxAhead:
-		return nil, fmt.Errorf("at %s: want at most %s from now", d.At, maxAhead)
-	}
-	row, err := p.out.Row(ctx, p.deadlineEntry(ctx, d, scope))
-	if err != nil {
-		return nil, err
-	}
-	if row.Type != h.typ {
-		return nil, fmt.Errorf("a body of type %s: its handler expects %s", row.Type, h.typ)
-	}
-	args := pgx.NamedArgs{
-		"group": p.cfg.Group, "scope": scope, "name": d.Name, "id": row.ID, "after": d.After.Seconds(), "at": (*time.Time)(nil),
-		"key": row.Key, "key_bytes": row.KeyBytes, "type": row.Type, "headers": row.Headers, "raw_headers": row.RawHeaders,
-		"payload": row.Payload,
-	}
-	if !d.At.IsZero() {
-		args["at"] = &d.At
-	}
-	return args, nil
+	return Queue(ctx, tx, cancelDeadlines, pg.Args{"group": p.cfg.Group, "scope": scope})
 }
 
 // deadlineEntry is the message that d becomes.
@@ -310,7 +258,7 @@ func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 	if err != nil {
 		return false, nil
 	}
-	err = u.tx.QueryRow(ctx, meetDeadline, pgx.NamedArgs{
+	err = u.tx.QueryRow(ctx, meetDeadline, pg.Args{
 		"group": u.w.p.cfg.Group, "scope": indexable(m.deadline.scope), "name": m.deadline.name, "id": id,
 	}).Scan(&m.deadline.at)
 	if errors.Is(err, pgx.ErrNoRows) {

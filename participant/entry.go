@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -47,7 +48,7 @@ func (l *local) claim(from []byte, careful bool) (ms []*message, err error) {
 	}
 	var b pgx.Batch
 	b.Queue(settings)
-	b.Queue(claimLocal, pgx.NamedArgs{
+	b.Queue(claimLocal, pg.Args{
 		"group": l.p.cfg.Group, "from": from, "limit": l.p.cfg.Batch, "careful": careful, "stale": l.p.cfg.Stale.Seconds(),
 		"class": int32(memberClass), "member": now, "own": before, "max_attempts": l.p.cfg.Retry.Attempts,
 	})
@@ -284,15 +285,15 @@ func (l *local) giveBack(ms []*message, ended map[*message]bool) {
 }
 
 // args name entries as they were taken.
-func (l *local) args(ms []*message) pgx.NamedArgs {
+func (l *local) args(ms []*message) pg.Args {
 	positions, terms := make([]int64, len(ms)), make([]int32, len(ms))
 	for i, m := range ms {
 		positions[i], terms[i] = m.offset, m.entry.term
 	}
-	return pgx.NamedArgs{"group": l.p.cfg.Group, "positions": positions, "terms": terms}
+	return pg.Args{"group": l.p.cfg.Group, "positions": positions, "terms": terms}
 }
 
-func (l *local) endArgs(ms []*message, f *failure) pgx.NamedArgs {
+func (l *local) endArgs(ms []*message, f *failure) pg.Args {
 	args := l.args(ms)
 	args["attempts"], args["class"], args["error"], args["max_attempts"] = 0, nil, nil, nil
 	if f != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -104,7 +105,7 @@ func (f *firer) look(ctx context.Context, back time.Duration) (time.Duration, er
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
 	var next *float64
-	err := f.p.cfg.Pool.QueryRow(ctx, nextDeadline, pgx.NamedArgs{
+	err := f.p.cfg.Pool.QueryRow(ctx, nextDeadline, pg.Args{
 		"group": f.p.cfg.Group, "back": back.Seconds(), "ahead": lookEvery.Seconds(),
 	}).Scan(&next)
 	if next == nil {
@@ -118,7 +119,7 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
 	var lag float64
-	err = f.p.cfg.Pool.QueryRow(ctx, fireDeadlines, pgx.NamedArgs{
+	err = f.p.cfg.Pool.QueryRow(ctx, fireDeadlines, pg.Args{
 		"group": f.p.cfg.Group, "back": back.Seconds(), "limit": fireLimit, "class": int32(fireClass),
 		"topic": f.p.cfg.Hop.Commands(), "channel": outbox.Channel,
 	}).Scan(&n, &lag, nil)
@@ -183,7 +184,7 @@ func (p *Participant) cannotFire(why error) {
 func (p *Participant) pendingUnknown(ctx context.Context) (pending []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
-	rows, _ := p.cfg.Pool.Query(ctx, unknownDeadlines, pgx.NamedArgs{"group": p.cfg.Group, "names": p.deadlineNames()})
+	rows, _ := p.cfg.Pool.Query(ctx, unknownDeadlines, pg.Args{"group": p.cfg.Group, "names": p.deadlineNames()})
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
 		var name string
 		var n int

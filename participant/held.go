@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -145,7 +146,7 @@ func (w *worker) overtake(m *message) error {
 // forward finds the held commands that m compensates.
 func (w *worker) forward(m *message) (found []*message, err error) {
 	key := m.holdKey()
-	rows, err := w.p.cfg.Pool.Query(w.ctx, readHeld, pgx.NamedArgs{
+	rows, err := w.p.cfg.Pool.Query(w.ctx, readHeld, pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "hold_key": key[:],
 	})
 	if err != nil {
@@ -173,15 +174,15 @@ func (w *worker) forward(m *message) (found []*message, err error) {
 }
 
 // releaseArgs name m's row, as it was read: it is gone, or has another attempt, when somebody else has had it.
-func (w *worker) releaseArgs(m *message) pgx.NamedArgs {
-	return pgx.NamedArgs{
+func (w *worker) releaseArgs(m *message) pg.Args {
+	return pg.Args{
 		"group": w.p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset, "attempts": m.held.attempts,
 	}
 }
 
 // load reads which keys of the partition are held, and when each is due.
 func (w *worker) load(ctx context.Context) error {
-	rows, err := w.p.cfg.Pool.Query(ctx, loadHolds, pgx.NamedArgs{
+	rows, err := w.p.cfg.Pool.Query(ctx, loadHolds, pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id,
 	})
 	if err != nil {
@@ -206,7 +207,7 @@ func (w *worker) head(ctx context.Context, key holdKey) (m *message, wait time.D
 	m.Topic = w.topic
 	var headers []byte
 	var left float64
-	err = w.p.cfg.Pool.QueryRow(ctx, readHead, pgx.NamedArgs{
+	err = w.p.cfg.Pool.QueryRow(ctx, readHead, pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "hold_key": key[:],
 	}).Scan(&m.topicID, &m.offset, &m.Key, &headers, &m.Payload, &m.at, &m.held.attempts, &m.held.firstFailed, &left)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -228,9 +229,9 @@ func (w *worker) head(ctx context.Context, key holdKey) (m *message, wait time.D
 }
 
 // rowArgs are the columns that a message fills in troupe.held and troupe.dead_letters.
-func (p *Participant) rowArgs(m *message) pgx.NamedArgs {
+func (p *Participant) rowArgs(m *message) pg.Args {
 	key := m.holdKey()
-	return pgx.NamedArgs{
+	return pg.Args{
 		"group": p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset, "topic": m.Topic,
 		"hold_key": key[:], "key": m.Key, "headers": marshal(m.headers()), "payload": m.Payload, "message_time": m.at,
 		"max_attempts": p.policy(m).Attempts,

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // The inbox keeps the identities of what has ended. A UUIDv7 says when it was made, so those of the last days stand in a
@@ -236,7 +238,7 @@ func (p *Participant) prune(ctx context.Context) {
 }
 
 func (p *Participant) pruneAll(ctx context.Context) error {
-	args := pgx.NamedArgs{"group": p.cfg.Group, "retention": p.cfg.InboxRetention.Seconds(), "limit": pruneBatch}
+	args := pg.Args{"group": p.cfg.Group, "retention": p.cfg.InboxRetention.Seconds(), "limit": pruneBatch}
 	for _, sql := range []string{pruneInbox, pruneAnswers} {
 		for {
 			tag, err := p.cfg.Pool.Exec(ctx, sql, args)

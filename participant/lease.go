@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 var (
@@ -66,7 +68,7 @@ func (p *Participant) owner() string {
 // take makes this member the partition's owner: from here on no transaction of an earlier one can commit. One that is
 // open, of an owner that was frozen inside it, is waited for and then ended with its session.
 func (w *worker) take(ctx context.Context) (l lease, err error) {
-	args := pgx.NamedArgs{
+	args := pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "owner": w.p.owner(), "class": int32(leaseClass),
 	}
 	const id = "SELECT id FROM troupe.leases WHERE consumer_group = @group AND topic = @topic AND partition = @partition"
@@ -95,7 +97,7 @@ func (w *worker) take(ctx context.Context) (l lease, err error) {
 	}
 }
 
-func (l *lease) bump(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
+func (l *lease) bump(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 	if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", fmt.Sprint(takeLimit.Milliseconds())); err != nil {
 		return err
 	}
@@ -146,12 +148,12 @@ func (w *worker) move(ctx context.Context, release bool) error {
 	low := w.low.Load()
 	if low == nil || low == w.moved {
 		if release {
-			_, err := w.p.cfg.Pool.Exec(ctx, releaseLease, pgx.NamedArgs{"lease": w.lease.id, "term": w.lease.term})
+			_, err := w.p.cfg.Pool.Exec(ctx, releaseLease, pg.Args{"lease": w.lease.id, "term": w.lease.term})
 			return err
 		}
 		return nil
 	}
-	args := pgx.NamedArgs{
+	args := pg.Args{
 		"lease": w.lease.id, "term": w.lease.term, "topic_id": low.topicID, "watermark": low.offset, "epoch": low.epoch,
 		"released": release,
 	}

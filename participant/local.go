@@ -300,7 +300,7 @@ func (l *local) prune(ctx context.Context) {
 	trouble := l.p.repeated("prune local work")
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
-	args := pgx.NamedArgs{"group": l.p.cfg.Group, "keep": localKeep.Seconds(), "limit": pruneBatch}
+	args := pg.Args{"group": l.p.cfg.Group, "keep": localKeep.Seconds(), "limit": pruneBatch}
 	for {
 		tag, err := l.p.cfg.Pool.Exec(ctx, pruneLocal, args)
 		for err == nil && tag.RowsAffected() == pruneBatch {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
@@ -19,14 +20,18 @@ func TestWhatIsPlannedOnEmptyTablesLooksUpByPrimaryKey(t *testing.T) {
 	pool := testkit.Database(t)
 	for statement, want := range map[string]struct{ types, args, index string }{
 		"find_answers": {"text, text[], text[]", "'g', '{forward pay}', '{order/o-1}'", "answers_pkey"},
+		"cancel_named": {"text[], text[], bigint, text", "'{o-1}', '{n}', 1, 'g'", "deadlines_pkey"},
 	} {
 		text, err := os.ReadFile("sql/" + statement + ".sql")
 		require.NoError(t, err)
 		conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 		require.NoError(t, err)
 		defer conn.Close(t.Context())
+		named := pgx.NamedArgs{"scopes": nil, "names": nil, "limit": nil, "group": nil}
+		numbered, _, err := named.RewriteQuery(t.Context(), conn, string(text), nil)
+		require.NoError(t, err)
 		for _, sql := range []string{
-			"SET plan_cache_mode = force_generic_plan", "PREPARE it (" + want.types + ") AS " + string(text),
+			"SET plan_cache_mode = force_generic_plan", "PREPARE it (" + want.types + ") AS " + numbered,
 		} {
 			_, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
 			require.NoError(t, err)
@@ -52,16 +57,27 @@ func TestTheHotStatementsAreNotPlannedEachTime(t *testing.T) {
 		"insert_other":   {"g", []string{"m"}, []int32{0}, []int16{1}, [][16]byte{id}},
 		"find_answers":   {"g", []string{"Pay"}, []string{"o-1"}},
 		"insert_offsets": {int32(1), int64(1), id, int64(1), int64(1), []int64{1}, int32(1)},
+		"schedule_deadlines": {pgx.NamedArgs{
+			"group": "g", "scopes": []string{"o-1"}, "names": []string{"n"}, "ids": [][16]byte{id}, "ats": []*time.Time{nil},
+			"afters": []float64{1}, "keys": []string{"k"}, "key_bytes": [][]byte{nil}, "types": []string{"T"}, "headers": []string{"{}"},
+			"raw_headers": [][]byte{nil}, "payloads": [][]byte{nil},
+		}},
+		"cancel_named": {pgx.NamedArgs{"group": "g", "scopes": []string{"o-1"}, "names": []string{"n"}, "limit": 1}},
 	} {
 		text, err := os.ReadFile("sql/" + statement + ".sql")
 		require.NoError(t, err)
+		sql := string(text)
+		if named, ok := args[0].(pgx.NamedArgs); ok {
+			sql, args, err = named.RewriteQuery(t.Context(), conn, sql, nil)
+			require.NoError(t, err)
+		}
 		for range 20 {
-			_, err = conn.Exec(t.Context(), string(text), args...)
+			_, err = conn.Exec(t.Context(), sql, args...)
 			require.NoError(t, err, statement)
 		}
 		var custom int
 		const planned = "SELECT custom_plans FROM pg_prepared_statements WHERE statement = $1"
-		require.NoError(t, conn.QueryRow(t.Context(), planned, string(text)).Scan(&custom))
+		require.NoError(t, conn.QueryRow(t.Context(), planned, sql).Scan(&custom))
 		assert.LessOrEqual(t, custom, 5, statement)
 	}
 }

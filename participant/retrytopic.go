@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
@@ -143,7 +144,7 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	if m.unnamed { // its identity is its first place
 		headers = append(headers, text(envelope.HeaderID, m.ID))
 	}
-	args := pgx.NamedArgs{
+	args := pg.Args{
 		"group": w.p.cfg.Group, "redrive": m.redrive, "step": indexable(fmt.Sprintf("%s/retry/%d", m.id, m.again.stage+1)),
 		"id": (*uuid.UUID)(nil), "topic": w.p.cfg.Hop.Retry(m.handler.delays[m.again.stage]), "key": m.Key, "type": m.Type,
 		"headers": marshal(headers), "payload": m.Payload,

@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
@@ -119,7 +118,7 @@ func (r *Relay) sweep(idle, term context.Context, p *publisher, st standing) (st
 	if err := r.publish(idle, term, p); err != nil && !errors.Is(err, errSwept) || idle.Err() != nil {
 		return st, err
 	}
-	_, err := r.cfg.Pool.Exec(idle, noteWaiting, p.lease.args(pgx.NamedArgs{"published": st.published, "sweep": st.sweep}))
+	_, err := r.cfg.Pool.Exec(idle, noteWaiting, p.lease.args(pg.Args{"published": st.published, "sweep": st.sweep}))
 	if err != nil {
 		return st, fmt.Errorf("note rows that wait: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // SlotStatus is what a replication slot keeps from its server, when it was last looked at: at least every 35 s, every 5 s
@@ -84,7 +86,7 @@ func (r *Relay) look(ctx context.Context, l *lease, last *SlotStatus) (*SlotStat
 	now := &SlotStatus{Name: r.cfg.Slot, ReadAt: time.Now()}
 	var since *time.Time
 	read := func(statement string) error {
-		return r.cfg.Pool.QueryRow(ctx, statement, pgx.NamedArgs{"slot": r.cfg.Slot, "shard": l.shard}).
+		return r.cfg.Pool.QueryRow(ctx, statement, pg.Args{"slot": r.cfg.Slot, "shard": l.shard}).
 			Scan(&now.Active, &now.WALStatus, &now.RetainedBytes, &now.UnconfirmedBytes, &now.SafeBytes, &since)
 	}
 	err := read(noteGuard)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // leaseChannel is notified when a lease is released.
@@ -40,8 +42,8 @@ type lease struct {
 }
 
 // args are the named arguments that identify the term, together with others.
-func (l *lease) args(others pgx.NamedArgs) pgx.NamedArgs {
-	args := pgx.NamedArgs{"shard": l.shard, "shards": l.of(), "holder": l.holder, "term": l.term}
+func (l *lease) args(others pg.Args) pg.Args {
+	args := pg.Args{"shard": l.shard, "shards": l.of(), "holder": l.holder, "term": l.term}
 	for name, value := range others {
 		args[name] = value
 	}
@@ -95,8 +97,8 @@ type scope struct {
 	sweep     *string // a snapshot: only those that it sees
 }
 
-func (s scope) args(others pgx.NamedArgs) pgx.NamedArgs {
-	args := pgx.NamedArgs{"low": s.low, "published": s.published, "sweep": s.sweep}
+func (s scope) args(others pg.Args) pg.Args {
+	args := pg.Args{"low": s.low, "published": s.published, "sweep": s.sweep}
 	for name, value := range others {
 		args[name] = value
 	}
@@ -143,7 +145,7 @@ func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, 
 	slot := l.slot
 	l.mu.Unlock()
 	var paused bool
-	err = db.QueryRow(ctx, renewLease, l.args(look.args(pgx.NamedArgs{"length": l.long(), "slot": slot}))).Scan(&paused, &found)
+	err = db.QueryRow(ctx, renewLease, l.args(look.args(pg.Args{"length": l.long(), "slot": slot}))).Scan(&paused, &found)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return false, fmt.Errorf("renew: %w", errLost)

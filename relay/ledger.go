@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // A ledger knows for a stream, which tells each row once, what stands in troupe.outbox_trouble, so that a row behind one
@@ -99,7 +101,7 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	if l.table != nil {
 		return l.table.due(ctx, l.pool, l.service)
 	}
-	rows, err := l.pool.Query(ctx, claimTrouble, pgx.NamedArgs{"rows": 1000})
+	rows, err := l.pool.Query(ctx, claimTrouble, pg.Args{"rows": 1000})
 	if err != nil {
 		return nil, fmt.Errorf("claim rows in trouble: %w", err)
 	}
@@ -138,7 +140,7 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 		return nil
 	}
 	var held int
-	args := l.lease.args(pgx.NamedArgs{"positions": positions, "ids": ids})
+	args := l.lease.args(pg.Args{"positions": positions, "ids": ids})
 	switch err := l.pool.QueryRow(ctx, cureTrouble, args).Scan(&held); {
 	case err != nil:
 		return fmt.Errorf("cure trouble: %w", err)

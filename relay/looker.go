@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // A looker looks for rows, for all shards of a process that found none, and renews all its leases with the same statement:
@@ -188,7 +190,7 @@ func (l *looker) look(ctx context.Context) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.relay.cfg.Lease)
 	defer cancel()
 	asked := time.Now()
-	seen, err := l.session.conn.Query(ctx, look, pgx.NamedArgs{
+	seen, err := l.session.conn.Query(ctx, look, pg.Args{
 		"holder": l.relay.cfg.Holder, "length": l.relay.cfg.Lease,
 		"shard_list": a.shards, "terms": a.terms, "lows": a.lows, "published": a.published,
 	})

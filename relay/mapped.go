@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay/mapping"
@@ -42,9 +43,9 @@ func (t *mappedTable) String() string { return t.schema + "." + t.name }
 func (t *mappedTable) identifier() string { return pgx.Identifier{t.schema, t.name}.Sanitize() }
 
 // args are the table's name beside others.
-func (t *mappedTable) args(others pgx.NamedArgs) pgx.NamedArgs {
+func (t *mappedTable) args(others pg.Args) pg.Args {
 	if others == nil {
-		others = pgx.NamedArgs{}
+		others = pg.Args{}
 	}
 	others["table"] = t.String()
 	return others

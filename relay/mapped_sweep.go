@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
@@ -107,7 +108,7 @@ func (m *mappedSweep) open(ctx context.Context) (err error) {
 	}
 	query := "SELECT " + strings.Join(names, ", ") + " FROM " + t.identifier()
 	cfg := t.mapping.Config()
-	args := pgx.NamedArgs{}
+	args := pg.Args{}
 	if cfg.XID != "" {
 		xid := pgx.Identifier{cfg.XID}.Sanitize()
 		query += ` WHERE pg_visible_in_snapshot(` + xid + `, @sweep::text::pg_snapshot)

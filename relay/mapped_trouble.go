@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // recordTrouble writes down what a stream, or a sweep of a mapped table, could not publish.
@@ -52,7 +54,7 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, troubled
 		waits = append(waits, wait)
 	}
 	var held int
-	err := db.QueryRow(ctx, recordMappedTrouble, l.args(t.args(pgx.NamedArgs{
+	err := db.QueryRow(ctx, recordMappedTrouble, l.args(t.args(pg.Args{
 		"ids": ids, "event_ids": eventIDs, "topics": topics, "order_keys": keys,
 		"attempts": attempts, "max_attempts": most, "waits": waits, "errors": errs, "rows": rows,
 	}))).Scan(&held)
@@ -67,7 +69,7 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, troubled
 
 // due reads rows in trouble that may go out now, and maps them anew: the options may be others by now.
 func (t *mappedTable) due(ctx context.Context, pool *pgxpool.Pool, service string) ([]*item, error) {
-	rows, err := pool.Query(ctx, claimMappedTrouble, t.args(pgx.NamedArgs{"rows": 1000}))
+	rows, err := pool.Query(ctx, claimMappedTrouble, t.args(pg.Args{"rows": 1000}))
 	if err != nil {
 		return nil, fmt.Errorf("claim rows in trouble: %w", err)
 	}
@@ -98,7 +100,7 @@ func (t *mappedTable) due(ctx context.Context, pool *pgxpool.Pool, service strin
 // cure takes out what was published. The error is errLost when the term is over.
 func (t *mappedTable) cure(ctx context.Context, db querier, l *lease, ids [][16]byte) error {
 	var held int
-	switch err := db.QueryRow(ctx, cureMappedTrouble, l.args(t.args(pgx.NamedArgs{"ids": ids}))).Scan(&held); {
+	switch err := db.QueryRow(ctx, cureMappedTrouble, l.args(t.args(pg.Args{"ids": ids}))).Scan(&held); {
 	case err != nil:
 		return fmt.Errorf("cure trouble: %w", err)
 	case held == 0:

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 const (
@@ -66,7 +68,7 @@ func (m *mark) end(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	// A statement of its own, and so a snapshot that sees what the last of the writers committed.
-	args := m.lease.args(pgx.NamedArgs{"low": m.low, "newest": m.newest, "published": m.published})
+	args := m.lease.args(pg.Args{"low": m.low, "newest": m.newest, "published": m.published})
 	if err := conn.QueryRow(ctx, lowestRow, args).Scan(&m.low); err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // A gate is open, or holds who comes until it is. It has two bolts: one of this process, by Pause, and one of the database,
@@ -158,7 +160,7 @@ func (r *Relay) readPause(ctx context.Context) error {
 	}
 	var since *time.Time
 	var p StoredPause
-	err := r.cfg.Pool.QueryRow(ctx, readPause, pgx.NamedArgs{"shard": shard}).Scan(&since, &p.Actor, &p.Reason)
+	err := r.cfg.Pool.QueryRow(ctx, readPause, pg.Args{"shard": shard}).Scan(&since, &p.Actor, &p.Reason)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("read whether the outbox is paused: %w", err)
 	}

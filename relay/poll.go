@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
 )
 
@@ -114,7 +115,7 @@ var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 // read begins a pass at the lowest row.
 func (p *poll) read(ctx context.Context) error {
 	began := time.Now()
-	args := p.scope().args(p.lease.args(pgx.NamedArgs{"rows": p.batch, "bytes": claimBytes}))
+	args := p.scope().args(p.lease.args(pg.Args{"rows": p.batch, "bytes": claimBytes}))
 	rows, err := p.conn.Query(ctx, claimRows, inBinary, args)
 	if err != nil {
 		return err
@@ -199,7 +200,7 @@ func (p *poll) remove(ctx context.Context, items []*item) error {
 		lowest, highest = min(lowest, i.row.Position), max(highest, i.row.Position)
 		troubled = troubled || i.troubled
 	}
-	args := p.lease.args(pgx.NamedArgs{"positions": positions, "ids": ids, "lowest": lowest, "highest": highest})
+	args := p.lease.args(pg.Args{"positions": positions, "ids": ids, "lowest": lowest, "highest": highest})
 	if !troubled && together(len(items), highest-lowest, p.lease.of()) {
 		tag, err := p.conn.Exec(ctx, deleteRange, pgx.QueryExecModeCacheDescribe, args)
 		if err != nil {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // A pass is what one snapshot sees, read in several claims, so that a backlog is not walked from its lowest row with each
@@ -76,7 +78,7 @@ func (p *poll) take() []*item {
 func (p *poll) begin() {
 	ctx, cancel := context.WithCancel(context.Background()) // ended by join or forget
 	a := &ahead{window: p.spare, done: make(chan struct{}), cancel: cancel}
-	args := p.scope().args(p.lease.args(pgx.NamedArgs{
+	args := p.scope().args(p.lease.args(pg.Args{
 		"after": p.pass.after, "snapshot": p.pass.snapshot, "rows": p.batch, "bytes": claimBytes,
 	}))
 	p.ahead = a
@@ -86,7 +88,7 @@ func (p *poll) begin() {
 	}()
 }
 
-func (p *poll) fetch(ctx context.Context, w *window, args pgx.NamedArgs) error {
+func (p *poll) fetch(ctx context.Context, w *window, args pg.Args) error {
 	w.clear()
 	rows, err := p.conn.Query(ctx, readOn, pgx.QueryExecModeCacheDescribe, inBinary, args)
 	if err != nil {

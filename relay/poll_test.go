@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 func claimedNow(t *testing.T, p *poll) (values []string) {
@@ -127,7 +129,7 @@ func TestPlansOfABacklog(t *testing.T) {
 	for _, statistics := range []string{"none", "some"} {
 		for _, shards := range []int{1, 4} {
 			l.divided(shards)
-			for name, args := range map[string]pgx.NamedArgs{
+			for name, args := range map[string]pg.Args{
 				"read_on":      {"after": 100, "snapshot": snapshot, "rows": 100, "bytes": claimBytes},
 				"claim_rows":   {"rows": 100, "bytes": claimBytes},
 				"delete_range": {"lowest": 1, "highest": 100, "ids": ids},

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
 )
 
@@ -152,7 +153,7 @@ func publishedSnapshot(ctx context.Context, pool *pgxpool.Pool) (string, error) 
 }
 
 func (r Replay) read(ctx context.Context, pool *pgxpool.Pool, snapshot string, p ReplayProgress) ([]outbox.Row, error) {
-	found, err := pool.Query(ctx, replayRows, pgx.NamedArgs{
+	found, err := pool.Query(ctx, replayRows, pg.Args{
 		"position": p.Position, "last": p.Last, "snapshot": snapshot, "topic": r.Topic,
 		"since": orNil(r.Since), "until": orNil(r.Until), "rows": min(max(r.Rate/10, 1), mostReplayRows),
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
 )
 
@@ -48,7 +49,7 @@ func (r *Relay) shares() bool {
 // divide sees to it that the outbox is divided into so many shards, and that none of a former layout is held any more. The
 // error is errLost when the term is over.
 func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
-	changed, err := r.cfg.Pool.Exec(ctx, divide, l.args(pgx.NamedArgs{"number": number}))
+	changed, err := r.cfg.Pool.Exec(ctx, divide, l.args(pg.Args{"number": number}))
 	if err != nil {
 		return fmt.Errorf("divide the outbox: %w", err)
 	}
@@ -238,7 +239,7 @@ func (s *share) ask(ctx context.Context, held []*shardLease) error {
 		if l == nil || l.Holder == holder || l.Wanted != nil || count[l.Holder] < ours+2 {
 			continue
 		}
-		_, err := s.relay.cfg.Pool.Exec(ctx, wantShard, pgx.NamedArgs{"shard": shard, "holder": holder, "from": l.Holder})
+		_, err := s.relay.cfg.Pool.Exec(ctx, wantShard, pg.Args{"shard": shard, "holder": holder, "from": l.Holder})
 		if err != nil {
 			return fmt.Errorf("ask for shard %d: %w", shard, err)
 		}
@@ -253,7 +254,7 @@ func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.heard}
 	ctx, cancel := toTheEnd(ctx, r.cfg.Lease)
 	defer cancel()
-	err := r.cfg.Pool.QueryRow(ctx, claimShard, l.args(pgx.NamedArgs{"length": l.length, "layout": s.layout})).Scan(&l.term)
+	err := r.cfg.Pool.QueryRow(ctx, claimShard, l.args(pg.Args{"length": l.length, "layout": s.layout})).Scan(&l.term)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return false, nil

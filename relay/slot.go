@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
@@ -22,7 +23,7 @@ type slotState struct {
 
 func (r *Relay) readSlot(ctx context.Context) (s slotState, err error) {
 	var confirmed *string
-	err = r.cfg.Pool.QueryRow(ctx, readSlot, pgx.NamedArgs{"slot": r.cfg.Slot}).
+	err = r.cfg.Pool.QueryRow(ctx, readSlot, pg.Args{"slot": r.cfg.Slot}).
 		Scan(&s.plugin, &s.database, &s.activePID, &confirmed, &s.walStatus)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

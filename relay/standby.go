@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -80,7 +81,7 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	var term int64
 	var remaining time.Duration
 	var shards int
-	err := r.cfg.Pool.QueryRow(ctx, readLease, pgx.NamedArgs{"shard": shard}).Scan(&leader, &term, &shards, &remaining)
+	err := r.cfg.Pool.QueryRow(ctx, readLease, pg.Args{"shard": shard}).Scan(&leader, &term, &shards, &remaining)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, 0, notMigrated(fmt.Errorf("read the lease: %w", err))
 	}
@@ -94,7 +95,7 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	l := &lease{shard: shard, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.heard}
 	ctx, cancel = toTheEnd(ctx, r.cfg.Lease)
 	defer cancel()
-	err = r.cfg.Pool.QueryRow(ctx, claimLease, l.args(pgx.NamedArgs{"length": l.length})).Scan(&l.term)
+	err = r.cfg.Pool.QueryRow(ctx, claimLease, l.args(pg.Args{"length": l.length})).Scan(&l.term)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, 0, nil // somebody was faster; the next read says who

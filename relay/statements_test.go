@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -25,7 +26,7 @@ func TestEveryStatementFitsTheTables(t *testing.T) {
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		name := strings.TrimSuffix(strings.TrimPrefix(file, "sql/"), ".sql")
-		text, _, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), conn.Conn(), statement(name), nil)
+		text, _, err := pg.Args{}.RewriteQuery(t.Context(), conn.Conn(), statement(name), nil)
 		require.NoError(t, err)
 		_, err = conn.Conn().Prepare(t.Context(), name, text)
 		require.NoError(t, err, name)
@@ -37,7 +38,7 @@ func tenure(t *testing.T) (*pgxpool.Pool, *lease) {
 	t.Helper()
 	pool := testkit.Database(t)
 	l := &lease{holder: "h", length: time.Minute, since: time.Now()}
-	err := pool.QueryRow(t.Context(), claimLease, l.args(pgx.NamedArgs{"length": l.length})).Scan(&l.term)
+	err := pool.QueryRow(t.Context(), claimLease, l.args(pg.Args{"length": l.length})).Scan(&l.term)
 	require.NoError(t, err)
 	return pool, l
 }
@@ -104,7 +105,7 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 		require.Len(t, items, 100)
 		p.join(t.Context())
 		rows, err := p.conn.Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) "+claimRows,
-			p.scope().args(l.args(pgx.NamedArgs{"rows": 100, "bytes": claimBytes})))
+			p.scope().args(l.args(pg.Args{"rows": 100, "bytes": claimBytes})))
 		require.NoError(t, err)
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		require.NoError(t, err)

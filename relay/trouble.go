@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -137,7 +137,7 @@ func record(ctx context.Context, db querier, l *lease, troubled []trouble) error
 		}
 	}
 	var held int
-	err := db.QueryRow(ctx, recordTrouble, l.args(pgx.NamedArgs{
+	err := db.QueryRow(ctx, recordTrouble, l.args(pg.Args{
 		"positions": positions, "ids": ids, "topics": topics, "order_keys": keys,
 		"attempts": attempts, "max_attempts": most, "waits": waits, "errors": texts,
 	})).Scan(&held)

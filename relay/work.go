@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
@@ -79,7 +80,7 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	r.state.update(func(s *Status) { s.Source = source })
-	if _, err := r.cfg.Pool.Exec(idle, noteSource, p.lease.args(pgx.NamedArgs{"source": string(source), "why": why})); err != nil {
+	if _, err := r.cfg.Pool.Exec(idle, noteSource, p.lease.args(pg.Args{"source": string(source), "why": why})); err != nil {
 		return fmt.Errorf("note the source: %w", err)
 	}
 	if r.cfg.Delivery == ExactlyOnce {
@@ -251,7 +252,7 @@ type standing struct {
 
 func (r *Relay) readState(ctx context.Context) (s standing, err error) {
 	var lsn *string
-	query, args := readState, pgx.NamedArgs{"slot": r.cfg.Slot}
+	query, args := readState, pg.Args{"slot": r.cfg.Slot}
 	if r.mapped != nil {
 		query, args = readMappedState, r.mapped.args(nil)
 	}
@@ -272,7 +273,7 @@ func (r *Relay) readState(ctx context.Context) (s standing, err error) {
 
 // store keeps s. The error is errLost when the term is over.
 func (r *Relay) store(ctx context.Context, l *lease, s standing) error {
-	query, args := storeState, pgx.NamedArgs{
+	query, args := storeState, pg.Args{
 		"slot": r.cfg.Slot, "source": s.source, "system_id": s.system, "timeline": s.timeline,
 		"published": s.published, "sweep": s.sweep, "lsn": s.lsn.String(),
 	}

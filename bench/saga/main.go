@@ -38,11 +38,12 @@ type sizes struct {
 	rate       float64 // sagas/s, for the latency
 	joins      int     // sagas
 	stopped    int     // sagas under way at the full stop
+	fill       int     // megabytes of log files that are there
 }
 
 var (
-	full  = sizes{rounds: 3, warm: 4 * time.Second, time: 15 * time.Second, callers: 64, rate: 50, joins: 2000, stopped: 10_000}
-	quick = sizes{rounds: 1, warm: time.Second, time: 2 * time.Second, callers: 16, rate: 20, joins: 100, stopped: 500}
+	full  = sizes{rounds: 3, warm: 4 * time.Second, time: 15 * time.Second, callers: 64, rate: 50, joins: 2000, stopped: 10_000, fill: 1000}
+	quick = sizes{rounds: 1, warm: time.Second, time: 2 * time.Second, callers: 16, rate: 20, joins: 100, stopped: 500, fill: 1}
 )
 
 func main() {

@@ -43,8 +43,12 @@ type stage struct {
 // settings are those of a server that has the machine for itself: a checkpoint within a run would be the run's figure.
 var settings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min",
-	"max_connections": "400",
+	"min_wal_size": "2GB", "max_connections": "400",
 }
+
+// fill lets the log's files be there, as they are on a server that has run for a while: a new one is filled with zeros and flushed
+// in the middle of what is measured.
+const fill = "SELECT count(pg_logical_emit_message(false, 'fill', repeat(' ', 1000000))) FROM generate_series(1, $1)"
 
 const (
 	template = "troupe_bench_saga"
@@ -88,7 +92,12 @@ func (s *stage) open(ctx context.Context) (err error) {
 		return err
 	}
 	defer own.Close(ctx)
-	_, err = own.Exec(ctx, effects)
+	_, err = own.Exec(ctx, fill, s.fill)
+	for _, sql := range []string{effects, "CHECKPOINT"} {
+		if err == nil {
+			_, err = own.Exec(ctx, sql)
+		}
+	}
 	return err
 }
 

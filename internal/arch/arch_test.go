@@ -49,7 +49,7 @@ var house = map[string][]string{
 
 	"telemetry": {"envelope", "participant"},
 
-	"flow":           {"envelope", "flow/reactions", "participant", "retry", "topics"},
+	"flow":           {"envelope", "flow/reactions", "internal/pg", "participant", "retry", "topics"},
 	"flow/reactions": {"internal/lines", "topics"},
 	"flow/asyncapi":  {"envelope", "flow/reactions"},
 	"flow/graph":     {"flow/reactions", "topics"},

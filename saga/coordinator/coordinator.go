@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/keyed"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
@@ -265,7 +266,7 @@ func (c *Coordinator) wake(ctx context.Context, tx pgx.Tx, d participant.Due[Wak
 
 // Prune forgets events that waited in vain for their saga, at most 10,000, and says how many.
 func (c *Coordinator) Prune(ctx context.Context) (int64, error) {
-	tag, err := c.cfg.Pool.Exec(ctx, pruneStash, pgx.NamedArgs{"limit": 10_000})
+	tag, err := c.cfg.Pool.Exec(ctx, pruneStash, pg.Args{"limit": 10_000})
 	return tag.RowsAffected(), err
 }
 

@@ -83,6 +83,7 @@ func (p *pass) messages(ctx context.Context, ms []Message) error {
 	if err := p.find(ctx, targets); err != nil {
 		return err
 	}
+	p.decided = slices.Grow(p.decided, len(targets))
 	for _, t := range targets {
 		if err := p.take(ctx, t); err != nil {
 			return err
@@ -264,7 +265,7 @@ func (p *pass) end(ctx context.Context) (wake []Change, err error) {
 			p.wake[id] = true
 		}
 	}
-	var changes []Change
+	changes := make([]Change, 0, len(p.sagas))
 	for _, id := range sortedKeys(p.sagas) {
 		l := p.sagas[id]
 		at := l.wakeAt

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -72,7 +73,7 @@ func (d *Desk) Plan(ctx context.Context, m Migration, do func(Move) error) error
 // movable are the next sagas that Plan looks at.
 func (d *Desk) movable(ctx context.Context, m Migration, after string) ([]*Detail, error) {
 	from := ""
-	args := pgx.NamedArgs{"saga": m.To.Spec().Saga, "to": m.To.Hash(), "after": after}
+	args := pg.Args{"saga": m.To.Spec().Saga, "to": m.To.Hash(), "after": after}
 	if m.From != nil {
 		from, args["from"] = "\n  AND definition = @from", m.From.Hash()
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -86,7 +87,7 @@ func (p *Postgres) Now(ctx context.Context) (time.Time, error) {
 // Load locks the rows, in the order of their ids. Sagas of another coordinator in the same database are not there. The clock is read behind that: what a decision waited for came before it.
 func (p *Postgres) Load(ctx context.Context, ids []string) (found []Record, err error) {
 	batch := &pgx.Batch{}
-	batch.Queue(loadSagas, pgx.NamedArgs{"ids": ids, "hop": p.hop, "group": p.group}).Query(func(rows pgx.Rows) error {
+	batch.Queue(loadSagas, pg.Args{"ids": ids, "hop": p.hop, "group": p.group}).Query(func(rows pgx.Rows) error {
 		found, err = pgx.CollectRows(rows, record)
 		return err
 	})
@@ -111,6 +112,15 @@ type sagaColumns struct {
 	wakes, started, ended                                           []*time.Time
 }
 
+// grow makes room for n.
+func (c *sagaColumns) grow(n int) {
+	for _, texts := range []*[]string{&c.ids, &c.sagas, &c.keys, &c.definitions, &c.statuses, &c.steps, &c.reasons, &c.states} {
+		*texts = make([]string, 0, n)
+	}
+	c.was, c.versions = make([]int32, 0, n), make([]int32, 0, n)
+	c.wakes, c.started, c.ended = make([]*time.Time, 0, n), make([]*time.Time, 0, n), make([]*time.Time, 0, n)
+}
+
 func (c *sagaColumns) add(ch Change) error {
 	s := ch.State
 	state, err := json.Marshal(s)
@@ -127,8 +137,8 @@ func (c *sagaColumns) add(ch Change) error {
 	return nil
 }
 
-func (c *sagaColumns) args() pgx.NamedArgs {
-	return pgx.NamedArgs{
+func (c *sagaColumns) args() pg.Args {
+	return pg.Args{
 		"ids": c.ids, "sagas": c.sagas, "keys": c.keys, "definitions": c.definitions, "was": c.was, "versions": c.versions,
 		"statuses": c.statuses, "steps": c.steps, "reasons": c.reasons, "states": c.states, "wakes": c.wakes,
 		"started": c.started, "ended": c.ended, "limit": len(c.ids),
@@ -165,10 +175,14 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 	var events eventColumns
 	var found associationColumns
 	var ended []string
+	events.grow(len(changes))
 	for _, c := range changes {
 		to := &changed
 		if c.Was == 0 {
 			to = &fresh
+		}
+		if to.ids == nil {
+			to.grow(len(changes))
 		}
 		if err := to.add(c); err != nil {
 			return err
@@ -208,7 +222,7 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 		batch.Queue(insertAssociations, args)
 	}
 	if len(ended) > 0 {
-		batch.Queue(deleteAssociations, pgx.NamedArgs{"ids": ended, "limit": len(ended)})
+		batch.Queue(deleteAssociations, pg.Args{"ids": ended, "limit": len(ended)})
 	}
 	for _, q := range batch.QueuedQueries {
 		read := q.Fn
@@ -255,6 +269,14 @@ type eventColumns struct {
 	ats                                          []time.Time
 }
 
+// grow makes room for n.
+func (c *eventColumns) grow(n int) {
+	for _, texts := range []*[]string{&c.ids, &c.kinds, &c.events, &c.moments, &c.actors, &c.reasons} {
+		*texts = make([]string, 0, n)
+	}
+	c.versions, c.ats = make([]int32, 0, n), make([]time.Time, 0, n)
+}
+
 func (c *eventColumns) add(ch Change) error {
 	for _, e := range ch.Entries {
 		event, err := json.Marshal(e.Event)
@@ -276,8 +298,8 @@ func (c *eventColumns) add(ch Change) error {
 	return nil
 }
 
-func (c *eventColumns) args() pgx.NamedArgs {
-	return pgx.NamedArgs{
+func (c *eventColumns) args() pg.Args {
+	return pg.Args{
 		"ids": c.ids, "versions": c.versions, "ats": c.ats, "kinds": c.kinds, "events": c.events, "moments": c.moments,
 		"actors": c.actors, "reasons": c.reasons,
 	}
@@ -289,8 +311,8 @@ func (c *associationColumns) add(a Association) {
 	c.sagas, c.variables, c.values = append(c.sagas, a.Saga), append(c.variables, a.Variable), append(c.values, indexable(a.Value))
 }
 
-func (c *associationColumns) args() pgx.NamedArgs {
-	return pgx.NamedArgs{"sagas": c.sagas, "variables": c.variables, "values": c.values, "limit": len(c.values)}
+func (c *associationColumns) args() pg.Args {
+	return pg.Args{"sagas": c.sagas, "variables": c.variables, "values": c.values, "limit": len(c.values)}
 }
 
 func columnsOf(as []Association) (c associationColumns) {
@@ -342,7 +364,7 @@ func (p *Postgres) Guard(ctx context.Context, as []Association) error {
 }
 
 func (p *Postgres) guard(ctx context.Context, names ...string) error {
-	_, err := p.tx.Exec(ctx, guard, pgx.NamedArgs{"class": int32(guardClass), "names": names})
+	_, err := p.tx.Exec(ctx, guard, pg.Args{"class": int32(guardClass), "names": names})
 	return err
 }
 
@@ -388,7 +410,7 @@ func (p *Postgres) Lock(ctx context.Context, name, id string) (granted bool, err
 	if err := p.guard(ctx, "lock "+name); err != nil {
 		return false, err
 	}
-	if _, err := p.tx.Exec(ctx, insertLock, pgx.NamedArgs{"name": indexable(name), "id": id}); err != nil {
+	if _, err := p.tx.Exec(ctx, insertLock, pg.Args{"name": indexable(name), "id": id}); err != nil {
 		return false, err
 	}
 	return p.Granted(ctx, id)
@@ -396,7 +418,7 @@ func (p *Postgres) Lock(ctx context.Context, name, id string) (granted bool, err
 
 // Granted says whether nobody comes before id.
 func (p *Postgres) Granted(ctx context.Context, id string) (granted bool, err error) {
-	err = p.tx.QueryRow(ctx, hasLock, pgx.NamedArgs{"id": id}).Scan(&granted)
+	err = p.tx.QueryRow(ctx, hasLock, pg.Args{"id": id}).Scan(&granted)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -407,7 +429,7 @@ func (p *Postgres) Granted(ctx context.Context, id string) (granted bool, err er
 func (p *Postgres) Unlock(ctx context.Context, id string) (granted []string, err error) {
 	const find = "SELECT name FROM troupe.saga_locks WHERE saga_id = @id"
 	var name string
-	err = p.tx.QueryRow(ctx, find, pgx.NamedArgs{"id": id}).Scan(&name)
+	err = p.tx.QueryRow(ctx, find, pg.Args{"id": id}).Scan(&name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -421,11 +443,11 @@ func (p *Postgres) Unlock(ctx context.Context, id string) (granted []string, err
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.tx.Exec(ctx, deleteLock, pgx.NamedArgs{"id": id}); err != nil || !had {
+	if _, err := p.tx.Exec(ctx, deleteLock, pg.Args{"id": id}); err != nil || !had {
 		return nil, err
 	}
 	var next string
-	err = p.tx.QueryRow(ctx, nextLock, pgx.NamedArgs{"name": name}).Scan(&next)
+	err = p.tx.QueryRow(ctx, nextLock, pg.Args{"name": name}).Scan(&next)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -56,7 +57,7 @@ func (c *Coordinator) Stats(ctx context.Context) (Stats, error) {
 		}
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(countOpen, pgx.NamedArgs{"hop": s.Hop, "group": s.Group}).Query(func(rows pgx.Rows) error {
+	batch.Queue(countOpen, pg.Args{"hop": s.Hop, "group": s.Group}).Query(func(rows pgx.Rows) error {
 		var o OpenStats
 		var age float64
 		_, err := pgx.ForEachRow(rows, []any{&o.Saga, &o.Status, &o.Count, &age}, func() error {

@@ -66,13 +66,14 @@ type submission struct {
 	done   chan error
 }
 
-// queue adds the statements of its own to b, and keeps them as they are for another try, on another connection.
-func (s *submission) queue(b *pgx.Batch) {
+// queue adds the statements of its own to tx, and keeps them as they are for another try, on another connection.
+func (s *submission) queue(tx *swift) {
 	if s.own == nil {
 		return
 	}
 	for _, q := range s.own.QueuedQueries {
-		b.Queue(q.SQL, q.Arguments...).Fn = q.Fn
+		tx.batch.Queue(q.SQL, q.Arguments...).Fn = q.Fn
+		tx.asks = tx.asks || q.Fn != nil
 	}
 }
 
@@ -147,37 +148,40 @@ func (c *Coordinator) together(all []*submission) (err error) {
 }
 
 func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
-	var w *work
-	err := pgx.BeginFunc(ctx, c.cfg.Pool, func(tx pgx.Tx) error {
-		q := &queued{Tx: tx}
-		w = c.begin(q)
-		w.callers = make(map[string]context.Context, len(all))
-		if err := w.pass.load(ctx, idsOf(all)); err != nil {
-			return err
-		}
-		for _, s := range all {
-			id := s.target.id
-			fresh := w.pass.sagas[id].state.Version == 0
-			if err := w.pass.start(ctx, s.target); err != nil {
-				return err
-			}
-			if fresh {
-				w.callers[id] = s.ctx
-				s.queue(&q.batch)
-			}
-		}
-		if err := w.end(ctx, nil); err != nil {
-			return err
-		}
-		return q.flush(ctx)
-	})
-	if w == nil {
+	conn, err := c.cfg.Pool.Acquire(ctx)
+	if err != nil {
 		return err
+	}
+	tx := &swift{conn: conn}
+	defer tx.end()
+	w := c.begin(tx)
+	w.callers = make(map[string]context.Context, len(all))
+	if err = w.startAll(ctx, tx, all); err == nil {
+		err = tx.commit(ctx)
 	}
 	if err = w.lost(err); err == nil {
 		w.told()
 	}
 	return err
+}
+
+// startAll decides on the starts, and queues what follows.
+func (w *work) startAll(ctx context.Context, tx *swift, all []*submission) error {
+	if err := w.pass.load(ctx, idsOf(all)); err != nil {
+		return err
+	}
+	for _, s := range all {
+		id := s.target.id
+		fresh := w.pass.sagas[id].state.Version == 0
+		if err := w.pass.start(ctx, s.target); err != nil {
+			return err
+		}
+		if fresh {
+			w.callers[id] = s.ctx
+			s.queue(tx)
+		}
+	}
+	return w.end(ctx, nil)
 }
 
 func idsOf(all []*submission) []string {

@@ -124,17 +124,16 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 			return at(d.Message, err)
 		}
 	}
-	batch := &pgx.Batch{}
-	out.Queue(batch, &rows)
-	if err := queue(ctx, w.tx, batch); err != nil {
-		return err
-	}
+	var deadlines participant.Deadlines
 	for _, c := range wake {
-		if err := w.schedule(w.of(ctx, c.State.ID()), c); err != nil {
+		if err := w.schedule(w.of(ctx, c.State.ID()), &deadlines, c); err != nil {
 			return err
 		}
 	}
-	return nil
+	batch := &pgx.Batch{}
+	out.Queue(batch, &rows)
+	w.c.cfg.Participant.QueueDeadlines(batch, &deadlines)
+	return queue(ctx, w.tx, batch)
 }
 
 // follow is the context of what follows from a decision. What no message brought, such as a person's action, a deadline or
@@ -154,12 +153,12 @@ func follow(ctx context.Context, d Decided, taken []participant.Taken) context.C
 	return envelope.WithCause(ctx, own)
 }
 
-func (w *work) schedule(ctx context.Context, c Change) error {
+func (w *work) schedule(ctx context.Context, ds *participant.Deadlines, c Change) error {
 	p, id := w.c.cfg.Participant, c.State.ID()
 	if c.WakeAt.IsZero() {
-		return p.Cancel(ctx, w.tx, wakeName, id)
+		return p.PlanCancel(ctx, ds, wakeName, id)
 	}
-	return p.Schedule(ctx, w.tx, participant.Deadline{Name: wakeName, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
+	return p.Plan(ctx, ds, participant.Deadline{Name: wakeName, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
 }
 
 // tell says what was decided when that is committed, as far as this side can tell.

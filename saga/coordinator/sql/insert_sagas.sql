@@ -1,9 +1,9 @@
 -- Under the guard of each: an answer may come before this transaction is visible, and waits for it.
 INSERT INTO troupe.sagas (id, saga, key, hop, consumer_group, content_type, definition, version, status, steps, reason, state, wake_at,
                           started_at, ended_at)
-SELECT id, saga, key, @hop, @group, @content, definition, version, status, steps, nullif(reason, ''), state, wake_at, started_at, ended_at
+SELECT id, saga, key, @hop, @group, @content, definition, version, status, steps, nullif(reason, ''), state::jsonb, wake_at, started_at, ended_at
 FROM unnest(@ids::text[], @sagas::text[], @keys::text[], @definitions::text[], @versions::integer[], @statuses::text[],
-            @steps::text[], @reasons::text[], @states::jsonb[], @wakes::timestamptz[], @started::timestamptz[],
+            @steps::text[], @reasons::text[], @states::text[], @wakes::timestamptz[], @started::timestamptz[],
             @ended::timestamptz[])
   AS s (id, saga, key, definition, version, status, steps, reason, state, wake_at, started_at, ended_at)
 WHERE pg_advisory_xact_lock(@class::integer, hashtext(saga || '//' || key)) IS NOT NULL -- as guard.sql

@@ -1,12 +1,12 @@
 -- The limit is all of them. It tells a planner that does not know how many that they are few, so that it looks each up by
 -- its id: else it would scan a table that is still small, and the session would keep to that when it no longer is.
 UPDATE troupe.sagas AS s
-SET version = n.version, status = n.status, steps = n.steps, reason = nullif(n.reason, ''), state = n.state,
+SET version = n.version, status = n.status, steps = n.steps, reason = nullif(n.reason, ''), state = n.state::jsonb,
     wake_at = n.wake_at, updated_at = clock_timestamp(), ended_at = n.ended_at, definition = n.definition
 FROM (
   SELECT *
   FROM unnest(@ids::text[], @was::integer[], @versions::integer[], @statuses::text[], @steps::text[], @reasons::text[],
-              @states::jsonb[], @wakes::timestamptz[], @ended::timestamptz[], @definitions::text[])
+              @states::text[], @wakes::timestamptz[], @ended::timestamptz[], @definitions::text[])
     AS c (id, was, version, status, steps, reason, state, wake_at, ended_at, definition)
   LIMIT @limit::bigint) AS n
 WHERE s.id = n.id

@@ -1,0 +1,65 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// swift is a transaction that begins with its first batch and commits with its last: two round trips for a start, not four.
+// The first use of it must be a batch.
+type swift struct {
+	queued
+	conn *pgxpool.Conn
+	asks bool // a caller's function may refuse what is queued: COMMIT waits for it
+}
+
+// SendBatch sends BEGIN before the first one.
+func (t *swift) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if t.Tx != nil {
+		return t.Tx.SendBatch(ctx, b)
+	}
+	all := &pgx.Batch{}
+	all.BeginTx(pgx.TxOptions{})
+	all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
+	results := t.conn.SendBatch(ctx, all)
+	t.Tx = results.Tx()
+	if _, err := results.Exec(); err != nil {
+		return pgx.FailedBatchResults(b, errors.Join(err, results.Close()))
+	}
+	return results
+}
+
+// commit sends what was queued, and COMMIT behind it.
+func (t *swift) commit(ctx context.Context) error {
+	if t.asks {
+		if err := t.flush(ctx); err != nil {
+			return err
+		}
+		t.batch = pgx.Batch{}
+	}
+	t.batch.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
+		if tag.String() == "ROLLBACK" {
+			return pgx.ErrTxCommitRollback
+		}
+		return nil
+	})
+	return t.flush(ctx)
+}
+
+// rollbackLimit bounds what goes on after a context has ended.
+const rollbackLimit = 5 * time.Second
+
+// end rolls back what is not committed, and gives the connection back.
+func (t *swift) end() {
+	defer t.conn.Release()
+	if raw := t.conn.Conn(); !raw.IsClosed() && raw.PgConn().TxStatus() != 'I' {
+		ctx, cancel := context.WithTimeout(context.Background(), rollbackLimit)
+		defer cancel()
+		_, _ = raw.Exec(ctx, "rollback") // on a connection that is gone there is nothing to do
+	}
+}
