@@ -17,7 +17,8 @@ type session struct {
 // planner leaves one plan: walk the partitions' keys upwards and stop at the limit. By its own estimates the planner
 // rather reads the whole backlog and sorts it for each claim: young partitions have no statistics, and a table of
 // trouble that is empty is taken to hold hundreds of rows. A delete by its estimates keeps a range of a small table in
-// memory and reads it once for every row that goes. What has no other plan costs so much then that it would be compiled.
+// memory and reads it once for every row that goes. Workers in parallel, with which claims of 10,000,000 rows were planned,
+// each read ahead of the limit. What has no other plan costs so much then that it would be compiled.
 const planner = `
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
@@ -25,6 +26,7 @@ SET enable_sort = off;
 SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 SET enable_material = off;
+SET max_parallel_workers_per_gather = 0;
 SET jit = off`
 
 // connect makes the connection where there is none, which it says.

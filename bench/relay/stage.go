@@ -42,6 +42,7 @@ type stage struct {
 	client   *kgo.Client
 	admin    *kadm.Client
 	made     int // runs
+	warmed   bool
 
 	relay string // the program outbox-relay
 	usage string // its help
