@@ -42,8 +42,13 @@ var (
 // integers apart from the single ones that other libraries use.
 const leaseClass = 0x74727570 // "trup"
 
-// takeLimit is how long a new owner waits for the transactions of the last one before it ends their sessions.
-const takeLimit = time.Second
+const (
+	// takeLimit is how long a new owner waits for the transactions of the last one before it ends their sessions.
+	takeLimit = time.Second
+	// takeIdle is after how long Postgres ends the session of one who is frozen while he takes a lease: that session has the lock
+	// alone, and nobody else could tell it from one that gets on.
+	takeIdle = 5 * time.Second
+)
 
 // errFenced says that the partition has another owner. What ran was rolled back.
 var errFenced = errors.New("another member owns the partition")
@@ -92,13 +97,16 @@ func (w *worker) take(ctx context.Context) (l lease, err error) {
 		if err := w.p.cfg.Pool.QueryRow(ctx, endHolders, args).Scan(&ended); err != nil {
 			return l, fmt.Errorf("end the sessions of the partition's last owner: %w", err)
 		}
-		w.p.cfg.Log.Warn().Stringer("partition", w.at).Int("sessions", ended).
-			Msg("the partition's last owner had transactions open: their sessions were ended")
+		if ended > 0 {
+			w.p.cfg.Log.Warn().Stringer("partition", w.at).Int("sessions", ended).
+				Msg("the partition's last owner had transactions open: their sessions were ended")
+		}
 	}
 }
 
 func (l *lease) bump(ctx context.Context, tx pgx.Tx, args pg.Args) error {
-	if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", fmt.Sprint(takeLimit.Milliseconds())); err != nil {
+	const limits = "SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)"
+	if _, err := tx.Exec(ctx, limits, fmt.Sprint(takeLimit.Milliseconds()), fmt.Sprint(takeIdle.Milliseconds())); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(@class, @lease)", args); err != nil {

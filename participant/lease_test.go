@@ -104,6 +104,47 @@ func TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp_B16(t *testing.T) {
 	require.Error(t, err, "its session was ended")
 }
 
+// TestAMemberFrozenAsItTakesALeaseHoldsNobodyUp_B16: that transaction has the lock alone, so Postgres ends it, not the next owner.
+func TestAMemberFrozenAsItTakesALeaseHoldsNobodyUp_B16(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	_, err := s.pool.Exec(t.Context(), `
+		CREATE TABLE takes (idle text NOT NULL);
+		CREATE FUNCTION took() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			INSERT INTO takes VALUES (current_setting('idle_in_transaction_session_timeout'));
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER took AFTER UPDATE OF term ON troupe.leases FOR EACH ROW EXECUTE FUNCTION took();`)
+	require.NoError(t, err)
+	run := func() (stop func()) {
+		p := s.new(onePartition)
+		participant.Handle(p, count)
+		return s.start(p)
+	}
+	stop := run()
+	s.send(s.commands(2, 5)...)
+	s.expectAll(2, 5)
+	stop()
+	require.Equal(t, s.count("SELECT count(*) FROM takes"), s.count("SELECT count(*) FROM takes WHERE idle = '5s'"))
+	require.Positive(t, s.count("SELECT count(*) FROM takes"))
+
+	frozen, err := s.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer frozen.Release()
+	for _, sql := range []string{
+		"BEGIN", "SET LOCAL idle_in_transaction_session_timeout = '5s'",
+		fmt.Sprintf("SELECT pg_advisory_xact_lock(%d, id) FROM troupe.leases", participant.LeaseClass),
+	} {
+		_, err = frozen.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	run()
+	s.send(s.commandsFrom(5, 2, 1)...)
+	s.expectAll(2, 6)
+}
+
 // TestALeaseThatIsTakenFences: what an owner of yesterday does fails, and it joins again.
 func TestALeaseThatIsTakenFences(t *testing.T) {
 	t.Parallel()

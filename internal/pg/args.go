@@ -9,7 +9,8 @@ import (
 )
 
 // Args are the named arguments of a statement that is constant, as pgx.NamedArgs are of any: the statement is read once in
-// a process instead of at each call, which was a tenth of a participant's own time. It is an error if one is missing.
+// a process instead of at each call, which was 2 % of the time of a process that runs sagas over Kafka, and 9 % of one with local
+// work. It is an error if one is missing.
 // Reading may be concurrent, as with any map.
 type Args map[string]any
 
