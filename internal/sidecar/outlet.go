@@ -61,7 +61,9 @@ func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, again func() b
 
 // renew makes the relay that is to run next.
 func (o *outlet) renew() error {
-	pool, err := pgxpool.NewWithConfig(context.Background(), o.plan.database.Copy()) // connects to nothing yet
+	database := o.plan.database.Copy()
+	database.ShouldPing = restedLong
+	pool, err := pgxpool.NewWithConfig(context.Background(), database) // connects to nothing yet
 	if err != nil {
 		return usageError{err}
 	}
@@ -83,6 +85,12 @@ func (o *outlet) renew() error {
 	}
 	o.relay, o.pool, o.stats = r, pool, &statistics{pool: pool, of: o.plan.table()}
 	return nil
+}
+
+// restedLong says which sessions are tried with a statement of their own before they are used. The pool's default, after a
+// second, doubles what an idle relay asks: it uses its sessions every minute or two, and tries again whatever fails.
+func restedLong(_ context.Context, session pgxpool.ShouldPingParams) bool {
+	return session.IdleDuration > 5*time.Minute
 }
 
 // start runs the relay until stop is called or ctx ends.
