@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,5 +58,31 @@ func TestNotificationsComeWithTheCommitAndNotTooOften(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, newOutbox(t, outbox.Config{}).Write(t.Context(), tx, entry))
 		require.NoError(t, tx.Rollback(t.Context()))
+	}))
+}
+
+// What a commit does not say, since one has notified just now, the next that notifies says.
+func TestANotificationNamesWhatWasWrittenToSinceTheLast(t *testing.T) {
+	t.Parallel()
+	box, now := newOutbox(t, outbox.Config{NotifyEvery: time.Minute}), time.Now()
+	require.Equal(t, []string{"a", "b"}, box.Due(now, "a", "b", "a"))
+	require.Nil(t, box.Due(now.Add(time.Second), "c"))
+	require.Nil(t, box.Due(now.Add(2*time.Second), "a", "c"))
+	require.Equal(t, []string{"c", "a", "d"}, box.Due(now.Add(time.Minute), "d"))
+	require.Nil(t, box.Due(now.Add(time.Hour)), "nothing was written")
+
+	many := strings.Split("1 2 3 4 5 6 7 8 9", " ")
+	require.Equal(t, []string{""}, box.Due(now.Add(time.Hour), many...), "of so many it says that there is something")
+	require.Equal(t, []string{"9"}, box.Due(now.Add(2*time.Hour), "9"))
+
+	require.Nil(t, newOutbox(t, outbox.Config{NotifyEvery: -1}).Due(now, "a"))
+}
+
+// TestATopicTooLongForANotificationIsNotNamed: Postgres would abort the transaction.
+func TestATopicTooLongForANotificationIsNotNamed(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	require.Equal(t, 1, listen(t, pool, func() {
+		write(t, pool, newOutbox(t, outbox.Config{}), outbox.Entry{Topic: strings.Repeat("t", 9000), Type: "T"})
 	}))
 }

@@ -39,7 +39,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,7 +46,9 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Channel is what Write notifies on and relays listen to.
+// Channel is what Write notifies on, and relays and local participants listen to. The payload is a topic that something was
+// written to; empty: to any. Who writes without this package may leave it empty, or notify nobody: everybody looks from time
+// to time, too.
 const Channel = "troupe_outbox"
 
 // ErrTooLarge is wrapped by the error about a payload above Config.MaxBytes.
@@ -74,9 +75,9 @@ type Config struct {
 
 // Outbox writes entries. It may be used concurrently, also from many pools.
 type Outbox struct {
-	cfg      Config
-	notified *atomic.Int64 // when, in Unix nanoseconds
-	check    Check         // nil: anything goes
+	cfg   Config
+	hints *hints
+	check Check // nil: anything goes
 }
 
 // A Check is asked about an entry as it is to be written, in the writer's context: envelope.CauseOf knows what it follows
@@ -97,12 +98,12 @@ func New(cfg Config) (*Outbox, error) {
 	if cfg.NotifyEvery == 0 {
 		cfg.NotifyEvery = 5 * time.Millisecond
 	}
-	return &Outbox{cfg: cfg, notified: new(atomic.Int64)}, nil
+	return &Outbox{cfg: cfg, hints: &hints{every: cfg.NotifyEvery}}, nil
 }
 
 // Checked is an Outbox like o, and with o's notifications, that asks check first.
 func (o *Outbox) Checked(check Check) *Outbox {
-	return &Outbox{cfg: o.cfg, notified: o.notified, check: check}
+	return &Outbox{cfg: o.cfg, hints: o.hints, check: check}
 }
 
 const insert = `
@@ -116,8 +117,6 @@ SELECT id, topic, key, key_bytes, type, headers::jsonb, raw_headers, payload
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::bytea[], $8::bytea[])
   WITH ORDINALITY AS e (id, topic, key, key_bytes, type, headers, raw_headers, payload, number)
 ORDER BY number`
-
-const notify = "SELECT pg_notify('" + Channel + "', '')"
 
 // Write adds entries to tx, in their order, in one round trip. An entry that cannot be (no topic, no type, a body that
 // does not encode, a payload that is too large) is refused before anything is sent, and then tx is as it was. After any
@@ -193,8 +192,8 @@ func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 		batch.Queue(insertMany, r.ids, r.topics, r.keys, r.keyBytes, r.types, r.headers, r.rawHeaders, r.payloads)
 	}
 	batch.QueuedQueries = append(batch.QueuedQueries, r.along.QueuedQueries...)
-	if o.mayNotify(time.Now()) {
-		batch.Queue(notify)
+	if named := o.hints.due(time.Now(), r.topics); len(named) > 0 {
+		batch.Queue(notify, named)
 	}
 }
 
@@ -217,13 +216,4 @@ func (o *Outbox) trace(ctx context.Context) (traceparent, tracestate string) {
 		return "", ""
 	}
 	return o.cfg.Trace(ctx)
-}
-
-// mayNotify says yes at most once per NotifyEvery. A hint that falls out costs at most the relay's next poll.
-func (o *Outbox) mayNotify(now time.Time) bool {
-	if o.cfg.NotifyEvery < 0 {
-		return false
-	}
-	last := o.notified.Load()
-	return now.UnixNano()-last >= int64(o.cfg.NotifyEvery) && o.notified.CompareAndSwap(last, now.UnixNano())
 }

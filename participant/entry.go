@@ -132,17 +132,16 @@ func (l *local) worker() {
 			return
 		case <-l.wake:
 		}
-		for !l.stopped() && l.member.Load() != 0 && l.may() {
-			n, err := l.turn(&from)
+		for more := true; more && !l.stopped() && l.member.Load() != 0 && l.may(); {
+			hints := l.hints.Load()
+			n, all, err := l.turn(&from)
 			switch {
 			case err != nil && l.ctx.Err() == nil:
 				l.shut(unavailable{theDatabase, err})
 			case n == 0:
 				l.open() // if it was a try, there was nothing to try it with
 			}
-			if n == 0 || err != nil {
-				break
-			}
+			more = n > 0 && err == nil && (!all || l.hints.Load() != hints)
 		}
 	}
 }
@@ -150,8 +149,9 @@ func (l *local) worker() {
 // may says whether something may be taken: always, or, while the gate is shut, once for each try.
 func (l *local) may() bool { return l.gate.waits.Load() == nil || l.try.CompareAndSwap(true, false) }
 
-// turn takes entries once, and runs them.
-func (l *local) turn(from *[]byte) (n int, err error) {
+// turn takes entries once, and runs them. It says whether these were all there were: then the next turn waits for a hint, since
+// most claims of a worker that looked again at once found nothing.
+func (l *local) turn(from *[]byte) (n int, all bool, err error) {
 	careful := l.p.alone.TryLock()
 	defer func() {
 		if careful {
@@ -164,21 +164,31 @@ func (l *local) turn(from *[]byte) (n int, err error) {
 		ms, err = l.claim(*from, careful)
 	}
 	if err != nil || len(ms) == 0 {
-		return 0, err
+		return 0, true, err
 	}
 	l.looks.Store(int64(lookSoon))
-	l.hint() // there may be more, for somebody else
+	whole := len(*from) == 0 // it went through all keys
+	all = whole && careful && len(ms) < l.p.cfg.Batch
 	for _, m := range ms {
 		if string(m.entry.key[:]) > string(*from) {
 			*from = m.entry.key[:]
 		}
+		if m.attempts() > 0 || m.suspect() { // it came without those behind it
+			all = false
+		}
+	}
+	if len(ms) < l.p.cfg.Batch {
+		*from = []byte{}
+	}
+	if !all {
+		l.another()
 	}
 	if careful && !slices.ContainsFunc(ms, (*message).suspect) {
 		careful = false
 		l.p.alone.Unlock()
 	}
 	l.run(ms)
-	return len(ms), nil
+	return len(ms), all, nil
 }
 
 // suspect says whether m was in progress when its participant died.
@@ -192,15 +202,32 @@ func (l *local) run(ms []*message) {
 		l.tellPassed(ended)
 	}()
 
+	var nobodys, ours []*message
+	for _, m := range ms {
+		if l.passes(m) {
+			nobodys = append(nobodys, m)
+		} else {
+			ours = append(ours, m)
+		}
+	}
+	if len(nobodys) > 0 {
+		if l.stopped() || !l.goes(func() error { return l.pass(nobodys) }) {
+			return
+		}
+		for _, m := range nobodys {
+			ended[m] = true
+		}
+	}
+
 	// Those of which nothing is known go together; of a key all or none.
 	apart := make(map[holdKey]bool)
-	for _, m := range ms {
+	for _, m := range ours {
 		if m.attempts() > 0 || m.suspect() || m.unreadable != nil || m.handler == nil || m.handler.alone {
 			apart[m.entry.key] = true
 		}
 	}
 	var together, alone []*message
-	for _, m := range ms {
+	for _, m := range ours {
 		if apart[m.entry.key] {
 			alone = append(alone, m)
 		} else {
@@ -237,10 +264,7 @@ func (l *local) run(ms []*message) {
 
 // deliver brings m to its end, or makes it wait. An error says nothing about m.
 func (l *local) deliver(m *message) error {
-	switch {
-	case m.unreadable == nil && m.handler == nil && (m.Topic != l.p.cfg.Hop.Commands() || l.p.foreign(m)):
-		return l.pass(m)
-	case m.entry.crashes >= maxStarts:
+	if m.entry.crashes >= maxStarts {
 		m.began = time.Now()
 		return l.bury(m, failure{Poison, fmt.Errorf("the process ended %d times while this message ran", m.entry.crashes)})
 	}
@@ -251,12 +275,19 @@ func (l *local) deliver(m *message) error {
 	return l.settle(m, failure{classify(err), err})
 }
 
-// pass ends an event that nobody here handles.
-func (l *local) pass(m *message) error {
-	m.passed = Unhandled
+// passes says whether m is an event that nobody here handles.
+func (l *local) passes(m *message) bool {
+	return m.unreadable == nil && m.handler == nil && (m.Topic != l.p.cfg.Hop.Commands() || l.p.foreign(m))
+}
+
+// pass ends such events, at once.
+func (l *local) pass(ms []*message) error {
+	for _, m := range ms {
+		m.passed = Unhandled
+	}
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
-	if _, err := l.p.cfg.Pool.Exec(ctx, endLocal, l.endArgs([]*message{m}, nil)); err != nil {
+	if _, err := l.p.cfg.Pool.Exec(ctx, endLocal, l.endArgs(ms, nil)); err != nil {
 		return database(err)
 	}
 	return nil

@@ -113,3 +113,11 @@ func ParseRetry(text string, own retry.Policy) (policy retry.Policy, try time.Du
 	}
 	return w.Policy, w.try, nil
 }
+
+// Concerns says whether local work of a topic wakes p.
+func (p *Participant) Concerns(topic string) bool {
+	p.mu.Lock()
+	l := p.local
+	p.mu.Unlock()
+	return l != nil && l.concerns(topic)
+}

@@ -78,6 +78,7 @@ type local struct {
 	*runner
 	member atomic.Int32  // this participant's number; 0 while it does not hold the lock on it
 	wake   chan struct{} // there may be something
+	hints  atomic.Int64  // how often there may have been
 	work   sync.WaitGroup
 	looks  atomic.Int64 // nanoseconds until the next without a hint
 	broken context.CancelCauseFunc
@@ -201,7 +202,7 @@ func (p *Participant) makeTopicLocal(ctx context.Context, topic string) error {
 // number of its own: what was taken under an earlier one, and is not known to be running, is taken over.
 func (l *local) live(ctx context.Context) {
 	listener := pg.Listener{
-		Config: l.p.cfg.Pool.Config().ConnConfig, Channel: outbox.Channel, OnConnect: l.born,
+		Config: l.p.cfg.Pool.Config().ConnConfig, Channel: outbox.Channel, OnConnect: l.born, Concerns: l.concerns,
 		OnError: func(err error) {
 			l.member.Store(0)
 			l.p.outage(theDatabase).report(err)
@@ -216,6 +217,15 @@ func (l *local) live(ctx context.Context) {
 		l.member.Store(0)
 		forget()
 	}
+}
+
+// concerns says whether a notification is of a topic that is taken here, and counts it.
+func (l *local) concerns(topic string) bool {
+	ours := topic == "" || topic == l.p.cfg.Hop.Commands() || l.p.handlers[topic] != nil
+	if ours {
+		l.hints.Add(1)
+	}
+	return ours
 }
 
 // born takes a number and the lock on it.
@@ -236,6 +246,7 @@ func (l *local) born(ctx context.Context, conn *pgx.Conn) error {
 	l.mu.Unlock()
 	l.p.outage(theDatabase).report(nil)
 	l.member.Store(n)
+	l.hints.Add(1) // nobody heard what came before
 	return nil
 }
 
@@ -273,6 +284,12 @@ func (l *local) look(ctx context.Context) {
 
 // hint says that there may be something.
 func (l *local) hint() {
+	l.hints.Add(1)
+	l.another()
+}
+
+// another wakes a worker, where one waits.
+func (l *local) another() {
 	select {
 	case l.wake <- struct{}{}:
 	default:

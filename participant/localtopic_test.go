@@ -275,3 +275,22 @@ func TestTheDatabaseGoesAwayUnderLocalWork(t *testing.T) {
 	s.expectLegal()
 	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
 }
+
+// TestLocalWorkOfOthersWakesNobodyHere: a participant looks for work when it hears of its commands, of what it handles, and
+// of nothing in particular.
+func TestLocalWorkOfOthersWakesNobodyHere(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	p := s.new()
+	participant.Handle(p, count)
+	other := topics.MustHop(s.hop.Flow(), "other")
+	participant.On(p, other, func(context.Context, pgx.Tx, participant.Event[Counted]) error { return nil })
+	s.start(p)
+	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
+	for _, topic := range []string{s.hop.Commands(), other.Events(), ""} {
+		require.True(t, p.Concerns(topic), topic)
+	}
+	for _, topic := range []string{s.hop.Events(), other.Commands(), "x"} {
+		require.False(t, p.Concerns(topic), topic)
+	}
+}

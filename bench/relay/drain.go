@@ -182,7 +182,7 @@ func (s *stage) contenders(ways []string) (all []*contender) {
 }
 
 // warmUp has a broker that is a JVM compile what it runs, once: whoever came first would pay for that, with up to three times
-// the broker's processor time for a row.
+// the broker's processor time for a row, and for minutes with rows that wait some milliseconds for it.
 func (s *stage) warmUp(ctx context.Context, all []*contender) error {
 	if s.quick || s.warmed {
 		return nil

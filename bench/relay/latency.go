@@ -197,6 +197,9 @@ func (w *writing) between(ctx context.Context, from, to int) error {
 }
 
 func measureLatency(ctx context.Context, s *stage) error {
+	if err := s.warmUp(ctx, s.contenders(s.relaying())); err != nil {
+		return err
+	}
 	type line struct {
 		name string
 		done []delay

@@ -17,6 +17,8 @@ type Listener struct {
 	// OnConnect is called with each new connection, before it listens; may be nil.
 	OnConnect func(context.Context, *pgx.Conn) error
 	OnError   func(error) // told of each lost connection; may be nil
+	// Concerns says whether a notification with this payload wakes; nil: each does.
+	Concerns func(payload string) bool
 }
 
 // Run sends to wake, without ever waiting for it, after each notification and after each connect, since what came in
@@ -60,13 +62,17 @@ func (l *Listener) listen(ctx context.Context, wake chan<- struct{}) (heard bool
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.Channel}.Sanitize()); err != nil {
 		return false, err
 	}
-	for {
-		select {
-		case wake <- struct{}{}:
-		default:
+	for concerns := true; ; {
+		if concerns {
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
 		}
-		if _, err := conn.WaitForNotification(ctx); err != nil {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
 			return true, err
 		}
+		concerns = l.Concerns == nil || l.Concerns(n.Payload)
 	}
 }

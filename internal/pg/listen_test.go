@@ -48,3 +48,28 @@ func TestAListenerWakesAlsoAfterItsConnectionWasCut(t *testing.T) {
 	cancel()
 	<-done
 }
+
+func TestAListenerSleepsThroughWhatDoesNotConcernIt(t *testing.T) {
+	pool := testkit.Database(t)
+	config, err := pgx.ParseConfig(testkit.DatabaseURL(t, pool))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	wake, heard, done := make(chan struct{}, 10), make(chan string, 10), make(chan struct{})
+	l := pg.Listener{Config: config, Channel: "troupe test", Concerns: func(payload string) bool {
+		heard <- payload
+		return payload == "ours"
+	}}
+	go func() {
+		defer close(done)
+		l.Run(ctx, wake)
+	}()
+	<-wake // connected
+	for _, payload := range []string{"theirs", "ours", "theirs"} {
+		_, err = pool.Exec(t.Context(), "SELECT pg_notify('troupe test', $1)", payload)
+		require.NoError(t, err)
+		require.Equal(t, payload, <-heard)
+	}
+	cancel()
+	<-done
+	require.Len(t, wake, 1)
+}
