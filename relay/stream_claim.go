@@ -58,8 +58,16 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 		s.mu.Lock()
 		w, err := s.filling, s.err
 		if len(w.items) > 0 || w.upTo > 0 {
+			if rest := breath - time.Since(s.taken); rest > 0 && !w.full() {
+				s.mu.Unlock()
+				pause(ctx, rest, nil)
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
+				}
+				continue
+			}
 			s.filling, s.spare = s.spare, nil
-			s.now = w
+			s.now, s.taken = w, time.Now()
 			s.mu.Unlock()
 			tell(s.room)
 			items, err := s.part()
