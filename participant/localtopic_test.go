@@ -294,3 +294,23 @@ func TestLocalWorkOfOthersWakesNobodyHere(t *testing.T) {
 		require.False(t, p.Concerns(topic), topic)
 	}
 }
+
+// TestEventsThatNobodyHandlesEndTogether: a transaction for each would be a flush to the disk for nothing.
+func TestEventsThatNobodyHandlesEndTogether(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	watcher := topics.MustHop(s.hop.Flow(), "order")
+	_, err := s.pool.Exec(t.Context(), "SELECT troupe.make_local($1, $2)", s.hop.Events(), watcher.String())
+	require.NoError(t, err)
+	const events = 20
+	_, err = s.pool.Exec(t.Context(), `
+		INSERT INTO troupe.outbox (topic, key, type, headers, payload)
+		SELECT $1, 'k-' || n, 'Forgotten', '{"ce_outcome": "success"}', '{}' FROM generate_series(1, $2) AS n`, s.hop.Events(), events)
+	require.NoError(t, err)
+	w := s.new(func(c *participant.Config) { c.Hop, c.Batch = watcher, 2*events })
+	participant.On(w, s.hop, func(context.Context, pgx.Tx, participant.Event[Counted]) error { return nil })
+	s.start(w)
+	s.waitCount(events, "SELECT count(*) FROM troupe.local_work WHERE status = 'done'")
+	// Two at most: the first claim begins at any key.
+	require.LessOrEqual(t, s.count("SELECT count(DISTINCT xmin::text) FROM troupe.local_work"), 2)
+}

@@ -67,7 +67,10 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 				continue
 			}
 			s.filling, s.spare = s.spare, nil
-			s.now, s.taken = w, time.Now()
+			s.now = w
+			if len(w.items) > 0 { // not a keepalive, behind which a row may come at once
+				s.taken = time.Now()
+			}
 			s.mu.Unlock()
 			tell(s.room)
 			items, err := s.part()
