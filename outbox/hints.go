@@ -2,28 +2,27 @@ package outbox
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
 const notify = "SELECT pg_notify('" + Channel + "', topic) FROM unnest($1::text[]) AS topic"
 
-const (
-	mostHints = 8    // topics that one commit names; of more it says that there is something
-	longHint  = 1000 // bytes: Postgres refuses a notification of 8000, and would abort the transaction
-)
+// mostHints is how many topics one commit names; of more it says that there is something.
+const mostHints = 8
 
-// hints says which commits notify, and of what: at most one in some time, which names what others wrote before it too. One
-// that falls out costs its readers at most their next look.
+// hints says which commits notify, and of what: of the same at most once in some time. One that falls out costs its readers at
+// most their next look.
 type hints struct {
 	every time.Duration // negative: never
+	named bool
 
-	mu     sync.Mutex
-	last   time.Time
-	topics []string // written to and not named yet
+	mu   sync.Mutex
+	last map[string]time.Time // when, by what was said
 }
 
-// due adds topics, and returns those that are to be named now.
+// due returns what a transaction says that writes to topics.
 func (h *hints) due(now time.Time, topics []string) (named []string) {
 	if h.every < 0 {
 		return nil
@@ -31,19 +30,27 @@ func (h *hints) due(now time.Time, topics []string) (named []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, topic := range topics {
-		if len(topic) > longHint {
+		if !h.named || !nameable(topic) {
 			topic = ""
 		}
-		if len(h.topics) <= mostHints && !slices.Contains(h.topics, topic) {
-			h.topics = append(h.topics, topic)
+		if slices.Contains(named, topic) || now.Sub(h.last[topic]) < h.every {
+			continue
 		}
+		if len(h.last) >= 1000 {
+			clear(h.last)
+		}
+		h.last[topic] = now
+		named = append(named, topic)
 	}
-	if len(h.topics) == 0 || now.Sub(h.last) < h.every {
-		return nil
-	}
-	named, h.topics, h.last = h.topics, nil, now
 	if len(named) > mostHints {
 		return []string{""}
 	}
 	return named
+}
+
+// nameable says whether topic is one that Kafka would take. Of others Postgres may refuse the notification, and abort the
+// transaction, before it comes to the row.
+func nameable(topic string) bool {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+	return len(topic) <= 249 && strings.Trim(topic, plain) == ""
 }

@@ -61,21 +61,25 @@ func TestNotificationsComeWithTheCommitAndNotTooOften(t *testing.T) {
 	}))
 }
 
-// What a commit does not say, since one has notified just now, the next that notifies says.
-func TestANotificationNamesWhatWasWrittenToSinceTheLast(t *testing.T) {
+func TestANotificationNamesItsTopicsEachByItsOwnTime(t *testing.T) {
 	t.Parallel()
-	box, now := newOutbox(t, outbox.Config{NotifyEvery: time.Minute}), time.Now()
-	require.Equal(t, []string{"a", "b"}, box.Due(now, "a", "b", "a"))
-	require.Nil(t, box.Due(now.Add(time.Second), "c"))
-	require.Nil(t, box.Due(now.Add(2*time.Second), "a", "c"))
-	require.Equal(t, []string{"c", "a", "d"}, box.Due(now.Add(time.Minute), "d"))
-	require.Nil(t, box.Due(now.Add(time.Hour)), "nothing was written")
+	box, now := newOutbox(t, outbox.Config{NotifyEvery: time.Minute, NotifyTopics: true}), time.Now()
+	require.Equal(t, []string{"a"}, box.Due(now, "a", "a"))
+	require.Equal(t, []string{"b"}, box.Due(now, "a", "b"), "in the same transaction, or another")
+	require.Nil(t, box.Due(now.Add(time.Second), "a", "b"))
+	require.Equal(t, []string{"a", "c"}, box.Due(now.Add(time.Minute), "a", "c"))
 
 	many := strings.Split("1 2 3 4 5 6 7 8 9", " ")
 	require.Equal(t, []string{""}, box.Due(now.Add(time.Hour), many...), "of so many it says that there is something")
-	require.Equal(t, []string{"9"}, box.Due(now.Add(2*time.Hour), "9"))
+	for _, topic := range []string{"x\x00", "\xff", "ü", "a b", strings.Repeat("t", 250)} {
+		box := newOutbox(t, outbox.Config{NotifyTopics: true})
+		require.Equal(t, []string{""}, box.Due(now, topic), "%q", topic)
+	}
 
-	require.Nil(t, newOutbox(t, outbox.Config{NotifyEvery: -1}).Due(now, "a"))
+	box = newOutbox(t, outbox.Config{NotifyEvery: time.Minute})
+	require.Equal(t, []string{""}, box.Due(now, "a", "b"))
+	require.Nil(t, box.Due(now, "c"))
+	require.Nil(t, newOutbox(t, outbox.Config{NotifyEvery: -1, NotifyTopics: true}).Due(now, "a"))
 }
 
 // TestATopicTooLongForANotificationIsNotNamed: Postgres would abort the transaction.
@@ -83,6 +87,6 @@ func TestATopicTooLongForANotificationIsNotNamed(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
 	require.Equal(t, 1, listen(t, pool, func() {
-		write(t, pool, newOutbox(t, outbox.Config{}), outbox.Entry{Topic: strings.Repeat("t", 9000), Type: "T"})
+		write(t, pool, newOutbox(t, outbox.Config{NotifyTopics: true}), outbox.Entry{Topic: strings.Repeat("t", 9000), Type: "T"})
 	}))
 }

@@ -46,9 +46,9 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Channel is what Write notifies on, and relays and local participants listen to. The payload is a topic that something was
-// written to; empty: to any. Who writes without this package may leave it empty, or notify nobody: everybody looks from time
-// to time, too.
+// Channel is what Write notifies on, and relays and local participants listen to. The payload is empty, or with
+// Config.NotifyTopics a topic that something was written to. Who writes without this package may leave it empty, or notify
+// nobody: everybody looks from time to time, too.
 const Channel = "troupe_outbox"
 
 // ErrTooLarge is wrapped by the error about a payload above Config.MaxBytes.
@@ -66,6 +66,9 @@ type Config struct {
 	// NotifyEvery is the least time between two notifications of this process. Default 5 ms; negative: never notify.
 	// A commit that notifies takes a lock that is one for the whole server, so a busy writer must not do it each time.
 	NotifyEvery time.Duration
+	// NotifyTopics has each notification name its topic, and NotifyEvery count for each of them: participants with local
+	// work wake for their own topics only. Default: a notification is of anything, and wakes all.
+	NotifyTopics bool
 	// Trace says where in a trace ctx is, as the texts of W3C's headers traceparent and tracestate; "" where it is in
 	// none. What Write is called with goes along in the entries' headers, so that what becomes of them continues that
 	// trace. Default: an entry written by a handler continues the trace of the message it handles, others have none.
@@ -98,7 +101,7 @@ func New(cfg Config) (*Outbox, error) {
 	if cfg.NotifyEvery == 0 {
 		cfg.NotifyEvery = 5 * time.Millisecond
 	}
-	return &Outbox{cfg: cfg, hints: &hints{every: cfg.NotifyEvery}}, nil
+	return &Outbox{cfg: cfg, hints: &hints{every: cfg.NotifyEvery, named: cfg.NotifyTopics, last: make(map[string]time.Time)}}, nil
 }
 
 // Checked is an Outbox like o, and with o's notifications, that asks check first.

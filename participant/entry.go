@@ -121,7 +121,7 @@ func (l *local) worker() {
 			l.p.cfg.Log.Error().Msg("a handler ended its goroutine: local work has one worker less")
 		}
 	}()
-	from := make([]byte, 4) // each begins at another key, so that they seldom meet
+	from := make([]byte, 4) // each begins at another key: those that have much to do seldom meet
 	for i := range from {
 		from[i] = byte(rand.Uint32())
 	}
@@ -166,7 +166,10 @@ func (l *local) turn(from *[]byte) (n int, all bool, err error) {
 	if err != nil || len(ms) == 0 {
 		return 0, true, err
 	}
-	l.looks.Store(int64(lookSoon))
+	select {
+	case l.soon <- struct{}{}:
+	default:
+	}
 	whole := len(*from) == 0 // it went through all keys
 	all = whole && careful && len(ms) < l.p.cfg.Batch
 	for _, m := range ms {

@@ -63,8 +63,8 @@ const (
 	// Without a notification, new entries are looked for so often: soon after there was something, later less often.
 	lookSoon, lookOften = 20 * time.Millisecond, time.Second
 
-	// localHints is the least time between two notifications. One that is left out is made up for by the next, or costs an
-	// entry lookSoon or more, at each hop: at 5 ms, the outbox's default, the median of a saga of eight messages was 26 ms,
+	// localHints is the least time between two notifications of a topic. One that is left out costs the next entry up to
+	// lookSoon, at each hop: at 5 ms, the outbox's default, the median of a saga of eight messages was 26 ms,
 	// and 11 at this (bench/saga, 50/s).
 	localHints = time.Millisecond
 
@@ -81,7 +81,7 @@ type local struct {
 	wake   chan struct{} // there may be something
 	hints  atomic.Int64  // how often there may have been
 	work   sync.WaitGroup
-	looks  atomic.Int64 // nanoseconds until the next without a hint
+	soon   chan struct{} // there was something: look again before long
 	broken context.CancelCauseFunc
 	try    atomic.Bool // one turn is allowed though the gate is shut
 
@@ -98,10 +98,9 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	}
 	ctx, broken := context.WithCancelCause(ctx)
 	defer broken(nil)
-	l := &local{wake: make(chan struct{}, 1), broken: broken}
+	l := &local{wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), broken: broken}
 	l.runner = newRunner(p, l, topicPartition{p.cfg.Hop.Commands(), localPartition})
 	defer l.cancel()
-	l.looks.Store(int64(lookSoon))
 	p.enterLocal(l)
 
 	// The member lives until its last entry was given back.
@@ -269,15 +268,20 @@ func (l *local) numbers() (now int32, before []int32) {
 	return now, slices.DeleteFunc(slices.Clone(l.had), func(n int32) bool { return n == now })
 }
 
-// look wakes a worker from time to time: not every writer notifies.
+// look wakes a worker from time to time: not every writer notifies, and not every notification is sent.
 func (l *local) look(ctx context.Context) {
+	wait := lookSoon
 	for {
-		wait := l.looks.Load()
-		l.looks.CompareAndSwap(wait, min(2*wait, int64(lookOften)))
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return
-		case <-time.After(time.Duration(wait)):
+		case <-l.soon:
+			timer.Stop()
+			wait = lookSoon
+		case <-timer.C:
+			wait = min(2*wait, lookOften)
 			l.hint()
 		}
 	}

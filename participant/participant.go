@@ -63,7 +63,7 @@ func New(cfg Config) (*Participant, error) {
 	cfg.Log = cfg.Log.With().Str("group", cfg.Group).Logger()
 	oc := outbox.Config{Source: cfg.Source, Encoder: cfg.Codec, Trace: cfg.Trace}
 	if cfg.Local {
-		oc.NotifyEvery = localHints
+		oc.NotifyEvery, oc.NotifyTopics = localHints, true
 	}
 	out, err := outbox.New(oc)
 	if err != nil {

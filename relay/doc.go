@@ -201,7 +201,7 @@
 // While active under poll: one connection for the claims and deletes of each shard, one for notifications, one now and then for
 // the lease and for housekeeping; with several shards one more for looks, and one for the leases' notifications. Idle, one
 // statement an interval, which renews the leases of all shards and looks for their rows. Under wal: one for replication, which is none of the pool's, and one now and then for places, the lease
-// and housekeeping; idle, some 8 statements a minute. No transaction spans two statements, so that a frozen relay blocks nobody. Connect directly: a pooler
+// and housekeeping; idle, some 10 statements a minute. No transaction spans two statements, so that a frozen relay blocks nobody. Connect directly: a pooler
 // that hands out another server connection per transaction loses notifications, and speaks no replication.
 //
 // # Rights

@@ -153,14 +153,20 @@ ready() {
 
 # end SIGNAL: sends it, and SIGKILL after 30 s.
 end() {
-  local p i
+  local p i at
   if p=$(pid); then
+    at=$(address) at=${at##*:}
     kill "-$1" "$p"
     for ((i = 0; i < 600; i++)); do
       pid >/dev/null || break
       sleep 0.05
     done
     if pid >/dev/null; then kill -KILL "$p"; fi
+    # A process that ends has no command line any more while it still has its sockets.
+    for ((i = 0; i < 600; i++)); do
+      listening "$at" || listening $((at + 1)) || break
+      sleep 0.05
+    done
   fi
   rm -f "$dir/pid"
 }

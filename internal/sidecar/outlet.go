@@ -88,7 +88,8 @@ func (o *outlet) renew() error {
 }
 
 // restedLong says which sessions are tried with a statement of their own before they are used. The pool's default, after a
-// second, doubles what an idle relay asks: it uses its sessions every minute or two, and tries again whatever fails.
+// second, doubles what an idle relay asks. What it asks by a session that broke meanwhile it asks again; a person's request, such
+// as to retry a parked row, fails and says why.
 func restedLong(_ context.Context, session pgxpool.ShouldPingParams) bool {
 	return session.IdleDuration > 5*time.Minute
 }
