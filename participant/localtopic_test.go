@@ -307,7 +307,7 @@ func TestEventsThatNobodyHandlesEndTogether(t *testing.T) {
 		INSERT INTO troupe.outbox (topic, key, type, headers, payload)
 		SELECT $1, 'k-' || n, 'Forgotten', '{"ce_outcome": "success"}', '{}' FROM generate_series(1, $2) AS n`, s.hop.Events(), events)
 	require.NoError(t, err)
-	w := s.new(func(c *participant.Config) { c.Hop, c.Batch = watcher, 2*events })
+	w := s.new(func(c *participant.Config) { c.Hop, c.Batch, c.Concurrency = watcher, 2*events, 1 })
 	participant.On(w, s.hop, func(context.Context, pgx.Tx, participant.Event[Counted]) error { return nil })
 	s.start(w)
 	s.waitCount(events, "SELECT count(*) FROM troupe.local_work WHERE status = 'done'")
