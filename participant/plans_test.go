@@ -18,9 +18,15 @@ import (
 func TestWhatIsPlannedOnEmptyTablesLooksUpByPrimaryKey(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
-	for statement, want := range map[string]struct{ types, args, index string }{
-		"find_answers": {"text, text[], text[]", "'g', '{forward pay}', '{order/o-1}'", "answers_pkey"},
-		"cancel_named": {"text[], text[], bigint, text", "'{o-1}', '{n}', 1, 'g'", "deadlines_pkey"},
+	for statement, want := range map[string]struct{ types, args, index, by string }{
+		"find_answers": {
+			"text, text[], text[]", "'g', '{forward pay}', '{order/o-1}'", "answers_pkey",
+			"((consumer_group = $1) AND (message_type = m.message_type) AND (idempotency_key = m.idempotency_key))",
+		},
+		"cancel_named": { // by the group alone it would read all of the group's for each
+			"text, text[], text[], bigint", "'g', '{o-1}', '{n}', 1", "deadlines_pkey",
+			"((consumer_group = gone.consumer_group) AND (scope = gone.scope) AND (name = gone.name))",
+		},
 	} {
 		text, err := os.ReadFile("sql/" + statement + ".sql")
 		require.NoError(t, err)
@@ -41,6 +47,7 @@ func TestWhatIsPlannedOnEmptyTablesLooksUpByPrimaryKey(t *testing.T) {
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		require.NoError(t, err)
 		require.Contains(t, strings.Join(plan, "\n"), "using "+want.index, statement)
+		require.Contains(t, strings.Join(plan, "\n"), "Index Cond: "+want.by, statement)
 	}
 }
 
