@@ -74,7 +74,7 @@ func (w *window) addMapped(b *boundTable, tuple wal.Tuple, skip *snapshot, at ti
 		w.bytes = w.bytes[:start]
 		return
 	}
-	w.items = append(roomFor(w.items, 1, windowRows), i)
+	w.push(i)
 }
 
 // takeOver goes on with a slot that somebody else has read: Debezium, or whoever made it by hand. It begins where the slot

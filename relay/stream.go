@@ -23,7 +23,8 @@ const (
 	reloadEvery  = 10 * time.Second
 )
 
-// breath is from one window with rows to the next, unless that is full. Where rows come one by one and fast, a send of its own
+// breath is from one window with rows to the next, unless that is full, and how long from its first row one waits that ends
+// within a transaction. Where rows come one by one and fast, a send of its own
 // for each takes so much of the machine, the broker's work and its consumers' included, that the server falls behind with the
 // log: at 2,000 rows/s on two cores the 99th percentile was 33 ms (bench/relay --only latency).
 const breath = time.Millisecond

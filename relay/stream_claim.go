@@ -58,9 +58,9 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 		s.mu.Lock()
 		w, err := s.filling, s.err
 		if len(w.items) > 0 || w.upTo > 0 {
-			if rest := breath - time.Since(s.taken); rest > 0 && !w.full() {
+			if rest, until := s.waits(w); rest > 0 {
 				s.mu.Unlock()
-				pause(ctx, rest, nil)
+				pause(ctx, rest, until)
 				if ctx.Err() != nil {
 					return nil, ctx.Err()
 				}
@@ -91,6 +91,18 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 		case <-s.ready:
 		}
 	}
+}
+
+// waits is how long a window should still wait, or until there is more in it. One that ends within a transaction waits for the
+// rest, which comes row by row: else the first rows of each would be a send of their own.
+func (s *stream) waits(w *window) (rest time.Duration, until chan struct{}) {
+	if w.full() {
+		return 0, nil
+	}
+	if rest = breath - time.Since(s.taken); rest <= 0 && len(w.items) > w.whole {
+		rest, until = breath-time.Since(w.begun), s.ready
+	}
+	return rest, until
 }
 
 // part is what may go out now of what is left of the window. Under exactly-once those of whole transactions go first: only

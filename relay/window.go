@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,11 +16,12 @@ import (
 // place up to which the log holds nothing else. What it holds of rows is its own and used again with it.
 type window struct {
 	items []item
-	bytes []byte  // of the rows' values
-	upTo  wal.LSN // end of the last transaction that is whole in this window or before it; 0: none is
-	whole int     // how many items belong to transactions up to there; those behind are of one that is not whole yet
-	end   wal.LSN // of the last transaction with rows that ended in this window; 0: none did
-	next  int     // settled items at the front
+	bytes []byte    // of the rows' values
+	upTo  wal.LSN   // end of the last transaction that is whole in this window or before it; 0: none is
+	whole int       // how many items belong to transactions up to there; those behind are of one that is not whole yet
+	end   wal.LSN   // of the last transaction with rows that ended in this window; 0: none did
+	next  int       // settled items at the front
+	begun time.Time // when its first row came
 }
 
 // A stream has two windows: one is filled while the other is published. They are what a relay's memory consists of, and
@@ -96,11 +98,23 @@ func (w words) text(b []byte) string {
 	return text
 }
 
-// add reads a row. It is not there if what skip sees wrote it.
+// add reads a row. It is not there if what skip sees wrote it, or with an error.
 func (w *window) add(l layout, tuple wal.Tuple, skip *snapshot, known words) error {
-	w.items = append(roomFor(w.items, 1, windowRows), item{})
-	i := &w.items[len(w.items)-1]
 	start := len(w.bytes)
+	w.push(item{})
+	i := &w.items[len(w.items)-1]
+	if err := w.fill(i, l, tuple, skip, known); err != nil {
+		w.items, w.bytes = w.items[:len(w.items)-1], w.bytes[:start]
+		if errors.Is(err, errSkip) {
+			return nil
+		}
+		return err
+	}
+	i.key = i.row.KeyBytes
+	return nil
+}
+
+func (w *window) fill(i *item, l layout, tuple wal.Tuple, skip *snapshot, known words) error {
 	for _, f := range l {
 		format, value := tuple.Next()
 		if format == wal.Null || format == wal.Unchanged || f == other {
@@ -113,15 +127,17 @@ func (w *window) add(l layout, tuple wal.Tuple, skip *snapshot, known words) err
 			}
 		}
 		if err := w.set(i, f, value, skip, known); err != nil {
-			if errors.Is(err, errSkip) {
-				w.items, w.bytes = w.items[:len(w.items)-1], w.bytes[:start]
-				return nil
-			}
 			return err
 		}
 	}
-	i.key = i.row.KeyBytes
 	return nil
+}
+
+func (w *window) push(i item) {
+	if len(w.items) == 0 {
+		w.begun = time.Now()
+	}
+	w.items = append(roomFor(w.items, 1, windowRows), i)
 }
 
 var errSkip = errors.New("it is published")
