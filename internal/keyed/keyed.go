@@ -12,6 +12,7 @@
 package keyed
 
 import (
+	"runtime"
 	"sync"
 	"time"
 )
@@ -88,6 +89,9 @@ func (p *Pool) work() {
 			p.leave()
 		}
 	}()
+	// Whoever is about to push, such as all that one commit has woken, may well push before: a run for one of them and another
+	// for the rest would cost twice.
+	runtime.Gosched()
 	p.mu.Lock()
 	for len(p.ready) > 0 && p.wait(p.busy-1) <= 0 {
 		l := p.ready[0]
