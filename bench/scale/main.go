@@ -41,7 +41,7 @@ var (
 		name: "everything in batches of 100", participant: 19.8, participantPG: 29.3, relay: 7.10, relayPG: 4.98, broker: 7.86,
 		relayRate: 91042, consumerRate: 30363, commitRate: 8008, writers: 8,
 	}
-	sagas = batched.asSagas(0.66, 0.75, 8)
+	sagas = batched.asSagas(0.61, 0.66, 8)
 )
 
 // asSagas has what whole sagas cost: of Go, which was coordinator, participants, relays and the broker, and of Postgres, in ms for so many
