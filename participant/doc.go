@@ -37,7 +37,8 @@
 // for its next try its key is held, and what comes behind it waits in troupe.held while other keys go on. Messages of
 // different keys run side by side and overtake each other. OnAll gets the events of a batch in one call, those of a key
 // in their order. A message without a key holds only itself. A compensation
-// overtakes the held forward command of its own saga and step, which then does not run at all.
+// overtakes the held forward command of its own saga and step, which then does not run at all. Nothing else is overtaken: no
+// event, and no command without a saga or a step.
 //
 // No message is lost or silent. Each ends as an outcome, as a held row, or as a dead letter with an event; an event
 // that nobody here handles, and a duplicate, end without effect, which Hooks.Passed is told of. An offset is committed

@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/topics"
 )
 
 var (
@@ -143,11 +144,12 @@ func (w *worker) overtake(m *message) error {
 	return nil
 }
 
-// forward finds the held commands that m compensates.
+// forward finds the held commands that m compensates, wherever they wait in the key.
 func (w *worker) forward(m *message) (found []*message, err error) {
 	key := m.holdKey()
 	rows, err := w.p.cfg.Pool.Query(w.ctx, readHeld, pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "hold_key": key[:],
+		"saga": []byte(m.SagaID), "step": []byte(m.SagaStep),
 	})
 	if err != nil {
 		return nil, database(err)
@@ -161,7 +163,7 @@ func (w *worker) forward(m *message) (found []*message, err error) {
 		if held.stored, held.unreadable = envelope.UnmarshalHeaders(headers); held.unreadable == nil {
 			held.unreadable = held.SetHeaders(held.stored)
 		}
-		if held.unreadable == nil && held.SagaID == m.SagaID && held.SagaStep == m.SagaStep && held.SagaOperation != compensate {
+		if held.unreadable == nil && held.calls(w.p.cfg.Hop, forward) && held.SagaID == m.SagaID && held.SagaStep == m.SagaStep {
 			held.identify(w.p.cfg.Group)
 			found = append(found, &held)
 		}
@@ -171,6 +173,12 @@ func (w *worker) forward(m *message) (found []*message, err error) {
 		return nil, database(err)
 	}
 	return found, nil
+}
+
+// calls reports whether m is a saga's command to hop of that operation, with its saga and step. Events carry the place of
+// the command that they answer, and deadlines come on the commands topic: neither is a call.
+func (m *message) calls(hop topics.Hop, operation string) bool {
+	return m.Topic == hop.Commands() && m.SagaOperation == operation && m.SagaID != "" && m.SagaStep != "" && firingOf(m.Extra) == nil
 }
 
 // releaseArgs name m's row, as it was read: it is gone, or has another attempt, when somebody else has had it.

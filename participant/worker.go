@@ -189,7 +189,7 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 		if m.due {
 			break
 		}
-		if passes, _ := w.look(m); passes || !w.holds.has(m) || m.SagaOperation == compensate {
+		if passes, _ := w.look(m); passes || !w.holds.has(m) || m.calls(w.p.cfg.Hop, compensate) {
 			break
 		}
 		waiting = append(waiting, m)
@@ -216,7 +216,7 @@ func (w *worker) deliver(m *message) error {
 	switch passes, _ := w.look(m); {
 	case passes:
 		return nil
-	case w.holds.has(m) && m.SagaOperation == compensate:
+	case w.holds.has(m) && m.calls(w.p.cfg.Hop, compensate):
 		return w.overtake(m)
 	case w.holds.has(m):
 		return w.append([]*message{m})

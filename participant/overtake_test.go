@@ -1,0 +1,127 @@
+package participant_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// holdLong makes a key that failed wait until a test says otherwise.
+func holdLong(c *participant.Config) {
+	c.Immediate = -1
+	c.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true, Attempts: 1000}
+}
+
+// due makes what is held due now.
+func (s *stage) due() {
+	s.t.Helper()
+	_, err := s.pool.Exec(s.t.Context(), "UPDATE troupe.held SET next_try = now() WHERE attempts > 0")
+	require.NoError(s.t, err)
+}
+
+// TestOnlyAForwardCommandIsOvertaken: not an event with the place in a saga of the command that it answers, and not what
+// has no saga or no step.
+func TestOnlyAForwardCommandIsOvertaken(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name       string
+		events     bool
+		saga, step string
+	}{
+		{"the event of a step that was compensated", true, "s", "charge"},
+		{"an event without a saga", true, "", ""},
+		{"a command without a step", false, "s", ""},
+		{"a command without a saga", false, "", "charge"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			order := topics.MustHop(s.hop.Flow(), "order")
+			p := s.new(onePartition, holdLong)
+			var mu sync.Mutex
+			var handled []int
+			broken := true
+			handle := func(n int) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if broken {
+					return errAsked
+				}
+				handled = append(handled, n)
+				return nil
+			}
+			participant.Handle(p, func(_ context.Context, _ pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+				return participant.Succeed(Counted{}), handle(c.Body.N)
+			})
+			participant.On(p, order, func(_ context.Context, _ pgx.Tx, e participant.Event[Count]) error { return handle(e.Body.N) })
+			s.provision(1)
+			s.topic(order.Events())
+			s.start(p)
+			first, second := s.command("a", Count{N: 1}), s.command("a", Count{N: 2})
+			for _, m := range []*envelope.Message{&first, &second} {
+				m.SagaID, m.SagaStep, m.SagaOperation = test.saga, test.step, "forward"
+				if test.events {
+					m.Topic, m.Outcome = order.Events(), envelope.Success
+				}
+			}
+			second.SagaOperation = "compensate"
+			s.send(first)
+			s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 1")
+			s.send(second)
+			s.waitCount(2, "SELECT count(*) FROM troupe.held")
+			mu.Lock()
+			broken = false
+			mu.Unlock()
+			s.due()
+			waitFor(t, "both", func() bool { mu.Lock(); defer mu.Unlock(); return len(handled) >= 2 })
+			s.waitCount(0, "SELECT count(*) FROM troupe.held")
+			require.Equal(t, []int{1, 2}, handled)
+		})
+	}
+}
+
+// TestACompensationOvertakesAlsoWhatWaitsBehindManyOthers: 1,200 of its key, among them commands of other sagas that name
+// its saga and step elsewhere.
+func TestACompensationOvertakesAlsoWhatWaitsBehindManyOthers(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition, holdLong)
+	var broken atomic.Bool
+	broken.Store(true)
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if broken.Load() {
+			return participant.Outcome{}, errAsked
+		}
+		return count(ctx, tx, c)
+	})
+	participant.Handle(p, undo)
+	s.provision(1)
+	s.start(p)
+	s.send(s.command("a", Count{N: 1}))
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 1")
+	_, err := s.pool.Exec(t.Context(), `
+		INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, key, headers, payload, message_time, max_attempts)
+		SELECT consumer_group, topic_id, partition, 1000000 + n, topic, hold_key, key, headers, payload, message_time, max_attempts
+		FROM troupe.held, generate_series(1, 1200) AS n`)
+	require.NoError(t, err)
+	forward := call{saga: "s-4711", step: "charge", operation: "forward", key: "k", n: 2}.message(s, "a")
+	named := call{saga: "another", step: "charge", operation: "forward", key: "s-4711", n: 3}.message(s, "a")
+	s.send(forward, named)
+	s.waitCount(1203, "SELECT count(*) FROM troupe.held")
+	s.send(call{saga: "s-4711", step: "charge", operation: "compensate", key: "c", n: 9}.message(s, "a"))
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE position('compensate'::bytea IN headers) > 0")
+	const of = "SELECT count(*) FROM troupe.held WHERE position($1 IN headers) > 0"
+	require.Zero(t, s.count(of, []byte(forward.ID)), "its forward call is gone")
+	require.Equal(t, 1, s.count(of, []byte(named.ID)), "the other saga's is there")
+	require.Equal(t, 1203, s.count("SELECT count(*) FROM troupe.held"))
+}
