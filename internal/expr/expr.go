@@ -1,19 +1,20 @@
 // Package expr is the expressions that definitions are written in: CEL (the Common Expression Language, cel.dev) over
 // objects with declared fields, checked when it is compiled.
 //
-// An expression has no side effects, reads no clock and ends: its length, depth and cost are limited.
+// An expression has no side effects, reads no clock and ends: its length, its depth, the steps of an evaluation and the size
+// of its result are limited, the same for each evaluation of the same values.
 //
 //	failure                                        effect
 //	syntax, unknown field, wrong type              Compile's error, with the column
 //	a field that is declared and not set           Eval's error wraps ErrUnset; has(data.field) tells without an error
-//	division by zero, a cost above the limit, …    Eval's error
+//	too many steps, a result that is too large     Eval's error wraps ErrTooLarge, with the expression and the limit
+//	division by zero, …                            Eval's error
 package expr
 
 import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -21,8 +22,6 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
-	"cel.dev/cel-go/common/types/ref"
-	"cel.dev/cel-go/common/types/traits"
 )
 
 // A Type is a field's. Values are Go's string, int64, float64 and bool; Any is whatever JSON can say.
@@ -48,7 +47,6 @@ var cels = map[Type]*cel.Type{
 const (
 	maxLength = 2000 // characters
 	maxDepth  = 40
-	maxCost   = 100_000 // as CEL counts; a comparison is 1
 )
 
 // ErrUnset is wrapped by errors of evaluations that read a field without a value.
@@ -142,7 +140,7 @@ func (e *Env) Compile(text string, want Type) (*Expr, error) {
 	if got := checked.OutputType(); want != Any && !got.IsEquivalentType(cels[want]) && got.Kind() != types.DynKind {
 		return nil, fmt.Errorf("%q is of type %s, want %s", text, got, want)
 	}
-	program, err := e.env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
+	program, err := e.env.Program(checked, append(bounded(), cel.EvalOptions(cel.OptOptimize))...)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", text, err)
 	}
@@ -176,6 +174,9 @@ func (x *Expr) Reads() []Read { return x.reads }
 // too.
 func (x *Expr) Eval(objects map[string]any) (any, error) {
 	v, _, err := x.program.Eval(objects)
+	if err = limited(err); errors.Is(err, ErrTooLarge) {
+		return nil, fmt.Errorf("%q: %w", x.text, err)
+	}
 	if err != nil {
 		for _, r := range x.reads {
 			fields, _ := objects[r.Object].(map[string]any)
@@ -185,7 +186,11 @@ func (x *Expr) Eval(objects map[string]any) (any, error) {
 		}
 		return nil, fmt.Errorf("%q: %w", x.text, err)
 	}
-	return native(v)
+	value, err := native(v)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", x.text, err)
+	}
+	return value, nil
 }
 
 // Holds is Eval of a condition.
@@ -199,55 +204,6 @@ func (x *Expr) Holds(objects map[string]any) (bool, error) {
 		return false, fmt.Errorf("%q is %v, want true or false", x.text, v)
 	}
 	return b, nil
-}
-
-func native(v ref.Val) (any, error) {
-	switch v := v.(type) {
-	case types.String:
-		return string(v), nil
-	case types.Int:
-		return int64(v), nil
-	case types.Uint:
-		if v > math.MaxInt64 {
-			return nil, fmt.Errorf("%d is out of range", uint64(v))
-		}
-		return int64(v), nil
-	case types.Double:
-		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return nil, fmt.Errorf("%v is no number", float64(v))
-		}
-		return float64(v), nil
-	case types.Bool:
-		return bool(v), nil
-	case types.Null:
-		return nil, nil
-	case traits.Mapper:
-		m := make(map[string]any)
-		for it := v.Iterator(); it.HasNext() == types.True; {
-			k := it.Next()
-			key, ok := k.(types.String)
-			if !ok {
-				return nil, fmt.Errorf("the key %v is no string", k.Value())
-			}
-			value, err := native(v.Get(k))
-			if err != nil {
-				return nil, err
-			}
-			m[string(key)] = value
-		}
-		return m, nil
-	case traits.Lister:
-		l := []any{}
-		for it := v.Iterator(); it.HasNext() == types.True; {
-			value, err := native(it.Next())
-			if err != nil {
-				return nil, err
-			}
-			l = append(l, value)
-		}
-		return l, nil
-	}
-	return nil, fmt.Errorf("a value of type %s cannot be kept", v.Type().TypeName())
 }
 
 // A Bound is a number or text that an expression compares a field with.
