@@ -118,10 +118,11 @@ func (m *message) unhandled() error {
 
 // attempts made before this one.
 func (m *message) attempts() int {
-	if m.held == nil {
-		return m.again.attempts + m.tries
+	n := m.again.attempts + m.tries
+	if m.held != nil {
+		n += m.held.attempts
 	}
-	return m.held.attempts
+	return n
 }
 
 // handlerName says who deals with m, in rows, headers and logs.

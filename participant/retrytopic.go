@@ -152,7 +152,14 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	if id, err := uuid.Parse(m.ID); err == nil && id.String() == m.ID {
 		args["id"] = &id
 	}
-	err = w.write([]*message{m}, func(b *pgx.Batch) {
+	ended := []*message{m}
+	if m.held != nil {
+		ended = nil // it had ended here when it was held, behind another of its key
+	}
+	err = w.write(ended, func(b *pgx.Batch) {
+		if m.held != nil {
+			b.Queue(releaseHeld, w.releaseArgs(m))
+		}
 		b.Queue(sendAgain, args)
 		b.Queue("SELECT pg_notify($1, '')", outbox.Channel)
 	})

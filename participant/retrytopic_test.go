@@ -3,6 +3,7 @@ package participant_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,6 +97,56 @@ func withoutTime(hs []envelope.Header) (rest []envelope.Header) {
 		}
 	}
 	return rest
+}
+
+// Other is a second type of command on the hop.
+type Other struct {
+	N int `json:"n"`
+}
+
+// TestAMessageBehindAHeldKeyGoesToItsRetryTopic: its handler gave up order, and another handler of the topic did not. It
+// leaves troupe.held with what it is sent on by, once, and what is behind it goes on.
+func TestAMessageBehindAHeldKeyGoesToItsRetryTopic(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition, holdLong, func(c *participant.Config) { c.Immediate = 1 })
+	var broken atomic.Bool
+	broken.Store(true)
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if broken.Load() {
+			return participant.Outcome{}, errAsked
+		}
+		return count(ctx, tx, c)
+	})
+	var mu sync.Mutex
+	var attempts []int
+	participant.Handle(p, func(_ context.Context, _ pgx.Tx, c participant.Command[Other]) (participant.Outcome, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		attempts = append(attempts, c.Attempt)
+		if c.Attempt < 4 {
+			return participant.Outcome{}, errAsked
+		}
+		return participant.Succeed(Counted{}), nil
+	}, participant.RetryTopics(time.Second, 2*time.Second))
+	s.provision(1)
+	s.start(p)
+	second := s.command("a", Count{})
+	second.Type, second.Payload = "Other", marshal(Other{N: 2})
+	s.send(s.command("a", Count{N: 1}), second, s.command("a", Count{N: 3}))
+	s.waitCount(3, "SELECT count(*) FROM troupe.held")
+	broken.Store(false)
+	s.due()
+	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 3")
+	s.waitCount(0, "SELECT count(*) FROM troupe.held")
+	for _, delay := range []time.Duration{time.Second, 2 * time.Second} {
+		s.waitCount(1, "SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Retry(delay))
+		s.publish(s.hop.Retry(delay), 1)
+	}
+	s.waitEvents(3)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, []int{1, 2, 3, 4}, attempts)
 }
 
 func TestRetryTopicsAreChecked(t *testing.T) {
