@@ -18,7 +18,6 @@ import (
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/topics"
-	"github.com/troupe-go/troupe/upsert"
 )
 
 // The hops of the examples, and what they say.
@@ -296,14 +295,15 @@ func ExampleOn_askTheSource() { // D21
 // It needs nobody when an order comes; what it knows may be a little old, or not be there yet: then the order waits for its
 // next try.
 func ExampleOn_localModel() { // D21
-	names := upsert.Newest{Table: "customers", Key: []string{"id"}, Version: "version", Columns: []string{"name"}}
+	const keepNewest = `INSERT INTO customers AS c (id, version, name) VALUES ($1, $2, $3)
+		ON CONFLICT (id) DO UPDATE SET version = excluded.version, name = excluded.name WHERE excluded.version > c.version`
 	example(func(ctx context.Context, pool *pgxpool.Pool) error {
 		s, err := greeter(pool, reactions.Reaction{On: reactions.Message{Topic: "order.customer.events", Type: "CustomerChanged"}})
 		if err != nil {
 			return err
 		}
 		flow.On(s, customer, func(ctx context.Context, tx pgx.Tx, e participant.Event[CustomerChanged]) (participant.Outcome, error) {
-			_, err := names.Put(ctx, tx, upsert.Values{"id": e.Body.ID, "version": e.Body.Version, "name": e.Body.Name})
+			_, err := tx.Exec(ctx, keepNewest, e.Body.ID, e.Body.Version, e.Body.Name)
 			return participant.Done(), err
 		})
 		flow.On(s, order, func(ctx context.Context, tx pgx.Tx, e participant.Event[OrderPlaced]) (participant.Outcome, error) {

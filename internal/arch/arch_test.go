@@ -27,7 +27,6 @@ var house = map[string][]string{
 	"migrations":     {},
 	"schemas":        {"envelope"},
 	"schemas/order":  {"schemas"},
-	"upsert":         {},
 	"internal/pg":    {"retry"},
 	"internal/kafka": {"envelope"},
 	"internal/keyed": {},
@@ -148,7 +147,7 @@ var light = []string{
 }
 
 var libraries = []string{
-	"topics", "retry", "envelope", "schemas", "upsert", "alert", "migrations", "outbox", "relay", "relay/desk", "relay/mapping", "participant", "repair", "timeline", "doctor",
+	"topics", "retry", "envelope", "schemas", "alert", "migrations", "outbox", "relay", "relay/desk", "relay/mapping", "participant", "repair", "timeline", "doctor",
 	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador", "console",
 	"flow", "flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch",
 }
