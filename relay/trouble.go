@@ -123,6 +123,7 @@ func (p *poll) record(ctx context.Context, troubled []trouble) error {
 func (p *poll) behind(*item) bool { return false }
 
 func record(ctx context.Context, db querier, l *lease, troubled []trouble) error {
+	troubled = newestOf(troubled)
 	n := len(troubled)
 	positions, ids, topics, keys := make([]int64, n), make([][16]byte, n), make([]string, n), make([][]byte, n)
 	attempts, most, waits, texts := make([]int, n), make([]int, n), make([]*time.Duration, n), make([]string, n)
@@ -148,6 +149,25 @@ func record(ctx context.Context, db querier, l *lease, troubled []trouble) error
 		return fmt.Errorf("record trouble: %w", errLost)
 	}
 	return nil
+}
+
+// newestOf keeps one entry for each position: the log can hold a position twice, after TRUNCATE … RESTART IDENTITY, and
+// only the row that was committed last can still be in the table.
+func newestOf(troubled []trouble) []trouble {
+	last := make(map[int64]int, len(troubled))
+	for n, t := range troubled {
+		last[t.Position] = n
+	}
+	if len(last) == len(troubled) {
+		return troubled
+	}
+	kept := make([]trouble, 0, len(last))
+	for n, t := range troubled {
+		if last[t.Position] == n {
+			kept = append(kept, t)
+		}
+	}
+	return kept
 }
 
 // errorText is what a text column can hold, and a person read.
