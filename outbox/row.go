@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/troupe-go/troupe/envelope"
 )
@@ -26,13 +27,25 @@ type Row struct {
 	Headers    []byte // jsonb
 	RawHeaders []byte
 	Payload    []byte
-	CreatedAt  time.Time
+	CreatedAt  time.Time // zero for infinity, and outside the years 1 to 9999
 }
 
 // Fields are the scan targets for Columns.
 func (r *Row) Fields() []any {
 	id := (*[16]byte)(&r.ID) // as a uuid.UUID it would go through text
-	return []any{&r.Position, id, &r.Topic, &r.Key, &r.KeyBytes, &r.Type, &r.Headers, &r.RawHeaders, &r.Payload, &r.CreatedAt}
+	return []any{&r.Position, id, &r.Topic, &r.Key, &r.KeyBytes, &r.Type, &r.Headers, &r.RawHeaders, &r.Payload, (*finite)(&r.CreatedAt)}
+}
+
+// finite scans a timestamp; infinity and years that RFC 3339 cannot express become the zero time.
+type finite time.Time
+
+// ScanTimestamptz implements pgtype.TimestamptzScanner.
+func (f *finite) ScanTimestamptz(v pgtype.Timestamptz) error {
+	*f = finite{}
+	if year := v.Time.UTC().Year(); v.InfinityModifier == pgtype.Finite && year >= 1 && year <= 9999 {
+		*f = finite(v.Time)
+	}
+	return nil
 }
 
 // OrderKey is what order is kept by: the key as bytes, nil for none.

@@ -57,7 +57,7 @@ WITH state AS MATERIALIZED (
 )
 SELECT least(pending.rows + trouble.rows, 100000), pending.bytes,
        (SELECT extract(epoch FROM clock_timestamp() - created_at)::float8
-        FROM troupe.outbox WHERE position = (SELECT position FROM lowest)),
+        FROM troupe.outbox WHERE position = (SELECT position FROM lowest) AND isfinite(created_at)),
        trouble.retrying, trouble.parked,
        (SELECT coalesce(max(hi), 0) FROM troupe.outbox_partitions WHERE state = 'attached')
          - (SELECT last_value FROM troupe.outbox_position_seq)

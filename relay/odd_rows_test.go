@@ -5,8 +5,50 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/relay/desk"
 	"github.com/troupe-go/troupe/testkit"
 )
+
+// created_at is the writer's to set: infinity, and years that RFC 3339 cannot express, are timestamps too.
+func TestARowWithoutAUsableCreationTimeIsPublishedAsAnyOther(t *testing.T) {
+	t.Parallel()
+	for _, source := range []relay.Source{relay.Poll, relay.WAL} {
+		t.Run(string(source), func(t *testing.T) {
+			t.Parallel()
+			s, _ := newServer(t, nil)
+			cfg := s.config()
+			cfg.Source = source
+			seen := troubles(&cfg)
+			r := s.start(cfg)
+			insert := func(topic, at string) {
+				s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload, created_at) VALUES ($1, $2, 'Thing', $2::text::bytea, $2::text::timestamptz)`, topic, at)
+			}
+			times := []string{"infinity", "-infinity", "20000-01-01", "4000-01-01 BC"}
+			for _, at := range times {
+				insert(s.flow+".late.commands", at)
+			}
+			for range times {
+				<-seen
+			}
+			_, err := outbox.ReadStats(t.Context(), s.pool)
+			require.NoError(t, err)
+			listed, _, err := desk.Desk{DB: s.pool}.List(t.Context(), desk.Filter{}, desk.Page{Rows: 10})
+			require.NoError(t, err)
+			require.Len(t, listed, len(times))
+			require.Nil(t, listed[0].Created)
+
+			late := s.createTopic("late", 1)
+			s.insert(s.topic, "good", "1")
+			testkit.Consume(t, s.brokers, s.topic).WaitN(1)
+			for _, record := range testkit.Consume(t, s.brokers, late).WaitN(len(times)) {
+				require.Empty(t, header(record, "ce_time"), string(record.Value))
+			}
+			require.Zero(t, r.Status().Lag)
+		})
+	}
+}
 
 // The log holds a position twice after TRUNCATE … RESTART IDENTITY.
 func TestOnePositionTwiceInABatchOfRefusedRowsHoldsNobodyBack(t *testing.T) {

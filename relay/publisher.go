@@ -51,7 +51,7 @@ func (p *publisher) round(idle, term context.Context, waited time.Duration) (fou
 		return false, nil
 	}
 	p.relay.state.update(func(s *Status) { s.Claimed += int64(len(items)) })
-	p.relay.state.lags(p.lease.ordinal(), max(0, time.Since(items[0].row.CreatedAt)))
+	p.relay.state.lags(p.lease.ordinal(), items[0].age())
 	call(p.relay.cfg.Hooks.Claimed, len(items))
 	if p.tx != nil {
 		p.tx.apart = p.apart(items)
@@ -70,6 +70,14 @@ func (p *publisher) round(idle, term context.Context, waited time.Duration) (fou
 		}
 	}
 	return true, nil
+}
+
+// age is how long ago the row was written; 0 where that is not known or in the future.
+func (i *item) age() time.Duration {
+	if i.row.CreatedAt.IsZero() {
+		return 0
+	}
+	return max(0, time.Since(i.row.CreatedAt))
 }
 
 // prepare makes records of rows. Those that cannot be sent are trouble, and what follows of their keys stays behind.

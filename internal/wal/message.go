@@ -162,10 +162,18 @@ func (r *reader) text() []byte {
 // epoch is where Postgres begins to count microseconds.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Time is Postgres's microseconds since 2000 as a time.
+// Time is Postgres's microseconds since 2000 as a time; zero for infinity, and for years that RFC 3339 cannot express.
 func Time(micros int64) time.Time {
+	if micros < firstMicros || micros > lastMicros {
+		return time.Time{}
+	}
 	return time.UnixMicro(micros + epoch.UnixMicro()).UTC()
 }
+
+var (
+	firstMicros = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - epoch.UnixMicro()
+	lastMicros  = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - epoch.UnixMicro() - 1
+)
 
 // Decode reads one message of pgoutput. Told is false for what is skipped: deletes, origins, types,
 // truncations, and what a later protocol may add.

@@ -1,6 +1,6 @@
 SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers,
        CASE WHEN octet_length(o.payload) <= @payload_limit THEN o.payload END,
-       o.created_at,
+       CASE WHEN isfinite(o.created_at) THEN o.created_at END AS created_at,
        coalesce(octet_length(o.payload), 0),
        s.status, s.attempts,
        coalesce(s.max_attempts, 0),
