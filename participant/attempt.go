@@ -384,19 +384,22 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 // optimistic runs messages in one transaction, which is attempt's. Its error is one that says something about them.
 func (w *runner) optimistic(attempt func(...*message) error, ms []*message) (failed error, ok bool) {
 	ok = w.goes(func() error {
-		failed = nil
-		end := w.p.turns.wait(w.ctx)
-		err := attempt(ms...)
-		end()
-		if w.p.turns.deadlocked(err) {
-			w.p.cfg.Log.Info().Err(err).Stringer("for", turnsFor).Msg("batches lock the same rows in different orders: they take turns")
+		err := w.inTurn(attempt, ms)
+		if failed = nil; w.counts(err) {
+			failed, err = err, nil
 		}
-		var away unavailable
-		if err == nil || errors.As(err, &away) || errors.Is(err, errFenced) {
-			return err
-		}
-		failed = err
-		return nil
+		return err
 	})
 	return failed, ok
+}
+
+// inTurn runs messages in one transaction, which is attempt's, behind other batches where these take turns.
+func (w *runner) inTurn(attempt func(...*message) error, ms []*message) error {
+	end := w.p.turns.wait(w.ctx)
+	defer end()
+	err := attempt(ms...)
+	if w.p.turns.deadlocked(err) {
+		w.p.cfg.Log.Info().Err(err).Stringer("for", turnsFor).Msg("batches lock the same rows in different orders: they take turns")
+	}
+	return err
 }

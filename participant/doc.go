@@ -34,7 +34,8 @@
 // remembered for Config.InboxRetention.
 //
 // Order per key. Messages of a key take effect in their order in the partition, through retries too: while one waits
-// for its next try its key is held, and what comes behind it waits in troupe.held while other keys go on. Messages of
+// for its next try its key is held, and what comes behind it waits in troupe.held while other keys go on. Once it has
+// ended, those behind it follow at once, as many as Config.Batch in a transaction. Messages of
 // different keys run side by side and overtake each other. OnAll gets the events of a batch in one call, those of a key
 // in their order. A message without a key holds only itself. A compensation
 // overtakes the held forward command of its own saga and step, which then does not run at all. Nothing else is overtaken: no

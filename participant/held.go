@@ -21,8 +21,8 @@ var (
 	holdWaiting string
 	//go:embed sql/load_holds.sql
 	loadHolds string
-	//go:embed sql/read_head.sql
-	readHead string
+	//go:embed sql/read_heads.sql
+	readHeads string
 	//go:embed sql/read_held.sql
 	readHeld string
 	//go:embed sql/record_attempt.sql
@@ -209,31 +209,42 @@ func (w *worker) load(ctx context.Context) error {
 	return nil
 }
 
-// head reads the message that a held key waits for, and how long it still has to. No row: the key is free.
-func (w *worker) head(ctx context.Context, key holdKey) (m *message, wait time.Duration, err error) {
-	m = &message{partition: w.id, epoch: -1, held: &heldRow{}}
-	m.Topic = w.topic
-	var headers []byte
-	var left float64
-	err = w.p.cfg.Pool.QueryRow(ctx, readHead, pg.Args{
-		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "hold_key": key[:],
-	}).Scan(&m.topicID, &m.offset, &m.Key, &headers, &m.Payload, &m.at, &m.held.attempts, &m.held.firstFailed, &left)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, 0, nil
-	}
+// heads reads the first messages of a held key, as many as go into one transaction, and how long the first still has to
+// wait. No messages: the key is free.
+func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait time.Duration, err error) {
+	rows, err := w.p.cfg.Pool.Query(ctx, readHeads, pg.Args{
+		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "hold_key": key[:], "limit": w.p.cfg.Batch, "bytes": backlogBytes,
+	})
 	if err != nil {
 		return nil, 0, database(err)
 	}
-	m.stored, m.unreadable = envelope.UnmarshalHeaders(headers)
-	if m.unreadable == nil {
-		m.unreadable = m.SetHeaders(m.stored)
+	defer rows.Close()
+	for rows.Next() {
+		m := &message{partition: w.id, epoch: -1, held: &heldRow{}}
+		m.Topic = w.topic
+		var headers []byte
+		var left float64
+		err = rows.Scan(&m.topicID, &m.offset, &m.Key, &headers, &m.Payload, &m.at, &m.held.attempts, &m.held.firstFailed, &left)
+		if err != nil {
+			return nil, 0, database(err)
+		}
+		m.stored, m.unreadable = envelope.UnmarshalHeaders(headers)
+		if m.unreadable == nil {
+			m.unreadable = m.SetHeaders(m.stored)
+		}
+		if m.Time.IsZero() {
+			m.Time = m.at
+		}
+		m.identify(w.p.cfg.Group)
+		w.p.route(m)
+		if ms = append(ms, m); len(ms) == 1 {
+			wait = seconds(left)
+		}
 	}
-	if m.Time.IsZero() {
-		m.Time = m.at
+	if err := rows.Err(); err != nil {
+		return nil, 0, database(err)
 	}
-	m.identify(w.p.cfg.Group)
-	w.p.route(m)
-	return m, seconds(left), nil
+	return ms, wait, nil
 }
 
 // rowArgs are the columns that a message fills in troupe.held and troupe.dead_letters.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,10 +27,9 @@ const (
 	// half as many orders again with it, and no order takes longer at moderate rates.
 	gatherLimit = 20 * time.Millisecond
 
-	// moveEvery is how often the watermark follows what has ended.
-	moveEvery = time.Second
-	// reloadEvery is how soon a held key is noticed that somebody else made due. It grows with what a look costs.
-	reloadEvery = time.Second
+	// tickEvery is how often the watermark follows what has ended, and how soon a held key is found that an operator made
+	// due. The interval of the latter grows with what reading the held keys costs.
+	tickEvery = time.Second
 	// releaseLimit bounds the last words to the database, after which the next owner must take this one for crashed.
 	releaseLimit = time.Second
 )
@@ -175,8 +175,11 @@ func (w *worker) look(m *message) (passes, plain bool) {
 		m.passed = Unhandled
 		return true, false
 	}
-	return false, m.unreadable == nil && m.handler != nil && !m.handler.alone && !w.holds.has(m)
+	return false, m.plain() && !w.holds.has(m)
 }
+
+// plain says whether m may share a transaction with others.
+func (m *message) plain() bool { return m.unreadable == nil && m.handler != nil && !m.handler.alone }
 
 // single works off the first of a batch in its own way, with those behind it that go the same way.
 func (w *worker) single(batch []*message) (n int, ok bool) {
@@ -224,25 +227,47 @@ func (w *worker) deliver(m *message) error {
 	return w.try(m)
 }
 
-// retry takes the first message of a held key, if it is due.
+// retry runs the first messages of a held key, if they are due.
 func (w *worker) retry(key holdKey) error {
-	m, wait, err := w.head(w.ctx, key)
+	ms, wait, err := w.heads(w.ctx, key)
 	switch {
 	case err != nil:
 		return err
-	case m == nil:
+	case len(ms) == 0:
 		w.holds.free(key)
 		return nil
 	case wait > 0:
 		w.hold(key, time.Now().Add(wait))
 		return nil
 	}
-	if err := w.try(m); err != nil {
+	n, err := w.drain(ms)
+	if err != nil {
 		return err
 	}
-	w.tellPassed(m)
-	w.holds.settle(key) // with what came behind it next, if try has not said when
+	w.tellPassed(ms[:n]...)
+	w.holds.settle(key) // with what came behind them next, if try has not set when
+	w.rouse()
 	return nil
+}
+
+// drain runs the first of a key's held messages, in one transaction with those behind it that were not tried before, and
+// returns how many have ended. Where one of them fails, those before it go together again, and it runs alone in its turn:
+// one that only waited costs a key no more than it would have, had the first not failed.
+func (w *worker) drain(ms []*message) (n int, err error) {
+	for n < len(ms) && ms[n].held.attempts == 0 && ms[n].plain() && !w.behindMark(ms[n]) {
+		n++
+	}
+	for n > 1 {
+		err := w.inTurn(w.attempt, ms[:n])
+		if !w.counts(err) {
+			return n, err
+		}
+		var in failedIn
+		if n /= 2; errors.As(err, &in) {
+			n = slices.Index(ms, in.m)
+		}
+	}
+	return 1, w.try(ms[0])
 }
 
 // try runs m and decides what its error means.
@@ -265,24 +290,31 @@ func (w *worker) decide(m *message, err error) error {
 	return w.settle(m, f)
 }
 
-// admit checks the term, notes what ends from the topic, and takes the row of what ends from troupe.held.
+// admit checks the term, stores the offsets of what ends from the topic, and deletes the rows of what ends from troupe.held.
 func (w *worker) admit(b *pgx.Batch, ms []*message, _ *failure) (read func(pgx.BatchResults) ([]*message, error)) {
 	held := ms[0].held != nil
 	if held {
-		w.enter(b, nil) // it had ended when it was held
-		b.Queue(releaseHeld, w.releaseArgs(ms[0]))
+		w.enter(b, nil) // they had ended when they were held
+		for _, m := range ms {
+			b.Queue(releaseHeld, w.releaseArgs(m))
+		}
 	} else {
 		w.enter(b, ms)
 	}
-	return func(results pgx.BatchResults) ([]*message, error) {
+	return func(results pgx.BatchResults) (mine []*message, err error) {
 		if err := entered(results); err != nil || !held {
 			return ms, err
 		}
-		tag, err := results.Exec()
-		if err == nil && tag.RowsAffected() == 0 {
-			return nil, nil // somebody else has it
+		for _, m := range ms {
+			tag, err := results.Exec()
+			if err != nil {
+				return nil, err
+			}
+			if tag.RowsAffected() > 0 { // else somebody else has it
+				mine = append(mine, m)
+			}
 		}
-		return ms, err
+		return mine, nil
 	}
 }
 
@@ -331,9 +363,9 @@ func (w *worker) acquire(ctx context.Context) error {
 
 // keep looks after the lease and the held keys until stop.
 func (w *worker) keep() {
-	move := time.NewTicker(moveEvery)
+	move := time.NewTicker(w.p.tick)
 	defer move.Stop()
-	reload := time.NewTimer(reloadEvery)
+	reload := time.NewTimer(w.p.tick)
 	defer reload.Stop()
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
@@ -351,7 +383,7 @@ func (w *worker) keep() {
 			if w.holds.count() > 0 {
 				w.attend(w.load)
 			}
-			reload.Reset(reloadEvery + 20*time.Since(began))
+			reload.Reset(w.p.tick + 20*time.Since(began))
 		}
 	}
 }
