@@ -23,15 +23,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/testkit"
 )
 
 // childEnv makes this binary a relay of its own process: what can be killed or frozen for real.
 const childEnv = "TROUPE_RELAY_TEST_CHILD"
 
+// childStarted is the line that the process prints when it handles SIGTERM.
+const childStarted = "the child has started"
+
 // childConfig is how the parent tells it what to do.
 type childConfig struct {
-	URL     string
+	URL     string // the stage's database unless set
 	Brokers []string
 	Holder  string
 	Batch   int
@@ -42,6 +46,12 @@ type childConfig struct {
 	KillNth int           // at which call
 	Freeze  bool          // it stops instead, until it is told to continue
 	Exactly time.Duration // once, with this transaction time-out; 0: at least once
+
+	Delivery     relay.Delivery // the suite's unless set
+	UnknownTopic time.Duration
+	Table        string // with Publication and Mapping, a table that is not troupe.outbox
+	Publication  string
+	Mapping      map[string]string
 }
 
 func child() int {
@@ -55,6 +65,7 @@ func child() int {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	_, _ = os.Stdout.WriteString(childStarted + "\n")
 	pool, err := pgxpool.New(ctx, c.URL)
 	if err != nil {
 		panic(err)
@@ -62,7 +73,18 @@ func child() int {
 	defer pool.Close()
 	cfg := relay.Config{
 		Pool: pool, Brokers: c.Brokers, Service: "shop", Holder: c.Holder, Batch: c.Batch, Lease: c.Lease, Shards: c.Shards,
-		Source: cmp.Or(c.Source, source), Delivery: delivery, Interval: 50 * time.Millisecond, Hooks: c.hooks(), Log: zerolog.New(os.Stdout),
+		Source: cmp.Or(c.Source, source), Delivery: cmp.Or(c.Delivery, delivery), Interval: 50 * time.Millisecond, Hooks: c.hooks(), Log: zerolog.New(os.Stdout),
+		UnknownTopic: c.UnknownTopic,
+	}
+	if c.Table != "" {
+		options, err := mapping.FromOptions(c.Mapping)
+		if err != nil {
+			panic(err)
+		}
+		cfg.Table, cfg.Publication, cfg.Source = c.Table, c.Publication, relay.Auto
+		if cfg.Mapping, err = mapping.New(options); err != nil {
+			panic(err)
+		}
 	}
 	if c.Source == relay.Poll {
 		cfg.Delivery = relay.AtLeastOnce
@@ -123,7 +145,7 @@ type process struct {
 
 func (s *stage) spawn(c childConfig) *process {
 	s.t.Helper()
-	c.URL, c.Brokers = testkit.DatabaseURL(s.t, s.pool), s.brokers
+	c.URL, c.Brokers = cmp.Or(c.URL, testkit.DatabaseURL(s.t, s.pool)), s.brokers
 	text, err := json.Marshal(c)
 	require.NoError(s.t, err)
 	executable, err := os.Executable()

@@ -1,0 +1,185 @@
+//go:build unix
+
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+)
+
+// awaitMarker writes a row without a key, which waits for no other, and waits until it is published.
+func (h *history) awaitMarker() {
+	if h.frozen {
+		return
+	}
+	const keyless = 0
+	h.write(modelStep{Key: keyless, Rows: 1, Mode: "commit"})
+	want := fmt.Sprintf("%d-%d", keyless, h.committed[keyless]-1)
+	if h.publicationIsOff() {
+		return
+	}
+	h.await("row "+want, func() (bool, error) {
+		for _, r := range h.published() {
+			if string(r.Value) == want {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+}
+
+func (h *history) publicationIsOff() bool {
+	return h.count("SELECT count(*) FROM pg_publication WHERE pubname = $1 AND NOT pubinsert", h.publication()) > 0
+}
+
+func (h *history) await(what string, cond func() (bool, error)) {
+	limit := time.NewTimer(modelLimit)
+	defer limit.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		done, err := cond()
+		if done {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			h.rt.Fatalf("waited in vain for %s: %v; the relay's last words: %s", what, err, lastLines(h.child.said.String(), 5))
+		}
+	}
+}
+
+// modelLimit is the time after which a history that makes no progress has failed.
+const modelLimit = 90 * time.Second
+
+func lastLines(text string, n int) string {
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-n):], "\n")
+}
+
+// finish ends all faults, gives up the rows that can never be published, and compares topic and table with the model.
+func (h *history) finish() {
+	for key := range h.open {
+		h.closeTx(modelStep{Key: key, Mode: "commit"})
+	}
+	if h.frozen {
+		h.child.signal(syscall.SIGCONT)
+	}
+	if h.publicationIsOff() {
+		h.exec("ALTER PUBLICATION " + h.publication() + " SET (publish = 'insert')")
+	}
+	h.giveUpBadRows()
+	total := 0
+	for _, n := range h.committed {
+		total += n
+	}
+	h.await(fmt.Sprintf("%d rows", total), func() (bool, error) {
+		n := len(firstCopies(h.published()))
+		return n >= total, fmt.Errorf("%d of %d rows are published", n, total)
+	})
+	h.endRelay(syscall.SIGTERM)
+	h.judge(h.published())
+}
+
+// giveUpBadRows waits until the table of failures shows each row that can never be published, and removes these rows as an
+// operator would.
+func (h *history) giveUpBadRows() {
+	if h.bad == 0 {
+		return
+	}
+	h.await("rows that cannot be published to be shown", func() (bool, error) {
+		n := h.count(`SELECT count(*) FROM troupe.outbox o JOIN troupe.outbox_trouble t USING (position)
+			WHERE (o.topic <> $1 OR length(o.payload) > 20000) AND t.attempts > 0`, h.topic)
+		hidden := h.count(`SELECT count(*) FROM troupe.outbox o WHERE (o.topic <> $1 OR length(o.payload) > 20000)
+			AND NOT EXISTS (SELECT FROM troupe.outbox_trouble t WHERE t.position = o.position)`, h.topic)
+		h.exec(`WITH bad AS (DELETE FROM troupe.outbox o USING troupe.outbox_trouble t
+			WHERE o.position = t.position AND (o.topic <> $1 OR length(o.payload) > 20000) RETURNING o.position)
+			DELETE FROM troupe.outbox_trouble t USING bad WHERE t.position = bad.position`, h.topic)
+		return hidden == 0, fmt.Errorf("%d are shown, %d are not", n, hidden)
+	})
+}
+
+// published reads the topic to its end, without what a transaction gave up.
+func (h *history) published() (records []*kgo.Record) {
+	client, err := kafka.NewClient(h.brokers, kgo.ConsumeTopics(h.topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+	require.NoError(h.rt, err)
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListCommittedOffsets(context.Background(), h.topic)
+	require.NoError(h.rt, err)
+	require.NoError(h.rt, ends.Error())
+	left := map[int32]int64{}
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Offset > 0 {
+			left[o.Partition] = o.Offset
+		}
+	})
+	for len(left) > 0 {
+		fetches := client.PollFetches(context.Background())
+		require.NoError(h.rt, fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			if !r.Attrs.IsControl() {
+				records = append(records, r)
+			}
+			if r.Offset+1 >= left[r.Partition] {
+				delete(left, r.Partition)
+			}
+		})
+	}
+	return records
+}
+
+func firstCopies(records []*kgo.Record) (first []*kgo.Record) {
+	seen := map[string]bool{}
+	for _, r := range records {
+		if !seen[string(r.Value)] {
+			first = append(first, r)
+		}
+		seen[string(r.Value)] = true
+	}
+	return first
+}
+
+// judge fails the history for a row that is lost, that never committed, that overtook another of its key, that came under
+// two ids, or that exactly-once published twice.
+func (h *history) judge(records []*kgo.Record) {
+	ids, next := map[string]string{}, map[int]int{}
+	for _, r := range records {
+		text, id := string(r.Value), header(r, "ce_id")
+		keyText, numberText, ok := strings.Cut(text, "-")
+		key, err := strconv.Atoi(keyText)
+		n, err2 := strconv.Atoi(numberText)
+		if !ok || err != nil || err2 != nil || n >= h.committed[key] {
+			h.rt.Fatalf("published without a commit: %.100q", text)
+		}
+		require.Equal(h.rt, modelKeys[key] == nil, r.Key == nil, "row %s: only a row without a key is a record without one", text)
+		if modelKeys[key] != nil {
+			require.Equal(h.rt, *modelKeys[key], string(r.Key), "row %s: the record's key", text)
+		}
+		if first, again := ids[text]; again {
+			require.Equal(h.rt, first, id, "row %s: repeated under another id", text)
+			require.False(h.rt, h.source == fromLogOnce && !h.healed, "row %s: published twice under exactly-once", text)
+			continue
+		}
+		ids[text] = id
+		if modelKeys[key] != nil {
+			require.Equal(h.rt, next[key], n, "key %d: overtaken by a later row", key)
+			next[key]++
+		}
+	}
+	for key, n := range h.committed {
+		for i := range n {
+			require.Contains(h.rt, ids, fmt.Sprintf("%d-%d", key, i), "lost")
+		}
+	}
+}

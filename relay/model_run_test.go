@@ -1,0 +1,301 @@
+//go:build unix
+
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/migrations"
+	"github.com/troupe-go/troupe/relay"
+)
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// model has the servers that all histories share.
+type model struct {
+	server  *devstack.Postgres
+	brokers []string
+	flow    string
+	runs    atomic.Int32
+}
+
+// history is one run of a plan, with the numbers of rows that it committed.
+type history struct {
+	*stage
+	rt        *rapid.T
+	plan      modelPlan
+	source    string
+	child     *process // nil between two relays
+	children  int
+	frozen    bool
+	open      map[int]*openWrite // by key
+	committed map[int]int        // rows by key; a row's payload is its number within its key
+	bad       int                // rows that can never be published
+	healed    bool               // a step allows exactly-once to repeat rows
+	roleURL   string
+}
+
+// openWrite is a transaction that a step began and a later one ends.
+type openWrite struct {
+	tx   pgx.Tx
+	rows int
+}
+
+func (m *model) run(t *testing.T, rt *rapid.T, plan modelPlan) {
+	number := m.runs.Add(1)
+	name := fmt.Sprintf("model_%s_%d", strings.ReplaceAll(m.flow, "-", "_"), number)
+	h := &history{
+		stage: &stage{t: t, brokers: m.brokers, flow: m.flow}, rt: rt, plan: plan, source: plan.Source,
+		open: map[int]*openWrite{}, committed: map[int]int{},
+	}
+	admin := poolOf(t, m.server.URL(""))
+	exec := func(sql string) {
+		_, err := admin.Exec(context.Background(), sql)
+		require.NoError(rt, err, sql)
+	}
+	role := name + "_relay"
+	exec(fmt.Sprintf("CREATE DATABASE %s TEMPLATE template0 ENCODING '%s' LOCALE 'C'", name, plan.Encoding))
+	exec(fmt.Sprintf("CREATE ROLE %s LOGIN REPLICATION PASSWORD 'model'", role))
+	defer func() {
+		h.end()
+		require.NoError(t, m.server.DropDatabase(context.Background(), name))
+		exec("DROP ROLE " + role)
+		admin.Close()
+	}()
+	for _, setting := range sortedKeys(plan.Settings) {
+		exec(fmt.Sprintf("ALTER ROLE %s IN DATABASE %s SET %s = '%s'", role, name, setting, plan.Settings[setting]))
+	}
+	require.NoError(rt, migrations.Up(context.Background(), m.server.URL(name)))
+	h.pool = poolOf(t, m.server.URL(name))
+	h.prepare(role)
+	config, err := pgxpool.ParseConfig(m.server.URL(name))
+	require.NoError(rt, err)
+	c := config.ConnConfig
+	h.roleURL = fmt.Sprintf("postgres://%s:model@%s:%d/%s", role, c.Host, c.Port, name)
+	h.topic = fmt.Sprintf("%s.h%d.commands", m.flow, number)
+	h.provision(kafka.Topic{Name: h.topic, Partitions: 2, Config: map[string]string{"max.message.bytes": "20000"}})
+	h.start()
+	for _, step := range plan.Steps {
+		h.do(step)
+	}
+	h.finish()
+}
+
+// prepare grants the role what the package comment of relay lists, and makes the mapped table.
+func (h *history) prepare(role string) {
+	h.exec(`GRANT USAGE ON SCHEMA troupe TO ` + role + `;
+		GRANT SELECT, DELETE ON troupe.outbox TO ` + role + `;
+		GRANT SELECT, INSERT, UPDATE ON troupe.relay_leases, troupe.relay_state, troupe.relay_slot_samples, troupe.mapped_tables TO ` + role + `;
+		GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.outbox_trouble, troupe.mapped_trouble TO ` + role)
+	if h.source == fromMappedTable {
+		h.exec(`CREATE TABLE public.events (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(),
+				aggregatetype text NOT NULL DEFAULT 'x', aggregateid text, type text NOT NULL DEFAULT 'Thing', payload text);
+			GRANT SELECT ON public.events TO ` + role + `;
+			CREATE PUBLICATION troupe_events FOR TABLE public.events WITH (publish = 'insert')`)
+	}
+}
+
+// publication is what the relay streams.
+func (h *history) publication() string {
+	if h.source == fromMappedTable {
+		return "troupe_events"
+	}
+	return "troupe_outbox"
+}
+
+func (h *history) table() string {
+	if h.source == fromMappedTable {
+		return "public.events"
+	}
+	return "troupe.outbox"
+}
+
+// start starts a relay in a process of its own.
+func (h *history) start() {
+	h.children++
+	c := childConfig{
+		URL: h.roleURL, Holder: "relay-" + strconv.Itoa(h.children), Lease: 1500 * time.Millisecond, Source: relay.WAL,
+		Delivery: relay.AtLeastOnce, UnknownTopic: 300 * time.Millisecond,
+	}
+	switch h.source {
+	case fromPoll:
+		c.Source = relay.Poll
+	case fromShards:
+		c.Source, c.Shards = relay.Poll, 3
+	case fromLogOnce:
+		c.Exactly = 10 * time.Second
+	case fromMappedTable:
+		c.Table, c.Publication = h.table(), h.publication()
+		c.Mapping = map[string]string{"route.topic.replacement": h.topic, "table.field.position": "n"}
+	}
+	h.child = h.spawn(c)
+	h.await("the relay's process", func() (bool, error) { return strings.Contains(h.child.said.String(), childStarted), nil })
+}
+
+// end stops the relay and ends what is open. It is safe to call after any failure.
+func (h *history) end() {
+	if child := h.child; child != nil {
+		_ = child.cmd.Process.Kill()
+		child.wait(waitLimit)
+	}
+	for _, w := range h.open {
+		_ = w.tx.Rollback(context.Background())
+	}
+	if h.pool != nil {
+		h.pool.Close()
+	}
+}
+
+func (h *history) do(step modelStep) {
+	switch step.Kind {
+	case "write":
+		h.write(step)
+	case "open":
+		h.openTx(step)
+	case "close":
+		h.closeTx(step)
+	case "too large":
+		h.insertBad(step.Key, h.topic, string(incompressible(60_000)))
+	case "unknown topic":
+		h.insertBad(step.Key, h.topic+".unknown", "never")
+	case "settle":
+		h.awaitMarker()
+	case "cut":
+		h.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename <> current_user`)
+	case "kill":
+		h.replaceRelay(syscall.SIGKILL)
+	case "stop":
+		h.replaceRelay(syscall.SIGTERM)
+	case "change source":
+		h.source = step.Mode
+		h.replaceRelay(syscall.SIGTERM)
+	case "freeze":
+		h.child.signal(syscall.SIGSTOP)
+		h.frozen = true
+	case "thaw":
+		h.child.signal(syscall.SIGCONT)
+		h.frozen = false
+	case "drop slot":
+		h.healed = true
+		h.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = current_database() AND active")
+		// A relay may hold the slot again by now; then it keeps it.
+		_, _ = h.pool.Exec(context.Background(), "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database() AND NOT active")
+	case "publication off":
+		h.healed = true
+		h.exec("ALTER PUBLICATION " + h.publication() + " SET (publish = 'update')")
+	case "publication on":
+		h.exec("ALTER PUBLICATION " + h.publication() + " SET (publish = 'insert')")
+	default:
+		h.rt.Fatalf("unknown step %q", step.Kind)
+	}
+}
+
+func (h *history) replaceRelay(s syscall.Signal) {
+	if h.frozen {
+		h.child.signal(syscall.SIGCONT)
+		h.frozen = false
+	}
+	h.endRelay(s)
+	h.start()
+}
+
+// endRelay sends s to the relay and waits until its process is gone.
+func (h *history) endRelay(s syscall.Signal) {
+	child := h.child
+	h.child = nil
+	child.signal(s)
+	status := child.wait(waitLimit)
+	if s == syscall.SIGTERM {
+		require.Equal(h.rt, 0, status.ExitStatus(), "exit status of a relay that was asked to stop: %s", child.said.String())
+	}
+}
+
+func (h *history) insertRow(ctx context.Context, tx pgx.Tx, key int, topic, payload string) error {
+	if h.source == fromMappedTable {
+		_, err := tx.Exec(ctx, "INSERT INTO public.events (aggregateid, payload) VALUES ($1, $2)", modelKeys[key], payload)
+		return err
+	}
+	_, err := tx.Exec(ctx, "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, 'Thing', $3)", topic, modelKeys[key], []byte(payload))
+	return err
+}
+
+// insertNumbered inserts rows whose payloads are key-number, from the next number of the key on.
+func (h *history) insertNumbered(tx pgx.Tx, key, from, rows int) {
+	for n := range rows {
+		require.NoError(h.rt, h.insertRow(context.Background(), tx, key, h.topic, fmt.Sprintf("%d-%d", key, from+n)))
+	}
+}
+
+func (h *history) write(step modelStep) {
+	if h.open[step.Key] != nil { // the writers of a key take turns, as their own row would make them
+		h.closeTx(modelStep{Key: step.Key, Mode: "commit"})
+	}
+	ctx := context.Background()
+	tx, err := h.pool.Begin(ctx)
+	require.NoError(h.rt, err)
+	defer func() { _ = tx.Rollback(ctx) }()
+	switch step.Mode {
+	case "asynchronous":
+		_, err = tx.Exec(ctx, "SET LOCAL synchronous_commit = off")
+		require.NoError(h.rt, err)
+	case "savepoint":
+		undone, err := tx.Begin(ctx)
+		require.NoError(h.rt, err)
+		require.NoError(h.rt, h.insertRow(ctx, undone, step.Key, h.topic, "rolled back to a savepoint"))
+		require.NoError(h.rt, undone.Rollback(ctx))
+	}
+	h.insertNumbered(tx, step.Key, h.committed[step.Key], step.Rows)
+	if step.Mode == "rollback" {
+		return
+	}
+	require.NoError(h.rt, tx.Commit(ctx))
+	h.committed[step.Key] += step.Rows
+}
+
+func (h *history) openTx(step modelStep) {
+	if h.open[step.Key] != nil {
+		return
+	}
+	tx, err := h.pool.Begin(context.Background())
+	require.NoError(h.rt, err)
+	h.open[step.Key] = &openWrite{tx: tx, rows: step.Rows}
+	h.insertNumbered(tx, step.Key, h.committed[step.Key], step.Rows)
+}
+
+func (h *history) closeTx(step modelStep) {
+	w := h.open[step.Key]
+	if w == nil {
+		return
+	}
+	delete(h.open, step.Key)
+	if step.Mode == "rollback" {
+		require.NoError(h.rt, w.tx.Rollback(context.Background()))
+		return
+	}
+	require.NoError(h.rt, w.tx.Commit(context.Background()))
+	h.committed[step.Key] += w.rows
+}
+
+// insertBad inserts a row that can never be published.
+func (h *history) insertBad(key int, topic, payload string) {
+	require.NoError(h.rt, pgx.BeginFunc(context.Background(), h.pool, func(tx pgx.Tx) error {
+		return h.insertRow(context.Background(), tx, key, topic, payload)
+	}))
+	h.bad++
+}

@@ -1,0 +1,127 @@
+//go:build unix
+
+package relay_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// A modelPlan is one random history: a database, the settings of the relay's role, a source, and steps.
+type modelPlan struct {
+	Encoding string            // of the database
+	Settings map[string]string // of the relay's role
+	Source   string            // one of modelSources
+	Steps    []modelStep
+}
+
+// A modelStep is a write, a fault or an act of an operator. Kind chooses the method of history that runs it.
+type modelStep struct {
+	Kind string
+	Key  int // index in modelKeys
+	Rows int
+	Mode string
+}
+
+const (
+	fromPoll        = "poll"
+	fromShards      = "poll in shards"
+	fromLog         = "log"
+	fromLogOnce     = "log, exactly once"
+	fromMappedTable = "log of a mapped table"
+)
+
+var modelSources = []string{fromPoll, fromShards, fromLog, fromLogOnce, fromMappedTable}
+
+// modelKeys has keys that differ in what can go wrong: none, empty, long, with letters beyond ASCII.
+var modelKeys = []*string{nil, ptr(""), ptr("a"), ptr("b"), ptr("é"), ptr("line\nbreak"), ptr(fmt.Sprintf("%0300d", 1))}
+
+func ptr(s string) *string { return &s }
+
+// modelSettings are settings that a database administrator may have given the relay's role or every role.
+var modelSettings = map[string][]string{
+	"statement_timeout":                   {"50ms", "1s"},
+	"lock_timeout":                        {"20ms"},
+	"idle_in_transaction_session_timeout": {"50ms"},
+	"idle_session_timeout":                {"300ms"},
+	"search_path":                         {"", "pg_catalog"},
+	"default_transaction_isolation":       {"serializable", "repeatable read"},
+	"default_transaction_deferrable":      {"on"},
+	"synchronous_commit":                  {"off", "remote_apply"},
+	"client_encoding":                     {"LATIN1", "SQL_ASCII"},
+	"datestyle":                           {"German, DMY"},
+	"intervalstyle":                       {"iso_8601"},
+	"timezone":                            {"Asia/Kathmandu"},
+	"bytea_output":                        {"escape"},
+	"extra_float_digits":                  {"-15"},
+	"enable_indexscan":                    {"off"},
+	"plan_cache_mode":                     {"force_generic_plan"},
+	"row_security":                        {"off"},
+}
+
+func drawModelPlan(t *rapid.T) modelPlan {
+	p := modelPlan{
+		Encoding: rapid.SampledFrom([]string{"UTF8", "UTF8", "LATIN1"}).Draw(t, "encoding"),
+		Settings: map[string]string{},
+		Source:   rapid.SampledFrom(modelSources).Draw(t, "source"),
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "number of settings") {
+		name := rapid.SampledFrom(sortedKeys(modelSettings)).Draw(t, "setting")
+		p.Settings[name] = rapid.SampledFrom(modelSettings[name]).Draw(t, "value")
+	}
+	for range rapid.IntRange(3, 14).Draw(t, "number of steps") {
+		p.Steps = append(p.Steps, drawModelStep(t, p))
+	}
+	return p
+}
+
+func drawModelStep(t *rapid.T, p modelPlan) modelStep {
+	kinds := []string{"write", "write", "write", "open", "close", "settle", "cut", "kill", "stop", "freeze", "thaw"}
+	if p.Source != fromMappedTable {
+		kinds = append(kinds, "too large", "unknown topic")
+	}
+	if p.Source != fromPoll && p.Source != fromShards {
+		kinds = append(kinds, "drop slot", "publication off", "publication on")
+	}
+	if p.Source != fromMappedTable && p.Source != fromLogOnce {
+		kinds = append(kinds, "change source")
+	}
+	step := modelStep{
+		Kind: rapid.SampledFrom(kinds).Draw(t, "step"),
+		Key:  rapid.IntRange(0, len(modelKeys)-1).Draw(t, "key"),
+		Rows: rapid.SampledFrom([]int{1, 1, 2, 5, 300}).Draw(t, "rows"),
+		Mode: rapid.SampledFrom([]string{"commit", "commit", "rollback", "savepoint", "asynchronous"}).Draw(t, "mode"),
+	}
+	if step.Kind == "change source" {
+		step.Mode = rapid.SampledFrom([]string{fromPoll, fromShards, fromLog}).Draw(t, "new source")
+	}
+	return step
+}
+
+// TestAnyHistoryOfARelayKeepsItsPromises runs random histories for TROUPE_MODEL (30 s unless set), or the one that
+// -rapid.seed names. Each committed row must be published, in the order of its key, none that rolled back, and under
+// exactly-once none twice; and a row that cannot be published must be visible in the table of failures.
+func TestAnyHistoryOfARelayKeepsItsPromises(t *testing.T) {
+	length, err := time.ParseDuration(cmp.Or(os.Getenv("TROUPE_MODEL"), "30s"))
+	require.NoError(t, err)
+	one := flag.Lookup("rapid.seed").Value.String() != "0"
+	for name, value := range map[string]string{"rapid.checks": "1", "rapid.nofailfile": "true", "rapid.shrinktime": "60s"} {
+		require.NoError(t, flag.Set(name, value))
+	}
+	m := &model{server: testkit.Postgres(t), brokers: testkit.Kafka(t), flow: testkit.Flow(t)}
+	end := time.Now().Add(length)
+	n := 0
+	for ; n == 0 || !one && time.Now().Before(end) && !t.Failed(); n++ {
+		rapid.Check(t, func(rt *rapid.T) { m.run(t, rt, drawModelPlan(rt)) })
+	}
+	t.Logf("%d histories", n)
+}
