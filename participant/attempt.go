@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/outbox"
 )
 
@@ -258,7 +259,7 @@ func recovered(err *error) {
 	}
 }
 
-// answer writes the outcome event: the command's key, idempotency key and place in a saga are its own.
+// answer writes the outcome event, with the place that deadletter.Reply gives it.
 func (u *unit) answer(ctx context.Context, m *message, o Outcome) error {
 	p := u.w.p
 	e := p.reply(m)
@@ -296,24 +297,8 @@ func (p *Participant) event(e outbox.Entry, o Outcome) (outbox.Entry, error) {
 	return e, nil
 }
 
-// reply is an entry for the hop's events topic that answers m. What a reaction says is no answer to whoever sent the command
-// that began it all: it has an idempotency key of its own, and no place in a saga.
-func (p *Participant) reply(m *message) outbox.Entry {
-	if m.handler != nil && m.handler.reacts {
-		e := outbox.Entry{Topic: p.cfg.Hop.Events()}
-		if m.IdempotencyKey != "" {
-			e.IdempotencyKey = indexable(m.IdempotencyKey + "/" + p.cfg.Hop.Name())
-		}
-		setKey(&e, m.Key)
-		return e
-	}
-	e := outbox.Entry{
-		Topic: p.cfg.Hop.Events(), IdempotencyKey: m.IdempotencyKey,
-		SagaID: m.SagaID, SagaStep: m.SagaStep, SagaOperation: m.SagaOperation,
-	}
-	setKey(&e, m.Key)
-	return e
-}
+// reply returns an entry for the hop's events topic that answers m.
+func (p *Participant) reply(m *message) outbox.Entry { return deadletter.Reply(p.cfg.Hop, m.Message) }
 
 // delivery is what hooks are told of m.
 func (u *unit) delivery(m *message) Delivery {

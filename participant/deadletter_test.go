@@ -244,6 +244,34 @@ func TestADeadLetterOfAnEventGoesToTheHopThatFailed(t *testing.T) {
 	require.Equal(t, from.Events(), header(s.entries(s.hop.DeadLetters())[0], participant.HeaderErrorsTopic))
 }
 
+// TestTheDeadLetterOfAnEventAnswersNoStep: the event carries the place of the step that it answers, and its listener's
+// failure says nothing about that step. A command's dead letter answers its step.
+func TestTheDeadLetterOfAnEventAnswersNoStep(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	from := topics.MustHop(s.hop.Flow(), "order")
+	p := s.new(onePartition)
+	participant.On(p, from, func(context.Context, pgx.Tx, participant.Event[Counted]) error { return retry.Permanent(errAsked) })
+	participant.Handle(p, count)
+	s.provision(1)
+	s.topic(from.Events())
+	s.start(p)
+	charge := s.command("a", Count{Fail: "permanent"})
+	charge.SagaID, charge.SagaStep, charge.SagaOperation = "s", "charge", "forward"
+	charged := charge
+	charged.ID, charged.Topic, charged.Type, charged.Outcome = envelope.NewID(), from.Events(), "Counted", envelope.Success
+	s.send(charged)
+	e := s.waitEvents(1)[0]
+	require.Equal(t, envelope.Exhausted, e.Outcome)
+	require.Empty(t, e.SagaID+e.SagaStep+e.SagaOperation)
+	require.Equal(t, charged.IdempotencyKey+"/payment", e.IdempotencyKey, "a key of its own: the event's is taken for the step's answer")
+	require.Equal(t, charged.CorrelationID, e.CorrelationID)
+	s.send(charge)
+	e = s.waitEvents(2)[1]
+	require.Equal(t, []any{envelope.Exhausted, "s", "charge", "forward", charge.IdempotencyKey},
+		[]any{e.Outcome, e.SagaID, e.SagaStep, e.SagaOperation, e.IdempotencyKey})
+}
+
 func header(m envelope.Message, key string) string {
 	for _, h := range m.Extra {
 		if h.Key == key {

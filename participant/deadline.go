@@ -1,7 +1,6 @@
 package participant
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -9,13 +8,13 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/outbox"
 )
 
@@ -148,7 +147,7 @@ func (p *Participant) deadlineEntry(ctx context.Context, d Deadline, scope strin
 
 // setKey gives e a key that need not be text.
 func setKey(e *outbox.Entry, key []byte) {
-	if len(key) > 0 && utf8.Valid(key) && !bytes.Contains(key, []byte{0}) {
+	if len(key) > 0 && pgtext.Fits(key) {
 		e.Key = string(key)
 	} else {
 		e.KeyBytes = key

@@ -55,6 +55,8 @@ func (w *worker) record(m *message, f failure) error {
 	args["wait"] = wait.Seconds()
 	args["class"] = string(f.class)
 	args["error"] = readable(f.err.Error(), maxErrorBytes)
+	args["handler"], args["hop"] = m.handlerName(w.p.cfg.Group), w.p.cfg.Hop.String() // for repair.Release
+	args["source"], args["letter_headers"] = w.p.cfg.Source, int(w.p.cfg.DeadLetterHeaders)
 	var err error
 	if m.held != nil {
 		err = w.write(nil, func(b *pgx.Batch) { b.Queue(recordAttempt, args) })
@@ -247,7 +249,7 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 	return ms, wait, nil
 }
 
-// rowArgs are the columns that a message fills in troupe.held and troupe.dead_letters.
+// rowArgs are the columns that a message fills in troupe.held.
 func (p *Participant) rowArgs(m *message) pg.Args {
 	key := m.holdKey()
 	return pg.Args{

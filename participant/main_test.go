@@ -107,21 +107,26 @@ func (s *stage) provision(partitions int32) {
 // rewind makes the group read everything again. Nobody may be in it.
 func (s *stage) rewind() {
 	s.t.Helper()
+	s.rewindGroup(s.hop.String())
+}
+
+func (s *stage) rewindGroup(group string) {
+	s.t.Helper()
 	admin := kadm.NewClient(s.client)
-	offsets, err := admin.FetchOffsets(s.t.Context(), s.hop.String())
+	offsets, err := admin.FetchOffsets(s.t.Context(), group)
 	require.NoError(s.t, err)
 	require.NotEmpty(s.t, offsets, "nothing was committed")
 	again := make(kadm.Offsets)
 	offsets.Each(func(o kadm.OffsetResponse) { again.AddOffset(o.Topic, o.Partition, 0, -1) })
-	s.commit(again)
+	s.commit(group, again)
 }
 
-// commit sets the group's offsets. A member that could not say good-bye in time is in the group until its session ends, and
+// commit sets a group's offsets. A member that could not say good-bye in time is in the group until its session ends, and
 // nobody else may commit.
-func (s *stage) commit(offsets kadm.Offsets) {
+func (s *stage) commit(group string, offsets kadm.Offsets) {
 	s.t.Helper()
 	testkit.Wait(s.t, "the group to take offsets from outside", func() (bool, error) {
-		err := kadm.NewClient(s.client).CommitAllOffsets(s.t.Context(), s.hop.String(), offsets)
+		err := kadm.NewClient(s.client).CommitAllOffsets(s.t.Context(), group, offsets)
 		return err == nil, err
 	})
 }

@@ -3,28 +3,26 @@ package participant
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
 // Headers of a redriven message.
 const (
 	// HeaderRedrive says how often it was redriven, in decimal text. A message is no duplicate of itself before its
 	// redrive.
-	HeaderRedrive = "__troupe.redrive"
+	HeaderRedrive = deadletter.HeaderRedrive
 	// HeaderRedriveGroup names the consumer group for which it was: an event is read by others too, to whom it is what
 	// it was.
-	HeaderRedriveGroup = "__troupe.redrive.group"
+	HeaderRedriveGroup = deadletter.HeaderRedriveGroup
 )
 
 // message is one message on its way through, from the topic or from troupe.held.
@@ -81,20 +79,7 @@ func (m *message) identify(group string) {
 		m.ID = fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset)
 	}
 	m.id = indexable(m.ID)
-	redrive, ours := 0, true
-	for _, h := range m.Extra {
-		switch h.Key {
-		case HeaderRedrive:
-			if n, err := strconv.ParseUint(string(h.Value), 10, 31); err == nil {
-				redrive = int(n)
-			}
-		case HeaderRedriveGroup:
-			ours = string(h.Value) == group
-		}
-	}
-	if ours {
-		m.redrive = redrive
-	}
+	m.redrive = deadletter.Redrives(m.Extra, group)
 }
 
 // headers are all of them, as they came.
@@ -156,26 +141,8 @@ func (m *message) holdKey() holdKey {
 // lane is the key by which messages take turns.
 func (k holdKey) lane() uint64 { return binary.BigEndian.Uint64(k[:]) }
 
-// indexable is s, or its hash where Postgres's text or an index of it cannot hold s.
-func indexable(s string) string {
-	if len(s) <= 255 && !strings.Contains(s, "\x00") && utf8.ValidString(s) {
-		return s
-	}
-	sum := sha256.Sum256([]byte(s))
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// readable is s as Postgres's text takes it, cut to limit bytes.
-func readable(s string, limit int) string {
-	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
-}
+// indexable and readable make text of a message fit into a column.
+var indexable, readable = pgtext.Indexable, pgtext.Readable
 
 // place is where m stands in Kafka.
 func (m *message) place() string { return fmt.Sprintf("%s/%d/%d", m.Topic, m.partition, m.offset) }

@@ -187,7 +187,7 @@ func TestATopicMadeAnewStartsAnew(t *testing.T) {
 	require.NoError(t, err)
 	anew()
 	s.send(without)
-	s.commit(old.Offsets())
+	s.commit(s.hop.String(), old.Offsets())
 	p = s.new(onePartition)
 	participant.Handle(p, count)
 	s.start(p)

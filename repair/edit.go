@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/deadletter"
 )
 
 // maxEditBytes bounds what an edit gives as JSON.
@@ -48,8 +50,8 @@ func (d *Desk) edit(ctx context.Context, id uuid.UUID, text []byte, by By) error
 	if err != nil {
 		return err
 	}
-	if n := size(l.key, after, m.original()); n > maxSendBytes {
-		return fmt.Errorf("%w: key, headers and payload have %d bytes: at most %d can be sent", ErrPayload, n, maxSendBytes)
+	if n := deadletter.Size(l.key, after, m.original()); n > deadletter.MaxBytes {
+		return fmt.Errorf("%w: key, headers and payload have %d bytes: at most %d can be sent", ErrPayload, n, deadletter.MaxBytes)
 	}
 	return d.act(ctx, func(tx pgx.Tx) error {
 		var status Status

@@ -10,6 +10,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/deadletter"
+	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
 // A HeldKey is a key that waits, by the message it waits for. Its JSON is what troupe held list prints.
@@ -41,6 +44,10 @@ type heldRow struct {
 	messageTime time.Time
 	message     message
 	redrive     int
+
+	// How its participant would write its dead letter.
+	handler, hop, source string
+	letterHeaders        int
 }
 
 // A Place is where a message stands in Kafka: "order.payment.commands/3/1024".
@@ -100,7 +107,8 @@ const (
 	heldColumns = `
 SELECT h.position, h.topic, h.partition, h."offset", h.consumer_group, h.key, h.attempts, h.max_attempts, h.next_try,
        coalesce(h.error_class, ''), coalesce(h.last_error, ''), h.first_failed_at, h.last_failed_at,
-       h.topic_id, h.hold_key, h.headers, h.message_time, behind.n`
+       h.topic_id, h.hold_key, h.headers, h.message_time, behind.n,
+       coalesce(h.handler, ''), coalesce(h.hop, ''), coalesce(h.source, ''), coalesce(h.letter_headers, 0)`
 	heldBehind = `
 CROSS JOIN LATERAL (
   SELECT count(*) AS n
@@ -128,12 +136,13 @@ func scanHeld(row pgx.CollectableRow) (k HeldKey, err error) {
 	r := &k.row
 	err = row.Scan(&r.position, &k.Place.Topic, &k.Place.Partition, &k.Place.Offset, &k.Group, (*[]byte)(&k.Key), &k.Attempts,
 		&k.MaxAttempts, &k.NextTry, &k.Class, &k.Error, &k.FirstFailed, &k.LastFailed,
-		(*[16]byte)(&r.topicID), &r.holdKey, &r.headers, &r.messageTime, &k.Behind)
+		(*[16]byte)(&r.topicID), &r.holdKey, &r.headers, &r.messageTime, &k.Behind,
+		&r.handler, &r.hop, &r.source, &r.letterHeaders)
 	if err != nil {
 		return k, err
 	}
 	r.message, _ = read(r.headers, r.topicID, k.Place.Partition, k.Place.Offset) // what cannot be read has no attributes
-	r.redrive = r.message.redrive
+	r.redrive = deadletter.Redrives(r.message.Extra, k.Group)
 	k.MessageID, k.Type = r.message.identity(), r.message.Type
 	return k, nil
 }
@@ -230,7 +239,7 @@ VALUES (@actor, @action, @reason, @dead_letter, @group, @topic, @partition, @off
 func (k *HeldKey) recordArgs(action string, by By, deadLetter *uuid.UUID) pgx.NamedArgs {
 	args := recordArgs(action, by)
 	args["dead_letter"], args["group"], args["topic"] = deadLetter, k.Group, k.Place.Topic
-	args["partition"], args["offset"], args["message_id"] = k.Place.Partition, k.Place.Offset, indexed(k.MessageID)
+	args["partition"], args["offset"], args["message_id"] = k.Place.Partition, k.Place.Offset, pgtext.Indexable(k.MessageID)
 	return args
 }
 

@@ -10,6 +10,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/deadletter"
+	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
 // A State is what has become of a message in one group.
@@ -75,7 +78,7 @@ func (d *Desk) findDead(ctx context.Context, id string) ([]Sighting, error) {
 		SELECT consumer_group, redrives, last_failed_at, attempts, error, id, status
 		FROM troupe.dead_letters
 		WHERE message_id = @id
-		ORDER BY last_failed_at`, pgx.NamedArgs{"id": indexed(id)}, func(row pgx.CollectableRow) (Sighting, error) {
+		ORDER BY last_failed_at`, pgx.NamedArgs{"id": pgtext.Indexable(id)}, func(row pgx.CollectableRow) (Sighting, error) {
 		s := Sighting{State: Dead}
 		return s, row.Scan(&s.Group, &s.Redrive, &s.At, &s.Attempts, &s.Error, &s.Letter, &s.Status)
 	})
@@ -93,7 +96,7 @@ func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
 		SELECT i.consumer_group, i.redrive, i.handled_at
 		FROM groups
 		JOIN troupe.inbox i ON i.consumer_group = groups.name AND i.message_id = @id`,
-		pgx.NamedArgs{"id": indexed(id)}, func(row pgx.CollectableRow) (Sighting, error) {
+		pgx.NamedArgs{"id": pgtext.Indexable(id)}, func(row pgx.CollectableRow) (Sighting, error) {
 			s := Sighting{State: Handled}
 			return s, row.Scan(&s.Group, &s.Redrive, &s.At)
 		})
@@ -145,7 +148,7 @@ func (d *Desk) findHeld(ctx context.Context, id string) ([]Sighting, error) {
 			err = row.Scan(&h.Group, &p.Topic, (*[16]byte)(&topicID), &p.Partition, &p.Offset, &headers, &h.Attempts, &h.NextTry,
 				&h.Error, &h.At)
 			m, _ := read(headers, topicID, p.Partition, p.Offset)
-			h.id, h.Redrive = m.identity(), m.redrive
+			h.id, h.Redrive = m.identity(), deadletter.Redrives(m.Extra, h.Group)
 			return h, err
 		})
 	var found []Sighting

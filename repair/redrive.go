@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 )
@@ -227,9 +228,9 @@ func (l *letter) entry() (pgx.NamedArgs, error) {
 		return refuse("with the headers of a redrive it has too many (%w): have the producer send it again, and discard this one",
 			err)
 	}
-	if n := size(l.key, payload, headers); n > maxSendBytes {
+	if n := deadletter.Size(l.key, payload, headers); n > deadletter.MaxBytes {
 		return refuse("key, headers and payload have %d bytes, and a relay sends at most %d: make the payload smaller by an "+
-			"edit, or have the producer send it again, and discard this one", n, maxSendBytes)
+			"edit, or have the producer send it again, and discard this one", n, deadletter.MaxBytes)
 	}
 	id := l.id // where the message's own is no UUID it stands in the headers alone
 	if own, err := uuid.Parse(m.ID); err == nil && own.String() == m.ID {

@@ -1,18 +1,15 @@
 package repair
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
+	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/topics"
@@ -23,7 +20,8 @@ type ReleaseConfig struct {
 	By By
 	// Group is needed where more than one group of this database holds the message.
 	Group string
-	// Hop is the participant's, which the copy and the event go out by. Default: what the group's name says.
+	// Hop is the participant's, whose topics get the copy and the event. Default: the one that the participant stored with
+	// the message; where a version before that held it, the one that the group is named after.
 	Hop topics.Hop
 }
 
@@ -53,23 +51,9 @@ func (d *Desk) Release(ctx context.Context, p Place, cfg ReleaseConfig) (Release
 	return r, nil
 }
 
-const (
-	claimInbox = `
+const claimInbox = `
 INSERT INTO troupe.inbox (consumer_group, message_id, redrive) VALUES ($1, $2, $3)
 ON CONFLICT DO NOTHING`
-
-	// What a participant writes when attempts are used up, from the row that has it all.
-	insertDeadLetter = `
-INSERT INTO troupe.dead_letters (id, consumer_group, handler, error_class, error, attempts, topic, topic_id, partition,
-                                 "offset", key, headers, payload, message_id, message_type, correlation_id, redrives,
-                                 first_failed_at, last_failed_at)
-SELECT @id, consumer_group, @handler, error_class, last_error, attempts, topic, topic_id, partition,
-       "offset", key, headers, payload, @message_id, @message_type, @correlation_id, @redrives,
-       first_failed_at, last_failed_at
-FROM troupe.held
-WHERE ` + thisHeld + `
-ON CONFLICT DO NOTHING`
-)
 
 func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r ReleaseResult, err error) {
 	k, err := lockHeld(ctx, tx, p, cfg.Group)
@@ -79,11 +63,9 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 	if k.Attempts == 0 {
 		return r, errors.New("it comes next and was not tried yet: there is nothing to give up on")
 	}
-	hop := cfg.Hop
-	if hop.IsZero() {
-		if hop, err = topics.ParseHop(k.Group); err != nil {
-			return r, fmt.Errorf("group %q does not say which hop it is of: name the hop", k.Group)
-		}
+	w, err := k.writer(cfg.Hop)
+	if err != nil {
+		return r, err
 	}
 	r.Behind = k.Behind
 	first, err := k.claim(ctx, tx)
@@ -93,7 +75,10 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 	var deadLetter *uuid.UUID
 	if first {
 		id := uuid.Must(uuid.NewV7())
-		written, err := k.bury(ctx, tx, id, hop)
+		if err := tx.QueryRow(ctx, "SELECT payload FROM troupe.held WHERE "+thisHeld, k.identity()).Scan(&k.row.payload); err != nil {
+			return r, err
+		}
+		written, err := w.Write(ctx, tx, k.letter(id))
 		if err != nil {
 			return r, err
 		}
@@ -123,95 +108,44 @@ func (k *HeldKey) claim(ctx context.Context, tx pgx.Tx) (first bool, err error) 
 			return false, err
 		}
 	}
-	tag, err := tx.Exec(ctx, claimInbox, k.Group, indexed(k.MessageID), k.row.redrive)
+	tag, err := tx.Exec(ctx, claimInbox, k.Group, pgtext.Indexable(k.MessageID), k.row.redrive)
 	return tag.RowsAffected() == 1, err
 }
 
-// bury writes the dead letter, its copy and its event. It says no where there is one from before the inbox forgot.
-func (k *HeldKey) bury(ctx context.Context, tx pgx.Tx, id uuid.UUID, hop topics.Hop) (written bool, err error) {
-	m := &k.row.message
-	handler := k.Group + "/" + k.Type
-	args := k.identity()
-	args["id"], args["handler"], args["message_id"] = id, readable(handler, 1024), indexed(k.MessageID)
-	args["message_type"], args["redrives"] = readable(k.Type, 1024), k.row.redrive
-	args["correlation_id"] = readable(k.correlation(), 1024)
-	tag, err := tx.Exec(ctx, insertDeadLetter, args)
-	if err != nil || tag.RowsAffected() == 0 {
-		return false, err
+// writer writes the dead letter as the participant would that counted the last attempt. A row of a version that did not
+// say how is written without other frameworks' headers, for the hop that the group is named after.
+func (k *HeldKey) writer(hop topics.Hop) (w deadletter.Writer, err error) {
+	name := k.row.hop
+	if name == "" {
+		name = k.Group
 	}
-	if err := tx.QueryRow(ctx, "SELECT payload FROM troupe.dead_letters WHERE id = $1", id).Scan(&k.row.payload); err != nil {
-		return false, err
+	if hop.IsZero() {
+		if hop, err = topics.ParseHop(name); err != nil {
+			return w, fmt.Errorf("group %q does not say which hop it is of: name the hop", k.Group)
+		}
 	}
-	if _, err := tx.Exec(ctx, insertRedrive, k.copy(id, hop, handler)); err != nil {
-		return false, err
+	source := k.row.source
+	if source == "" {
+		source = hop.Name()
 	}
-	out, err := outbox.New(outbox.Config{Source: hop.Name()})
-	if err != nil {
-		return false, err
-	}
-	e := outbox.Entry{
-		Topic: hop.Events(), Outcome: envelope.Exhausted, IdempotencyKey: m.IdempotencyKey,
-		SagaID: m.SagaID, SagaStep: m.SagaStep, SagaOperation: m.SagaOperation,
-		Body: participant.Exhausted{
-			DeadLetterID: id.String(), Type: k.Type, Handler: handler, Class: k.Class, Error: k.Error, Attempts: k.Attempts,
-		},
-	}
-	if len(k.Key) > 0 && utf8.Valid(k.Key) && !bytes.Contains(k.Key, []byte{0}) {
-		e.Key = string(k.Key)
-	} else {
-		e.KeyBytes = k.Key
-	}
-	cause := &envelope.Cause{Message: m.Message, Handler: handler, Redrive: k.row.redrive, At: k.row.messageTime}
-	cause.Message.ID = k.MessageID
-	return true, out.Write(envelope.WithCause(ctx, cause), tx, e)
+	out, err := outbox.New(outbox.Config{Source: source})
+	return deadletter.Writer{
+		Group: k.Group, Hop: hop, Outbox: out, Profile: deadletter.Profile(k.row.letterHeaders),
+		Exhausted: func(e deadletter.Exhausted) any { return participant.Exhausted(e) },
+	}, err
 }
 
-func (k *HeldKey) correlation() string {
-	if k.row.message.CorrelationID != "" {
-		return k.row.message.CorrelationID
+// letter is the message after its last attempt.
+func (k *HeldKey) letter(id uuid.UUID) deadletter.Letter {
+	m := k.row.message.Message
+	m.Topic, m.ID, m.Key, m.Payload = k.Place.Topic, k.MessageID, k.Key, k.row.payload
+	l := deadletter.Letter{
+		ID: id.String(), Message: m, Headers: k.row.message.headers, TopicID: k.row.topicID, Partition: k.Place.Partition,
+		Offset: k.Place.Offset, At: k.row.messageTime, Redrive: k.row.redrive, Handler: k.row.handler,
+		Class: k.Class, Error: k.Error, Attempts: k.Attempts, FirstFailed: k.FirstFailed, LastFailed: k.LastFailed,
 	}
-	return k.MessageID
-}
-
-// copy is the row that carries the message to the dlq topic: its own headers and bytes, and those of the dead letter
-// behind them. A payload that does not fit is left out, which a header says.
-func (k *HeldKey) copy(id uuid.UUID, hop topics.Hop, handler string) pgx.NamedArgs {
-	m := &k.row.message
-	headers, payload := m.original(), k.row.payload
-	for _, h := range [...]struct{ key, value string }{
-		{participant.HeaderErrorsTopic, k.Place.Topic},
-		{participant.HeaderErrorsPartition, strconv.Itoa(int(k.Place.Partition))},
-		{participant.HeaderErrorsOffset, strconv.FormatInt(k.Place.Offset, 10)},
-		{participant.HeaderErrorsGroup, k.Group},
-		{participant.HeaderErrorsDeliveryCount, strconv.Itoa(k.Attempts)},
-		{participant.HeaderErrorsMessage, k.Error},
-		{participant.HeaderDeadLetterID, id.String()},
-		{participant.HeaderMessageID, k.MessageID},
-		{participant.HeaderClass, k.Class},
-		{participant.HeaderHandler, handler},
-		{participant.HeaderFirstFailed, k.FirstFailed.UTC().Format(time.RFC3339Nano)},
-		{participant.HeaderLastFailed, k.LastFailed.UTC().Format(time.RFC3339Nano)},
-		{participant.HeaderRedrives, strconv.Itoa(k.row.redrive)},
-	} {
-		headers = append(headers, envelope.Header{Key: h.key, Value: []byte(h.value)})
+	if l.Handler == "" {
+		l.Handler = k.Group + "/" + k.Type
 	}
-	var fits envelope.Message
-	omitted := ""
-	switch {
-	case fits.SetHeaders(headers) != nil:
-		omitted, headers, payload = "headers,payload", headers[len(m.original()):], nil
-	case size(k.Key, payload, headers) > maxSendBytes:
-		omitted, payload = "payload", nil
-	}
-	if omitted != "" {
-		headers = append(headers, envelope.Header{Key: participant.HeaderOmitted, Value: []byte(omitted)})
-	}
-	copied := id
-	if own, err := uuid.Parse(m.ID); err == nil && own.String() == m.ID {
-		copied = own
-	}
-	return pgx.NamedArgs{
-		"id": copied, "topic": hop.DeadLetters(), "key": []byte(k.Key), "type": readable(k.Type, 1024), "payload": payload,
-		"headers": envelope.MarshalHeaders(headers),
-	}
+	return l
 }

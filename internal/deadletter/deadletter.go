@@ -1,0 +1,136 @@
+// Package deadletter writes dead letters: for a participant whose attempts are used up, and for an operator who gives a
+// held message up. Both write the same, since a saga and a redrive go by what they find.
+//
+// A dead letter is a row in troupe.dead_letters, with the message's bytes; a copy of the message for the hop's dlq topic,
+// and an exhausted event for its events topic, both through the outbox.
+package deadletter
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/pgtext"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// maxErrorBytes bounds the error in rows, headers and events.
+const maxErrorBytes = 2000
+
+var (
+	//go:embed sql/insert_dead_letter.sql
+	insertDeadLetter string
+	//go:embed sql/copy_dead_letter.sql
+	copyDeadLetter string
+)
+
+// A Letter is a message on its way to become a dead letter.
+type Letter struct {
+	ID string // troupe.dead_letters.id
+
+	Message   envelope.Message  // Topic is where it came from first, and ID its identity, never empty
+	Headers   []envelope.Header // as they came
+	TopicID   uuid.UUID
+	Partition int32
+	Offset    int64
+	At        time.Time // the record's timestamp
+	Redrive   int       // by its group
+
+	Handler  string // group/type, group/deadline.name, group/all; the group alone where none fitted
+	Class    string
+	Error    string
+	Attempts int
+	// FirstFailed and LastFailed are the database's clock's. Nil: now.
+	FirstFailed, LastFailed *time.Time
+}
+
+// A Writer writes the dead letters of one consumer group.
+type Writer struct {
+	Group   string
+	Hop     topics.Hop     // whose topics the copy and the event go to
+	Outbox  *outbox.Outbox // gives the event its source
+	Profile Profile
+	// Exhausted makes the event's body, which is JSON whatever codec the flow uses.
+	Exhausted func(Exhausted) any
+}
+
+// Exhausted is what the body of an exhausted event is made of. It has the fields of participant.Exhausted.
+type Exhausted struct {
+	DeadLetterID string
+	Type         string
+	Handler      string
+	Class        string
+	Error        string
+	Attempts     int
+}
+
+// Write adds the row, the copy and the event to tx. Not written: there is a dead letter of that topic id, partition and
+// offset from before the inbox forgot the message.
+func (w Writer) Write(ctx context.Context, tx pgx.Tx, l Letter) (written bool, err error) {
+	l.Error = pgtext.Readable(l.Error, maxErrorBytes)
+	var first, last time.Time
+	err = tx.QueryRow(ctx, insertDeadLetter, w.row(l)).Scan(&first, &last)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	l.FirstFailed, l.LastFailed = &first, &last
+	if err := queue(ctx, tx, copyDeadLetter, w.copy(l)); err != nil {
+		return false, err
+	}
+	e := Reply(w.Hop, l.Message)
+	e.Outcome = envelope.Exhausted
+	encoded, err := envelope.JSONCodec{}.Encode(e.Topic, w.Exhausted(Exhausted{
+		DeadLetterID: l.ID, Type: l.Message.Type, Handler: l.Handler, Class: l.Class, Error: l.Error, Attempts: l.Attempts,
+	}))
+	if err != nil {
+		return false, err
+	}
+	e.Payload, e.Type, e.ContentType = encoded.Payload, encoded.Type, encoded.ContentType
+	cause := &envelope.Cause{Message: l.Message, Handler: l.Handler, Redrive: l.Redrive, At: l.At}
+	return true, w.Outbox.Write(envelope.WithCause(ctx, cause), tx, e)
+}
+
+// queue adds a statement to a handler's transaction, or executes it in any other.
+func queue(ctx context.Context, tx pgx.Tx, sql string, args pg.Args) error {
+	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) }); ok {
+		var b pgx.Batch
+		b.Queue(sql, args)
+		q.QueueBatch(&b)
+		return nil
+	}
+	_, err := tx.Exec(ctx, sql, args)
+	return err
+}
+
+func (w Writer) row(l Letter) pg.Args {
+	correlation := l.Message.CorrelationID
+	if correlation == "" {
+		correlation = l.Message.ID
+	}
+	return pg.Args{
+		"id": l.ID, "group": w.Group, "handler": pgtext.Readable(l.Handler, 1024), "class": l.Class, "error": l.Error,
+		"attempts": l.Attempts, "topic": l.Message.Topic, "topic_id": l.TopicID, "partition": l.Partition, "offset": l.Offset,
+		"key": l.Message.Key, "headers": marshal(l.Headers), "payload": l.Message.Payload,
+		"message_id": pgtext.Indexable(l.Message.ID), "message_type": pgtext.Readable(l.Message.Type, 1024),
+		"correlation_id": pgtext.Readable(correlation, 1024), "redrives": l.Redrive,
+		"first_failed": l.FirstFailed, "last_failed": l.LastFailed,
+	}
+}
+
+// marshal never gives nil, which the columns refuse.
+func marshal(hs []envelope.Header) []byte {
+	if b := envelope.MarshalHeaders(hs); b != nil {
+		return b
+	}
+	return []byte{}
+}

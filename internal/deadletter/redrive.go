@@ -1,0 +1,32 @@
+package deadletter
+
+import (
+	"strconv"
+
+	"github.com/troupe-go/troupe/envelope"
+)
+
+// Headers of a redriven message, which package participant exports and explains.
+const (
+	HeaderRedrive      = "__troupe.redrive"
+	HeaderRedriveGroup = "__troupe.redrive.group"
+)
+
+// Redrives returns how often the message with these headers was redriven for group: to other groups it is what it was.
+func Redrives(headers []envelope.Header, group string) (n int) {
+	ours := true
+	for _, h := range headers {
+		switch h.Key {
+		case HeaderRedrive:
+			if parsed, err := strconv.ParseUint(string(h.Value), 10, 31); err == nil {
+				n = int(parsed)
+			}
+		case HeaderRedriveGroup:
+			ours = string(h.Value) == group
+		}
+	}
+	if !ours {
+		return 0
+	}
+	return n
+}
