@@ -30,14 +30,18 @@ func (x *decision) answered(e Event) {
 	}
 	switch e.Outcome {
 	case "success":
-		if !x.set(st.success, e) {
+		a := x.match(st.success, e)
+		if a == nil && e.Type != NothingType {
+			x.unusable(i, e, fmt.Sprintf("%s: the definition does not know the answer %s", e.Step, e.Type))
 			return
 		}
-		x.done(i, e.Type)
+		if x.store(i, a, e) {
+			x.done(i, e.Type)
+		}
 	case "failure":
 		reason := e.Type
 		if a := x.match(st.failure, e); a != nil {
-			if !x.store(a, e) {
+			if !x.store(i, a, e) {
 				return
 			}
 			reason = x.reasonOf(a, e)
@@ -56,7 +60,12 @@ func (x *decision) late(i int, e Event) {
 	ss := &x.s.Steps[i]
 	if ss.Phase == CompensateIntent || ss.Phase == CompensateFailed {
 		if a := x.match(x.d.steps[i].success, e); ss.Doubt && e.Outcome == "success" && a != nil && len(a.set) > 0 && x.unset(a) {
-			x.store(a, e)
+			data, err := x.outputs(a, e)
+			if err != nil {
+				x.park(fmt.Sprintf("%s: %s", a.Event, err))
+				return
+			}
+			x.put(data)
 			return
 		}
 	}
@@ -177,13 +186,13 @@ const maxEarly = 64
 func (x *decision) observe(i int, e Event) bool {
 	st := x.d.steps[i]
 	if a := x.match(st.success, e); a != nil {
-		if x.store(a, e) {
+		if x.store(i, a, e) {
 			x.done(i, e.Type)
 		}
 		return true
 	}
 	if a := x.match(st.failure, e); a != nil {
-		if x.store(a, e) {
+		if x.store(i, a, e) {
 			x.refused(i, e.Type, x.reasonOf(a, e))
 		}
 		return true
@@ -223,35 +232,33 @@ func (x *decision) match(as []*answer, e Event) *answer {
 	return nil
 }
 
-// set takes a success's variables. An event that the definition does not know parks the saga: it cannot be guessed what it
-// means.
-func (x *decision) set(as []*answer, e Event) bool {
-	a := x.match(as, e)
-	if a == nil && e.Type == NothingType {
-		return true
-	}
-	if a == nil {
-		x.s.Steps[x.d.byName[e.Step]].Phase = GivenUp
-		x.s.Steps[x.d.byName[e.Step]].Answer = e.Type
-		x.disarm(e.Step + stepTimeout)
-		x.park(fmt.Sprintf("%s: the definition does not know the answer %s", e.Step, e.Type))
-		return false
-	}
-	return x.store(a, e)
+// unusable parks the saga on an answer that came and that the definition cannot use. The step is exhausted: a person has
+// it asked again, gives its result, or resolves it.
+func (x *decision) unusable(i int, e Event, reason string) {
+	ss := &x.s.Steps[i]
+	ss.Phase, ss.Answer = GivenUp, e.Type
+	x.disarm(ss.Name + stepTimeout)
+	x.moment(StepExhausted, ss.Name, reason)
+	x.park(reason)
 }
 
-// store sets the variables of a.
-func (x *decision) store(a *answer, e Event) bool {
-	if len(a.set) == 0 {
-		return true
-	}
-	data, err := x.d.variables(a.set, x.objects(map[string]any{"event": e.Fields}))
+// store sets the variables of a, an answer of step i. It returns false when one cannot be set; then the saga is parked.
+func (x *decision) store(i int, a *answer, e Event) bool {
+	data, err := x.outputs(a, e)
 	if err != nil {
-		x.park(fmt.Sprintf("%s: %s", a.Event, err))
+		x.unusable(i, e, fmt.Sprintf("%s: %s", a.Event, err))
 		return false
 	}
 	x.put(data)
 	return true
+}
+
+// outputs evaluates the variables that an answer sets; a nil answer sets none.
+func (x *decision) outputs(a *answer, e Event) (map[string]any, error) {
+	if a == nil || len(a.set) == 0 {
+		return nil, nil
+	}
+	return x.d.variables(a.set, x.objects(map[string]any{"event": e.Fields}))
 }
 
 func (x *decision) put(data map[string]any) {

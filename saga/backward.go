@@ -68,7 +68,11 @@ func (x *decision) goBack(reason string) {
 	x.moment(SagaCompensating, "", reason)
 	x.disarm(TimeoutName)
 	for i := range x.s.Steps {
-		if x.s.Steps[i].Phase == GivenUp { // it has had no effect, and may have when it is redriven
+		switch {
+		case x.s.Steps[i].Phase != GivenUp:
+		case x.d.steps[i].send == nil: // its event came
+			x.s.Steps[i].Phase = Done
+		default: // it has had no effect, and may have when it is redriven
 			x.doubt(i)
 		}
 	}

@@ -25,9 +25,10 @@
 //	a failure after the pivot             parked: it only goes forward
 //	something in doubt that has no        parked
 //	compensation
-//	an answer of a type that the          parked
-//	definition does not know, an
-//	expression that fails
+//	an answer of a type that the          parked, with the step exhausted: a person retries it, gives its result, or
+//	definition does not know, or whose    resolves it
+//	variables cannot be set
+//	another expression that fails         parked
 //	an answer again, a late one           ignored; what it gives a compensation is kept
 //	a command sent again, and an answer   ignored, unless it took effect: then it is done
 //	to the earlier one
