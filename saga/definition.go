@@ -284,13 +284,15 @@ func whole(v any) any {
 			return i
 		}
 		f, _ := v.Float64()
-		return f
+		return whole(f)
 	case int:
 		return int64(v)
 	case int32:
 		return int64(v)
 	case float32:
-		return float64(v)
+		return whole(float64(v))
+	case float64:
+		return v + 0 // -0 is 0, as JSON in Postgres has no -0
 	}
 	return v
 }

@@ -25,6 +25,7 @@ func init() {
 type generic struct {
 	name   string
 	root   *avro.SchemaNode
+	types  tree
 	shape  *shape
 	tagged *goavro.Codec // unions as {"string": "x"}
 	bare   *goavro.Codec // unions as "x"; nil if the schema is recursive
@@ -159,15 +160,15 @@ func (c *Codec) generic(ctx context.Context, id uint32) (generic, error) {
 
 func makeGeneric(avsc string) (g generic) {
 	g.err = guard(func() error {
-		schema, err := avro.Parse(avsc)
-		if err != nil {
+		var err error
+		if g.types, err = parseTree(avsc); err != nil {
 			return err
 		}
-		g.root = schema.Root()
+		g.root = g.types.root
 		if g.name = fullName(g.root); g.name == "" {
 			g.name = g.root.Type
 		}
-		if g.shape, err = shapeOf(schema); err != nil {
+		if g.shape, err = shapeOf(g.types.schema); err != nil {
 			return err
 		}
 		if g.tagged, err = goavro.NewCodec(avsc); err != nil || g.shape.recursive {

@@ -69,7 +69,7 @@ func NewEnv(objects map[string]Fields) (*Env, error) {
 	}
 	p := &provider{registry, objects}
 	opts := []cel.EnvOption{
-		cel.CustomTypeProvider(p), cel.CustomTypeAdapter(registry),
+		cel.CustomTypeProvider(p), cel.CustomTypeAdapter(adapter{registry}),
 		cel.ParserExpressionSizeLimit(maxLength), cel.ParserRecursionLimit(maxDepth),
 	}
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
@@ -140,7 +140,7 @@ func (e *Env) Compile(text string, want Type) (*Expr, error) {
 	if got := checked.OutputType(); want != Any && !got.IsEquivalentType(cels[want]) && got.Kind() != types.DynKind {
 		return nil, fmt.Errorf("%q is of type %s, want %s", text, got, want)
 	}
-	program, err := e.env.Program(checked, append(bounded(), cel.EvalOptions(cel.OptOptimize))...)
+	program, err := e.env.Program(checked, append([]cel.ProgramOption{cel.CustomDecoratorV2(canonical), cel.EvalOptions(cel.OptOptimize)}, bounded()...)...)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", text, err)
 	}

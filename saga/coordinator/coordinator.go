@@ -46,9 +46,10 @@ type Config struct {
 	Log zerolog.Logger
 }
 
-// Schemas turns payloads into JSON and back, by the name of their type.
+// Schemas reads the values of payloads, and writes payloads from JSON, by the name of their type. Values are in the one
+// form that their types in the schema have, as schemas.Codec gives them; a message's value is a map[string]any.
 type Schemas interface {
-	ToJSON(ctx context.Context, payload []byte) (name string, text []byte, err error)
+	Values(ctx context.Context, payload []byte) (name string, value any, err error)
 	FromJSON(ctx context.Context, name string, text []byte) (payload []byte, err error)
 }
 

@@ -23,8 +23,9 @@ func (w without) FromJSON(_ context.Context, name string, text []byte) ([]byte, 
 	return text, nil
 }
 
-func (w without) ToJSON(_ context.Context, payload []byte) (string, []byte, error) {
-	return "", payload, nil
+func (w without) Values(_ context.Context, payload []byte) (name string, value any, err error) {
+	value, err = saga.ReadFields(payload)
+	return "", value, err
 }
 
 // An answer that cannot be read, and one after which the next command cannot be rendered, become dead letters of the

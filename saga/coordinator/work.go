@@ -294,20 +294,21 @@ func (c *Coordinator) read(ctx context.Context, in envelope.Message) (Message, e
 
 // fields are what the payload says. What can never be read is permanent.
 func (c *Coordinator) fields(ctx context.Context, in envelope.Message) (map[string]any, error) {
-	text := in.Payload
 	if c.cfg.Schemas != nil && in.ContentType == envelope.Avro {
-		var err error
-		if _, text, err = c.cfg.Schemas.ToJSON(ctx, in.Payload); err != nil {
-			if errors.Is(err, envelope.ErrPayload) {
-				err = retry.Permanent(err)
-			}
-			return nil, err
+		name, value, err := c.cfg.Schemas.Values(ctx, in.Payload)
+		if errors.Is(err, envelope.ErrPayload) {
+			err = retry.Permanent(err)
 		}
+		fields, is := value.(map[string]any)
+		if err == nil && !is {
+			err = retry.Permanent(fmt.Errorf("%s is no record", name))
+		}
+		return fields, err
 	}
-	if len(text) == 0 {
+	if len(in.Payload) == 0 {
 		return nil, nil
 	}
-	fields, err := saga.ReadFields(text)
+	fields, err := saga.ReadFields(in.Payload)
 	return fields, retry.Permanent(err)
 }
 

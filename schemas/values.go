@@ -1,0 +1,104 @@
+package schemas
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/twmb/avro"
+)
+
+// Values reads a payload in wire format as Go's values, each in the one form that its type in the schema has: float and
+// double are float64 also where they are whole, int and long are int64, a union is the value of its branch or nil, a record
+// and a map are a map[string]any, an array is a []any. Times are the int64 that is on the wire. Everything else, such as
+// an enum, bytes or a decimal, is the text that ToJSON has for it. A float that is no number or infinite is nil.
+//
+// It also returns the name, as ToJSON does. Errors are those of Decode.
+func (c *Codec) Values(ctx context.Context, payload []byte) (schemaName string, value any, err error) {
+	id, _, err := cutHeader(payload)
+	if err != nil {
+		return "", nil, err
+	}
+	g, err := c.generic(ctx, id)
+	if err != nil {
+		return "", nil, err
+	}
+	name, text, err := c.ToJSON(ctx, payload)
+	if err != nil {
+		return name, nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(&value); err != nil {
+		return name, nil, poison(name, err)
+	}
+	if value, err = g.types.value(g.root, value); err != nil {
+		return name, nil, poison(name, err)
+	}
+	return name, value, nil
+}
+
+// value converts v, which ToJSON wrote by n, to the form that Values promises.
+func (t tree) value(n *avro.SchemaNode, v any) (any, error) {
+	n = t.follow(n)
+	if m, ok := v.(map[string]any); ok && kindOf(n) == "record" {
+		for i := range n.Fields {
+			f := &n.Fields[i]
+			if err := t.within(m, f.Name, &f.Type); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if n.Type == "union" {
+			return t.branch(n, v)
+		}
+		for name := range v {
+			if err := t.within(v, name, n.Values); err != nil {
+				return nil, err
+			}
+		}
+		return v, nil
+	case []any:
+		for i := range v {
+			var err error
+			if v[i], err = t.value(n.Items, v[i]); err != nil {
+				return nil, err
+			}
+		}
+		return v, nil
+	case json.Number:
+		if n.Type == "int" || n.Type == "long" {
+			return v.Int64()
+		}
+		f, _ := v.Float64()
+		if math.IsInf(f, 0) {
+			return nil, nil
+		}
+		return f, nil
+	}
+	return v, nil
+}
+
+func (t tree) within(m map[string]any, name string, n *avro.SchemaNode) (err error) {
+	m[name], err = t.value(n, m[name])
+	return err
+}
+
+// branch unwraps a union's value, which names its branch.
+func (t tree) branch(n *avro.SchemaNode, v map[string]any) (any, error) {
+	for name, inner := range v {
+		for i := range n.Branches {
+			b := t.follow(&n.Branches[i])
+			if name == fullName(b) || name == b.Type || name == b.Type+"."+b.LogicalType {
+				return t.value(b, inner)
+			}
+		}
+		return nil, fmt.Errorf("the union has no branch %q", name)
+	}
+	return nil, fmt.Errorf("a union's value without its branch")
+}
