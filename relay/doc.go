@@ -59,6 +59,7 @@
 //	too large, impossible, bad headers     the row is parked at once; its key waits, others go on
 //	rows without a key                     wait for nobody
 //	the data is another cluster's          a copy or a restored dump: all rows in the table go out, perhaps again
+//	the database's clock is set back       a lease from the clock that was ahead lasts two minutes more at most
 //
 // Of poll:
 //

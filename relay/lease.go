@@ -43,7 +43,7 @@ type lease struct {
 
 // args are the named arguments that identify the term, together with others.
 func (l *lease) args(others pg.Args) pg.Args {
-	args := pg.Args{"shard": l.shard, "shards": l.of(), "holder": l.holder, "term": l.term}
+	args := pg.Args{"shard": l.shard, "shards": l.of(), "holder": l.holder, "term": l.term, "longest": longest(l.length)}
 	for name, value := range others {
 		args[name] = value
 	}
@@ -137,6 +137,10 @@ func (l *lease) rests() {
 
 // streamLease keeps an idle relay's statements few.
 const streamLease = time.Minute
+
+// longest is how long a lease of other relays may last by the database's clock: twice the longest that one set like this
+// takes. A lease beyond it was taken while the clock was ahead; its holder, if it lives, loses the term, which costs repeats.
+func longest(length time.Duration) time.Duration { return 2 * max(length, streamLease) }
 
 // renew says whether a claim would find a row. The error is errLost when the term is over.
 func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, err error) {

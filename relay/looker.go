@@ -191,7 +191,7 @@ func (l *looker) look(ctx context.Context) (found bool, err error) {
 	defer cancel()
 	asked := time.Now()
 	seen, err := l.session.conn.Query(ctx, look, pg.Args{
-		"holder": l.relay.cfg.Holder, "length": l.relay.cfg.Lease,
+		"holder": l.relay.cfg.Holder, "length": l.relay.cfg.Lease, "longest": longest(l.relay.cfg.Lease),
 		"shard_list": a.shards, "terms": a.terms, "lows": a.lows, "published": a.published,
 	})
 	if err != nil {

@@ -84,7 +84,9 @@ type Config struct {
 	// Interval is the longest time between two looks at an idle outbox: how long a row waits that came without a
 	// notification. Default 1 s. Looks begin 5 ms after the last row and then get rarer.
 	Interval time.Duration
-	// Lease is how long a standby waits for a relay that died. Default 5 s, at least 500 ms. Renewed at a third.
+	// Lease is how long a standby waits for a relay that died. Default 5 s, at least 500 ms. Renewed at a third. Relays of one
+	// outbox should have the same: one that lasts longer than twice this, and than two minutes, is taken for a lease from a
+	// database clock that was ahead, and is free.
 	Lease time.Duration
 	// Holder is this relay in the lease table and in logs. Default hostname-pid-random. No two may share one.
 	Holder string

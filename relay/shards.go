@@ -171,7 +171,7 @@ type shardLease struct {
 // take claims what is free, asks for what others have too much of, and says when to look again.
 func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
 	r := s.relay
-	found, err := r.cfg.Pool.Query(ctx, readShards)
+	found, err := r.cfg.Pool.Query(ctx, readShards, pg.Args{"longest": longest(r.cfg.Lease)})
 	if err != nil {
 		return 0, fmt.Errorf("read the shards: %w", err)
 	}

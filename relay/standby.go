@@ -81,7 +81,7 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	var term int64
 	var remaining time.Duration
 	var shards int
-	err := r.cfg.Pool.QueryRow(ctx, readLease, pg.Args{"shard": shard}).Scan(&leader, &term, &shards, &remaining)
+	err := r.cfg.Pool.QueryRow(ctx, readLease, pg.Args{"shard": shard, "longest": longest(r.cfg.Lease)}).Scan(&leader, &term, &shards, &remaining)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, 0, notMigrated(fmt.Errorf("read the lease: %w", err))
 	}

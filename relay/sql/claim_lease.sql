@@ -1,5 +1,5 @@
 -- Take the shard's lease under a term that nobody had, if nobody holds it, or if its holder streams a slot no more. No row:
--- somebody holds it.
+-- somebody holds it. A lease without a slot that would last longer than @longest is from a clock that was ahead: it is free.
 INSERT INTO troupe.relay_leases AS l (shard, holder, term, expires_at)
 VALUES (@shard, @holder, 1, clock_timestamp() + @length::interval)
 ON CONFLICT (shard) DO UPDATE
@@ -11,5 +11,6 @@ SET holder     = excluded.holder,
     source_why = NULL
 WHERE l.expires_at <= clock_timestamp()
    -- as in read_lease.sql
+   OR l.slot IS NULL AND l.expires_at > clock_timestamp() + @longest::interval
    OR l.slot IS NOT NULL AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.slot_name = l.slot AND s.active)
 RETURNING term

@@ -17,16 +17,17 @@ WHERE lead.layout = @layout
     FROM troupe.relay_leases former
     WHERE former.shard > 0
       AND former.layout <> lead.layout
-      AND former.expires_at > clock_timestamp())
+      AND former.expires_at > clock_timestamp()
+      AND former.expires_at <= clock_timestamp() + @longest::interval) -- as in read_lease.sql
 ON CONFLICT (shard) DO UPDATE
 SET holder     = excluded.holder,
     term       = l.term + 1,
     expires_at = clock_timestamp() + @length::interval,
     layout     = excluded.layout,
     wanted     = NULL
-WHERE l.expires_at <= clock_timestamp()
+WHERE (l.expires_at <= clock_timestamp() OR l.expires_at > clock_timestamp() + @longest::interval)
   AND (l.wanted IS NULL
        OR l.wanted = excluded.holder
        OR l.layout <> excluded.layout
-       OR l.expires_at <= clock_timestamp() - interval '1 second')
+       OR l.expires_at NOT BETWEEN clock_timestamp() - interval '1 second' AND clock_timestamp() + @longest::interval)
 RETURNING term

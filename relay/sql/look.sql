@@ -7,12 +7,14 @@ WITH lead AS MATERIALIZED (
   WHERE shard = 0
   FOR SHARE -- a renewal and a change of the layout are one before the other
 ), astir AS MATERIALIZED (
-  SELECT (SELECT count(*) FROM troupe.relay_leases l WHERE l.shard >= 0 AND l.shard < lead.shards AND l.layout = lead.layout AND l.expires_at > clock_timestamp())
+  SELECT (SELECT count(*) FROM troupe.relay_leases l WHERE l.shard >= 0 AND l.shard < lead.shards AND l.layout = lead.layout
+            AND l.expires_at > clock_timestamp() AND l.expires_at <= clock_timestamp() + @longest::interval) -- as in read_lease.sql
            < lead.shards
       OR EXISTS (
            SELECT
            FROM troupe.relay_leases l
-           WHERE l.shard >= 0 AND l.expires_at > clock_timestamp() AND l.holder <> @holder
+           WHERE l.shard >= 0 AND l.holder <> @holder
+             AND l.expires_at > clock_timestamp() AND l.expires_at <= clock_timestamp() + @longest::interval
            GROUP BY l.holder
            HAVING count(*) >= cardinality(@shard_list::int[]) + 2) AS astir
   FROM lead

@@ -4,7 +4,8 @@ SELECT lead.shards, lead.layout,
         FROM troupe.relay_leases former
         WHERE former.shard > 0
           AND former.layout <> lead.layout
-          AND former.expires_at > clock_timestamp()) AS lasts
+          AND former.expires_at > clock_timestamp()
+          AND former.expires_at <= clock_timestamp() + @longest::interval) AS lasts -- as in read_lease.sql
 FROM troupe.relay_leases lead
 WHERE shard = 0
   AND holder = @holder

@@ -1,5 +1,10 @@
--- Who holds what, and for how much longer by the database's clock.
-SELECT shard, holder, expires_at - clock_timestamp() AS remaining, shards, layout, wanted
+-- Who holds what, and for how much longer by the database's clock; not at all as in read_lease.sql.
+SELECT shard, holder,
+       CASE
+         WHEN shard > 0 AND expires_at > clock_timestamp() + @longest::interval THEN '0'
+         ELSE expires_at - clock_timestamp()
+       END AS remaining,
+       shards, layout, wanted
 FROM troupe.relay_leases
 WHERE shard >= 0 -- below are the leases of tables with a mapping
 ORDER BY shard

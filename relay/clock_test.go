@@ -1,0 +1,50 @@
+package relay_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// The database's clock was an hour ahead when the last lease was taken; then the clock was put right, or another host took
+// over, and the holder is gone.
+func TestALeaseFromAClockThatWasAheadIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(`INSERT INTO troupe.relay_leases (shard, holder, term, expires_at) VALUES (0, 'dead', 7, clock_timestamp() + interval '1 hour')`)
+	cfg := s.config()
+	cfg.Lease = time.Second
+	r := s.start(cfg)
+	s.insert(s.topic, "k", "1")
+	testkit.Consume(t, s.brokers, s.topic).WaitN(1)
+	require.EqualValues(t, 8, r.Status().Term)
+}
+
+func TestALeaseThatLastsIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(`INSERT INTO troupe.relay_leases (shard, holder, term, expires_at) VALUES (0, 'alive', 7, clock_timestamp() + interval '1 minute')`)
+	cfg := s.config()
+	cfg.Lease = time.Second
+	r := s.start(cfg)
+	testkit.Wait(t, "the standby", func() (bool, error) { return r.Status().Role == relay.Standby, nil })
+	require.Equal(t, "alive", r.Status().Leader)
+}
+
+// The same for shards: those of the layout in force, and those of a former one.
+func TestShardsFromAClockThatWasAheadAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(`INSERT INTO troupe.relay_leases (shard, holder, term, expires_at, shards, layout) VALUES
+		(0, 'dead', 7, clock_timestamp() + interval '1 hour', 3, 4),
+		(1, 'dead', 7, clock_timestamp() + interval '1 hour', 1, 4),
+		(2, 'dead', 7, clock_timestamp() + interval '1 hour', 1, 3)`)
+	cfg := s.config()
+	cfg.Source, cfg.Lease, cfg.Shards = relay.Poll, time.Second, 3
+	r := s.start(cfg)
+	testkit.Wait(t, "all shards", func() (bool, error) { return len(r.Status().Held) == 3, nil })
+}
