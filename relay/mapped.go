@@ -28,6 +28,7 @@ type mappedTable struct {
 	mapping      *mapping.Mapping
 	shard        int    // of its lease; 0: not known yet
 	oid          uint32 // so that a table that is renamed is known
+	swept        sweepProgress
 }
 
 func newMappedTable(name string, m *mapping.Mapping) (*mappedTable, error) {

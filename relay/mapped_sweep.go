@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
@@ -34,8 +34,8 @@ func (r *Relay) sweepMapped(idle, term context.Context, p *publisher, st standin
 	return st, r.store(idle, p.lease, st)
 }
 
-// A mappedSweep is the source of rows of a mapped table, read once, in one statement: nothing orders them so that it could
-// be gone on with. It begins anew after an error.
+// A mappedSweep is the source of rows of a mapped table, read once, in one statement. After an error it goes on behind the last
+// batch that was settled; another relay, or this one when it is started again, begins at the first row.
 type mappedSweep struct {
 	relay  *Relay
 	lease  *lease
@@ -47,6 +47,19 @@ type mappedSweep struct {
 	rows  pgx.Rows
 	bound *boundTable
 	now   []item // of the last claim
+	last  rowPlace
+}
+
+// A sweepProgress says how far a table was swept for one slot.
+type sweepProgress struct {
+	sweep string              // the snapshot that was stored with the slot
+	at    map[string]rowPlace // of the last settled row, by partition; under "" where the table is read in an order
+}
+
+// A rowPlace is where a row stands in a sweep, as texts of Postgres.
+type rowPlace struct {
+	order          *string // value of the column that the table is read by
+	partition, tid string
 }
 
 // claim gives what is left of the last claim, then the next rows.
@@ -54,6 +67,7 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 	if items := m.left(); len(items) > 0 {
 		return items, nil
 	}
+	m.settled()
 	if m.rows == nil {
 		if err := m.open(ctx); err != nil {
 			m.close()
@@ -63,7 +77,9 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 	m.now = make([]item, 0, m.relay.cfg.Batch)
 	for bytes := 0; len(m.now) < m.relay.cfg.Batch && bytes < claimBytes && m.rows.Next(); {
 		values := make([]mapping.Value, len(m.bound.columns))
-		for n, raw := range m.rows.RawValues() {
+		raws := m.rows.RawValues()
+		m.last = placeOfRow(raws[len(values):])
+		for n, raw := range raws[:len(values)] {
 			if raw != nil { // what is shown is good until the next row
 				values[n].Data = append(make([]byte, 0, len(raw)), raw...)
 			}
@@ -92,9 +108,45 @@ func (m *mappedSweep) left() (items []*item) {
 	return items
 }
 
-// open asks for all rows at once: in the order of the position, else of the timestamp, where the mapping names one.
+// settled remembers the last row of a batch that is published or recorded.
+func (m *mappedSweep) settled() {
+	if len(m.now) == 0 {
+		return
+	}
+	m.now = nil
+	key := ""
+	if m.order() == "" {
+		key = m.last.partition
+	}
+	m.relay.mapped.swept.at[key] = m.last
+}
+
+// order is the column that the table is read by: the position, else the timestamp, where the mapping names one.
+func (m *mappedSweep) order() string {
+	cfg := m.relay.mapped.mapping.Config()
+	return cmp.Or(cfg.Position, cfg.Timestamp)
+}
+
+func placeOfRow(raws [][]byte) (p rowPlace) {
+	if raws[0] != nil {
+		order := string(raws[0])
+		p.order = &order
+	}
+	p.partition, p.tid = string(raws[1]), string(raws[2])
+	return p
+}
+
+// sweepSettings make a scan without an order read each partition from its first block to its last.
+const sweepSettings = `
+SET synchronize_seqscans = off;
+SET max_parallel_workers_per_gather = 0`
+
+// open asks for all rows that are not settled, in one statement.
 func (m *mappedSweep) open(ctx context.Context) (err error) {
 	t := m.relay.mapped
+	if t.swept.sweep != *m.st.sweep {
+		t.swept = sweepProgress{*m.st.sweep, make(map[string]rowPlace)}
+	}
 	columns, err := t.columns(ctx, m.relay)
 	if err != nil {
 		return err
@@ -102,30 +154,58 @@ func (m *mappedSweep) open(ctx context.Context) (err error) {
 	if m.bound, err = t.bind(m.relay, columns); err != nil {
 		return err
 	}
-	names := make([]string, len(columns))
-	for n, c := range columns {
-		names[n] = pgx.Identifier{c.Name}.Sanitize()
-	}
-	query := "SELECT " + strings.Join(names, ", ") + " FROM " + t.identifier()
-	cfg := t.mapping.Config()
-	args := pg.Args{}
-	if cfg.XID != "" {
-		xid := pgx.Identifier{cfg.XID}.Sanitize()
-		query += ` WHERE pg_visible_in_snapshot(` + xid + `, @sweep::text::pg_snapshot)
-			AND (@published::text IS NULL OR NOT pg_visible_in_snapshot(` + xid + `, @published::text::pg_snapshot))`
-		args["sweep"], args["published"] = m.st.sweep, m.st.published
-	}
-	for _, order := range []string{cfg.Position, cfg.Timestamp} {
-		if order != "" {
-			query += " ORDER BY " + pgx.Identifier{order}.Sanitize()
-			break
-		}
-	}
+	query, args := m.query(columns)
 	if m.conn, err = m.relay.cfg.Pool.Acquire(ctx); err != nil {
+		return err
+	}
+	if _, err = m.conn.Exec(ctx, sweepSettings); err != nil {
 		return err
 	}
 	m.rows, err = m.conn.Query(m.term, query, args)
 	return err
+}
+
+func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
+	t := m.relay.mapped
+	names := make([]string, len(columns))
+	for n, c := range columns {
+		names[n] = pgx.Identifier{c.Name}.Sanitize()
+	}
+	order := "NULL::text"
+	if m.order() != "" {
+		order = "o." + pgx.Identifier{m.order()}.Sanitize()
+	}
+	query := "SELECT " + strings.Join(names, ", ") + ", " + order + "::text, tableoid::oid::text, ctid::text FROM " + t.identifier() +
+		" AS o WHERE " + t.swept.rest(order)
+	args := pgx.NamedArgs{}
+	if xid := t.mapping.Config().XID; xid != "" {
+		xid = pgx.Identifier{xid}.Sanitize()
+		query += ` AND pg_visible_in_snapshot(` + xid + `, @sweep::text::pg_snapshot)
+			AND (@published::text IS NULL OR NOT pg_visible_in_snapshot(` + xid + `, @published::text::pg_snapshot))`
+		args["sweep"], args["published"] = m.st.sweep, m.st.published
+	}
+	if m.order() != "" {
+		query += " ORDER BY " + order + ", tableoid, ctid"
+	}
+	return query, args
+}
+
+// rest is the condition of rows that are not settled. Rows that were committed since the first statement may be among them
+// or not: the slot streams those.
+func (s sweepProgress) rest(order string) string {
+	if at, ordered := s.at[""]; ordered {
+		here := fmt.Sprintf("(tableoid, ctid) > ('%s', '%s')", at.partition, at.tid)
+		if at.order == nil { // null comes last
+			return "(" + order + " IS NULL AND " + here + ")"
+		}
+		value := "'" + strings.ReplaceAll(*at.order, "'", "''") + "'"
+		return fmt.Sprintf("(%[1]s IS NULL OR %[1]s > %[2]s OR %[1]s = %[2]s AND %[3]s)", order, value, here)
+	}
+	conditions := []string{"true"}
+	for partition, at := range s.at {
+		conditions = append(conditions, fmt.Sprintf("(tableoid <> '%s' OR ctid > '%s')", partition, at.tid))
+	}
+	return strings.Join(conditions, " AND ")
 }
 
 func (m *mappedSweep) close() {

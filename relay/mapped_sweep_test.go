@@ -1,0 +1,66 @@
+package relay_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// A sweep that loses its connection, or whose statement the server cancels, goes on behind the last batch.
+func TestASweepOfAMappedTableGoesOnWhereItWasCut(t *testing.T) {
+	t.Parallel()
+	const rows, batch, cuts = 8000, 500, 6
+	for _, c := range []struct {
+		name, table string
+		options     map[string]string
+	}{
+		{name: "without an order"},
+		{name: "in partitions without an order", table: " PARTITION BY HASH (aggregateid)"},
+		{name: "by position", options: map[string]string{"table.field.position": "position"}},
+		{name: "by a timestamp with ties and nulls", options: map[string]string{"table.field.event.timestamp": "at"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			topic := s.eventTopic("thing")
+			s.exec(`CREATE TABLE public.outbox (id uuid NOT NULL, aggregatetype text, aggregateid text, type text, payload jsonb,
+				position bigint, at timestamptz)` + c.table)
+			if c.table != "" {
+				s.exec(`CREATE TABLE public.outbox_0 PARTITION OF public.outbox FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+					CREATE TABLE public.outbox_1 PARTITION OF public.outbox FOR VALUES WITH (MODULUS 2, REMAINDER 1)`)
+			}
+			s.exec(`INSERT INTO public.outbox SELECT gen_random_uuid(), 'thing', 'k' || n % 50, 'T', to_jsonb(n / 50) || jsonb_build_object('pad', repeat(md5(n::text), 40)),
+				n, CASE WHEN n < $1 / 2 THEN timestamptz '2020-01-01' + n / 1000 * interval '1 s' END FROM generate_series(0, $1::int - 1) n`, rows)
+			cfg := s.mapped("public.outbox", s.routed(c.options))
+			cfg.Batch = batch
+			var cut atomic.Int64
+			cfg.Hooks.Acked = func(int, time.Duration) {
+				if cut.Add(1) <= cuts {
+					_, err := s.pool.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+						WHERE datname = current_database() AND query LIKE 'SELECT %ctid%' AND query NOT LIKE '%terminate%' AND pid <> pg_backend_pid()`)
+					require.NoError(t, err)
+				}
+			}
+			r := s.start(cfg)
+			s.waitTable(r)
+			records := s.gatherEvents(rows, topic)
+			require.LessOrEqual(t, len(records), rows+cuts*batch)
+			seen := make(map[string]bool)
+			last := make(map[string]int)
+			for _, record := range records {
+				if id := header(record, "id"); !seen[id] {
+					seen[id] = true
+					last[string(record.Key)]++
+				}
+			}
+			require.Len(t, seen, rows)
+			require.Len(t, last, 50)
+			testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, r.Ready() })
+		})
+	}
+}
