@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -156,14 +157,17 @@ func (a *ambassadorPlan) readService(v values) (err error) {
 	if err != nil {
 		return err
 	}
-	encryption, err := v.tls(toService)
+	encrypted, err := v.tls(toService)
 	if err != nil {
 		return err
 	}
-	if encryption == nil {
-		encryption = &tls.Config{MinVersion: tls.VersionTLS12}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if encrypted != nil {
+		if u, err := url.Parse(c.BaseURL); err == nil { // else ambassador.New says what is wrong
+			config = encrypted.to(u.Hostname())
+		}
 	}
-	c.Transport = ambassador.NewTransport(encryption, requests)
+	c.Transport = ambassador.NewTransport(config, requests)
 	if _, err := ambassador.New(*c); err != nil { // no error has the address or a token
 		return usagef("%s (from %s): %w", serviceURL.name, v.from[serviceURL.name], err)
 	}

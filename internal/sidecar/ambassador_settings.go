@@ -18,7 +18,7 @@ var (
 	serviceToken = setting{name: "service-token", secret: true, hidden: true,
 		usage: "`token` that each request brings as Authorization: Bearer"}
 	serviceCA = setting{name: "service-tls-ca", kind: path,
-		usage: "`file.pem` with the authorities that may have signed the service's certificate; default: the system's"}
+		usage: "`file.pem` with the authorities that may have signed the service's certificate; read for each connection; default: the system's"}
 	serviceCert = setting{name: "service-tls-cert", kind: path, usage: "`file.pem` with our certificate; read anew for each connection"}
 	serviceKey  = setting{name: "service-tls-key", kind: path, usage: "`file.pem` with its key; read anew for each connection"}
 	serviceName = setting{name: "service-tls-server-name", usage: "`name` that must stand in the service's certificate; default: its host"}

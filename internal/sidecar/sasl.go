@@ -25,11 +25,11 @@ func (v values) kafka() ([]kgo.Opt, error) {
 		return nil, err
 	}
 	if encrypted == "true" && config == nil {
-		config = &tls.Config{MinVersion: tls.VersionTLS12}
+		config = &encryption{config: &tls.Config{MinVersion: tls.VersionTLS12}}
 	}
 	var opts []kgo.Opt
 	if config != nil {
-		opts = append(opts, kgo.DialTLSConfig(config))
+		opts = append(opts, kgo.Dialer(config.dial))
 	}
 	mechanism, err := v.sasl()
 	if err != nil || mechanism == nil {

@@ -67,7 +67,7 @@ var (
 	databasePassword = setting{name: "database-password", secret: true, hidden: true, each: true,
 		usage: "`password`, where it does not stand in database-url"}
 	databaseCA = setting{name: "database-tls-ca", kind: path, each: true,
-		usage: "`file.pem` with the authorities that may have signed the server's certificate; default: the system's"}
+		usage: "`file.pem` with the authorities that may have signed the server's certificate; read for each connection; default: the system's"}
 	databaseCert = setting{name: "database-tls-cert", kind: path, each: true,
 		usage: "`file.pem` with our certificate; read anew for each connection"}
 	databaseKey = setting{name: "database-tls-key", kind: path, each: true,
@@ -79,7 +79,7 @@ var (
 	kafkaTLS = setting{name: "kafka-tls", value: "false", kind: choice, choices: []string{"true", "false"}, each: true,
 		usage: "`true|false`: encrypt and verify with the system's authorities; any other kafka-tls-… also turns it on"}
 	kafkaCA = setting{name: "kafka-tls-ca", kind: path, each: true,
-		usage: "`file.pem` with the authorities that may have signed the brokers' certificates"}
+		usage: "`file.pem` with the authorities that may have signed the brokers' certificates; read for each connection"}
 	kafkaCert = setting{name: "kafka-tls-cert", kind: path, each: true,
 		usage: "`file.pem` with our certificate; read anew for each connection"}
 	kafkaKey = setting{name: "kafka-tls-key", kind: path, each: true,

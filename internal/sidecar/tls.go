@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -23,35 +25,97 @@ var (
 	toKafka    = identity{kafkaCA, kafkaCert, kafkaKey, kafkaName}
 )
 
+// An encryption makes the configuration of each connection to one side. Its files are read for each connection: certificates
+// and authorities are replaced on disk while we run.
+type encryption struct {
+	config *tls.Config
+	ca     string // file of authorities; "": the system's
+}
+
 // tls is nil where none of the settings is given.
-func (v values) tls(i identity) (*tls.Config, error) {
+func (v values) tls(i identity) (*encryption, error) {
 	ca, cert, key, name := v.text[i.ca.name], v.text[i.cert.name], v.text[i.key.name], v.text[i.name.name]
 	if ca+cert+key+name == "" {
 		return nil, nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name}
+	e := &encryption{config: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name}, ca: ca}
 	if ca != "" {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, usagef("%s (from %s): %w", i.ca.name, v.from[i.ca.name], err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
+		switch _, err := authorities(ca); {
+		case errors.Is(err, errNoCertificates):
 			return nil, v.bad(i.ca, "a file with certificates in PEM")
+		case err != nil:
+			return nil, usagef("%s (from %s): %w", i.ca.name, v.from[i.ca.name], err)
 		}
 	}
 	if (cert == "") != (key == "") {
 		return nil, usagef("%s and %s: set both or none", i.cert.name, i.key.name)
 	}
 	if cert == "" {
-		return config, nil
+		return e, nil
 	}
 	if _, err := keyPair(cert, key); err != nil {
 		return nil, usagef("%s (from %s): %w", i.cert.name, v.from[i.cert.name], err)
 	}
-	// Read for each connection: short-lived certificates are replaced on disk while we run.
-	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return keyPair(cert, key) }
-	return config, nil
+	e.config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return keyPair(cert, key) }
+	return e, nil
+}
+
+// to is the configuration of connections to a host. Where there is a file of authorities, the server's certificate is verified
+// by those that are in the file at the handshake.
+func (e *encryption) to(host string) *tls.Config {
+	config := e.config.Clone()
+	if config.ServerName == "" {
+		config.ServerName = host
+	}
+	if e.ca == "" {
+		return config
+	}
+	name := config.ServerName
+	config.InsecureSkipVerify = true // the standard verification; VerifyConnection does the same with the file's authorities
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		roots, err := authorities(e.ca)
+		if err != nil {
+			return err
+		}
+		options := x509.VerifyOptions{Roots: roots, DNSName: name, Intermediates: x509.NewCertPool()}
+		for _, c := range state.PeerCertificates[1:] {
+			options.Intermediates.AddCert(c)
+		}
+		if _, err := state.PeerCertificates[0].Verify(options); err != nil {
+			return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
+		}
+		return nil
+	}
+	return config
+}
+
+// dial connects to host:port.
+func (e *encryption) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	d := tls.Dialer{Config: e.to(host)}
+	return d.DialContext(ctx, network, address)
+}
+
+// dialLimit bounds a connection's handshakes.
+const dialLimit = 5 * time.Second
+
+var errNoCertificates = errors.New("no certificates in PEM")
+
+func authorities(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: %w", file, errNoCertificates)
+	}
+	return pool, nil
 }
 
 func keyPair(cert, key string) (*tls.Certificate, error) {
@@ -76,12 +140,12 @@ func (v values) encryptDatabase(c *pgx.ConnConfig) error {
 	first := place{c.Host, c.Port}
 	seen := map[place]bool{first: true}
 	hosts := c.Fallbacks
-	c.TLSConfig, c.Fallbacks = encryptedTo(config, c.Host), nil
+	c.TLSConfig, c.Fallbacks = config.to(c.Host), nil
 	for _, f := range hosts { // sslmode=prefer has each host twice, with and without TLS
 		if p := (place{f.Host, f.Port}); !seen[p] {
 			seen[p] = true
 			c.Fallbacks = append(c.Fallbacks, &pgconn.FallbackConfig{
-				Host: f.Host, Port: f.Port, TLSConfig: encryptedTo(config, f.Host),
+				Host: f.Host, Port: f.Port, TLSConfig: config.to(f.Host),
 			})
 		}
 	}
@@ -92,14 +156,6 @@ func (v values) encryptDatabase(c *pgx.ConnConfig) error {
 		}
 	}
 	return nil
-}
-
-func encryptedTo(config *tls.Config, host string) *tls.Config {
-	config = config.Clone()
-	if config.ServerName == "" {
-		config.ServerName = host
-	}
-	return config
 }
 
 // isLoopback says whether nobody but this machine can reach an address.
