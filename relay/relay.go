@@ -142,6 +142,7 @@ type Relay struct {
 	gate   gate
 	shards sharing
 	looker *looker
+	stuck  stuck
 	flight atomic.Int64 // rows handed to the client and not settled
 
 	givenUp   atomic.Bool   // the slot held more than it may

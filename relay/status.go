@@ -189,6 +189,9 @@ func (r *Relay) Ready() error {
 			return fmt.Errorf("%s: %w", s.Role, err)
 		}
 	}
+	if err := r.stuck.unready(); err != nil && s.Role == Active {
+		return fmt.Errorf("%s: %w", s.Role, err)
+	}
 	quiet := time.Since(s.Progress)
 	if quiet <= r.cfg.Lease+2*r.cfg.Interval {
 		return nil

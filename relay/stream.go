@@ -95,6 +95,13 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 		return err
 	}
 	why := unusable(st, slot, system)
+	if err := r.stuck.why(st.lsn); err != nil && why == "" {
+		if r.mapped != nil { // its rows may be in the log alone
+			return fmt.Errorf("%w; rows that are no longer in table %s are in slot %s alone: drop it when they may be lost, "+
+				"and what the table holds is published", err, r.mapped, r.cfg.Slot)
+		}
+		why = err.Error()
+	}
 	healed := why != "" || st.sweep != nil
 	if why != "" {
 		st, conn, err = r.pollUntilSlot(idle, term, p, slotPlan{conn, system, st, why})
@@ -130,7 +137,10 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 		return err
 	}
 	st.timeline, st.system = system.Timeline, system.ID
-	return r.follow(idle, term, p, streaming{conn, st, system.LSN})
+	began := st.lsn
+	err = r.follow(idle, term, p, streaming{conn, st, system.LSN})
+	r.stuck.ended(began, err)
+	return err
 }
 
 // streaming is what following a slot begins with.

@@ -139,6 +139,7 @@ func (s *stream) reach() error {
 // passes says that all before upTo is published.
 func (s *stream) passes(upTo wal.LSN) {
 	s.published.Store(max(s.published.Load(), uint64(upTo)))
+	s.relay.stuck.passed(upTo)
 	tell(s.passed)
 }
 

@@ -47,7 +47,7 @@ func (s *stream) read() {
 			l, seen := layouts[e.Relation]
 			if !seen && e.Relation.Namespace == "troupe" && e.Relation.Name == "outbox" {
 				if l, err = layoutOf(e.Relation); err != nil {
-					s.ended(err)
+					s.ended(fmt.Errorf("%w: %w", errUnreadable, err))
 					return
 				}
 			}
@@ -62,7 +62,7 @@ func (s *stream) read() {
 				return
 			}
 			if err = w.add(l, e.Tuple, &s.skip, known); err != nil {
-				err = fmt.Errorf("row of %s: %w", e.Relation.Name, err)
+				err = fmt.Errorf("%w: row of %s: %w", errUnreadable, e.Relation.Name, err)
 			}
 			rows = true
 			s.mu.Unlock()
