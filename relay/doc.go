@@ -56,6 +56,7 @@
 //	the broker is away                     waits; nothing is parked, no attempt is counted, readiness says so
 //	the topic does not exist               the row is tried for 60 s, then parked; its key waits, others go on
 //	the topic refuses us (ACL)             the row is tried by Config.Retry, then parked; its key waits, others go on
+//	for the relay's own topic of places    the row is parked at once; its key waits, others go on
 //	too large, impossible, bad headers     the row is parked at once; its key waits, others go on
 //	rows without a key                     wait for nobody
 //	the data is another cluster's          a copy or a restored dump: all rows in the table go out, perhaps again

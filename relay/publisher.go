@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -33,6 +34,7 @@ type publisher struct {
 	relay  *Relay
 	lease  *lease
 	source source
+	client *kgo.Client // of the term; a transactor has one of its own
 	sender *sender
 	tx     *transactor // nil: at least once
 
@@ -80,6 +82,9 @@ func (i *item) age() time.Duration {
 	return max(0, time.Since(i.row.CreatedAt))
 }
 
+// errPlaceTopic refuses a row of a service that would be read as the relay's own record.
+var errPlaceTopic = errors.New("the topic is the relay's own: it holds the place of exactly-once delivery")
+
 // prepare makes records of rows. Those that cannot be sent are trouble, and what follows of their keys stays behind.
 func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, troubled []trouble, err error) {
 	absent, err := p.sender.look(ctx, items)
@@ -98,7 +103,9 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			continue
 		}
 		var err error
-		if i.mapped != nil {
+		if i.row.Topic == p.relay.placeTopic {
+			err = errPlaceTopic
+		} else if i.mapped != nil {
 			i.record, err = i.mapped.record()
 		} else {
 			i.record, err = p.renderer.record(&i.row)
@@ -181,6 +188,9 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		return later, nil
 	}
 	if err := errors.Join(failed, p.settle(ctx, acked, troubled)); err != nil {
+		if cause := (*kerr.Error)(nil); errors.As(failed, &cause) && !cause.Retriable {
+			return nil, errors.Join(err, p.renew())
+		}
 		return nil, err
 	}
 	if len(again) > 0 {
@@ -201,6 +211,20 @@ func (p *publisher) hold(ctx context.Context) error {
 	}
 	_, err := l.renew(ctx, p.relay.cfg.Pool, nothing)
 	return err
+}
+
+// renew replaces the client after an error that it keeps: one that was refused a producer id fails each record from then on
+// without asking again, whatever was granted meanwhile. Nothing is in it: the last send is settled.
+func (p *publisher) renew() error {
+	client, err := p.relay.newClient()
+	if err != nil {
+		return err
+	}
+	limits := p.sender.limits
+	p.client.Close()
+	p.client, p.sender = client, newSender(client)
+	p.sender.limits = limits
+	return nil
 }
 
 func (p *publisher) send(ctx context.Context, items []*item) error {

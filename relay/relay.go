@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // Config of a Relay. Pool, Brokers and Service are required.
@@ -145,6 +146,8 @@ type Relay struct {
 	stuck  stuck
 	flight atomic.Int64 // rows handed to the client and not settled
 
+	placeTopic string // of the place under exactly-once; rows may not go there
+
 	givenUp   atomic.Bool   // the slot held more than it may
 	slotMoved chan struct{} // told when it is streamed anew
 	large     *wal.LSN      // behind which a transaction did not fit; of the goroutine that publishes
@@ -188,6 +191,7 @@ func New(cfg Config) (*Relay, error) {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
 	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: placeTimeout}
+	r.placeTopic = topics.Relay(cfg.Slot)
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)
 	if cfg.Mapping != nil {

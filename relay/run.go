@@ -108,7 +108,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	defer stopIdling()
 	defer context.AfterFunc(term, stopIdling)()
 
-	p := &publisher{relay: r, lease: l, sender: newSender(client), renderer: newRenderer(r.defaults())}
+	p := &publisher{relay: r, lease: l, client: client, sender: newSender(client), renderer: newRenderer(r.defaults())}
 	var side sync.WaitGroup
 	side.Go(func() {
 		if err := l.keep(term, r.cfg.Pool, func(err error) { r.quiet.failed("lease", err) }); err != nil {
@@ -126,7 +126,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	stopIdling()
 	lose(nil)
 	// Everything that is in the client is settled or given up before anybody else may begin.
-	client.Close()
+	p.client.Close()
 	side.Wait()
 	if !errors.Is(cause, errLost) || l.shard > 0 { // a shard's is lost with its layout too, and waited for
 		last, cancel := context.WithTimeout(context.WithoutCancel(work), releaseLimit)
