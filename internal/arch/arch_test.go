@@ -46,6 +46,8 @@ var house = map[string][]string{
 	"relay/mapping": {"envelope"},
 	"relay/desk":    {"outbox", "relay/mapping"},
 
+	"participant/modeltest": {},
+
 	"repair": {"envelope", "internal/deadletter", "internal/pgtext", "outbox", "participant", "topics"},
 	"doctor": {"internal/pg", "migrations", "relay", "schemas", "topics"},
 

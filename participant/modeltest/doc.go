@@ -1,0 +1,19 @@
+// Package modeltest runs random histories of participants against a small model and compares the ends.
+//
+// A history is a plan: a setup (batch, partitions, attempts, Kafka or local work, handler kinds) and steps. Steps send
+// messages whose bodies script their handlers, start, stop, kill and freeze members, cut their connections, restore the
+// database to an earlier copy, delete and create topics, and let an operator redrive, discard, release and retry. rapid
+// draws the plan from a seed and shrinks one that fails. Members are processes of their own on a real Postgres, and on the
+// embedded broker or the one in TROUPE_KAFKA.
+//
+// When the steps are over, one healthy member must bring everything to an end. Then the model decides, from the plan and
+// the operator's actions alone, which ends each message may have:
+//
+//	effects    each life of a message (its first delivery and each redrive) has one effect, one refusal or one dead letter
+//	order      messages of a key take effect in the order in which they were sent
+//	answers    each life of a command has one answer, with one id however often it was rendered
+//	visible    a message without an effect has a refusal, a dead letter or a recorded reason: nothing is unaccounted for
+//	progress   while something is open, something changes
+//
+// TROUPE_MODEL is how long the histories run (default 40s), TROUPE_MODEL_WORKERS how many run at once.
+package modeltest

@@ -1,0 +1,213 @@
+package modeltest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// The types of messages; ce_type is the type's name.
+type (
+	Act      body
+	Loose    body
+	Undo     body
+	Happened body
+	Reacted  body
+	Told     struct{ N int }
+	Answered struct{ N int }
+	Refused  struct{ N int }
+	Alarm    struct{ N int }
+)
+
+const deadlineName = "alarm"
+
+// schema is where handlers leave their effects.
+const schema = `
+CREATE TABLE effects (
+  position  bigint  GENERATED ALWAYS AS IDENTITY (CACHE 1),
+  n         int     NOT NULL,
+  grp       text    NOT NULL,
+  kind      text    NOT NULL, -- done, refused, due
+  redrive   int     NOT NULL,
+  attempt   int     NOT NULL,
+  leaked    text    NOT NULL,  -- a setting of another message's handler
+  xid       xid8    NOT NULL DEFAULT pg_current_xact_id()
+);
+CREATE TABLE relayed (
+  position  bigint  PRIMARY KEY,
+  id        text    NOT NULL,
+  topic     text    NOT NULL,
+  key       bytea,
+  type      text    NOT NULL,
+  outcome   text    NOT NULL,
+  cause     text    NOT NULL, -- ce_causationid
+  saga_step text    NOT NULL,
+  payload   bytea
+);`
+
+const insertEffect = `INSERT INTO effects (n, grp, kind, redrive, attempt, leaked)
+VALUES ($1, $2, $3, $4, $5, coalesce(current_setting('model.setting', true), ''))`
+
+var errScripted = errors.New("as scripted")
+
+// hands are the handlers of one participant.
+type hands struct {
+	p     *participant.Participant
+	group string
+	audit bool
+}
+
+// register registers the handlers of the task's participant.
+func (k task) register(p *participant.Participant, hop topics.Hop, ups [2]topics.Hop) {
+	h := hands{p: p, group: p.Group()}
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Act]) (participant.Outcome, error) {
+		return h.act(ctx, tx, c.Message, c.Attempt, body(c.Body))
+	})
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Undo]) (participant.Outcome, error) {
+		return h.act(ctx, tx, c.Message, c.Attempt, body(c.Body))
+	})
+	var loose []participant.HandlerOption
+	if !k.Local {
+		loose = append(loose, participant.RetryTopics(k.Delay))
+	}
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Loose]) (participant.Outcome, error) {
+		return h.act(ctx, tx, c.Message, c.Attempt, body(c.Body))
+	}, loose...)
+	participant.Ask(p, kindCall,
+		func(ctx context.Context, c participant.Command[[]byte]) (body, error) {
+			b := decode(c.Body)
+			if c.Attempt <= b.Fails {
+				return b, errScripted
+			}
+			return b, nil
+		},
+		func(ctx context.Context, tx pgx.Tx, c participant.Command[[]byte], said body) (participant.Outcome, error) {
+			return h.act(ctx, tx, c.Message, c.Attempt, said)
+		})
+	participant.OnDeadline(p, deadlineName, func(ctx context.Context, tx pgx.Tx, d participant.Due[Alarm]) error {
+		_, err := tx.Exec(ctx, insertEffect, d.Body.N, h.group, "due", 0, d.Attempt)
+		return err
+	})
+	if k.Setup.All {
+		participant.OnAll(p, ups[:], h.takeAll)
+		return
+	}
+	for _, up := range ups {
+		participant.React(p, up, func(ctx context.Context, tx pgx.Tx, e participant.Event[Reacted]) (participant.Outcome, error) {
+			return h.act(ctx, tx, e.Message, e.Attempt, body(e.Body))
+		})
+	}
+	h.listen(ups[0])
+}
+
+// listen registers the handler of events that answers nothing.
+func (h hands) listen(up topics.Hop) {
+	participant.On(h.p, up, func(ctx context.Context, tx pgx.Tx, e participant.Event[Happened]) error {
+		_, err := h.act(ctx, tx, e.Message, e.Attempt, body(e.Body))
+		return err
+	})
+}
+
+// takeAll handles events of all types. An error names its message, unless that says otherwise.
+func (h hands) takeAll(ctx context.Context, tx pgx.Tx, ms []participant.Taken) error {
+	for i, m := range ms {
+		b := decode(m.Message.Payload)
+		if _, err := h.act(m.Context(), tx, m.Message, m.Attempt, b); err != nil {
+			if b.Do == doPlain {
+				return err
+			}
+			return participant.At(i, err)
+		}
+	}
+	return nil
+}
+
+// act does what b says. It writes the effect first, so that every failure has something to roll back.
+func (h hands) act(ctx context.Context, tx pgx.Tx, m envelope.Message, attempt int, b body) (participant.Outcome, error) {
+	redrive := redriveOf(m)
+	if h.audit && b.AuditFine {
+		b = body{N: b.N, SlowMS: b.SlowMS, Queued: b.Queued}
+	}
+	kind, outcome := "done", participant.Succeed(Answered{b.N})
+	if b.Do == doRefuse {
+		kind, outcome = "refused", participant.Refuse(Refused{b.N})
+	}
+	args := []any{b.N, h.group, kind, redrive, attempt}
+	var err error
+	if b.Queued {
+		err = participant.Queue(ctx, tx, insertEffect, args...)
+	} else {
+		_, err = tx.Exec(ctx, insertEffect, args...)
+	}
+	if err == nil && b.SlowMS > 0 {
+		_, err = tx.Exec(ctx, "SELECT pg_sleep($1)", float64(b.SlowMS)/1000)
+	}
+	if err == nil && b.DueMS > 0 {
+		err = h.p.Schedule(ctx, tx, participant.Deadline{
+			Name: deadlineName, Scope: fmt.Sprint(b.N), After: time.Duration(b.DueMS) * time.Millisecond, Body: Alarm{b.N},
+		})
+	}
+	if err == nil && b.Cancels > 0 {
+		err = h.p.Cancel(ctx, tx, deadlineName, fmt.Sprint(b.Cancels))
+	}
+	if err == nil && b.Tells != "" {
+		err = h.p.Outbox().Write(ctx, tx, outbox.Entry{Topic: h.p.Hop().Events(), Key: b.Tells, Body: Told{b.N}})
+	}
+	switch {
+	case err != nil:
+		return participant.Outcome{}, err
+	case attempt <= b.Fails, b.Mended && redrive == 0:
+		return participant.Outcome{}, errScripted
+	}
+	return h.does(ctx, tx, b, outcome)
+}
+
+// does is what a handler does beside an effect and an outcome.
+func (h hands) does(ctx context.Context, tx pgx.Tx, b body, outcome participant.Outcome) (participant.Outcome, error) {
+	var none participant.Outcome
+	switch b.Do {
+	case doPermanent:
+		return none, retry.Permanent(errScripted)
+	case doPlain:
+		return none, errScripted
+	case doPanic:
+		panic("as scripted")
+	case doNothing:
+		return none, nil
+	case doSwallow:
+		quick, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+		_, _ = tx.Exec(quick, "SELECT pg_sleep(1)")
+	case doRows:
+		if rows, err := tx.Query(ctx, "SELECT generate_series(1, 10)"); err == nil {
+			rows.Next()
+		}
+	case doCommit:
+		if _, err := tx.Exec(ctx, "COMMIT"); err != nil {
+			return none, err
+		}
+		return none, errScripted
+	case doLimit:
+		_, err := tx.Exec(ctx, "DO $$ BEGIN RAISE EXCEPTION 'limit' USING ERRCODE = '53400'; END $$")
+		return none, err
+	case doGone:
+		return none, &pgconn.PgError{Code: "57P01", Message: "of another database"}
+	case doSet:
+		_, err := tx.Exec(ctx, "SET LOCAL model.setting = 'leaked'")
+		return outcome, err
+	case doGoexit:
+		runtime.Goexit()
+	}
+	return outcome, nil
+}

@@ -1,0 +1,118 @@
+package modeltest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// plan is a history before it runs.
+type plan struct {
+	Setup setup
+	Steps []step
+}
+
+// setup is what does not change in a history.
+type setup struct {
+	Local      bool  `json:",omitempty"` // work comes from troupe.local_work
+	Batch      int   // Config.Batch
+	Partitions int32 // of every topic
+	Attempts   int   // Config.Retry.Attempts
+	Immediate  int   // Config.Immediate
+	All        bool  `json:",omitempty"` // OnAll handles the events, not On and React
+	Audit      bool  `json:",omitempty"` // a second group listens to the events
+}
+
+// kinds of messages, by the handler that gets them.
+const (
+	kindAct      = "Act"      // a command, by Handle
+	kindLoose    = "Loose"    // a command, by Handle with RetryTopics
+	kindCall     = "Call"     // a command, by Ask
+	kindUndo     = "Undo"     // a compensation, by Handle
+	kindHappened = "Happened" // an event, by On or OnAll
+	kindReacted  = "Reacted"  // an event, by React or OnAll
+)
+
+// message is one message of a plan. N is its number, which its effects carry.
+type message struct {
+	N      int
+	Kind   string
+	Key    string `json:",omitempty"`
+	Of     int    `json:",omitempty"` // an Act with the idempotency key of this earlier one, under an id of its own
+	Saga   string `json:",omitempty"` // saga id; the step has one name
+	Undone bool   `json:",omitempty"` // an event: of the step's compensation
+	Doubt  bool   `json:",omitempty"` // HeaderDoubt of a compensation
+	Second bool   `json:",omitempty"` // an event of the second hop
+	Body   body
+}
+
+// body scripts the handler.
+type body struct {
+	N         int
+	Do        string `json:",omitempty"` // one of the does, default succeed
+	Fails     int    `json:",omitempty"` // the first so many attempts of each life fail
+	Mended    bool   `json:",omitempty"` // fails unless redriven
+	SlowMS    int    `json:",omitempty"` // sleeps in a statement
+	Queued    bool   `json:",omitempty"` // writes its effect by Queue
+	DueMS     int    `json:",omitempty"` // schedules a deadline
+	Cancels   int    `json:",omitempty"` // cancels the deadline of this message
+	Tells     string `json:",omitempty"` // writes another event, for this key
+	AuditFine bool   `json:",omitempty"` // the audit group's handler succeeds whatever Do and Fails are
+}
+
+// What a body makes its handler do.
+const (
+	doRefuse    = "refuse"
+	doPermanent = "permanent"
+	doPanic     = "panic"
+	doNothing   = "no outcome"
+	doPlain     = "plain error" // OnAll does not name the message
+
+	doSwallow = "swallowed time-out" // a query's own time-out, swallowed
+	doRows    = "open rows"
+	doCommit  = "raw commit"
+	doLimit   = "own limit"      // SQLSTATE 53400
+	doGone    = "other database" // SQLSTATE 57P01 that is not tx's
+	doSet     = "set local"
+	doGoexit  = "goexit"
+)
+
+// step is one step of a plan.
+type step struct {
+	Do       string
+	Messages []message `json:",omitempty"` // send
+	N        int       `json:",omitempty"` // which member, message or how many
+	Die      string    `json:",omitempty"` // join: the hook in which the member dies
+	Freeze   bool      `json:",omitempty"` // join: it stops there instead
+	Forget   bool      `json:",omitempty"` // rewind: the inbox's retention is over
+}
+
+func (p plan) String() string {
+	var b strings.Builder
+	line := func(v any) {
+		text, err := json.Marshal(v)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Fprintf(&b, "  %s\n", text)
+	}
+	line(p.Setup)
+	for _, s := range p.Steps {
+		line(s)
+	}
+	return b.String()
+}
+
+func (m message) event() bool { return m.Kind == kindHappened || m.Kind == kindReacted }
+
+// ordered says whether m takes effect in the order of its key.
+func (m message) ordered() bool { return m.Key != "" && m.Kind != kindLoose }
+
+// mistake says whether m's handler breaks a rule, after which its end is only required to be one.
+func (b body) mistake() bool {
+	switch b.Do {
+	case doSwallow, doRows, doCommit, doLimit, doGone, doSet, doGoexit:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,183 @@
+package modeltest_test
+
+import (
+	"fmt"
+	"slices"
+)
+
+// send draws up to eight messages that are sent together.
+func (d *drawing) send() {
+	s := step{Do: "send"}
+	for range 1 + d.index("messages", 8) {
+		s.Messages = append(s.Messages, d.some()...)
+	}
+	d.all = append(d.all, s.Messages...)
+	d.add(s)
+}
+
+// some draws a message, or a few that belong together.
+func (d *drawing) some() []message {
+	local, all := d.p.Setup.Local, d.p.Setup.All
+	switch at := d.index("kind", 100); {
+	case at < 30:
+		return d.acts()
+	case at < 40 && len(d.late) > 0:
+		m := d.late[0]
+		d.late = d.late[1:]
+		return []message{m}
+	case at < 52:
+		return d.step2()
+	case at < 60 && !local:
+		m := d.next(kindLoose, "loose")
+		if draws("loose keys") {
+			m.Key = d.key()
+		}
+		d.script(&m)
+		return []message{m}
+	case at < 70:
+		m := d.next(kindCall, d.key())
+		d.script(&m)
+		return []message{m}
+	case at < 85:
+		return d.happened()
+	default:
+		m := d.next(kindReacted, d.key())
+		d.scriptEvent(&m)
+		if m.Second = draws("two hops") && d.chance("second hop", 30); m.Second && !all {
+			m.Of = d.earlier(func(o message) bool { return o.Kind == kindReacted && !o.Second && o.Of == 0 })
+		}
+		return []message{m}
+	}
+}
+
+// acts draws a command, or one that repeats an earlier one under another id.
+func (d *drawing) acts() []message {
+	m := d.next(kindAct, d.key())
+	if d.chance("repeats", 12) {
+		of := d.earlier(func(o message) bool { return o.Kind == kindAct && o.Of == 0 && o.Saga == "" && !o.Body.mistake() })
+		if of > 0 {
+			o := d.numbered(of)
+			m.Of, m.Key, m.Body = of, o.Key, o.Body
+			m.Body.N, m.Body.DueMS, m.Body.Tells, m.Body.Cancels = m.N, 0, "", 0
+			return []message{m}
+		}
+	}
+	d.script(&m)
+	if d.chance("schedules", 15) && m.Body.Do == "" {
+		m.Body.DueMS = d.one("due", 1, 50, 400)
+	} else if d.chance("cancels", 5) {
+		m.Body.Cancels = d.earlier(func(o message) bool { return o.Body.DueMS > 0 })
+	}
+	if draws("tells") && d.chance("tells", 15) {
+		m.Body.Tells = d.word("tells", "a", "b", "c")
+	}
+	return []message{m}
+}
+
+// earlier draws a message of those that are not forgotten, 0 where there is none.
+func (d *drawing) earlier(fits func(message) bool) int {
+	var some []int
+	for _, m := range d.all {
+		if m.N > d.forgot && fits(m) {
+			some = append(some, m.N)
+		}
+	}
+	if len(some) == 0 {
+		return 0
+	}
+	return some[d.index("earlier", len(some))]
+}
+
+func (d *drawing) numbered(n int) message {
+	return d.all[slices.IndexFunc(d.all, func(m message) bool { return m.N == n })]
+}
+
+// step2 draws both calls of a saga's step: side by side, the compensation first, or later.
+func (d *drawing) step2() []message {
+	key := d.key()
+	if key == "" && !draws("steps without keys") {
+		key = "a"
+	}
+	forward, undo := d.next(kindAct, key), d.next(kindUndo, key)
+	saga := fmt.Sprintf("saga-%d", forward.N)
+	forward.Saga, undo.Saga = saga, saga
+	d.script(&forward)
+	undo.Body.Fails = d.one("undo fails", 0, 0, 1)
+	undo.Doubt = d.chance("doubt", 40)
+	switch d.index("undo", 4) {
+	case 0, 1:
+		return []message{forward, undo}
+	case 2:
+		return []message{undo, forward}
+	}
+	d.late = append(d.late, undo)
+	return []message{forward}
+}
+
+// happened draws an event, or those of both calls of a saga's step.
+func (d *drawing) happened() []message {
+	key := d.key()
+	m := d.next(kindHappened, key)
+	d.scriptEvent(&m)
+	if !draws("saga events") || !d.chance("of a saga", 30) {
+		return []message{m}
+	}
+	m.Saga = fmt.Sprintf("saga-%d", m.N)
+	undone := d.next(kindHappened, key)
+	undone.Saga, undone.Undone = m.Saga, true
+	d.scriptEvent(&undone)
+	return []message{m, undone}
+}
+
+// script draws what a command's handler does.
+func (d *drawing) script(m *message) {
+	b := &m.Body
+	switch at := d.index("does", 100); {
+	case at < 45:
+	case at < 55:
+		b.Do = doRefuse
+	case at < 72:
+		b.Fails = d.one("fails", 1, 2, 3)
+	case at < 80:
+		b.Mended = true
+	case at < 86:
+		b.Do = doPermanent
+	case at < 90:
+		b.Do = doPanic
+	case at < 93:
+		b.Do = doNothing
+	case draws("goexit") && d.chance("goexit", 20):
+		b.Do = doGoexit
+	case draws("set local") && d.chance("set local", 30):
+		b.Do = doSet
+	case draws("mistakes"):
+		b.Do = d.word("mistake", doSwallow, doRows, doCommit, doLimit, doGone)
+	}
+	d.manner(b)
+}
+
+func (d *drawing) scriptEvent(m *message) {
+	b := &m.Body
+	switch at := d.index("does", 100); {
+	case at < 60:
+	case at < 80:
+		b.Fails = d.one("fails", 1, 2, 3)
+	case at < 88:
+		b.Mended = true
+	case at < 94:
+		b.Do = doPermanent
+	case at < 97:
+		b.Do = doPanic
+	default:
+		b.Do = doPlain
+	}
+	b.AuditFine = d.chance("audit is fine", 50)
+	d.manner(b)
+}
+
+func (d *drawing) manner(b *body) {
+	if d.chance("slow", 15) {
+		b.SlowMS = d.one("slow", 5, 60, 300)
+	}
+	b.Queued = d.chance("queued", 30)
+}

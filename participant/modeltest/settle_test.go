@@ -1,0 +1,123 @@
+package modeltest_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// stallLimit is how long nothing may change while something is open, with a healthy member.
+	stallLimit = 30 * time.Second
+	// settleLimit is how long everything may take to end.
+	settleLimit = 90 * time.Second
+)
+
+// identity is what an inbox knows a life of a message by.
+type identity struct {
+	group, id string
+	redrive   int
+}
+
+// state is what is still to be done.
+type state struct {
+	open      []int // numbers of messages whose last life has not ended
+	held      int
+	outbox    int
+	deadlines int
+	local     int
+	attempts  int // made by what is held, to see progress
+}
+
+func (s state) done() bool { return len(s.open)+s.held+s.outbox+s.deadlines+s.local == 0 }
+
+func (s state) String() string {
+	open := s.open
+	if len(open) > 20 {
+		open = open[:20]
+	}
+	return fmt.Sprintf("%d messages open (%v), held %d, outbox %d, deadlines %d, local work %d, attempts %d",
+		len(s.open), open, s.held, s.outbox, s.deadlines, s.local, s.attempts)
+}
+
+// groupsOf are the groups that handle m.
+func (h *history) groupsOf(m message) []string {
+	all := h.groups()
+	if m.Kind == kindHappened && h.p.Setup.Audit {
+		return all
+	}
+	return all[:1]
+}
+
+// look reads what is still to be done.
+func (h *history) look() (s state) {
+	require.NoError(h.t, h.pool.QueryRow(h.ctx, `
+		SELECT (SELECT count(*) FROM troupe.held), (SELECT coalesce(sum(attempts), 0) FROM troupe.held),
+		       (SELECT count(*) FROM troupe.outbox), (SELECT count(*) FROM troupe.deadlines),
+		       (SELECT count(*) FROM troupe.local_work WHERE status IN ('pending', 'in progress'))`,
+	).Scan(&s.held, &s.attempts, &s.outbox, &s.deadlines, &s.local))
+	ended := make(map[identity]bool)
+	rows, err := h.pool.Query(h.ctx, `
+		SELECT consumer_group, message_id, redrive FROM troupe.inbox
+		UNION ALL
+		SELECT consumer_group, id::text, redrive FROM troupe.inbox_recent`)
+	require.NoError(h.t, err)
+	var i identity
+	_, err = pgx.ForEachRow(rows, []any{&i.group, &i.id, &i.redrive}, func() error { ended[i] = true; return nil })
+	require.NoError(h.t, err)
+	redriven := make(map[identity]int)
+	rows, err = h.pool.Query(h.ctx, `
+		SELECT consumer_group, message_id, count(*) FROM troupe.dead_letters WHERE status = 'redriven' GROUP BY 1, 2`)
+	require.NoError(h.t, err)
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&i.group, &i.id, &n}, func() error { redriven[identity{i.group, i.id, 0}] = n; return nil })
+	require.NoError(h.t, err)
+	for _, m := range h.sent {
+		for _, group := range h.groupsOf(m) {
+			last := redriven[identity{group, h.ids[m.N], 0}]
+			if !ended[identity{group, h.ids[m.N], last}] && !(last == 0 && h.ended0[m.N]) {
+				s.open = append(s.open, m.N)
+				break
+			}
+		}
+	}
+	return s
+}
+
+func (h *history) tryRelay() {
+	if err := h.relay(); err != nil {
+		h.fail("relay: %v", err)
+	}
+}
+
+// settle ends the faults and waits until everything has ended. It fails when nothing changes any more before that.
+func (h *history) settle() {
+	h.thaw()
+	began := time.Now()
+	changed, last := began, ""
+	within(10*time.Minute, func() bool {
+		h.bury()
+		if len(h.members) == 0 {
+			h.join(task{})
+		}
+		h.thaw()
+		h.tryRelay()
+		s := h.look()
+		if s.done() {
+			return true
+		}
+		now := time.Now()
+		if text := s.String(); text != last {
+			changed, last = now, text
+		}
+		switch {
+		case now.Sub(changed) > stallLimit:
+			h.fail("nothing changes any more: %s", s)
+		case now.Sub(began) > settleLimit:
+			h.fail("not at an end after %s: %s", settleLimit, s)
+		}
+		return false
+	})
+}
