@@ -216,7 +216,7 @@ func (h *history) judgeDeadline(m message, e *evidence, all map[of]*evidence) {
 	}
 	least := e.done
 	for _, o := range h.sent {
-		if o.Body.Cancels == m.N && all[of{h.hop.String(), o.N}].done > 0 {
+		if o.Body.Cancels == m.N && all[of{h.hop.String(), o.N}].effects() > 0 {
 			least = 0
 		}
 	}

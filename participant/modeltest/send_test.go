@@ -28,10 +28,7 @@ func (d *drawing) some() []message {
 	case at < 52:
 		return d.step2()
 	case at < 60 && !local:
-		m := d.next(kindLoose, "loose")
-		if draws("loose keys") {
-			m.Key = d.key()
-		}
+		m := d.next(kindLoose, d.key())
 		d.script(&m)
 		return []message{m}
 	case at < 70:

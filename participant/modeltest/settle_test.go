@@ -51,39 +51,62 @@ func (h *history) groupsOf(m message) []string {
 	return all[:1]
 }
 
-// look reads what is still to be done.
+// look reads what is still to be done, as of one moment.
 func (h *history) look() (s state) {
-	require.NoError(h.t, h.pool.QueryRow(h.ctx, `
+	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	require.NoError(h.t, pgx.BeginTxFunc(h.ctx, h.pool, snapshot, func(tx pgx.Tx) (err error) {
+		s, err = h.read(tx)
+		return err
+	}))
+	return s
+}
+
+func (h *history) read(tx pgx.Tx) (s state, err error) {
+	err = tx.QueryRow(h.ctx, `
 		SELECT (SELECT count(*) FROM troupe.held), (SELECT coalesce(sum(attempts), 0) FROM troupe.held),
 		       (SELECT count(*) FROM troupe.outbox), (SELECT count(*) FROM troupe.deadlines),
 		       (SELECT count(*) FROM troupe.local_work WHERE status IN ('pending', 'in progress'))`,
-	).Scan(&s.held, &s.attempts, &s.outbox, &s.deadlines, &s.local))
-	ended := make(map[identity]bool)
-	rows, err := h.pool.Query(h.ctx, `
+	).Scan(&s.held, &s.attempts, &s.outbox, &s.deadlines, &s.local)
+	if err != nil {
+		return s, err
+	}
+	lives := func(sql string) (map[identity]int, error) {
+		rows, err := tx.Query(h.ctx, sql)
+		if err != nil {
+			return nil, err
+		}
+		all := make(map[identity]int)
+		var i identity
+		_, err = pgx.ForEachRow(rows, []any{&i.group, &i.id, &i.redrive}, func() error {
+			life := i.redrive
+			i.redrive = 0
+			all[i] = max(all[i], life+1)
+			return nil
+		})
+		return all, err
+	}
+	ended, err := lives(`
 		SELECT consumer_group, message_id, redrive FROM troupe.inbox
 		UNION ALL
 		SELECT consumer_group, id::text, redrive FROM troupe.inbox_recent`)
-	require.NoError(h.t, err)
-	var i identity
-	_, err = pgx.ForEachRow(rows, []any{&i.group, &i.id, &i.redrive}, func() error { ended[i] = true; return nil })
-	require.NoError(h.t, err)
-	redriven := make(map[identity]int)
-	rows, err = h.pool.Query(h.ctx, `
-		SELECT consumer_group, message_id, count(*) FROM troupe.dead_letters WHERE status = 'redriven' GROUP BY 1, 2`)
-	require.NoError(h.t, err)
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{&i.group, &i.id, &n}, func() error { redriven[identity{i.group, i.id, 0}] = n; return nil })
-	require.NoError(h.t, err)
+	if err != nil {
+		return s, err
+	}
+	redriven, err := lives("SELECT consumer_group, message_id, count(*) FROM troupe.dead_letters WHERE status = 'redriven' GROUP BY 1, 2")
+	if err != nil {
+		return s, err
+	}
 	for _, m := range h.sent {
 		for _, group := range h.groupsOf(m) {
-			last := redriven[identity{group, h.ids[m.N], 0}]
-			if !ended[identity{group, h.ids[m.N], last}] && !(last == 0 && h.ended0[m.N]) {
+			i := identity{group, h.ids[m.N], 0}
+			last := max(redriven[i], 1)
+			if ended[i] < last && !(last == 1 && h.ended0[m.N]) {
 				s.open = append(s.open, m.N)
 				break
 			}
 		}
 	}
-	return s
+	return s, nil
 }
 
 func (h *history) tryRelay() {

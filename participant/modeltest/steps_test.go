@@ -193,7 +193,10 @@ func (h *history) rewind(forget bool) {
 		for _, m := range h.sent {
 			h.ended0[m.N] = true
 		}
-		h.exec("DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent; DELETE FROM troupe.answers")
+		h.exec("DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent")
+		if draws("forgotten answers") {
+			h.exec("DELETE FROM troupe.answers")
+		}
 	}
 	admin := kadm.NewClient(h.client)
 	for _, group := range h.groups() {
