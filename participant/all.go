@@ -89,13 +89,20 @@ func (u *unit) run() error {
 		if ran != nil && ran[i] {
 			continue
 		}
-		if i > 0 && (m.handler.all != nil || m.sharesKey(u.first[i-1])) { // those of a key stand together
+		if i > 0 && (m.handler.all != nil || m.handler.overtakes.Load() || m.sharesKey(u.first[i-1])) { // those of a key stand together
 			u.tx.keepOrder()
+			u.unsent = nil
 		}
 		if m.handler.all == nil {
-			if err := u.handle(m); err != nil {
+			err := u.handle(m)
+			if err == nil && u.overtook { // a savepoint may be open: the answers cannot go before what it wrote
+				m.handler.overtakes.Store(true)
+				err = errOvertook
+			}
+			if err != nil {
 				return failedIn{m, err}
 			}
+			u.awaits(m)
 			continue
 		}
 		if ran == nil {
@@ -106,6 +113,17 @@ func (u *unit) run() error {
 		}
 	}
 	return nil
+}
+
+// awaits notes that m's answer travels with COMMIT, where other handlers are still to run.
+func (u *unit) awaits(m *message) {
+	if !m.handler.answers || len(u.first) == 1 {
+		return
+	}
+	if u.unsent == nil {
+		u.unsent = make(map[string]bool, len(u.first))
+	}
+	u.unsent[string(m.Key)] = true
 }
 
 func (m *message) sharesKey(with *message) bool { return m.Key != nil && bytes.Equal(m.Key, with.Key) }

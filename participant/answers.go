@@ -25,7 +25,8 @@ var (
 	deleteAnswer string
 )
 
-// answerKey is what an answer is found by: type and idempotency key, or operation and step, and saga.
+// answerKey is what an answer is found by: type and idempotency key, with the topic for an event, whose type other hops
+// have too; or operation and step, and saga.
 type answerKey struct{ typ, key string }
 
 type storedAnswer struct {
@@ -42,6 +43,9 @@ type answers map[answerKey]storedAnswer
 func (m *message) answerKey() answerKey {
 	if m.ofSaga() {
 		return m.stepKey(m.SagaOperation)
+	}
+	if m.handler.reacts {
+		return answerKey{indexable(m.Topic + " " + m.Type), indexable(m.IdempotencyKey)}
 	}
 	return answerKey{indexable(m.Type), indexable(m.IdempotencyKey)}
 }

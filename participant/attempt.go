@@ -30,7 +30,17 @@ type unit struct {
 	first   []*message // those that take effect now
 	answers answers
 	ended   func(Delivery) // a hook's, of a message that runs alone
+
+	unsent   map[string]bool // keys of answers that travel with COMMIT
+	overtook bool            // the handler that runs wrote an event for one of these keys
 }
+
+// unitKey is the context key of the unit whose handler runs.
+type unitKey struct{}
+
+// errOvertook fails a batch, not a message: what a handler wrote would come before the answer of a message that was
+// handled before it.
+var errOvertook = errors.New("it writes an event for the key of another message of the batch")
 
 // alone runs m's handler in a transaction of its own. A nil error says that it took effect, now or before. A lost race
 // is run again a few times.
@@ -194,6 +204,9 @@ func (u *unit) handle(m *message) (err error) {
 	ctx, cancel := context.WithTimeout(u.ctx, limit)
 	defer cancel()
 	ctx = envelope.WithCause(ctx, m.cause(w.p.cfg.Group))
+	if len(u.unsent) > 0 {
+		ctx = context.WithValue(ctx, unitKey{}, u)
+	}
 	if m.answered() {
 		switch v, stored, reason := u.judge(m); v {
 		case repeats:

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -229,4 +230,37 @@ func TestLessThanABatchWaitsForWhatRuns(t *testing.T) {
 	close(end)
 	s.waitCount(waiting+1, "SELECT count(*) FROM done")
 	require.Equal(t, int32(2), transactions.Load())
+}
+
+// TestAnEventOfALaterHandlerComesBehindTheAnswerOfAnEarlierOne: of their key, in one batch, also where the later one's event
+// is written within a savepoint.
+func TestAnEventOfALaterHandlerComesBehindTheAnswerOfAnEarlierOne(t *testing.T) {
+	t.Parallel()
+	for _, savepoint := range []bool{false, true} {
+		s := newStage(t)
+		p := s.new(onePartition, func(c *participant.Config) { c.Batch, c.Concurrency, c.Immediate = 10, 1, -1 })
+		participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+			if string(c.Message.Key) == "a" {
+				return participant.Succeed(Counted{N: c.Body.N}), nil
+			}
+			e := outbox.Entry{Topic: s.hop.Events(), Key: "a", Body: TooMany{Limit: c.Body.N}}
+			if !savepoint {
+				return participant.Succeed(Counted{N: c.Body.N}), p.Outbox().Write(ctx, tx, e)
+			}
+			return participant.Succeed(Counted{N: c.Body.N}), pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return p.Outbox().Write(ctx, tx, e) })
+		})
+		s.provision(1)
+		s.send(s.command("a", Count{N: 1}), s.command("b", Count{N: 2}), s.command("c", Count{N: 3}))
+		s.start(p)
+		s.waitEvents(5)
+		s.send(s.command("a", Count{N: 4}), s.command("b", Count{N: 5}))
+		var of []string
+		for _, e := range s.waitEvents(8) {
+			if string(e.Key) == "a" {
+				of = append(of, string(e.Payload))
+			}
+		}
+		require.Equal(t, []string{`{"n":1,"total":0}`, `{"limit":2}`, `{"limit":3}`, `{"n":4,"total":0}`, `{"limit":5}`}, of)
+		require.Zero(t, s.count("SELECT count(*) FROM troupe.held"), "it is no failed attempt")
+	}
 }

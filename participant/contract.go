@@ -60,8 +60,11 @@ func (p *Participant) kept() error {
 	return p.contract.Handlers(all)
 }
 
-// mayEmit asks the contract about an entry.
+// mayEmit asks the contract about an entry, and notes an event for a key whose answer is not written yet.
 func (p *Participant) mayEmit(ctx context.Context, m *envelope.Message, along *pgx.Batch) error {
+	if u, _ := ctx.Value(unitKey{}).(*unit); u != nil && m.Key != nil && m.Topic == p.cfg.Hop.Events() && u.unsent[string(m.Key)] {
+		u.overtook = true
+	}
 	if p.contract.Emits != nil {
 		if err := p.contract.Emits(ctx, *m); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -91,8 +92,8 @@ func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx 
 // Handle: with the key of what it handled, so that the next hop can react to it in turn. A reaction that ends without an
 // outcome has failed; Done is one that says nothing.
 //
-// An event that comes under another ce_id with an idempotency key that was answered, since a command was repeated upstream,
-// gets that answer and fn does not run. The answer has the event's idempotency key with this hop's name behind it.
+// An event of the same hop and type that comes under another ce_id with an idempotency key that was answered, since a
+// command was repeated upstream, gets that answer and fn does not run. The answer has the event's idempotency key with this hop's name behind it.
 func React[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx pgx.Tx, e Event[T]) (Outcome, error), opts ...HandlerOption) {
 	h := newHandler[T](p, from.Events(), opts)
 	if from.IsZero() {
@@ -131,6 +132,8 @@ type handler struct {
 	body     func() any                     // a new *T
 	bind     func(body any, m *message) run // nil where nobody but observers wants it
 	mistake  error
+	// overtakes: it has written an event for the key of another message of its batch. Answers are written before it runs.
+	overtakes atomic.Bool
 }
 
 func newHandler[T any](p *Participant, topic string, opts []HandlerOption) *handler {

@@ -91,6 +91,34 @@ func TestAReactionIsAnsweredLikeACommand_C02_C11(t *testing.T) {
 	}
 }
 
+// TestTheSameIdempotencyKeyOfTwoHopsIsTwoQuestions: two hops may say the same type with the same key, since each answers a
+// command that had it.
+func TestTheSameIdempotencyKeyOfTwoHopsIsTwoQuestions(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition)
+	other := topics.MustHop(s.hop.Flow(), "stock")
+	for i, hop := range []topics.Hop{topics.MustHop(s.hop.Flow(), "order"), other} {
+		participant.React(p, hop, func(context.Context, pgx.Tx, participant.Event[Count]) (participant.Outcome, error) {
+			return participant.Succeed(Counted{N: i}), nil
+		})
+	}
+	ordered := s.heard("a", Count{})
+	reserved := ordered
+	reserved.ID, reserved.Topic = envelope.NewID(), other.Events()
+	again := reserved
+	again.ID = envelope.NewID()
+	s.topic(other.Events())
+	s.start(p)
+	var said []string
+	for i, m := range []envelope.Message{ordered, reserved, again} {
+		s.send(m)
+		said = append(said, string(s.waitEvents(i + 1)[i].Payload))
+	}
+	require.Equal(t, []string{`{"n":0,"total":0}`, `{"n":1,"total":0}`, `{"n":1,"total":0}`}, said)
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.answers"))
+}
+
 // TestObserversWorkBesideHandlersAndWithout: their errors are the run's.
 func TestObserversWorkBesideHandlersAndWithout(t *testing.T) {
 	t.Parallel()
