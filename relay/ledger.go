@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"math"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,6 +25,9 @@ type ledger struct {
 	seed    maphash.Seed
 	keys    map[uint64]line // rows by key
 	rows    int             // all
+
+	blocking string // what rows waited behind when none of them could go out
+	noted    int64  // lowest position of those that were recorded since
 }
 
 // A line is what stands in trouble of one key.
@@ -78,7 +82,10 @@ func (l *ledger) behind(i *item) bool {
 	return there && i.row.Position >= of.lowest
 }
 
-func (l *ledger) note(i *item) { l.count(known(i), line{1, i.row.Position}) }
+func (l *ledger) note(i *item) {
+	l.count(known(i), line{1, i.row.Position})
+	l.noted = min(l.noted, i.row.Position)
+}
 
 // count adds rows to a line, or takes them out.
 func (l *ledger) count(key []byte, more line) {
@@ -101,7 +108,16 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	if l.table != nil {
 		return l.table.due(ctx, l.pool, l.service)
 	}
-	rows, err := l.pool.Query(ctx, claimTrouble, pg.Args{"rows": 1000})
+	// Rows that wait are looked at again only where one that they may wait behind is gone: there may be a million.
+	var blocking string
+	if err := l.pool.QueryRow(ctx, readBlocking).Scan(&blocking); err != nil {
+		return nil, fmt.Errorf("read what rows wait behind: %w", err)
+	}
+	from := l.noted
+	if blocking != l.blocking {
+		from = math.MinInt64
+	}
+	rows, err := l.pool.Query(ctx, claimTrouble, pg.Args{"rows": 1000, "from": from})
 	if err != nil {
 		return nil, fmt.Errorf("claim rows in trouble: %w", err)
 	}
@@ -117,6 +133,9 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("claim rows in trouble: %w", err)
+	}
+	if len(items) == 0 {
+		l.blocking, l.noted = blocking, math.MaxInt64
 	}
 	return items, nil
 }

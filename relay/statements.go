@@ -30,6 +30,7 @@ var (
 	listWriters    = statement("list_writers")
 	lowestRow      = statement("lowest_row")
 	claimTrouble   = statement("claim_trouble")
+	readBlocking   = statement("read_blocking")
 	cureTrouble    = statement("cure_trouble")
 	troubledKeys   = statement("list_troubled_keys")
 	readState      = statement("read_state")

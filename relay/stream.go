@@ -54,6 +54,7 @@ type stream struct {
 	ending   bool      // asked to stop
 	tried    time.Time
 	reloaded time.Time
+	reload   time.Duration // how long after
 
 	published atomic.Uint64 // the log holds nothing before it that is not published
 	passed    chan struct{} // told when that moved
@@ -160,7 +161,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1), passed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 	}
 	if r.mapped != nil {
-		s.mapped = &mappedReader{mappedTable: r.mapped, bound: make(map[*wal.Relation]*boundTable)}
+		s.mapped = &mappedReader{mappedTable: r.mapped, bound: make(map[uint32]boundRelation)}
 	}
 	if st.published != nil {
 		var err error
@@ -180,7 +181,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	if err := s.ledger.load(idle); err != nil {
 		return err
 	}
-	s.reloaded = time.Now()
+	s.reloaded, s.reload = time.Now(), reloadEvery
 	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", st.lsn).Msg("streaming")
 	tell(r.slotMoved)
 

@@ -31,11 +31,13 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 		}
 	}
 	if s.ledger.rows > 0 && time.Since(s.tried) >= troubleEvery {
-		if time.Since(s.reloaded) >= reloadEvery { // somebody may have discarded some
+		if time.Since(s.reloaded) >= s.reload { // somebody may have discarded some
+			began := time.Now()
 			if err := s.ledger.load(ctx); err != nil {
 				return nil, err
 			}
 			s.reloaded = time.Now()
+			s.reload = max(reloadEvery, 100*s.reloaded.Sub(began)) // a hundredth of the time at most
 		}
 		items, err := s.ledger.due(ctx)
 		if err != nil || len(items) > 0 {

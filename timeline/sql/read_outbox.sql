@@ -13,6 +13,7 @@ LEFT JOIN LATERAL (
   SELECT t.position, t.status, t.last_error
   FROM troupe.outbox_trouble t
   WHERE t.order_key = coalesce(o.key_bytes, convert_to(o.key, 'UTF8'))
+    AND t.status <> 'waiting'
     AND t.position < o.position
   ORDER BY t.position
   LIMIT 1
