@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -119,6 +121,23 @@ func TestAForeignSlotIsRefused(t *testing.T) {
 	testkit.Wait(t, "a word of it", func() (bool, error) { return r.Status().LastError != "", nil })
 	require.Contains(t, r.Status().LastError, `give this relay a slot of another name`)
 	require.Equal(t, 1, s.count("SELECT count(*) FROM pg_replication_slots WHERE database = 'other'"))
+}
+
+// A physical slot of that name is left alone too, and a relay that polls is not held up by it.
+func TestAPhysicalSlotOfOurNameIsRefused(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	s.exec("SELECT pg_create_physical_replication_slot($1)", slotName)
+	cfg := s.wal()
+	r := s.start(cfg)
+	testkit.Wait(t, "why", func() (bool, error) { return strings.Contains(r.Status().LastError, "is a physical one"), nil })
+	require.NoError(t, r.stop())
+	s.exec("INSERT INTO troupe.relay_state (slot, source, system_id, timeline) VALUES ($1, 'wal', '', 0)", slotName)
+	cfg.Source = relay.Poll
+	s.start(cfg)
+	s.insert(s.topic, "k", "1")
+	testkit.Consume(t, s.brokers, s.topic).WaitN(1)
+	require.Equal(t, 1, s.count("SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical'"))
 }
 
 // A crash takes back commits that were not on disk yet, and their transaction ids and positions are given out again.

@@ -12,20 +12,28 @@ import (
 // A mappedReader reads the rows of a mapped table out of the log. It belongs to the goroutine that reads.
 type mappedReader struct {
 	*mappedTable
-	bound map[*wal.Relation]*boundTable // nil: of another table
-	at    time.Time                     // when the transaction that is told committed
+	bound map[uint32]boundRelation // by the table's OID
+	at    time.Time                // when the transaction that is told committed
+}
+
+// A boundRelation is what the last Relation message of a table told.
+type boundRelation struct {
+	of    *wal.Relation
+	bound *boundTable // nil: of another table
 }
 
 // insert puts a row into the window. Ours is false for rows of other tables, which a publication of more may tell.
 func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
-	b, seen := m.bound[e.Relation]
-	if !seen {
+	known := m.bound[e.Relation.ID]
+	b := known.bound
+	if known.of != e.Relation {
+		b = nil
 		if m.is(e.Relation) {
 			if b, err = m.bindRelation(context.Background(), s.relay, e.Relation); err != nil {
 				return false, err
 			}
 		}
-		m.bound[e.Relation] = b
+		m.bound[e.Relation.ID] = boundRelation{e.Relation, b}
 	}
 	if b == nil {
 		return false, nil

@@ -42,6 +42,9 @@ func (r *Relay) readSlot(ctx context.Context) (s slotState, err error) {
 func (r *Relay) foreign(s slotState) error {
 	database := r.cfg.Pool.Config().ConnConfig.Database
 	if s.there && (s.plugin != "pgoutput" || s.database != database) {
+		if s.plugin == "" {
+			return fmt.Errorf("slot %s is a physical one: give this relay a slot of another name", r.cfg.Slot)
+		}
 		return fmt.Errorf("slot %s belongs to plugin %q and database %q: give this relay a slot of another name",
 			r.cfg.Slot, s.plugin, s.database)
 	}

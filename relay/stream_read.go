@@ -10,8 +10,8 @@ import (
 
 // read fills windows until the connection ends.
 func (s *stream) read() {
-	layouts := make(map[*wal.Relation]layout)
-	known := make(words)
+	layouts := make(map[uint32]knownLayout) // by the table's OID: each Relation message is another *Relation
+	texts := make(words)
 	open, rows := false, false // a transaction is; it has rows of ours
 	var asked requests
 	read := 0
@@ -44,7 +44,11 @@ func (s *stream) read() {
 				rows = rows || ours
 				break
 			}
-			l, seen := layouts[e.Relation]
+			known, seen := layouts[e.Relation.ID]
+			l := known.layout
+			if seen = seen && known.of == e.Relation; !seen {
+				l = nil
+			}
 			if !seen && e.Relation.Namespace == "troupe" && e.Relation.Name == "outbox" {
 				if l, err = layoutOf(e.Relation); err != nil {
 					s.ended(fmt.Errorf("%w: %w", errUnreadable, err))
@@ -52,16 +56,16 @@ func (s *stream) read() {
 				}
 			}
 			if !seen {
-				layouts[e.Relation] = l
+				layouts[e.Relation.ID] = knownLayout{e.Relation, l}
 			}
-			if l == nil {
-				continue
+			if l == nil { // of another table, which a publication of more may tell: a sign of life all the same
+				break
 			}
 			w := s.roomy()
 			if w == nil {
 				return
 			}
-			if err = w.add(l, e.Tuple, &s.skip, known); err != nil {
+			if err = w.add(l, e.Tuple, &s.skip, texts); err != nil {
 				err = fmt.Errorf("%w: row of %s: %w", errUnreadable, e.Relation.Name, err)
 			}
 			rows = true
@@ -99,6 +103,12 @@ func (s *stream) read() {
 			s.heard.Store(time.Now().UnixNano())
 		}
 	}
+}
+
+// A knownLayout is what the last Relation message of a table told.
+type knownLayout struct {
+	of     *wal.Relation
+	layout layout
 }
 
 // errStopping says that the server wants to stop. It waits until everything is confirmed, asks again upon each report, and

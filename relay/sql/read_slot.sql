@@ -1,4 +1,4 @@
-SELECT plugin, coalesce(database, '') AS database, coalesce(active_pid, 0) AS active_pid,
+SELECT coalesce(plugin, '') AS plugin, coalesce(database, '') AS database, coalesce(active_pid, 0) AS active_pid,
        confirmed_flush_lsn::text, coalesce(wal_status, '') AS wal_status
 FROM pg_replication_slots
 WHERE slot_name = @slot
