@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -68,7 +66,7 @@ type topicPartition struct {
 
 func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, error) {
 	c := &consumer{
-		p: p, abandon: abandon, pool: keyed.NewPool(p.cfg.Concurrency), consumed: slices.Sorted(maps.Keys(p.handlers)),
+		p: p, abandon: abandon, pool: keyed.NewPool(p.cfg.Concurrency), consumed: p.consumed(),
 		workers: make(map[topicPartition]*worker), built: make(chan struct{}),
 	}
 	client, err := kafka.NewClient(p.cfg.Brokers, append([]kgo.Opt{

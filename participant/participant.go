@@ -34,6 +34,7 @@ type Participant struct {
 
 	mu       sync.Mutex
 	handlers handlers // not changed once running
+	former   []string // retry topics that no handler has any more; changed between memberships only
 	observed []observer
 	owns     []Own // not changed once running
 	mistakes []error
@@ -213,6 +214,7 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	background.Go(func() { c.commitOften(committing) })
 	background.Go(func() { c.watch(committing) })
 	background.Go(func() { c.watchProgress(committing) })
+	background.Go(func() { p.watchHeldElsewhere(committing) })
 	if broken = c.poll(member); broken != nil {
 		p.enter(broken, nil) // nothing is handled while the end is waited for
 	}

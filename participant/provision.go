@@ -44,6 +44,9 @@ func (p *Participant) provision(ctx context.Context) error {
 			}
 			err = listErr // made by somebody else
 		}
+		if err == nil {
+			err = p.findFormer(ctx, client)
+		}
 		trouble.report(err)
 		if err == nil {
 			p.checkRetention(ctx, client)

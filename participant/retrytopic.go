@@ -34,6 +34,10 @@ type HandlerOption func(*handler)
 //
 // It is for work that commutes and whose failures may last: thousands of held keys would fill troupe.held. A dead letter
 // names the topic where the message came from first, and its place on the last.
+//
+// Delays may change: retry topics that the group used before are consumed as long as they exist. What fails there goes to the
+// next of the present delays, or is a dead letter where there is none. Delete such a topic once it is empty and no member of
+// the earlier version runs.
 func RetryTopics(delays ...time.Duration) HandlerOption {
 	return func(h *handler) {
 		h.delays = delays

@@ -2,12 +2,14 @@ package participant_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -15,6 +17,7 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // publish does what a relay does for a topic, and repeats each message as one that crashed would.
@@ -147,6 +150,59 @@ func TestAMessageBehindAHeldKeyGoesToItsRetryTopic(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	require.Equal(t, []int{1, 2, 3, 4}, attempts)
+}
+
+// TestWhatWaitsOnAFormerRetryTopicIsHandled: where the next version has another delay or no retry topics at all. One that
+// fails again goes to the next topic of its handler, if there is one, or becomes a dead letter, and holds no key.
+func TestWhatWaitsOnAFormerRetryTopicIsHandled(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]participant.HandlerOption{
+		"another delay": {participant.RetryTopics(2 * time.Second)}, "no retry topics": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.provision(1)
+			former := s.hop.Retry(time.Second)
+			p := s.new(onePartition)
+			participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error) {
+				return participant.Outcome{}, errAsked
+			}, participant.RetryTopics(time.Second, time.Hour))
+			s.send(s.command("a", Count{N: 1}), s.command("b", Count{N: 2, Fail: "error"}))
+			stop := s.start(p)
+			s.waitCount(2, "SELECT count(*) FROM troupe.outbox WHERE topic = $1", former)
+			stop()
+			next := s.new(onePartition)
+			participant.Handle(next, count, opts...)
+			s.start(next)
+			testkit.Wait(t, "ready", func() (bool, error) { return next.Ready() == nil, nil })
+			s.publish(former, 1) // by a relay that was behind
+			s.waitCount(1, "SELECT count(*) FROM done WHERE n = 1")
+			s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 4 AND topic = $1", s.hop.Commands())
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.held"))
+		})
+	}
+}
+
+// TestHeldMessagesOfATopicThatIsNotConsumedAreLogged, since nobody tries them again.
+func TestHeldMessagesOfATopicThatIsNotConsumedAreLogged(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	p := s.new(onePartition, holdLong)
+	participant.On(p, topics.MustHop(s.hop.Flow(), "order"), func(context.Context, pgx.Tx, participant.Event[Count]) error { return errAsked })
+	s.send(s.heard("a", Count{N: 1}))
+	stop := s.start(p)
+	s.waitCount(1, "SELECT count(*) FROM troupe.held")
+	stop()
+	var log safeBuffer
+	p = s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
+	participant.Handle(p, count)
+	s.start(p)
+	waitFor(t, "the log", func() bool {
+		return strings.Contains(log.String(), "messages are held of a topic that this group does not consume any more")
+	})
+	require.Contains(t, log.String(), topics.MustHop(s.hop.Flow(), "order").Events())
 }
 
 func TestRetryTopicsAreChecked(t *testing.T) {

@@ -284,7 +284,7 @@ func (w *worker) decide(m *message, err error) error {
 		return err
 	}
 	f := failure{classify(err), err}
-	if m.handler != nil && m.handler.delays != nil && !f.final() {
+	if m.handler != nil && (m.handler.delays != nil || m.again.stage > 0) && !f.final() {
 		return w.unordered(m, f)
 	}
 	return w.settle(m, f)

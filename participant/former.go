@@ -1,0 +1,96 @@
+package participant
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+var (
+	//go:embed sql/former_topics.sql
+	formerTopics string
+	//go:embed sql/held_elsewhere.sql
+	heldElsewhere string
+)
+
+// findFormer sets the retry topics of the hop that an earlier version of the group consumed and no handler has any more.
+// They are consumed as long as they exist: messages wait there, and the relay may bring more that the earlier version wrote.
+// Each message runs once more; where it fails, its handler's present topics decide, and without a next one it becomes a dead
+// letter. Topics of other hops are not looked at: what the group does not handle any more it does not consume.
+func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	args := pg.Args{"group": p.cfg.Group, "consumed": slices.Sorted(maps.Keys(p.handlers))}
+	rows, _ := p.cfg.Pool.Query(ctx, formerTopics, args)
+	had, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("look for former retry topics: %w", err)
+	}
+	had = slices.DeleteFunc(had, func(topic string) bool { return delayOf(topic, p.cfg.Hop) == 0 })
+	var former []string
+	if len(had) > 0 {
+		there, err := kafka.TopicIDs(ctx, client, had...)
+		if err != nil && kafka.Classify(err) == kafka.Unavailable {
+			return fmt.Errorf("look for former retry topics: %w", err)
+		} else if err != nil {
+			p.cfg.Log.Warn().Err(err).Strs("topics", had).Msg("former retry topics are not consumed: the broker does not say whether they exist")
+		}
+		former = slices.Sorted(maps.Keys(there))
+	}
+	if len(former) > 0 && !slices.Equal(former, p.former) {
+		p.cfg.Log.Info().Strs("topics", former).
+			Msg("retry topics that no handler has any more are consumed, since messages may wait there: delete them once they are empty")
+	}
+	p.former = former
+	return nil
+}
+
+// consumed are the topics that the group reads.
+func (p *Participant) consumed() []string {
+	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(p.handlers)), p.former)))
+}
+
+// warnHeldEvery is how often held messages of topics that nobody consumes are logged.
+const warnHeldEvery = 10 * time.Minute
+
+// watchHeldElsewhere logs held messages of topics that the group does not consume: nobody tries them again.
+func (p *Participant) watchHeldElsewhere(ctx context.Context) {
+	tick := time.NewTicker(warnHeldEvery)
+	defer tick.Stop()
+	trouble := p.repeated("look for held messages of topics that are not consumed")
+	for {
+		err := p.warnHeldElsewhere(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		trouble.report(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *Participant) warnHeldElsewhere(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	rows, _ := p.cfg.Pool.Query(ctx, heldElsewhere, pg.Args{"group": p.cfg.Group, "consumed": p.consumed()})
+	var topic string
+	var n int
+	_, err := pgx.ForEachRow(rows, []any{&topic, &n}, func() error {
+		p.cfg.Log.Error().Str("topic", topic).Int("messages", n).
+			Msg("messages are held of a topic that this group does not consume any more: register its handler again, or give them up with troupe held release")
+		return nil
+	})
+	return err
+}
