@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/keyed"
-	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
@@ -263,26 +261,4 @@ func (c *Coordinator) wake(ctx context.Context, tx pgx.Tx, d participant.Due[Wak
 		w.tell()
 	}
 	return w.lost(err)
-}
-
-// Prune forgets events that waited in vain for their saga, at most 10,000, and says how many.
-func (c *Coordinator) Prune(ctx context.Context) (int64, error) {
-	tag, err := c.cfg.Pool.Exec(ctx, pruneStash, pg.Args{"limit": 10_000})
-	return tag.RowsAffected(), err
-}
-
-// Run prunes from time to time until ctx ends. The coordinator works without it, but what was stashed in vain stays.
-func (c *Coordinator) Run(ctx context.Context) error {
-	tick := time.NewTicker(time.Minute)
-	defer tick.Stop()
-	for {
-		if _, err := c.Prune(ctx); err != nil && ctx.Err() == nil {
-			c.cfg.Log.Warn().Err(err).Msg("stash not pruned")
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }

@@ -24,7 +24,8 @@
 // A saga keeps its definition: each is stored under its hash before any saga has it, and whoever decides reads it there.
 //
 // An event that comes before the saga that awaits it is kept in troupe.saga_stash for as long as the definition says (1 h
-// unless set), and given to it when it begins, or when the variable that it is found by is set.
+// unless set), and given to it when it begins, or when the variable that it is found by is set. Each event that is stashed
+// deletes up to two that have expired.
 //
 // Who holds a lock (Spec.Lock) keeps it until it has ended, parked or not. The others wait in the order in which they began;
 // what comes for them is kept. A lock is among the sagas of one type in one database.

@@ -210,8 +210,9 @@ func (m *Memory) Associated(_ context.Context, as []Association) (map[Associatio
 // Guard does nothing: there is nobody else.
 func (m *Memory) Guard(context.Context, []Association) error { return nil }
 
-// Stash keeps.
+// Stash keeps events, and forgets those that have expired.
 func (m *Memory) Stash(_ context.Context, events []Stashed) error {
+	m.stash = slices.DeleteFunc(slices.Clone(m.stash), func(e Stashed) bool { return !e.Expires.After(m.now) })
 	for _, e := range events {
 		if !slices.ContainsFunc(m.stash, func(o Stashed) bool { return o.Association == e.Association && o.Event.Message == e.Event.Message }) {
 			m.stash = append(m.stash, e)

@@ -354,10 +354,13 @@ func (p *Postgres) Associated(ctx context.Context, as []Association) (map[Associ
 	return found, err
 }
 
-// Guard takes advisory locks.
+// Guard takes advisory locks: of a variable's value as it is stored, and of a key as insert_sagas.sql does.
 func (p *Postgres) Guard(ctx context.Context, as []Association) error {
 	names := make([]string, len(as))
 	for i, a := range as {
+		if a.Variable != "" {
+			a.Value = indexable(a.Value)
+		}
 		names[i] = a.Saga + "/" + a.Variable + "/" + a.Value
 	}
 	return p.guard(ctx, names...)
@@ -368,7 +371,7 @@ func (p *Postgres) guard(ctx context.Context, names ...string) error {
 	return err
 }
 
-// Stash inserts.
+// Stash inserts, and deletes up to two events that have expired for each that it inserts.
 func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 	var c associationColumns
 	var messages, texts []string
@@ -384,8 +387,10 @@ func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 	}
 	args := c.args()
 	args["messages"], args["events"], args["expires"] = messages, texts, expires
-	_, err := p.tx.Exec(ctx, insertStash, args)
-	return err
+	batch := &pgx.Batch{}
+	batch.Queue(pruneStash, pg.Args{"limit": 2 * len(events)})
+	batch.Queue(insertStash, args)
+	return p.tx.SendBatch(ctx, batch).Close()
 }
 
 // Unstash deletes.
@@ -405,12 +410,13 @@ func (p *Postgres) Unstash(ctx context.Context, as []Association) ([]Stashed, er
 	})
 }
 
-// Lock queues up.
+// Lock queues up. Unlock knows the name as it is stored only, so both guard that.
 func (p *Postgres) Lock(ctx context.Context, name, id string) (granted bool, err error) {
+	name = indexable(name)
 	if err := p.guard(ctx, "lock "+name); err != nil {
 		return false, err
 	}
-	if _, err := p.tx.Exec(ctx, insertLock, pg.Args{"name": indexable(name), "id": id}); err != nil {
+	if _, err := p.tx.Exec(ctx, insertLock, pg.Args{"name": name, "id": id}); err != nil {
 		return false, err
 	}
 	return p.Granted(ctx, id)

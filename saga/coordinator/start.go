@@ -82,7 +82,7 @@ func (d *Desk) previewStart(ctx context.Context, r StartRequest, e saga.Event) (
 		return would, fmt.Errorf("lock: %w", err)
 	}
 	const look = "SELECT clock_timestamp(), EXISTS (SELECT FROM troupe.saga_locks WHERE name = $1)"
-	if err := d.cfg.Pool.QueryRow(ctx, look, r.Definition.Spec().Saga+"/"+lock).Scan(&would.At, &would.Event.Locked); err != nil {
+	if err := d.cfg.Pool.QueryRow(ctx, look, indexable(r.Definition.Spec().Saga+"/"+lock)).Scan(&would.At, &would.Event.Locked); err != nil {
 		return would, err
 	}
 	would.State, would.Effects = saga.Decide(r.Definition, saga.State{}, would.Event, would.At)

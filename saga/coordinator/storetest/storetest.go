@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +32,8 @@ func Run(t *testing.T, open func(t testing.TB, d *saga.Definition) Transact) {
 		"what is stashed twice is there once":               stashedTwice,
 		"locks are granted one after the other":             locked,
 		"who gives up waiting is passed over":               gaveUp,
+		"a lock of any name is granted to the next":         lockedByAnyName,
+		"what has expired is deleted":                       expired,
 		"the clock does not go back":                        clock,
 		"an id that nobody started is not there":            absent,
 		"associations of one value find sagas of each type": ofEachType,
@@ -276,6 +280,39 @@ func gaveUp(t *testing.T, s *stage) {
 	require.False(t, lock(s, "room", "visit/v-3"))
 	require.Empty(t, unlock(s, "visit/v-2"))
 	require.Equal(t, []string{"visit/v-3"}, unlock(s, "visit/v-1"))
+}
+
+// lockedByAnyName has names that an index or a text of Postgres cannot hold.
+func lockedByAnyName(t *testing.T, s *stage) {
+	for i, name := range []string{strings.Repeat("x", 300), strings.Repeat("x", 300) + "y", "a\x00b", ""} {
+		first, next := fmt.Sprintf("visit/%d-1", i), fmt.Sprintf("visit/%d-2", i)
+		require.True(t, lock(s, name, first))
+		require.False(t, lock(s, name, next))
+		require.Equal(t, []string{next}, unlock(s, first))
+		require.Empty(t, unlock(s, next))
+	}
+}
+
+// expired: what is stashed in vain makes room for what is stashed later.
+func expired(t *testing.T, s *stage) {
+	vain := guest("nobody")
+	s.do(func(st coordinator.Store) error {
+		now, err := st.Now(ctx)
+		require.NoError(t, err)
+		return st.Stash(ctx, []coordinator.Stashed{early(vain, "m-1", now.Add(-time.Hour)), early(vain, "m-2", now.Add(-time.Hour))})
+	})
+	s.do(func(st coordinator.Store) error {
+		now, err := st.Now(ctx)
+		require.NoError(t, err)
+		return st.Stash(ctx, []coordinator.Stashed{early(guest("a"), "m-3", now.Add(time.Hour))})
+	})
+	// Only one that was deleted can be stashed once more.
+	s.do(func(st coordinator.Store) error {
+		now, err := st.Now(ctx)
+		require.NoError(t, err)
+		return st.Stash(ctx, []coordinator.Stashed{early(vain, "m-1", now.Add(time.Hour))})
+	})
+	require.Equal(t, []string{"m-1"}, unstash(s, vain))
 }
 
 func clock(t *testing.T, s *stage) {
