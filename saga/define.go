@@ -172,6 +172,7 @@ func (c *compiler) environments() {
 		*env = made
 	}
 	c.setters = make(map[string]string)
+	c.d.setters = c.setters
 }
 
 func (c *compiler) compile() {

@@ -43,6 +43,7 @@ type Definition struct {
 	completed   []emit
 	compensated []emit
 	exprs       map[string]*expr.Expr // by their paths
+	setters     map[string]string     // the step that sets a variable; "": an event that starts the saga
 }
 
 type step struct {
@@ -360,6 +361,15 @@ func show(v any) string {
 		text = append(text[:77], "..."...)
 	}
 	return string(text)
+}
+
+// DataHash returns a hash of the variables that a saga is started with, as Start returns them.
+func DataHash(data map[string]any) string {
+	text, err := json.Marshal(data) // with its names sorted
+	if err != nil {
+		return ""
+	}
+	return hashOf(text)
 }
 
 func hashOf(text []byte) string {

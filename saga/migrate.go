@@ -13,7 +13,8 @@ import (
 // A saga can be moved where everything that has happened to it means the same in to: the same saga, key and lock; each
 // variable with its type; each step that has begun asks the same of the same hop, is undone in the same way, is a pivot
 // or not, and stands in the same order to the others that have begun; and each deadline to come is known. The error
-// names all that is in the way.
+// names all that is in the way. So is a value that to goes on with and that the saga cannot have: of a variable that to sets
+// by a step that was done, or by the start, on from.
 //
 // What only to has (a step, a deadline) applies to what has not begun: deadlines that count from the saga's start, or from
 // the start of a step that has begun, are not scheduled afterwards.
@@ -32,6 +33,7 @@ func Migrate(from, to *Definition, s State) (State, error) {
 	m.compareSpecs()
 	m.compareSteps()
 	m.compareDeadlines()
+	m.compareValues()
 	if len(m.obstacles) > 0 {
 		return s, errors.New(strings.Join(m.obstacles, "; "))
 	}

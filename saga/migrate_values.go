@@ -1,0 +1,114 @@
+package saga
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/troupe-go/troupe/internal/expr"
+)
+
+// compareValues finds what the saga would go on with and cannot have any more: a variable without a value that the new
+// definition sets where the saga has been, and the old one does not set there.
+func (m *move) compareValues() {
+	phase := make(map[string]Phase, len(m.s.Steps))
+	for _, ss := range m.s.Steps {
+		phase[ss.Name] = ss.Phase
+	}
+	missing := func(name string) bool {
+		if _, set := m.s.Data[name]; set {
+			return false
+		}
+		was, did := m.from.setters[name]
+		_, had := m.from.spec.Data[name]
+		by, does := m.to.setters[name]
+		if had && did == does && was == by {
+			return false // it was as much without it before
+		}
+		return by == "" || phase[by] == Done
+	}
+	var told []string
+	for _, part := range m.to.toCome(phase) {
+		for _, name := range part.wants {
+			if !missing(name) || slices.Contains(told, part.name+name) {
+				continue
+			}
+			told = append(told, part.name+name)
+			by := orElse(m.to.setters[name], "the start")
+			if by != "the start" {
+				by = "step " + by + ", which was done"
+			}
+			m.obstacle("%s reads data.%s, which has no value and is set by %s before it moved", part.name, name, by)
+		}
+	}
+}
+
+// A toCome is a part of a definition that a saga may come to, with the variables that it cannot do without.
+type toCome struct {
+	name  string
+	wants []string
+}
+
+// toCome returns the parts that a saga whose steps are in these phases may come to.
+func (d *Definition) toCome(phase map[string]Phase) (all []toCome) {
+	for i, st := range d.spec.Steps {
+		path := fmt.Sprintf("steps[%d]", i)
+		var guards []*expr.Expr
+		if st.When != "" {
+			guards = append(guards, d.exprs[path+".when"])
+		}
+		switch phase[st.Name] {
+		case StepWaiting:
+			all = append(all, toCome{"step " + st.Name, d.wants(guards, path+".when", path+".command.input", path+".call.body")})
+		case Intent, GivenUp, Doubt: // it may be retried, and its condition is not asked again
+			all = append(all, toCome{"step " + st.Name, d.wants(nil, path+".command.input", path+".call.body")})
+		}
+		switch phase[st.Name] {
+		case Skipped, Refused, Undone:
+		default:
+			if phase[st.Name] != StepWaiting {
+				guards = nil
+			}
+			all = append(all, toCome{"the compensation of step " + st.Name,
+				d.wants(guards, path+".compensation.command.input", path+".compensation.call.body")})
+		}
+	}
+	all = append(all, toCome{"completed", d.wants(nil, "completed")}, toCome{"compensated", d.wants(nil, "compensated")})
+	for i, dl := range d.spec.Deadlines {
+		path := fmt.Sprintf("deadlines[%d]", i)
+		paths := []string{path + ".emit"}
+		if dl.Since != "" && phase[dl.Since] == StepWaiting {
+			paths = append(paths, path+".payload")
+		}
+		all = append(all, toCome{"deadline " + dl.Name, d.wants(nil, paths...)})
+	}
+	return all
+}
+
+// wants returns the variables that the expressions under paths read and that neither they nor guards ask has() about.
+func (d *Definition) wants(guards []*expr.Expr, paths ...string) (names []string) {
+	var tested []string
+	for _, g := range guards {
+		for _, r := range g.Reads() {
+			if r.Tested && r.Object == "data" {
+				tested = append(tested, r.Field)
+			}
+		}
+	}
+	for _, path := range sortedKeys(d.exprs) {
+		if !slices.ContainsFunc(paths, func(p string) bool {
+			rest, is := strings.CutPrefix(path, p)
+			return is && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		}) {
+			continue
+		}
+		reads := d.exprs[path].Reads()
+		for _, r := range reads {
+			guarded := slices.Contains(tested, r.Field) || slices.Contains(reads, expr.Read{Object: r.Object, Field: r.Field, Tested: true})
+			if r.Object == "data" && !r.Tested && !guarded && !slices.Contains(names, r.Field) {
+				names = append(names, r.Field)
+			}
+		}
+	}
+	return names
+}

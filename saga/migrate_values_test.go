@@ -1,0 +1,59 @@
+package saga_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// TestASagaDoesNotMoveToWhereAValueIsMissing: the payment was charged without the fee that the new definition ships with.
+func TestASagaDoesNotMoveToWhereAValueIsMissing(t *testing.T) {
+	const text = `{
+ "saga":"order","version":VERSION,"key":"id","data":{"id":"string"MORE},
+ "steps":[
+  {"name":"payment","command":{"hop":"payment","type":"Charge"},"success":[{"event":"Charged"SET}],"failure":[{"event":"Refused"}],"timeout":"10m",
+   "compensation":{"command":{"hop":"payment","type":"Refund"REFUND},"success":[{"event":"Refunded"}]}},
+  {"name":"shipping","needs":["payment"],WHEN"command":{"hop":"shipping","type":"Ship"SHIP},"success":[{"event":"Shipped"}],"failure":[{"event":"ShipRefused"}],"timeout":"10m","pivot":true}INVOICE
+ ]COMPLETED}`
+	const more, set = `,"fee":"int"`, `,"set":{"fee":"event.fee"}`
+	from := parse(t, text, "VERSION", "1", "MORE", "", "SET", "", "REFUND", "", "WHEN", "", "SHIP", "", "INVOICE", "", "COMPLETED", "")
+	to := func(changes ...string) *saga.Definition {
+		return parse(t, text, append(changes, "VERSION", "2", "MORE", more, "SET", set, "REFUND", "", "WHEN", "", "SHIP", "", "INVOICE", "", "COMPLETED", "")...)
+	}
+	r := &run{t: t, d: from, now: noon}
+	r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}})
+	begun := r.s
+	r.take(answer("payment", "forward", "success", "Charged", nil))
+	r.take(answer("shipping", "forward", "exhausted", "troupe.Exhausted", nil))
+	require.Equal(t, saga.Parked, r.s.Status)
+
+	for name, c := range map[string]struct {
+		to   *saga.Definition
+		want string
+	}{
+		"the command of a step": {to("SHIP", `,"input":{"fee":"data.fee"}`), "step shipping reads data.fee"},
+		"a compensation":        {to("REFUND", `,"input":{"fee":"data.fee + 1"}`), "the compensation of step payment reads data.fee"},
+		"what it emits":         {to("COMPLETED", `,"completed":[{"event":"Done","input":{"fee":"data.fee"}}]`), "completed reads data.fee"},
+		"asked about":           {to("SHIP", `,"input":{"fee":"has(data.fee) ? data.fee : 0"}`), ""},
+		"asked when it began":   {to("WHEN", `"when":"has(data.fee)",`, "SHIP", `,"input":{"fee":"data.fee"}`), "step shipping reads data.fee"},
+		"asked when it will begin": {to("INVOICE", `,{"name":"invoice","needs":["shipping"],"when":"has(data.fee)",
+   "command":{"hop":"invoice","type":"Write","input":{"fee":"data.fee"}},"success":[{"event":"Written"}],"timeout":"1m","retriable":true,"irreversible":"paper"}`), ""},
+		"nothing reads it":           {to(), ""},
+		"set by nothing but a start": {to("SET", "", "SHIP", `,"input":{"fee":"data.fee"}`), "set by the start"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			moved, err := saga.Migrate(from, c.to, r.s)
+			if c.want != "" {
+				require.ErrorContains(t, err, c.want)
+				return
+			}
+			require.NoError(t, err)
+			_, fx := saga.Decide(c.to, moved, saga.Event{Kind: saga.ActRetry, Step: "shipping", Actor: "ann", Reason: "mended"}, noon)
+			require.Len(t, fx.Commands, 1)
+		})
+	}
+	_, err := saga.Migrate(from, to("SHIP", `,"input":{"fee":"data.fee"}`), begun)
+	require.NoError(t, err, "the payment is still to come, with its fee")
+}
