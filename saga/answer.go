@@ -30,7 +30,11 @@ func (x *decision) answered(e Event) {
 	}
 	switch e.Outcome {
 	case "success":
-		a := x.match(st.success, e)
+		a, err := x.match(st.success, e)
+		if err != nil {
+			x.unusable(i, e, err.Error())
+			return
+		}
 		if a == nil && e.Type != NothingType {
 			x.unusable(i, e, fmt.Sprintf("%s: the definition does not know the answer %s", e.Step, e.Type))
 			return
@@ -40,7 +44,12 @@ func (x *decision) answered(e Event) {
 		}
 	case "failure":
 		reason := e.Type
-		if a := x.match(st.failure, e); a != nil {
+		a, err := x.match(st.failure, e)
+		if err != nil {
+			x.unusable(i, e, err.Error())
+			return
+		}
+		if a != nil {
 			if !x.store(i, a, e) {
 				return
 			}
@@ -59,10 +68,14 @@ func (x *decision) answered(e Event) {
 func (x *decision) late(i int, e Event) {
 	ss := &x.s.Steps[i]
 	if ss.Phase == CompensateIntent || ss.Phase == CompensateFailed {
-		if a := x.match(x.d.steps[i].success, e); ss.Doubt && e.Outcome == "success" && a != nil && len(a.set) > 0 && x.unset(a) {
-			data, err := x.outputs(a, e)
+		a, err := x.match(x.d.steps[i].success, e)
+		if ss.Doubt && e.Outcome == "success" && (err != nil || a != nil && len(a.set) > 0 && x.unset(a)) {
+			var data map[string]any
+			if err == nil {
+				data, err = x.outputs(a, e)
+			}
 			if err != nil {
-				x.park(fmt.Sprintf("%s: %s", a.Event, err))
+				x.park(fmt.Sprintf("%s: %s", e.Type, err))
 				return
 			}
 			x.put(data)
@@ -173,31 +186,38 @@ func (x *decision) observed(e Event) {
 	case e.Message != "" && slices.ContainsFunc(x.s.Early, func(b Event) bool { return b.Message == e.Message }):
 		x.ignore("%s of %s is kept already", e.Type, e.Hop)
 	case len(x.s.Early) == maxEarly:
-		x.ignore("%s of %s comes before it is awaited, like %d others", e.Type, e.Hop, maxEarly)
+		x.refuse("%s of %s comes before it is awaited, like %d others", e.Type, e.Hop, maxEarly)
 	default:
 		x.s.Early = append(slices.Clip(x.s.Early), e)
 	}
 }
 
-// maxEarly is how many events are kept until they are awaited.
+// maxEarly is how many events are kept until they are awaited. The next ones are refused, and become dead letters.
 const maxEarly = 64
 
 // observe takes e for a step that waits, if it is for that one.
 func (x *decision) observe(i int, e Event) bool {
 	st := x.d.steps[i]
-	if a := x.match(st.success, e); a != nil {
-		if x.store(i, a, e) {
+	done, err := x.match(st.success, e)
+	var refused *answer
+	if done == nil && err == nil {
+		refused, err = x.match(st.failure, e)
+	}
+	switch {
+	case err != nil:
+		x.unusable(i, e, err.Error())
+	case done != nil:
+		if x.store(i, done, e) {
 			x.done(i, e.Type)
 		}
-		return true
-	}
-	if a := x.match(st.failure, e); a != nil {
-		if x.store(i, a, e) {
-			x.refused(i, e.Type, x.reasonOf(a, e))
+	case refused != nil:
+		if x.store(i, refused, e) {
+			x.refused(i, e.Type, x.reasonOf(refused, e))
 		}
-		return true
+	default:
+		return false
 	}
-	return false
+	return true
 }
 
 // awaitsLater says whether a step that has not begun waits for e.
@@ -215,21 +235,24 @@ func (d *Definition) awaitsLater(s State, e Event) bool {
 	return false
 }
 
-// match finds the answer that e is.
-func (x *decision) match(as []*answer, e Event) *answer {
+// match returns the answer that e is, or nil. Where a condition cannot be evaluated, nobody knows which one it is.
+func (x *decision) match(as []*answer, e Event) (*answer, error) {
 	for _, a := range as {
 		if a.Event != e.Type || (e.Hop != "" && a.Hop != e.Hop) {
 			continue
 		}
 		if a.when != nil {
 			holds, err := a.when.Holds(x.objects(map[string]any{"event": e.Fields}))
-			if err != nil || !holds {
+			if err != nil {
+				return nil, fmt.Errorf("%s: when: %w", a.Event, err)
+			}
+			if !holds {
 				continue
 			}
 		}
-		return a
+		return a, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // unusable parks the saga on an answer that came and that the definition cannot use. The step is exhausted: a person has

@@ -74,6 +74,9 @@ func (x *decision) take(e Event) {
 func (x *decision) start(e Event) {
 	if x.s.Version != 1 {
 		x.ignore("it has started already")
+		if e.OtherData(x.s) {
+			x.ignore("it has started already, with other data")
+		}
 		return
 	}
 	key, data, err := x.d.Start(e.Fields)
@@ -82,13 +85,17 @@ func (x *decision) start(e Event) {
 		return
 	}
 	x.s = State{
-		Saga: x.d.spec.Saga, Key: key, Definition: x.d.hash, Correlation: e.Correlation, Version: 1, Status: Running, Data: data,
+		Saga: x.d.spec.Saga, Key: key, Definition: x.d.hash, Correlation: e.Correlation, StartedWith: e.DataHash, Version: 1, Status: Running, Data: data,
 		StartedAt: x.now,
 		Steps:     make([]StepState, len(x.d.steps)),
 	}
 	x.copied = true
 	for i, st := range x.d.steps {
 		x.s.Steps[i].Name = st.Name
+	}
+	if _, err := x.since(-1); err != nil {
+		x.refuse("%s", err)
+		return
 	}
 	x.moment(SagaStarted, "", "")
 	if e.Locked {
@@ -186,16 +193,23 @@ func (x *decision) emit(es []emit, objects map[string]any) bool {
 
 // fields evaluates a mapping. It says false when the saga is parked, since it cannot be.
 func (x *decision) fields(fs []field, objects map[string]any) (map[string]any, bool) {
+	values, err := evaluate(fs, objects)
+	if err != nil {
+		x.park(err.Error())
+	}
+	return values, err == nil
+}
+
+func evaluate(fs []field, objects map[string]any) (map[string]any, error) {
 	values := make(map[string]any, len(fs))
 	for _, f := range fs {
 		v, err := f.is.Eval(objects)
 		if err != nil {
-			x.park(fmt.Sprintf("%s: %s", f.name, err))
-			return nil, false
+			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
 		values[f.name] = v
 	}
-	return values, true
+	return values, nil
 }
 
 // objects are what expressions see, more beside data and saga.

@@ -27,12 +27,13 @@
 //	compensation
 //	an answer of a type that the          parked, with the step exhausted: a person retries it, gives its result, or
 //	definition does not know, or whose    resolves it
-//	variables cannot be set
+//	variables or when cannot be
+//	evaluated
 //	another expression that fails         parked
 //	an answer again, a late one           ignored; what it gives a compensation is kept
 //	a command sent again, and an answer   ignored, unless it took effect: then it is done
 //	to the earlier one
-//	an event before its step awaits it    kept until then
+//	an event before its step awaits it    kept until then; refused where 64 are kept already
 //	a person                              retry, skip, resolve, compensate, resume, abandon; refused where it makes no sense
 //
 // A saga ends as completed, compensated or abandoned. What is parked has not ended.

@@ -7,24 +7,43 @@ import (
 	"time"
 )
 
-// armFirst schedules what counts from the start.
+// armFirst schedules the deadlines that count from the start.
 func (x *decision) armFirst() {
+	due, err := x.since(-1)
+	if err != nil {
+		x.park(err.Error())
+		return
+	}
 	if t := x.d.spec.Timeout; t > 0 {
 		x.arm(TimeoutName, t, nil)
 	}
-	x.armSince(-1)
+	x.armAll(due)
 }
 
-func (x *decision) armSince(step int) {
+// scheduled is a deadline with its payload.
+type scheduled struct {
+	*deadline
+	payload map[string]any
+}
+
+// since evaluates the deadlines that count from a step, or from the start. What cannot have its deadlines does not begin.
+func (x *decision) since(step int) (all []scheduled, err error) {
 	for _, dl := range x.d.deadlines {
 		if dl.since != step {
 			continue
 		}
-		payload, ok := x.fields(dl.payload, x.objects(nil))
-		if !ok {
-			return
+		payload, err := evaluate(dl.payload, x.objects(nil))
+		if err != nil {
+			return nil, fmt.Errorf("deadline %s: %w", dl.Name, err)
 		}
-		x.arm(dl.Name, dl.After, payload)
+		all = append(all, scheduled{dl, payload})
+	}
+	return all, nil
+}
+
+func (x *decision) armAll(due []scheduled) {
+	for _, dl := range due {
+		x.arm(dl.Name, dl.After, dl.payload)
 	}
 }
 

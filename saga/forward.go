@@ -90,11 +90,16 @@ func (x *decision) begin(i int) bool {
 			return true
 		}
 	}
+	due, err := x.since(i)
+	if err != nil {
+		x.park(fmt.Sprintf("%s: %s", st.Name, err))
+		return false
+	}
 	if st.send != nil && !x.send(i, st.send, forwardOp) {
 		return false
 	}
 	ss.Started = x.s.Version
-	x.armSince(i)
+	x.armAll(due)
 	x.moment(StepStarted, st.Name, "")
 	if st.send == nil && len(st.success)+len(st.failure) == 0 {
 		x.done(i, "")

@@ -12,6 +12,8 @@ type State struct {
 	Definition string `json:"definition"`
 	// Correlation is the flow's that it began in; what follows from it keeps that. Empty in one of an earlier version.
 	Correlation string `json:"correlation,omitempty"`
+	// StartedWith is the DataHash of its Started event. Empty in one of an earlier version.
+	StartedWith string `json:"started_with,omitempty"`
 	// Version is how many decisions changed it.
 	Version int    `json:"version"`
 	Status  Status `json:"status"`
@@ -126,9 +128,16 @@ type Event struct {
 	Message string `json:"message,omitempty"`
 	// Correlation of Started is the flow's that the saga belongs to.
 	Correlation string `json:"correlation,omitempty"`
+	// DataHash of Started is that of Fields, by which a start that is repeated is told from one with other data.
+	DataHash string `json:"data_hash,omitempty"`
 	// From and To are the hashes of the definitions of Migrated.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
+}
+
+// OtherData reports whether e starts a saga with other data than s was started with.
+func (e Event) OtherData(s State) bool {
+	return s.StartedWith != "" && e.DataHash != "" && e.DataHash != s.StartedWith
 }
 
 // Kind is what kind of event.
@@ -174,7 +183,7 @@ type Effects struct {
 	Alert string
 	// Ignored is why the event changed nothing, such as a duplicate's.
 	Ignored string
-	// Refused is why a person's action cannot be done. Then nothing has changed.
+	// Refused is why a person's action cannot be done, or why the saga cannot start or keep the event. Then nothing has changed.
 	Refused string
 }
 
