@@ -162,9 +162,10 @@ func (s *decider) express() *saga.Definition {
 func (s *decider) begin(name, key string, want saga.Status) (id string) {
 	s.t.Helper()
 	require.NoError(s.t, pgx.BeginFunc(s.t.Context(), s.pool, func(tx pgx.Tx) (err error) {
-		id, err = s.c.Start(s.t.Context(), tx, name, map[string]any{
+		is, err := s.c.Start(s.t.Context(), tx, name, map[string]any{
 			"order_id": key, "customer_id": "c-7", "amount_cents": 1999, "title": 7, "quantity": 1,
 		})
+		id = is.ID
 		return err
 	}))
 	s.await(id, want)

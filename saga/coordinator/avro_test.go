@@ -70,10 +70,10 @@ VALUES ($1, $2, $3, $4, jsonb_build_object('content-type', $6::text, 'ce_sagaid'
 func (f *flow) begun(name string, fields map[string]any) string {
 	tx, err := f.pool.Begin(f.t.Context())
 	require.NoError(f.t, err)
-	id, err := f.c.Start(f.t.Context(), tx, name, fields)
+	is, err := f.c.Start(f.t.Context(), tx, name, fields)
 	require.NoError(f.t, err)
 	require.NoError(f.t, tx.Commit(f.t.Context()))
-	return id
+	return is.ID
 }
 
 // ends waits until a saga does not run.

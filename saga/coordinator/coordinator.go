@@ -106,6 +106,9 @@ WHERE hop = $1 AND consumer_group = $2 AND status IN ('waiting', 'running', 'com
 		}
 		hops = append(hops, d.Hops()...)
 	}
+	if err := c.alone(ctx); err != nil {
+		return nil, err
+	}
 	rows, err := c.cfg.Pool.Query(ctx, inUse, c.hop.String(), c.cfg.Participant.Group())
 	if err != nil {
 		return nil, fmt.Errorf("look for definitions in use: %w", err)
@@ -123,6 +126,28 @@ WHERE hop = $1 AND consumer_group = $2 AND status IN ('waiting', 'running', 'com
 	}
 	slices.Sort(hops)
 	return slices.Compact(hops), nil
+}
+
+// alone returns an error where another coordinator has sagas of one of the types under way in this database: ids, locks
+// and stashed events of a type are known by its name.
+func (c *Coordinator) alone(ctx context.Context) error {
+	const others = `
+SELECT saga, hop, consumer_group
+FROM troupe.sagas
+WHERE saga = ANY ($1)
+  AND status IN ('waiting', 'running', 'compensating', 'parked')
+  AND (hop, consumer_group) <> ($2, $3)
+LIMIT 1`
+	var name, hop, group string
+	err := c.cfg.Pool.QueryRow(ctx, others, c.definitions.names, c.hop.String(), c.cfg.Participant.Group()).Scan(&name, &hop, &group)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for other coordinators: %w", err)
+	}
+	return fmt.Errorf("the coordinator %s (group %s) has sagas %s under way in this database: give this one a database of its own, "+
+		"or let those end first", hop, group, name)
 }
 
 type querier interface {
@@ -169,22 +194,36 @@ func (c *Coordinator) register(hops []string) {
 		participant.On(p, c.hop, c.gaveUp)
 	}
 	participant.OnDeadline(p, wakeName, c.wake)
+	participant.OnDeadline(p, apartName, c.takeApart)
 }
 
-// Start begins an instance of a saga in tx, with values for its variables, at least the key, and gives its id. Its first
-// commands leave when tx has committed; no step has run when Start returns. If there is an instance of that key, also an
-// ended one, it stays as it is and nothing is started. A value that the definition cannot take is an error, and tx is as it
+// A StartResult says which saga a call of Start or Submit has led to.
+type StartResult struct {
+	// ID of the saga: its type, a slash and its key.
+	ID string
+	// Existed says that there was one of this key, which may have ended: it stays as it is, and nothing was started. A
+	// request that was sent twice has its saga; answer it as the first one.
+	Existed bool
+	// OtherData says that the one that existed was started with other values than these. The key was given to two
+	// requests: answer the second with an error, and do not let it pass for the first. It is false for one that was
+	// started by a version of this package that did not keep what it compares.
+	OtherData bool
+}
+
+// Start begins an instance of a saga in tx, with values for its variables, at least the key. Its first commands leave when
+// tx has committed; no step has run when Start returns. If there is an instance of that key, also an ended one, it stays as
+// it is and nothing is started: the result says so, and whether that one was started with the same data. A value that the definition cannot take is an error, and tx is as it
 // was; after any other error tx is to be rolled back, and where it wraps ErrConflict, another one was faster:
 // trying it again decides anew.
-func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields map[string]any) (id string, err error) {
+func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields map[string]any) (is StartResult, err error) {
 	err = c.within(ctx, tx, func(w *work) error {
-		id, err = w.pass.begin(ctx, name, fields)
+		is, err = w.pass.begin(ctx, name, fields)
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("coordinator: start: %w", err)
+		return StartResult{}, fmt.Errorf("coordinator: start: %w", err)
 	}
-	return id, nil
+	return is, nil
 }
 
 // Act is what a person does to a saga, in tx; saga.ActRetry and those beside it say what there is. e needs an Actor and a

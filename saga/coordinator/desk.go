@@ -182,6 +182,7 @@ func (d *Desk) standIn(g *Detail) (*Coordinator, error) {
 		c.cfg.Schemas = d.cfg.Schemas
 	}
 	participant.OnDeadline(p, wakeName, c.wake)
+	participant.OnDeadline(p, apartName, c.takeApart)
 	return c, nil
 }
 

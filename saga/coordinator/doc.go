@@ -35,6 +35,11 @@
 //	what happens                        what follows
 //	an event comes twice                nothing: the inbox knows it; where that has forgotten it, Decide ignores it
 //	an answer comes late                ignored, or it settles a doubt, as package saga says
+//	a start whose when, set or lock     a dead letter of the coordinator's hop: of the event, or, where that is also for
+//	cannot be evaluated, an event that  another saga, of its own (troupe.Apart), so that the other saga takes it. Mend the
+//	a saga has no room to keep          definition, and redrive it
+//	a saga of a type that another       Start gives an error, a start by an event is a dead letter; New refuses while sagas
+//	coordinator has in this database    of the other are under way: ids, locks and stashed events go by the type's name
 //	an answer for a saga that is not    ignored: Decided is told, nothing is written
 //	there, or that has ended
 //	an answer for a type of saga that   passed over, for good: it is somebody else's. See below

@@ -52,6 +52,7 @@ type pass struct {
 	// correlation of what a call begins
 	correlation string
 	wake        map[string]bool // sagas whose deadlines are to be looked at once more, at once
+	apart       []target        // what a message was to do, beside other things, and cannot
 }
 
 // loaded is a saga in a pass. A State of version 0 is none yet.
@@ -62,6 +63,7 @@ type loaded struct {
 	stored  time.Time // Record.WakeAt
 	wakeAt  time.Time // the same, unless that has come
 	entries []Entry
+	owner   string        // the coordinator that it is of, unless that is this one
 	known   []Association // those it had, or has got in this pass
 	fresh   []Association
 }
@@ -117,6 +119,10 @@ func (p *pass) load(ctx context.Context, ids []string) error {
 		return err
 	}
 	for _, r := range records {
+		if r.Owner != "" { // for this one it is not there
+			p.sagas[r.ID] = &loaded{owner: r.Owner}
+			continue
+		}
 		d, err := p.of(ctx, r.Definition)
 		if err != nil {
 			return fmt.Errorf("saga %s: %w", r.ID, err)
@@ -175,13 +181,17 @@ func (p *pass) start(ctx context.Context, t target) error {
 		p.decide(t.message, t.id, t.event) // says why not
 		return nil
 	}
-	l.d = t.d
-	lock, err := t.d.Lock(t.event.Fields)
-	if err != nil {
-		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: lock: %w", t.id, err)))
+	if l.owner != "" {
+		return p.failed(t, "the coordinator "+l.owner+" has it in the same database: two coordinators of one type of saga "+
+			"need a database each")
 	}
-	if lock != "" {
-		granted, err := p.store.Lock(ctx, t.d.Spec().Saga+"/"+lock, t.id)
+	if _, fx := saga.Decide(t.d, l.state, t.event, p.now); fx.Refused != "" { // known before it locks anything
+		p.decided = append(p.decided, Decided{t.message, t.id, p.now, t.event, l.state, fx})
+		return p.failed(t, fx.Refused)
+	}
+	l.d = t.d
+	if t.lock != "" {
+		granted, err := p.store.Lock(ctx, t.lock, t.id)
 		if err != nil {
 			return err
 		}

@@ -201,9 +201,10 @@ func (f *flow) start(key string) string {
 	f.t.Helper()
 	var id string
 	err := pgx.BeginFunc(f.t.Context(), f.pool, func(tx pgx.Tx) (err error) {
-		id, err = f.c.Start(f.t.Context(), tx, "order", map[string]any{
+		is, err := f.c.Start(f.t.Context(), tx, "order", map[string]any{
 			"order_id": key, "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1,
 		})
+		id = is.ID
 		return err
 	})
 	require.NoError(f.t, err)

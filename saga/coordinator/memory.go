@@ -47,7 +47,8 @@ func NewMemory(now time.Time, defs ...*saga.Definition) (*Memory, error) {
 // Start begins an instance of a saga and gives its id. If there is one of its key, that one stays as it is.
 func (m *Memory) Start(name string, fields map[string]any) (id string, err error) {
 	err = m.pass(func(p *pass) error {
-		id, err = p.begin(context.Background(), name, fields)
+		is, err := p.begin(context.Background(), name, fields)
+		id = is.ID
 		return err
 	})
 	return id, err
@@ -273,11 +274,11 @@ func (m *Memory) Unlock(ctx context.Context, id string) ([]string, error) {
 // ErrRefused is wrapped by the error about a person's action that a saga's state does not allow, which says why.
 var ErrRefused = errors.New("refused")
 
-// begin starts a saga by a call, and gives its id.
-func (p *pass) begin(ctx context.Context, name string, fields map[string]any) (string, error) {
+// begin starts a saga by a call.
+func (p *pass) begin(ctx context.Context, name string, fields map[string]any) (StartResult, error) {
 	d, err := p.named(name)
 	if err != nil {
-		return "", err
+		return StartResult{}, err
 	}
 	return p.beginOn(ctx, d, saga.Event{Fields: fields})
 }
@@ -295,27 +296,42 @@ func startData(d *saga.Definition, given map[string]any) (key string, data map[s
 	return d.Start(fields)
 }
 
-// started is the event of a start that no message brought; e says with what, by whom and why.
+// started returns the start of a saga of d; e has the values for its variables, and by whom, why and of what it starts.
 func started(d *saga.Definition, e saga.Event) (target, error) {
 	key, data, err := startData(d, e.Fields)
 	if err != nil {
 		return target{}, err
 	}
-	e.Kind, e.Fields = saga.Started, data
-	return target{message: -1, id: d.Spec().Saga + "/" + key, d: d, event: e}, nil
+	id := d.Spec().Saga + "/" + key
+	lock, err := d.Lock(data)
+	if err != nil {
+		return target{}, fmt.Errorf("saga %s: lock: %w", id, err)
+	}
+	if lock != "" {
+		lock = d.Spec().Saga + "/" + lock
+	}
+	e.Kind, e.Fields, e.DataHash = saga.Started, data, saga.DataHash(data)
+	return target{message: -1, id: id, d: d, event: e, lock: lock}, nil
 }
 
 // beginOn starts one on a definition; e says with what, by whom and why.
-func (p *pass) beginOn(ctx context.Context, d *saga.Definition, e saga.Event) (string, error) {
+func (p *pass) beginOn(ctx context.Context, d *saga.Definition, e saga.Event) (is StartResult, err error) {
 	e.Correlation = p.correlation
 	t, err := started(d, e)
 	if err != nil {
-		return "", err
+		return is, err
 	}
 	if err := p.load(ctx, []string{t.id}); err != nil {
-		return "", err
+		return is, err
 	}
-	return t.id, p.start(ctx, t)
+	is = p.found(t)
+	return is, p.start(ctx, t)
+}
+
+// found says what is there before t starts it.
+func (p *pass) found(t target) StartResult {
+	s := p.sagas[t.id].state
+	return StartResult{ID: t.id, Existed: s.Version > 0, OtherData: t.event.OtherData(s)}
 }
 
 // act is what a person does.

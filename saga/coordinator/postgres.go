@@ -84,7 +84,8 @@ func (p *Postgres) Now(ctx context.Context) (time.Time, error) {
 	return p.now, err
 }
 
-// Load locks the rows, in the order of their ids. Sagas of another coordinator in the same database are not there. The clock is read behind that: what a decision waited for came before it.
+// Load locks the rows, in the order of their ids. A saga of another coordinator
+// in the same database is named with its owner. The clock is read behind that: what a decision waited for came before it.
 func (p *Postgres) Load(ctx context.Context, ids []string) (found []Record, err error) {
 	batch := &pgx.Batch{}
 	batch.Queue(loadSagas, pg.Args{"ids": ids, "hop": p.hop, "group": p.group}).Query(func(rows pgx.Rows) error {
@@ -98,7 +99,7 @@ func (p *Postgres) Load(ctx context.Context, ids []string) (found []Record, err 
 
 func record(row pgx.CollectableRow) (r Record, err error) {
 	var wake *time.Time
-	err = row.Scan(&r.ID, &r.Definition, &r.State, &wake)
+	err = row.Scan(&r.ID, &r.Definition, &r.State, &wake, &r.Owner)
 	if wake != nil {
 		r.WakeAt = *wake
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/troupe-go/troupe/saga"
@@ -17,12 +18,16 @@ type target struct {
 	id      string      // the saga, where it is known
 	by      Association // how it is found, where it is not
 	d       *saga.Definition
+	lock    string     // what the saga that it starts locks
+	start   saga.Event // it with the fields of the message that it is by, where the event has the saga's variables
+	// alone says that the message is for nothing else.
+	alone bool
 	// answered is the saga that has the event as an answer, and does not await it as well.
 	answered string
 }
 
-// targets says for which sagas m is: the one that it answers, and, as it is an event like any other, those that it starts
-// and others that await it.
+// targets returns the sagas that m is for: the one that it answers, and, as it is an event like any other, those that it
+// starts and others that await it. A start that cannot be evaluated leaves the others alone.
 func (p *pass) targets(i int, m Message) (ts []target, err error) {
 	answered := ""
 	if m.SagaID != "" && m.SagaStep != "" {
@@ -33,20 +38,15 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 			Hop: m.Hop, Type: m.Type, Fields: m.Fields, Reason: m.Reason, Message: m.ID,
 		}})
 	}
+	var failed []target
+	var failure error
 	for _, name := range p.names {
-		d := p.current[name]
-		data, starts, err := d.StartedBy(m.Hop, m.Type, m.Fields)
-		if err != nil {
-			return nil, fmt.Errorf("start of saga %s by %s: %w", name, m.Type, err)
-		}
-		if starts {
-			key, data, err := d.Start(data)
-			if err != nil {
-				return nil, fmt.Errorf("start by %s: %w", m.Type, err)
-			}
-			ts = append(ts, target{message: i, id: name + "/" + key, d: d, event: saga.Event{
-				Kind: saga.Started, Hop: m.Hop, Type: m.Type, Fields: data, Message: m.ID, Correlation: m.Correlation,
-			}})
+		t, starts, err := startedBy(p.current[name], i, m)
+		switch {
+		case err != nil:
+			failure, failed = err, append(failed, t)
+		case starts:
+			ts = append(ts, t)
 		}
 	}
 	var all []Association
@@ -61,7 +61,41 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 			}})
 		}
 	}
+	if len(ts)+len(failed) == 1 {
+		for k := range ts {
+			ts[k].alone = true
+		}
+		return ts, failure
+	}
+	for _, t := range failed {
+		p.setApart(t)
+	}
 	return ts, nil
+}
+
+// startedBy returns the saga of d that m starts, and whether it starts one.
+func startedBy(d *saga.Definition, i int, m Message) (t target, starts bool, err error) {
+	name := d.Spec().Saga
+	t = target{message: i, d: d, start: saga.Event{
+		Kind: saga.Started, Hop: m.Hop, Type: m.Type, Fields: m.Fields, Message: m.ID, Correlation: m.Correlation,
+	}}
+	data, starts, err := d.StartedBy(m.Hop, m.Type, m.Fields)
+	if err != nil || !starts {
+		return t, false, wrapped(err, "start of saga %s by %s", name, m.Type)
+	}
+	is, err := started(d, saga.Event{Hop: m.Hop, Type: m.Type, Fields: data, Message: m.ID, Correlation: m.Correlation})
+	if err != nil {
+		return t, false, wrapped(err, "start by %s", m.Type)
+	}
+	is.message, is.start = i, t.start
+	return is, true, nil
+}
+
+func wrapped(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
 // awaits says by what sagas of d are found that may await m.
@@ -88,6 +122,8 @@ func text(v any) string {
 		return ""
 	case string:
 		return v
+	case float64: // 1000000.0 and 1e6 are 1000000 to whoever sends them
+		return strconv.FormatFloat(v, 'f', -1, 64)
 	}
 	return fmt.Sprint(v)
 }
@@ -144,7 +180,13 @@ func (p *pass) observe(ctx context.Context, t target) error {
 		if id == t.answered {
 			continue
 		}
-		p.decide(t.message, id, t.event)
+		if fx := p.decide(t.message, id, t.event); fx.Refused != "" {
+			one := t
+			one.id, one.alone = id, t.alone && len(ids) == 1
+			if err := p.failed(one, fx.Refused); err != nil {
+				return err
+			}
+		}
 		if err := p.unstash(ctx, t.message, id); err != nil {
 			return err
 		}
@@ -220,7 +262,9 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 			return err
 		}
 		for _, e := range events {
-			p.decide(message, id, e.Event)
+			if fx := p.decide(message, id, e.Event); fx.Refused != "" {
+				p.setApart(target{message: message, id: id, event: e.Event})
+			}
 		}
 	}
 	return nil

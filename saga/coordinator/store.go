@@ -55,6 +55,8 @@ type Record struct {
 	State      []byte // JSON of saga.State
 	// WakeAt is when its deadlines are looked at next; zero: never.
 	WakeAt time.Time
+	// Owner names another coordinator that the saga belongs to; then ID is all else that is set. Empty: it is this one's.
+	Owner string
 }
 
 // A Change is what one transaction makes of one saga.

@@ -31,7 +31,8 @@ const (
 // waits longer than 20 ms.
 //
 // own, unless nil, are statements for the service's own rows. They go in the same transaction where this call starts the
-// saga, and are left out where there is one of that key: a request that comes again writes nothing. A transaction that fails
+// saga, and are left out where there is one of that key: a request that comes again writes nothing, and the result says that
+// it existed. A transaction that fails
 // is tried again for each saga by itself, so what one of them is refused costs the others nothing. The functions that read
 // their results run in another goroutine, once more for each try; what they find holds when Submit gives no error, and where ctx
 // has ended they may still run.
@@ -41,7 +42,7 @@ const (
 //
 // An error wraps ErrConflict after three tries. Where ctx ends, or the connection is lost, before the commit is heard of, the
 // saga may have started: to submit it again is safe, and gives the same id.
-func (c *Coordinator) Submit(ctx context.Context, name string, fields map[string]any, own *pgx.Batch) (id string, err error) {
+func (c *Coordinator) Submit(ctx context.Context, name string, fields map[string]any, own *pgx.Batch) (is StartResult, err error) {
 	s := &submission{ctx: ctx, own: own, done: make(chan error, 1)}
 	if err = c.definitions.submitted(s, name, fields); err == nil {
 		c.submissions.PushAside(maphash.String(submitSeed, s.target.id), s)
@@ -52,16 +53,16 @@ func (c *Coordinator) Submit(ctx context.Context, name string, fields map[string
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("coordinator: submit: %w", err)
+		return StartResult{}, fmt.Errorf("coordinator: submit: %w", err)
 	}
-	return s.target.id, nil
+	return s.is, nil
 }
 
 // submission is a call of Submit.
 type submission struct {
 	ctx    context.Context
 	target target
-	lock   string // that it will have, or wait for
+	is     StartResult // of the last try, to be read when done has said that it was the one
 	own    *pgx.Batch
 	done   chan error
 }
@@ -98,11 +99,6 @@ func (ds *definitions) submitted(s *submission, name string, fields map[string]a
 	if s.target, err = started(d, saga.Event{Fields: fields, Correlation: correlationOf(s.ctx)}); err != nil {
 		return err
 	}
-	lock, err := d.Lock(s.target.event.Fields)
-	if err != nil {
-		return fmt.Errorf("saga %s: lock: %w", s.target.id, err)
-	}
-	s.lock = name + "/" + lock
 	return nil
 }
 
@@ -113,7 +109,7 @@ func (c *Coordinator) submit(all []*submission) {
 	if len(all) == 0 {
 		return
 	}
-	slices.SortStableFunc(all, func(a, b *submission) int { return cmp.Compare(a.lock, b.lock) }) // all take locks in one order
+	slices.SortStableFunc(all, func(a, b *submission) int { return cmp.Compare(a.target.lock, b.target.lock) }) // all take locks in one order
 	err := c.together(all)
 	if err != nil && len(all) > 1 && pg.Classify(err) != pg.Unavailable {
 		for _, s := range all {
@@ -172,11 +168,11 @@ func (w *work) startAll(ctx context.Context, tx *swift, all []*submission) error
 	}
 	for _, s := range all {
 		id := s.target.id
-		fresh := w.pass.sagas[id].state.Version == 0
+		s.is = w.pass.found(s.target)
 		if err := w.pass.start(ctx, s.target); err != nil {
 			return err
 		}
-		if fresh {
+		if !s.is.Existed {
 			w.callers[id] = s.ctx
 			s.queue(tx)
 		}

@@ -55,6 +55,11 @@ func orderOf(key, customer string) map[string]any {
 }
 
 func (s *desk) submit(ctx context.Context, key, customer string) (string, error) {
+	is, err := s.submitted(ctx, key, customer)
+	return is.ID, err
+}
+
+func (s *desk) submitted(ctx context.Context, key, customer string) (coordinator.StartResult, error) {
 	own := &pgx.Batch{}
 	own.Queue("INSERT INTO orders (id, customer) VALUES ($1, $2)", key, customer)
 	return s.c.Submit(ctx, "order", orderOf(key, customer), own)

@@ -58,8 +58,9 @@ func TestAnAnswerThatCannotBeDecidedParksItsSaga_A24(t *testing.T) {
 	for key, payload := range map[string]string{"v-1": `{"slot": "9:15"`, "v-2": `{"slot": "9:15"}`} {
 		tx, err := f.pool.Begin(t.Context())
 		require.NoError(t, err)
-		id, err := f.c.Start(t.Context(), tx, "visit", map[string]any{"id": key})
+		is, err := f.c.Start(t.Context(), tx, "visit", map[string]any{"id": key})
 		require.NoError(t, err)
+		id := is.ID
 		require.NoError(t, tx.Commit(t.Context()))
 		const answer = `
 INSERT INTO troupe.outbox (topic, key, type, payload, headers)

@@ -130,6 +130,9 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 			return err
 		}
 	}
+	if err := w.scheduleApart(ctx, &deadlines, taken); err != nil {
+		return err
+	}
 	batch := &pgx.Batch{}
 	out.Queue(batch, &rows)
 	w.c.cfg.Participant.QueueDeadlines(batch, &deadlines)

@@ -186,9 +186,10 @@ func (s *Stage) Order(key string, want saga.Status) (id string) {
 	s.t.Helper()
 	s.begin.Do(s.open)
 	require.NoError(s.t, pgx.BeginFunc(s.t.Context(), s.Pool, func(tx pgx.Tx) (err error) {
-		id, err = s.c.Start(s.t.Context(), tx, "order", map[string]any{
+		is, err := s.c.Start(s.t.Context(), tx, "order", map[string]any{
 			"order_id": key, "customer_id": "c-7", "amount_cents": 1999, "title": 7, "quantity": 1,
 		})
+		id = is.ID
 		return err
 	}))
 	s.Await(id, want)

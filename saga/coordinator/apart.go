@@ -1,0 +1,111 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/saga"
+)
+
+// apartName is the deadline of an event that one saga cannot take.
+const apartName = "apart"
+
+// Apart is the body of that deadline, and of the dead letter that it becomes: an event that one saga, of several that it
+// concerns, cannot take. It is tried by itself, so that it fails no other saga, and again when it is redriven.
+type Apart struct {
+	// Saga is the id of the saga that the event is for, or the name of the one that it is to start.
+	Saga string `json:"saga"`
+	// Event is the saga.Event as the log has it.
+	Event json.RawMessage `json:"event"`
+}
+
+// MessageType is the message's ce_type.
+func (Apart) MessageType() string { return "troupe.Apart" }
+
+// PlainJSON makes it JSON whatever codec the flow uses.
+func (Apart) PlainJSON() {}
+
+// failed says that what t asks for cannot be done: as an error where that is all that its message is for, else apart.
+func (p *pass) failed(t target, why string) error {
+	if t.message < 0 || t.alone {
+		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: %w: %s", t.id, ErrRefused, why)))
+	}
+	p.setApart(t)
+	return nil
+}
+
+func (p *pass) setApart(t target) { p.apart = append(p.apart, t) }
+
+// scheduleApart has each of them delivered to this hop as a message of its own, at once.
+func (w *work) scheduleApart(ctx context.Context, ds *participant.Deadlines, taken []participant.Taken) error {
+	for _, t := range w.pass.apart {
+		of := t.id
+		if t.start.Kind != "" {
+			of, t.event = t.d.Spec().Saga, t.start
+		}
+		event, err := json.Marshal(t.event)
+		if err != nil {
+			return err
+		}
+		if t.message >= 0 && taken != nil {
+			ctx = taken[t.message].Context()
+		}
+		if err := w.c.cfg.Participant.Plan(ctx, ds, participant.Deadline{
+			Name: apartName, Scope: of + "/" + t.event.Message, Key: of, Body: Apart{of, event},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeApart lets one saga take an event that it could not take before.
+func (c *Coordinator) takeApart(ctx context.Context, tx pgx.Tx, d participant.Due[Apart]) error {
+	e, err := saga.ReadEvent(d.Body.Event)
+	if err != nil {
+		return retry.Permanent(err)
+	}
+	w := c.begin(tx)
+	if err = w.pass.takeApart(ctx, d.Body.Saga, e); err == nil {
+		err = w.end(ctx, nil)
+	}
+	if err == nil {
+		w.tell()
+	}
+	var located failedAt
+	if errors.As(err, &located) {
+		err = located.error
+	}
+	return w.lost(err)
+}
+
+func (p *pass) takeApart(ctx context.Context, of string, e saga.Event) error {
+	t := target{message: -1, id: of, event: e}
+	if e.Kind == saga.Started {
+		d, err := p.named(of)
+		starts := false
+		if err == nil {
+			m := Message{ID: e.Message, Hop: e.Hop, Type: e.Type, Fields: e.Fields, Correlation: e.Correlation}
+			t, starts, err = startedBy(d, -1, m)
+		}
+		if err != nil || !starts {
+			return retry.Permanent(err)
+		}
+	}
+	if err := p.load(ctx, []string{t.id}); err != nil {
+		return err
+	}
+	if e.Kind == saga.Started {
+		return p.start(ctx, t)
+	}
+	if fx := p.decide(-1, t.id, e); fx.Refused != "" {
+		return p.failed(t, fx.Refused)
+	}
+	return p.unstash(ctx, -1, t.id)
+}

@@ -1,0 +1,149 @@
+package coordinator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+func parsed(t testing.TB, text string) *saga.Definition {
+	t.Helper()
+	d, err := saga.Parse([]byte(text))
+	require.NoError(t, err)
+	return d
+}
+
+const quote = `{"saga":"quote","version":1,"key":"id","data":{"id":"string"},
+ "steps":[{"name":"quote","command":{"hop":"pricing","type":"Quote"},"success":[{"event":"Quoted"}],"failure":[{"event":"Refused"}],"timeout":"10m","irreversible":"reads"}]}`
+
+// loyalty starts by the answer of quote.
+func loyalty(start string) string {
+	return `{"saga":"loyalty","version":1,"key":"id","data":{"id":"string","cents":"int"},"deadlines":[{"name":"remind","after":"1h",
+  "payload":{"share":"100 / data.cents"},"emit":[{"event":"Remind"}]}],` + start + `,
+ "steps":[{"name":"points","command":{"hop":"points","type":"Add"},"success":[{"event":"Added"}],"timeout":"1m","retriable":true,"irreversible":"gift"}]}`
+}
+
+// starts are those that fail by an event of a customer without cents.
+var starts = map[string]string{
+	"when":     loyalty(`"start":[{"hop":"pricing","event":"Quoted","when":"event.cents > 100","set":{"id":"event.customer"}}]`),
+	"set":      loyalty(`"start":[{"hop":"pricing","event":"Quoted","set":{"id":"event.customer","cents":"event.cents"}}]`),
+	"key":      loyalty(`"start":[{"hop":"pricing","event":"Quoted","set":{"id":"event.cents"}}]`),
+	"lock":     loyalty(`"lock":"string(data.cents)","start":[{"hop":"pricing","event":"Quoted","set":{"id":"event.customer"}}]`),
+	"deadline": loyalty(`"start":[{"hop":"pricing","event":"Quoted","set":{"id":"event.customer","cents":"0"}}]`),
+}
+
+func TestAStartThatFailsLeavesAnotherSagasAnswerAlone(t *testing.T) {
+	t.Parallel()
+	for name, start := range starts {
+		t.Run(name, func(t *testing.T) {
+			m, err := coordinator.NewMemory(noon, parsed(t, quote), parsed(t, start))
+			require.NoError(t, err)
+			id, err := m.Start("quote", map[string]any{"id": "q"})
+			require.NoError(t, err)
+			require.NoError(t, m.Take(coordinator.Message{
+				ID: "1", Hop: "pricing", Type: "Quoted", Key: "q", Outcome: "success", SagaID: id, SagaStep: "quote", SagaOperation: "forward",
+				Fields: map[string]any{"customer": "c"},
+			}))
+			require.Len(t, m.Sagas(), 1)
+			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+			require.Error(t, m.Take(coordinator.Message{
+				ID: "2", Hop: "pricing", Type: "Quoted", Key: "q", Fields: map[string]any{"customer": "c"},
+			}), "where it is for nothing else, the message itself fails")
+		})
+	}
+}
+
+// TestAStartThatFailsIsADeadLetterOfItsOwn: the answer counts, and an operator sees what did not start.
+func TestAStartThatFailsIsADeadLetterOfItsOwn(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"when", "deadline"} {
+		f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+		f.c = f.coordinator(parsed(t, quote), parsed(t, starts[name]))
+		var is coordinator.StartResult
+		require.NoError(t, pgx.BeginFunc(t.Context(), f.pool, func(tx pgx.Tx) (err error) {
+			is, err = f.c.Start(t.Context(), tx, "quote", map[string]any{"id": "q"})
+			return err
+		}))
+		const answer = `
+INSERT INTO troupe.outbox (topic, key, type, payload, headers)
+VALUES ($1, 'q', 'Quoted', '{"customer": "c"}', jsonb_build_object('ce_sagaid', $2::text, 'ce_sagastep', 'quote',
+        'ce_sagaoperation', 'forward', 'ce_outcome', 'success', 'ce_idempotencykey', $2 || '/quote/forward/0'))`
+		_, err := f.pool.Exec(t.Context(), answer, f.name+".pricing.events", is.ID)
+		require.NoError(t, err)
+		var letters []string
+		testkit.Wait(t, "a dead letter", func() (bool, error) {
+			rows, _ := f.pool.Query(t.Context(), "SELECT message_type || ' ' || error || ' ' || convert_from(payload, 'UTF8') FROM troupe.dead_letters")
+			letters, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			return len(letters) > 0, err
+		})
+		require.Len(t, letters, 1)
+		require.Contains(t, letters[0], "troupe.Apart")
+		require.Contains(t, letters[0], "loyalty")
+		require.Contains(t, letters[0], map[string]string{"when": "event.cents", "deadline": "remind"}[name])
+		require.Contains(t, letters[0], "customer")
+		var status string
+		require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT status FROM troupe.sagas WHERE id = $1", is.ID).Scan(&status))
+		require.Equal(t, "completed", status)
+	}
+}
+
+func TestAnEventThatASagaHasNoRoomForIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	d := parsed(t, `{"saga":"order","version":1,"key":"id","data":{"id":"string"},"steps":[
+  {"name":"a","command":{"hop":"a","type":"A"},"success":[{"event":"ADone"}],"failure":[{"event":"ANo"}],"timeout":"3h","irreversible":"reads"},
+  {"name":"scanned","needs":["a"],"success":[{"event":"Scanned","hop":"depot"}],"timeout":"24h"}]}`)
+	scanned := func(i int) coordinator.Message {
+		return coordinator.Message{ID: fmt.Sprint("m-", i), Hop: "depot", Type: "Scanned", Key: "o-1", Fields: map[string]any{"n": i}}
+	}
+	m, err := coordinator.NewMemory(noon, d)
+	require.NoError(t, err)
+	_, err = m.Start("order", map[string]any{"id": "o-1"})
+	require.NoError(t, err)
+	for i := range 64 {
+		require.NoError(t, m.Take(scanned(i)))
+	}
+	require.ErrorIs(t, m.Take(scanned(64)), coordinator.ErrRefused)
+	require.Len(t, m.Sagas()[0].Early, 64)
+
+	// Those that came before the saga are kept outside, and as many as it has room for are given to it.
+	m, err = coordinator.NewMemory(noon, d)
+	require.NoError(t, err)
+	for i := range 70 {
+		require.NoError(t, m.Take(scanned(i)))
+	}
+	refused := 0
+	m.OnDecided = func(one coordinator.Decided) {
+		if strings.Contains(one.Effects.Refused, "Scanned") {
+			refused++
+		}
+	}
+	_, err = m.Start("order", map[string]any{"id": "o-1"})
+	require.NoError(t, err)
+	require.Len(t, m.Sagas()[0].Early, 64)
+	require.Equal(t, 6, refused)
+}
+
+func TestAnEventFindsItsSagaByANumberInAnyForm(t *testing.T) {
+	t.Parallel()
+	for _, variable := range []string{"int", "double", "any"} {
+		d := parsed(t, `{"saga":"o","version":1,"key":"id","data":{"id":"string","invoice":"`+variable+`"},"steps":[
+ {"name":"paid","success":[{"event":"Paid","hop":"bank","by":{"variable":"invoice","field":"invoice"}}],"timeout":"24h"}]}`)
+		for _, number := range []string{"1000000", "1000000.0", "1e6", "0.1e7"} {
+			m, err := coordinator.NewMemory(noon, d)
+			require.NoError(t, err)
+			_, err = m.Start("o", map[string]any{"id": "1", "invoice": 1000000})
+			require.NoError(t, err)
+			fields, err := saga.ReadFields([]byte(`{"invoice": ` + number + `}`))
+			require.NoError(t, err)
+			require.NoError(t, m.Take(coordinator.Message{ID: "m", Hop: "bank", Type: "Paid", Key: "x", Fields: fields}))
+			require.Equal(t, saga.Completed, m.Sagas()[0].Status, "%s for %s", number, variable)
+		}
+	}
+}
