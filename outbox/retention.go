@@ -158,17 +158,17 @@ func (r *Retention) drop(ctx context.Context, published Published, d *Dropping) 
 	return nil
 }
 
-// connectionSettings lets DETACH wait: cut short by a time-out, it leaves the partition in between. Not synchronous,
-// the first step could be lost with a crash of the server after the second was seen.
+// connectionSettings lets DETACH wait: cut short by a time-out, it leaves the partition in between. Commits
+// are on disk before the next step begins; they wait for no standby, which the outbox's relay may be taken for.
 const connectionSettings = `
 SELECT set_config(name, '0', false)
 FROM pg_settings
 WHERE name IN ('lock_timeout', 'statement_timeout', 'transaction_timeout', 'idle_session_timeout',
                'idle_in_transaction_session_timeout', 'max_parallel_workers_per_gather')
 UNION ALL
-SELECT set_config(name, 'on', false)
+SELECT set_config(name, 'local', false)
 FROM pg_settings
-WHERE name = 'synchronous_commit' AND setting = 'off'
+WHERE name = 'synchronous_commit'
 UNION ALL
 SELECT set_config('application_name', 'troupe retention', false)`
 

@@ -78,6 +78,7 @@
 //	a transaction commits late             it is streamed when it commits
 //	a transaction of any size              passes in bounded memory; killed within it, it begins anew
 //	a connection is cut                    the stream begins anew at the stored place
+//	failover, the old primary is open yet  the stream of the old one ends; the new one's stored place and rows go on
 //	the server restarts                    the relay lets its stream go, so that the server can stop, and comes back
 //	the server crashes                     streams what was on disk; nothing is known of what was not, and nothing told
 //	the slot is dropped, or lost           made anew; rows that the stored snapshot does not see are read from the table
@@ -205,9 +206,17 @@
 //
 // While active under poll: one connection for the claims and deletes of each shard, one for notifications, one now and then for
 // the lease and for housekeeping; with several shards one more for looks, and one for the leases' notifications. Idle, one
-// statement an interval, which renews the leases of all shards and looks for their rows. Under wal: one for replication, which is none of the pool's, and one now and then for places, the lease
+// statement an interval, which renews the leases of all shards and looks for their rows. Under wal: one for replication, one for places and samples, and one now and then for the lease
 // and housekeeping; idle, some 10 statements a minute. No transaction spans two statements, so that a frozen relay blocks nobody. Connect directly: a pooler
 // that hands out another server connection per transaction loses notifications, and speaks no replication.
+//
+// The relay's sessions set what they rely on when they begin: no time-outs, UTF8, read committed, pg_catalog first in the
+// search path, and commits that wait for this server's disk but for no standby. Settings of the role or the database that
+// say otherwise are for your sessions.
+//
+// After a failover connections to two servers may be open at once. Snapshots, transaction ids and places of two servers
+// are never combined: a source reads from one server process, and uses connections to that one alone for all that
+// is said of the log. When a new connection leads elsewhere the source begins again, from what the new server has stored.
 //
 // # Rights
 //

@@ -86,7 +86,7 @@ func (r *Relay) look(ctx context.Context, l *lease, last *SlotStatus) (*SlotStat
 	now := &SlotStatus{Name: r.cfg.Slot, ReadAt: time.Now()}
 	var since *time.Time
 	read := func(statement string) error {
-		return r.cfg.Pool.QueryRow(ctx, statement, pg.Args{"slot": r.cfg.Slot, "shard": l.shard}).
+		return r.pool.QueryRow(ctx, statement, pg.Args{"slot": r.cfg.Slot, "shard": l.shard}).
 			Scan(&now.Active, &now.WALStatus, &now.RetainedBytes, &now.UnconfirmedBytes, &now.SafeBytes, &since)
 	}
 	err := read(noteGuard)
@@ -146,7 +146,7 @@ func (r *Relay) worry(s *SlotStatus, most int64) error {
 // giveUp drops the slot for as long as this relay lives. The stored state remains: what was published is known, and the
 // table has the rest.
 func (r *Relay) giveUp(ctx context.Context, l *lease, s *SlotStatus) error {
-	if _, err := l.renew(ctx, r.cfg.Pool, nothing); err != nil { // the slot may be the next leader's by now
+	if _, err := l.renew(ctx, r.pool, nothing); err != nil { // the slot may be the next leader's by now
 		return err
 	}
 	if !r.givenUp.Swap(true) {
@@ -156,14 +156,14 @@ func (r *Relay) giveUp(ctx context.Context, l *lease, s *SlotStatus) error {
 		r.cfg.Log.Error().Str("slot", s.Name).Int64("retained_bytes", s.RetainedBytes).Int64("limit_bytes", r.cfg.SlotLimit).
 			Msg("slot dropped rather than fill the server's disk: the table is polled until this relay is started again")
 	}
-	slot, err := r.readSlot(ctx)
+	slot, err := r.readSlot(ctx, r.pool)
 	if err != nil || !slot.there || r.foreign(slot) != nil {
 		return err
 	}
-	if err := r.free(ctx, slot); err != nil {
+	if err := r.free(ctx, r.pool, slot); err != nil {
 		return err
 	}
-	if err := r.dropSlot(ctx); err != nil {
+	if err := r.dropSlot(ctx, r.pool); err != nil {
 		return err
 	}
 	r.state.update(func(s *Status) { s.Slot = nil })

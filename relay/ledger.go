@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/internal/pg"
 )
@@ -17,7 +16,7 @@ import (
 // without a key is known by its id. What stands before all of its key there is told again as well, and goes out. Keys are
 // kept as hashes: two of the same hash wait for each other, which does no harm.
 type ledger struct {
-	pool  *pgxpool.Pool
+	db    *server
 	lease *lease
 	table *mappedTable // nil: troupe.outbox
 	// service is ce_source of the table's rows that name none.
@@ -36,8 +35,8 @@ type line struct {
 	lowest int64 // position, or below it where one was cured; 0 for a table with a mapping, where positions say nothing
 }
 
-func (r *Relay) newLedger(l *lease) ledger {
-	return ledger{pool: r.cfg.Pool, lease: l, table: r.mapped, service: r.cfg.Service}
+func (r *Relay) newLedger(db *server, l *lease) ledger {
+	return ledger{db: db, lease: l, table: r.mapped, service: r.cfg.Service}
 }
 
 // load reads the table anew.
@@ -46,7 +45,7 @@ func (l *ledger) load(ctx context.Context) error {
 	if l.table != nil {
 		query, args = mappedKeys, []any{l.table.args(nil)}
 	}
-	rows, err := l.pool.Query(ctx, query, args...)
+	rows, err := l.db.Query(ctx, query, args...)
 	if err != nil {
 		return fmt.Errorf("read troubled keys: %w", err)
 	}
@@ -106,18 +105,18 @@ func (l *ledger) count(key []byte, more line) {
 // due reads rows in trouble that may go out now.
 func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	if l.table != nil {
-		return l.table.due(ctx, l.pool, l.service)
+		return l.table.due(ctx, l.db, l.service)
 	}
 	// Rows that wait are looked at again only where one that they may wait behind is gone: there may be a million.
 	var blocking string
-	if err := l.pool.QueryRow(ctx, readBlocking).Scan(&blocking); err != nil {
+	if err := l.db.QueryRow(ctx, readBlocking).Scan(&blocking); err != nil {
 		return nil, fmt.Errorf("read what rows wait behind: %w", err)
 	}
 	from := l.noted
 	if blocking != l.blocking {
 		from = math.MinInt64
 	}
-	rows, err := l.pool.Query(ctx, claimTrouble, pg.Args{"rows": 1000, "from": from})
+	rows, err := l.db.Query(ctx, claimTrouble, pg.Args{"rows": 1000, "from": from})
 	if err != nil {
 		return nil, fmt.Errorf("claim rows in trouble: %w", err)
 	}
@@ -152,7 +151,7 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 		return nil
 	}
 	if l.table != nil {
-		if err := l.table.cure(ctx, l.pool, l.lease, ids); err != nil {
+		if err := l.table.cure(ctx, l.db, l.lease, ids); err != nil {
 			return err
 		}
 		l.cured(items)
@@ -160,7 +159,7 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 	}
 	var held int
 	args := l.lease.args(pg.Args{"positions": positions, "ids": ids})
-	switch err := l.pool.QueryRow(ctx, cureTrouble, args).Scan(&held); {
+	switch err := l.db.QueryRow(ctx, cureTrouble, args).Scan(&held); {
 	case err != nil:
 		return fmt.Errorf("cure trouble: %w", err)
 	case held == 0:

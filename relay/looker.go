@@ -57,7 +57,7 @@ const slowLook = 20 * time.Millisecond
 
 func newLooker(r *Relay) *looker {
 	return &looker{
-		relay: r, session: session{pool: r.cfg.Pool}, wake: make(chan struct{}, 1), stirred: make(chan struct{}, 1),
+		relay: r, wake: make(chan struct{}, 1), stirred: make(chan struct{}, 1),
 		astir: make(chan struct{}, 1), lead: make(chan struct{}, 1),
 		leases: make(map[int]*holding), resting: make(map[int]*resting),
 	}
@@ -115,6 +115,7 @@ func (l *looker) rest(ctx context.Context, of *lease, s scope) why {
 
 // run looks until ctx ends, ever more rarely while nothing is found.
 func (l *looker) run(ctx context.Context) {
+	l.session.pool = l.relay.pool
 	defer l.session.close()
 	wait := firstWait
 	for {

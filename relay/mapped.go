@@ -74,14 +74,14 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 		return fmt.Errorf("table %s: %w", t, err)
 	}
 	var there bool
-	err = r.cfg.Pool.QueryRow(ctx, "SELECT $1::text::regclass::oid, EXISTS (SELECT FROM pg_publication WHERE pubname = $2)",
+	err = r.pool.QueryRow(ctx, "SELECT $1::text::regclass::oid, EXISTS (SELECT FROM pg_publication WHERE pubname = $2)",
 		t.identifier(), r.cfg.Publication).Scan(&t.oid, &there)
 	if err != nil || there {
 		return err
 	}
 	create := fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', publish_via_partition_root = true)",
 		pgx.Identifier{r.cfg.Publication}.Sanitize(), t.identifier())
-	if _, err := r.cfg.Pool.Exec(ctx, create); err != nil {
+	if _, err := r.pool.Exec(ctx, create); err != nil {
 		return fmt.Errorf("make the publication, or let the table's owner do it: %s: %w", create, err)
 	}
 	r.cfg.Log.Info().Str("publication", r.cfg.Publication).Stringer("table", t).Msg("publication made")
@@ -90,7 +90,7 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 
 // columns are the table's, as the catalog has them now.
 func (t *mappedTable) columns(ctx context.Context, r *Relay) ([]mapping.Column, error) {
-	rows, err := r.cfg.Pool.Query(ctx, mapping.ColumnsSQL, t.identifier())
+	rows, err := r.pool.Query(ctx, mapping.ColumnsSQL, t.identifier())
 	if err != nil {
 		return nil, fmt.Errorf("columns of table %s: %w", t, err)
 	}

@@ -87,7 +87,7 @@ func (w *window) addMapped(b *boundTable, tuple wal.Tuple, skip *snapshot, at ti
 
 // takeOver goes on with a slot that somebody else has read: Debezium, or whoever made it by hand. It begins where the slot
 // stands, so nothing is missing, and what was sent behind that place comes again.
-func (r *Relay) takeOver(ctx context.Context, l *lease, slot slotState, system wal.System) (st standing, err error) {
+func (r *Relay) takeOver(ctx context.Context, db *server, l *lease, slot slotState, system wal.System) (st standing, err error) {
 	if !slot.there || slot.walStatus == "lost" {
 		return st, nil
 	}
@@ -97,5 +97,5 @@ func (r *Relay) takeOver(ctx context.Context, l *lease, slot slotState, system w
 	}
 	st = standing{there: true, source: WAL, system: system.ID, timeline: system.Timeline, lsn: slot.confirmed}
 	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", slot.confirmed).Msg("slot taken over: it goes on where it stands")
-	return st, r.store(ctx, l, st)
+	return st, r.store(ctx, db, l, st)
 }

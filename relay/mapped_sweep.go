@@ -16,8 +16,8 @@ import (
 
 // sweepMapped publishes the rows that stand in a mapped table and that its new slot will not tell. With a column of
 // transaction ids these are those that are not known to be published; without, all that there are: repeats, by id.
-func (r *Relay) sweepMapped(idle, term context.Context, p *publisher, st standing) (standing, error) {
-	source := &mappedSweep{relay: r, lease: p.lease, ledger: r.newLedger(p.lease), st: st, term: term}
+func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher, st standing) (standing, error) {
+	source := &mappedSweep{relay: r, db: db, lease: p.lease, ledger: r.newLedger(db, p.lease), st: st, term: term}
 	defer source.close()
 	if err := source.ledger.load(idle); err != nil {
 		return st, err
@@ -31,13 +31,14 @@ func (r *Relay) sweepMapped(idle, term context.Context, p *publisher, st standin
 		return st, err
 	}
 	st.published, st.sweep = st.sweep, nil
-	return st, r.store(idle, p.lease, st)
+	return st, r.store(idle, db, p.lease, st)
 }
 
 // A mappedSweep is the source of rows of a mapped table, read once, in one statement. After an error it goes on behind the last
 // batch that was settled; another relay, or this one when it is started again, begins at the first row.
 type mappedSweep struct {
 	relay  *Relay
+	db     *server
 	lease  *lease
 	ledger ledger
 	st     standing
@@ -155,7 +156,7 @@ func (m *mappedSweep) open(ctx context.Context) (err error) {
 		return err
 	}
 	query, args := m.query(columns)
-	if m.conn, err = m.relay.cfg.Pool.Acquire(ctx); err != nil {
+	if m.conn, err = m.db.Acquire(ctx); err != nil {
 		return err
 	}
 	if _, err = m.conn.Exec(ctx, sweepSettings); err != nil {
@@ -227,7 +228,7 @@ func (m *mappedSweep) remove(_ context.Context, acked []*item) error {
 }
 
 func (m *mappedSweep) record(ctx context.Context, troubled []trouble) error {
-	if err := m.relay.recordTrouble(ctx, m.lease, troubled); err != nil {
+	if err := m.relay.recordTrouble(ctx, m.db, m.lease, troubled); err != nil {
 		return err
 	}
 	for _, t := range troubled {

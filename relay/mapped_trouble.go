@@ -7,17 +7,16 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // recordTrouble writes down what a stream, or a sweep of a mapped table, could not publish.
-func (r *Relay) recordTrouble(ctx context.Context, l *lease, troubled []trouble) error {
+func (r *Relay) recordTrouble(ctx context.Context, db *server, l *lease, troubled []trouble) error {
 	if r.mapped != nil {
-		return r.mapped.record(ctx, r.cfg.Pool, l, troubled)
+		return r.mapped.record(ctx, db, l, troubled)
 	}
-	return record(ctx, r.cfg.Pool, l, troubled)
+	return record(ctx, db, l, troubled)
 }
 
 // record writes trouble down with the rows themselves, under the term: the table need not have them any more.
@@ -68,8 +67,8 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, troubled
 }
 
 // due reads rows in trouble that may go out now, and maps them anew: the options may be others by now.
-func (t *mappedTable) due(ctx context.Context, pool *pgxpool.Pool, service string) ([]*item, error) {
-	rows, err := pool.Query(ctx, claimMappedTrouble, t.args(pg.Args{"rows": 1000}))
+func (t *mappedTable) due(ctx context.Context, db *server, service string) ([]*item, error) {
+	rows, err := db.Query(ctx, claimMappedTrouble, t.args(pg.Args{"rows": 1000}))
 	if err != nil {
 		return nil, fmt.Errorf("claim rows in trouble: %w", err)
 	}

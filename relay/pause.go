@@ -160,7 +160,7 @@ func (r *Relay) readPause(ctx context.Context) error {
 	}
 	var since *time.Time
 	var p StoredPause
-	err := r.cfg.Pool.QueryRow(ctx, readPause, pg.Args{"shard": shard}).Scan(&since, &p.Actor, &p.Reason)
+	err := r.pool.QueryRow(ctx, readPause, pg.Args{"shard": shard}).Scan(&since, &p.Actor, &p.Reason)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("read whether the outbox is paused: %w", err)
 	}

@@ -135,7 +135,7 @@ func (t *transactor) holds(ctx context.Context, at place, system wal.System) (th
 	if t.relay.mapped != nil {
 		return at.lsn <= system.LSN, nil
 	}
-	err = t.relay.cfg.Pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM troupe.outbox WHERE position = $1 AND id = $2)",
+	err = t.db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM troupe.outbox WHERE position = $1 AND id = $2)",
 		at.position, at.id).Scan(&there)
 	return there, err
 }

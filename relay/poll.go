@@ -41,8 +41,9 @@ type poll struct {
 	warn   func(error)
 	wake   <-chan struct{} // notifications
 	looker *looker         // that looks for all shards of the process; nil: there is one
-	// published and sweep are snapshots that limit what is claimed, see scope.
+	// published and sweep are snapshots that limit what is claimed, see scope. They are of the server that of names.
 	published, sweep *string
+	of               string
 
 	mark mark
 
@@ -62,6 +63,9 @@ func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	}
 	if err := p.connect(ctx); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if (p.published != nil || p.sweep != nil) && p.server != p.of {
+		return nil, p.check(fmt.Errorf("claim rows: %w", errServer))
 	}
 	if time.Since(p.lookedFull) > fullLookEvery {
 		p.lookedFull = time.Now()

@@ -209,7 +209,7 @@ func (p *publisher) hold(ctx context.Context) error {
 	if l.left() > l.length/3 {
 		return nil
 	}
-	_, err := l.renew(ctx, p.relay.cfg.Pool, nothing)
+	_, err := l.renew(ctx, p.relay.pool, nothing)
 	return err
 }
 
@@ -286,7 +286,7 @@ func (p *publisher) insist(ctx context.Context, do func() error) error {
 				p.relay.quiet.recovered("settle")
 			}
 			return nil
-		case errors.Is(err, errLost):
+		case errors.Is(err, errLost), errors.Is(err, errServer):
 			return err
 		case ctx.Err() != nil:
 			return err

@@ -25,9 +25,9 @@ import (
 
 // Config of a Relay. Pool, Brokers and Service are required.
 type Config struct {
-	// Pool is the service's database. At most 4 of its connections are used at a time, and one more for each shard that
-	// the relay takes out of it while it is active, with the pool's configuration, for claims and deletes; with several shards
-	// another one, for looks.
+	// Pool is the service's database. The relay lends no connection from it. It opens sessions of its own with the pool's
+	// configuration, so that neither the settings of the role nor code of yours changes what they do: at most 4 at a time, one
+	// more for each shard while it is active, for claims and deletes, and with several shards another one, for looks.
 	Pool *pgxpool.Pool
 	// Brokers are host:port.
 	Brokers []string
@@ -138,7 +138,8 @@ type Relay struct {
 	cfg    Config
 	state  state
 	ran    atomic.Bool
-	mapped *mappedTable // nil: the table is troupe.outbox
+	mapped *mappedTable  // nil: the table is troupe.outbox
+	pool   *pgxpool.Pool // of Run: the relay's own sessions, for all that is not of one server
 	quiet  quiet
 	gate   gate
 	shards sharing

@@ -12,25 +12,37 @@ const retainEvery = 5 * time.Minute
 
 // retain drops partitions that are done. It has a goroutine of its own: a detach may wait for hours.
 func (r *Relay) retain(ctx context.Context) {
-	retention, err := outbox.NewRetention(outbox.RetentionConfig{Pool: r.cfg.Pool, Age: r.cfg.Retention})
+	for !pause(ctx, retainEvery, nil) && ctx.Err() == nil {
+		if err := r.retainOn(ctx); err != nil && ctx.Err() == nil {
+			r.quiet.failed("retention", err)
+		}
+	}
+}
+
+// retainOn drops partitions of one server, round after round, until ctx ends or one round fails. What Retention knows of
+// writers is of one connection.
+func (r *Relay) retainOn(ctx context.Context) error {
+	db, err := r.bindNow(ctx)
 	if err != nil {
-		r.quiet.failed("retention", err)
-		return
+		return err
+	}
+	defer db.Close()
+	retention, err := outbox.NewRetention(outbox.RetentionConfig{Pool: db.Pool, Age: r.cfg.Retention})
+	if err != nil {
+		return err
 	}
 	defer retention.Close()
 	for {
-		if pause(ctx, retainEvery, nil); ctx.Err() != nil {
-			return
-		}
-		st, err := r.readState(ctx)
+		st, err := r.readState(ctx, db)
 		if err == nil {
 			err = r.drop(ctx, retention, st)
 		}
-		switch {
-		case err == nil:
-			r.quiet.recovered("retention")
-		case ctx.Err() == nil:
-			r.quiet.failed("retention", err)
+		if err != nil {
+			return err
+		}
+		r.quiet.recovered("retention")
+		if pause(ctx, retainEvery, nil); ctx.Err() != nil {
+			return nil
 		}
 	}
 }

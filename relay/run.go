@@ -25,6 +25,12 @@ func (r *Relay) Run(ctx context.Context) error {
 	if r.ran.Swap(true) {
 		return errors.New("relay: run twice")
 	}
+	pool, err := pg.SessionPool(r.cfg.Pool)
+	if err != nil {
+		return fmt.Errorf("relay: %w", err)
+	}
+	defer pool.Close()
+	r.pool = pool
 	// work outlives ctx: what is in flight is finished first.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -111,7 +117,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	p := &publisher{relay: r, lease: l, client: client, sender: newSender(client), renderer: newRenderer(r.defaults())}
 	var side sync.WaitGroup
 	side.Go(func() {
-		if err := l.keep(term, r.cfg.Pool, func(err error) { r.quiet.failed("lease", err) }); err != nil {
+		if err := l.keep(term, r.pool, func(err error) { r.quiet.failed("lease", err) }); err != nil {
 			lose(err)
 		}
 	})
@@ -131,7 +137,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	if !errors.Is(cause, errLost) || l.shard > 0 { // a shard's is lost with its layout too, and waited for
 		last, cancel := context.WithTimeout(context.WithoutCancel(work), releaseLimit)
 		defer cancel()
-		if err := l.release(last, r.cfg.Pool); err != nil {
+		if err := l.release(last, r.pool); err != nil {
 			r.cfg.Log.Warn().Err(err).Dur("runs_out_in", l.length).Msg("the lease was not released")
 		}
 	}
@@ -149,7 +155,7 @@ func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 		found, err := p.round(idle, term, wait)
 		switch {
 		case errors.Is(err, errLost), errors.Is(err, errStream), errors.Is(err, errSwept),
-			errors.Is(err, errAborted), errors.Is(err, errAgain), errors.Is(err, errStop):
+			errors.Is(err, errAborted), errors.Is(err, errAgain), errors.Is(err, errStop), errors.Is(err, errServer):
 			return err
 		case idle.Err() != nil:
 			return nil
@@ -203,7 +209,7 @@ const houseEvery = 2 * time.Minute
 // keepHouse makes partitions ahead and does what else is due now and then.
 func (r *Relay) keepHouse(ctx context.Context) {
 	for {
-		if err := r.tidy(ctx, r.cfg.Pool); err != nil && ctx.Err() == nil {
+		if err := r.tidy(ctx, r.pool); err != nil && ctx.Err() == nil {
 			r.quiet.failed("housekeeping", err)
 		}
 		if pause(ctx, houseEvery, nil); ctx.Err() != nil {

@@ -6,12 +6,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // A session is a connection out of the pool, since its planner settings are its own.
 type session struct {
-	pool *pgxpool.Pool
-	conn *pgx.Conn // nil: none
+	pool   *pgxpool.Pool
+	conn   *pgx.Conn // nil: none
+	server string    // that conn leads to
 }
 
 // planner leaves one plan: walk the partitions' keys upwards and stop at the limit. By its own estimates the planner
@@ -39,7 +42,10 @@ func (s *session) connect(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	s.conn = pooled.Hijack()
-	_, err = s.conn.Exec(ctx, planner)
+	if _, err = s.conn.Exec(ctx, planner); err != nil {
+		return true, err
+	}
+	s.server, err = pg.Server(ctx, s.conn)
 	return true, err
 }
 

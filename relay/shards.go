@@ -49,7 +49,7 @@ func (r *Relay) shares() bool {
 // divide sees to it that the outbox is divided into so many shards, and that none of a former layout is held any more. The
 // error is errLost when the term is over.
 func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
-	changed, err := r.cfg.Pool.Exec(ctx, divide, l.args(pg.Args{"number": number}))
+	changed, err := r.pool.Exec(ctx, divide, l.args(pg.Args{"number": number}))
 	if err != nil {
 		return fmt.Errorf("divide the outbox: %w", err)
 	}
@@ -60,7 +60,7 @@ func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
 		var shards int
 		var layout int64
 		var lasts *time.Duration
-		err := r.cfg.Pool.QueryRow(ctx, readLayout, l.args(nil)).Scan(&shards, &layout, &lasts)
+		err := r.pool.QueryRow(ctx, readLayout, l.args(nil)).Scan(&shards, &layout, &lasts)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows), err == nil && shards != number:
 			return fmt.Errorf("divide the outbox: %w", errLost)
@@ -171,7 +171,7 @@ type shardLease struct {
 // take claims what is free, asks for what others have too much of, and says when to look again.
 func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
 	r := s.relay
-	found, err := r.cfg.Pool.Query(ctx, readShards, pg.Args{"longest": longest(r.cfg.Lease)})
+	found, err := r.pool.Query(ctx, readShards, pg.Args{"longest": longest(r.cfg.Lease)})
 	if err != nil {
 		return 0, fmt.Errorf("read the shards: %w", err)
 	}
@@ -239,7 +239,7 @@ func (s *share) ask(ctx context.Context, held []*shardLease) error {
 		if l == nil || l.Holder == holder || l.Wanted != nil || count[l.Holder] < ours+2 {
 			continue
 		}
-		_, err := s.relay.cfg.Pool.Exec(ctx, wantShard, pg.Args{"shard": shard, "holder": holder, "from": l.Holder})
+		_, err := s.relay.pool.Exec(ctx, wantShard, pg.Args{"shard": shard, "holder": holder, "from": l.Holder})
 		if err != nil {
 			return fmt.Errorf("ask for shard %d: %w", shard, err)
 		}
@@ -254,7 +254,7 @@ func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.heard}
 	ctx, cancel := toTheEnd(ctx, r.cfg.Lease)
 	defer cancel()
-	err := r.cfg.Pool.QueryRow(ctx, claimShard, l.args(pg.Args{"length": l.length, "layout": s.layout})).Scan(&l.term)
+	err := r.pool.QueryRow(ctx, claimShard, l.args(pg.Args{"length": l.length, "layout": s.layout})).Scan(&l.term)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return false, nil
@@ -295,18 +295,23 @@ func (l *looker) yields(shard int) {
 
 // pollShard publishes from the table what the leader left to the shards.
 func (r *Relay) pollShard(idle, term context.Context, p *publisher) error {
-	st, err := r.readState(idle)
+	db, err := r.bindNow(idle)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	st, err := r.readState(idle, db)
 	if err != nil {
 		return err
 	}
 	if st.there {
 		var system string
-		if err := r.cfg.Pool.QueryRow(idle, "SELECT system_identifier::text FROM pg_control_system()").Scan(&system); err != nil {
+		if err := db.QueryRow(idle, "SELECT system_identifier::text FROM pg_control_system()").Scan(&system); err != nil {
 			return fmt.Errorf("identify the system: %w", err)
 		}
 		if st.source != Poll || st.system != system && st.published != nil {
 			return errors.New("the leader has not begun to poll yet")
 		}
 	}
-	return r.poll(idle, term, p, st.published, nil)
+	return r.poll(idle, term, p, scanned{db.id, st.published})
 }

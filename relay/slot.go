@@ -21,9 +21,9 @@ type slotState struct {
 	walStatus        string
 }
 
-func (r *Relay) readSlot(ctx context.Context) (s slotState, err error) {
+func (r *Relay) readSlot(ctx context.Context, db querier) (s slotState, err error) {
 	var confirmed *string
-	err = r.cfg.Pool.QueryRow(ctx, readSlot, pg.Args{"slot": r.cfg.Slot}).
+	err = db.QueryRow(ctx, readSlot, pg.Args{"slot": r.cfg.Slot}).
 		Scan(&s.plugin, &s.database, &s.activePID, &confirmed, &s.walStatus)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -71,18 +71,18 @@ func unusable(st standing, slot slotState, system wal.System) string {
 
 // free ends whoever still streams the slot: it had the lease before. A frozen one would keep the slot until the server
 // gives it up.
-func (r *Relay) free(ctx context.Context, s slotState) error {
+func (r *Relay) free(ctx context.Context, db querier, s slotState) error {
 	if s.activePID == 0 {
 		return nil
 	}
-	if _, err := r.cfg.Pool.Exec(ctx, "SELECT pg_terminate_backend($1)", s.activePID); err != nil {
+	if _, err := db.Exec(ctx, "SELECT pg_terminate_backend($1)", s.activePID); err != nil {
 		r.quiet.failed("free the slot", err) // it will be free when the server misses its holder
 	}
 	for range 20 {
 		if pause(ctx, 50*time.Millisecond, nil); ctx.Err() != nil {
 			return ctx.Err()
 		}
-		now, err := r.readSlot(ctx)
+		now, err := r.readSlot(ctx, db)
 		if err != nil {
 			return err
 		}
@@ -93,8 +93,8 @@ func (r *Relay) free(ctx context.Context, s slotState) error {
 	return fmt.Errorf("slot %s: %w by process %d", r.cfg.Slot, wal.ErrActive, s.activePID)
 }
 
-func (r *Relay) dropSlot(ctx context.Context) error {
-	_, err := r.cfg.Pool.Exec(ctx, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1", r.cfg.Slot)
+func (r *Relay) dropSlot(ctx context.Context, db querier) error {
+	_, err := db.Exec(ctx, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1", r.cfg.Slot)
 	if err != nil {
 		return fmt.Errorf("drop slot %s: %w", r.cfg.Slot, err)
 	}
@@ -103,25 +103,25 @@ func (r *Relay) dropSlot(ctx context.Context) error {
 
 // leaveSlot goes from streaming to polling: what the stored snapshot sees is published and is left alone by the poll,
 // which begins with the rest. A slot that nobody streams would fill the server's disk.
-func (r *Relay) leaveSlot(ctx context.Context, l *lease, st standing) error {
+func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st standing) error {
 	if !st.there {
 		return nil
 	}
-	slot, err := r.readSlot(ctx)
+	slot, err := r.readSlot(ctx, db)
 	if err != nil {
 		return err
 	}
 	if st.source != Poll {
 		st.source, st.sweep = Poll, nil
-		if err := r.store(ctx, l, st); err != nil {
+		if err := r.store(ctx, db, l, st); err != nil {
 			return err
 		}
 	}
 	if !slot.there || r.foreign(slot) != nil {
 		return nil
 	}
-	if err = r.free(ctx, slot); err == nil {
-		err = r.dropSlot(ctx)
+	if err = r.free(ctx, db, slot); err == nil {
+		err = r.dropSlot(ctx, db)
 	}
 	if err != nil {
 		r.cfg.Log.Error().Err(err).Msg("a slot that nobody reads is left, and the server keeps its log for it: drop it by hand")
@@ -131,8 +131,8 @@ func (r *Relay) leaveSlot(ctx context.Context, l *lease, st standing) error {
 
 // makeSlot makes the slot anew, and returns when every transaction that it does not stream whole is visible. Both wait
 // for transactions of others, however long they are.
-func (r *Relay) makeSlot(ctx context.Context, conn *wal.Conn) (wal.LSN, error) {
-	if err := r.dropSlot(ctx); err != nil {
+func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.LSN, error) {
+	if err := r.dropSlot(ctx, db); err != nil {
 		return 0, err
 	}
 	from, err := conn.CreateSlot(ctx, r.cfg.Slot, r.cfg.Failover)
@@ -142,11 +142,11 @@ func (r *Relay) makeSlot(ctx context.Context, conn *wal.Conn) (wal.LSN, error) {
 	// A transaction leaves the list of running ones a moment after it wrote its commit: one that the slot does not stream
 	// may still be invisible. It is not once all that began before now have ended.
 	var own uint64
-	if err := r.cfg.Pool.QueryRow(ctx, "SELECT pg_current_xact_id()::text::bigint").Scan(&own); err != nil {
+	if err := db.QueryRow(ctx, "SELECT pg_current_xact_id()::text::bigint").Scan(&own); err != nil {
 		return 0, fmt.Errorf("take a transaction id: %w", err)
 	}
 	for {
-		s, err := r.visible(ctx)
+		s, err := r.visible(ctx, db)
 		if err != nil {
 			return 0, err
 		}
@@ -160,9 +160,9 @@ func (r *Relay) makeSlot(ctx context.Context, conn *wal.Conn) (wal.LSN, error) {
 }
 
 // visible is what a statement now sees.
-func (r *Relay) visible(ctx context.Context) (snapshot, error) {
+func (r *Relay) visible(ctx context.Context, db *server) (snapshot, error) {
 	var text string
-	if err := r.cfg.Pool.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&text); err != nil {
+	if err := db.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&text); err != nil {
 		return snapshot{}, fmt.Errorf("take a snapshot: %w", err)
 	}
 	return parseSnapshot(text)

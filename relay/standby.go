@@ -72,7 +72,7 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	defer cancel()
 	shard := 0
 	if r.mapped != nil {
-		if err := r.mapped.claim(ctx, r.cfg.Pool); err != nil {
+		if err := r.mapped.claim(ctx, r.pool); err != nil {
 			return nil, 0, notMigrated(err)
 		}
 		shard = r.mapped.shard
@@ -81,7 +81,7 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	var term int64
 	var remaining time.Duration
 	var shards int
-	err := r.cfg.Pool.QueryRow(ctx, readLease, pg.Args{"shard": shard, "longest": longest(r.cfg.Lease)}).Scan(&leader, &term, &shards, &remaining)
+	err := r.pool.QueryRow(ctx, readLease, pg.Args{"shard": shard, "longest": longest(r.cfg.Lease)}).Scan(&leader, &term, &shards, &remaining)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, 0, notMigrated(fmt.Errorf("read the lease: %w", err))
 	}
@@ -95,7 +95,7 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	l := &lease{shard: shard, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.heard}
 	ctx, cancel = toTheEnd(ctx, r.cfg.Lease)
 	defer cancel()
-	err = r.cfg.Pool.QueryRow(ctx, claimLease, l.args(pg.Args{"length": l.length})).Scan(&l.term)
+	err = r.pool.QueryRow(ctx, claimLease, l.args(pg.Args{"length": l.length})).Scan(&l.term)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, 0, nil // somebody was faster; the next read says who
@@ -139,7 +139,7 @@ func (r *Relay) stands(leader string, term int64) {
 func (r *Relay) giveBack(l *lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
-	if err := l.release(ctx, r.cfg.Pool); err != nil {
+	if err := l.release(ctx, r.pool); err != nil {
 		r.cfg.Log.Warn().Err(err).Msg("the lease was not released")
 	}
 }

@@ -34,6 +34,7 @@ const breath = time.Millisecond
 type stream struct {
 	relay  *Relay
 	lease  *lease
+	db     *server // that conn streams from
 	conn   *wal.Conn
 	ledger ledger
 	mapped *mappedReader // nil: the table is troupe.outbox
@@ -66,7 +67,7 @@ type stream struct {
 
 // stream publishes from the log until idle ends. Where there is no slot that goes on from what was published, the table
 // is polled until there is one.
-func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) error {
+func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	conn, err := wal.Connect(idle, r.cfg.Pool.Config().ConnConfig)
 	if err != nil {
 		return err
@@ -76,7 +77,16 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 	if err != nil {
 		return err
 	}
-	slot, err := r.readSlot(idle)
+	db, err := r.bind(system.Server)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	st, err := r.readState(idle, db)
+	if err != nil {
+		return err
+	}
+	slot, err := r.readSlot(idle, db)
 	if err != nil {
 		return err
 	}
@@ -84,15 +94,15 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 		return err
 	}
 	// A relay that was frozen finds its stream ended before it knows that its term is over: it must not end that of the next.
-	if _, err := p.lease.renew(idle, r.cfg.Pool, nothing); err != nil {
+	if _, err := p.lease.renew(idle, r.pool, nothing); err != nil {
 		return err
 	}
 	if r.mapped != nil && !st.there {
-		if st, err = r.takeOver(idle, p.lease, slot, system); err != nil {
+		if st, err = r.takeOver(idle, db, p.lease, slot, system); err != nil {
 			return err
 		}
 	}
-	if err := r.free(idle, slot); err != nil {
+	if err := r.free(idle, db, slot); err != nil {
 		return err
 	}
 	why := unusable(st, slot, system)
@@ -105,20 +115,21 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 	}
 	healed := why != "" || st.sweep != nil
 	if why != "" {
-		st, conn, err = r.pollUntilSlot(idle, term, p, slotPlan{conn, system, st, why})
+		st, conn, err = r.pollUntilSlot(idle, term, p, slotPlan{db, conn, system, st, why})
 		if err != nil || idle.Err() != nil {
 			return err
 		}
 	}
 	if st.sweep != nil {
 		r.repeats("rows that the log does not tell are published from the table")
-		if st, err = r.sweep(idle, term, p, st); err != nil || idle.Err() != nil {
+		if st, err = r.sweep(idle, term, db, p, st); err != nil || idle.Err() != nil {
 			return err
 		}
 	}
 	// From the stored place: the last report before a crash may not have come to the server.
 	from := st.lsn
 	if p.tx != nil {
+		p.tx.db = db
 		if from, err = p.tx.resume(idle, system, st.lsn, healed); err != nil {
 			return err
 		}
@@ -127,25 +138,26 @@ func (r *Relay) stream(idle, term context.Context, p *publisher, st standing) er
 		return err
 	}
 	// Now that the slot is held nobody can replace it: somebody may have done so since it was looked at.
-	if slot, err = r.readSlot(idle); err != nil {
+	if slot, err = r.readSlot(idle, db); err != nil {
 		return err
 	}
 	if why := unusable(st, slot, system); why != "" {
 		return fmt.Errorf("slot %s: %s", r.cfg.Slot, why)
 	}
 	defer p.lease.rests()
-	if err := p.lease.streams(idle, r.cfg.Pool, &r.cfg.Slot); err != nil {
+	if err := p.lease.streams(idle, r.pool, &r.cfg.Slot); err != nil {
 		return err
 	}
 	st.timeline, st.system = system.Timeline, system.ID
 	began := st.lsn
-	err = r.follow(idle, term, p, streaming{conn, st, system.LSN})
+	err = r.follow(idle, term, p, streaming{db, conn, st, system.LSN})
 	r.stuck.ended(began, err)
 	return err
 }
 
 // streaming is what following a slot begins with.
 type streaming struct {
+	db   *server
 	conn *wal.Conn
 	st   standing
 	told wal.LSN // nothing behind it was told before
@@ -155,8 +167,8 @@ type streaming struct {
 func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming) error {
 	conn, st := from.conn, from.st
 	s := &stream{
-		relay: r, lease: p.lease, conn: conn,
-		ledger:  r.newLedger(p.lease),
+		relay: r, lease: p.lease, db: from.db, conn: conn,
+		ledger:  r.newLedger(from.db, p.lease),
 		filling: &window{}, spare: &window{},
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1), passed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 	}

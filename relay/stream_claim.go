@@ -239,7 +239,7 @@ func (s *stream) remove(ctx context.Context, acked []*item) error {
 }
 
 func (s *stream) record(ctx context.Context, troubled []trouble) error {
-	if err := s.relay.recordTrouble(ctx, s.lease, troubled); err != nil {
+	if err := s.relay.recordTrouble(ctx, s.db, s.lease, troubled); err != nil {
 		return err
 	}
 	for _, t := range troubled {

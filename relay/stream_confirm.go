@@ -66,7 +66,7 @@ func (s *stream) keepPlace(ctx context.Context, st standing) {
 }
 
 func (s *stream) failed(ctx context.Context, what string, err error) {
-	if errors.Is(err, errLost) {
+	if errors.Is(err, errLost) || errors.Is(err, errServer) {
 		s.ended(err)
 	}
 	if ctx.Err() == nil {
@@ -103,7 +103,7 @@ func (s *stream) sample(ctx context.Context) (sample, error) {
 	got := sample{rows: s.rows.Load()}
 	var lsn string
 	var beat bool
-	if err := s.relay.cfg.Pool.QueryRow(ctx, takeSample).Scan(&got.snapshot, &lsn, &beat); err != nil {
+	if err := s.db.QueryRow(ctx, takeSample).Scan(&got.snapshot, &lsn, &beat); err != nil {
 		return got, fmt.Errorf("take a sample: %w", err)
 	}
 	var err error
@@ -115,7 +115,7 @@ func (s *stream) sample(ctx context.Context) (sample, error) {
 func (s *stream) keep(ctx context.Context, st standing, published uint64) error {
 	published = max(published, s.reported.Load())
 	st.lsn = wal.LSN(published)
-	if err := s.relay.store(ctx, s.lease, st); err != nil {
+	if err := s.relay.store(ctx, s.db, s.lease, st); err != nil {
 		return err
 	}
 	s.reported.Store(published)

@@ -39,6 +39,7 @@ var (
 // trusted.
 type transactor struct {
 	relay  *Relay
+	db     *server // of the stream, once there is one
 	client *kgo.Client
 	sender *sender
 	term   context.Context
@@ -69,7 +70,7 @@ const beginTimeout = 30 * time.Second
 // transact takes the transactional id, which ends whatever a predecessor left open, and shuts it out.
 func (r *Relay) transact(ctx, term context.Context, p *publisher) error {
 	// One that woke up behind its term must not shut its heir out.
-	if _, err := p.lease.renew(ctx, r.cfg.Pool, nothing); err != nil {
+	if _, err := p.lease.renew(ctx, r.pool, nothing); err != nil {
 		return err
 	}
 	client, err := r.newClient(kgo.TransactionalID(r.cfg.Slot), kgo.TransactionTimeout(r.cfg.TransactionTimeout))

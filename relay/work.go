@@ -80,7 +80,7 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	r.state.update(func(s *Status) { s.Source = source })
-	if _, err := r.cfg.Pool.Exec(idle, noteSource, p.lease.args(pg.Args{"source": string(source), "why": why})); err != nil {
+	if _, err := r.pool.Exec(idle, noteSource, p.lease.args(pg.Args{"source": string(source), "why": why})); err != nil {
 		return fmt.Errorf("note the source: %w", err)
 	}
 	if r.cfg.Delivery == ExactlyOnce {
@@ -98,32 +98,42 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 			return err
 		}
 	}
-	st, err := r.readState(idle)
+	if source == Poll {
+		r.cfg.Log.Info().Str("source", string(Poll)).Str("why", why).Msg("source")
+		return r.pollOutbox(idle, term, p)
+	}
+	r.cfg.Log.Info().Str("source", string(WAL)).Str("slot", r.cfg.Slot).Msg("source")
+	return r.stream(idle, term, p)
+}
+
+// pollOutbox leaves a stream behind, if there was one, and publishes what it did not.
+func (r *Relay) pollOutbox(idle, term context.Context, p *publisher) error {
+	db, err := r.bindNow(idle)
 	if err != nil {
 		return err
 	}
-	if source == Poll {
-		r.cfg.Log.Info().Str("source", string(Poll)).Str("why", why).Msg("source")
-		if st, err = r.native(idle, p.lease, st); err != nil {
-			return err
-		}
-		if err := r.leaveSlot(idle, p.lease, st); err != nil {
-			return err
-		}
-		return r.poll(idle, term, p, st.published, nil)
+	defer db.Close()
+	st, err := r.readState(idle, db)
+	if err != nil {
+		return err
 	}
-	r.cfg.Log.Info().Str("source", string(WAL)).Str("slot", r.cfg.Slot).Msg("source")
-	return r.stream(idle, term, p, st)
+	if st, err = r.native(idle, db, p.lease, st); err != nil {
+		return err
+	}
+	if err := r.leaveSlot(idle, db, p.lease, st); err != nil {
+		return err
+	}
+	return r.poll(idle, term, p, scanned{db.id, st.published})
 }
 
 // native forgets what speaks of another cluster's transactions: in this one the same numbers are others, and whatever is in
 // the table goes out again.
-func (r *Relay) native(ctx context.Context, l *lease, st standing) (standing, error) {
+func (r *Relay) native(ctx context.Context, db *server, l *lease, st standing) (standing, error) {
 	if st.published == nil && st.sweep == nil {
 		return st, nil
 	}
 	var system string
-	if err := r.cfg.Pool.QueryRow(ctx, "SELECT system_identifier::text FROM pg_control_system()").Scan(&system); err != nil {
+	if err := db.QueryRow(ctx, "SELECT system_identifier::text FROM pg_control_system()").Scan(&system); err != nil {
 		return st, fmt.Errorf("identify the system: %w", err)
 	}
 	if st.system == system {
@@ -132,7 +142,7 @@ func (r *Relay) native(ctx context.Context, l *lease, st standing) (standing, er
 	r.cfg.Log.Warn().Str("system", system).Str("stored", st.system).
 		Msg("the stored state is of another cluster: all rows that are in the table are published, perhaps again")
 	st.source, st.system, st.published, st.sweep, st.lsn = Poll, system, nil, nil, 0
-	return st, r.store(ctx, l, st)
+	return st, r.store(ctx, db, l, st)
 }
 
 // choose says which source it is to be, and why if there was a choice.
@@ -201,25 +211,31 @@ func obstacle(ctx context.Context, db interface {
 // obstacle is the function of that name for the relay's own table. The publication of a mapped one it makes.
 func (r *Relay) obstacle(ctx context.Context) (string, error) {
 	if r.mapped == nil {
-		return obstacle(ctx, r.cfg.Pool, published{r.cfg.Publication, "troupe", "outbox"})
+		return obstacle(ctx, r.pool, published{r.cfg.Publication, "troupe", "outbox"})
 	}
 	if err := r.mapped.open(ctx, r); err != nil {
 		return "", err
 	}
-	return obstacle(ctx, r.cfg.Pool, published{r.cfg.Publication, r.mapped.schema, r.mapped.name})
+	return obstacle(ctx, r.pool, published{r.cfg.Publication, r.mapped.schema, r.mapped.name})
 }
 
 const publication = "troupe_outbox"
 
-// poll publishes from the table until idle ends. Published and sweep are as in scope.
-func (r *Relay) poll(idle, term context.Context, p *publisher, published, sweep *string) error {
+// scanned is a snapshot of rows that a stream has published, or nil, with the server whose transactions it counts.
+type scanned struct {
+	server    string
+	published *string
+}
+
+// poll publishes from the table until idle ends.
+func (r *Relay) poll(idle, term context.Context, p *publisher, but scanned) error {
 	idle, stop := context.WithCancel(idle)
 	var side sync.WaitGroup
 	defer side.Wait()
 	defer stop()
 	wake := make(chan struct{}, 1)
 	source := r.newPoll(p.lease)
-	source.wake, source.published, source.sweep = wake, published, sweep
+	source.wake, source.of, source.published = wake, but.server, but.published
 	defer source.close()
 	if p.lease.of() > 1 {
 		source.looker = r.looker
@@ -232,7 +248,7 @@ func (r *Relay) poll(idle, term context.Context, p *publisher, published, sweep 
 
 func (r *Relay) newPoll(l *lease) *poll {
 	return &poll{
-		session: session{pool: r.cfg.Pool}, lease: l, batch: batchOfShard(r.cfg.Batch, l.of()), passes: passLength,
+		session: session{pool: r.pool}, lease: l, batch: batchOfShard(r.cfg.Batch, l.of()), passes: passLength,
 		warn: func(err error) { r.quiet.failed("low mark", err) },
 	}
 }
@@ -250,13 +266,13 @@ type standing struct {
 	lsn              wal.LSN
 }
 
-func (r *Relay) readState(ctx context.Context) (s standing, err error) {
+func (r *Relay) readState(ctx context.Context, db *server) (s standing, err error) {
 	var lsn *string
 	query, args := readState, pg.Args{"slot": r.cfg.Slot}
 	if r.mapped != nil {
 		query, args = readMappedState, r.mapped.args(nil)
 	}
-	err = r.cfg.Pool.QueryRow(ctx, query, args).
+	err = db.QueryRow(ctx, query, args).
 		Scan(&s.source, &s.system, &s.timeline, &s.published, &s.sweep, &lsn)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -272,7 +288,7 @@ func (r *Relay) readState(ctx context.Context) (s standing, err error) {
 }
 
 // store keeps s. The error is errLost when the term is over.
-func (r *Relay) store(ctx context.Context, l *lease, s standing) error {
+func (r *Relay) store(ctx context.Context, db *server, l *lease, s standing) error {
 	query, args := storeState, pg.Args{
 		"slot": r.cfg.Slot, "source": s.source, "system_id": s.system, "timeline": s.timeline,
 		"published": s.published, "sweep": s.sweep, "lsn": s.lsn.String(),
@@ -280,7 +296,7 @@ func (r *Relay) store(ctx context.Context, l *lease, s standing) error {
 	if r.mapped != nil {
 		query, args = storeMappedState, r.mapped.args(args)
 	}
-	tag, err := r.cfg.Pool.Exec(ctx, query, l.args(args))
+	tag, err := db.Exec(ctx, query, l.args(args))
 	switch {
 	case err != nil:
 		return fmt.Errorf("store the relay's state: %w", err)

@@ -33,7 +33,7 @@ var house = map[string][]string{
 	"internal/pgtext": {},
 	// Written for a participant and for an operator alike.
 	"internal/deadletter": {"envelope", "internal/pg", "internal/pgtext", "outbox", "topics"},
-	"internal/wal":        {},
+	"internal/wal":        {"internal/pg"},
 	"internal/expr":       {},
 	"internal/lines":      {},
 

@@ -54,6 +54,9 @@ func (l *Listener) listen(ctx context.Context, wake chan<- struct{}) (heard bool
 		defer cancel()
 		conn.Close(ctx)
 	}()
+	if err := Prepare(ctx, conn); err != nil {
+		return false, err
+	}
 	if l.OnConnect != nil {
 		if err := l.OnConnect(ctx, conn); err != nil {
 			return false, err

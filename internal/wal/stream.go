@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // Timeout is how long the server waits for a sign of life before it ends the stream and frees its slot.
@@ -54,20 +56,25 @@ func Connect(ctx context.Context, config *pgx.ConnConfig) (*Conn, error) {
 		return nil, fmt.Errorf("connect for replication: %w", err)
 	}
 	w.conn, w.net = conn, conn.Conn()
+	if _, err := conn.Exec(ctx, pg.Preamble).ReadAll(); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("connect for replication: prepare the session: %w", err)
+	}
 	return w, nil
 }
 
 // Close ends the connection. What had arrived before may still be told by Next; then it ends with an error.
 func (c *Conn) Close() { _ = c.net.Close() }
 
-// System is who the server is.
+// System identifies the server.
 type System struct {
 	ID       string // of the cluster, given at initdb
 	Timeline int32
-	LSN      LSN // flushed so far
+	LSN      LSN    // flushed so far
+	Server   string // of the server process, see pg.ServerSQL
 }
 
-// Identify asks who the server is.
+// Identify asks the server for its identity.
 func (c *Conn) Identify(ctx context.Context) (s System, err error) {
 	row, err := c.row(ctx, "IDENTIFY_SYSTEM", 3)
 	if err != nil {
@@ -77,8 +84,14 @@ func (c *Conn) Identify(ctx context.Context) (s System, err error) {
 	if _, err := fmt.Sscan(row[1], &s.Timeline); err != nil {
 		return s, fmt.Errorf("identify the system: timeline %q: %w", row[1], err)
 	}
-	s.LSN, err = ParseLSN(row[2])
-	return s, err
+	if s.LSN, err = ParseLSN(row[2]); err != nil {
+		return s, fmt.Errorf("identify the system: %w", err)
+	}
+	if row, err = c.row(ctx, pg.ServerSQL, 1); err != nil {
+		return s, fmt.Errorf("identify the server: %w", err)
+	}
+	s.Server = row[0]
+	return s, nil
 }
 
 // CreateSlot makes a slot for pgoutput and says from where it streams. It waits for every transaction of the cluster that

@@ -1,0 +1,84 @@
+package pg
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Preamble sets what a session of Troupe's own relies on, whatever the role, the database or the server sets. Run it first
+// in each session that no code of a user's runs in; SessionPool and Prepare do.
+//
+//	time-outs            0: a statement may wait for a lock or read a large table, and a connection may be idle; Go
+//	                     contexts bound what must not take long
+//	client_encoding      UTF8, which pgx and pgoutput's values need
+//	search_path          pg_catalog first: statements name the schemas of everything else. The rest stays, for a user's triggers
+//	isolation            read committed: a statement sees what committed before it
+//	synchronous_commit   local instead of a level that waits for a standby: the relay may be that standby for
+//	                     synchronous_standby_names = '*', and would wait for itself. Off stays off.
+//
+// Settings that the server does not know are left out: transaction_timeout is of Postgres 17 and newer.
+const Preamble = `
+SELECT pg_catalog.set_config(s.name, s.value, false)
+FROM (VALUES
+  ('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', nullif(pg_catalog.current_setting('search_path'), ''))),
+  ('client_encoding', 'UTF8'),
+  ('standard_conforming_strings', 'on'),
+  ('statement_timeout', '0'),
+  ('lock_timeout', '0'),
+  ('transaction_timeout', '0'),
+  ('idle_in_transaction_session_timeout', '0'),
+  ('idle_session_timeout', '0'),
+  ('default_transaction_isolation', 'read committed'),
+  ('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN 'off' ELSE 'local' END)
+) AS s (name, value)
+WHERE pg_catalog.current_setting(s.name, true) IS NOT NULL`
+
+// Prepare runs the Preamble.
+func Prepare(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, Preamble, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return fmt.Errorf("prepare the session: %w", err)
+	}
+	return nil
+}
+
+// SessionPool makes a pool of the same address and limits as another, whose connections begin with the Preamble and then
+// with each of more. It opens no connection before one is needed.
+func SessionPool(of *pgxpool.Pool, more ...func(context.Context, *pgx.Conn) error) (*pgxpool.Pool, error) {
+	config := of.Config()
+	config.MinConns, config.MinIdleConns = 0, 0
+	before := config.AfterConnect
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if before != nil {
+			if err := before(ctx, conn); err != nil {
+				return err
+			}
+		}
+		if err := Prepare(ctx, conn); err != nil {
+			return err
+		}
+		for _, one := range more {
+			if err := one(ctx, conn); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return pgxpool.NewWithConfig(context.Background(), config) // the context is for connections that it opens at once: none
+}
+
+// ServerSQL identifies the server process that a session is of. Another host, the same server after a restart, and a
+// standby after its promotion have another identity. A promotion ends recovery, so the timeline follows from it.
+const ServerSQL = `
+SELECT pg_catalog.concat(extract(epoch FROM pg_catalog.pg_postmaster_start_time()),
+                         CASE WHEN pg_catalog.pg_is_in_recovery() THEN ' standby' ELSE '' END)`
+
+// Server runs ServerSQL.
+func Server(ctx context.Context, conn *pgx.Conn) (id string, err error) {
+	if err = conn.QueryRow(ctx, ServerSQL).Scan(&id); err != nil {
+		return "", fmt.Errorf("identify the server: %w", err)
+	}
+	return id, nil
+}

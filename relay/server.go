@@ -1,0 +1,54 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+// errServer reports a connection to another server process than the one that a source reads from: after a failover, a
+// restart, or a promotion.
+var errServer = errors.New("the database address leads to another server now, or the server was restarted")
+
+// A server is a pool of connections to one server process. Snapshots, transaction ids and log positions of two servers
+// must never be combined: after a failover the old server's stream may still be open while new connections lead to the
+// new one, where the same numbers mean other transactions. So whatever reads or stores such state uses a server's
+// connections. One that would lead elsewhere fails with errServer.
+type server struct {
+	*pgxpool.Pool
+	id string
+}
+
+// bind makes the pool for the server of an id; the caller closes it.
+func (r *Relay) bind(id string) (*server, error) {
+	pool, err := pg.SessionPool(r.pool, func(ctx context.Context, conn *pgx.Conn) error {
+		now, err := pg.Server(ctx, conn)
+		if err == nil && now != id {
+			err = errServer
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &server{pool, id}, nil
+}
+
+// bindNow is bind for the server that the address leads to now.
+func (r *Relay) bindNow(ctx context.Context) (*server, error) {
+	conn, err := r.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Release()
+	id, err := pg.Server(ctx, conn.Conn())
+	if err != nil {
+		return nil, err
+	}
+	return r.bind(id)
+}

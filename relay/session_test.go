@@ -1,0 +1,75 @@
+package relay_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// harsh makes every new session of the stage's database end, time out or work otherwise than the relay needs, but for the
+// stage's own.
+func (s *stage) harsh() {
+	s.t.Helper()
+	config := s.pool.Config()
+	for name, own := range map[string]struct{ theirs, ours string }{
+		"statement_timeout":                   {"1ms", "0"},
+		"lock_timeout":                        {"1ms", "0"},
+		"idle_session_timeout":                {"100ms", "0"},
+		"idle_in_transaction_session_timeout": {"1ms", "0"},
+		"default_transaction_isolation":       {"serializable", "read committed"},
+		"search_path":                         {"theirs", "public"},
+		"client_encoding":                     {"LATIN1", "UTF8"},
+	} {
+		s.exec("ALTER DATABASE " + config.ConnConfig.Database + " SET " + name + " = '" + own.theirs + "'")
+		config.ConnConfig.RuntimeParams[name] = own.ours
+	}
+	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
+	require.NoError(s.t, err)
+	s.t.Cleanup(pool.Close)
+	s.pool = pool
+}
+
+func TestTheRelayWorksWhateverTheSettingsOfItsRole(t *testing.T) {
+	t.Parallel()
+	for _, source := range []relay.Source{relay.Poll, relay.WAL} {
+		t.Run(string(source), func(t *testing.T) {
+			t.Parallel()
+			s, _ := newServer(t, nil)
+			cfg := s.config()
+			pool, err := pgxpool.NewWithConfig(t.Context(), s.pool.Config()) // without settings of its own
+			require.NoError(t, err)
+			t.Cleanup(pool.Close)
+			cfg.Source, cfg.Pool, cfg.UnknownTopic = source, pool, time.Millisecond
+			s.harsh()
+			// A slot waits for this transaction, longer than any of the time-outs.
+			open, err := s.pool.Begin(t.Context())
+			require.NoError(t, err)
+			defer func() { _ = open.Rollback(context.Background()) }()
+			_, err = open.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'café', 'Thing', '0')`, s.topic)
+			require.NoError(t, err)
+			r := s.start(cfg)
+			waitRole(t, r, relay.Active)
+			if source == relay.WAL {
+				testkit.Wait(t, "a slot that waits", func() (bool, error) {
+					return s.count("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event_type = 'Lock' AND clock_timestamp() - state_change > interval '200 ms'") == 1, nil
+				})
+			}
+			require.NoError(t, open.Commit(t.Context()))
+			s.insert(s.flow+".none.commands", "parked", "")
+			s.insert(s.topic, "café", "1")
+			records := s.gather(2, s.topic)
+			require.Equal(t, []string{"0", "1"}, values(records))
+			require.Equal(t, "café", string(records[0].Key))
+			testkit.Wait(t, "a parked row", func() (bool, error) { return r.Status().Parked == 1, nil })
+			if source == relay.WAL {
+				s.waitStream()
+			}
+		})
+	}
+}
