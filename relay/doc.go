@@ -78,6 +78,7 @@
 //	a transaction commits late             it is streamed when it commits
 //	a transaction of any size              passes in bounded memory; killed within it, it begins anew
 //	a connection is cut                    the stream begins anew at the stored place
+//	the server decodes a huge transaction  it is waited for: after 15 s of silence another connection asks what the server does
 //	failover, the old primary is open yet  the stream of the old one ends; the new one's stored place and rows go on
 //	the server restarts                    the relay lets its stream go, so that the server can stop, and comes back
 //	the server crashes                     streams what was on disk; nothing is known of what was not, and nothing told

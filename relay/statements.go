@@ -36,6 +36,7 @@ var (
 	readState      = statement("read_state")
 	storeState     = statement("store_state")
 	readSlot       = statement("read_slot")
+	readWalsender  = statement("read_walsender")
 	readGuard      = statement("read_guard")
 	noteGuard      = statement("note_guard")
 	takeSample     = statement("sample")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
@@ -14,15 +15,30 @@ func (s *stream) report(ctx context.Context) {
 	for more := true; more; {
 		pause(ctx, reportEvery, s.hurry)
 		more = ctx.Err() == nil
-		if quiet := time.Since(time.Unix(0, s.heard.Load())); quiet > 3*wal.Timeout && !s.isFull() {
-			s.ended(fmt.Errorf("the server was silent for %s", quiet))
-			return
+		if quiet := time.Since(time.Unix(0, s.heard.Load())); quiet > s.relay.silence && !s.isFull() {
+			if !s.decodes(ctx) {
+				s.ended(fmt.Errorf("the server was silent for %s", quiet))
+				return
+			}
+			s.heard.Store(time.Now().UnixNano())
+			s.relay.cfg.Log.Info().Stringer("silent_for", quiet.Round(time.Second)).
+				Msg("the server decodes a large transaction and sends nothing meanwhile: the relay waits")
 		}
 		if err := s.conn.Report(wal.LSN(s.reported.Load())); err != nil {
 			s.ended(err)
 			return
 		}
 	}
+}
+
+// decodes asks the server whether the stream's walsender is busy with the log. Up to Postgres 15 it sends nothing, not even a
+// keepalive, while it decodes a transaction of which no row is published: a REFRESH MATERIALIZED VIEW, a table that is
+// rewritten. One that waits for the client, or for more log, would have sent a keepalive: then the connection is broken.
+func (s *stream) decodes(ctx context.Context) (busy bool) {
+	ctx, cancel := context.WithTimeout(ctx, reportEvery/2) // reports go on
+	defer cancel()
+	err := s.db.QueryRow(ctx, readWalsender, pg.Args{"slot": s.relay.cfg.Slot, "pid": int64(s.conn.PID())}).Scan(&busy)
+	return err == nil && busy
 }
 
 // keepPlace stores how far the log is published, and what is visible as soon as all of that is; only then the server

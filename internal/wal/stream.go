@@ -63,6 +63,9 @@ func Connect(ctx context.Context, config *pgx.ConnConfig) (*Conn, error) {
 	return w, nil
 }
 
+// PID is the server's process of this connection.
+func (c *Conn) PID() uint32 { return c.conn.PID() }
+
 // Close ends the connection. What had arrived before may still be told by Next; then it ends with an error.
 func (c *Conn) Close() { _ = c.net.Close() }
 
