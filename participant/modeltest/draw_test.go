@@ -105,9 +105,9 @@ func (d *drawing) step() {
 		{3, kafka, func() { d.add(step{Do: "retry"}) }},
 		{3, true, func() { d.add(step{Do: "settle"}) }},
 		{4, kafka, d.rewind},
-		{3, kafka && draws("set back"), func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
-		{5, kafka && draws("set back") && d.copied, func() { d.add(step{Do: "set back"}); d.copied, d.members = false, 1 }},
-		{3, kafka, func() { d.add(step{Do: "new topic", N: d.one("topic", 0, 1)}); d.members = 1 }},
+		{5, kafka && draws("set back"), func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
+		{20, kafka && draws("set back") && d.copied, d.setBack},
+		{3, kafka, func() { d.add(step{Do: "new topic", N: d.one("topic", 0, 1)}); d.copied, d.members = false, 1 }},
 		{3, kafka && draws("new delay"), func() { d.add(step{Do: "new delay"}); d.members = 1 }},
 	}
 	total := 0
@@ -157,6 +157,18 @@ func (d *drawing) rewind() {
 	}
 	d.add(s)
 	d.members = 1
+}
+
+// setBack puts the copy of the database in place. What was lost had been acknowledged where members stop in peace before.
+func (d *drawing) setBack() {
+	d.send()
+	if d.chance("all of it ends", 50) {
+		d.add(step{Do: "settle"})
+	} else {
+		d.add(step{Do: "let", N: 20})
+	}
+	d.add(step{Do: "set back", Peace: d.chance("members stop", 60)})
+	d.copied, d.members = false, 1
 }
 
 // burst is many messages of a key, of which the first fails once.

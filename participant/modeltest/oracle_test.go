@@ -182,7 +182,7 @@ func (h *history) judge(m message, group string, audit bool, all map[of]*evidenc
 	if e.exhausted != e.letters() {
 		bad("exhausted events and dead letters differ")
 	}
-	if m.Body.Tells != "" && e.told != e.done {
+	if m.Body.Tells != "" && e.told != e.effects() {
 		bad("events told")
 	}
 	ends := e.effects() + e.open + e.discarded + idle
@@ -225,9 +225,9 @@ func (h *history) judgeDeadline(m message, e *evidence, all map[of]*evidence) {
 	}
 }
 
-// repeated says whether another message has m's idempotency key.
+// repeated says whether another command has m's idempotency key. Events of two topics with one key are not the same.
 func (h *history) repeated(m message) bool {
-	return m.Of > 0 || slices.ContainsFunc(h.sent, func(o message) bool { return o.Of == m.N })
+	return m.Kind == kindAct && m.Of > 0 || slices.ContainsFunc(h.sent, func(o message) bool { return o.Of == m.N && o.Kind == kindAct })
 }
 
 // mayBeOvertaken says whether m may end without a trace in the tables: its compensation cancelled it while it was held.

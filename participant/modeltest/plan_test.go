@@ -85,6 +85,7 @@ type step struct {
 	Die      string    `json:",omitempty"` // join: the hook in which the member dies
 	Freeze   bool      `json:",omitempty"` // join: it stops there instead
 	Forget   bool      `json:",omitempty"` // rewind: the inbox's retention is over
+	Peace    bool      `json:",omitempty"` // set back: members stop before, and commit their offsets
 }
 
 func (p plan) String() string {

@@ -67,6 +67,9 @@ func (h *history) do(s step) {
 	case "rewind":
 		h.rewind(s.Forget)
 	case "copy", "set back":
+		if s.Peace {
+			h.stopAll()
+		}
 		h.swap(s.Do == "copy")
 	case "new topic":
 		h.newTopic(h.consumed()[s.N])
