@@ -108,7 +108,7 @@ func (d *drawing) step() {
 		{5, kafka && draws("set back"), func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
 		{20, kafka && draws("set back") && d.copied, d.setBack},
 		{3, kafka, func() { d.add(step{Do: "new topic", N: d.one("topic", 0, 1)}); d.copied, d.members = false, 1 }},
-		{3, kafka && draws("new delay"), func() { d.add(step{Do: "new delay"}); d.members = 1 }},
+		{4, kafka && draws("new delay"), d.newDelay},
 	}
 	total := 0
 	for _, c := range choices {
@@ -169,6 +169,17 @@ func (d *drawing) setBack() {
 	}
 	d.add(step{Do: "set back", Peace: d.chance("members stop", 60)})
 	d.copied, d.members = false, 1
+}
+
+// newDelay deploys a version with another retry topic, while a message waits on the topic of the version before.
+func (d *drawing) newDelay() {
+	m := d.next(kindLoose, d.key())
+	m.Body.Fails = 1
+	d.all = append(d.all, m)
+	d.add(step{Do: "send", Messages: []message{m}})
+	d.add(step{Do: "let", N: 1})
+	d.add(step{Do: "new delay"})
+	d.members = 1
 }
 
 // burst is many messages of a key, of which the first fails once.
