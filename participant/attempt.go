@@ -288,7 +288,7 @@ func (u *unit) answer(ctx context.Context, m *message, o Outcome) error {
 		return classified{Permanent, err} // it is only queued: refused, since it is too large or not declared
 	}
 	u.storeAnswer(m, e)
-	return nil
+	return u.precede(m)
 }
 
 // event is e with an outcome's kind and body.

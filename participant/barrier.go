@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/outbox"
 )
 
 // The barrier of a saga's step. Its forward call and its compensation each have a row in troupe.answers, by saga, step
@@ -16,7 +15,8 @@ import (
 //	either        failure, to this key        -                    that answer again
 //	forward       none, or to another key     any                  nothing: refused, and stored so
 //	forward       none, or to another key     none                 runs
-//	compensation  none, or to another key     -                    runs
+//	compensation  none, or to another key     -                    runs; where the other has no success, it is forbidden
+//	                                                               by a row of its own
 //	 in doubt     none, or to another key     success              runs
 //	 in doubt     none, or to another key     none, or a failure   nothing: succeeds; both are stored, so that the
 //	                                                               forward call does nothing either
@@ -98,7 +98,7 @@ func (u *unit) judge(m *message) (v verdict, stored storedAnswer, reason string)
 	other, there := u.answers[m.stepKey(m.otherOperation())]
 	switch {
 	case m.SagaOperation == forward && there:
-		return nothing, stored, "the step was compensated before"
+		return nothing, stored, compensatedBefore
 	case m.SagaOperation == forward, !m.inDoubt(), other.outcome == envelope.Success:
 		return runs, stored, ""
 	case there:
@@ -114,7 +114,7 @@ func (u *unit) doNothing(ctx context.Context, m *message, reason string) error {
 	if m.SagaOperation == compensate {
 		e.Outcome = envelope.Success
 	}
-	encoded, err := envelope.JSONCodec{}.Encode(e.Topic, Nothing{Reason: reason})
+	encoded, err := encodeNothing(reason)
 	if err != nil {
 		return err
 	}
@@ -124,15 +124,35 @@ func (u *unit) doNothing(ctx context.Context, m *message, reason string) error {
 	}
 	u.storeAnswer(m, e)
 	if m.SagaOperation == compensate {
-		u.forbid(m, e)
+		u.forbid(m, encoded)
 	}
 	m.outcome, m.idle = e.Outcome, reason
 	return nil
 }
 
+func encodeNothing(reason string) (envelope.Encoded, error) {
+	return envelope.JSONCodec{}.Encode("", Nothing{Reason: reason})
+}
+
+const compensatedBefore = "the step was compensated before"
+
+// precede keeps m's forward call from taking effect after m, where m is a compensation that ran and that call has no
+// success yet. A call that runs at the same time has not seen m: it meets the row that forbids it, and runs again.
+func (u *unit) precede(m *message) error {
+	if !m.ofSaga() || m.SagaOperation != compensate || u.answers[m.stepKey(forward)].outcome == envelope.Success {
+		return nil
+	}
+	encoded, err := encodeNothing(compensatedBefore)
+	if err != nil {
+		return err
+	}
+	u.forbid(m, encoded)
+	return nil
+}
+
 // forbid makes m's forward call do nothing from now on. A refusal is stored anew as it is: who tries that call again at
 // this moment must run into it.
-func (u *unit) forbid(m *message, e outbox.Entry) {
+func (u *unit) forbid(m *message, e envelope.Encoded) {
 	k := m.stepKey(forward)
 	s, refused := u.answers[k]
 	if !refused {

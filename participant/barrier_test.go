@@ -226,14 +226,19 @@ func TestTheCallsOfAStepMeet_B16_Defect20(t *testing.T) {
 	refusal := call{operation: "forward", key: "f:1", fail: "refuse"}
 	for name, c := range map[string]struct {
 		before          []call
+		sure            bool   // the compensation is sent without doubt
 		second          string // which of the two commits second
 		forward, undone string
 		done            []int
 	}{
-		"the forward call is second":          {nil, "forward", "failure troupe.Nothing", "success troupe.Nothing", nil},
-		"the compensation is second":          {nil, "compensate", "success Counted", "success Undone", []int{2, -3}},
-		"asked again, the forward is second":  {[]call{refusal}, "forward", "failure troupe.Nothing", "success troupe.Nothing", []int{1}},
-		"asked again, the compensation is it": {[]call{refusal}, "compensate", "success Counted", "success Undone", []int{1, 2, -3}},
+		"the forward call is second":          {nil, false, "forward", "failure troupe.Nothing", "success troupe.Nothing", nil},
+		"the compensation is second":          {nil, false, "compensate", "success Counted", "success Undone", []int{2, -3}},
+		"asked again, the forward is second":  {[]call{refusal}, false, "forward", "failure troupe.Nothing", "success troupe.Nothing", []int{1}},
+		"asked again, the compensation is it": {[]call{refusal}, false, "compensate", "success Counted", "success Undone", []int{1, 2, -3}},
+
+		"without doubt, the forward call is second":              {nil, true, "forward", "failure troupe.Nothing", "success Undone", []int{-3}},
+		"without doubt, the compensation is second":              {nil, true, "compensate", "success Counted", "success Undone", []int{2, -3}},
+		"without doubt, asked again, the forward call is second": {[]call{refusal}, true, "forward", "failure troupe.Nothing", "success Undone", []int{1, -3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -272,7 +277,7 @@ func TestTheCallsOfAStepMeet_B16_Defect20(t *testing.T) {
 			s.waitEvents(len(c.before))
 			both := map[string]func(){
 				"forward":    func() { send(keys[0], call{operation: "forward", key: "f:2", n: 2}) },
-				"compensate": func() { send(keys[1], call{operation: "compensate", key: "c:1", n: 3, doubt: true}) },
+				"compensate": func() { send(keys[1], call{operation: "compensate", key: "c:1", n: 3, doubt: !c.sure}) },
 			}
 			both[c.second]()
 			<-waits
