@@ -122,7 +122,7 @@ func (h *history) collect() map[of]*evidence {
 			e.nothing++
 		case "troupe.Exhausted":
 			e.exhausted++
-			if draws("letters of steps") && step != "" && h.numbered(number).event() {
+			if step != "" && h.numbered(number).event() {
 				h.violate("the dead letter of event %d answers the saga's step", number)
 			}
 		}
@@ -307,9 +307,6 @@ func (h *history) judgeOrder(all map[of]*evidence) {
 
 // judgeOutbox says whether what handlers of one transaction wrote for a key is in the order in which they ran.
 func (h *history) judgeOutbox(all map[of]*evidence) {
-	if !draws("tells") {
-		return
-	}
 	rows, err := h.pool.Query(h.ctx, "SELECT cause, coalesce(key, '') FROM relayed WHERE topic = $1 ORDER BY position", h.hop.Events())
 	require.NoError(h.t, err)
 	type line struct{ xid, key string }

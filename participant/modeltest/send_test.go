@@ -9,9 +9,9 @@ import (
 func (d *drawing) send() {
 	s := step{Do: "send"}
 	for range 1 + d.index("messages", 8) {
-		s.Messages = append(s.Messages, d.some()...)
+		some := d.some()
+		s.Messages, d.all = append(s.Messages, some...), append(d.all, some...)
 	}
-	d.all = append(d.all, s.Messages...)
 	d.add(s)
 }
 
@@ -40,8 +40,10 @@ func (d *drawing) some() []message {
 	default:
 		m := d.next(kindReacted, d.key())
 		d.scriptEvent(&m)
-		if m.Second = draws("two hops") && d.chance("second hop", 30); m.Second && !all {
-			m.Of = d.earlier(func(o message) bool { return o.Kind == kindReacted && !o.Second && o.Of == 0 })
+		if m.Second = d.chance("second hop", 30); m.Second && !all {
+			m.Of = d.earlier(func(o message) bool {
+				return o.Kind == kindReacted && !o.Second && !slices.ContainsFunc(d.all, func(r message) bool { return r.Of == o.N })
+			})
 		}
 		return []message{m}
 	}
@@ -65,7 +67,7 @@ func (d *drawing) acts() []message {
 	} else if d.chance("cancels", 5) {
 		m.Body.Cancels = d.earlier(func(o message) bool { return o.Body.DueMS > 0 })
 	}
-	if draws("tells") && d.chance("tells", 15) {
+	if d.chance("tells", 15) {
 		m.Body.Tells = d.word("tells", "a", "b", "c")
 	}
 	return []message{m}
@@ -92,9 +94,6 @@ func (d *drawing) numbered(n int) message {
 // step2 draws both calls of a saga's step: side by side, the compensation first, or later.
 func (d *drawing) step2() []message {
 	key := d.key()
-	if key == "" && !draws("steps without keys") {
-		key = "a"
-	}
 	forward, undo := d.next(kindAct, key), d.next(kindUndo, key)
 	saga := fmt.Sprintf("saga-%d", forward.N)
 	forward.Saga, undo.Saga = saga, saga
@@ -116,7 +115,7 @@ func (d *drawing) happened() []message {
 	key := d.key()
 	m := d.next(kindHappened, key)
 	d.scriptEvent(&m)
-	if !draws("saga events") || !d.chance("of a saga", 30) {
+	if !d.chance("of a saga", 30) {
 		return []message{m}
 	}
 	m.Saga = fmt.Sprintf("saga-%d", m.N)
