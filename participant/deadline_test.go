@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -313,15 +314,32 @@ func TestWhatNobodyCouldHandleIsRefused_Defect21(t *testing.T) {
 	}))
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.deadlines"))
 
-	require.NoError(t, s.schedule(p, good))
-	without := s.new()
-	participant.OnDeadline(without, "another", overdue)
-	require.ErrorContains(t, without.Run(t.Context()), "no OnDeadline expects: overdue (1)")
 	for name, want := range map[string]string{"": "want a name", "a/b": "want a name", strings.Repeat("x", 101): "want a name", overdueName: "two handlers for deadline overdue"} {
 		p := s.expecting()
 		participant.OnDeadline(p, name, overdue)
 		require.ErrorContains(t, p.Run(t.Context()), want)
 	}
+}
+
+// TestADeadlineOfANewerVersionWaitsForAMemberOfIt: a member of the version before starts, handles its own deadlines, logs the
+// other one and does not fire it, although it is due.
+func TestADeadlineOfANewerVersionWaitsForAMemberOfIt(t *testing.T) {
+	t.Parallel()
+	s := newDeadlineStage(t)
+	newer := s.expecting()
+	require.NoError(t, s.schedule(newer, participant.Deadline{Name: overdueName, Key: "a", Body: Overdue{}}))
+	var log safeBuffer
+	older := s.new(func(c *participant.Config) { c.Log = zerolog.New(&log) })
+	participant.OnDeadline(older, "another", overdue)
+	require.NoError(t, s.schedule(older, participant.Deadline{Name: "another", Key: "b", Body: Overdue{}}))
+	stop := s.start(older)
+	require.Equal(t, "b", string(s.fired(1)[0].Key), "its own is due later, and fired")
+	waitFor(t, "the log", func() bool { return strings.Contains(log.String(), "no OnDeadline handles here") })
+	require.Contains(t, log.String(), "overdue (1)")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.deadlines WHERE name = $1 AND fired_at IS NULL", overdueName))
+	stop()
+	s.start(newer)
+	require.Equal(t, "a", string(s.fired(2)[1].Key))
 }
 
 // TestADeadlineThatNobodyExpectsAnyMoreIsADeadLetter, and that of another group on the topic is none of our business.

@@ -124,8 +124,8 @@
 //	again after it fired
 //	Schedule by a name or with a     permanent  dead letter of the message that was handled; nothing is scheduled
 //	body that nobody expects
-//	pending deadlines whose name     -          Run ends with an error before it starts
-//	nobody expects
+//	pending deadlines whose name     -          they wait in the table for a member that has a handler for the name, and
+//	has no handler here                         are logged as errors at the start and every ten minutes
 //	no member, or the database away  -          deadlines wait; Ready says that they are not fired
 //	frozen, its partition taken      -          fenced: nothing commits; it joins again
 //	local work: crash, at any step   -          taken over at once, and counted: it runs alone, the fifth time it is

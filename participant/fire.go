@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,12 +49,13 @@ type Fired struct {
 // firer writes the messages of due deadlines to the outbox. Any member does it for the whole group.
 type firer struct {
 	p     *Participant
+	names []string  // of the deadlines that have handlers here
 	whole time.Time // when to look all the way back again
 }
 
 // fire goes on until ctx ends.
 func (p *Participant) fire(ctx context.Context) {
-	f := firer{p: p}
+	f := firer{p: p, names: p.deadlineNames()}
 	trouble := p.repeated("fire deadlines")
 	policy := retry.Policy{Initial: lookEvery, Cap: 2 * time.Second}
 	for failed := 0; ; {
@@ -106,7 +106,7 @@ func (f *firer) look(ctx context.Context, back time.Duration) (time.Duration, er
 	defer cancel()
 	var next *float64
 	err := f.p.cfg.Pool.QueryRow(ctx, nextDeadline, pg.Args{
-		"group": f.p.cfg.Group, "back": back.Seconds(), "ahead": lookEvery.Seconds(),
+		"group": f.p.cfg.Group, "names": f.names, "back": back.Seconds(), "ahead": lookEvery.Seconds(),
 	}).Scan(&next)
 	if next == nil {
 		return lookEvery, err
@@ -120,7 +120,7 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 	defer cancel()
 	var lag float64
 	err = f.p.cfg.Pool.QueryRow(ctx, fireDeadlines, pg.Args{
-		"group": f.p.cfg.Group, "back": back.Seconds(), "limit": fireLimit, "class": int32(fireClass),
+		"group": f.p.cfg.Group, "names": f.names, "back": back.Seconds(), "limit": fireLimit, "class": int32(fireClass),
 		"topic": f.p.cfg.Hop.Commands(), "channel": outbox.Channel,
 	}).Scan(&n, &lag, nil)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -146,28 +146,34 @@ func (p *Participant) deadlineNames() []string {
 	return names
 }
 
-// unexpected is an error if deadlines are pending that nobody expects any more. It takes the database as it comes.
-func (p *Participant) unexpected(ctx context.Context) error {
-	trouble := p.repeated("look for deadlines that nobody expects")
+// warnUnknownEvery is how often pending deadlines without a handler are logged.
+const warnUnknownEvery = 10 * time.Minute
+
+// watchUnknown logs pending deadlines whose names have no handler here, at the start and from time to time: a later version
+// of the service scheduled them, or an earlier one. They wait in the table, and a member that has the handler fires them.
+func (p *Participant) watchUnknown(ctx context.Context) {
+	trouble := p.repeated("look for deadlines without a handler")
 	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 5 * time.Second}
-	for failed := 1; ; failed++ {
+	for failed := 0; ; {
 		pending, err := p.pendingUnknown(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		trouble.report(err)
-		p.cannotFire(err)
-		if err == nil && len(pending) > 0 {
-			return fmt.Errorf("deadlines are pending that no OnDeadline expects: %s: register their names, or delete them from troupe.deadlines",
-				strings.Join(pending, ", "))
+		wait := warnUnknownEvery
+		if failed++; err == nil {
+			failed = 0
+		} else {
+			wait = policy.Wait(failed)
 		}
-		if err == nil {
-			return nil
+		if len(pending) > 0 {
+			p.cfg.Log.Error().Strs("deadlines", pending).Msg("deadlines are pending that no OnDeadline handles here: they wait for a member " +
+				"that does; register their names, or delete them from troupe.deadlines")
 		}
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-time.After(policy.Wait(failed)):
+			return
+		case <-time.After(wait):
 		}
 	}
 }

@@ -165,13 +165,10 @@ func (p *Participant) run(ctx context.Context) error {
 	defer cancel()
 	background.Go(func() { p.prune(ctx) })
 	p.enter(errors.New("the database has not answered yet"), nil)
-	background.Go(func() { // in this order, or what nobody expects would be fired
-		if err := p.unexpected(ctx); err != nil {
-			p.late(mistake{err})
-		} else if p.fires() {
-			p.fire(ctx)
-		}
-	})
+	background.Go(func() { p.watchUnknown(ctx) })
+	if p.fires() {
+		background.Go(func() { p.fire(ctx) })
+	}
 	if p.cfg.Local {
 		return p.runLocal(ctx)
 	}

@@ -1,11 +1,13 @@
 -- One statement: whoever dies beside it has fired all of them or none. One member of a group fires at a time, or a
--- deadline could overtake an earlier one of its key. A row that is locked is being cancelled or replaced just now.
+-- deadline could overtake an earlier one of its key. A row that is locked is being cancelled or replaced just now. Names that
+-- the caller has no handler for wait for a member that has one.
 WITH due AS (
   SELECT consumer_group, scope, name
   FROM troupe.deadlines
   WHERE (SELECT pg_try_advisory_xact_lock(@class, hashtext(@group)))
     AND consumer_group = @group
     AND fired_at IS NULL
+    AND name = ANY (@names::text[])
     AND due_at BETWEEN now() - make_interval(secs => @back::float8) AND now()
   ORDER BY due_at
   LIMIT @limit

@@ -2,4 +2,5 @@ SELECT extract(epoch FROM min(due_at) - now())::float8
 FROM troupe.deadlines
 WHERE consumer_group = @group
   AND fired_at IS NULL
+  AND name = ANY (@names::text[])
   AND due_at BETWEEN now() - make_interval(secs => @back::float8) AND now() + make_interval(secs => @ahead::float8)
