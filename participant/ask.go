@@ -113,7 +113,7 @@ func (u *unit) ask() {
 			continue
 		}
 		if m.answered() {
-			if v, _, _ := u.judge(m); v == repeats || v == nothing {
+			if v, _, _ := u.judge(m); v != runs {
 				continue
 			}
 		}

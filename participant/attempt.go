@@ -214,6 +214,8 @@ func (u *unit) handle(m *message) (err error) {
 			return w.p.repeatAnswer(ctx, u.tx, m, stored)
 		case nothing:
 			return u.doNothing(ctx, m, reason)
+		case refuses:
+			return errForgotten
 		}
 	}
 	if w.p.cfg.Hooks.Handler != nil {

@@ -2,6 +2,8 @@ package participant
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/troupe-go/troupe/envelope"
 )
@@ -20,14 +22,26 @@ import (
 //	 in doubt     none, or to another key     success              runs
 //	 in doubt     none, or to another key     none, or a failure   nothing: succeeds; both are stored, so that the
 //	                                                               forward call does nothing either
+//	either        none                        none, and it may be  refused as permanent: whether it is truth that there
+//	                                          forgotten            was no call cannot be known, and a person settles it
+//
+// An answer may be forgotten where the call could have been answered before Config.BarrierRetention: HeaderSince says since
+// when, else the message's own time.
 //
 // Another key is how somebody asks again for what was refused, after he has removed the cause.
 
-// HeaderDoubt says, with the value "true", that whoever sends a compensation does not know whether the forward call took
+// HeaderDoubt says, with the value "true", that the sender of a compensation does not know whether the forward call took
 // effect, for instance since its answer did not come in time. Without it the compensation runs even where nothing is
-// known of a forward call, whose answer may be forgotten by now. With it, one that comes after Config.InboxRetention finds
-// the forward call's answer forgotten and does nothing: the retention must exceed the longest time between the two.
+// known of a forward call.
 const HeaderDoubt = "__troupe.saga.doubt"
+
+// HeaderSince says when the first call was sent of which the sender of a saga's command does not know what became, in
+// RFC 3339: of a compensation in doubt the forward call, of a command that is sent again the first of them. It is not needed
+// where that is the message's own time.
+const HeaderSince = "__troupe.saga.since"
+
+// clockMargin is how far the clocks of a saga's sender and of a participant may differ.
+const clockMargin = time.Hour
 
 // Nothing is the body of the answer to a saga's command that had nothing to do, so that its handler did not run. It is
 // JSON whatever codec the flow uses. A forward call that comes after its compensation fails with it; a compensation in
@@ -66,13 +80,25 @@ func (m *message) otherOperation() string {
 	return forward
 }
 
-func (m *message) inDoubt() bool {
+func (m *message) inDoubt() bool { return m.extra(HeaderDoubt) == "true" }
+
+func (m *message) extra(name string) string {
 	for _, h := range m.Extra {
-		if h.Key == HeaderDoubt {
-			return string(h.Value) == "true"
+		if h.Key == name {
+			return string(h.Value)
 		}
 	}
-	return false
+	return ""
+}
+
+// forgotten returns whether an answer to m's step that is not stored may have been deleted after BarrierRetention.
+func (u *unit) forgotten(m *message) bool {
+	since, err := time.Parse(time.RFC3339, m.extra(HeaderSince))
+	if err != nil {
+		since = m.Time
+	}
+	kept := u.w.p.cfg.BarrierRetention
+	return kept > 0 && !since.IsZero() && time.Since(since) > kept-clockMargin
 }
 
 // verdict is what becomes of a command.
@@ -82,6 +108,7 @@ const (
 	runs verdict = iota
 	repeats
 	nothing
+	refuses
 )
 
 // judge says what becomes of m by what was answered before.
@@ -96,16 +123,24 @@ func (u *unit) judge(m *message) (v verdict, stored storedAnswer, reason string)
 		return repeats, stored, ""
 	}
 	other, there := u.answers[m.stepKey(m.otherOperation())]
+	doubt := m.SagaOperation == compensate && m.inDoubt()
+	if !there && (doubt || !known) && u.forgotten(m) {
+		return refuses, stored, ""
+	}
 	switch {
 	case m.SagaOperation == forward && there:
 		return nothing, stored, compensatedBefore
-	case m.SagaOperation == forward, !m.inDoubt(), other.outcome == envelope.Success:
+	case m.SagaOperation == forward, !doubt, other.outcome == envelope.Success:
 		return runs, stored, ""
 	case there:
 		return nothing, stored, "the forward call was refused"
 	}
 	return nothing, stored, "there was no forward call, and there will be none"
 }
+
+// errForgotten refuses a command that may have been answered so long ago that the answer is deleted.
+var errForgotten = classified{Permanent, errors.New("what became of this step may be forgotten, since it was asked for " +
+	"longer ago than the BarrierRetention: look what the service has, and resolve the step by hand")}
 
 // doNothing answers m without its handler.
 func (u *unit) doNothing(ctx context.Context, m *message, reason string) error {

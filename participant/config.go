@@ -64,9 +64,13 @@ type Config struct {
 	Drain time.Duration
 	// InboxRetention is how long a handled message is remembered. It must exceed the longest time after which a
 	// message can come again: the retention of the topics, where somebody may reset the group's offsets, and the
-	// longest that a relay may be away; and the longest time between a saga's call and a compensation in doubt, since
-	// answers are remembered as long. Default 7 days; negative: for ever.
+	// longest that a relay may be away. Default 7 days; negative: for ever.
 	InboxRetention time.Duration
+	// BarrierRetention is how long the answers to the commands of sagas are remembered, by saga, step and operation. It
+	// should exceed the longest life of a saga, with the time for which one is parked: a command whose step may have been
+	// answered earlier is refused, and a person settles the step. Raise it in all members at once. Default 30 days;
+	// negative: for ever; at least 2 h.
+	BarrierRetention time.Duration
 
 	// DeadLetterHeaders are written to the copy on the dlq topic beside Troupe's own. Default: none.
 	DeadLetterHeaders HeaderProfile
@@ -109,6 +113,8 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Batch < 0 || c.Batch > 1000:
 		return c, fmt.Errorf("batch %d: want 0 to 1000", c.Batch)
+	case c.BarrierRetention > 0 && c.BarrierRetention < 2*clockMargin:
+		return c, fmt.Errorf("barrier retention %s: want at least %s, or a negative one for ever", c.BarrierRetention, 2*clockMargin)
 	case c.Concurrency < 0:
 		return c, fmt.Errorf("concurrency %d is negative", c.Concurrency)
 	}
@@ -125,6 +131,7 @@ func (c Config) withDefaults() (Config, error) {
 	fill(&c.Drain, 10*time.Second)
 	fill(&c.Stale, 5*time.Minute)
 	fill(&c.InboxRetention, 7*24*time.Hour)
+	fill(&c.BarrierRetention, 30*24*time.Hour)
 	c.Immediate, c.Drain = max(c.Immediate, 0), max(c.Drain, 0)
 	if c.Codec == nil {
 		c.Codec = envelope.JSONCodec{}

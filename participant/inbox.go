@@ -27,6 +27,8 @@ var (
 	pruneInbox string
 	//go:embed sql/prune_answers.sql
 	pruneAnswers string
+	//go:embed sql/prune_barrier.sql
+	pruneBarrier string
 )
 
 const (
@@ -215,14 +217,14 @@ const (
 	pruneBatch = 1000
 )
 
-// prune turns the ring and forgets what else is older than InboxRetention, a thousand rows at a time.
+// prune turns the ring and deletes what else is older than InboxRetention or BarrierRetention, a thousand rows at a time.
 func (p *Participant) prune(ctx context.Context) {
 	trouble := p.repeated("prune inbox")
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
 	for {
 		err := p.turn(ctx, time.Now())
-		if err == nil && p.cfg.InboxRetention > 0 {
+		if err == nil {
 			err = p.pruneAll(ctx)
 		}
 		if ctx.Err() != nil {
@@ -238,10 +240,16 @@ func (p *Participant) prune(ctx context.Context) {
 }
 
 func (p *Participant) pruneAll(ctx context.Context) error {
-	args := pg.Args{"group": p.cfg.Group, "retention": p.cfg.InboxRetention.Seconds(), "limit": pruneBatch}
-	for _, sql := range []string{pruneInbox, pruneAnswers} {
+	for _, rows := range []struct {
+		sql       string
+		retention time.Duration
+	}{{pruneInbox, p.cfg.InboxRetention}, {pruneAnswers, p.cfg.InboxRetention}, {pruneBarrier, p.cfg.BarrierRetention}} {
+		if rows.retention < 0 {
+			continue
+		}
+		args := pg.Args{"group": p.cfg.Group, "retention": rows.retention.Seconds(), "limit": pruneBatch}
 		for {
-			tag, err := p.cfg.Pool.Exec(ctx, sql, args)
+			tag, err := p.cfg.Pool.Exec(ctx, rows.sql, args)
 			if err != nil {
 				return err
 			}

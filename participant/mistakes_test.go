@@ -88,6 +88,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"hop":        func(c *participant.Config) { c.Hop = topics.Hop{} },
 		"timeout":    func(c *participant.Config) { c.Timeout = -1 },
 		"partitions": func(c *participant.Config) { c.Partitions = -1 },
+		"barrier":    func(c *participant.Config) { c.BarrierRetention = time.Hour },
 		"initial":    func(c *participant.Config) { c.Retry = retry.Policy{Initial: -1} },
 	} {
 		cfg := s.config()
@@ -104,6 +105,7 @@ func TestEveryFieldOfConfigSurvives(t *testing.T) {
 	want := s.config()
 	want.Group, want.Codec, want.Source, want.Immediate = "g", envelope.JSONCodec{}, "s", 7
 	want.Timeout, want.Drain, want.InboxRetention, want.Replicas = 1, 2, 3, 4
+	want.BarrierRetention = 5 * time.Hour
 	want.Stale = 7 // and not Local, which excludes Brokers
 	want.Batch, want.Concurrency, want.DeadLetterHeaders = 5, 6, participant.ConnectHeaders
 	want.Hooks.BeforeHandler = func(participant.Delivery) {}

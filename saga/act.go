@@ -84,6 +84,9 @@ func (x *decision) actRetry(i int) {
 			return
 		}
 		ss.Epoch++
+		if ss.Phase == Refused && !ss.Doubt { // what became of all before it is known
+			ss.Sent = x.now
+		}
 		if !x.send(i, st.send, forwardOp) {
 			return
 		}

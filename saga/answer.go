@@ -63,26 +63,28 @@ func (x *decision) answered(e Event) {
 	}
 }
 
-// late is an answer that nobody waits for. One that says that a call which was in doubt took effect leaves what it gave,
-// since its compensation may be sent again.
+// late takes an answer that nobody waits for. One that says that a call which was in doubt took effect ends the doubt: the
+// compensation, where it is sent again, runs whatever its hop still knows, with what the call gave.
 func (x *decision) late(i int, e Event) {
 	ss := &x.s.Steps[i]
-	if ss.Phase == CompensateIntent || ss.Phase == CompensateFailed {
-		a, err := x.match(x.d.steps[i].success, e)
-		if ss.Doubt && e.Outcome == "success" && (err != nil || a != nil && len(a.set) > 0 && x.unset(a)) {
-			var data map[string]any
-			if err == nil {
-				data, err = x.outputs(a, e)
-			}
-			if err != nil {
-				x.park(fmt.Sprintf("%s: %s", e.Type, err))
-				return
-			}
-			x.put(data)
-			return
-		}
+	if !ss.Doubt || e.Outcome != "success" || e.Type == NothingType || ss.Phase != CompensateIntent && ss.Phase != CompensateFailed {
+		x.ignore("step %s is %s: its answer %s is late or was given before", ss.Name, phaseText(ss.Phase), e.Type)
+		return
 	}
-	x.ignore("step %s is %s: its answer %s is late or was given before", ss.Name, phaseText(ss.Phase), e.Type)
+	ss.Doubt = false
+	a, err := x.match(x.d.steps[i].success, e)
+	if err == nil && (a == nil || !x.unset(a)) {
+		return
+	}
+	var data map[string]any
+	if err == nil {
+		data, err = x.outputs(a, e)
+	}
+	if err != nil {
+		x.park(fmt.Sprintf("%s: %s", e.Type, err))
+		return
+	}
+	x.put(data)
 }
 
 func (x *decision) unset(a *answer) bool {

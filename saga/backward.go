@@ -111,7 +111,7 @@ func (x *decision) backward() {
 		if !x.send(i, st.back.send, compensateOp) {
 			return
 		}
-		ss.Phase = CompensateIntent
+		ss.Phase, ss.BackSent = CompensateIntent, x.now
 		if t := st.back.spec.Timeout; t > 0 {
 			x.arm(st.Name+compTimeout, t, nil)
 		}

@@ -99,6 +99,9 @@ func (x *decision) begin(i int) bool {
 		return false
 	}
 	ss.Started = x.s.Version
+	if st.send != nil {
+		ss.Sent = x.now
+	}
 	x.armAll(due)
 	x.moment(StepStarted, st.Name, "")
 	if st.send == nil && len(st.success)+len(st.failure) == 0 {
@@ -128,10 +131,16 @@ func (x *decision) takeEarly(i int) {
 // send adds a command. It says false when the saga is parked, since the command cannot be made.
 func (x *decision) send(i int, c *command, operation string) bool {
 	st, ss := x.d.steps[i], x.s.Steps[i]
-	out := Send{Step: st.Name, Operation: operation, Epoch: ss.Epoch, Hop: c.hop, Type: c.typ, Retry: c.retry}
+	out := Send{Step: st.Name, Operation: operation, Epoch: ss.Epoch, Hop: c.hop, Type: c.typ, Retry: c.retry, Since: ss.Sent}
 	if operation == compensateOp {
 		out.Epoch = ss.BackEpoch
 		out.Doubt = ss.Doubt && c.hop == st.send.hop
+		if !out.Doubt {
+			out.Since = ss.BackSent
+		}
+	}
+	if out.Since.IsZero() && (out.Epoch > 0 || out.Doubt) {
+		out.Since = x.s.StartedAt
 	}
 	fields, ok := x.fields(c.input, x.objects(nil))
 	if !ok {

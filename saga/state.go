@@ -64,6 +64,10 @@ type StepState struct {
 	// Epoch and BackEpoch count how often a person had the command and the compensation sent again.
 	Epoch     int `json:"epoch,omitempty"`
 	BackEpoch int `json:"back_epoch,omitempty"`
+	// Sent and BackSent are when the first command, and the first compensation, was sent of which nobody knows what became.
+	// Zero where none was, and in a state of an earlier version.
+	Sent     time.Time `json:"sent,omitzero"`
+	BackSent time.Time `json:"back_sent,omitzero"`
 	// Doubt says that nobody knows whether the command, or one before it, took effect or will.
 	Doubt bool `json:"doubt,omitempty"`
 	// Answer is the event that came last.
@@ -199,6 +203,8 @@ type Send struct {
 	// Doubt says of a compensation that nobody knows whether its forward call took effect, or ever will, and that the
 	// same hop is asked, which can tell.
 	Doubt bool
+	// Since is when the first call was sent that may have been answered, where that was before this one.
+	Since time.Time
 }
 
 // Emitted is an event on its way. An empty Hop is the coordinator's own.

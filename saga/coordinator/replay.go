@@ -194,6 +194,14 @@ func (f *folding) compare(ctx context.Context, d *Desk) {
 		f.differs("the row's state cannot be read: %s", err)
 		return
 	}
+	for i, ss := range row.Steps[:min(len(row.Steps), len(f.state.Steps))] { // an earlier version did not store when it sent
+		if ss.Sent.IsZero() {
+			f.state.Steps[i].Sent = ss.Sent
+		}
+		if ss.BackSent.IsZero() {
+			f.state.Steps[i].BackSent = ss.BackSent
+		}
+	}
 	has, gives := whole(row), whole(f.state) // canonical: fields in their order, names sorted
 	if has == gives {
 		return

@@ -202,6 +202,9 @@ func (c *Coordinator) entries(ctx context.Context, d Decided) (all []outbox.Entr
 		if s.Doubt {
 			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderDoubt, Value: []byte("true")})
 		}
+		if !s.Since.IsZero() {
+			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderSince, Value: []byte(s.Since.Format(time.RFC3339))})
+		}
 		if r := s.Retry; r != nil {
 			policy := retry.Policy{Initial: time.Duration(r.Initial), Cap: time.Duration(r.Cap), Attempts: r.Attempts}
 			h, err := participant.RetryHeader(policy, time.Duration(r.Try))

@@ -167,6 +167,7 @@ func (x *explorer) instance(s saga.State) uint32 {
 	s.Steps = slices.Clone(s.Steps)
 	for i := range s.Steps {
 		s.Steps[i].Started, s.Steps[i].Answer = min(s.Steps[i].Started, 1), ""
+		s.Steps[i].Sent, s.Steps[i].BackSent = time.Time{}, time.Time{}
 	}
 	s.Deadlines = slices.Clone(s.Deadlines)
 	for i := range s.Deadlines {

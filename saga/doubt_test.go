@@ -1,0 +1,47 @@
+package saga_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// A refund in doubt was given up, and the answer to the charge has come after all: the refund that a person retries is not
+// in doubt, so that it runs whatever its hop still knows of the charge.
+func TestALateAnswerEndsTheDoubtOfACompensation(t *testing.T) {
+	for _, before := range []bool{true, false} { // the refund is given up
+		r, _ := startOrder(t)
+		r.now = noon.Add(time.Hour)
+		fx := r.take(saga.Event{Kind: saga.Fired, Deadline: "payment.timeout"})
+		require.True(t, fx.Commands[0].Doubt)
+		require.Equal(t, noon, fx.Commands[0].Since.UTC(), "when the charge was sent")
+		late := func() {
+			r.take(answer("payment", "forward", "success", "PaymentCharged", map[string]any{"payment_id": "p-1"}))
+		}
+		if before {
+			late()
+		}
+		r.take(answer("payment", "compensate", "exhausted", "troupe.Exhausted", nil))
+		if !before {
+			late()
+		}
+		require.False(t, r.s.Steps[0].Doubt)
+		r.now = noon.AddDate(0, 0, 8)
+		fx = r.take(saga.Event{Kind: saga.ActRetry, Step: "payment", Actor: "me"})
+		require.Equal(t, []string{"payment/compensate"}, sent(fx))
+		require.False(t, fx.Commands[0].Doubt)
+		require.Equal(t, noon.Add(time.Hour), fx.Commands[0].Since.UTC(), "when the refund was sent first")
+	}
+}
+
+func TestACommandThatIsSentAgainSaysSinceWhenItMayHaveBeenAnswered(t *testing.T) {
+	r, fx := startOrder(t)
+	require.Zero(t, fx.Commands[0].Since)
+	r.take(answer("payment", "forward", "exhausted", "troupe.Exhausted", nil))
+	r.now = noon.AddDate(0, 0, 40)
+	fx = r.take(saga.Event{Kind: saga.ActRetry, Step: "payment", Actor: "me"})
+	require.Equal(t, noon, fx.Commands[0].Since.UTC())
+}
