@@ -1,6 +1,9 @@
 package saga
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // act is what a person does. It is refused where the saga's state does not allow it, and says what would.
 func (x *decision) act(e Event) {
@@ -45,6 +48,7 @@ func (x *decision) actCompensate(e Event) {
 	case x.passed():
 		x.refuse("after %s there is no way back", pivotal(x.d, x.s))
 	default:
+		x.s.Held = ""
 		x.goBack(orElse(e.Reason, "a person decided so"))
 	}
 }
@@ -58,6 +62,10 @@ func (x *decision) actResume() {
 		x.refuse("step %s is %s: retry, skip or resolve it", stuck[0], phaseText(x.s.Steps[x.d.byName[stuck[0]]].Phase))
 		return
 	}
+	if slices.ContainsFunc(x.d.ends, func(e end) bool { return e.End.When == x.s.Held }) {
+		x.s.Passed = append(slices.Clip(x.s.Passed), x.s.Held) // or it would park the saga again at once
+	}
+	x.s.Held = ""
 	x.takeUp()
 }
 

@@ -133,7 +133,7 @@ func (x *decision) park(reason string) {
 
 // takeUp lets a parked saga go on when nothing in it needs a person any more.
 func (x *decision) takeUp() {
-	if x.s.Status != Parked || len(Stuck(x.d, x.s)) > 0 {
+	if x.s.Status != Parked || x.s.Held != "" || len(Stuck(x.d, x.s)) > 0 {
 		return
 	}
 	x.s.Status = Running

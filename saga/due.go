@@ -120,6 +120,9 @@ func (x *decision) met(due Armed) {
 	if !x.emit(dl.emit, x.objects(map[string]any{"deadline": payload})) {
 		return
 	}
+	if dl.Then == ThenPark {
+		x.s.Held = "deadline " + dl.Name
+	}
 	x.then(dl.Then, "deadline "+dl.Name, nil)
 }
 

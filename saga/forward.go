@@ -165,6 +165,9 @@ func (x *decision) send(i int, c *command, operation string) bool {
 // endsEarly looks at the conditions by which the saga ends before its steps are through.
 func (x *decision) endsEarly() bool {
 	for _, e := range x.d.ends {
+		if e.Then == ThenPark && slices.Contains(x.s.Passed, e.End.When) {
+			continue
+		}
 		objects := x.objects(nil)
 		holds, err := e.when.Holds(objects)
 		if errors.Is(err, expr.ErrUnset) {
@@ -184,6 +187,9 @@ func (x *decision) endsEarly() bool {
 					why = text
 				}
 			}
+		}
+		if e.Then == ThenPark {
+			x.s.Held = e.End.When
 		}
 		x.then(e.Then, why, e.emit)
 		return true

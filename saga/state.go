@@ -19,6 +19,10 @@ type State struct {
 	Status  Status `json:"status"`
 	// Back says that it goes, or was parked going, back.
 	Back bool `json:"back,omitempty"`
+	// Held says which deadline or end of the definition has parked it: no answer takes it up, a person does.
+	Held string `json:"held,omitempty"`
+	// Passed are the ends that parked it and that a person let it pass.
+	Passed []string `json:"passed,omitempty"`
 	// Reason is why it went back, ended early or is parked, the latest last.
 	Reason string         `json:"reason,omitempty"`
 	Data   map[string]any `json:"data"`
