@@ -101,10 +101,10 @@ func (d *drawing) step() {
 		{3, kafka, func() { d.add(step{Do: "retry"}) }},
 		{3, true, func() { d.add(step{Do: "settle"}) }},
 		{4, kafka, d.rewind},
-		{5, kafka && draws("set back"), func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
-		{20, kafka && draws("set back") && d.copied, d.setBack},
+		{15, kafka && !d.copied && draws("set back"), func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
+		{60, kafka && draws("set back") && d.copied, d.setBack},
 		{3, kafka, func() { d.add(step{Do: "new topic", N: d.one("topic", 0, 1)}); d.copied, d.members = false, 1 }},
-		{4, kafka && draws("new delay"), d.newDelay},
+		{8, kafka && draws("new delay"), d.newDelay},
 	}
 	total := 0
 	for _, c := range choices {
