@@ -27,6 +27,7 @@ type unit struct {
 	w       *runner
 	ctx     context.Context // of the handlers
 	tx      *handlerTx
+	all     []*message
 	first   []*message // those that take effect now
 	answers answers
 	ended   func(Delivery) // a hook's, of a message that runs alone
@@ -125,7 +126,7 @@ func (w *runner) attempt(ms ...*message) (err error) {
 func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 	defer cancel()
-	u := &unit{w: w, ctx: w.ctx}
+	u := &unit{w: w, ctx: w.ctx, all: ms}
 	mine := ms
 	var admitted func(pgx.BatchResults) ([]*message, error)
 	var claimed *claim
@@ -192,7 +193,11 @@ func (u *unit) commit() error {
 	}
 	ctx, cancel := context.WithTimeout(u.w.ctx, statementLimit)
 	defer cancel()
-	return atCommit(u.tx.commit(ctx))
+	err := u.tx.commit(ctx)
+	if err == nil {
+		u.w.from.committed(u.all)
+	}
+	return atCommit(err)
 }
 
 // handle runs m's handler within its time-out and writes its outcome. A command that was answered before gets that

@@ -48,9 +48,9 @@ type consumer struct {
 	abandon context.CancelCauseFunc // ends the membership
 	drain   time.Duration           // when partitions move
 
-	built    chan struct{} // closed once all of the above is set: kgo joins, and calls back, before NewClient has returned
-	consumed []string
-	stale    []topicPartition // used by kgo's group goroutine only
+	built     chan struct{} // closed once all of the above is set: kgo joins, and calls back, before NewClient has returned
+	consumed  []string
+	committed map[topicPartition]committedOffset // used by kgo's group goroutine only
 
 	mu      sync.Mutex
 	workers map[topicPartition]*worker
@@ -150,7 +150,7 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 					w.progress.heard(f)
 					w.bound()
 					w.tellFetched(f.Records)
-					w.receive(topicID(t), f.Records)
+					w.receive(topicID(t.Topic, t.TopicID), f.Records)
 				}
 			})
 		})
@@ -161,12 +161,13 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 	}
 }
 
-// topicID is Kafka's own, or one made of the name where the broker gives none: then a topic made anew is not noticed.
-func topicID(t kgo.FetchTopic) uuid.UUID {
-	if t.TopicID == [16]byte{} {
-		return uuid.NewSHA1(uuid.NameSpaceURL, []byte("kafka:"+t.Topic))
+// topicID is Kafka's own, or a hash of the name where the broker has no topic ids: then a topic that was deleted and created
+// again is not noticed.
+func topicID(name string, id [16]byte) uuid.UUID {
+	if id == [16]byte{} {
+		return uuid.NewSHA1(uuid.NameSpaceURL, []byte("kafka:"+name))
 	}
-	return t.TopicID
+	return id
 }
 
 // block notes that kgo consumes a partition no more. It would not help to join again: what cannot be read stays there.

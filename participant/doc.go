@@ -134,6 +134,12 @@
 //	broker away                      -          what was fetched is worked off; offsets are committed when it is back
 //	partition taken by another       -          what runs may finish within Config.Drain and the rebalance time-out
 //	topic made anew, log cut         -          read as new; identities still tell duplicates
+//	database lost its last commits   -          a member compares its watermark and offsets with the database every second,
+//	(failover to a standby that                 and leaves the group where the database has less; the next owner reads from
+//	lagged, restore)                            the watermark, and what was lost is handled again: Stats.Recovered, and a line
+//	                                            at level error
+//	group's offset set from outside  -          ahead of the watermark: read from there; before it: what is below the watermark
+//	                                            is passed over, with a warning and Stats.Skipped
 //
 // A command may bring its own number of attempts, waits and time-out, in HeaderRetry. What cannot be read there is ignored,
 // and logged at most every 30 s.

@@ -387,9 +387,10 @@ func (l *local) record(m *message, f failure) error {
 	return nil
 }
 
-func (l *local) pause()  {} // the gate is shut: may says so
-func (l *local) resume() { l.hint() }
-func (l *local) fenced() {}
+func (l *local) committed([]*message) {}
+func (l *local) pause()               {} // the gate is shut: may says so
+func (l *local) resume()              { l.hint() }
+func (l *local) fenced()              {}
 func (l *local) tryOne() {
 	l.try.Store(true)
 	l.hint()

@@ -105,7 +105,9 @@ func (w *worker) write(ended []*message, statements func(*pgx.Batch)) error {
 	if err == nil {
 		defer tx.rollback(w.ctx)
 		statements(&tx.queue)
-		err = tx.commit(ctx)
+		if err = tx.commit(ctx); err == nil {
+			w.committed(ended)
+		}
 	}
 	if err == nil || errors.Is(err, errFenced) {
 		return err

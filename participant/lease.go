@@ -155,9 +155,12 @@ func entered(results pgx.BatchResults) error {
 func (w *worker) move(ctx context.Context, release bool) error {
 	low := w.low.Load()
 	if low == nil || low == w.moved {
-		if release {
+		switch {
+		case release:
 			_, err := w.p.cfg.Pool.Exec(ctx, releaseLease, pg.Args{"lease": w.lease.id, "term": w.lease.term})
 			return err
+		case time.Since(w.verified) > verifyEvery:
+			return w.verify(ctx, w.p.cfg.Pool)
 		}
 		return nil
 	}
@@ -170,10 +173,14 @@ func (w *worker) move(ctx context.Context, release bool) error {
 		return err
 	}
 	defer tx.rollback(ctx)
+	if err := w.verify(ctx, tx); err != nil {
+		return err
+	}
 	tx.queue.Queue(moveWatermark, args)
 	tx.queue.Queue(pruneOffsets, args)
 	if err = tx.commit(ctx); err == nil {
 		w.moved = low
+		w.rows.prune(low.offset)
 	}
 	return err
 }

@@ -121,6 +121,14 @@ func (s *stage) rewindGroup(group string) {
 	s.commit(group, again)
 }
 
+// skipTo sets the group's offset of the commands topic's first partition, as a tool does. Nobody may be in the group.
+func (s *stage) skipTo(offset int64) {
+	s.t.Helper()
+	offsets := make(kadm.Offsets)
+	offsets.AddOffset(s.hop.Commands(), 0, offset, -1)
+	s.commit(s.hop.String(), offsets)
+}
+
 // commit sets a group's offsets. A member that could not say good-bye in time is in the group until its session ends, and
 // nobody else may commit.
 func (s *stage) commit(group string, offsets kadm.Offsets) {

@@ -256,6 +256,9 @@ func (w *worker) judge(now, newest time.Time, patience time.Duration) error {
 		case late(newest):
 			return fmt.Errorf("no message has ended for %s, and %d wait", idle, s.Waiting)
 		}
+	case p.behind.Load() != 0 && late(since, time.Unix(0, p.behind.Load())) && w.term.Load() == 0:
+		return fmt.Errorf("its lease was not got for %s, and %d messages are there",
+			now.Sub(since).Round(time.Second), p.end.Load()-max(p.from(), 0))
 	case p.behind.Load() != 0 && late(since, time.Unix(0, p.behind.Load())):
 		return fmt.Errorf("nothing was fetched for %s, and %d messages are there from offset %d on",
 			now.Sub(since).Round(time.Second), p.end.Load()-max(p.from(), 0), max(p.from(), 0))

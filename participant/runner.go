@@ -30,6 +30,8 @@ type source interface {
 	// admit queues what a transaction begins with in which messages end, for good or with a failure. read takes the
 	// results and says which of the messages are still the runner's.
 	admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error))
+	// committed is called with the messages of a transaction that admit began, once it has committed.
+	committed(ms []*message)
 	// record counts a failed run, after which the message and what is behind it wait.
 	record(m *message, f failure) error
 	// pause lets no other message begin until resume, but for one that tryOne lets.

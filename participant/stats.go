@@ -42,6 +42,12 @@ type PartitionStats struct {
 	// WaitsFor names what is away, as given to Unavailable or "the database", and Since when; "" when nothing is.
 	WaitsFor string
 	Since    time.Time
+	// Recovered is how many messages took effect since the partition was assigned although their offsets had been committed:
+	// the database had lost them, as after a failover to a standby that lagged.
+	Recovered int
+	// Skipped is how many messages came since the partition was assigned whose offsets had ended before: a few after a
+	// crash, all below the watermark after a reset of the group's offsets.
+	Skipped int
 	// Careful is how many messages are still to run behind marks, since the partition's last owner crashed.
 	Careful int
 }
@@ -72,6 +78,7 @@ func (w *worker) stats(now time.Time) PartitionStats {
 		Topic: w.topic, Partition: w.id, Term: w.term.Load(), Next: w.progress.from(), End: w.progress.end.Load(),
 		Waiting: lane.Waiting, Running: lane.Running, Held: w.holds.count(), Later: w.later.count(),
 		Paused: w.brake.on(), Careful: int(max(w.careful.Load(), 0)),
+		Recovered: int(w.recovered.Load()), Skipped: int(w.skipped.Load()),
 	}
 	if s.Next >= 0 {
 		s.End = max(s.End, s.Next)

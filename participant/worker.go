@@ -37,20 +37,26 @@ const (
 // worker goes through one assigned partition: what comes from the topic, and what is held and due.
 type worker struct {
 	*runner
-	c     *consumer
-	topic string
-	id    int32
-	done  chan struct{} // closed when nothing runs and the lease is released
-	idle  chan struct{} // closed when nothing runs
-	lane  *keyed.Lane[*message, mark]
+	c        *consumer
+	topic    string
+	id       int32
+	done     chan struct{} // closed when nothing runs and the lease is released
+	acquired chan struct{} // closed when the lease is there
+	idle     chan struct{} // closed when nothing runs
+	lane     *keyed.Lane[*message, mark]
 
-	lease   lease
-	term    atomic.Int64 // lease.term, for onlookers
-	low     atomic.Pointer[mark]
-	moved   *mark        // where the watermark is
-	careful atomic.Int64 // how many messages still to run behind marks; less than 0 is none
-	starts  starts
-	written atomic.Int64 // what stands from this offset on was written after the take-over, or in its course
+	lease       lease
+	term        atomic.Int64 // lease.term, for onlookers
+	low         atomic.Pointer[mark]
+	moved       *mark // where the watermark is
+	rows        committedRows
+	verified    time.Time    // when the database last had them
+	careful     atomic.Int64 // how many messages still to run behind marks; less than 0 is none
+	starts      starts
+	rereadUntil atomic.Int64 // the committed offset, where the partition is read from a watermark before it; else 0
+	recovered   atomic.Int64 // messages below it that took effect
+	skipped     atomic.Int64 // messages that had ended before, by their offsets
+	written     atomic.Int64 // what stands from this offset on was written after the take-over, or in its course
 
 	holds holds
 	wake  chan struct{} // a hold is due earlier than thought
@@ -65,7 +71,7 @@ type worker struct {
 func newWorker(c *consumer, at topicPartition) *worker {
 	w := &worker{
 		c: c, topic: at.topic, id: at.partition, wake: make(chan struct{}, 1),
-		done: make(chan struct{}), idle: make(chan struct{}),
+		done: make(chan struct{}), idle: make(chan struct{}), acquired: make(chan struct{}),
 	}
 	w.runner = newRunner(c.p, w, at)
 	w.later.delay = delayOf(at.topic, w.p.cfg.Hop)
@@ -148,6 +154,7 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 			most = max(most/2, 1)
 		}
 		w.tellPassed(batch[ended : ended+n]...)
+		w.reread(batch[ended : ended+n])
 		if n > 0 {
 			w.progress.touch(time.Now())
 		}
@@ -164,6 +171,9 @@ func (w *worker) look(m *message) (passes, plain bool) {
 		return true, false
 	}
 	if m.held == nil && w.lease.seen.has(m.topicID, m.offset, m.epoch) {
+		if m.passed == "" {
+			w.skipped.Add(1)
+		}
 		m.passed = Redelivered
 		return true, false
 	}
@@ -327,6 +337,7 @@ func (w *worker) work() {
 	defer close(w.done)
 	defer w.cancel()
 	if w.insist(func() error { return w.acquire(w.ctx) }) {
+		close(w.acquired)
 		w.lane.Release()
 		w.keep()
 	}
@@ -349,6 +360,7 @@ func (w *worker) acquire(ctx context.Context) error {
 		return database(err)
 	}
 	w.lease = l
+	w.moved = &mark{topicID: l.seen.topicID, offset: l.seen.watermark.offset, epoch: l.seen.watermark.epoch}
 	w.term.Store(l.term)
 	if !l.clean {
 		if err := w.loadMarks(ctx); err != nil {
@@ -393,9 +405,13 @@ func (w *worker) attend(do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 	defer cancel()
 	err := do(ctx)
-	if errors.Is(err, errFenced) {
+	switch {
+	case errors.Is(err, errFenced):
 		w.fenced()
-	} else if w.ctx.Err() == nil {
+	case errors.Is(err, errLost):
+		w.lane.Close()
+		w.c.abandon(errLost)
+	case w.ctx.Err() == nil:
 		w.p.outage(theDatabase).report(err)
 	}
 }

@@ -1,0 +1,83 @@
+package participant
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+// A member goes on when its connections break and new ones reach a standby that was promoted. If the standby lagged, messages
+// that this member has handled are lost, and neither the term nor the next message shows it. So a member knows the watermark
+// that it wrote last and how many rows of troupe.inbox_offsets it has committed, and compares both with the database: before
+// the watermark moves, and now and then while nothing happens. Where the database has less, the member leaves the group and
+// joins again, and its partitions are read from the watermarks that are there.
+
+//go:embed sql/verify_progress.sql
+var verifyProgress string
+
+// verifyEvery is how often a partition without news compares.
+const verifyEvery = 10 * time.Second
+
+var errLost = errors.New("the database has lost transactions of this member, as after a failover to a standby that lagged")
+
+// committedRows are the highest offsets of the rows of troupe.inbox_offsets that this member has committed since the last move
+// of the watermark. Rows of an earlier owner need no count: they come before the lease's new term in the log of the database,
+// and are lost only together with it.
+type committedRows struct {
+	mu    sync.Mutex
+	highs []int64
+}
+
+func (r *committedRows) add(high int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.highs = append(r.highs, high)
+}
+
+func (r *committedRows) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.highs)
+}
+
+func (r *committedRows) prune(watermark int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.highs = slices.DeleteFunc(r.highs, func(high int64) bool { return high <= watermark })
+}
+
+// committed remembers the row of the messages' offsets, once their transaction has committed.
+func (w *worker) committed(ms []*message) {
+	if len(ms) > 0 && ms[0].held == nil {
+		_, high, _, _ := span(ms)
+		w.rows.add(high)
+	}
+}
+
+// verify compares what this member has committed with what the database has.
+func (w *worker) verify(ctx context.Context, tx interface {
+	QueryRow(context.Context, string, ...any) pgx.Row
+}) error {
+	args := pg.Args{"lease": w.lease.id, "term": w.lease.term, "watermark": w.moved.offset, "topic_id": (*uuid.UUID)(nil),
+		"rows": w.rows.count()}
+	if w.moved.topicID != uuid.Nil {
+		args["topic_id"] = &w.moved.topicID
+	}
+	var there bool
+	err := tx.QueryRow(ctx, verifyProgress, args).Scan(&there)
+	w.verified = time.Now()
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), err == nil && !there:
+		return errLost
+	default:
+		return err
+	}
+}

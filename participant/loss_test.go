@@ -1,0 +1,153 @@
+package participant_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// loseAfterFirst makes the database what it was when only the first message had been handled, as a standby that lagged.
+const loseAfterFirst = `
+	DELETE FROM done WHERE n > 1; UPDATE counters SET total = 1; DELETE FROM troupe.inbox_offsets;
+	DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent;
+	DELETE FROM troupe.answers WHERE answered_at > (SELECT min(answered_at) FROM troupe.answers);
+	DELETE FROM troupe.outbox WHERE position > (SELECT min(position) FROM troupe.outbox)`
+
+const setBack = loseAfterFirst + "; UPDATE troupe.leases SET watermark = 0"
+
+// handleThree runs a participant that handles three messages, the first of them below the watermark before the others come.
+func (s *stage) handleThree(p *participant.Participant) (stop func()) {
+	participant.Handle(p, count)
+	stop = s.start(p)
+	s.send(s.command("a", Count{N: 1}))
+	s.waitCount(1, "SELECT count(*) FROM done")
+	s.waitCount(0, "SELECT watermark FROM troupe.leases WHERE topic = $1", s.hop.Commands())
+	s.send(s.command("a", Count{N: 2}), s.command("a", Count{N: 3}))
+	s.waitCount(3, "SELECT count(*) FROM done")
+	return stop
+}
+
+func TestWhatTheDatabaseLostIsHandledAgainByTheNextOwner(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	s.handleThree(s.new(onePartition))()
+	require.EqualValues(t, 3, s.committed(0))
+	_, err := s.pool.Exec(t.Context(), setBack)
+	require.NoError(t, err)
+	var log safeBuffer
+	next := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
+	participant.Handle(next, count)
+	s.start(next)
+	s.send(s.command("a", Count{N: 4}))
+	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 4")
+	require.Equal(t, 4, s.count("SELECT count(*) FROM done"), log.String())
+	require.Equal(t, 4, s.count("SELECT total FROM counters"))
+	require.Equal(t, 2, partitionOf(next, s.hop.Commands()).Recovered)
+	require.Contains(t, log.String(), "the database has lost messages")
+}
+
+// TestWhatTheDatabaseLostIsHandledAgainByTheSameOwner: a member whose connections break and reach a standby that lacks its last
+// messages finds out by itself, also where the watermark had not moved since.
+func TestWhatTheDatabaseLostIsHandledAgainByTheSameOwner(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	p := s.new(onePartition)
+	participant.Handle(p, count)
+	s.start(p)
+	s.send(s.command("a", Count{N: 1}))
+	s.waitCount(1, "SELECT count(*) FROM done")
+	s.waitCount(0, "SELECT watermark FROM troupe.leases WHERE topic = $1", s.hop.Commands())
+	tx, err := s.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), "SELECT FROM troupe.leases FOR UPDATE") // the watermark does not move
+	require.NoError(t, err)
+	s.send(s.command("a", Count{N: 2}), s.command("a", Count{N: 3}))
+	s.waitCount(3, "SELECT count(*) FROM done")
+	waitFor(t, "the offsets", func() bool { return s.committed(0) == 3 })
+	_, err = s.pool.Exec(t.Context(), loseAfterFirst)
+	require.NoError(t, err)
+	const moving = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+	testkit.Wait(t, "a move of the watermark", func() (bool, error) { return s.count("SELECT count(*) "+moving) > 0, nil })
+	s.count("SELECT count(pg_terminate_backend(pid)) " + moving)
+	require.NoError(t, tx.Rollback(t.Context()))
+	s.waitCount(3, "SELECT count(*) FROM done")
+	require.Equal(t, 3, s.count("SELECT total FROM counters"))
+}
+
+// TestAQuietMemberFindsThatTheDatabaseLostItsMessages: no message has to come for it.
+func TestAQuietMemberFindsThatTheDatabaseLostItsMessages(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	s.handleThree(s.new(onePartition))
+	s.waitCount(2, "SELECT watermark FROM troupe.leases WHERE topic = $1", s.hop.Commands())
+	waitFor(t, "the offsets", func() bool { return s.committed(0) == 3 })
+	_, err := s.pool.Exec(t.Context(), setBack)
+	require.NoError(t, err)
+	s.waitCount(3, "SELECT count(*) FROM done")
+	require.Equal(t, 3, s.count("SELECT total FROM counters"))
+}
+
+func TestAResetOfTheOffsetsSaysWhatItPassesOver(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	s.handleThree(s.new(onePartition))()
+	s.rewind()
+	var log safeBuffer
+	next := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
+	participant.Handle(next, count)
+	s.start(next)
+	s.send(s.command("a", Count{N: 4}))
+	s.waitCount(4, "SELECT count(*) FROM done")
+	require.Equal(t, 3, partitionOf(next, s.hop.Commands()).Skipped)
+	require.Contains(t, log.String(), "reset to before the watermark")
+	require.Contains(t, log.String(), `"offsets":3`)
+}
+
+func TestAnOffsetSetFromOutsideIsNotRewound(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	s.handleThree(s.new(onePartition))()
+	s.send(s.command("a", Count{N: 4}), s.command("a", Count{N: 5}))
+	s.skipTo(4)
+	next := s.new(onePartition)
+	participant.Handle(next, count)
+	s.start(next)
+	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 5")
+	require.Zero(t, s.count("SELECT count(*) FROM done WHERE n = 4"))
+}
+
+// TestANewDatabaseBelievesTheOffsets: a service that moves to an empty database goes on where it was.
+func TestANewDatabaseBelievesTheOffsets(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	s.handleThree(s.new(onePartition))()
+	_, err := s.pool.Exec(t.Context(), "TRUNCATE troupe.leases, troupe.inbox_offsets, done; "+forget)
+	require.NoError(t, err)
+	next := s.new(onePartition)
+	participant.Handle(next, count)
+	s.start(next)
+	s.send(s.command("a", Count{N: 4}))
+	s.waitCount(1, "SELECT count(*) FROM done")
+	s.waitCount(3, "SELECT watermark FROM troupe.leases WHERE topic = $1", s.hop.Commands())
+}
+
+func partitionOf(p *participant.Participant, topic string) (of participant.PartitionStats) {
+	for _, s := range p.Stats().Partitions {
+		if s.Topic == topic {
+			of = s
+		}
+	}
+	return of
+}

@@ -1,0 +1,156 @@
+package participant
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+)
+
+// An assigned partition is read from the group's committed offset, with three exceptions and one remark.
+//
+//   - A topic that was deleted and created again, or restored elsewhere, has the same name, and its offsets mean something
+//     else. Brokers before OffsetCommit version 10 store offsets by name. Each offset that a participant commits therefore
+//     names its topic's id in its metadata; an offset with the id of another topic is ignored, and the topic is read from
+//     its start. The inbox knows what was handled before.
+//   - The committed offset is ahead of the watermark: the last owner crashed before it moved the watermark, or the
+//     database has lost commits (a failover to a standby that lagged, a restore). The partition is read from the watermark.
+//     What the database still has is passed over, what it has lost takes effect again.
+//   - An offset without such metadata was set by an operator or a tool. It is not rewound: it may skip a batch that cannot
+//     be read. Where it is below the watermark, which a reset cannot make undone, a log line says how many are passed over.
+//   - The database has no watermark of the topic: it is a new one, or the group's first start. The committed offset is used.
+
+const topicNotePrefix = "topic id "
+
+func topicNote(id uuid.UUID) string { return topicNotePrefix + id.String() }
+
+// committedOffset is the metadata of a partition's committed offset.
+type committedOffset struct {
+	topicID   uuid.UUID // of the topic that exists now
+	ours      bool      // a participant committed it, for this topic
+	recreated bool      // a participant committed it, for a topic of that name that is gone
+}
+
+// compare reads the metadata of the fetched offsets.
+func (c *consumer) compare(ctx context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+	<-c.built
+	ids, err := kafka.TopicIDs(ctx, c.client, c.consumed...)
+	if err != nil {
+		return fmt.Errorf("topic ids: %w", err)
+	}
+	names := make(map[uuid.UUID]string, len(ids))
+	for name, id := range ids {
+		names[id] = name
+	}
+	c.committed = make(map[topicPartition]committedOffset)
+	for _, g := range resp.Groups {
+		for _, t := range g.Topics {
+			if t.Topic == "" {
+				t.Topic = names[t.TopicID]
+			}
+			id := topicID(t.Topic, ids[t.Topic])
+			for _, p := range t.Partitions {
+				o := committedOffset{topicID: id}
+				if p.Metadata != nil && strings.HasPrefix(*p.Metadata, topicNotePrefix) {
+					o.ours = *p.Metadata == topicNote(id)
+					o.recreated = !o.ours
+				}
+				c.committed[topicPartition{t.Topic, p.Partition}] = o
+			}
+		}
+	}
+	return nil
+}
+
+// adjust decides where each assigned partition is read from. kgo calls it right after compare.
+func (c *consumer) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	for topic, partitions := range offsets {
+		for id := range partitions {
+			at := topicPartition{topic, id}
+			start, err := c.start(ctx, at, partitions[id])
+			if err != nil {
+				return nil, err
+			}
+			partitions[id] = start
+			c.begins(at, start.EpochOffset().Offset)
+		}
+	}
+	return offsets, nil
+}
+
+// start waits for the partition's lease, whose watermark it needs. Nothing of the partition can be handled before that.
+func (c *consumer) start(ctx context.Context, at topicPartition, committed kgo.Offset) (kgo.Offset, error) {
+	of := c.committed[at]
+	if of.recreated {
+		c.p.cfg.Log.Warn().Stringer("partition", at).Msg("the topic was deleted and created again: it is read from its start")
+		committed = kgo.NewOffset().AtStart()
+	}
+	c.mu.Lock()
+	w := c.workers[at]
+	c.mu.Unlock()
+	if w == nil {
+		return committed, nil
+	}
+	select {
+	case <-w.acquired:
+	case <-w.done:
+		return committed, nil
+	case <-ctx.Done():
+		return committed, ctx.Err()
+	}
+	return w.start(committed, of), nil
+}
+
+// start is called once for each assignment, after acquire and before the first record.
+func (w *worker) start(committed kgo.Offset, of committedOffset) kgo.Offset {
+	s := &w.lease.seen
+	offset := committed.EpochOffset().Offset // negative: the start of the log
+	log := w.p.cfg.Log.With().Stringer("partition", w.at).Int64("committed", offset).Int64("watermark", s.watermark.offset).Logger()
+	next := s.watermark.offset + 1
+	switch {
+	case s.topicID == of.topicID && of.ours && offset > next:
+		w.rereadUntil.Store(offset)
+		log.Info().Msg("the committed offset is ahead of the database's watermark: the partition is read from the watermark")
+		return kgo.NewOffset().At(next).WithEpoch(max(s.watermark.epoch, -1))
+	case s.topicID == of.topicID && !of.ours && offset < next && next > 0:
+		log.Warn().Int64("offsets", next-max(offset, 0)).
+			Msg("the group's offset was reset to before the watermark: messages below the watermark were handled and are passed over, " +
+				"a reset does not repeat them; see docs/upgrades.md, The group's offsets")
+	case s.topicID == of.topicID:
+	case of.ours && s.topicID != uuid.Nil && offset > 0:
+		// Its first watermark was never written, or was lost.
+		w.rereadUntil.Store(offset)
+		log.Info().Msg("the database has no watermark of the topic: the partition is read from its start")
+		return kgo.NewOffset().AtStart()
+	default:
+		if of.ours && offset > 0 {
+			log.Warn().Msg("the database has no watermark of the partition: messages below the committed offset count as handled elsewhere")
+		}
+		if of.topicID != uuid.Nil { // so that the next owner can tell a loss from a first start
+			w.low.Store(&mark{topicID: of.topicID, offset: max(offset, 0) - 1, epoch: -1})
+		}
+	}
+	return committed
+}
+
+// reread counts messages that took effect although a participant had committed their offsets.
+func (w *worker) reread(ended []*message) {
+	until := w.rereadUntil.Load()
+	if until == 0 {
+		return
+	}
+	for _, m := range ended {
+		if m.due || m.passed != "" || m.held != nil || m.offset >= until || m.record.Attrs.IsControl() {
+			continue
+		}
+		if w.recovered.Add(1) == 1 {
+			w.p.cfg.Log.Error().Stringer("partition", w.at).Str("message", m.place()).
+				Msg("the database has lost messages that had been handled, as after a failover to a standby that lagged: they are handled again")
+		}
+	}
+}
