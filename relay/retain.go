@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/troupe-go/troupe/outbox"
@@ -33,11 +34,7 @@ func (r *Relay) retainOn(ctx context.Context) error {
 	}
 	defer retention.Close()
 	for {
-		st, err := r.readState(ctx, db)
-		if err == nil {
-			err = r.drop(ctx, retention, st)
-		}
-		if err != nil {
+		if err := r.drop(ctx, db, retention); err != nil {
 			return err
 		}
 		r.quiet.recovered("retention")
@@ -47,10 +44,24 @@ func (r *Relay) retainOn(ctx context.Context) error {
 	}
 }
 
-func (r *Relay) drop(ctx context.Context, retention *outbox.Retention, st standing) error {
+// drop drops what is done by the stored state. Of another cluster's state it drops nothing: a copied or restored database has
+// other transactions under the same numbers, and the relay publishes its rows before it stores a state of its own.
+func (r *Relay) drop(ctx context.Context, db *server, retention *outbox.Retention) error {
+	st, err := r.readState(ctx, db)
+	if err != nil {
+		return err
+	}
 	var published outbox.Published
 	if st.published != nil {
 		published = outbox.Published(*st.published)
+		system, err := systemOf(ctx, db)
+		switch {
+		case err != nil:
+			return err
+		case st.system != system:
+			return fmt.Errorf("the stored state is of cluster %s, this one is %s: no partition is dropped until the relay has a state of its own",
+				st.system, system)
+		}
 	}
 	d, err := retention.Drop(ctx, published)
 	for _, name := range d.Dropped {

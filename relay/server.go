@@ -52,3 +52,11 @@ func (r *Relay) bindNow(ctx context.Context) (*server, error) {
 	}
 	return r.bind(id)
 }
+
+// systemOf identifies the cluster whose transactions a server numbers.
+func systemOf(ctx context.Context, db *server) (system string, err error) {
+	if err := db.QueryRow(ctx, "SELECT system_identifier::text FROM pg_control_system()").Scan(&system); err != nil {
+		return "", fmt.Errorf("identify the system: %w", err)
+	}
+	return system, nil
+}

@@ -305,9 +305,9 @@ func (r *Relay) pollShard(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	if st.there {
-		var system string
-		if err := db.QueryRow(idle, "SELECT system_identifier::text FROM pg_control_system()").Scan(&system); err != nil {
-			return fmt.Errorf("identify the system: %w", err)
+		system, err := systemOf(idle, db)
+		if err != nil {
+			return err
 		}
 		if st.source != Poll || st.system != system && st.published != nil {
 			return errors.New("the leader has not begun to poll yet")

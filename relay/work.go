@@ -132,12 +132,9 @@ func (r *Relay) native(ctx context.Context, db *server, l *lease, st standing) (
 	if st.published == nil && st.sweep == nil {
 		return st, nil
 	}
-	var system string
-	if err := db.QueryRow(ctx, "SELECT system_identifier::text FROM pg_control_system()").Scan(&system); err != nil {
-		return st, fmt.Errorf("identify the system: %w", err)
-	}
-	if st.system == system {
-		return st, nil
+	system, err := systemOf(ctx, db)
+	if err != nil || st.system == system {
+		return st, err
 	}
 	r.cfg.Log.Warn().Str("system", system).Str("stored", st.system).
 		Msg("the stored state is of another cluster: all rows that are in the table are published, perhaps again")

@@ -1,0 +1,46 @@
+package relay
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/outbox"
+)
+
+// A database that was copied or restored has the former cluster's state, whose snapshot has other transactions under the
+// numbers of this one's.
+func TestAStateOfAnotherClusterDropsNoPartition(t *testing.T) {
+	t.Parallel()
+	pool, _ := tenure(t)
+	exec := func(sql string) {
+		t.Helper()
+		_, err := pool.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	r, err := New(Config{Pool: pool, Brokers: []string{"127.0.0.1:1"}, Service: "shop", Source: Poll})
+	require.NoError(t, err)
+	r.pool = pool
+	db, err := r.bindNow(t.Context())
+	require.NoError(t, err)
+	defer db.Close()
+	retention, err := outbox.NewRetention(outbox.RetentionConfig{Pool: db.Pool, Age: -1})
+	require.NoError(t, err)
+	defer retention.Close()
+	there := func() (there bool) {
+		t.Helper()
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT to_regclass('troupe.outbox_0') IS NOT NULL").Scan(&there))
+		return there
+	}
+
+	exec("INSERT INTO troupe.outbox (topic, type) VALUES ('t', 'T')")
+	exec("SELECT setval('troupe.outbox_position_seq', (SELECT max(hi) FROM troupe.outbox_partitions) - 1)")
+	exec("INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published) VALUES ('" + r.cfg.Slot +
+		"', 'wal', '1', 1, pg_current_snapshot())")
+	require.ErrorContains(t, r.drop(t.Context(), db, retention), "the stored state is of cluster 1")
+	require.True(t, there(), "its row may not be published")
+
+	exec("UPDATE troupe.relay_state SET system_id = (SELECT system_identifier::text FROM pg_control_system())")
+	require.NoError(t, r.drop(t.Context(), db, retention))
+	require.False(t, there(), "its row is published")
+}
