@@ -11,7 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/devstack"
 	"github.com/troupe-go/troupe/doctor"
+	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -165,6 +167,28 @@ func TestASlotThatNobodyReadsIsFound(t *testing.T) {
 	}
 	exec(t, pool, drop)
 	require.True(t, found)
+}
+
+func TestAServerThatTakesTheRelayForAStandbyIsFound(t *testing.T) {
+	t.Parallel()
+	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	address, err := server.CreateDatabase(t.Context(), "shop", "")
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(t.Context(), address))
+	pool, err := pgxpool.New(t.Context(), address)
+	require.NoError(t, err)
+	defer pool.Close()
+	require.Empty(t, of(examine(t, doctor.Config{Database: config(pool)}), "standbys"))
+	exec(t, pool, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+	exec(t, pool, "SELECT pg_reload_conf()")
+	testkit.Wait(t, "the setting", func() (bool, error) {
+		var names string
+		err := pool.QueryRow(t.Context(), "SELECT current_setting('synchronous_standby_names')").Scan(&names)
+		return names == "*", err
+	})
+	require.Equal(t, doctor.Warning, require1(t, examine(t, doctor.Config{Database: config(pool)}), "standbys").Level)
 }
 
 func TestRowsInTroubleAreFound(t *testing.T) {

@@ -48,6 +48,19 @@ func (e *examination) stream(ctx context.Context, conn *pgx.Conn) {
 		e.Ok("slots", fmt.Sprintf("%d of %d", slots, most))
 	}
 	e.unread(ctx, conn)
+	e.standbys(ctx, conn)
+}
+
+// standbys warns when the server takes the relay for a synchronous standby.
+func (e *examination) standbys(ctx context.Context, conn *pgx.Conn) {
+	var names string
+	err := conn.QueryRow(ctx, "SELECT current_setting('synchronous_standby_names')").Scan(&names)
+	switch {
+	case err != nil:
+		e.Warn("standbys", err.Error(), "let this role read synchronous_standby_names")
+	case relay.StandbyNamesMatch(names, conn.Config().RuntimeParams["application_name"]):
+		e.Warn("standbys", relay.StandbyAdvice, "ALTER SYSTEM SET synchronous_standby_names = 'name_of_a_standby';\nSELECT pg_reload_conf();")
+	}
 }
 
 // unread looks for slots of this database that hold the log for nobody, or that have lost it.

@@ -78,6 +78,8 @@
 //	a transaction commits late             it is streamed when it commits
 //	a transaction of any size              passes in bounded memory; killed within it, it begins anew
 //	a connection is cut                    the stream begins anew at the stored place
+//	synchronous_standby_names matches it   commits wait for the relay, which logs a warning; it does not wait for itself
+//	a commit waits for a standby           its rows may be published before others see them; their failures are kept
 //	the server decodes a huge transaction  it is waited for: after 15 s of silence another connection asks what the server does
 //	failover, the old primary is open yet  the stream of the old one ends; the new one's stored place and rows go on
 //	the server restarts                    the relay lets its stream go, so that the server can stop, and comes back
@@ -102,7 +104,10 @@
 //	what is deleted           poll                                      wal
 //	the line and the row      the row is given up                       the row is given up
 //	the line alone            the row is tried again                    the row is given up, and stays in the table
-//	the row alone             as both, within two minutes               as both, within two minutes
+//	the row alone             as both, after a while                    as both, after a while
+//
+// A line without a row is deleted within two minutes of the end of every transaction that was open when the line was written:
+// a stream sees a row before others do while its commit waits for a synchronous standby.
 //
 // The same holds for a poll of rows that a stream has told before. So a row is tried again, under either source, by setting
 // its line to retrying with a next_try, which is what outbox-relay parked retry does.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
@@ -25,6 +27,7 @@ type place struct {
 	timeline int32
 	position int64 // 0: no row was published yet
 	id       uuid.UUID
+	xid      uint64 // that wrote the row; 0: not known
 }
 
 // placeRecord is a place as it stands in the topic, under the slot's name. A record under startKey says who took the
@@ -35,6 +38,7 @@ type placeRecord struct {
 	Timeline int32     `json:"timeline"`
 	Position int64     `json:"position"`
 	ID       uuid.UUID `json:"id"`
+	XID      uint64    `json:"xid,omitempty"`
 }
 
 type startRecord struct {
@@ -49,7 +53,7 @@ const startKey = "started"
 const placeTimeout = 30 * time.Second
 
 func (p place) record(t *transactor) *kgo.Record {
-	value, _ := json.Marshal(placeRecord{p.lsn.String(), p.system, p.timeline, p.position, p.id}) // texts and a number
+	value, _ := json.Marshal(placeRecord{p.lsn.String(), p.system, p.timeline, p.position, p.id, p.xid}) // texts and a number
 	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
 }
 
@@ -58,7 +62,7 @@ func parsePlace(value []byte) (p place, err error) {
 	if err := json.Unmarshal(value, &r); err != nil {
 		return p, err
 	}
-	p.system, p.timeline, p.position, p.id = r.System, r.Timeline, r.Position, r.ID
+	p.system, p.timeline, p.position, p.id, p.xid = r.System, r.Timeline, r.Position, r.ID, r.XID
 	p.lsn, err = wal.ParseLSN(r.LSN)
 	return p, err
 }
@@ -135,9 +139,17 @@ func (t *transactor) holds(ctx context.Context, at place, system wal.System) (th
 	if t.relay.mapped != nil {
 		return at.lsn <= system.LSN, nil
 	}
-	err = t.db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM troupe.outbox WHERE position = $1 AND id = $2)",
-		at.position, at.id).Scan(&there)
-	return there, err
+	var pending bool
+	err = t.db.QueryRow(ctx, findCheckpoint, pg.Args{"position": at.position, "id": at.id, "xid": strconv.FormatUint(at.xid, 10)}).
+		Scan(&there, &pending)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("look for row %d of the place in %s: %w", at.position, t.topic, err)
+	case !there && pending:
+		return false, fmt.Errorf("row %d of the place in %s is published, and not visible yet: its commit waits for a synchronous standby",
+			at.position, t.topic)
+	}
+	return there, nil
 }
 
 // readPlace commits a record of its own and reads the topic up to it: nothing of a predecessor's can come behind that.

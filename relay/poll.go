@@ -19,6 +19,7 @@ import (
 // An item is a row on its way through one round.
 type item struct {
 	row         outbox.Row
+	xid         uint64        // of a stream: that wrote it
 	mapped      *mappedRow    // of a table that is not troupe.outbox
 	troubled    bool          // it stands in troupe.outbox_trouble
 	settled     bool          // of a window: it is published, or recorded

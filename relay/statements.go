@@ -39,6 +39,7 @@ var (
 	readWalsender  = statement("read_walsender")
 	readGuard      = statement("read_guard")
 	noteGuard      = statement("note_guard")
+	findCheckpoint = statement("find_checkpoint_row")
 	takeSample     = statement("sample")
 	noteWaiting    = statement("note_waiting")
 	replayRows     = statement("replay_rows")

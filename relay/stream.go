@@ -149,6 +149,9 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if err := p.lease.streams(idle, r.pool, &r.cfg.Slot); err != nil {
 		return err
 	}
+	if err := r.warnOfStandby(idle, db); err != nil {
+		return err
+	}
 	st.timeline, st.system = system.Timeline, system.ID
 	began := st.lsn
 	err = r.follow(idle, term, p, streaming{db, conn, st, system.LSN})

@@ -49,6 +49,7 @@ type transactor struct {
 	at    place      // committed
 	next  place      // behind the last whole transaction with rows
 	last  outbox.Row // that was taken: its position and id
+	xid   uint64     // that wrote it
 	apart bool       // rows that the log does not tell now: their transactions hold no place
 	open  bool       // a transaction is under way
 	begun time.Time  // then
@@ -160,14 +161,15 @@ func (t *transactor) busy() bool { return t.open || t.noted }
 // takes is when rows of the log are about to go out: they may be of a transaction that is not whole.
 func (t *transactor) takes(items []*item) {
 	t.whole = false
-	t.last = outbox.Row{Position: items[len(items)-1].row.Position, ID: items[len(items)-1].row.ID}
+	last := items[len(items)-1]
+	t.last, t.xid = outbox.Row{Position: last.row.Position, ID: last.row.ID}, last.xid
 }
 
 // reached is when all rows before upTo are in the transaction, or recorded.
 func (t *transactor) reached(s *stream, upTo, end wal.LSN) error {
 	t.whole = true
 	if end > 0 {
-		t.next.lsn, t.next.position, t.next.id = end, t.last.Position, t.last.ID
+		t.next.lsn, t.next.position, t.next.id, t.next.xid = end, t.last.Position, t.last.ID, t.xid
 	}
 	if !t.busy() {
 		s.passes(upTo)

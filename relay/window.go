@@ -156,6 +156,8 @@ func (w *window) set(i *item, f field, value []byte, skip *snapshot, known words
 			i.row.CreatedAt = wal.Time(int64(n))
 		case skip.sees(n):
 			return errSkip
+		default:
+			i.xid = n
 		}
 	case id:
 		if len(value) != 16 {

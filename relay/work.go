@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -203,6 +204,29 @@ func obstacle(ctx context.Context, db interface {
 			"of a partitioned table it must be made WITH (publish_via_partition_root = true)", p.publication, p.schema, p.table, p.publication), nil
 	}
 	return "", nil
+}
+
+// StandbyNamesMatch reports whether synchronous_standby_names takes a walsender of this application name for a synchronous
+// standby. It may say yes for a name that is quoted in an unusual way, or is a keyword of the setting.
+func StandbyNamesMatch(setting, application string) bool {
+	names := strings.FieldsFunc(strings.ToLower(setting), func(r rune) bool { return strings.ContainsRune(" \t\n,()\"", r) })
+	return slices.Contains(names, "*") || application != "" && slices.Contains(names, strings.ToLower(application))
+}
+
+// StandbyAdvice is what follows from StandbyNamesMatch.
+const StandbyAdvice = "synchronous_standby_names takes the relay for a synchronous standby: every commit of every writer waits until the relay " +
+	"has published and stored it, a second or more, and is on no other disk then: name your standbys, by their application_name"
+
+// warnOfStandby logs what the server's synchronous_standby_names does to writers while this relay streams.
+func (r *Relay) warnOfStandby(ctx context.Context, db *server) error {
+	var names string
+	if err := db.QueryRow(ctx, "SELECT current_setting('synchronous_standby_names')").Scan(&names); err != nil {
+		return fmt.Errorf("read synchronous_standby_names: %w", err)
+	}
+	if StandbyNamesMatch(names, r.cfg.Pool.Config().ConnConfig.RuntimeParams["application_name"]) {
+		r.cfg.Log.Warn().Str("synchronous_standby_names", names).Msg(StandbyAdvice)
+	}
+	return nil
 }
 
 // obstacle is the function of that name for the relay's own table. The publication of a mapped one it makes.

@@ -1,0 +1,135 @@
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// setStandbys sets synchronous_standby_names of the server.
+func (s *stage) setStandbys(names string) {
+	s.t.Helper()
+	s.exec("ALTER SYSTEM SET synchronous_standby_names = '" + names + "'")
+	s.exec("SELECT pg_reload_conf()")
+	testkit.Wait(s.t, "the setting", func() (bool, error) {
+		return s.count("SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = $1", names) == 1, nil
+	})
+}
+
+// insertUnseen writes a row whose commit is in the log, and waits for a synchronous standby that does not come until
+// letGo: nobody else sees the row meanwhile.
+func (s *stage) insertUnseen(topic, key, payload string) (letGo func()) {
+	s.t.Helper()
+	s.exec("ALTER DATABASE " + s.pool.Config().ConnConfig.Database + " SET synchronous_commit = 'local'")
+	s.pool.Reset()
+	s.setStandbys("standby")
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := s.pool.Exec(context.Background(), fmt.Sprintf(`SET synchronous_commit = 'on'; BEGIN;
+			INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ('%s', '%s', 'Thing', '%s'); COMMIT; SET synchronous_commit = 'local'`, topic, key, payload))
+		wrote <- err
+	}()
+	testkit.Wait(s.t, "the commit to wait", func() (bool, error) {
+		return s.count("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == 1, nil
+	})
+	return func() {
+		s.t.Helper()
+		s.setStandbys("")
+		require.NoError(s.t, <-wrote)
+	}
+}
+
+// The log has a row before others see it. Its failure is not the failure of a row that was deleted.
+func TestARowThatIsNotVisibleYetKeepsItsTrouble(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	cfg := s.wal()
+	cfg.UnknownTopic = time.Hour
+	r := s.start(cfg)
+	s.waitStream()
+	letGo := s.insertUnseen(s.flow+".late.commands", "k", "1")
+	testkit.Wait(t, "trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_trouble") == 1, nil })
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox"))
+	require.NoError(t, r.stop())
+	s.exec("CREATE FUNCTION tidied() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NOTIFY tidied; RETURN NULL; END'")
+	s.exec("CREATE TRIGGER tidied AFTER DELETE ON troupe.outbox_trouble FOR EACH STATEMENT EXECUTE FUNCTION tidied()")
+	listener, err := s.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer listener.Release()
+	_, err = listener.Exec(t.Context(), "LISTEN tidied")
+	require.NoError(t, err)
+	s.start(cfg) // a term begins with housekeeping
+	_, err = listener.Conn().WaitForNotification(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+	letGo()
+	s.createTopic("late", 1)
+	require.Equal(t, []string{"1"}, values(s.gather(1, s.flow+".late.commands")))
+}
+
+// The failure of a row that was deleted is deleted too.
+func TestTroubleOfARowThatWasTakenOutIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cfg := s.config()
+	cfg.UnknownTopic = time.Hour
+	r := s.start(cfg)
+	s.insert(s.flow+".none.commands", "k", "1")
+	testkit.Wait(t, "trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_trouble") == 1, nil })
+	require.NoError(t, r.stop())
+	s.exec("DELETE FROM troupe.outbox")
+	s.start(cfg)
+	testkit.Wait(t, "no trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_trouble") == 0, nil })
+}
+
+// The row of the checkpoint may not be visible yet when the next relay looks for it: its server is not another one.
+func TestExactlyOnceWaitsForItsLastRowToBeVisible(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	cfg := s.exactly()
+	cfg.Slot = "troupe_" + strings.ToLower(strings.ReplaceAll(s.flow, "-", "_"))
+	r := s.start(cfg)
+	s.waitStream()
+	s.insert(s.topic, "k", "0")
+	s.waitProven()
+	letGo := s.insertUnseen(s.topic, "k", "1")
+	testkit.Wait(t, "the row", func() (bool, error) { return len(s.committed(s.topic)) == 2, nil })
+	require.NoError(t, r.stop())
+	r = s.start(cfg)
+	testkit.Wait(t, "the relay to wait", func() (bool, error) {
+		return strings.Contains(r.Status().LastError, "not visible yet") || r.Status().Repeats != "" || r.Status().Published > 0, nil
+	})
+	letGo()
+	s.insert(s.topic, "k", "2")
+	testkit.Wait(t, "the last row", func() (bool, error) { return len(s.committed(s.topic)) >= 3, nil })
+	require.Len(t, s.committed(s.topic), 3)
+	require.NoError(t, r.stop())
+}
+
+// synchronous_standby_names = '*' matches the relay's walsender too: writers wait for the relay, and the relay not for itself.
+func TestARelayThatIsTakenForASynchronousStandbyDoesNotWaitForItself(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	cfg := s.wal()
+	logs := &lines{}
+	cfg.Log = logs.logger(t)
+	r := s.start(cfg)
+	s.waitStream()
+	s.setStandbys("*")
+	for n := range 3 {
+		s.insert(s.topic, "k", fmt.Sprint(n)) // returns once a standby has it
+	}
+	require.Equal(t, []string{"0", "1", "2"}, values(s.gather(3, s.topic)))
+	require.NoError(t, r.stop())
+	require.NotContains(t, logs.String(), "synchronous_standby_names")
+	s.start(cfg)
+	s.insert(s.topic, "k", "3")
+	require.Contains(t, logs.String(), "synchronous_standby_names")
+	s.setStandbys("")
+}
