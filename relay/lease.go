@@ -93,12 +93,14 @@ func (l *lease) left() time.Duration { return l.long() - l.age() }
 // A scope is which rows a claim looks at.
 type scope struct {
 	low       int64   // those above it
+	past      int64   // those above it alone, while blocking holds
+	blocking  string  // a digest of which rows others wait behind
 	published *string // a snapshot: not those that it sees, but for those in trouble
 	sweep     *string // a snapshot: only those that it sees
 }
 
 func (s scope) args(others pg.Args) pg.Args {
-	args := pg.Args{"low": s.low, "published": s.published, "sweep": s.sweep}
+	args := pg.Args{"low": s.low, "past": s.past, "blocking": s.blocking, "published": s.published, "sweep": s.sweep}
 	for name, value := range others {
 		args[name] = value
 	}

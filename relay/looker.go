@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -157,6 +156,8 @@ type looks struct {
 	shards    []int
 	terms     []int64
 	lows      []int64
+	pasts     []int64
+	blockings []string
 	published []*string
 	of        []*holding
 	resting   []*resting // nil: it does not rest
@@ -170,12 +171,13 @@ func (l *looker) due() (a looks) {
 	}
 	for shard, h := range l.leases {
 		r := l.resting[shard]
-		low, published := int64(math.MaxInt64), (*string)(nil)
+		sc := nothing
 		if r != nil {
-			low, published = r.scope.low, r.scope.published
+			sc = r.scope
 		}
-		a.shards, a.terms, a.lows = append(a.shards, shard), append(a.terms, h.lease.term), append(a.lows, low)
-		a.published, a.of, a.resting = append(a.published, published), append(a.of, h), append(a.resting, r)
+		a.shards, a.terms, a.lows = append(a.shards, shard), append(a.terms, h.lease.term), append(a.lows, sc.low)
+		a.pasts, a.blockings = append(a.pasts, sc.past), append(a.blockings, sc.blocking)
+		a.published, a.of, a.resting = append(a.published, sc.published), append(a.of, h), append(a.resting, r)
 	}
 	return a
 }
@@ -193,7 +195,8 @@ func (l *looker) look(ctx context.Context) (found bool, err error) {
 	asked := time.Now()
 	seen, err := l.session.conn.Query(ctx, look, pg.Args{
 		"holder": l.relay.cfg.Holder, "length": l.relay.cfg.Lease, "longest": longest(l.relay.cfg.Lease),
-		"shard_list": a.shards, "terms": a.terms, "lows": a.lows, "published": a.published,
+		"shard_list": a.shards, "terms": a.terms, "lows": a.lows, "pasts": a.pasts, "blockings": a.blockings,
+		"published": a.published,
 	})
 	if err != nil {
 		return false, fmt.Errorf("look for rows: %w", err)

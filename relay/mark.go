@@ -20,9 +20,14 @@ const (
 // An id that was handed out says nothing of the ids below it: their transactions may commit later. What does: read the
 // newest position, then list those who hold the lock of writers, then wait until none of them is left. Whoever came
 // later took a later position. The list is of one server's life, so a mark is forgotten with its connection.
+//
+// A second position, past, spares claims the rows that wait behind a parked one. It is used while the rows that others wait
+// behind are the same and none of them is due, which each statement compares for itself.
 type mark struct {
-	low     int64 // nothing at or below it
-	removed int   // rows since the last mark was begun
+	low      int64  // nothing at or below it
+	past     int64  // what is at or below it is in trouble, or waits behind what is, while blocking holds
+	blocking string // a digest of which rows others wait behind
+	removed  int    // rows since the last mark was begun
 
 	lease     *lease  // of the shard
 	published *string // a snapshot: what it sees is not left, but for rows in trouble
@@ -31,6 +36,9 @@ type mark struct {
 	writers map[string]struct{} // that were there and are still to be waited for
 	looked  time.Time
 }
+
+// due makes a new mark worth its statements.
+func (m *mark) due() { m.removed = max(m.removed, markAfter) }
 
 // advance takes one step, where one is due.
 func (m *mark) advance(ctx context.Context, conn *pgx.Conn) error {
@@ -68,8 +76,8 @@ func (m *mark) end(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	// A statement of its own, and so a snapshot that sees what the last of the writers committed.
-	args := m.lease.args(pg.Args{"low": m.low, "newest": m.newest, "published": m.published})
-	if err := conn.QueryRow(ctx, lowestRow, args).Scan(&m.low); err != nil {
+	args := m.lease.args(pg.Args{"low": m.low, "past": m.past, "blocking": m.blocking, "newest": m.newest, "published": m.published})
+	if err := conn.QueryRow(ctx, lowestRow, args).Scan(&m.low, &m.past, &m.blocking); err != nil {
 		return err
 	}
 	m.newest = 0

@@ -68,12 +68,12 @@ func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	if (p.published != nil || p.sweep != nil) && p.server != p.of {
 		return nil, p.check(fmt.Errorf("claim rows: %w", errServer))
 	}
-	if time.Since(p.lookedFull) > fullLookEvery {
+	full := time.Since(p.lookedFull) > fullLookEvery
+	if full {
 		p.lookedFull = time.Now()
-		p.mark = p.unmarked()
 	}
 	if waited > 0 && p.lease.age() > p.lease.length/6 {
-		found, err := p.lease.renew(ctx, p.conn, p.scope())
+		found, err := p.lease.renew(ctx, p.conn, p.from(full))
 		if err != nil || !found {
 			return nil, p.check(err)
 		}
@@ -85,13 +85,38 @@ func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	case err != nil:
 		return nil, p.check(fmt.Errorf("advance the low mark: %w", err))
 	}
-	if err := p.read(ctx); err != nil {
+	if err := p.read(ctx, p.from(full)); err != nil {
 		return nil, p.check(fmt.Errorf("claim rows: %w", err))
 	}
-	return p.take(), nil
+	items := p.take()
+	if full && len(items) > 0 {
+		p.compare(items[0])
+	}
+	return items, nil
 }
 
-func (p *poll) scope() scope { return scope{p.mark.low, p.published, p.sweep} }
+// from is the scope of a claim. A full one begins at the very first row, and leaves the marks to the claims after it.
+func (p *poll) from(full bool) scope {
+	s := p.scope()
+	if full {
+		s.low, s.past = 0, 0
+	}
+	return s
+}
+
+// compare forgets a mark that the lowest row of a full claim disproves.
+func (p *poll) compare(lowest *item) {
+	switch {
+	case lowest.row.Position <= p.mark.low:
+		p.mark = p.unmarked()
+	case lowest.row.Position <= p.mark.past && !lowest.troubled:
+		p.mark.past = 0
+	}
+}
+
+func (p *poll) scope() scope {
+	return scope{p.mark.low, p.mark.past, p.mark.blocking, p.published, p.sweep}
+}
 
 // unmarked is what is known of a connection at first: nothing. Behind a stream there may be many rows that are
 // published, so the first mark is made at once.
@@ -109,7 +134,7 @@ func (p *poll) rest(ctx context.Context, wait time.Duration) bool {
 		return pause(ctx, wait, p.wake)
 	}
 	if p.looker.rest(ctx, p.lease, p.scope()) == slow { // others' rows are in the way
-		p.mark.removed = max(p.mark.removed, markAfter)
+		p.mark.due()
 	}
 	return false
 }
@@ -118,9 +143,9 @@ func (p *poll) rest(ctx context.Context, wait time.Duration) bool {
 var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
 // read begins a pass at the lowest row.
-func (p *poll) read(ctx context.Context) error {
+func (p *poll) read(ctx context.Context, from scope) error {
 	began := time.Now()
-	args := p.scope().args(p.lease.args(pg.Args{"rows": p.batch, "bytes": claimBytes}))
+	args := from.args(p.lease.args(pg.Args{"rows": p.batch, "bytes": claimBytes}))
 	rows, err := p.conn.Query(ctx, claimRows, inBinary, args)
 	if err != nil {
 		return err
@@ -142,8 +167,19 @@ func (p *poll) read(ctx context.Context) error {
 			snapshot, calm = string(values[len(claimed)+3]), values[len(claimed)+4][0] == 1
 		}
 	}
+	if p.far(w, time.Since(began)) {
+		p.mark.due()
+	}
 	p.pass = pass{began: began, snapshot: snapshot, more: calm && p.ended(w)}
 	return rows.Err()
+}
+
+// far says whether rows were in the way of a claim that a mark would spare the next.
+func (p *poll) far(w *window, took time.Duration) bool {
+	if len(w.items) == 0 {
+		return took > slowLook
+	}
+	return w.items[0].row.Position-max(p.mark.low, p.mark.past) > markAfter
 }
 
 // ended says whether a claim ended for its limits, and there may be more.

@@ -1,6 +1,7 @@
 -- The lowest rows of the shard that may go out now, at most @rows, and none behind @bytes of payload and headers. Not
 -- those that wait for their next try or for a person, and not those behind such a row of their key. Not what a stream has
--- published; before a stream begins, only what it will not tell. Each says what was visible, and whether nothing of the
+-- published; before a stream begins, only what it will not tell. Rows up to @past are passed over as long as those that
+-- block others are the ones of @blocking, and none of them is due: see lowest_row.sql. Each says what was visible, and whether nothing of the
 -- shard is in trouble: see read_on.sql.
 SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for,
        (SELECT pg_current_snapshot()::text) AS snapshot,
@@ -21,8 +22,27 @@ FROM (
   CROSS JOIN LATERAL (
     SELECT coalesce(octet_length(o.payload), 0) + pg_column_size(o.headers) + coalesce(octet_length(o.raw_headers), 0)
   ) AS size (bytes)
-  WHERE o.position > @low
-    -- from here on as in renew_lease.sql
+  WHERE o.position > (
+      SELECT CASE
+        WHEN @past::bigint <= @low::bigint
+          OR @blocking::text <> (
+            SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), ''))
+            FROM troupe.outbox_trouble
+            WHERE status <> 'waiting')
+          OR EXISTS (
+            SELECT
+            FROM troupe.outbox_trouble due
+            WHERE due.status <> 'waiting'
+              AND due.status = 'retrying' AND due.next_try <= clock_timestamp()
+              AND NOT EXISTS (
+                SELECT
+                FROM troupe.outbox_trouble ahead
+                WHERE ahead.order_key = due.order_key
+                  AND ahead.status <> 'waiting'
+                  AND ahead.position < due.position))
+        THEN @low::bigint
+        ELSE @past::bigint
+      END)
     AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
     AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
     AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep))

@@ -21,8 +21,8 @@ WITH lead AS MATERIALIZED (
 )
 UPDATE troupe.relay_leases l
 SET expires_at = clock_timestamp() + @length::interval
-FROM unnest(@shard_list::int[], @terms::bigint[], @lows::bigint[], @published::text[])
-       AS mine (shard, term, low, published), lead, astir
+FROM unnest(@shard_list::int[], @terms::bigint[], @lows::bigint[], @pasts::bigint[], @blockings::text[], @published::text[])
+       AS mine (shard, term, low, past, blocking, published), lead, astir
 WHERE l.shard = mine.shard
   AND l.holder = @holder
   AND l.term = mine.term
@@ -32,8 +32,28 @@ RETURNING l.shard, l.wanted IS NOT NULL AS wanted, astir.astir, EXISTS (
   SELECT
   FROM troupe.outbox o
   LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
-  WHERE o.position > mine.low
-    -- from here on as in claim_rows.sql
+  -- as in claim_rows.sql
+  WHERE o.position > (
+      SELECT CASE
+        WHEN mine.past <= mine.low
+          OR mine.blocking <> (
+            SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), ''))
+            FROM troupe.outbox_trouble
+            WHERE status <> 'waiting')
+          OR EXISTS (
+            SELECT
+            FROM troupe.outbox_trouble due
+            WHERE due.status <> 'waiting'
+              AND due.status = 'retrying' AND due.next_try <= clock_timestamp()
+              AND NOT EXISTS (
+                SELECT
+                FROM troupe.outbox_trouble ahead
+                WHERE ahead.order_key = due.order_key
+                  AND ahead.status <> 'waiting'
+                  AND ahead.position < due.position))
+        THEN mine.low
+        ELSE mine.past
+      END)
     AND troupe.outbox_shard(o.key, o.key_bytes, o.id, lead.shards) = l.shard
     AND (mine.published IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, mine.published::pg_snapshot))
     AND (t.position IS NULL OR t.status = 'waiting' OR t.status = 'retrying' AND t.next_try <= clock_timestamp())

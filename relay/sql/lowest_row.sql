@@ -1,8 +1,37 @@
--- The position below which nothing of the shard is left to publish, given that nothing new can appear up to @newest.
-SELECT coalesce(min(o.position) - 1, @newest)
-FROM troupe.outbox o
-LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
-WHERE o.position > @low
-  AND o.position <= @newest
-  AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
-  AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
+-- Given that nothing new can appear up to @newest: the position below which nothing of the shard is left to publish, and the
+-- one up to which all that is left is in trouble or waits behind what is, which holds while what others wait behind is the
+-- same.
+WITH blocking AS MATERIALIZED (
+  SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')) AS positions
+  FROM troupe.outbox_trouble
+  WHERE status <> 'waiting'
+)
+SELECT coalesce((
+         SELECT o.position - 1
+         FROM troupe.outbox o
+         LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
+         WHERE o.position > @low
+           AND o.position <= @newest
+           AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
+           AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
+         ORDER BY o.position
+         LIMIT 1), @newest) AS low,
+       coalesce((
+         SELECT o.position - 1
+         FROM troupe.outbox o
+         LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
+         WHERE o.position > CASE WHEN blocking.positions = @blocking::text THEN greatest(@low, @past::bigint) ELSE @low END
+           AND o.position <= @newest
+           AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
+           AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
+           AND (t.position IS NULL OR t.status = 'waiting')
+           AND NOT EXISTS (
+             SELECT
+             FROM troupe.outbox_trouble ahead
+             WHERE ahead.order_key = coalesce(o.key_bytes, convert_to(o.key, 'UTF8'))
+               AND ahead.status <> 'waiting'
+               AND ahead.position < o.position)
+         ORDER BY o.position
+         LIMIT 1), @newest) AS past,
+       blocking.positions
+FROM blocking

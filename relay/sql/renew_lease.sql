@@ -18,8 +18,28 @@ RETURNING CASE WHEN shard > 0 THEN (SELECT paused_at FROM lead) ELSE paused_at E
   SELECT
   FROM troupe.outbox o
   LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
-  WHERE o.position > @low
-    -- from here on as in claim_rows.sql
+  -- as in claim_rows.sql
+  WHERE o.position > (
+      SELECT CASE
+        WHEN @past::bigint <= @low::bigint
+          OR @blocking::text <> (
+            SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), ''))
+            FROM troupe.outbox_trouble
+            WHERE status <> 'waiting')
+          OR EXISTS (
+            SELECT
+            FROM troupe.outbox_trouble due
+            WHERE due.status <> 'waiting'
+              AND due.status = 'retrying' AND due.next_try <= clock_timestamp()
+              AND NOT EXISTS (
+                SELECT
+                FROM troupe.outbox_trouble ahead
+                WHERE ahead.order_key = due.order_key
+                  AND ahead.status <> 'waiting'
+                  AND ahead.position < due.position))
+        THEN @low::bigint
+        ELSE @past::bigint
+      END)
     AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
     AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
     AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep))

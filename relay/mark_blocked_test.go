@@ -1,0 +1,142 @@
+package relay
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+// rowsRead is the most rows that a node of a statement's plan gives or drops.
+func rowsRead(t *testing.T, conn *pgx.Conn, statement string, args pg.Args) (most int) {
+	t.Helper()
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	rows, err := tx.Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF, COSTS OFF) "+statement, pgx.QueryExecModeCacheDescribe, args)
+	require.NoError(t, err)
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback(t.Context()))
+	count := regexp.MustCompile(`(?:rows=|Rows Removed by .*: )(\d+)`)
+	for _, line := range plan {
+		for _, found := range count.FindAllStringSubmatch(line, -1) {
+			n, err := strconv.Atoi(found[1])
+			require.NoError(t, err)
+			most = max(most, n)
+		}
+	}
+	return most
+}
+
+// Rows behind a parked one are walked over once, and not by each claim and each look, until what they wait behind changes.
+func TestClaimsPassOverRowsThatWaitBehindAParkedOne(t *testing.T) {
+	t.Parallel()
+	const behind = 3000
+	pool, l := tenure(t)
+	exec := func(sql string) {
+		t.Helper()
+		_, err := pool.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	insert := func(key string, rows int) {
+		exec(fmt.Sprintf("INSERT INTO troupe.outbox (topic, key, type) SELECT 't', '%s', 'T' FROM generate_series(1, %d)", key, rows))
+	}
+	trouble := func(position int, key, status string) {
+		exec(fmt.Sprintf(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, next_try, attempts, max_attempts, last_error)
+			SELECT position, id, 't', '%s', '%s', CASE '%[2]s' WHEN 'retrying' THEN now() + interval '1 minute' END, 1, 1, 'e'
+			FROM troupe.outbox WHERE position = %d`, key, status, position))
+	}
+	insert("hot", 1)
+	insert("late", 1)
+	insert("hot", behind)
+	trouble(1, "hot", "parked")
+	trouble(2, "late", "retrying")
+	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: time.Hour}
+	defer p.close()
+	mark := func() {
+		t.Helper()
+		for range 2 { // it begins and ends
+			p.mark.due()
+			p.mark.looked = time.Time{}
+			require.NoError(t, p.mark.advance(t.Context(), p.conn))
+		}
+	}
+	read := func() int {
+		t.Helper()
+		s := p.scope()
+		return max(
+			rowsRead(t, p.conn, claimRows, s.args(l.args(pg.Args{"rows": 10, "bytes": claimBytes}))),
+			rowsRead(t, p.conn, renewLease, s.args(l.args(pg.Args{"length": l.length, "slot": nil}))),
+			rowsRead(t, p.conn, look, pg.Args{
+				"holder": l.holder, "length": l.length, "longest": longest(l.length), "shard_list": []int{0}, "terms": []int64{l.term},
+				"lows": []int64{s.low}, "pasts": []int64{s.past}, "blockings": []string{s.blocking}, "published": []*string{nil},
+			}))
+	}
+	require.Empty(t, claimedNow(t, p))
+	require.GreaterOrEqual(t, read(), behind, "without a mark")
+	mark()
+	require.Less(t, read(), 100)
+	insert("other", 1)
+	require.Equal(t, []string{"other3003"}, claimedNow(t, p))
+
+	p.lookedFull = time.Time{}
+	require.Empty(t, claimedNow(t, p))
+	require.Less(t, read(), 100, "a full look leaves the mark")
+
+	exec("UPDATE troupe.outbox_trouble SET next_try = now() WHERE status = 'retrying'")
+	require.Equal(t, []string{"late2"}, claimedNow(t, p), "it is due, and below the mark")
+	exec("DELETE FROM troupe.outbox_trouble WHERE position = 2")
+	require.GreaterOrEqual(t, read(), behind, "what others wait behind is another")
+	mark()
+	require.Less(t, read(), 100)
+
+	exec("DELETE FROM troupe.outbox_trouble WHERE position = 1")
+	items, err := p.claim(t.Context(), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, items[0].row.Position)
+	require.Len(t, items, 10, "nothing waits any more")
+}
+
+// A position that was set by hand may be below a mark: the full look finds it, and the mark goes.
+func TestAFullLookFindsWhatIsBelowAMark(t *testing.T) {
+	t.Parallel()
+	for _, position := range []int{5, 150} { // nothing is left there; rows wait there
+		t.Run(strconv.Itoa(position), func(t *testing.T) {
+			t.Parallel()
+			pool, l := tenure(t)
+			exec := func(sql string, args ...any) {
+				t.Helper()
+				_, err := pool.Exec(t.Context(), sql, args...)
+				require.NoError(t, err)
+			}
+			exec("SELECT setval('troupe.outbox_position_seq', 100)")
+			exec("INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'hot', 'T' FROM generate_series(1, 100)")
+			exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+				SELECT position, id, 't', 'hot', 'parked', 1, 1, 'e' FROM troupe.outbox WHERE position = 101`)
+			p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: time.Hour}
+			defer p.close()
+			require.Empty(t, claimedNow(t, p))
+			for range 2 {
+				p.mark.due()
+				p.mark.looked = time.Time{}
+				require.NoError(t, p.mark.advance(t.Context(), p.conn))
+			}
+			require.EqualValues(t, 100, p.mark.low)
+			require.EqualValues(t, 200, p.mark.past)
+			exec("DELETE FROM troupe.outbox WHERE position = $1", position)
+			exec("INSERT INTO troupe.outbox (position, topic, key, type) OVERRIDING SYSTEM VALUE VALUES ($1, 't', 'k', 'T'), ($1 + 1000, 't', 'k', 'T')", position)
+			p.lookedFull = time.Time{}
+			items, err := p.claim(t.Context(), 0)
+			require.NoError(t, err)
+			require.EqualValues(t, position, items[0].row.Position)
+			require.Less(t, max(p.mark.low, p.mark.past), int64(position)+100)
+			require.NotEmpty(t, claimedNow(t, p), "though it was not settled")
+		})
+	}
+}
