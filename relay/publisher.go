@@ -39,6 +39,8 @@ type publisher struct {
 	tx     *transactor // nil: at least once
 
 	renderer *renderer
+
+	failing map[string]time.Time // topics that the broker takes nothing of, and since when
 }
 
 // round claims once and publishes what it finds. Claims end with idle; what was sent is settled under term.
@@ -156,6 +158,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		switch {
 		case i.err == nil:
 			acked = append(acked, i)
+			delete(p.failing, i.record.Topic)
 			continue
 		case held.has(i):
 			continue
@@ -166,6 +169,9 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			continue
 		}
 		t, ours := p.relay.judge(i, i.err)
+		if !ours {
+			t, ours = p.postpone(i)
+		}
 		if !ours {
 			// The broker's trouble, not the row's. What was acknowledged is done all the same, also behind it: else it
 			// would be sent again with every try.
@@ -200,6 +206,28 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		later = slices.DeleteFunc(later, held.has)
 	}
 	return later, nil
+}
+
+// postpone makes a row of a topic that the broker has refused for UnknownTopic, for a reason that is neither the row's nor the
+// relay's, wait for its next try, so that the topic's rows do not fill the claims of others. It parks none: where the broker
+// refuses every topic, all of them go out when it does no more.
+func (p *publisher) postpone(i *item) (t trouble, ours bool) {
+	cause := (*kerr.Error)(nil)
+	if !errors.As(i.err, &cause) || cause.Retriable || kafka.Classify(i.err) != kafka.Unavailable {
+		return trouble{}, false
+	}
+	since, known := p.failing[i.record.Topic]
+	if !known {
+		since = time.Now()
+		p.failing[i.record.Topic] = since
+	}
+	if i.attempts == 0 && time.Since(since) < p.relay.cfg.UnknownTopic {
+		return trouble{}, false
+	}
+	return trouble{item: i, Trouble: Trouble{
+		Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic, Attempts: i.attempts + 1, Err: i.err,
+		Wait: p.relay.untilNext(i.attempts + 1),
+	}}, true
 }
 
 // hold sees to it that the lease is good for a while yet. A relay that is frozen behind it may still send: repeats,

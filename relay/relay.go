@@ -94,7 +94,8 @@ type Config struct {
 
 	// Retry of a row whose topic refuses us (ACL). When it is exhausted the row is parked.
 	Retry retry.Policy
-	// UnknownTopic is how long a row whose topic does not exist is tried before it is parked. Default 60 s.
+	// UnknownTopic is how long a row whose topic does not exist is tried before it is parked, and how long one that the
+	// broker takes nothing of holds rows of others up. Default 60 s.
 	UnknownTopic time.Duration
 
 	// Retention is how long rows that a stream has published stay in the table at least, to be replayed. Whole partitions

@@ -114,7 +114,10 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	defer stopIdling()
 	defer context.AfterFunc(term, stopIdling)()
 
-	p := &publisher{relay: r, lease: l, client: client, sender: newSender(client), renderer: newRenderer(r.defaults())}
+	p := &publisher{
+		relay: r, lease: l, client: client, sender: newSender(client), renderer: newRenderer(r.defaults()),
+		failing: make(map[string]time.Time),
+	}
 	var side sync.WaitGroup
 	side.Go(func() {
 		if err := l.keep(term, r.pool, func(err error) { r.quiet.failed("lease", err) }); err != nil {

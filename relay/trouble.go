@@ -40,7 +40,7 @@ func behindOthers(i *item) trouble {
 
 // judge says what becomes of a row that failed with err, or that the failure is not the row's.
 //
-//	the broker is away, or refuses everything     not the row's: wait
+//	the broker is away, or refuses everything     not the row's: wait; after UnknownTopic see postpone
 //	the topic is unknown, or has no schema        retry until UnknownTopic is over, then park
 //	the topic refuses us                          retry by the policy, then park
 //	too large, an impossible topic, bad headers,
@@ -59,7 +59,7 @@ func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
 		t.Parked, t.maxAttempts = true, 1
 	case class == kafka.UnknownTopic, errors.Is(err, schemas.ErrNoSchema):
 		t.Parked = i.troubledFor >= r.cfg.UnknownTopic
-		t.Wait = min(r.cfg.Retry.Wait(t.Attempts), r.cfg.UnknownTopic/10)
+		t.Wait = r.untilNext(t.Attempts)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		t.maxAttempts = r.cfg.Retry.Attempts
 		t.Parked = r.cfg.Retry.Exhausted(t.Attempts)
@@ -71,6 +71,11 @@ func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
 		t.Wait = 0
 	}
 	return t, true
+}
+
+// untilNext is how long a row waits whose topic may be there any moment.
+func (r *Relay) untilNext(attempts int) time.Duration {
+	return min(r.cfg.Retry.Wait(attempts), r.cfg.UnknownTopic/10)
 }
 
 // note records trouble, before anything else is sent. A claim leaves those rows out from then on, and those behind
