@@ -48,3 +48,15 @@ func TestShardsFromAClockThatWasAheadAreNotWaitedFor(t *testing.T) {
 	r := s.start(cfg)
 	testkit.Wait(t, "all shards", func() (bool, error) { return len(r.Status().Held) == 3, nil })
 }
+
+// A row that failed while the clock was ahead is not left until the clock comes to its next try.
+func TestANextTryFromAClockThatWasAheadIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.insert(s.topic, "k", "1")
+	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
+		SELECT position, id, topic, 'k', 'retrying', 1, 8, clock_timestamp() + interval '1 hour', 'it failed' FROM troupe.outbox`)
+	s.insert(s.topic, "k", "2")
+	s.start(s.config())
+	require.Equal(t, []string{"1", "2"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(2)))
+}

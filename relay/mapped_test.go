@@ -211,6 +211,8 @@ func TestAParkedRowOfAMappedTableOutlivesIt(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
 	require.NoError(t, r.stop())
 
+	s.exec(`UPDATE troupe.mapped_trouble SET status = 'retrying', next_try = clock_timestamp() + interval '1 hour' -- by a clock that was ahead
+		WHERE status = 'parked' AND order_key = 'c'`)
 	r = s.start(s.mapped("public.outbox", s.routed(nil)))
 	s.waitTable(r)
 	s.insertEvent("order", "a", "2")

@@ -92,8 +92,8 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 		defer side.Wait()
 		defer stop()
 		side.Go(func() { r.guard(aside, l) })
+		side.Go(func() { r.keepHouse(aside) })
 		if r.mapped == nil { // a table of others has partitions and an end of its own
-			side.Go(func() { r.keepHouse(aside) })
 			side.Go(func() { r.retain(aside) })
 		}
 		return r.work(idle, term, p, r.workOnce)
@@ -222,6 +222,13 @@ func (r *Relay) keepHouse(ctx context.Context) {
 }
 
 func (r *Relay) tidy(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := r.recall(ctx, pool); err != nil {
+		return fmt.Errorf("recall trouble from a clock that was ahead: %w", err)
+	}
+	if r.mapped != nil {
+		r.quiet.recovered("housekeeping")
+		return nil
+	}
 	if _, err := pool.Exec(ctx, forgetTrouble); err != nil {
 		return fmt.Errorf("forget trouble of rows that are gone: %w", err)
 	}
@@ -235,4 +242,14 @@ func (r *Relay) tidy(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	r.quiet.recovered("housekeeping")
 	return nil
+}
+
+// recall makes rows due that wait longer than twice the longest wait, as with leases.
+func (r *Relay) recall(ctx context.Context, pool *pgxpool.Pool) error {
+	statement, args := recallTrouble, pg.Args{"longest": 2 * max(r.cfg.Retry.Cap, r.cfg.UnknownTopic/10)}
+	if r.mapped != nil {
+		statement, args = recallMappedTrouble, r.mapped.args(args)
+	}
+	_, err := pool.Exec(ctx, statement, args)
+	return err
 }
