@@ -29,7 +29,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("relay: %w", err)
 	}
-	defer pool.Close()
+	defer closePool(pool)
 	r.pool = pool
 	// work outlives ctx: what is in flight is finished first.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -23,6 +24,25 @@ type server struct {
 	*pgxpool.Pool
 	id string
 }
+
+// Close closes the connections, see closePool.
+func (s *server) Close() { closePool(s.Pool) }
+
+// closePool closes a pool's connections, and waits for closeLimit at most. A connection to a host that is gone ends after
+// more than a minute, and nothing may wait for it: after a failover the relay goes on with the new server at once.
+func closePool(pool *pgxpool.Pool) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeLimit):
+	}
+}
+
+const closeLimit = time.Second
 
 // bind makes the pool for the server of an id; the caller closes it.
 func (r *Relay) bind(id string) (*server, error) {
