@@ -249,7 +249,7 @@ func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Even
 func (c *Coordinator) take(ctx context.Context, tx pgx.Tx, taken []participant.Taken) error {
 	ms := make([]Message, 0, len(taken))
 	for i, t := range taken {
-		m, err := c.read(ctx, t.Message)
+		m, err := c.read(ctx, tx, t.Message)
 		if err != nil {
 			return participant.At(i, err)
 		}
@@ -273,13 +273,12 @@ func (c *Coordinator) take(ctx context.Context, tx pgx.Tx, taken []participant.T
 
 // gaveUp takes what the coordinator's own participant has made a dead letter of: an answer that it could not decide on.
 func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event[participant.Exhausted]) error {
-	if e.Body.Type == e.Body.MessageType() {
-		return nil // it would come back for ever
+	m, err := c.exhausted(ctx, tx, e.Message, message(e.Message, c.hop.Name()))
+	if err != nil {
+		return err
 	}
 	w := c.begin(tx)
-	m := message(e.Message, c.hop.Name())
-	m.Reason = reasonOf(e.Body)
-	err := w.pass.messages(ctx, []Message{m})
+	err = w.pass.messages(ctx, []Message{m})
 	if err == nil {
 		err = w.end(ctx, nil)
 	}

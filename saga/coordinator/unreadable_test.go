@@ -30,7 +30,7 @@ func (w without) Values(_ context.Context, payload []byte) (name string, value a
 
 // An answer that cannot be read, and one after which the next command cannot be rendered, become dead letters of the
 // coordinator's own hop. The saga does not stand still over it: it is parked, and says why.
-func TestAnAnswerThatCannotBeDecidedParksItsSaga_A24(t *testing.T) {
+func TestAnAnswerThatCannotBeDecidedParksItsSaga(t *testing.T) {
 	t.Parallel()
 	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
 	d, err := saga.Define(saga.Spec{

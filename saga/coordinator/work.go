@@ -270,19 +270,14 @@ func epochOf(key string) int {
 }
 
 // read takes an event apart. What cannot be read is poison.
-func (c *Coordinator) read(ctx context.Context, in envelope.Message) (Message, error) {
+func (c *Coordinator) read(ctx context.Context, tx pgx.Tx, in envelope.Message) (Message, error) {
 	topic, err := topics.Parse(in.Topic)
 	if err != nil {
 		return Message{}, retry.Permanent(err)
 	}
 	m := message(in, topic.Hop.Name())
 	if in.Outcome == envelope.Exhausted {
-		var body participant.Exhausted
-		if err := json.Unmarshal(in.Payload, &body); err != nil {
-			return m, retry.Permanent(fmt.Errorf("%s: %w", in.Type, err))
-		}
-		m.Reason = reasonOf(body)
-		return m, nil
+		return c.exhausted(ctx, tx, in, m)
 	}
 	answers := m.SagaID != "" && m.SagaStep != ""
 	if !answers && !c.definitions.concern(m.Hop, m.Type) {

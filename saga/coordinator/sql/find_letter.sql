@@ -1,0 +1,4 @@
+SELECT headers
+FROM troupe.dead_letters
+WHERE id = @id::uuid
+  AND consumer_group = @group
