@@ -54,7 +54,7 @@ var pages = []page{
 		path: "/saga/act", title: "Saga", template: "saga-act", nav: "/sagas", read: readSagaAct,
 		takes: "db id do step happened result",
 		act:   actOnSaga, does: "db id do step happened result",
-		actions: "retry skip resolve compensate resume abandon",
+		actions: "retry skip resolve compensate resume set abandon",
 	},
 	{
 		path: "/saga/fixture", title: "Saga", template: "saga-fixture", nav: "/sagas", read: readFixture,

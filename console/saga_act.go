@@ -45,9 +45,12 @@ type message struct {
 
 func (f actFacts) title() string { return actionName(f.Action) + " · " + f.ID }
 
-// Takes says whether the step's outputs may be given.
+// Sets returns whether the action sets variables.
+func (f actFacts) Sets() bool { return f.Action.Kind == saga.ActSet }
+
+// Takes says whether the step's outputs, or variables, may be given.
 func (f actFacts) Takes() bool {
-	return f.Action.Kind == saga.ActSkip || f.Action.Kind == saga.ActResolve && f.Action.Happened
+	return f.Sets() || f.Action.Kind == saga.ActSkip || f.Action.Kind == saga.ActResolve && f.Action.Happened
 }
 
 // Final says that it cannot be taken back.
@@ -71,6 +74,8 @@ func actionName(e saga.Event) string {
 		return "Compensate"
 	case saga.ActResume:
 		return "Resume"
+	case saga.ActSet:
+		return "Set variables"
 	}
 	return "Abandon"
 }
@@ -90,7 +95,7 @@ func happened(e saga.Event) string {
 func (a *ask) action() (e saga.Event, err error) {
 	e = saga.Event{Kind: saga.Kind(a.get("do")), Step: a.get("step"), Actor: a.by.Actor, Reason: a.by.Reason}
 	if !e.Kind.Action() {
-		return e, refuse(http.StatusBadRequest, "do %q: want retry, skip, resolve, compensate, resume or abandon", e.Kind)
+		return e, refuse(http.StatusBadRequest, "do %q: want retry, skip, resolve, compensate, resume, set or abandon", e.Kind)
 	}
 	if e.Kind == saga.ActResolve {
 		switch a.get("happened") {
@@ -148,6 +153,9 @@ func actOnSaga(ctx context.Context, a *ask) (any, string, error) {
 	e, err := a.action()
 	if err != nil {
 		return nil, "", err
+	}
+	if e.Kind == saga.ActSet && len(e.Fields) == 0 {
+		return nil, "", refuse(http.StatusUnprocessableEntity, `result: name the variables, such as {"quantity": 2}`)
 	}
 	before, err := s.sagas.Get(ctx, id)
 	if err != nil {

@@ -3,6 +3,7 @@ package saga
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // act is what a person does. It is refused where the saga's state does not allow it, and says what would.
@@ -22,6 +23,10 @@ func (x *decision) act(e Event) {
 	}
 	if x.s.Status == Waiting {
 		x.refuse("the saga waits for its lock")
+		return
+	}
+	if e.Kind == ActSet {
+		x.actSet(e)
 		return
 	}
 	i, ok := x.d.byName[e.Step]
@@ -74,15 +79,9 @@ func (x *decision) actRetry(i int) {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	switch {
 	case ss.Phase == CompensateFailed:
-		ss.BackEpoch++
-		if !x.send(i, st.back.send, compensateOp) {
+		if !x.compensateAgain(i) {
 			return
 		}
-		ss.Phase = CompensateIntent
-		if t := st.back.spec.Timeout; t > 0 {
-			x.arm(st.Name+compTimeout, t, nil)
-		}
-		x.moment(CompensationStarted, st.Name, "again")
 	case x.s.Back:
 		x.refuse("the saga goes back: step %s is not begun again", ss.Name)
 		return
@@ -108,6 +107,28 @@ func (x *decision) actRetry(i int) {
 		return
 	}
 	x.takeUp()
+}
+
+// compensateAgain sends the compensation of step i under another idempotency key. It returns false when it cannot be sent.
+func (x *decision) compensateAgain(i int) bool {
+	st, ss := x.d.steps[i], &x.s.Steps[i]
+	ss.BackEpoch++
+	if !x.send(i, st.back.send, compensateOp) {
+		return false
+	}
+	ss.Phase = CompensateIntent
+	if t := st.back.spec.Timeout; t > 0 {
+		x.arm(st.Name+compTimeout, t, nil)
+	}
+	x.moment(CompensationStarted, st.Name, "again")
+	return true
+}
+
+// actSet gives variables another value. A parked saga stays parked: retry or resume evaluates with the new values.
+func (x *decision) actSet(e Event) {
+	if x.result(e) {
+		x.moment(VariablesSet, "", strings.Join(sortedKeys(e.Fields), ", "))
+	}
 }
 
 // actSkip takes a step as done, or as undone.
@@ -140,8 +161,12 @@ func (x *decision) actResolve(i int, e Event) {
 	case ss.Phase == CompensateFailed && e.Happened:
 		x.moment(StepResolved, ss.Name, said)
 		x.restored(i, "")
-	case ss.Phase == CompensateFailed:
-		x.refuse("the compensation of step %s did not happen: retry it, or undo it by hand and say that it did", ss.Name)
+	case ss.Phase == CompensateFailed: // it is known: the step took effect, and is not undone
+		x.moment(StepResolved, ss.Name, said)
+		ss.Doubt, ss.BackSent = false, x.now
+		if x.compensateAgain(i) {
+			x.takeUp()
+		}
 	case ss.Phase != Doubt && ss.Phase != GivenUp:
 		x.refuse("step %s is %s: only what is in doubt is resolved", ss.Name, phaseText(ss.Phase))
 	case e.Happened:
@@ -156,7 +181,7 @@ func (x *decision) actResolve(i int, e Event) {
 	}
 }
 
-// result takes the outputs that a person gives for a step.
+// result sets the variables of e. It returns false when one cannot have its value; then the action is refused.
 func (x *decision) result(e Event) bool {
 	data := make(map[string]any, len(e.Fields))
 	for _, name := range sortedKeys(e.Fields) {

@@ -18,6 +18,10 @@ func (x *decision) answered(e Event) {
 		return
 	}
 	st, ss := x.d.steps[i], &x.s.Steps[i]
+	if e.Outcome == "exhausted" && !from(e.Hop, st.send, st.success, st.failure) {
+		x.ignore("%s has given up an event, and not the command of step %s", e.Hop, ss.Name)
+		return
+	}
 	switch ss.Phase {
 	case Intent, GivenUp, Doubt:
 	default:
@@ -61,6 +65,13 @@ func (x *decision) answered(e Event) {
 	default:
 		x.ignore("an answer without an outcome")
 	}
+}
+
+// from returns whether hop is the one that c goes to, or one that answers it. A hop that only listens to an event of the step
+// gives that event up, and no command; earlier versions of a participant name the step in their exhausted event all the same.
+func from(hop string, c *command, answers ...[]*answer) bool {
+	return hop == "" || c != nil && c.hop == hop ||
+		slices.ContainsFunc(slices.Concat(answers...), func(a *answer) bool { return a.Hop == hop })
 }
 
 // late takes an answer that nobody waits for. One that says that a call which was in doubt took effect ends the doubt: the
@@ -150,7 +161,7 @@ func (x *decision) refused(i int, event, reason string) {
 
 func (x *decision) givenUp(i int, e Event) {
 	ss := &x.s.Steps[i]
-	if ss.Phase == GivenUp {
+	if ss.Phase == GivenUp || ss.Phase == Doubt && ss.Answer == e.Type {
 		x.ignore("step %s is exhausted already", ss.Name)
 		return
 	}

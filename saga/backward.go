@@ -16,6 +16,10 @@ func (x *decision) undone(i int, e Event) {
 		x.restored(i, e.Type)
 		return
 	}
+	if b := x.d.steps[i].back; e.Outcome == "exhausted" && b != nil && !from(e.Hop, b.send, b.success) {
+		x.ignore("%s has given up an event, and not the compensation of step %s", e.Hop, ss.Name)
+		return
+	}
 	if ss.Phase == CompensateFailed || e.Epoch != ss.BackEpoch {
 		x.ignore("the compensation of step %s has failed already", ss.Name)
 		return
@@ -108,10 +112,13 @@ func (x *decision) backward() {
 			x.park(fmt.Sprintf("%s: it may have taken effect, and nothing undoes it", st.Name))
 			return
 		}
+		ss.BackSent = x.now
 		if !x.send(i, st.back.send, compensateOp) {
+			ss.Phase = CompensateFailed
+			x.moment(CompensationFailed, st.Name, "it cannot be sent")
 			return
 		}
-		ss.Phase, ss.BackSent = CompensateIntent, x.now
+		ss.Phase = CompensateIntent
 		if t := st.back.spec.Timeout; t > 0 {
 			x.arm(st.Name+compTimeout, t, nil)
 		}

@@ -34,7 +34,7 @@
 //	a command sent again, and an answer   ignored, unless it took effect: then it is done
 //	to the earlier one
 //	an event before its step awaits it    kept until then; refused where 64 are kept already
-//	a person                              retry, skip, resolve, compensate, resume, abandon; refused where it makes no sense
+//	a person                              retry, skip, resolve, compensate, resume, set, abandon; refused where it makes no sense
 //
 // A saga ends as completed, compensated or abandoned. What is parked has not ended.
 //

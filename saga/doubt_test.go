@@ -45,3 +45,36 @@ func TestACommandThatIsSentAgainSaysSinceWhenItMayHaveBeenAnswered(t *testing.T)
 	fx = r.take(saga.Event{Kind: saga.ActRetry, Step: "payment", Actor: "me"})
 	require.Equal(t, noon, fx.Commands[0].Since.UTC())
 }
+
+// TestACompensationThatDidNotHappenIsSentAgainWithoutDoubt: a person knows what its hop may have forgotten.
+func TestACompensationThatDidNotHappenIsSentAgainWithoutDoubt(t *testing.T) {
+	r, _ := startOrder(t)
+	r.now = noon.Add(time.Hour)
+	require.True(t, r.take(saga.Event{Kind: saga.Fired, Deadline: "payment.timeout"}).Commands[0].Doubt)
+	r.now = noon.AddDate(0, 0, 40)
+	r.take(answer("payment", "compensate", "exhausted", "troupe.Exhausted", nil))
+	fx := r.take(saga.Event{Kind: saga.ActResolve, Step: "payment", Actor: "me"})
+	require.Equal(t, []string{"payment/compensate"}, sent(fx))
+	require.False(t, fx.Commands[0].Doubt)
+	require.Equal(t, 1, fx.Commands[0].Epoch)
+	require.Equal(t, r.now, fx.Commands[0].Since.UTC(), "nothing before it was answered")
+	require.Equal(t, saga.Compensating, r.s.Status)
+}
+
+// TestADeadLetterOfAnotherHopAnswersNoStep: a hop that listens to an event of the step has given that up.
+func TestADeadLetterOfAnotherHopAnswersNoStep(t *testing.T) {
+	r, _ := startOrder(t)
+	r.now = noon.Add(time.Hour)
+	for _, operation := range []string{"forward", "compensate"} {
+		e := answer("payment", operation, "exhausted", "troupe.Exhausted", nil)
+		e.Hop = "listener"
+		_, fx := saga.Decide(r.d, r.s, e, r.now)
+		require.Contains(t, fx.Ignored, "listener has given up an event")
+		if operation == "forward" {
+			r.take(saga.Event{Kind: saga.Fired, Deadline: "payment.timeout"})
+			require.Equal(t, saga.CompensateIntent, r.s.Steps[0].Phase)
+		}
+	}
+	r.take(answer("payment", "compensate", "exhausted", "troupe.Exhausted", nil))
+	require.Equal(t, saga.CompensateFailed, r.s.Steps[0].Phase)
+}

@@ -120,7 +120,7 @@ type Event struct {
 	// Hop and Type say which message it was.
 	Hop  string `json:"hop,omitempty"`
 	Type string `json:"type,omitempty"`
-	// Fields are the message's, of Started the variables', of Skip and Resolve the step's outputs.
+	// Fields are the message's, of Started and Set the variables', of Skip and Resolve the step's outputs.
 	Fields map[string]any `json:"fields,omitempty"`
 	// Deadline is the name of the one that Fired.
 	Deadline string `json:"deadline,omitempty"`
@@ -165,13 +165,14 @@ const (
 	ActResolve    Kind = "resolve"    // a step in doubt did happen, or did not
 	ActCompensate Kind = "compensate" // go back
 	ActResume     Kind = "resume"     // go on, since what parked it is mended
+	ActSet        Kind = "set"        // give variables another value
 	ActAbandon    Kind = "abandon"    // end it as it is
 )
 
 // Action says whether k is a person's.
 func (k Kind) Action() bool {
 	switch k {
-	case ActRetry, ActSkip, ActResolve, ActCompensate, ActResume, ActAbandon:
+	case ActRetry, ActSkip, ActResolve, ActCompensate, ActResume, ActSet, ActAbandon:
 		return true
 	}
 	return false
@@ -238,6 +239,7 @@ const (
 	SagaCompensated       = "SagaCompensated"
 	SagaAbandoned         = "SagaAbandoned"
 	SagaMigrated          = "SagaMigrated"
+	VariablesSet          = "VariablesSet"
 	StepStarted           = "StepStarted"
 	StepCompleted         = "StepCompleted"
 	StepFailed            = "StepFailed"

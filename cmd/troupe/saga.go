@@ -30,6 +30,7 @@ why, and --dry-run says beforehand what it would do.`,
 	saga.AddCommand(newSagaResolve())
 	saga.AddCommand(newSagaCompensate())
 	saga.AddCommand(newSagaResume())
+	saga.AddCommand(newSagaSet())
 	saga.AddCommand(newSagaAbandon())
 	saga.AddCommand(newSagaLocks())
 	saga.AddCommand(newSagaReplay())

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,7 +52,12 @@ func (a *sagaAction) command(cmd *cobra.Command, why string) *cobra.Command {
 // event is the action, as far as the command line says it.
 func (a *sagaAction) event(args []string) (e saga.Event, err error) {
 	e.Kind = a.kind
-	if len(args) > 1 {
+	switch {
+	case a.kind == saga.ActSet:
+		if e.Fields, err = setFields(args[1:]); err != nil {
+			return e, err
+		}
+	case len(args) > 1:
 		e.Step = args[1]
 	}
 	if a.result != "" {
@@ -130,6 +137,9 @@ func (a *sagaAction) print(w io.Writer, before saga.Status, d coordinator.Decide
 	}
 	if d.Event.Step != "" {
 		what += " " + d.Event.Step
+	}
+	if d.Event.Kind == saga.ActSet {
+		what += " " + oneLine(strings.Join(slices.Sorted(maps.Keys(d.Event.Fields)), ", "), 200)
 	}
 	if dry {
 		line("would", "%s of %s, by %s: %s", what, oneLine(d.ID, 100), oneLine(d.Event.Actor, 60), oneLine(d.Event.Reason, 200))
@@ -246,7 +256,8 @@ func newSagaResolve() *cobra.Command {
 		Long: `resolve is for a step that was not answered in time or that its hop gave up: ask the service, and say what
 is so. With --happened yes the saga goes on as if the answer had come, with --result as what it gave;
 with no as if it had been refused: what was done before is undone. Of a compensation that failed, yes
-says that it is undone by hand.`,
+says that it is undone by hand; no says that the step has taken effect and is not undone, so that the
+compensation is sent again and runs whatever its hop has forgotten.`,
 		Example: `  troupe saga resolve order/o-1001 shipping --happened no --reason 'ticket 4711: the carrier has no such parcel'
   troupe saga resolve order/o-1001 shipping --happened yes --result '{"shipment_id": "s-17"}' --reason 'ticket 4711: it is on its way'`,
 		Args: cobra.RangeArgs(1, 2),

@@ -116,6 +116,10 @@ func printEntry(w io.Writer, e coordinator.Entry) {
 		if e.Event.Step != "" {
 			step = " " + oneLine(e.Event.Step, 60)
 		}
+		if e.Event.Kind == saga.ActSet {
+			values, _ := json.Marshal(e.Event.Fields)
+			step = " " + oneLine(string(values), 200)
+		}
 		_, _ = fmt.Fprintf(w, "  %s  %s%s by %s: %s\n", at, e.Event.Kind, step, oneLine(e.Event.Actor, 200), oneLine(e.Event.Reason, 2000))
 	}
 	for _, m := range e.Moments {
@@ -140,6 +144,8 @@ func printPossible(w io.Writer, g *coordinator.Detail, possible []saga.Event) {
 			text += " " + e.Step
 		}
 		switch {
+		case e.Kind == saga.ActSet:
+			text += " <name=JSON>..."
 		case e.Kind == saga.ActResolve && e.Happened:
 			text += " --happened yes"
 		case e.Kind == saga.ActResolve:

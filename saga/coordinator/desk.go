@@ -207,8 +207,8 @@ func (d *Desk) canWrite(content string, done Decided) error {
 		"(--registry or TROUPE_REGISTRY)", done.ID, ErrRefused, strings.Join(types, ", "))
 }
 
-// Possible are the actions that a saga's state allows at now, each as the event without actor and reason. Skip and Resolve
-// take the outputs of a step beside that.
+// Possible returns the actions that a saga's state allows at now, each as the event without actor and reason. Skip and Resolve
+// take the outputs of a step beside that, and Set the variables.
 func Possible(d *saga.Definition, s saga.State, now time.Time) (all []saga.Event) {
 	try := func(e saga.Event) {
 		if _, fx := saga.Decide(d, s, e, now); fx.Refused == "" && fx.Ignored == "" {
@@ -221,6 +221,7 @@ func Possible(d *saga.Definition, s saga.State, now time.Time) (all []saga.Event
 		try(saga.Event{Kind: saga.ActResolve, Step: step.Name, Happened: true})
 		try(saga.Event{Kind: saga.ActResolve, Step: step.Name})
 	}
+	try(saga.Event{Kind: saga.ActSet})
 	try(saga.Event{Kind: saga.ActResume})
 	try(saga.Event{Kind: saga.ActCompensate})
 	try(saga.Event{Kind: saga.ActAbandon})

@@ -186,7 +186,9 @@ func (m *Memory) Save(_ context.Context, changes []Change) error {
 		m.records[id] = Record{ID: id, Definition: c.State.Definition, State: state, WakeAt: c.WakeAt}
 		m.logs[id] = append(slices.Clip(m.logs[id]), c.Entries...)
 		for _, a := range c.Associations {
-			m.associated[a] = append(slices.Clip(m.associated[a]), id)
+			if !slices.Contains(m.associated[a], id) {
+				m.associated[a] = append(slices.Clip(m.associated[a]), id)
+			}
 		}
 		if c.State.Ended() {
 			for a, ids := range m.associated {

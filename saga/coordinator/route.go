@@ -232,7 +232,13 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 		}
 	}
 	slices.Sort(ids)
-	return ids, p.load(ctx, slices.Clone(ids))
+	if err := p.load(ctx, slices.Clone(ids)); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { // a person has set the variable since
+		l := p.sagas[id]
+		return l.d != nil && !slices.Contains(associations(l), t.by)
+	}), nil
 }
 
 // unstash gives a saga what came before it could be found.

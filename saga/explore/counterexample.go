@@ -71,8 +71,11 @@ func (x *explorer) sayDecision(e uint16, o *outcome) {
 		s.From, s.Text = "clock", "the deadline "+ev.Deadline+" fires"
 	case ev.Kind.Action():
 		s.From, s.Text = "operator", strings.TrimSpace(string(ev.Kind)+" "+ev.Step)
-		if ev.Kind == saga.ActResolve {
+		switch ev.Kind {
+		case saga.ActResolve:
 			s.Text += fmt.Sprintf(", happened: %t", ev.Happened)
+		case saga.ActSet:
+			s.Text += fieldsText(ev.Fields)
 		}
 	case ev.Kind == saga.Answered:
 		s.Text = ev.Type + " (" + ev.Step + "/" + ev.Operation + ", " + ev.Outcome + ")"

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/troupe-go/troupe/saga"
@@ -111,7 +112,7 @@ func newModel(d *saga.Definition, starts []map[string]any) (*model, error) {
 			m.starts = append(m.starts, saga.Event{Kind: saga.Started, Fields: fields, Locked: true})
 		}
 	}
-	m.press()
+	m.press(v)
 	return m, nil
 }
 
@@ -205,8 +206,17 @@ func (m *model) await(v *values) error {
 	return nil
 }
 
-// press makes all buttons there are.
-func (m *model) press() {
+// press makes all buttons there are. Values of variables are those that conditions tell apart.
+func (m *model) press(v *values) {
+	for _, name := range slices.Sorted(maps.Keys(v.data)) {
+		for _, value := range v.data[name] {
+			if name != m.spec.Key {
+				m.buttons = append(m.buttons, button{saga.Event{
+					Kind: saga.ActSet, Fields: map[string]any{name: value}, Actor: "operator", Reason: "explored",
+				}, -1})
+			}
+		}
+	}
 	for _, kind := range []saga.Kind{saga.ActCompensate, saga.ActResume, saga.ActAbandon} {
 		m.buttons = append(m.buttons, button{saga.Event{Kind: kind, Actor: "operator", Reason: "explored"}, -1})
 	}

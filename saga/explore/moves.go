@@ -216,6 +216,9 @@ func (x *explorer) press(w *world) {
 		if x.stopped {
 			return
 		}
+		if b.event.Kind == saga.ActSet && x.sagas[w.saga].state.Status != saga.Parked {
+			continue
+		}
 		e := x.pressed[i]
 		if x.decide(w.saga, e).nothing {
 			continue
@@ -247,6 +250,8 @@ func (x *explorer) careful(n *world, b button) bool {
 	}
 	n.dead = slices.DeleteFunc(n.dead, func(m uint16) bool { return x.commands[m].step == b.step })
 	switch {
+	case back && b.event.Kind == saga.ActResolve && !b.event.Happened:
+		return p.effect == happened
 	case back:
 		if p.effect == happened {
 			p.effect = undone

@@ -348,7 +348,7 @@ func (x *explorer) person() {
 		return
 	}
 	s := pick(x.rand, x.all)
-	kinds := []saga.Kind{saga.ActRetry, saga.ActSkip, saga.ActResolve, saga.ActCompensate, saga.ActResume, saga.ActAbandon}
+	kinds := []saga.Kind{saga.ActRetry, saga.ActSkip, saga.ActResolve, saga.ActCompensate, saga.ActResume, saga.ActSet, saga.ActAbandon}
 	act := saga.Event{Kind: pick(x.rand, kinds), Happened: x.rand.IntN(2) == 0, Actor: "somebody", Reason: "why not"}
 	if len(s.Steps) > 0 {
 		act.Step = pick(x.rand, s.Steps).Name
