@@ -69,7 +69,7 @@ func TestADeskActsInTheCoordinatorsName_A24(t *testing.T) {
 		for _, e := range coordinator.Possible(g.Definition, g.State, g.Now) {
 			possible = append(possible, fmt.Sprint(e.Kind, " ", e.Step))
 		}
-		require.Equal(t, []string{"retry inventory", "skip inventory", "resolve inventory", "resolve inventory", "compensate ", "abandon "}, possible)
+		require.Equal(t, []string{"retry inventory", "skip inventory", "resolve inventory", "resolve inventory", "set ", "compensate ", "abandon "}, possible)
 
 		would, err := desk.Preview(t.Context(), id, annsEvent(saga.ActRetry, "inventory"))
 		require.NoError(t, err)
