@@ -1,8 +1,12 @@
 package participant
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/binary"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -35,6 +39,7 @@ type storedAnswer struct {
 	contentType string
 	payload     []byte
 	commandKey  string  // of a saga's command
+	request     []byte  // of any other: requestHash; nil where nothing is to be compared
 	version     *uint32 // of the row; nil where this transaction has written it
 }
 
@@ -48,6 +53,24 @@ func (m *message) answerKey() answerKey {
 		return answerKey{indexable(m.Topic + " " + m.Type), indexable(m.IdempotencyKey)}
 	}
 	return answerKey{indexable(m.Type), indexable(m.IdempotencyKey)}
+}
+
+// requestHash is of the message's key and body: an idempotency key stands for one request.
+func (m *message) requestHash() []byte {
+	h := sha256.New()
+	_ = binary.Write(h, binary.BigEndian, int64(len(m.Key))) // a hash takes all writes
+	h.Write(m.Key)
+	h.Write(m.Payload)
+	return h.Sum(nil)
+}
+
+// differs says that m's idempotency key was used before for a message with another key or body.
+func (m *message) differs(stored storedAnswer) error {
+	if len(stored.request) == 0 || bytes.Equal(stored.request, m.requestHash()) {
+		return nil
+	}
+	return classified{Permanent, fmt.Errorf("idempotency key %q was used before, for a message of type %s with another key or body, "+
+		"which was answered: send this one with an idempotency key of its own", readable(m.IdempotencyKey, 255), m.Type)}
 }
 
 // answered says whether m's answer is stored.
@@ -79,13 +102,13 @@ func readAnswers(results pgx.BatchResults) (answers, error) {
 	var all answers
 	var k answerKey
 	var s storedAnswer
-	fields := []any{&k.typ, &k.key, &s.outcome, &s.typ, &s.contentType, &s.payload, &s.commandKey, &s.version}
+	fields := []any{&k.typ, &k.key, &s.outcome, &s.typ, &s.contentType, &s.payload, &s.commandKey, &s.version, &s.request}
 	_, err := pgx.ForEachRow(rows, fields, func() error {
 		if all == nil {
 			all = make(answers)
 		}
 		all[k] = s
-		s.payload, s.version = nil, nil
+		s.payload, s.version, s.request = nil, nil, nil
 		return nil
 	})
 	return all, err
@@ -100,6 +123,8 @@ func (u *unit) storeAnswer(m *message, e outbox.Entry) {
 	s := storedAnswer{outcome: e.Outcome, typ: e.Type, contentType: e.ContentType, payload: e.Payload}
 	if m.ofSaga() {
 		s.commandKey = indexable(m.IdempotencyKey)
+	} else if m.redrive == 0 { // a redriven message may have been edited: its sender repeats what was before
+		s.request = m.requestHash()
 	}
 	u.store(m, m.answerKey(), s)
 }
@@ -131,13 +156,14 @@ type answerRows struct {
 	types, keys, outcomes, bodies, contentTypes []string
 	payloads                                    [][]byte
 	commandKeys                                 []*string
+	requests                                    [][]byte
 }
 
 func (r *answerRows) add(group string, k answerKey, s storedAnswer, commandKey *string) {
 	r.group, r.types, r.keys = group, append(r.types, k.typ), append(r.keys, k.key)
 	r.outcomes, r.bodies = append(r.outcomes, string(s.outcome)), append(r.bodies, s.typ)
 	r.contentTypes, r.payloads = append(r.contentTypes, s.contentType), append(r.payloads, s.payload)
-	r.commandKeys = append(r.commandKeys, commandKey)
+	r.commandKeys, r.requests = append(r.commandKeys, commandKey), append(r.requests, s.request)
 }
 
 // queue adds the statement that inserts them to b. Then r has none.
@@ -146,9 +172,10 @@ func (r *answerRows) queue(b *pgx.Batch) {
 	case 0:
 		return
 	case 1:
-		b.Queue(insertAnswer, r.group, r.types[0], r.keys[0], r.outcomes[0], r.bodies[0], r.contentTypes[0], r.payloads[0], r.commandKeys[0])
+		b.Queue(insertAnswer, r.group, r.types[0], r.keys[0], r.outcomes[0], r.bodies[0], r.contentTypes[0], r.payloads[0], r.commandKeys[0],
+			r.requests[0])
 	default:
-		b.Queue(insertAnswers, r.group, r.types, r.keys, r.outcomes, r.bodies, r.contentTypes, r.payloads, r.commandKeys)
+		b.Queue(insertAnswers, r.group, r.types, r.keys, r.outcomes, r.bodies, r.contentTypes, r.payloads, r.commandKeys, r.requests)
 	}
 	*r = answerRows{}
 }

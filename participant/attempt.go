@@ -215,6 +215,9 @@ func (u *unit) handle(m *message) (err error) {
 	if m.answered() {
 		switch v, stored, reason := u.judge(m); v {
 		case repeats:
+			if err := m.differs(stored); err != nil {
+				return err
+			}
 			m.outcome = stored.outcome
 			return w.p.repeatAnswer(ctx, u.tx, m, stored)
 		case nothing:

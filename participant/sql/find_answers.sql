@@ -1,5 +1,6 @@
 -- The arrays are as in insert_recent.sql.
-SELECT a.message_type, a.idempotency_key, a.outcome, a.type, a.content_type, a.payload, coalesce(a.command_key, ''), a.version
+SELECT a.message_type, a.idempotency_key, a.outcome, a.type, a.content_type, a.payload, coalesce(a.command_key, ''), a.version,
+       a.request_hash
 FROM unnest((SELECT $2::text[]), (SELECT $3::text[])) AS m (message_type, idempotency_key),
 LATERAL (
   SELECT s.*, s.xmin AS version FROM troupe.answers AS s
