@@ -207,7 +207,7 @@ func (l *local) run(ms []*message) {
 
 	var nobodys, ours []*message
 	for _, m := range ms {
-		if l.passes(m) {
+		if m.passed = l.p.passes(m, m.Topic == l.p.cfg.Hop.Commands()); m.passed != "" {
 			nobodys = append(nobodys, m)
 		} else {
 			ours = append(ours, m)
@@ -278,16 +278,8 @@ func (l *local) deliver(m *message) error {
 	return l.settle(m, failure{classify(err), err})
 }
 
-// passes says whether m is an event that nobody here handles.
-func (l *local) passes(m *message) bool {
-	return m.unreadable == nil && m.handler == nil && (m.Topic != l.p.cfg.Hop.Commands() || l.p.foreign(m))
-}
-
-// pass ends such events, at once.
+// pass ends events without their handlers, at once.
 func (l *local) pass(ms []*message) error {
-	for _, m := range ms {
-		m.passed = Unhandled
-	}
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
 	if _, err := l.p.cfg.Pool.Exec(ctx, endLocal, l.endArgs(ms, nil)); err != nil {

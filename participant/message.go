@@ -20,8 +20,8 @@ const (
 	// HeaderRedrive says how often it was redriven, in decimal text. A message is no duplicate of itself before its
 	// redrive.
 	HeaderRedrive = deadletter.HeaderRedrive
-	// HeaderRedriveGroup names the consumer group for which it was: an event is read by others too, to whom it is what
-	// it was.
+	// HeaderRedriveGroup names the consumer group that a redriven event is for. Other groups that read its topic pass it
+	// over: they have had it, or will have it, from its first place.
 	HeaderRedriveGroup = deadletter.HeaderRedriveGroup
 )
 
@@ -38,6 +38,7 @@ type message struct {
 	at               time.Time // the record's timestamp
 	id               string    // ID as the inbox takes it
 	redrive          int
+	elsewhere        bool             // it was redriven for another group
 	handler          *handler         // nil where none fits
 	deadline         *firing          // nil where it was none
 	wish             *wish            // of its sender, how it is to be retried; nil for none
@@ -80,6 +81,23 @@ func (m *message) identify(group string) {
 	}
 	m.id = indexable(m.ID)
 	m.redrive = deadletter.Redrives(m.Extra, group)
+	m.elsewhere = slices.ContainsFunc(m.Extra, func(h envelope.Header) bool {
+		return h.Key == HeaderRedriveGroup && string(h.Value) != group
+	})
+}
+
+// passes gives the reason to pass m over without its handler, or none. own says that m is of a topic whose messages are the
+// hop's own: each needs a handler.
+func (p *Participant) passes(m *message, own bool) Reason {
+	switch {
+	case m.unreadable != nil:
+		return ""
+	case m.elsewhere && !own: // a command has one group, which may have another name since
+		return Elsewhere
+	case m.handler == nil && (!own || p.foreign(m)):
+		return Unhandled
+	}
+	return ""
 }
 
 // headers are all of them, as they came.

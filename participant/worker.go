@@ -180,9 +180,8 @@ func (w *worker) look(m *message) (passes, plain bool) {
 	if m.ID == "" {
 		m.read(w.p, w.later.delay > 0)
 	}
-	if m.unreadable == nil && m.handler == nil &&
-		(w.topic != w.p.cfg.Hop.Commands() && w.later.delay == 0 || w.p.foreign(m)) {
-		m.passed = Unhandled
+	if reason := w.p.passes(m, w.topic == w.p.cfg.Hop.Commands() || w.later.delay > 0); reason != "" {
+		m.passed = reason
 		return true, false
 	}
 	return false, m.plain() && !w.holds.has(m)

@@ -44,7 +44,7 @@
 //	troupe.ready                         gauge      1 or 0
 //
 // Every message that is fetched ends, as troupe.end says: success, failure (a refusal), handled (an event), exhausted (a
-// dead letter), held, redelivered, duplicate, unhandled, later (it went to a retry topic, from where it comes again). One
+// dead letter), held, redelivered, duplicate, unhandled, elsewhere (redriven for another group), later (it went to a retry topic, from where it comes again). One
 // that was held ends once more, with troupe.from "held", as one of these or as cancelled. So over a time without rebalances
 //
 //	consumed = ended{from=topic} + waiting + running + later
