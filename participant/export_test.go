@@ -61,7 +61,7 @@ var WithDefaults = Config.withDefaults
 
 // Turn makes the inbox's ring ready for a time, and says whether it takes ids of that time.
 func (p *Participant) Turn(now time.Time) (takes bool, err error) {
-	err = p.turn(context.Background(), now)
+	err = p.turn(context.Background(), &now)
 	return p.ring.has(int(now.UnixMilli() / dayMs)), err
 }
 
@@ -124,3 +124,6 @@ func (p *Participant) Concerns(topic string) bool {
 	p.mu.Unlock()
 	return l != nil && l.concerns(topic)
 }
+
+// TurnNow makes the inbox's ring ready for now.
+func (p *Participant) TurnNow() error { return p.turn(context.Background(), nil) }

@@ -136,13 +136,14 @@ func (p *Participant) days() int {
 
 // turn makes the ring ready for the days to come: each table that is to take a day is emptied of the day it had 32 days
 // before, and one that nobody needs to remember any more is emptied too. A table is emptied in constant time, and no
-// handler's transaction touches one that old.
-func (p *Participant) turn(ctx context.Context, now time.Time) error {
+// handler's transaction touches one that old. The days are those of the database's clock: a member whose own clock is ahead
+// would empty tables of today. now is for tests; nil is the database's clock.
+func (p *Participant) turn(ctx context.Context, now *time.Time) error {
 	days := p.days()
 	if days == 0 {
 		return nil
 	}
-	today := int(now.UnixMilli() / dayMs)
+	today := 0
 	err := pgx.BeginFunc(ctx, p.cfg.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'"); err != nil {
 			return err
@@ -156,7 +157,9 @@ func (p *Participant) turn(ctx context.Context, now time.Time) error {
 			return err
 		}
 		longest := 0
-		if err := tx.QueryRow(ctx, "SELECT max(days) FROM troupe.inbox_groups").Scan(&longest); err != nil {
+		const ask = `SELECT max(days), floor(extract(epoch FROM coalesce($1, clock_timestamp())) / 86400)::integer
+			FROM troupe.inbox_groups`
+		if err := tx.QueryRow(ctx, ask, now).Scan(&longest, &today); err != nil {
 			return err
 		}
 		return turnRing(ctx, tx, today, 2*longest+1)
@@ -223,7 +226,7 @@ func (p *Participant) prune(ctx context.Context) {
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
 	for {
-		err := p.turn(ctx, time.Now())
+		err := p.turn(ctx, nil)
 		if err == nil {
 			err = p.pruneAll(ctx)
 		}
