@@ -6,6 +6,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
@@ -141,6 +143,27 @@ func TestANewDatabaseBelievesTheOffsets(t *testing.T) {
 	s.send(s.command("a", Count{N: 4}))
 	s.waitCount(1, "SELECT count(*) FROM done")
 	s.waitCount(3, "SELECT watermark FROM troupe.leases WHERE topic = $1", s.hop.Commands())
+}
+
+// TestABrokerWithoutTopicIDsIsReadFromTheCommittedOffset: without ids, a topic is known by its name, and is not taken for one that
+// was created again at each start.
+func TestABrokerWithoutTopicIDsIsReadFromTheCommittedOffset(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	var log safeBuffer
+	old := func(c *participant.Config) {
+		c.Kafka = append(c.Kafka, kgo.MaxVersions(kversion.V2_7_0()))
+		c.Log = zerolog.New(&log)
+	}
+	s.handleThree(s.new(onePartition, old))()
+	next := s.new(onePartition, old)
+	participant.Handle(next, count)
+	s.start(next)
+	s.send(s.command("a", Count{N: 4}))
+	s.waitCount(4, "SELECT count(*) FROM done")
+	require.Zero(t, partitionOf(next, s.hop.Commands()).Skipped)
+	require.NotContains(t, log.String(), "created again")
 }
 
 func partitionOf(p *participant.Participant, topic string) (of participant.PartitionStats) {
