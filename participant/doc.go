@@ -20,7 +20,9 @@
 // again after a rollback.
 //
 // One answer. A command that comes under another ce_id with an idempotency key that was answered gets that answer, under
-// an id of its own, and its handler does not run. A command of a saga, with ce_sagaid, ce_sagastep and ce_sagaoperation
+// an id of its own, and its handler does not run. If its key or body is another, it is a permanent dead letter: an
+// idempotency key stands for one request. A command that was redriven may have been edited; later ones are not compared
+// with it. A command of a saga, with ce_sagaid, ce_sagastep and ce_sagaoperation
 // (forward or compensate), is known by these three instead, whatever its keys are: a step's call and its compensation
 // never look alike, a refusal stands until it is asked for under another key, and what came too late or too early gets
 // the answer Nothing:
@@ -42,7 +44,8 @@
 // event, and no command without a saga or a step.
 //
 // No message is lost or silent. Each ends as an outcome, as a held row, or as a dead letter with an event; an event
-// that nobody here handles, and a duplicate, end without effect, which Hooks.Passed is told of. An offset is committed
+// that nobody here handles, one that was redriven for another group, and a duplicate, end without effect, which
+// Hooks.Passed is told of. An offset is committed
 // only when everything below it has ended.
 //
 // One owner. A partition has a lease with a term; a new owner raises it, and no transaction of an earlier one commits
@@ -98,7 +101,9 @@
 //	run longer than Config.Timeout   timeout    rolled back, retried
 //	retry.Permanent, data that       permanent  dead letter at once
 //	Postgres can never store, no
-//	outcome, an outcome too large
+//	outcome, an outcome too large,
+//	an idempotency key that was
+//	answered for another request
 //	payload or headers unreadable,   poison     dead letter at once; the handler never sees it
 //	a command of unknown type, a
 //	deadline of unknown name
