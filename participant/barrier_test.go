@@ -51,6 +51,9 @@ type call struct {
 // message is c as a saga would send it.
 func (c call) message(s *stage, key string) envelope.Message {
 	m := s.command(key, Count{N: c.n, Fail: c.fail})
+	if c.operation == "" {
+		m.Payload = marshal(Count{}) // no saga tells which request it is: the same body for the same key
+	}
 	if c.operation == "compensate" {
 		m.Type, m.Payload = "Undo", marshal(Undo{N: c.n, Fail: c.fail})
 	}
