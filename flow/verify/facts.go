@@ -46,22 +46,31 @@ func (m *model) look() {
 	if all {
 		return
 	}
-	budget := maxTogether
-	ask := func(about part, in *slice, see func(*run) (more bool)) {
-		n, all := m.eachRun(in, max(minOfOne, min(budget, maxOfOne)), see)
-		budget -= n
+	used, asked := m.steps, make(map[part]bool)
+	ask := func(about part, in func() *slice, see func(*run) (more bool)) {
+		budget := maxTogether - (m.steps-used+maxSteps-1)/maxSteps
+		if budget < minOfOne && asked[about] {
+			m.facts.short[about] = true
+			return
+		}
+		asked[about] = true
+		_, all := m.eachRun(in(), max(minOfOne, min(budget, maxOfOne)), see)
 		m.facts.short[about] = m.facts.short[about] || !all
 	}
 	for i, j := range m.joins {
-		in := m.behind(append(slices.Clip(j.await), j.broken...)...)
-		in.joins[i] = true
+		in := func() *slice {
+			in := m.behind(append(slices.Clip(j.await), j.broken...)...)
+			in.joins[i] = true
+			return in
+		}
 		ask(part{aJoin, i}, in, func(r *run) bool {
 			m.seeJoin(i, r)
 			return !m.facts.completed[i] || j.Within == "" && m.facts.stuck[i] == nil
 		})
 	}
 	for i, e := range m.expectations {
-		ask(part{anExpectation, i}, m.behind(append(slices.Clip(e.expect), e.after)...), func(r *run) bool {
+		in := func() *slice { return m.behind(append(slices.Clip(e.expect), e.after)...) }
+		ask(part{anExpectation, i}, in, func(r *run) bool {
 			m.seeExpectation(i, r)
 			return !m.facts.met[i]
 		})
@@ -70,7 +79,12 @@ func (m *model) look() {
 }
 
 // askWhatIsLeft looks at each thing that is done together with each that turns the flow back, where both come of one start.
-func (m *model) askWhatIsLeft(ask func(part, *slice, func(*run) bool)) {
+func (m *model) askWhatIsLeft(ask func(part, func() *slice, func(*run) bool)) {
+	turns := m.turns()
+	starts := make([][]int, len(turns)) // from which each may come
+	for k, turn := range turns {
+		starts[k] = m.behind(m.heardBy(turn)...).starts
+	}
 	for i := range m.reactions {
 		done := &m.reactions[i]
 		if !done.staysDone() {
@@ -83,22 +97,24 @@ func (m *model) askWhatIsLeft(ask func(part, *slice, func(*run) bool)) {
 			}
 		}
 		first := m.behind(done.on).starts
-		for _, turn := range m.turns() {
-			heard := m.heardBy(turn)
-			if !slices.ContainsFunc(m.behind(heard...).starts, func(s int) bool { return slices.Contains(first, s) }) {
+		for k, turn := range turns {
+			if !slices.ContainsFunc(starts[k], func(s int) bool { return slices.Contains(first, s) }) {
 				continue
 			}
-			in := m.behind(append(slices.Clip(with), heard...)...)
-			in.reactions[i] = true
-			for _, undoers := range done.undoers {
-				for _, u := range undoers {
-					in.reactions[u] = true
+			in := func() *slice {
+				in := m.behind(append(slices.Clip(with), m.heardBy(turn)...)...)
+				in.reactions[i] = true
+				for _, undoers := range done.undoers {
+					for _, u := range undoers {
+						in.reactions[u] = true
+					}
 				}
-			}
-			if turn.kind == aReaction {
-				in.reactions[turn.index] = true
-			} else {
-				in.joins[turn.index] = true
+				if turn.kind == aReaction {
+					in.reactions[turn.index] = true
+				} else {
+					in.joins[turn.index] = true
+				}
+				return in
 			}
 			asked := [2]part{{aReaction, i}, turn}
 			ask(part{aReaction, i}, in, func(r *run) bool {

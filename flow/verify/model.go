@@ -91,6 +91,7 @@ type model struct {
 
 	fed   []bool // messages that some run may send, as far as that can be said without looking at runs
 	facts facts
+	steps int // of all runs that were looked at
 }
 
 func newModel(services []reactions.Service) *model {

@@ -7,7 +7,8 @@ const (
 	maxCases    = 1280 // of the whole flow
 	maxOfOne    = 128  // of the part of it that a single question is about
 	maxTogether = 512  // of all questions
-	minOfOne    = 4    // of one when all of that is used up
+	minOfOne    = 4    // of the first question about a part when all of that is used up
+	maxSteps    = 16   // for each run, on average: a run of a densely connected flow has many
 )
 
 // An event of a run: a part took an outcome.
@@ -117,9 +118,10 @@ func (m *model) behind(messages ...int) *slice {
 }
 
 // eachRun shows the runs of a slice as long as more are wanted, and most of them at most. It gives how many, and whether
-// none that was wanted is missing.
+// none that was wanted is missing. It also ends after most*maxSteps steps, which it adds to m.steps.
 func (m *model) eachRun(in *slice, most int, see func(*run) (more bool)) (n int, all bool) {
 	all, done := true, false
+	end := m.steps + most*maxSteps
 	var follow func(r *run)
 	follow = func(r *run) {
 		if n >= most {
@@ -129,6 +131,11 @@ func (m *model) eachRun(in *slice, most int, see func(*run) (more bool)) (n int,
 			return
 		}
 		for {
+			if m.steps >= end {
+				all, done = false, true
+				return
+			}
+			m.steps += 1 + len(r.events)/64 // a step copies its events
 			ways := r.step()
 			if ways == nil {
 				n++

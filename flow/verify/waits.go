@@ -146,7 +146,7 @@ func tooMany(m *model) {
 		if m.facts.short[p] && !told[service] {
 			told[service] = true
 			m.report("too-many-cases", service, path, nil, nil,
-				"outcomes before it can be combined in more than %d ways, and not all were looked at; split the flow, or join earlier", maxOfOne)
+				"outcomes before it can be combined in too many ways, and not all were looked at; split the flow, or join earlier")
 		}
 	}
 	for i, r := range m.reactions {

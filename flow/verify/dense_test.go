@@ -1,0 +1,46 @@
+package verify
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/flow/reactions"
+)
+
+// dense returns n services, each of which reacts to what the ones before it did and refused.
+func dense(n int) (services []reactions.Service) {
+	sent := func(i int, what string) reactions.Message {
+		return reactions.Message{Topic: fmt.Sprintf("dense.s%02d.events", i), Type: fmt.Sprintf("%s%d", what, i)}
+	}
+	for i := range n {
+		s := reactions.Service{Hop: fmt.Sprintf("dense.s%02d", i)}
+		if i == 0 {
+			s.Starts = []reactions.Message{sent(0, "Done")}
+		}
+		for k := range i {
+			s.Reactions = append(s.Reactions, reactions.Reaction{
+				On: sent(k, "Done"), Success: []reactions.Message{sent(i, "Done")}, Failure: []reactions.Message{sent(i, "Refused")},
+			})
+			if k > 0 {
+				s.Reactions = append(s.Reactions, reactions.Reaction{
+					On: sent(k, "Refused"), Success: []reactions.Message{sent(i, "Undone")}, Undoes: []string{sent(i, "Done").Type},
+				})
+			}
+		}
+		services = append(services, s)
+	}
+	return services
+}
+
+// A pair of a reaction and a failure is a question, and 40 services have half a million of them: the steps are bounded by
+// the number of reactions, and what was not looked at is reported.
+func TestTheStepsOfADenseFlowAreBoundedByItsReactions(t *testing.T) {
+	t.Parallel()
+	m := verified(dense(40))
+	most := maxSteps * (maxCases + maxTogether + maxOfOne + minOfOne*len(m.reactions))
+	require.LessOrEqual(t, m.steps, most+most/10, "%d reactions", len(m.reactions))
+	require.True(t, has(m.findings, "too-many-cases"))
+	t.Logf("%d of %d steps", m.steps, most)
+}
