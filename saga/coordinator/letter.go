@@ -27,6 +27,9 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 		return m, retry.Permanent(fmt.Errorf("%s: %w", in.Type, err))
 	}
 	m.Reason = reasonOf(body)
+	if in.Topic == c.hop.Events() {
+		m.Hop = "" // the hop that answered is not in it, and saga.Decide ignores what another hop has given up
+	}
 	if in.Topic != c.hop.Events() || m.SagaID != "" || body.Type == body.MessageType() { // that would come back for ever
 		return m, nil
 	}
