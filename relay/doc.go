@@ -86,6 +86,8 @@
 //	the server crashes                     streams what was on disk; nothing is known of what was not, and nothing told
 //	the slot is dropped, or lost           made anew; rows that the stored snapshot does not see are read from the table
 //	the slot is made anew by others        recognised, since it is ahead of what is stored; as above
+//	the publication is altered             not ready while it does not publish every row, or poll under Auto; then the slot is
+//	                                       made again, and rows that the log does not have are read from the table, in order
 //	the log holds what cannot be streamed  at the fifth time at one place the slot is made anew, as above: after the publication
 //	                                       was dropped, or a column had another name, for a while
 //	the slot is another database's         refused, and left alone: give the relay a slot of another name
@@ -199,6 +201,7 @@
 //	deleted while there was no slot        lost: nothing has it
 //	a row that cannot be mapped            parked, as is one whose partition does not exist; its key waits
 //	the log holds what cannot be streamed  not ready, and says why: rows may be in the log alone, so a person drops the slot
+//	the publication is altered             not ready, and says why: a person drops the slot, or states that no row is missing
 //	columns that the mapping needs gone    the stream stands, and says which, until table or mapping is put right
 //	two rows of one event id in trouble    are one message
 //

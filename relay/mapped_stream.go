@@ -32,6 +32,9 @@ func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 			if b, err = m.bindRelation(context.Background(), s.relay, e.Relation); err != nil {
 				return false, err
 			}
+			if err = s.checkPublication(); err != nil {
+				return false, err
+			}
 		}
 		m.bound[e.Relation.ID] = boundRelation{e.Relation, b}
 	}

@@ -77,7 +77,7 @@ func (h *history) finish() {
 		h.child.signal(syscall.SIGCONT)
 	}
 	if h.publicationIsOff() {
-		h.exec("ALTER PUBLICATION " + h.publication() + " SET (publish = 'insert')")
+		h.restorePublication()
 	}
 	h.giveUpBadRows()
 	total := 0

@@ -200,10 +200,24 @@ func (h *history) do(step modelStep) {
 		h.healed = true
 		h.exec("ALTER PUBLICATION " + h.publication() + " SET (publish = 'update')")
 	case "publication on":
-		h.exec("ALTER PUBLICATION " + h.publication() + " SET (publish = 'insert')")
+		h.restorePublication()
 	default:
 		h.rt.Fatalf("unknown step %q", step.Kind)
 	}
+}
+
+// restorePublication lets the publication publish inserts again. The relay of a mapped table then wants its slot dropped.
+func (h *history) restorePublication() {
+	h.healed = true
+	h.exec("ALTER PUBLICATION " + h.publication() + " SET (publish = 'insert')")
+	if h.source != fromMappedTable {
+		return
+	}
+	h.await("the slot to be dropped", func() (bool, error) {
+		h.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = current_database() AND active")
+		_, err := h.pool.Exec(context.Background(), "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+		return err == nil, err
+	})
 }
 
 func (h *history) replaceRelay(s syscall.Signal) {

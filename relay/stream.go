@@ -33,15 +33,16 @@ const breath = time.Millisecond
 // stream is the source that reads the log. One goroutine reads into windows, the publisher takes them one at a time, and
 // what is confirmed to the server follows what is stored.
 type stream struct {
-	relay  *Relay
-	lease  *lease
-	db     *server // that conn streams from
-	conn   *wal.Conn
-	ledger ledger
-	mapped *mappedReader // nil: the table is troupe.outbox
-	skip   snapshot      // what it sees was published before
-	tx     *transactor
-	again  wal.LSN // what is told up to here may have been told before
+	relay       *Relay
+	lease       *lease
+	db          *server // that conn streams from
+	conn        *wal.Conn
+	ledger      ledger
+	mapped      *mappedReader // nil: the table is troupe.outbox
+	skip        snapshot      // what it sees was published before
+	tx          *transactor
+	publication string  // that the stored place belongs to
+	again       wal.LSN // what is told up to here may have been told before
 
 	mu      sync.Mutex
 	filling *window
@@ -106,7 +107,17 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if err := r.free(idle, db, slot); err != nil {
 		return err
 	}
+	now, err := r.sample(idle, db)
+	if err != nil {
+		return err
+	}
 	why := unusable(st, slot, system)
+	if why == "" {
+		if why, err = r.altered(st, now.publication); err != nil {
+			return err
+		}
+	}
+	st.publication = &now.publication
 	if err := r.stuck.why(st.lsn); err != nil && why == "" {
 		if r.mapped != nil { // its rows may be in the log alone
 			return fmt.Errorf("%w; rows that are no longer in table %s are in slot %s alone: drop it when they may be lost, "+
@@ -171,7 +182,7 @@ type streaming struct {
 func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming) error {
 	conn, st := from.conn, from.st
 	s := &stream{
-		relay: r, lease: p.lease, db: from.db, conn: conn,
+		relay: r, lease: p.lease, db: from.db, conn: conn, publication: *st.publication,
 		ledger:  r.newLedger(from.db, p.lease),
 		filling: &window{}, spare: &window{},
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1), passed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),

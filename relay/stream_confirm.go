@@ -82,7 +82,7 @@ func (s *stream) keepPlace(ctx context.Context, st standing) {
 }
 
 func (s *stream) failed(ctx context.Context, what string, err error) {
-	if errors.Is(err, errLost) || errors.Is(err, errServer) {
+	if errors.Is(err, errLost) || errors.Is(err, errServer) || errors.Is(err, errAltered) {
 		s.ended(err)
 	}
 	if ctx.Err() == nil {
@@ -106,25 +106,6 @@ func (s *stream) idle(ctx context.Context, rows int64) {
 	for end := time.Now().Add(beatEvery); ctx.Err() == nil && time.Now().Before(end) && s.rows.Load() == rows; {
 		pause(ctx, time.Until(end), s.passed)
 	}
-}
-
-// A sample is what was visible, and a place in the log behind it.
-type sample struct {
-	snapshot string
-	lsn      wal.LSN
-	rows     int64 // settled before
-}
-
-func (s *stream) sample(ctx context.Context) (sample, error) {
-	got := sample{rows: s.rows.Load()}
-	var lsn string
-	var beat bool
-	if err := s.db.QueryRow(ctx, takeSample).Scan(&got.snapshot, &lsn, &beat); err != nil {
-		return got, fmt.Errorf("take a sample: %w", err)
-	}
-	var err error
-	got.lsn, err = wal.ParseLSN(lsn)
-	return got, err
 }
 
 // keep stores a place and then reports it.

@@ -54,6 +54,10 @@ func (s *stream) read() {
 					s.ended(fmt.Errorf("%w: %w", errUnreadable, err))
 					return
 				}
+				if err = s.checkPublication(); err != nil {
+					s.ended(err)
+					return
+				}
 			}
 			if !seen {
 				layouts[e.Relation.ID] = knownLayout{e.Relation, l}

@@ -29,6 +29,7 @@ func (s *stage) insertUnseen(topic, key, payload string) (letGo func()) {
 	s.exec("ALTER DATABASE " + s.pool.Config().ConnConfig.Database + " SET synchronous_commit = 'local'")
 	s.pool.Reset()
 	s.setStandbys("standby")
+	s.t.Cleanup(func() { s.setStandbys("") }) // a pool with the writer's connection could not be closed
 	wrote := make(chan error, 1)
 	go func() {
 		_, err := s.pool.Exec(context.Background(), fmt.Sprintf(`SET synchronous_commit = 'on'; BEGIN;

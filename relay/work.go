@@ -180,14 +180,18 @@ func obstacle(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, p published) (string, error) {
 	var level string
-	var may, holds, standby bool
+	var may, holds, inserts, partly, standby bool
 	err := db.QueryRow(ctx, `
 		SELECT current_setting('wal_level'), pg_is_in_recovery(),
 		       (SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user)
 		         OR EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_replication' AND pg_has_role(current_user, oid, 'MEMBER')),
 		       EXISTS (SELECT FROM pg_publication_tables
-		               WHERE pubname = $1 AND schemaname = $2 AND tablename = $3)`,
-		p.publication, p.schema, p.table).Scan(&level, &standby, &may, &holds)
+		               WHERE pubname = $1 AND schemaname = $2 AND tablename = $3),
+		       EXISTS (SELECT FROM pg_publication WHERE pubname = $1 AND pubinsert),
+		       EXISTS (SELECT FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
+		               WHERE p.pubname = $1 AND r.prrelid = to_regclass(format('%I.%I', $2::text, $3::text))
+		                 AND (to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL))`,
+		p.publication, p.schema, p.table).Scan(&level, &standby, &may, &holds, &inserts, &partly)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("look for what streaming needs: %w", err)
@@ -202,6 +206,11 @@ func obstacle(ctx context.Context, db interface {
 	case !holds:
 		return fmt.Sprintf("publication %s does not hold %s.%s: ALTER PUBLICATION %s ADD TABLE …; "+
 			"of a partitioned table it must be made WITH (publish_via_partition_root = true)", p.publication, p.schema, p.table, p.publication), nil
+	case !inserts:
+		return fmt.Sprintf("publication %[1]s does not publish inserts: ALTER PUBLICATION %[1]s SET (publish = 'insert')", p.publication), nil
+	case partly:
+		return fmt.Sprintf("publication %[1]s has a row filter or a column list for %[2]s.%[3]s: ALTER PUBLICATION %[1]s SET TABLE %[2]s.%[3]s",
+			p.publication, p.schema, p.table), nil
 	}
 	return "", nil
 }
@@ -285,6 +294,7 @@ type standing struct {
 	timeline         int32
 	published, sweep *string // snapshots
 	lsn              wal.LSN
+	publication      *string // that lsn belongs to, as sample.sql identifies it; nil: not known
 }
 
 func (r *Relay) readState(ctx context.Context, db *server) (s standing, err error) {
@@ -294,7 +304,7 @@ func (r *Relay) readState(ctx context.Context, db *server) (s standing, err erro
 		query, args = readMappedState, r.mapped.args(nil)
 	}
 	err = db.QueryRow(ctx, query, args).
-		Scan(&s.source, &s.system, &s.timeline, &s.published, &s.sweep, &lsn)
+		Scan(&s.source, &s.system, &s.timeline, &s.published, &s.sweep, &lsn, &s.publication)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return s, nil
@@ -312,7 +322,7 @@ func (r *Relay) readState(ctx context.Context, db *server) (s standing, err erro
 func (r *Relay) store(ctx context.Context, db *server, l *lease, s standing) error {
 	query, args := storeState, pg.Args{
 		"slot": r.cfg.Slot, "source": s.source, "system_id": s.system, "timeline": s.timeline,
-		"published": s.published, "sweep": s.sweep, "lsn": s.lsn.String(),
+		"published": s.published, "sweep": s.sweep, "lsn": s.lsn.String(), "publication": s.publication,
 	}
 	if r.mapped != nil {
 		query, args = storeMappedState, r.mapped.args(args)

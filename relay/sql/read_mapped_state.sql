@@ -1,4 +1,4 @@
-SELECT source, system_id, timeline, published::text, sweep::text, lsn::text
+SELECT source, system_id, timeline, published::text, sweep::text, lsn::text, publication
 FROM troupe.mapped_tables
 WHERE name = @table
   AND system_id <> ''

@@ -9,12 +9,13 @@ WITH lease AS MATERIALIZED (
   FOR SHARE
 )
 UPDATE troupe.mapped_tables
-SET source     = @source,
-    system_id  = @system_id,
-    timeline   = @timeline,
-    published  = @published::pg_snapshot,
-    sweep      = @sweep::pg_snapshot,
-    lsn        = @lsn::pg_lsn,
-    updated_at = clock_timestamp()
+SET source      = @source,
+    system_id   = @system_id,
+    timeline    = @timeline,
+    published   = @published::pg_snapshot,
+    sweep       = @sweep::pg_snapshot,
+    lsn         = @lsn::pg_lsn,
+    publication = @publication::text,
+    updated_at  = clock_timestamp()
 WHERE name = @table
   AND EXISTS (SELECT FROM lease)

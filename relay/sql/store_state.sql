@@ -8,14 +8,15 @@ WITH lease AS MATERIALIZED (
     AND expires_at > clock_timestamp()
   FOR SHARE
 )
-INSERT INTO troupe.relay_state AS s (slot, source, system_id, timeline, published, sweep, lsn)
-SELECT @slot, @source, @system_id, @timeline, @published::pg_snapshot, @sweep::pg_snapshot, @lsn::pg_lsn
+INSERT INTO troupe.relay_state AS s (slot, source, system_id, timeline, published, sweep, lsn, publication)
+SELECT @slot, @source, @system_id, @timeline, @published::pg_snapshot, @sweep::pg_snapshot, @lsn::pg_lsn, @publication::text
 FROM lease
 ON CONFLICT (slot) DO UPDATE
-SET source     = excluded.source,
-    system_id  = excluded.system_id,
-    timeline   = excluded.timeline,
-    published  = excluded.published,
-    sweep      = excluded.sweep,
-    lsn        = excluded.lsn,
-    updated_at = clock_timestamp()
+SET source      = excluded.source,
+    system_id   = excluded.system_id,
+    timeline    = excluded.timeline,
+    published   = excluded.published,
+    sweep       = excluded.sweep,
+    lsn         = excluded.lsn,
+    publication = excluded.publication,
+    updated_at  = clock_timestamp()

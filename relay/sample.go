@@ -1,0 +1,80 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/wal"
+)
+
+// A sample is what was visible, and a place in the log behind it.
+type sample struct {
+	snapshot    string
+	lsn         wal.LSN
+	publication string
+	rows        int64 // settled before
+}
+
+// errAltered reports a publication that is not the one that the slot's stored place belongs to: while it was altered, rows may
+// have been inserted that the log does not have.
+var errAltered = errors.New("the publication was altered, and may not have published every row")
+
+// sample takes a sample. The error is errAltered when the publication is no longer the stream's: what the sample sees may not be
+// in the stream.
+func (s *stream) sample(ctx context.Context) (sample, error) {
+	rows := s.rows.Load()
+	got, err := s.relay.sample(ctx, s.db)
+	got.rows = rows
+	if err == nil && got.publication != s.publication {
+		err = errAltered
+	}
+	return got, err
+}
+
+// checkPublication reads the publication when the log has described the table: it does so for the first row after a change of
+// the publication. So no row behind rows that the log does not have is published before them.
+func (s *stream) checkPublication() error {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	_, err := s.sample(ctx)
+	return err
+}
+
+// sample takes a sample. The error is errAltered when the publication does not publish every row of the table.
+func (r *Relay) sample(ctx context.Context, db *server) (got sample, err error) {
+	var relation int64 // 0: troupe.outbox
+	if r.mapped != nil {
+		relation = int64(r.mapped.oid)
+	}
+	var lsn string
+	var publication *string
+	var beat bool
+	err = db.QueryRow(ctx, takeSample, pg.Args{"relation": relation, "publication": r.cfg.Publication}).
+		Scan(&got.snapshot, &lsn, &beat, &publication)
+	if err != nil {
+		return got, fmt.Errorf("take a sample: %w", err)
+	}
+	if publication == nil {
+		return got, errAltered
+	}
+	got.publication = *publication
+	got.lsn, err = wal.ParseLSN(lsn)
+	return got, err
+}
+
+// altered returns why the slot cannot be streamed from the stored place when the publication is another one or was altered since.
+// Rows of troupe.outbox that the log does not have are read from the table. Rows of a mapped table may be in the log alone, so a
+// person decides.
+func (r *Relay) altered(st standing, publication string) (why string, err error) {
+	switch {
+	case st.publication == nil || *st.publication == publication:
+		return "", nil
+	case r.mapped == nil:
+		return errAltered.Error(), nil
+	}
+	return "", fmt.Errorf("%w: drop slot %s, and what table %s holds is published; rows that are in the slot alone are lost then. "+
+		"If no row was inserted meanwhile: UPDATE troupe.mapped_tables SET publication = NULL WHERE name = '%[3]s'",
+		errAltered, r.cfg.Slot, r.mapped)
+}
