@@ -46,6 +46,7 @@ func poolOf(t testing.TB, address string) *pgxpool.Pool {
 	config, err := pgxpool.ParseConfig(address)
 	require.NoError(t, err)
 	config.MaxConns = 30
+	config.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // the default is the database's encoding
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
