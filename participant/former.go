@@ -3,6 +3,7 @@ package participant
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/retry"
 )
 
 var (
@@ -22,25 +24,27 @@ var (
 	heldElsewhere string
 )
 
-// findFormer sets the retry topics of the hop that an earlier version of the group consumed and no handler has any more.
+// formerLimit bounds the look for former retry topics, which a start waits for.
+const formerLimit = 5 * time.Second
+
+// findFormer returns the retry topics of the hop that an earlier version of the group consumed and no handler has any more.
 // They are consumed as long as they exist: messages wait there, and the relay may bring more that the earlier version wrote.
 // Each message runs once more; where it fails, its handler's present topics decide, and without a next one it becomes a dead
 // letter. Topics of other hops are not looked at: what the group does not handle any more it does not consume.
-func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) (former []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, formerLimit)
 	defer cancel()
 	args := pg.Args{"group": p.cfg.Group, "consumed": slices.Sorted(maps.Keys(p.handlers))}
 	rows, _ := p.cfg.Pool.Query(ctx, formerTopics, args)
 	had, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return fmt.Errorf("look for former retry topics: %w", err)
+		return nil, fmt.Errorf("look for former retry topics: %w", err)
 	}
 	had = slices.DeleteFunc(had, func(topic string) bool { return delayOf(topic, p.cfg.Hop) == 0 })
-	var former []string
 	if len(had) > 0 {
 		there, err := kafka.TopicIDs(ctx, client, had...)
 		if err != nil && kafka.Classify(err) == kafka.Unavailable {
-			return fmt.Errorf("look for former retry topics: %w", err)
+			return nil, fmt.Errorf("look for former retry topics: %w", err)
 		} else if err != nil {
 			p.cfg.Log.Warn().Err(err).Strs("topics", had).Msg("former retry topics are not consumed: the broker does not say whether they exist")
 		}
@@ -50,8 +54,26 @@ func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) error 
 		p.cfg.Log.Info().Strs("topics", former).
 			Msg("retry topics that no handler has any more are consumed, since messages may wait there: delete them once they are empty")
 	}
-	p.former = former
-	return nil
+	return former, nil
+}
+
+// awaitFormer looks for former retry topics until the database answers, after a start at which it did not, and ends the
+// membership if there are any, so that the next one consumes them.
+func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, abandon context.CancelCauseFunc) {
+	policy := retry.Policy{Initial: time.Second, Cap: 30 * time.Second}
+	for failed := 1; ctx.Err() == nil; failed++ {
+		former, err := p.findFormer(ctx, client)
+		if err == nil {
+			if len(former) > 0 {
+				abandon(errors.New("former retry topics were found"))
+			}
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(policy.Wait(failed)):
+		}
+	}
 }
 
 // consumed are the topics that the group reads.

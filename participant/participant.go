@@ -35,15 +35,17 @@ type Participant struct {
 	mu       sync.Mutex
 	handlers handlers // not changed once running
 	former   []string // retry topics that no handler has any more; changed between memberships only
-	observed []observer
-	owns     []Own // not changed once running
-	mistakes []error
-	running  bool
-	late     context.CancelCauseFunc // ends Run with an error
-	consumer *consumer
-	local    *local
-	state    error // why nothing can have been consumed yet
-	unfired  error // why deadlines cannot be fired
+	// formerUnknown is set where the database did not answer at the start of the membership.
+	formerUnknown bool
+	observed      []observer
+	owns          []Own // not changed once running
+	mistakes      []error
+	running       bool
+	late          context.CancelCauseFunc // ends Run with an error
+	consumer      *consumer
+	local         *local
+	state         error // why nothing can have been consumed yet
+	unfired       error // why deadlines cannot be fired
 }
 
 var (
@@ -212,6 +214,9 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	background.Go(func() { c.watch(committing) })
 	background.Go(func() { c.watchProgress(committing) })
 	background.Go(func() { p.watchHeldElsewhere(committing) })
+	if p.formerUnknown {
+		background.Go(func() { p.awaitFormer(committing, c.client, abandon) })
+	}
 	if broken = c.poll(member); broken != nil {
 		p.enter(broken, nil) // nothing is handled while the end is waited for
 	}

@@ -44,11 +44,14 @@ func (p *Participant) provision(ctx context.Context) error {
 			}
 			err = listErr // made by somebody else
 		}
-		if err == nil {
-			err = p.findFormer(ctx, client)
-		}
 		trouble.report(err)
 		if err == nil {
+			former, err := p.findFormer(ctx, client)
+			if p.formerUnknown = err != nil; p.formerUnknown {
+				p.cfg.Log.Warn().Err(err).Msg("the database does not say which retry topics were consumed before: they are looked for again")
+			} else {
+				p.former = former
+			}
 			p.checkRetention(ctx, client)
 			return nil
 		}

@@ -146,6 +146,7 @@ func TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite(t *tes
 				require.NoError(t, err)
 			default:
 				m.Topic, m.Outcome = order.Events(), envelope.Success
+				m.Extra = m.Extra[:3] // an event that was redriven for another group is passed over
 			}
 			require.NoError(t, s.client.ProduceSync(t.Context(), kafka.Record(m)).FirstErr())
 
