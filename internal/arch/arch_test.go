@@ -36,6 +36,7 @@ var house = map[string][]string{
 	"internal/wal":        {"internal/pg"},
 	"internal/expr":       {},
 	"internal/lines":      {},
+	"internal/house":      {},
 
 	"outbox": {"envelope"},
 

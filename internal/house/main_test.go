@@ -1,0 +1,56 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNoFolderHasMorePhrasesThanItsAllowance(t *testing.T) {
+	root, err := moduleRoot()
+	require.NoError(t, err)
+	files, err := sources(root)
+	require.NoError(t, err)
+	found, err := findPhrases(root, files)
+	require.NoError(t, err)
+	allowed, err := readAllowance(root)
+	require.NoError(t, err)
+	counts := countByFolder(found)
+	for _, folder := range slices.Sorted(maps.Keys(counts)) {
+		if counts[folder] > allowed[folder] {
+			t.Errorf("%s has %d phrases that plain text avoids, and may have %d; see them with: go run ./internal/house -phrases %s",
+				folder, counts[folder], allowed[folder], folder)
+		}
+	}
+}
+
+func TestPhrasesAreFound(t *testing.T) {
+	for text, kinds := range map[string][]string{
+		"package x\n\n// owner is what leads.\nfunc owner() {}":                {"opens 'X is what'"},
+		"package x\n\n// owner returns the leader's name.\nfunc owner() {}":    nil,
+		"package x\n\n// a sends what is left.\nfunc a() {}":                   {"what without a noun"},
+		"package x\n\nvar e = \"the row stands in the table\"":                 {"stands"},
+		"package x\n\n// a wakes nobody, whoever it was.\nfunc a() {}":         {"who without a noun", "some, any, nobody"},
+		"package x\n\n// a reports, when it is told, those of b.\nfunc a() {}": {"said, told, heard", "literary"},
+	} {
+		found, err := findPhrases("", []source{{Path: "x/x.go", Folder: "x", Text: text}})
+		require.NoError(t, err)
+		var got []string
+		for _, p := range found {
+			got = append(got, p.Kind)
+		}
+		require.Equal(t, kinds, got, text)
+	}
+	found, err := findPhrases("", []source{{Path: "x/x_test.go", Folder: "x", Text: "package x\nfunc TestRetries_A23(t *T) {}\nfunc TestDefect7Wakes(t *T) {}\nfunc TestRetriesWait(t *T) {}"}})
+	require.NoError(t, err)
+	require.Len(t, found, 2)
+	found, err = findPhrases("", []source{{Path: "x.md", Folder: ".", Text: "What is sent.\n```\nwhat is sent\n```\n"}})
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+}
+
+func TestAnAllowanceIsNeverRaised(t *testing.T) {
+	require.Equal(t, map[string]int{"a": 1, "b": 3, "c": 0}, lowered(map[string]int{"a": 2, "b": 3, "c": 4}, map[string]int{"a": 1, "b": 9, "d": 2}))
+}

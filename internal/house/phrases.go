@@ -1,0 +1,125 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A phrase is one occurrence of wording that the project does not use.
+type phrase struct {
+	Folder, File string
+	Line         int
+	Kind, Text   string
+}
+
+// A rule is a pattern with the reason why plain text does without it.
+type rule struct {
+	kind    string
+	pattern *regexp.Regexp
+}
+
+// opening holds for the first words of a comment block: a comment names its subject and says what it does.
+var opening = rule{"opens 'X is what'", regexp.MustCompile(`^\w+(?:\s\w+)? (?:is|are) (?:what|that of|those|the one|who|how)\b`)}
+
+// everywhere holds for comments, error texts and documents.
+var everywhere = []rule{
+	{"what without a noun", regexp.MustCompile(`(?i)\bwhat (?:is|are|was|were|be|comes?|came|stands?|stood|waits?|has|had|became|becomes|goes|went|it|they|was)\b`)},
+	{"who without a noun", regexp.MustCompile(`(?i)\b(?:whoever|whom)\b|(?:^|[.,;:(] )who [a-z]+`)},
+	{"some, any, nobody", regexp.MustCompile(`(?i)\b(?:somebody|nobody|anybody|somebody's|nobody's)\b`)},
+	{"stands", regexp.MustCompile(`(?i)\b(?:stands?|stood)\b`)},
+	{"said, told, heard", regexp.MustCompile(`(?i)\b(?:is|are|was|were|be|been|being) (?:said|told|heard|asked)\b`)},
+	{"literary", regexp.MustCompile(`(?i)\b(?:anew|heed(?:s|ed)?|heirs?|astir|vouch(?:es)?|seen to|sees to it|the way back|beside|those (?:that|who|of|which)|that of)\b`)},
+}
+
+// named holds for the names of tests: a test is named after a behaviour.
+var named = rule{"test named by an id", regexp.MustCompile(`_(?:[A-E]\d\d?|D\d\d)\b|_(?:[A-E]\d\d)_|Defects?_?\d|^TestWho|^TestWhat`)}
+
+func findPhrases(root string, files []source) ([]phrase, error) {
+	var found []phrase
+	for _, f := range files {
+		switch {
+		case strings.HasPrefix(f.Path, "internal/house/"): // spells the phrases
+		case f.is(".go"):
+			p, err := goPhrases(f)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, p...)
+		case f.is(".sql"):
+			for i, line := range strings.Split(f.Text, "\n") {
+				if _, comment, ok := strings.Cut(line, "--"); ok {
+					found = append(found, match(f, i+1, comment, everywhere)...)
+				}
+			}
+		default:
+			found = append(found, documentPhrases(f)...)
+		}
+	}
+	return found, nil
+}
+
+func match(f source, line int, text string, rules []rule) []phrase {
+	var found []phrase
+	for _, r := range rules {
+		for _, m := range r.pattern.FindAllString(text, -1) {
+			found = append(found, phrase{f.Folder, f.Path, line, r.kind, strings.TrimSpace(m)})
+		}
+	}
+	return found
+}
+
+// goPhrases reads a file's comments, its string literals of three words and more, and the names of its tests.
+func goPhrases(f source) ([]phrase, error) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, f.Path, f.Text, parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	var found []phrase
+	for _, c := range file.Comments {
+		line := fset.Position(c.Pos()).Line
+		text := c.Text()
+		if opening.pattern.MatchString(text) {
+			found = append(found, phrase{f.Folder, f.Path, line, opening.kind, opening.pattern.FindString(text)})
+		}
+		found = append(found, match(f, line, strings.Join(strings.Fields(text), " "), everywhere)...)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BasicLit:
+			if n.Kind != token.STRING {
+				return true
+			}
+			if text, err := strconv.Unquote(n.Value); err == nil && len(strings.Fields(text)) >= 3 {
+				found = append(found, match(f, fset.Position(n.Pos()).Line, strings.Join(strings.Fields(text), " "), everywhere)...)
+			}
+		case *ast.FuncDecl:
+			if f.test() && n.Recv == nil && strings.HasPrefix(n.Name.Name, "Test") {
+				found = append(found, match(f, fset.Position(n.Pos()).Line, n.Name.Name, []rule{named})...)
+			}
+		}
+		return true
+	})
+	return found, nil
+}
+
+// documentPhrases reads a document's paragraphs and tables; blocks of code are left out.
+func documentPhrases(f source) []phrase {
+	var found []phrase
+	code := false
+	for i, line := range strings.Split(f.Text, "\n") {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			code = !code
+			continue
+		}
+		if code || strings.HasPrefix(line, "    ") {
+			continue
+		}
+		found = append(found, match(f, i+1, line, everywhere)...)
+	}
+	return found
+}
