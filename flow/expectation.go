@@ -194,9 +194,8 @@ func (s *Service) forget(b *pgx.Batch) {
 
 // queue lets statements go with tx's next one, where it can.
 func queue(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
-	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) }); ok {
-		q.QueueBatch(b)
-		return nil
+	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) error }); ok {
+		return q.QueueBatch(b)
 	}
 	return tx.SendBatch(ctx, b).Close()
 }

@@ -125,7 +125,7 @@ ORDER BY number`
 // does not encode, a payload that is too large) is refused before anything is sent, and then tx is as it was. After any
 // other error tx is aborted.
 //
-// Where tx can queue a batch until its next statement (it has QueueBatch(*pgx.Batch), as a participant's has), the entries
+// Where tx can queue a batch until its next statement (it has QueueBatch(*pgx.Batch) error, as a participant's has), the entries
 // travel with that one: then an error of Postgres's comes from there.
 //
 // In a handler's context the entries follow from the message being handled: correlation, causation and trace context
@@ -140,9 +140,8 @@ func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 	}
 	batch := &pgx.Batch{}
 	o.Queue(batch, &rows)
-	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) }); ok {
-		q.QueueBatch(batch)
-		return nil
+	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) error }); ok {
+		return q.QueueBatch(batch)
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("outbox: write: %w", err)

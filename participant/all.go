@@ -89,6 +89,10 @@ func (u *unit) run() error {
 		if ran != nil && ran[i] {
 			continue
 		}
+		if u.setter != nil { // what it has set is not for others
+			u.setter.handler.sets.Store(true)
+			return failedIn{u.setter, conflict{error: errSets}}
+		}
 		if i > 0 && (m.handler.all != nil || m.handler.overtakes.Load() || m.sharesKey(u.first[i-1])) { // those of a key stand together
 			u.tx.keepOrder()
 			u.unsent = nil
@@ -170,18 +174,21 @@ func (u *unit) handleAll(ms []*message) (err error) {
 	run := func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
 		return Outcome{}, ms[0].handler.all.fn(ctx, tx, taken)
 	}
-	_, err = w.call(ctx, ms[0], run, u.tx)
+	tx := u.tx.lend()
+	_, err = w.call(ctx, ms[0], run, tx)
+	said := err
+	err = u.takeBack(ms[0], tx, said)
 	if w.ctx.Err() == nil && ctx.Err() != nil {
-		return tooLong(ctx, w.p.cfg.Timeout, err)
+		return tooLong(ctx, w.p.cfg.Timeout, said)
 	}
 	var at located
 	switch {
 	case errors.As(err, &at) && at.i >= 0 && at.i < len(ms):
-		return failedIn{ms[at.i], theirs(at.error, u.tx)}
+		return failedIn{ms[at.i], err}
 	case errors.As(err, &at):
-		err = fmt.Errorf("message %d of %d: %w", at.i, len(ms), err)
+		return fmt.Errorf("message %d of %d: %w", at.i, len(ms), err)
 	}
-	return theirs(err, u.tx)
+	return err
 }
 
 // errorOf is what err says of m: nothing, where it is about another message.

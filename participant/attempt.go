@@ -31,6 +31,7 @@ type unit struct {
 	first   []*message // those that take effect now
 	answers answers
 	ended   func(Delivery) // a hook's, of a message that runs alone
+	setter  *message       // the one whose handler has changed settings of the transaction
 
 	unsent   map[string]bool // keys of answers that travel with COMMIT
 	overtook bool            // the handler that runs wrote an event for one of these keys
@@ -53,10 +54,20 @@ func (w *runner) alone(m *message) error {
 		return classified{Poison, m.unhandled()}
 	}
 	for lost := 0; ; lost++ {
+		if err := w.cuts.last(m); err != nil {
+			m.began = time.Now()
+			return err
+		}
 		err := w.attempt(m)
 		var race conflict
-		if err == nil || !errors.As(err, &race) {
+		if !errors.As(err, &race) {
+			if err == nil {
+				w.cuts.forget(m)
+			}
 			return err
+		}
+		if race.cut {
+			w.cuts.add(m, err)
 		}
 		if lost == conflicts {
 			if race.ours {
@@ -79,6 +90,9 @@ func (f failedIn) Unwrap() error { return f.error }
 // troupe.held the end of its row. An error says that nothing of it took effect.
 func (w *runner) attempt(ms ...*message) (err error) {
 	began := time.Now()
+	if ended := slices.IndexFunc(ms, func(m *message) bool { return m.ended != nil }); ended >= 0 {
+		return w.buryEnded(ms, ms[ended].ended)
+	}
 	u, err := w.start(ms, nil)
 	if err != nil {
 		return err
@@ -93,6 +107,10 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		defer func() { end(err) }()
 	}
 	if err := u.run(); err != nil {
+		if u.first[0].ended != nil {
+			u.tx.rollback(w.ctx)
+			return w.buryEnded(u.first, u.first[0].ended)
+		}
 		return err
 	}
 	for _, m := range u.first {
@@ -155,7 +173,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		}
 		for _, m := range ms {
 			m.passed = Duplicate
-			if known[m.identity()] {
+			if known[m.identity()] || m.ended != nil {
 				m.passed = ""
 				delete(known, m.identity()) // the same one again in this batch is a duplicate
 				u.first = append(u.first, m)
@@ -197,8 +215,11 @@ func (u *unit) commit() error {
 	if err == nil {
 		u.w.from.committed(u.all)
 	}
-	return atCommit(err)
+	return atCommit(err, u.tx.conn.Conn().IsClosed())
 }
+
+// failed reads an error of a statement that runs among the handlers', some of which may have been queued.
+func (u *unit) failed(err error) error { return atCommit(err, u.tx.conn.Conn().IsClosed()) }
 
 // handle runs m's handler within its time-out and writes its outcome. A command that was answered before gets that
 // answer, and one that the other call of its step forbids does nothing.
@@ -243,15 +264,18 @@ func (u *unit) handle(m *message) (err error) {
 	if hook := w.p.cfg.Hooks.BeforeHandler; hook != nil {
 		hook(u.delivery(m))
 	}
-	outcome, err := w.call(ctx, m, run, u.tx)
+	tx := u.tx.lend()
+	outcome, said := w.call(ctx, m, run, tx)
+	err = u.takeBack(m, tx, said)
 	if err == nil && m.handler.answers {
 		err = u.answer(ctx, m, outcome)
+		said = err
 	}
 	m.outcome = outcome.kind
-	if w.ctx.Err() == nil && ctx.Err() != nil {
-		return tooLong(ctx, limit, err)
+	if w.ctx.Err() == nil && ctx.Err() != nil && m.ended == nil {
+		return tooLong(ctx, limit, said)
 	}
-	return theirs(err, u.tx)
+	return err
 }
 
 // tooLong is the error of a run that did not end within its time-out, whatever it says itself.
@@ -268,12 +292,20 @@ func (w *runner) prepare(m *message) (_ run, err error) {
 	return m.handler.prepare(m)
 }
 
-// call is the handler's own time: while it runs, its clock does.
-func (w *runner) call(ctx context.Context, m *message, run run, tx pgx.Tx) (_ Outcome, err error) {
+// call is the handler's own time: while it runs, its clock does. The handler has a goroutine of its own, so that one that ends
+// it takes nothing else along.
+func (w *runner) call(ctx context.Context, m *message, run run, tx pgx.Tx) (o Outcome, err error) {
 	w.clocks.start(m)
 	defer w.clocks.stop(m)
-	defer recovered(&err)
-	return run(ctx, tx)
+	returned := make(chan struct{})
+	err = panicked{value: errGoexit}
+	go func() {
+		defer close(returned)
+		defer recovered(&err)
+		o, err = run(ctx, tx)
+	}()
+	<-returned
+	return o, err
 }
 
 func recovered(err *error) {
@@ -336,78 +368,4 @@ func (w *runner) delivery(m *message) Delivery {
 		Message: m.Message, Partition: m.partition, Offset: m.offset,
 		Handler: m.handlerName(w.p.cfg.Group), Attempt: m.attempts() + 1, Batch: 1, Held: m.held != nil,
 	}
-}
-
-// together works off the first messages of a batch in one transaction, if it can: those that a handler waits for and
-// that no failure holds up. It says how many; none means that the first needs a way of its own.
-//
-// Where one of them fails, all are rolled back. It runs alone, since only such runs count as attempts, and what stands
-// before it goes together again; what stands behind it is left for the next time. Where nobody can say which one it was,
-// each runs alone. So a message pays for itself only.
-func (w *worker) together(batch []*message) (n int, failed, ok bool) {
-	var ms []*message
-	for _, m := range batch {
-		if m.due {
-			break
-		}
-		passes, plain := w.look(m)
-		if !passes && (!plain || w.suspected(m)) {
-			break
-		}
-		if plain {
-			ms = append(ms, m)
-		}
-		n++
-	}
-	if len(ms) > 1 {
-		var err error
-		switch err, ok = w.optimistic(w.inGroup, ms); {
-		case !ok:
-			return 0, false, false
-		case err == nil:
-			return n, false, true
-		}
-		failed = true
-		var in failedIn
-		if errors.As(err, &in) {
-			at := slices.Index(ms, in.m)
-			n, ms = slices.Index(batch, in.m)+1, ms[:at+1]
-			if at > 1 {
-				if err, ok = w.optimistic(w.inGroup, ms[:at]); !ok {
-					return 0, failed, false
-				} else if err == nil {
-					ms = ms[at:]
-				}
-			}
-		}
-	}
-	for i, m := range ms {
-		if w.stopped() && i > 0 || !w.goes(func() error { return w.deliver(m) }) {
-			return slices.Index(batch, m), failed, false
-		}
-	}
-	return n, failed, true
-}
-
-// optimistic runs messages in one transaction, which is attempt's. Its error is one that says something about them.
-func (w *runner) optimistic(attempt func(...*message) error, ms []*message) (failed error, ok bool) {
-	ok = w.goes(func() error {
-		err := w.inTurn(attempt, ms)
-		if failed = nil; w.counts(err) {
-			failed, err = err, nil
-		}
-		return err
-	})
-	return failed, ok
-}
-
-// inTurn runs messages in one transaction, which is attempt's, behind other batches where these take turns.
-func (w *runner) inTurn(attempt func(...*message) error, ms []*message) error {
-	end := w.p.turns.wait(w.ctx)
-	defer end()
-	err := attempt(ms...)
-	if w.p.turns.deadlocked(err) {
-		w.p.cfg.Log.Info().Err(err).Stringer("for", turnsFor).Msg("batches lock the same rows in different orders: they take turns")
-	}
-	return err
 }

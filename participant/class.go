@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/troupe-go/troupe/internal/pg"
@@ -43,10 +42,12 @@ type panicked struct {
 
 func (p panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// conflict is an error that says that another transaction won: over the handler's statements or over ours.
+// conflict is an error after which the run is repeated at once: another transaction won, over the handler's statements or
+// over ours, or the connection was cut.
 type conflict struct {
 	error
 	ours bool
+	cut  bool
 }
 
 func (c conflict) Unwrap() error { return c.error }
@@ -73,44 +74,28 @@ func ours(err error) error {
 		return nil
 	}
 	if pg.Classify(err) == pg.Conflict {
-		return conflict{err, true}
+		return conflict{error: err, ours: true}
 	}
 	return database(err)
 }
 
-// theirs reads an error that came up while a handler had tx. A connection that is gone is the database's fault, unless
-// a context ended: pgx closes the connection then, and the context may be the handler's own.
-func theirs(err error, tx pgx.Tx) error {
-	if err == nil {
-		return nil
-	}
-	var pgErr *pgconn.PgError
-	class := pg.Classify(err)
-	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-	switch {
-	case class == pg.Conflict, wonAtOnce(err):
-		return conflict{err, false}
-	case errors.As(err, &pgErr) && class == pg.Unavailable, tx.Conn().IsClosed() && !ended:
-		return database(err)
+// theirs reads an error that came up while a handler had a transaction whose connection works. Whatever its SQLSTATE is, it
+// is no outage: another server may have sent it, or a limit that the handler's own statement ran into. If the database is
+// in trouble all the same, the failure cannot be recorded, and that counts no attempt.
+func theirs(err error) error {
+	if pg.Classify(err) == pg.Conflict || wonAtOnce(err) {
+		return conflict{error: err}
 	}
 	return err
 }
 
-// atCommit reads an error of COMMIT. A deferred constraint is the message's fault; where the answer did not come, the
-// next run finds out by the inbox.
-func atCommit(err error) error {
-	if err == nil {
-		return nil
+// atCommit reads an error of COMMIT and of the statements that were queued before it. A deferred constraint is the message's
+// fault; where the answer did not come, the next run finds out by the inbox.
+func atCommit(err error, closed bool) error {
+	if err != nil && closed {
+		return conflict{error: err, cut: true}
 	}
-	var pgErr *pgconn.PgError
-	class := pg.Classify(err)
-	switch {
-	case class == pg.Conflict, wonAtOnce(err):
-		return conflict{err, false}
-	case errors.As(err, &pgErr) && class != pg.Unavailable, errors.Is(err, pgx.ErrTxCommitRollback):
-		return err
-	}
-	return database(err)
+	return theirs(err)
 }
 
 // wonAtOnce says whether somebody else wrote the same row of Troupe's at the same time: an answer, a saga.

@@ -46,6 +46,7 @@ func (w *runner) bury(m *message, f failure) error {
 		}
 		return database(err)
 	}
+	w.cuts.forget(m)
 	if !written {
 		m.passed = Duplicate
 		return nil // it has taken effect or is a dead letter already
@@ -73,6 +74,20 @@ func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (writ
 		tell(w.p.cfg.Hooks.BeforeCommit, d)
 	}
 	return written, u.commit()
+}
+
+// buryEnded makes dead letters of all messages of a transaction that a handler ended: their inbox rows may be committed, so
+// that none of them would be handled again, and of none is it known what took effect.
+func (w *runner) buryEnded(ms []*message, why error) error {
+	for _, m := range ms {
+		if m.ended = why; m.began.IsZero() {
+			m.began = time.Now()
+		}
+		if err := w.bury(m, failure{Permanent, why}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func why(c Class) string {

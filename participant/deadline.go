@@ -264,7 +264,7 @@ func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 		return false, nil
 	}
 	m.deadline.late = false
-	return err == nil, theirs(err, u.tx)
+	return err == nil, u.failed(err)
 }
 
 // ignored is said of a deadline that came too late, once that is settled.

@@ -91,13 +91,23 @@
 //
 // Not there: a compensation does not overtake the forward command of its step, it runs after its last try.
 //
+// # The handler's transaction
+//
+// A handler has tx until it returns; each later use, of a savepoint of it too, is an error. A goroutine that still uses it
+// then fails the run. SQL must not begin or end transactions; tx.Begin sets savepoints. A handler that changes settings
+// (SET, SET LOCAL, RESET, set_config) is noticed by the text of its statements: its messages run alone from then on, and where
+// the session keeps a setting, the connection is closed. Settings that a function changes are not noticed: make such a
+// handler Alone, and let the function change them for the transaction only. tx.Conn() is the connection itself, for its
+// types and configuration: what is sent on it is not watched. LargeObjects make the message run alone, on a
+// connection that is closed afterwards.
+//
 // # What becomes of a failure
 //
 //	failure                          class      effect
 //	Refuse                           -          failure event; no retry, no alert
 //	error                            transient  retried: Config.Immediate times at once, then with back-off
 //	retry.After                      transient  the same, but not before what it says
-//	panic                            panic      retried; the stack is logged
+//	panic, runtime.Goexit            panic      retried; the stack of a panic is logged
 //	run longer than Config.Timeout   timeout    rolled back, retried
 //	retry.Permanent, data that       permanent  dead letter at once
 //	Postgres can never store, no
@@ -115,6 +125,15 @@
 //	a deadlock of two batches        -          the same, and batches of the group take turns for a minute
 //	lost race with a transaction     -          run again at once, five times, before it counts as transient
 //	database away, Unavailable       -          the partition waits and tries the same message; no attempt is counted
+//	connection lost in a handler     -          run again at once on another one; the sixth time in a row, outages between
+//	or at the commit                            them or not, it counts as a failed attempt
+//	a statement's own time-out,      transient  retried, even where the handler returned no error: none of these is an outage
+//	SQLSTATE of class 53, 57 or 58,
+//	rows left open, an error of a
+//	statement kept from its run
+//	COMMIT, ROLLBACK, BEGIN in the   permanent  the statement is refused, and the message a dead letter
+//	handler's SQL
+//	the same on tx.Conn()            permanent  all messages of the transaction become dead letters: nobody knows what took effect
 //	crash before the commit          -          delivered again
 //	crash after the commit           -          delivered again; inbox and watermark say duplicate
 //	commit with unknown result       -          run again; the inbox decides

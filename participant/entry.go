@@ -225,7 +225,7 @@ func (l *local) run(ms []*message) {
 	// Those of which nothing is known go together; of a key all or none.
 	apart := make(map[holdKey]bool)
 	for _, m := range ours {
-		if m.attempts() > 0 || m.suspect() || m.unreadable != nil || m.handler == nil || m.handler.alone {
+		if m.attempts() > 0 || m.suspect() || !m.plain() {
 			apart[m.entry.key] = true
 		}
 	}
@@ -347,7 +347,7 @@ func (l *local) admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.Ba
 			return nil, err
 		}
 		for _, m := range ms {
-			if still[m.offset] && !m.entry.lost {
+			if (still[m.offset] || m.ended != nil) && !m.entry.lost {
 				mine = append(mine, m)
 				continue
 			}

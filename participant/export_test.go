@@ -127,3 +127,15 @@ func (p *Participant) Concerns(topic string) bool {
 
 // TurnNow makes the inbox's ring ready for now.
 func (p *Participant) TurnNow() error { return p.turn(context.Background(), nil) }
+
+// Effect is what a statement does to its transaction or session.
+type Effect = effect
+
+const (
+	EndsTransaction = endsTransaction
+	Sets            = sets
+	SetsSession     = setsSession
+)
+
+// EffectsOf reads the text of a statement.
+var EffectsOf = effectsOf

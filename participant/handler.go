@@ -56,7 +56,7 @@ func (o Outcome) Body() any { return o.body }
 // Handle makes fn the handler of commands of type T on the hop's own commands topic. T is a type that the codec
 // knows. Call it before Run; mistakes are Run's error.
 //
-// fn does its work in tx and returns an outcome, or an error, which discards both. It runs again after an error, a
+// fn does its work in tx, which is its own until it returns, and returns an outcome, or an error, which discards both. It runs again after an error, a
 // crash or a lost race, so nothing but tx may carry effects. It must return when ctx ends. Several runs may be under
 // way at once, for messages of different partitions. ctx carries the message as the cause of what outbox.Write adds.
 func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Command[T]) (Outcome, error), opts ...HandlerOption) {
@@ -127,6 +127,7 @@ type handler struct {
 	observed []observe                                          // called before it
 	delays   []time.Duration                                    // of its retry topics; nil: its keys are held
 	alone    bool                                               // never in a batch
+	sets     atomic.Bool                                        // seen to change settings of its transaction: runs alone too
 	ask      func(ctx context.Context, m *message) (any, error) // of Ask; then it has no codec and no body
 	codec    envelope.Codec
 	body     func() any                     // a new *T

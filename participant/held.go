@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -249,6 +250,49 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 		return nil, 0, database(err)
 	}
 	return ms, wait, nil
+}
+
+// retry runs the first messages of a held key, if they are due.
+func (w *worker) retry(key holdKey) error {
+	ms, wait, err := w.heads(w.ctx, key)
+	switch {
+	case err != nil:
+		return err
+	case len(ms) == 0:
+		w.holds.free(key)
+		return nil
+	case wait > 0:
+		w.hold(key, time.Now().Add(wait))
+		return nil
+	}
+	n, err := w.drain(ms)
+	if err != nil {
+		return err
+	}
+	w.tellPassed(ms[:n]...)
+	w.holds.settle(key) // with what came behind them next, if try has not set when
+	w.rouse()
+	return nil
+}
+
+// drain runs the first of a key's held messages, in one transaction with those behind it that were not tried before, and
+// returns how many have ended. Where one of them fails, those before it go together again, and it runs alone in its turn:
+// one that only waited costs a key no more than it would have, had the first not failed.
+func (w *worker) drain(ms []*message) (n int, err error) {
+	for n < len(ms) && ms[n].held.attempts == 0 && ms[n].plain() && !w.behindMark(ms[n]) {
+		n++
+	}
+	for n > 1 {
+		err := w.inTurn(w.attempt, ms[:n])
+		if !w.counts(err) {
+			return n, err
+		}
+		var in failedIn
+		if n /= 2; errors.As(err, &in) {
+			n = slices.Index(ms, in.m)
+		}
+	}
+	return 1, w.try(ms[0])
 }
 
 // rowArgs are the columns that a message fills in troupe.held.

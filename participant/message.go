@@ -54,6 +54,7 @@ type message struct {
 	passed           Reason           // why it ends without effect
 	said             *said            // what its handler's ask brought, until it ends
 	alone            bool             // the run is of no other message
+	ended            error            // its handler, or another in its transaction, ended the transaction
 
 	due  bool    // no message at all, but the turn of a held key
 	turn holdKey // whose

@@ -55,6 +55,13 @@ func (n *network) set(cut bool) {
 	n.conns = nil
 }
 
+// mend ends a cut.
+func (n *network) mend() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut = false
+}
+
 // pool is a way to the stage's database through n.
 func (s *stage) through(n *network) *pgxpool.Pool {
 	config, err := pgxpool.ParseConfig(s.pool.Config().ConnString())

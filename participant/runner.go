@@ -3,6 +3,7 @@ package participant
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ type runner struct {
 
 	clocks clocks
 	gate   gate
+	cuts   cuts
 	died   atomic.Bool // a handler took its goroutine along
 }
 
@@ -85,7 +87,47 @@ func (w *runner) settle(m *message, f failure) error {
 
 // failed tells of a run that counts, once it is recorded.
 func (w *runner) failed(m *message, f failure) {
+	w.cuts.forget(m)
 	d := w.delivery(m)
 	d.Class, d.Err, d.Took = f.class, f.err, time.Since(m.began)
 	w.p.failed(d)
+}
+
+// cuts are how often a message's runs have lost their connection, one after the other. They are kept across outages, since a
+// statement that takes the server down must count at last, and until that is recorded, since the server may be down still.
+// They may be used concurrently.
+type cuts struct {
+	mu sync.Mutex
+	of map[place]cut
+}
+
+type cut struct {
+	n    int
+	last error
+}
+
+func (c *cuts) add(m *message, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = make(map[place]cut)
+	}
+	c.of[m.spot()] = cut{c.of[m.spot()].n + 1, err}
+}
+
+// last is the error that counts as a failed attempt of m, once there were enough.
+func (c *cuts) last(m *message) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.of[m.spot()]; known.n > conflicts {
+		return known.last
+	}
+	return nil
+}
+
+// forget is for a message that took effect, or whose failure is recorded.
+func (c *cuts) forget(m *message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.of, m.spot())
 }

@@ -21,11 +21,10 @@ import (
 // The statement's error comes later, as the error of the run, and is classified alike. On a transaction that cannot queue
 // (it has no QueueBatch) the statement is executed at once, so that a handler can be called by a test.
 func Queue(ctx context.Context, tx pgx.Tx, sql string, args ...any) error {
-	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) }); ok {
+	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) error }); ok {
 		var b pgx.Batch
 		b.Queue(sql, args...)
-		q.QueueBatch(&b)
-		return nil
+		return q.QueueBatch(&b)
 	}
 	_, err := tx.Exec(ctx, sql, args...)
 	return err
@@ -36,11 +35,8 @@ func Queue(ctx context.Context, tx pgx.Tx, sql string, args ...any) error {
 // again for a message whose commit got no answer. Of local work the next message of the key may be told first: another worker
 // sees the commit as soon as this one. What must not be lost belongs into the transaction.
 func AfterCommit(tx pgx.Tx, fn func()) bool {
-	t, ok := tx.(*handlerTx)
-	if ok {
-		t.after = append(t.after, fn)
-	}
-	return ok
+	l, ok := tx.(*lentTx)
+	return ok && l.afterCommit(fn)
 }
 
 var (
@@ -48,13 +44,15 @@ var (
 	errOurEnd    = errors.New("a handler's transaction is rolled back by the participant: return an error instead")
 )
 
-// handlerTx is the transaction that handlers get. What is queued travels with what comes next, COMMIT with the last.
+// handlerTx is the transaction that handlers work in, each through a lentTx of its own. What is queued travels with what comes next, COMMIT with the last.
 type handlerTx struct {
 	pgx.Tx // for what is not overridden
 	conn   *pgxpool.Conn
 	queue  pgx.Batch
 	out    *outbox.Outbox
 	after  []func() // when it has committed
+	// spoiled says that the session has settings of a handler's, which nobody else must get with the connection.
+	spoiled bool
 	// Answers travel with COMMIT, unless something must come after them: each would make the next handler's statements
 	// dearer, and together they are one statement.
 	events  outbox.Rows
@@ -222,8 +220,9 @@ func (t *handlerTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResult
 }
 
 // QueueBatch takes a batch whose results nobody reads but its own functions, as outbox.Write has it.
-func (t *handlerTx) QueueBatch(b *pgx.Batch) {
+func (t *handlerTx) QueueBatch(b *pgx.Batch) error {
 	add(&t.queue, b) // not behind the answers so far: those must not fall with a savepoint of this handler's
+	return nil
 }
 
 func add(to, b *pgx.Batch) { to.QueuedQueries = append(to.QueuedQueries, b.QueuedQueries...) }
@@ -301,7 +300,13 @@ func (t *handlerTx) rollback(ctx context.Context) {
 		defer cancel()
 		_, _ = raw.Exec(ctx, "rollback") // on a connection that is gone there is nothing to do
 	}
-	t.conn.Release()
+	if t.spoiled {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+		defer cancel()
+		_ = t.conn.Hijack().Close(ctx)
+	} else {
+		t.conn.Release()
+	}
 	t.conn = nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -188,7 +187,9 @@ func (w *worker) look(m *message) (passes, plain bool) {
 }
 
 // plain says whether m may share a transaction with others.
-func (m *message) plain() bool { return m.unreadable == nil && m.handler != nil && !m.handler.alone }
+func (m *message) plain() bool {
+	return m.unreadable == nil && m.handler != nil && !m.handler.alone && !m.handler.sets.Load()
+}
 
 // single works off the first of a batch in its own way, with those behind it that go the same way.
 func (w *worker) single(batch []*message) (n int, ok bool) {
@@ -236,49 +237,6 @@ func (w *worker) deliver(m *message) error {
 	return w.try(m)
 }
 
-// retry runs the first messages of a held key, if they are due.
-func (w *worker) retry(key holdKey) error {
-	ms, wait, err := w.heads(w.ctx, key)
-	switch {
-	case err != nil:
-		return err
-	case len(ms) == 0:
-		w.holds.free(key)
-		return nil
-	case wait > 0:
-		w.hold(key, time.Now().Add(wait))
-		return nil
-	}
-	n, err := w.drain(ms)
-	if err != nil {
-		return err
-	}
-	w.tellPassed(ms[:n]...)
-	w.holds.settle(key) // with what came behind them next, if try has not set when
-	w.rouse()
-	return nil
-}
-
-// drain runs the first of a key's held messages, in one transaction with those behind it that were not tried before, and
-// returns how many have ended. Where one of them fails, those before it go together again, and it runs alone in its turn:
-// one that only waited costs a key no more than it would have, had the first not failed.
-func (w *worker) drain(ms []*message) (n int, err error) {
-	for n < len(ms) && ms[n].held.attempts == 0 && ms[n].plain() && !w.behindMark(ms[n]) {
-		n++
-	}
-	for n > 1 {
-		err := w.inTurn(w.attempt, ms[:n])
-		if !w.counts(err) {
-			return n, err
-		}
-		var in failedIn
-		if n /= 2; errors.As(err, &in) {
-			n = slices.Index(ms, in.m)
-		}
-	}
-	return 1, w.try(ms[0])
-}
-
 // try runs m and decides what its error means.
 func (w *worker) try(m *message) error {
 	if w.behindMark(m) {
@@ -319,7 +277,7 @@ func (w *worker) admit(b *pgx.Batch, ms []*message, _ *failure) (read func(pgx.B
 			if err != nil {
 				return nil, err
 			}
-			if tag.RowsAffected() > 0 { // else somebody else has it
+			if tag.RowsAffected() > 0 || m.ended != nil { // else somebody else has it
 				mine = append(mine, m)
 			}
 		}

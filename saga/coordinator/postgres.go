@@ -243,9 +243,8 @@ func queue(ctx context.Context, tx pgx.Tx, batch *pgx.Batch) error {
 	if batch.Len() == 0 {
 		return nil
 	}
-	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) }); ok {
-		q.QueueBatch(batch)
-		return nil
+	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) error }); ok {
+		return q.QueueBatch(batch)
 	}
 	return conflict(tx.SendBatch(ctx, batch).Close())
 }

@@ -57,8 +57,9 @@ type queued struct {
 }
 
 // QueueBatch keeps b.
-func (q *queued) QueueBatch(b *pgx.Batch) {
+func (q *queued) QueueBatch(b *pgx.Batch) error {
 	q.batch.QueuedQueries = append(q.batch.QueuedQueries, b.QueuedQueries...)
+	return nil
 }
 
 // flush sends what was collected.

@@ -1,0 +1,80 @@
+package participant
+
+import (
+	"errors"
+	"slices"
+)
+
+// together works off the first messages of a batch in one transaction, if it can: those that a handler waits for and
+// that no failure holds up. It says how many; none means that the first needs a way of its own.
+//
+// Where one of them fails, all are rolled back. It runs alone, since only such runs count as attempts, and what stands
+// before it goes together again; what stands behind it is left for the next time. Where nobody can say which one it was,
+// each runs alone. So a message pays for itself only.
+func (w *worker) together(batch []*message) (n int, failed, ok bool) {
+	var ms []*message
+	for _, m := range batch {
+		if m.due {
+			break
+		}
+		passes, plain := w.look(m)
+		if !passes && (!plain || w.suspected(m)) {
+			break
+		}
+		if plain {
+			ms = append(ms, m)
+		}
+		n++
+	}
+	if len(ms) > 1 {
+		var err error
+		switch err, ok = w.optimistic(w.inGroup, ms); {
+		case !ok:
+			return 0, false, false
+		case err == nil:
+			return n, false, true
+		}
+		failed = true
+		var in failedIn
+		if errors.As(err, &in) {
+			at := slices.Index(ms, in.m)
+			n, ms = slices.Index(batch, in.m)+1, ms[:at+1]
+			if at > 1 {
+				if err, ok = w.optimistic(w.inGroup, ms[:at]); !ok {
+					return 0, failed, false
+				} else if err == nil {
+					ms = ms[at:]
+				}
+			}
+		}
+	}
+	for i, m := range ms {
+		if w.stopped() && i > 0 || !w.goes(func() error { return w.deliver(m) }) {
+			return slices.Index(batch, m), failed, false
+		}
+	}
+	return n, failed, true
+}
+
+// optimistic runs messages in one transaction, which is attempt's. Its error is one that says something about them.
+func (w *runner) optimistic(attempt func(...*message) error, ms []*message) (failed error, ok bool) {
+	ok = w.goes(func() error {
+		err := w.inTurn(attempt, ms)
+		if failed = nil; w.counts(err) {
+			failed, err = err, nil
+		}
+		return err
+	})
+	return failed, ok
+}
+
+// inTurn runs messages in one transaction, which is attempt's, behind other batches where these take turns.
+func (w *runner) inTurn(attempt func(...*message) error, ms []*message) error {
+	end := w.p.turns.wait(w.ctx)
+	defer end()
+	err := attempt(ms...)
+	if w.p.turns.deadlocked(err) {
+		w.p.cfg.Log.Info().Err(err).Stringer("for", turnsFor).Msg("batches lock the same rows in different orders: they take turns")
+	}
+	return err
+}
