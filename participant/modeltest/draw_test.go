@@ -11,9 +11,6 @@ import (
 // closed are the choices that the generator leaves out, each with the defect that is open there. TROUPE_MODEL_OPEN lists
 // those to draw all the same, "all" for every one.
 var closed = map[string]string{
-	"mistakes":          "a handler's own mistake passes for an outage",
-	"goexit":            "runtime.Goexit leaves a dead partition",
-	"set local":         "SET LOCAL reaches the later messages of a batch",
 	"set back":          "a database that lost commits skips what was acknowledged",
 	"new delay":         "messages stay on a retry topic that left the code",
 	"forgotten events":  "a redriven event takes effect again in a group that forgot it",

@@ -189,6 +189,9 @@ func (h hands) does(ctx context.Context, tx pgx.Tx, b body, outcome participant.
 		quick, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 		defer cancel()
 		_, _ = tx.Exec(quick, "SELECT pg_sleep(1)")
+		if !tx.Conn().IsClosed() {
+			return none, errScripted // the time-out was over before the statement began
+		}
 	case doRows:
 		if rows, err := tx.Query(ctx, "SELECT generate_series(1, 10)"); err == nil {
 			rows.Next()

@@ -150,7 +150,7 @@ func (h *history) fails(m message, audit bool, redrive int) bool {
 		attempts = 1 + max(s.Immediate, 0) + 1
 	}
 	switch b.Do {
-	case doPermanent, doPanic, doPlain:
+	case doPermanent, doPanic, doPlain, doGoexit, doSwallow, doRows, doCommit, doLimit, doGone:
 		return true
 	case doNothing:
 		return m.answers(s)
@@ -187,7 +187,7 @@ func (h *history) judge(m message, group string, audit bool, all map[of]*evidenc
 	}
 	ends := e.effects() + e.open + e.discarded + idle
 	switch {
-	case ends == 1, m.Body.mistake() && ends > 0:
+	case ends == 1:
 	case ends == 0 && h.mayBeOvertaken(m):
 	case ends == 0:
 		bad("ended without effect, refusal, dead letter or reason")
@@ -197,7 +197,7 @@ func (h *history) judge(m message, group string, audit bool, all map[of]*evidenc
 	if idle > 0 && m.Saga == "" && !h.repeated(m) {
 		bad("an answer without an effect")
 	}
-	if fails := h.fails(m, audit, e.redriven); !m.Body.mistake() && !h.operated[m.N] {
+	if fails := h.fails(m, audit, e.redriven); !h.operated[m.N] {
 		switch {
 		case fails && e.effects() > 0:
 			bad("an effect of a handler that fails")
@@ -293,7 +293,7 @@ func (h *history) judgeOrder(all map[of]*evidence) {
 	for _, m := range h.sent {
 		for _, group := range h.groupsOf(m) {
 			e := all[of{group, m.N}]
-			if !m.ordered() || e.effects() == 0 || e.redrive > 0 || h.operated[m.N] || m.Body.mistake() {
+			if !m.ordered() || e.effects() == 0 || e.redrive > 0 || h.operated[m.N] {
 				continue
 			}
 			l := line{group, h.topicOf(m), m.Key}

@@ -108,12 +108,3 @@ func (m message) event() bool { return m.Kind == kindHappened || m.Kind == kindR
 
 // ordered says whether m takes effect in the order of its key.
 func (m message) ordered() bool { return m.Key != "" && m.Kind != kindLoose }
-
-// mistake says whether m's handler breaks a rule, after which its end is only required to be one.
-func (b body) mistake() bool {
-	switch b.Do {
-	case doSwallow, doRows, doCommit, doLimit, doGone, doSet, doGoexit:
-		return true
-	}
-	return false
-}

@@ -53,7 +53,7 @@ func (d *drawing) some() []message {
 func (d *drawing) acts() []message {
 	m := d.next(kindAct, d.key())
 	if d.chance("repeats", 12) {
-		of := d.earlier(func(o message) bool { return o.Kind == kindAct && o.Of == 0 && o.Saga == "" && !o.Body.mistake() })
+		of := d.earlier(func(o message) bool { return o.Kind == kindAct && o.Of == 0 && o.Saga == "" })
 		if of > 0 {
 			o := d.numbered(of)
 			m.Of, m.Key, m.Body = of, o.Key, o.Body
@@ -142,12 +142,8 @@ func (d *drawing) script(m *message) {
 		b.Do = doPanic
 	case at < 93:
 		b.Do = doNothing
-	case draws("goexit") && d.chance("goexit", 20):
-		b.Do = doGoexit
-	case draws("set local") && d.chance("set local", 30):
-		b.Do = doSet
-	case draws("mistakes"):
-		b.Do = d.word("mistake", doSwallow, doRows, doCommit, doLimit, doGone)
+	default:
+		b.Do = d.word("mistake", doSet, doGoexit, doSwallow, doRows, doCommit, doLimit, doGone)
 	}
 	d.manner(b)
 }
