@@ -142,7 +142,7 @@ func (w *runner) attempt(ms ...*message) (err error) {
 // start begins a transaction in which messages end, for good or with a failure, and inserts their inbox rows, in one
 // round trip.
 func (w *runner) start(ms []*message, f *failure) (*unit, error) {
-	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
+	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
 	defer cancel()
 	u := &unit{w: w, ctx: w.ctx, all: ms}
 	mine := ms
@@ -188,7 +188,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, ours(err)
+		return nil, w.p.ours(err)
 	}
 	u.tx = tx
 	if len(mine) < len(ms) { // somebody else has the others, and so their identities

@@ -68,13 +68,35 @@ func classify(err error) Class {
 	return Transient
 }
 
-// ours reads an error of a statement of this package's own, which is never the message's fault.
-func ours(err error) error {
-	if err == nil {
-		return nil
-	}
-	if pg.Classify(err) == pg.Conflict {
+var errRowsLocked = errors.New("another session has locked rows of the message: does the statement of a run go on there whose connection was lost?")
+
+// ours reads an error of a statement of this package's own. A database that answers on another connection is not away: a row
+// was locked for longer than a statement may wait, which is a lost race.
+func (p *Participant) ours(err error) error {
+	var away unavailable
+	var pgErr *pgconn.PgError
+	switch {
+	case err == nil, errors.As(err, &away):
+		return err
+	case errors.As(err, &pgErr) && pgErr.Code == "55P03", errors.Is(err, context.DeadlineExceeded) && p.answers():
+		return conflict{error: fmt.Errorf("%w %w", errRowsLocked, err)}
+	case pg.Classify(err) == pg.Conflict:
 		return conflict{error: err, ours: true}
+	}
+	return database(err)
+}
+
+// answers asks the database over another connection.
+func (p *Participant) answers() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), rollbackLimit)
+	defer cancel()
+	return p.cfg.Pool.Ping(ctx) == nil
+}
+
+// oursAlone reads an error of a transaction that nothing of a handler's is in: unless rows are locked, the database is away.
+func (p *Participant) oursAlone(err error) error {
+	if err = p.ours(err); errors.Is(err, errRowsLocked) {
+		return err
 	}
 	return database(err)
 }

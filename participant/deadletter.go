@@ -41,7 +41,7 @@ func (w *runner) bury(m *message, f failure) error {
 	d.Took = time.Since(m.began)
 	written, err := w.writeLetter(m, f, id, d)
 	if err != nil {
-		if errors.Is(err, errFenced) {
+		if errors.Is(err, errFenced) || errors.Is(err, errRowsLocked) {
 			return err
 		}
 		return database(err)

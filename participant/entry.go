@@ -363,7 +363,7 @@ func (l *local) admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.Ba
 // record counts a failed run, and lets go of those behind it in the same statement, so that nobody sees them in progress
 // while it waits.
 func (l *local) record(m *message, f failure) error {
-	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
+	ctx, cancel := context.WithTimeout(l.ctx, l.p.limit)
 	defer cancel()
 	failed := m.attempts() + 1
 	wait := max(l.p.wait(m, failed), retry.NotBefore(f.err))
@@ -372,7 +372,7 @@ func (l *local) record(m *message, f failure) error {
 	args["max_attempts"] = l.p.policy(m).Attempts
 	args["class"], args["error"] = string(f.class), readable(f.err.Error(), maxErrorBytes)
 	if _, err := l.p.cfg.Pool.Exec(ctx, retryLocal, args); err != nil {
-		return database(err)
+		return l.p.oursAlone(err)
 	}
 	m.entry.waits = true
 	time.AfterFunc(wait, l.hint)

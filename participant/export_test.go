@@ -20,6 +20,9 @@ func (p *Participant) Patience(d time.Duration) { p.patience = d }
 // Gather is how long less than a full batch waits for transactions that run, before Run.
 func (p *Participant) Gather(d time.Duration) { p.gather = d }
 
+// StatementLimit bounds the statements with which runs begin and failures are recorded, before Run.
+func (p *Participant) StatementLimit(d time.Duration) { p.limit = d }
+
 // Tick sets how often held keys are read and the watermark is moved, before Run.
 func (p *Participant) Tick(d time.Duration) { p.tick = d }
 

@@ -100,7 +100,7 @@ func (w *worker) append(ms []*message) error {
 // write is a transaction of this package's own, by which ended have ended here: their rows are the truth from now on.
 // Its error says nothing about a message.
 func (w *worker) write(ended []*message, statements func(*pgx.Batch)) error {
-	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
+	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
 	defer cancel()
 	tx, err := w.begin(ctx, func(b *pgx.Batch) { w.enter(b, ended) }, entered)
 	if err == nil {
@@ -113,7 +113,7 @@ func (w *worker) write(ended []*message, statements func(*pgx.Batch)) error {
 	if err == nil || errors.Is(err, errFenced) {
 		return err
 	}
-	return database(err)
+	return w.p.oursAlone(err)
 }
 
 // overtake lets a compensation past the forward command of its own step, which is held: that one must not run any more,

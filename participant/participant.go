@@ -25,6 +25,7 @@ type Participant struct {
 	strange  *repeated     // headers of HeaderRetry that cannot be read
 	patience time.Duration // how long nothing may end before a partition counts as stalled
 	gather   time.Duration // gatherLimit
+	limit    time.Duration // statementLimit
 	tick     time.Duration // tickEvery
 	ring     ring
 	alone    sync.RWMutex // held by a run that must be the only careful one; by groups of them together
@@ -77,7 +78,7 @@ func New(cfg Config) (*Participant, error) {
 	p.checked = out.Checked(p.mayEmit)
 	p.failures = &failures{p: p}
 	p.strange = p.repeated("reading header " + HeaderRetry)
-	p.patience, p.gather, p.tick = max(cfg.Timeout, statementLimit)+stallAfter, gatherLimit, tickEvery
+	p.patience, p.gather, p.tick, p.limit = max(cfg.Timeout, statementLimit)+stallAfter, gatherLimit, tickEvery, statementLimit
 	return p, nil
 }
 

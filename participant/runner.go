@@ -71,7 +71,9 @@ func (f failure) final() bool { return f.class == Permanent || f.class == Poison
 // settle makes m a dead letter, or lets it wait for its next try. Its error says nothing about m.
 func (w *runner) settle(m *message, f failure) error {
 	if f.final() || w.p.policy(m).Exhausted(m.attempts()+1) {
-		return w.bury(m, f)
+		if err := w.bury(m, f); !errors.Is(err, errRowsLocked) {
+			return err
+		} // else it waits, and is tried again
 	}
 	if err := w.from.record(m, f); err != nil {
 		return err

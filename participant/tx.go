@@ -260,7 +260,7 @@ func (t *handlerTx) Begin(ctx context.Context) (pgx.Tx, error) {
 func (w *runner) begin(ctx context.Context, first func(*pgx.Batch), read func(pgx.BatchResults) error) (*handlerTx, error) {
 	conn, err := w.p.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return nil, err
+		return nil, database(err)
 	}
 	t := &handlerTx{conn: conn, out: w.p.out}
 	var batch pgx.Batch
