@@ -291,7 +291,7 @@ func TestSagasAreThereAsJSONAndMermaid(t *testing.T) {
 	require.Equal(t, id, show.Saga.ID)
 	require.Equal(t, "order", show.Saga.Spec.Saga)
 	require.Equal(t, show.Saga.State.Version, len(show.Log))
-	require.Len(t, show.Possible, 6)
+	require.Len(t, show.Possible, 7)
 	o := s.troupe("saga", "show", id, "--output", "mermaid")
 	require.Contains(t, o.stdout, "  s2[\"inventory<br/>exhausted\"]:::exhausted\n")
 	require.Contains(t, o.stdout, "  s1 --> s2\n")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -136,6 +137,9 @@ func (h hands) takeAll(ctx context.Context, tx pgx.Tx, ms []participant.Taken) e
 // act does what b says. It writes the effect first, so that every failure has something to roll back.
 func (h hands) act(ctx context.Context, tx pgx.Tx, m envelope.Message, attempt int, b body) (participant.Outcome, error) {
 	redrive := redriveOf(m)
+	if n, err := strconv.Atoi(m.CorrelationID); err == nil {
+		b.N = n // a command that repeats another has its body
+	}
 	if h.audit && b.AuditFine {
 		b = body{N: b.N, SlowMS: b.SlowMS, Queued: b.Queued}
 	}

@@ -53,11 +53,12 @@ func (d *drawing) some() []message {
 func (d *drawing) acts() []message {
 	m := d.next(kindAct, d.key())
 	if d.chance("repeats", 12) {
-		of := d.earlier(func(o message) bool { return o.Kind == kindAct && o.Of == 0 && o.Saga == "" })
+		of := d.earlier(func(o message) bool {
+			return o.Kind == kindAct && o.Of == 0 && o.Saga == "" && o.Body.DueMS == 0 && o.Body.Tells == "" && o.Body.Cancels == 0
+		})
 		if of > 0 {
 			o := d.numbered(of)
-			m.Of, m.Key, m.Body = of, o.Key, o.Body
-			m.Body.N, m.Body.DueMS, m.Body.Tells, m.Body.Cancels = m.N, 0, "", 0
+			m.Of, m.Key, m.Body = of, o.Key, o.Body // another request under the same idempotency key would be refused
 			return []message{m}
 		}
 	}
