@@ -186,7 +186,7 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 		args["sweep"], args["published"] = m.st.sweep, m.st.published
 	}
 	if m.order() != "" {
-		query += " ORDER BY " + order + ", tableoid, ctid"
+		query += " ORDER BY " + order + ", o.tableoid, o.ctid" // qualified: bare names would be those of the output, which are texts
 	}
 	return query, args
 }

@@ -174,7 +174,7 @@ func TestRowsWithoutAKeyWaitForNobody(t *testing.T) {
 // A person took the row away and forgot its trouble: the key must not wait for ever.
 func TestTroubleWithoutARowHoldsNobodyBack(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s, _ := newServer(t, nil) // no other test's open transaction delays it
 	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 		VALUES (0, troupe.uuidv7(), $1, 'k', 'parked', 1, 1, 'gone')`, s.topic)
 	s.insert(s.topic, "k", "free")
