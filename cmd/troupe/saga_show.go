@@ -145,7 +145,7 @@ func printPossible(w io.Writer, g *coordinator.Detail, possible []saga.Event) {
 		}
 		switch {
 		case e.Kind == saga.ActSet:
-			text += " <name=JSON>..."
+			text += " NAME=JSON"
 		case e.Kind == saga.ActResolve && e.Happened:
 			text += " --happened yes"
 		case e.Kind == saga.ActResolve:
