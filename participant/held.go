@@ -36,6 +36,7 @@ const maxErrorBytes = 2000
 
 // heldRow is what a message that comes from troupe.held brings along.
 type heldRow struct {
+	position    int64
 	attempts    int
 	firstFailed *time.Time
 }
@@ -60,6 +61,7 @@ func (w *worker) record(m *message, f failure) error {
 	args["source"], args["letter_headers"] = w.p.cfg.Source, int(w.p.cfg.DeadLetterHeaders)
 	var err error
 	if m.held != nil {
+		args["position"] = m.held.position
 		err = w.write(nil, func(b *pgx.Batch) { b.Queue(recordAttempt, args) })
 	} else {
 		err = w.write([]*message{m}, func(b *pgx.Batch) { b.Queue(holdFailed, args) })
@@ -161,9 +163,9 @@ func (w *worker) forward(m *message) (found []*message, err error) {
 	}
 	var f message
 	var headers []byte
-	var attempts int
-	_, err = pgx.ForEachRow(rows, []any{&f.topicID, &f.offset, &headers, &attempts}, func() error {
-		held := message{topicID: f.topicID, partition: w.id, offset: f.offset, held: &heldRow{attempts: attempts}}
+	var row heldRow
+	_, err = pgx.ForEachRow(rows, []any{&row.position, &f.topicID, &f.offset, &headers, &row.attempts}, func() error {
+		held := message{topicID: f.topicID, partition: w.id, offset: f.offset, held: &heldRow{position: row.position, attempts: row.attempts}}
 		held.Topic, held.Key = w.topic, m.Key
 		if held.stored, held.unreadable = envelope.UnmarshalHeaders(headers); held.unreadable == nil {
 			held.unreadable = held.SetHeaders(held.stored)
@@ -189,7 +191,8 @@ func (m *message) calls(hop topics.Hop, operation string) bool {
 // releaseArgs name m's row, as it was read: it is gone, or has another attempt, when somebody else has had it.
 func (w *worker) releaseArgs(m *message) pg.Args {
 	return pg.Args{
-		"group": w.p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset, "attempts": m.held.attempts,
+		"group": w.p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset,
+		"position": m.held.position, "attempts": m.held.attempts,
 	}
 }
 
@@ -229,7 +232,7 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 		m.Topic = w.topic
 		var headers []byte
 		var left float64
-		err = rows.Scan(&m.topicID, &m.offset, &m.Key, &headers, &m.Payload, &m.at, &m.held.attempts, &m.held.firstFailed, &left)
+		err = rows.Scan(&m.held.position, &m.topicID, &m.offset, &m.Key, &headers, &m.Payload, &m.at, &m.held.attempts, &m.held.firstFailed, &left)
 		if err != nil {
 			return nil, 0, database(err)
 		}
@@ -301,7 +304,7 @@ func (p *Participant) rowArgs(m *message) pg.Args {
 	return pg.Args{
 		"group": p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset, "topic": m.Topic,
 		"hold_key": key[:], "key": m.Key, "headers": marshal(m.headers()), "payload": m.Payload, "message_time": m.at,
-		"max_attempts": p.policy(m).Attempts,
+		"max_attempts": p.policy(m).Attempts, "message_id": m.id, "redrive": m.redrive,
 	}
 }
 

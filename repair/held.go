@@ -224,11 +224,14 @@ func (d *Desk) CountHeld(ctx context.Context, limit int) (n int, err error) {
 	return n, nil
 }
 
-const thisHeld = `consumer_group = @group AND topic_id = @topic_id AND partition = @partition AND "offset" = @offset`
+// thisHeld chooses one row. Topic id, partition and offset are for the index: after a log was cut, two rows may have them.
+const thisHeld = `consumer_group = @group AND topic_id = @topic_id AND partition = @partition AND "offset" = @offset
+  AND position = @position`
 
 func (k *HeldKey) identity() pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"group": k.Group, "topic_id": k.row.topicID, "partition": k.Place.Partition, "offset": k.Place.Offset,
+		"position": k.row.position,
 	}
 }
 
@@ -243,7 +246,8 @@ func (k *HeldKey) recordArgs(action string, by By, deadLetter *uuid.UUID) pgx.Na
 	return args
 }
 
-// lockHeld waits for a try that runs, and gives the message if it still is the first of its key.
+// lockHeld waits for a try that runs, and returns the message if it still is the first of its key. Where the topic was deleted
+// and created again, or its log was cut, several messages may have the place: it returns the one that was held first.
 func lockHeld(ctx context.Context, tx pgx.Tx, p Place, group string) (*HeldKey, error) {
 	f := HeldFilter{Places: []Place{p}, Group: group}
 	where, err := f.conditions()
@@ -271,10 +275,13 @@ func lockHeld(ctx context.Context, tx pgx.Tx, p Place, group string) (*HeldKey, 
 	case len(found) == 0:
 		return nil, fmt.Errorf("%w: it has taken effect or became a dead letter (troupe inbox find says which), or never was held "+
 			"in this database", ErrGone)
-	case len(found) > 1:
-		return nil, fmt.Errorf("more than one group holds it (%s, %s): name the group", found[0].Group, found[1].Group)
 	}
-	rows, err = tx.Query(ctx, heldHeads+where.String(), where.args)
+	for _, other := range found[1:] {
+		if other.Group != found[0].Group {
+			return nil, fmt.Errorf("more than one group holds it (%s, %s): name the group", found[0].Group, other.Group)
+		}
+	}
+	rows, err = tx.Query(ctx, heldHeads+where.String()+"\nORDER BY h.position\nLIMIT 1", where.args)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/retry"
@@ -390,4 +391,33 @@ func TestWhoWaitsTooLongIsToldSo(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.repairs"))
 	require.Equal(t, 4, s.count("SELECT count(*) FROM troupe.held"))
+}
+
+// TestReleaseOfAPlaceThatSeveralMessagesHaveGivesUpTheFirstOnly: the topic was created again, or its log was cut, while a message
+// was held, and the message that has its place now is held, too.
+func TestReleaseOfAPlaceThatSeveralMessagesHaveGivesUpTheFirstOnly(t *testing.T) {
+	t.Parallel()
+	s, sent := waiting(t)
+	place := s.held("b").Place
+	const again = `
+		INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, key, headers, payload, message_time,
+		                         max_attempts, message_id, attempts, next_try, error_class, last_error)
+		SELECT consumer_group, CASE WHEN $1 THEN gen_random_uuid() ELSE topic_id END, partition, "offset", topic, sha256($2::bytea), $2, $3,
+		       payload, message_time, max_attempts, $4, attempts, next_try, error_class, 'no either'
+		FROM troupe.held
+		WHERE key = 'b'`
+	created, cut := s.command("created again", Charge{}), s.command("cut", Charge{})
+	for _, m := range []envelope.Message{created, cut} {
+		s.exec(again, m.ID == created.ID, m.Key, envelope.MarshalHeaders(kafka.Headers(kafka.Record(m))), m.ID)
+	}
+	for _, m := range []envelope.Message{sent[3], created, cut} {
+		r, err := s.desk.Release(t.Context(), place, repair.ReleaseConfig{By: ann})
+		require.NoError(t, err)
+		l, err := s.desk.Show(t.Context(), r.DeadLetter)
+		require.NoError(t, err)
+		require.Equal(t, m.ID, l.MessageID)
+	}
+	_, err := s.desk.Release(t.Context(), place, repair.ReleaseConfig{By: ann})
+	require.ErrorIs(t, err, repair.ErrGone)
+	require.Equal(t, 3, s.count("SELECT count(*) FROM troupe.held"), "at other places")
 }

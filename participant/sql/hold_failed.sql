@@ -1,7 +1,7 @@
 INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, key, headers, payload,
-                         message_time, max_attempts, attempts, next_try, error_class, last_error, first_failed_at,
+                         message_time, max_attempts, message_id, redrive, attempts, next_try, error_class, last_error, first_failed_at,
                          last_failed_at, handler, hop, source, letter_headers)
 VALUES (@group, @topic_id, @partition, @offset, @topic, @hold_key, @key, @headers, @payload,
-        @message_time, @max_attempts, @attempts, clock_timestamp() + make_interval(secs => @wait::float8), @class, @error,
+        @message_time, @max_attempts, @message_id, @redrive, @attempts, clock_timestamp() + make_interval(secs => @wait::float8), @class, @error,
         clock_timestamp(), clock_timestamp(), @handler, @hop, @source, @letter_headers)
 ON CONFLICT DO NOTHING

@@ -1,5 +1,5 @@
 -- The first messages of a held key, in their order: at most @limit, and no more than @bytes of payloads but for the first.
-SELECT topic_id, "offset", key, headers, payload, message_time, attempts, first_failed_at,
+SELECT position, topic_id, "offset", key, headers, payload, message_time, attempts, first_failed_at,
        coalesce(extract(epoch FROM next_try - clock_timestamp()), 0)::float8 AS wait
 FROM (
   SELECT *, sum(coalesce(octet_length(payload), 0)) OVER (ORDER BY position) AS bytes
