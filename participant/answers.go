@@ -6,7 +6,10 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -21,6 +24,8 @@ import (
 var (
 	//go:embed sql/find_answers.sql
 	findAnswers string
+	//go:embed sql/find_forgotten.sql
+	findForgotten string
 	//go:embed sql/insert_answer.sql
 	insertAnswer string
 	//go:embed sql/insert_answers.sql
@@ -112,6 +117,24 @@ func readAnswers(results pgx.BatchResults) (answers, error) {
 		return nil
 	})
 	return all, err
+}
+
+// findForgotten queues the question up to when answers to sagas' commands may be deleted, if any of the messages is one. It
+// comes behind findAnswers: an answer that is deleted between the two is missing in the first and in the second's time.
+func (p *Participant) findForgotten(b *pgx.Batch, ms []*message) (asked bool) {
+	asked = slices.ContainsFunc(ms, func(m *message) bool { return m.answered() && m.ofSaga() })
+	if asked {
+		b.Queue(findForgotten, p.cfg.Group)
+	}
+	return asked
+}
+
+func readForgotten(results pgx.BatchResults) (deleted *time.Time, err error) {
+	err = results.QueryRow().Scan(&deleted)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return deleted, err
 }
 
 // storeAnswer keeps m's answer beside its event. Two commands with one key at once: the second fails, runs again, and

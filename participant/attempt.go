@@ -30,6 +30,7 @@ type unit struct {
 	all     []*message
 	first   []*message // those that take effect now
 	answers answers
+	deleted *time.Time     // when the youngest answer to a saga's command that is deleted was given; nil: none is
 	ended   func(Delivery) // a hook's, of a message that runs alone
 	setter  *message       // the one whose handler has changed settings of the transaction
 
@@ -148,7 +149,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	mine := ms
 	var admitted func(pgx.BatchResults) ([]*message, error)
 	var claimed *claim
-	var asked bool
+	var asked, barred bool
 	turn := len(ms) > 1 && w.p.turns.on()
 	first := func(b *pgx.Batch) {
 		if turn {
@@ -156,7 +157,9 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		}
 		admitted = w.from.admit(b, ms, f)
 		claimed = w.p.claim(b, ms)
-		asked = w.p.findAnswers(b, ms)
+		if asked = w.p.findAnswers(b, ms); asked {
+			barred = w.p.findForgotten(b, ms)
+		}
 	}
 	tx, err := w.begin(ctx, first, func(results pgx.BatchResults) (err error) {
 		if turn {
@@ -181,6 +184,9 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		}
 		if asked {
 			u.answers, err = readAnswers(results)
+		}
+		if barred && err == nil {
+			u.deleted, err = readForgotten(results)
 		}
 		return err
 	})

@@ -25,8 +25,9 @@ import (
 //	either        none                        none, and it may be  refused as permanent: whether it is truth that there
 //	                                          forgotten            was no call cannot be known, and a person settles it
 //
-// An answer may be forgotten where the call could have been answered before Config.BarrierRetention: HeaderSince says since
-// when, else the message's own time.
+// An answer may be forgotten where the call was sent before the youngest answer that was deleted, which
+// troupe.inbox_groups.barrier_forgotten holds, was given: what Config.BarrierRetention is now does not say what was deleted
+// while it was another. HeaderSince says when the call was sent, else the message's own time.
 //
 // Another key is how somebody asks again for what was refused, after he has removed the cause.
 
@@ -91,14 +92,13 @@ func (m *message) extra(name string) string {
 	return ""
 }
 
-// forgotten returns whether an answer to m's step that is not stored may have been deleted after BarrierRetention.
+// forgotten returns whether an answer to m's step that is not stored may have been deleted.
 func (u *unit) forgotten(m *message) bool {
 	since, err := time.Parse(time.RFC3339, m.extra(HeaderSince))
 	if err != nil {
 		since = m.Time
 	}
-	kept := u.w.p.cfg.BarrierRetention
-	return kept > 0 && !since.IsZero() && time.Since(since) > kept-clockMargin
+	return u.deleted != nil && !since.IsZero() && since.Before(u.deleted.Add(clockMargin))
 }
 
 // verdict is what becomes of a command.
@@ -139,8 +139,8 @@ func (u *unit) judge(m *message) (v verdict, stored storedAnswer, reason string)
 }
 
 // errForgotten refuses a command that may have been answered so long ago that the answer is deleted.
-var errForgotten = classified{Permanent, errors.New("what became of this step may be forgotten, since it was asked for " +
-	"longer ago than the BarrierRetention: look what the service has, and resolve the step by hand")}
+var errForgotten = classified{Permanent, errors.New("this step may have been answered, and the answer deleted after the " +
+	"BarrierRetention: look what the service has, and resolve the step by hand")}
 
 // doNothing answers m without its handler.
 func (u *unit) doNothing(ctx context.Context, m *message, reason string) error {

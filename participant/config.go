@@ -67,9 +67,8 @@ type Config struct {
 	// longest that a relay may be away. Default 7 days; negative: for ever.
 	InboxRetention time.Duration
 	// BarrierRetention is how long the answers to the commands of sagas are remembered, by saga, step and operation. It
-	// should exceed the longest life of a saga, with the time for which one is parked: a command whose step may have been
-	// answered earlier is refused, and a person settles the step. Raise it in all members at once. Default 30 days;
-	// negative: for ever; at least 2 h.
+	// should exceed the longest life of a saga, with the time for which one is parked: a command whose step may have an
+	// answer that is deleted is refused, and a person settles the step. Default 30 days; negative: for ever; at least 2 h.
 	BarrierRetention time.Duration
 
 	// DeadLetterHeaders are written to the copy on the dlq topic beside Troupe's own. Default: none.

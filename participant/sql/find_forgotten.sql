@@ -1,0 +1,1 @@
+SELECT barrier_forgotten FROM troupe.inbox_groups WHERE consumer_group = $1
