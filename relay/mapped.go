@@ -179,7 +179,8 @@ func (m *mappedRow) item(source string) item {
 	}
 }
 
-// id is the event's. What is no UUID becomes one, and a row without an id is known by what it holds.
+// id returns the event's id, as a UUID. A row without an event id is never published, and recorded under a digest of its
+// columns: log and sweep read the same from it, and no mapping makes two messages of rows whose columns are all equal.
 func (m *mappedRow) id() uuid.UUID {
 	if id, err := uuid.Parse(m.message.EventID); err == nil {
 		return id

@@ -223,6 +223,52 @@ func TestAParkedRowOfAMappedTableOutlivesIt(t *testing.T) {
 	testkit.Wait(t, "no trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.mapped_trouble") == 0, nil })
 }
 
+// A row without an event id is parked, be it read from the table or from the log, and no other column is taken for one. When
+// the mapping names a column that has ids, it is published; rows that are equal in all columns are one message then.
+func TestARowWithoutAnEventIDIsParked(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"table", "log"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			topic := s.eventTopic("order")
+			s.exec(`CREATE TABLE public.outbox (id uuid, aggregatetype text, aggregateid text, type text, payload jsonb, ref text)`)
+			insert := func() {
+				s.exec(`INSERT INTO public.outbox VALUES
+					(NULL, 'order', 'a', 'T', '0', 'first'), (NULL, 'order', 'a', 'T', '0', 'first'),
+					(NULL, 'order', 'b', 'T', '0', 'second'), (gen_random_uuid(), 'order', 'a', 'T', '1', 'third'),
+					(gen_random_uuid(), 'order', 'c', 'T', '0', 'fourth')`)
+			}
+			if path == "table" {
+				insert()
+			}
+			r := s.start(s.mapped("public.outbox", s.routed(nil)))
+			s.waitTable(r)
+			if path == "log" {
+				insert()
+			}
+			consumer := testkit.Consume(t, s.brokers, topic)
+			require.Equal(t, "c", string(consumer.WaitN(1)[0].Key))
+			testkit.Wait(t, "parked rows", func() (bool, error) {
+				return s.count("SELECT count(*) FROM troupe.mapped_trouble WHERE status = 'parked' AND event_id = ''") == 2 &&
+					s.count("SELECT count(*) FROM troupe.mapped_trouble WHERE status = 'waiting'") == 1, nil
+			})
+			require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.mapped_trouble WHERE last_error LIKE '%column id: is null%table.field.event.id%'"))
+			require.NoError(t, r.stop())
+
+			s.start(s.mapped("public.outbox", s.routed(map[string]string{"table.field.event.id": "ref"})))
+			s.exec("UPDATE troupe.mapped_trouble SET status = 'retrying', next_try = clock_timestamp() WHERE status = 'parked'")
+			testkit.Wait(t, "no trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.mapped_trouble") == 0, nil })
+			ids := make(map[string][]string)
+			for _, record := range consumer.WaitN(4) {
+				ids[string(record.Key)] = append(ids[string(record.Key)], header(record, "id"))
+			}
+			require.Equal(t, []string{"first", "third"}, ids["a"])
+			require.Equal(t, []string{"second"}, ids["b"])
+		})
+	}
+}
+
 func ofKey(records []*kgo.Record, key string) (some []*kgo.Record) {
 	for _, r := range records {
 		if string(r.Key) == key {

@@ -34,6 +34,9 @@
 // healed exactly after its slot is lost; one without an integer column that grows with the inserts, or a timestamp, not in
 // order.
 //
+// An event id is never made up: a row without one cannot be published, under any name that is stable when the row is read a
+// second time, from the table or from the log. Rows that are equal in all columns are one message, whichever column is the id.
+//
 // A Row is one that is kept apart from its table, to be made a message again later.
 //
 // FromConnector reads the JSON of a Debezium connector and says what of it has no equivalent.

@@ -383,7 +383,7 @@ func TestARowThatCannotBeMappedIsKnownAllTheSame(t *testing.T) {
 		cells []cell
 		says  string
 	}{
-		"no id":              {[]cell{null(text("id", "")), text("aggregatetype", "a"), text("type", "t"), text("payload", "")}, "column id: is null"},
+		"no id":              {[]cell{null(text("id", "")), text("aggregatetype", "a"), text("type", "t"), text("payload", "")}, "column id: is null, but an event needs an id"},
 		"no topic":           {[]cell{text("id", "1"), null(text("aggregatetype", "")), text("type", "t"), text("payload", "")}, "column aggregatetype: is null"},
 		"no type":            {[]cell{text("id", "1"), text("aggregatetype", "a"), text("type", ""), text("payload", "")}, "column type: is empty"},
 		"a long id":          {[]cell{text("id", strings.Repeat("x", 2000)), text("aggregatetype", "a"), text("type", ""), text("payload", "")}, "the limit is 1024"},

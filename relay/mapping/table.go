@@ -197,6 +197,9 @@ func (b *build) identify() {
 		m.XID = xid
 	}
 	m.Key = b.formatted(t.key, t.m.cfg.KeyFormat)
+	if b.null(t.id) {
+		b.fail(t.id, errNoID)
+	}
 	m.EventID = b.label(t.id)
 	if by := b.label(t.route); by != "" {
 		m.Topic = t.topic(by)

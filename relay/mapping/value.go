@@ -95,6 +95,8 @@ func (k kind) String() string {
 var (
 	errLength = errors.New("its binary format is of another length")
 	errNull   = errors.New("is null")
+	errNoID   = errors.New("is null, but an event needs an id: insert the row again with one and discard this one, " +
+		"or name a column by table.field.event.id that is never null")
 )
 
 // A reader reads the values of one column.
