@@ -152,7 +152,8 @@
 // A claim begins at the lowest row there is, since a row may commit late. One that finds more than it may take is the first
 // of a pass: the next go on behind it, while the one before is sent, over what the first one's snapshot sees. So the
 // rest of the backlog is not walked again with each claim, no transaction is open meanwhile, and a row that commits late is
-// overtaken by nothing that was written after it. A pass ends after a second, and with any row that is not published.
+// overtaken by nothing that was written after it. A pass ends after a second, and with any row that is not published. Rows that
+// wait behind a parked one are left out of it, and it ends when a row that others wait behind is published or removed.
 //
 // # Exactly once
 //

@@ -152,25 +152,21 @@ func (p *poll) read(ctx context.Context, from scope) error {
 	}
 	defer rows.Close()
 	w := p.window()
-	var snapshot string
-	var calm bool
+	var first pass
 	for rows.Next() {
 		values := rows.RawValues()
 		if err := w.scan(values, p.known); err != nil {
 			return err
 		}
-		i := &w.items[len(w.items)-1]
-		if err := i.trouble(values[len(claimed):]); err != nil {
-			return err
-		}
 		if len(w.items) == 1 {
-			snapshot, calm = string(values[len(claimed)+3]), values[len(claimed)+4][0] == 1
+			first.snapshot, first.blocking = string(values[len(claimed)+3]), string(values[len(claimed)+4])
 		}
 	}
 	if p.far(w, time.Since(began)) {
 		p.mark.due()
 	}
-	p.pass = pass{began: began, snapshot: snapshot, more: calm && p.ended(w)}
+	first.began, first.more = time.Now(), p.ended(w)
+	p.pass = first
 	return rows.Err()
 }
 
@@ -198,7 +194,7 @@ func (p *poll) window() *window {
 // claimed are the first columns of a claim, those of a row.
 var claimed = layout{position, id, topic, key, keyBytes, messageType, headers, rawHeaders, payload, createdAt}
 
-// scan reads a row in binary form.
+// scan reads a row of a claim in binary form.
 func (w *window) scan(values [][]byte, known words) error {
 	w.items = append(w.items, item{})
 	i := &w.items[len(w.items)-1]
@@ -211,10 +207,10 @@ func (w *window) scan(values [][]byte, known words) error {
 		}
 	}
 	i.key = i.row.KeyBytes
-	return nil
+	return i.trouble(values[len(claimed):])
 }
 
-// trouble reads what a claim says beside the row: troubled, attempts, troubled_for.
+// trouble reads the columns behind the row's: troubled, attempts, troubled_for.
 func (i *item) trouble(values [][]byte) error {
 	if len(values[0]) != 1 || len(values[1]) != 4 || len(values[2]) != 8 {
 		return errors.New("a claim in a form that is not known")

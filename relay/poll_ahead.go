@@ -14,12 +14,20 @@ import (
 // claim is told from what was by the transaction that wrote it. So a row that commits late, below where the pass is, is
 // overtaken by nothing that was written after it; the pass after finds both, lowest first.
 //
-// A pass is only of rows of which none is in trouble, and ends with the first that is not settled as published.
+// A pass leaves out rows that wait behind others, as its first claim did, so it ends when any of those others is published
+// or removed. It ends, too, with the first row that is not settled as published.
 type pass struct {
-	began    time.Time
+	began    time.Time // when its first claim ended
 	snapshot string
-	more     bool  // the last claim ended for its limits
-	after    int64 // where it ended
+	blocking string // a digest of which rows others wait behind
+	more     bool   // the last claim ended for its limits
+	after    int64  // where it ended
+}
+
+// args are the named arguments of what comes next in the pass, together with others.
+func (s pass) args(others pg.Args) pg.Args {
+	others["after"], others["snapshot"], others["blocking"] = s.after, s.snapshot, s.blocking
+	return others
 }
 
 // passLength is how long a row that commits late may have to wait for others.
@@ -78,9 +86,7 @@ func (p *poll) take() []*item {
 func (p *poll) begin() {
 	ctx, cancel := context.WithCancel(context.Background()) // ended by join or forget
 	a := &ahead{window: p.spare, done: make(chan struct{}), cancel: cancel}
-	args := p.scope().args(p.lease.args(pg.Args{
-		"after": p.pass.after, "snapshot": p.pass.snapshot, "rows": p.batch, "bytes": claimBytes,
-	}))
+	args := p.pass.args(p.scope().args(p.lease.args(pg.Args{"rows": p.batch, "bytes": claimBytes})))
 	p.ahead = a
 	go func() {
 		defer close(a.done)

@@ -70,6 +70,104 @@ func TestAPassEndsWithARowThatIsNotSettled(t *testing.T) {
 	require.Equal(t, []string{"k2", "k3"}, claimedNow(t, p))
 }
 
+// A row that is parked ends no pass: the next claim is read ahead, without the rows that wait behind it.
+func TestAPassGoesOnBesideRowsThatWaitBehindAParkedOne(t *testing.T) {
+	t.Parallel()
+	pool, l := tenure(t)
+	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passes: time.Hour}
+	defer p.close()
+	insertAlternating(t, pool, 14) // hot1, k2, hot3, k4, …
+	noteTrouble(t, pool, 1, "parked")
+	noteTrouble(t, pool, 12, "parked")
+	require.Equal(t, []string{"k2", "k4"}, claimedNow(t, p))
+	for _, want := range [][]string{{"k6", "k8"}, {"k10"}} {
+		require.NotNil(t, p.ahead, "the next claim is under way")
+		require.Equal(t, want, claimedNow(t, p))
+	}
+	require.Nil(t, p.ahead)
+	require.Empty(t, claimedNow(t, p))
+}
+
+// Rows that were left out of the first claim of a pass are before those that it would read on to: once they wait no more,
+// the pass ends, and they go out first.
+func TestAPassEndsWhenRowsThatItLeftOutWaitNoMore(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, status, change string }{
+		{"the parked row was given up", "parked", "WITH row AS (DELETE FROM troupe.outbox WHERE position = 1) DELETE FROM troupe.outbox_trouble"},
+		{"the parked row's failure was deleted", "parked", "DELETE FROM troupe.outbox_trouble"},
+		{"the row that is tried again is published", "due", ""},
+		{"another row is parked", "parked", `INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+			SELECT position, id, topic, 'k', 'parked', 1, 1, 'e' FROM troupe.outbox WHERE position = 14`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			pool, l := tenure(t)
+			p := &poll{session: session{pool: pool}, lease: l, batch: 2, passes: time.Hour}
+			defer p.close()
+			insertAlternating(t, pool, 20)
+			noteTrouble(t, pool, 1, c.status)
+			var got []string
+			for n := range 12 {
+				got = append(got, claimedNow(t, p)...)
+				if n == 1 && c.change != "" {
+					_, err := pool.Exec(t.Context(), c.change)
+					require.NoError(t, err)
+				}
+			}
+			last := map[string]int{}
+			for _, name := range got {
+				var position int
+				key := strings.TrimRight(name, "0123456789")
+				_, err := fmt.Sscan(strings.TrimPrefix(name, key), &position)
+				require.NoError(t, err)
+				require.Greater(t, position, last[key], "%v", got)
+				last[key] = position
+			}
+			var left int
+			require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM troupe.outbox o WHERE NOT EXISTS (
+				SELECT FROM troupe.outbox_trouble t WHERE t.order_key = convert_to(o.key, 'UTF8') AND t.position <= o.position)`).Scan(&left))
+			require.Zero(t, left, "%v", got)
+		})
+	}
+}
+
+// Rows that a stream has recorded behind others, and whose keys nothing blocks any more, keep their place in a pass.
+func TestAPassTakesRowsThatAStreamRecordedBehindOthers(t *testing.T) {
+	t.Parallel()
+	pool, l := tenure(t)
+	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passes: time.Hour}
+	defer p.close()
+	insertAlternating(t, pool, 10)
+	for _, position := range []int{5, 7, 9} {
+		noteTrouble(t, pool, position, "waiting")
+	}
+	for _, want := range [][]string{{"hot1", "k2"}, {"hot3", "k4"}, {"hot5", "k6"}, {"hot7", "k8"}, {"hot9", "k10"}} {
+		require.Equal(t, want, claimedNow(t, p))
+	}
+	require.Empty(t, claimedNow(t, p))
+	var lines int
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.outbox_trouble").Scan(&lines))
+	require.Zero(t, lines)
+}
+
+// insertAlternating inserts rows of keys hot and k by turns.
+func insertAlternating(t *testing.T, db querier, rows int) {
+	t.Helper()
+	_, err := db.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, key, type)
+		SELECT 't', CASE n % 2 WHEN 1 THEN 'hot' ELSE 'k' END, 'T' FROM generate_series(1, $1::int) AS n`, rows)
+	require.NoError(t, err)
+}
+
+// noteTrouble records a row; due: as retrying, and its time has come.
+func noteTrouble(t *testing.T, db querier, position int, status string) {
+	t.Helper()
+	_, err := db.Exec(t.Context(), `INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, next_try, attempts, max_attempts, last_error)
+		SELECT position, id, topic, convert_to(key, 'UTF8'), CASE $2 WHEN 'due' THEN 'retrying' ELSE $2 END, CASE $2 WHEN 'due' THEN now() END,
+		       CASE $2 WHEN 'waiting' THEN 0 ELSE 1 END, 1, 'e'
+		FROM troupe.outbox WHERE position = $1`, position, status)
+	require.NoError(t, err)
+}
+
 // Each row belongs to one shard, and all rows of a key to the same, be it text or bytes.
 func TestEachRowBelongsToOneShard(t *testing.T) {
 	t.Parallel()
@@ -115,8 +213,9 @@ func TestPlansOfABacklog(t *testing.T) {
 	p := &poll{session: session{pool: pool}, lease: l, batch: 100, passes: time.Hour}
 	defer p.close()
 	require.NoError(t, p.connect(t.Context()))
-	var snapshot string
-	require.NoError(t, p.conn.QueryRow(t.Context(), "SELECT pg_current_snapshot()::text").Scan(&snapshot))
+	of := pass{after: 100}
+	require.NoError(t, p.conn.QueryRow(t.Context(), "SELECT pg_current_snapshot()::text").Scan(&of.snapshot))
+	require.NoError(t, p.conn.QueryRow(t.Context(), readBlocking).Scan(&of.blocking))
 	ids := make([][16]byte, 0, 100)
 	rows, err := p.conn.Query(t.Context(), "SELECT id FROM troupe.outbox ORDER BY position LIMIT 100")
 	require.NoError(t, err)
@@ -130,14 +229,14 @@ func TestPlansOfABacklog(t *testing.T) {
 		for _, shards := range []int{1, 4} {
 			l.divided(shards)
 			for name, args := range map[string]pg.Args{
-				"read_on":      {"after": 100, "snapshot": snapshot, "rows": 100, "bytes": claimBytes},
+				"read_on":      of.args(pg.Args{"rows": 100, "bytes": claimBytes}),
 				"claim_rows":   {"rows": 100, "bytes": claimBytes},
 				"delete_range": {"lowest": 1, "highest": 100, "ids": ids},
 			} {
 				tx, err := p.conn.Begin(t.Context())
 				require.NoError(t, err)
 				found, err := tx.Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF, COSTS OFF) "+statement(name), pgx.QueryExecModeCacheDescribe,
-					p.scope().args(l.args(args)))
+					of.args(p.scope().args(l.args(args))))
 				require.NoError(t, err)
 				plan, err := pgx.CollectRows(found, pgx.RowTo[string])
 				require.NoError(t, err)

@@ -108,7 +108,7 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 		require.NoError(t, err)
 		for _, statement := range []string{claimRows, readOn} {
 			rows, err := p.conn.Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) "+statement,
-				p.scope().args(l.args(pg.Args{"rows": 100, "bytes": claimBytes, "after": 0, "snapshot": p.pass.snapshot})))
+				p.pass.args(p.scope().args(l.args(pg.Args{"rows": 100, "bytes": claimBytes}))))
 			require.NoError(t, err)
 			plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			require.NoError(t, err)

@@ -1,15 +1,16 @@
 -- The lowest rows of the shard that may go out now, at most @rows, and none behind @bytes of payload and headers. Not
 -- those that wait for their next try or for a person, and not those behind such a row of their key. Not what a stream has
 -- published; before a stream begins, only what it will not tell. Rows up to @past are passed over as long as those that
--- block others are the ones of @blocking, and none of them is due: see lowest_row.sql. Each says what was visible, and whether nothing of the
--- shard is in trouble: see read_on.sql.
+-- block others are the ones of @blocking, and none of them is due: see lowest_row.sql. Each row has what was visible, and
+-- which rows block others, as a digest: see read_on.sql.
+WITH blocking AS MATERIALIZED (
+  SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')) AS positions
+  FROM troupe.outbox_trouble
+  WHERE status <> 'waiting'
+)
 SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for,
        (SELECT pg_current_snapshot()::text) AS snapshot,
-       (SELECT NOT EXISTS (
-          SELECT
-          FROM troupe.outbox_trouble
-          WHERE @shards::int = 1
-             OR troupe.outbox_shard(NULL, order_key, id, @shards) = @shard)) AS calm
+       (SELECT positions FROM blocking) AS blocking
 FROM (
   SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,
          t.position IS NOT NULL AS troubled,
@@ -25,10 +26,7 @@ FROM (
   WHERE o.position > (
       SELECT CASE
         WHEN @past::bigint <= @low::bigint
-          OR @blocking::text <> (
-            SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), ''))
-            FROM troupe.outbox_trouble
-            WHERE status <> 'waiting')
+          OR @blocking::text <> (SELECT positions FROM blocking)
           OR EXISTS (
             SELECT
             FROM troupe.outbox_trouble due

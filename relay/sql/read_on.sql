@@ -1,20 +1,36 @@
--- What claim_rows.sql would give next had it gone on at that time: the rows behind @after that its snapshot sees, where
--- nothing of the shard is in trouble. What became visible since waits for the next claim from the lowest row: a row
--- that commits late may stand before @after, and nothing that was written after it may overtake it.
-SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at
+-- What claim_rows.sql would give next had it gone on at that time: the rows behind @after that its snapshot sees. What became
+-- visible since waits for the next claim from the lowest row: a row that commits late may be before @after, and nothing that
+-- was written after it may overtake it. Rows that are due, and rows behind any that was not published, wait for it too. There
+-- is none when the rows that others wait behind are not those of @blocking: rows before @after may wait no more.
+SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for
 FROM (
   SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,
+         t.position IS NOT NULL AS troubled,
+         coalesce(t.attempts, 0) AS attempts,
+         coalesce(extract(epoch FROM clock_timestamp() - t.first_failed_at), 0)::float8 AS troubled_for,
          size.bytes,
          sum(size.bytes) OVER (ORDER BY o.position ROWS UNBOUNDED PRECEDING) AS bytes_so_far
   FROM troupe.outbox o
+  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
   CROSS JOIN LATERAL (
     SELECT coalesce(octet_length(o.payload), 0) + pg_column_size(o.headers) + coalesce(octet_length(o.raw_headers), 0)
   ) AS size (bytes)
   WHERE o.position > @after
+    AND @blocking::text = (
+      SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), ''))
+      FROM troupe.outbox_trouble
+      WHERE status <> 'waiting')
     AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
     AND pg_visible_in_snapshot(o.xid, @snapshot::text::pg_snapshot)
-    AND (@published::pg_snapshot IS NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
+    AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
     AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep))
+    AND (t.position IS NULL OR t.status = 'waiting')
+    AND NOT EXISTS (
+      SELECT
+      FROM troupe.outbox_trouble ahead
+      WHERE ahead.order_key = coalesce(o.key_bytes, convert_to(o.key, 'UTF8'))
+        AND ahead.status <> 'waiting'
+        AND ahead.position < o.position)
   ORDER BY o.position
   LIMIT @rows
 ) AS next
