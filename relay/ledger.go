@@ -26,7 +26,7 @@ type ledger struct {
 	rows    int             // all
 
 	blocking string // what rows waited behind when none of them could go out
-	noted    int64  // lowest position of those that were recorded since
+	noted    int64  // lowest position of those that were recorded since; with table: highest of those before
 }
 
 // A line is what stands in trouble of one key.
@@ -83,7 +83,9 @@ func (l *ledger) behind(i *item) bool {
 
 func (l *ledger) note(i *item) {
 	l.count(known(i), line{1, i.row.Position})
-	l.noted = min(l.noted, i.row.Position)
+	if l.table == nil {
+		l.noted = min(l.noted, i.row.Position)
+	}
 }
 
 // count adds rows to a line, or takes them out.
@@ -104,10 +106,10 @@ func (l *ledger) count(key []byte, more line) {
 
 // due reads rows in trouble that may go out now.
 func (l *ledger) due(ctx context.Context) ([]*item, error) {
-	if l.table != nil {
-		return l.table.due(ctx, l.db, l.service)
-	}
 	// Rows that wait are looked at again only where one that they may wait behind is gone: there may be a million.
+	if l.table != nil {
+		return l.dueMapped(ctx)
+	}
 	var blocking string
 	if err := l.db.QueryRow(ctx, readBlocking).Scan(&blocking); err != nil {
 		return nil, fmt.Errorf("read what rows wait behind: %w", err)
@@ -137,6 +139,24 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 		l.blocking, l.noted = blocking, math.MaxInt64
 	}
 	return items, nil
+}
+
+// dueMapped is due of a table with a mapping, where the rows that were recorded since have the highest positions.
+func (l *ledger) dueMapped(ctx context.Context) ([]*item, error) {
+	var blocking string
+	var newest int64
+	if err := l.db.QueryRow(ctx, readMappedBlocking, l.table.args(nil)).Scan(&blocking, &newest); err != nil {
+		return nil, fmt.Errorf("read what rows wait behind: %w", err)
+	}
+	after := l.noted
+	if blocking != l.blocking {
+		after = math.MinInt64
+	}
+	items, err := l.table.due(ctx, l.db, after, l.service)
+	if err == nil && len(items) == 0 {
+		l.blocking, l.noted = blocking, newest
+	}
+	return items, err
 }
 
 // cure takes out what was published. The error is errLost when the term is over.

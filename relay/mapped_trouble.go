@@ -66,9 +66,10 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, troubled
 	return nil
 }
 
-// due reads rows in trouble that may go out now, and maps them anew: the options may be others by now.
-func (t *mappedTable) due(ctx context.Context, db *server, service string) ([]*item, error) {
-	rows, err := db.Query(ctx, claimMappedTrouble, t.args(pg.Args{"rows": 1000}))
+// due reads rows in trouble that may go out now, of those that wait only the ones recorded behind a position. It maps them
+// again: the options may be others by now.
+func (t *mappedTable) due(ctx context.Context, db *server, after int64, service string) ([]*item, error) {
+	rows, err := db.Query(ctx, claimMappedTrouble, t.args(pg.Args{"rows": 1000, "after": after}))
 	if err != nil {
 		return nil, fmt.Errorf("claim rows in trouble: %w", err)
 	}

@@ -24,7 +24,7 @@ type pass struct {
 	after    int64  // where it ended
 }
 
-// args are the named arguments of what comes next in the pass, together with others.
+// args returns the named arguments of the next claim of the pass, together with others.
 func (s pass) args(others pg.Args) pg.Args {
 	others["after"], others["snapshot"], others["blocking"] = s.after, s.snapshot, s.blocking
 	return others

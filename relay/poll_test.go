@@ -88,8 +88,8 @@ func TestAPassGoesOnBesideRowsThatWaitBehindAParkedOne(t *testing.T) {
 	require.Empty(t, claimedNow(t, p))
 }
 
-// Rows that were left out of the first claim of a pass are before those that it would read on to: once they wait no more,
-// the pass ends, and they go out first.
+// Rows that were left out of the first claim of a pass have lower positions than its next rows: once they wait no more, the
+// pass ends, and they go out first.
 func TestAPassEndsWhenRowsThatItLeftOutWaitNoMore(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, status, change string }{

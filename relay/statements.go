@@ -51,6 +51,7 @@ var (
 	storeMappedState    = statement("store_mapped_state")
 	recordMappedTrouble = statement("record_mapped_trouble")
 	claimMappedTrouble  = statement("claim_mapped_trouble")
+	readMappedBlocking  = statement("read_mapped_blocking")
 	recallMappedTrouble = statement("recall_mapped_trouble")
 	cureMappedTrouble   = statement("cure_mapped_trouble")
 	mappedKeys          = statement("list_mapped_keys")

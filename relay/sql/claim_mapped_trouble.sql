@@ -1,14 +1,36 @@
--- Rows in trouble that may go out now, lowest first: due, or waiting for nothing any more.
+-- As claim_trouble.sql: due, or, behind position @after, waiting for nothing any more.
 SELECT t.position, t.id, t.order_key, t.row, t.attempts, clock_timestamp() - t.first_failed_at AS troubled_for
-FROM troupe.mapped_trouble t
-WHERE t.table_name = @table
-  AND (t.status = 'waiting' OR t.status = 'retrying' AND t.next_try <= clock_timestamp())
-  AND NOT EXISTS (
-    SELECT
-    FROM troupe.mapped_trouble ahead
-    WHERE ahead.table_name = t.table_name
-      AND ahead.order_key = t.order_key
-      AND ahead.status <> 'waiting'
-      AND ahead.position < t.position)
+FROM (
+  (SELECT t.position
+   FROM troupe.mapped_trouble t
+   WHERE t.table_name = @table
+     AND t.status <> 'waiting'
+     AND t.status = 'retrying' AND t.next_try <= clock_timestamp()
+     AND NOT EXISTS (
+       SELECT
+       FROM troupe.mapped_trouble ahead
+       WHERE ahead.table_name = t.table_name
+         AND ahead.order_key = t.order_key
+         AND ahead.status <> 'waiting'
+         AND ahead.position < t.position)
+   ORDER BY t.position
+   LIMIT @rows)
+  UNION ALL
+  (SELECT t.position
+   FROM troupe.mapped_trouble t
+   WHERE t.table_name = @table
+     AND t.status = 'waiting'
+     AND t.position > @after
+     AND NOT EXISTS (
+       SELECT
+       FROM troupe.mapped_trouble ahead
+       WHERE ahead.table_name = t.table_name
+         AND ahead.order_key = t.order_key
+         AND ahead.status <> 'waiting'
+         AND ahead.position < t.position)
+   ORDER BY t.position
+   LIMIT @rows)
+) AS ready
+JOIN troupe.mapped_trouble t ON t.position = ready.position
 ORDER BY t.position
 LIMIT @rows
