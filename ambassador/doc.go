@@ -23,8 +23,8 @@
 // message that is posted to an Outbox, as long as its id is remembered.
 //
 // At least once towards the service, with a key that stays the same: every request for a command has the same
-// Idempotency-Key, that of the command or, where it has none, its id, also after a redrive. It is the service that must
-// do what comes under a key it knows only once, and answer as before. While it still works on an earlier request of the
+// Idempotency-Key, that of the command or, where it has none, its identity (envelope.Message.Identity), also after a
+// redrive. It is the service that must do what comes under a key it knows only once, and answer as before. While it still works on an earlier request of the
 // key it must answer 429 or 503, and not 409, which is a refusal: the saga would go back while the work goes on.
 //
 // A request never leaves Config.BaseURL: a path that could, once decoded, twice decoded or read by a lenient server, is not

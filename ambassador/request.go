@@ -147,7 +147,7 @@ func (a *Ambassador) header(ctx context.Context, m envelope.Message) (http.Heade
 	header.Set("User-Agent", "troupe-ambassador")
 	key := m.IdempotencyKey
 	if key == "" {
-		key = m.ID
+		key = m.Identity()
 	}
 	for name, value := range map[string]string{
 		"Idempotency-Key": key, "X-Saga-Id": m.SagaID, "X-Saga-Step": m.SagaStep, "X-Saga-Operation": m.SagaOperation,

@@ -39,8 +39,8 @@ func CauseOf(ctx context.Context) *Cause {
 // Apply fills m's id, correlation, causation and trace context, where they are empty. Without a Cause, m begins a flow:
 // its id is new and its correlation is its own id.
 //
-// With one, m's id is derived: UUIDv7 in layout, At in its time, the rest a hash of handler, input, redrive count,
-// operation and the number of the emission in this run. A handler that is run again and emits in the same order
+// With one, m's id is derived: UUIDv7 in layout, At in its time, the rest a hash of handler, input's identity, redrive
+// count, operation and the number of the emission in this run. A handler that is run again and emits in the same order
 // therefore emits the same ids.
 func (c *Cause) Apply(m *Message) {
 	if c == nil {
@@ -72,7 +72,7 @@ func fill(s *string, with string) {
 
 func (c *Cause) derive(operation string, n int64) string {
 	b := strconv.AppendQuote(make([]byte, 0, 128), c.Handler)
-	b = strconv.AppendQuote(append(b, ' '), c.Message.ID)
+	b = strconv.AppendQuote(append(b, ' '), c.Message.Identity())
 	b = strconv.AppendInt(append(b, ' '), int64(c.Redrive), 10)
 	b = strconv.AppendQuote(append(b, ' '), operation)
 	b = strconv.AppendInt(append(b, ' '), n, 10)

@@ -6,7 +6,7 @@
 // "tracestate". A header that is none of these survives untouched, binary and repeated ones too.
 //
 //	attribute       header             on
-//	ID              ce_id              all; the identity for de-duplication
+//	ID              ce_id              all; unique within its Source: Message.Identity is for de-duplication
 //	Source          ce_source          all; the service
 //	Type            ce_type            all; the Avro full name, else the name the writer gave
 //	Subject         ce_subject         all that have a key

@@ -14,12 +14,13 @@
 // # Promised
 //
 // Effect once. A message takes effect in the transaction that inserts its identity into the inbox, and the identity is
-// unique: whatever is delivered again, to whomever, changes nothing and says nothing. The identity is ce_id with the
-// redrive count; a message without ce_id is known by topic id, partition and offset. Beside it each partition has a
+// unique: whatever is delivered again, to whomever, changes nothing and says nothing. The identity is ce_id with ce_source
+// (ce_id alone where that is a UUID: envelope.Message.Identity) and the redrive count; a message without ce_id is known by
+// topic id, partition and offset. Beside it each partition has a
 // watermark, below which nothing is handled again however old it is. Only tx may carry effects, since a handler may run
 // again after a rollback.
 //
-// One answer. A command that comes under another ce_id with an idempotency key that was answered gets that answer, under
+// One answer. A command that comes under another identity with an idempotency key that was answered gets that answer, under
 // an id of its own, and its handler does not run. If its key or body is another, it is a permanent dead letter: an
 // idempotency key stands for one request. A command that was redriven may have been edited; later ones are not compared
 // with it. A command of a saga, with ce_sagaid, ce_sagastep and ce_sagaoperation

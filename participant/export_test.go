@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -65,12 +66,12 @@ var WithDefaults = Config.withDefaults
 // Turn makes the inbox's ring ready for a time, and says whether it takes ids of that time.
 func (p *Participant) Turn(now time.Time) (takes bool, err error) {
 	err = p.turn(context.Background(), &now)
-	return p.ring.has(int(now.UnixMilli() / dayMs)), err
+	return p.ring.has(int(now.Unix() / (24 * 60 * 60))), err
 }
 
 // Slot is where the ring keeps an id.
 func Slot(id string) (slot int, ok bool) {
-	_, day, ok := dayOf(id)
+	_, day, ok := inbox.Recent(id)
 	return day % slots, ok
 }
 

@@ -4,13 +4,13 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
@@ -32,12 +32,11 @@ var (
 )
 
 const (
-	slots   = 32
-	dayMs   = 24 * 60 * 60 * 1000
+	slots   = inbox.Slots
 	maxDays = slots/2 - 2 // an id made so long ago and handled today is remembered as long again
 )
 
-// identity is what a message is known by. It may be used as a key.
+// identity is the text by which the inbox knows a message, and how often it was redriven. It may be used as a key.
 type identity struct {
 	id      string
 	redrive int
@@ -51,6 +50,7 @@ type claim struct {
 
 	others        []string
 	otherRedrives []int32
+	otherBare     []*string // without their sources, as versions before stored them
 	otherSlots    []*int16
 	otherIDs      []*uuid.UUID
 }
@@ -59,7 +59,7 @@ type claim struct {
 func (p *Participant) claim(b *pgx.Batch, ms []*message) *claim {
 	c := &claim{}
 	for _, m := range ms {
-		id, day, isV7 := dayOf(m.ID)
+		id, day, isV7 := inbox.Recent(m.id)
 		slot := int16(day % slots)
 		switch {
 		case isV7 && p.ring.has(day):
@@ -71,12 +71,17 @@ func (p *Participant) claim(b *pgx.Batch, ms []*message) *claim {
 			c.otherSlots, c.otherIDs = append(c.otherSlots, nil), append(c.otherIDs, nil)
 		}
 		c.others, c.otherRedrives = append(c.others, m.id), append(c.otherRedrives, int32(m.redrive))
+		var bare *string
+		if id := inbox.ID(m.ID); id != m.id {
+			bare = &id
+		}
+		c.otherBare = append(c.otherBare, bare)
 	}
 	if len(c.ids) > 0 {
 		b.Queue(insertRecent, p.cfg.Group, c.slot, c.ids, c.redrive)
 	}
 	if len(c.others) > 0 {
-		b.Queue(insertOther, p.cfg.Group, c.others, c.otherRedrives, c.otherSlots, c.otherIDs)
+		b.Queue(insertOther, p.cfg.Group, c.others, c.otherRedrives, c.otherSlots, c.otherIDs, c.otherBare)
 	}
 	return c
 }
@@ -105,17 +110,6 @@ func (c *claim) read(results pgx.BatchResults) (first map[identity]bool, err err
 		})
 	}
 	return first, err
-}
-
-// dayOf is the day since 1970 on which a UUIDv7 was made.
-func dayOf(s string) (id uuid.UUID, day int, ok bool) {
-	id, err := uuid.Parse(s)
-	canonical := len(s) == 36 && !strings.ContainsAny(s, "ABCDEF") // as id.String() would be
-	if err != nil || id.Version() != 7 || !canonical {
-		return id, 0, false
-	}
-	ms := int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5])
-	return id, int(ms / dayMs), true
 }
 
 // ring is which days have a table now.

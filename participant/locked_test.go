@@ -42,7 +42,7 @@ func TestLockedInboxRowIsNoOutage(t *testing.T) {
 			m.ID = "not a UUID"
 			orphan, err := s.pool.Begin(t.Context())
 			require.NoError(t, err)
-			_, err = orphan.Exec(t.Context(), "INSERT INTO troupe.inbox (consumer_group, message_id, redrive) VALUES ($1, $2, 0)", p.Group(), m.ID)
+			_, err = orphan.Exec(t.Context(), "INSERT INTO troupe.inbox (consumer_group, message_id, redrive) VALUES ($1, $2, 0)", p.Group(), m.Identity())
 			require.NoError(t, err)
 			s.send(m, s.command("b", Count{N: 1}))
 			s.start(p)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/deadletter"
+	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/pgtext"
 )
@@ -37,7 +38,7 @@ type message struct {
 	offset           int64
 	epoch            int32     // of the leader that wrote it; -1 when not known
 	at               time.Time // the record's timestamp
-	id               string    // ID as the inbox takes it
+	id               string    // its identity, as the inbox takes it
 	redrive          int
 	elsewhere        bool             // it was redriven for another group
 	handler          *handler         // nil where none fits
@@ -81,7 +82,14 @@ func (m *message) identify(group string) {
 	if m.unnamed = m.ID == ""; m.unnamed {
 		m.ID = fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset)
 	}
-	m.id = indexable(m.ID)
+	switch {
+	case m.again.identity != "":
+		m.id = m.again.identity
+	case m.unnamed:
+		m.id = inbox.ID(m.ID)
+	default:
+		m.id = inbox.Identity(m.Message)
+	}
 	m.redrive = deadletter.Redrives(m.Extra, group)
 	m.elsewhere = slices.ContainsFunc(m.Extra, func(h envelope.Header) bool {
 		return h.Key == HeaderRedriveGroup && string(h.Value) != group

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
@@ -59,6 +60,7 @@ const (
 	retryStage     = retryPrefix + "stage"    // which of the handler's delays it waits for, counted from 1
 	retryAttempts  = retryPrefix + "attempts" // made
 	retryFirstTime = retryPrefix + "first.failed"
+	retryIdentity  = retryPrefix + "identity" // as it was there: the relay may have added a source
 )
 
 //go:embed sql/send_again.sql
@@ -69,6 +71,7 @@ type again struct {
 	stage       int
 	attempts    int
 	firstFailed *time.Time
+	identity    string // empty where a version before sent it there
 }
 
 // unwrap takes the headers of the retry topic off m.
@@ -89,6 +92,8 @@ func (m *message) unwrap() {
 			if at, err = time.Parse(time.RFC3339Nano, value); err == nil {
 				m.again.firstFailed = &at
 			}
+		case retryIdentity:
+			m.again.identity = value
 		default:
 			own = append(own, h)
 		}
@@ -144,12 +149,14 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	text := func(key, value string) envelope.Header { return envelope.Header{Key: key, Value: []byte(value)} }
 	headers := append(m.headers(),
 		text(retryTopic, m.Topic), text(retryStage, strconv.Itoa(m.again.stage+1)),
-		text(retryAttempts, strconv.Itoa(m.attempts()+1)), text(retryFirstTime, first.Format(time.RFC3339Nano)))
+		text(retryAttempts, strconv.Itoa(m.attempts()+1)), text(retryFirstTime, first.Format(time.RFC3339Nano)),
+		text(retryIdentity, m.id))
 	if m.unnamed { // its identity is its first place
 		headers = append(headers, text(envelope.HeaderID, m.ID))
 	}
+	step := func(identity string) string { return indexable(fmt.Sprintf("%s/retry/%d", identity, m.again.stage+1)) }
 	args := pg.Args{
-		"group": w.p.cfg.Group, "redrive": m.redrive, "step": indexable(fmt.Sprintf("%s/retry/%d", m.id, m.again.stage+1)),
+		"group": w.p.cfg.Group, "redrive": m.redrive, "step": step(m.id), "bare_step": step(inbox.ID(m.ID)),
 		"id": (*uuid.UUID)(nil), "topic": w.p.cfg.Hop.Retry(m.handler.delays[m.again.stage]), "key": m.Key, "type": m.Type,
 		"headers": marshal(headers), "payload": m.Payload,
 	}

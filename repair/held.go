@@ -143,7 +143,7 @@ func scanHeld(row pgx.CollectableRow) (k HeldKey, err error) {
 	}
 	r.message, _ = read(r.headers, r.topicID, k.Place.Partition, k.Place.Offset) // what cannot be read has no attributes
 	r.redrive = deadletter.Redrives(r.message.Extra, k.Group)
-	k.MessageID, k.Type = r.message.identity(), r.message.Type
+	k.MessageID, k.Type = r.message.id(), r.message.Type
 	return k, nil
 }
 

@@ -2,7 +2,6 @@ package repair
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/deadletter"
-	"github.com/troupe-go/troupe/internal/pgtext"
+	"github.com/troupe-go/troupe/internal/inbox"
 )
 
 // A State is what has become of a message in one group.
@@ -27,7 +26,9 @@ const (
 
 // A Sighting is one place where a message was found. Its JSON is what troupe inbox find prints.
 type Sighting struct {
-	Group    string     `json:"group"`
+	Group string `json:"group"`
+	// Identity is the message's in the inbox: its id, and where that is no unique UUID a hash of its source and id behind "~".
+	Identity string     `json:"identity"`
 	Redrive  int        `json:"redrive"` // 0: the message as it was sent first
 	State    State      `json:"state"`
 	At       time.Time  `json:"at"`                 // handled, or failed last, or began to wait
@@ -41,13 +42,14 @@ type Sighting struct {
 
 // Find says what has become of the message with that id (ce_id; of a message without one, topic id/partition/offset) in
 // every group of this database. Nothing found means that it has not come yet, or was handled so long ago that the inbox
-// has forgotten it.
+// has forgotten it. An id that is no UUID may be of several messages, each of another source: Sighting.Identity tells them
+// apart, and is envelope.Message.Identity of the source and the id.
 func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 	if id == "" {
 		return nil, fmt.Errorf("find message: no id")
 	}
 	var all []Sighting
-	dead := make(map[string]bool) // group and redrive
+	dead := make(map[string]bool) // group, redrive and identity
 	for _, find := range [...]func(context.Context, string) ([]Sighting, error){
 		d.findDead, d.findHeld, d.findRecent, d.findHandled,
 	} {
@@ -56,16 +58,21 @@ func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 			return nil, fmt.Errorf("find message: %w", err)
 		}
 		for _, s := range found {
-			life := fmt.Sprintf("%s %d", s.Group, s.Redrive)
-			if s.State == Handled && dead[life] { // a dead letter has an inbox row, too
+			life := func(identity string) string { return fmt.Sprintf("%s %d %s", s.Group, s.Redrive, identity) }
+			if s.State == Handled && dead[life(s.Identity)] { // a dead letter has an inbox row, too
 				continue
 			}
-			dead[life] = dead[life] || s.State == Dead
+			if s.State == Dead { // a version before has stored its id alone
+				dead[life(s.Identity)], dead[life(inbox.ID(id))] = true, true
+			}
 			all = append(all, s)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Sighting) int {
 		if c := strings.Compare(a.Group, b.Group); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a.Identity, b.Identity); c != 0 {
 			return c
 		}
 		return a.Redrive - b.Redrive
@@ -75,16 +82,25 @@ func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 
 func (d *Desk) findDead(ctx context.Context, id string) ([]Sighting, error) {
 	return query(ctx, d, `
-		SELECT consumer_group, redrives, last_failed_at, attempts, error, id, status
+		SELECT consumer_group, redrives, last_failed_at, attempts, error, id, status, headers, topic_id, partition, "offset"
 		FROM troupe.dead_letters
 		WHERE message_id = @id
-		ORDER BY last_failed_at`, pgx.NamedArgs{"id": pgtext.Indexable(id)}, func(row pgx.CollectableRow) (Sighting, error) {
+		ORDER BY last_failed_at`, pgx.NamedArgs{"id": inbox.ID(id)}, func(row pgx.CollectableRow) (Sighting, error) {
 		s := Sighting{State: Dead}
-		return s, row.Scan(&s.Group, &s.Redrive, &s.At, &s.Attempts, &s.Error, &s.Letter, &s.Status)
+		var headers []byte
+		var topicID uuid.UUID
+		var partition int32
+		var offset int64
+		err := row.Scan(&s.Group, &s.Redrive, &s.At, &s.Attempts, &s.Error, &s.Letter, &s.Status,
+			&headers, (*[16]byte)(&topicID), &partition, &offset)
+		m, _ := read(headers, topicID, partition, offset)
+		s.Identity = m.identity()
+		return s, err
 	})
 }
 
-// findHandled goes from group to group by the primary key, since the table has no index on the id alone.
+// findHandled goes from group to group by the primary key, since the table has an index on the id alone only for identities
+// with a hash of the source.
 func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
 	return query(ctx, d, `
 		WITH RECURSIVE groups (name) AS (
@@ -93,12 +109,16 @@ func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
 		  SELECT (SELECT min(consumer_group) FROM troupe.inbox WHERE consumer_group > groups.name)
 		  FROM groups
 		  WHERE name IS NOT NULL)
-		SELECT i.consumer_group, i.redrive, i.handled_at
+		SELECT i.consumer_group, i.redrive, i.handled_at, i.message_id
 		FROM groups
-		JOIN troupe.inbox i ON i.consumer_group = groups.name AND i.message_id = @id`,
-		pgx.NamedArgs{"id": pgtext.Indexable(id)}, func(row pgx.CollectableRow) (Sighting, error) {
+		JOIN troupe.inbox i ON i.consumer_group = groups.name AND i.message_id = @id
+		UNION ALL
+		SELECT consumer_group, redrive, handled_at, message_id
+		FROM troupe.inbox
+		WHERE left(message_id, -17) = @id AND left(right(message_id, 17), 1) = '~' -- as inbox_sources has it`,
+		pgx.NamedArgs{"id": inbox.ID(id)}, func(row pgx.CollectableRow) (Sighting, error) {
 			s := Sighting{State: Handled}
-			return s, row.Scan(&s.Group, &s.Redrive, &s.At)
+			return s, row.Scan(&s.Group, &s.Redrive, &s.At, &s.Identity)
 		})
 }
 
@@ -107,13 +127,9 @@ func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
 const recent = "troupe.inbox_recent WHERE slot = @slot AND id = @uuid"
 
 // recentArgs are those of recent. No: the identity cannot stand there.
-func recentArgs(id string) (args pgx.NamedArgs, ok bool) {
-	parsed, err := uuid.Parse(id)
-	if err != nil || parsed.Version() != 7 || parsed.String() != id {
-		return nil, false
-	}
-	ms := binary.BigEndian.Uint64(parsed[:8]) >> 16
-	return pgx.NamedArgs{"slot": int16(ms / (24 * 60 * 60 * 1000) % 32), "uuid": parsed}, true
+func recentArgs(identity string) (args pgx.NamedArgs, ok bool) {
+	id, day, ok := inbox.Recent(identity)
+	return pgx.NamedArgs{"slot": int16(day % inbox.Slots), "uuid": id}, ok
 }
 
 func (d *Desk) findRecent(ctx context.Context, id string) ([]Sighting, error) {
@@ -123,7 +139,7 @@ func (d *Desk) findRecent(ctx context.Context, id string) ([]Sighting, error) {
 	}
 	const sql = "SELECT consumer_group, redrive, handled_at FROM " + recent
 	return query(ctx, d, sql, args, func(row pgx.CollectableRow) (Sighting, error) {
-		s := Sighting{State: Handled}
+		s := Sighting{State: Handled, Identity: id}
 		return s, row.Scan(&s.Group, &s.Redrive, &s.At)
 	})
 }
@@ -148,7 +164,7 @@ func (d *Desk) findHeld(ctx context.Context, id string) ([]Sighting, error) {
 			err = row.Scan(&h.Group, &p.Topic, (*[16]byte)(&topicID), &p.Partition, &p.Offset, &headers, &h.Attempts, &h.NextTry,
 				&h.Error, &h.At)
 			m, _ := read(headers, topicID, p.Partition, p.Offset)
-			h.id, h.Redrive = m.identity(), deadletter.Redrives(m.Extra, h.Group)
+			h.id, h.Identity, h.Redrive = m.id(), m.identity(), deadletter.Redrives(m.Extra, h.Group)
 			return h, err
 		})
 	var found []Sighting

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/deadletter"
-	"github.com/troupe-go/troupe/internal/pgtext"
+	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/topics"
@@ -51,8 +51,12 @@ func (d *Desk) Release(ctx context.Context, p Place, cfg ReleaseConfig) (Release
 	return r, nil
 }
 
+// claimInbox finds the identity without its source too, as versions before stored it.
 const claimInbox = `
-INSERT INTO troupe.inbox (consumer_group, message_id, redrive) VALUES ($1, $2, $3)
+INSERT INTO troupe.inbox (consumer_group, message_id, redrive)
+SELECT @group::text, @identity::text, @redrive::integer
+WHERE @bare::text = @identity
+   OR NOT EXISTS (SELECT FROM troupe.inbox WHERE consumer_group = @group AND message_id = @bare AND redrive = @redrive)
 ON CONFLICT DO NOTHING`
 
 func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r ReleaseResult, err error) {
@@ -99,7 +103,8 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 // claim inserts the message's identity, so that it is not handled when it is delivered again. It says no where it has
 // taken effect before.
 func (k *HeldKey) claim(ctx context.Context, tx pgx.Tx) (first bool, err error) {
-	if args, ok := recentArgs(k.MessageID); ok {
+	identity := k.row.message.identity()
+	if args, ok := recentArgs(identity); ok {
 		var known bool
 		args["group"], args["redrive"] = k.Group, k.row.redrive
 		err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+recent+" AND consumer_group = @group AND redrive = @redrive)", args).
@@ -108,7 +113,9 @@ func (k *HeldKey) claim(ctx context.Context, tx pgx.Tx) (first bool, err error) 
 			return false, err
 		}
 	}
-	tag, err := tx.Exec(ctx, claimInbox, k.Group, pgtext.Indexable(k.MessageID), k.row.redrive)
+	tag, err := tx.Exec(ctx, claimInbox, pgx.NamedArgs{
+		"group": k.Group, "identity": identity, "bare": inbox.ID(k.MessageID), "redrive": k.row.redrive,
+	})
 	return tag.RowsAffected() == 1, err
 }
 

@@ -53,7 +53,8 @@ func causeOf(es []Entry, i int, messages map[string][]int) int {
 	best := -1
 	if !e.isMessage() {
 		for _, c := range messages[e.ID] {
-			if es[c].Redrive == e.Redrive || best < 0 {
+			same := es[c].identity == e.identity
+			if best < 0 || same && (es[c].Redrive == e.Redrive || es[best].identity != e.identity) {
 				best = c
 			}
 		}

@@ -40,7 +40,7 @@ func newPayloads(ctx context.Context, registry *schemas.Registry, limit time.Dur
 func (p *payloads) entry(ctx context.Context, m envelope.Message, payload []byte, size int) Entry {
 	e := Entry{
 		At: m.Time, ID: m.ID, Type: m.Type, Key: string(m.Key), Outcome: m.Outcome,
-		CorrelationID: m.CorrelationID, CausationID: m.CausationID, Cause: -1,
+		CorrelationID: m.CorrelationID, CausationID: m.CausationID, Cause: -1, identity: m.Identity(),
 	}
 	if e.CorrelationID == "" {
 		e.CorrelationID = e.ID // which is what those that follow from it get

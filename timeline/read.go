@@ -147,7 +147,7 @@ func (e *Entry) concerns(subject string) bool {
 // add takes an entry, or what it adds to one that is there already.
 func (r *reading) add(e Entry) {
 	e.At = e.At.UTC()
-	id := identity{e.topic(), e.ID, e.Redrive}
+	id := identity{e.topic(), e.identity, e.Redrive}
 	if e.DeadLetter != nil {
 		id = identity{id: e.DeadLetter.ID}
 	}

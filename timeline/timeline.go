@@ -69,6 +69,8 @@ type Entry struct {
 	// Payload is JSON, or nil where it cannot be shown as such; PayloadNote says why.
 	Payload     json.RawMessage `json:"payload,omitempty"`
 	PayloadNote string          `json:"payload_note,omitempty"`
+
+	identity string // the message's: two sources may use one id
 }
 
 // A Record is a message's place in Kafka.

@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/repair"
 )
 
@@ -22,15 +25,17 @@ func newInbox() *cobra.Command {
 
 func newInboxFind() *cobra.Command {
 	var f deskFlags
+	var source string
 	cmd := &cobra.Command{
 		Use:   "find <message id>",
 		Short: "Say whether a message was handled, is held, or is a dead letter",
 		Long: `find looks for a message by its id (ce_id; of a message without one, topic id/partition/offset) in the
-database of one service (--database or DATABASE_URL).
+database of one service (--database or DATABASE_URL). An id that is no UUID may be of several messages, each of another
+source (ce_source): --source chooses one of them.
 
 Exit status: 0 it was found, 1 it was not or the look failed, 2 wrong usage.`,
 		Example: `  troupe inbox find 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f
-  troupe inbox find charge-17 --output json`,
+  troupe inbox find charge-17 --source billing --output json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			desk, end, err := f.open(cmd.Context())
@@ -41,6 +46,10 @@ Exit status: 0 it was found, 1 it was not or the look failed, 2 wrong usage.`,
 			found, err := desk.Find(cmd.Context(), args[0])
 			if err != nil {
 				return failed(err)
+			}
+			if source != "" { // what a version before has stored without its source may be of this one
+				identity := envelope.Message{Source: source, ID: args[0]}.Identity()
+				found = slices.DeleteFunc(found, func(s repair.Sighting) bool { return s.Identity != identity && s.Identity != args[0] })
 			}
 			if f.output.forPrograms() {
 				if found == nil {
@@ -54,14 +63,15 @@ Exit status: 0 it was found, 1 it was not or the look failed, 2 wrong usage.`,
 				return failed(fmt.Errorf("%s is not known here: it has not come yet, or was handled so long ago that the inbox has forgotten it",
 					oneLine(args[0], 200)))
 			}
-			return printSightings(cmd, found)
+			return printSightings(cmd, args[0], found)
 		},
 	}
 	f.declare(cmd)
+	cmd.Flags().StringVar(&source, "source", "", "`ce_source` of the message, where its id is no UUID (default: any)")
 	return cmd
 }
 
-func printSightings(cmd *cobra.Command, found []repair.Sighting) error {
+func printSightings(cmd *cobra.Command, id string, found []repair.Sighting) error {
 	t := newTable(cmd.OutOrStdout(), "GROUP", "REDRIVES", "STATE", "AT", "MORE")
 	for _, s := range found {
 		about := ""
@@ -72,6 +82,9 @@ func printSightings(cmd *cobra.Command, found []repair.Sighting) error {
 			about = fmt.Sprintf("%s, next try %s: %s", s.Place, stamp(*s.NextTry), oneLine(s.Error, 80))
 		case s.Place != nil:
 			about = fmt.Sprintf("%s, waits behind another of its key", s.Place)
+		}
+		if s.Identity != id {
+			about = strings.TrimSuffix(oneLine(s.Identity, 100)+", "+about, ", ")
 		}
 		t.row(oneLine(s.Group, 60), fmt.Sprint(s.Redrive), string(s.State), stamp(s.At), about)
 	}

@@ -96,6 +96,7 @@ var views = map[string]view{
 			"kafka": "the console's", "flow": "the console's", "demo": "a demo has a console of its own",
 			"topic": "a console is of one flow", "group": "a console is of one flow",
 			"max-records": "a page has ten seconds", "timeout": "a page has ten seconds", "payload": "a page has them folded",
+			"source": "a page shows the identity of each",
 		},
 	},
 	"/relay/rows": {

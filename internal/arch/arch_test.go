@@ -31,6 +31,8 @@ var house = map[string][]string{
 	"internal/kafka":  {"envelope"},
 	"internal/keyed":  {},
 	"internal/pgtext": {},
+	// What the inbox's tables know a message by.
+	"internal/inbox": {"envelope", "internal/pgtext"},
 	// Written for a participant and for an operator alike.
 	"internal/deadletter": {"envelope", "internal/pg", "internal/pgtext", "outbox", "topics"},
 	"internal/wal":        {"internal/pg"},
@@ -41,7 +43,7 @@ var house = map[string][]string{
 	"outbox": {"envelope"},
 
 	"relay":         {"envelope", "internal/kafka", "internal/pg", "internal/wal", "outbox", "relay/mapping", "retry", "schemas", "topics"},
-	"participant":   {"envelope", "internal/deadletter", "internal/kafka", "internal/keyed", "internal/pg", "internal/pgtext", "outbox", "retry", "topics"},
+	"participant":   {"envelope", "internal/deadletter", "internal/inbox", "internal/kafka", "internal/keyed", "internal/pg", "internal/pgtext", "outbox", "retry", "topics"},
 	"alert":         {"retry"},
 	"timeline":      {"envelope", "internal/kafka", "outbox", "participant", "schemas", "topics"},
 	"relay/mapping": {"envelope"},
@@ -49,7 +51,7 @@ var house = map[string][]string{
 
 	"participant/modeltest": {},
 
-	"repair": {"envelope", "internal/deadletter", "internal/pgtext", "outbox", "participant", "topics"},
+	"repair": {"envelope", "internal/deadletter", "internal/inbox", "internal/pgtext", "outbox", "participant", "topics"},
 	"doctor": {"internal/pg", "migrations", "relay", "schemas", "topics"},
 
 	"telemetry": {"envelope", "participant"},

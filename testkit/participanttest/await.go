@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -55,7 +54,7 @@ func (s *Stage) answers(m envelope.Message) (all []envelope.Message) {
 // whereabouts says why there is no answer yet.
 func (s *Stage) whereabouts(m envelope.Message) error {
 	for _, h := range s.held() {
-		if h.id == m.ID {
+		if h.identity == m.Identity() {
 			return fmt.Errorf("it is held after %d attempts: %s", h.Attempts, h.Error)
 		}
 	}
@@ -97,14 +96,14 @@ type DeadLetter struct {
 	Attempts int    // runs that failed
 	Handler  string // group/type; the group alone where no handler fitted
 	Payload  []byte // as it came
+
+	identity string
 }
 
-const selectDeadLetter = `
-SELECT id::text, error_class AS class, error, attempts, handler, payload
+const selectDeadLetters = `
+SELECT id::text, error_class, error, attempts, handler, payload, headers, topic_id, partition, "offset"
 FROM troupe.dead_letters
-WHERE message_id = $1
-ORDER BY id DESC
-LIMIT 1`
+ORDER BY id DESC`
 
 // AwaitDeadLetter waits until a message that was sent is one. Where it fails too often at first, Advance spares its
 // back-off.
@@ -112,17 +111,46 @@ func (s *Stage) AwaitDeadLetter(m envelope.Message) DeadLetter {
 	s.t.Helper()
 	var letter DeadLetter
 	s.wait("the dead letter of "+m.ID, func() error {
-		rows, err := s.Pool.Query(s.t.Context(), selectDeadLetter, m.ID)
-		require.NoError(s.t, err)
-		found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[DeadLetter])
-		require.NoError(s.t, err)
-		if len(found) == 0 {
+		all := s.deadLetters()
+		i := slices.IndexFunc(all, func(l DeadLetter) bool { return l.identity == m.Identity() })
+		if i < 0 {
 			return s.whereabouts(m)
 		}
-		letter = found[0]
+		letter = all[i]
 		return nil
 	})
 	return letter
+}
+
+// deadLetters returns all, the newest first.
+func (s *Stage) deadLetters() (all []DeadLetter) {
+	s.t.Helper()
+	rows, err := s.Pool.Query(s.t.Context(), selectDeadLetters)
+	require.NoError(s.t, err)
+	all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l DeadLetter, err error) {
+		var headers []byte
+		var topic [16]byte
+		var partition int32
+		var offset int64
+		err = row.Scan(&l.ID, &l.Class, &l.Error, &l.Attempts, &l.Handler, &l.Payload, &headers, &topic, &partition, &offset)
+		l.identity = identity(headers, offsetID(topic, partition, offset))
+		return l, err
+	})
+	require.NoError(s.t, err)
+	return all
+}
+
+// identity returns the identity of the message that was sent, by the headers of a row: place is its id where it has none. Headers
+// that cannot be read leave a message without attributes.
+func identity(headers []byte, place string) string {
+	var m envelope.Message
+	if list, err := envelope.UnmarshalHeaders(headers); err != nil || m.SetHeaders(list) != nil {
+		m = envelope.Message{}
+	}
+	if m.ID == "" {
+		m.ID = place
+	}
+	return m.Identity()
 }
 
 // Held is a message that has failed and waits in troupe.held for its next try, and everything of its key behind it.
@@ -132,7 +160,7 @@ type Held struct {
 	Error    string        // of the last attempt
 	Wait     time.Duration // until the next try, by the database's clock; negative once it is due
 
-	id string
+	identity string
 }
 
 // AwaitHeld waits until a message has failed that many times, or more, and is held.
@@ -140,7 +168,7 @@ func (s *Stage) AwaitHeld(m envelope.Message, attempts int) (held Held) {
 	s.t.Helper()
 	s.wait(fmt.Sprintf("%d failed attempts of %s", attempts, m.ID), func() error {
 		all := s.held()
-		i := slices.IndexFunc(all, func(h Held) bool { return h.id == m.ID })
+		i := slices.IndexFunc(all, func(h Held) bool { return h.identity == m.Identity() })
 		switch {
 		case i < 0:
 			return fmt.Errorf("it is not held")
@@ -173,15 +201,9 @@ func (s *Stage) held() (all []Held) {
 	fields := []any{&topic, &partition, &offset, &headers, &h.Attempts, &h.Class, &h.Error, &wait}
 	_, err = pgx.ForEachRow(rows, fields, func() error {
 		h.Wait = time.Duration(wait * float64(time.Second))
-		h.id = offsetID(uuid.UUID(topic), partition, offset)
-		list, err := envelope.UnmarshalHeaders(headers)
-		for _, header := range list {
-			if header.Key == envelope.HeaderID {
-				h.id = string(header.Value)
-			}
-		}
+		h.identity = identity(headers, offsetID(topic, partition, offset))
 		all = append(all, h)
-		return err
+		return nil
 	})
 	require.NoError(s.t, err)
 	return all

@@ -152,7 +152,7 @@ func (c *crash) deliver(t testing.TB, n int) (left after) {
 	s := open(t, c.cfg, testkit.Logger(t).Level(zerolog.ErrorLevel)) // each crash is a warning
 	m := c.given(s)
 	require.NotEmpty(t, m.ID, "the message of given has no ID, by which its transaction is known")
-	s.wire.arm(n, m.ID)
+	s.wire.arm(n, m.Identity())
 	s.Send(m)
 	s.Settle()
 	left.step = s.wire.disarm()

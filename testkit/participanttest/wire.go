@@ -15,8 +15,8 @@ import (
 
 // wire is between a pool and its server. It counts the steps of the transaction that handles one message and closes the
 // connection at one of them. Steps are counted in what goes over the wire, not in calls of pgx: several statements may
-// share one write. The transaction is known by the message's id, which stands in the inbox row that it inserts: steps
-// count from the write on in which the id goes to the server. What the participant does beside it does not count.
+// share one write. The transaction is known by the message's identity, which is in the inbox row that it inserts: steps
+// count from the write on in which the identity goes to the server. What the participant does beside it does not count.
 //
 // A step is a statement about to be sent, or the arrival of the answer that says it is done. The messages of the
 // extended protocol that only prepare a statement (Parse, Bind, Describe) and Sync are none: a connection that ends there

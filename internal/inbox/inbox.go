@@ -1,0 +1,39 @@
+// Package inbox has the texts and the slots by which the inbox's tables know a message: for a participant that handles it, and
+// for an operator who looks for it.
+package inbox
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pgtext"
+)
+
+const (
+	// Slots is the number of tables in the ring of troupe.inbox_recent.
+	Slots = 32
+	dayMs = 24 * 60 * 60 * 1000
+)
+
+// Identity returns m's identity as troupe.inbox.message_id takes it.
+func Identity(m envelope.Message) string {
+	return pgtext.Indexable(m.ID) + strings.TrimPrefix(m.Identity(), m.ID)
+}
+
+// ID returns an id as text columns take it. It is also the identity that versions before the one with sources wrote, and the
+// identity of a message without ce_id, whose id is topic id, partition and offset.
+func ID(id string) string { return pgtext.Indexable(id) }
+
+// Recent returns the UUID and the day since 1970 of an identity that belongs to troupe.inbox_recent, in the slot of that day
+// modulo Slots: a UUIDv7 as Postgres writes it.
+func Recent(identity string) (id uuid.UUID, day int, ok bool) {
+	id, err := uuid.Parse(identity)
+	canonical := len(identity) == 36 && !strings.ContainsAny(identity, "ABCDEF") // as id.String() would be
+	if err != nil || id.Version() != 7 || !canonical {
+		return id, 0, false
+	}
+	ms := int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5])
+	return id, int(ms / dayMs), true
+}
