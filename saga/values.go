@@ -1,14 +1,18 @@
 package saga
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/troupe-go/troupe/internal/expr"
 )
 
 // Values of events, variables and deadlines have one form in a decision, in the log and in the stored state: whole numbers
-// are int64, doubles are float64 also where they are whole. JSON tells the two apart by the point: 10 and 10.0. A decision
-// from the log so sees what the first one saw.
+// are int64, doubles are float64 also where they are whole, and a number of more digits than either holds is a json.Number.
+// JSON tells the first two apart by the point: 10 and 10.0. A decision from the log sees the values of the first one.
 
 // fields writes doubles with their point.
 type fields map[string]any
@@ -40,7 +44,7 @@ func pointed(v any) any {
 		return pointed(float64(v))
 	case float64:
 		if v == math.Trunc(v) && !math.IsInf(v, 0) {
-			return json.Number(strconv.FormatFloat(v, 'f', 1, 64))
+			return json.Number(strconv.FormatFloat(v, 'f', -1, 64) + ".0")
 		}
 	}
 	return v
@@ -71,4 +75,146 @@ func (a Armed) MarshalJSON() ([]byte, error) {
 		armed
 		Payload fields `json:"payload,omitempty"`
 	}{armed(a), a.Payload})
+}
+
+// coerce is v as a variable takes it.
+func (d *Definition) coerce(name string, v any) (any, error) {
+	t, known := d.spec.Data[name]
+	if !known {
+		return nil, fmt.Errorf("saga %s has no variable %s", d.spec.Saga, name)
+	}
+	v, err := whole(v)
+	if err != nil {
+		return nil, fmt.Errorf("variable %s: %w", name, err)
+	}
+	switch t {
+	case Any:
+		return v, nil
+	case String:
+		if s, ok := v.(string); ok {
+			return s, nil
+		}
+	case Bool:
+		if b, ok := v.(bool); ok {
+			return b, nil
+		}
+	case Int:
+		switch n := v.(type) {
+		case int64:
+			return n, nil
+		case float64:
+			if n == math.Trunc(n) && -1<<63 <= n && n < 1<<63 {
+				return int64(n), nil
+			}
+		}
+	case Double:
+		switch n := v.(type) {
+		case int64:
+			if f := float64(n); f < 1<<63 && int64(f) == n { // no digit is lost
+				return f, nil
+			}
+		case float64:
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("variable %s is %s: it cannot be %s", name, t, show(v))
+}
+
+// whole turns a number that a caller or a JSON decoder gives into one that expressions take.
+func whole(v any) (any, error) {
+	switch v := v.(type) {
+	case json.Number:
+		return expr.Number(v.String())
+	case int:
+		return int64(v), nil
+	case int32:
+		return int64(v), nil
+	case float32:
+		return whole(float64(v))
+	case float64:
+		return v + 0, nil // -0 is 0, as JSON in Postgres has no -0
+	}
+	return v, nil
+}
+
+// plain is whole all the way down, in place.
+func plain(v any) (_ any, err error) {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			if v[i], err = plain(v[i]); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for k := range v {
+			if v[k], err = plain(v[k]); err != nil {
+				return nil, fmt.Errorf("%s: %w", k, err)
+			}
+		}
+	}
+	return whole(v)
+}
+
+// WriteFields writes a JSON object of which ReadFields gives the same numbers.
+func WriteFields(f map[string]any) ([]byte, error) { return json.Marshal(fields(f)) }
+
+// ReadFields reads a JSON object as Event.Fields has it: whole numbers stay whole, and a number of more digits than an int64
+// or a float64 holds is a json.Number with all of them. A number of more than 1,100 digits is an error.
+func ReadFields(text []byte) (map[string]any, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var fields map[string]any
+	if err := dec.Decode(&fields); err != nil {
+		return nil, fmt.Errorf("want a JSON object: %w", err)
+	}
+	if _, err := plain(fields); err != nil {
+		return nil, err
+	}
+	return fields, nil
+}
+
+// ReadState reads a State of d from JSON, with its variables of the types that d says.
+func (d *Definition) ReadState(text []byte) (State, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var s State
+	if err := dec.Decode(&s); err != nil {
+		return State{}, err
+	}
+	if s.Definition != d.hash || len(s.Steps) != len(d.steps) {
+		return State{}, fmt.Errorf("saga %s is of another definition than %s", s.ID(), d)
+	}
+	_, err := plain(s.Data)
+	for i := range s.Early {
+		if err == nil {
+			_, err = plain(s.Early[i].Fields)
+		}
+	}
+	for i := range s.Deadlines {
+		if err == nil {
+			_, err = plain(s.Deadlines[i].Payload)
+		}
+	}
+	for name, v := range s.Data {
+		if err == nil {
+			s.Data[name], err = d.coerce(name, v)
+		}
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("saga %s: %w", s.ID(), err)
+	}
+	return s, nil
+}
+
+// ReadEvent reads an Event from JSON, with whole numbers kept whole.
+func ReadEvent(text []byte) (Event, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var e Event
+	if err := dec.Decode(&e); err != nil {
+		return e, err
+	}
+	_, err := plain(e.Fields)
+	return e, err
 }

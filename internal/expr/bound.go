@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -110,6 +111,8 @@ func weigh(v ref.Val, left *int) {
 	switch v := v.(type) {
 	case types.String:
 		*left -= len(v) / 16
+	case number:
+		*left -= len(v) / 16
 	case traits.Mapper:
 		for it := v.Iterator(); *left > 0 && it.HasNext() == types.True; {
 			k := it.Next()
@@ -158,6 +161,9 @@ func (c *copying) copy(v ref.Val) (any, error) {
 			return nil, fmt.Errorf("%d is out of range", uint64(v))
 		}
 		return int64(v), nil
+	case number:
+		c.left -= len(v)
+		return json.Number(v), nil
 	case types.Double:
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 			return nil, fmt.Errorf("%v is no number", float64(v))

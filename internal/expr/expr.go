@@ -24,7 +24,8 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// A Type is a field's. Values are Go's string, int64, float64 and bool; Any is whatever JSON can say.
+// A Type is a field's. Values are Go's string, int64, float64 and bool; Any is whatever JSON can say, with the numbers of
+// Number.
 type Type string
 
 // The types.

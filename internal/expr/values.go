@@ -2,10 +2,12 @@ package expr
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 
 	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -24,6 +26,8 @@ func (a adapter) NativeToValue(v any) ref.Val {
 		m = types.NewRefValMap(a, v)
 	case []any:
 		return types.NewDynamicList(a, v)
+	case json.Number:
+		return number(v)
 	default:
 		m = a.Adapter.NativeToValue(v)
 	}
@@ -65,7 +69,7 @@ func compareKeys(a, b ref.Val) int {
 	return cmp.Or(cmp.Compare(a.Type().TypeName(), b.Type().TypeName()), cmp.Compare(fmt.Sprint(a.Value()), fmt.Sprint(b.Value())))
 }
 
-// canonical replaces map literals by those with an order, and arithmetic by one that takes numbers of two types.
+// canonical gives map literals an order, and lets arithmetic and comparisons take numbers of two types.
 func canonical(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	switch i := i.(type) {
 	case interpreter.InterpretableConstructor:
@@ -76,6 +80,10 @@ func canonical(i interpreter.InterpretableV2) (interpreter.InterpretableV2, erro
 		switch i.Function() {
 		case operators.Add, operators.Subtract, operators.Multiply, operators.Divide:
 			return mixed{i}, nil
+		case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+			return compared{i}, nil
+		case overloads.TypeConvertString:
+			return texted{i}, nil
 		}
 	}
 	return i, nil
@@ -107,6 +115,11 @@ func (m mixed) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	for _, v := range []ref.Val{a, b} {
 		if types.IsUnknownOrError(v) {
 			return v
+		}
+	}
+	for _, v := range []ref.Val{a, b} {
+		if n, is := v.(number); is {
+			return n.refused()
 		}
 	}
 	switch x := a.(type) {

@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -146,4 +147,42 @@ func TestAnEventFindsItsSagaByANumberInAnyForm(t *testing.T) {
 			require.Equal(t, saga.Completed, m.Sagas()[0].Status, "%s for %s", number, variable)
 		}
 	}
+}
+
+// TestAnEventFindsItsSagaByANumberOfManyDigits, and no saga whose number differs in the last one.
+func TestAnEventFindsItsSagaByANumberOfManyDigits(t *testing.T) {
+	t.Parallel()
+	d := parsed(t, `{"saga":"o","version":1,"key":"id","data":{"id":"string","invoice":"any"},
+ "start":[{"event":"Opened","hop":"bank","set":{"id":"event.id","invoice":"event.invoice"}}],
+ "steps":[{"name":"paid","success":[{"event":"Paid","hop":"bank","by":{"variable":"invoice","field":"invoice"}}],"timeout":"24h"}]}`)
+	m, err := coordinator.NewMemory(noon, d)
+	require.NoError(t, err)
+	take := func(id, typ, body string) {
+		fields, err := saga.ReadFields([]byte(body))
+		require.NoError(t, err)
+		require.NoError(t, m.Take(coordinator.Message{ID: id, Hop: "bank", Type: typ, Key: "x", Fields: fields}))
+	}
+	take("1", "Opened", `{"id": "a", "invoice": 12345678901234567890}`)
+	take("2", "Opened", `{"id": "b", "invoice": 12345678901234567891}`)
+	take("3", "Paid", `{"invoice": 12345678901234567892}`)
+	take("4", "Paid", `{"invoice": 1.2345678901234567891e19}`)
+	require.Equal(t, saga.Running, m.Sagas()[0].Status)
+	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
+	take("5", "Paid", `{"invoice": "12345678901234567890"}`)
+	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+}
+
+// TestAStartKeepsTheFormOfItsNumbers: a double stays one where it is whole, also in a variable of any type.
+func TestAStartKeepsTheFormOfItsNumbers(t *testing.T) {
+	t.Parallel()
+	d := parsed(t, `{"saga":"o","version":1,"key":"id","data":{"id":"string","price":"any","n":"any"},
+ "start":[{"event":"Opened","hop":"bank","set":{"id":"event.id","price":"[event.price]","n":"event.n"}}],
+ "steps":[{"name":"a","command":{"hop":"a","type":"A","input":{"third":"data.price[0] / 4.0"}},"success":[{"event":"Done"}],"failure":[{"event":"No"}],"timeout":"24h","irreversible":"r"}]}`)
+	m, err := coordinator.NewMemory(noon, d)
+	require.NoError(t, err)
+	require.NoError(t, m.Take(coordinator.Message{ID: "1", Hop: "bank", Type: "Opened", Fields: map[string]any{"id": "a", "price": 10.0, "n": int64(10)}}))
+	require.Equal(t, map[string]any{"id": "a", "price": []any{10.0}, "n": int64(10)}, m.Sagas()[0].Data)
+	_, err = m.Start("o", map[string]any{"id": "b", "price": []any{10.0}, "n": uint64(12345678901234567890)})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"id": "b", "price": []any{10.0}, "n": json.Number("12345678901234567890")}, m.Sagas()[1].Data)
 }

@@ -287,7 +287,7 @@ func (p *pass) begin(ctx context.Context, name string, fields map[string]any) (S
 
 // startData are the variables as the definition has them, and the key, of what a caller gives.
 func startData(d *saga.Definition, given map[string]any) (key string, data map[string]any, err error) {
-	text, err := json.Marshal(given)
+	text, err := saga.WriteFields(given)
 	if err != nil {
 		return "", nil, fmt.Errorf("saga %s: %w", d.Spec().Saga, err)
 	}
