@@ -58,6 +58,41 @@ func TestAnEventBehindTheEndWaitsForTheNextOfItsValue_D02(t *testing.T) {
 	}
 }
 
+// TestAnAwaitedEventWithoutItsAssociationIsADeadLetter, with the field that it lacks.
+func TestAnAwaitedEventWithoutItsAssociationIsADeadLetter(t *testing.T) {
+	byKey := parsed(t, `{"saga":"order","version":1,"key":"id","data":{"id":"string"},
+ "steps":[{"name":"seen","success":[{"event":"Confirmed","hop":"desk"}],"timeout":"24h"}]}`)
+	m, err := coordinator.NewMemory(noon, booked(t), byKey)
+	require.NoError(t, err)
+	id, err := m.Start("trip", map[string]any{"trip": "t-1"})
+	require.NoError(t, err)
+	require.NoError(t, m.Take(roomBooked(id)))
+	for name, fields := range map[string]map[string]any{"null": {"booking": nil}, "missing": {}, "empty": {"booking": ""}} {
+		lost := confirmed("m-" + name)
+		lost.Fields = fields
+		require.ErrorContains(t, m.Take(lost), "its field for the variable booking is null, empty or missing", name)
+	}
+	require.ErrorContains(t, m.Take(coordinator.Message{ID: "m-1", Hop: "desk", Type: "Confirmed"}), "has no key")
+	require.NoError(t, m.Take(coordinator.Message{ID: "m-2", Hop: "desk", Type: "Another"}), "no saga awaits it")
+	require.Equal(t, saga.Running, m.Sagas()[0].Status)
+	require.NoError(t, m.Take(confirmed("m-3")), "with the value")
+	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+}
+
+// TestAnEventThatOneOfTwoSagasCannotBeFoundByIsTakenByTheOther, and is no dead letter.
+func TestAnEventThatOneOfTwoSagasCannotBeFoundByIsTakenByTheOther(t *testing.T) {
+	byKey := parsed(t, `{"saga":"order","version":1,"key":"id","data":{"id":"string"},
+ "steps":[{"name":"seen","success":[{"event":"Confirmed","hop":"bank"}],"timeout":"24h"}]}`)
+	m, err := coordinator.NewMemory(noon, booked(t), byKey)
+	require.NoError(t, err)
+	_, err = m.Start("order", map[string]any{"id": "b-7"})
+	require.NoError(t, err)
+	e := confirmed("m-1")
+	e.Fields = map[string]any{"booking": nil}
+	require.NoError(t, m.Take(e))
+	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+}
+
 func roomBooked(id string) coordinator.Message {
 	return coordinator.Message{
 		ID: "answer to " + id, Hop: "hotel", Type: "RoomBooked", Outcome: "success", SagaID: id,

@@ -38,6 +38,10 @@
 //	a start whose when, set or lock     a dead letter of the coordinator's hop: of the event, or, where that is also for
 //	cannot be evaluated, an event that  another saga, of its own (troupe.Apart), so that the other saga takes it. Mend the
 //	a saga has no room to keep          definition, and redrive it
+//	an event that is for no other saga  a dead letter of the coordinator's hop: redrive it with the value, or discard it. Where
+//	and has no key, or a null or empty  another saga takes the event, that one only
+//	field, where a saga awaits it by
+//	that
 //	a saga of a type that another       Start gives an error, a start by an event is a dead letter; New refuses while sagas
 //	coordinator has in this database    of the other are under way: ids, locks and stashed events go by the type's name
 //	an answer for a saga that is not    ignored: Decided is told, nothing is written

@@ -50,8 +50,13 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 		}
 	}
 	var all []Association
+	var unfound error
 	for _, d := range p.known() { // the older ones too, whose instances still run
 		for _, by := range awaits(d, m) {
+			if by.Value == "" {
+				unfound = noValue(by, m)
+				continue
+			}
 			if slices.Contains(all, by) || by.Variable == "" && by.Saga+"/"+by.Value == answered {
 				continue
 			}
@@ -60,6 +65,9 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Fields: m.Fields, Message: m.ID,
 			}})
 		}
+	}
+	if len(ts)+len(failed) == 0 {
+		return nil, unfound
 	}
 	if len(ts)+len(failed) == 1 {
 		for k := range ts {
@@ -98,7 +106,16 @@ func wrapped(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
-// awaits says by what sagas of d are found that may await m.
+// noValue is the error of an event that can be for no saga, since it lacks the value that finds them.
+func noValue(by Association, m Message) error {
+	lacks := "has no key"
+	if by.Variable != "" {
+		lacks = "its field for the variable " + by.Variable + " is null, empty or missing"
+	}
+	return fmt.Errorf("saga %s awaits %s of %s and cannot be found: %s; redrive the event with a value, or discard it", by.Saga, m.Type, m.Hop, lacks)
+}
+
+// awaits returns the associations by which m finds sagas of d that may await it. One without a value finds none.
 func awaits(d *saga.Definition, m Message) (all []Association) {
 	for _, a := range d.Awaited() {
 		if a.Hop != m.Hop || a.Event != m.Type {
@@ -108,7 +125,7 @@ func awaits(d *saga.Definition, m Message) (all []Association) {
 		if a.By != nil {
 			by.Variable, by.Value = a.By.Variable, text(m.Fields[a.By.Field])
 		}
-		if by.Value != "" && !slices.Contains(all, by) {
+		if !slices.Contains(all, by) {
 			all = append(all, by)
 		}
 	}
