@@ -165,6 +165,7 @@ func Stuck(d *Definition, s State) []string {
 
 // advance goes on from what has happened until something must be waited for.
 func (x *decision) advance() {
+	x.meetOverdue()
 	for x.s.Status == Running && x.forward() {
 	}
 	if x.s.Status == Compensating {
@@ -179,11 +180,13 @@ func (x *decision) advance() {
 	}
 }
 
-// emit adds events. It says false when the saga is parked over one.
+// emit adds events. It returns false, and adds none, when one of them cannot be built; then the saga is parked.
 func (x *decision) emit(es []emit, objects map[string]any) bool {
+	before := len(x.fx.Events)
 	for _, e := range es {
 		fields, ok := x.fields(e.input, objects)
 		if !ok {
+			x.fx.Events = x.fx.Events[:before]
 			return false
 		}
 		x.fx.Events = append(x.fx.Events, Emitted{Hop: e.Hop, Type: e.Event, Failure: e.Failure, Fields: fields})

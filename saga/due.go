@@ -50,9 +50,14 @@ func (x *decision) armAll(due []scheduled) {
 func (x *decision) arm(name string, after Duration, payload map[string]any) {
 	a := Armed{Name: name, At: x.now.Add(time.Duration(after)), Payload: payload}
 	x.s.Deadlines = slices.DeleteFunc(x.s.Deadlines, func(b Armed) bool { return b.Name == name })
-	at, _ := slices.BinarySearchFunc(x.s.Deadlines, name, func(b Armed, name string) int { return strings.Compare(b.Name, name) })
-	x.s.Deadlines = slices.Insert(x.s.Deadlines, at, a)
+	x.insert(a)
 	x.fx.Scheduled = append(x.fx.Scheduled, a)
+}
+
+// insert adds a to the deadlines, which are ordered by name.
+func (x *decision) insert(a Armed) {
+	at, _ := slices.BinarySearchFunc(x.s.Deadlines, a.Name, func(b Armed, name string) int { return strings.Compare(b.Name, name) })
+	x.s.Deadlines = slices.Insert(x.s.Deadlines, at, a)
 }
 
 func (x *decision) disarm(name string) {
@@ -75,6 +80,10 @@ func (x *decision) fired(e Event) {
 		x.ignore("the deadline %s is due at %s only", due.Name, due.At.Format(time.RFC3339Nano))
 		return
 	}
+	if due.Overdue {
+		x.ignore("the deadline %s waits until the saga is taken up", due.Name)
+		return
+	}
 	x.s.Deadlines = slices.Delete(x.s.Deadlines, i, i+1)
 	x.fx.Met = append(x.fx.Met, due.Name)
 	switch {
@@ -85,8 +94,54 @@ func (x *decision) fired(e Event) {
 		x.compensateFailed(x.d.byName[strings.TrimSuffix(due.Name, compTimeout)], "no answer in time")
 	case strings.HasSuffix(due.Name, stepTimeout):
 		x.timedOut(x.d.byName[strings.TrimSuffix(due.Name, stepTimeout)])
+	case e.Keep:
+		x.meet(due)
 	default:
 		x.met(due)
+	}
+}
+
+// meet does what a deadline of the definition says, or keeps the deadline until the saga is taken up: where the saga is parked,
+// a deadline must not end it, and one that cannot do all that it says does nothing, so that it can be done once.
+func (x *decision) meet(due Armed) {
+	then := x.d.deadlines[x.deadline(due.Name)].Then
+	if then == ThenComplete && x.s.Status == Parked && !x.s.Back {
+		x.keep(due)
+		x.moment(DeadlineKept, "", due.Name)
+		return
+	}
+	steps, early := slices.Clone(x.s.Steps), x.s.Early
+	moments, events := len(x.fx.Moments), len(x.fx.Events)
+	if !x.met(due) {
+		x.s.Steps, x.s.Early = steps, early
+		x.fx.Moments[moments].What, x.fx.Events = DeadlineKept, x.fx.Events[:events]
+		x.keep(due)
+	}
+}
+
+// keep puts a deadline back, as overdue.
+func (x *decision) keep(due Armed) {
+	due.Overdue = true
+	x.insert(due)
+	x.fx.Met = slices.DeleteFunc(x.fx.Met, func(name string) bool { return name == due.Name })
+}
+
+// meetOverdue does what the overdue deadlines say, the first that was due first, until the saga is parked or turns back.
+func (x *decision) meetOverdue() {
+	for x.s.Status == Running {
+		next := -1
+		for i, a := range x.s.Deadlines {
+			if a.Overdue && (next < 0 || a.At.Before(x.s.Deadlines[next].At)) {
+				next = i
+			}
+		}
+		if next < 0 {
+			return
+		}
+		due := x.s.Deadlines[next]
+		x.s.Deadlines = slices.Delete(x.s.Deadlines, next, next+1)
+		x.fx.Met = append(x.fx.Met, due.Name)
+		x.meet(due)
 	}
 }
 
@@ -108,22 +163,27 @@ func (x *decision) timedOut(i int) {
 	}
 }
 
-// met is one of the definition's own deadlines.
-func (x *decision) met(due Armed) {
-	i := slices.IndexFunc(x.d.deadlines, func(dl *deadline) bool { return dl.Name == due.Name })
-	dl := x.d.deadlines[i]
+func (x *decision) deadline(name string) int {
+	return slices.IndexFunc(x.d.deadlines, func(dl *deadline) bool { return dl.Name == name })
+}
+
+// met does what a deadline of the definition says. It returns false where an event of it, or of the end that it
+// brings, cannot be built; then the saga is parked.
+func (x *decision) met(due Armed) bool {
+	dl := x.d.deadlines[x.deadline(due.Name)]
 	x.moment(DeadlineMet, "", due.Name)
 	payload := due.Payload
 	if payload == nil {
 		payload = map[string]any{}
 	}
 	if !x.emit(dl.emit, x.objects(map[string]any{"deadline": payload})) {
-		return
+		return false
 	}
 	if dl.Then == ThenPark {
 		x.s.Held = "deadline " + dl.Name
 	}
 	x.then(dl.Then, "deadline "+dl.Name, nil)
+	return dl.Then != ThenComplete || x.s.Back || x.s.Ended()
 }
 
 func (x *decision) then(t Then, why string, emits []emit) {

@@ -185,7 +185,7 @@ type Deadline struct {
 	// Payload is evaluated when it is scheduled, over data and saga; Emit reads it as deadline.
 	Payload Mapping `json:"payload,omitempty"`
 	Emit    []Emit  `json:"emit,omitempty"`
-	// Then is what becomes of the saga.
+	// Then is what becomes of the saga. While the saga is parked, a deadline with ThenComplete waits until it is taken up.
 	Then Then `json:"then,omitempty"`
 }
 

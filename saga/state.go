@@ -105,6 +105,8 @@ type Armed struct {
 	Name    string         `json:"name"`
 	At      time.Time      `json:"at"`
 	Payload map[string]any `json:"payload,omitempty"`
+	// Overdue reports that At has come and that the deadline waits until the saga, which is parked, is taken up.
+	Overdue bool `json:"overdue,omitempty"`
 }
 
 // An Event is something that happened, for Decide.
@@ -124,6 +126,9 @@ type Event struct {
 	Fields map[string]any `json:"fields,omitempty"`
 	// Deadline is the name of the one that Fired.
 	Deadline string `json:"deadline,omitempty"`
+	// Keep of Fired keeps a deadline that cannot be met now as overdue. Without it, as in logs of earlier versions, the
+	// deadline is gone.
+	Keep bool `json:"keep,omitempty"`
 	// Reason is given by a person, or by the hop that gave up.
 	Reason string `json:"reason,omitempty"`
 	// Actor is who acted.
@@ -251,4 +256,5 @@ const (
 	CompensationCompleted = "CompensationCompleted"
 	CompensationFailed    = "CompensationFailed"
 	DeadlineMet           = "DeadlineMet"
+	DeadlineKept          = "DeadlineKept" // until the parked saga is taken up
 )

@@ -104,7 +104,11 @@ func printSaga(w io.Writer, g *coordinator.Detail, log []coordinator.Entry, poss
 		if i == 0 {
 			_, _ = fmt.Fprintln(w, "\ndeadlines to come")
 		}
-		_, _ = fmt.Fprintf(w, "  %s  %s\n", stamp(a.At), a.Name)
+		overdue := ""
+		if a.Overdue {
+			overdue = "  overdue: it waits until the saga is taken up"
+		}
+		_, _ = fmt.Fprintf(w, "  %s  %s%s\n", stamp(a.At), a.Name, overdue)
 	}
 	printPossible(w, g, possible)
 }

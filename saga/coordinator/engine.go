@@ -242,15 +242,19 @@ func (p *pass) due(ctx context.Context, message int, id string) error {
 		if !ok || next.At.After(p.now) {
 			break
 		}
-		if fx := p.decide(message, id, saga.Event{Kind: saga.Fired, Deadline: next.Name}); fx.Ignored != "" {
+		if fx := p.decide(message, id, saga.Event{Kind: saga.Fired, Deadline: next.Name, Keep: true}); fx.Ignored != "" {
 			return fmt.Errorf("saga %s: deadline %s: %s", id, next.Name, fx.Ignored)
 		}
 	}
 	return p.unstash(ctx, message, id)
 }
 
+// nextDeadline returns the deadline that is due first. An overdue one waits for no time.
 func nextDeadline(s saga.State) (next saga.Armed, ok bool) {
 	for _, a := range s.Deadlines {
+		if a.Overdue {
+			continue
+		}
 		if !ok || a.At.Before(next.At) {
 			next, ok = a, true
 		}

@@ -303,6 +303,9 @@ func eventLiteral(e saga.Event) string {
 	add("Deadline", e.Deadline)
 	add("Reason", e.Reason)
 	add("Actor", e.Actor)
+	if e.Keep {
+		parts = append(parts, "Keep: true")
+	}
 	if e.Happened {
 		parts = append(parts, "Happened: true")
 	}

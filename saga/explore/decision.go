@@ -192,7 +192,9 @@ func (x *explorer) instance(s saga.State) uint32 {
 		if step, _ := x.deadlineOf(dl.Name); step >= 0 {
 			in.waits[step] = false
 		}
-		in.fires = append(in.fires, armed{x.event(event{Event: saga.Event{Kind: saga.Fired, Deadline: dl.Name}}), dl.Name})
+		if !dl.Overdue {
+			in.fires = append(in.fires, armed{x.event(event{Event: saga.Event{Kind: saga.Fired, Deadline: dl.Name, Keep: true}}), dl.Name})
+		}
 	}
 	i := uint32(len(x.sagas))
 	x.sagas, x.sagaIndex[string(key)] = append(x.sagas, in), i

@@ -28,7 +28,7 @@ func TestCounterexample(t *testing.T) {
 		event saga.Event
 	}{
 		{0, saga.Event{Kind: "started", Fields: map[string]any{"amount_cents": 1, "customer_id": "customer_id-1", "order_id": "order_id-1", "quantity": 1, "title": 1}}},
-		{10 * time.Minute, saga.Event{Kind: "fired", Deadline: "payment.timeout"}},
+		{10 * time.Minute, saga.Event{Kind: "fired", Deadline: "payment.timeout", Keep: true}},
 	} {
 		s, fx = saga.Decide(d, s, step.event, start.Add(step.after))
 	}

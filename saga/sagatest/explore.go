@@ -334,7 +334,7 @@ func (x *explorer) untilNext() time.Duration {
 	found := false
 	for _, s := range x.all {
 		for _, a := range s.Deadlines {
-			if in := a.At.Sub(x.memory.Clock()); !found || in < next {
+			if in := a.At.Sub(x.memory.Clock()); !a.Overdue && (!found || in < next) {
 				next, found = in, true
 			}
 		}
