@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -68,20 +67,31 @@ func (r Replay) Validate() error {
 }
 
 // Run returns when all rows that there were at the start are acknowledged, at the first that is refused, or when ctx ends;
-// the progress says how far it came, and From = Position + 1 goes on there. Progress, which may be nil, is called at the
-// start and after each batch. Of the Config it takes Pool, Brokers, Kafka, Service and ContentType. A broker that is away
-// is waited for.
+// the progress says how far it came, and From = Position + 1 goes on there. It reads from one server process, since a snapshot
+// of published rows means others on the next: after a failover or a restart it ends with an error. Progress, which may be nil,
+// is called at the start and after each batch. Of the Config it takes Pool, Brokers, Kafka, Service and ContentType. A broker
+// that is away is waited for.
 func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgress)) (ReplayProgress, error) {
 	var p ReplayProgress
 	if err := r.Validate(); err != nil {
 		return p, err
 	}
 	fill(&r.Rate, defaultReplayRate)
-	snapshot, err := publishedSnapshot(ctx, cfg.Pool)
+	pool, err := pg.SessionPool(cfg.Pool)
 	if err != nil {
 		return p, fmt.Errorf("replay: %w", err)
 	}
-	err = cfg.Pool.QueryRow(ctx, "SELECT coalesce(min(position), 0), coalesce(max(position), 0) FROM troupe.outbox").Scan(&p.Lowest, &p.Last)
+	defer closePool(pool)
+	db, err := bindNow(ctx, pool)
+	if err != nil {
+		return p, fmt.Errorf("replay: %w", err)
+	}
+	defer db.Close()
+	snapshot, err := publishedSnapshot(ctx, db)
+	if err != nil {
+		return p, fmt.Errorf("replay: %w", err)
+	}
+	err = db.QueryRow(ctx, "SELECT coalesce(min(position), 0), coalesce(max(position), 0) FROM troupe.outbox").Scan(&p.Lowest, &p.Last)
 	if err != nil {
 		return p, fmt.Errorf("replay: read the outbox's bounds: %w", err)
 	}
@@ -104,7 +114,7 @@ func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgres
 	tell()
 	began := time.Now()
 	for {
-		rows, err := r.read(ctx, cfg.Pool, snapshot, p)
+		rows, err := r.read(ctx, db, snapshot, p)
 		if err != nil {
 			return p, fmt.Errorf("replay: behind position %d: %w", p.Position, err)
 		}
@@ -126,12 +136,12 @@ func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgres
 
 // publishedSnapshot is what the relay keeps: all that is visible in it is published, or stands in trouble. Transactions are
 // numbered anew in another cluster.
-func publishedSnapshot(ctx context.Context, pool *pgxpool.Pool) (string, error) {
+func publishedSnapshot(ctx context.Context, db *server) (string, error) {
 	type kept struct {
 		Published string
 		Here      bool
 	}
-	rows, err := pool.Query(ctx, `
+	rows, err := db.Query(ctx, `
 		SELECT coalesce(published::text, ''), system_id = (SELECT system_identifier::text FROM pg_control_system())
 		FROM troupe.relay_state`)
 	if err != nil {
@@ -152,8 +162,8 @@ func publishedSnapshot(ctx context.Context, pool *pgxpool.Pool) (string, error) 
 	return states[0].Published, nil
 }
 
-func (r Replay) read(ctx context.Context, pool *pgxpool.Pool, snapshot string, p ReplayProgress) ([]outbox.Row, error) {
-	found, err := pool.Query(ctx, replayRows, pg.Args{
+func (r Replay) read(ctx context.Context, db *server, snapshot string, p ReplayProgress) ([]outbox.Row, error) {
+	found, err := db.Query(ctx, replayRows, pg.Args{
 		"position": p.Position, "last": p.Last, "snapshot": snapshot, "topic": r.Topic,
 		"since": orNil(r.Since), "until": orNil(r.Until), "rows": min(max(r.Rate/10, 1), mostReplayRows),
 	})

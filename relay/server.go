@@ -45,8 +45,10 @@ func closePool(pool *pgxpool.Pool) {
 const closeLimit = time.Second
 
 // bind makes the pool for the server of an id; the caller closes it.
-func (r *Relay) bind(id string) (*server, error) {
-	pool, err := pg.SessionPool(r.pool, func(ctx context.Context, conn *pgx.Conn) error {
+func (r *Relay) bind(id string) (*server, error) { return bind(r.pool, id) }
+
+func bind(to *pgxpool.Pool, id string) (*server, error) {
+	pool, err := pg.SessionPool(to, func(ctx context.Context, conn *pgx.Conn) error {
 		now, err := pg.Server(ctx, conn)
 		if err == nil && now != id {
 			err = errServer
@@ -60,8 +62,10 @@ func (r *Relay) bind(id string) (*server, error) {
 }
 
 // bindNow is bind for the server that the address leads to now.
-func (r *Relay) bindNow(ctx context.Context) (*server, error) {
-	conn, err := r.pool.Acquire(ctx)
+func (r *Relay) bindNow(ctx context.Context) (*server, error) { return bindNow(ctx, r.pool) }
+
+func bindNow(ctx context.Context, pool *pgxpool.Pool) (*server, error) {
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
@@ -70,7 +74,7 @@ func (r *Relay) bindNow(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.bind(id)
+	return bind(pool, id)
 }
 
 // systemOf identifies the cluster whose transactions a server numbers.

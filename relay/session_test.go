@@ -73,3 +73,26 @@ func TestTheRelayWorksWhateverTheSettingsOfItsRole(t *testing.T) {
 		})
 	}
 }
+
+func TestAReplayWorksWhateverTheSettingsOfItsRole(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	cfg := s.config()
+	config := s.pool.Config()
+	delete(config.ConnConfig.RuntimeParams, "client_encoding")
+	pool, err := pgxpool.NewWithConfig(t.Context(), config) // without settings of its own
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	cfg.Pool = pool
+	s.harsh()
+	for _, payload := range []string{"0", "1", "2"} {
+		s.insert(s.topic, "café", payload)
+	}
+	s.published()
+	p, err := relay.Replay{Rate: 2}.Run(t.Context(), cfg, nil) // a row at a time, and idle for longer than a session may be
+	require.NoError(t, err)
+	require.EqualValues(t, 3, p.Published)
+	records := testkit.Consume(t, s.brokers, s.topic).WaitN(3)
+	require.Equal(t, []string{"0", "1", "2"}, values(records))
+	require.Equal(t, "café", string(records[0].Key))
+}
