@@ -163,7 +163,7 @@ func (w *worker) carefully(m *message) error {
 	var err error
 	if known.n > maxStarts {
 		m.began = time.Now()
-		err = w.bury(m, failure{Poison, fmt.Errorf("the process ended %d times while this message ran", known.n-1)})
+		err = w.bury(m, failure{class: Poison, err: fmt.Errorf("the process ended %d times while this message ran", known.n-1)})
 	} else {
 		err = w.decide(m, w.alone(m))
 	}

@@ -39,6 +39,11 @@ type Config struct {
 	// Source is ce_source of what is emitted. Default: Hop.Name().
 	Source string
 
+	// UnknownTypeWait limits the wait of a command whose type, or a deadline whose name, no handler of this member fits: a member
+	// of a newer version may be about to start. Its key is held, it is tried every 1 to 10 s by the member that has its partition
+	// then, and no attempt is counted. After the wait it is poison. Default 5 minutes; negative: it is poison at once.
+	UnknownTypeWait time.Duration
+
 	// Batch is how many messages a transaction takes at most. Where none runs, it does not wait for more to come; where
 	// some do, less than a batch waits up to 20 ms for one of them to end, and what comes meanwhile goes along. A batch is
 	// tried as a whole; where one message fails, all are rolled back, that one runs alone and the others in smaller batches.
@@ -129,9 +134,10 @@ func (c Config) withDefaults() (Config, error) {
 	fill(&c.Timeout, 30*time.Second)
 	fill(&c.Drain, 10*time.Second)
 	fill(&c.Stale, 5*time.Minute)
+	fill(&c.UnknownTypeWait, 5*time.Minute)
 	fill(&c.InboxRetention, 7*24*time.Hour)
 	fill(&c.BarrierRetention, 30*24*time.Hour)
-	c.Immediate, c.Drain = max(c.Immediate, 0), max(c.Drain, 0)
+	c.Immediate, c.Drain, c.UnknownTypeWait = max(c.Immediate, 0), max(c.Drain, 0), max(c.UnknownTypeWait, 0)
 	if c.Codec == nil {
 		c.Codec = envelope.JSONCodec{}
 	}

@@ -83,7 +83,7 @@ func (w *runner) buryEnded(ms []*message, why error) error {
 		if m.ended = why; m.began.IsZero() {
 			m.began = time.Now()
 		}
-		if err := w.bury(m, failure{Permanent, why}); err != nil {
+		if err := w.bury(m, failure{class: Permanent, err: why}); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (w *runner) letter(m *message, f failure, id string) deadletter.Letter {
 		At: m.at, Redrive: m.redrive, Handler: m.handlerName(w.p.cfg.Group),
 		Class: string(f.class), Error: f.err.Error(), Attempts: m.attempts() + 1, FirstFailed: m.again.firstFailed,
 	}
-	if m.held != nil {
+	if m.held != nil && l.FirstFailed == nil {
 		l.FirstFailed = m.held.firstFailed
 	}
 	return l

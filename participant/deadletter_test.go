@@ -138,7 +138,7 @@ func TestErrorsAreClassified_A25(t *testing.T) {
 func TestPoisonNeverReachesTheHandler_C15(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	p := s.new(onePartition)
+	p := s.new(onePartition, atOnce)
 	participant.Handle(p, count)
 	s.provision(1)
 	s.start(p)

@@ -356,7 +356,7 @@ func TestADeadlineThatNobodyExpectsAnyMoreIsADeadLetter(t *testing.T) {
 	ours.ID, theirs.ID = envelope.NewID(), envelope.NewID()
 	theirs.Extra = []envelope.Header{{Key: participant.HeaderDeadline, Value: []byte("another/" + overdueName)}}
 	ours.Extra = []envelope.Header{{Key: participant.HeaderDeadline, Value: []byte(s.hop.String() + "/gone")}}
-	p = s.expecting()
+	p = s.expecting(atOnce)
 	s.start(p)
 	s.send(theirs, ours, s.command("a", Count{N: 1}))
 	s.waitEvents(2)

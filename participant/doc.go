@@ -116,8 +116,14 @@
 //	an idempotency key that was
 //	answered for another request
 //	payload or headers unreadable,   poison     dead letter at once; the handler never sees it
-//	a command of unknown type, a
-//	deadline of unknown name
+//	a command without a type
+//	a command of unknown type, a     transient  its key is held, and it is tried again every 1 to 10 s, by whichever member
+//	deadline of unknown name                    has its partition; no attempt is counted. Stats.Unhandled shows it, and a
+//	                                            warning names the type
+//	the same for longer than         poison     dead letter. The time begins when a member first tries the message, and again
+//	Config.UnknownTypeWait                      after a member with a handler has tried it
+//	a held event whose handler is    transient  the same: it had one when it came. An event that comes when no
+//	gone                                        handler fits is passed over
 //	attempts used up                 the last   dead letter
 //	any of these in a batch          -          the batch is rolled back, that message runs alone, the others in
 //	                                            smaller batches; only runs alone count

@@ -15,7 +15,6 @@ import (
 
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/retry"
 )
 
 // localPartition stands where a message from Kafka has its partition; its offset is the entry's position.
@@ -51,6 +50,7 @@ func (l *local) claim(from []byte, careful bool) (ms []*message, err error) {
 	b.Queue(claimLocal, pg.Args{
 		"group": l.p.cfg.Group, "from": from, "limit": l.p.cfg.Batch, "careful": careful, "stale": l.p.cfg.Stale.Seconds(),
 		"class": int32(memberClass), "member": now, "own": before, "max_attempts": l.p.cfg.Retry.Attempts,
+		"types": l.types, "yield": unhandledYield.Seconds(),
 	})
 	results := l.p.cfg.Pool.SendBatch(ctx, &b)
 	if _, err = results.Exec(); err == nil {
@@ -87,13 +87,15 @@ func (l *local) scan(rows pgx.Rows) (*message, error) {
 	m := &message{partition: localPartition, epoch: -1, held: &heldRow{}, entry: &entry{}}
 	var r outbox.Row
 	var key []byte
+	var unhandledFor float64
 	err := rows.Scan(&r.Position, (*[16]byte)(&r.ID), &r.Topic, &r.Key, &r.KeyBytes, &r.Type, &r.Headers, &r.RawHeaders, &r.Payload,
-		&r.CreatedAt, &key, &m.held.attempts, &m.held.firstFailed, &m.entry.term, &m.entry.crashes)
+		&r.CreatedAt, &key, &m.held.attempts, &m.held.firstFailed, &m.entry.term, &m.entry.crashes, &unhandledFor)
 	if err != nil {
 		return nil, err
 	}
 	m.entry.key = holdKey(key)
-	if m.held.attempts == 0 {
+	m.unhandledFor = seconds(unhandledFor)
+	if m.held.firstFailed == nil {
 		m.held = nil
 	}
 	m.offset, m.at, m.topicID = r.Position, r.CreatedAt, localTopicID(r.Topic)
@@ -176,7 +178,7 @@ func (l *local) turn(from *[]byte) (n int, all bool, err error) {
 		if string(m.entry.key[:]) > string(*from) {
 			*from = m.entry.key[:]
 		}
-		if m.attempts() > 0 || m.suspect() { // it came without those behind it
+		if m.held != nil || m.suspect() { // it came without those behind it
 			all = false
 		}
 	}
@@ -269,13 +271,13 @@ func (l *local) run(ms []*message) {
 func (l *local) deliver(m *message) error {
 	if m.entry.crashes >= maxStarts {
 		m.began = time.Now()
-		return l.bury(m, failure{Poison, fmt.Errorf("the process ended %d times while this message ran", m.entry.crashes)})
+		return l.bury(m, failure{class: Poison, err: fmt.Errorf("the process ended %d times while this message ran", m.entry.crashes)})
 	}
 	err := l.alone(m)
 	if !l.counts(err) {
 		return err
 	}
-	return l.settle(m, failure{classify(err), err})
+	return l.settle(m, failure{class: classify(err), err: err})
 }
 
 // pass ends events without their handlers, at once.
@@ -336,6 +338,10 @@ func (l *local) admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.Ba
 	idle := l.p.cfg.Timeout + wedgedAfter
 	b.Queue("SELECT set_config('idle_in_transaction_session_timeout', $1, true)", fmt.Sprint(idle.Milliseconds()))
 	b.Queue(endLocal, l.endArgs(ms, f))
+	ages := f != nil && ms[0].lacksHandler() && ms[0].deadline == nil
+	if ages {
+		b.Queue(ageLocal, l.ageArgs(ms[0], f))
+	}
 	return func(results pgx.BatchResults) (mine []*message, err error) {
 		if _, err := results.Exec(); err != nil {
 			return nil, err
@@ -345,6 +351,11 @@ func (l *local) admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.Ba
 		var position int64
 		if _, err = pgx.ForEachRow(rows, []any{&position}, func() error { still[position] = true; return nil }); err != nil {
 			return nil, err
+		}
+		if ages {
+			if _, err := results.Exec(); err != nil {
+				return nil, err
+			}
 		}
 		for _, m := range ms {
 			if (still[m.offset] || m.ended != nil) && !m.entry.lost {
@@ -365,16 +376,19 @@ func (l *local) admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.Ba
 func (l *local) record(m *message, f failure) error {
 	ctx, cancel := context.WithTimeout(l.ctx, l.p.limit)
 	defer cancel()
-	failed := m.attempts() + 1
-	wait := max(l.p.wait(m, failed), retry.NotBefore(f.err))
+	wait := l.p.waitAfter(m, f)
 	args := l.args(append([]*message{m}, m.entry.behind...))
-	args["position"], args["attempts"], args["wait"] = m.offset, failed, wait.Seconds()
+	args["position"], args["attempts"], args["wait"] = m.offset, f.attempts(m), wait.Seconds()
+	args["unhandled"] = m.lacksHandler()
 	args["max_attempts"] = l.p.policy(m).Attempts
 	args["class"], args["error"] = string(f.class), readable(f.err.Error(), maxErrorBytes)
 	if _, err := l.p.cfg.Pool.Exec(ctx, retryLocal, args); err != nil {
 		return l.p.oursAlone(err)
 	}
 	m.entry.waits = true
+	if f.uncounted {
+		wait += unhandledYield
+	}
 	time.AfterFunc(wait, l.hint)
 	return nil
 }

@@ -204,6 +204,17 @@ func narrower(a, b route) route {
 	return a
 }
 
+// types returns the types that have handlers.
+func (hs handlers) types() []string {
+	all := make([]string, 0, len(hs))
+	for _, ofTopic := range hs {
+		for _, h := range ofTopic {
+			all = append(all, h.typ)
+		}
+	}
+	return all
+}
+
 // asks says whether any of them is Ask's.
 func (hs handlers) asks() bool {
 	for _, ofTopic := range hs {

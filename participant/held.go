@@ -39,21 +39,31 @@ type heldRow struct {
 	position    int64
 	attempts    int
 	firstFailed *time.Time
+	heldFor     time.Duration // when it was read
 }
 
-// failure is a run that counts.
+// failure is a run that failed by its message.
 type failure struct {
-	class Class
-	err   error
+	class     Class
+	err       error
+	uncounted bool // it is no attempt: the message waits for a member that has a handler for its type
+}
+
+// attempts returns how many attempts of m have failed with f.
+func (f failure) attempts(m *message) int {
+	if f.uncounted {
+		return m.attempts()
+	}
+	return m.attempts() + 1
 }
 
 // record stores m's first failed attempt, or counts one more, and makes its key wait for the next. Where another member
 // was faster, that one's row stands.
 func (w *worker) record(m *message, f failure) error {
-	failed := m.attempts() + 1
-	wait := max(w.p.wait(m, failed), retry.NotBefore(f.err))
-	args := w.p.rowArgs(m)
-	args["attempts"] = failed
+	wait := w.p.waitAfter(m, f)
+	args := w.rowArgs(m)
+	args["attempts"] = f.attempts(m)
+	args["unhandled"], args["unhandled_for"] = m.lacksHandler(), m.unhandledFor.Seconds()
 	args["wait"] = wait.Seconds()
 	args["class"] = string(f.class)
 	args["error"] = readable(f.err.Error(), maxErrorBytes)
@@ -61,7 +71,7 @@ func (w *worker) record(m *message, f failure) error {
 	args["source"], args["letter_headers"] = w.p.cfg.Source, int(w.p.cfg.DeadLetterHeaders)
 	var err error
 	if m.held != nil {
-		args["position"] = m.held.position
+		args["position"], args["before"] = m.held.position, m.held.attempts
 		err = w.write(nil, func(b *pgx.Batch) { b.Queue(recordAttempt, args) })
 	} else {
 		err = w.write([]*message{m}, func(b *pgx.Batch) { b.Queue(holdFailed, args) })
@@ -73,6 +83,14 @@ func (w *worker) record(m *message, f failure) error {
 	}
 	w.hold(m.holdKey(), time.Now().Add(wait))
 	return nil
+}
+
+// waitAfter returns how long m waits after f for its next try.
+func (p *Participant) waitAfter(m *message, f failure) time.Duration {
+	if f.uncounted {
+		return p.waitForHandler(m)
+	}
+	return max(p.wait(m, f.attempts(m)), retry.NotBefore(f.err))
 }
 
 // wait is how long m waits after so many failed runs.
@@ -90,7 +108,7 @@ func (p *Participant) wait(m *message, failed int) time.Duration {
 func (w *worker) append(ms []*message) error {
 	err := w.write(ms, func(b *pgx.Batch) {
 		for _, m := range ms {
-			b.Queue(holdWaiting, w.p.rowArgs(m))
+			b.Queue(holdWaiting, w.rowArgs(m))
 		}
 	})
 	if err == nil {
@@ -133,7 +151,7 @@ func (w *worker) overtake(m *message) error {
 		if len(cancelled) > 0 {
 			w.p.claim(b, cancelled)
 		}
-		b.Queue(holdWaiting, w.p.rowArgs(m))
+		b.Queue(holdWaiting, w.rowArgs(m))
 	})
 	if err != nil {
 		return err
@@ -231,8 +249,10 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 		m := &message{partition: w.id, epoch: -1, held: &heldRow{}}
 		m.Topic = w.topic
 		var headers []byte
-		var left float64
-		err = rows.Scan(&m.held.position, &m.topicID, &m.offset, &m.Key, &headers, &m.Payload, &m.at, &m.held.attempts, &m.held.firstFailed, &left)
+		var left, heldFor float64
+		var unhandledFor *float64
+		err = rows.Scan(&m.held.position, &m.topicID, &m.offset, &m.Key, &headers, &m.Payload, &m.at, &m.held.attempts, &m.held.firstFailed,
+			&left, &heldFor, &unhandledFor)
 		if err != nil {
 			return nil, 0, database(err)
 		}
@@ -243,8 +263,15 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 		if m.Time.IsZero() {
 			m.Time = m.at
 		}
+		if w.later.delay > 0 && m.unreadable == nil {
+			m.unwrapHeld()
+		}
 		m.identify(w.p.cfg.Group)
 		w.p.route(m)
+		m.held.heldFor = seconds(heldFor)
+		if unhandledFor != nil {
+			m.unhandledFor = seconds(*unhandledFor)
+		}
 		if ms = append(ms, m); len(ms) == 1 {
 			wait = seconds(left)
 		}
@@ -298,13 +325,14 @@ func (w *worker) drain(ms []*message) (n int, err error) {
 	return 1, w.try(ms[0])
 }
 
-// rowArgs are the columns that a message fills in troupe.held.
-func (p *Participant) rowArgs(m *message) pg.Args {
+// rowArgs are the columns that a message fills in troupe.held. One from a retry topic has that topic there and the headers that
+// it got for it, since the partition's owner retries it.
+func (w *worker) rowArgs(m *message) pg.Args {
 	key := m.holdKey()
 	return pg.Args{
-		"group": p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset, "topic": m.Topic,
-		"hold_key": key[:], "key": m.Key, "headers": marshal(m.headers()), "payload": m.Payload, "message_time": m.at,
-		"max_attempts": p.policy(m).Attempts, "message_id": m.id, "redrive": m.redrive,
+		"group": w.p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset, "topic": w.topic,
+		"hold_key": key[:], "key": m.Key, "headers": marshal(m.received()), "payload": m.Payload, "message_time": m.at,
+		"max_attempts": w.p.policy(m).Attempts, "message_id": m.id, "redrive": m.redrive,
 	}
 }
 

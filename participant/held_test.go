@@ -14,6 +14,9 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
+// atOnce makes messages of unknown types poison at once.
+func atOnce(c *participant.Config) { c.UnknownTypeWait = -1 }
+
 // onePartition makes all keys share one worker.
 func onePartition(c *participant.Config) { c.Partitions = 1 }
 

@@ -53,6 +53,8 @@ var (
 	retryLocal string
 	//go:embed sql/return_local.sql
 	returnLocal string
+	//go:embed sql/age_local.sql
+	ageLocal string
 	//go:embed sql/prune_local.sql
 	pruneLocal string
 )
@@ -84,6 +86,7 @@ type local struct {
 	soon   chan struct{} // there was something: look again before long
 	broken context.CancelCauseFunc
 	try    atomic.Bool // one turn is allowed though the gate is shut
+	types  []string    // that have handlers
 
 	mu     sync.Mutex
 	had    []int32            // the numbers it had, the last ones
@@ -98,7 +101,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	}
 	ctx, broken := context.WithCancelCause(ctx)
 	defer broken(nil)
-	l := &local{wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), broken: broken}
+	l := &local{wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), broken: broken, types: p.handlers.types()}
 	l.runner = newRunner(p, l, topicPartition{p.cfg.Hop.Commands(), localPartition})
 	defer l.cancel()
 	p.enterLocal(l)

@@ -55,6 +55,7 @@ type message struct {
 	passed           Reason           // why it ends without effect
 	said             *said            // what its handler's ask brought, until it ends
 	alone            bool             // the run is of no other message
+	unhandledFor     time.Duration    // how long it has waited for a member with a handler, when it was read
 	ended            error            // its handler, or another in its transaction, ended the transaction
 
 	due  bool    // no message at all, but the turn of a held key
@@ -110,13 +111,21 @@ func (p *Participant) passes(m *message, own bool) Reason {
 	return ""
 }
 
-// headers are all of them, as they came.
+// received are the headers as they came, from a retry topic with its own.
+func (m *message) received() []envelope.Header {
+	if m.record == nil {
+		return m.stored
+	}
+	return kafka.Headers(m.record)
+}
+
+// headers are all of them, as they came first.
 func (m *message) headers() []envelope.Header {
 	if m.record == nil {
 		return m.stored
 	}
 	if m.again.stage > 0 {
-		return withoutRetry(kafka.Headers(m.record))
+		return deadletter.WithoutRetry(kafka.Headers(m.record))
 	}
 	return kafka.Headers(m.record)
 }

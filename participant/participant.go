@@ -30,6 +30,8 @@ type Participant struct {
 	ring     ring
 	alone    sync.RWMutex // held by a run that must be the only careful one; by groups of them together
 	turns    *turns
+	// awaited are the messages that wait for a member with a handler.
+	awaited awaited
 
 	outages map[string]*repeated // by what was away; shared by the partitions, which lose it together
 

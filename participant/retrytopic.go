@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
@@ -55,8 +55,8 @@ func RetryTopics(delays ...time.Duration) HandlerOption {
 
 // Headers of messages on retry topics. They are not part of the message: handlers and dead letters do not see them.
 const (
-	retryPrefix    = "__troupe.retry."
-	retryTopic     = retryPrefix + "topic"    // where it came from first
+	retryPrefix    = deadletter.RetryPrefix
+	retryTopic     = deadletter.RetryTopic
 	retryStage     = retryPrefix + "stage"    // which of the handler's delays it waits for, counted from 1
 	retryAttempts  = retryPrefix + "attempts" // made
 	retryFirstTime = retryPrefix + "first.failed"
@@ -104,15 +104,13 @@ func (m *message) unwrap() {
 	m.Extra = own
 }
 
-// withoutRetry are headers as they came first.
-func withoutRetry(hs []envelope.Header) []envelope.Header {
-	own := make([]envelope.Header, 0, len(hs))
-	for _, h := range hs {
-		if !strings.HasPrefix(h.Key, retryPrefix) {
-			own = append(own, h)
-		}
+// unwrapHeld takes the headers of the retry topic off m, which was held there. Its row counts all attempts, unless it only waits.
+func (m *message) unwrapHeld() {
+	m.unwrap()
+	m.stored = deadletter.WithoutRetry(m.stored)
+	if m.held.attempts > 0 {
+		m.again.attempts = 0
 	}
-	return own
 }
 
 // unordered is what becomes of a failed message whose handler gave up order.

@@ -24,6 +24,8 @@ type runner struct {
 	gate   gate
 	cuts   cuts
 	died   atomic.Bool // a handler took its goroutine along
+
+	unknown unknownTypes
 }
 
 // source is where a runner's messages come from, and where it stands what became of them: a partition of a topic, or
@@ -70,7 +72,10 @@ func (f failure) final() bool { return f.class == Permanent || f.class == Poison
 
 // settle makes m a dead letter, or lets it wait for its next try. Its error says nothing about m.
 func (w *runner) settle(m *message, f failure) error {
-	if f.final() || w.p.policy(m).Exhausted(m.attempts()+1) {
+	if m.lacksHandler() && m.ended == nil {
+		f = w.unhandled(m, f)
+	}
+	if !f.uncounted && (f.final() || w.p.policy(m).Exhausted(m.attempts()+1)) {
 		if err := w.bury(m, f); !errors.Is(err, errRowsLocked) {
 			return err
 		} // else it waits, and is tried again
@@ -78,7 +83,11 @@ func (w *runner) settle(m *message, f failure) error {
 	if err := w.from.record(m, f); err != nil {
 		return err
 	}
-	w.failed(m, f)
+	if f.uncounted {
+		w.p.waitsForHandler(m)
+	} else {
+		w.failed(m, f)
+	}
 	if m.held == nil {
 		d := w.delivery(m)
 		d.Class, d.Err = f.class, f.err

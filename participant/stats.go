@@ -11,6 +11,9 @@ type Stats struct {
 	Group string
 	// Partitions are those that it has, by topic and number. Empty: other members have them, or Run is not on.
 	Partitions []PartitionStats
+	// Unhandled are the types without a handler here of which messages wait for a member that has one; see
+	// Config.UnknownTypeWait.
+	Unhandled []UnhandledType
 }
 
 // PartitionStats is one partition of a participant.
@@ -58,7 +61,7 @@ func (p *Participant) Stats() Stats {
 	p.mu.Lock()
 	c := p.consumer
 	p.mu.Unlock()
-	s := Stats{Group: p.cfg.Group}
+	s := Stats{Group: p.cfg.Group, Unhandled: p.awaited.types(p.cfg.UnknownTypeWait)}
 	if c == nil {
 		return s
 	}

@@ -88,7 +88,7 @@ func everyMessageEnds(t *testing.T, batch int) {
 	var told tally
 	slow := retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true, Attempts: 9}
 	config := func(c *participant.Config) {
-		c.Batch, c.Retry, c.Immediate = batch, slow, -1
+		c.Batch, c.Retry, c.Immediate, c.UnknownTypeWait = batch, slow, -1, -1
 		told.hooks(&c.Hooks)
 	}
 	begin := func() (stop func()) {

@@ -250,7 +250,7 @@ func (w *worker) decide(m *message, err error) error {
 	if !w.counts(err) {
 		return err
 	}
-	f := failure{classify(err), err}
+	f := failure{class: classify(err), err: err}
 	if m.handler != nil && (m.handler.delays != nil || m.again.stage > 0) && !f.final() {
 		return w.unordered(m, f)
 	}

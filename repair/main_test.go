@@ -89,7 +89,8 @@ func (s *stage) participant(change ...func(*participant.Config)) (stop func()) {
 func (s *stage) config(change ...func(*participant.Config)) participant.Config {
 	cfg := participant.Config{
 		Pool: s.pool, Brokers: s.brokers, Hop: s.hop, Partitions: 2, Log: testkit.Logger(s.t),
-		Retry: retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 2},
+		Retry:           retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 2},
+		UnknownTypeWait: -1,
 	}
 	for _, c := range change {
 		c(&cfg)

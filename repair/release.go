@@ -145,9 +145,10 @@ func (k *HeldKey) writer(hop topics.Hop) (w deadletter.Writer, err error) {
 // letter is the message after its last attempt.
 func (k *HeldKey) letter(id uuid.UUID) deadletter.Letter {
 	m := k.row.message.Message
-	m.Topic, m.ID, m.Key, m.Payload = k.Place.Topic, k.MessageID, k.Key, k.row.payload
+	m.Topic, m.ID, m.Key, m.Payload = deadletter.FirstTopic(k.Place.Topic, k.row.message.headers), k.MessageID, k.Key, k.row.payload
+	m.Extra = deadletter.WithoutRetry(m.Extra)
 	l := deadletter.Letter{
-		ID: id.String(), Message: m, Headers: k.row.message.headers, TopicID: k.row.topicID, Partition: k.Place.Partition,
+		ID: id.String(), Message: m, Headers: deadletter.WithoutRetry(k.row.message.headers), TopicID: k.row.topicID, Partition: k.Place.Partition,
 		Offset: k.Place.Offset, At: k.row.messageTime, Redrive: k.row.redrive, Handler: k.row.handler,
 		Class: k.Class, Error: k.Error, Attempts: k.Attempts, FirstFailed: k.FirstFailed, LastFailed: k.LastFailed,
 	}

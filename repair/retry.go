@@ -38,7 +38,7 @@ func (d *Desk) retrySome(ctx context.Context, f HeldFilter, by By, last int64) (
 		return 0, 0, err
 	}
 	where.add("h.position > @last", "last", last)
-	where.all = append(where.all, "h.attempts > 0")
+	where.all = append(where.all, "h.next_try IS NOT NULL")
 	where.args["limit"] = retryBatch
 	err = d.act(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, heldHeads+where.String()+`

@@ -1,7 +1,8 @@
 -- Take the entries whose turn it is, at most @limit: of each key the first that has not ended, if it is due and nobody
 -- has it, and after a fresh one those right behind it. Keys are gone through in the order of their hashes from @from on,
 -- from key to key, so that what stands behind a key that waits costs nothing. An entry that was in progress
--- when its participant died comes alone, and only if @careful.
+-- when its participant died comes alone, and only if @careful. One that waits for a handler is left for @yield seconds to members
+-- that handle its type.
 WITH RECURSIVE keys AS (
   (SELECT hold_key, position
    FROM troupe.local_work
@@ -21,7 +22,7 @@ WITH RECURSIVE keys AS (
   SELECT head.*
   FROM keys
   CROSS JOIN LATERAL ( -- with a lock inside, this runs for one key after the other, whatever the planner thinks
-    SELECT w.hold_key, w.position, w.attempts = 0 AS fresh,
+    SELECT w.hold_key, w.position, w.attempts = 0 AND w.unhandled_since IS NULL AS fresh,
            w.crashes > 0 OR w.status = 'in progress' AND w.locked_by <> ALL (@own::integer[]) AS suspect
     FROM troupe.local_work AS w
     WHERE w.consumer_group = @group
@@ -31,7 +32,12 @@ WITH RECURSIVE keys AS (
       -- The lock can be had when its holder is dead; @own are numbers that the caller had before. The caller may be dead
       -- himself, and this statement all that goes on of him.
       AND CASE w.status
-        WHEN 'pending' THEN (w.next_try IS NULL OR w.next_try <= clock_timestamp()) AND (w.crashes = 0 OR @careful)
+        WHEN 'pending' THEN (w.crashes = 0 OR @careful)
+          AND (w.next_try IS NULL
+               OR w.next_try <= clock_timestamp() - make_interval(secs => CASE
+                    WHEN w.unhandled_since IS NULL OR w.type = ANY (@types::text[]) THEN 0
+                    ELSE @yield::float8
+                  END))
         ELSE (w.crashes = 0 AND w.locked_by = ANY (@own) OR @careful)
           AND (w.locked_by <> @member AND pg_try_advisory_xact_lock_shared(@class, w.locked_by)
                OR w.locked_at < clock_timestamp() - make_interval(secs => @stale::float8))
@@ -47,10 +53,11 @@ WITH RECURSIVE keys AS (
   FROM turn
   CROSS JOIN LATERAL (
     SELECT b.position, bool_and(b.position = turn.position
-                                OR turn.fresh AND b.status = 'pending' AND b.attempts = 0 AND b.crashes = 0)
+                                OR turn.fresh AND b.status = 'pending' AND b.attempts = 0 AND b.unhandled_since IS NULL
+                                AND b.crashes = 0)
                          OVER (ORDER BY b.position) AS goes
     FROM (
-      SELECT w.position, w.status, w.attempts, w.crashes
+      SELECT w.position, w.status, w.attempts, w.unhandled_since, w.crashes
       FROM troupe.local_work AS w
       WHERE w.consumer_group = @group AND w.hold_key = turn.hold_key AND w.ended_at IS NULL AND w.position >= turn.position
       ORDER BY w.hold_key, w.position -- by hold_key too, or a planner without statistics walks along the primary key
@@ -70,4 +77,5 @@ SET status       = 'in progress',
 WHERE w.consumer_group = @group
   AND w.position = ANY (ARRAY(SELECT position FROM chosen))
 RETURNING w.position, w.id, w.topic, w.key, w.key_bytes, w.type, w.headers, w.raw_headers, w.payload, w.created_at,
-          w.hold_key, w.attempts, w.first_failed_at, w.term, w.crashes
+          w.hold_key, w.attempts, w.first_failed_at, w.term, w.crashes,
+          coalesce(extract(epoch FROM clock_timestamp() - w.unhandled_since), 0)::float8

@@ -7,6 +7,7 @@ SET status          = CASE WHEN @error::text IS NULL THEN 'done' ELSE 'failed' E
     last_error      = @error,
     first_failed_at = CASE WHEN @error IS NOT NULL THEN coalesce(w.first_failed_at, clock_timestamp()) END,
     last_failed_at  = CASE WHEN @error IS NOT NULL THEN clock_timestamp() END,
+    unhandled_since = NULL,
     next_try        = NULL,
     locked_at       = NULL,
     locked_by       = NULL,

@@ -1,5 +1,7 @@
 UPDATE troupe.held
 SET attempts        = @attempts,
+    unhandled_since = CASE WHEN @unhandled
+                           THEN coalesce(unhandled_since, clock_timestamp() - make_interval(secs => @unhandled_for::float8)) END,
     max_attempts    = @max_attempts,
     next_try        = clock_timestamp() + make_interval(secs => @wait::float8),
     error_class     = @class,
@@ -15,4 +17,4 @@ WHERE consumer_group = @group
   AND partition = @partition
   AND "offset" = @offset
   AND position = @position
-  AND attempts = @attempts::integer - 1
+  AND attempts = @before

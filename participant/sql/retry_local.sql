@@ -1,8 +1,11 @@
--- A failed run is counted and waits for its next try; those that were taken along behind it are let go.
+-- A failed run waits for its next try, with the number of attempts that the caller counts; entries that were taken along behind
+-- it are let go.
 UPDATE troupe.local_work AS w
 SET status          = 'pending',
     attempts        = CASE WHEN w.position = @position THEN @attempts ELSE w.attempts END,
     max_attempts    = CASE WHEN w.position = @position THEN @max_attempts ELSE w.max_attempts END,
+    unhandled_since = CASE WHEN w.position <> @position THEN w.unhandled_since
+                           WHEN @unhandled THEN coalesce(w.unhandled_since, clock_timestamp()) END,
     error_class     = CASE WHEN w.position = @position THEN @class ELSE w.error_class END,
     last_error      = CASE WHEN w.position = @position THEN @error ELSE w.last_error END,
     first_failed_at = CASE WHEN w.position = @position THEN coalesce(w.first_failed_at, clock_timestamp()) ELSE w.first_failed_at END,

@@ -9,7 +9,8 @@ import (
 
 const advance = `
 UPDATE troupe.held
-SET next_try = next_try - make_interval(secs => $2::float8)
+SET next_try        = next_try - make_interval(secs => $2::float8),
+    unhandled_since = unhandled_since - make_interval(secs => $2::float8)
 WHERE consumer_group = $1
   AND next_try IS NOT NULL`
 

@@ -1,0 +1,16 @@
+-- The entry at @position has waited in vain for a handler of its type for so long that it is poison. What is behind it in its key,
+-- of the same type, has waited as long, or since it was written: it does not begin to wait only now.
+UPDATE troupe.local_work AS w
+SET unhandled_since = greatest(w.created_at, clock_timestamp() - make_interval(secs => @unhandled_for::float8)),
+    error_class     = 'transient',
+    last_error      = @error,
+    first_failed_at = clock_timestamp(),
+    last_failed_at  = clock_timestamp()
+WHERE w.consumer_group = @group
+  AND w.hold_key = @hold_key
+  AND w.position > @position
+  AND w.topic = @topic
+  AND w.type = @type
+  AND w.status = 'pending'
+  AND w.attempts = 0
+  AND w.unhandled_since IS NULL

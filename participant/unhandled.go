@@ -1,0 +1,187 @@
+package participant
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+// A message without a handler here may be of a newer version of the service, whose members are about to start. It waits in its
+// key's order until the member that has its partition has a handler, and is poison after Config.UnknownTypeWait.
+
+// The limits of the waits between two tries of such a message.
+const (
+	leastUnhandledWait = time.Second
+	mostUnhandledWait  = 10 * time.Second
+	// unhandledYield delays a member's claim of local work that waits for a handler and whose type it does not handle: all members
+	// look for work every lookOften, and the busiest one would claim it each time.
+	unhandledYield = 2 * lookOften
+)
+
+// seenLately limits how long Stats shows a message after its last try here: another member may have it, or an operator released it.
+const seenLately = 30 * time.Second
+
+// UnhandledType is a type of commands, or a name of deadlines, without a handler here, of which messages wait for a member that
+// has one.
+type UnhandledType struct {
+	Topic    string
+	Type     string    // of commands; "" for deadlines
+	Deadline string    // their name; "" for commands
+	Messages int       // that this member tried in the last 30 s; those behind them in their keys wait, too
+	Since    time.Time // when the first of them was tried without a handler
+	Until    time.Time // when the first of them becomes poison
+}
+
+// lacksHandler reports whether m, which has no handler here, could be handled by another member. Without a type it could not.
+func (m *message) lacksHandler() bool {
+	return m.handler == nil && m.unreadable == nil && (m.Type != "" || m.deadline != nil)
+}
+
+// unhandled returns the failure of m, which has no handler here: it waits, or is poison after Config.UnknownTypeWait.
+func (w *runner) unhandled(m *message, f failure) failure {
+	tried := w.unknown.since(m)
+	if m.unhandledFor == 0 && m.held != nil {
+		m.unhandledFor = min(m.held.heldFor, tried)
+	}
+	if m.unhandledFor < w.p.cfg.UnknownTypeWait {
+		return failure{class: Transient, err: f.err, uncounted: true}
+	}
+	w.p.awaited.drop(m)
+	return f
+}
+
+// waitForHandler returns how long m waits for its next try.
+func (p *Participant) waitForHandler(m *message) time.Duration {
+	wait := min(max(m.unhandledFor/2, leastUnhandledWait), mostUnhandledWait)
+	return min(wait, p.cfg.UnknownTypeWait-m.unhandledFor)
+}
+
+// ageArgs are the arguments of age_local.sql for the entries behind m.
+func (l *local) ageArgs(m *message, f *failure) pg.Args {
+	return pg.Args{
+		"group": l.p.cfg.Group, "hold_key": m.entry.key[:], "position": m.offset, "topic": m.Topic, "type": m.Type,
+		"unhandled_for": m.unhandledFor.Seconds(), "error": readable(f.err.Error(), maxErrorBytes),
+	}
+}
+
+// kind identifies a handler: by a topic, and a type or the name of deadlines.
+type kind struct{ topic, typ, deadline string }
+
+func (m *message) kind() kind {
+	if m.deadline != nil {
+		return kind{topic: m.Topic, deadline: m.deadline.name}
+	}
+	return kind{topic: m.Topic, typ: m.Type}
+}
+
+func (k kind) compare(other kind) int {
+	return cmp.Or(cmp.Compare(k.topic, other.topic), cmp.Compare(k.typ, other.typ), cmp.Compare(k.deadline, other.deadline))
+}
+
+// unknownTypes has the types of messages that a partition's owner has tried without a handler, and since when. Messages that
+// waited behind others of their keys meanwhile have waited for a handler, too: without this, a key with a thousand of them would
+// wait a thousand times. It may be used concurrently.
+type unknownTypes struct {
+	mu sync.Mutex
+	of map[kind]time.Time
+}
+
+// mostUnknownTypes bounds what a sender of random types can make a member remember.
+const mostUnknownTypes = 1000
+
+// since returns how long ago the first message of m's type was tried, which m may be.
+func (u *unknownTypes) since(m *message) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if first, ok := u.of[m.kind()]; ok {
+		return time.Since(first)
+	}
+	if u.of == nil || len(u.of) >= mostUnknownTypes {
+		u.of = make(map[kind]time.Time)
+	}
+	u.of[m.kind()] = time.Now()
+	return 0
+}
+
+// awaited are the messages that this member has tried lately and that wait for a handler. It may be used concurrently.
+type awaited struct {
+	mu     sync.Mutex
+	of     map[kind]map[spot]tried
+	pruned time.Time
+}
+
+type spot struct {
+	place
+	partition int32
+}
+
+type tried struct{ first, last time.Time }
+
+// waitsForHandler notes that m waits for a handler, and logs the first message of a type.
+func (p *Participant) waitsForHandler(m *message) {
+	u, now := &p.awaited, time.Now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.prune(now)
+	k, since := m.kind(), now.Add(-m.unhandledFor)
+	if u.of[k] == nil {
+		if u.of == nil {
+			u.of = make(map[kind]map[spot]tried)
+		}
+		u.of[k] = make(map[spot]tried)
+		event := p.cfg.Log.Warn().Str("topic", k.topic)
+		if m.deadline != nil {
+			event = event.Str("deadline", k.deadline)
+		} else {
+			event = event.Str("type", k.typ)
+		}
+		event.Time("since", since).Time("until", since.Add(p.cfg.UnknownTypeWait)).Str("message", m.place()).
+			Msg("no handler here for messages of this type: they wait with their keys for a member that has one, and are poison after " +
+				"UnknownTypeWait; start the version that handles them, or give them up with troupe held release")
+	}
+	u.of[k][spot{m.spot(), m.partition}] = tried{since, now}
+}
+
+// drop forgets m, which has ended.
+func (u *awaited) drop(m *message) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.of[m.kind()], spot{m.spot(), m.partition})
+}
+
+// prune forgets messages that were not tried lately.
+func (u *awaited) prune(now time.Time) {
+	if now.Sub(u.pruned) < time.Second {
+		return
+	}
+	u.pruned = now
+	for k, messages := range u.of {
+		maps.DeleteFunc(messages, func(_ spot, t tried) bool { return now.Sub(t.last) > seenLately })
+		if len(messages) == 0 {
+			delete(u.of, k)
+		}
+	}
+}
+
+// types returns the messages that wait, by type.
+func (u *awaited) types(wait time.Duration) (all []UnhandledType) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.prune(time.Now())
+	for _, k := range slices.SortedFunc(maps.Keys(u.of), kind.compare) {
+		t := UnhandledType{Topic: k.topic, Type: k.typ, Deadline: k.deadline, Messages: len(u.of[k])}
+		for _, m := range u.of[k] {
+			if t.Since.IsZero() || m.first.Before(t.Since) {
+				t.Since = m.first
+			}
+		}
+		if t.Until = t.Since.Add(wait); t.Messages > 0 {
+			all = append(all, t)
+		}
+	}
+	return all
+}

@@ -1,0 +1,265 @@
+package participant_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/participant"
+)
+
+// other counts as count does.
+func other(ctx context.Context, tx pgx.Tx, c participant.Command[Other]) (participant.Outcome, error) {
+	return count(ctx, tx, participant.Command[Count]{Body: Count{N: c.Body.N}, Message: c.Message, Attempt: c.Attempt})
+}
+
+// ofType gives a command another type.
+func ofType(typ string, m envelope.Message) envelope.Message {
+	m.Type = typ
+	return m
+}
+
+const (
+	inOrder    = "SELECT count(*) FROM (SELECT n, lag(n, 1, 0) OVER (PARTITION BY key ORDER BY position) AS before FROM done) AS d WHERE n <> before + 1"
+	waitInHeld = "SELECT count(*) FROM troupe.held WHERE unhandled_since IS NOT NULL AND attempts = 0 AND error_class = 'transient'"
+)
+
+// TestATypeOfANewerVersionWaitsForAMemberThatHandlesIt: its key is held, other keys go on, and the first member of the new
+// version handles everything in its order.
+func TestATypeOfANewerVersionWaitsForAMemberThatHandlesIt(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []int{1, 100} {
+		t.Run(fmt.Sprint("batch ", batch), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			var log safeBuffer
+			older := s.new(onePartition, func(c *participant.Config) { c.Batch, c.Log = batch, zerolog.New(&log) })
+			participant.Handle(older, count)
+			s.provision(1)
+			s.send(s.command("a", Count{N: 1}), ofType("Other", s.command("a", Count{N: 2})), s.command("b", Count{N: 1}),
+				s.command("a", Count{N: 3}), ofType("Other", s.command("a", Count{N: 4})), s.command("b", Count{N: 2}))
+			stop := s.start(older)
+			s.waitCount(1, waitInHeld)
+			s.waitCount(3, "SELECT count(*) FROM troupe.held")
+			s.waitCount(2, "SELECT count(*) FROM done WHERE key = 'b'")
+			waitFor(t, "stats", func() bool { return len(older.Stats().Unhandled) == 1 })
+			waits := older.Stats().Unhandled
+			require.Equal(t, []any{s.hop.Commands(), "Other", "", 1, 5 * time.Minute},
+				[]any{waits[0].Topic, waits[0].Type, waits[0].Deadline, waits[0].Messages, waits[0].Until.Sub(waits[0].Since)})
+			require.Equal(t, 1, strings.Count(log.String(), "no handler here for messages of this type"))
+			stop()
+
+			newer := s.new(onePartition, func(c *participant.Config) { c.Batch = batch })
+			participant.Handle(newer, count)
+			participant.Handle(newer, other)
+			s.start(newer)
+			s.waitCount(0, "SELECT count(*) FROM troupe.held")
+			s.waitCount(4, "SELECT count(*) FROM done WHERE key = 'a' AND attempt = 1")
+			require.Zero(t, s.count(inOrder))
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+		})
+	}
+}
+
+// TestADeadlineThatANewerMemberFiredWaitsForAMemberThatHandlesIt, as a command does.
+func TestADeadlineThatANewerMemberFiredWaitsForAMemberThatHandlesIt(t *testing.T) {
+	t.Parallel()
+	s := newDeadlineStage(t)
+	newer := s.expecting()
+	require.NoError(t, s.schedule(newer, participant.Deadline{Name: overdueName, Key: "a", Body: Overdue{N: 1}}))
+	s.provision(1)
+	stop := s.start(newer)
+	fired := s.fired(1)[0]
+	stop()
+	older := s.new(onePartition)
+	participant.Handle(older, count)
+	stop = s.start(older)
+	s.send(fired, s.command("a", Count{N: 1}))
+	s.waitCount(1, waitInHeld)
+	s.waitCount(2, "SELECT count(*) FROM troupe.held")
+	waitFor(t, "stats", func() bool { return len(older.Stats().Unhandled) == 1 })
+	require.Equal(t, overdueName, older.Stats().Unhandled[0].Deadline)
+	stop()
+	s.start(s.expecting())
+	s.waitCount(1, "SELECT count(*) FROM met")
+	s.waitCount(0, "SELECT count(*) FROM troupe.held")
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+}
+
+// TestAnUnknownTypeIsPoisonAfterItsWait, and messages that waited behind it meanwhile do not begin to wait then.
+func TestAnUnknownTypeIsPoisonAfterItsWait(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var mended atomic.Bool
+	p := s.new(onePartition, func(c *participant.Config) { c.UnknownTypeWait, c.Retry.Attempts = 3*time.Second, 1<<20 })
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if !mended.Load() {
+			return participant.Outcome{}, errAsked
+		}
+		return count(ctx, tx, c)
+	})
+	s.provision(1)
+	s.send(s.command("a", Count{N: 1}))
+	for range 5 {
+		s.send(ofType("Other", s.command("a", Count{})))
+	}
+	s.start(p)
+	s.waitCount(6, "SELECT count(*) FROM troupe.held")
+	mended.Store(true)
+	s.waitCount(5, "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND attempts = 1 AND error LIKE '%no handler for type%'")
+	s.waitCount(0, "SELECT count(*) FROM troupe.held")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.dead_letters WHERE last_failed_at - first_failed_at > interval '2.9 s'"))
+	require.Equal(t, 4, s.count("SELECT count(*) FROM troupe.dead_letters WHERE last_failed_at - first_failed_at < interval '0.9 s'"))
+	require.Empty(t, p.Stats().Unhandled)
+	s.send(s.command("a", Count{N: 2})) // the key goes on
+	s.waitCount(2, "SELECT count(*) FROM done")
+}
+
+func TestANegativeWaitMakesAnUnknownTypePoisonAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var held atomic.Bool
+	p := s.new(onePartition, atOnce, func(c *participant.Config) { c.Hooks.Held = func(participant.Delivery) { held.Store(true) } })
+	participant.Handle(p, count)
+	s.provision(1)
+	s.start(p)
+	s.send(ofType("Other", s.command("a", Count{})))
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison'")
+	require.False(t, held.Load())
+}
+
+// TestTheWaitOfAnUnknownTypeBeginsAgainAfterAMemberKnewIt: a version that handles the type was tried and rolled back.
+func TestTheWaitOfAnUnknownTypeBeginsAgainAfterAMemberKnewIt(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	s.send(ofType("Other", s.command("a", Count{N: 1})))
+	older := func() (stop func()) {
+		p := s.new(onePartition)
+		participant.Handle(p, count)
+		return s.start(p)
+	}
+	stop := older()
+	s.waitCount(1, waitInHeld)
+	stop()
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.held SET unhandled_since = now() - interval '1 h', next_try = now()")
+	require.NoError(t, err)
+	newer := s.new(onePartition, func(c *participant.Config) { c.Retry.Attempts = 1 << 20 })
+	participant.Handle(newer, func(context.Context, pgx.Tx, participant.Command[Other]) (participant.Outcome, error) {
+		return participant.Outcome{}, errAsked
+	})
+	stop = s.start(newer)
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts > 0 AND unhandled_since IS NULL")
+	stop()
+	attempts := s.count("SELECT attempts FROM troupe.held")
+	stop = older()
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE unhandled_since > now() - interval '30 min' AND attempts = $1", attempts)
+	stop()
+
+	// While no member knows the type, another owner does not begin again.
+	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.held SET unhandled_since = now() - interval '1 h', next_try = now()")
+	require.NoError(t, err)
+	older()
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison'")
+}
+
+// TestAMessageOnARetryTopicWaitsThereForAMemberThatHandlesItsType: the version that sent it there was rolled back for a while.
+func TestAMessageOnARetryTopicWaitsThereForAMemberThatHandlesItsType(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	topic := s.hop.Retry(time.Second)
+	newer := func() (stop func()) {
+		p := s.new(onePartition, func(c *participant.Config) { c.Immediate = 1 })
+		participant.Handle(p, count)
+		participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Other]) (participant.Outcome, error) {
+			if c.Attempt < 3 {
+				return participant.Outcome{}, errAsked
+			}
+			require.Equal(t, s.hop.Commands(), c.Message.Topic)
+			return other(ctx, tx, c)
+		}, participant.RetryTopics(time.Second))
+		return s.start(p)
+	}
+	s.provision(1)
+	stop := newer()
+	m := ofType("Other", s.command("a", Count{N: 1}))
+	s.send(m)
+	s.waitCount(1, "SELECT count(*) FROM troupe.outbox WHERE topic = $1", topic)
+	waitFor(t, "the lease of the retry topic", func() bool { return s.count("SELECT count(*) FROM troupe.leases WHERE topic = $1", topic) > 0 })
+	stop()
+	older := s.new(onePartition)
+	participant.Handle(older, count)
+	stop = s.start(older)
+	require.Equal(t, 1, s.publish(topic, 1))
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE topic = $1 AND unhandled_since IS NOT NULL AND attempts = 2", topic)
+	stop()
+	newer()
+	s.waitCount(1, "SELECT count(*) FROM done WHERE attempt = 3")
+	s.waitCount(0, "SELECT count(*) FROM troupe.held")
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+}
+
+// TestLocalWorkOfATypeOfANewerVersionWaitsForAMemberThatHandlesIt: both versions run at once.
+func TestLocalWorkOfATypeOfANewerVersionWaitsForAMemberThatHandlesIt(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	older := s.new()
+	participant.Handle(older, count)
+	s.start(older)
+	s.writeOther("a", "Count", "Other", "Count")
+	s.write("b", Count{N: 1})
+	s.waitCount(1, "SELECT count(*) FROM troupe.local_work WHERE unhandled_since IS NOT NULL AND attempts = 0 AND next_try IS NOT NULL")
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'b'")
+	waitFor(t, "stats", func() bool { return len(older.Stats().Unhandled) == 1 })
+	newer := s.new()
+	participant.Handle(newer, count)
+	participant.Handle(newer, other)
+	s.start(newer)
+	s.waitCount(4, "SELECT count(*) FROM troupe.local_work WHERE status = 'done' AND unhandled_since IS NULL")
+	require.Zero(t, s.count(inOrder))
+	require.Equal(t, 4, s.count("SELECT count(*) FROM done WHERE attempt = 1"))
+}
+
+// TestLocalWorkOfAnUnknownTypeIsPoisonAfterItsWait, and an entry that waited behind it does not begin to wait then.
+func TestLocalWorkOfAnUnknownTypeIsPoisonAfterItsWait(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	p := s.new(func(c *participant.Config) { c.UnknownTypeWait = time.Hour })
+	participant.Handle(p, count)
+	stop := s.start(p)
+	s.writeOther("a", "Other", "Other", "Count", "Other")
+	s.waitCount(1, "SELECT count(*) FROM troupe.local_work WHERE unhandled_since IS NOT NULL")
+	stop()
+	_, err := s.pool.Exec(t.Context(), `UPDATE troupe.local_work
+		SET created_at = created_at - interval '1 h', unhandled_since = unhandled_since - interval '1 h', next_try = NULL`)
+	require.NoError(t, err)
+	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.local_work SET next_try = now() WHERE unhandled_since IS NOT NULL")
+	require.NoError(t, err)
+	p = s.new(func(c *participant.Config) { c.UnknownTypeWait = time.Hour })
+	participant.Handle(p, count)
+	s.start(p)
+	s.waitCount(3, "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND attempts = 1")
+	s.waitCount(1, "SELECT count(*) FROM done")
+}
+
+// writeOther writes commands of types for a key, numbered.
+func (s *stage) writeOther(key string, types ...string) {
+	s.t.Helper()
+	var b pgx.Batch
+	for i, typ := range types {
+		b.Queue("INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, $3, $4)", s.hop.Commands(), key, typ, marshal(Count{N: i + 1}))
+	}
+	b.Queue("SELECT pg_notify('" + outbox.Channel + "', '')")
+	require.NoError(s.t, s.pool.SendBatch(s.t.Context(), &b).Close())
+}
