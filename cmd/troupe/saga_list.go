@@ -62,7 +62,7 @@ func newSagaList() *cobra.Command {
 	flags.StringVar(&filter.Key, "key", "", "only of this business `key`")
 	flags.StringVar(&filter.Step, "step", "", "only where this `step` is awaited or stuck")
 	flags.StringVar(&filter.Definition, "definition", "", "only on the definition of this `hash`, and what has not ended, unless --status is given")
-	flags.StringVar(&filter.Variable, "variable", "", "only what has not ended, and has the --value in this `variable`, by which events find it")
+	flags.StringVar(&filter.Variable, "variable", "", "only what has not ended, and has, or had before it was set, the --value in this `variable`, by which events find it")
 	flags.StringVar(&filter.Value, "value", "", "the `value` of --variable")
 	flags.Var(&after, "since", "only what started at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
 	flags.Var(&before, "before", "only what started before this `time`")

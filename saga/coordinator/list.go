@@ -63,7 +63,7 @@ type Filter struct {
 	// all sagas of those that are.
 	Definition string
 	// Variable and Value choose by an association: a variable by which events find sagas, with its value as text. They fit no
-	// saga that has ended: its associations are gone.
+	// saga that has ended: its associations are gone. They fit a saga that had the value, too, before it was set to another.
 	Variable, Value string
 	// StartedAfter is inclusive, StartedBefore is not.
 	StartedAfter, StartedBefore time.Time
