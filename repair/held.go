@@ -22,7 +22,7 @@ type HeldKey struct {
 	Key         Key        `json:"key"` // null: the message has none and holds only itself
 	MessageID   string     `json:"message_id"`
 	Type        string     `json:"type"`
-	Attempts    int        `json:"attempts"` // 0: it comes next and was not tried yet
+	Attempts    int        `json:"attempts"` // 0: it was not tried yet, or only by members without a handler for its type
 	MaxAttempts int        `json:"max_attempts"`
 	NextTry     *time.Time `json:"next_try"`
 	Class       string     `json:"class"`

@@ -131,9 +131,6 @@ func TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn_C13(t *testing.T) {
 	require.Equal(t, s.hop.String(), listen())
 	_, err = s.desk.Release(t.Context(), head.Place, repair.ReleaseConfig{By: ann})
 	require.ErrorIs(t, err, repair.ErrGone)
-	_, err = s.desk.Release(t.Context(), s.heldPlace(sent[1]), repair.ReleaseConfig{By: ann})
-	require.ErrorContains(t, err, "not tried yet")
-
 	l, err := s.desk.Show(t.Context(), r.DeadLetter)
 	require.NoError(t, err)
 	require.Equal(t, []any{sent[0].ID, "Charge", "flow-a", "transient", "ledger 7 is closed", 1, s.hop.String() + "/Charge", repair.Open},
@@ -170,6 +167,22 @@ func TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn_C13(t *testing.T) {
 	_, err = s.desk.Redrive(t.Context(), repair.Filter{}, quickly)
 	require.NoError(t, err)
 	s.waitCount(1, "SELECT count(*) FROM charges WHERE key = 'a' AND n = 1")
+}
+
+// TestReleaseTakesAMessageThatWasNotTried: it comes next in its key, or no member has a handler for its type.
+func TestReleaseTakesAMessageThatWasNotTried(t *testing.T) {
+	t.Parallel()
+	s, sent := waiting(t)
+	s.exec("UPDATE troupe.held SET attempts = 0, unhandled_since = now(), last_error = 'no handler' WHERE key = 'b'")
+	_, err := s.desk.Release(t.Context(), s.held("a").Place, repair.ReleaseConfig{By: ann})
+	require.NoError(t, err)
+	for m, want := range map[string]string{sent[1].ID: "released before its first try", sent[3].ID: "no handler"} {
+		r, err := s.desk.Release(t.Context(), s.heldPlace(envelope.Message{ID: m}), repair.ReleaseConfig{By: ann})
+		require.NoError(t, err)
+		l, err := s.desk.Show(t.Context(), r.DeadLetter)
+		require.NoError(t, err)
+		require.Equal(t, []any{m, "transient", want, 0}, []any{l.MessageID, l.Class, l.Error, l.Attempts})
+	}
 }
 
 // TestAReleasedMessageLooksLikeOneThatUsedUpItsAttempts: the same message both ways, row by row.

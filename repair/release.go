@@ -2,7 +2,6 @@ package repair
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -63,9 +62,6 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 	k, err := lockHeld(ctx, tx, p, cfg.Group)
 	if err != nil {
 		return r, err
-	}
-	if k.Attempts == 0 {
-		return r, errors.New("it comes next and was not tried yet: there is nothing to give up on")
 	}
 	w, err := k.writer(cfg.Hop)
 	if err != nil {
@@ -151,6 +147,9 @@ func (k *HeldKey) letter(id uuid.UUID) deadletter.Letter {
 		ID: id.String(), Message: m, Headers: deadletter.WithoutRetry(k.row.message.headers), TopicID: k.row.topicID, Partition: k.Place.Partition,
 		Offset: k.Place.Offset, At: k.row.messageTime, Redrive: k.row.redrive, Handler: k.row.handler,
 		Class: k.Class, Error: k.Error, Attempts: k.Attempts, FirstFailed: k.FirstFailed, LastFailed: k.LastFailed,
+	}
+	if l.Error == "" {
+		l.Class, l.Error = string(participant.Transient), "released before its first try"
 	}
 	if l.Handler == "" {
 		l.Handler = k.Group + "/" + k.Type
