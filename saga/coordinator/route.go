@@ -18,8 +18,9 @@ type target struct {
 	id      string      // the saga, where it is known
 	by      Association // how it is found, where it is not
 	d       *saga.Definition
-	lock    string     // what the saga that it starts locks
-	start   saga.Event // it with the fields of the message that it is by, where the event has the saga's variables
+	stash   time.Duration // of an event that is found so: the longest among the versions that await it
+	lock    string        // what the saga that it starts locks
+	start   saga.Event    // it with the fields of the message that it is by, where the event has the saga's variables
 	// alone says that the message is for nothing else.
 	alone bool
 	// answered is the saga that has the event as an answer, and does not await it as well.
@@ -57,11 +58,16 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 				unfound = noValue(by, m)
 				continue
 			}
-			if slices.Contains(all, by) || by.Variable == "" && by.Saga+"/"+by.Value == answered {
+			if by.Variable == "" && by.Saga+"/"+by.Value == answered {
+				continue
+			}
+			if slices.Contains(all, by) {
+				same := slices.IndexFunc(ts, func(t target) bool { return t.by == by })
+				ts[same].stash = max(ts[same].stash, stashFor(d))
 				continue
 			}
 			all = append(all, by)
-			ts = append(ts, target{message: i, by: by, d: d, answered: answered, event: saga.Event{
+			ts = append(ts, target{message: i, by: by, d: d, stash: stashFor(d), answered: answered, event: saga.Event{
 				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Fields: m.Fields, Message: m.ID,
 			}})
 		}
@@ -97,6 +103,11 @@ func startedBy(d *saga.Definition, i int, m Message) (t target, starts bool, err
 	}
 	is.message, is.start = i, t.start
 	return is, true, nil
+}
+
+// stashFor returns how long an event is kept that comes before its saga.
+func stashFor(d *saga.Definition) time.Duration {
+	return cmp.Or(time.Duration(d.Spec().Stash), time.Hour)
 }
 
 func wrapped(err error, format string, args ...any) error {
@@ -216,8 +227,7 @@ func (p *pass) observe(ctx context.Context, t target) error {
 			return err
 		}
 	}
-	keep := cmp.Or(time.Duration(t.d.Spec().Stash), time.Hour)
-	kept := Stashed{Association: t.by, Event: t.event, Expires: p.now.Add(keep)}
+	kept := Stashed{Association: t.by, Event: t.event, Expires: p.now.Add(t.stash)}
 	p.stashed = append(p.stashed, kept)
 	return p.store.Stash(ctx, []Stashed{kept})
 }
