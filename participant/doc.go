@@ -85,9 +85,11 @@
 // Config.Stale. Deliveries have partition -1 and the position as their offset.
 //
 // A topic is local for the groups that troupe.make_local(topic, group) was called for, by Run or by whoever may, until
-// troupe.end_local(topic). The change waits for writers that are under way. What the outbox still has of the topic moves to
-// the table, and back, in its order; what had reached Kafka has not: let a participant with Brokers work it off, of the same
-// Group, which knows what was handled here. A writer's INSERT for a local topic reports no inserted row and RETURNING gives
+// troupe.end_local(topic). The change waits for writers that are under way. Rows of the topic in the outbox that
+// were not published move to the table, and back, in their order; what had reached Kafka has not: let a participant with Brokers
+// work it off, of the same Group, which knows what was handled here. A row that the relay published and has not noted as
+// published yet (a few seconds under wal) moves too; its second delivery is a duplicate for the Group's inbox, within
+// Config.InboxRetention. A writer's INSERT for a local topic reports no inserted row and RETURNING gives
 // none, since the row is not in the outbox; everything else about it is the same.
 //
 // Not there: a compensation does not overtake the forward command of its step, it runs after its last try.
