@@ -8,9 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/console/internal/stage"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -30,7 +33,7 @@ type desk struct {
 func newDesk(t testing.TB, change ...func(*Config)) *desk {
 	s := stage.New(t)
 	d := &desk{Stage: s, t: t, cfg: Config{
-		Databases: []Database{{"order", s.Pool}}, Token: token, Log: testkit.Logger(t),
+		Databases: []Database{{"order", asOperator(t, s.Pool)}}, Token: token, Log: testkit.Logger(t),
 	}}
 	for _, c := range change {
 		c(&d.cfg)
@@ -42,9 +45,21 @@ func newDesk(t testing.TB, change ...func(*Config)) *desk {
 	return d
 }
 
+// asOperator returns a pool with the documented rights of a console that acts, so that each test here shows that they are enough.
+func asOperator(t testing.TB, pool *pgxpool.Pool) *pgxpool.Pool {
+	return grantstest.New(t, pool, grants.Viewer, grants.Operator, grants.SagaOperator, grants.RelayOperator).Pool()
+}
+
+// asViewer returns a pool with the documented rights of a console that only shows.
+func asViewer(t testing.TB, pool *pgxpool.Pool) *pgxpool.Pool {
+	return grantstest.New(t, pool, grants.Viewer).Pool()
+}
+
 // twice adds a database in which nothing is.
 func twice(t testing.TB) func(*Config) {
-	return func(c *Config) { c.Databases = append(c.Databases, Database{"empty", testkit.Database(t)}) }
+	return func(c *Config) {
+		c.Databases = append(c.Databases, Database{"empty", asViewer(t, testkit.Database(t))})
+	}
 }
 
 // letters puts what a bad morning leaves: two causes of dead letters, and a key that is held.

@@ -2,26 +2,11 @@ package doctor
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
 )
-
-var plain = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
-
-// quoted is a name as SQL has it, in quotes where it needs them.
-func quoted(name string) string {
-	if plain.MatchString(name) && name != "offset" && name != "user" {
-		return name
-	}
-	return pgx.Identifier{name}.Sanitize()
-}
 
 // literal is text as SQL has it.
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
-
-func split(list string) []string { return strings.Split(list, ", ") }
 
 func join[T ~string](all []T) string {
 	texts := make([]string, len(all))

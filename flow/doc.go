@@ -85,7 +85,5 @@
 //
 // # Least privilege
 //
-// Beside what package participant says, the role needs
-//
-//	GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.joins, troupe.join_parts, troupe.expectations TO service;
+// The role needs the rights that `outbox-relay grants flow` prints; its participant's are among them.
 package flow

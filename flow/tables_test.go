@@ -1,10 +1,8 @@
 package flow_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/flow"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/testkit/participanttest"
@@ -66,27 +66,10 @@ func TestWhatIsOverIsForgotten(t *testing.T) {
 	require.Equal(t, 3, count(t, s, "SELECT count(*) FROM troupe.joins WHERE key LIKE 'k%' AND forget_at = ended_at + interval '1 hour'"))
 }
 
-// TestTheGrantsOfThePackageCommentAreEnough runs joins and expectations with no other rights on this package's tables.
-func TestTheGrantsOfThePackageCommentAreEnough(t *testing.T) {
+// TestJoinsAndExpectationsWorkWithNoMoreThanTheirGrants runs each statement of the package as such a role.
+func TestJoinsAndExpectationsWorkWithNoMoreThanTheirGrants(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("doc.go")
-	require.NoError(t, err)
-	grants := regexp.MustCompile(`(?s)GRANT [^;]*;`).FindAllString(strings.ReplaceAll(string(source), "\n//", "\n"), -1)
-	require.Len(t, grants, 1)
-	pool := testkit.Database(t)
-	role := "flow_" + strings.ReplaceAll(pool.Config().ConnConfig.Database, "-", "_")
-	_, err = pool.Exec(t.Context(), "CREATE ROLE "+role+"; GRANT USAGE ON SCHEMA troupe TO "+role+"; "+strings.Replace(grants[0], "TO service", "TO "+role, 1))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_, err := pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
-		require.NoError(t, err)
-	})
-	conn, err := pool.Acquire(t.Context())
-	require.NoError(t, err)
-	defer conn.Release()
-	_, err = conn.Exec(t.Context(), "SET ROLE "+role)
-	require.NoError(t, err)
-	defer conn.Exec(context.Background(), "RESET ROLE")
+	conn := grantstest.New(t, testkit.Database(t), grants.Flow).Pool()
 	args := pgx.NamedArgs{
 		"group": "g", "name": "n", "key": "k", "part": "t T", "awaited": []string{"t T", "u U"}, "retention": 1.0,
 		"headers": []byte{}, "payload": []byte(nil),

@@ -25,12 +25,8 @@
 //
 //	INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ('order.payment.commands', 'o-1', 'ChargePayment', '{…}')
 //
-// A service needs no more than
-//
-//	GRANT USAGE ON SCHEMA troupe TO service;
-//	GRANT INSERT (id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at) ON troupe.outbox TO service;
-//
-// by column, so that it cannot forge a position or a transaction id.
+// A service needs the rights that `outbox-relay grants writer` prints: to insert by column, so that it cannot forge a position or a
+// transaction id.
 //
 // This package knows no Kafka.
 package outbox

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -116,23 +117,11 @@ func TestWhatNoMessageCanBeIsRefusedByTheTable(t *testing.T) {
 	require.Empty(t, rows(t, pool))
 }
 
-// The grants of the package comment are enough, and no more than enough.
+// The documented rights are enough, and no more than enough.
 func TestAServiceNeedsOnlyToInsertByColumn(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
-	role := pgx.Identifier{"troupe_test_" + strings.ReplaceAll(uuid.NewString(), "-", "")}.Sanitize()
-	for _, sql := range []string{
-		"CREATE ROLE " + role,
-		"GRANT USAGE ON SCHEMA troupe TO " + role,
-		"GRANT INSERT (id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at) ON troupe.outbox TO " + role,
-	} {
-		_, err := pool.Exec(t.Context(), sql)
-		require.NoError(t, err)
-	}
-	t.Cleanup(func() {
-		_, err := pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
-		require.NoError(t, err)
-	})
+	role := grantstest.New(t, pool, grants.Writer).Name
 	as := func(do func(tx pgx.Tx) error) error {
 		return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(t.Context(), "SET LOCAL ROLE "+role); err != nil {

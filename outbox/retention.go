@@ -83,6 +83,9 @@ type KeptPartition struct {
 	Why  string // for a person
 }
 
+// ErrNotOwner is the error of Drop for a role that does not own troupe.outbox: Postgres lets only the owner detach partitions.
+var ErrNotOwner = errors.New("this role does not own troupe.outbox: run as the role that ran migrate, or GRANT it to this one")
+
 // retentionLock keeps two from dropping at once. Not Ensure's: a detach may wait for hours, and writers need positions.
 const retentionLock = partitionsLock + 1
 
@@ -229,7 +232,7 @@ func (r *Retention) refuse(ctx context.Context, published Published) error {
 		return errors.New("this is a pooler that changes server connections, which hides who still writes: " +
 			"connect to the server itself")
 	case !owner:
-		return errors.New("this role does not own troupe.outbox: run as the role that ran migrate, or GRANT it to this one")
+		return ErrNotOwner
 	case cache != 1:
 		return fmt.Errorf("the sequence of positions has CACHE %d, so that a low position may come late: "+
 			"ALTER SEQUENCE troupe.outbox_position_seq CACHE 1, then restart the writers, whose sessions keep what they cached",

@@ -195,20 +195,7 @@
 //
 // # Least privilege
 //
-// The role of Config.Pool needs, beside what its handlers need,
-//
-//	GRANT USAGE ON SCHEMA troupe TO service;
-//	GRANT INSERT (id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at) ON troupe.outbox TO service;
-//	GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.leases, troupe.inbox, troupe.inbox_recent, troupe.inbox_offsets,
-//	  troupe.inbox_slots, troupe.inbox_groups, troupe.answers, troupe.started, troupe.held, troupe.dead_letters,
-//	  troupe.deadlines TO service;
-//	GRANT TRUNCATE ON troupe.inbox_recent_0, …, troupe.inbox_recent_31 TO service;
-//
-// and for local work, instead of leases, inbox_offsets, started and held, and with troupe.make_local called by the owner,
-//
-//	GRANT SELECT, UPDATE, DELETE ON troupe.local_work TO service;
-//	GRANT SELECT ON troupe.local_topics TO service;
-//	GRANT USAGE ON SEQUENCE troupe.local_members TO service;
-//
-// and members of one group share a role, so that a new owner may end a frozen one's sessions.
+// The role of Config.Pool needs the rights that `outbox-relay grants participant` prints, beside what its handlers need; with
+// Config.Local those of `outbox-relay grants local`, and the owner of Troupe's tables calls troupe.make_local once per topic.
+// Members of one group share a role, so that a new owner may end a frozen one's sessions.
 package participant

@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
@@ -183,47 +184,22 @@ func TestARedriveOfALocalDeadLetterIsLocal(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox WHERE headers->>'ce_outcome' = 'success'"))
 }
 
-// TestLocalWorkNeedsFewRights: a service writes with no right but to insert into the outbox, and works with those that the
-// package's comment lists; it may not make a topic local unless somebody lets it.
+// TestLocalWorkNeedsFewRights: a service writes with no right but to insert into the outbox, and works with the
+// documented rights; it may not make a topic local unless somebody lets it.
 func TestLocalWorkNeedsFewRights(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
-	role := "r" + envelope.NewID()
-	name := pgx.Identifier{role}.Sanitize()
-	grant := func(sql string) {
-		t.Helper()
-		_, err := s.pool.Exec(context.Background(), fmt.Sprintf(sql, name))
-		require.NoError(t, err)
-	}
-	grant("CREATE ROLE %s LOGIN")
-	t.Cleanup(func() {
-		grant("DROP OWNED BY %[1]s")
-		grant("DROP ROLE %s")
-	})
-	grant("GRANT USAGE ON SCHEMA troupe TO %s")
-	grant("GRANT SELECT, INSERT, UPDATE ON counters, done, steps, claims TO %s")
-	grant("GRANT INSERT (id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at) ON troupe.outbox TO %s")
-	cfg := s.pool.Config()
-	cfg.MaxConns = 5
-	cfg.ConnConfig.RuntimeParams["role"] = role
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	role := grantstest.New(t, s.pool, grants.LocalWork)
+	_, err := s.pool.Exec(t.Context(), "GRANT SELECT, INSERT, UPDATE ON counters, done, steps, claims TO "+role.Name)
 	require.NoError(t, err)
-	defer pool.Close()
+	pool := role.Pool()
 
 	s.makeLocal()
-	_, err = pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'a', 'Count', $2)", s.hop.Commands(), marshal(Count{N: 1}))
+	_, err = grantstest.New(t, s.pool, grants.Writer).Pool().Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'a', 'Count', $2)", s.hop.Commands(), marshal(Count{N: 1}))
 	require.NoError(t, err)
 	_, err = pool.Exec(t.Context(), "SELECT troupe.make_local('a.b.commands', 'a.b')")
 	require.ErrorContains(t, err, "permission denied")
 
-	grant(`GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.inbox, troupe.inbox_recent, troupe.inbox_slots, troupe.inbox_groups,
-	       troupe.answers, troupe.dead_letters TO %s`)
-	for slot := range 32 {
-		grant(fmt.Sprintf("GRANT TRUNCATE ON troupe.inbox_recent_%d TO ", slot) + "%s")
-	}
-	grant("GRANT SELECT, UPDATE, DELETE ON troupe.local_work TO %s")
-	grant("GRANT SELECT ON troupe.local_topics TO %s")
-	grant("GRANT USAGE ON SEQUENCE troupe.local_members TO %s")
 	p := s.new(func(c *participant.Config) { c.Pool = pool })
 	participant.Handle(p, count)
 	stop := s.start(p)

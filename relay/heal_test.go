@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -200,20 +201,13 @@ func TestAServerCanBeRestartedUnderLoad(t *testing.T) {
 	require.NoError(t, r.stop())
 }
 
-// What doc.go lists is enough: to poll, to make a slot, to stream, to note trouble and to heal.
+// The documented rights are enough: to poll, to make a slot, to stream, to note trouble and to heal.
 func TestARelayThatStreamsNeedsNoMoreThanItsGrants(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
-	s.exec(`CREATE ROLE streamer LOGIN REPLICATION PASSWORD 'x';
-		GRANT USAGE ON SCHEMA troupe TO streamer;
-		GRANT SELECT, DELETE ON troupe.outbox TO streamer;
-		GRANT SELECT, INSERT, UPDATE ON troupe.relay_leases, troupe.relay_state TO streamer;
-		GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.outbox_trouble TO streamer`)
-	config := s.pool.Config()
-	config.ConnConfig.User, config.ConnConfig.Password = "streamer", "x"
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	role := grantstest.New(t, s.pool, grants.Relay)
+	s.exec("ALTER ROLE " + role.Name + " REPLICATION")
+	pool := role.Pool()
 	cfg := s.wal()
 	cfg.Pool = pool
 	seen := troubles(&cfg)

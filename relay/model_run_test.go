@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/relay"
@@ -97,12 +98,14 @@ func (m *model) run(t *testing.T, rt *rapid.T, plan modelPlan) {
 	h.finish()
 }
 
-// prepare grants the role what the package comment of relay lists, and makes the mapped table.
+// prepare grants the role the documented rights, and makes the mapped table.
 func (h *history) prepare(role string) {
-	h.exec(`GRANT USAGE ON SCHEMA troupe TO ` + role + `;
-		GRANT SELECT, DELETE ON troupe.outbox TO ` + role + `;
-		GRANT SELECT, INSERT, UPDATE ON troupe.relay_leases, troupe.relay_state, troupe.relay_slot_samples, troupe.mapped_tables TO ` + role + `;
-		GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.outbox_trouble, troupe.mapped_trouble TO ` + role)
+	h.exec(grants.Usage(role))
+	for _, part := range []grants.Part{grants.Relay, grants.MappedRelay} {
+		for _, g := range grants.Of(part) {
+			h.exec(g.To(role))
+		}
+	}
 	if h.source == fromMappedTable {
 		h.exec(`CREATE TABLE public.events (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(),
 				aggregatetype text NOT NULL DEFAULT 'x', aggregateid text, type text NOT NULL DEFAULT 'Thing', payload text);

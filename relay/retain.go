@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,9 +14,15 @@ const retainEvery = 5 * time.Minute
 
 // retain drops partitions that are done. It has a goroutine of its own: a detach may wait for hours.
 func (r *Relay) retain(ctx context.Context) {
+	logged := false
 	for !pause(ctx, retainEvery, nil) && ctx.Err() == nil {
-		if err := r.retainOn(ctx); err != nil && ctx.Err() == nil {
+		switch err := r.retainOn(ctx); {
+		case err == nil || ctx.Err() != nil:
+		case !errors.Is(err, outbox.ErrNotOwner):
 			r.quiet.failed("retention", err)
+		case !logged: // a choice of the person who granted the rights, not a failure
+			logged = true
+			r.cfg.Log.Info().Str("reason", err.Error()).Msg("this relay drops no partitions: another program or person drops them")
 		}
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -28,31 +28,17 @@ func TestPartitionsAreMadeAtTheStart(t *testing.T) {
 func TestARelayWithNoMoreThanItsGrantsWorks(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	role := pgx.Identifier{"troupe_test_" + strings.ReplaceAll(uuid.NewString(), "-", "")}.Sanitize()
-	s.exec("CREATE ROLE " + role + `;
-		GRANT USAGE ON SCHEMA troupe TO ` + role + `;
-		GRANT SELECT, DELETE ON troupe.outbox TO ` + role + `;
-		GRANT SELECT, INSERT, UPDATE ON troupe.relay_leases, troupe.relay_state TO ` + role + `;
-		GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.outbox_trouble TO ` + role)
-	t.Cleanup(func() { s.exec("DROP OWNED BY " + role + "; DROP ROLE " + role) })
+	pool := grantstest.New(t, s.pool, grants.Relay).Pool()
 	// What another cluster's relay stored: to see that, it must ask what cluster this is.
 	s.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published)
 		VALUES ('troupe_' || current_database(), 'poll', '1', 1, '4000000000:4000000000:')`)
-	config := s.pool.Config()
-	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "SET ROLE "+role)
-		return err
-	}
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
 	cfg := s.config()
 	cfg.Pool, cfg.Source = pool, relay.Auto // which is poll, without the right to replicate
 	seen := troubles(&cfg)
 	r := s.start(cfg)
 	s.insert(s.flow+".none.commands", "a", "0")
 	require.False(t, (<-seen).Parked)
-	committed := s.fill(s.topic, 10, 1100) // enough for a low mark, which it may not read
+	committed := s.fill(s.topic, 10, 1100) // enough for a low mark
 	testkit.Wait(t, "all but the one in trouble", func() (bool, error) { return r.Status().Deleted == 11_000, nil })
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox"))
 	s.insert(s.topic, "k1", "1100")

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/troupe-go/troupe/flow/watch"
 	"github.com/troupe-go/troupe/internal/docs/commands"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/testkit"
@@ -303,22 +304,13 @@ func (s *documentStage) run(c commands.Command) outcome {
 	return finish(s.t, p)
 }
 
-// TestWhoMayOnlyLookSeesAndChangesNothing: the role of docs/security.md that may look.
-func TestWhoMayOnlyLookSeesAndChangesNothing(t *testing.T) {
+// TestAViewerSeesAndChangesNothing runs what reads, and what acts, as a role with a viewer's rights.
+func TestAViewerSeesAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newDecider(t)
 	s.tell("o-1 ReserveStock", "fail")
 	id := s.begin("order", "o-1", saga.Parked)
-	role := "looker_" + strings.ReplaceAll(s.pool.Config().ConnConfig.Database, "-", "_")
-	s.exec("CREATE ROLE " + role + " LOGIN PASSWORD 'looker'; GRANT USAGE ON SCHEMA troupe TO " + role + "; GRANT SELECT ON ALL TABLES IN SCHEMA troupe TO " + role)
-	t.Cleanup(func() {
-		_, err := s.pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
-		require.NoError(t, err)
-	})
-	address, err := url.Parse(testkit.DatabaseURL(t, s.pool))
-	require.NoError(t, err)
-	address.User = url.UserPassword(role, "looker")
-	env := []string{"DATABASE_URL=" + address.String()}
+	env := []string{"DATABASE_URL=" + grantstest.New(t, s.pool, grants.Viewer).URL()}
 	for _, args := range []string{
 		"dlq list", "dlq list --letters", "held list", "saga list", "saga list --counts", "saga show " + id, "saga locks", "saga replay --all",
 	} {

@@ -19,6 +19,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
@@ -47,7 +49,8 @@ type payments struct {
 	brokers []string
 	hop     topics.Hop
 	client  *kgo.Client
-	record  *strings.Builder // commands and what they printed, as on the operator's page
+	record  *strings.Builder       // commands and what they printed, as on the operator's page
+	as      map[grants.Part]string // database URLs
 }
 
 func newPayments(t *testing.T) *payments {
@@ -135,11 +138,20 @@ func (s *payments) send(key string, body ChargePayment) envelope.Message {
 	return m
 }
 
-// troupe runs the command on the service's database, as DATABASE_URL names it.
+// troupe runs the command on the service's database with the documented rights of its part, and no other.
 func (s *payments) troupe(args ...string) outcome {
 	s.t.Helper()
-	cmd := command(s.t, []string{"DATABASE_URL=" + testkit.DatabaseURL(s.t, s.pool)}, args...)
-	return finish(s.t, cmd)
+	part := grants.Operator
+	if args[0] == "saga" {
+		part = grants.SagaOperator
+	}
+	if s.as == nil {
+		s.as = make(map[grants.Part]string)
+	}
+	if s.as[part] == "" {
+		s.as[part] = grantstest.New(s.t, s.pool, part).URL()
+	}
+	return finish(s.t, command(s.t, []string{"DATABASE_URL=" + s.as[part]}, args...))
 }
 
 // shows runs a command that must succeed, and writes it down.

@@ -18,6 +18,8 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow/watch"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -74,7 +76,7 @@ func TestWatchPrintsWhatItFindsAndShowsEachFlow_C09(t *testing.T) {
 	t.Parallel()
 	flow, pool := testkit.Flow(t), testkit.Database(t)
 	folder := watchedOrder(t, flow)
-	env := []string{"DATABASE_URL=" + testkit.DatabaseURL(t, pool), "KAFKA_BROKERS=" + strings.Join(testkit.Kafka(t), ",")}
+	env := []string{"DATABASE_URL=" + grantstest.New(t, pool, grants.Watch).URL(), "KAFKA_BROKERS=" + strings.Join(testkit.Kafka(t), ",")}
 	plain := func(text string) string { return strings.ReplaceAll(text, flow, "order") }
 
 	cmd := command(t, env, "watch", "--reactions", folder, "--output", "json", "--admin", "127.0.0.1:0")

@@ -60,15 +60,6 @@
 //
 // # Least privilege
 //
-// At the brokers Read and Describe on the topics, and nothing on groups. In its database
-//
-//	GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.watch_names, troupe.watch_flows, troupe.watch_offsets, troupe.watch_marks,
-//	  troupe.watch_findings, troupe.watch_unexpected TO watcher;
-//	GRANT SELECT, INSERT ON troupe.watch_messages TO watcher;
-//	GRANT SELECT, UPDATE ON troupe.watch_days TO watcher;
-//	DO $$ BEGIN FOR slot IN 0..15 LOOP
-//	  EXECUTE format('GRANT TRUNCATE ON troupe.watch_messages_%s, troupe.watch_findings_%s TO watcher', slot, slot);
-//	END LOOP; END $$;
-//
-// Desk needs SELECT on all of them.
+// At the brokers the watcher needs Read and Describe on the topics, and nothing on groups. In its database its role needs the rights that
+// `outbox-relay grants watch` prints. Desk needs SELECT on the tables troupe.watch_….
 package watch

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +19,8 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/flow/watch"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
@@ -568,28 +569,8 @@ func TestNothingOfTheFlowChanges_C09(t *testing.T) {
 	}
 	before := state()
 
-	source, err := os.ReadFile("doc.go")
-	require.NoError(t, err)
-	grants := regexp.MustCompile(`(?s)GRANT SELECT[^;]*;`).FindAllString(strings.ReplaceAll(string(source), "\n//", "\n"), -1)
-	require.Len(t, grants, 3)
-	truncate := regexp.MustCompile(`(?s)DO \$\$.*?\$\$;`).FindString(strings.ReplaceAll(string(source), "\n//", "\n"))
-	role := "watch_" + strings.ReplaceAll(s.pool.Config().ConnConfig.Database, "-", "_")
-	_, err = s.pool.Exec(t.Context(), strings.ReplaceAll("CREATE ROLE watcher; GRANT USAGE ON SCHEMA troupe TO watcher; "+
-		strings.Join(grants, "\n")+truncate, "watcher", role))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_, err := s.pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
-		require.NoError(t, err)
-	})
-	config := s.pool.Config().Copy()
-	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "SET ROLE "+role)
-		return err
-	}
-	limited, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	t.Cleanup(limited.Close)
-	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.watch_days SET day = 1 WHERE slot = 1") // to be truncated
+	limited := grantstest.New(t, s.pool, grants.Watch).Pool()
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.watch_days SET day = 1 WHERE slot = 1") // to be truncated
 	require.NoError(t, err)
 	w := s.watch(func(c *watch.Config) { c.Pool = limited })
 	s.judged()

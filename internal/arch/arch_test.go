@@ -37,8 +37,12 @@ var house = map[string][]string{
 	"internal/deadletter": {"envelope", "internal/pg", "internal/pgtext", "outbox", "topics"},
 	"internal/wal":        {"internal/pg"},
 	"internal/expr":       {},
-	"internal/lines":      {},
-	"internal/house":      {},
+	"internal/grants":     {},
+
+	"internal/grants/grantstest": {"internal/grants"},
+
+	"internal/lines": {},
+	"internal/house": {},
 
 	"outbox": {"envelope"},
 
@@ -52,7 +56,7 @@ var house = map[string][]string{
 	"participant/modeltest": {},
 
 	"repair": {"envelope", "internal/deadletter", "internal/inbox", "internal/pgtext", "outbox", "participant", "topics"},
-	"doctor": {"internal/pg", "migrations", "relay", "schemas", "topics"},
+	"doctor": {"internal/grants", "internal/pg", "migrations", "relay", "schemas", "topics"},
 
 	"telemetry": {"envelope", "participant"},
 
@@ -106,7 +110,7 @@ var house = map[string][]string{
 	"internal/metrics/catalogue": {},
 	"internal/scaffold":          {"topics"},
 	"internal/sidecar": {
-		"alert", "ambassador", "console", "doctor", "envelope", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/desk", "relay/mapping",
+		"alert", "ambassador", "console", "doctor", "envelope", "internal/grants", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/desk", "relay/mapping",
 		"retry", "schemas", "topics",
 	},
 	"internal/demo/orders": {"internal/demo"},

@@ -23,6 +23,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
@@ -63,7 +65,7 @@ func newHouse(t *testing.T, serves http.HandlerFunc, settings ...string) *house 
 	}
 	t.Cleanup(h.service.Close)
 	text := fmt.Sprintf("database-url: %s\nbrokers: [%s]\nhop: %s\nservice-url: %s\npartitions: 1\n%s\ncommands:\n  - {type: CreatePackage, path: /packages}\n",
-		testkit.DatabaseURL(t, h.pool), strings.Join(h.brokers, ", "), h.hop, h.service.URL, strings.Join(settings, "\n"))
+		grantstest.New(t, h.pool, grants.Ambassador).URL(), strings.Join(h.brokers, ", "), h.hop, h.service.URL, strings.Join(settings, "\n"))
 	require.NoError(t, os.WriteFile(h.file, []byte(text), 0o600))
 	return h
 }

@@ -2,9 +2,7 @@ package sidecar
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/docs/commands"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -156,26 +156,11 @@ func TestTheStatementsInDocumentsRun(t *testing.T) {
 	}
 }
 
-// TestParkedRowsAreRepairedWithTheRelaysRole: what docs/security.md grants the relay and, for the audit, one right more.
-func TestParkedRowsAreRepairedWithTheRelaysRole(t *testing.T) {
+// TestARelayOperatorLooksAndRepairsWithNoMoreThanItsGrants runs every command on the outbox that people have.
+func TestARelayOperatorLooksAndRepairsWithNoMoreThanItsGrants(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
-	role := "relay_" + strings.ReplaceAll(pool.Config().ConnConfig.Database, "-", "_")
-	_, err := pool.Exec(t.Context(), strings.ReplaceAll(`CREATE ROLE relay LOGIN PASSWORD 'of-this-test';
-		GRANT USAGE ON SCHEMA troupe TO relay;
-		GRANT SELECT, DELETE ON troupe.outbox TO relay;
-		GRANT SELECT, INSERT, UPDATE ON troupe.relay_leases TO relay;
-		GRANT SELECT ON troupe.relay_state TO relay;
-		GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.outbox_trouble TO relay;
-		GRANT INSERT ON troupe.outbox_repairs TO relay;`, " relay", " "+role))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_, err := pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
-		require.NoError(t, err)
-	})
-	address, err := url.Parse(testkit.DatabaseURL(t, pool))
-	require.NoError(t, err)
-	address.User = url.UserPassword(role, "of-this-test")
+	address := grantstest.New(t, pool, grants.RelayOperator).URL()
 	const retried, discarded = "019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f", "019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e60"
 	for _, id := range []string{retried, discarded} {
 		_, err := pool.Exec(t.Context(), aParkedRow, id)
@@ -183,9 +168,10 @@ func TestParkedRowsAreRepairedWithTheRelaysRole(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"parked", "list"}, {"parked", "show", retried}, {"parked", "retry", retried}, {"parked", "discard", discarded, "--reason", "ticket 4711"},
+		{"status"}, {"pause", "--reason", "ticket 4711"}, {"resume"},
 	} {
 		var stdout, stderr bytes.Buffer
-		code := Program{Args: args, Stdout: &stdout, Stderr: &stderr, Environ: []string{"DATABASE_URL=" + address.String()}}.Main(t.Context())
+		code := Program{Args: args, Stdout: &stdout, Stderr: &stderr, Environ: []string{"DATABASE_URL=" + address}}.Main(t.Context())
 		require.Equal(t, exitDone, code, "%s: %s", args, stderr.String())
 	}
 }

@@ -13,8 +13,11 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -28,7 +31,14 @@ func site(t *testing.T) (environ []string, conn *pgx.Conn, topic string) {
 	r := run(t, environ, "migrate")
 	require.Equal(t, 0, r.code, r.stderr)
 	require.Contains(t, r.stdout, "is at version")
-	conn, err := pgx.Connect(t.Context(), url)
+	pool, err := pgxpool.New(context.Background(), url)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	role := grantstest.New(t, pool, grants.Relay, grants.RelayOperator)
+	_, err = pool.Exec(t.Context(), "ALTER ROLE "+role.Name+" REPLICATION") // for the log, as docs/security.md has it
+	require.NoError(t, err)
+	environ[0] = "DATABASE_URL=" + role.URL()
+	conn, err = pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	topic = testkit.Flow(t) + ".payment.commands"

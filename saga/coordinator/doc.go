@@ -94,13 +94,6 @@
 //
 // # Least privilege
 //
-// The role of Config.Pool needs, beside what its participant needs,
-//
-//	GRANT SELECT, INSERT ON troupe.saga_definitions TO service;
-//	GRANT SELECT, INSERT, UPDATE ON troupe.sagas TO service;
-//	GRANT INSERT ON troupe.saga_events TO service;
-//	GRANT SELECT, INSERT, DELETE ON troupe.saga_associations, troupe.saga_locks TO service;
-//	GRANT SELECT, INSERT, UPDATE, DELETE ON troupe.saga_stash TO service;
-//
-// It adds to the log, and can neither read nor change it.
+// The role of Config.Pool needs the rights that `outbox-relay grants saga` prints; its participant's are among them.
+// The role adds to the sagas' log, and can neither read nor change it.
 package coordinator

@@ -1,27 +1,23 @@
 package coordinator_test
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestTheGrantsOfThePackageCommentAreEnough runs sagas with no other rights than those and the participant's.
-func TestTheGrantsOfThePackageCommentAreEnough(t *testing.T) {
+func TestACoordinatorWorksWithNoMoreThanItsGrants(t *testing.T) {
 	t.Parallel()
 	f := newHops(t, false)
-	pool := limited(t, f.pool)
+	pool := grantstest.New(t, f.pool, grants.Sagas).Pool()
 	p := f.participant("order", pool)
 	c, err := coordinator.New(t.Context(), coordinator.Config{
 		Participant: p, Pool: pool, Definitions: []*saga.Definition{order(t), guests(t)}, Log: testkit.Logger(t),
@@ -81,41 +77,4 @@ func guests(t testing.TB) *saga.Definition {
 	})
 	require.NoError(t, err)
 	return d
-}
-
-// limited is a pool of a role that has the rights of participant's package comment, for Kafka, and of this one's.
-func limited(t *testing.T, owner *pgxpool.Pool) *pgxpool.Pool {
-	t.Helper()
-	role := "coordinator_" + strings.ReplaceAll(owner.Config().ConnConfig.Database, "-", "_")
-	_, err := owner.Exec(t.Context(), "CREATE ROLE "+role)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_, err := owner.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
-		require.NoError(t, err)
-	})
-	var ring []string
-	for slot := range 32 {
-		ring = append(ring, fmt.Sprintf("troupe.inbox_recent_%d", slot))
-	}
-	for path, want := range map[string]int{"../../participant/doc.go": 4, "doc.go": 5} {
-		source, err := os.ReadFile(path)
-		require.NoError(t, err)
-		text := strings.ReplaceAll(string(source), "\n//", "\n")
-		grants := regexp.MustCompile(`(?s)GRANT [^;]*;`).FindAllString(text, want)
-		require.Len(t, grants, want, path)
-		for _, sql := range grants {
-			sql = strings.Replace(sql, "troupe.inbox_recent_0, …, troupe.inbox_recent_31", strings.Join(ring, ", "), 1)
-			_, err := owner.Exec(t.Context(), strings.Replace(sql, "TO service", "TO "+role, 1))
-			require.NoError(t, err, sql)
-		}
-	}
-	config := owner.Config()
-	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "SET ROLE "+role)
-		return err
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	return pool
 }

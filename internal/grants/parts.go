@@ -1,0 +1,200 @@
+package grants
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Part is a program, or a part of one, that works with a role's rights.
+type Part string
+
+// The parts: the programs, then the people.
+const (
+	Writer        Part = "writer"         // a service that only writes to the outbox
+	Relay         Part = "relay"          // outbox-relay run
+	MappedRelay   Part = "mapped-relay"   // outbox-relay run, for a table of another shape
+	Participant   Part = "participant"    // package participant, with Kafka
+	LocalWork     Part = "local"          // package participant, with Config.Local
+	Sagas         Part = "saga"           // package saga/coordinator; includes Participant
+	Flow          Part = "flow"           // package flow; includes Participant
+	Ambassador    Part = "ambassador"     // troupe ambassador; includes Participant
+	Watch         Part = "watch"          // troupe watch, in a database of its own
+	Viewer        Part = "viewer"         // every page of the console, and every command that only reads
+	Operator      Part = "operator"       // troupe dlq, held and inbox
+	SagaOperator  Part = "saga-operator"  // troupe saga
+	RelayOperator Part = "relay-operator" // outbox-relay status, parked, pause and resume
+)
+
+// Parts returns all of them.
+func Parts() []Part {
+	return []Part{Writer, Relay, MappedRelay, Participant, LocalWork, Sagas, Flow, Ambassador, Watch, Viewer, Operator, SagaOperator, RelayOperator}
+}
+
+// Includes returns the part whose rights p has too; "" for none.
+func (p Part) Includes() Part {
+	switch p {
+	case Sagas, Flow, Ambassador:
+		return Participant
+	}
+	return ""
+}
+
+// Of returns the rights of a part, without the rights of the part that it includes.
+func Of(p Part) []Grant { return slices.Clone(rights[p]) }
+
+func need(privileges, objects, reason string) Grant {
+	return Grant{Privileges: list(privileges), Objects: list(objects), Reason: reason}
+}
+
+func (g Grant) columns(names string) Grant {
+	g.Columns = list(names)
+	return g
+}
+
+func (g Grant) optional() Grant {
+	g.Optional = true
+	return g
+}
+
+func (g Grant) sequence() Grant {
+	g.Sequence = true
+	return g
+}
+
+func list(text string) []string { return strings.Split(text, ", ") }
+
+// ring names the partitions that are emptied in turn.
+func ring(slots int, names ...string) string {
+	var all []string
+	for _, name := range names {
+		for slot := range slots {
+			all = append(all, name+strconv.Itoa(slot))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+const (
+	readWrite    = "SELECT, INSERT, UPDATE, DELETE"
+	writeColumns = "id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at"
+	sendColumns  = "id, topic, key, key_bytes, type, headers, raw_headers, payload"
+
+	repairColumns = "actor, action, reason, dead_letter_id, consumer_group, topic, partition, offset, message_id, payload_before, payload_after"
+	letterColumns = "id, consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, offset, key, headers, payload, " +
+		"message_id, message_type, correlation_id, redrives, first_failed_at, last_failed_at"
+	sagaColumns = "id, saga, key, hop, consumer_group, content_type, definition, version, status, steps, reason, state, wake_at, " +
+		"started_at, ended_at"
+	changedColumns = "version, status, steps, reason, state, wake_at, updated_at, ended_at, definition"
+	parkedColumns  = "actor, action, reason, table_name, row_position, row_id, topic, order_key, attempts, last_error, type, headers, raw_headers, " +
+		"payload, created_at, mapped_row"
+
+	handlingTables = "leases, inbox, inbox_recent, inbox_offsets, inbox_slots, inbox_groups, answers, started, held, dead_letters, deadlines"
+	watchTables    = "watch_names, watch_flows, watch_offsets, watch_marks, watch_findings, watch_unexpected"
+)
+
+// version lets a program see that the schema is up to date, instead of asking for the rights to migrate.
+var version = need("SELECT", "migrations", "to see the version of the schema")
+
+var rights = map[Part][]Grant{
+	Writer: {
+		need("INSERT", "outbox", "to write").columns(writeColumns), // by column, so that a service cannot forge xid or position
+	},
+	Relay: {
+		version,
+		need("SELECT, DELETE", "outbox", "to claim rows and remove them"),
+		need("SELECT, INSERT, UPDATE", "relay_leases", "to lead"),
+		need("SELECT", "relay_state", "to know what a stream has published"),
+		need("INSERT, UPDATE", "relay_state", "to stream").optional(),
+		need(readWrite, "outbox_trouble", "to put rows off, park them and take them up again"),
+		need("SELECT, INSERT, UPDATE", "relay_slot_samples", "to keep samples of the slot").optional(),
+		need("SELECT", "outbox_partitions", "to see how many positions are left").optional(),
+		need("SELECT", "outbox_position_seq", "to keep claims fast behind many dead rows").optional().sequence(),
+	},
+	MappedRelay: {
+		version,
+		need("SELECT, INSERT, UPDATE", "relay_leases", "to lead"),
+		need("SELECT, INSERT, UPDATE", "mapped_tables", "to stream"),
+		need(readWrite, "mapped_trouble", "to put rows off, park them and take them up again"),
+		need("SELECT, INSERT, UPDATE", "relay_slot_samples", "to keep samples of the slot").optional(),
+	},
+	Participant: {
+		version,
+		need("INSERT", "outbox", "to answer").columns(writeColumns),
+		need(readWrite, handlingTables, "to handle messages"),
+		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
+	},
+	LocalWork: {
+		version,
+		need("INSERT", "outbox", "to answer").columns(writeColumns),
+		need(readWrite, "inbox, inbox_recent, inbox_slots, inbox_groups, answers, dead_letters, deadlines", "to handle messages"),
+		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
+		need("SELECT, UPDATE, DELETE", "local_work", "to take local work"),
+		need("SELECT", "local_topics", "to know the local topics"),
+		need("USAGE", "local_members", "to take local work").sequence(),
+	},
+	Sagas: {
+		need("SELECT, INSERT", "saga_definitions", "to keep definitions"),
+		need("SELECT, INSERT, UPDATE", "sagas", "to keep sagas"),
+		need("INSERT", "saga_events", "to log decisions"),
+		need("SELECT, INSERT, DELETE", "saga_associations, saga_locks", "to find sagas and to lock"),
+		need(readWrite, "saga_stash", "to keep events that come early"),
+	},
+	Flow: {
+		need(readWrite, "joins, join_parts, expectations", "to join events and to expect some"),
+	},
+	Ambassador: {
+		need("SELECT, INSERT, DELETE", "outbox_posts", "to take what a service posts").optional(),
+	},
+	Watch: {
+		version,
+		need(readWrite, watchTables, "to watch"),
+		need("SELECT, INSERT", "watch_messages", "to watch"),
+		need("SELECT, UPDATE", "watch_days", "to forget old days"),
+		need("TRUNCATE", ring(16, "watch_messages_", "watch_findings_"), "to forget old days"),
+	},
+	Viewer: {
+		version,
+		need("SELECT", "outbox, outbox_partitions, outbox_posts, outbox_trouble, outbox_status, outbox_repairs, mapped_tables, mapped_trouble, "+
+			"relay_leases, relay_pauses, relay_slot_samples, relay_state", "to see the outbox and its relay"),
+		need("SELECT", "outbox_position_seq", "to count waiting rows").sequence(),
+		need("SELECT", "inbox, inbox_recent, inbox_offsets, inbox_slots, inbox_groups, answers, started, leases, held, dead_letters, deadlines, "+
+			"repairs, local_topics, local_work", "to see what participants handled and did not"),
+		need("SELECT", "sagas, saga_definitions, saga_events, saga_log, saga_associations, saga_locks, saga_stash, joins, join_parts, expectations",
+			"to see sagas and flows"),
+		need("SELECT", watchTables+", watch_messages, watch_days", "to see what a watcher found"),
+	},
+	Operator: {
+		need("SELECT", "dead_letters, held, inbox, inbox_recent, repairs", "to look"),
+		need("INSERT", "repairs", "to act").columns(repairColumns),
+		need("UPDATE", "dead_letters", "to edit, redrive and discard").columns("status, edited_payload"),
+		need("INSERT", "outbox", "to redrive and release").columns(sendColumns),
+		need("UPDATE", "held", "to retry and release").columns("next_try"),
+		need("DELETE", "held", "to release"),
+		need("INSERT", "inbox", "to release").columns("consumer_group, message_id, redrive"),
+		need("INSERT", "dead_letters", "to release").columns(letterColumns),
+	},
+	SagaOperator: {
+		need("SELECT", "sagas, saga_definitions, saga_events, saga_log, saga_locks, saga_stash, saga_associations", "to look"),
+		need("UPDATE", "sagas", "to act").columns(changedColumns),
+		need("INSERT", "saga_events", "to act"),
+		need("INSERT, DELETE", "saga_associations", "to act"),
+		need("DELETE", "saga_locks, saga_stash", "to act"),
+		need(readWrite, "deadlines", "to act"),
+		need("INSERT", "outbox", "to act").columns(sendColumns),
+		need("INSERT", "saga_definitions", "to migrate").columns("hash, saga, version, definition"),
+		need("INSERT", "sagas", "to start one").columns(sagaColumns),
+		need("INSERT", "saga_locks", "to start one").columns("name, saga_id"),
+	},
+	RelayOperator: {
+		version,
+		need("SELECT", "outbox, outbox_partitions, outbox_trouble, mapped_tables, mapped_trouble, relay_leases, relay_pauses, relay_slot_samples, relay_state", "to look"),
+		need("SELECT", "outbox_position_seq", "to count waiting rows").sequence(),
+		need("INSERT", "relay_leases", "to pause").columns("shard, holder, term, expires_at, paused_at, paused_by, paused_why"),
+		need("UPDATE", "relay_leases", "to pause and resume").columns("paused_at, paused_by, paused_why"),
+		need("INSERT", "relay_pauses", "to pause and resume").columns("actor, action, reason, shard"),
+		need("UPDATE", "outbox_trouble, mapped_trouble", "to retry parked rows"),
+		need("DELETE", "outbox, outbox_trouble, mapped_trouble", "to discard parked rows"),
+		need("INSERT", "outbox_repairs", "to retry and discard parked rows").columns(parkedColumns),
+	},
+}

@@ -1,0 +1,104 @@
+package sidecar
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/grants"
+)
+
+func (p Program) grantsCommand() *cobra.Command {
+	var role string
+	cmd := &cobra.Command{
+		Use:   "grants PART... --role NAME",
+		Short: "Print the rights that a part needs at Postgres",
+		Long: `grants prints the GRANT statements for the role of a program or of a person: what the part needs, and
+no more. It connects to nothing. Run the statements as the role that migrates. ` + "`troupe doctor --as PART`" + `
+compares a role with the same list.
+
+Programs: relay, mapped-relay (a table of another shape), participant, local (participants without Kafka),
+saga, flow, ambassador (each with the rights of its participant) and watch.
+People: viewer (every page of the console), operator (dead letters and held keys), saga-operator and
+relay-operator (pause, parked rows). A console with a token needs the last four, as a relay with --console.`,
+		Example: `  outbox-relay grants relay --role payment_relay | psql "$OWNER_URL"
+  outbox-relay grants saga --role order_service
+  outbox-relay grants viewer operator saga-operator relay-operator --role ops`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("name a part: %s", partNames())
+			}
+			for _, arg := range args {
+				if !slices.Contains(grants.Parts(), grants.Part(arg)) {
+					return usagef("part %q: want one of %s", arg, partNames())
+				}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if role == "" {
+				return usagef("name the role with --role")
+			}
+			return printGrants(p.Stdout, args, role)
+		},
+	}
+	cmd.Flags().StringVar(&role, "role", "", "`name` of the role that gets the rights")
+	return cmd
+}
+
+func partNames() string {
+	var names []string
+	for _, part := range grants.Parts() {
+		names = append(names, string(part))
+	}
+	return strings.Join(names, ", ")
+}
+
+func printGrants(w io.Writer, parts []string, role string) error {
+	var wanted []grants.Part
+	for _, name := range parts {
+		part := grants.Part(name)
+		for _, p := range []grants.Part{part.Includes(), part} {
+			if p != "" && !slices.Contains(wanted, p) {
+				wanted = append(wanted, p)
+			}
+		}
+	}
+	lines := []string{grants.Usage(role)}
+	for _, part := range wanted {
+		for _, g := range grants.Of(part) {
+			if line := g.To(role); !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
+		}
+	}
+	if slices.Contains(wanted, grants.Relay) || slices.Contains(wanted, grants.MappedRelay) {
+		lines = append(lines, "-- With the log as its source: ALTER ROLE "+grants.Quote(role)+" REPLICATION;")
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, wrapped(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const grantWidth = 110 // columns of a terminal, or of a page
+
+// wrapped breaks a statement after commas.
+func wrapped(line string) string {
+	var b strings.Builder
+	width := 0
+	for i, word := range strings.SplitAfter(line, ", ") {
+		if i > 0 && width+len(word) > grantWidth {
+			b.WriteString("\n  ")
+			width = 2
+		}
+		b.WriteString(word)
+		width += len(word)
+	}
+	return strings.ReplaceAll(b.String(), ", \n", ",\n")
+}
