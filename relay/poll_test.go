@@ -216,12 +216,13 @@ func TestPlansOfABacklog(t *testing.T) {
 	of := pass{after: 100}
 	require.NoError(t, p.conn.QueryRow(t.Context(), "SELECT pg_current_snapshot()::text").Scan(&of.snapshot))
 	require.NoError(t, p.conn.QueryRow(t.Context(), readBlocking).Scan(&of.blocking))
-	ids := make([][16]byte, 0, 100)
-	rows, err := p.conn.Query(t.Context(), "SELECT id FROM troupe.outbox ORDER BY position LIMIT 100")
+	positions, ids := make([]int64, 0, 100), make([][16]byte, 0, 100)
+	rows, err := p.conn.Query(t.Context(), "SELECT position, id FROM troupe.outbox ORDER BY position LIMIT 100")
 	require.NoError(t, err)
+	var position int64
 	var id [16]byte
-	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
-		ids = append(ids, id)
+	_, err = pgx.ForEachRow(rows, []any{&position, &id}, func() error {
+		positions, ids = append(positions, position), append(ids, id)
 		return nil
 	})
 	require.NoError(t, err)
@@ -231,7 +232,7 @@ func TestPlansOfABacklog(t *testing.T) {
 			for name, args := range map[string]pg.Args{
 				"read_on":      of.args(pg.Args{"rows": 100, "bytes": claimBytes}),
 				"claim_rows":   {"rows": 100, "bytes": claimBytes},
-				"delete_range": {"lowest": 1, "highest": 100, "ids": ids},
+				"delete_range": {"lowest": 1, "highest": 100, "positions": positions, "ids": ids},
 			} {
 				tx, err := p.conn.Begin(t.Context())
 				require.NoError(t, err)

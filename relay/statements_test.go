@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,4 +224,23 @@ func TestARowThatTookAPublishedRowsPositionIsNotDeleted(t *testing.T) {
 	var rows int
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.outbox").Scan(&rows))
 	require.Equal(t, 1, rows)
+}
+
+// A redrive and the copy of a dead letter take the id of their message.
+func TestARowWithTheIDOfAPublishedRowIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	pool, l := tenure(t)
+	_, err := pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, type) SELECT 't', 'T' FROM generate_series(1, 200)")
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), "UPDATE troupe.outbox SET id = (SELECT id FROM troupe.outbox WHERE position = 1) WHERE position = 100")
+	require.NoError(t, err)
+	p := &poll{session: session{pool: pool}, lease: l, batch: 1000}
+	defer p.close()
+	items, err := p.claim(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, items, 200)
+	require.NoError(t, p.remove(t.Context(), slices.Delete(items, 99, 100)))
+	var left []int64
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT array_agg(position) FROM troupe.outbox").Scan(&left))
+	require.Equal(t, []int64{100}, left)
 }
