@@ -64,6 +64,7 @@ func TestALookAndAClaimAgree(t *testing.T) {
 		{"behind a parked row of another key", "k", "(1, 'x', 'parked', NULL)", 1},
 		{"behind a parked row without a key", nil, "(1, NULL, 'parked', NULL)", 1},
 		{"before a parked row of its key", "k", "(3, 'k', 'parked', NULL)", 1},
+		{"another row of its position was parked", "k", "(2, 'x', 'parked', NULL)", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +76,9 @@ func TestALookAndAClaimAgree(t *testing.T) {
 			exec("INSERT INTO troupe.outbox (position, topic, key, type) OVERRIDING SYSTEM VALUE VALUES (2, 't', $1, 'T')", c.key)
 			if c.trouble != "" {
 				exec(`INSERT INTO troupe.outbox_trouble (position, order_key, status, next_try, id, topic, attempts, max_attempts, last_error)
-					SELECT n, k::bytea, s, t::timestamptz, troupe.uuidv7(), 't', 1, 1, 'e' FROM (VALUES ` + c.trouble + `) AS x (n, k, s, t)`)
+					SELECT n, k::bytea, s, t::timestamptz, coalesce(o.id, troupe.uuidv7()), 't', 1, 1, 'e'
+					FROM (VALUES ` + c.trouble + `) AS x (n, k, s, t)
+					LEFT JOIN troupe.outbox o ON o.position = n AND o.key IS NOT DISTINCT FROM k`)
 			}
 			found, err := l.renew(t.Context(), pool, scope{})
 			require.NoError(t, err)

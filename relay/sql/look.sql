@@ -31,7 +31,7 @@ WHERE l.shard = mine.shard
 RETURNING l.shard, l.wanted IS NOT NULL AS wanted, astir.astir, EXISTS (
   SELECT
   FROM troupe.outbox o
-  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
+  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position AND t.id = o.id
   -- as in claim_rows.sql
   WHERE o.position > (
       SELECT CASE

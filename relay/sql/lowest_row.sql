@@ -9,7 +9,7 @@ WITH blocking AS MATERIALIZED (
 SELECT coalesce((
          SELECT o.position - 1
          FROM troupe.outbox o
-         LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
+         LEFT JOIN troupe.outbox_trouble t ON t.position = o.position AND t.id = o.id
          WHERE o.position > @low
            AND o.position <= @newest
            AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
@@ -19,7 +19,7 @@ SELECT coalesce((
        coalesce((
          SELECT o.position - 1
          FROM troupe.outbox o
-         LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
+         LEFT JOIN troupe.outbox_trouble t ON t.position = o.position AND t.id = o.id
          WHERE o.position > CASE WHEN blocking.positions = @blocking::text THEN greatest(@low, @past::bigint) ELSE @low END
            AND o.position <= @newest
            AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)

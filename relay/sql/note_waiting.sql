@@ -1,4 +1,5 @@
--- Rows that a stream will not tell and that stand behind others in trouble, if the term still is ours.
+-- Records the rows that a stream will not deliver and that wait behind others in trouble, if the term still is ours. A line of
+-- another row at the position is replaced: that row is gone.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases
@@ -8,10 +9,20 @@ WITH lease AS MATERIALIZED (
     AND expires_at > clock_timestamp()
   FOR SHARE
 )
-INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+INSERT INTO troupe.outbox_trouble AS t (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 SELECT o.position, o.id, o.topic, coalesce(o.key_bytes, convert_to(o.key, 'UTF8')), 'waiting', 0, 0, ''
 FROM troupe.outbox o
 WHERE EXISTS (SELECT FROM lease)
   AND pg_visible_in_snapshot(o.xid, @sweep::pg_snapshot)
   AND (@published::pg_snapshot IS NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
-ON CONFLICT (position) DO NOTHING
+ON CONFLICT (position) DO UPDATE
+SET id              = excluded.id,
+    topic           = excluded.topic,
+    order_key       = excluded.order_key,
+    status          = excluded.status,
+    attempts        = excluded.attempts,
+    max_attempts    = excluded.max_attempts,
+    next_try        = excluded.next_try,
+    last_error      = excluded.last_error,
+    first_failed_at = excluded.first_failed_at
+WHERE t.id <> excluded.id

@@ -11,7 +11,7 @@ FROM (
          size.bytes,
          sum(size.bytes) OVER (ORDER BY o.position ROWS UNBOUNDED PRECEDING) AS bytes_so_far
   FROM troupe.outbox o
-  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
+  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position AND t.id = o.id
   CROSS JOIN LATERAL (
     SELECT coalesce(octet_length(o.payload), 0) + pg_column_size(o.headers) + coalesce(octet_length(o.raw_headers), 0)
   ) AS size (bytes)

@@ -17,7 +17,7 @@ WHERE shard = @shard
 RETURNING CASE WHEN shard > 0 THEN (SELECT paused_at FROM lead) ELSE paused_at END IS NOT NULL AS paused, EXISTS (
   SELECT
   FROM troupe.outbox o
-  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position
+  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position AND t.id = o.id
   -- as in claim_rows.sql
   WHERE o.position > (
       SELECT CASE

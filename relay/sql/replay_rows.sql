@@ -7,6 +7,6 @@ WHERE position > @position
   AND (@topic::text = '' OR topic = @topic)
   AND (@since::timestamptz IS NULL OR created_at >= @since)
   AND (@until::timestamptz IS NULL OR created_at < @until)
-  AND NOT EXISTS (SELECT FROM troupe.outbox_trouble t WHERE t.position = o.position)
+  AND NOT EXISTS (SELECT FROM troupe.outbox_trouble t WHERE t.position = o.position AND t.id = o.id)
 ORDER BY position
 LIMIT @rows
