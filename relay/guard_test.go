@@ -165,3 +165,24 @@ func TestAnIdleRelayThatStreamsNeedsFewStatements(t *testing.T) {
 	}
 	require.NoError(t, r.Ready())
 }
+
+// Rows that were published since the last stored snapshot are in the table that is polled then.
+func TestExactlyOnceReportsThatASlotLimitRepeatsRows(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	cfg := s.exactly()
+	cfg.SlotWarn, cfg.SlotLimit = 1<<20, 24<<20
+	r := s.startStreaming(cfg)
+	before := r.Status().RepeatsAt
+	open, err := s.pool.Begin(t.Context()) // keeps the slot's log
+	require.NoError(t, err)
+	defer func() { _ = open.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = open.Exec(t.Context(), "CREATE TABLE others (n int)")
+	require.NoError(t, err)
+	s.noise(40)
+	testkit.Wait(t, "the status to report repeats", func() (bool, error) {
+		status := r.Status()
+		return status.GivenUp != "" && status.RepeatsAt.After(before) && strings.Contains(status.Repeats, status.GivenUp[:len("the slot was dropped")]), nil
+	})
+	require.Equal(t, relay.Poll, r.Status().Source)
+}
