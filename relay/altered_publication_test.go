@@ -122,3 +122,42 @@ func TestAPersonDecidesOnAMappedTableWhosePublicationWasAltered(t *testing.T) {
 		})
 	}
 }
+
+// A publication may hold the table by its schema (Postgres 15 and newer).
+func TestRowsThatAnAlteredPublicationOfTheSchemaLeftOutArePublishedInOrder(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	if s.count("SELECT current_setting('server_version_num')::int") < 150000 {
+		return
+	}
+	s.exec("CREATE PUBLICATION everything FOR TABLES IN SCHEMA troupe WITH (publish = 'insert', publish_via_partition_root = true)")
+	cfg := s.wal()
+	cfg.Publication = "everything"
+	s.start(cfg)
+	s.waitStream()
+	s.insert(s.topic, "k", "0")
+	s.gather(1, s.topic)
+	s.waitProven()
+	s.exec("ALTER PUBLICATION everything DROP TABLES IN SCHEMA troupe")
+	s.insert(s.topic, "k", "1")
+	s.exec("ALTER PUBLICATION everything ADD TABLES IN SCHEMA troupe")
+	s.insert(s.topic, "k", "2")
+	require.Equal(t, []string{"0", "1", "2"}, values(s.gather(3, s.topic)))
+}
+
+// Tables of events are rotated so: another table has the name from then on, and the publication does not have it.
+func TestAMappedTableWhoseNameIsAnothersIsNoticed(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	s.exec(debeziumTable)
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Lease = 5 * time.Second // the relay is ready as long without progress
+	r := s.start(cfg)
+	s.waitTable(r)
+	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, r.Ready() })
+	s.exec("ALTER TABLE public.outbox RENAME TO outbox_2026; CREATE TABLE public.outbox (LIKE public.outbox_2026 INCLUDING ALL)")
+	testkit.Wait(t, "unreadiness", func() (bool, error) {
+		err := r.Ready()
+		return err != nil && strings.Contains(err.Error(), "does not hold public.outbox"), nil
+	})
+}

@@ -203,6 +203,7 @@
 //	a row that cannot be mapped            parked, as is one whose partition does not exist; its key waits
 //	the log holds what cannot be streamed  not ready, and says why: rows may be in the log alone, so a person drops the slot
 //	the publication is altered             not ready, and says why: a person drops the slot, or states that no row is missing
+//	another table has its name             not ready: put the new table into the publication
 //	columns that the mapping needs gone    the stream stands, and says which, until table or mapping is put right
 //	two rows of one event id in trouble    are one message
 //

@@ -42,16 +42,19 @@ func (s *stream) checkPublication() error {
 	return err
 }
 
-// sample takes a sample. The error is errAltered when the publication does not publish every row of the table.
+// sample takes a sample. The error is errAltered when the publication does not publish every row of the table, or the table's name
+// is another table's.
 func (r *Relay) sample(ctx context.Context, db *server) (got sample, err error) {
 	var relation int64 // 0: troupe.outbox
+	var table *string
 	if r.mapped != nil {
-		relation = int64(r.mapped.oid)
+		name := r.mapped.identifier()
+		relation, table = int64(r.mapped.oid), &name
 	}
 	var lsn string
 	var publication *string
 	var beat bool
-	err = db.QueryRow(ctx, takeSample, pg.Args{"relation": relation, "publication": r.cfg.Publication}).
+	err = db.QueryRow(ctx, takeSample, pg.Args{"relation": relation, "table": table, "publication": r.cfg.Publication}).
 		Scan(&got.snapshot, &lsn, &beat, &publication)
 	if err != nil {
 		return got, fmt.Errorf("take a sample: %w", err)

@@ -1,11 +1,23 @@
 -- Reads what is visible, and behind it a place in the log that every visible commit is before; in this order. The message makes
 -- the stream tell when it has passed that place, and keeps a slot moving whose outbox is quiet. The publication is identified by
--- its rows in the catalog: xmin changes with each change, and xmax as soon as one is under way, before others see it. It is null
--- where the publication does not publish every row that is inserted into the table.
+-- its rows in the catalog: xmin changes with each change, and xmax as soon as one is under way, before others see it. Those of its
+-- schemas are read by a text, since Postgres 14 has no such catalog. It is null where the publication does not publish every row
+-- that is inserted into the table, or another table has the name @table.
 SELECT pg_current_snapshot()::text       AS snapshot,
        pg_current_wal_insert_lsn()::text AS lsn,
        pg_logical_emit_message(true, 'troupe', '') IS NULL,
-       (SELECT concat_ws(' ', p.oid, p.xmin, p.xmax, string_agg(concat_ws(' ', r.oid, r.xmin, r.xmax), ' ' ORDER BY r.oid))
+       (SELECT concat_ws(' ', p.oid, p.xmin, p.xmax, string_agg(concat_ws(' ', r.oid, r.xmin, r.xmax), ' ' ORDER BY r.oid),
+                         CASE
+                           WHEN NOT p.puballtables AND count(r.oid) = 0
+                             AND to_regclass('pg_catalog.pg_publication_namespace') IS NOT NULL
+                           THEN query_to_xml(format('
+                             SELECT n.oid, n.xmin, n.xmax
+                             FROM pg_catalog.pg_publication_namespace n
+                             JOIN pg_catalog.pg_class c ON c.relnamespace = n.pnnspid
+                             WHERE n.pnpubid = %1$s
+                               AND (c.oid = %2$s OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_ancestors(%2$s)))
+                             ORDER BY n.oid, c.oid', p.oid, own.oid), false, true, '')::text
+                         END)
         FROM pg_publication p
         CROSS JOIN (SELECT coalesce(nullif(@relation::bigint, 0)::oid, 'troupe.outbox'::regclass) AS oid) AS own
         LEFT JOIN pg_publication_rel r
@@ -14,6 +26,7 @@ SELECT pg_current_snapshot()::text       AS snapshot,
                    OR r.prrelid IN (SELECT relid FROM pg_partition_ancestors(own.oid)))
         WHERE p.pubname = @publication
           AND p.pubinsert
+          AND (@table::text IS NULL OR to_regclass(@table) = own.oid)
         GROUP BY p.oid, p.xmin, p.xmax, p.puballtables, own.oid
         HAVING coalesce(bool_and(to_jsonb(r) ->> 'prqual' IS NULL AND to_jsonb(r) ->> 'prattrs' IS NULL), true)
            AND CASE
