@@ -26,27 +26,27 @@ func (p *publisher) complete(ctx context.Context, i *item) error {
 	if p.relay.cfg.Avro == nil {
 		return nil
 	}
-	return p.relay.encode(ctx, i)
+	return p.relay.cfg.encode(ctx, i.record, i.row.Type)
 }
 
 // encode makes Avro of a payload that is JSON: one whose content type says so, or of a mapped row that has none.
-func (r *Relay) encode(ctx context.Context, i *item) error {
-	at := headerOf(i.record, envelope.HeaderContentType)
-	wanted := i.record.Value != nil && (at < 0 || string(i.record.Headers[at].Value) == envelope.JSON) &&
-		(r.cfg.AvroTopic == nil || r.cfg.AvroTopic(i.record.Topic))
+func (c *Config) encode(ctx context.Context, record *kgo.Record, messageType string) error {
+	at := headerOf(record, envelope.HeaderContentType)
+	wanted := record.Value != nil && (at < 0 || string(record.Headers[at].Value) == envelope.JSON) &&
+		(c.AvroTopic == nil || c.AvroTopic(record.Topic))
 	if !wanted {
 		return nil
 	}
-	payload, err := r.cfg.Avro.Encode(ctx, i.record.Topic, i.row.Type, i.record.Value)
+	payload, err := c.Avro.Encode(ctx, record.Topic, messageType, record.Value)
 	switch {
 	case errors.Is(err, envelope.ErrPayload):
 		return retry.Permanent(fmt.Errorf("not encodable: %w", err))
 	case err != nil:
-		return fmt.Errorf("encode for topic %s: %w", i.record.Topic, err)
+		return fmt.Errorf("encode for topic %s: %w", record.Topic, err)
 	}
-	i.record.Value = payload
+	record.Value = payload
 	if at >= 0 {
-		i.record.Headers[at].Value = avroType
+		record.Headers[at].Value = avroType
 	}
 	return nil
 }

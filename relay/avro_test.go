@@ -164,3 +164,26 @@ func TestAMappedTableBecomesAvro(t *testing.T) {
 	_, err = relay.New(cfg)
 	require.ErrorContains(t, err, "use TopicNameStrategy")
 }
+
+func TestAReplayEncodesAsTheRelayDoes(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	registry, encoder, _ := s.avro(schemas.TopicName)
+	_, err := registry.Register(t.Context(), s.topic+"-value", offerAvro)
+	require.NoError(t, err)
+	cfg := s.config()
+	cfg.Source, cfg.Delivery, cfg.Avro = relay.WAL, relay.AtLeastOnce, encoder
+	s.start(cfg)
+	testkit.Wait(t, "a stream", func() (bool, error) { // until then it polls, and deletes
+		return s.count("SELECT count(*) FROM troupe.relay_state WHERE source = 'wal' AND sweep IS NULL AND published IS NOT NULL") == 1, nil
+	})
+	s.insert(s.topic, "a", `{"n": 1}`)
+	testkit.Consume(t, s.brokers, s.topic).WaitN(1)
+	testkit.Wait(t, "the replay", func() (bool, error) {
+		p, err := relay.Replay{From: 1}.Run(t.Context(), cfg, nil)
+		return p.Published == 1, err
+	})
+	records := testkit.Consume(t, s.brokers, s.topic).WaitN(2)
+	require.Equal(t, header(records[0], "content-type"), header(records[1], "content-type"))
+	require.Equal(t, records[0].Value, records[1].Value)
+}

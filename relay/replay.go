@@ -69,8 +69,8 @@ func (r Replay) Validate() error {
 // Run returns when all rows that there were at the start are acknowledged, at the first that is refused, or when ctx ends;
 // the progress says how far it came, and From = Position + 1 goes on there. It reads from one server process, since a snapshot
 // of published rows means others on the next: after a failover or a restart it ends with an error. Progress, which may be nil,
-// is called at the start and after each batch. Of the Config it takes Pool, Brokers, Kafka, Service and ContentType. A broker
-// that is away is waited for.
+// is called at the start and after each batch. Of the Config it takes Pool, Brokers, Kafka, Service, ContentType, Avro and
+// AvroTopic; a row is encoded for its own topic, also where it goes into another. A broker that is away is waited for.
 func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgress)) (ReplayProgress, error) {
 	var p ReplayProgress
 	if err := r.Validate(); err != nil {
@@ -123,7 +123,7 @@ func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgres
 			tell()
 			return p, nil
 		}
-		if err := r.send(ctx, client, rows, outbox.Defaults{Source: cfg.Service, ContentType: cfg.ContentType}); err != nil {
+		if err := r.send(ctx, client, rows, &cfg); err != nil {
 			return p, fmt.Errorf("replay: positions %d to %d: %w", rows[0].Position, rows[len(rows)-1].Position, err)
 		}
 		p.Position = rows[len(rows)-1].Position
@@ -175,7 +175,8 @@ func (r Replay) read(ctx context.Context, db *server, snapshot string, p ReplayP
 	})
 }
 
-func (r Replay) send(ctx context.Context, client *kgo.Client, rows []outbox.Row, defaults outbox.Defaults) error {
+func (r Replay) send(ctx context.Context, client *kgo.Client, rows []outbox.Row, cfg *Config) error {
+	defaults := outbox.Defaults{Source: cfg.Service, ContentType: cfg.ContentType}
 	records := make([]*kgo.Record, len(rows))
 	for n := range rows {
 		message, err := rows[n].Message(defaults)
@@ -183,6 +184,11 @@ func (r Replay) send(ctx context.Context, client *kgo.Client, rows []outbox.Row,
 			return err
 		}
 		records[n] = kafka.Record(message)
+		if cfg.Avro != nil {
+			if err := cfg.encode(ctx, records[n], rows[n].Type); err != nil {
+				return fmt.Errorf("position %d: %w", rows[n].Position, err)
+			}
+		}
 		if r.Into != "" {
 			records[n].Topic = r.Into
 		}
