@@ -86,7 +86,8 @@ func (r *Retention) unpublished(ctx context.Context, p partition, published Publ
 	err = r.conn.QueryRow(ctx, fmt.Sprintf(`
 		SELECT NOT EXISTS (SELECT FROM %[1]s),
 		       (SELECT position FROM %[1]s
-		        WHERE $1 = '' OR NOT pg_visible_in_snapshot(xid, nullif($1, '')::pg_snapshot) LIMIT 1)`, p.table()),
+		        WHERE $1 = '' OR NOT (pg_visible_in_snapshot(xid, nullif($1, '')::pg_snapshot)
+		          OR pg_visible_in_snapshot(troupe.outbox_inserted_by(xid, xmin), nullif($1, '')::pg_snapshot)) LIMIT 1)`, p.table()),
 		pgx.QueryExecModeExec, string(published)).Scan(&empty, &position)
 	if err != nil || position == nil {
 		return "", empty, err

@@ -137,6 +137,18 @@ func TestPartitionsThatAreDoneAreDropped(t *testing.T) {
 	r.insert(40)
 }
 
+// A restored dump has transaction ids of its former cluster, which this one may not have assigned yet.
+func TestPublishedRowsOfAnOlderClusterDoNotKeepTheirPartition(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	retention := r.retention(atOnce)
+	r.insert(25)
+	early := r.snapshot()
+	r.exec("UPDATE troupe.outbox SET xid = '4000000000'")
+	require.Empty(t, r.drop(retention, early).Dropped, "restored behind the snapshot")
+	require.Equal(t, []string{first, second}, r.drop(retention, r.snapshot()).Dropped)
+}
+
 // Even when somebody moved the sequence past all of them: the next is made behind the highest.
 func TestTheHighestPartitionStays(t *testing.T) {
 	t.Parallel()

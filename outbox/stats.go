@@ -29,7 +29,7 @@ const readStats = `
 WITH state AS MATERIALIZED (
   SELECT (SELECT published FROM troupe.relay_state WHERE published IS NOT NULL ORDER BY updated_at DESC LIMIT 1) AS published
 ), newest AS (
-  SELECT position, xid, coalesce(octet_length(payload), 0) AS bytes
+  SELECT position, id, xid, xmin, coalesce(octet_length(payload), 0) AS bytes
   FROM troupe.outbox
   ORDER BY position DESC
   LIMIT 100000
@@ -39,8 +39,9 @@ WITH state AS MATERIALIZED (
          min(n.position) AS lowest
   FROM newest n
   CROSS JOIN state s
-  LEFT JOIN troupe.outbox_trouble t USING (position)
-  WHERE t.position IS NOT NULL OR s.published IS NULL OR NOT pg_visible_in_snapshot(n.xid, s.published)
+  LEFT JOIN troupe.outbox_trouble t USING (position, id)
+  WHERE t.position IS NOT NULL OR s.published IS NULL
+     OR NOT (pg_visible_in_snapshot(n.xid, s.published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(n.xid, n.xmin), s.published))
 ), trouble AS (
   SELECT count(*) AS rows,
          count(*) FILTER (WHERE status = 'retrying') AS retrying,

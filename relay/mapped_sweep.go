@@ -181,8 +181,12 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 	args := pgx.NamedArgs{}
 	if xid := t.mapping.Config().XID; xid != "" {
 		xid = pgx.Identifier{xid}.Sanitize()
-		query += ` AND pg_visible_in_snapshot(` + xid + `, @sweep::text::pg_snapshot)
-			AND (@published::text IS NULL OR NOT pg_visible_in_snapshot(` + xid + `, @published::text::pg_snapshot))`
+		seen := func(snapshot string) string { // also where another cluster's xid was restored
+			return fmt.Sprintf("(pg_visible_in_snapshot(%[1]s, %[2]s) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(%[1]s, o.xmin), %[2]s))",
+				xid, snapshot)
+		}
+		query += " AND " + seen("@sweep::text::pg_snapshot") +
+			" AND (@published::text IS NULL OR NOT " + seen("@published::text::pg_snapshot") + ")"
 		args["sweep"], args["published"] = m.st.sweep, m.st.published
 	}
 	if m.order() != "" {

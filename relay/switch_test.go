@@ -75,6 +75,44 @@ func TestACopyInAnotherClusterLosesNothing(t *testing.T) {
 	}
 }
 
+// A restored dump has transaction ids of its former cluster, which this one may not have assigned yet.
+func TestRestoredRowsOfAnOlderClusterArePublishedInOrder(t *testing.T) {
+	t.Parallel()
+	for _, source := range []relay.Source{relay.WAL, relay.Poll} {
+		t.Run(string(source), func(t *testing.T) {
+			t.Parallel()
+			s, _ := newServer(t, nil)
+			committed := s.fill(s.topic, 10, 50)
+			s.exec("UPDATE troupe.outbox SET xid = '4000000000' WHERE position % 3 > 0")
+			sending, send := context.WithCancel(t.Context())
+			defer send()
+			cfg := s.config()
+			cfg.Source, cfg.Batch = source, 20
+			cfg.Hooks.BeforeSend = func(int) { <-sending.Done() }
+			r := s.start(cfg)
+			if source == relay.WAL {
+				testkit.Wait(t, "a slot", func() (bool, error) {
+					return s.count("SELECT count(*) FROM pg_replication_slots WHERE confirmed_flush_lsn IS NOT NULL") == 1, nil
+				})
+			}
+			send()
+			judge(s.gather(total(committed), s.topic), committed).requireSound(t)
+			if source == relay.Poll {
+				return
+			}
+			testkit.Wait(t, "all rows to be done", func() (bool, error) {
+				return s.count("SELECT count(*) FROM troupe.outbox_status WHERE status <> 'done'") == 0, nil
+			})
+			for key := range committed {
+				s.insert(s.topic, key, "50")
+				committed[key]++
+			}
+			judge(s.gather(total(committed), s.topic), committed).requireSound(t)
+			require.NoError(t, r.stop())
+		})
+	}
+}
+
 // Making a slot waits for transactions of others, however long they are. Meanwhile the table is polled.
 func TestALongTransactionHoldsNobodyUpAtTheFirstStart(t *testing.T) {
 	t.Parallel()

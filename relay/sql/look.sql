@@ -55,7 +55,8 @@ RETURNING l.shard, l.wanted IS NOT NULL AS wanted, astir.astir, EXISTS (
         ELSE mine.past
       END)
     AND troupe.outbox_shard(o.key, o.key_bytes, o.id, lead.shards) = l.shard
-    AND (mine.published IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, mine.published::pg_snapshot))
+    AND (mine.published IS NULL OR t.position IS NOT NULL OR NOT (pg_visible_in_snapshot(o.xid, mine.published::pg_snapshot)
+           OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), mine.published::pg_snapshot)))
     AND (t.position IS NULL OR t.status = 'waiting' OR t.status = 'retrying' AND t.next_try <= clock_timestamp())
     AND NOT EXISTS (
       SELECT

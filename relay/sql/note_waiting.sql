@@ -13,8 +13,8 @@ INSERT INTO troupe.outbox_trouble AS t (position, id, topic, order_key, status, 
 SELECT o.position, o.id, o.topic, coalesce(o.key_bytes, convert_to(o.key, 'UTF8')), 'waiting', 0, 0, ''
 FROM troupe.outbox o
 WHERE EXISTS (SELECT FROM lease)
-  AND pg_visible_in_snapshot(o.xid, @sweep::pg_snapshot)
-  AND (@published::pg_snapshot IS NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
+  AND (pg_visible_in_snapshot(o.xid, @sweep::pg_snapshot) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @sweep::pg_snapshot))
+  AND (@published::pg_snapshot IS NULL OR NOT (pg_visible_in_snapshot(o.xid, @published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published)))
 ON CONFLICT (position) DO UPDATE
 SET id              = excluded.id,
     topic           = excluded.topic,

@@ -21,9 +21,12 @@ FROM (
       FROM troupe.outbox_trouble
       WHERE status <> 'waiting')
     AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
-    AND pg_visible_in_snapshot(o.xid, @snapshot::text::pg_snapshot)
-    AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT pg_visible_in_snapshot(o.xid, @published))
-    AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep))
+    AND (pg_visible_in_snapshot(o.xid, @snapshot::text::pg_snapshot)
+         OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @snapshot::text::pg_snapshot))
+    AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL
+         OR NOT (pg_visible_in_snapshot(o.xid, @published)
+           OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published)))
+    AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @sweep))
     AND (t.position IS NULL OR t.status = 'waiting')
     AND NOT EXISTS (
       SELECT

@@ -3,7 +3,8 @@ SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload,
 FROM troupe.outbox o
 WHERE position > @position
   AND position <= @last
-  AND pg_visible_in_snapshot(xid, @snapshot::text::pg_snapshot)
+  AND (pg_visible_in_snapshot(o.xid, @snapshot::text::pg_snapshot)
+       OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @snapshot::text::pg_snapshot))
   AND (@topic::text = '' OR topic = @topic)
   AND (@since::timestamptz IS NULL OR created_at >= @since)
   AND (@until::timestamptz IS NULL OR created_at < @until)
