@@ -56,6 +56,7 @@ type Schemas interface {
 type Coordinator struct {
 	cfg         Config
 	hop         topics.Hop
+	hops        []string // whose events are consumed, sorted; nil until New has found them
 	definitions *definitions
 	submissions *keyed.Lane[*submission, struct{}]
 }
@@ -77,12 +78,17 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	}
 	c := &Coordinator{cfg: cfg, hop: cfg.Participant.Hop(), definitions: ds}
 	ds.find = func(ctx context.Context, hash string) (*saga.Definition, error) {
-		return readDefinition(ctx, cfg.Pool, hash)
+		d, err := readDefinition(ctx, cfg.Pool, hash)
+		if err == nil {
+			c.warnUnconsumed(d)
+		}
+		return d, err
 	}
 	hops, err := c.store(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("coordinator: %w", err)
 	}
+	c.hops = hops
 	c.register(hops)
 	c.takeSubmissions()
 	return c, nil
@@ -93,12 +99,20 @@ INSERT INTO troupe.saga_definitions (hash, saga, version, definition)
 VALUES ($1, $2, $3, $4)
 ON CONFLICT (hash) DO NOTHING`
 
-// store keeps the definitions, and says which hops those in use read.
+// store keeps the definitions, and returns the hops whose events they read, those in use, and each stored one of the same
+// types: another process, or a person, may begin a saga of it at any time.
 func (c *Coordinator) store(ctx context.Context) (hops []string, err error) {
-	const inUse = `
-SELECT DISTINCT definition
-FROM troupe.sagas
-WHERE hop = $1 AND consumer_group = $2 AND status IN ('waiting', 'running', 'compensating', 'parked')`
+	const mayRun = `
+SELECT definition, bool_or(in_use)
+FROM (SELECT definition, true AS in_use
+      FROM troupe.sagas
+      WHERE hop = $1 AND consumer_group = $2 AND status IN ('waiting', 'running', 'compensating', 'parked')
+      UNION
+      SELECT hash, false
+      FROM troupe.saga_definitions
+      WHERE saga = ANY ($3)) AS found
+GROUP BY definition
+ORDER BY definition`
 	for _, d := range c.cfg.Definitions {
 		s := d.Spec()
 		if _, err := c.cfg.Pool.Exec(ctx, insertDefinition, d.Hash(), s.Saga, s.Version, string(d.JSON())); err != nil {
@@ -109,23 +123,51 @@ WHERE hop = $1 AND consumer_group = $2 AND status IN ('waiting', 'running', 'com
 	if err := c.alone(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := c.cfg.Pool.Query(ctx, inUse, c.hop.String(), c.cfg.Participant.Group())
+	rows, err := c.cfg.Pool.Query(ctx, mayRun, c.hop.String(), c.cfg.Participant.Group(), c.definitions.names)
 	if err != nil {
 		return nil, fmt.Errorf("look for definitions in use: %w", err)
 	}
-	hashes, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	type stored struct {
+		Hash  string
+		InUse bool
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[stored])
 	if err != nil {
 		return nil, fmt.Errorf("look for definitions in use: %w", err)
 	}
-	for _, hash := range hashes {
-		d, err := c.definitions.of(ctx, hash)
+	for _, is := range all {
+		var d *saga.Definition
+		if is.InUse {
+			d, err = c.definitions.of(ctx, is.Hash)
+		} else { // its hops only: events that it awaits are stashed once a saga of it was met
+			d, err = readDefinition(ctx, c.cfg.Pool, is.Hash)
+		}
+		var mistakes saga.Mistakes
+		if !is.InUse && errors.As(err, &mistakes) {
+			c.cfg.Log.Warn().Err(err).Str("definition", is.Hash).Msg("a stored definition cannot be read: its hops are not consumed for it")
+			continue
+		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("definition %s: %w", is.Hash, err)
 		}
 		hops = append(hops, d.Hops()...)
 	}
 	slices.Sort(hops)
 	return slices.Compact(hops), nil
+}
+
+// warnUnconsumed logs the hops of a definition, stored since New, whose events this process does not consume.
+func (c *Coordinator) warnUnconsumed(d *saga.Definition) {
+	if c.hops == nil {
+		return
+	}
+	for _, hop := range d.Hops() {
+		if _, consumed := slices.BinarySearch(c.hops, hop); !consumed {
+			c.cfg.Log.Error().Stringer("definition", d).Str("hop", hop).
+				Msg("this process does not consume the events of a hop that the definition reads: if no other process of the group " +
+					"does, its sagas wait there until this one is restarted")
+		}
+	}
 }
 
 // alone returns an error where another coordinator has sagas of one of the types under way in this database: ids, locks

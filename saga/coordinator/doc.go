@@ -77,6 +77,11 @@
 // awaits, of events that answer no command, when it first decides for a saga of it; an event that no version known to it
 // awaits is passed over for good. So let the new version run everywhere before it starts sagas that await more.
 //
+// New subscribes to the hops of its definitions and of each stored definition of the same types, since an older process, or
+// Desk.Start, may begin a saga of one that has no saga now. A definition that is stored later may read other hops. A process
+// that meets one logs an error with the hop: where no other process of the group consumes that, restart this one, or the saga
+// waits. Delete the rows of retired definitions from troupe.saga_definitions to be rid of their hops, where no saga has them.
+//
 // # Not promised
 //
 // Isolation between sagas, beyond Lock. That a saga ends: what is parked waits for a person, and a step without a time-out
