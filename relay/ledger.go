@@ -126,7 +126,7 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	var items []*item
 	for rows.Next() {
 		i := &item{}
-		if err := rows.Scan(append(i.row.Fields(), &i.troubled, &i.attempts, &i.troubledFor)...); err != nil {
+		if err := rows.Scan(append(i.row.Fields(), &i.troubled, &i.attempts, &i.troubledFor, &i.maxAttempts)...); err != nil {
 			return nil, fmt.Errorf("claim rows in trouble: %w", err)
 		}
 		i.key = i.row.OrderKey()

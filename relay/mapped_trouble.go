@@ -78,7 +78,7 @@ func (t *mappedTable) due(ctx context.Context, db *server, after int64, service 
 		var id [16]byte
 		var kept []byte
 		was := item{}
-		if err := one.Scan(&position, &id, &was.key, &kept, &was.attempts, &was.troubledFor); err != nil {
+		if err := one.Scan(&position, &id, &was.key, &kept, &was.attempts, &was.troubledFor, &was.maxAttempts); err != nil {
 			return nil, err
 		}
 		row := &mappedRow{}
@@ -88,7 +88,7 @@ func (t *mappedTable) due(ctx context.Context, db *server, after int64, service 
 		row.message, row.err = row.Message(t.mapping)
 		i := row.item(service)
 		i.row.Position, i.row.ID, i.key = position, id, was.key // as it was recorded: rows wait behind that
-		i.troubled, i.attempts, i.troubledFor = true, was.attempts, was.troubledFor
+		i.troubled, i.attempts, i.troubledFor, i.maxAttempts = true, was.attempts, was.troubledFor, was.maxAttempts
 		return &i, nil
 	})
 	if err != nil {

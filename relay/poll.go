@@ -26,6 +26,7 @@ type item struct {
 	key         []byte        // what order is kept by; nil: nothing
 	attempts    int           // failed tries so far
 	troubledFor time.Duration // since the first of them
+	maxAttempts int           // of the policy that the last one counted for; 0: time decides
 	record      *kgo.Record
 	size        int   // of the record in a batch, at most
 	err         error // of the last send
@@ -159,7 +160,7 @@ func (p *poll) read(ctx context.Context, from scope) error {
 			return err
 		}
 		if len(w.items) == 1 {
-			first.snapshot, first.blocking = string(values[len(claimed)+3]), string(values[len(claimed)+4])
+			first.snapshot, first.blocking = string(values[len(claimed)+4]), string(values[len(claimed)+5])
 		}
 	}
 	if p.far(w, time.Since(began)) {
@@ -210,15 +211,16 @@ func (w *window) scan(values [][]byte, known words) error {
 	return i.trouble(values[len(claimed):])
 }
 
-// trouble reads the columns behind the row's: troubled, attempts, troubled_for.
+// trouble reads the columns behind the row's: troubled, attempts, troubled_for, max_attempts.
 func (i *item) trouble(values [][]byte) error {
-	if len(values[0]) != 1 || len(values[1]) != 4 || len(values[2]) != 8 {
+	if len(values[0]) != 1 || len(values[1]) != 4 || len(values[2]) != 8 || len(values[3]) != 4 {
 		return errors.New("a claim in a form that is not known")
 	}
 	i.troubled = values[0][0] == 1
 	i.attempts = int(binary.BigEndian.Uint32(values[1]))
 	seconds := math.Float64frombits(binary.BigEndian.Uint64(values[2]))
 	i.troubledFor = time.Duration(seconds * float64(time.Second))
+	i.maxAttempts = int(binary.BigEndian.Uint32(values[3]))
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -11,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/relay/desk"
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -65,6 +68,56 @@ func TestARowForTheRelaysOwnTopicIsParked(t *testing.T) {
 			s.start(cfg)
 			s.insert(s.topic, "k", "1")
 			testkit.Consume(t, s.brokers, s.topic).WaitN(1)
+		})
+	}
+}
+
+// A topic is made first, and the right to it granted later.
+func TestAttemptsWithoutATopicDoNotCountForThePolicy(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	closed := s.flow + ".closed.commands"
+	s.brokers = refusing(t, closed, func() *kerr.Error { return kerr.TopicAuthorizationFailed })
+	cfg := s.config()
+	cfg.Retry = retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 5}
+	s.insert(closed, "k", "0")
+	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
+		SELECT position, id, topic, key::bytea, 'retrying', 12, 0, now(), 'UNKNOWN_TOPIC_OR_PARTITION' FROM troupe.outbox`)
+	seen := troubles(&cfg)
+	s.start(cfg)
+	for attempt := 1; attempt <= 5; attempt++ {
+		trouble := <-seen
+		require.ErrorIs(t, trouble.Err, kerr.TopicAuthorizationFailed)
+		require.Equal(t, attempt, trouble.Attempts)
+		require.Equal(t, attempt == 5, trouble.Parked)
+	}
+}
+
+// The wait behind another row is no part of the time for which a topic may be missing.
+func TestARowThatWaitedIsTriedForAsLongAsAnyOther(t *testing.T) {
+	t.Parallel()
+	for _, source := range []relay.Source{relay.Poll, relay.WAL} {
+		t.Run(string(source), func(t *testing.T) {
+			t.Parallel()
+			s, _ := newServer(t, nil)
+			cfg := s.config()
+			cfg.Source, cfg.Delivery = source, relay.AtLeastOnce
+			seen := troubles(&cfg)
+			s.start(cfg)
+			s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload, raw_headers) VALUES ($1, 'k', 'Thing', 'bad', '\x01')`, s.topic)
+			bad := <-seen
+			require.True(t, bad.Parked)
+			s.insert(s.flow+".missing.commands", "k", "1")
+			s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error, first_failed_at)
+				SELECT position, id, topic, key::bytea, 'waiting', 0, 0, '', now() - interval '1 hour' FROM troupe.outbox WHERE raw_headers IS NULL
+				ON CONFLICT (position) DO UPDATE SET first_failed_at = excluded.first_failed_at`)
+			_, err := desk.Desk{DB: s.pool}.Discard(t.Context(), bad.ID, desk.By{Actor: "ann", Reason: "wrong"})
+			require.NoError(t, err)
+			for attempt := 1; attempt <= 2; attempt++ {
+				trouble := <-seen
+				require.Equal(t, attempt, trouble.Attempts)
+				require.False(t, trouble.Parked, "%v", trouble.Err)
+			}
 		})
 	}
 }

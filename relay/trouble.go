@@ -38,7 +38,8 @@ func behindOthers(i *item) trouble {
 	return trouble{Trouble: Trouble{Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic}, item: i}
 }
 
-// judge says what becomes of a row that failed with err, or that the failure is not the row's.
+// judge says what becomes of a row that failed with err, or that the failure is not the row's. Attempts count for one class of
+// error: the first of another class is the first again.
 //
 //	the broker is away, or refuses everything     not the row's: wait; after UnknownTopic see postpone
 //	the topic is unknown, or has no schema        retry until UnknownTopic is over, then park
@@ -58,9 +59,15 @@ func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
 	case retry.IsPermanent(err), class == kafka.Unsendable:
 		t.Parked, t.maxAttempts = true, 1
 	case class == kafka.UnknownTopic, errors.Is(err, schemas.ErrNoSchema):
-		t.Parked = i.troubledFor >= r.cfg.UnknownTopic
+		if i.maxAttempts > 0 { // they counted for the policy
+			t.Attempts = 1
+		}
+		t.Parked = t.Attempts > 1 && i.troubledFor >= r.cfg.UnknownTopic
 		t.Wait = r.untilNext(t.Attempts)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		if i.maxAttempts == 0 { // they waited for the topic
+			t.Attempts = 1
+		}
 		t.maxAttempts = r.cfg.Retry.Attempts
 		t.Parked = r.cfg.Retry.Exhausted(t.Attempts)
 		t.Wait = r.cfg.Retry.Wait(t.Attempts)

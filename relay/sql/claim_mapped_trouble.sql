@@ -1,5 +1,5 @@
 -- As claim_trouble.sql: due, or, behind position @after, waiting for nothing any more.
-SELECT t.position, t.id, t.order_key, t.row, t.attempts, clock_timestamp() - t.first_failed_at AS troubled_for
+SELECT t.position, t.id, t.order_key, t.row, t.attempts, clock_timestamp() - t.first_failed_at AS troubled_for, t.max_attempts
 FROM (
   (SELECT t.position
    FROM troupe.mapped_trouble t

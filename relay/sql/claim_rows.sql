@@ -8,7 +8,7 @@ WITH blocking AS MATERIALIZED (
   FROM troupe.outbox_trouble
   WHERE status <> 'waiting'
 )
-SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for,
+SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for, max_attempts,
        (SELECT pg_current_snapshot()::text) AS snapshot,
        (SELECT positions FROM blocking) AS blocking
 FROM (
@@ -16,6 +16,7 @@ FROM (
          t.position IS NOT NULL AS troubled,
          coalesce(t.attempts, 0) AS attempts,
          coalesce(extract(epoch FROM clock_timestamp() - t.first_failed_at), 0)::float8 AS troubled_for,
+         coalesce(t.max_attempts, 0) AS max_attempts,
          size.bytes,
          sum(size.bytes) OVER (ORDER BY o.position ROWS UNBOUNDED PRECEDING) AS bytes_so_far
   FROM troupe.outbox o

@@ -1,9 +1,9 @@
 -- Rows in trouble that may go out now, lowest first: due, or, from position @from on, waiting for nothing any more. For a
 -- stream, which tells each row only once.
 SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,
-       true AS troubled, t.attempts, clock_timestamp() - t.first_failed_at AS troubled_for
+       true AS troubled, t.attempts, clock_timestamp() - t.first_failed_at AS troubled_for, t.max_attempts
 FROM (
-  (SELECT t.position, t.id, t.attempts, t.first_failed_at
+  (SELECT t.position, t.id, t.attempts, t.first_failed_at, t.max_attempts
    FROM troupe.outbox_trouble t
    WHERE t.status <> 'waiting'
      AND t.status = 'retrying' AND t.next_try <= clock_timestamp()
@@ -17,7 +17,7 @@ FROM (
    ORDER BY t.position
    LIMIT @rows)
   UNION ALL
-  (SELECT t.position, t.id, t.attempts, t.first_failed_at
+  (SELECT t.position, t.id, t.attempts, t.first_failed_at, t.max_attempts
    FROM troupe.outbox_trouble t
    WHERE t.status = 'waiting'
      AND t.position >= @from

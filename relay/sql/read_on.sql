@@ -2,12 +2,13 @@
 -- visible since waits for the next claim from the lowest row: a row that commits late may be before @after, and nothing that
 -- was written after it may overtake it. Rows that are due, and rows behind any that was not published, wait for it too. There
 -- is none when the rows that others wait behind are not those of @blocking: rows before @after may wait no more.
-SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for
+SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for, max_attempts
 FROM (
   SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,
          t.position IS NOT NULL AS troubled,
          coalesce(t.attempts, 0) AS attempts,
          coalesce(extract(epoch FROM clock_timestamp() - t.first_failed_at), 0)::float8 AS troubled_for,
+         coalesce(t.max_attempts, 0) AS max_attempts,
          size.bytes,
          sum(size.bytes) OVER (ORDER BY o.position ROWS UNBOUNDED PRECEDING) AS bytes_so_far
   FROM troupe.outbox o

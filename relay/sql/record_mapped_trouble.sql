@@ -20,13 +20,14 @@ WITH lease AS MATERIALIZED (
   WHERE EXISTS (SELECT FROM lease)
   ORDER BY f.n
   ON CONFLICT (table_name, id) DO UPDATE
-  SET topic        = excluded.topic,
-      order_key    = excluded.order_key,
-      status       = excluded.status,
-      attempts     = excluded.attempts,
-      max_attempts = excluded.max_attempts,
-      next_try     = excluded.next_try,
-      last_error   = excluded.last_error
+  SET topic           = excluded.topic,
+      order_key       = excluded.order_key,
+      status          = excluded.status,
+      attempts        = excluded.attempts,
+      max_attempts    = excluded.max_attempts,
+      next_try        = excluded.next_try,
+      last_error      = excluded.last_error,
+      first_failed_at = CASE WHEN excluded.attempts <= 1 THEN clock_timestamp() ELSE t.first_failed_at END
   WHERE excluded.attempts > 0
 )
 SELECT count(*) AS held

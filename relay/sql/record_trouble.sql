@@ -1,4 +1,5 @@
--- Note rows that could not be published, if the term still is ours. A wait of null parks the row; no attempt says that
+-- Records rows that could not be published, if the term still is ours. The time of the first failure is of the first attempt, not
+-- of the time at which a row began to wait. A wait of null parks the row; no attempt says that
 -- it waits behind another, and leaves a line that its row has already: a stream that
 -- began anew tells such rows again.
 WITH lease AS MATERIALIZED (
@@ -20,14 +21,15 @@ WITH lease AS MATERIALIZED (
        AS f (position, id, topic, order_key, attempts, max_attempts, wait, last_error)
   WHERE EXISTS (SELECT FROM lease)
   ON CONFLICT (position) DO UPDATE
-  SET id           = excluded.id,
-      topic        = excluded.topic,
-      order_key    = excluded.order_key,
-      status       = excluded.status,
-      attempts     = excluded.attempts,
-      max_attempts = excluded.max_attempts,
-      next_try     = excluded.next_try,
-      last_error   = excluded.last_error
+  SET id              = excluded.id,
+      topic           = excluded.topic,
+      order_key       = excluded.order_key,
+      status          = excluded.status,
+      attempts        = excluded.attempts,
+      max_attempts    = excluded.max_attempts,
+      next_try        = excluded.next_try,
+      last_error      = excluded.last_error,
+      first_failed_at = CASE WHEN excluded.attempts <= 1 THEN clock_timestamp() ELSE t.first_failed_at END
   WHERE excluded.attempts > 0
      OR t.id <> excluded.id
 )
