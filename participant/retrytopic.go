@@ -14,7 +14,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/deadletter"
-	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
@@ -135,7 +134,9 @@ func (w *worker) unordered(m *message, f failure) error {
 	return nil
 }
 
-// moveOn sends m to its next retry topic, once however often it is tried. It says no where there is none.
+// moveOn sends m to its next retry topic and returns false where there is none. It sends each record once, however often the
+// transaction is tried. It does not compare with another record of the same message: that one's copy may be lost with its
+// topic. A message that was doubled on the way takes effect once by its identity.
 func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	if m.handler == nil || m.again.stage >= len(m.handler.delays) {
 		return false, nil
@@ -152,9 +153,9 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	if m.unnamed { // its identity is its first place
 		headers = append(headers, text(envelope.HeaderID, m.ID))
 	}
-	step := func(identity string) string { return indexable(fmt.Sprintf("%s/retry/%d", identity, m.again.stage+1)) }
+	step := fmt.Sprintf("%s/retry/%s/%d/%d/%d", m.id, m.topicID, m.partition, m.offset, m.epoch)
 	args := pg.Args{
-		"group": w.p.cfg.Group, "redrive": m.redrive, "step": step(m.id), "bare_step": step(inbox.ID(m.ID)),
+		"group": w.p.cfg.Group, "redrive": m.redrive, "step": indexable(step),
 		"id": (*uuid.UUID)(nil), "topic": w.p.cfg.Hop.Retry(m.handler.delays[m.again.stage]), "key": m.Key, "type": m.Type,
 		"headers": marshal(headers), "payload": m.Payload,
 	}
