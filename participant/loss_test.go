@@ -2,8 +2,11 @@ package participant_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -173,4 +176,38 @@ func partitionOf(p *participant.Participant, topic string) (of participant.Parti
 		}
 	}
 	return of
+}
+
+// TestAHeldMessageWhoseEndTheDatabaseLostIsTriedAgainByTheSameOwner, without a message or a rebalance that makes it look.
+func TestAHeldMessageWhoseEndTheDatabaseLostIsTriedAgainByTheSameOwner(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	p := s.new(onePartition, holdLong)
+	p.Tick(100 * time.Millisecond)
+	var broken atomic.Bool
+	broken.Store(true)
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if broken.Load() {
+			return participant.Outcome{}, errAsked
+		}
+		return count(ctx, tx, c)
+	})
+	s.start(p)
+	s.send(s.command("a", Count{N: 1}))
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 1")
+	s.waitCount(0, "SELECT watermark FROM troupe.leases WHERE topic = $1", s.hop.Commands())
+	_, err := s.pool.Exec(t.Context(), "CREATE TABLE standby AS SELECT * FROM troupe.held")
+	require.NoError(t, err)
+	broken.Store(false)
+	s.due()
+	s.waitCount(1, "SELECT count(*) FROM done")
+	waitFor(t, "the key to be free", func() bool { return partitionOf(p, s.hop.Commands()).Held == 0 })
+	_, err = s.pool.Exec(t.Context(), `
+		DELETE FROM done; DELETE FROM counters; `+forget+`; DELETE FROM troupe.outbox;
+		INSERT INTO troupe.held OVERRIDING SYSTEM VALUE SELECT * FROM standby;
+		UPDATE troupe.held SET next_try = now()`)
+	require.NoError(t, err)
+	s.waitCount(1, "SELECT count(*) FROM done")
+	s.waitCount(0, "SELECT count(*) FROM troupe.held")
 }

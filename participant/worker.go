@@ -29,6 +29,9 @@ const (
 	// tickEvery is how often the watermark follows what has ended, and how soon a held key is found that an operator made
 	// due. The interval of the latter grows with what reading the held keys costs.
 	tickEvery = time.Second
+	// quietTicks is how many ticks pass between two looks for held keys while none is known: a database that was set back, as by
+	// a failover to a standby that lagged, may have one again.
+	quietTicks = 10
 	// releaseLimit bounds the last words to the database, after which the next owner must take this one for crashed.
 	releaseLimit = time.Second
 )
@@ -348,11 +351,12 @@ func (w *worker) keep() {
 		case <-move.C:
 			w.attend(func(ctx context.Context) error { return w.move(ctx, false) })
 		case <-reload.C:
-			began := time.Now()
-			if w.holds.count() > 0 {
-				w.attend(w.load)
+			began, every := time.Now(), w.p.tick
+			if w.holds.count() == 0 {
+				every = quietTicks * w.p.tick
 			}
-			reload.Reset(w.p.tick + 20*time.Since(began))
+			w.attend(w.load)
+			reload.Reset(every + 20*time.Since(began))
 		}
 	}
 }
