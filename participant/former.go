@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/topics"
 )
 
 var (
@@ -22,6 +23,8 @@ var (
 	formerTopics string
 	//go:embed sql/held_elsewhere.sql
 	heldElsewhere string
+	//go:embed sql/held_beyond.sql
+	heldBeyond string
 )
 
 // formerLimit bounds the look for former retry topics, which a start waits for.
@@ -30,7 +33,8 @@ const formerLimit = 5 * time.Second
 // findFormer returns the retry topics of the hop that an earlier version of the group consumed and no handler has any more.
 // They are consumed as long as they exist: messages wait there, and the relay may bring more that the earlier version wrote.
 // Each message runs once more; where it fails, its handler's present topics decide, and without a next one it becomes a dead
-// letter. Topics of other hops are not looked at: what the group does not handle any more it does not consume.
+// letter. Retry topics of another hop, as the group had before its hop was renamed, are logged: what waits there is for
+// handlers that this version does not have.
 func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) (former []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, formerLimit)
 	defer cancel()
@@ -40,7 +44,10 @@ func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) (forme
 	if err != nil {
 		return nil, fmt.Errorf("look for former retry topics: %w", err)
 	}
-	had = slices.DeleteFunc(had, func(topic string) bool { return delayOf(topic, p.cfg.Hop) == 0 })
+	had = slices.DeleteFunc(had, func(topic string) bool {
+		t, err := topics.Parse(topic)
+		return err != nil || t.Kind != topics.Retry
+	})
 	if len(had) > 0 {
 		there, err := kafka.TopicIDs(ctx, client, had...)
 		if err != nil && kafka.Classify(err) == kafka.Unavailable {
@@ -48,7 +55,14 @@ func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) (forme
 		} else if err != nil {
 			p.cfg.Log.Warn().Err(err).Strs("topics", had).Msg("former retry topics are not consumed: the broker does not say whether they exist")
 		}
-		former = slices.Sorted(maps.Keys(there))
+		for _, topic := range slices.Sorted(maps.Keys(there)) {
+			if delayOf(topic, p.cfg.Hop) > 0 {
+				former = append(former, topic)
+				continue
+			}
+			p.cfg.Log.Error().Str("topic", topic).Msg("the group consumed this retry topic under another hop, and does not any more: " +
+				"messages that wait there are not retried; run a version with that hop until the topic is empty, then delete it")
+		}
 	}
 	if len(former) > 0 && !slices.Equal(former, p.former) {
 		p.cfg.Log.Info().Strs("topics", former).
@@ -85,12 +99,13 @@ func (p *Participant) consumed() []string {
 const warnHeldEvery = 10 * time.Minute
 
 // watchHeldElsewhere logs held messages of topics that the group does not consume: nobody tries them again.
-func (p *Participant) watchHeldElsewhere(ctx context.Context) {
+// The same holds for partitions that a topic lost when it was deleted and created with fewer.
+func (p *Participant) watchHeldElsewhere(ctx context.Context, client *kgo.Client) {
 	tick := time.NewTicker(warnHeldEvery)
 	defer tick.Stop()
 	trouble := p.repeated("look for held messages of topics that are not consumed")
 	for {
-		err := p.warnHeldElsewhere(ctx)
+		err := errors.Join(p.warnHeldElsewhere(ctx), p.warnHeldBeyond(ctx, client))
 		if ctx.Err() != nil {
 			return
 		}
@@ -112,6 +127,30 @@ func (p *Participant) warnHeldElsewhere(ctx context.Context) error {
 	_, err := pgx.ForEachRow(rows, []any{&topic, &n}, func() error {
 		p.cfg.Log.Error().Str("topic", topic).Int("messages", n).
 			Msg("messages are held of a topic that this group does not consume any more: register its handler again, or give them up with troupe held release")
+		return nil
+	})
+	return err
+}
+
+func (p *Participant) warnHeldBeyond(ctx context.Context, client *kgo.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	there, err := kafka.Partitions(ctx, client, p.consumed()...)
+	if err != nil {
+		return err
+	}
+	var names []string
+	var partitions []int32
+	for topic, n := range there {
+		names, partitions = append(names, topic), append(partitions, n)
+	}
+	rows, _ := p.cfg.Pool.Query(ctx, heldBeyond, pg.Args{"group": p.cfg.Group, "topics": names, "partitions": partitions})
+	var topic string
+	var partition int32
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&topic, &partition, &n}, func() error {
+		p.cfg.Log.Error().Str("topic", topic).Int32("partition", partition).Int("messages", n).
+			Msg("messages are held of a partition that the topic does not have any more: add partitions to it, or give them up with troupe held release")
 		return nil
 	})
 	return err

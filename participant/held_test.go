@@ -2,11 +2,13 @@ package participant_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -183,4 +185,26 @@ func TestTheTurnOfAHeldKeyComesBehindOneThatWaits(t *testing.T) {
 	close(release)
 	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'b'")
 	s.waitCount(2, "SELECT count(*) FROM troupe.held WHERE key = 'a'")
+}
+
+// TestHeldMessagesOfAPartitionThatIsGoneAreLogged: the topic was deleted and created with fewer partitions.
+func TestHeldMessagesOfAPartitionThatIsGoneAreLogged(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	p := s.new(onePartition, holdLong)
+	participant.Handle(p, count)
+	stop := s.start(p)
+	s.send(s.command("a", Count{N: 1, Fail: "error"}))
+	s.waitCount(1, "SELECT count(*) FROM troupe.held")
+	stop()
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.held SET partition = 3") // as of a topic that had four
+	require.NoError(t, err)
+	var log safeBuffer
+	p = s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
+	participant.Handle(p, count)
+	s.start(p)
+	waitFor(t, "the log", func() bool {
+		return strings.Contains(log.String(), "messages are held of a partition that the topic does not have any more")
+	})
 }

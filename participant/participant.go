@@ -216,7 +216,7 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	background.Go(func() { c.commitOften(committing) })
 	background.Go(func() { c.watch(committing) })
 	background.Go(func() { c.watchProgress(committing) })
-	background.Go(func() { p.watchHeldElsewhere(committing) })
+	background.Go(func() { p.watchHeldElsewhere(committing, c.client) })
 	if p.formerUnknown {
 		background.Go(func() { p.awaitFormer(committing, c.client, abandon) })
 	}

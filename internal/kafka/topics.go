@@ -67,6 +67,21 @@ func TopicIDs(ctx context.Context, client *kgo.Client, names ...string) (map[str
 	return ids, nil
 }
 
+// Partitions returns how many partitions each of the topics that exist has.
+func Partitions(ctx context.Context, client *kgo.Client, names ...string) (map[string]int32, error) {
+	details, err := kadm.NewClient(client).ListTopics(ctx, names...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: list topics: %w", err)
+	}
+	partitions := make(map[string]int32, len(names))
+	for name, d := range details {
+		if d.Err == nil {
+			partitions[name] = int32(len(d.Partitions))
+		}
+	}
+	return partitions, nil
+}
+
 // Retention is how long each of the topics that exist keeps its messages; negative: for ever.
 func Retention(ctx context.Context, client *kgo.Client, names ...string) (map[string]time.Duration, error) {
 	configs, err := kadm.NewClient(client).DescribeTopicConfigs(ctx, names...)
