@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -11,6 +12,9 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/retry"
 )
+
+// retryKept is how much longer than its delay a retry topic keeps a message.
+const retryKept = 7 * 24 * time.Hour
 
 // provision makes the topics of this hop and the events topics it consumes. Where the broker refuses, it is enough
 // that they are there.
@@ -22,7 +26,11 @@ func (p *Participant) provision(ctx context.Context) error {
 	var wanted []kafka.Topic
 	var list []string
 	for name := range names {
-		wanted = append(wanted, kafka.Topic{Name: name, Partitions: p.cfg.Partitions, Replicas: p.cfg.Replicas})
+		t := kafka.Topic{Name: name, Partitions: p.cfg.Partitions, Replicas: p.cfg.Replicas}
+		if delay := delayOf(name, p.cfg.Hop); delay > 0 {
+			t.Config = map[string]string{"retention.ms": strconv.FormatInt((delay + retryKept).Milliseconds(), 10)}
+		}
+		wanted = append(wanted, t)
 		list = append(list, name)
 	}
 	client, err := kafka.NewClient(p.cfg.Brokers, p.cfg.Kafka...)
@@ -53,6 +61,7 @@ func (p *Participant) provision(ctx context.Context) error {
 				p.former = former
 			}
 			p.checkRetention(ctx, client)
+			p.checkRetryRetention(ctx, client)
 			return nil
 		}
 		select {
@@ -69,7 +78,9 @@ func (p *Participant) checkRetention(ctx context.Context, client *kgo.Client) {
 	if p.cfg.InboxRetention < 0 {
 		return
 	}
-	kept, err := kafka.Retention(ctx, client, slices.Sorted(maps.Keys(p.handlers))...)
+	read := slices.Sorted(maps.Keys(p.handlers))
+	read = slices.DeleteFunc(read, func(topic string) bool { return delayOf(topic, p.cfg.Hop) > 0 }) // no sender writes there
+	kept, err := kafka.Retention(ctx, client, read...)
 	if err != nil {
 		return // not everybody may describe topics, and nothing depends on it
 	}
@@ -78,6 +89,24 @@ func (p *Participant) checkRetention(ctx context.Context, client *kgo.Client) {
 			p.cfg.Log.Warn().Str("topic", topic).Stringer("topic_retention", unlimited(longest)).
 				Stringer("inbox_retention", p.cfg.InboxRetention).
 				Msg("the topic keeps messages longer than the inbox remembers them: one sent twice so far apart takes effect twice")
+		}
+	}
+}
+
+// checkRetryRetention warns of retry topics from which the broker may remove a message before it is due.
+func (p *Participant) checkRetryRetention(ctx context.Context, client *kgo.Client) {
+	read := slices.DeleteFunc(p.consumed(), func(topic string) bool { return delayOf(topic, p.cfg.Hop) == 0 })
+	if len(read) == 0 {
+		return
+	}
+	kept, err := kafka.Retention(ctx, client, read...)
+	if err != nil {
+		return // as above
+	}
+	for topic, shortest := range kept {
+		if shortest >= 0 && shortest <= delayOf(topic, p.cfg.Hop) {
+			p.cfg.Log.Warn().Str("topic", topic).Stringer("topic_retention", shortest).
+				Msg("the retry topic keeps messages for less than their delay: they may be removed before they are retried; raise its retention.ms")
 		}
 	}
 }
