@@ -83,7 +83,7 @@ const (
 	Redelivered Reason = "redelivered" // its offset had ended before
 	Duplicate   Reason = "duplicate"   // its identity had: it was sent again, or its commit's answer was lost
 	Unhandled   Reason = "unhandled"   // an event of a type that nobody here handles, or one of its own that was seen to when it was written
-	Elsewhere   Reason = "elsewhere"   // an event that was redriven for another group
+	Elsewhere   Reason = "elsewhere"   // an event that was redriven for another group, or a message that another group of the hop retries
 	Later       Reason = "later"       // it went to a retry topic, from where it comes again
 	Cancelled   Reason = "cancelled"   // a held command that its compensation has overtaken
 )

@@ -101,6 +101,8 @@ func (m *message) identify(group string) {
 // hop's own: each needs a handler.
 func (p *Participant) passes(m *message, own bool) Reason {
 	switch {
+	case m.again.group != "" && m.again.group != p.cfg.Group && (m.handler == nil || m.Topic != p.cfg.Hop.Commands()):
+		return Elsewhere // as below, a command with a handler may be of this group's former name
 	case m.unreadable != nil:
 		return ""
 	case m.elsewhere && !own: // a command has one group, which may have another name since

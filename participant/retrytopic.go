@@ -1,6 +1,7 @@
 package participant
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -32,6 +33,9 @@ type HandlerOption func(*handler)
 // retry.After only spares the tries at once. Delays are whole seconds. The topics are made at the start of Run; the relay
 // brings the messages there.
 //
+// A retry topic is made to keep its messages for seven days longer than its delay. Run warns of one that was there and keeps
+// them for less than its delay. A message that is too large to be sent there is a dead letter at once.
+//
 // It is for work that commutes and whose failures may last: thousands of held keys would fill troupe.held. A dead letter
 // names the topic where the message came from first, and its place on the last.
 //
@@ -56,6 +60,7 @@ func RetryTopics(delays ...time.Duration) HandlerOption {
 const (
 	retryPrefix    = deadletter.RetryPrefix
 	retryTopic     = deadletter.RetryTopic
+	retryGroup     = retryPrefix + "group"    // whose it is: the groups of a hop share its retry topics
 	retryStage     = retryPrefix + "stage"    // which of the handler's delays it waits for, counted from 1
 	retryAttempts  = retryPrefix + "attempts" // made
 	retryFirstTime = retryPrefix + "first.failed"
@@ -68,6 +73,7 @@ var sendAgain string
 // again is what a message from a retry topic has behind it.
 type again struct {
 	stage       int
+	group       string // empty where a version before sent it there
 	attempts    int
 	firstFailed *time.Time
 	identity    string // empty where a version before sent it there
@@ -82,6 +88,8 @@ func (m *message) unwrap() {
 		switch h.Key {
 		case retryTopic:
 			m.Topic = value
+		case retryGroup:
+			m.again.group = value
 		case retryStage:
 			m.again.stage, err = strconv.Atoi(value)
 		case retryAttempts:
@@ -134,7 +142,7 @@ func (w *worker) unordered(m *message, f failure) error {
 	return nil
 }
 
-// moveOn sends m to its next retry topic and returns false where there is none. It sends each record once, however often the
+// moveOn sends m to its next retry topic and returns false where there is none, or where m is too large for it. It sends each record once, however often the
 // transaction is tried. It does not compare with another record of the same message: that one's copy may be lost with its
 // topic. A message that was doubled on the way takes effect once by its identity.
 func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
@@ -147,11 +155,14 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	}
 	text := func(key, value string) envelope.Header { return envelope.Header{Key: key, Value: []byte(value)} }
 	headers := append(m.headers(),
-		text(retryTopic, m.Topic), text(retryStage, strconv.Itoa(m.again.stage+1)),
+		text(retryTopic, m.Topic), text(retryGroup, w.p.cfg.Group), text(retryStage, strconv.Itoa(m.again.stage+1)),
 		text(retryAttempts, strconv.Itoa(m.attempts()+1)), text(retryFirstTime, first.Format(time.RFC3339Nano)),
 		text(retryIdentity, m.id))
 	if m.unnamed { // its identity is its first place
 		headers = append(headers, text(envelope.HeaderID, m.ID))
+	}
+	if !w.p.sendable(m, headers) {
+		return false, nil
 	}
 	step := fmt.Sprintf("%s/retry/%s/%d/%d/%d", m.id, m.topicID, m.partition, m.offset, m.epoch)
 	args := pg.Args{
@@ -179,6 +190,21 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	return true, err
 }
 
+// sendable reports whether a relay can send m with headers, and a participant read it: as a redrive, whatever the producer
+// of m was allowed.
+func (p *Participant) sendable(m *message, headers []envelope.Header) bool {
+	var sent envelope.Message
+	if sent.SetHeaders(headers) != nil {
+		return false
+	}
+	if sent.Time.IsZero() { // the relay adds what is missing
+		sent.Time = time.Now()
+	}
+	sent.Source = cmp.Or(sent.Source, p.cfg.Source)
+	headers = sent.Headers()
+	return envelope.CheckHeaders(headers) == nil && deadletter.Size(m.Key, m.Payload, headers) <= deadletter.MaxBytes
+}
+
 // later are the records of a retry topic that are not due.
 type later struct {
 	delay time.Duration // 0: the topic is none
@@ -189,6 +215,16 @@ type later struct {
 type waitingRecords struct {
 	topicID uuid.UUID
 	records []*kgo.Record
+	fetched time.Time
+}
+
+// due returns when the first record has waited for delay. A timestamp of a clock that is ahead counts as the time of the fetch.
+func (part *waitingRecords) due(delay time.Duration) time.Time {
+	at := part.records[0].Timestamp
+	if at.After(part.fetched) {
+		at = part.fetched
+	}
+	return at.Add(delay)
 }
 
 // delayOf is how long messages of a topic of hop wait.
@@ -202,7 +238,7 @@ func delayOf(topic string, hop topics.Hop) time.Duration {
 // wait keeps what came from a retry topic, and lets it fetch no more meanwhile.
 func (w *worker) wait(topicID uuid.UUID, records []*kgo.Record) {
 	w.later.mu.Lock()
-	w.later.parts = append(w.later.parts, waitingRecords{topicID, records})
+	w.later.parts = append(w.later.parts, waitingRecords{topicID, records, time.Now()})
 	w.later.mu.Unlock()
 	w.brake.set(notDue, true)
 	w.rouse()
@@ -224,14 +260,13 @@ func (w *worker) release(now time.Time) time.Duration {
 	defer w.later.mu.Unlock()
 	for len(w.later.parts) > 0 {
 		part := &w.later.parts[0]
-		n := 0
-		for n < len(part.records) && !part.records[n].Timestamp.Add(w.later.delay).After(now) {
-			n++
+		all := part.records
+		for len(part.records) > 0 && !part.due(w.later.delay).After(now) {
+			part.records = part.records[1:]
 		}
-		w.push(part.topicID, part.records[:n])
-		if part.records = part.records[n:]; len(part.records) > 0 {
-			// A sender's clock that is ahead must not make it longer.
-			return min(part.records[0].Timestamp.Add(w.later.delay).Sub(now), w.later.delay)
+		w.push(part.topicID, all[:len(all)-len(part.records)])
+		if len(part.records) > 0 {
+			return part.due(w.later.delay).Sub(now)
 		}
 		w.later.parts = w.later.parts[1:]
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -225,6 +226,125 @@ func TestHeldMessagesOfATopicThatIsNotConsumedAreLogged(t *testing.T) {
 		return strings.Contains(log.String(), "messages are held of a topic that this group does not consume any more")
 	})
 	require.Contains(t, log.String(), topics.MustHop(s.hop.Flow(), "order").Events())
+}
+
+// TestAGroupLeavesTheRetriesOfAnotherGroupOfItsHopAlone: both consume the retry topic, and one of them has no handler for what
+// the other retries.
+func TestAGroupLeavesTheRetriesOfAnotherGroupOfItsHopAlone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	order := topics.MustHop(s.hop.Flow(), "order")
+	s.topic(order.Events())
+	p := s.new(onePartition, func(c *participant.Config) { c.Immediate = -1 })
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if c.Attempt == 1 {
+			return participant.Outcome{}, errAsked
+		}
+		return count(ctx, tx, c)
+	}, participant.RetryTopics(time.Second))
+	passed := make(chan participant.Passed, 10)
+	other := s.new(onePartition, func(c *participant.Config) {
+		c.Group = s.hop.String() + ".projection"
+		c.Hooks.Passed = func(p participant.Passed) { passed <- p }
+	})
+	participant.On(other, order, func(context.Context, pgx.Tx, participant.Event[Counted]) error { return nil }, participant.RetryTopics(time.Second))
+	s.start(p)
+	s.start(other)
+	s.send(s.command("a", Count{N: 1}))
+	topic := s.hop.Retry(time.Second)
+	s.waitCount(1, "SELECT count(*) FROM troupe.outbox WHERE topic = $1", topic)
+	s.publish(topic, 1)
+	s.waitCount(1, "SELECT count(*) FROM done")
+	waitFor(t, "the other group", func() bool { return len(passed) > 0 })
+	require.Equal(t, participant.Elsewhere, (<-passed).Reason)
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+}
+
+// TestARetryTopicDoesNotWaitForAClockThatIsAhead: of the relay that wrote the timestamp, or of its broker.
+func TestARetryTopicDoesNotWaitForAClockThatIsAhead(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	p := s.new(onePartition, func(c *participant.Config) { c.Immediate = -1 })
+	participant.Handle(p, count, participant.RetryTopics(time.Second))
+	s.start(p)
+	s.send(s.command("a", Count{N: 1, Fail: "error"}))
+	topic := s.hop.Retry(time.Second)
+	s.waitCount(1, "SELECT count(*) FROM troupe.outbox WHERE topic = $1", topic)
+	record := kafka.Record(s.entries(topic)[0])
+	record.Timestamp = time.Now().Add(24 * time.Hour)
+	require.NoError(t, s.client.ProduceSync(t.Context(), record).FirstErr())
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 2")
+}
+
+// TestARetryTopicKeepsMessagesForLongerThanItsDelay, and Run warns of one that was there and does not.
+func TestARetryTopicKeepsMessagesForLongerThanItsDelay(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	const made, there = 15 * 24 * time.Hour, 16 * 24 * time.Hour
+	week := "604800000"
+	_, err := kadm.NewClient(s.client).CreateTopic(t.Context(), 1, 1, map[string]*string{"retention.ms": &week}, s.hop.Retry(there))
+	require.NoError(t, err)
+	var log safeBuffer
+	p := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
+	participant.Handle(p, count, participant.RetryTopics(made, there))
+	s.start(p)
+	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
+	kept, err := kafka.Retention(t.Context(), s.client, s.hop.Retry(made))
+	require.NoError(t, err)
+	require.Equal(t, 22*24*time.Hour, kept[s.hop.Retry(made)])
+	var warned []string
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "the retry topic keeps messages for less than their delay") {
+			warned = append(warned, line)
+		}
+	}
+	require.Len(t, warned, 1)
+	require.Contains(t, warned[0], s.hop.Retry(there))
+}
+
+// TestAMessageThatIsTooLargeForItsRetryTopicIsADeadLetter: no relay could send it with the headers of a retry.
+func TestAMessageThatIsTooLargeForItsRetryTopicIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	p := s.new(onePartition, func(c *participant.Config) { c.Immediate = -1 })
+	participant.Handle(p, count, participant.RetryTopics(time.Second))
+	headers := s.command("a", Count{N: 1, Fail: "error"})
+	for range envelope.MaxHeaders - len(headers.Headers()) {
+		headers.Extra = append(headers.Extra, envelope.Header{Key: "x", Value: []byte("1")})
+	}
+	payload := s.command("b", Count{N: 2, Fail: "error"})
+	payload.Payload = append(payload.Payload, strings.Repeat(" ", 1_000_000)...)
+	s.send(headers, payload)
+	s.start(p)
+	s.waitCount(2, "SELECT count(*) FROM troupe.dead_letters WHERE error LIKE '%as asked%'")
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Retry(time.Second)))
+}
+
+// TestRetryTopicsOfAHopsFormerNameAreLogged: the group kept its own name, and messages may wait there.
+func TestRetryTopicsOfAHopsFormerNameAreLogged(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	group := s.hop.String()
+	p := s.new(onePartition, func(c *participant.Config) { c.Group = group })
+	participant.Handle(p, count, participant.RetryTopics(time.Second))
+	former := s.hop.Retry(time.Second)
+	stop := s.start(p)
+	s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1", former)
+	stop()
+	var log safeBuffer
+	next := s.new(onePartition, func(c *participant.Config) {
+		c.Hop, c.Group, c.Log = topics.MustHop(s.hop.Flow(), "charge"), group, zerolog.New(&log)
+	})
+	participant.Handle(next, count, participant.RetryTopics(time.Second))
+	s.start(next)
+	testkit.Wait(t, "ready", func() (bool, error) { return next.Ready() == nil, next.Ready() })
+	require.Contains(t, log.String(), former)
+	require.Contains(t, log.String(), "messages that wait there are not retried")
 }
 
 func TestRetryTopicsAreChecked(t *testing.T) {
