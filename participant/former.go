@@ -33,7 +33,7 @@ const formerLimit = 5 * time.Second
 // findFormer returns the retry topics of the hop that an earlier version of the group consumed and no handler has any more.
 // They are consumed as long as they exist: messages wait there, and the relay may bring more that the earlier version wrote.
 // Each message runs once more; where it fails, its handler's present topics decide, and without a next one it becomes a dead
-// letter. Retry topics of another hop, as the group had before its hop was renamed, are logged: what waits there is for
+// letter. Retry topics of another hop, as the group had before its hop was renamed, are logged: their messages are for
 // handlers that this version does not have.
 func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) (former []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, formerLimit)

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// retryKept is how much longer than its delay a retry topic keeps a message.
+// retryKept is added to the delay of a retry topic for its retention.
 const retryKept = 7 * 24 * time.Hour
 
 // provision makes the topics of this hop and the events topics it consumes. Where the broker refuses, it is enough

@@ -197,7 +197,7 @@ func (p *Participant) sendable(m *message, headers []envelope.Header) bool {
 	if sent.SetHeaders(headers) != nil {
 		return false
 	}
-	if sent.Time.IsZero() { // the relay adds what is missing
+	if sent.Time.IsZero() { // the relay adds it
 		sent.Time = time.Now()
 	}
 	sent.Source = cmp.Or(sent.Source, p.cfg.Source)

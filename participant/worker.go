@@ -29,7 +29,7 @@ const (
 	// tickEvery is how often the watermark follows what has ended, and how soon a held key is found that an operator made
 	// due. The interval of the latter grows with what reading the held keys costs.
 	tickEvery = time.Second
-	// quietTicks is how many ticks pass between two looks for held keys while none is known: a database that was set back, as by
+	// quietTicks are the ticks between two reads of the held keys while none is known: a database that was set back, as by
 	// a failover to a standby that lagged, may have one again.
 	quietTicks = 10
 	// releaseLimit bounds the last words to the database, after which the next owner must take this one for crashed.
