@@ -9,7 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/ambassador"
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
@@ -80,4 +84,26 @@ func TestSagaAndAmbassadorMeanTheSameMessages(t *testing.T) {
 	back := answers(saga.CallRefused)
 	require.Equal(t, saga.Compensated, back.Status)
 	require.Contains(t, back.Reason, "no room")
+}
+
+// TestACompensationInDoubtIsPosted: the service did what the POST asks for, and the response was lost on its way.
+func TestACompensationInDoubtIsPosted(t *testing.T) {
+	t.Parallel()
+	hotel := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	s := stage(t, hotel.URL, func(_ *ambassador.Config, p *participant.Config) {
+		p.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, Attempts: 5, NoJitter: true}
+	})
+	forward := call(s, "POST", "/trips/1/rooms", `{}`)
+	s.Send(forward)
+	testkit.Wait(t, "the call is held", waiting(s, "1 min"))
+	back := call(s, "DELETE", "/trips/1/rooms", "")
+	back.SagaID, back.SagaOperation, back.IdempotencyKey = forward.SagaID, "compensate", "c:1"
+	back.Extra = []envelope.Header{{Key: participant.HeaderDoubt, Value: []byte("true")}}
+	s.Send(back)
+	require.Equal(t, http.StatusOK, done(s, back).Status)
+	require.Equal(t, http.MethodDelete, hotel.requests()[1].Method)
 }

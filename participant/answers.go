@@ -94,6 +94,9 @@ func (p *Participant) findAnswers(b *pgx.Batch, ms []*message) (asked bool) {
 		add(m.answerKey())
 		if m.ofSaga() {
 			add(m.stepKey(m.otherOperation()))
+			if m.inDoubt() {
+				add(m.stepKey(begun))
+			}
 		}
 	}
 	if len(keys) > 0 {

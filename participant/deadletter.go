@@ -71,6 +71,9 @@ func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (writ
 		if err != nil {
 			return false, err
 		}
+		if written {
+			w.p.markBegun(&u.tx.queue, m)
+		}
 		tell(w.p.cfg.Hooks.BeforeCommit, d)
 	}
 	return written, u.commit()

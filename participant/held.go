@@ -72,9 +72,9 @@ func (w *worker) record(m *message, f failure) error {
 	var err error
 	if m.held != nil {
 		args["position"], args["before"] = m.held.position, m.held.attempts
-		err = w.write(nil, func(b *pgx.Batch) { b.Queue(recordAttempt, args) })
+		err = w.write(nil, func(b *pgx.Batch) { b.Queue(recordAttempt, args); w.p.markBegun(b, m) })
 	} else {
-		err = w.write([]*message{m}, func(b *pgx.Batch) { b.Queue(holdFailed, args) })
+		err = w.write([]*message{m}, func(b *pgx.Batch) { b.Queue(holdFailed, args); w.p.markBegun(b, m) })
 	}
 	if err != nil {
 		// The row may be there all the same: m must come by way of it, or it would be left behind.
@@ -147,6 +147,9 @@ func (w *worker) overtake(m *message) error {
 	err = w.write([]*message{m}, func(b *pgx.Batch) {
 		for _, f := range cancelled {
 			b.Queue(releaseHeld, w.releaseArgs(f))
+			if f.held.attempts > 0 || !w.lease.clean { // the owner that crashed may have been running it
+				w.p.markBegun(b, f)
+			}
 		}
 		if len(cancelled) > 0 {
 			w.p.claim(b, cancelled)
@@ -190,6 +193,7 @@ func (w *worker) forward(m *message) (found []*message, err error) {
 		}
 		if held.unreadable == nil && held.calls(w.p.cfg.Hop, forward) && held.SagaID == m.SagaID && held.SagaStep == m.SagaStep {
 			held.identify(w.p.cfg.Group)
+			w.p.route(&held)
 			found = append(found, &held)
 		}
 		return nil
