@@ -40,7 +40,8 @@ func CauseOf(ctx context.Context) *Cause {
 // its id is new and its correlation is its own id.
 //
 // With one, m's id is derived: UUIDv7 in layout, At in its time, the rest a hash of handler, input's identity, redrive
-// count, operation and the number of the emission in this run. A handler that is run again and emits in the same order
+// count, operation, the number of the emission in this run, and the outcome where it is failure or exhausted: where a
+// database has lost that answer, the input may be answered with success later, under another id. A handler that is run again and emits in the same order
 // therefore emits the same ids.
 func (c *Cause) Apply(m *Message) {
 	if c == nil {
@@ -54,7 +55,7 @@ func (c *Cause) Apply(m *Message) {
 	}
 	n := c.emitted.Add(1)
 	if m.ID == "" {
-		m.ID = c.derive(m.SagaOperation, n)
+		m.ID = c.derive(m.SagaOperation, m.Outcome, n)
 	}
 	fill(&m.CorrelationID, c.Message.CorrelationID)
 	fill(&m.CorrelationID, c.Message.ID)
@@ -70,12 +71,15 @@ func fill(s *string, with string) {
 	}
 }
 
-func (c *Cause) derive(operation string, n int64) string {
+func (c *Cause) derive(operation string, o Outcome, n int64) string {
 	b := strconv.AppendQuote(make([]byte, 0, 128), c.Handler)
 	b = strconv.AppendQuote(append(b, ' '), c.Message.Identity())
 	b = strconv.AppendInt(append(b, ' '), int64(c.Redrive), 10)
 	b = strconv.AppendQuote(append(b, ' '), operation)
 	b = strconv.AppendInt(append(b, ' '), n, 10)
+	if o == Failure || o == Exhausted { // all other ids are as in versions before
+		b = append(append(b, ' '), o...)
+	}
 	sum := sha256.Sum256(b)
 	var u uuid.UUID
 	copy(u[6:], sum[:10])

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/outbox"
 )
 
@@ -55,7 +56,7 @@ func (m *message) answerKey() answerKey {
 		return m.stepKey(m.SagaOperation)
 	}
 	if m.handler.reacts {
-		return answerKey{indexable(m.Topic + " " + m.Type), indexable(m.IdempotencyKey)}
+		return answerKey{indexable(m.Topic + " " + m.Type), indexable(deadletter.EventKey(m.Message))}
 	}
 	return answerKey{indexable(m.Type), indexable(m.IdempotencyKey)}
 }
