@@ -51,7 +51,7 @@ type claim struct {
 	others        []string
 	otherRedrives []int32
 	otherBare     []*string // without their sources, as versions before stored them
-	otherSlots    []*int16
+	otherDays     []*int32
 	otherIDs      []*uuid.UUID
 }
 
@@ -60,15 +60,15 @@ func (p *Participant) claim(b *pgx.Batch, ms []*message) *claim {
 	c := &claim{}
 	for _, m := range ms {
 		id, day, isV7 := inbox.Recent(m.id)
-		slot := int16(day % slots)
 		switch {
 		case isV7 && p.ring.has(day):
-			c.slot, c.ids, c.redrive = append(c.slot, slot), append(c.ids, id), append(c.redrive, int32(m.redrive))
+			c.slot, c.ids, c.redrive = append(c.slot, int16(day%slots)), append(c.ids, id), append(c.redrive, int32(m.redrive))
 			continue
 		case isV7:
-			c.otherSlots, c.otherIDs = append(c.otherSlots, &slot), append(c.otherIDs, &id)
+			of := int32(day)
+			c.otherDays, c.otherIDs = append(c.otherDays, &of), append(c.otherIDs, &id)
 		default:
-			c.otherSlots, c.otherIDs = append(c.otherSlots, nil), append(c.otherIDs, nil)
+			c.otherDays, c.otherIDs = append(c.otherDays, nil), append(c.otherIDs, nil)
 		}
 		c.others, c.otherRedrives = append(c.others, m.id), append(c.otherRedrives, int32(m.redrive))
 		var bare *string
@@ -81,7 +81,7 @@ func (p *Participant) claim(b *pgx.Batch, ms []*message) *claim {
 		b.Queue(insertRecent, p.cfg.Group, c.slot, c.ids, c.redrive)
 	}
 	if len(c.others) > 0 {
-		b.Queue(insertOther, p.cfg.Group, c.others, c.otherRedrives, c.otherSlots, c.otherIDs, c.otherBare)
+		b.Queue(insertOther, p.cfg.Group, c.others, c.otherRedrives, c.otherDays, c.otherIDs, c.otherBare)
 	}
 	return c
 }

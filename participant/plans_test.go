@@ -61,7 +61,7 @@ func TestTheHotStatementsAreNotPlannedEachTime(t *testing.T) {
 	id := [16]byte{15: 1}
 	for statement, args := range map[string][]any{
 		"insert_recent":  {"g", []int16{1}, [][16]byte{id}, []int32{0}},
-		"insert_other":   {"g", []string{"m~1"}, []int32{0}, []int16{1}, [][16]byte{id}, []string{"m"}},
+		"insert_other":   {"g", []string{"m~1"}, []int32{0}, []int32{1}, [][16]byte{id}, []string{"m"}},
 		"find_answers":   {"g", []string{"Pay"}, []string{"o-1"}},
 		"insert_offsets": {int32(1), int64(1), id, int64(1), int64(1), []int64{1}, int32(1)},
 		"schedule_deadlines": {pgx.NamedArgs{

@@ -1,12 +1,28 @@
 -- The arrays are in queries of their own: see insert_recent.sql. A version before stored an id without its source: such a
--- row counts for every source, as long as it is kept.
+-- row counts for every source, as long as it is kept. A UUIDv7 of a day that has a table in the ring is inserted there too,
+-- if members of the group have used the ring: a member with another InboxRetention may insert it there at this moment, and
+-- the two must meet at a unique key.
+WITH m AS MATERIALIZED (
+  SELECT n.*, s.slot
+  FROM unnest((SELECT $2::text[]), (SELECT $3::integer[]), (SELECT $4::integer[]), (SELECT $5::uuid[]), (SELECT $6::text[]))
+       AS n (message_id, redrive, day, id, bare)
+  LEFT JOIN troupe.inbox_slots AS s
+    ON s.slot = (n.day % 32)::smallint AND s.day = n.day AND EXISTS (SELECT FROM troupe.inbox_groups WHERE consumer_group = $1 AND days > 0)
+), recent AS (
+  INSERT INTO troupe.inbox_recent (slot, id, consumer_group, redrive)
+  SELECT m.slot, m.id, $1, m.redrive
+  FROM m
+  WHERE m.slot IS NOT NULL
+  ON CONFLICT DO NOTHING
+  RETURNING id, redrive
+)
 INSERT INTO troupe.inbox (consumer_group, message_id, redrive)
 SELECT $1, m.message_id, m.redrive
-FROM unnest((SELECT $2::text[]), (SELECT $3::integer[]), (SELECT $4::smallint[]), (SELECT $5::uuid[]), (SELECT $6::text[]))
-     AS m (message_id, redrive, slot, id, bare)
-WHERE NOT EXISTS (
+FROM m
+WHERE (m.slot IS NULL OR EXISTS (SELECT FROM recent AS r WHERE r.id = m.id AND r.redrive = m.redrive))
+AND NOT EXISTS (
   SELECT FROM troupe.inbox_recent AS r
-  WHERE r.slot = m.slot AND r.id = m.id AND r.consumer_group = $1 AND r.redrive = m.redrive
+  WHERE r.slot = (m.day % 32)::smallint AND r.id = m.id AND r.consumer_group = $1 AND r.redrive = m.redrive
   OFFSET 0)
 AND NOT EXISTS (
   SELECT FROM troupe.inbox AS b
