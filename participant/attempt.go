@@ -91,8 +91,12 @@ func (f failedIn) Unwrap() error { return f.error }
 // troupe.held the end of its row. An error says that nothing of it took effect.
 func (w *runner) attempt(ms ...*message) (err error) {
 	began := time.Now()
-	if ended := slices.IndexFunc(ms, func(m *message) bool { return m.ended != nil }); ended >= 0 {
-		return w.buryEnded(ms, ms[ended].ended)
+	if slices.ContainsFunc(ms, wasEnded) { // they come first: others have joined the batch since
+		others := slices.DeleteFunc(slices.Clone(ms), wasEnded)
+		if err := w.buryEnded(slices.DeleteFunc(slices.Clone(ms), func(m *message) bool { return !wasEnded(m) })); err != nil || len(others) == 0 {
+			return err
+		}
+		return w.attempt(others...)
 	}
 	u, err := w.start(ms, nil)
 	if err != nil {
@@ -110,7 +114,7 @@ func (w *runner) attempt(ms ...*message) (err error) {
 	if err := u.run(); err != nil {
 		if u.first[0].ended != nil {
 			u.tx.rollback(w.ctx)
-			return w.buryEnded(u.first, u.first[0].ended)
+			return w.buryEnded(u.first)
 		}
 		return err
 	}

@@ -81,17 +81,19 @@ func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (writ
 
 // buryEnded makes dead letters of all messages of a transaction that a handler ended: their inbox rows may be committed, so
 // that none of them would be handled again, and of none is it known what took effect.
-func (w *runner) buryEnded(ms []*message, why error) error {
+func (w *runner) buryEnded(ms []*message) error {
 	for _, m := range ms {
-		if m.ended = why; m.began.IsZero() {
+		if m.began.IsZero() {
 			m.began = time.Now()
 		}
-		if err := w.bury(m, failure{class: Permanent, err: why}); err != nil {
+		if err := w.bury(m, failure{class: Permanent, err: m.ended}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+func wasEnded(m *message) bool { return m.ended != nil }
 
 func why(c Class) string {
 	switch c {
