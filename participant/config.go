@@ -60,7 +60,7 @@ type Config struct {
 	// Immediate is how many further tries follow the first at once, before the key waits. They count in
 	// Retry.Attempts. Default 2; negative: none.
 	Immediate int
-	// Timeout of one run of a handler. Default 30 s. A handler that ignores its context cannot be stopped: then
+	// Timeout of one run of a handler. Default 30 s; at most 24 days. A handler that ignores its context cannot be stopped: then
 	// Ready says so.
 	Timeout time.Duration
 	// Drain is how long what runs may go on after Run was asked to stop, before its context is cancelled and its
@@ -97,6 +97,9 @@ type Config struct {
 	Log zerolog.Logger
 }
 
+// maxTimeout keeps idle_in_transaction_session_timeout, which is the time-out and wedgedAfter, within its 2,147,483,647 ms.
+const maxTimeout = 24 * 24 * time.Hour
+
 func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Pool == nil:
@@ -111,6 +114,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("config without a hop")
 	case c.Timeout < 0:
 		return c, fmt.Errorf("timeout %s is negative", c.Timeout)
+	case c.Timeout > maxTimeout:
+		return c, fmt.Errorf("timeout %s: want at most %s, since Postgres ends a transaction that is idle for longer", c.Timeout, maxTimeout)
 	case c.Partitions < 0 || c.Replicas < 0:
 		return c, fmt.Errorf("%d partitions, %d replicas: want 0 or more", c.Partitions, c.Replicas)
 	}

@@ -37,6 +37,19 @@ SELECT set_config('synchronous_commit', 'off', true), set_config('enable_seqscan
        set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 
+// beginCommitted begins a transaction that waits for a row that another one changes, and then sees it as it is, whatever
+// default_transaction_isolation is: under repeatable read it would fail.
+const beginCommitted = "begin isolation level read committed"
+
+// exec executes a statement in a transaction of its own, in one round trip.
+func (l *local) exec(ctx context.Context, sql string, args pg.Args) error {
+	var b pgx.Batch
+	b.Queue(beginCommitted)
+	b.Queue(sql, args)
+	b.Queue("commit")
+	return l.p.cfg.Pool.SendBatch(ctx, &b).Close()
+}
+
 // claim takes entries, from a key on.
 func (l *local) claim(from []byte, careful bool) (ms []*message, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
@@ -46,14 +59,19 @@ func (l *local) claim(from []byte, careful bool) (ms []*message, err error) {
 		return nil, nil
 	}
 	var b pgx.Batch
+	b.Queue(beginCommitted)
 	b.Queue(settings)
 	b.Queue(claimLocal, pg.Args{
 		"group": l.p.cfg.Group, "from": from, "limit": l.p.cfg.Batch, "careful": careful, "stale": l.p.cfg.Stale.Seconds(),
 		"class": int32(memberClass), "member": now, "own": before, "max_attempts": l.p.cfg.Retry.Attempts,
 		"types": l.types, "yield": unhandledYield.Seconds(),
 	})
+	b.Queue("commit")
 	results := l.p.cfg.Pool.SendBatch(ctx, &b)
 	if _, err = results.Exec(); err == nil {
+		_, err = results.Exec()
+	}
+	if err == nil {
 		rows, _ := results.Query()
 		for rows.Next() {
 			m, err := l.scan(rows)
@@ -284,7 +302,7 @@ func (l *local) deliver(m *message) error {
 func (l *local) pass(ms []*message) error {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
-	if _, err := l.p.cfg.Pool.Exec(ctx, endLocal, l.endArgs(ms, nil)); err != nil {
+	if err := l.exec(ctx, endLocal, l.endArgs(ms, nil)); err != nil {
 		return database(err)
 	}
 	return nil
@@ -307,7 +325,7 @@ func (l *local) giveBack(ms []*message, ended map[*message]bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), releaseLimit)
 	defer cancel()
-	if _, err := l.p.cfg.Pool.Exec(ctx, returnLocal, l.args(ms)); err != nil {
+	if err := l.exec(ctx, returnLocal, l.args(ms)); err != nil {
 		l.p.cfg.Log.Warn().Err(err).Int("entries", len(ms)).Msg("local work not given back: it will be taken for crashed")
 	}
 }
@@ -382,7 +400,7 @@ func (l *local) record(m *message, f failure) error {
 	args["unhandled"] = m.lacksHandler()
 	args["max_attempts"] = l.p.policy(m).Attempts
 	args["class"], args["error"] = string(f.class), readable(f.err.Error(), maxErrorBytes)
-	if _, err := l.p.cfg.Pool.Exec(ctx, retryLocal, args); err != nil {
+	if err := l.exec(ctx, retryLocal, args); err != nil {
 		return l.p.oursAlone(err)
 	}
 	m.entry.waits = true

@@ -34,7 +34,7 @@ const (
 	lookBack   = 10 * time.Second
 	wholeEvery = time.Second
 	fireLimit  = 500
-	allTheWay  = 100 * 366 * 24 * time.Hour
+	allTheWay  = time.Duration(-1)
 )
 
 // fireClass is the first half of the advisory lock under which a group's deadlines are fired; see leaseClass.
@@ -106,12 +106,21 @@ func (f *firer) look(ctx context.Context, back time.Duration) (time.Duration, er
 	defer cancel()
 	var next *float64
 	err := f.p.cfg.Pool.QueryRow(ctx, nextDeadline, pg.Args{
-		"group": f.p.cfg.Group, "names": f.names, "back": back.Seconds(), "ahead": lookEvery.Seconds(),
+		"group": f.p.cfg.Group, "names": f.names, "back": from(back), "ahead": lookEvery.Seconds(),
 	}).Scan(&next)
 	if next == nil {
 		return lookEvery, err
 	}
 	return seconds(*next), err
+}
+
+// from returns back in seconds, or nil for allTheWay.
+func from(back time.Duration) *float64 {
+	if back == allTheWay {
+		return nil
+	}
+	s := back.Seconds()
+	return &s
 }
 
 // fire takes what is due, up to fireLimit, the earliest first.
@@ -120,7 +129,7 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 	defer cancel()
 	var lag float64
 	err = f.p.cfg.Pool.QueryRow(ctx, fireDeadlines, pg.Args{
-		"group": f.p.cfg.Group, "names": f.names, "back": back.Seconds(), "limit": fireLimit, "class": int32(fireClass),
+		"group": f.p.cfg.Group, "names": f.names, "back": from(back), "limit": fireLimit, "class": int32(fireClass),
 		"topic": f.p.cfg.Hop.Commands(), "channel": outbox.Channel,
 	}).Scan(&n, &lag, nil)
 	if errors.Is(err, pgx.ErrNoRows) {

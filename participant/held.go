@@ -348,4 +348,8 @@ func marshal(hs []envelope.Header) []byte {
 	return []byte{}
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// seconds returns s as a duration, at most 290 years of it: the lag of a deadline may be longer.
+func seconds(s float64) time.Duration {
+	const most = 290 * 365 * 24 * 3600
+	return time.Duration(min(max(s, -most), most) * float64(time.Second))
+}

@@ -8,7 +8,7 @@ WITH due AS (
     AND consumer_group = @group
     AND fired_at IS NULL
     AND name = ANY (@names::text[])
-    AND due_at BETWEEN now() - make_interval(secs => @back::float8) AND now()
+    AND due_at BETWEEN coalesce(now() - make_interval(secs => @back::float8), '-infinity') AND now()
   ORDER BY due_at
   LIMIT @limit
   FOR UPDATE SKIP LOCKED

@@ -3,4 +3,4 @@ FROM troupe.deadlines
 WHERE consumer_group = @group
   AND fired_at IS NULL
   AND name = ANY (@names::text[])
-  AND due_at BETWEEN now() - make_interval(secs => @back::float8) AND now() + make_interval(secs => @ahead::float8)
+  AND due_at BETWEEN coalesce(now() - make_interval(secs => @back::float8), '-infinity') AND now() + make_interval(secs => @ahead::float8)
