@@ -1,5 +1,5 @@
--- A deadline that is there is kept, unless it has fired and the dead letter of its message was discarded: then nobody will
--- handle it, and the new one takes its row.
+-- A deadline that is there is kept, unless it has fired and the dead letter of its message was discarded: then it is not
+-- handled again, and the new one takes its row.
 WITH replaced AS (
   UPDATE troupe.deadlines AS d
   SET id = @id, due_at = coalesce(@at::timestamptz, clock_timestamp() + make_interval(secs => @after::float8)), key = @key,
