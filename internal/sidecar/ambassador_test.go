@@ -53,6 +53,7 @@ type house struct {
 	brokers []string
 	hop     topics.Hop
 	service *httptest.Server
+	url     string // of the database, as the ambassador's role
 	file    string
 	environ []string // of its processes
 }
@@ -64,8 +65,9 @@ func newHouse(t *testing.T, serves http.HandlerFunc, settings ...string) *house 
 		service: httptest.NewServer(serves), file: filepath.Join(t.TempDir(), "ambassador.yaml"),
 	}
 	t.Cleanup(h.service.Close)
+	h.url = grantstest.New(t, h.pool, grants.Ambassador).URL()
 	text := fmt.Sprintf("database-url: %s\nbrokers: [%s]\nhop: %s\nservice-url: %s\npartitions: 1\n%s\ncommands:\n  - {type: CreatePackage, path: /packages}\n",
-		grantstest.New(t, h.pool, grants.Ambassador).URL(), strings.Join(h.brokers, ", "), h.hop, h.service.URL, strings.Join(settings, "\n"))
+		h.url, strings.Join(h.brokers, ", "), h.hop, h.service.URL, strings.Join(settings, "\n"))
 	require.NoError(t, os.WriteFile(h.file, []byte(text), 0o600))
 	return h
 }
@@ -268,7 +270,8 @@ func TestAnAmbassadorRefusesADatabaseWithoutTables(t *testing.T) {
 	text, err := os.ReadFile(h.file)
 	require.NoError(t, err)
 	empty := testkit.EmptyDatabase(t)
-	file := strings.Replace(string(text), testkit.DatabaseURL(t, h.pool), empty, 1)
+	file := strings.Replace(string(text), h.url, empty, 1)
+	require.Contains(t, file, empty)
 	require.NoError(t, os.WriteFile(h.file, []byte(file), 0o600))
 	p := launchToEnd(t, ambassadorProgram, "--config", h.file, "--admin", anyPort)
 	require.Equal(t, 1, p.cmd.ProcessState.ExitCode())
@@ -276,7 +279,6 @@ func TestAnAmbassadorRefusesADatabaseWithoutTables(t *testing.T) {
 	require.Contains(t, p.logs(), "run outbox-relay migrate, or set migrate")
 
 	q := h.start("--migrate", "true")
-	h.pool.Close()
 	require.Zero(t, q.terminate(), q.logs())
 	require.Equal(t, 2, launchToEnd(t, ambassadorProgram, "--config", h.file, "--hop", "none").cmd.ProcessState.ExitCode())
 }
