@@ -48,8 +48,8 @@ func Example() {
 		return participant.Succeed(Charged{}), nil
 	})
 	_, err = outbox.New(outbox.Config{Source: "payment", Trace: telemetry.Trace})
-	fmt.Println(err, p.Stats())
-	// Output: <nil> {order.payment []}
+	fmt.Println(err, p.Stats().Group)
+	// Output: <nil> order.payment
 }
 
 // What a span's context says to those who continue its trace.
