@@ -13,14 +13,15 @@ import (
 )
 
 // harsh makes every new session of the stage's database end, time out or work otherwise than the relay needs, but for the
-// stage's own.
+// stage's own. What bounds the first statement of a session, which no setting of ours precedes, is long enough for a slow
+// machine, and shorter than what the tests wait for.
 func (s *stage) harsh() {
 	s.t.Helper()
 	config := s.pool.Config()
 	for name, own := range map[string]struct{ theirs, ours string }{
-		"statement_timeout":                   {"1ms", "0"},
+		"statement_timeout":                   {"2s", "0"},
 		"lock_timeout":                        {"1ms", "0"},
-		"idle_session_timeout":                {"100ms", "0"},
+		"idle_session_timeout":                {"2s", "0"},
 		"idle_in_transaction_session_timeout": {"1ms", "0"},
 		"default_transaction_isolation":       {"serializable", "read committed"},
 		"search_path":                         {"theirs", "public"},
@@ -57,7 +58,7 @@ func TestTheRelayWorksWhateverTheSettingsOfItsRole(t *testing.T) {
 			waitRole(t, r, relay.Active)
 			if source == relay.WAL {
 				testkit.Wait(t, "a slot that waits", func() (bool, error) {
-					return s.count("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event_type = 'Lock' AND clock_timestamp() - state_change > interval '200 ms'") == 1, nil
+					return s.count("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event_type = 'Lock' AND clock_timestamp() - state_change > interval '3 s'") == 1, nil
 				})
 			}
 			require.NoError(t, open.Commit(t.Context()))
@@ -80,6 +81,7 @@ func TestAReplayWorksWhateverTheSettingsOfItsRole(t *testing.T) {
 	cfg := s.config()
 	config := s.pool.Config()
 	delete(config.ConnConfig.RuntimeParams, "client_encoding")
+	config.ConnConfig.RuntimeParams["application_name"] = "replayer"
 	pool, err := pgxpool.NewWithConfig(t.Context(), config) // without settings of its own
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
@@ -89,7 +91,14 @@ func TestAReplayWorksWhateverTheSettingsOfItsRole(t *testing.T) {
 		s.insert(s.topic, "café", payload)
 	}
 	s.published()
-	p, err := relay.Replay{Rate: 2}.Run(t.Context(), cfg, nil) // a row at a time, and idle for longer than a session may be
+	p, err := relay.Replay{Rate: 2}.Run(t.Context(), cfg, func(p relay.ReplayProgress) {
+		if p.Published == 1 { // wait for longer than a session may be idle
+			testkit.Wait(t, "an idle session of the replay", func() (bool, error) {
+				return s.count(`SELECT count(*) FROM pg_stat_activity WHERE application_name = 'replayer' AND state = 'idle'
+					AND clock_timestamp() - state_change > interval '3 s'`) == 1, nil
+			})
+		}
+	})
 	require.NoError(t, err)
 	require.EqualValues(t, 3, p.Published)
 	records := testkit.Consume(t, s.brokers, s.topic).WaitN(3)
