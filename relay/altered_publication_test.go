@@ -102,7 +102,7 @@ func TestAPersonDecidesOnAMappedTableWhosePublicationWasAltered(t *testing.T) {
 				err := r.Ready()
 				return err != nil && strings.Contains(err.Error(), "drop slot") && strings.Contains(err.Error(), "UPDATE troupe.mapped_tables"), nil
 			})
-			require.Len(t, consumer.Records(), 1, "nothing overtakes a row that may be missing")
+			require.Equal(t, []string{"0"}, values(consumer.Records()), "nothing overtakes a row that may be missing")
 			testkit.Wait(t, "the decision", func() (bool, error) { // the relay may hold the slot for a moment
 				_, err := s.pool.Exec(t.Context(), c.decision)
 				return err == nil, err

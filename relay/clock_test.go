@@ -16,9 +16,7 @@ func TestALeaseFromAClockThatWasAheadIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.exec(`INSERT INTO troupe.relay_leases (shard, holder, term, expires_at) VALUES (0, 'dead', 7, clock_timestamp() + interval '1 hour')`)
-	cfg := s.config()
-	cfg.Lease = time.Second
-	r := s.start(cfg)
+	r := s.start(s.config())
 	s.insert(s.topic, "k", "1")
 	testkit.Consume(t, s.brokers, s.topic).WaitN(1)
 	require.EqualValues(t, 8, r.Status().Term)
@@ -27,9 +25,9 @@ func TestALeaseFromAClockThatWasAheadIsNotWaitedFor(t *testing.T) {
 func TestALeaseThatLastsIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.exec(`INSERT INTO troupe.relay_leases (shard, holder, term, expires_at) VALUES (0, 'alive', 7, clock_timestamp() + interval '1 minute')`)
+	s.exec(`INSERT INTO troupe.relay_leases (shard, holder, term, expires_at) VALUES (0, 'alive', 7, clock_timestamp() + interval '1 hour')`)
 	cfg := s.config()
-	cfg.Lease = time.Second
+	cfg.Lease = time.Hour
 	r := s.start(cfg)
 	testkit.Wait(t, "the standby", func() (bool, error) { return r.Status().Role == relay.Standby, nil })
 	require.Equal(t, "alive", r.Status().Leader)
@@ -44,7 +42,7 @@ func TestShardsFromAClockThatWasAheadAreNotWaitedFor(t *testing.T) {
 		(1, 'dead', 7, clock_timestamp() + interval '1 hour', 1, 4),
 		(2, 'dead', 7, clock_timestamp() + interval '1 hour', 1, 3)`)
 	cfg := s.config()
-	cfg.Source, cfg.Lease, cfg.Shards = relay.Poll, time.Second, 3
+	cfg.Source, cfg.Shards = relay.Poll, 3
 	r := s.start(cfg)
 	testkit.Wait(t, "all shards", func() (bool, error) { return len(r.Status().Held) == 3, nil })
 }

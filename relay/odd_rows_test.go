@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,7 +23,6 @@ func TestARowWithoutAUsableCreationTimeIsPublishedAsAnyOther(t *testing.T) {
 			s, _ := newServer(t, nil)
 			cfg := s.config()
 			cfg.Source = source
-			seen := troubles(&cfg)
 			r := s.start(cfg)
 			insert := func(topic, at string) {
 				s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload, created_at) VALUES ($1, $2, 'Thing', $2::text::bytea, $2::text::timestamptz)`, topic, at)
@@ -31,9 +31,9 @@ func TestARowWithoutAUsableCreationTimeIsPublishedAsAnyOther(t *testing.T) {
 			for _, at := range times {
 				insert(s.flow+".late.commands", at)
 			}
-			for range times {
-				<-seen
-			}
+			testkit.Wait(t, "each row to fail", func() (bool, error) {
+				return s.count("SELECT count(*) FROM troupe.outbox_trouble") == len(times), nil
+			})
 			_, err := outbox.ReadStats(t.Context(), s.pool)
 			require.NoError(t, err)
 			listed, _, err := desk.Desk{DB: s.pool}.List(t.Context(), desk.Filter{}, desk.Page{Rows: 10})
@@ -47,7 +47,7 @@ func TestARowWithoutAUsableCreationTimeIsPublishedAsAnyOther(t *testing.T) {
 			for _, record := range testkit.Consume(t, s.brokers, late).WaitN(len(times)) {
 				require.Empty(t, header(record, "ce_time"), string(record.Value))
 			}
-			require.Zero(t, r.Status().Lag)
+			require.Less(t, r.Status().Lag, time.Hour)
 		})
 	}
 }
@@ -69,7 +69,9 @@ func TestOnePositionTwiceInABatchOfRefusedRowsHoldsNobodyBack(t *testing.T) {
 	s.insert(s.topic, "good", "1")
 	s.start(cfg)
 	require.Equal(t, []string{"0", "1"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(2)))
-	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_trouble t JOIN troupe.outbox o USING (position, id)"))
+	testkit.Wait(t, "the failure of the row that the table has", func() (bool, error) { // the others of its batch may go out first
+		return s.count("SELECT count(*) FROM troupe.outbox_trouble t JOIN troupe.outbox o USING (position, id)") == 1, nil
+	})
 	late := s.createTopic("late", 1)
 	require.Equal(t, []string{"of the table now"}, values(testkit.Consume(t, s.brokers, late).WaitN(1)))
 }

@@ -155,6 +155,7 @@ type Relay struct {
 	large     *wal.LSN      // behind which a transaction did not fit; of the goroutine that publishes
 	reading   time.Duration // placeTimeout
 	silence   time.Duration // maxSilence
+	answer    time.Duration // maxAnswer
 }
 
 const (
@@ -193,7 +194,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: placeTimeout, silence: maxSilence}
+	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: placeTimeout, silence: maxSilence, answer: maxAnswer}
 	r.placeTopic = topics.Relay(cfg.Slot)
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)

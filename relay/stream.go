@@ -16,6 +16,7 @@ var errStream = errors.New("the stream ended")
 
 const (
 	maxSilence   = 3 * wal.Timeout // after which the server is asked, over another connection, whether it still streams
+	maxAnswer    = reportEvery / 2 // for which that takes: reports go on
 	reportEvery  = wal.Timeout * 6 / 10
 	sampleEvery  = time.Second      // while rows are published
 	beatEvery    = 15 * time.Second // while none are

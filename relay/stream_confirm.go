@@ -35,7 +35,7 @@ func (s *stream) report(ctx context.Context) {
 // keepalive, while it decodes a transaction of which no row is published: a REFRESH MATERIALIZED VIEW, a table that is
 // rewritten. One that waits for the client, or for more log, would have sent a keepalive: then the connection is broken.
 func (s *stream) decodes(ctx context.Context) (busy bool) {
-	ctx, cancel := context.WithTimeout(ctx, reportEvery/2) // reports go on
+	ctx, cancel := context.WithTimeout(ctx, s.relay.answer)
 	defer cancel()
 	err := s.db.QueryRow(ctx, readWalsender, pg.Args{"slot": s.relay.cfg.Slot, "pid": int64(s.conn.PID())}).Scan(&busy)
 	return err == nil && busy
