@@ -53,7 +53,7 @@ func (r room) count(sql string, args ...any) (n int) {
 
 func (r room) ensure() {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Minute)
 	defer cancel()
 	_, err := tens.Ensure(ctx, r.pool)
 	require.NoError(r, err)
@@ -70,7 +70,7 @@ func (r room) retention(age time.Duration) *outbox.Retention {
 // drop has to come back: to wait for somebody, it would have to think that nobody is there.
 func (r room) drop(retention *outbox.Retention, published outbox.Published) outbox.Dropping {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Minute)
 	defer cancel()
 	d, err := retention.Drop(ctx, published)
 	require.NoError(r, err)

@@ -49,7 +49,7 @@ func TestClaimsPassOverRowsThatWaitBehindAParkedOne(t *testing.T) {
 	}
 	trouble := func(position int, key, status string) {
 		exec(fmt.Sprintf(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, next_try, attempts, max_attempts, last_error)
-			SELECT position, id, 't', '%s', '%s', CASE '%[2]s' WHEN 'retrying' THEN now() + interval '1 minute' END, 1, 1, 'e'
+			SELECT position, id, 't', '%s', '%s', CASE '%[2]s' WHEN 'retrying' THEN now() + interval '1 hour' END, 1, 1, 'e'
 			FROM troupe.outbox WHERE position = %d`, key, status, position))
 	}
 	insert("hot", 1)

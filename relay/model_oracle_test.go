@@ -61,7 +61,7 @@ func (h *history) await(what string, cond func() (bool, error)) {
 }
 
 // modelLimit is the time after which a history that makes no progress has failed.
-const modelLimit = 90 * time.Second
+const modelLimit = 4 * time.Minute
 
 func lastLines(text string, n int) string {
 	all := strings.Split(strings.TrimSpace(text), "\n")

@@ -38,7 +38,7 @@ func TestEveryStatementFitsTheTables(t *testing.T) {
 func tenure(t *testing.T) (*pgxpool.Pool, *lease) {
 	t.Helper()
 	pool := testkit.Database(t)
-	l := &lease{holder: "h", length: time.Minute, since: time.Now()}
+	l := &lease{holder: "h", length: time.Hour, since: time.Now()}
 	err := pool.QueryRow(t.Context(), claimLease, l.args(pg.Args{"length": l.length})).Scan(&l.term)
 	require.NoError(t, err)
 	return pool, l
