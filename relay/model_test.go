@@ -139,5 +139,5 @@ func TestAnyHistoryOfARelayKeepsItsPromises(t *testing.T) {
 	}
 }
 
-// modelHistories is how many histories run unless TROUPE_MODEL asks for more: those of the seeds from 1.
+// modelHistories limits the histories of a run without TROUPE_MODEL. Their seeds count from 1.
 const modelHistories = 8

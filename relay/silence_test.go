@@ -59,7 +59,7 @@ func silentStage(t *testing.T) (s *stage, r running, logs *lines) {
 	cfg.Log = logs.logger(t)
 	made, err := relay.New(cfg)
 	require.NoError(t, err)
-	made.Silence(silence, time.Minute) // nobody waits for reports while the walsender is stopped
+	made.Silence(silence, time.Minute) // a walsender that is stopped waits for no reports
 	r = s.run(made)
 	s.waitStream()
 	s.insert(s.topic, "k", "before")
