@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +22,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/door"
 	"github.com/troupe-go/troupe/outbox"
 )
 
@@ -65,14 +65,18 @@ type OutboxConfig struct {
 //	400  it is no such message          401  the token is missing or wrong
 //	403  the topic may not be written   409  another message came under that id
 //	413  too large                      415  not application/json
-//	503  busy, or no database: post it again after Retry-After
+//	429  too many wrong tokens          503  busy, or no database
+//
+// After 429 and 503 post it again, after the seconds of Retry-After.
 //
 // Optional are key; headers, an object of texts; correlation_id and causation_id, which are the ce-correlationid and ce-id
-// of the command that the message follows from. The payload is JSON as it stands there.
+// of the command that the message follows from. The payload is JSON as it stands there. Of Troupe's own attributes the
+// headers may have ce_outcome and ce_idempotencykey. A message with another one, such as ce_source or ce_sagaid, or with a
+// header or type that begins with "troupe.", is refused with 400, since those name the writer and the saga of a message.
 type Outbox struct {
 	cfg   OutboxConfig
 	out   *outbox.Outbox
-	token [sha256.Size]byte
+	token door.Token
 	turns chan struct{}
 }
 
@@ -92,7 +96,9 @@ func NewOutbox(cfg OutboxConfig) (*Outbox, error) {
 		return nil, fmt.Errorf("ambassador: %w", err)
 	}
 	cfg.Topics = slices.Clone(cfg.Topics)
-	return &Outbox{cfg: cfg, out: out, token: sha256.Sum256([]byte(cfg.Token)), turns: make(chan struct{}, cfg.Writers)}, nil
+	o := &Outbox{cfg: cfg, out: out, turns: make(chan struct{}, cfg.Writers)}
+	o.token.Set(cfg.Token)
+	return o, nil
 }
 
 // posted is what a service sends.
@@ -136,8 +142,11 @@ func (o *Outbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o.cfg.Log.Error().Err(err).Str("message_id", id).Msg("POST /outbox: not written; the service is to post it again")
 		no = refused{http.StatusServiceUnavailable, "the outbox cannot be written now: post it again"}
 	}
-	if no.status == http.StatusServiceUnavailable {
+	switch no.status {
+	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", "6")
 	}
 	reply(w, no.status, map[string]string{"error": no.reason})
 }
@@ -152,8 +161,11 @@ func (o *Outbox) accept(w http.ResponseWriter, r *http.Request) (id string, fres
 	if r.Method != http.MethodPost {
 		return "", false, refused{http.StatusMethodNotAllowed, "want POST"}
 	}
-	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if sum := sha256.Sum256([]byte(given)); o.cfg.Token != "" && subtle.ConstantTimeCompare(sum[:], o.token[:]) != 1 {
+	switch o.token.Check(r) {
+	case door.NoToken, door.Right:
+	case door.TooMany:
+		return "", false, refused{http.StatusTooManyRequests, door.Explanation}
+	default:
 		return "", false, refused{http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN"}
 	}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != envelope.JSON {
@@ -193,8 +205,8 @@ func read(body []byte) (posted, error) {
 	if err := decoder.Decode(&p); err != nil {
 		return p, badRequest("the body is no such JSON: %v", err)
 	}
-	if decoder.More() {
-		return p, badRequest("the body has more than one JSON value")
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return p, badRequest("bytes behind the JSON value")
 	}
 	id, err := uuid.Parse(p.ID)
 	switch {
@@ -204,6 +216,13 @@ func read(body []byte) (posted, error) {
 		return p, badRequest("want topic, type and payload")
 	case !topicName.MatchString(p.Topic):
 		return p, badRequest("topic %q: no topic of Kafka's has such a name", short(p.Topic))
+	case ours(p.Type):
+		return p, badRequest("type %q: types that begin with troupe. are Troupe's own", short(p.Type))
+	}
+	for name := range p.Headers {
+		if ours(name) || isAttribute(name) {
+			return p, badRequest("header %q: a service cannot set it", short(name))
+		}
 	}
 	for name, text := range map[string]string{
 		"key": p.Key, "type": p.Type, "correlation_id": p.CorrelationID, "causation_id": p.CausationID,
@@ -214,6 +233,22 @@ func read(body []byte) (posted, error) {
 	}
 	p.ID = id.String()
 	return p, nil
+}
+
+// ours reports whether a type or a header belongs to Troupe.
+func ours(name string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(strings.ToLower(name), "__"), "troupe.")
+}
+
+// isAttribute reports whether a header is an attribute of the message that Troupe sets.
+func isAttribute(name string) bool {
+	return slices.Contains(setByUs, strings.ReplaceAll(strings.ToLower(name), "-", "_"))
+}
+
+var setByUs = []string{
+	envelope.HeaderSpecVersion, envelope.HeaderID, envelope.HeaderSource, envelope.HeaderType, envelope.HeaderSubject, envelope.HeaderTime,
+	"content_type", envelope.HeaderCorrelationID, envelope.HeaderCausationID,
+	envelope.HeaderSagaID, envelope.HeaderSagaStep, envelope.HeaderSagaOperation,
 }
 
 // write says whether the message is new.

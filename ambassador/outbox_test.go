@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupe-go/troupe/ambassador"
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/door"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -122,7 +123,13 @@ func TestWhatCannotBePostedIsRefused(t *testing.T) {
 		"another token":   {message(id, "1"), []string{"Authorization", "Bearer wrong"}, 401, "Authorization"},
 		"a form":          {message(id, "1"), []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "application/json"},
 		"no JSON":         {"{", nil, 400, "no such JSON"},
-		"two values":      {message(id, "1") + "{}", nil, 400, "more than one"},
+		"two values":      {message(id, "1") + "{}", nil, 400, "bytes behind"},
+		"a bracket":       {message(id, "1") + "}", nil, 400, "bytes behind"},
+		"a type of ours":  {strings.Replace(message(id, "1"), `"type":"`, `"type":"troupe.`, 1), nil, 400, "Troupe's own"},
+		"a forged source": {strings.Replace(message(id, "1"), `"x":"é"`, `"CE-Source":"payment"`, 1), nil, 400, "cannot set it"},
+		"a forged saga":   {strings.Replace(message(id, "1"), `"x":"é"`, `"ce_sagaid":"s-1"`, 1), nil, 400, "cannot set it"},
+		"a retry of ours": {strings.Replace(message(id, "1"), `"x":"é"`, `"__troupe.retry.group":"g"`, 1), nil, 400, "cannot set it"},
+		"no bearer":       {message(id, "1"), []string{"Authorization", "a-long-enough-token"}, 401, "Authorization"},
 		"an unknown key":  {`{"id":"` + id + `","lsn":1}`, nil, 400, "unknown field"},
 		"no id":           {message("o-1", "1"), nil, 400, "want a UUID"},
 		"no payload":      {`{"id":"` + id + `","topic":"order.courier.commands","type":"A"}`, nil, 400, "want topic, type and payload"},
@@ -142,6 +149,11 @@ func TestWhatCannotBePostedIsRefused(t *testing.T) {
 	status, said, _ := post(o, message(id, "1"), "Authorization", bearer)
 	require.Equal(t, 201, status, said)
 	require.JSONEq(t, `{"id":"`+id+`"}`, said)
+	for range door.AttemptsAtOnce {
+		_, _, _ = post(o, message(id, "1"), "Authorization", "Bearer wrong")
+	}
+	status, said, _ = post(o, message(id, "1"), "Authorization", bearer)
+	require.Equal(t, 429, status, said)
 }
 
 // TestABusyOutboxSaysSo: what is read at once is bounded, and so is the memory.

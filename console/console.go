@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/door"
 	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/schemas"
@@ -63,7 +63,7 @@ type Console struct {
 	pages     map[string]*page // by path
 	templates map[string]*template.Template
 	sessions  sessions
-	attempts  *attempts
+	attempts  door.Attempts
 	works     *works
 	handler   http.Handler
 	streams   chan struct{}
@@ -120,7 +120,7 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	c := &Console{
-		cfg: cfg, pages: make(map[string]*page), sessions: newSessions(cfg.Token, cfg.Path), attempts: newAttempts(), works: newWorks(),
+		cfg: cfg, pages: make(map[string]*page), sessions: newSessions(cfg.Token, cfg.Path), works: newWorks(),
 		streams: make(chan struct{}, mostLive),
 	}
 	var codec *schemas.Codec
@@ -221,19 +221,9 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.handler.ServeHTTP(w, r)
 }
 
-// ours says whether a request names this console. Without that a page of somebody else's could, by a name of its own that
-// leads to this address, read it.
+// ours reports whether a request names this console.
 func (c *Console) ours(host string) bool {
-	if c.cfg.Hosts == nil {
-		return true
-	}
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = host
-	}
-	name = strings.Trim(name, "[]")
-	ip := net.ParseIP(name)
-	return ip != nil && ip.IsLoopback() || slices.ContainsFunc(c.cfg.Hosts, func(own string) bool { return strings.EqualFold(own, name) })
+	return c.cfg.Hosts == nil || door.Called(host, c.cfg.Hosts...)
 }
 
 // source is the one of that name; "": the only one.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/troupe-go/troupe/internal/door"
 )
 
 const (
@@ -58,7 +60,7 @@ func (s sessions) of(r *http.Request) (name, form string) {
 	if s.key == nil {
 		return "", ""
 	}
-	if bearer, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); is {
+	if bearer, is := door.Bearer(r); is {
 		if s.is(bearer) {
 			return "somebody with the token", ""
 		}
@@ -129,12 +131,12 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 
 // admit looks at the token, unless too many wrong ones came from there.
 func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string) {
-	right, limited := c.attempts.try(addressOf(r), func() bool { return c.sessions.is(r.PostForm.Get("token")) })
+	right, limited := c.attempts.Try(r, func() bool { return c.sessions.is(r.PostForm.Get("token")) })
 	switch {
 	case limited:
 		c.cfg.Log.Warn().Str("from", r.RemoteAddr).Msg("console: too many sign-ins with a wrong token")
 		w.Header().Set("Retry-After", "6")
-		c.fail(w, r, refuse(http.StatusTooManyRequests, tooManyAttempts))
+		c.fail(w, r, refuse(http.StatusTooManyRequests, door.Explanation))
 	case !right:
 		c.cfg.Log.Warn().Str("name", name).Str("from", r.RemoteAddr).Msg("console: sign-in with a wrong token")
 		c.draw(w, r, http.StatusUnauthorized, "sign-in", view{Title: "Sign in", Facts: signInFacts{To: to, Wrong: true, Name: name}})
@@ -143,6 +145,20 @@ func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string)
 		http.SetCookie(w, c.sessions.cookie(name, r, time.Now()))
 		http.Redirect(w, r, c.cfg.Path+to, http.StatusSeeOther)
 	}
+}
+
+// tooOften refuses a request with a token in its header where too many wrong ones came from its address.
+func (c *Console) tooOften(w http.ResponseWriter, r *http.Request) bool {
+	bearer, is := door.Bearer(r)
+	if !is || c.cfg.Token == "" {
+		return false
+	}
+	_, limited := c.attempts.Try(r, func() bool { return c.sessions.is(bearer) })
+	if limited {
+		w.Header().Set("Retry-After", "6")
+		answer(w, http.StatusTooManyRequests, map[string]string{"error": door.Explanation})
+	}
+	return limited
 }
 
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {

@@ -41,6 +41,7 @@ var house = map[string][]string{
 
 	"internal/grants/grantstest": {"internal/grants"},
 
+	"internal/door":  {},
 	"internal/lines": {},
 	"internal/house": {},
 
@@ -67,7 +68,7 @@ var house = map[string][]string{
 	"flow/verify":    {"flow/reactions", "internal/lines", "topics"},
 	"flow/watch":     {"envelope", "flow/reactions", "internal/kafka", "participant", "topics"},
 
-	"ambassador":       {"envelope", "outbox", "participant", "retry", "schemas"},
+	"ambassador":       {"envelope", "internal/door", "outbox", "participant", "retry", "schemas"},
 	"saga":             {"envelope", "internal/expr", "internal/lines", "topics"},
 	"saga/coordinator": {"envelope", "internal/keyed", "internal/pg", "outbox", "participant", "retry", "saga", "topics"},
 	"telemetry/sagas":  {"saga", "saga/coordinator"},
@@ -90,7 +91,7 @@ var house = map[string][]string{
 	"internal/demo/shipping":  {"flow", "internal/demo", "participant", "schemas/order"},
 
 	"console": {
-		"flow/watch", "outbox", "relay/desk", "repair", "saga", "saga/coordinator", "saga/fixture", "saga/verify", "schemas", "timeline",
+		"flow/watch", "internal/door", "outbox", "relay/desk", "repair", "saga", "saga/coordinator", "saga/fixture", "saga/verify", "schemas", "timeline",
 		"topics",
 	},
 	"console/browser":        {},
@@ -110,7 +111,7 @@ var house = map[string][]string{
 	"internal/metrics/catalogue": {},
 	"internal/scaffold":          {"topics"},
 	"internal/sidecar": {
-		"alert", "ambassador", "console", "doctor", "envelope", "internal/grants", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/desk", "relay/mapping",
+		"alert", "ambassador", "console", "doctor", "envelope", "internal/door", "internal/grants", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/desk", "relay/mapping",
 		"retry", "schemas", "topics",
 	},
 	"internal/demo/orders": {"internal/demo"},

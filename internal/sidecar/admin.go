@@ -2,10 +2,9 @@ package sidecar
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
 
+	"github.com/troupe-go/troupe/internal/door"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/relay/desk"
@@ -26,17 +26,15 @@ import (
 // An adminHandler is the admin endpoints. Without a token it answers questions only, and run sees to it that nobody but
 // this machine can ask. With one, everything but /livez and /readyz wants it.
 type adminHandler struct {
-	doorkeeper
+	guard
 	fleet *fleet
 	log   zerolog.Logger
 	mux   *http.ServeMux
 	pages atomic.Pointer[mounted] // nil: there is no console
 }
 
-// A doorkeeper knows the token, if there is one.
-type doorkeeper struct {
-	token atomic.Pointer[[sha256.Size]byte] // hashed, so that a comparison takes the same time whatever its length; nil: none
-}
+// A guard lets a request read that brings the token. Where there is none, it lets requests read that ask for this machine.
+type guard struct{ token door.Token }
 
 func newAdmin(f *fleet, registry *prometheus.Registry, log zerolog.Logger) *adminHandler {
 	a := &adminHandler{fleet: f, log: log, mux: http.NewServeMux()}
@@ -44,10 +42,10 @@ func newAdmin(f *fleet, registry *prometheus.Registry, log zerolog.Logger) *admi
 		answer(w, http.StatusOK, health{OK: true})
 	})
 	a.mux.HandleFunc("GET /readyz", a.ready)
-	a.mux.HandleFunc("GET /status", a.asked(a.status))
-	a.mux.HandleFunc("GET /metrics", a.asked(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP))
-	a.mux.HandleFunc("GET /parked", a.asked(a.listParked))
-	a.mux.HandleFunc("GET /replay", a.asked(a.showReplay))
+	a.mux.HandleFunc("GET /status", a.reads(a.status))
+	a.mux.HandleFunc("GET /metrics", a.reads(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP))
+	a.mux.HandleFunc("GET /parked", a.reads(a.listParked))
+	a.mux.HandleFunc("GET /replay", a.reads(a.showReplay))
 
 	a.mux.HandleFunc("POST /pause", a.acts(a.pause))
 	a.mux.HandleFunc("POST /resume", a.acts(a.resume))
@@ -70,49 +68,44 @@ func (a *adminHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// setToken changes it at once; empty: none.
-func (a *doorkeeper) setToken(token string) {
-	if token == "" {
-		a.token.Store(nil)
-		return
+// mayRead reports whether a request may read. Otherwise refused answers it.
+func (g *guard) mayRead(r *http.Request) (may bool, refused func(http.ResponseWriter)) {
+	switch g.token.Check(r) {
+	case door.NoToken:
+		return door.Called(r.Host, door.Localhost), elsewhere(r)
+	case door.Right:
+		return true, nil
+	case door.TooMany:
+		return false, tooMany
+	default:
+		return false, unauthorized
 	}
-	sum := sha256.Sum256([]byte(token))
-	a.token.Store(&sum)
 }
 
-// allowed says whether a request carries the token, and whether there is one.
-func (a *doorkeeper) allowed(r *http.Request) (carries, wanted bool) {
-	want := a.token.Load()
-	if want == nil {
-		return false, false
-	}
-	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	sum := sha256.Sum256([]byte(given))
-	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1, true
-}
-
-// asked lets through who may read.
-func (a *doorkeeper) asked(next http.HandlerFunc) http.HandlerFunc {
+// reads is for what a request reads.
+func (g *guard) reads(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if carries, wanted := a.allowed(r); wanted && !carries {
-			unauthorized(w)
+		if may, refused := g.mayRead(r); !may {
+			refused(w)
 			return
 		}
 		next(w, r)
 	}
 }
 
-// acts lets through who may change something.
+// acts is for what a request changes.
 func (a *adminHandler) acts(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		switch carries, wanted := a.allowed(r); {
-		case !wanted:
+		switch a.token.Check(r) {
+		case door.NoToken:
 			refuse(w, http.StatusForbidden,
 				"there are no actions without a token: set "+adminToken.variable()+"_FILE, or "+adminToken.fileName())
-		case !carries:
-			unauthorized(w)
-		default:
+		case door.Right:
 			next(w, r)
+		case door.TooMany:
+			tooMany(w)
+		default:
+			unauthorized(w)
 		}
 	}
 }
@@ -120,6 +113,30 @@ func (a *adminHandler) acts(next http.HandlerFunc) http.HandlerFunc {
 func unauthorized(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	refuse(w, http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN")
+}
+
+func tooMany(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "6")
+	refuse(w, http.StatusTooManyRequests, door.Explanation)
+}
+
+// here lets requests through that ask for this machine, for an endpoint without a token.
+func here(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !door.Called(r.Host, door.Localhost) {
+			elsewhere(r)(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// elsewhere refuses a request that a web page may have led here by a name of its own.
+func elsewhere(r *http.Request) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		refuse(w, http.StatusMisdirectedRequest,
+			fmt.Sprintf("host %.100q: without a token only %s and addresses of loopback are answered; set a token", r.Host, door.Localhost))
+	}
 }
 
 type refusal struct {
@@ -194,7 +211,7 @@ func (a *adminHandler) ready(w http.ResponseWriter, r *http.Request) {
 		h.Role = h.Outboxes[0].Role
 	}
 	h.Reason = strings.Join(reasons, "; ")
-	if carries, wanted := a.allowed(r); wanted && !carries {
+	if may, _ := a.mayRead(r); !may {
 		h = health{OK: h.OK}
 	}
 	code := http.StatusOK

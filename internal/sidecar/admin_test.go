@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/door"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -29,6 +30,20 @@ func (p *process) ask(method, path, token, body string) (code int, text string) 
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
+	return p.send(req)
+}
+
+// askAs reads a path of a host's name that leads to the process.
+func (p *process) askAs(host, path string) (code int, text string) {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.admin+path, nil)
+	require.NoError(p.t, err)
+	req.Host = host
+	return p.send(req)
+}
+
+func (p *process) send(req *http.Request) (code int, text string) {
+	p.t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	require.NoError(p.t, err)
@@ -68,6 +83,14 @@ func TestWithoutATokenThereAreNoActionsAndNothingButLoopback(t *testing.T) {
 		code, _ := p.ask("GET", path, "", "")
 		require.Equal(t, http.StatusOK, code, path)
 	}
+	for _, path := range []string{"/status", "/metrics", "/parked", "/replay"} { // as a web page of another site may ask
+		code, text := p.askAs("relay.evil.example", path)
+		require.Equal(t, http.StatusMisdirectedRequest, code, path)
+		require.Contains(t, text, "set a token", path)
+	}
+	code, text := p.askAs("relay.evil.example", "/readyz")
+	require.Equal(t, http.StatusOK, code)
+	require.NotContains(t, text, "role")
 	for _, address := range []string{"0.0.0.0:8089", ":8089", "[::]:8089", "192.0.2.1:8089", "relay.example:8089"} {
 		r := run(t, environ, "run", "--admin", address)
 		require.Equal(t, 2, r.code, address)
@@ -85,9 +108,14 @@ func TestWithATokenAllButTheProbesWantIt(t *testing.T) {
 	environ, _, _ := site(t)
 	p := start(t, environ, "--admin-token-file", tokenFile(t))
 	p.waitReady(http.StatusOK)
-	for _, request := range append([]string{"GET /status", "GET /metrics", "GET /parked", "GET /replay"}, actions...) {
+	wrong := []string{"x", token + "x", token[1:], " " + token}
+	for n, request := range append([]string{"GET /status", "GET /metrics", "GET /parked", "GET /replay"}, actions...) {
 		method, path, _ := strings.Cut(request, " ")
-		for _, given := range []string{"", "x", token + "x", token[1:]} {
+		given := []string{""}
+		if n < len(wrong) {
+			given = append(given, wrong[n])
+		}
+		for _, given := range given {
 			code, _ := p.ask(method, path, given, "{}")
 			require.Equal(t, http.StatusUnauthorized, code, request)
 		}
@@ -109,6 +137,12 @@ func TestWithATokenAllButTheProbesWantIt(t *testing.T) {
 	r := run(t, []string{"OUTBOX_RELAY_ADMIN_TOKEN=" + token}, "healthcheck", "--admin", p.admin)
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.stderr, "not ready: paused for")
+	for range door.AttemptsAtOnce {
+		_, _ = p.ask("GET", "/status", "x", "")
+	}
+	code, text = p.ask("GET", "/status", token, "")
+	require.Equal(t, http.StatusTooManyRequests, code)
+	require.Contains(t, text, "too many wrong tokens")
 	require.Equal(t, 0, p.terminate())
 	require.NotContains(t, p.logs(), "s3cr3t")
 }

@@ -136,7 +136,7 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 		return err
 	}
 	door := &ambassadorDoor{metrics: page}
-	door.setToken(a.adminToken)
+	door.token.Set(a.adminToken)
 	door.waitsFor(errors.New("starting: the database has not answered yet"))
 
 	group, running := errgroup.WithContext(ctx)
@@ -222,8 +222,12 @@ func (a *ambassadorPlan) listen(
 	if err != nil {
 		return nil, usageError{err}
 	}
+	var posted http.Handler = takes
+	if a.outboxToken == "" {
+		posted = here(takes)
+	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /outbox", takes)
+	mux.Handle("POST /outbox", posted)
 	group.Go(func() error { a.forget(ctx, takes); return nil })
 	return addresses, open(posts.name, a.outbox, mux)
 }
@@ -312,7 +316,7 @@ func (a *ambassadorPlan) tellOfDead() (*alert.Notifier, error) {
 
 // An ambassadorDoor is the admin endpoints: questions only.
 type ambassadorDoor struct {
-	doorkeeper
+	guard
 	metrics http.Handler
 	ready   atomic.Pointer[readiness]
 }
@@ -326,13 +330,13 @@ func (d *ambassadorDoor) waitsFor(err error) {
 func (d *ambassadorDoor) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, health{OK: true}) })
-	mux.HandleFunc("GET /metrics", d.asked(d.metrics.ServeHTTP))
+	mux.HandleFunc("GET /metrics", d.reads(d.metrics.ServeHTTP))
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		code, h := http.StatusOK, health{OK: true}
 		if err := d.ready.Load().check(); err != nil {
 			code, h = http.StatusServiceUnavailable, health{Reason: err.Error()}
 		}
-		if carries, wanted := d.allowed(r); wanted && !carries {
+		if may, _ := d.mayRead(r); !may {
 			h.Reason = ""
 		}
 		answer(w, code, h)

@@ -264,6 +264,26 @@ func TestAServicePostsToItsAmbassadorsOutbox_C18(t *testing.T) {
 	require.Zero(t, p.terminate(), p.logs())
 }
 
+func TestAnOutboxWithoutATokenAnswersThisMachineOnly(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(http.ResponseWriter, *http.Request) {}, "outbox: "+anyPort)
+	p := h.start()
+	address := p.address("outbox")
+	for host, want := range map[string]int{"outbox.evil.example": 421, "localhost": 201} {
+		body := fmt.Sprintf(`{"id":%q,"topic":"drone.drone.commands","key":"p-1","type":"GetDrone","payload":{}}`, envelope.NewID())
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/outbox", strings.NewReader(body))
+		require.NoError(t, err)
+		r.Host, r.Header = host, http.Header{"Content-Type": {"application/json"}}
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		response, err := client.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, want, response.StatusCode, host)
+	}
+	require.Equal(t, 1, h.count("SELECT count(*) FROM troupe.outbox WHERE type = 'GetDrone'"))
+	require.Zero(t, p.terminate(), p.logs())
+}
+
 func TestAnAmbassadorRefusesADatabaseWithoutTables(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, func(http.ResponseWriter, *http.Request) {})

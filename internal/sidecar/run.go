@@ -74,7 +74,7 @@ func (s *site) run(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(s.fleet.latency, &relayMetrics{fleet: s.fleet})
 	s.admin = newAdmin(s.fleet, registry, s.log)
-	s.admin.setToken(s.plan.token)
+	s.admin.token.Set(s.plan.token)
 	pages, err := newConsole(ctx, s.plan, s.log)
 	if err != nil {
 		stop()
@@ -144,7 +144,7 @@ func (s *site) reload(ctx context.Context) {
 		next.admin = s.plan.admin
 	}
 	s.level.set(next.level)
-	s.admin.setToken(next.token)
+	s.admin.token.Set(next.token)
 	s.admin.pages.Swap(pages).close()
 	s.plan = next
 	s.log.Info().Int("outboxes", len(next.outboxes)).Stringer("level", next.level).Msg("reload: done")

@@ -1,0 +1,72 @@
+package door
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func from(address, authorization string) *http.Request {
+	return &http.Request{RemoteAddr: address, Header: http.Header{"Authorization": {authorization}}}
+}
+
+func TestWrongTokensAreBoundedByAddressAndTime(t *testing.T) {
+	t.Parallel()
+	var a Attempts
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	looked := 0
+	try := func(at time.Time, right bool) (ok, limited bool) {
+		a.Now = func() time.Time { return at }
+		return a.Try(from("192.0.2.1:443", ""), func() bool { looked++; return right })
+	}
+	for range AttemptsAtOnce {
+		ok, limited := try(now, false)
+		require.False(t, ok || limited)
+	}
+	ok, limited := try(now, true)
+	require.True(t, limited && !ok, "not even the right one")
+	require.Equal(t, AttemptsAtOnce, looked, "it was not looked at")
+	ok, _ = try(now.Add(AttemptEvery), true)
+	require.True(t, ok)
+	for range 1000 { // right ones count nothing
+		ok, _ = try(now.Add(AttemptEvery), true)
+		require.True(t, ok)
+	}
+	require.Equal(t, "2001:db8:1:2::", addressOf(from("[2001:db8:1:2:3:4:5:6]:443", "")))
+	require.Equal(t, "192.0.2.1", addressOf(from("192.0.2.1:443", "")))
+}
+
+func TestATokenIsWantedAsBearer(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cr3t-0123456789abcdef"
+	var token Token
+	require.Equal(t, NoToken, token.Check(from("192.0.2.1:443", "Bearer "+secret)))
+	token.Set(secret)
+	for header, want := range map[string]Verdict{
+		"": Missing, secret: Missing, "Basic " + secret: Missing, "Bearer" + secret: Missing,
+		"Bearer ": Wrong, "Bearer x": Wrong, "Bearer " + secret + "x": Wrong, "Bearer  " + secret: Wrong,
+		"Bearer " + secret: Right, "bearer " + secret: Right,
+	} {
+		require.Equal(t, want, token.Check(from("192.0.2.1:443", header)), "%q", header)
+	}
+	for range AttemptsAtOnce {
+		token.Check(from("198.51.100.7:443", "Bearer x"))
+	}
+	require.Equal(t, TooMany, token.Check(from("198.51.100.7:443", "Bearer "+secret)))
+	require.Equal(t, Missing, token.Check(from("198.51.100.7:443", "")), "no token is no guess")
+	token.Set("")
+	require.Equal(t, NoToken, token.Check(from("198.51.100.7:443", "")))
+}
+
+func TestOnlyThisMachinesNamesAreItsOwn(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]bool{
+		"127.0.0.1:8089": true, "127.0.0.1": true, "[::1]:8089": true, "::1": true, "localhost:8089": true, "LOCALHOST": true,
+		"evil.example:8089": false, "192.0.2.1": false, "localhost.evil.example": false, "0.0.0.0:8089": false, "": false,
+		"127.0.0.1.evil.example:8089": false,
+	} {
+		require.Equal(t, want, Called(host, Localhost), "%q", host)
+	}
+}
