@@ -56,5 +56,5 @@ func TestANextTryFromAClockThatWasAheadIsNotWaitedFor(t *testing.T) {
 		SELECT position, id, topic, 'k', 'retrying', 1, 8, clock_timestamp() + interval '1 hour', 'it failed' FROM troupe.outbox`)
 	s.insert(s.topic, "k", "2")
 	s.start(s.config())
-	require.Equal(t, []string{"1", "2"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(2)))
+	require.Equal(t, []string{"1", "2"}, values(s.gather(2, s.topic)))
 }

@@ -41,7 +41,7 @@ func TestADatabaseThatIsNotInUTF8(t *testing.T) {
 			})
 			insert(s.topic, "2")
 			s.insert(s.topic, "free", "3")
-			require.Equal(t, []string{"0", "3"}, values(consumer.WaitN(2)), "the key waits")
+			require.Equal(t, []string{"0", "3"}, values(s.gather(2, s.topic)), "the key waits")
 		})
 	}
 }

@@ -68,7 +68,7 @@ func TestOnePositionTwiceInABatchOfRefusedRowsHoldsNobodyBack(t *testing.T) {
 	s.insert(s.flow+".late.commands", "b", "of the table now")
 	s.insert(s.topic, "good", "1")
 	s.start(cfg)
-	require.Equal(t, []string{"0", "1"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(2)))
+	require.Equal(t, []string{"0", "1"}, values(s.gather(2, s.topic)))
 	testkit.Wait(t, "the failure of the row that the table has", func() (bool, error) { // the others of its batch may go out first
 		return s.count("SELECT count(*) FROM troupe.outbox_trouble t JOIN troupe.outbox o USING (position, id)") == 1, nil
 	})
@@ -93,7 +93,7 @@ func TestALineOfAnotherRowAtThePositionHidesNoRow(t *testing.T) {
 			s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 				SELECT min(position), troupe.uuidv7(), 't', 'a', 'parked', 1, 1, 'of a row that is gone' FROM troupe.outbox`)
 			s.start(s.divided(shards))
-			require.Equal(t, []string{"1", "2"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(2)))
+			require.Equal(t, []string{"1", "2"}, values(s.gather(2, s.topic)))
 		})
 	}
 }

@@ -47,7 +47,7 @@ func TestRowsThatWaitAreFoundWhenWhatTheyWaitForIsGone(t *testing.T) {
 	s.exec("DELETE FROM troupe.outbox WHERE raw_headers IS NOT NULL")
 	s.exec("DELETE FROM troupe.outbox_trouble WHERE status = 'parked'")
 	s.insert(s.topic, "hot", "2")
-	require.Equal(t, []string{"0", "1", "2"}, values(ofKey(consumer.WaitN(4), "hot")))
+	require.Equal(t, []string{"0", "1", "2"}, values(ofKey(s.gather(4, s.topic), "hot")))
 	waiting(0)
 }
 

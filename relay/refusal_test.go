@@ -45,7 +45,7 @@ func TestARightThatIsGrantedLaterIsSeen(t *testing.T) {
 	testkit.Wait(t, "the refusal", func() (bool, error) { return asked.Load() > 1, nil })
 	require.Zero(t, r.Status().Published)
 	granted.Store(true)
-	require.Equal(t, []string{"0", "1", "2"}, values(testkit.Consume(t, s.brokers, "main").WaitN(3)))
+	require.Equal(t, []string{"0", "1", "2"}, values(s.gather(3, "main")))
 }
 
 // A row of a service under the slot's name would be read as the place from which to stream.
