@@ -71,10 +71,12 @@ func (w *worker) verify(ctx context.Context, tx interface {
 	if w.moved.topicID != uuid.Nil {
 		args["topic_id"] = &w.moved.topicID
 	}
-	var there bool
-	err := tx.QueryRow(ctx, verifyProgress, args).Scan(&there)
+	var taken, there bool
+	err := tx.QueryRow(ctx, verifyProgress, args).Scan(&taken, &there)
 	w.verified = time.Now()
 	switch {
+	case err == nil && taken:
+		return errFenced
 	case errors.Is(err, pgx.ErrNoRows), err == nil && !there:
 		return errLost
 	default:
