@@ -56,7 +56,7 @@ func TestHeldMessagesOfAKeyShareATransaction(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var mended atomic.Bool
-	p := s.new(onePartition, func(c *participant.Config) { c.Batch, c.Immediate, c.Retry.Attempts = 10, -1, 1000 })
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch, c.Immediate, c.Retry.Attempts = 10, -1, 1<<20 })
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		if c.Body.N == 0 && !mended.Load() {
 			return participant.Outcome{}, errAsked

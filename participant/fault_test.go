@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 type countHandler = func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error)
@@ -141,7 +142,7 @@ func (s *stage) makeMistakes(batch int) {
 	s.start(p)
 	s.waitAll("done", 2*len(mistakes), func() int { return s.count("SELECT count(*) FROM done") })
 	s.waitAll("dead letters", len(mistakes), func() int { return s.count("SELECT count(*) FROM troupe.dead_letters WHERE attempts = 2") })
-	require.NoError(s.t, p.Ready())
+	testkit.Wait(s.t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
 	require.Zero(s.t, outages.Load())
 	require.Zero(s.t, s.count("SELECT count(*) FROM done WHERE key = 'leaked'"))
 }

@@ -34,6 +34,7 @@ func TestLockedInboxRowIsNoOutage(t *testing.T) {
 			var outages atomic.Int64
 			p := s.new(onePartition, func(c *participant.Config) {
 				c.Pool, c.Batch, c.Concurrency, c.Immediate = pool, 10, 1, -1
+				c.Retry.Attempts = 1 << 20 // as many as it takes until the row is unlocked
 				c.Hooks.Breaker = func(participant.Breaker) { outages.Add(1) }
 			})
 			p.StatementLimit(limit.ours)

@@ -342,9 +342,8 @@ func TestRetryTopicsOfAHopsFormerNameAreLogged(t *testing.T) {
 	})
 	participant.Handle(next, count, participant.RetryTopics(time.Second))
 	s.start(next)
-	testkit.Wait(t, "ready", func() (bool, error) { return next.Ready() == nil, next.Ready() })
+	waitFor(t, "the log", func() bool { return strings.Contains(log.String(), "messages that wait there are not retried") })
 	require.Contains(t, log.String(), former)
-	require.Contains(t, log.String(), "messages that wait there are not retried")
 }
 
 func TestRetryTopicsAreChecked(t *testing.T) {
