@@ -32,7 +32,7 @@ func TestAMemberThatDiesInARebalanceLeavesItsGroup(t *testing.T) {
 func dieInARebalance(t *testing.T, k *devstack.Kafka, cl *kgo.Client, group string) {
 	waitForGroup := func(what string, is func(kadm.DescribedGroup) bool) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
 		for {
 			groups, err := kadm.NewClient(cl).DescribeGroups(ctx, group)

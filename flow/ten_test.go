@@ -177,7 +177,7 @@ func run(t testing.TB, p *participant.Participant) (stop func()) {
 		select {
 		case err := <-ended:
 			require.NoError(t, err)
-		case <-time.After(30 * time.Second):
+		case <-time.After(4 * time.Minute):
 			t.Error("Run did not end")
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // The same handlers on a hop that shares its database with whoever sends the commands: no Kafka, no relay.
 func ExampleConfig_local() {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, _, end, err := playground(ctx)
 	if err != nil {

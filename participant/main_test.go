@@ -161,7 +161,7 @@ func (s *stage) start(p *participant.Participant) (stop func()) {
 			select {
 			case err := <-result:
 				require.NoError(s.t, err)
-			case <-time.After(time.Minute):
+			case <-time.After(4 * time.Minute):
 				s.t.Fatal("Run did not end")
 			}
 		})

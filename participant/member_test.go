@@ -169,7 +169,7 @@ func (m *process) killed(t testing.TB) {
 		var exit *exec.ExitError
 		require.ErrorAs(t, err, &exit)
 		require.Equal(t, -1, exit.ExitCode(), m.log.String())
-	case <-time.After(time.Minute):
+	case <-time.After(4 * time.Minute):
 		t.Fatalf("the member lives:\n%s", m.log)
 	}
 }
@@ -182,7 +182,7 @@ func (m *process) terminate(t testing.TB) {
 	select {
 	case err := <-m.ended:
 		require.NoError(t, err, m.log.String())
-	case <-time.After(time.Minute):
+	case <-time.After(4 * time.Minute):
 		t.Fatalf("the member did not stop:\n%s", m.log)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 const (
 	poolSize   = 20
-	closeLimit = 2 * time.Minute // a DROP DATABASE waits for a checkpoint, and many tests may end at once
+	closeLimit = 4 * time.Minute // a DROP DATABASE waits for a checkpoint, and many tests may end at once
 )
 
 // Database is a pool on a database of the test's own that has Troupe's tables. The test's Cleanup closes the pool, fails the test when a

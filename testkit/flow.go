@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-const removeLimit = time.Minute
+const removeLimit = 4 * time.Minute
 
 // Flow is a flow name of the test's own, such as t-3f9a2c01d4e7. At Cleanup the topics and groups whose names begin with it are removed
 // from the test's broker; a group that still has members stays, with a line in the test's log.

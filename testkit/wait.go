@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	waitLimit = 2 * time.Minute
+	waitLimit = 4 * time.Minute
 	waitTick  = 10 * time.Millisecond
 )
 
-// Wait blocks until cond is true, asking every 10 ms, and fails the test after two minutes with what was waited for and cond's
+// Wait blocks until cond is true, asking every 10 ms, and fails the test after four minutes with what was waited for and cond's
 // last error. An error of cond is a no.
 func Wait(t testing.TB, what string, cond func() (bool, error)) {
 	t.Helper()

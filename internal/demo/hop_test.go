@@ -70,8 +70,8 @@ func run(t *testing.T, h demo.Hop, cfg demo.Config) (stop func() error) {
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(time.Minute):
-			return errors.New("still running a minute after it was asked to stop")
+		case <-time.After(4 * time.Minute):
+			return errors.New("still running four minutes after it was asked to stop")
 		}
 	}
 }

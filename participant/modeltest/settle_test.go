@@ -10,9 +10,9 @@ import (
 
 const (
 	// stallLimit is how long nothing may change while something is open, with a healthy member.
-	stallLimit = 30 * time.Second
+	stallLimit = 3 * time.Minute
 	// settleLimit is how long everything may take to end.
-	settleLimit = 90 * time.Second
+	settleLimit = 9 * time.Minute
 )
 
 // identity is what an inbox knows a life of a message by.

@@ -13,7 +13,7 @@ import (
 )
 
 // stopLimit is how long a member may take to stop, and a broker to forget one that was killed.
-const stopLimit = time.Minute
+const stopLimit = 4 * time.Minute
 
 var operator = repair.By{Actor: "model", Reason: "drawn"}
 

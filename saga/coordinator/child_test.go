@@ -261,7 +261,7 @@ func (m *process) killed(t testing.TB) {
 		var exit *exec.ExitError
 		require.ErrorAs(t, err, &exit)
 		require.Equal(t, -1, exit.ExitCode(), m.log.String())
-	case <-time.After(time.Minute):
+	case <-time.After(4 * time.Minute):
 		t.Fatalf("%s lives:\n%s", m.task.Hop, m.log)
 	}
 }
@@ -272,7 +272,7 @@ func (m *process) stopped(t testing.TB) {
 	select {
 	case err := <-m.ended:
 		require.NoError(t, err, m.log.String())
-	case <-time.After(time.Minute):
+	case <-time.After(4 * time.Minute):
 		t.Fatalf("%s did not stop:\n%s", m.task.Hop, m.log)
 	}
 }

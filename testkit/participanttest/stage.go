@@ -20,7 +20,7 @@ import (
 )
 
 // endLimit is how long a participant may take to end.
-const endLimit = time.Minute
+const endLimit = 4 * time.Minute
 
 // Config of a Stage. Handlers is required.
 type Config struct {

@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // endLimit is how long services and relays have to end, on a machine that stands still for some of it.
-const endLimit = time.Minute
+const endLimit = 4 * time.Minute
 
 var services = map[string]demo.Service{
 	"order": order.Run, "payment": payment.Run, "inventory": inventory.Run, "shipping": shipping.Run,
