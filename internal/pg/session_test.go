@@ -17,7 +17,7 @@ func TestASessionOfOursDoesNotDependOnTheSettingsOfItsRole(t *testing.T) {
 	require.NoError(t, err)
 	defer users.Close()
 	for name, value := range map[string]string{
-		"statement_timeout": "'7s'", "lock_timeout": "'7s'", "idle_session_timeout": "'7s'", "idle_in_transaction_session_timeout": "'7s'",
+		"statement_timeout": "'7h'", "lock_timeout": "'7h'", "idle_session_timeout": "'7h'", "idle_in_transaction_session_timeout": "'7h'",
 		"default_transaction_isolation": "serializable", "synchronous_commit": "remote_apply", "client_encoding": "LATIN1",
 		"search_path": "theirs, pg_catalog",
 	} {
