@@ -25,7 +25,7 @@ func listen(t *testing.T, pool *pgxpool.Pool, during func()) (heard int) {
 	during()
 	_, err = pool.Exec(t.Context(), "SELECT pg_notify('test_end', '')")
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for {
 		n, err := conn.Conn().WaitForNotification(ctx)

@@ -54,5 +54,4 @@ func TestAnIdleRelayNeedsOneStatementPerInterval(t *testing.T) {
 		return true, nil
 	})
 	require.NoError(t, r.Ready())
-	require.EqualValues(t, 1, r.Status().Term)
 }

@@ -101,10 +101,8 @@ func TestAStreamingRelayThatWasFrozenOnlyRepeats(t *testing.T) {
 	waitRole(t, heir, relay.Standby)
 	committed := s.fill(s.topic, 10, 2000)
 	frozen.signal(syscall.SIGSTOP)
-	began := time.Now()
+	s.exec("UPDATE troupe.relay_leases SET expires_at = clock_timestamp() + interval '1 hour'") // the slot is what counts
 	waitRole(t, heir, relay.Active)
-	require.Less(t, time.Since(began), 30*time.Second, "it waited for the lease to run out")
-	t.Logf("taken over after %s", time.Since(began).Round(100*time.Millisecond))
 	s.waitStream()
 	frozen.signal(syscall.SIGCONT)
 	for key := range committed { // rows of the new term, while the other finds out

