@@ -15,5 +15,6 @@
 //	visible    a message without an effect has a refusal, a dead letter or a recorded reason: nothing is unaccounted for
 //	progress   while something is open, something changes
 //
-// TROUPE_MODEL is how long the histories run (default 40s), TROUPE_MODEL_WORKERS how many run at once.
+// By default the test runs the same few histories each time. TROUPE_MODEL is how long random ones run, e.g. 10m,
+// TROUPE_MODEL_WORKERS how many run at once.
 package modeltest

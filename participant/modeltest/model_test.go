@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,9 +78,13 @@ func (th *theater) database(t *testing.T, n int) string {
 	return name
 }
 
-// TestHistoriesEndAsTheModelSays runs random histories for TROUPE_MODEL, or one where -rapid.seed or -rapid.failfile names it.
+// modelHistories limits the histories of a run for which TROUPE_MODEL does not ask for random ones. Their seeds begin with 1.
+const modelHistories = 32
+
+// TestHistoriesEndAsTheModelSays runs random histories for TROUPE_MODEL, or one where -rapid.seed or -rapid.failfile names it, or
+// else the same few at each run.
 func TestHistoriesEndAsTheModelSays(t *testing.T) {
-	length, workers := 40*time.Second, 4
+	length, workers := time.Duration(0), 4
 	if text := os.Getenv("TROUPE_MODEL"); text != "" {
 		var err error
 		length, err = time.ParseDuration(text)
@@ -95,13 +101,37 @@ func TestHistoriesEndAsTheModelSays(t *testing.T) {
 	}
 	th := open(t)
 	end := time.Now().Add(length)
+	few := !one && length == 0
+	if few {
+		t.Cleanup(func() { require.NoError(t, flag.Set("rapid.seed", "0")) })
+	}
+	var seed sync.Mutex // is locked from the time when the flag for rapid's seed is set until rapid has read it
+	var last atomic.Int64
+	check := func(t *testing.T, history func(*rapid.T)) {
+		read := func() {}
+		if few {
+			n := last.Add(1)
+			if n > modelHistories {
+				return // another worker has taken the last one
+			}
+			seed.Lock()
+			read = sync.OnceFunc(seed.Unlock)
+			defer read()
+			t.Logf("seed %d", n)
+			require.NoError(t, flag.Set("rapid.seed", fmt.Sprint(n)))
+		}
+		rapid.Check(t, func(r *rapid.T) {
+			read()
+			history(r)
+		})
+	}
 	t.Run("histories", func(t *testing.T) {
 		for n := range workers {
 			t.Run(fmt.Sprintf("worker %d", n+1), func(t *testing.T) {
 				t.Parallel()
 				database, ran := th.database(t, n), 0
-				for ; ran == 0 || !one && time.Now().Before(end) && !t.Failed(); ran++ {
-					rapid.Check(t, func(r *rapid.T) {
+				for ; ran == 0 || !one && (time.Now().Before(end) || last.Load() < modelHistories && few) && !t.Failed(); ran++ {
+					check(t, func(r *rapid.T) {
 						h := th.begin(r, rapid.Custom(draw).Draw(r, "plan"), database)
 						h.run()
 						h.settle()
