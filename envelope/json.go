@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 )
 
 // ErrPayload is wrapped by errors about bytes that can never be read as what they claim to be.
@@ -53,13 +54,31 @@ func (JSONCodec) TypeOf(body any) (string, error) {
 	return t.Name(), nil
 }
 
-// Decode reads JSON; unknown fields are ignored.
+// Decode reads JSON; unknown fields are ignored. Its errors quote nothing of the payload, since errors are logged and payloads
+// hold personal data: they name the field, the kind of its value and the Go type, or the offset.
 func (JSONCodec) Decode(m Message, into any) error {
 	if m.ContentType != "" && m.ContentType != JSON {
 		return fmt.Errorf("%w: content type is %q, want %q", ErrPayload, m.ContentType, JSON)
 	}
 	if err := json.Unmarshal(m.Payload, into); err != nil {
-		return fmt.Errorf("%w: %w", ErrPayload, err)
+		return fmt.Errorf("%w: %s", ErrPayload, unquoted(err))
 	}
 	return nil
+}
+
+// unquoted describes an error of encoding/json without the payload's text. Errors of a field's own UnmarshalJSON or
+// UnmarshalText may quote all of it, as time.Time does.
+func unquoted(err error) string {
+	var (
+		syntax *json.SyntaxError
+		typ    *json.UnmarshalTypeError
+	)
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("no JSON from byte %d", syntax.Offset)
+	case errors.As(err, &typ):
+		kind, _, _ := strings.Cut(typ.Value, " ") // "number 41" where it does not fit
+		return fmt.Sprintf("field %q at byte %d: a JSON %s does not fit %s", typ.Field, typ.Offset, kind, typ.Type)
+	}
+	return fmt.Sprintf("a value does not fit its Go type (%T)", err)
 }

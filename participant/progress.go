@@ -240,6 +240,10 @@ func (w *worker) judge(now, newest time.Time, patience time.Duration) error {
 	}
 	_, running := w.clocks.longest(now)
 	since := w.moment()
+	var more int64 // messages that the broker has for longer than patience; all may have ended since the broker said so
+	if behind := p.behind.Load(); behind != 0 && late(since, time.Unix(0, behind)) {
+		more = p.end.Load() - max(p.from(), 0)
+	}
 	switch {
 	case running > 0, w.gate.waits.Load() != nil, w.blocked.Load() != nil: // told by their own names
 		return nil
@@ -256,12 +260,11 @@ func (w *worker) judge(now, newest time.Time, patience time.Duration) error {
 		case late(newest):
 			return fmt.Errorf("no message has ended for %s, and %d wait", idle, s.Waiting)
 		}
-	case p.behind.Load() != 0 && late(since, time.Unix(0, p.behind.Load())) && w.term.Load() == 0:
-		return fmt.Errorf("its lease was not got for %s, and %d messages are there",
-			now.Sub(since).Round(time.Second), p.end.Load()-max(p.from(), 0))
-	case p.behind.Load() != 0 && late(since, time.Unix(0, p.behind.Load())):
+	case more > 0 && w.term.Load() == 0:
+		return fmt.Errorf("its lease was not got for %s, and %d messages are there", now.Sub(since).Round(time.Second), more)
+	case more > 0:
 		return fmt.Errorf("nothing was fetched for %s, and %d messages are there from offset %d on",
-			now.Sub(since).Round(time.Second), p.end.Load()-max(p.from(), 0), max(p.from(), 0))
+			now.Sub(since).Round(time.Second), more, max(p.from(), 0))
 	case !p.mute.IsZero() && late(since, p.mute):
 		return fmt.Errorf("nothing was fetched for %s, and the broker does not say what there is: %w",
 			now.Sub(since).Round(time.Second), p.silent)

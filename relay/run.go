@@ -38,6 +38,9 @@ func (r *Relay) Run(ctx context.Context) error {
 		select {
 		case <-work.Done():
 		case <-time.After(r.cfg.Drain):
+			err := fmt.Errorf("not drained within %s: rows that are in flight will be published again", r.cfg.Drain)
+			r.state.failed(err)
+			r.cfg.Log.Warn().Err(err).Msg("stopped")
 			cancel()
 		}
 	})()

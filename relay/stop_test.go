@@ -31,6 +31,7 @@ func TestAStopWithinABacklogRepeatsNothing(t *testing.T) {
 	var broke string
 	for _, at := range []int64{1, 2, 1, 3, 1} {
 		cfg := s.wal()
+		cfg.Drain = 2 * time.Minute                              // how long a stop may take on a slow machine
 		cfg.Kafka = []kgo.Opt{kgo.ProducerBatchMaxBytes(12_000)} // sends of less than a window
 		reached := make(chan struct{})
 		var sends atomic.Int64

@@ -155,8 +155,10 @@ func (s *stream) finish(term context.Context, p *publisher) error {
 	// Behind the term rows may still be in flight, whose bytes a further round would write over.
 	for found := true; found && term.Err() == nil; {
 		var err error
-		if found, err = p.round(term, term, 0); err != nil {
-			break // what is not settled is repeated
+		if found, err = p.round(term, term, 0); err != nil { // the rows that are not settled are repeated
+			s.relay.state.failed(err)
+			s.relay.cfg.Log.Warn().Err(err).Msg("stopped within a transaction: rows of it that were published will be published again")
+			break
 		}
 	}
 	if s.now != nil && len(s.now.left(s.now.whole)) == 0 {

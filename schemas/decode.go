@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/twmb/avro"
@@ -32,7 +33,7 @@ type reader struct {
 //
 // An error that wraps envelope.ErrPayload says that the bytes can never be read as that type; another, that the registry
 // could not be asked, or does not know the schema's id so far, or that into is not bound. After an error the struct may
-// be half filled.
+// be half filled. Errors quote no value of the payload.
 func (c *Codec) Decode(m envelope.Message, into any) error {
 	to := c.bindingOf(into)
 	if isJSON(m.ContentType) {
@@ -40,7 +41,7 @@ func (c *Codec) Decode(m envelope.Message, into any) error {
 			m.ContentType = envelope.JSON
 			return envelope.JSONCodec{}.Decode(m, into)
 		}
-		return poison(to.name, guard(func() error { return to.schema.DecodeJSON(m.Payload, into) }))
+		return poison(to.name, unquoted(guard(func() error { return to.schema.DecodeJSON(m.Payload, into) })))
 	}
 	if to == nil {
 		return unbound(into)
@@ -56,10 +57,10 @@ func (c *Codec) Decode(m envelope.Message, into any) error {
 	if err := r.shape.check(body); err != nil {
 		return poison(to.name, err)
 	}
-	return poison(to.name, guard(func() error {
+	return poison(to.name, unquoted(guard(func() error {
 		_, err := r.schema.Decode(body, into)
 		return err
-	}))
+	})))
 }
 
 // reader finds or makes the reader for payloads written with schema id.
@@ -118,6 +119,25 @@ func poison(name string, err error) error {
 	}
 	return fmt.Errorf("%w: %s: %w", envelope.ErrPayload, name, err)
 }
+
+// unquoted is a decoder's error without values of the payload: errors are logged, and payloads hold personal data.
+func unquoted(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(quoted.ReplaceAllStringFunc(err.Error(), func(found string) string {
+		switch {
+		case strings.HasPrefix(found, "value "):
+			return "value …"
+		case strings.HasPrefix(found, `"`):
+			return "…"
+		}
+		return found // a name of the schema
+	}))
+}
+
+// quoted matches values of the payload in the decoder's errors, and names of the schema, so that these stay.
+var quoted = regexp.MustCompile(`(?:record|field|kind|type) "[^"]*"|"(?:[^"\\]|\\.)*"|value [-+0-9.]\S*`)
 
 // guard turns a panic of a decoder into an error: bytes from outside have set it off, and others must go on.
 func guard(decode func() error) (err error) {

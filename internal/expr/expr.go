@@ -202,7 +202,7 @@ func (x *Expr) Holds(objects map[string]any) (bool, error) {
 	}
 	b, ok := v.(bool)
 	if !ok {
-		return false, fmt.Errorf("%q is %v, want true or false", x.text, v)
+		return false, fmt.Errorf("%q gives %T, want true or false", x.text, v) // the value may be personal data
 	}
 	return b, nil
 }
