@@ -82,7 +82,8 @@
 // SKIP LOCKED, and nobody runs one that somebody else runs, however long it takes. Each entry shows its status (pending, in
 // progress, done, failed), attempts, max_attempts, next_try, last_error, locked_at and created_at; what has ended is
 // forgotten after an hour. A participant that is killed leaves its entries to the others at once, one that is frozen after
-// Config.Stale. Deliveries have partition -1 and the position as their offset.
+// Config.Stale. Deliveries have partition -1 and the position as their offset. Claims do not read entries that wait for their next
+// try, however many there are. A key with more entries behind one that waits costs each claim about 40 µs.
 //
 // A topic is local for the groups that troupe.make_local(topic, group) was called for, by Run or by whoever may, until
 // troupe.end_local(topic). The change waits for writers that are under way. Rows of the topic in the outbox that

@@ -50,8 +50,8 @@ func (l *local) exec(ctx context.Context, sql string, args pg.Args) error {
 	return l.p.cfg.Pool.SendBatch(ctx, &b).Close()
 }
 
-// claim takes entries, from a key on.
-func (l *local) claim(from []byte, careful bool) (ms []*message, err error) {
+// claim takes entries whose next try is due, and others from a key on. dueFirst puts the due ones before the others.
+func (l *local) claim(from []byte, dueFirst, careful bool) (ms []*message, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
 	now, before := l.numbers()
@@ -62,8 +62,8 @@ func (l *local) claim(from []byte, careful bool) (ms []*message, err error) {
 	b.Queue(beginCommitted)
 	b.Queue(settings)
 	b.Queue(claimLocal, pg.Args{
-		"group": l.p.cfg.Group, "from": from, "limit": l.p.cfg.Batch, "careful": careful, "stale": l.p.cfg.Stale.Seconds(),
-		"class": int32(memberClass), "member": now, "own": before, "max_attempts": l.p.cfg.Retry.Attempts,
+		"group": l.p.cfg.Group, "from": from, "due_first": dueFirst, "limit": l.p.cfg.Batch, "careful": careful,
+		"stale": l.p.cfg.Stale.Seconds(), "class": int32(memberClass), "member": now, "own": before, "max_attempts": l.p.cfg.Retry.Attempts,
 		"types": l.types, "yield": unhandledYield.Seconds(),
 	})
 	b.Queue("commit")
@@ -145,6 +145,7 @@ func (l *local) worker() {
 	for i := range from {
 		from[i] = byte(rand.Uint32())
 	}
+	dueFirst := false // it alternates, so that neither due entries nor the others starve
 	for {
 		select {
 		case <-l.stop:
@@ -154,7 +155,8 @@ func (l *local) worker() {
 		}
 		for more := true; more && !l.stopped() && l.member.Load() != 0 && l.may(); {
 			hints := l.hints.Load()
-			n, all, err := l.turn(&from)
+			n, all, err := l.turn(&from, dueFirst)
+			dueFirst = !dueFirst
 			switch {
 			case err != nil && l.ctx.Err() == nil:
 				l.shut(unavailable{theDatabase, err})
@@ -171,17 +173,17 @@ func (l *local) may() bool { return l.gate.waits.Load() == nil || l.try.CompareA
 
 // turn takes entries once, and runs them. It says whether these were all there were: then the next turn waits for a hint, since
 // most claims of a worker that looked again at once found nothing.
-func (l *local) turn(from *[]byte) (n int, all bool, err error) {
+func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 	careful := l.p.alone.TryLock()
 	defer func() {
 		if careful {
 			l.p.alone.Unlock()
 		}
 	}()
-	ms, err := l.claim(*from, careful)
+	ms, err := l.claim(*from, dueFirst, careful)
 	if err == nil && len(ms) == 0 && len(*from) > 0 {
 		*from = []byte{}
-		ms, err = l.claim(*from, careful)
+		ms, err = l.claim(*from, dueFirst, careful)
 	}
 	if err != nil || len(ms) == 0 {
 		return 0, true, err
@@ -192,15 +194,19 @@ func (l *local) turn(from *[]byte) (n int, all bool, err error) {
 	}
 	whole := len(*from) == 0 // it went through all keys
 	all = whole && careful && len(ms) < l.p.cfg.Batch
+	walked := len(ms) < l.p.cfg.Batch // the claim reached the last key
 	for _, m := range ms {
-		if string(m.entry.key[:]) > string(*from) {
+		switch {
+		case m.held != nil: // it was due, at any key
+			walked = walked || !dueFirst
+		case string(m.entry.key[:]) > string(*from):
 			*from = m.entry.key[:]
 		}
 		if m.held != nil || m.suspect() { // it came without those behind it
 			all = false
 		}
 	}
-	if len(ms) < l.p.cfg.Batch {
+	if walked {
 		*from = []byte{}
 	}
 	if !all {

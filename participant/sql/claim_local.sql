@@ -1,12 +1,13 @@
--- Take the entries whose turn it is, at most @limit: of each key the first that has not ended, if it is due and nobody
--- has it, and after a fresh one those right behind it. Keys are gone through in the order of their hashes from @from on,
--- from key to key, so that what stands behind a key that waits costs nothing. An entry that was in progress
--- when its participant died comes alone, and only if @careful. One that waits for a handler is left for @yield seconds to members
--- that handle its type.
+-- Take the entries whose turn it is, at most @limit: of each key the first that has not ended, if no member has it and it does not
+-- wait for its next try, and after a fresh one the entries right behind it. Entries with a next try are read by its time, and only
+-- if it has come; @due_first takes them before the others. The keys of the others are walked in the order of their hashes, after
+-- @from, from key to key, so that the entries behind the first of a key cost nothing.
+-- An entry that was in progress when its participant died comes alone, and only if @careful. One that waits for a handler is left
+-- for @yield seconds to members that handle its type.
 WITH RECURSIVE keys AS (
   (SELECT hold_key, position
    FROM troupe.local_work
-   WHERE consumer_group = @group AND hold_key > @from AND ended_at IS NULL
+   WHERE consumer_group = @group AND hold_key > @from AND ended_at IS NULL AND next_try IS NULL
    ORDER BY hold_key, position
    LIMIT 1)
   UNION ALL
@@ -15,12 +16,18 @@ WITH RECURSIVE keys AS (
   CROSS JOIN LATERAL (
     SELECT w.hold_key, w.position
     FROM troupe.local_work AS w
-    WHERE w.consumer_group = @group AND w.hold_key > keys.hold_key AND w.ended_at IS NULL
+    WHERE w.consumer_group = @group AND w.hold_key > keys.hold_key AND w.ended_at IS NULL AND w.next_try IS NULL
     ORDER BY w.hold_key, w.position
     LIMIT 1) AS next
-), heads AS (
+), at_once AS (
   SELECT head.*
   FROM keys
+  CROSS JOIN LATERAL ( -- an entry that waits for its next try may be before it
+    SELECT w.position
+    FROM troupe.local_work AS w
+    WHERE w.consumer_group = @group AND w.hold_key = keys.hold_key AND w.ended_at IS NULL
+    ORDER BY w.hold_key, w.position
+    LIMIT 1) AS first
   CROSS JOIN LATERAL ( -- with a lock inside, this runs for one key after the other, whatever the planner thinks
     SELECT w.hold_key, w.position, w.attempts = 0 AND w.unhandled_since IS NULL AS fresh,
            w.crashes > 0 OR w.status = 'in progress' AND w.locked_by <> ALL (@own::integer[]) AS suspect
@@ -29,20 +36,41 @@ WITH RECURSIVE keys AS (
       AND w.hold_key = keys.hold_key
       AND w.position = keys.position
       AND w.ended_at IS NULL
+      AND w.next_try IS NULL
       -- The lock can be had when its holder is dead; @own are numbers that the caller had before. The caller may be dead
       -- himself, and this statement all that goes on of him.
       AND CASE w.status
-        WHEN 'pending' THEN (w.crashes = 0 OR @careful)
-          AND (w.next_try IS NULL
-               OR w.next_try <= clock_timestamp() - make_interval(secs => CASE
-                    WHEN w.unhandled_since IS NULL OR w.type = ANY (@types::text[]) THEN 0
-                    ELSE @yield::float8
-                  END))
+        WHEN 'pending' THEN w.crashes = 0 OR @careful
         ELSE (w.crashes = 0 AND w.locked_by = ANY (@own) OR @careful)
           AND (w.locked_by <> @member AND pg_try_advisory_xact_lock_shared(@class, w.locked_by)
                OR w.locked_at < clock_timestamp() - make_interval(secs => @stale::float8))
       END
     FOR UPDATE SKIP LOCKED) AS head
+  WHERE first.position = keys.position
+  LIMIT @limit
+), due AS (
+  SELECT w.hold_key, w.position, false AS fresh, false AS suspect
+  FROM troupe.local_work AS w
+  WHERE w.consumer_group = @group
+    AND w.next_try <= statement_timestamp() - make_interval(secs => CASE
+          WHEN w.unhandled_since IS NULL OR w.type = ANY (@types::text[]) THEN 0
+          ELSE @yield::float8
+        END)
+    AND w.next_try <= statement_timestamp() -- by the index
+    AND w.position = (SELECT first.position
+                      FROM troupe.local_work AS first
+                      WHERE first.consumer_group = @group AND first.hold_key = w.hold_key AND first.ended_at IS NULL
+                      ORDER BY first.hold_key, first.position
+                      LIMIT 1)
+  ORDER BY w.next_try
+  LIMIT @limit
+  FOR UPDATE SKIP LOCKED
+), heads AS (
+  SELECT * FROM due WHERE @due_first
+  UNION ALL
+  SELECT * FROM at_once
+  UNION ALL
+  SELECT * FROM due WHERE NOT @due_first
   LIMIT @limit
 ), turn AS (
   SELECT hold_key, position, fresh AND NOT suspect AS fresh
