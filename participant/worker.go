@@ -32,6 +32,9 @@ const (
 	// quietTicks are the ticks between two reads of the held keys while none is known: a database that was set back, as by
 	// a failover to a standby that lagged, may have one again.
 	quietTicks = 10
+	// longestRest bounds the growth: one read that was slow for another reason, such as a database that was away, must not
+	// delay a release by an operator for minutes.
+	longestRest = 30 * time.Second
 	// releaseLimit bounds the last words to the database, after which the next owner must take this one for crashed.
 	releaseLimit = time.Second
 )
@@ -356,7 +359,7 @@ func (w *worker) keep() {
 				every = quietTicks * w.p.tick
 			}
 			w.attend(w.load)
-			reload.Reset(every + 20*time.Since(began))
+			reload.Reset(every + min(20*time.Since(began), longestRest))
 		}
 	}
 }
