@@ -37,5 +37,8 @@
 // allocated for it, so a few bytes cannot ask for gigabytes. Importing this package lowers goavro's own limits for the
 // whole process.
 //
+// Limits on a schema, and on an answer of the registry: MaxSchema, MaxSchemaTypes, MaxAnswer. A schema above them is
+// ErrNoSchema, as one that is not Avro; an answer above its limit is an answer that is an error.
+//
 // Not promised: schemas with references to other subjects (ErrNoSchema), protobuf and JSON schemas.
 package schemas

@@ -99,6 +99,9 @@ func usable(s sr.Schema) error {
 	case len(s.References) > 0:
 		return fmt.Errorf("%w: it has references to other subjects", ErrNoSchema)
 	}
+	if err := checkSize(s.Schema); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoSchema, err)
+	}
 	return nil
 }
 
@@ -180,7 +183,7 @@ func (t *trouble) add(what string, err error) {
 	switch {
 	case errors.Is(err, ErrNoSchema):
 		t.about.put(what, failure{err: err, until: t.now().Add(forgetUnknown)})
-	case errors.As(err, &answer):
+	case errors.As(err, &answer), errors.Is(err, errAnswerTooLarge):
 		t.about.put(what, failure{err: err, until: t.now().Add(forgetDown)})
 	default:
 		t.mu.Lock()

@@ -33,7 +33,7 @@ type Registry struct {
 
 // NewRegistry makes a client for the registry at address, an http or https URL, whose user and password, if it has
 // them, become basic authentication. With them, plain http is accepted to this machine only. It does not connect.
-// A request takes at most 10 s. opts are sr's own and win over what address says: TLS, tokens, another http client.
+// A request takes at most 10 s, and an answer has at most MaxAnswer bytes. opts are sr's own and win over what address says: TLS, tokens, another http client.
 func NewRegistry(address string, opts ...sr.ClientOpt) (*Registry, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
@@ -54,7 +54,7 @@ func NewRegistry(address string, opts ...sr.ClientOpt) (*Registry, error) {
 		password, _ := user.Password()
 		base = append(base, sr.BasicAuth(user.Username(), password))
 	}
-	client, err := sr.NewClient(append(base, opts...)...)
+	client, err := newBoundedClient(append(base, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("registry %s: %w", u, err)
 	}

@@ -17,6 +17,9 @@ type tree struct {
 }
 
 func parseTree(avsc string) (t tree, err error) {
+	if err := checkSize(avsc); err != nil {
+		return t, err
+	}
 	err = guard(func() error {
 		if t.schema, err = avro.Parse(avsc); err != nil {
 			return err

@@ -1,0 +1,96 @@
+package schemas
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/sr"
+)
+
+// Limits on a schema and on an answer of the registry. A registry keeps its schemas in a Kafka topic, whose messages have
+// at most 1 MiB by default; the answer has the schema as a JSON string, with the escapes and, from some registries, twice.
+const (
+	MaxAnswer      = 4 << 20 // bytes that are read of an answer
+	MaxSchema      = 1 << 20 // bytes of a schema
+	MaxSchemaTypes = 10_000  // fields, types, branches and symbols of a schema, and items of its defaults
+	maxSchemaDepth = 3 * MaxDepth
+)
+
+var errAnswerTooLarge = errors.New("the answer is too large")
+
+// newBoundedClient is sr.NewClient with an http client that fails above MaxAnswer.
+func newBoundedClient(opts ...sr.ClientOpt) (*sr.Client, error) {
+	unbounded, err := sr.NewClient(opts...)
+	if err != nil {
+		return nil, err
+	}
+	bounded := *unbounded.OptValue(sr.HTTPClient).(*http.Client)
+	if bounded.Transport == nil {
+		bounded.Transport = http.DefaultTransport
+	}
+	bounded.Transport = boundedTransport{bounded.Transport}
+	// The transport has the TLS settings already: sr.NewClient puts them there.
+	return sr.NewClient(append(opts, sr.DialTLSConfig(nil), sr.HTTPClient(&bounded))...)
+}
+
+type boundedTransport struct{ http.RoundTripper }
+
+func (t boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(req)
+	if err == nil && resp.Body != nil {
+		resp.Body = &boundedBody{resp.Body, MaxAnswer}
+	}
+	return resp, err
+}
+
+// boundedBody fails with errAnswerTooLarge where more than left bytes follow.
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, fmt.Errorf("%w: more than %d bytes", errAnswerTooLarge, MaxAnswer)
+	}
+	return n, err
+}
+
+// checkSize refuses a schema above the limits, before the libraries allocate for its types. A text that is not JSON
+// passes: the parser has better words for it.
+func checkSize(avsc string) error {
+	if len(avsc) > MaxSchema {
+		return fmt.Errorf("the schema has %d bytes, more than %d", len(avsc), MaxSchema)
+	}
+	var within []json.Delim
+	types := 0
+	for d := json.NewDecoder(strings.NewReader(avsc)); ; {
+		token, err := d.Token()
+		if err != nil {
+			return nil
+		}
+		delim, _ := token.(json.Delim)
+		if delim == '}' || delim == ']' {
+			within = within[:len(within)-1]
+			continue
+		}
+		if delim == '{' || len(within) > 0 && within[len(within)-1] == '[' {
+			if types++; types > MaxSchemaTypes {
+				return fmt.Errorf("the schema has more than %d fields and types", MaxSchemaTypes)
+			}
+		}
+		if delim != 0 {
+			if within = append(within, delim); len(within) > maxSchemaDepth {
+				return fmt.Errorf("the schema has more than %d levels of JSON", maxSchemaDepth)
+			}
+		}
+	}
+}
