@@ -116,10 +116,11 @@ func TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite(t *tes
 			t.Parallel()
 			s := newStage(t)
 			order := topics.MustHop(s.hop.Flow(), "order")
+			group := "till-" + s.hop.Flow() // which does not say the hop
 			config := func(attempts int) func(*participant.Config) {
 				return func(c *participant.Config) {
 					c.Partitions, c.Immediate, c.Source = 1, -1, "the till"
-					c.Group = "till" // which does not say the hop
+					c.Group = group
 					c.DeadLetterHeaders = participant.SpringHeaders | participant.ConnectHeaders
 					c.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true, Attempts: attempts}
 				}
@@ -138,11 +139,11 @@ func TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite(t *tes
 			case "Handle", "Ask":
 			case "OnDeadline":
 				m.SagaID, m.SagaStep, m.SagaOperation, m.IdempotencyKey = "", "", "", ""
-				m.Extra = append(m.Extra, envelope.Header{Key: participant.HeaderDeadline, Value: []byte("till/late")},
+				m.Extra = append(m.Extra, envelope.Header{Key: participant.HeaderDeadline, Value: []byte(group + "/late")},
 					envelope.Header{Key: participant.HeaderDeadlineScope, Value: []byte("o-1")})
 				_, err := s.pool.Exec(t.Context(), `
 					INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, type, headers, fired_at)
-					VALUES ('till', 'o-1', 'late', $1, now(), 'Count', '{}', now())`, m.ID)
+					VALUES ($1, 'o-1', 'late', $2, now(), 'Count', '{}', now())`, group, m.ID)
 				require.NoError(t, err)
 			default:
 				m.Topic, m.Outcome = order.Events(), envelope.Success
@@ -156,7 +157,7 @@ func TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite(t *tes
 			s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters")
 			stop()
 			want := s.readExhausted()
-			s.rewindGroup("till")
+			s.rewindGroup(group)
 			second := s.new(config(8))
 			register(second, order)
 			stop = s.start(second)
@@ -175,7 +176,7 @@ func TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite(t *tes
 			require.Equal(t, want.copy, got.copy)
 			require.Equal(t, want.event, got.event)
 			require.Equal(t, want.identities, got.identities)
-			require.Equal(t, []string{fmt.Sprintf("till %s 0", m.ID)}, got.identities, "redriven for another group")
+			require.Equal(t, []string{fmt.Sprintf("%s %s 0", group, m.ID)}, got.identities, "redriven for another group")
 			require.Equal(t, "the till", got.event.Source)
 		})
 	}
