@@ -76,6 +76,7 @@
 //	killed, with a standby                 the standby begins when it sees the slot idle: Config.Lease at most
 //	frozen, with a standby                 the server ends the stream after 5 s, then as above
 //	a transaction commits late             it is streamed when it commits
+//	a row is discarded, then a crash       the log has the row once more; it is passed over
 //	a transaction of any size              passes in bounded memory; killed within it, it begins anew
 //	a connection is cut                    the stream begins anew at the stored place
 //	synchronous_standby_names matches it   commits wait for the relay, which logs a warning; it does not wait for itself
@@ -237,6 +238,8 @@
 //	SELECT, DELETE on troupe.outbox
 //	SELECT, INSERT, UPDATE on troupe.relay_leases, troupe.relay_state
 //	SELECT, INSERT, UPDATE, DELETE on troupe.outbox_trouble
+//	SELECT (action, lsn, row_id, row_position, table_name) on troupe.outbox_repairs: without it a discarded row may be published
+//	after a crash, and the log says so
 //	SELECT, INSERT, UPDATE on troupe.relay_slot_samples: without it nobody sees how the slot stood, and the log says so
 //
 // Of a table with a mapping only these:
@@ -245,6 +248,7 @@
 //	SELECT on the table, which is read where its slot does not tell it
 //	SELECT, INSERT, UPDATE on troupe.relay_leases, troupe.mapped_tables
 //	SELECT, INSERT, UPDATE, DELETE on troupe.mapped_trouble
+//	SELECT (action, lsn, row_id, row_position, table_name) on troupe.outbox_repairs, as above
 //	SELECT, INSERT, UPDATE on troupe.relay_slot_samples, as above
 //
 // Wal also: the attribute REPLICATION (on RDS: the role rds_replication), wal_level = logical, a free one of

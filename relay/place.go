@@ -148,6 +148,8 @@ func (t *transactor) holds(ctx context.Context, at place, system wal.System) (th
 	case !there && pending:
 		return false, fmt.Errorf("row %d of the place in %s is published, and not visible yet: its commit waits for a synchronous standby",
 			at.position, t.topic)
+	case !there:
+		return t.discardedRow(ctx, at)
 	}
 	return there, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/outbox"
 )
 
@@ -20,6 +21,7 @@ import (
 type item struct {
 	row         outbox.Row
 	xid         uint64        // of a stream: that wrote it
+	commit      wal.LSN       // of a stream: the commit of that transaction
 	mapped      *mappedRow    // of a table that is not troupe.outbox
 	troubled    bool          // it stands in troupe.outbox_trouble
 	settled     bool          // of a window: it is published, or recorded

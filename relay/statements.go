@@ -41,6 +41,8 @@ var (
 	readGuard      = statement("read_guard")
 	noteGuard      = statement("note_guard")
 	findCheckpoint = statement("find_checkpoint_row")
+	listDiscards   = statement("list_discards")
+	findDiscard    = statement("find_discard")
 	takeSample     = statement("sample")
 	noteWaiting    = statement("note_waiting")
 	replayRows     = statement("replay_rows")
@@ -55,6 +57,7 @@ var (
 	recallMappedTrouble = statement("recall_mapped_trouble")
 	cureMappedTrouble   = statement("cure_mapped_trouble")
 	mappedKeys          = statement("list_mapped_keys")
+	listRecordedMapped  = statement("list_recorded_mapped")
 )
 
 func statement(name string) string {

@@ -42,8 +42,12 @@ type stream struct {
 	mapped      *mappedReader // nil: the table is troupe.outbox
 	skip        snapshot      // what it sees was published before
 	tx          *transactor
-	publication string  // that the stored place belongs to
-	again       wal.LSN // what is told up to here may have been told before
+	publication string   // that the stored place belongs to
+	from        wal.LSN  // where it began
+	again       wal.LSN  // what is told up to here may have been told before
+	discards    discards // of rows up to there
+
+	commit wal.LSN // of the transaction that is read
 
 	mu      sync.Mutex
 	filling *window
@@ -165,10 +169,23 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	st.timeline, st.system = system.Timeline, system.ID
+	told, err := r.flushed(idle, db)
+	if err != nil {
+		return err
+	}
 	began := st.lsn
-	err = r.follow(idle, term, p, streaming{db, conn, st, system.LSN})
+	err = r.follow(idle, term, p, streaming{db, conn, st, from, told})
 	r.stuck.ended(began, err)
 	return err
+}
+
+// flushed returns the end of the log on the server's disk: no stream has read more of it.
+func (r *Relay) flushed(ctx context.Context, db querier) (wal.LSN, error) {
+	var text string
+	if err := db.QueryRow(ctx, "SELECT pg_current_wal_flush_lsn()::text").Scan(&text); err != nil {
+		return 0, fmt.Errorf("read the end of the log: %w", err)
+	}
+	return wal.ParseLSN(text)
 }
 
 // streaming is what following a slot begins with.
@@ -176,6 +193,7 @@ type streaming struct {
 	db   *server
 	conn *wal.Conn
 	st   standing
+	from wal.LSN
 	told wal.LSN // nothing behind it was told before
 }
 
@@ -184,6 +202,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	conn, st := from.conn, from.st
 	s := &stream{
 		relay: r, lease: p.lease, db: from.db, conn: conn, publication: *st.publication,
+		from: from.from, again: from.told,
 		ledger:  r.newLedger(from.db, p.lease),
 		filling: &window{}, spare: &window{},
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1), passed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
@@ -198,7 +217,6 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 		}
 	}
 	if s.tx = p.tx; s.tx != nil {
-		s.again = from.told
 		s.published.Store(uint64(s.tx.at.lsn))
 		if s.tx.at.lsn > st.lsn {
 			s.rows.Add(1) // settled before, and not stored yet
@@ -206,7 +224,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	}
 	s.reported.Store(uint64(st.lsn))
 	s.heard.Store(time.Now().UnixNano())
-	if err := s.ledger.load(idle); err != nil {
+	if err := s.load(idle); err != nil {
 		return err
 	}
 	s.reloaded, s.reload = time.Now(), reloadEvery

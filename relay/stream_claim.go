@@ -33,7 +33,7 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	if s.ledger.rows > 0 && time.Since(s.tried) >= troubleEvery {
 		if time.Since(s.reloaded) >= s.reload { // somebody may have discarded some
 			began := time.Now()
-			if err := s.ledger.load(ctx); err != nil {
+			if err := s.load(ctx); err != nil {
 				return nil, err
 			}
 			s.reloaded = time.Now()
@@ -75,6 +75,7 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 			}
 			s.mu.Unlock()
 			tell(s.room)
+			s.passOver(w)
 			items, err := s.part()
 			if err == nil && len(items) == 0 {
 				err = s.settled()
@@ -241,6 +242,10 @@ func (s *stream) remove(ctx context.Context, acked []*item) error {
 }
 
 func (s *stream) record(ctx context.Context, troubled []trouble) error {
+	troubled, err := s.unrecorded(ctx, troubled)
+	if err != nil || len(troubled) == 0 {
+		return err
+	}
 	if err := s.relay.recordTrouble(ctx, s.db, s.lease, troubled); err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func (s *stream) read() {
 		}
 		switch e.Kind {
 		case wal.Begin:
-			open = true
+			open, s.commit = true, e.LSN
 			if s.mapped != nil {
 				s.mapped.at = e.At
 			}
@@ -141,6 +141,7 @@ func (s *stream) roomy() *window {
 			return nil
 		}
 		if !s.filling.full() {
+			s.filling.commit = s.commit
 			return s.filling
 		}
 		s.mu.Unlock()

@@ -22,6 +22,8 @@ type window struct {
 	end   wal.LSN   // of the last transaction with rows that ended in this window; 0: none did
 	next  int       // settled items at the front
 	begun time.Time // when its first row came
+
+	commit wal.LSN // of the transaction whose rows are added
 }
 
 // A stream has two windows: one is filled while the other is published. They are what a relay's memory consists of, and
@@ -137,6 +139,7 @@ func (w *window) push(i item) {
 	if len(w.items) == 0 {
 		w.begun = time.Now()
 	}
+	i.commit = w.commit
 	w.items = append(roomFor(w.items, 1, windowRows), i)
 }
 

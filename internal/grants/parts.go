@@ -89,6 +89,9 @@ const (
 	parkedColumns  = "actor, action, reason, table_name, row_position, row_id, topic, order_key, attempts, last_error, type, headers, raw_headers, " +
 		"payload, created_at, mapped_row"
 
+	// discardColumns do not show what a discarded row held.
+	discardColumns = "action, lsn, row_id, row_position, table_name"
+
 	handlingTables = "leases, inbox, inbox_recent, inbox_offsets, inbox_slots, inbox_groups, answers, started, held, dead_letters, deadlines"
 	watchTables    = "watch_names, watch_flows, watch_offsets, watch_marks, watch_findings, watch_unexpected"
 )
@@ -108,6 +111,7 @@ var rights = map[Part][]Grant{
 		need("INSERT, UPDATE", "relay_state", "to stream").optional(),
 		need(readWrite, "outbox_trouble", "to put rows off, park them and take them up again"),
 		need("SELECT, INSERT, UPDATE", "relay_slot_samples", "to keep samples of the slot").optional(),
+		need("SELECT", "outbox_repairs", "to pass over discarded rows that the log has once more").columns(discardColumns).optional(),
 		need("SELECT", "outbox_partitions", "to see how many positions are left").optional(),
 		need("SELECT", "outbox_position_seq", "to keep claims fast behind many dead rows").optional().sequence(),
 	},
@@ -116,6 +120,7 @@ var rights = map[Part][]Grant{
 		need("SELECT, INSERT, UPDATE", "relay_leases", "to lead"),
 		need("SELECT, INSERT, UPDATE", "mapped_tables", "to stream"),
 		need(readWrite, "mapped_trouble", "to put rows off, park them and take them up again"),
+		need("SELECT", "outbox_repairs", "to pass over discarded rows that the log has once more").columns(discardColumns).optional(),
 		need("SELECT, INSERT, UPDATE", "relay_slot_samples", "to keep samples of the slot").optional(),
 	},
 	Participant: {

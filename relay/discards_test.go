@@ -1,0 +1,207 @@
+package relay_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/relay/desk"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// killBehindTrouble lets a relay record a row in trouble and die before it has stored its place.
+func (s *stage) killBehindTrouble(c childConfig) {
+	s.t.Helper()
+	c.Holder, c.Lease, c.KillAt, c.KillNth = "victim", 1500*time.Millisecond, "trouble", 1
+	require.Equal(s.t, syscall.SIGKILL, s.spawn(c).wait(waitLimit).Signal())
+}
+
+// discard parks the only row of a topic that is in trouble, and gives it up.
+func (s *stage) discard(table, topic string) {
+	s.t.Helper()
+	kept := "troupe.outbox_trouble"
+	if table != "" {
+		kept = "troupe.mapped_trouble"
+	}
+	s.exec("UPDATE "+kept+" SET status = 'parked', next_try = NULL WHERE topic = $1", topic)
+	done, err := desk.Desk{DB: s.pool, Table: desk.Table{Name: table}}.
+		DiscardTopic(s.t.Context(), topic, desk.By{Actor: "ann", Reason: "wrong"})
+	require.NoError(s.t, err)
+	require.EqualValues(s.t, 1, done)
+}
+
+// A row is recorded as trouble, the relay dies before it has stored its place, and an operator discards the row. The log
+// has the row once more for the next relay.
+func TestADiscardedRowThatTheLogHasOnceMoreIsPassedOver(t *testing.T) {
+	t.Parallel()
+	for _, delivery := range []relay.Delivery{relay.AtLeastOnce, relay.ExactlyOnce} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, written again %t", delivery, again), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				cfg := s.config()
+				cfg.Source, cfg.Delivery = relay.WAL, delivery
+				first := s.startStreaming(cfg)
+				require.NoError(t, first.stop())
+				late := s.flow + ".late.commands"
+				s.insert(late, "k", "discarded")
+				s.killBehindTrouble(childConfig{Source: relay.WAL, Delivery: delivery})
+				s.discard("", late)
+				s.provision(kafka.Topic{Name: late, Partitions: 1})
+				want := []string{"last"}
+				if again { // the row itself, from the audit: it is published after all
+					s.exec(`INSERT INTO troupe.outbox (position, id, topic, key, type, payload) OVERRIDING SYSTEM VALUE
+						SELECT row_position, row_id, topic, convert_from(order_key, 'UTF8'), type, 'again' FROM troupe.outbox_repairs`)
+					want = []string{"again", "last"}
+				}
+				r := s.start(cfg)
+				s.insert(late, "k", "last")
+				s.waitStreamed()
+				require.NoError(t, r.stop())
+				require.Equal(t, want, values(s.committed(late)))
+			})
+		}
+	}
+}
+
+func TestADiscardedRowOfAMappedTableThatTheLogHasOnceMoreIsPassedOver(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprintf("written again %t", again), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.exec(debeziumTable)
+			cfg := s.mapped("public.outbox", s.routed(nil))
+			first := s.start(cfg)
+			s.waitTable(first)
+			require.NoError(t, first.stop())
+			s.insertEvent("late", "k", `"discarded"`)
+			s.killBehindTrouble(childConfig{Table: "public.outbox", Mapping: s.routed(nil)})
+			s.discard("public.outbox", s.flow+".late.events")
+			topic := s.eventTopic("late")
+			want := []string{`"last"`}
+			if again { // another row with the event's id: it is published
+				s.exec(`INSERT INTO public.outbox SELECT row_id, 'late', 'k', 'T', '"again"' FROM troupe.outbox_repairs`)
+				want = []string{`"again"`, `"last"`}
+			}
+			s.start(cfg)
+			s.insertEvent("late", "k", `"last"`)
+			consumer := testkit.Consume(t, s.brokers, topic)
+			require.Equal(t, want, values(consumer.WaitN(len(want)))) // in the order of the key
+		})
+	}
+}
+
+// The next relay has read that a row is parked when it is discarded, and comes to that row in the log only then.
+func TestARowOfAMappedTableThatIsDiscardedWhileTheLogIsReadOnceMoreIsNotPublished(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(debeziumTable)
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	first := s.start(cfg)
+	s.waitTable(first)
+	require.NoError(t, first.stop())
+	other := s.eventTopic("other")
+	const rows = 5000 // more than two windows hold
+	s.exec(`INSERT INTO public.outbox
+		SELECT troupe.uuidv7(), CASE WHEN n > $1 THEN 'late' ELSE 'other' END, CASE WHEN n > $1 THEN 'k' ELSE n::text END, 'T', to_jsonb(n)
+		FROM generate_series(1, $1 + 1) AS n`, rows)
+	s.killBehindTrouble(childConfig{Table: "public.outbox", Mapping: s.routed(nil)})
+	sends, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	cfg.Hooks.BeforeSend = func(int) {
+		once.Do(func() {
+			close(sends)
+			<-goOn
+		})
+	}
+	r := s.start(cfg)
+	<-sends
+	s.discard("public.outbox", s.flow+".late.events")
+	topic := s.eventTopic("late")
+	close(goOn)
+	testkit.Wait(t, "all others", func() (bool, error) { return r.Status().Deleted >= rows, nil })
+	s.insertEvent("late", "k", `"last"`)
+	consumer := testkit.Consume(t, s.brokers, topic)
+	require.Equal(t, []string{`"last"`}, values(consumer.WaitN(1)))
+	testkit.Wait(t, "no trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.mapped_trouble") == 0, nil })
+	require.Equal(t, []string{`"last"`}, values(consumer.Records()))
+	require.NotEmpty(t, testkit.Consume(t, s.brokers, other).WaitN(rows))
+}
+
+// The place of exactly-once delivery names a row that an operator has discarded since. It is a place of this server still.
+func TestExactlyOnceGoesOnBehindAPlaceWhoseRowWasDiscarded(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cfg := s.exactly()
+	cfg.Slot = "troupe_" + strings.ReplaceAll(s.flow, "-", "_")
+	first := s.startStreaming(cfg)
+	require.NoError(t, first.stop())
+	s.insert(s.topic, "k", "before the place")
+	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'k', 'Thing', 'discarded')`, s.topic)
+	var lsn, system, id string
+	var timeline int32
+	var position int64
+	require.NoError(t, s.pool.QueryRow(t.Context(), `SELECT pg_current_wal_flush_lsn()::text, system_id, timeline, o.position, o.id
+		FROM troupe.relay_state, troupe.outbox o ORDER BY o.position DESC LIMIT 1`).Scan(&lsn, &system, &timeline, &position, &id))
+	client, err := kafka.NewClient(s.brokers)
+	require.NoError(t, err)
+	defer client.Close()
+	require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{
+		Topic: topics.Relay(cfg.Slot), Key: []byte(cfg.Slot),
+		Value: fmt.Appendf(nil, `{"lsn":%q,"system":%q,"timeline":%d,"position":%d,"id":%q}`, lsn, system, timeline, position, id),
+	}).FirstErr())
+	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+		VALUES ($1, $2, $3, 'k', 'parked', 1, 1, 'e')`, position, id, s.topic)
+	s.discard("", s.topic)
+	r := s.start(cfg)
+	s.insert(s.topic, "k", "behind the place")
+	s.waitStreamed()
+	require.Empty(t, r.Status().Repeats)
+	require.NoError(t, r.stop())
+	require.Equal(t, []string{"behind the place"}, values(s.committed(s.topic)))
+}
+
+// The relay's role learns which rows were discarded, and no more, and it cannot write that a row was. Without the right, which
+// older versions did not grant, it streams all the same.
+func TestTheRoleOfARelayOnlyReadsWhichRowsWereDiscarded(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	for _, part := range []grants.Part{grants.Relay, grants.MappedRelay} {
+		pool := grantstest.New(t, s.pool, part).Pool()
+		_, err := pool.Exec(t.Context(), "SELECT action, lsn, row_id, row_position, table_name FROM troupe.outbox_repairs")
+		require.NoError(t, err)
+		for _, forged := range []string{
+			"INSERT INTO troupe.outbox_repairs (actor, action, reason, row_position, row_id, topic, attempts, last_error) " +
+				"VALUES ('ann', 'discard', 'r', 1, troupe.uuidv7(), 't', 1, 'e')",
+			"UPDATE troupe.outbox_repairs SET lsn = '0/1'",
+			"DELETE FROM troupe.outbox_repairs",
+			"SELECT payload FROM troupe.outbox_repairs",
+			"SELECT actor, reason FROM troupe.outbox_repairs",
+		} {
+			_, err := pool.Exec(t.Context(), forged)
+			require.ErrorContains(t, err, "permission denied", forged)
+		}
+	}
+	role := grantstest.New(t, s.pool, grants.Relay)
+	s.exec("ALTER ROLE " + role.Name + " REPLICATION")
+	s.exec("REVOKE SELECT (action, lsn, row_id, row_position, table_name) ON troupe.outbox_repairs FROM " + role.Name)
+	cfg := s.wal()
+	cfg.Pool = role.Pool()
+	r := s.start(cfg)
+	s.waitStream()
+	s.insert(s.topic, "k", "0")
+	require.Equal(t, []string{"0"}, values(s.gather(1, s.topic)))
+	require.NoError(t, r.stop())
+}

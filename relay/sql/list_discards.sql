@@ -1,0 +1,7 @@
+-- Discards that were recorded behind an LSN. The position of a mapped table's row is the position of its record, which the log
+-- does not have.
+SELECT CASE WHEN table_name IS NULL THEN row_position ELSE 0 END AS row_position, row_id, lsn::text
+FROM troupe.outbox_repairs
+WHERE action = 'discard'
+  AND lsn > @from::text::pg_lsn
+  AND coalesce(table_name, '') = @table
