@@ -214,7 +214,11 @@ const houseEvery = 2 * time.Minute
 
 // keepHouse makes partitions ahead and does what else is due now and then.
 func (r *Relay) keepHouse(ctx context.Context) {
+	warned := make(map[string]bool)
 	for {
+		if err := r.warnOfLeftSlots(ctx, warned); err != nil && ctx.Err() == nil {
+			r.quiet.failed("look for slots left behind", err)
+		}
 		if err := r.tidy(ctx, r.pool); err != nil && ctx.Err() == nil {
 			r.quiet.failed("housekeeping", err)
 		}

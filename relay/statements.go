@@ -41,6 +41,7 @@ var (
 	readGuard      = statement("read_guard")
 	noteGuard      = statement("note_guard")
 	findCheckpoint = statement("find_checkpoint_row")
+	listLeftSlots  = statement("list_left_slots")
 	listDiscards   = statement("list_discards")
 	findDiscard    = statement("find_discard")
 	takeSample     = statement("sample")
