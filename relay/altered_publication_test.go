@@ -87,7 +87,7 @@ func TestAPersonDecidesOnAMappedTableWhosePublicationWasAltered(t *testing.T) {
 			}
 			insert("0")
 			consumer.WaitN(1)
-			testkit.Wait(t, "a stored place", func() (bool, error) {
+			testkit.Wait(t, "a stored checkpoint", func() (bool, error) {
 				return s.count("SELECT count(*) FROM troupe.mapped_tables WHERE publication IS NOT NULL AND sweep IS NULL") == 1, nil
 			})
 			var publication string

@@ -130,7 +130,7 @@ func (s *stream) unrecorded(ctx context.Context, troubled []trouble) ([]trouble,
 }
 
 // discardedRow reports whether the row of a checkpoint was discarded: then it is of this server, though its table has it no more.
-func (t *transactor) discardedRow(ctx context.Context, at place) (there bool, err error) {
+func (t *transactor) discardedRow(ctx context.Context, at checkpoint) (there bool, err error) {
 	err = t.db.QueryRow(ctx, findDiscard, pg.Args{"position": at.position, "id": at.id}).Scan(&there)
 	if err != nil {
 		return false, t.relay.auditError(err)

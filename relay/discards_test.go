@@ -20,7 +20,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// killBehindTrouble lets a relay record a row in trouble and die before it has stored its place.
+// killBehindTrouble lets a relay record a row in trouble and die before it has stored its checkpoint.
 func (s *stage) killBehindTrouble(c childConfig) {
 	s.t.Helper()
 	c.Holder, c.Lease, c.KillAt, c.KillNth = "victim", 1500*time.Millisecond, "trouble", 1
@@ -41,7 +41,7 @@ func (s *stage) discard(table, topic string) {
 	require.EqualValues(s.t, 1, done)
 }
 
-// A row is recorded as trouble, the relay dies before it has stored its place, and an operator discards the row. The log
+// A row is recorded as trouble, the relay dies before it has stored its checkpoint, and an operator discards the row. The log
 // has the row once more for the next relay.
 func TestADiscardedRowThatTheLogHasOnceMoreIsPassedOver(t *testing.T) {
 	t.Parallel()
@@ -140,15 +140,15 @@ func TestARowOfAMappedTableThatIsDiscardedWhileTheLogIsReadOnceMoreIsNotPublishe
 	require.NotEmpty(t, testkit.Consume(t, s.brokers, other).WaitN(rows))
 }
 
-// The place of exactly-once delivery names a row that an operator has discarded since. It is a place of this server still.
-func TestExactlyOnceGoesOnBehindAPlaceWhoseRowWasDiscarded(t *testing.T) {
+// The checkpoint of exactly-once delivery names a row that an operator has discarded since. It is a checkpoint of this server still.
+func TestExactlyOnceContinuesFromACheckpointWhoseRowWasDiscarded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	cfg := s.exactly()
 	cfg.Slot = "troupe_" + strings.ReplaceAll(s.flow, "-", "_")
 	first := s.startStreaming(cfg)
 	require.NoError(t, first.stop())
-	s.insert(s.topic, "k", "before the place")
+	s.insert(s.topic, "k", "before the checkpoint")
 	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'k', 'Thing', 'discarded')`, s.topic)
 	var lsn, system, id string
 	var timeline int32
@@ -166,11 +166,11 @@ func TestExactlyOnceGoesOnBehindAPlaceWhoseRowWasDiscarded(t *testing.T) {
 		VALUES ($1, $2, $3, 'k', 'parked', 1, 1, 'e')`, position, id, s.topic)
 	s.discard("", s.topic)
 	r := s.start(cfg)
-	s.insert(s.topic, "k", "behind the place")
+	s.insert(s.topic, "k", "behind the checkpoint")
 	s.waitStreamed()
 	require.Empty(t, r.Status().Repeats)
 	require.NoError(t, r.stop())
-	require.Equal(t, []string{"behind the place"}, values(s.committed(s.topic)))
+	require.Equal(t, []string{"behind the checkpoint"}, values(s.committed(s.topic)))
 }
 
 // The relay's role learns which rows were discarded, and no more, and it cannot write that a row was. Without the right, which

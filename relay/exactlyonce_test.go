@@ -149,9 +149,9 @@ func TestExactlyOnceSurvivesAKillBehindTrouble(t *testing.T) {
 	require.Len(t, s.committed(late), 2)
 }
 
-// A server that was set back to an earlier disk image has its name and its timeline still, and its log passes the place
+// A server that was set back to an earlier disk image has its name and its timeline still, and its log passes the checkpoint
 // again with other transactions. They are not taken for published.
-func TestExactlyOnceDoesNotTrustThePlaceOfAnotherPast(t *testing.T) {
+func TestExactlyOnceDoesNotTrustTheCheckpointOfAnotherHistory(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	cfg := s.exactly()
@@ -184,7 +184,7 @@ func TestExactlyOnceNeedsTheLog(t *testing.T) {
 	require.ErrorContains(t, err, "exactly-once needs source wal")
 }
 
-func TestExactlyOnceKeepsItsPlaceWithTheRows(t *testing.T) {
+func TestExactlyOnceKeepsItsCheckpointWithTheRows(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	r := s.startStreaming(s.exactly())
@@ -193,7 +193,7 @@ func TestExactlyOnceKeepsItsPlaceWithTheRows(t *testing.T) {
 		s.insert(s.topic, "k1", strconv.Itoa(committed["k1"]))
 		committed["k1"]++
 	}
-	testkit.Wait(t, "a place", func() (bool, error) { return r.Status().Place != "", nil })
+	testkit.Wait(t, "a checkpoint", func() (bool, error) { return r.Status().Checkpoint != "", nil })
 	require.Equal(t, relay.ExactlyOnce, r.Status().Delivery)
 	s.settleExactly(r, committed)
 
@@ -205,8 +205,8 @@ func TestExactlyOnceKeepsItsPlaceWithTheRows(t *testing.T) {
 	s.settleExactly(again, committed)
 }
 
-// TestAPlaceThatDoesNotComeIsReadAnew: a relay that waits for it for ever would say nothing, and publish nothing.
-func TestAPlaceThatDoesNotComeIsReadAnew(t *testing.T) {
+// TestACheckpointThatDoesNotComeIsReadAgain: a relay that waits for it for ever would say nothing, and publish nothing.
+func TestACheckpointThatDoesNotComeIsReadAgain(t *testing.T) {
 	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	require.NoError(t, err)
@@ -225,7 +225,7 @@ func TestAPlaceThatDoesNotComeIsReadAnew(t *testing.T) {
 	require.NoError(t, err)
 	r.Reading(time.Second)
 	run := s.run(r)
-	testkit.Wait(t, "it gives up", func() (bool, error) { return strings.Contains(r.Status().LastError, "read the place"), nil })
+	testkit.Wait(t, "it gives up", func() (bool, error) { return strings.Contains(r.Status().LastError, "read the checkpoint"), nil })
 	reads.Store(true)
 	s.waitSlot()
 	s.insert(s.topic, "k1", "0")

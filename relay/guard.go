@@ -21,7 +21,7 @@ type SlotStatus struct {
 	Active    bool   `json:"active"` // somebody streams it
 	// RetainedBytes of log are kept for the slot; they take room on the server's disk.
 	RetainedBytes int64 `json:"retained_bytes"`
-	// UnconfirmedBytes of log are behind the last place that the relay confirmed.
+	// UnconfirmedBytes of log are behind the last LSN that the relay confirmed.
 	UnconfirmedBytes int64 `json:"unconfirmed_bytes"`
 	// SafeBytes may still be written before the slot is in danger of being lost; nil without max_slot_wal_keep_size.
 	SafeBytes *int64 `json:"safe_bytes,omitempty"`

@@ -132,7 +132,7 @@ func TestAQuietOutboxOnABusyServerHoldsNoLog(t *testing.T) {
 	})
 }
 
-// A heartbeat each 15 s, the place stored each minute, the lease renewed each 20 s, the slot looked at each 30 s: no more
+// A heartbeat each 15 s, the checkpoint stored each minute, the lease renewed each 20 s, the slot looked at each 30 s: no more
 // than 12 statements a minute.
 func TestAnIdleRelayThatStreamsNeedsFewStatements(t *testing.T) {
 	t.Parallel()

@@ -84,8 +84,8 @@ func (i *item) age() time.Duration {
 	return max(0, time.Since(i.row.CreatedAt))
 }
 
-// errPlaceTopic refuses a row of a service that would be read as the relay's own record.
-var errPlaceTopic = errors.New("the topic is the relay's own: it holds the place of exactly-once delivery")
+// errCheckpointTopic refuses a row of a service that would be read as the relay's own record.
+var errCheckpointTopic = errors.New("the topic is the relay's own: it holds the checkpoint of exactly-once delivery")
 
 // prepare makes records of rows. Those that cannot be sent are trouble, and what follows of their keys stays behind.
 func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, troubled []trouble, err error) {
@@ -105,8 +105,8 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			continue
 		}
 		var err error
-		if i.row.Topic == p.relay.placeTopic {
-			err = errPlaceTopic
+		if i.row.Topic == p.relay.checkpointTopic {
+			err = errCheckpointTopic
 		} else if i.mapped != nil {
 			i.record, err = i.mapped.record()
 		} else {

@@ -48,7 +48,7 @@ func TestARightThatIsGrantedLaterIsSeen(t *testing.T) {
 	require.Equal(t, []string{"0", "1", "2"}, values(s.gather(3, "main")))
 }
 
-// A row of a service under the slot's name would be read as the place from which to stream.
+// A row of a service under the slot's name would be read as the checkpoint from which to stream.
 func TestARowForTheRelaysOwnTopicIsParked(t *testing.T) {
 	t.Parallel()
 	for _, delivery := range []relay.Delivery{relay.ExactlyOnce, relay.AtLeastOnce} {
@@ -57,10 +57,10 @@ func TestARowForTheRelaysOwnTopicIsParked(t *testing.T) {
 			s, _ := newServer(t, nil)
 			cfg := s.wal()
 			cfg.Delivery, cfg.Slot = delivery, "own_"+strings.ReplaceAll(s.flow, "-", "_")
-			place := topics.Relay(cfg.Slot)
+			own := topics.Relay(cfg.Slot)
 			r := s.start(cfg)
 			s.waitStream()
-			s.insert(place, cfg.Slot, `{"lsn": "nonsense"}`)
+			s.insert(own, cfg.Slot, `{"lsn": "nonsense"}`)
 			testkit.Wait(t, "a parked row", func() (bool, error) {
 				return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked' AND last_error LIKE '%the relay''s own%'") == 1, nil
 			})

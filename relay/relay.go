@@ -148,12 +148,12 @@ type Relay struct {
 	stuck  stuck
 	flight atomic.Int64 // rows handed to the client and not settled
 
-	placeTopic string // of the place under exactly-once; rows may not go there
+	checkpointTopic string // of the checkpoint under exactly-once; rows may not go there
 
 	givenUp   atomic.Bool   // the slot held more than it may
 	slotMoved chan struct{} // told when it is streamed anew
 	large     *wal.LSN      // behind which a transaction did not fit; of the goroutine that publishes
-	reading   time.Duration // placeTimeout
+	reading   time.Duration // checkpointTimeout
 	silence   time.Duration // maxSilence
 	answer    time.Duration // maxAnswer
 }
@@ -194,8 +194,8 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: placeTimeout, silence: maxSilence, answer: maxAnswer}
-	r.placeTopic = topics.Relay(cfg.Slot)
+	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer}
+	r.checkpointTopic = topics.Relay(cfg.Slot)
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)
 	if cfg.Mapping != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A sample is what was visible, and a place in the log behind it.
+// A sample is what was visible, and an LSN behind it.
 type sample struct {
 	snapshot    string
 	lsn         wal.LSN
@@ -17,7 +17,7 @@ type sample struct {
 	rows        int64 // settled before
 }
 
-// errAltered reports a publication that is not the one that the slot's stored place belongs to: while it was altered, rows may
+// errAltered reports a publication that is not the one that the slot's stored checkpoint belongs to: while it was altered, rows may
 // have been inserted that the log does not have.
 var errAltered = errors.New("the publication was altered, and may not have published every row")
 
@@ -67,7 +67,7 @@ func (r *Relay) sample(ctx context.Context, db *server) (got sample, err error) 
 	return got, err
 }
 
-// altered returns why the slot cannot be streamed from the stored place when the publication is another one or was altered since.
+// altered returns why the slot cannot be streamed from the stored checkpoint when the publication is another one or was altered since.
 // Rows of troupe.outbox that the log does not have are read from the table. Rows of a mapped table may be in the log alone, so a
 // person decides.
 func (r *Relay) altered(st standing, publication string) (why string, err error) {

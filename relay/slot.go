@@ -52,7 +52,7 @@ func (r *Relay) foreign(s slotState) error {
 }
 
 // unusable says why the slot does not go on where this outbox's relay left off; nothing if it does. Nothing was ever
-// acknowledged behind the stored place, so a slot that is ahead of it is not the one that was left.
+// acknowledged behind the stored checkpoint, so a slot that is ahead of it is not the one that was left.
 func unusable(st standing, slot slotState, system wal.System) string {
 	switch {
 	case !st.there || st.source != WAL:
@@ -64,7 +64,7 @@ func unusable(st standing, slot slotState, system wal.System) string {
 	case slot.walStatus == "lost":
 		return "the slot was invalidated: the server has removed WAL that it needs"
 	case slot.confirmed > st.lsn:
-		return fmt.Sprintf("the slot was made anew: it stands at %s, %s was the last place acknowledged", slot.confirmed, st.lsn)
+		return fmt.Sprintf("the slot was made anew: it stands at %s, %s was the last LSN acknowledged", slot.confirmed, st.lsn)
 	}
 	return ""
 }

@@ -28,8 +28,8 @@ type Status struct {
 	Leader string    `json:"leader,omitempty"`
 
 	Delivery Delivery `json:"delivery"`
-	// Place is how far the log is published by Kafka transactions that are committed; empty when not exactly once.
-	Place string `json:"place,omitempty"`
+	// Checkpoint is the LSN up to which committed Kafka transactions have published the log; empty unless delivery is exactly-once.
+	Checkpoint string `json:"checkpoint,omitempty"`
 	// Repeats is why, last, rows were published apart from the log, so that some may come twice if the relay dies at the
 	// wrong moment, although delivery is exactly once. It is kept after that is over.
 	Repeats   string    `json:"repeats,omitempty"`

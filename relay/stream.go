@@ -42,7 +42,7 @@ type stream struct {
 	mapped      *mappedReader // nil: the table is troupe.outbox
 	skip        snapshot      // what it sees was published before
 	tx          *transactor
-	publication string   // that the stored place belongs to
+	publication string   // that the stored checkpoint belongs to
 	from        wal.LSN  // where it began
 	again       wal.LSN  // what is told up to here may have been told before
 	discards    discards // of rows up to there
@@ -143,7 +143,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 			return err
 		}
 	}
-	// From the stored place: the last report before a crash may not have come to the server.
+	// From the stored checkpoint: the last report before a crash may not have come to the server.
 	from := st.lsn
 	if p.tx != nil {
 		p.tx.db = db
@@ -231,20 +231,20 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", st.lsn).Msg("streaming")
 	tell(r.slotMoved)
 
-	// Each outlives what it serves: rows are settled, then their place is stored, then it is reported.
-	placing, endPlace := context.WithCancel(term)
+	// Each outlives what it serves: rows are settled, then their checkpoint is stored, then it is reported.
+	storing, endStoring := context.WithCancel(term)
 	reporting, endReports := context.WithCancel(term)
-	var read, place, reports sync.WaitGroup
+	var read, checkpoints, reports sync.WaitGroup
 	read.Go(s.read)
-	place.Go(func() { s.keepPlace(placing, st) })
+	checkpoints.Go(func() { s.keepCheckpoint(storing, st) })
 	reports.Go(func() { s.report(reporting) })
 	p.source = s
 	err := r.publish(idle, term, p)
 	if err == nil {
 		err = s.finish(term, p)
 	}
-	endPlace()
-	place.Wait()
+	endStoring()
+	checkpoints.Wait()
 	endReports()
 	reports.Wait()
 	conn.Close()

@@ -41,12 +41,12 @@ func (s *stream) decodes(ctx context.Context) (busy bool) {
 	return err == nil && busy
 }
 
-// keepPlace stores how far the log is published, and what is visible as soon as all of that is; only then the server
+// keepCheckpoint stores how far the log is published, and what is visible as soon as all of that is; only then the server
 // hears of it. It ends with ctx, and stores what is published by then.
-func (s *stream) keepPlace(ctx context.Context, st standing) {
+func (s *stream) keepCheckpoint(ctx context.Context, st standing) {
 	var pending *sample // which the stream has not passed yet
 	var proven, kept int64
-	for stored := time.Now(); s.awaitPlace(ctx, pending, proven); {
+	for stored := time.Now(); s.awaitCheckpoint(ctx, pending, proven); {
 		if pending == nil {
 			got, err := s.sample(ctx)
 			if err != nil {
@@ -90,8 +90,8 @@ func (s *stream) failed(ctx context.Context, what string, err error) {
 	}
 }
 
-// awaitPlace waits until another look is due; false when ctx has ended. It is long where nothing is published.
-func (s *stream) awaitPlace(ctx context.Context, pending *sample, proven int64) bool {
+// awaitCheckpoint waits until another look is due; false when ctx has ended. It is long where nothing is published.
+func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven int64) bool {
 	if pending != nil {
 		pause(ctx, sampleEvery, s.passed)
 		return ctx.Err() == nil
@@ -108,7 +108,7 @@ func (s *stream) idle(ctx context.Context, rows int64) {
 	}
 }
 
-// keep stores a place and then reports it.
+// keep stores a checkpoint and then reports it.
 func (s *stream) keep(ctx context.Context, st standing, published uint64) error {
 	published = max(published, s.reported.Load())
 	st.lsn = wal.LSN(published)

@@ -116,7 +116,7 @@ type knownLayout struct {
 }
 
 // errStopping says that the server wants to stop. It waits until everything is confirmed, asks again upon each report, and
-// takes no statement any more by which a place could be stored: it would wait for ever.
+// takes no statement any more by which a checkpoint could be stored: it would wait for ever.
 var errStopping = errors.New("the server is stopping")
 
 // requests are the server's for a report: one in some seconds while it goes on.

@@ -33,9 +33,9 @@ var (
 	errStop = errors.New("stopped")
 )
 
-// A transactor ends Kafka transactions of whole Postgres transactions, each together with its place in the log. It is
+// A transactor ends Kafka transactions of whole Postgres transactions, each together with its checkpoint in the log. It is
 // good for as long as all goes well: after any failure it is closed, and the next one first makes sure of how the last
-// transaction ended (by taking its transactional id, which ends it) and then reads the place. What was in memory is not
+// transaction ended (by taking its transactional id, which ends it) and then reads the checkpoint. What was in memory is not
 // trusted.
 type transactor struct {
 	relay  *Relay
@@ -43,21 +43,21 @@ type transactor struct {
 	client *kgo.Client
 	sender *sender
 	term   context.Context
-	topic  string // of the place
+	topic  string // of the checkpoint
 	id     producerID
 
-	at    place      // committed
-	next  place      // behind the last whole transaction with rows
+	at    checkpoint // committed
+	next  checkpoint // behind the last whole transaction with rows
 	last  outbox.Row // that was taken: its position and id
 	xid   uint64     // that wrote it
-	apart bool       // rows that the log does not tell now: their transactions hold no place
+	apart bool       // rows that the log does not tell now: their transactions hold no checkpoint
 	open  bool       // a transaction is under way
 	begun time.Time  // then
 	ended time.Time  // the one before
 	rows  int        // in it
 	whole bool       // every row in it is of a Postgres transaction that is whole in it
 	noted bool       // rows were recorded as trouble since the last one
-	upTo  wal.LSN    // the place behind the whole ones; 0: none is
+	upTo  wal.LSN    // the checkpoint behind the whole ones; 0: none is
 }
 
 type producerID struct {
@@ -110,7 +110,7 @@ func (t *transactor) identify(ctx context.Context) error {
 	return nil
 }
 
-// apart says whether rows go out in transactions that hold no place: those that the log does not tell now.
+// apart says whether rows go out in transactions that hold no checkpoint: those that the log does not tell now.
 func (p *publisher) apart(items []*item) bool {
 	_, streams := p.source.(*stream)
 	return !streams || items[0].troubled
@@ -137,7 +137,7 @@ func (t *transactor) begin() error {
 }
 
 // inTime sees to it that the broker is not the first to end the transaction. Once may be an outage; at the second time
-// from the same place it is the Postgres transaction.
+// from the same checkpoint it is the Postgres transaction.
 func (t *transactor) inTime() error {
 	limit := t.relay.cfg.TransactionTimeout
 	if !t.open || time.Since(t.begun) < limit*9/10 {
@@ -195,7 +195,7 @@ func (t *transactor) wait(most time.Duration) time.Duration {
 	return most
 }
 
-// commit ends the transaction, if it is whole, together with its place. Only then may the place be confirmed to Postgres.
+// commit ends the transaction, if it is whole, together with its checkpoint. Only then may the checkpoint be confirmed to Postgres.
 func (t *transactor) commit(s *stream) error {
 	if !t.whole || !t.busy() {
 		return nil
@@ -212,7 +212,7 @@ func (t *transactor) commit(s *stream) error {
 	t.at, t.upTo, t.noted, r.large = at, 0, false, nil
 	t.sender.relax()
 	s.passes(upTo)
-	r.state.progressed(0, func(s *Status) { s.Deleted, s.Place = s.Deleted+int64(t.rows), at.lsn.String() })
+	r.state.progressed(0, func(s *Status) { s.Deleted, s.Checkpoint = s.Deleted+int64(t.rows), at.lsn.String() })
 	if t.rows > 0 {
 		call(r.cfg.Hooks.Deleted, t.rows)
 	}

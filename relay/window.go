@@ -13,7 +13,7 @@ import (
 )
 
 // A window is what a stream told and the publisher has not settled yet: rows in the order of their commits, and the
-// place up to which the log holds nothing else. What it holds of rows is its own and used again with it.
+// checkpoint up to which the log holds nothing else. What it holds of rows is its own and used again with it.
 type window struct {
 	items []item
 	bytes []byte    // of the rows' values

@@ -120,7 +120,7 @@ var figures = []figure{
 	{"slot_retained_bytes", gauge, "bytes", "Log that the server keeps for the slot.",
 		"grows for minutes: rows do not get out, or some transaction is open; the server's disk fills with it",
 		ofSlot(func(s *relay.SlotStatus) (float64, bool) { return float64(s.RetainedBytes), true })},
-	{"slot_unconfirmed_bytes", gauge, "bytes", "Log behind the last place that the relay confirmed.",
+	{"slot_unconfirmed_bytes", gauge, "bytes", "Log behind the last LSN that the relay confirmed.",
 		"grows for minutes while lag_rows is 0: the relay does not confirm; its log says why",
 		ofSlot(func(s *relay.SlotStatus) (float64, bool) { return float64(s.UnconfirmedBytes), true })},
 	{"slot_safe_bytes", gauge, "bytes", "What may still be written before the slot may be lost; absent without max_slot_wal_keep_size.",

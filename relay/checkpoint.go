@@ -18,10 +18,10 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A place is how far the log is published: everything before lsn is, or is recorded as trouble. It is the end of a
+// A checkpoint is an LSN: each row committed before it is published, or recorded as trouble. It is the end of a
 // transaction, and names the last row of it: a server that was set back, to a disk image of before that transaction, has
 // the same name and timeline, but not this row.
-type place struct {
+type checkpoint struct {
 	lsn      wal.LSN
 	system   string
 	timeline int32
@@ -30,9 +30,9 @@ type place struct {
 	xid      uint64 // that wrote the row; 0: not known
 }
 
-// placeRecord is a place as it stands in the topic, under the slot's name. A record under startKey says who took the
+// checkpointRecord is a checkpoint as it stands in the topic, under the slot's name. A record under startKey says who took the
 // transactional id, and when; nobody reads it but people.
-type placeRecord struct {
+type checkpointRecord struct {
 	LSN      string    `json:"lsn"`
 	System   string    `json:"system"`
 	Timeline int32     `json:"timeline"`
@@ -48,17 +48,17 @@ type startRecord struct {
 
 const startKey = "started"
 
-// placeTimeout bounds the reading of the place. It is a few records: what does not come by then is asked for anew, by a new
+// checkpointTimeout bounds the reading of the checkpoint. It is a few records: what does not come by then is asked for anew, by a new
 // client.
-const placeTimeout = 30 * time.Second
+const checkpointTimeout = 30 * time.Second
 
-func (p place) record(t *transactor) *kgo.Record {
-	value, _ := json.Marshal(placeRecord{p.lsn.String(), p.system, p.timeline, p.position, p.id, p.xid}) // texts and a number
+func (p checkpoint) record(t *transactor) *kgo.Record {
+	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.system, p.timeline, p.position, p.id, p.xid}) // texts and a number
 	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
 }
 
-func parsePlace(value []byte) (p place, err error) {
-	var r placeRecord
+func parseCheckpoint(value []byte) (p checkpoint, err error) {
+	var r checkpointRecord
 	if err := json.Unmarshal(value, &r); err != nil {
 		return p, err
 	}
@@ -92,14 +92,14 @@ func (t *transactor) provision(ctx context.Context) error {
 	return nil
 }
 
-// resume says from where the log is to be streamed: from the place of the last transaction that was committed, if it is of
-// this cluster and timeline, else from the one that is confirmed to Postgres, which it then makes the place.
+// resume says from where the log is to be streamed: from the checkpoint of the last transaction that was committed, if it is of
+// this cluster and timeline, else from the one that is confirmed to Postgres, which it then makes the checkpoint.
 func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wal.LSN, healed bool) (wal.LSN, error) {
 	reading, cancel := context.WithTimeout(ctx, t.relay.reading)
 	defer cancel()
-	at, found, err := t.readPlace(reading)
+	at, found, err := t.readCheckpoint(reading)
 	if err != nil {
-		return 0, fmt.Errorf("read the place in %s: %w", t.topic, err)
+		return 0, fmt.Errorf("read the checkpoint in %s: %w", t.topic, err)
 	}
 	holds := false
 	if found && at.system == system.ID && at.timeline == system.Timeline {
@@ -112,14 +112,14 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 		t.at = at
 	case found && at.lsn <= confirmed: // its row may be gone with its partition
 	case found:
-		t.relay.repeats(fmt.Sprintf("the place in %s is of another server, or of a future that this one lost: %s, timeline %d, system %s, "+
+		t.relay.repeats(fmt.Sprintf("the checkpoint in %s is of another server, or of a future that this one lost: %s, timeline %d, system %s, "+
 			"row %d; this one is at %s, timeline %d, system %s: what was published and not confirmed to it comes again",
 			t.topic, at.lsn, at.timeline, at.system, at.position, system.LSN, system.Timeline, system.ID))
 	case !healed:
-		t.relay.repeats("there is no place in " + t.topic + ": what was published without having been confirmed to Postgres comes again")
+		t.relay.repeats("there is no checkpoint in " + t.topic + ": what was published without having been confirmed to Postgres comes again")
 	}
 	if confirmed > t.at.lsn {
-		t.at = place{lsn: confirmed, system: system.ID, timeline: system.Timeline}
+		t.at = checkpoint{lsn: confirmed, system: system.ID, timeline: system.Timeline}
 		if err := t.begin(); err != nil {
 			return 0, err
 		}
@@ -129,13 +129,13 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 		t.ended = time.Time{}
 	}
 	t.next = t.at
-	t.relay.state.update(func(s *Status) { s.Place = t.at.lsn.String() })
+	t.relay.state.update(func(s *Status) { s.Checkpoint = t.at.lsn.String() })
 	return t.at.lsn, nil
 }
 
-// holds says whether the transaction that the place is behind is one of this server's. The row of a mapped table may be
-// gone, so that only a log that ends before the place tells.
-func (t *transactor) holds(ctx context.Context, at place, system wal.System) (there bool, err error) {
+// holds says whether the transaction that the checkpoint is behind is one of this server's. The row of a mapped table may be
+// gone, so that only a log that ends before the checkpoint tells.
+func (t *transactor) holds(ctx context.Context, at checkpoint, system wal.System) (there bool, err error) {
 	if t.relay.mapped != nil {
 		return at.lsn <= system.LSN, nil
 	}
@@ -144,9 +144,9 @@ func (t *transactor) holds(ctx context.Context, at place, system wal.System) (th
 		Scan(&there, &pending)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("look for row %d of the place in %s: %w", at.position, t.topic, err)
+		return false, fmt.Errorf("look for row %d of the checkpoint in %s: %w", at.position, t.topic, err)
 	case !there && pending:
-		return false, fmt.Errorf("row %d of the place in %s is published, and not visible yet: its commit waits for a synchronous standby",
+		return false, fmt.Errorf("row %d of the checkpoint in %s is published, and not visible yet: its commit waits for a synchronous standby",
 			at.position, t.topic)
 	case !there:
 		return t.discardedRow(ctx, at)
@@ -154,9 +154,9 @@ func (t *transactor) holds(ctx context.Context, at place, system wal.System) (th
 	return there, nil
 }
 
-// readPlace commits a record of its own and reads the topic up to it: nothing of a predecessor's can come behind that.
+// readCheckpoint commits a record of its own and reads the topic up to it: nothing of a predecessor's can come behind that.
 // It reads from the end, a longer piece each time, since there may be much that is not compacted yet.
-func (t *transactor) readPlace(ctx context.Context) (at place, found bool, err error) {
+func (t *transactor) readCheckpoint(ctx context.Context) (at checkpoint, found bool, err error) {
 	value, _ := json.Marshal(startRecord{t.relay.cfg.Holder, time.Now()}) // a text and a time
 	mine := &kgo.Record{Topic: t.topic, Key: []byte(startKey), Value: value}
 	if err := t.begin(); err != nil {
@@ -174,7 +174,7 @@ func (t *transactor) readPlace(ctx context.Context) (at place, found bool, err e
 	}
 }
 
-func (t *transactor) readFrom(ctx context.Context, from, to int64) (at place, found bool, err error) {
+func (t *transactor) readFrom(ctx context.Context, from, to int64) (at checkpoint, found bool, err error) {
 	reader, err := kafka.NewClient(t.relay.cfg.Brokers, append(append([]kgo.Opt{}, t.relay.cfg.Kafka...),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{t.topic: {0: kgo.NewOffset().At(from)}}),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -191,7 +191,7 @@ func (t *transactor) readFrom(ctx context.Context, from, to int64) (at place, fo
 		}
 		for _, r := range fetches.Records() {
 			if string(r.Key) == t.relay.cfg.Slot {
-				if at, err = parsePlace(r.Value); err != nil {
+				if at, err = parseCheckpoint(r.Value); err != nil {
 					return at, false, fmt.Errorf("%w: offset %d: %w", errStop, r.Offset, err)
 				}
 				found = true
