@@ -32,6 +32,7 @@ func (e *examination) database(ctx context.Context) {
 	e.Ok("database", fmt.Sprintf("%s as %s", conn.Config().Database, conn.Config().User))
 	e.pooler(ctx)
 	e.server(ctx, conn)
+	e.encoding(ctx, conn)
 	e.durability(ctx, conn)
 	e.connections(ctx, conn)
 	e.clock(ctx, conn)
@@ -106,6 +107,20 @@ func (e *examination) server(ctx context.Context, conn *pgx.Conn) {
 		e.Warn("server", fmt.Sprintf("Postgres %s, newer than what this program is tested with", text), "a newer troupe, once there is one")
 	default:
 		e.Ok("server", "Postgres "+text)
+	}
+}
+
+// encoding warns of a database whose bytes the server cannot always convert to UTF-8: SQL_ASCII stores any bytes, and some bytes
+// of WIN1252, for example, are no characters.
+func (e *examination) encoding(ctx context.Context, conn *pgx.Conn) {
+	var name string
+	if err := conn.QueryRow(ctx, "SELECT current_setting('server_encoding')").Scan(&name); err != nil {
+		e.Warn("encoding", err.Error(), "see the server's log")
+		return
+	}
+	if name != "UTF8" {
+		e.Warn("encoding", name+": a row with a text that the server cannot convert to UTF-8 stops the relay of the whole outbox",
+			"dump the database, and restore it into one that was created with ENCODING 'UTF8'")
 	}
 }
 

@@ -3,8 +3,8 @@
 //
 //	examined    findings
 //	database    reached, or by which of the usual causes not; as whom; a pooler that gives out other sessions; the
-//	            server's version; a standby; settings that lose commits; connections that are left; the clock beside
-//	            this machine's; the migrations beside this program's
+//	            server's version; a standby; an encoding other than UTF-8; settings that lose commits; connections
+//	            that are left; the clock beside this machine's; the migrations beside this program's
 //	privileges  for each Part that is asked about, what its role lacks, with the GRANTs that give it and no more
 //	log         whether rows can be streamed, and slots: how many are left, which nobody reads, how much they hold
 //	outbox      positions left, parked rows, topics of the rows that wait

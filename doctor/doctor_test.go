@@ -169,6 +169,30 @@ func TestASlotThatNobodyReadsIsFound(t *testing.T) {
 	require.True(t, found)
 }
 
+func TestADatabaseThatIsNotInUTF8IsFound(t *testing.T) {
+	t.Parallel()
+	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "CREATE DATABASE bytes ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
+	for database, warned := range map[string]bool{"bytes": true, "postgres": false} {
+		cfg, err := pgx.ParseConfig(server.URL(database))
+		require.NoError(t, err)
+		found := of(examine(t, doctor.Config{Database: cfg}), "encoding")
+		if !warned {
+			require.Empty(t, found)
+			continue
+		}
+		require.Len(t, found, 1)
+		require.Equal(t, doctor.Warning, found[0].Level)
+		require.Contains(t, found[0].Found, "SQL_ASCII")
+	}
+}
+
 func TestAServerThatTakesTheRelayForAStandbyIsFound(t *testing.T) {
 	t.Parallel()
 	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{})
