@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/address"
 )
 
 // KafkaConfig says how an embedded broker runs. The zero value runs a throw-away one.
@@ -79,12 +80,11 @@ func OpenKafka(ctx context.Context, cfg KafkaConfig) (*Kafka, error) {
 	if list == "" {
 		return StartKafka(ctx, cfg)
 	}
-	k := &Kafka{log: cfg.Log}
-	for addr := range strings.SplitSeq(list, ",") {
-		if addr = strings.TrimSpace(addr); addr != "" {
-			k.addrs = append(k.addrs, addr)
-		}
+	addrs, err := address.ParseBrokers(list)
+	if err != nil {
+		return nil, fmt.Errorf("TROUPE_KAFKA: %w", err)
 	}
+	k := &Kafka{log: cfg.Log, addrs: addrs}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(k.addrs...))
 	if err != nil {
 		return nil, fmt.Errorf("TROUPE_KAFKA: %w", err)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
+
+	"github.com/troupe-go/troupe/internal/address"
 )
 
 // PostgresConfig says how an embedded Postgres runs. The zero value runs a throw-away one.
@@ -91,13 +93,16 @@ func (s *server) startFirst(ctx context.Context, password string) error {
 
 // OpenPostgres uses the server whose URL is in TROUPE_POSTGRES, with rights to create and drop databases, else it starts one.
 func OpenPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
-	address := os.Getenv("TROUPE_POSTGRES")
-	if address == "" {
+	text := os.Getenv("TROUPE_POSTGRES")
+	if text == "" {
 		return StartPostgres(ctx, cfg)
 	}
-	u, err := url.Parse(address)
+	u, err := url.Parse(text)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		return nil, errors.New("TROUPE_POSTGRES: want a URL, postgres://user:password@host:port/postgres")
+	}
+	if _, err := address.ParseConn(text); err != nil {
+		return nil, fmt.Errorf("TROUPE_POSTGRES: %w", err)
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/postgres"

@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"github.com/troupe-go/troupe/schemas"
@@ -47,9 +46,9 @@ func OpenRegistry(ctx context.Context) (*Registry, error) {
 	if address == "" {
 		return StartRegistry(ctx)
 	}
-	cl, err := sr.NewClient(sr.URLs(address))
+	itself, err := schemas.NewRegistry(address)
 	if err == nil {
-		_, err = cl.Subjects(ctx)
+		_, err = itself.Versions(ctx, "troupe.devstack") // no error where there are none
 	}
 	if err != nil {
 		return nil, fmt.Errorf("TROUPE_REGISTRY: %w", err)

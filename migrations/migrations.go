@@ -19,6 +19,8 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 	"github.com/pressly/goose/v3/lock"
+
+	"github.com/troupe-go/troupe/internal/address"
 )
 
 //go:embed sql/*.sql
@@ -48,7 +50,7 @@ END $$`
 // needs CREATE on the database, and owns the tables from then on. One that has fewer rights may call it where there is
 // nothing to do, with USAGE on the schema troupe and SELECT on troupe.migrations.
 func Up(ctx context.Context, url string) error {
-	config, err := pgx.ParseConfig(url)
+	config, err := address.ParseConn(url)
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
@@ -77,7 +79,7 @@ func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
 // Get says how far the database at url is, and changes nothing. A database without Troupe's schema is at 0. A database
 // that is ahead gives ErrNewer.
 func Get(ctx context.Context, url string) (Status, error) {
-	config, err := pgx.ParseConfig(url)
+	config, err := address.ParseConn(url)
 	if err != nil {
 		return Status{}, fmt.Errorf("migrations: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/console"
+	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/demo/run"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -113,10 +114,10 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	token = cmp.Or(token, filed)
-	host, _, err := net.SplitHostPort(f.listen)
-	if err != nil {
-		return fmt.Errorf("--listen %q: want host:port, such as %s", f.listen, consoleAddress)
+	if err := address.CheckListen(f.listen); err != nil {
+		return fmt.Errorf("--listen: %w", err)
 	}
+	host, _, _ := net.SplitHostPort(f.listen)
 	ip := net.ParseIP(host)
 	local := host == "localhost" || ip != nil && ip.IsLoopback()
 	if !local && token == "" {
@@ -194,6 +195,9 @@ func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stder
 
 // besideDemo is a console over a demo's services. Its token is made anew, and told.
 func besideDemo(listen string, stderr io.Writer) (func(context.Context, run.World) error, error) {
+	if err := address.CheckListen(listen); err != nil {
+		return nil, fmt.Errorf("--console: %w", err)
+	}
 	host, _, err := net.SplitHostPort(listen)
 	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, fmt.Errorf("--console=%s: want an address of this machine's own, such as %s", listen, consoleAddress)

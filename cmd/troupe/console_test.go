@@ -153,6 +153,6 @@ func TestConsoleWantsTheURLOfAWatchersDatabase(t *testing.T) {
 	t.Parallel()
 	o := finish(t, command(t, nil, "console", "--database", "order=postgres://localhost:1/order", "--watch", "postgres://u:secret@host:x/watch"))
 	require.Equal(t, exitUsage, o.status, "%+v", o)
-	require.Contains(t, o.stderr, "--watch: want the URL")
+	require.Contains(t, o.stderr, "--watch or TROUPE_WATCH_DATABASE: not a connection string")
 	require.NotContains(t, o.stderr, "secret")
 }

@@ -3,13 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"os"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 
 	"github.com/troupe-go/troupe/flow/watch"
+	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/demo/run"
 )
 
@@ -22,9 +23,9 @@ func (w watched) open(ctx context.Context) (*pgxpool.Pool, error) {
 	if url == "" {
 		return nil, nil
 	}
-	config, err := pgxpool.ParseConfig(url)
+	config, err := address.ParsePool(url)
 	if err != nil {
-		return nil, errors.New("--watch: want the URL of a watcher's database, such as postgres://user@host/watch") // what was given may hold a password
+		return nil, fmt.Errorf("--watch or TROUPE_WATCH_DATABASE: %w", err)
 	}
 	config.MaxConns = 8
 	config.ConnConfig.RuntimeParams["application_name"] = "troupe console"

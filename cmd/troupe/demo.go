@@ -11,9 +11,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/orders"
 	"github.com/troupe-go/troupe/internal/demo/run"
+	"github.com/troupe-go/troupe/schemas"
 )
 
 // demoFlags are what the command line says of a run.
@@ -106,6 +108,19 @@ func (f *demoFlags) config(stderr io.Writer) (run.Config, error) {
 		}
 	}
 	var err error
+	if cfg.Postgres != "" {
+		if _, err := address.ParseConn(cfg.Postgres); err != nil {
+			return cfg, fmt.Errorf("--postgres or TROUPE_POSTGRES: %w", err)
+		}
+	}
+	if _, err := address.ParseBrokers(cfg.Kafka); err != nil {
+		return cfg, fmt.Errorf("--kafka or TROUPE_KAFKA: %w", err)
+	}
+	if cfg.Registry != "" {
+		if _, err := schemas.NewRegistry(cfg.Registry); err != nil {
+			return cfg, fmt.Errorf("--registry or TROUPE_REGISTRY: %w", err)
+		}
+	}
 	if cfg.Fail, err = demo.ParseFail(f.fail); err != nil {
 		return cfg, fmt.Errorf("--fail: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -101,10 +102,9 @@ func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec,
 	if f.database == "" {
 		return nil, nil, errors.New("--database is not set: want postgres://user@host:5432/database of the service; set it, or DATABASE_URL")
 	}
-	config, err := pgxpool.ParseConfig(f.database)
+	config, err := address.ParsePool(f.database)
 	if err != nil {
-		return nil, nil, errors.New("--database or DATABASE_URL: not a connection string (not shown: it may hold a password): want " +
-			"postgres://user:password@host:5432/database")
+		return nil, nil, fmt.Errorf("--database or DATABASE_URL: %w", err)
 	}
 	config.MaxConns = 2
 	if config.ConnConfig.ConnectTimeout == 0 {

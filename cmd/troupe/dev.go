@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/demo/run"
 	"github.com/troupe-go/troupe/internal/sidecar"
 	"github.com/troupe-go/troupe/topics"
@@ -167,7 +168,9 @@ func (f *devFlags) brokers(ctx context.Context, log zerolog.Logger) (addresses [
 		}
 		return kafka.Addrs(), kafka.Close, nil
 	}
-	addresses = strings.Split(f.kafka, ",")
+	if addresses, err = address.ParseBrokers(f.kafka); err != nil {
+		return nil, nil, fmt.Errorf("--kafka: %w", err)
+	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(addresses...))
 	if err != nil {
 		return nil, nil, fmt.Errorf("--kafka: %w", err)

@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/address"
 )
 
 // Exit statuses.
@@ -56,7 +58,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	end := exit{exitUsage, err} // cobra's own errors: unknown commands, flags and arguments
 	errors.As(err, &end)
 	if end.reason != nil {
-		_, _ = fmt.Fprintf(stderr, "troupe: %v\n", end.reason)
+		_, _ = fmt.Fprintf(stderr, "troupe: %s\n", address.Redact(end.reason.Error()))
 		if end.status == exitUsage {
 			_, _ = fmt.Fprintln(stderr, "(--help says more)")
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/demo/run"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/timeline"
@@ -143,10 +144,9 @@ func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
 	if len(f.databases) == 0 {
 		f.databases = strings.Fields(os.Getenv("TROUPE_DATABASES"))
 	}
-	for broker := range strings.SplitSeq(f.kafka, ",") {
-		if broker = strings.TrimSpace(broker); broker != "" {
-			cfg.Brokers = append(cfg.Brokers, broker)
-		}
+	var err error
+	if cfg.Brokers, err = address.ParseBrokers(f.kafka); err != nil {
+		return cfg, fmt.Errorf("--kafka: %w", err)
 	}
 	switch {
 	case len(cfg.Brokers) == 0 && len(f.databases) == 0:
@@ -159,7 +159,6 @@ func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
 		return cfg, errors.New("--since, --timeout and --max-records: want more than none")
 	}
 	if f.registry != "" {
-		var err error
 		if cfg.Registry, err = schemas.NewRegistry(f.registry); err != nil {
 			return cfg, fmt.Errorf("--registry: %w", err)
 		}
@@ -181,7 +180,7 @@ func (f *traceFlags) open(ctx context.Context, text string) (timeline.Database, 
 		// What was given is not repeated: it may hold a password.
 		return timeline.Database{}, errors.New("--database: want name=URL, such as payment=postgres://user@host/payment")
 	}
-	config, err := pgxpool.ParseConfig(url)
+	config, err := address.ParsePool(url)
 	if err != nil {
 		return timeline.Database{}, fmt.Errorf("--database %s: %w", name, err)
 	}

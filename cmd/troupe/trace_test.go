@@ -99,14 +99,14 @@ Nothing is missing: every command is answered, and every event was read.
 
 func TestTraceSaysWhatIsWrongWithItsFlags(t *testing.T) {
 	for want, args := range map[string]string{
-		"accepts 1 arg(s)":           "",
-		"nowhere to look":            "o-1",
-		"want --flow as well":        "o-1 --kafka 127.0.0.1:1",
-		"want --kafka as well":       "o-1 --database a=postgres://127.0.0.1:1/a --group g",
-		"want more than none":        "o-1 --kafka 127.0.0.1:1 --flow order --since 0s",
-		"want name=URL":              "o-1 --database postgres://a:hidden@127.0.0.1:1/a?b=c",
-		"--database a: cannot parse": "o-1 --database a=postgres://a:hidden@127.0.0.1:none/a",
-		"--registry":                 "o-1 --kafka 127.0.0.1:1 --flow order --registry here",
+		"accepts 1 arg(s)":                      "",
+		"nowhere to look":                       "o-1",
+		"want --flow as well":                   "o-1 --kafka 127.0.0.1:1",
+		"want --kafka as well":                  "o-1 --database a=postgres://127.0.0.1:1/a --group g",
+		"want more than none":                   "o-1 --kafka 127.0.0.1:1 --flow order --since 0s",
+		"want name=URL":                         "o-1 --database postgres://a:hidden@127.0.0.1:1/a?b=c",
+		"--database a: not a connection string": "o-1 --database a=postgres://a:hidden@127.0.0.1:none/a",
+		"--registry":                            "o-1 --kafka 127.0.0.1:1 --flow order --registry here",
 	} {
 		o := finish(t, command(t, nil, append([]string{"trace"}, strings.Fields(args)...)...))
 		require.Equal(t, 2, o.status, fmt.Sprint(args, o))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/flow/watch"
+	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -83,10 +84,8 @@ func (f *watchFlags) brokers(text string) (all []string, err error) {
 	if text == "" {
 		text = os.Getenv("KAFKA_BROKERS")
 	}
-	for broker := range strings.SplitSeq(text, ",") {
-		if broker = strings.TrimSpace(broker); broker != "" {
-			all = append(all, broker)
-		}
+	if all, err = address.ParseBrokers(text); err != nil {
+		return nil, fmt.Errorf("--brokers or KAFKA_BROKERS: %w", err)
 	}
 	if len(all) == 0 {
 		return nil, errors.New("--brokers is not set: want host:port of a broker; set it, or KAFKA_BROKERS")

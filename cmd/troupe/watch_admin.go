@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/flow/watch"
+	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/metrics"
 	"github.com/troupe-go/troupe/telemetry/flows"
 )
@@ -45,6 +46,9 @@ func (f *watchFlags) watcher(cfg watch.Config) (*watching, error) {
 	}
 	if err := m.Observe(w); err != nil {
 		return nil, err
+	}
+	if err := address.CheckListen(f.admin); err != nil {
+		return nil, fmt.Errorf("--admin: %w", err)
 	}
 	listener, err := net.Listen("tcp", f.admin)
 	if err != nil {

@@ -208,19 +208,19 @@ func TestWatchSaysWhatIsWrongWithItsFlags(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "reactions.json"),
 		[]byte(`{"hop": "order.order", "starts": [{"topic": "order.order.events", "type": "Placed"}]}`), 0o600))
 	for want, args := range map[string]string{
-		"--brokers is not set":            "--reactions " + folder,
-		"--reactions is not set":          "--brokers 127.0.0.1:1",
-		"no reactions.json":               "--brokers 127.0.0.1:1 --reactions " + t.TempDir(),
-		"is of another":                   "--brokers 127.0.0.1:1 --flow shop --reactions " + folder,
-		"want at most 336h":               "--brokers 127.0.0.1:1 --retention 400h --reactions " + folder,
-		"--admin: listen tcp":             "--brokers 127.0.0.1:1 --admin nowhere --reactions " + folder,
-		"--limit 0: want":                 "list --limit 0",
-		`status "gone": want one of`:      "list --status gone",
-		`found "odd": want one of`:        "list --found odd",
-		"want table, json, yaml, mermaid": "show o-1 --output svg",
-		"--database is not set":           "findings --database=",
-		"accepts 1 arg(s), received 0":    "show",
-		"unknown flag: --kafka":           "--kafka 127.0.0.1:1",
+		"--brokers is not set":                 "--reactions " + folder,
+		"--reactions is not set":               "--brokers 127.0.0.1:1",
+		"no reactions.json":                    "--brokers 127.0.0.1:1 --reactions " + t.TempDir(),
+		"is of another":                        "--brokers 127.0.0.1:1 --flow shop --reactions " + folder,
+		"want at most 336h":                    "--brokers 127.0.0.1:1 --retention 400h --reactions " + folder,
+		"--admin: \"nowhere\": want host:port": "--brokers 127.0.0.1:1 --admin nowhere --reactions " + folder,
+		"--limit 0: want":                      "list --limit 0",
+		`status "gone": want one of`:           "list --status gone",
+		`found "odd": want one of`:             "list --found odd",
+		"want table, json, yaml, mermaid":      "show o-1 --output svg",
+		"--database is not set":                "findings --database=",
+		"accepts 1 arg(s), received 0":         "show",
+		"unknown flag: --kafka":                "--kafka 127.0.0.1:1",
 	} {
 		env := []string{"KAFKA_BROKERS=", "DATABASE_URL=postgres://127.0.0.1:1/none"}
 		if strings.HasPrefix(args, "findings") {

@@ -24,7 +24,7 @@ var house = map[string][]string{
 	"retry":  {},
 
 	"envelope":        {},
-	"migrations":      {},
+	"migrations":      {"internal/address"},
 	"schemas":         {"envelope"},
 	"schemas/order":   {"schemas"},
 	"internal/pg":     {"retry"},
@@ -37,6 +37,7 @@ var house = map[string][]string{
 	"internal/deadletter": {"envelope", "internal/pg", "internal/pgtext", "outbox", "topics"},
 	"internal/wal":        {"internal/pg"},
 	"internal/expr":       {},
+	"internal/address":    {},
 	"internal/grants":     {},
 
 	"internal/grants/grantstest": {"internal/grants"},
@@ -79,7 +80,7 @@ var house = map[string][]string{
 	"saga/sagatest":    {"internal/expr", "saga", "saga/coordinator"},
 
 	"internal/demo": {
-		"alert", "envelope", "flow", "flow/reactions", "internal/metrics", "internal/traces", "migrations", "participant", "retry", "schemas",
+		"alert", "envelope", "flow", "flow/reactions", "internal/address", "internal/metrics", "internal/traces", "migrations", "participant", "retry", "schemas",
 		"schemas/order", "topics",
 	},
 	"internal/demo/order": {
@@ -97,7 +98,7 @@ var house = map[string][]string{
 	"console/browser":        {},
 	"console/internal/stage": {"envelope", "flow/reactions", "participant", "retry", "saga", "saga/coordinator", "testkit", "topics"},
 
-	"devstack": {"schemas"},
+	"devstack": {"internal/address", "schemas"},
 	"testkit":  {"devstack", "migrations"},
 
 	"saga/coordinator/storetest": {"saga", "saga/coordinator"},
@@ -111,19 +112,19 @@ var house = map[string][]string{
 	"internal/metrics/catalogue": {},
 	"internal/scaffold":          {"topics"},
 	"internal/sidecar": {
-		"alert", "ambassador", "console", "doctor", "envelope", "internal/door", "internal/grants", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/desk", "relay/mapping",
+		"alert", "ambassador", "console", "doctor", "envelope", "internal/address", "internal/door", "internal/grants", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/desk", "relay/mapping",
 		"retry", "schemas", "topics",
 	},
 	"internal/demo/orders": {"internal/demo"},
 	"internal/demo/run": {
-		"devstack", "flow/reactions", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",
+		"devstack", "flow/reactions", "internal/address", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",
 		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "internal/sidecar", "retry", "saga", "topics",
 	},
 
 	"cmd/outbox-relay": {"internal/sidecar"},
 	"cmd/troupe": {
 		"console", "devstack", "doctor", "envelope",
-		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/demo", "internal/demo/orders",
+		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/address", "internal/demo", "internal/demo/orders",
 		"internal/demo/run", "internal/metrics", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/fixture",
 		"saga/verify", "schemas", "telemetry/flows", "timeline", "topics",
 	},

@@ -10,8 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"os"
 	"strings"
 
@@ -19,6 +17,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -72,11 +72,17 @@ func (c Config) Validate() error {
 	if c.Registry == "" {
 		missing("SCHEMA_REGISTRY_URL", "http://host:port")
 	}
-	if _, err := pgconn.ParseConfig(c.DatabaseURL); c.DatabaseURL != "" && err != nil {
+	if _, err := address.ParseConn(c.DatabaseURL); c.DatabaseURL != "" && err != nil {
 		errs = append(errs, fmt.Errorf("DATABASE_URL: %w", err))
 	}
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		errs = append(errs, fmt.Errorf("DEMO_LISTEN: %w: want host:port", err))
+	if _, err := address.ParseBrokers(strings.Join(c.Brokers, ",")); err != nil {
+		errs = append(errs, fmt.Errorf("KAFKA_BROKERS: %w", err))
+	}
+	if _, err := schemas.NewRegistry(c.Registry); c.Registry != "" && err != nil {
+		errs = append(errs, fmt.Errorf("SCHEMA_REGISTRY_URL: %w", err))
+	}
+	if err := address.CheckListen(c.Listen); err != nil {
+		errs = append(errs, fmt.Errorf("DEMO_LISTEN: %w", err))
 	}
 	if _, err := topics.NewHop(c.Flow, "order"); err != nil {
 		errs = append(errs, fmt.Errorf("DEMO_FLOW: %w", err))
@@ -90,8 +96,8 @@ func (c Config) Validate() error {
 	if err := c.alert().Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("ALERT_URL: %w", err))
 	}
-	if u, err := url.Parse(c.Traces); c.Traces != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		errs = append(errs, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT: want http://host:port, of a collector that takes OTLP over HTTP"))
+	if err := address.CheckURL(c.Traces); c.Traces != "" && err != nil {
+		errs = append(errs, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT: %w: want http://host:port, of a collector that takes OTLP over HTTP", err))
 	}
 	return errors.Join(errs...)
 }

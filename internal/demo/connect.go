@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 
+	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
@@ -28,7 +29,7 @@ const minConns = 10
 
 // openDatabase waits for Postgres and makes what tables are missing: Troupe's and the service's.
 func openDatabase(ctx context.Context, cfg Config, schema string) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(cfg.DatabaseURL)
+	config, err := address.ParsePool(cfg.DatabaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("DATABASE_URL: %w", err)
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/troupe-go/troupe/internal/address"
 )
 
 // Exit codes.
@@ -87,7 +89,7 @@ Flags win over the environment.
 }
 
 func (p program) misused(err error) int {
-	fmt.Fprintf(p.stderr, "demo-%s: %v\n(--help says more)\n", p.name, err)
+	fmt.Fprintf(p.stderr, "demo-%s: %s\n(--help says more)\n", p.name, address.Redact(err.Error()))
 	return exitUsage
 }
 
@@ -95,7 +97,7 @@ func (p program) failed(err error) int {
 	if err == nil {
 		return exitDone
 	}
-	fmt.Fprintf(p.stderr, "demo-%s: %v\n", p.name, err)
+	fmt.Fprintf(p.stderr, "demo-%s: %s\n", p.name, address.Redact(err.Error()))
 	return exitFailed
 }
 

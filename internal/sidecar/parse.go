@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/address"
 )
 
 // bad is an error about the value of a setting: where it came from, what it is, what it should be.
@@ -57,8 +59,8 @@ func (v values) oneOf(s setting) (string, error) {
 }
 
 func (v values) address(s setting) (string, error) {
-	if _, _, err := net.SplitHostPort(v.text[s.name]); err != nil {
-		return "", v.bad(s, "host:port, such as 127.0.0.1:8089")
+	if err := address.CheckListen(v.text[s.name]); err != nil {
+		return "", usagef("%s (from %s): %w", s.name, v.from[s.name], err)
 	}
 	return v.text[s.name], nil
 }
@@ -68,27 +70,26 @@ func (v values) brokerList() ([]string, error) {
 	if v.text[brokers.name] == "" {
 		return nil, v.required(brokers, want)
 	}
-	var list []string
-	for b := range strings.SplitSeq(v.text[brokers.name], ",") {
-		b = strings.TrimSpace(b)
-		if _, _, err := net.SplitHostPort(b); err != nil {
-			return nil, v.bad(brokers, want)
+	list, err := address.ParseBrokers(v.text[brokers.name])
+	if err != nil {
+		return nil, usagef("%s (from %s): %w", brokers.name, v.from[brokers.name], err)
+	}
+	for _, broker := range list {
+		if _, _, err := net.SplitHostPort(broker); err != nil {
+			return nil, usagef("%s (from %s): a broker without a port: want %s", brokers.name, v.from[brokers.name], want)
 		}
-		list = append(list, b)
 	}
 	return list, nil
 }
 
 // database never shows the value: it may hold a password, also where it cannot be read.
 func (v values) database() (*pgxpool.Config, error) {
-	const want = "postgres://user:password@host:5432/database"
 	if v.text[databaseURL.name] == "" {
-		return nil, v.required(databaseURL, want)
+		return nil, v.required(databaseURL, "postgres://user:password@host:5432/database")
 	}
-	config, err := pgxpool.ParseConfig(v.text[databaseURL.name])
+	config, err := address.ParsePool(v.text[databaseURL.name])
 	if err != nil {
-		return nil, usagef("%s (from %s): not a connection string (not shown: it may hold a password): want %s",
-			databaseURL.name, v.from[databaseURL.name], want)
+		return nil, usagef("%s (from %s): %w", databaseURL.name, v.from[databaseURL.name], err)
 	}
 	if _, set := config.ConnConfig.RuntimeParams["application_name"]; !set {
 		config.ConnConfig.RuntimeParams["application_name"] = v.program

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/address"
 )
 
 // Exit statuses.
@@ -48,7 +50,7 @@ func (p Program) execute(ctx context.Context, root *cobra.Command) int {
 	}
 	var quiet reported
 	if !errors.As(err, &quiet) {
-		_, _ = fmt.Fprintf(p.Stderr, "%s: %v\n", root.CommandPath(), err)
+		_, _ = fmt.Fprintf(p.Stderr, "%s: %s\n", root.CommandPath(), address.Redact(err.Error()))
 	}
 	var usage usageError
 	if errors.As(err, &usage) {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/orders"
 	"github.com/troupe-go/troupe/saga"
@@ -104,7 +105,7 @@ type pools map[string]*pgxpool.Pool
 func openPools(ctx context.Context, urls map[string]string) (pools, error) {
 	all := pools{}
 	for service, url := range urls {
-		config, err := pgxpool.ParseConfig(url)
+		config, err := address.ParsePool(url)
 		if err != nil {
 			return nil, err
 		}

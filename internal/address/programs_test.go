@@ -1,0 +1,169 @@
+package address_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// marker is in the password of every address of this file.
+const marker = "s3cr3t"
+
+// Broken addresses, by kind. Each is refused before a program connects to anything.
+var broken = map[string][]string{
+	"database": {
+		"postgres://u:" + marker + "@h:port/d",
+		"postgres://u:" + marker + "%zz@h/d",
+		"postgres://u:x " + marker + "@h/d",
+		"postgres://u:12/" + marker + "@h/d",
+		"postgres://u:12#" + marker + "@h/d",
+		"postgres://u:x/" + marker + "@h/d",
+		"postgres:/u:" + marker + "@h/d",
+		"u:" + marker + "@h/d",
+		"host=h port=port password=" + marker,
+		"host=h password='" + marker,
+		"host=u:" + marker + "@h dbname=d",
+		"postgres://u:" + marker + "@h/d?sslmode=all",
+		"postgres://u:" + marker + "@h/d?sslrootcert=/no/such/file",
+		marker,
+	},
+	"brokers": {
+		"u:" + marker + "@h", "u:" + marker + "@h:9092", "h:9092,u:" + marker + "@h:9092", "kafka://u:" + marker + "@h:9092", "u:" + marker,
+		"u=" + marker + ":9092",
+	},
+	"registry": {
+		"http://u:" + marker + "@h:port", "http://u:" + marker + "@h h", "u:" + marker + "@h:8081", "://" + marker, "http://h/?token=" + marker,
+		"http://u:" + marker + "@registry.example",
+	},
+	"url":    {"http://u:" + marker + "@h:port", "http://u:" + marker + "@h h", "u:" + marker + "@h:8081", "://" + marker, "http://h:80?token=" + marker, "http://u:" + marker + "@h"},
+	"alert":  {"http://u:" + marker + "@h:port", "chat.example/" + marker, "http://u:" + marker + "@chat.example/x", "://" + marker},
+	"listen": {"u:" + marker + "@127.0.0.1", "u:" + marker + "@127.0.0.1:0", "http://u:" + marker + "@127.0.0.1:0"},
+}
+
+// An entry is a setting that takes an address: a variable, or a flag, and the command that reads it. prefix is before the
+// address, and environ what else the command wants.
+type entry struct {
+	kind, variable, flag, prefix string
+	args, environ                []string
+}
+
+// TestNoProgramRepeatsABrokenAddress gives broken addresses to every program, by every variable and flag that takes one.
+func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	built, err := exec.Command("go", "build", "-o", dir, "../../cmd/...").CombinedOutput()
+	require.NoError(t, err, string(built))
+
+	const nowhere = "DATABASE_URL=postgres://u@127.0.0.1:1/d"
+	const nobody = "KAFKA_BROKERS=127.0.0.1:1"
+	both := []string{nowhere, nobody}
+	relay := append([]string{"OUTBOX_RELAY_ADMIN=127.0.0.1:0"}, both...)
+	demo := append([]string{"SCHEMA_REGISTRY_URL=http://127.0.0.1:1"}, both...)
+	ambassador := append([]string{"AMBASSADOR_HOP=order.shipping", "AMBASSADOR_SERVICE_URL=http://127.0.0.1:1"}, both...)
+	reactions := filepath.Join(t.TempDir(), "reactions.json")
+	require.NoError(t, os.WriteFile(reactions, []byte(`{"hop": "order.payment", "reactions": []}`), 0o600))
+
+	programs := map[string][]entry{"troupe": {
+		{kind: "database", variable: "DATABASE_URL", flag: "--database", args: []string{"dlq", "list"}},
+		{kind: "database", flag: "--database", args: []string{"saga", "list"}},
+		{kind: "database", flag: "--database", args: []string{"held", "list"}},
+		{kind: "database", flag: "--database", args: []string{"inbox", "show", "a"}},
+		{kind: "registry", variable: "TROUPE_REGISTRY", flag: "--registry", args: []string{"dlq", "list"}, environ: both},
+		{kind: "registry", variable: "TROUPE_REGISTRY", flag: "--registry", args: []string{"schema", "diff", "."}},
+		{kind: "database", variable: "TROUPE_DATABASES", flag: "--database", prefix: "order=", args: []string{"trace", "o-1"}},
+		{kind: "brokers", variable: "TROUPE_KAFKA", flag: "--kafka", args: []string{"trace", "o-1", "--flow", "order"}},
+		{kind: "registry", variable: "TROUPE_REGISTRY", flag: "--registry", args: []string{"trace", "o-1", "--flow", "order", "--kafka", "127.0.0.1:1"}},
+		{kind: "database", variable: "TROUPE_DATABASES", flag: "--database", prefix: "order=", args: []string{"console", "--listen", "127.0.0.1:0"}},
+		{kind: "database", variable: "TROUPE_WATCH_DATABASE", flag: "--watch", args: []string{"console", "--listen", "127.0.0.1:0", "--database", "order=postgres://u@127.0.0.1:1/d"}},
+		{kind: "brokers", variable: "TROUPE_KAFKA", flag: "--kafka", args: []string{"console", "--listen", "127.0.0.1:0", "--flow", "order"}},
+		{kind: "registry", variable: "TROUPE_REGISTRY", flag: "--registry", args: []string{"console", "--listen", "127.0.0.1:0", "--database", "order=postgres://u@127.0.0.1:1/d"}},
+		{kind: "listen", flag: "--listen", args: []string{"console", "--database", "order=postgres://u@127.0.0.1:1/d"}},
+		{kind: "database", variable: "TROUPE_POSTGRES", flag: "--postgres", args: []string{"demo"}},
+		{kind: "brokers", variable: "TROUPE_KAFKA", flag: "--kafka", args: []string{"demo"}},
+		{kind: "registry", variable: "TROUPE_REGISTRY", flag: "--registry", args: []string{"demo"}},
+		{kind: "listen", flag: "--console", args: []string{"demo"}},
+		{kind: "brokers", flag: "--kafka", args: []string{"dev"}},
+		{kind: "listen", flag: "--console", args: []string{"dev"}},
+		{kind: "database", variable: "DATABASE_URL", flag: "--database-url", args: []string{"doctor"}},
+		{kind: "brokers", variable: "KAFKA_BROKERS", flag: "--brokers", args: []string{"doctor"}},
+		{kind: "registry", variable: "TROUPE_REGISTRY", flag: "--registry", args: []string{"doctor"}, environ: both},
+		{kind: "brokers", variable: "KAFKA_BROKERS", flag: "--brokers", args: []string{"watch", "--reactions", reactions}, environ: both},
+		{kind: "database", variable: "DATABASE_URL", flag: "--database", args: []string{"watch", "--reactions", reactions}, environ: both},
+		{kind: "listen", flag: "--admin", args: []string{"watch", "--reactions", reactions}, environ: both},
+		{kind: "database", variable: "DATABASE_URL", flag: "--database-url", args: []string{"ambassador"}, environ: ambassador},
+		{kind: "brokers", variable: "KAFKA_BROKERS", flag: "--brokers", args: []string{"ambassador"}, environ: ambassador},
+		{kind: "registry", variable: "SCHEMA_REGISTRY_URL", flag: "--registry", args: []string{"ambassador"}, environ: ambassador},
+		{kind: "url", variable: "AMBASSADOR_SERVICE_URL", flag: "--service-url", args: []string{"ambassador"}, environ: ambassador},
+		{kind: "alert", variable: "ALERT_URL", flag: "--alert-url", args: []string{"ambassador"}, environ: ambassador},
+		{kind: "listen", variable: "AMBASSADOR_ADMIN", flag: "--admin", args: []string{"ambassador"}, environ: ambassador},
+		{kind: "listen", variable: "AMBASSADOR_OUTBOX", flag: "--outbox", args: []string{"ambassador"}, environ: ambassador},
+	}}
+	for _, command := range []string{"run", "check", "status", "migrate"} {
+		programs["outbox-relay"] = append(programs["outbox-relay"], entry{kind: "database", variable: "DATABASE_URL", flag: "--database-url", args: []string{command}, environ: relay})
+	}
+	programs["outbox-relay"] = append(programs["outbox-relay"],
+		entry{kind: "brokers", variable: "KAFKA_BROKERS", flag: "--brokers", args: []string{"run"}, environ: relay},
+		entry{kind: "brokers", variable: "KAFKA_BROKERS", flag: "--brokers", args: []string{"check"}, environ: relay},
+		entry{kind: "alert", variable: "ALERT_URL", flag: "--alert-url", args: []string{"run"}, environ: relay},
+		entry{kind: "listen", variable: "OUTBOX_RELAY_ADMIN", flag: "--admin", args: []string{"run"}, environ: relay},
+	)
+	for _, service := range []string{"demo-order", "demo-payment", "demo-inventory", "demo-shipping"} {
+		programs[service] = []entry{
+			{kind: "database", variable: "DATABASE_URL", flag: "--database-url", environ: demo},
+			{kind: "brokers", variable: "KAFKA_BROKERS", flag: "--kafka-brokers", environ: demo},
+			{kind: "registry", variable: "SCHEMA_REGISTRY_URL", flag: "--schema-registry-url", environ: demo},
+			{kind: "url", variable: "OTEL_EXPORTER_OTLP_ENDPOINT", flag: "--otel-exporter-otlp-endpoint", environ: demo},
+			{kind: "alert", variable: "ALERT_URL", flag: "--alert-url", environ: demo},
+			{kind: "listen", variable: "DEMO_LISTEN", flag: "--listen", environ: demo},
+			// Where an address is not expected, it is not repeated either.
+			{kind: "database", args: []string{"--"}, environ: demo},
+		}
+	}
+	programs["troupe"] = append(programs["troupe"], entry{kind: "database", args: []string{"dlq", "list", "--"}, environ: both})
+	programs["outbox-relay"] = append(programs["outbox-relay"], entry{kind: "database", args: []string{"run", "--"}, environ: relay})
+
+	for program, entries := range programs {
+		for _, e := range entries {
+			name := strings.Join(append(append([]string{program}, e.args...), e.variable+e.flag), " ")
+			t.Run(strings.ReplaceAll(name, "/", "|"), func(t *testing.T) {
+				t.Parallel()
+				for i, text := range broken[e.kind] {
+					if e.variable != "" {
+						refused(t, filepath.Join(dir, program), e.args, append(e.environ[:len(e.environ):len(e.environ)], e.variable+"="+e.prefix+text))
+					}
+					// A flag is the same setting as its variable.
+					if e.flag != "" && (e.variable == "" || i == 0) {
+						refused(t, filepath.Join(dir, program), append(e.args[:len(e.args):len(e.args)], e.flag+"="+e.prefix+text), e.environ)
+					}
+					if e.flag+e.variable == "" && i == 0 {
+						refused(t, filepath.Join(dir, program), append(e.args[:len(e.args):len(e.args)], text), e.environ)
+					}
+				}
+			})
+		}
+	}
+}
+
+// refused runs a program that must end with an error which does not have the marker.
+func refused(t *testing.T, program string, args, environ []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it connects to an address that it should refuse
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append([]string{"HOME=" + cmd.Dir, "PATH=" + os.Getenv("PATH")}, environ...)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit, "%q %q: %s", args, environ, out)
+	require.NotEmpty(t, out)
+	require.NotContains(t, strings.ToLower(string(out)), marker, "%q %q", args, environ)
+	if strings.Contains(string(out), "connection refused") || strings.Contains(string(out), "no such host") {
+		t.Errorf("%q %q: it tried to connect: %s", args, environ, out)
+	}
+}
