@@ -78,7 +78,7 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 	i.fired, errs[8] = m.Int64Counter("troupe.deadlines.fired", metric.WithUnit("{deadline}"),
 		metric.WithDescription("Deadlines that were due and became messages."))
 	i.late, errs[9] = m.Float64Histogram("troupe.deadlines.lateness", seconds, metric.WithUnit("s"),
-		metric.WithDescription("Time from when a deadline was due until it became a message: of those that fired together, the longest."))
+		metric.WithDescription("Time from when a deadline was due until it became a message: of deadlines that fired together, the longest."))
 	return i, errors.Join(errs[:]...)
 }
 

@@ -10,7 +10,7 @@ import (
 func newAmbassador() *cobra.Command {
 	return &cobra.Command{
 		Use:                "ambassador",
-		Short:              "Stand beside a service that speaks only HTTP: messages on one side, requests on the other",
+		Short:              "Connect a service that speaks only HTTP: turn messages into requests, and responses into messages",
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := sidecar.Program{Args: args, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}

@@ -15,7 +15,7 @@ import (
 func newDLQ() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
-		Short: "See and repair dead letters: messages that nobody will try again by himself",
+		Short: "See and repair dead letters: messages that are not tried again automatically",
 		Long: `dlq works on one service's database (--database or DATABASE_URL). list groups what failed by its
 cause; show prints one with its payload as JSON; edit changes the payload that a redrive will send;
 redrive sends messages to their topic once more; discard says that nothing more is to be done. Every

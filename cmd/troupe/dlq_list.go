@@ -16,7 +16,7 @@ func newDLQList() *cobra.Command {
 	var letters bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List dead letters, grouped by what went wrong",
+		Short: "List dead letters, grouped by error",
 		Long: `list groups the open dead letters by cause: group, class, handler, and the error without quoted
 values, UUIDs, hex and numbers, for which it shows a star. The largest group comes first. With
 --letters or --cause it lists single ones, in the order in which they failed.`,

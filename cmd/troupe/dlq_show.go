@@ -15,7 +15,7 @@ func newDLQShow() *cobra.Command {
 	var f deskFlags
 	cmd := &cobra.Command{
 		Use:   "show <id>",
-		Short: "Show one dead letter: why, its payload as JSON, its headers, and what was done about it",
+		Short: "Show one dead letter: why, its payload as JSON, its headers, and its repairs",
 		Example: `  troupe dlq show 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f
   troupe dlq show 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --registry http://localhost:8081 --output json | jq .payload.json`,
 		Args: cobra.ExactArgs(1),

@@ -14,7 +14,7 @@ import (
 func newInbox() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "inbox",
-		Short:   "Find out what has become of a message",
+		Short:   "Find out how a message was handled",
 		Example: "  troupe inbox find 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f",
 		Args:    cobra.NoArgs,
 		RunE:    parent,

@@ -21,7 +21,7 @@ func newSagaList() *cobra.Command {
 	var counts bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List sagas, those that started last first",
+		Short: "List sagas, newest first",
 		Example: `  troupe saga list --status parked
   troupe saga list --status running,compensating --not-moved-since 1h --oldest
   troupe saga list --key o-1001
@@ -67,7 +67,7 @@ func newSagaList() *cobra.Command {
 	flags.Var(&after, "since", "only what started at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
 	flags.Var(&before, "before", "only what started before this `time`")
 	flags.Var(&still, "not-moved-since", "only what has not ended, and that nothing has happened to since this `time`")
-	flags.BoolVar(&page.Oldest, "oldest", false, "those that started first come first")
+	flags.BoolVar(&page.Oldest, "oldest", false, "oldest first")
 	flags.BoolVar(&counts, "counts", false, "how many there are of each type and status, and on each definition")
 	flags.IntVar(&page.Limit, "limit", 50, "at most `n` lines, up to 10000")
 	flags.StringVar(&page.After, "after", "", "go on behind this `mark`, which the page before has printed")

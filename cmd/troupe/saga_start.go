@@ -41,9 +41,9 @@ order's, is better started by that service.`,
 	a.declareDryRun(flags)
 	flags.StringArrayVar(&data, "data", nil, "`name=value` of a variable, repeatable")
 	flags.StringVar(&fields, "json", "", "variables as a `JSON` object")
-	flags.StringVar(&request.Hop, "hop", "", "the coordinator's `hop`, flow.name (default: that of the sagas of this type that there are)")
+	flags.StringVar(&request.Hop, "hop", "", "the coordinator's `hop`, flow.name (default: the hop of the existing sagas of this type)")
 	flags.StringVar(&request.Group, "group", "", "the coordinator's consumer `group`, beside --hop (default: the hop)")
-	flags.BoolVar(&request.Avro, "avro", false, "beside --hop: the payloads of the flow are Avro")
+	flags.BoolVar(&request.Avro, "avro", false, "with --hop: the payloads of the flow are Avro")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if request.Hop == "" && (request.Group != "" || request.Avro) {
 			return errors.New("--group and --avro are beside --hop: name that too")

@@ -39,7 +39,7 @@ func newTrace() *cobra.Command {
 	var f traceFlags
 	cmd := &cobra.Command{
 		Use:   "trace <key or id>",
-		Short: "Show what became of a business key or a flow, over all hops",
+		Short: "Follow a business key or a flow over all hops",
 		Long: `trace prints the commands and events of a flow in the order of their causes, with what waits in an
 outbox, what is held for its next attempt and which dead letters there are; and below, what the flow
 waits for. It reads the topics of the flow and the databases that it is given, and changes nothing.
@@ -68,7 +68,7 @@ Exit status: 0 something was looked at, 1 nothing could be seen or the look fail
 	flags.StringSliceVar(&f.cfg.Topics, "topic", nil, "`name` of another topic to look at, repeatable")
 	flags.StringSliceVar(&f.cfg.Groups, "group", nil, "`name` of a consumer group that does not begin with the flow's, repeatable")
 	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show Avro payloads [TROUPE_REGISTRY]")
-	flags.StringVar(&f.demo, "demo", "", "`folder` of a troupe demo --keep, to look at what it left")
+	flags.StringVar(&f.demo, "demo", "", "`folder` of a troupe demo --keep, to look at its data")
 	flags.DurationVar(&f.cfg.Since, "since", 24*time.Hour, "`time` to look back in the topics")
 	flags.BoolVar(&f.cfg.ScanAll, "scan-all", false, "read all partitions, also for a key")
 	flags.Int64Var(&f.cfg.MaxRecords, "max-records", 1_000_000, "read at most `n` records")

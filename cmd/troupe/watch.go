@@ -28,7 +28,7 @@ type watchFlags struct {
 
 func (f *watchFlags) declareFlow(cmd *cobra.Command) {
 	f.declareDatabase(cmd.Flags())
-	cmd.Flags().StringVar(&f.flow, "flow", "", "`name` of the flow; where there is one only it need not be said [TROUPE_FLOW]")
+	cmd.Flags().StringVar(&f.flow, "flow", "", "`name` of the flow; may be omitted if there is only one [TROUPE_FLOW]")
 }
 
 func newWatch() *cobra.Command {
@@ -176,7 +176,7 @@ func newWatchList() *cobra.Command {
 	var after string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the flows that were seen, those that began last first",
+		Short: "List the observed flows, newest first",
 		Long: `list gives flows with how each stands. With --found, or --status deviant alone, those come first of which it
 was found last. How a flow stands is told by all of its messages, so with a filter it looks at 150 flows, or --limit where
 that is more, and may give fewer than fit, or none, beside the mark to go on from.`,
@@ -266,7 +266,7 @@ func newWatchFindings() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "findings",
-		Short: "List what was missing, late, stuck or unexpected",
+		Short: "List missing, late, stuck and unexpected messages",
 		Example: `  troupe watch findings
   troupe watch findings --all --output json | jq -r '.findings[].text'`,
 		Args: cobra.NoArgs,
@@ -297,7 +297,7 @@ func newWatchFindings() *cobra.Command {
 		},
 	}
 	f.declareFlow(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "also what came late")
+	cmd.Flags().BoolVar(&all, "all", false, "also late messages")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most `n` lines, up to 10000")
 	f.output.declare(cmd)
 	return cmd

@@ -20,7 +20,7 @@ func newWatchShow() *cobra.Command {
 	var f watchFlags
 	cmd := &cobra.Command{
 		Use:   "show <correlation id or key>",
-		Short: "Show one flow: who said what because of what, and what is missing",
+		Short: "Show one flow: its messages, their causes, and the missing ones",
 		Long: `show draws a flow's messages as a tree, each below the one that caused it:
 
   ✓ success   ✗ failure   ! exhausted, or a dead letter   ▸ still awaited   ? missing, or a stuck join   · a command, or no outcome

@@ -30,7 +30,7 @@ This page is made from the tables in internal/sidecar that the program itself re
 ` + "`go test ./internal/sidecar -run Ambassador -update`" + `. What the program does is in [ambassador.md](ambassador.md).
 
 A setting has one name: a flag, a key in the file of ` + "`--config`" + ` (YAML), and, in capitals, a variable. A flag wins over the
-environment, that over the file. A key that nobody knows is refused. ` + "`troupe ambassador schema`" + ` prints the file's JSON Schema.
+environment, that over the file. An unknown key is refused. ` + "`troupe ambassador schema`" + ` prints the file's JSON Schema.
 
 Settings marked *secret* may also be read from a file: ` + "`NAME-file`" + `, or the variable with ` + "`_FILE`" + ` behind it. Those without a
 flag (–) have only ` + "`--NAME-file`" + `: others can see a command line. No secret is ever printed.

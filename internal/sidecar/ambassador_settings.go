@@ -10,7 +10,7 @@ var (
 
 	hop        = setting{name: "hop", usage: "`flow.hop` whose commands are consumed, such as order.shipping"}
 	group      = setting{name: "group", usage: "`name` of the consumer group; default: the hop. Another one has seen nothing"}
-	named      = setting{name: "service", usage: "`name` for ce_source of what is emitted; default: the hop's"}
+	named      = setting{name: "service", usage: "`name` for ce_source of the emitted messages; default: the hop's"}
 	partitions = setting{name: "partitions", value: "0", kind: number, most: 10_000,
 		usage: "`number` of the hop's topics' partitions, where they are missing and made; 0: the broker's own"}
 
@@ -19,9 +19,9 @@ var (
 		usage: "`token` that each request brings as Authorization: Bearer"}
 	serviceCA = setting{name: "service-tls-ca", kind: path,
 		usage: "`file.pem` with the authorities that may have signed the service's certificate; read for each connection; default: the system's"}
-	serviceCert = setting{name: "service-tls-cert", kind: path, usage: "`file.pem` with our certificate; read anew for each connection"}
-	serviceKey  = setting{name: "service-tls-key", kind: path, usage: "`file.pem` with its key; read anew for each connection"}
-	serviceName = setting{name: "service-tls-server-name", usage: "`name` that must stand in the service's certificate; default: its host"}
+	serviceCert = setting{name: "service-tls-cert", kind: path, usage: "`file.pem` with our certificate; read again for each connection"}
+	serviceKey  = setting{name: "service-tls-key", kind: path, usage: "`file.pem` with its key; read again for each connection"}
+	serviceName = setting{name: "service-tls-server-name", usage: "`name` that the service's certificate must contain; default: its host"}
 	mode        = setting{name: "mode", value: "cloudevents", kind: choice, choices: []string{"cloudevents", "plain"},
 		usage: "`cloudevents|plain`: the attributes are ce-… headers (HTTP binding, binary mode), or there are none"}
 	retry400 = setting{name: "retry-400", value: "false", kind: choice, choices: []string{"true", "false"},
@@ -32,7 +32,7 @@ var (
 		usage: "`secret` of the signature: of standard-webhooks in base64, 24 to 64 bytes; of github text of 24 bytes or more"}
 	timeout = setting{name: "timeout", value: "30s", kind: duration, usage: "longest `time` until the service has answered"}
 	atOnce  = setting{name: "concurrency", value: "64", kind: number, least: 1, most: 1000,
-		usage: "`requests` under way at once; those of a key go one after the other"}
+		usage: "`requests` at the same time; requests of one key are sent one after the other"}
 	maxAnswer = setting{name: "max-answer-kb", value: "256", kind: number, least: 1, most: 878,
 		usage: "`kilobytes` of the longest answer; concurrency times as much may be in memory"}
 	tries = setting{name: "retry-attempts", value: "8", kind: number, least: 1, most: 1000,
@@ -40,9 +40,9 @@ var (
 	firstRetry = setting{name: "retry-initial", value: "500ms", kind: duration,
 		usage: "`time` to wait after the first try; doubles with each further one"}
 	longestRetry = setting{name: "retry-cap", value: "1m", kind: duration, usage: "longest `time` between two tries"}
-	ending       = setting{name: "drain", value: "10s", kind: duration, usage: "longest `time` for what is under way when stopped"}
+	ending       = setting{name: "drain", value: "10s", kind: duration, usage: "longest `time` for requests in flight when stopped"}
 	tellURL      = setting{name: "alert-url", env: "ALERT_URL", secret: true,
-		usage: "`URL` of a chat's webhook, which is told of dead letters; a secret: better in the environment"}
+		usage: "`URL` of a chat's webhook, to which dead letters are reported; a secret: better in the environment"}
 	migrate = setting{name: "migrate", value: "false", kind: choice, choices: []string{"true", "false"},
 		usage: "`true|false`: bring the database to the latest version at the start; its role must own Troupe's tables"}
 
@@ -51,7 +51,7 @@ var (
 		usage: "`token` that POST /outbox wants as Authorization: Bearer; at least 16 characters"}
 	postsTopics = setting{name: "outbox-topics", kind: list, usage: "`topic,…` that POST /outbox may write to; default: any"}
 	postsKept   = setting{name: "outbox-ids", value: "168h", kind: duration,
-		usage: "`time` for which a posted id is remembered: what comes again after that is written again"}
+		usage: "`time` for which a posted id is remembered: a repeat after that is written again"}
 
 	beside = setting{name: "admin", value: "127.0.0.1:8088",
 		usage: "`host:port` of /livez, /readyz and /metrics; other than loopback only with admin-token"}

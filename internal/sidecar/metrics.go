@@ -82,11 +82,11 @@ const (
 
 // figures are all but the histogram. One more is one more line here: registration and reference follow.
 var figures = []figure{
-	{"rows_captured_total", counter, "rows", "Rows read from the outbox, with each try anew.",
+	{"rows_captured_total", counter, "rows", "Rows read from the outbox; each try counts.",
 		"grows much faster than rows_published_total: rows are refused and read again; see rows_retried_total",
 		counts(func(s relay.Status) int64 { return s.Claimed })},
 	{"rows_published_total", counter, "rows", "Rows that the brokers acknowledged.",
-		"stands still while lag_rows is not 0: nothing gets out; /readyz says why",
+		"does not grow while lag_rows is not 0: nothing is published; /readyz has the reason",
 		counts(func(s relay.Status) int64 { return s.Published })},
 	{"rows_deleted_total", counter, "rows", "Rows that were acknowledged and removed.",
 		"stays behind rows_published_total for minutes: the database refuses the delete, and a restart will repeat those rows",
@@ -98,24 +98,24 @@ var figures = []figure{
 		"grows: look at outbox-relay parked list",
 		counts(func(s relay.Status) int64 { return s.Parked })},
 	{"rows_in_flight", gauge, "rows", "Rows sent and not yet acknowledged.",
-		"stays above 0 while rows_published_total stands still: the brokers do not answer",
+		"stays above 0 while rows_published_total does not grow: the brokers do not answer",
 		counts(func(s relay.Status) int64 { return s.InFlight })},
 	{"active", gauge, "1 or 0", "1 while this relay holds the lease, else 0.",
-		"the sum over all relays of one database is 0 for longer than lease: nobody publishes",
+		"the sum over all relays of one database is 0 for longer than lease: no relay publishes",
 		tells(func(s scrape) bool { return s.status.Role == relay.Active })},
 	{"lease_term", gauge, "terms", "Term of the lease, the own one or the last one seen.",
 		"grows every few minutes: relays lose the lease; the database is slow or machines freeze",
 		counts(func(s relay.Status) int64 { return s.Term })},
-	{"last_progress_timestamp_seconds", gauge, "s since 1970", "When the relay last got somewhere: rows acknowledged, or an outbox found empty.",
-		"older than a minute: it stands still; /readyz says why",
+	{"last_progress_timestamp_seconds", gauge, "s since 1970", "When the relay last made progress: rows acknowledged, or an outbox found empty.",
+		"older than a minute: the relay makes no progress; /readyz has the reason",
 		func(s scrape) (float64, bool) {
 			return float64(s.status.Progress.UnixMilli()) / 1000, !s.status.Progress.IsZero()
 		}},
 	{"ready", gauge, "1 or 0", "1 when /readyz finds nothing wrong with this outbox, else 0.",
 		"0 for a minute: nothing gets out; /readyz says why",
 		tells(func(s scrape) bool { return s.ready })},
-	{"paused", gauge, "1 or 0", "1 while somebody has paused this relay.",
-		"1 for longer than the work that it was for: somebody forgot POST /resume",
+	{"paused", gauge, "1 or 0", "1 while this relay is paused.",
+		"1 for longer than the work that it was for: POST /resume was forgotten",
 		tells(func(s scrape) bool { return s.paused })},
 	{"slot_retained_bytes", gauge, "bytes", "Log that the server keeps for the slot.",
 		"grows for minutes: rows do not get out, or some transaction is open; the server's disk fills with it",
@@ -138,7 +138,7 @@ var figures = []figure{
 		"grows for minutes: more is written than gets out",
 		inTable(func(r *rowStats) float64 { return float64(r.Pending) })},
 	{"lag_bytes", gauge, "bytes", "Payloads of the rows that lag_rows counts.",
-		"much more than lag_rows times your usual message: somebody writes large ones, which brokers may refuse",
+		"much more than lag_rows times your usual message: large rows are written, which brokers may refuse",
 		inTable(func(r *rowStats) float64 { return float64(r.Bytes) })},
 	{"retrying_rows", gauge, "rows", "Rows that wait for their next try.",
 		"above 0 for minutes: a topic does not exist or refuses us; soon they are parked",
@@ -156,8 +156,8 @@ var figures = []figure{
 			}
 			return float64(s.outlet.alerts.Stats().Alerts), true
 		}},
-	{"alert_incidents_lost_total", counter, "rows", "Parked rows that the webhook was not told of: it refused, or there were too many causes.",
-		"grows: nobody is told; look at the log and at alert-url",
+	{"alert_incidents_lost_total", counter, "rows", "Parked rows that were not reported to the webhook: it refused, or there were too many causes.",
+		"grows: alerts are lost; look at the log and at alert-url",
 		func(s scrape) (float64, bool) {
 			if s.outlet.alerts == nil {
 				return 0, false

@@ -36,8 +36,8 @@ This page is made from the tables in internal/sidecar that the program itself re
 ` + "`go test ./internal/sidecar -run Reference -update`" + `.
 
 A setting has one name: a flag of ` + "`outbox-relay run`" + `, a key in the file of ` + "`--config`" + ` (YAML), and, in capitals, a variable.
-A flag wins over the environment, that over the file. ` + "`DATABASE_URL` and `KAFKA_BROKERS`" + ` alone are enough. A key that nobody
-knows is refused. ` + "`outbox-relay schema`" + ` prints the file's JSON Schema.
+A flag wins over the environment, that over the file. ` + "`DATABASE_URL` and `KAFKA_BROKERS`" + ` alone are enough. An unknown
+key is refused. ` + "`outbox-relay schema`" + ` prints the file's JSON Schema.
 
 ` + "```yaml" + `
 %s` + "```" + `
@@ -68,7 +68,7 @@ ever printed, in no log and no error. Those without a flag (–) have only ` + "
 
 ## Reload
 
-SIGHUP reads the file and the secrets anew. A mistake anywhere is logged, and everything stays as it was. Else: a setting
+SIGHUP reads the file and the secrets again. A mistake anywhere is logged, and everything stays as it was. Else: a setting
 marked *each* that changed makes that outbox's relay drain and begin anew with it, and outboxes may come and go; those
 marked *live* change at once; the others need a restart, and the log names them. A relay that was paused stays paused. A
 replay of an outbox whose relay begins anew ends. Flags and the environment are those of the start. Certificates, keys,
@@ -85,8 +85,8 @@ no reasons without it. ` + "`?outbox=NAME`" + ` chooses one; where there are sev
 | request | |
 |---|---|
 | ` + "`GET /livez`" + ` | 200: the process answers |
-| ` + "`GET /readyz`" + ` | 200: every outbox gets somewhere or stands by; else 503, and which one does not, and why |
-| ` + "`GET /status`" + ` | what each relay does and what waits, as JSON |
+| ` + "`GET /readyz`" + ` | 200: every outbox makes progress or is a standby; else 503, with the outbox that does not, and the reason |
+| ` + "`GET /status`" + ` | the state of each relay and its waiting rows, as JSON |
 | ` + "`GET /metrics`" + ` | Prometheus, see below |
 | ` + "`GET /parked`" + ` † | parked rows without payloads: ` + "`?topic=`, `?limit=` (50), `?after=`" + ` the page's ` + "`next`" + ` |
 | ` + "`POST /pause`, `POST /resume`" + ` | what is in flight is finished, then nothing more is read; the lease is kept, so no standby takes over. Of this process: a restart publishes |
@@ -95,7 +95,7 @@ no reasons without it. ` + "`?outbox=NAME`" + ` chooses one; where there are sev
 | ` + "`POST /replay`" + ` † | see below |
 | ` + "`GET /replay`, `DELETE /replay`" + ` † | how far it is; ends it |
 
-A replay publishes rows once more that were published and still stand in the table, under their ids:
+A replay publishes rows again, under their ids, that were published and are still in the table:
 
 ` + "```json" + `
 {"from_position": 1, "to_position": 0, "since": "2026-01-31T12:00:00Z", "until": "2026-01-31T13:00:00Z",

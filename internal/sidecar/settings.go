@@ -65,15 +65,15 @@ var (
 	databaseURL = setting{name: "database-url", env: "DATABASE_URL", secret: true, each: true,
 		usage: "the service's database, `postgres://…`; better in the environment, since others can see a command line"}
 	databasePassword = setting{name: "database-password", secret: true, hidden: true, each: true,
-		usage: "`password`, where it does not stand in database-url"}
+		usage: "`password`, if database-url does not contain it"}
 	databaseCA = setting{name: "database-tls-ca", kind: path, each: true,
 		usage: "`file.pem` with the authorities that may have signed the server's certificate; read for each connection; default: the system's"}
 	databaseCert = setting{name: "database-tls-cert", kind: path, each: true,
-		usage: "`file.pem` with our certificate; read anew for each connection"}
+		usage: "`file.pem` with our certificate; read again for each connection"}
 	databaseKey = setting{name: "database-tls-key", kind: path, each: true,
-		usage: "`file.pem` with its key; read anew for each connection"}
+		usage: "`file.pem` with its key; read again for each connection"}
 	databaseName = setting{name: "database-tls-server-name", each: true,
-		usage: "`name` that must stand in the server's certificate; default: the host"}
+		usage: "`name` that the server's certificate must contain; default: the host"}
 
 	brokers  = setting{name: "brokers", env: "KAFKA_BROKERS", kind: list, each: true, usage: "`host:port,…` of Kafka"}
 	kafkaTLS = setting{name: "kafka-tls", value: "false", kind: choice, choices: []string{"true", "false"}, each: true,
@@ -81,18 +81,18 @@ var (
 	kafkaCA = setting{name: "kafka-tls-ca", kind: path, each: true,
 		usage: "`file.pem` with the authorities that may have signed the brokers' certificates; read for each connection"}
 	kafkaCert = setting{name: "kafka-tls-cert", kind: path, each: true,
-		usage: "`file.pem` with our certificate; read anew for each connection"}
+		usage: "`file.pem` with our certificate; read again for each connection"}
 	kafkaKey = setting{name: "kafka-tls-key", kind: path, each: true,
-		usage: "`file.pem` with its key; read anew for each connection"}
+		usage: "`file.pem` with its key; read again for each connection"}
 	kafkaName = setting{name: "kafka-tls-server-name", each: true,
-		usage: "`name` that must stand in each broker's certificate; default: its host"}
+		usage: "`name` that each broker's certificate must contain; default: its host"}
 	kafkaSASL = setting{name: "kafka-sasl", value: "none", kind: choice, choices: mechanisms, each: true,
 		usage: "`none|plain|scram-sha-256|scram-sha-512|oauthbearer`: how we say who we are; plain wants TLS"}
 	kafkaUser     = setting{name: "kafka-user", each: true, usage: "`name` for plain and scram"}
 	kafkaPassword = setting{name: "kafka-password", secret: true, hidden: true, each: true,
-		usage: "`password` for plain and scram; its file is read anew for each connection"}
+		usage: "`password` for plain and scram; its file is read again for each connection"}
 	kafkaToken = setting{name: "kafka-token", secret: true, hidden: true, each: true,
-		usage: "`token` for oauthbearer; its file is read anew for each connection"}
+		usage: "`token` for oauthbearer; its file is read again for each connection"}
 
 	service = setting{name: "service", each: true,
 		usage: "`name` for ce_source of rows that name none; default: the database's name"}
@@ -113,7 +113,7 @@ var (
 	delivery = setting{name: "delivery", value: "at-least-once", kind: choice, choices: []string{"at-least-once", "exactly-once"}, each: true,
 		usage: "`at-least-once|exactly-once`: repeats carry the same ce_id; exactly-once publishes in Kafka transactions, and needs the wal source"}
 	transactions = setting{name: "transactions", value: "100ms", kind: duration, each: true,
-		usage: "`time` from the end of one Kafka transaction to that of the next, under exactly-once"}
+		usage: "`time` from the end of one Kafka transaction to the end of the next, under exactly-once"}
 	transactionTimeout = setting{name: "transaction-timeout", value: "1m", kind: duration, each: true,
 		usage: "`time` after which the broker gives up a Kafka transaction; up to its transaction.max.timeout.ms"}
 	compression = setting{name: "compression", value: "snappy", kind: choice, choices: []string{"none", "gzip", "snappy", "lz4", "zstd"}, each: true,
@@ -142,9 +142,9 @@ var (
 		choices: []string{string(schemas.TopicName), string(schemas.RecordName), string(schemas.TopicRecordName)},
 		usage:   "`TopicNameStrategy|RecordNameStrategy|TopicRecordNameStrategy`: the registry's subject of a message, by its topic, its type or both"}
 	avroTopics = setting{name: "avro-topics", kind: list, each: true,
-		usage: "`topic,…` whose payloads become Avro, where there is a registry; * in one stands for any text; default: all"}
+		usage: "`topic,…` whose payloads become Avro, where there is a registry; * matches any text; default: all"}
 	alertURL = setting{name: "alert-url", env: "ALERT_URL", secret: true, each: true,
-		usage: "`URL` of a chat's webhook, which is told of parked rows; a secret: better in the environment"}
+		usage: "`URL` of a chat's webhook, to which parked rows are reported; a secret: better in the environment"}
 
 	admin = setting{name: "admin", value: "127.0.0.1:8089",
 		usage: "`host:port` of /livez, /readyz, /metrics and /status; other than loopback only with admin-token"}
