@@ -25,34 +25,40 @@ func ruleOf(id string) Rule {
 }
 
 var rules = []Rule{
-	{"reactions", Error, "a file that does not say what a service does",
-		"What cannot be read, names a field that there is not, or contradicts itself cannot be held against the others."},
-	{"same-hop", Error, "two files speak for one hop",
-		"Each retries, joins and undoes by its own rules, and neither knows of the other: there is one owner of what a hop does."},
-	{"too-many-cases", Warning, "not every run was looked at",
-		"Outcomes can be combined in more ways than are looked at. What was found holds, but more may be wrong."},
+	{"reactions", Error, "a file that is not a valid reactions.json",
+		"A file that cannot be read, has an unknown field, or contradicts itself cannot be compared with the other files."},
+	{"same-hop", Error, "two files for one hop",
+		"Each service retries, joins and compensates by its own file, and does not know the other file. One hop needs one " +
+			"owner."},
+	{"too-many-cases", Warning, "not every run was examined",
+		"The outcomes have more combinations than the verifier examines. The findings hold, but there may be more."},
 
-	{"nobody-consumes", Error, "a message that nobody reacts to",
-		"The flow stops there, and nobody knows. Where that is meant, the sender says so with last."},
-	{"nobody-feeds", Error, "something waits for a message that nobody sends",
-		"It never happens. Often the type is misspelt, or it stands on another topic."},
-	{"nobody-compensates", Error, "a failure that nobody hears of",
-		"A service refuses, and what the others did before stays done: the order is paid for and never shipped."},
-	{"missing-undo", Error, "something stays done when the flow goes back",
-		"A later or parallel part fails, the flow goes back, and no reaction that undoes this is reached."},
+	{"nobody-consumes", Error, "a message without a consumer",
+		"No service reacts to it, so the flow stops there without notice. If that is intended, mark the message with " +
+			"last."},
+	{"nobody-feeds", Error, "a reaction to a message that no service sends",
+		"It never runs. Often the type is misspelt, or is sent to another topic."},
+	{"nobody-compensates", Error, "a failure without a consumer",
+		"A service refuses, and the effects of the other services remain: the order is paid and never shipped."},
+	{"missing-undo", Error, "an effect that no compensation undoes",
+		"A later or parallel reaction fails, and no reaction that undoes this effect is reached."},
 
-	{"endless-cycle", Error, "a cycle without an end",
-		"Every outcome of some service sends the flow round again: no flow that comes there ever ends."},
-	{"cycle", Warning, "a cycle that nothing bounds",
-		"The flow may leave it at each round, and nothing says that it ever does. Count the rounds in what is sent, and fail at last."},
-	{"retry-owners", Error, "one edge has two owners of retries",
-		"The participant tries a message again and again before it gives up, and then the flow sends the message once more: tries " +
-			"multiply, and nobody can say how often something is tried."},
+	{"endless-cycle", Error, "a cycle without an exit",
+		"Every outcome of some service sends the flow through the cycle again: a flow that enters it never ends."},
+	{"cycle", Warning, "a cycle without a limit",
+		"The flow may leave the cycle in each round, but nothing makes it leave. Count the rounds in the messages, and " +
+			"fail at a limit."},
+	{"retry-owners", Error, "two retry policies for one message",
+		"The participant retries a message until it gives up, and then the flow sends the message again: the attempts " +
+			"multiply, and their number is unknown."},
 
 	{"join-never", Error, "a join that can never be complete",
-		"A part is sent by nobody, or only in runs in which another part is not. What is behind the join never happens."},
+		"No service sends one of its parts, or sends it only in runs without another part. Everything after the join " +
+			"never happens."},
 	{"join-stuck", Error, "a join that may wait for ever",
-		"Some parts have come, another will not, and neither a time nor a failure ends it: its row stays, and so does the flow."},
+		"Some parts have arrived, another one never will, and neither a time nor a failure ends the join: its row " +
+			"remains, and the flow never ends."},
 	{"expectation-never", Error, "an expectation that is never met",
-		"Whenever its time begins, none of what it expects can come: it cries wolf every time, or waits for a type that is misspelt."},
+		"None of the expected messages can arrive in any run in which it starts: it raises an alarm every time, or " +
+			"expects a misspelt type."},
 }

@@ -25,102 +25,109 @@ func ruleOf(id string) Rule {
 }
 
 var rules = []Rule{
-	{"definition", Error, "it is no definition",
-		"What cannot be read, names what is not there, or compares text with a number cannot be run at all."},
-	{"too-many-cases", Warning, "not every case was looked at",
-		"The conditions have more combinations than are looked at; what was found holds, but more may be wrong. " +
+	{"definition", Error, "an invalid definition",
+		"A definition that cannot be read, refers to a missing name, or compares text with a number cannot run."},
+	{"too-many-cases", Warning, "not every case was examined",
+		"The conditions have more combinations than the verifier examines. The findings hold, but there may be more. " +
 			"Conditions over fewer variables, or two sagas instead of one, are also easier to read."},
 
 	{"unreachable-step", Error, "a step that never begins",
-		"No value of the variables lets its condition hold. The saga completes without it, and nobody notices."},
+		"Its condition is false for all values of the variables. The saga completes without the step, and without notice."},
 	{"join-never", Error, "a join that never completes",
-		"It needs steps of which one is skipped whenever another is done. So it is skipped always, and all behind it."},
-	{"join-incomplete", Error, "a join that some cases skip",
-		"In a case one of the steps that it needs is skipped and another done: then it is skipped too, and all behind it, " +
-			"and the saga completes as if nothing were missing."},
-	{"first-goes-on", Warning, "a join goes on while other branches still act",
-		"The first branch decides, and the commands of the others take effect all the same: two carriers are booked. Let the " +
-			"branches wait for events only, or cancel what was not first in a later step."},
-	{"guard-gap", Error, "a case that no branch takes",
-		"Each branch has a condition and in some case none holds: what follows is skipped, and the saga completes with the " +
-			"work undone. Of a command's answers, one that none takes parks the saga."},
-	{"guard-boundary", Warning, "two conditions disagree at the boundary",
-		"Two conditions that exclude each other below and above a value both hold, or both fail, at the value itself: the " +
-			"classic is < 10000 in one place and > 10000 in the other."},
+		"It needs several steps, and whenever one of them runs another one is skipped. So the join is always skipped, " +
+			"with all steps after it."},
+	{"join-incomplete", Error, "a join that is skipped in some cases",
+		"In some case one of its steps is skipped and another one runs. Then the join is skipped, with all steps after " +
+			"it, and the saga completes as if nothing were missing."},
+	{"first-goes-on", Warning, "a join continues while other branches still act",
+		"The first branch decides, and the commands of the others still take effect: two carriers are booked. Let the " +
+			"branches only wait for events, or cancel the other branches in a later step."},
+	{"guard-gap", Error, "a case without a branch",
+		"Each branch has a condition, and in some case none is true: the steps after it are skipped, and the saga " +
+			"completes with work missing. For a command's answers, such an answer parks the saga."},
+	{"guard-boundary", Warning, "two conditions disagree at a boundary",
+		"Two conditions that exclude each other below and above a value are both true, or both false, at the value " +
+			"itself. The typical mistake is < 10000 in one place and > 10000 in the other."},
 
 	{"no-timeout", Warning, "a step that may wait for ever",
-		"Neither it nor the saga has a time-out. If the answer never comes, the saga stays where it is and nobody is told."},
-	{"no-way-back", Error, "a step that stays done when the saga goes back",
-		"When a later or parallel step fails, or time is up, what was done is undone; this step has no compensation and does " +
-			"not say why it needs none. The order is cancelled and its stock reserved for ever."},
+		"Neither the step nor the saga has a time-out. If the answer never arrives, the saga waits for ever, without " +
+			"notice."},
+	{"no-way-back", Error, "an effect that no compensation undoes",
+		"If a later or parallel step fails, or a time-out passes, the completed steps are compensated. This step has no " +
+			"compensation, and no reason why it needs none. The order is cancelled, and its stock is reserved for ever."},
 	{"pivot-twice", Error, "two pivots in one run",
-		"After the first there is no way back, and the second can still be refused: then the saga can go neither way."},
-	{"pivot-parallel", Error, "something beside the pivot may fail",
-		"The pivot may be done when the other step fails, or the other way round: whether there is a way back is a race."},
-	{"fallible-after-pivot", Error, "a step behind the pivot may fail",
-		"After the pivot there is no way back: a failure there parks the saga, every time."},
+		"After the first pivot the saga cannot compensate, and the second pivot can still be refused: then the saga can " +
+			"neither continue nor compensate."},
+	{"pivot-parallel", Error, "a step parallel to the pivot may fail",
+		"The pivot may complete before or after the other step fails. Whether the saga can still compensate is a race."},
+	{"fallible-after-pivot", Error, "a step after the pivot may fail",
+		"After the pivot the saga cannot compensate: a failure there always parks it."},
 	{"compensable-after-pivot", Error, "a compensation that never runs",
-		"Behind the pivot nothing is undone. Who wrote a compensation there expects something else."},
-	{"back-after-pivot", Warning, "the way back is asked for when there may be none",
-		"An end or a deadline that compensates may come after the pivot: then it parks the saga."},
+		"Steps after the pivot are never compensated, so this compensation has no effect."},
+	{"back-after-pivot", Warning, "a compensation is requested after the pivot",
+		"An end or a deadline that compensates may occur after the pivot: then it parks the saga."},
 
-	{"no-failure-answer", Warning, "a command that nobody may refuse",
-		"It says neither how it is refused nor that it is retriable. A refusal still turns the saga round, with a reason that " +
-			"only names the event."},
-	{"retriable-refused", Warning, "a step that cannot be refused says how it is",
-		"Retriable promises that no business refuses it, and a declared failure says that one does. The rules about pivots " +
-			"believe the promise."},
+	{"no-failure-answer", Warning, "a command without a failure event",
+		"It declares no failure event, and is not marked retriable. A refusal still makes the saga compensate, with a " +
+			"reason that contains only the event's name."},
+	{"retriable-refused", Warning, "a retriable step that declares a failure",
+		"Retriable promises that the command is never refused for a business reason, and a declared failure contradicts " +
+			"it. The rules about pivots rely on the promise."},
 	{"shadowed-answer", Error, "an answer that is never taken",
-		"Of the answers to an event the first whose condition holds is taken: one behind an answer without a condition never is."},
-	{"start-awaited", Error, "the event that starts the saga is also awaited",
-		"An event either starts an instance or is given to one. That which started it is never seen by the step."},
+		"The first answer to an event whose condition holds is taken. An answer after one without a condition is never " +
+			"taken."},
+	{"start-awaited", Error, "a step awaits the event that starts the saga",
+		"An event either starts an instance or is delivered to one. The step never receives the event that started its " +
+			"saga."},
 
-	{"unset-variable", Error, "something reads a variable that may not be set",
-		"An expression that reads a variable without a value fails, and the saga is parked; the compensation of a step that did " +
-			"nothing wrong, for example."},
-	{"compensation-unset", Error, "a compensation counts on an answer that may not have come",
-		"A step in doubt (its time-out passed, its hop gave up) is compensated without its own outputs being known. An " +
-			"expression that reads them then fails, and the saga is parked in the middle of its way back. It is a warning where " +
-			"only a hop that gives up leads there."},
+	{"unset-variable", Error, "an expression reads a variable that may not be set",
+		"An expression that reads a variable without a value fails, and the saga is parked: for example in the " +
+			"compensation of a step that succeeded."},
+	{"compensation-unset", Error, "a compensation reads an answer that may not have arrived",
+		"A step in doubt (its time-out passed, or its hop gave up) is compensated without its own outputs. An expression " +
+			"that reads them fails, and the saga is parked during its compensation. It is a warning if only a hop that gives " +
+			"up leads there."},
 
-	{"timeout-below-retries", Error, "a time-out that legal retries outlast",
-		"The hop still tries when the saga gives up, and a step that would have been done is in doubt. A time-out must not be " +
-			"below attempts × try + all waits between them."},
-	{"saga-timeout-below-steps", Error, "the saga's time is up before its steps'",
-		"Every step keeps its own time-out and the saga is turned round all the same."},
+	{"timeout-below-retries", Error, "a time-out shorter than the allowed retries",
+		"The hop still retries when the saga gives up, and a step that would have succeeded is in doubt. A time-out must " +
+			"be at least attempts × try + all waits between them."},
+	{"saga-timeout-below-steps", Error, "the saga's time-out is shorter than its steps'",
+		"Every step meets its own time-out, and the saga still compensates."},
 
-	{"deadline-never", Error, "a deadline that is never met",
-		"It counts from a step that never begins, or the saga's own time-out always comes first."},
-	{"deadline-skipped", Warning, "a deadline that some cases never schedule",
-		"It counts from a step that is skipped in some case; then nobody is reminded."},
-	{"deadline-not-cancelled", Error, "a deadline that nothing cancels",
-		"The steps that should cancel it never begin, or are done before it is scheduled."},
-	{"deadline-field", Error, "a deadline's event reads what its payload does not have",
+	{"deadline-never", Error, "a deadline that never occurs",
+		"It counts from a step that never begins, or the saga's own time-out always passes first."},
+	{"deadline-skipped", Warning, "a deadline that is not scheduled in some cases",
+		"It counts from a step that is skipped in some case; then there is no reminder."},
+	{"deadline-not-cancelled", Error, "a deadline that is never cancelled",
+		"The steps that should cancel it never begin, or are completed before it is scheduled."},
+	{"deadline-field", Error, "a deadline's event reads a field that its payload lacks",
 		"It is scheduled with some fields and handled with others: when it is due the saga is parked."},
 
-	{"key-clash", Error, "a step and its compensation look alike",
-		"Where hop and type of both are the same, a handler or a log that goes by them takes the compensation for a repeated " +
-			"command and does nothing."},
-	{"compensation-elsewhere", Error, "a step in doubt is undone by another hop",
-		"Only the hop that got the command can tell whether it took effect, and refuse it when it comes after its " +
-			"compensation. Another hop undoes what may not have happened, or may still happen."},
+	{"key-clash", Error, "a step and its compensation have the same hop and type",
+		"A handler or a log that uses hop and type takes the compensation for a repeated command, and does nothing."},
+	{"compensation-elsewhere", Error, "a step in doubt is compensated by another hop",
+		"Only the hop that received the command knows whether it took effect, and can refuse it if it arrives after its " +
+			"compensation. Another hop undoes an effect that may not exist, or may still be made."},
 	{"compensated-compensation", Error, "a compensation has a compensation",
-		"A step sends what undoes another one, and has a compensation itself: the way back then does what it should undo."},
-	{"retry-owners", Warning, "one edge has two retry policies",
-		"The same command to the same hop is tried differently from place to place: nobody can say how often it is tried."},
-	{"nothing-to-retry", Warning, "retries of something that is not sent",
-		"A step that only waits has nothing that a hop could try or give up."},
-	{"nobody-consumes", Error, "a command that nobody handles",
-		"It lies in its topic, and the saga waits until its time-out."},
-	{"nobody-feeds", Error, "an event that nobody emits",
-		"What waits for it waits until its time-out, and what it should start never starts."},
+		"A step sends the compensation of another step, and has a compensation itself: when the saga compensates, it " +
+			"makes the effect again that it should undo."},
+	{"retry-owners", Warning, "two retry policies for one command",
+		"The same command to the same hop has different retry policies in different steps: the number of its attempts is " +
+			"unknown."},
+	{"nothing-to-retry", Warning, "a retry policy without a command",
+		"A step that only waits sends nothing that a hop could retry or give up."},
+	{"nobody-consumes", Error, "a command without a consumer",
+		"It remains in its topic, and the saga waits until its time-out."},
+	{"nobody-feeds", Error, "an event that no service sends",
+		"A step that awaits it waits until its time-out, and a saga that it should start never starts."},
 
-	{"end-under-way", Error, "the saga may end over a command under way",
-		"It completes while a hop still works, and nobody takes the answer: what the command does stays done."},
-	{"end-leaves-done", Warning, "the saga may complete and leave something done",
-		"It ends early as completed, and a step that has a compensation stays done. That is right where the end is a success."},
+	{"end-under-way", Error, "the saga may end while a command runs",
+		"It completes while a hop still works, and no step takes the answer: the effect of the command remains."},
+	{"end-leaves-done", Warning, "the saga may complete early and leave an effect",
+		"It ends early as completed, and the effect of a step with a compensation remains. That is right if this end is a " +
+			"success."},
 	{"ends-alike", Error, "success and cancellation are the same event",
-		"Who hears it cannot know whether everything was done or everything undone."},
-	{"same-version", Error, "two definitions have one name and version",
-		"Which one an instance runs depends on which was loaded last, and people who say “order v3” mean two things."},
+		"Consumers cannot tell whether everything was done or everything was undone."},
+	{"same-version", Error, "two definitions with one name and version",
+		"The definition that an instance runs depends on the order of loading, and “order v3” has two meanings."},
 }
