@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/repair"
 )
 
@@ -42,6 +43,14 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	}
 	if strings.TrimSpace(who) == "" {
 		c.fail(w, r, refuse(http.StatusBadRequest, "actor: want who does it, for the record"))
+		return
+	}
+	if err := plain.CheckName(who); err != nil {
+		c.fail(w, r, refuse(http.StatusBadRequest, "actor: %s", err))
+		return
+	}
+	if err := checkText(r.PostForm); err != nil {
+		c.fail(w, r, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actLimit)

@@ -9,13 +9,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/troupe-go/troupe/flow/watch"
+	"github.com/troupe-go/troupe/internal/plain"
 	relays "github.com/troupe-go/troupe/relay/desk"
 	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga/coordinator"
@@ -225,6 +229,18 @@ func refuse(status int, format string, args ...any) error {
 	return refusal{status, fmt.Sprintf(format, args...)}
 }
 
+// checkText refuses values that Postgres does not take as text, and names the field.
+func checkText(values url.Values) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		for _, value := range values[name] {
+			if strings.ContainsRune(value, 0) || !utf8.ValidString(value) {
+				return refuse(http.StatusBadRequest, "%s: want text in UTF-8 without the character NUL", plain.Line(name, 100))
+			}
+		}
+	}
+	return nil
+}
+
 // statusOf is what an error means to who asked.
 func statusOf(err error) int {
 	var r refusal
@@ -279,7 +295,12 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, p *page) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askLimit)
 	defer cancel()
-	facts, err := p.read(ctx, &ask{c, p, r.URL.Query(), repair.By{Actor: who}})
+	values := r.URL.Query()
+	var facts any
+	err := checkText(values)
+	if err == nil {
+		facts, err = p.read(ctx, &ask{c, p, values, repair.By{Actor: who}})
+	}
 	status := http.StatusOK
 	var told retold
 	switch {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/internal/door"
+	"github.com/troupe-go/troupe/internal/plain"
 )
 
 const (
@@ -122,8 +123,8 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case c.cfg.Token == "":
 		c.fail(w, r, refuse(http.StatusForbidden, "this console was started without a token: it only shows"))
-	case name == "" || len(name) > mostName || strings.ToValidUTF8(name, "") != name || strings.ContainsRune(name, 0):
-		c.fail(w, r, refuse(http.StatusBadRequest, "want a name, for the records of what you do: text of at most %d bytes", mostName))
+	case name == "" || len(name) > mostName || plain.CheckName(name) != nil:
+		c.fail(w, r, refuse(http.StatusBadRequest, "want a name, for the records of what you do: text of one line, of at most %d bytes", mostName))
 	default:
 		c.admit(w, r, name, to)
 	}

@@ -115,7 +115,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 		if err != nil {
 			err = retry.Permanent(err)
 		} else if err = absent[i.row.Topic]; err != nil {
-			err = fmt.Errorf("topic %s: %w", i.row.Topic, err)
+			err = fmt.Errorf("topic %s: %w", topicName(i.row.Topic), err)
 		} else if i.mapped != nil || p.relay.cfg.Avro != nil {
 			err = p.complete(ctx, i)
 		}
@@ -295,7 +295,7 @@ func (p *publisher) settle(ctx context.Context, acked []*item, troubled []troubl
 	}
 	for _, i := range acked {
 		if i.attempts > 0 {
-			p.relay.quiet.recovered("topic " + i.row.Topic)
+			p.relay.quiet.recovered("topic " + topicName(i.row.Topic))
 		}
 	}
 	p.relay.state.progressed(p.lease.ordinal(), func(s *Status) { s.Deleted += int64(len(acked)) })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -110,10 +111,10 @@ func (p *publisher) note(ctx context.Context, troubled []trouble) error {
 		case t.Attempts == 0:
 			continue
 		case t.Parked:
-			r.cfg.Log.Error().Err(t.Err).Int64("position", t.Position).Stringer("id", t.ID).Str("topic", t.Topic).
+			r.cfg.Log.Error().Err(t.Err).Int64("position", t.Position).Stringer("id", t.ID).Str("topic", topicName(t.Topic)).
 				Int("attempts", t.Attempts).Msg("row parked: its key waits until somebody looks at it")
 		default:
-			r.quiet.failed("topic "+t.Topic, t.Err)
+			r.quiet.failed("topic "+topicName(t.Topic), t.Err)
 		}
 		if r.cfg.Hooks.Troubled != nil {
 			r.cfg.Hooks.Troubled(t.Trouble)
@@ -121,6 +122,10 @@ func (p *publisher) note(ctx context.Context, troubled []trouble) error {
 	}
 	return nil
 }
+
+// topicName returns the name of a row's topic for logs and errors, of at most maxTopicName characters. A row may
+// have any text there.
+func topicName(topic string) string { return plain.Line(topic, maxTopicName) }
 
 // record writes trouble down, under the term.
 func (p *poll) record(ctx context.Context, troubled []trouble) error {

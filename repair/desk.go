@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/plain"
 )
 
 // Config of a Desk. Pool is required.
@@ -64,6 +66,9 @@ func (b By) check(reason bool) error {
 		case strings.ToValidUTF8(field.text, "") != field.text || strings.ContainsRune(field.text, 0):
 			return fmt.Errorf("%s is not text", field.name)
 		}
+	}
+	if err := plain.CheckName(b.Actor); err != nil {
+		return fmt.Errorf("actor: %w", err)
 	}
 	return nil
 }

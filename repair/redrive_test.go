@@ -268,6 +268,10 @@ func TestNobodyActsWithoutANameAndAReason(t *testing.T) {
 	}
 	_, err := s.desk.Discard(t.Context(), repair.Filter{}, repair.By{Actor: "ann", Reason: strings.Repeat("x", 2001)})
 	require.ErrorContains(t, err, "at most 2000")
+	for _, name := range []string{"ann\r\nbob", "ann\x1b[2J", "ann\u202ebob"} {
+		_, err = s.desk.Redrive(t.Context(), repair.Filter{}, repair.RedriveConfig{By: repair.By{Actor: name}})
+		require.ErrorContains(t, err, "actor: the name has a line break, or another character that is not shown")
+	}
 	_, err = s.desk.Discard(t.Context(), repair.Filter{Status: repair.Redriven}, ann)
 	require.ErrorContains(t, err, "only open dead letters")
 	_, err = s.desk.Redrive(t.Context(), repair.Filter{Class: "bad"}, quickly)

@@ -10,7 +10,6 @@ import (
 	"os/user"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -187,20 +187,7 @@ func (m *moment) Set(text string) error {
 }
 
 // oneLine is text from outside, cut to width characters: a terminal does what control characters tell it.
-func oneLine(text string, width int) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range text {
-		if n++; n > width {
-			return b.String() + "…"
-		}
-		if !unicode.IsPrint(r) {
-			r = '·'
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
+func oneLine(text string, width int) string { return plain.Line(text, width) }
 
 func stamp(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05Z") }
 

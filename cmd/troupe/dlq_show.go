@@ -61,7 +61,7 @@ func printLetter(w io.Writer, l *repair.Letter) {
 	line("type", "%s", oneLine(l.Type, 200))
 	line("key", "%s", keyText(l.Key))
 	line("correlation", "%s", oneLine(l.CorrelationID, 200))
-	line("came from", "%s/%d/%d", l.Topic, l.Partition, l.Offset)
+	line("came from", "%s/%d/%d", oneLine(l.Topic, 249), l.Partition, l.Offset)
 	if l.BadHeaders != "" {
 		line("headers", "cannot be read: %s", oneLine(l.BadHeaders, 200))
 	}
@@ -95,7 +95,7 @@ func printPayload(w io.Writer, title string, p repair.Payload) {
 		_, _ = fmt.Fprintf(w, ", schema %d", p.SchemaID)
 	}
 	if p.Schema != "" {
-		_, _ = fmt.Fprintf(w, " %s", p.Schema)
+		_, _ = fmt.Fprintf(w, " %s", oneLine(p.Schema, 200))
 	}
 	_, _ = fmt.Fprintf(w, ", %s)\n", counted(p.Bytes, "byte", "bytes"))
 	if p.Note != "" {

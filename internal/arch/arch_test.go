@@ -37,6 +37,7 @@ var house = map[string][]string{
 	"internal/deadletter": {"envelope", "internal/pg", "internal/pgtext", "outbox", "topics"},
 	"internal/wal":        {"internal/pg"},
 	"internal/expr":       {},
+	"internal/plain":      {},
 	"internal/address":    {},
 	"internal/grants":     {},
 
@@ -48,16 +49,16 @@ var house = map[string][]string{
 
 	"outbox": {"envelope"},
 
-	"relay":         {"envelope", "internal/kafka", "internal/pg", "internal/wal", "outbox", "relay/mapping", "retry", "schemas", "topics"},
+	"relay":         {"envelope", "internal/kafka", "internal/pg", "internal/plain", "internal/wal", "outbox", "relay/mapping", "retry", "schemas", "topics"},
 	"participant":   {"envelope", "internal/deadletter", "internal/inbox", "internal/kafka", "internal/keyed", "internal/pg", "internal/pgtext", "outbox", "retry", "topics"},
 	"alert":         {"retry"},
 	"timeline":      {"envelope", "internal/kafka", "outbox", "participant", "schemas", "topics"},
 	"relay/mapping": {"envelope"},
-	"relay/desk":    {"outbox", "relay/mapping"},
+	"relay/desk":    {"internal/plain", "outbox", "relay/mapping"},
 
 	"participant/modeltest": {},
 
-	"repair": {"envelope", "internal/deadletter", "internal/inbox", "internal/pgtext", "outbox", "participant", "topics"},
+	"repair": {"envelope", "internal/deadletter", "internal/inbox", "internal/plain", "internal/pgtext", "outbox", "participant", "topics"},
 	"doctor": {"internal/grants", "internal/pg", "migrations", "relay", "schemas", "topics"},
 
 	"telemetry": {"envelope", "participant"},
@@ -71,7 +72,7 @@ var house = map[string][]string{
 
 	"ambassador":       {"envelope", "internal/door", "outbox", "participant", "retry", "schemas"},
 	"saga":             {"envelope", "internal/expr", "internal/lines", "topics"},
-	"saga/coordinator": {"envelope", "internal/keyed", "internal/pg", "outbox", "participant", "retry", "saga", "topics"},
+	"saga/coordinator": {"envelope", "internal/keyed", "internal/pg", "internal/plain", "outbox", "participant", "retry", "saga", "topics"},
 	"telemetry/sagas":  {"saga", "saga/coordinator"},
 	"telemetry/flows":  {"flow/watch"},
 	"saga/explore":     {"internal/expr", "saga"},
@@ -92,7 +93,7 @@ var house = map[string][]string{
 	"internal/demo/shipping":  {"flow", "internal/demo", "participant", "schemas/order"},
 
 	"console": {
-		"flow/watch", "internal/door", "outbox", "relay/desk", "repair", "saga", "saga/coordinator", "saga/fixture", "saga/verify", "schemas", "timeline",
+		"flow/watch", "internal/door", "internal/plain", "outbox", "relay/desk", "repair", "saga", "saga/coordinator", "saga/fixture", "saga/verify", "schemas", "timeline",
 		"topics",
 	},
 	"console/browser":        {},
@@ -112,7 +113,7 @@ var house = map[string][]string{
 	"internal/metrics/catalogue": {},
 	"internal/scaffold":          {"topics"},
 	"internal/sidecar": {
-		"alert", "ambassador", "console", "doctor", "envelope", "internal/address", "internal/door", "internal/grants", "internal/metrics", "internal/pg", "migrations", "outbox", "participant", "relay", "relay/desk", "relay/mapping",
+		"alert", "ambassador", "console", "doctor", "envelope", "internal/address", "internal/door", "internal/grants", "internal/metrics", "internal/pg", "internal/plain", "migrations", "outbox", "participant", "relay", "relay/desk", "relay/mapping",
 		"retry", "schemas", "topics",
 	},
 	"internal/demo/orders": {"internal/demo"},
@@ -125,7 +126,7 @@ var house = map[string][]string{
 	"cmd/troupe": {
 		"console", "devstack", "doctor", "envelope",
 		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/address", "internal/demo", "internal/demo/orders",
-		"internal/demo/run", "internal/metrics", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/fixture",
+		"internal/demo/run", "internal/metrics", "internal/plain", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/fixture",
 		"saga/verify", "schemas", "telemetry/flows", "timeline", "topics",
 	},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},

@@ -8,12 +8,14 @@ import (
 	"maps"
 	"os/user"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/relay/desk"
 )
 
@@ -139,8 +141,8 @@ func (page parkedPage) print(to io.Writer) error {
 		return err
 	}
 	for _, r := range page.Rows {
-		_, err := fmt.Fprintf(to, "%s  position %d  %s  key %q\n    %d attempts since %s: %s\n", r.ID, r.Position, r.Topic, r.Key,
-			r.Attempts, r.FirstFailed.UTC().Format(time.RFC3339), r.LastError)
+		_, err := fmt.Fprintf(to, "%s  position %d  %s  key %q\n    %d attempts since %s: %s\n", r.ID, r.Position, plain.Line(r.Topic, 249), r.Key,
+			r.Attempts, r.FirstFailed.UTC().Format(time.RFC3339), plain.Line(r.LastError, len(r.LastError)))
 		if err != nil {
 			return err
 		}
@@ -198,7 +200,11 @@ func printRow(to io.Writer, r desk.Row, mapped bool) error {
 		{"created", created}, {"attempts", fmt.Sprint(r.Attempts)}, {"failed since", r.FirstFailed.UTC().Format(time.RFC3339)},
 		{"error", r.LastError}, {"headers", r.Headers}, {"payload", payload},
 	} {
-		if _, err := fmt.Fprintf(to, "%-14s%s\n", l[0], l[1]); err != nil {
+		text := plain.Line(l[1], len(l[1]))
+		if l[0] == "payload" { // it may have lines, which no other field is to be taken for
+			text = strings.ReplaceAll(plain.Lines(l[1]), "\n", "\n              ")
+		}
+		if _, err := fmt.Fprintf(to, "%-14s%s\n", l[0], text); err != nil {
 			return err
 		}
 	}
@@ -207,7 +213,7 @@ func printRow(to io.Writer, r desk.Row, mapped bool) error {
 		if v := r.Columns[name]; v != nil {
 			value = *v
 		}
-		if _, err := fmt.Fprintf(to, "column        %s = %s\n", name, value); err != nil {
+		if _, err := fmt.Fprintf(to, "column        %s = %s\n", plain.Line(name, 63), plain.Line(value, len(value))); err != nil {
 			return err
 		}
 	}
@@ -306,7 +312,7 @@ func (p Program) repair(ctx context.Context, on asked, r repair, ids []uuid.UUID
 		}
 		all = append(all, one)
 		if on.form != "json" && err == nil {
-			if _, err := fmt.Fprintf(p.Stdout, "%s  position %d  %s: %s\n", id, done.Position, done.Topic, r.did); err != nil {
+			if _, err := fmt.Fprintf(p.Stdout, "%s  position %d  %s: %s\n", id, done.Position, plain.Line(done.Topic, 249), r.did); err != nil {
 				return err
 			}
 		}
@@ -356,7 +362,7 @@ func (p Program) wouldRepair(ctx context.Context, on asked, r repair, topic stri
 		return told
 	}
 	for _, row := range page.Rows {
-		if _, told := fmt.Fprintf(p.Stdout, "%s  position %d  %s  key %q\n", row.ID, row.Position, row.Topic, row.Key); told != nil {
+		if _, told := fmt.Fprintf(p.Stdout, "%s  position %d  %s  key %q\n", row.ID, row.Position, plain.Line(row.Topic, 249), row.Key); told != nil {
 			return told
 		}
 	}

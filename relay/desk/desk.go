@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
@@ -49,6 +50,9 @@ func (b By) Check(why string) error {
 		return errors.New("want a reason, for the record: " + why)
 	case len(b.Actor) > mostText, len(b.Reason) > mostText:
 		return fmt.Errorf("an actor or a reason of more than %d bytes", mostText)
+	}
+	if err := plain.CheckName(b.Actor); err != nil {
+		return fmt.Errorf("actor: %w", err)
 	}
 	return nil
 }

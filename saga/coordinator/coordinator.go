@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/keyed"
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
@@ -274,6 +275,9 @@ func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields 
 func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Event) (saga.Effects, error) {
 	if e.Actor == "" || e.Reason == "" {
 		return saga.Effects{}, fmt.Errorf("coordinator: %w: want an actor and a reason", ErrRefused)
+	}
+	if err := plain.CheckName(e.Actor); err != nil {
+		return saga.Effects{}, fmt.Errorf("coordinator: %w: actor: %w", ErrRefused, err)
 	}
 	e.Message = cmp.Or(e.Message, envelope.NewID())
 	var fx saga.Effects

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
@@ -122,6 +123,9 @@ func checkWho(e saga.Event) error {
 		return fmt.Errorf("%w: want an actor and a reason, for the log", ErrRefused)
 	case len(e.Actor) > 200 || len(e.Reason) > 2000:
 		return fmt.Errorf("%w: an actor has at most 200 bytes, a reason 2,000", ErrRefused)
+	}
+	if err := plain.CheckName(e.Actor); err != nil {
+		return fmt.Errorf("%w: actor: %w", ErrRefused, err)
 	}
 	return nil
 }

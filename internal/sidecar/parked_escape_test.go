@@ -1,0 +1,27 @@
+package sidecar_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A terminal would obey the escapes of a message, and a line break would forge a line.
+func TestParkedRowsArePrintedWithoutControlCharacters(t *testing.T) {
+	t.Parallel()
+	environ, conn, topic := site(t)
+	id := park(t, conn, topic+"\x1b[2J", 1)[0]
+	_, err := conn.Exec(t.Context(), `UPDATE troupe.outbox SET payload = E'{"a": "\x1b]0;owned\x07"}', type = E'T\x1b[31m\nstatus forged', headers = E'{"x": "\u202e"}'`)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), `UPDATE troupe.outbox_trouble SET last_error = E'refused \x1b[1A\u009b2J'`)
+	require.NoError(t, err)
+	for _, args := range [][]string{{"parked", "list"}, {"parked", "show", id}, {"parked", "retry", "--topic", topic + "\x1b[2J", "--dry-run", "--actor", "ann"}, {"parked", "retry", id, "--actor", "ann"}} {
+		r := run(t, environ, args...)
+		require.Equal(t, 0, r.code, r.stderr)
+		require.Contains(t, r.stdout, topic+"·[2J", "%q", args)
+		for _, control := range []string{"\x1b", "\x07", "\u009b", "\u202e"} {
+			require.NotContains(t, r.stdout+r.stderr, control, "%q", args)
+		}
+		require.NotContains(t, r.stdout, "\nstatus forged")
+	}
+}
