@@ -98,6 +98,9 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		}
 		return w.attempt(others...)
 	}
+	if err := w.announce(ms); err != nil {
+		return err
+	}
 	u, err := w.start(ms, nil)
 	if err != nil {
 		return err
@@ -153,7 +156,8 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	mine := ms
 	var admitted func(pgx.BatchResults) ([]*message, error)
 	var claimed *claim
-	var asked, barred bool
+	var locked func(pgx.BatchResults) error
+	var asked, sagas bool
 	turn := len(ms) > 1 && w.p.turns.on()
 	first := func(b *pgx.Batch) {
 		if turn {
@@ -161,8 +165,11 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		}
 		admitted = w.from.admit(b, ms, f)
 		claimed = w.p.claim(b, ms)
+		if f == nil {
+			locked = w.p.lockBegun(b, ms)
+		}
 		if asked = w.p.findAnswers(b, ms); asked {
-			barred = w.p.findForgotten(b, ms)
+			sagas = w.p.findForgotten(b, ms)
 		}
 	}
 	tx, err := w.begin(ctx, first, func(results pgx.BatchResults) (err error) {
@@ -186,15 +193,18 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 				u.first = append(u.first, m)
 			}
 		}
-		if asked {
+		if locked != nil {
+			err = locked(results)
+		}
+		if asked && err == nil {
 			u.answers, err = readAnswers(results)
 		}
-		if barred && err == nil {
+		if sagas && err == nil {
 			u.deleted, err = readForgotten(results)
 		}
 		return err
 	})
-	if errors.Is(err, errFenced) {
+	if errors.Is(err, errFenced) || errors.Is(err, errMarkGone) {
 		return nil, err
 	}
 	if err != nil {
@@ -340,6 +350,7 @@ func (u *unit) answer(ctx context.Context, m *message, o Outcome) error {
 		return classified{Permanent, err} // it is only queued: refused, since it is too large or not declared
 	}
 	u.storeAnswer(m, e)
+	u.endCall(m)
 	return u.precede(m)
 }
 

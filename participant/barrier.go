@@ -20,7 +20,7 @@ import (
 //	compensation  none, or to another key     -                    runs; where the other has no success, it is forbidden
 //	                                                               by a row of its own
 //	 in doubt     none, or to another key     success              runs
-//	 in doubt     none, or to another key     none, but begun      runs: what it did outside the database is undone
+//	 in doubt     none, or to another key     any, but begun since runs: what it did outside the database is undone
 //	 in doubt     none, or to another key     none, or a failure   nothing: succeeds; both are stored, so that the
 //	                                                               forward call does nothing either
 //	either        none                        none, and it may be  refused as permanent: whether it is truth that there
@@ -125,7 +125,7 @@ func (u *unit) judge(m *message) (v verdict, stored storedAnswer, reason string)
 	}
 	other, there := u.answers[m.stepKey(m.otherOperation())]
 	doubt := m.SagaOperation == compensate && m.inDoubt()
-	if _, began := u.answers[m.stepKey(begun)]; doubt && began && !there {
+	if doubt && u.answers[m.stepKey(begun)].outcome == begun {
 		return runs, stored, ""
 	}
 	if !there && (doubt || !known) && u.forgotten(m) {
@@ -164,6 +164,7 @@ func (u *unit) doNothing(ctx context.Context, m *message, reason string) error {
 	u.storeAnswer(m, e)
 	if m.SagaOperation == compensate {
 		u.forbid(m, encoded)
+		u.bar(m)
 	}
 	m.outcome, m.idle = e.Outcome, reason
 	return nil

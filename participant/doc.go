@@ -30,7 +30,8 @@
 //
 //	forward call, its compensation was answered          Nothing, as a failure
 //	compensation in doubt (HeaderDoubt), and its         Nothing, as a success; the forward call does nothing
-//	forward call has not taken effect                    either when it comes
+//	forward call has not taken effect; one of Ask or     either when it comes
+//	Alone: has not begun
 //	any other                                            its handler's
 //
 // Both calls may come at once, in any partition: they meet at a unique key, and the second runs again. Answers are

@@ -109,8 +109,9 @@ func React[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, 
 }
 
 // Alone gives each of a handler's messages a transaction of its own, whatever Config.Batch is. It is for handlers that
-// call another service by other means than tx: when one message of a batch fails, the handlers of others run again. A run of one
-// that fails may have taken effect there: a compensation in doubt of a saga's step runs after it, as after one of Ask.
+// call another service by other means than tx: when one message of a batch fails, the handlers of others run again. A run whose
+// transaction does not commit may have taken effect there: a compensation in doubt of a saga's step runs after it, as after one of
+// Ask.
 func Alone() HandlerOption { return func(h *handler) { h.alone = true } }
 
 // run is a handler with its message, ready to go.

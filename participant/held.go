@@ -72,9 +72,9 @@ func (w *worker) record(m *message, f failure) error {
 	var err error
 	if m.held != nil {
 		args["position"], args["before"] = m.held.position, m.held.attempts
-		err = w.write(nil, func(b *pgx.Batch) { b.Queue(recordAttempt, args); w.p.markBegun(b, m) })
+		err = w.write(nil, func(b *pgx.Batch) { b.Queue(recordAttempt, args) })
 	} else {
-		err = w.write([]*message{m}, func(b *pgx.Batch) { b.Queue(holdFailed, args); w.p.markBegun(b, m) })
+		err = w.write([]*message{m}, func(b *pgx.Batch) { b.Queue(holdFailed, args) })
 	}
 	if err != nil {
 		// The row may be there all the same: m must come by way of it, or it would be left behind.
@@ -147,7 +147,7 @@ func (w *worker) overtake(m *message) error {
 	err = w.write([]*message{m}, func(b *pgx.Batch) {
 		for _, f := range cancelled {
 			b.Queue(releaseHeld, w.releaseArgs(f))
-			if f.held.attempts > 0 || !w.lease.clean { // the owner that crashed may have been running it
+			if f.held.attempts > 0 || !w.lease.clean { // a member of an earlier version marks no call before it begins
 				w.p.markBegun(b, f)
 			}
 		}

@@ -48,6 +48,7 @@ type task struct {
 	Tell        bool // of each transaction, in its log
 
 	Registry string // of a member that handles Claims in Avro
+	Charges  bool   // its commands call a bank, which notes them in a table
 }
 
 // beMember runs a participant until SIGTERM, and ends with its parent.
@@ -108,9 +109,17 @@ func beMember(text string) {
 		},
 	})
 	must(err)
-	if codec != nil {
+	switch {
+	case codec != nil:
 		participant.Handle(p, claim)
-	} else {
+	case k.Charges:
+		participant.Ask(p, "Count", func(ctx context.Context, c participant.Command[[]byte]) (struct{}, error) {
+			_, err := pool.Exec(ctx, "INSERT INTO charges VALUES ($1)", c.Message.IdempotencyKey)
+			die("after the call")
+			return struct{}{}, err
+		}, (*bank)(nil).take)
+		participant.Handle(p, undo)
+	default:
 		participant.Handle(p, count)
 		participant.OnDeadline(p, overdueName, overdue)
 	}

@@ -182,7 +182,6 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 			b.Queue(releaseHeld, w.releaseArgs(m))
 		}
 		b.Queue(sendAgain, args)
-		w.p.markBegun(b, m)
 		b.Queue("SELECT pg_notify($1, '')", outbox.Channel)
 	})
 	if err == nil {
