@@ -139,6 +139,7 @@ func TestAMessageBehindAHeldKeyGoesToItsRetryTopic(t *testing.T) {
 	second.Type, second.Payload = "Other", marshal(Other{N: 2})
 	s.send(s.command("a", Count{N: 1}), second, s.command("a", Count{N: 3}))
 	s.waitCount(3, "SELECT count(*) FROM troupe.held")
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 2") // the immediate one has ended
 	broken.Store(false)
 	s.due()
 	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 3")
