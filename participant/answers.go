@@ -95,7 +95,7 @@ func (p *Participant) findAnswers(b *pgx.Batch, ms []*message) (asked bool) {
 		add(m.answerKey())
 		if m.ofSaga() {
 			add(m.stepKey(m.otherOperation()))
-			if m.looksForCall() {
+			if p.needsMark(m) {
 				add(m.stepKey(begun))
 			}
 		}

@@ -113,7 +113,7 @@ func (u *unit) ask() {
 			continue
 		}
 		if m.answered() {
-			if v, _, _ := u.judge(m); v != runs {
+			if v, _, _ := u.judge(m); v != runs || u.unmarked(m) {
 				continue
 			}
 		}

@@ -156,8 +156,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	mine := ms
 	var admitted func(pgx.BatchResults) ([]*message, error)
 	var claimed *claim
-	var locked func(pgx.BatchResults) error
-	var asked, sagas bool
+	var locks, asked, sagas bool
 	turn := len(ms) > 1 && w.p.turns.on()
 	first := func(b *pgx.Batch) {
 		if turn {
@@ -166,7 +165,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		admitted = w.from.admit(b, ms, f)
 		claimed = w.p.claim(b, ms)
 		if f == nil {
-			locked = w.p.lockBegun(b, ms)
+			locks = w.p.lockBegun(b, ms)
 		}
 		if asked = w.p.findAnswers(b, ms); asked {
 			sagas = w.p.findForgotten(b, ms)
@@ -193,8 +192,8 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 				u.first = append(u.first, m)
 			}
 		}
-		if locked != nil {
-			err = locked(results)
+		if locks {
+			_, err = results.Exec()
 		}
 		if asked && err == nil {
 			u.answers, err = readAnswers(results)
@@ -204,7 +203,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		}
 		return err
 	})
-	if errors.Is(err, errFenced) || errors.Is(err, errMarkGone) {
+	if errors.Is(err, errFenced) {
 		return nil, err
 	}
 	if err != nil {
@@ -265,6 +264,10 @@ func (u *unit) handle(m *message) (err error) {
 			return u.doNothing(ctx, m, reason)
 		case refuses:
 			return errForgotten
+		case runs:
+			if u.unmarked(m) {
+				return errMarkGone
+			}
 		}
 	}
 	if w.p.cfg.Hooks.Handler != nil {

@@ -46,33 +46,20 @@ func (p *Participant) callsOutside(m *message) bool {
 	return m.unreadable == nil && m.handler != nil && m.handler.outside() && m.calls(p.cfg.Hop, forward)
 }
 
-// begunArgs returns the keys of the marks of the messages that meant selects, sorted and without duplicates, and their number.
-func (p *Participant) begunArgs(ms []*message, meant func(*message) bool) (args pg.Args, n int) {
-	var keys []answerKey
+// markBegun queues the marks of the calls among ms, but for those whose answer is given again, and returns how many calls there
+// are.
+func (p *Participant) markBegun(b *pgx.Batch, ms ...*message) (calls int) {
+	var operations, forwards, sagas, keys []string
 	for _, m := range ms {
-		if meant(m) {
-			keys = append(keys, m.stepKey(begun))
+		if p.callsOutside(m) {
+			k, f := m.stepKey(begun), m.stepKey(forward)
+			operations, forwards, sagas, keys = append(operations, k.typ), append(forwards, f.typ), append(sagas, k.key), append(keys, indexable(m.IdempotencyKey))
 		}
 	}
-	slices.SortFunc(keys, func(a, b answerKey) int { return cmp.Or(cmp.Compare(a.typ, b.typ), cmp.Compare(a.key, b.key)) })
-	keys = slices.Compact(keys)
-	if len(keys) == 0 {
-		return nil, 0
+	if len(keys) > 0 {
+		b.Queue(markBegun, pg.Args{"group": p.cfg.Group, "operations": operations, "forwards": forwards, "sagas": sagas, "command_keys": keys})
 	}
-	operations, sagas := make([]string, len(keys)), make([]string, len(keys))
-	for i, k := range keys {
-		operations[i], sagas[i] = k.typ, k.key
-	}
-	return pg.Args{"group": p.cfg.Group, "operations": operations, "sagas": sagas}, len(keys)
-}
-
-// markBegun queues the marks of the calls among ms, and returns their number.
-func (p *Participant) markBegun(b *pgx.Batch, ms ...*message) (n int) {
-	args, n := p.begunArgs(ms, p.callsOutside)
-	if n > 0 {
-		b.Queue(markBegun, args)
-	}
-	return n
+	return len(keys)
 }
 
 // announce commits the marks of the calls that a run of ms may make.
@@ -88,39 +75,38 @@ func (w *runner) announce(ms []*message) error {
 	return w.p.ours(w.p.cfg.Pool.SendBatch(ctx, &b).Close())
 }
 
-// looksForCall reports whether m is a compensation in doubt: it runs where the forward call of its step has begun.
-func (m *message) looksForCall() bool {
-	return m.answered() && m.ofSaga() && m.SagaOperation == compensate && m.inDoubt()
+// needsMark reports whether the mark of m's step matters to a run of m: m is the call, or a compensation in doubt.
+func (p *Participant) needsMark(m *message) bool {
+	return p.callsOutside(m) || m.answered() && m.ofSaga() && m.SagaOperation == compensate && m.inDoubt()
+}
+
+// lockBegun queues the locks on the marks that a run of ms needs, if there are any.
+func (p *Participant) lockBegun(b *pgx.Batch, ms []*message) (queued bool) {
+	var keys []answerKey
+	for _, m := range ms {
+		if p.needsMark(m) {
+			keys = append(keys, m.stepKey(begun))
+		}
+	}
+	if len(keys) == 0 {
+		return false
+	}
+	slices.SortFunc(keys, func(a, b answerKey) int { return cmp.Or(cmp.Compare(a.typ, b.typ), cmp.Compare(a.key, b.key)) })
+	operations, sagas := make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		operations[i], sagas[i] = k.typ, k.key
+	}
+	b.Queue(lockBegun, pg.Args{"group": p.cfg.Group, "operations": operations, "sagas": sagas})
+	return true
 }
 
 // errMarkGone makes a run begin again: another call of the same step was answered between the mark and the transaction.
 var errMarkGone = conflict{error: errors.New("another call of the saga's step was answered at the same time"), ours: true}
 
-// lockBegun queues the locks of a run of ms: on the marks of its calls, and on the marks that its compensations in doubt look
-// for.
-func (p *Participant) lockBegun(b *pgx.Batch, ms []*message) (read func(pgx.BatchResults) error) {
-	calls, marks := p.begunArgs(ms, p.callsOutside)
-	if marks > 0 {
-		b.Queue(lockBegun, calls)
-	}
-	looks, sought := p.begunArgs(ms, (*message).looksForCall)
-	if sought > 0 {
-		b.Queue(lockBegun, looks)
-	}
-	return func(results pgx.BatchResults) error {
-		if marks > 0 {
-			if tag, err := results.Exec(); err != nil {
-				return err
-			} else if tag.RowsAffected() < int64(marks) {
-				return errMarkGone
-			}
-		}
-		if sought > 0 {
-			_, err := results.Exec()
-			return err
-		}
-		return nil
-	}
+// unmarked reports whether m is a call that must not be made, since its mark is gone.
+func (u *unit) unmarked(m *message) bool {
+	_, marked := u.answers[m.stepKey(begun)]
+	return u.w.p.callsOutside(m) && !marked
 }
 
 // endCall deletes the mark of m's call, which its handler has answered.

@@ -121,11 +121,8 @@ func TestACompensationInDoubtUndoesAFirstCallWhoseBatchWasRolledBack(t *testing.
 	s.waitCount(1, undone)
 }
 
-// waitBlocked waits until a session of the test's database waits for a row.
-func (s *stage) waitBlocked() {
-	s.t.Helper()
-	s.waitCount(1, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
-}
+// blocked counts the sessions of the test's database that wait for a row.
+const blocked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 // TestACompensationInDoubtWaitsForACallThatIsUnderWay in another partition: it would undo a call that has not taken effect yet.
 func TestACompensationInDoubtWaitsForACallThatIsUnderWay(t *testing.T) {
@@ -157,7 +154,7 @@ func TestACompensationInDoubtWaitsForACallThatIsUnderWay(t *testing.T) {
 			s.send(s.forwardCall(keys[0]))
 			<-called
 			s.send(s.undoCall(keys[1]))
-			s.waitBlocked()
+			s.waitCount(1, blocked)
 			close(goes)
 			s.waitCount(1, undone)
 			require.True(t, <-after)
@@ -168,34 +165,39 @@ func TestACompensationInDoubtWaitsForACallThatIsUnderWay(t *testing.T) {
 // long is a time-out after which Postgres does not end a transaction that waits for the test.
 func long(c *participant.Config) { c.Timeout = 10 * time.Minute }
 
-// TestACallThatMeetsItsCompensationInDoubtIsUndone, or is not made: the compensation has found no mark and is about to commit.
+// TestACallThatMeetsItsCompensationInDoubtIsUndone: it begins after the compensation has found no mark and before that commits.
 func TestACallThatMeetsItsCompensationInDoubtIsUndone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.provision(2)
 	keys := s.keys(2)
-	b := new(bank)
-	waits, goes := make(chan struct{}), make(chan struct{})
+	found, commits, called, responds := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	p := s.new(long, func(c *participant.Config) {
 		c.Hooks.BeforeCommit = func(d participant.Delivery) {
 			if d.Message.SagaOperation == "compensate" {
-				once.Do(func() { close(waits); <-goes })
+				once.Do(func() { close(found); <-commits })
 			}
 		}
 	})
-	participant.Ask(p, "Count", b.ask, b.take)
+	participant.Ask(p, "Count", func(context.Context, participant.Command[[]byte]) (struct{}, error) {
+		close(called)
+		<-responds
+		return struct{}{}, nil
+	}, (*bank)(nil).take)
 	participant.Handle(p, undo)
 	s.start(p)
 	s.send(s.undoCall(keys[1]))
-	<-waits
+	<-found
 	s.send(s.forwardCall(keys[0]))
-	waitFor(t, "the call to begin", func() bool {
-		return b.charged.Load() > 0 || s.count("SELECT count(*) FROM troupe.answers WHERE outcome = 'begun'") > 0
+	<-called
+	close(commits)
+	waitFor(t, "the compensation to wait for the call", func() bool {
+		return s.count(blocked) > 0 || len(s.entries(s.hop.Events())) > 0
 	})
-	close(goes)
+	close(responds)
 	s.waitEvents(2)
-	require.LessOrEqual(t, int(b.charged.Load()), s.count(undone), "a call that was made is undone")
+	require.Equal(t, 1, s.count(undone))
 }
 
 // TestOnlyARunAfterTheLastAnswerOfTheCallIsInDoubt: an answer of the handler ends the doubt of the runs before it.
@@ -214,6 +216,11 @@ func TestOnlyARunAfterTheLastAnswerOfTheCallIsInDoubt(t *testing.T) {
 		"it fails, and its compensation is refused and asked again": {
 			{operation: forward, key: "f:1", fail: "once"}, {operation: back, key: "c:1", fail: "refuse", want: "failure TooMany"},
 			{operation: back, key: "c:2", want: "success Undone"},
+		},
+		"it is refused, and comes again": {
+			{operation: forward, key: "f:1", fail: "refuse", want: "failure TooMany"},
+			{operation: forward, key: "f:1", fail: "refuse", want: "failure TooMany"},
+			{operation: back, key: "c:1", want: "success troupe.Nothing"},
 		},
 		"it succeeds": {
 			{operation: forward, key: "f:1", want: "success Counted"}, {operation: back, key: "c:1", want: "success Undone"},
