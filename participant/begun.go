@@ -46,9 +46,8 @@ func (p *Participant) callsOutside(m *message) bool {
 	return m.unreadable == nil && m.handler != nil && m.handler.outside() && m.calls(p.cfg.Hop, forward)
 }
 
-// markBegun queues the marks of the calls among ms, but for those whose answer is given again, and returns how many calls there
-// are.
-func (p *Participant) markBegun(b *pgx.Batch, ms ...*message) (calls int) {
+// markBegun queues the marks of the calls among ms, except where their answer is given again.
+func (p *Participant) markBegun(b *pgx.Batch, ms ...*message) {
 	var operations, forwards, sagas, keys []string
 	for _, m := range ms {
 		if p.callsOutside(m) {
@@ -59,16 +58,16 @@ func (p *Participant) markBegun(b *pgx.Batch, ms ...*message) (calls int) {
 	if len(keys) > 0 {
 		b.Queue(markBegun, pg.Args{"group": p.cfg.Group, "operations": operations, "forwards": forwards, "sagas": sagas, "command_keys": keys})
 	}
-	return len(keys)
 }
 
 // announce commits the marks of the calls that a run of ms may make.
 func (w *runner) announce(ms []*message) error {
-	var b pgx.Batch
-	b.Queue(beginCommitted)
-	if w.p.markBegun(&b, ms...) == 0 {
+	if !slices.ContainsFunc(ms, w.p.callsOutside) {
 		return nil
 	}
+	var b pgx.Batch
+	b.Queue(beginCommitted)
+	w.p.markBegun(&b, ms...)
 	b.Queue("commit")
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
 	defer cancel()
