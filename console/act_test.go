@@ -140,6 +140,22 @@ func TestASagaIsRetriedAsItsPreviewSaid(t *testing.T) {
 	require.Equal(t, http.StatusConflict, d.post("/saga/act", form("db", "order", "id", id, "do", "retry", "step", "inventory", "reason", "again")).Code)
 }
 
+func TestASagasHistoryHasTheServersRoleAndTime(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	id := d.parked("o-1002")
+	w := d.post("/saga/act", form("db", "order", "id", id, "do", "abandon", "reason", "ticket 6"))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	_, err := d.Pool.Exec(t.Context(), "UPDATE troupe.saga_events SET recorded_at = at")
+	require.NoError(t, err)
+	page := d.html(at("/saga", "db", "order", "id", id))
+	require.Contains(t, page, "(as "+d.cfg.Databases[0].Pool.Config().ConnConfig.User+")")
+	require.NotContains(t, page, "written by the server")
+	_, err = d.Pool.Exec(t.Context(), "UPDATE troupe.saga_events SET at = at - interval '1 hour' WHERE saga_id = $1 AND kind = 'abandon'", id)
+	require.NoError(t, err)
+	require.Contains(t, d.html(at("/saga", "db", "order", "id", id)), "written by the server")
+}
+
 func TestASagaIsResolvedAndAnotherCompensated(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

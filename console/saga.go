@@ -81,17 +81,24 @@ type happening struct {
 	Step string
 	Why  string
 	By   string // who; "": nobody, it happened
+	Role string // the server's record of the role that wrote it, where By is set
+	// Recorded is the server's time, where the entry's own time differs.
+	Recorded time.Time
 }
 
 // History are the entries of the log one by one, the newest first.
 func (f sagaFacts) History() []happening {
 	var all []happening
 	for _, e := range f.Log {
+		var recorded time.Time
+		if e.Misdated() {
+			recorded = e.RecordedAt
+		}
 		if e.Event.Actor != "" {
-			all = append(all, happening{e.At, string(e.Event.Kind), e.Event.Step, e.Event.Reason, e.Event.Actor})
+			all = append(all, happening{e.At, string(e.Event.Kind), e.Event.Step, e.Event.Reason, e.Event.Actor, e.Role, recorded})
 		}
 		for _, m := range e.Moments {
-			all = append(all, happening{e.At, m.What, m.Step, m.Why, ""})
+			all = append(all, happening{e.At, m.What, m.Step, m.Why, "", "", recorded})
 		}
 	}
 	slices.Reverse(all)

@@ -46,7 +46,27 @@ func (e *examination) privileges(ctx context.Context, conn *pgx.Conn) {
 		if len(optional) > 0 {
 			e.Warn("privileges", lacks(part, role, optional), giving(optional, role))
 		}
+		e.excess(ctx, conn, part)
 	}
+}
+
+// excess reports the audit logs that the role could forge.
+func (e *examination) excess(ctx context.Context, conn *pgx.Conn, part Part) {
+	role := e.role(conn)
+	excess, err := grants.Excess(ctx, conn, part)
+	if err != nil {
+		e.Fail("privileges", string(part)+": "+err.Error(), "see the server's log")
+		return
+	}
+	if len(excess) == 0 {
+		return
+	}
+	var logs []string
+	for _, g := range excess {
+		logs = append(logs, g.Objects...)
+	}
+	e.Warn("privileges", fmt.Sprintf("%s: %s has more rights to write %s than it needs: it could forge this audit log", part, role, join(logs)),
+		giving(excess, role))
 }
 
 // withIncluded returns the parts in question, each after the part that it includes.

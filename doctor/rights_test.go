@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,15 +60,44 @@ func TestFindingsNameTheGrantsThatARoleLacks(t *testing.T) {
 			require.False(t, r.OK())
 			for _, f := range of(r, "privileges") {
 				require.Contains(t, []doctor.Level{doctor.Failure, doctor.Warning}, f.Level)
-				for _, sql := range strings.Split(f.Remedy, "\n") {
-					exec(t, pool, sql)
-				}
+				exec(t, pool, f.Remedy)
 			}
 			r = examine(t, look)
 			for _, f := range of(r, "privileges") {
 				require.Equal(t, doctor.OK, f.Level, "%+v", f)
 			}
 			require.Equal(t, granted(t, pool, grantstest.New(t, pool, part).Name), granted(t, pool, role))
+		})
+	}
+}
+
+// TestARoleThatCouldForgeAnAuditLogIsWarnedOf: the finding's remedy leaves the role with the documented rights of the part. The owner of
+// the log has all rights, and gets no warning.
+func TestARoleThatCouldForgeAnAuditLogIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	warnings := func(r *doctor.Report) []doctor.Finding {
+		return slices.DeleteFunc(of(r, "privileges"), func(f doctor.Finding) bool { return f.Level == doctor.OK })
+	}
+	for part, log := range map[doctor.Part]string{
+		doctor.Sagas: "saga_events", doctor.SagaOperator: "saga_events", doctor.Operator: "repairs", doctor.RelayOperator: "outbox_repairs",
+	} {
+		t.Run(string(part), func(t *testing.T) {
+			t.Parallel()
+			pool := testkit.Database(t)
+			role := grantstest.New(t, pool, part).Name
+			documented := granted(t, pool, role)
+			look := doctor.Config{Database: config(pool), Parts: []doctor.Part{part}, Role: role}
+			for _, more := range []string{"INSERT", "INSERT (role)", "UPDATE (actor)", "UPDATE", "DELETE", "TRUNCATE"} {
+				exec(t, pool, "GRANT "+more+" ON troupe."+log+" TO "+role)
+				found := warnings(examine(t, look))
+				require.Len(t, found, 1, more)
+				require.Contains(t, found[0].Found, "could forge")
+				require.Contains(t, found[0].Found, log)
+				exec(t, pool, found[0].Remedy)
+				require.Equal(t, documented, granted(t, pool, role), more)
+				require.Empty(t, warnings(examine(t, look)), more)
+			}
+			require.Empty(t, warnings(examine(t, doctor.Config{Database: config(pool), Parts: []doctor.Part{part}})))
 		})
 	}
 }

@@ -124,7 +124,11 @@ func printEntry(w io.Writer, e coordinator.Entry) {
 			values, _ := json.Marshal(e.Event.Fields)
 			step = " " + oneLine(string(values), 200)
 		}
-		_, _ = fmt.Fprintf(w, "  %s  %s%s by %s: %s\n", at, e.Event.Kind, step, oneLine(e.Event.Actor, 200), oneLine(e.Event.Reason, 2000))
+		role := ""
+		if e.Role != "" {
+			role = " (role " + oneLine(e.Role, 63) + ")"
+		}
+		_, _ = fmt.Fprintf(w, "  %s  %s%s by %s%s: %s\n", at, e.Event.Kind, step, oneLine(e.Event.Actor, 200), role, oneLine(e.Event.Reason, 2000))
 	}
 	for _, m := range e.Moments {
 		about := oneLine(m.Step, 60)
@@ -133,6 +137,9 @@ func printEntry(w io.Writer, e coordinator.Entry) {
 		}
 		about += oneLine(m.Why, 300)
 		_, _ = fmt.Fprintf(w, "  %s  %s\n", at, strings.TrimRight(fmt.Sprintf("%-21s  %s", m.What, about), " "))
+	}
+	if e.Misdated() {
+		_, _ = fmt.Fprintf(w, "  %s  the server wrote this entry at %s, for role %s\n", at, stamp(e.RecordedAt), oneLine(e.Role, 63))
 	}
 }
 

@@ -22,13 +22,26 @@ type Grant struct {
 	Reason     string   // completes "the part needs it …"
 	Optional   bool     // the part works without it, with less
 	Sequence   bool     // the objects are sequences
+	Audit      bool     // the objects are audit logs: with more rights to write them a role could forge a record
 }
 
 // Usage is the statement that every role needs first.
 func Usage(role string) string { return "GRANT USAGE ON SCHEMA troupe TO " + Quote(role) + ";" }
 
-// To returns the statement that gives g to a role.
+// writing are the privileges that To and Excess take away from the role on an audit log, before To gives columns back.
+const writing = "INSERT, UPDATE, DELETE, TRUNCATE"
+
+// To returns the statement that gives g to a role. On an audit log it takes every other right to write from the role in the same
+// statement: privileges on columns do not narrow a privilege on the whole table, as an older version of the list has it.
 func (g Grant) To(role string) string {
+	give := g.give(role)
+	if !g.Audit {
+		return give
+	}
+	return fmt.Sprintf("DO $$ BEGIN\n  REVOKE %s ON troupe.%s FROM %s;\n  %s\nEND $$;", writing, strings.Join(g.Objects, ", troupe."), Quote(role), give)
+}
+
+func (g Grant) give(role string) string {
 	what := strings.Join(g.Privileges, ", ")
 	if g.Columns != nil {
 		columns := make([]string, len(g.Columns))
@@ -99,6 +112,38 @@ func Missing(ctx context.Context, db DB, part Part) ([]Grant, error) {
 		}
 	}
 	return missing, nil
+}
+
+// Excess returns the rights of part on audit logs of which the connected role has more than the list: it may set other columns,
+// or change or delete rows. Grant.To takes the others away. The owner of a log has all rights, and is left out.
+func Excess(ctx context.Context, db DB, part Part) ([]Grant, error) {
+	var excess []Grant
+	for _, g := range Of(part) {
+		if !g.Audit {
+			continue
+		}
+		rows, err := db.Query(ctx, `
+			SELECT
+			FROM pg_class AS c
+			WHERE c.relname = ANY ($1) AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'troupe')
+			  AND NOT pg_has_role(c.relowner, 'USAGE')
+			  AND (has_table_privilege(c.oid, 'DELETE, TRUNCATE') OR has_any_column_privilege(c.oid, 'UPDATE') OR EXISTS (
+			    SELECT
+			    FROM pg_attribute AS a
+			    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> ALL ($2)
+			      AND has_column_privilege(c.oid, a.attnum, 'INSERT')))`, g.Objects, g.Columns)
+		if err != nil {
+			return nil, err
+		}
+		found, err := pgx.CollectRows(rows, func(pgx.CollectableRow) (struct{}, error) { return struct{}{}, nil })
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 {
+			excess = append(excess, g)
+		}
+	}
+	return excess, nil
 }
 
 // joins reports whether one statement can give both.

@@ -57,6 +57,11 @@ func (g Grant) optional() Grant {
 	return g
 }
 
+func (g Grant) audit() Grant {
+	g.Audit = true
+	return g
+}
+
 func (g Grant) sequence() Grant {
 	g.Sequence = true
 	return g
@@ -86,6 +91,7 @@ const (
 	sagaColumns = "id, saga, key, hop, consumer_group, content_type, definition, version, status, steps, reason, state, wake_at, " +
 		"started_at, ended_at"
 	changedColumns = "version, status, steps, reason, state, wake_at, updated_at, ended_at, definition"
+	eventColumns   = "saga_id, version, at, kind, event, moments, actor, reason"
 	parkedColumns  = "actor, action, reason, table_name, row_position, row_id, topic, order_key, attempts, last_error, type, headers, raw_headers, " +
 		"payload, created_at, mapped_row"
 
@@ -141,7 +147,7 @@ var rights = map[Part][]Grant{
 	Sagas: {
 		need("SELECT, INSERT", "saga_definitions", "to keep definitions"),
 		need("SELECT, INSERT, UPDATE", "sagas", "to keep sagas"),
-		need("INSERT", "saga_events", "to log decisions"),
+		need("INSERT", "saga_events", "to log decisions").columns(eventColumns).audit(),
 		need("SELECT, INSERT, DELETE", "saga_associations, saga_locks", "to find sagas and to lock"),
 		need(readWrite, "saga_stash", "to keep events that come early"),
 	},
@@ -171,7 +177,7 @@ var rights = map[Part][]Grant{
 	},
 	Operator: {
 		need("SELECT", "dead_letters, held, inbox, inbox_recent, repairs", "to look"),
-		need("INSERT", "repairs", "to act").columns(repairColumns),
+		need("INSERT", "repairs", "to act").columns(repairColumns).audit(),
 		need("UPDATE", "dead_letters", "to edit, redrive and discard").columns("status, edited_payload"),
 		need("INSERT", "outbox", "to redrive and release").columns(sendColumns),
 		need("UPDATE", "held", "to retry and release").columns("next_try"),
@@ -182,7 +188,7 @@ var rights = map[Part][]Grant{
 	SagaOperator: {
 		need("SELECT", "sagas, saga_definitions, saga_events, saga_log, saga_locks, saga_stash, saga_associations", "to look"),
 		need("UPDATE", "sagas", "to act").columns(changedColumns),
-		need("INSERT", "saga_events", "to act"),
+		need("INSERT", "saga_events", "to act").columns(eventColumns).audit(),
 		need("INSERT, DELETE", "saga_associations", "to act"),
 		need("DELETE", "saga_locks, saga_stash", "to act"),
 		need(readWrite, "deadlines", "to act"),
@@ -197,9 +203,9 @@ var rights = map[Part][]Grant{
 		need("SELECT", "outbox_position_seq", "to count waiting rows").sequence(),
 		need("INSERT", "relay_leases", "to pause").columns("shard, holder, term, expires_at, paused_at, paused_by, paused_why"),
 		need("UPDATE", "relay_leases", "to pause and resume").columns("paused_at, paused_by, paused_why"),
-		need("INSERT", "relay_pauses", "to pause and resume").columns("actor, action, reason, shard"),
+		need("INSERT", "relay_pauses", "to pause and resume").columns("actor, action, reason, shard").audit(),
 		need("UPDATE", "outbox_trouble, mapped_trouble", "to retry parked rows"),
 		need("DELETE", "outbox, outbox_trouble, mapped_trouble", "to discard parked rows"),
-		need("INSERT", "outbox_repairs", "to retry and discard parked rows").columns(parkedColumns),
+		need("INSERT", "outbox_repairs", "to retry and discard parked rows").columns(parkedColumns).audit(),
 	},
 }

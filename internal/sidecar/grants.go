@@ -88,17 +88,23 @@ func printGrants(w io.Writer, parts []string, role string) error {
 
 const grantWidth = 110 // columns of a terminal, or of a page
 
-// wrapped breaks a statement after commas.
-func wrapped(line string) string {
+// wrapped breaks the lines of a statement after commas.
+func wrapped(statement string) string {
 	var b strings.Builder
-	width := 0
-	for i, word := range strings.SplitAfter(line, ", ") {
-		if i > 0 && width+len(word) > grantWidth {
-			b.WriteString("\n  ")
-			width = 2
+	for i, line := range strings.Split(statement, "\n") {
+		if i > 0 {
+			b.WriteString("\n")
 		}
-		b.WriteString(word)
-		width += len(word)
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))] + "  "
+		width := 0
+		for i, word := range strings.SplitAfter(line, ", ") {
+			if i > 0 && width+len(word) > grantWidth {
+				b.WriteString("\n" + indent)
+				width = len(indent)
+			}
+			b.WriteString(word)
+			width += len(word)
+		}
 	}
 	return strings.ReplaceAll(b.String(), ", \n", ",\n")
 }

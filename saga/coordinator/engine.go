@@ -211,7 +211,7 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	}
 	s, fx := saga.Decide(l.d, l.state, e, p.now)
 	if s.Version > l.state.Version {
-		l.entries = append(l.entries, Entry{s.Version, p.now, e, fx.Moments})
+		l.entries = append(l.entries, Entry{Version: s.Version, At: p.now, Event: e, Moments: fx.Moments})
 	}
 	l.state = s
 	p.decided = append(p.decided, Decided{message, id, p.now, e, s, fx})

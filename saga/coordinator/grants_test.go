@@ -17,7 +17,8 @@ import (
 func TestACoordinatorWorksWithNoMoreThanItsGrants(t *testing.T) {
 	t.Parallel()
 	f := newHops(t, false)
-	pool := grantstest.New(t, f.pool, grants.Sagas).Pool()
+	role := grantstest.New(t, f.pool, grants.Sagas)
+	pool := role.Pool()
 	p := f.participant("order", pool)
 	c, err := coordinator.New(t.Context(), coordinator.Config{
 		Participant: p, Pool: pool, Definitions: []*saga.Definition{order(t), guests(t)}, Log: testkit.Logger(t),
@@ -60,6 +61,9 @@ func TestACoordinatorWorksWithNoMoreThanItsGrants(t *testing.T) {
 			return err == nil, err
 		})
 	}
+	var others int
+	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.saga_events WHERE role IS DISTINCT FROM $1", role.Name).Scan(&others))
+	require.Zero(t, others, "each event has the role that wrote it")
 	for _, sql := range []string{"SELECT FROM troupe.saga_events", "DELETE FROM troupe.sagas", "SELECT FROM troupe.outbox"} {
 		_, err = pool.Exec(t.Context(), sql)
 		require.ErrorContains(t, err, "permission denied", sql)

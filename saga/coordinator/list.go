@@ -240,7 +240,7 @@ func (d *Desk) Log(ctx context.Context, id string, after, limit int) ([]Entry, e
 		return nil, fmt.Errorf("log of saga %s: limit %d: want 1 to %d", id, limit, maxPage)
 	}
 	const read = `
-SELECT version, at, event, moments
+SELECT version, at, event, moments, recorded_at, coalesce(role, '')
 FROM troupe.saga_events
 WHERE saga_id = @id
   AND version > @after
@@ -252,8 +252,12 @@ LIMIT @limit`
 	}
 	log, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
 		var event []byte
-		if err := row.Scan(&e.Version, &e.At, &event, &e.Moments); err != nil {
+		var recorded *time.Time
+		if err := row.Scan(&e.Version, &e.At, &event, &e.Moments, &recorded, &e.Role); err != nil {
 			return e, err
+		}
+		if recorded != nil {
+			e.RecordedAt = *recorded
 		}
 		e.Event, err = saga.ReadEvent(event)
 		return e, err

@@ -167,7 +167,9 @@ func (p *pass) move(ctx context.Context, id string, to *saga.Definition, e saga.
 	if err != nil {
 		return obstacle{err}
 	}
-	l.entries = append(l.entries, Entry{s.Version, p.now, e, []saga.Moment{{What: saga.SagaMigrated, Why: "to " + to.String()}}})
+	l.entries = append(l.entries, Entry{
+		Version: s.Version, At: p.now, Event: e, Moments: []saga.Moment{{What: saga.SagaMigrated, Why: "to " + to.String()}},
+	})
 	l.d, l.state = to, s
 	return p.unstash(ctx, -1, id)
 }

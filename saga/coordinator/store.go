@@ -77,6 +77,16 @@ type Entry struct {
 	At      time.Time     `json:"at"`
 	Event   saga.Event    `json:"event"`
 	Moments []saga.Moment `json:"moments"`
+	// RecordedAt and Role are the server's: when, and by which role, the entry was written. At and Event are what the writing
+	// program states. Both are set by Desk.Log only, and zero for an entry from before the server recorded them.
+	RecordedAt time.Time `json:"recorded_at,omitzero"`
+	Role       string    `json:"role,omitempty"`
+}
+
+// Misdated reports whether At differs from RecordedAt by more than 10 minutes. A coordinator takes At from the database's clock, in
+// the transaction that writes the entry.
+func (e Entry) Misdated() bool {
+	return !e.RecordedAt.IsZero() && e.RecordedAt.Sub(e.At).Abs() > 10*time.Minute
 }
 
 // An Association is the value of a variable by which an event finds sagas of a type. An empty Variable is the key.

@@ -74,7 +74,7 @@ func (s *stage) do(do func(coordinator.Store) error) {
 // begun is the first change of a saga.
 func (s *stage) begun(key string) coordinator.Change {
 	event := saga.Event{Kind: saga.Started, Fields: map[string]any{"id": key, "guest": "g-" + key}}
-	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	at := time.Now().UTC().Truncate(time.Microsecond)
 	state, fx := saga.Decide(s.d, saga.State{}, event, at)
 	require.Empty(s.t, fx.Refused)
 	return coordinator.Change{
