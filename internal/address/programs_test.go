@@ -129,11 +129,17 @@ func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
 	programs["outbox-relay"] = append(programs["outbox-relay"], entry{kind: "database", args: []string{"run", "--"}, environ: relay})
 
 	for program, entries := range programs {
+		tried := make(map[string]bool) // kinds of which this program got every text
 		for _, e := range entries {
+			texts := broken[e.kind]
+			if tried[e.kind] || strings.HasPrefix(program, "demo-") && program != "demo-order" {
+				texts = texts[:3]
+			}
+			tried[e.kind] = true
 			name := strings.Join(append(append([]string{program}, e.args...), e.variable+e.flag), " ")
 			t.Run(strings.ReplaceAll(name, "/", "|"), func(t *testing.T) {
 				t.Parallel()
-				for i, text := range broken[e.kind] {
+				for i, text := range texts {
 					if e.variable != "" {
 						refused(t, filepath.Join(dir, program), e.args, append(e.environ[:len(e.environ):len(e.environ)], e.variable+"="+e.prefix+text))
 					}
