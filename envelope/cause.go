@@ -11,38 +11,38 @@ import (
 	"github.com/google/uuid"
 )
 
-// A Cause is what a message being handled hands on to the messages that its handler emits: correlation, causation,
-// trace context, and ids that come out the same when the same emission is made again. A participant puts one into
-// the context of each run of a handler; outbox.Write reads it.
+// A Cause carries the message being handled to the messages that its handler emits: they get its correlation, causation and
+// trace context, and ids that are the same if the same emission is repeated. A participant puts a Cause into the context of
+// each run of a handler; outbox.Write reads it.
 type Cause struct {
 	Message Message
-	Handler string    // who emits: part of the derived ids
-	Redrive int       // how often the message was redriven: a redrive emits under new ids
-	At      time.Time // the stored time of the emission
+	Handler string    // name of the emitting handler; part of the derived ids
+	Redrive int       // how often the message was redriven; each redrive emits under new ids
+	At      time.Time // stored time of the emission
 
 	emitted atomic.Int64
 }
 
 type causeKey struct{}
 
-// WithCause returns a context whose emissions follow from c.
+// WithCause returns a context in which emissions follow from c.
 func WithCause(ctx context.Context, c *Cause) context.Context {
 	return context.WithValue(ctx, causeKey{}, c)
 }
 
-// CauseOf is the Cause in ctx, or nil where a flow begins.
+// CauseOf returns the Cause in ctx, or nil if a flow begins here.
 func CauseOf(ctx context.Context) *Cause {
 	c, _ := ctx.Value(causeKey{}).(*Cause)
 	return c
 }
 
-// Apply fills m's id, correlation, causation and trace context, where they are empty. Without a Cause, m begins a flow:
-// its id is new and its correlation is its own id.
+// Apply sets m's id, correlation, causation and trace context if they are empty. Without a Cause, m begins a flow: its id is
+// new, and its correlation is its own id.
 //
-// With one, m's id is derived: UUIDv7 in layout, At in its time, the rest a hash of handler, input's identity, redrive
-// count, operation, the number of the emission in this run, and the outcome where it is failure or exhausted: where a
-// database has lost that answer, the input may be answered with success later, under another id. A handler that is run again and emits in the same order
-// therefore emits the same ids.
+// With a Cause, m's id is derived, so that a handler that runs again and emits in the same order emits the same ids. The id
+// has the layout of a UUIDv7 with At as its time. The rest is a hash of the handler, the input's identity, the redrive count,
+// the operation, the number of the emission in this run, and the outcome if it is failure or exhausted: if a database loses
+// such an outcome, the input may later succeed, and its success needs another id.
 func (c *Cause) Apply(m *Message) {
 	if c == nil {
 		if m.ID == "" {
@@ -77,7 +77,7 @@ func (c *Cause) derive(operation string, o Outcome, n int64) string {
 	b = strconv.AppendInt(append(b, ' '), int64(c.Redrive), 10)
 	b = strconv.AppendQuote(append(b, ' '), operation)
 	b = strconv.AppendInt(append(b, ' '), n, 10)
-	if o == Failure || o == Exhausted { // all other ids are as in versions before
+	if o == Failure || o == Exhausted { // ids of all other outcomes are the same as in earlier versions
 		b = append(append(b, ' '), o...)
 	}
 	sum := sha256.Sum256(b)

@@ -1,9 +1,9 @@
-// Package envelope is the message: its attributes, how they stand in Kafka headers, its ids, and what one message
-// hands on to those it causes.
+// Package envelope defines a message: its attributes, their Kafka headers, its ids, and the attributes that a message passes
+// on to the messages it causes.
 //
-// Headers are CloudEvents 1.0 in the binary mode of its Kafka binding: each attribute a header "ce_" + name, beside
-// "content-type". Troupe's own attributes are CloudEvents extensions; trace context is W3C's "traceparent" and
-// "tracestate". A header that is none of these survives untouched, binary and repeated ones too.
+// Headers are CloudEvents 1.0 in the binary mode of its Kafka binding: each attribute is a header "ce_" + name, and the
+// content type is the header "content-type". Troupe's own attributes are CloudEvents extensions; trace context is W3C's
+// "traceparent" and "tracestate". All other headers are passed on unchanged, including binary and repeated ones.
 //
 //	attribute       header             on
 //	ID              ce_id              all; unique within its Source: Message.Identity is for de-duplication
@@ -18,7 +18,7 @@
 //	IdempotencyKey  ce_idempotencykey  commands, and the events that answer them
 //	SagaID, SagaStep, SagaOperation    ce_sagaid, ce_sagastep, ce_sagaoperation
 //
-// Nobody writes correlation and causation by hand: a handler's context carries the Cause, and the outbox reads it.
+// You do not set correlation and causation: a handler's context carries the Cause, and the outbox reads it.
 package envelope
 
 import (
@@ -27,11 +27,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// Outcome says what a hop made of a command. Commands have none.
+// An Outcome is the result of a command at a hop. Commands have none.
 type Outcome string
 
-// Success is done. Failure is a refusal by the business: whoever decides compensates. Exhausted says that retries ran
-// out and a dead letter exists.
+// Success means done. Failure means refused for a business reason: the coordinator, or in a choreography the services that
+// react to it, compensate. Exhausted means that all retries failed and a dead letter exists.
 const (
 	None      Outcome = ""
 	Success   Outcome = "success"
@@ -39,7 +39,7 @@ const (
 	Exhausted Outcome = "exhausted"
 )
 
-// Valid says whether o is one of the four.
+// Valid reports whether o is one of the four outcomes.
 func (o Outcome) Valid() bool {
 	return o == None || o == Success || o == Failure || o == Exhausted
 }
@@ -53,17 +53,17 @@ const (
 // Content types of payloads.
 const (
 	JSON = "application/json"
-	Avro = "application/avro" // Confluent wire format: magic 0, schema id in four bytes, Avro binary
+	Avro = "application/avro" // Confluent wire format: magic byte 0, four bytes of schema id, Avro binary
 )
 
-// A Header is one Kafka header that is not an attribute. A nil value is not the same as an empty one.
+// A Header is one Kafka header that is not an attribute. A nil value differs from an empty one.
 type Header struct {
 	Key   string
 	Value []byte
 }
 
-// A Message is what travels. A nil Payload is a tombstone. Messages are values: copy them freely, but do not change
-// the bytes behind Key, Payload and Extra of one you were given.
+// A Message is one Kafka message with its attributes. A nil Payload is a tombstone. Messages are values: copy them freely,
+// but do not change the bytes of Key, Payload and Extra of a message that you received.
 type Message struct {
 	Topic   string
 	Key     []byte
@@ -85,37 +85,37 @@ type Message struct {
 	TraceParent    string
 	TraceState     string
 
-	Extra []Header // headers that are no attributes, in their order
+	Extra []Header // headers that are not attributes, in their order
 }
 
-// NewID is a UUIDv7 of now: ids made one after the other sort in that order, to the millisecond and, in one process,
-// below it.
+// NewID returns a new UUIDv7. Ids sort in the order of their creation, to the millisecond, and within one process also below
+// it.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// An Encoder turns a Go value into a payload. Encode does no I/O, since it is called inside the service's
-// transaction: what it needs from elsewhere, such as schema ids, it has before. It may be used concurrently.
+// An Encoder turns a Go value into a payload. Encode does no I/O, since it is called inside the service's transaction: an
+// implementation loads in advance whatever it needs, such as schema ids. It must be safe for concurrent use.
 type Encoder interface {
 	// Encode renders body for topic.
 	Encode(topic string, body any) (Encoded, error)
 }
 
-// Encoded is a payload with what its headers must say of it.
+// Encoded is a payload with the attributes that describe it.
 type Encoded struct {
 	Type        string
 	ContentType string
 	Payload     []byte
 }
 
-// A Decoder turns a payload back. It may be used concurrently.
+// A Decoder turns a payload into a Go value. It must be safe for concurrent use.
 type Decoder interface {
-	// TypeOf is the ce_type that into's Go type stands for; an error if it stands for none.
+	// TypeOf returns the ce_type of messages whose payload is decoded into body's Go type, or an error if that type has none.
 	TypeOf(body any) (string, error)
-	// Decode reads m's payload into the pointer. An error that wraps ErrPayload says that the bytes can never be
-	// read; any other that trying again may help.
+	// Decode decodes m's payload into the pointer. An error that wraps ErrPayload is permanent: the bytes can never be
+	// decoded. A retry may fix any other error.
 	Decode(m Message, into any) error
 }
 
-// A Codec is both.
+// A Codec encodes and decodes.
 type Codec interface {
 	Encoder
 	Decoder

@@ -136,7 +136,7 @@ func ExampleMessage_Headers() {
 }
 
 func ExampleWithCause() {
-	// What a participant does around a handler, and the outbox inside it.
+	// A participant creates the Cause around a handler; the outbox reads it inside.
 	charge := envelope.Message{ID: "charge-1", CorrelationID: "order-17"}
 	ctx := envelope.WithCause(context.Background(), &envelope.Cause{Message: charge, Handler: "order.payment"})
 

@@ -30,17 +30,17 @@ const (
 	specVersion = "1.0"
 )
 
-// Limits on what comes from outside.
+// Limits on input from outside.
 const (
-	MaxHeaders     = 256      // headers of one message
-	MaxHeaderBytes = 64 << 10 // keys and values of one message together
+	MaxHeaders     = 256      // number of headers of one message
+	MaxHeaderBytes = 64 << 10 // bytes of all keys and values of one message together
 	maxAttribute   = 1024     // bytes of one attribute
 )
 
 // ErrHeaders is wrapped by errors about headers that break a rule.
 var ErrHeaders = errors.New("bad headers")
 
-// attributes names the place of every text attribute, in the order in which they are written.
+// attributes returns a pointer to each text attribute, in the order in which attributes are written.
 func (m *Message) attributes() [14]struct {
 	name  string
 	value *string
@@ -66,8 +66,8 @@ func (m *Message) attributes() [14]struct {
 	}
 }
 
-// Headers renders the attributes that are set, then Extra in its order. Messages without an ID are not CloudEvents
-// and get no ce_specversion.
+// Headers renders the attributes that are set, then Extra in its order. A message without an ID is not a CloudEvent and gets
+// no ce_specversion.
 func (m Message) Headers() []Header {
 	hs := make([]Header, 0, 10+len(m.Extra))
 	if m.ID != "" {
@@ -84,10 +84,10 @@ func (m Message) Headers() []Header {
 	return append(hs, m.Extra...)
 }
 
-// SetHeaders reads attributes from hs and puts the rest into Extra. Of a repeated attribute the first counts and the
-// others go to Extra; so does one that is no attribute's text (longer than 1,024 bytes, not UTF-8, a time that is
-// none, an outcome that is none). Nothing is lost, nothing fails but more than MaxHeaders or MaxHeaderBytes, with
-// an error that wraps ErrHeaders. Extra's values are not copies.
+// SetHeaders reads attributes from hs and puts the other headers into Extra. If an attribute is repeated, the first one is
+// used and the others go to Extra. A header whose value is not valid for its attribute also goes to Extra: one that is empty,
+// longer than 1,024 bytes or not UTF-8, a time that does not parse, an unknown outcome. No header is lost. SetHeaders fails
+// only for more than MaxHeaders or MaxHeaderBytes, with an error that wraps ErrHeaders. The values in Extra are not copied.
 func (m *Message) SetHeaders(hs []Header) error {
 	if err := CheckHeaders(hs); err != nil {
 		return err
@@ -123,7 +123,7 @@ next:
 	return nil
 }
 
-// CheckHeaders says whether hs are within MaxHeaders and MaxHeaderBytes. Its error wraps ErrHeaders.
+// CheckHeaders returns an error that wraps ErrHeaders if hs exceed MaxHeaders or MaxHeaderBytes.
 func CheckHeaders(hs []Header) error {
 	if len(hs) > MaxHeaders {
 		return fmt.Errorf("%w: %d of them, the limit is %d", ErrHeaders, len(hs), MaxHeaders)
@@ -138,7 +138,7 @@ func CheckHeaders(hs []Header) error {
 	return nil
 }
 
-// MarshalHeaders writes headers for the column raw_headers: for each the key's length as a varint, the key, the
+// MarshalHeaders encodes headers for the column raw_headers: for each header the key's length as a varint, the key, the
 // value's length as a varint (-1 for nil), the value.
 func MarshalHeaders(hs []Header) []byte {
 	var b []byte
@@ -155,8 +155,8 @@ func MarshalHeaders(hs []Header) []byte {
 	return b
 }
 
-// UnmarshalHeaders reads what MarshalHeaders wrote, however many: what is stored must come back whole, and SetHeaders
-// holds the limits. The values are parts of b. Errors wrap ErrHeaders.
+// UnmarshalHeaders decodes the result of MarshalHeaders. It has no limits, since all stored headers must be readable;
+// SetHeaders checks the limits. The values are slices of b. Errors wrap ErrHeaders.
 func UnmarshalHeaders(b []byte) ([]Header, error) {
 	var hs []Header
 	for len(b) > 0 {
@@ -173,7 +173,7 @@ func UnmarshalHeaders(b []byte) ([]Header, error) {
 	return hs, nil
 }
 
-// cut takes one length and as many bytes off b.
+// cut reads a length from b and returns as many bytes, and the rest. text is nil for length -1.
 func cut(b []byte) (text, rest []byte, ok bool) {
 	n, size := binary.Varint(b)
 	switch {

@@ -8,12 +8,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// Identity returns the text that tells m from every other message. CloudEvents makes an id unique within its source only:
-// two producers may both count 1, 2, 3. So the identity is the ID, "~" and 16 hex digits of a hash of Source and ID.
+// Identity returns a text that distinguishes m from every other message. CloudEvents makes an id unique within its source
+// only: two producers may both count 1, 2, 3. So the identity is the ID, "~" and 16 hex digits of a hash of Source and ID.
 //
-// A UUID of version 1, 4, 6 or 7 is its own identity. It is unique without its source, and stays the same where a forwarder
-// writes another source. UUIDs of versions 3, 5 and 8 are made from a name, which two sources may share. Without an ID there
-// is no identity.
+// A UUID of version 1, 4, 6 or 7 is its own identity. It is unique without its source, and stays the same if a forwarder
+// writes another source. UUIDs of versions 3, 5 and 8 are made from a name, which two sources may share. A message without an
+// ID has no identity.
 func (m Message) Identity() string {
 	if m.ID == "" || isUnique(m.ID) {
 		return m.ID
@@ -27,7 +27,7 @@ func (m Message) Identity() string {
 	return m.ID + "~" + hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// isUnique reports whether id is a UUID that is made of a clock or of random bits. The case of its letters is free.
+// isUnique reports whether id is a UUID made from a clock or from random bits. Its letters may be upper or lower case.
 func isUnique(id string) bool {
 	if len(id) != 36 {
 		return false

@@ -21,8 +21,8 @@ func TestTheIdentityIsTheIDWithItsSource(t *testing.T) {
 		{Source: "billing1"}, {Source: "billin", ID: "g1"}, {Source: "billing1", ID: ""},
 		{ID: identity("billing", "1")}, {Source: "billing", ID: identity("billing", "1")}, // the identity of one message as the id of another
 		{Source: "x", ID: "1~" + strings.Repeat("0", 16)}, {Source: "x", ID: "~"},
-		{Source: "x", ID: "6ba7b810-9dad-51d1-80b4-00c04fd430c8"}, {Source: "y", ID: "6ba7b810-9dad-51d1-80b4-00c04fd430c8"}, // of a name
-		{Source: "x", ID: "00000000-0000-0000-0000-000000000001"}, {Source: "y", ID: "00000000-0000-0000-0000-000000000001"}, // counted
+		{Source: "x", ID: "6ba7b810-9dad-51d1-80b4-00c04fd430c8"}, {Source: "y", ID: "6ba7b810-9dad-51d1-80b4-00c04fd430c8"}, // UUIDs made from a name
+		{Source: "x", ID: "00000000-0000-0000-0000-000000000001"}, {Source: "y", ID: "00000000-0000-0000-0000-000000000001"}, // counted up
 	} {
 		text := m.Source + "\x00" + m.ID
 		if m.ID == "" {

@@ -8,20 +8,21 @@ import (
 	"strings"
 )
 
-// ErrPayload is wrapped by errors about bytes that can never be read as what they claim to be.
+// ErrPayload is wrapped by errors about bytes that can never be decoded as their declared type.
 var ErrPayload = errors.New("unreadable payload")
 
-// A Typed body names its own type.
+// A Typed body names its own message type.
 type Typed interface{ MessageType() string }
 
-// A Plain body is JSON whatever codec a flow uses, so that those without its schemas can read it.
+// A Plain body is always encoded as JSON, even if the flow uses another codec, so that readers without the flow's schemas can
+// decode it.
 type Plain interface {
 	Typed
 	PlainJSON()
 }
 
-// JSONCodec writes and reads application/json. A body's type is what its MessageType says, else the name of its Go
-// type without the package. It is what outbox and participant use when no codec is set. It may be used concurrently.
+// JSONCodec encodes and decodes application/json. A body's message type is the result of its MessageType, else the name of
+// its Go type without the package. outbox and participant use it if no codec is set. It is safe for concurrent use.
 type JSONCodec struct{}
 
 var _ Codec = JSONCodec{}
@@ -39,7 +40,7 @@ func (JSONCodec) Encode(_ string, body any) (Encoded, error) {
 	return Encoded{Type: name, ContentType: JSON, Payload: payload}, nil
 }
 
-// TypeOf is the name that body's type stands for.
+// TypeOf returns the message type of body's Go type.
 func (JSONCodec) TypeOf(body any) (string, error) {
 	if b, ok := body.(Typed); ok {
 		return b.MessageType(), nil
@@ -54,8 +55,8 @@ func (JSONCodec) TypeOf(body any) (string, error) {
 	return t.Name(), nil
 }
 
-// Decode reads JSON; unknown fields are ignored. Its errors quote nothing of the payload, since errors are logged and payloads
-// hold personal data: they name the field, the kind of its value and the Go type, or the offset.
+// Decode reads JSON; unknown fields are ignored. Its errors quote nothing of the payload, since errors are logged and
+// payloads hold personal data: they name the field, the kind of its value and the Go type, or the offset.
 func (JSONCodec) Decode(m Message, into any) error {
 	if m.ContentType != "" && m.ContentType != JSON {
 		return fmt.Errorf("%w: content type is %q, want %q", ErrPayload, m.ContentType, JSON)
@@ -77,7 +78,7 @@ func unquoted(err error) string {
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("no JSON from byte %d", syntax.Offset)
 	case errors.As(err, &typ):
-		kind, _, _ := strings.Cut(typ.Value, " ") // "number 41" where it does not fit
+		kind, _, _ := strings.Cut(typ.Value, " ") // Value is "number 41" if the number does not fit
 		return fmt.Sprintf("field %q at byte %d: a JSON %s does not fit %s", typ.Field, typ.Offset, kind, typ.Type)
 	}
 	return fmt.Sprintf("a value does not fit its Go type (%T)", err)

@@ -13,21 +13,22 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// An Entry is one message to be written. Topic is required, and either Body or Type.
+// An Entry is one message to write. Topic is required, and either Body or Type.
 type Entry struct {
 	Topic string
 
-	// Key is what order is kept by, and the message's subject. Empty means none.
+	// Key orders messages: those with the same key keep their order. It is also the message's subject. Empty means no key,
+	// and no order.
 	Key string
-	// KeyBytes wins over Key, for keys that are not text.
+	// KeyBytes is a key that is not text. If set, Key is ignored.
 	KeyBytes []byte
 
-	// Body is rendered by the Encoder. Where it is nil, Payload goes as it is, under Type and ContentType; a nil
-	// Payload then is a tombstone.
+	// Body is rendered by the Encoder. If it is nil, Payload is written unchanged, with Type and ContentType; then a nil
+	// Payload is a tombstone.
 	Body        any
 	Payload     []byte
-	Type        string // with a Body: overrides the Encoder's
-	ContentType string // with a Body: ignored
+	Type        string // with a Body: overrides the Encoder's type
+	ContentType string // ignored with a Body
 
 	Outcome        envelope.Outcome
 	IdempotencyKey string
@@ -35,16 +36,16 @@ type Entry struct {
 	SagaStep       string
 	SagaOperation  string
 
-	// ID is a UUID; left empty it is derived from the message being handled, or new.
+	// ID is a UUID. If it is empty, the id is derived from the message being handled, or is new if there is none.
 	ID string
 
-	// Headers go along beside the attributes.
+	// Headers are written in addition to the attributes.
 	Headers []envelope.Header
 }
 
-// columns is an entry as it stands in the table.
+// columns holds an entry's values for the table's columns.
 type columns struct {
-	id         [16]byte // as a uuid.UUID it would go through text
+	id         [16]byte // not uuid.UUID, which pgx would send as text
 	topic      string
 	key        *string
 	keyBytes   []byte
@@ -105,7 +106,7 @@ func (o *Outbox) columns(ctx context.Context, e Entry, traceparent, tracestate s
 	if e.Key != "" && e.KeyBytes == nil {
 		c.key = &e.Key
 	}
-	m.ID, m.Type = "", "" // columns of their own
+	m.ID, m.Type = "", "" // they have columns of their own
 	hs := m.Headers()
 	if err := envelope.CheckHeaders(hs); err != nil {
 		return columns{}, fmt.Errorf("entry for %s: %w", e.Topic, err)
@@ -114,7 +115,8 @@ func (o *Outbox) columns(ctx context.Context, e Entry, traceparent, tracestate s
 	return c, err
 }
 
-// renderHeaders gives the jsonb form, or, where that cannot hold them, an empty one and the raw form.
+// renderHeaders renders headers as a jsonb object. If jsonb cannot hold them (a repeated key, or text that Postgres cannot
+// store), it returns an empty object and the raw form.
 func renderHeaders(hs []envelope.Header) (asJSON, raw []byte, err error) {
 	size := 2
 	for _, h := range hs {
@@ -142,7 +144,7 @@ func renderHeaders(hs []envelope.Header) (asJSON, raw []byte, err error) {
 	return append(b, '}'), nil, nil
 }
 
-// appendJSON appends s as a JSON string. Most have nothing to escape.
+// appendJSON appends s as a JSON string. Most strings need no escapes, and take the fast path.
 func appendJSON[T string | []byte](b []byte, s T) ([]byte, error) {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
@@ -155,7 +157,7 @@ func appendJSON[T string | []byte](b []byte, s T) ([]byte, error) {
 	return append(b, '"'), nil
 }
 
-// isText says whether Postgres's text can hold s: UTF-8 without NUL.
+// isText reports whether Postgres's type text can store s: UTF-8 without NUL.
 func isText[T string | []byte](s T) bool {
 	ascii := true
 	for i := range len(s) {

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Headers stand in jsonb, where people can read them, unless jsonb cannot hold them.
+// Headers are stored as jsonb, which operators can read, unless jsonb cannot hold them.
 func TestHeadersComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -80,13 +80,13 @@ func TestRowsWhoseHeadersCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestAnIDThatIsNoUUIDStandsInRawHeaders: a message of somebody else's that is sent again keeps its identity.
+// TestAnIDThatIsNoUUIDStandsInRawHeaders checks that another program's message keeps its identity when it is sent again.
 func TestAnIDThatIsNoUUIDStandsInRawHeaders(t *testing.T) {
 	t.Parallel()
 	own := uuid.MustParse("0191f6a8-0000-7000-8000-000000000001")
 	for given, want := range map[string]string{
 		"charge-17":                            "charge-17",
-		"0191F6A8-0000-7000-8000-00000000000A": "0191F6A8-0000-7000-8000-00000000000A", // not as this library writes it
+		"0191F6A8-0000-7000-8000-00000000000A": "0191F6A8-0000-7000-8000-00000000000A", // normalised: lower case
 		"0191f6a8-0000-7000-8000-00000000000a": own.String(),
 		"":                                     own.String(),
 	} {
@@ -102,7 +102,7 @@ func TestAnIDThatIsNoUUIDStandsInRawHeaders(t *testing.T) {
 	require.Equal(t, own.String(), m.ID, "a plain insert names its message by the column")
 }
 
-// Entries of all kinds may go in one statement.
+// Entries of all kinds can be written by one statement.
 func TestHeadersOfManyEntriesComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -114,7 +114,7 @@ func TestHeadersOfManyEntriesComeBackAsTheyWere(t *testing.T) {
 	for i, headers := range kinds {
 		e := outbox.Entry{Topic: "t", Type: "T", Headers: headers}
 		if i%2 == 0 {
-			e.Payload = []byte{} // of the others it is null: a tombstone
+			e.Payload = []byte{} // for the others the payload is null: a tombstone
 		}
 		entries = append(entries, e)
 	}

@@ -9,20 +9,21 @@ import (
 
 const notify = "SELECT pg_notify('" + Channel + "', topic) FROM unnest($1::text[]) AS topic"
 
-// mostHints is how many topics one commit names; of more it says that there is something.
+// mostHints limits the topics that one commit names. A commit to more topics sends one notification that names none.
 const mostHints = 8
 
-// hints says which commits notify, and of what: of the same at most once in some time. One that falls out costs its readers at
-// most their next look.
+// hints decides which commits notify, and with which topics: at most one notification per topic (or, if topics are not named,
+// at most one) in each interval. A notification that is left out delays its readers until their next poll at most.
 type hints struct {
-	every time.Duration // negative: never
+	every time.Duration // shortest time between two notifications of one topic; negative: never notify
 	named bool
 
 	mu   sync.Mutex
-	last map[string]time.Time // when, by what was said
+	last map[string]time.Time // time of the last notification, by topic; "" for any topic
 }
 
-// due returns what a transaction says that writes to topics.
+// due returns the topics of the notifications that a transaction sends after writing to topics; "" for a notification without
+// a topic.
 func (h *hints) due(now time.Time, topics []string) (named []string) {
 	if h.every < 0 {
 		return nil
@@ -48,8 +49,8 @@ func (h *hints) due(now time.Time, topics []string) (named []string) {
 	return named
 }
 
-// nameable says whether topic is one that Kafka would take. Of others Postgres may refuse the notification, and abort the
-// transaction, before it comes to the row.
+// nameable reports whether Kafka accepts the topic's name. With other names Postgres may refuse the notification, and abort
+// the transaction before the relay can park the row.
 func nameable(topic string) bool {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 	return len(topic) <= 249 && strings.Trim(topic, plain) == ""

@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// listen is how many notifications came until one on the channel "end".
+// listen counts the notifications until one on the channel "end".
 func listen(t *testing.T, pool *pgxpool.Pool, during func()) (heard int) {
 	t.Helper()
 	conn, err := pool.Acquire(t.Context())
@@ -82,7 +82,7 @@ func TestANotificationNamesItsTopicsEachByItsOwnTime(t *testing.T) {
 	require.Nil(t, newOutbox(t, outbox.Config{NotifyEvery: -1, NotifyTopics: true}).Due(now, "a"))
 }
 
-// TestATopicTooLongForANotificationIsNotNamed: Postgres would abort the transaction.
+// TestATopicTooLongForANotificationIsNotNamed: with the name, Postgres would abort the transaction.
 func TestATopicTooLongForANotificationIsNotNamed(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)

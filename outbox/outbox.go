@@ -1,34 +1,34 @@
-// Package outbox is the table in which a service leaves its outgoing messages, written in the transaction that changes
-// the service's own rows: both happen or neither.
+// Package outbox writes a service's outgoing messages to a table, in the transaction that changes the service's own rows:
+// both are committed, or neither.
 //
 //	service ──┬─ its own rows ─┐
 //	          └─ troupe.outbox ┴─ one commit ──► relay ──► Kafka
 //
-// What is promised: an entry whose transaction committed is published at least once, under one id; one whose
-// transaction rolled back never is. Entries with the same key are published in the order of their positions, as far as
-// their writers are serialised by their own data (a row lock or a version check taken before Write).
+// Promised: an entry whose transaction committed is published at least once, under one id. An entry whose transaction rolled
+// back is never published. Entries with the same key are published in the order of their positions, if their writers are
+// serialised by their own data (a row lock or a version check taken before Write).
 //
-// What is not: order between keys, and order between two transactions that write the same key without anything that
-// makes one wait for the other.
+// Not promised: order between keys, and order between two transactions that write the same key if nothing makes one wait for
+// the other.
 //
 //	failure                              effect
 //	crash before the commit              neither rows nor messages
 //	crash after the commit               the relay publishes when it runs
 //	no relay runs                        entries wait; the table grows; nothing is lost
-//	Write fails                          the transaction is aborted by Postgres, or Write refused before it sent
-//	partitions run out                   inserts fail; Partitions makes them ahead, Stats.Headroom tells how many are left
+//	Write fails                          Postgres has aborted the transaction, or Write sent nothing
+//	partitions run out                   inserts fail; Partitions creates them in advance, Stats.Headroom counts the positions left
 //
-// Rows leave the table by the relay that published them: deleted once acknowledged under poll, with their whole
-// partition under WAL. Type Retention says when, and what becomes of it at each failure.
+// The relay that published rows removes them: under poll it deletes each row once Kafka has acknowledged it, under wal it
+// drops whole partitions. Type Retention documents when, and the effect of each failure.
 //
-// Any language takes part with a plain statement; everything but topic, type and payload has a default:
+// Programs in any language can write with a plain statement; all columns but topic, type and payload have a default:
 //
 //	INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ('order.payment.commands', 'o-1', 'ChargePayment', '{…}')
 //
-// A service needs the rights that `outbox-relay grants writer` prints: to insert by column, so that it cannot forge a position or a
-// transaction id.
+// A service needs the rights that `outbox-relay grants writer` prints. They allow inserts by column, so that a service cannot
+// forge a position or a transaction id.
 //
-// This package knows no Kafka.
+// This package does not use Kafka.
 package outbox
 
 import (
@@ -42,48 +42,50 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Channel is what Write notifies on, and relays and local participants listen to. The payload is empty, or with
-// Config.NotifyTopics a topic that something was written to. Who writes without this package may leave it empty, or notify
-// nobody: everybody looks from time to time, too.
+// Channel is the Postgres notification channel: Write notifies on it, relays and local participants listen. The payload is
+// empty, or, with Config.NotifyTopics, a topic with new rows. Programs that insert without this package may send an empty
+// payload, or no notification: all listeners also poll.
 const Channel = "troupe_outbox"
 
-// ErrTooLarge is wrapped by the error about a payload above Config.MaxBytes.
+// ErrTooLarge is wrapped by the error for a payload above Config.MaxBytes.
 var ErrTooLarge = errors.New("larger than the outbox takes")
 
-// Config of an Outbox. The zero value works: JSON, any source, notifications.
+// Config configures an Outbox. The zero value works: JSON, any source, notifications.
 type Config struct {
-	// Source is ce_source, the service's name. Left empty the relay's --service fills it.
+	// Source is written to ce_source: the service's name. If it is empty, the relay fills in its --service.
 	Source string
-	// Encoder renders bodies. Default: envelope.JSONCodec. It has resolved its schema ids before it comes here.
+	// Encoder renders bodies. Default: envelope.JSONCodec. It must have resolved its schema ids before it is used here.
 	Encoder envelope.Encoder
-	// MaxBytes is the largest payload; above it Write refuses, since the broker would. Default 1,000,000, which is
-	// below Kafka's own default for a record (message.max.bytes, 1,048,588) with room for headers.
+	// MaxBytes is the size limit of a payload, in bytes. Write refuses a larger one, since the broker would. Default
+	// 1,000,000, which is below Kafka's own default for a record (message.max.bytes, 1,048,588) with room for headers.
 	MaxBytes int
-	// NotifyEvery is the least time between two notifications of this process. Default 5 ms; negative: never notify.
-	// A commit that notifies takes a lock that is one for the whole server, so a busy writer must not do it each time.
+	// NotifyEvery is the shortest time between two notifications of this Outbox. Default 5 ms; negative: never notify. A
+	// commit that notifies takes a lock that exists once per server, so a busy writer must not notify with each commit.
 	NotifyEvery time.Duration
-	// NotifyTopics has each notification name its topic, and NotifyEvery count for each of them: participants with local
-	// work wake for their own topics only. Default: a notification is of anything, and wakes all.
+	// NotifyTopics puts the topic into each notification, and NotifyEvery then applies per topic: participants with local
+	// work wake for their own topics only. A commit to more than 8 topics sends one notification without a topic. Default:
+	// notifications name no topic and wake all listeners.
 	NotifyTopics bool
-	// Trace says where in a trace ctx is, as the texts of W3C's headers traceparent and tracestate; "" where it is in
-	// none. What Write is called with goes along in the entries' headers, so that what becomes of them continues that
-	// trace. Default: an entry written by a handler continues the trace of the message it handles, others have none.
-	// Package telemetry has it for OpenTelemetry.
+	// Trace returns the position of ctx in a trace, as the values of W3C's headers traceparent and tracestate; "" if it is in
+	// none. They are written to the entries' headers, so that the processing of the messages continues that trace. Default:
+	// an entry written by a handler continues the trace of the message being handled, and other entries have no trace.
+	// Package telemetry provides it for OpenTelemetry.
 	Trace func(ctx context.Context) (traceparent, tracestate string)
 }
 
-// Outbox writes entries. It may be used concurrently, also from many pools.
+// An Outbox writes entries. It is safe for concurrent use, also with several pools.
 type Outbox struct {
 	cfg   Config
 	hints *hints
-	check Check // nil: anything goes
+	check Check // nil: no check
 }
 
-// A Check is asked about an entry as it is to be written, in the writer's context: envelope.CauseOf knows what it follows
-// from. Its error refuses the entry. It may add headers to m, and to along statements that go with the entry, behind it.
+// A Check checks an entry in the form in which it will be written, in the writer's context: envelope.CauseOf returns the
+// message being handled. Its error refuses the entry. It may add headers to m, and to along statements that run after the
+// insert of the entry, in the same batch.
 type Check func(ctx context.Context, m *envelope.Message, along *pgx.Batch) error
 
-// New checks the configuration and fills its gaps.
+// New checks the configuration and sets defaults.
 func New(cfg Config) (*Outbox, error) {
 	if cfg.Encoder == nil {
 		cfg.Encoder = envelope.JSONCodec{}
@@ -100,7 +102,7 @@ func New(cfg Config) (*Outbox, error) {
 	return &Outbox{cfg: cfg, hints: &hints{every: cfg.NotifyEvery, named: cfg.NotifyTopics, last: make(map[string]time.Time)}}, nil
 }
 
-// Checked is an Outbox like o, and with o's notifications, that asks check first.
+// Checked returns an Outbox like o that calls check for each entry. It shares o's limit of notifications.
 func (o *Outbox) Checked(check Check) *Outbox {
 	return &Outbox{cfg: o.cfg, hints: o.hints, check: check}
 }
@@ -109,7 +111,7 @@ const insert = `
 INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 
-// insertMany keeps their order: positions are given out behind the sort.
+// insertMany inserts in the order of the arrays: Postgres assigns the positions after the sort.
 const insertMany = `
 INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
 SELECT id, topic, key, key_bytes, type, headers::jsonb, raw_headers, payload
@@ -117,15 +119,15 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::tex
   WITH ORDINALITY AS e (id, topic, key, key_bytes, type, headers, raw_headers, payload, number)
 ORDER BY number`
 
-// Write adds entries to tx, in their order, in one round trip. An entry that cannot be (no topic, no type, a body that
-// does not encode, a payload that is too large) is refused before anything is sent, and then tx is as it was. After any
-// other error tx is aborted.
+// Write adds entries to tx, in their order, in one round trip. It refuses an invalid entry (no topic, no type, a body that
+// does not encode, a payload that is too large) before anything is sent, and leaves tx usable. After any other error tx is
+// aborted.
 //
-// Where tx can queue a batch until its next statement (it has QueueBatch(*pgx.Batch) error, as a participant's has), the entries
-// travel with that one: then an error of Postgres's comes from there.
+// If tx can queue a batch until its next statement (it has QueueBatch(*pgx.Batch) error, as a participant's has), the entries
+// are sent with that statement, which then returns any error of Postgres.
 //
-// In a handler's context the entries follow from the message being handled: correlation, causation and trace context
-// are its own, and the ids repeat when the handler is run again.
+// In a handler's context the entries follow from the message being handled: they get its correlation, causation and trace
+// context, and the same ids when the handler runs again.
 func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -145,7 +147,7 @@ func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 	return nil
 }
 
-// Rows are entries on their way into a transaction. The zero value has none.
+// Rows holds rendered entries that are not yet queued in a batch. The zero value is empty.
 type Rows struct {
 	ids        [][16]byte
 	topics     []string
@@ -155,11 +157,11 @@ type Rows struct {
 	headers    [][]byte
 	rawHeaders [][]byte
 	payloads   [][]byte
-	along      pgx.Batch // of the Check
+	along      pgx.Batch // statements added by the Check
 }
 
-// Render adds entries to rows as Write would write them, for who writes many at once. An entry that cannot be is refused,
-// and then rows are as they were.
+// Render adds entries to rows in the form in which Write would write them, for callers that write many entries in one
+// statement. If an entry is invalid, Render returns an error and leaves rows unchanged.
 func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error {
 	traceparent, tracestate := o.trace(ctx)
 	r := *rows
@@ -177,7 +179,8 @@ func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error
 	return nil
 }
 
-// Queue adds the statement that writes rows to batch, with a notification when one is due. Then rows has none.
+// Queue adds to batch the statement that inserts rows, the statements of the Check, and a notification if one is due. It
+// empties rows.
 func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 	r := *rows
 	*rows = Rows{}
@@ -195,8 +198,8 @@ func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 	}
 }
 
-// Row is e as Write would insert it in the same context, for whoever keeps it until its time comes. It has no position
-// and no time, and what a Check adds beside its headers is left out.
+// Row returns e as Write would insert it in the same context, for callers that store it and insert it later. It has no
+// position and no time. Headers that a Check adds are included; the statements that a Check adds are not.
 func (o *Outbox) Row(ctx context.Context, e Entry) (Row, error) {
 	traceparent, tracestate := o.trace(ctx)
 	c, err := o.columns(ctx, e, traceparent, tracestate, &pgx.Batch{})

@@ -36,7 +36,7 @@ func write(t testing.TB, pool *pgxpool.Pool, box *outbox.Outbox, entries ...outb
 	}))
 }
 
-// rows are all there are, in their order.
+// rows returns all rows of the table, in the order of their positions.
 func rows(t testing.TB, pool *pgxpool.Pool) []outbox.Row {
 	t.Helper()
 	found, err := pool.Query(t.Context(), "SELECT "+outbox.Columns+" FROM troupe.outbox ORDER BY position")
@@ -85,7 +85,7 @@ func TestAnEntryBecomesItsMessage(t *testing.T) {
 	}, m)
 }
 
-// Any language: everything but topic, type and payload has a default.
+// Any language: all columns but topic, type and payload have a default.
 func TestAPlainInsertIsAnEntry(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -117,7 +117,7 @@ func TestWhatNoMessageCanBeIsRefusedByTheTable(t *testing.T) {
 	require.Empty(t, rows(t, pool))
 }
 
-// The documented rights are enough, and no more than enough.
+// The documented rights are sufficient, and none of them is unnecessary.
 func TestAServiceNeedsOnlyToInsertByColumn(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -150,7 +150,7 @@ func TestAServiceNeedsOnlyToInsertByColumn(t *testing.T) {
 	}
 }
 
-// Both or neither: the message is in the transaction that changes the service's own rows.
+// The message is in the transaction that changes the service's own rows: both are committed, or neither.
 func TestARollbackWritesNothing(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -177,7 +177,7 @@ func TestEntriesKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// An entry that cannot be is refused before anything was sent: the transaction goes on.
+// An invalid entry is refused before anything is sent, so the transaction can continue.
 func TestARefusedEntryLeavesTheTransactionAsItWas(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -216,7 +216,7 @@ func TestWritingNothingSendsNothing(t *testing.T) {
 	require.NoError(t, newOutbox(t, outbox.Config{}).Write(t.Context(), nil))
 }
 
-// A handler that is run again emits the same ids; correlation and causation are those of its message.
+// A handler that runs again emits the same ids; correlation and causation come from its message.
 func TestEntriesOfAHandlerFollowFromItsMessage(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -249,7 +249,7 @@ func TestSettingsThatCannotBeMeantAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "max bytes -1 is negative")
 }
 
-// Row is what Write would have written, for whoever writes it later.
+// Row returns the row that Write would insert, for callers that insert it later.
 func TestARowKeptForLaterIsTheOneThatWriteWrites(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)

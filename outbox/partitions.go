@@ -9,19 +9,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Partitions says how the table is cut by position.
+// Partitions configures how the table is partitioned by position.
 type Partitions struct {
-	Size  int64 // positions in one; default 5,000,000
-	Ahead int   // whole ones to keep beyond the newest position; default 3
+	Size  int64 // positions per partition; default 5,000,000
+	Ahead int   // number of whole partitions to keep beyond the newest position; default 3
 }
 
-// partitionsLock keeps two relays from making the same partition.
+// partitionsLock is the advisory lock that prevents two relays from creating the same partition.
 const partitionsLock = 0x74726f757065 // "troupe"
 
-// Ensure makes the partitions that are missing ahead of the sequence, and says how many positions are left before the
-// last bound; an insert past that fails. It needs to own the table. Writers are not stalled: a partition is made as a
-// table of its own and then attached, since CREATE TABLE … PARTITION OF waits for every open writer and makes the
-// others wait behind it.
+// Ensure creates the partitions that are missing ahead of the sequence, and returns how many positions are left before the
+// last bound; an insert beyond it fails. The role must own the table. Writers are not blocked: a partition is created as a
+// table of its own and then attached, since CREATE TABLE … PARTITION OF waits for every open writer and makes the others wait
+// behind it.
 func (p Partitions) Ensure(ctx context.Context, pool *pgxpool.Pool) (headroom int64, err error) {
 	if p.Size == 0 {
 		p.Size = 5_000_000
@@ -61,7 +61,7 @@ func (p Partitions) headroom(ctx context.Context, conn *pgxpool.Conn) (n int64, 
 	return n, err
 }
 
-// make adds one partition behind the last, in one transaction: a crash leaves nothing of it.
+// make adds one partition after the last one, in one transaction, so that a crash leaves no part of it.
 func (p Partitions) make(ctx context.Context, conn *pgxpool.Conn) error {
 	var lo int64
 	if err := conn.QueryRow(ctx, `

@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// nearTheEnd moves the sequence to the last positions that there are partitions for.
+// nearTheEnd moves the sequence to the last positions for which partitions exist.
 func nearTheEnd(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	_, err := pool.Exec(t.Context(), "SELECT setval('troupe.outbox_position_seq', (SELECT max(hi) FROM troupe.outbox_partitions) - 20)")
@@ -35,7 +35,7 @@ func TestPartitionsAreMadeAheadOfWriters(t *testing.T) {
 	var mu sync.Mutex
 	var longest time.Duration
 	written := 0
-	small := outbox.Partitions{Size: 50, Ahead: 40} // who makes them may stand still for a while, and the writers go on
+	small := outbox.Partitions{Size: 50, Ahead: 40} // whose creation may stall for a while; the writers continue
 	_, err := small.Ensure(ctx, pool)
 	require.NoError(t, err)
 	partitions := func() (n int) {
@@ -43,7 +43,7 @@ func TestPartitionsAreMadeAheadOfWriters(t *testing.T) {
 		return n
 	}
 	before := partitions()
-	for range 4 { // writers, some of whom stay open
+	for range 4 { // writers, some of which stay open
 		all.Go(func() {
 			for ctx.Err() == nil {
 				began := time.Now()
@@ -59,7 +59,7 @@ func TestPartitionsAreMadeAheadOfWriters(t *testing.T) {
 			}
 		})
 	}
-	for range 3 { // relays that all look after them at once
+	for range 3 { // relays that all call Ensure at the same time
 		all.Go(func() {
 			for ctx.Err() == nil {
 				if _, err := small.Ensure(context.Background(), pool); err != nil && !impatient(err) {
@@ -86,7 +86,8 @@ func TestPartitionsAreMadeAheadOfWriters(t *testing.T) {
 	require.Zero(t, gaps)
 }
 
-// impatient is an Ensure that waited for 2 s for somebody who stood still with a lock. The next one makes up for it.
+// impatient reports whether err is the time-out of an Ensure that waited 2 s for a lock of a stalled session. The next Ensure
+// makes up for it.
 func impatient(err error) bool {
 	var refusal *pgconn.PgError
 	return errors.As(err, &refusal) && refusal.Code == "55P03"
@@ -116,7 +117,7 @@ func TestAnInsertPastTheLastPartitionFails(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A role that does not own the table still learns how much is left.
+// A role that does not own the table still gets the headroom.
 func TestHeadroomIsToldWhereAPrivilegeIsMissing(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)

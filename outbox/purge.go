@@ -10,28 +10,28 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Purge deletes published rows of an outbox that is not troupe.outbox, a table that relays read under the WAL source by
-// mapping its columns. By default nobody does: many such tables are emptied by whoever made them. Table and Position are
-// required, and CreatedAt where there is an Age.
+// Purge deletes published rows of an outbox that is not troupe.outbox: a table that relays read from the log by mapping its
+// columns. By default such a table is not purged: in many cases the program that created it deletes its rows. Table and
+// Position are required, and CreatedAt unless Age is negative.
 //
-// A row goes when it was published, does not stand in troupe.outbox_trouble by its position, and is older than Age. It was
-// published when the confirmed snapshot sees XID, or without such a column, when the transaction that wrote it last is
-// older than all that were open in the snapshot: later, but never wrong.
+// A row is deleted when it was published, its position is not in troupe.outbox_trouble, and it is older than Age. With XID, a
+// row counts as published when the confirmed snapshot sees that transaction id. Without XID, it counts as published when the
+// transaction that wrote it last is older than all transactions that were open in the snapshot: later, but never wrong.
 //
 // It needs SELECT and DELETE on the table, and SELECT on troupe.outbox_trouble.
 type Purge struct {
 	Table     pgx.Identifier
-	Position  string        // column with an index, in which rows are about in the order they were written
+	Position  string        // column with an index, whose order is about the order in which rows were written
 	XID       string        // column of type xid8 with the default pg_current_xact_id(); "": none
 	CreatedAt string        // column of type timestamptz
 	Age       time.Duration // default 1 h; negative: none
-	Batch     int           // rows in one statement and transaction; default 1000, at most 10,000
-	Pause     time.Duration // between two, so that others come first; default 100 ms; negative: none
-	Limit     int           // rows in one call; default 100,000
+	Batch     int           // rows per statement, which is a transaction of its own; default 1000, at most 10,000
+	Pause     time.Duration // time between two statements, so that other sessions get the table; default 100 ms; negative: none
+	Limit     int           // rows per call; default 100,000
 }
 
-// Run deletes from the lowest position on until rows are to stay, or Limit is reached, and says how many it deleted, also
-// beside an error. Without a confirmed snapshot it does nothing.
+// Run deletes rows in the order of their positions until it reaches rows that must stay, or Limit. It returns the number of
+// deleted rows, also with an error. Without a confirmed snapshot it does nothing.
 func (p Purge) Run(ctx context.Context, pool *pgxpool.Pool, published Published) (deleted int64, err error) {
 	if p.Age == 0 {
 		p.Age = time.Hour
@@ -99,7 +99,7 @@ func (p Purge) run(ctx context.Context, pool *pgxpool.Pool, published Published)
 	return deleted, nil
 }
 
-// kind is the type of Position, as SQL.
+// kind returns the SQL type of the column Position.
 func (p Purge) kind(ctx context.Context, pool *pgxpool.Pool, published Published) (kind string, err error) {
 	var ours bool
 	err = pool.QueryRow(ctx, `
@@ -117,12 +117,12 @@ func (p Purge) kind(ctx context.Context, pool *pgxpool.Pool, published Published
 	return kind, err
 }
 
-// statement deletes what may go among the next rows behind @from. The condition stands there twice since two rows may
-// have one position.
+// statement returns a statement that deletes the deletable rows among the next ones after @from. It contains the condition
+// twice, since two rows may have the same position.
 func (p Purge) statement(kind string, first bool) string {
 	column := func(name string) string { return "x." + pgx.Identifier{name}.Sanitize() }
-	// A tuple's xmin has 32 bits: it is the highest transaction id that has them and was given out already. One of a
-	// savepoint is higher than its transaction's.
+	// A tuple's xmin has 32 bits. Its full transaction id is the highest one with these low bits that was already assigned.
+	// The xid of a savepoint is higher than its transaction's.
 	done := `now.xid - ((now.xid - x.xmin::text::bigint) & 4294967295)
            < pg_snapshot_xmin(@published::text::pg_snapshot)::text::bigint`
 	if p.XID != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// A table as another program made it, with and without a column for the transaction.
+// A table that another program created, with and without a column for the transaction id.
 func foreign(t *testing.T) (r room, kinds map[string]outbox.Purge) {
 	t.Helper()
 	r = room{t, testkit.Database(t)}
@@ -39,7 +39,7 @@ func TestAForeignTableIsPurgedOfWhatIsPublished(t *testing.T) {
 				require.NoError(t, err)
 				return int(deleted)
 			}
-			// Others of this server are open, which matters where the tuple alone tells.
+			// Other transactions of this server are open, which matters if only the tuple's xmin is known.
 			settle := func() {
 				var own string
 				require.NoError(t, r.pool.QueryRow(t.Context(), "SELECT pg_current_xact_id()::text").Scan(&own))
@@ -50,11 +50,11 @@ func TestAForeignTableIsPurgedOfWhatIsPublished(t *testing.T) {
 			insert(25)
 			settle()
 			require.Zero(t, run(""), "nothing is confirmed")
-			// One who has written within a savepoint, and will commit after the snapshot.
+			// A transaction that has written within a savepoint, and commits after the snapshot.
 			late := r.begin()
 			_, err := late.Exec(t.Context(), `SAVEPOINT s; INSERT INTO "Events" DEFAULT VALUES; RELEASE s`)
 			require.NoError(t, err)
-			r.exec("SELECT pg_current_xact_id()") // ended, and so both of his are below the snapshot's end
+			r.exec("SELECT pg_current_xact_id()") // ended, so that both ids of the other transaction are below the snapshot's end
 			early := r.snapshot()
 			require.NoError(t, late.Commit(t.Context()))
 			insert(10)

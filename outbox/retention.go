@@ -10,31 +10,31 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Published is a pg_snapshot as text that is confirmed: every row that is visible in it was published, or stands in
-// troupe.outbox_trouble, or waits behind one there, and the server has its commit on disk. "" says that no row that is
-// there was published: under poll, what was published is gone.
+// Published is a confirmed snapshot: the text of a pg_snapshot. Every row that is visible in it was published, or is in
+// troupe.outbox_trouble, or waits behind a row there, and its commit is on the server's disk. "" means that none of the
+// existing rows was published: under poll the relay deletes published rows.
 type Published string
 
-// RetentionConfig of a Retention. Pool is required.
+// RetentionConfig configures a Retention. Pool is required.
 type RetentionConfig struct {
-	// Pool lends one connection, which the retention keeps: with the pool's configuration, as a role that owns
-	// troupe.outbox, and not through a pooler.
+	// Pool provides one connection, which the retention keeps. The pool's role must own troupe.outbox, and the connection
+	// must not go through a pooler.
 	Pool *pgxpool.Pool
-	// Age is how long a partition stays at least after its last row was seen published, so that there are rows to
-	// replay. Healing needs none of them: it sends what was not published. Default 1 h; negative: none. An empty
-	// partition, as poll leaves it, has nothing to keep and does not wait.
+	// Age is the shortest time that a partition stays after its last row was seen published, so that there are rows to
+	// replay. Creating a lost slot again needs none of them: it publishes unpublished rows only. Default 1 h; negative: none.
+	// An empty partition, as poll leaves it, does not wait.
 	Age time.Duration
 }
 
-// A Retention drops the partitions of troupe.outbox that are done. It is not for concurrent use.
+// A Retention drops the partitions of troupe.outbox whose rows are all published. It is not safe for concurrent use.
 //
 // A partition is dropped when, in this order,
 //
-//	(a) the sequence is past it, so that whoever comes takes a later position
-//	(b) all who held the lock of writers after that have ended, prepared transactions too: nobody can write there
-//	(c) each of its rows is visible in a confirmed snapshot, and none stands in troupe.outbox_trouble
+//	(a) the sequence is past it, so that new inserts get later positions
+//	(b) all transactions that held the writers' lock after that have ended, prepared ones too: no insert into it is possible
+//	(c) each of its rows is visible in a confirmed snapshot, and none is in troupe.outbox_trouble
 //	(d) Age has passed since then
-//	(e) it was detached, concurrently, and (c) still holds for the table that it is now
+//	(e) it was detached, concurrently, and (c) still holds for the detached table
 //
 // The highest partition stays, and so do all that are ahead of the sequence.
 //
@@ -43,53 +43,55 @@ type RetentionConfig struct {
 //	    ▲                           │   └── cut short: FINALIZE ──▲
 //	    └── crash before DETACH ────┘
 //
-// The state stands in troupe.outbox_partitions, is written before the step that it announces, and is compared with the
-// catalogue at each call. What (a) and (b) found is known to one connection only, since a prepared transaction has
-// another name after a restart of the server: after any error they begin anew.
+// The state is stored in troupe.outbox_partitions before the step that it announces, and is compared with the catalogue at
+// each call. The results of (a) and (b) are valid for one connection only, since a prepared transaction has another name
+// after a restart of the server: after any error (a) and (b) start again.
 //
 //	failure                                effect
-//	killed before DETACH                   the partition is attached again, by name; (a) to (d) begin anew
+//	killed before DETACH                   the partition is attached again, by name; (a) to (d) start again
 //	killed in DETACH                       the server ends it, or the next call does by FINALIZE
-//	killed between DETACH and DROP         the next call looks at the rows and drops the table
-//	killed in DROP                         one transaction: it is there or gone
-//	the server restarts                    (a) and (b) begin anew; prepared transactions are waited for
+//	killed between DETACH and DROP         the next call checks the rows and drops the table
+//	killed in DROP                         it is one transaction: the table exists or is gone
+//	the server restarts                    (a) and (b) start again; prepared transactions are waited for
 //	a transaction stays open after insert  its partition and all later ones stay; no writer waits
-//	a reader stays open (pg_dump)          DETACH waits, DROP is tried again; no writer waits; partitions ahead are made
-//	a row is in trouble                    its partition stays, others go
+//	a reader stays open (pg_dump)          DETACH waits, DROP is tried again; no writer waits; partitions ahead are created
+//	a row is in trouble                    its partition stays, others are dropped
 //	no confirmed snapshot, or an old one   partitions stay
-//	a row turns up after DETACH            the table stays, and each call says so: see docs/retention.md
+//	a row is found after DETACH            the table stays, and each call reports it: see docs/retention.md
 //	CACHE is not 1, or there is a DEFAULT  nothing is dropped; the error says what to do
 //	partition
-//	two at once                            the second is refused, by an advisory lock
+//	two run at once                        the second is refused, by an advisory lock
 type Retention struct {
 	pool *pgxpool.Pool
 	age  time.Duration
 
-	conn    *pgx.Conn // nil: none
-	writers writers   // of this connection's life
+	conn    *pgx.Conn // nil: not connected
+	writers writers   // valid for this connection only
 
-	at func(step string) error // between steps, for tests; nil: nothing
+	at func(step string) error // called between steps, for tests; nil: not called
 }
 
-// Dropping says what a call of Drop did.
+// Dropping is the result of a call of Drop.
 type Dropping struct {
-	Dropped []string        // partitions that are gone
-	Kept    []KeptPartition // whose positions were all given out, from the lowest
+	Dropped []string        // partitions that no longer exist
+	Kept    []KeptPartition // full partitions that stay: all of their positions were given out; lowest first
 }
 
-// KeptPartition is a partition that is full and stays for now.
+// KeptPartition is a full partition that stays for now.
 type KeptPartition struct {
 	Name string
-	Why  string // for a person
+	Why  string // reason, as text for an operator
 }
 
-// ErrNotOwner is the error of Drop for a role that does not own troupe.outbox: Postgres lets only the owner detach partitions.
+// ErrNotOwner is the error of Drop for a role that does not own troupe.outbox: Postgres lets only the owner detach
+// partitions.
 var ErrNotOwner = errors.New("this role does not own troupe.outbox: run as the role that ran migrate, or GRANT it to this one")
 
-// retentionLock keeps two from dropping at once. Not Ensure's: a detach may wait for hours, and writers need positions.
+// retentionLock prevents two sessions from dropping at the same time. It differs from Ensure's lock: a detach may wait for
+// hours, and writers need positions meanwhile.
 const retentionLock = partitionsLock + 1
 
-// NewRetention checks the configuration. It connects to nothing.
+// NewRetention checks the configuration. It does not connect.
 func NewRetention(cfg RetentionConfig) (*Retention, error) {
 	if cfg.Pool == nil {
 		return nil, errors.New("outbox: retention: no pool")
@@ -100,11 +102,11 @@ func NewRetention(cfg RetentionConfig) (*Retention, error) {
 	return &Retention{pool: cfg.Pool, age: max(cfg.Age, 0)}, nil
 }
 
-// Drop drops what is done, as far as it can be now. To be called each minute or so, with the newest confirmed snapshot.
+// Drop drops the partitions that can be dropped now. Call it about once a minute, with the newest confirmed snapshot.
 //
-// It returns within seconds, but for the detach, which waits for every transaction that uses the table at that moment:
-// hours, while a dump runs. No writer waits meanwhile; and whoever calls must not keep Ensure waiting either. When ctx
-// ends so does the wait, and the next call takes it up.
+// Drop returns within seconds, except while it detaches: DETACH waits for every transaction that uses the table at that
+// moment, which is hours while a dump runs. No writer waits meanwhile, and the caller must call Ensure from another
+// goroutine, so that it does not wait either. When ctx ends, the wait ends too, and the next call continues.
 func (r *Retention) Drop(ctx context.Context, published Published) (Dropping, error) {
 	var d Dropping
 	err := r.drop(ctx, published, &d)
@@ -115,15 +117,15 @@ func (r *Retention) Drop(ctx context.Context, published Published) (Dropping, er
 	return d, nil
 }
 
-// Close gives the connection up. A later Drop opens another.
+// Close closes the connection. A later Drop opens another.
 func (r *Retention) Close() {
 	if r.conn == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = r.conn.Close(ctx)              // it holds nothing that matters
-	r.conn, r.writers = nil, writers{} // what was seen goes with it
+	_ = r.conn.Close(ctx)              // no state on the server depends on it
+	r.conn, r.writers = nil, writers{} // the results of (a) and (b) are valid for this connection only
 }
 
 func (r *Retention) drop(ctx context.Context, published Published, d *Dropping) error {
@@ -161,8 +163,9 @@ func (r *Retention) drop(ctx context.Context, published Published, d *Dropping) 
 	return nil
 }
 
-// connectionSettings lets DETACH wait: cut short by a time-out, it leaves the partition in between. Commits
-// are on disk before the next step begins; they wait for no standby, which the outbox's relay may be taken for.
+// connectionSettings disables time-outs, so that DETACH can wait: a time-out would leave the partition half detached. A
+// commit is on disk before the next step begins. It waits for no standby, since synchronous_standby_names may match the
+// outbox's relay.
 const connectionSettings = `
 SELECT set_config(name, '0', false)
 FROM pg_settings
@@ -200,7 +203,7 @@ func (r *Retention) lock(ctx context.Context) error {
 	return nil
 }
 
-// unlock matters where the connection stays; with the connection the lock ends by itself.
+// unlock releases the lock on a connection that stays open; closing the connection releases it too.
 func (r *Retention) unlock(ctx context.Context) {
 	if r.conn == nil || r.conn.IsClosed() {
 		return
@@ -210,7 +213,7 @@ func (r *Retention) unlock(ctx context.Context) {
 	_, _ = r.conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", int64(retentionLock))
 }
 
-// refuse says what must be put right before anything may be dropped.
+// refuse returns an error if a condition must be corrected before any partition may be dropped.
 func (r *Retention) refuse(ctx context.Context, published Published) error {
 	var cache int64
 	var fallback string
@@ -247,7 +250,8 @@ func (r *Retention) refuse(ctx context.Context, published Published) error {
 	return nil
 }
 
-// lookAtWriters moves the mark if a partition would profit, and gives those who are about to end a second for it.
+// lookAtWriters advances writers.passed if that can let a partition be dropped, and waits up to a second for writers that are
+// about to end.
 func (r *Retention) lookAtWriters(ctx context.Context, full []partition) error {
 	const looks, between = 10, 100 * time.Millisecond
 	wanted := int64(0)

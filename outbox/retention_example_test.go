@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// Partitions of ten positions, and what becomes of them.
+// Partitions of ten positions, and when each is dropped.
 func ExampleRetention_Drop() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
@@ -82,7 +82,7 @@ func ExampleRetention_Drop() {
 	// kept outbox_20000000: its rows are published and kept
 }
 
-// Another program's outbox, which keeps what was published for a day.
+// Another program's outbox, which keeps published rows for a day.
 func ExamplePurge_Run() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
@@ -112,7 +112,7 @@ func ExamplePurge_Run() {
 	// Output: 77 <nil>
 }
 
-// throwAway is a database of a server that ends with it.
+// throwAway returns a database on a server that ends with it.
 func throwAway(ctx context.Context) (pool *pgxpool.Pool, end func(), err error) {
 	server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
 	if err != nil {

@@ -23,14 +23,14 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// ownServer has prepared transactions, and may be restarted.
+// ownServer starts a server with prepared transactions that the test may restart.
 func ownServer(t testing.TB) (*devstack.Postgres, *pgxpool.Pool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Settings: map[string]string{
 		"max_prepared_transactions": "50",
-		"autovacuum":                "off", // it may lock a table for a moment to make it shorter
+		"autovacuum":                "off", // it may lock a table for a moment to shorten it
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
@@ -44,7 +44,7 @@ func ownServer(t testing.TB) (*devstack.Postgres, *pgxpool.Pool) {
 	return server, pool
 }
 
-// After a restart a prepared transaction is listed under another name, so who remembers the old one thinks it has ended.
+// After a restart a prepared transaction is listed under another name, so a list from before would show it as ended.
 func TestAPreparedWriterKeepsItsPartitionThroughARestart(t *testing.T) {
 	t.Parallel()
 	server, pool := ownServer(t)
@@ -63,7 +63,7 @@ func TestAPreparedWriterKeepsItsPartitionThroughARestart(t *testing.T) {
 	testkit.Wait(t, "a call that gets through", func() (bool, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		_, err := retention.Drop(ctx, r.snapshot()) // the first finds its connection cut
+		_, err := retention.Drop(ctx, r.snapshot()) // the first Drop finds its connection closed
 		return true, err
 	})
 	for range 3 {
@@ -77,7 +77,7 @@ func TestAPreparedWriterKeepsItsPartitionThroughARestart(t *testing.T) {
 	require.Subset(t, r.drop(retention, r.snapshot()).Dropped, []string{first, second})
 }
 
-// stream publishes to nobody: it remembers the positions that logical decoding brought, and what is confirmed by it.
+// stream publishes nothing: it records the positions that logical decoding delivered, and the confirmed snapshot.
 type stream struct {
 	pool      *pgxpool.Pool
 	seen      map[int64]int
@@ -139,7 +139,7 @@ func (s *stream) read(ctx context.Context) error {
 	return err
 }
 
-// journal is which positions were committed, as their writers know it.
+// journal records which positions were committed, according to their writers.
 type journal struct {
 	mu        sync.Mutex
 	committed []int64
@@ -157,7 +157,7 @@ func (j *journal) len() int {
 	return len(j.committed)
 }
 
-// scribe writes in every way there is to write.
+// scribe writes in every possible way.
 type scribe struct {
 	conn    *pgx.Conn
 	journal *journal
@@ -187,7 +187,7 @@ func (s *scribe) write(ctx context.Context) error {
 		return tx.Rollback(ctx)
 	case 1:
 		return s.prepare(ctx, tx, positions)
-	case 2, 3: // stays open, and then writes once more
+	case 2, 3: // stays open, and then writes again
 		if _, err := tx.Exec(ctx, "SELECT pg_sleep($1)", rand.Float64()*0.3); err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (s *scribe) fill(ctx context.Context, tx pgx.Tx) ([]int64, error) {
 	switch rand.IntN(4) {
 	case 0:
 		return insert(ctx, tx, 2+rand.IntN(40))
-	case 1: // savepoints, some of them rolled back
+	case 1: // savepoints, some rolled back
 		var all []int64
 		for range 4 {
 			inner, err := tx.Begin(ctx)
@@ -263,14 +263,14 @@ func insert(ctx context.Context, tx pgx.Tx, rows int) ([]int64, error) {
 	return pgx.CollectRows(found, pgx.RowTo[int64])
 }
 
-// Every row that a writer knows to be committed comes out of the stream once, while the tables it was written to go.
+// Every row that its writer knows to be committed is streamed once, while the partitions it was written to are dropped.
 func TestNoRowIsLostWhilePartitionsComeAndGo(t *testing.T) {
 	t.Parallel()
 	_, pool := ownServer(t)
 	s := openStream(t, pool)
 	_, err := pool.Exec(t.Context(), "SELECT setval('troupe.outbox_position_seq', 19999999)")
 	require.NoError(t, err)
-	small := outbox.Partitions{Size: 400, Ahead: 60} // who makes them may stand still for a while, and the writers go on
+	small := outbox.Partitions{Size: 400, Ahead: 60} // whose creation may stall for a while; the writers continue
 	_, err = small.Ensure(t.Context(), pool)
 	require.NoError(t, err)
 
@@ -310,7 +310,7 @@ func TestNoRowIsLostWhilePartitionsComeAndGo(t *testing.T) {
 	calls := 0
 	repeat("drop", func(ctx context.Context) error {
 		if calls++; calls%5 == 0 {
-			retention.Close() // what (a) and (b) found is forgotten
+			retention.Close() // the results of (a) and (b) are forgotten
 		}
 		d, err := retention.Drop(ctx, s.published.Load().(outbox.Published))
 		dropped.Add(int64(len(d.Dropped)))
@@ -321,7 +321,8 @@ func TestNoRowIsLostWhilePartitionsComeAndGo(t *testing.T) {
 		}
 		return err
 	})
-	// Not how long inserts take, which is the machine's affair, but whether one ever waits for who makes and drops.
+	// Not the duration of inserts, which depends on the machine, but whether one ever waits for the goroutines that create
+	// and drop partitions.
 	repeat("look at waits", func(ctx context.Context) error {
 		var waits []string
 		err := pool.QueryRow(ctx, `
@@ -345,8 +346,8 @@ func TestNoRowIsLostWhilePartitionsComeAndGo(t *testing.T) {
 	t.Logf("%d rows, %d partitions dropped", j.len(), dropped.Load())
 }
 
-// How long a single insert takes, alone and while partitions of 1,000 rows are made and dropped; beside four others who
-// insert, and two who stay open for 3 s.
+// How long a single insert takes, alone and while partitions of 1,000 rows are created and dropped; with four other
+// inserters, and two transactions that stay open for 3 s.
 func BenchmarkInsertWhilePartitionsAreDropped(b *testing.B) {
 	for _, dropping := range []bool{false, true} {
 		b.Run(fmt.Sprintf("dropping=%t", dropping), func(b *testing.B) {

@@ -9,27 +9,27 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// partition is a line of troupe.outbox_partitions beside what the catalogue says of its table.
+// partition is a line of troupe.outbox_partitions, with the state of its table in the catalogue.
 type partition struct {
 	name     string
 	lo, hi   int64
 	state    string
 	exists   bool
 	attached bool
-	until    *time.Time // was done, and has to be kept until then
+	until    *time.Time // all rows published; to be kept until then. nil: not known to be published, or that time has passed
 }
 
 func (p partition) table() string { return pgx.Identifier{"troupe", p.name}.Sanitize() }
 
-// standing is what a partition's line and the catalogue mean together.
+// standing is a partition's state according to both its line and the catalogue.
 type standing int
 
 const (
-	mayGo          standing = iota // attached
-	wasNotDetached                 // a crash between the note and the detach
-	isDetached                     // and is to be dropped
-	isGone                         // and its line is left
-	wasTaken                       // detached by somebody else
+	mayGo          standing = iota // attached; may be detached when its rows are published
+	wasNotDetached                 // the process crashed between storing the state and the detach
+	isDetached                     // to be dropped
+	isGone                         // only its line is left
+	wasTaken                       // detached by other means than a Retention
 )
 
 func (p partition) stands() standing {
@@ -46,7 +46,8 @@ func (p partition) stands() standing {
 	return isDetached
 }
 
-// full reads the partitions of which every position was given out, but for the highest: the next is made behind it.
+// full reads the partitions whose positions were all given out. It leaves out the highest partition, since the next one is
+// created after it.
 func (r *Retention) full(ctx context.Context) ([]partition, error) {
 	rows, err := r.conn.Query(ctx, `
 		SELECT p.name, p.lo, p.hi, p.state, c.oid IS NOT NULL, i.inhrelid IS NOT NULL,

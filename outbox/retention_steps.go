@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// advance takes one partition as far as it can go, which is until it is gone where why is empty.
+// advance brings one partition as far as possible. An empty why means that it is gone; otherwise why is the reason that it
+// stays.
 func (r *Retention) advance(ctx context.Context, p partition, published Published) (why string, err error) {
 	switch p.stands() {
 	case mayGo:
@@ -39,12 +40,12 @@ func (r *Retention) advance(ctx context.Context, p partition, published Publishe
 	}
 }
 
-// consider says why a partition must stay, or nothing.
+// consider returns the reason why a partition must stay, or "" if it may be detached.
 func (r *Retention) consider(ctx context.Context, p partition, published Published) (why string, err error) {
 	if p.hi-1 > r.writers.passed {
 		return "somebody may still write there: " + r.writers.describe(), nil
 	}
-	if p.until != nil { // to look at millions of rows each minute would tell no more
+	if p.until != nil { // its rows are known to be published: checking millions of rows each minute would find nothing new
 		return keptUntil(*p.until), nil
 	}
 	why, empty, err := r.unpublished(ctx, p, published)
@@ -70,7 +71,7 @@ func keptUntil(t time.Time) string {
 	return "its rows are published and kept until " + t.UTC().Format(time.RFC3339)
 }
 
-// unpublished says which row keeps p, or nothing. It reads all of p.
+// unpublished returns the reason if a row of p is not published or is in trouble, or "". It reads all of p.
 func (r *Retention) unpublished(ctx context.Context, p partition, published Published) (why string, empty bool, err error) {
 	var troubled int64
 	err = r.conn.QueryRow(ctx, `SELECT count(*) FROM troupe.outbox_trouble WHERE position >= $1 AND position < $2`,
@@ -81,7 +82,7 @@ func (r *Retention) unpublished(ctx context.Context, p partition, published Publ
 	if troubled > 0 {
 		return fmt.Sprintf("%d of its rows stand in troupe.outbox_trouble", troubled), false, nil
 	}
-	// Without a plan that is kept: the table is about to go.
+	// Without a prepared statement: the table is about to be dropped.
 	var position *int64
 	err = r.conn.QueryRow(ctx, fmt.Sprintf(`
 		SELECT NOT EXISTS (SELECT FROM %[1]s),
@@ -95,7 +96,8 @@ func (r *Retention) unpublished(ctx context.Context, p partition, published Publ
 	return fmt.Sprintf("position %d is not published", *position), false, nil
 }
 
-// detach may wait as long as anybody uses the table. No time-out: one that strikes leaves it half done.
+// detach may wait as long as any transaction uses the table. It has no time-out, since a time-out would leave the partition
+// half detached.
 func (r *Retention) detach(ctx context.Context, p partition) error {
 	if err := r.note(ctx, p, "detaching"); err != nil {
 		return err
@@ -113,8 +115,9 @@ func (r *Retention) detach(ctx context.Context, p partition) error {
 	return r.note(ctx, p, "detached")
 }
 
-// remove drops a table that was detached. Rows that turned up in it keep it: no stream brings them and no poll finds
-// them. It looks under the lock that it drops with, which is nobody's business any more but a reader's.
+// remove drops a detached table. A row that is found in it and is not published keeps the table: no stream delivers it and no
+// poll finds it. remove checks under the same lock with which it drops; by then only a reader of the table can be blocked by
+// that lock.
 func (r *Retention) remove(ctx context.Context, p partition, published Published) (why string, err error) {
 	if err := r.reached("noted"); err != nil {
 		return "", err
@@ -148,7 +151,7 @@ func (r *Retention) remove(ctx context.Context, p partition, published Published
 	return "", nil
 }
 
-// finalize ends detaches that were cut short; while there is one, Postgres refuses every other.
+// finalize completes detaches that were interrupted. While there is one, Postgres refuses every other detach.
 func (r *Retention) finalize(ctx context.Context) error {
 	rows, err := r.conn.Query(ctx, `
 		SELECT inhrelid::regclass::text
@@ -161,7 +164,7 @@ func (r *Retention) finalize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, table := range pending { // quoted by regclass
+	for _, table := range pending { // names are quoted by regclass
 		if _, err := r.conn.Exec(ctx, "ALTER TABLE troupe.outbox DETACH PARTITION "+table+" FINALIZE"); err != nil {
 			return fmt.Errorf("finalize %s: %w", strings.TrimPrefix(table, "troupe."), err)
 		}

@@ -17,10 +17,10 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// atOnce is an Age of nothing.
+// atOnce is an Age of zero.
 const atOnce = -1
 
-// room is a database whose partitions from 20,000,000 on hold ten positions each; those before it are gone.
+// room holds a database whose partitions from 20,000,000 on hold ten positions each; the earlier ones are dropped.
 type room struct {
 	*testing.T
 	pool *pgxpool.Pool
@@ -67,7 +67,7 @@ func (r room) retention(age time.Duration) *outbox.Retention {
 	return retention
 }
 
-// drop has to come back: to wait for somebody, it would have to think that nobody is there.
+// drop must return: it could only wait for a transaction if it had missed that one.
 func (r room) drop(retention *outbox.Retention, published outbox.Published) outbox.Dropping {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Minute)
@@ -77,7 +77,7 @@ func (r room) drop(retention *outbox.Retention, published outbox.Published) outb
 	return d
 }
 
-// snapshot is what a relay confirms that has published all that is there.
+// snapshot returns the snapshot that a relay confirms after it has published all existing rows.
 func (r room) snapshot() (s outbox.Published) {
 	r.Helper()
 	require.NoError(r, r.pool.QueryRow(r.Context(), "SELECT pg_current_snapshot()::text").Scan(&s))
@@ -108,7 +108,7 @@ func (r room) state(name string) (state string) {
 	return state
 }
 
-// waiting waits until a statement of sessions that call themselves so waits for a lock.
+// waiting waits until a statement that contains this text waits for a lock.
 func (r room) waiting(statement string) {
 	r.Helper()
 	testkit.Wait(r, statement, func() (bool, error) {
@@ -117,7 +117,7 @@ func (r room) waiting(statement string) {
 	})
 }
 
-// The first of the small partitions.
+// The first three of the small partitions.
 const first, second, third = "outbox_20000000", "outbox_20000010", "outbox_20000020"
 
 func TestPartitionsThatAreDoneAreDropped(t *testing.T) {
@@ -149,7 +149,7 @@ func TestPublishedRowsOfAnOlderClusterDoNotKeepTheirPartition(t *testing.T) {
 	require.Equal(t, []string{first, second}, r.drop(retention, r.snapshot()).Dropped)
 }
 
-// Even when somebody moved the sequence past all of them: the next is made behind the highest.
+// Even if the sequence was moved past all partitions: the next one is created after the highest.
 func TestTheHighestPartitionStays(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -158,7 +158,7 @@ func TestTheHighestPartitionStays(t *testing.T) {
 	require.Equal(t, 1, r.count("SELECT count(*) FROM troupe.outbox_partitions"))
 }
 
-// Under poll rows that are published are gone, and what is there is not published.
+// Under poll published rows are gone, and the rows in the table are not published.
 func TestUnderPollAPartitionGoesWhenItIsEmpty(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -182,7 +182,7 @@ func TestPublishedRowsStayForTheirAge(t *testing.T) {
 	require.Len(t, d.Kept, 2)
 	require.Contains(t, d.Kept[0].Why, "published and kept until")
 	r.exec("UPDATE troupe.outbox_partitions SET done_at = done_at - interval '59 minutes' WHERE name = $1", first)
-	tx := r.begin() // nobody reads millions of rows each minute for an hour
+	tx := r.begin() // millions of rows are not read each minute for an hour
 	_, err := tx.Exec(t.Context(), "LOCK TABLE troupe."+first)
 	require.NoError(t, err)
 	require.Empty(t, r.drop(retention, r.snapshot()).Dropped)
@@ -206,7 +206,7 @@ func TestRowsInTroubleKeepTheirPartition(t *testing.T) {
 	require.Equal(t, []string{first}, r.drop(retention, r.snapshot()).Dropped)
 }
 
-// Its position was given out, its row is not to be seen, and every row that is was published.
+// A position was given out, its row is not visible, and all visible rows were published.
 func TestAnOpenTransactionKeepsItsPartition(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -225,7 +225,7 @@ func TestAnOpenTransactionKeepsItsPartition(t *testing.T) {
 	require.Equal(t, []string{first, second}, r.drop(retention, r.snapshot()).Dropped)
 }
 
-// An insert takes its position before its transaction id, so that no rule of ids sees it in between.
+// An insert takes its position before its transaction id, so no rule about ids sees it in between.
 func TestAWriterWithoutATransactionIDKeepsItsPartition(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -305,7 +305,7 @@ func TestACrashBetweenAnyTwoStepsIsTakenUp(t *testing.T) {
 	}
 }
 
-// A dump holds the lock of readers for as long as it runs, and a transaction that has written that of writers.
+// A dump holds the readers' lock for as long as it runs, and a transaction that has written holds the writers' lock.
 func TestWhoHoldsTheTableDelaysADropAndStallsNobody(t *testing.T) {
 	t.Parallel()
 	for name, hold := range map[string]string{
@@ -317,7 +317,7 @@ func TestWhoHoldsTheTableDelaysADropAndStallsNobody(t *testing.T) {
 			r := newRoom(t)
 			r.insert(25)
 			retention := r.retention(atOnce)
-			r.drop(retention, "") // has seen that nobody can write into the full ones
+			r.drop(retention, "") // has found that no transaction can write into the full partitions
 			holder := r.begin()
 			_, err := holder.Exec(t.Context(), hold)
 			require.NoError(t, err)
@@ -351,7 +351,7 @@ func TestWhoHoldsTheTableDelaysADropAndStallsNobody(t *testing.T) {
 	}
 }
 
-// What a detach that was cut short leaves: no other is allowed until it is ended.
+// The state after an interrupted detach: Postgres allows no other until it is completed.
 func TestADetachCutShortIsFinalised(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(r room, stop context.CancelFunc){
@@ -397,7 +397,7 @@ func TestADetachCutShortIsFinalised(t *testing.T) {
 	}
 }
 
-// It stands open to no poll and in no stream, so a person must know.
+// No poll finds the row and no stream delivers it, so an operator must be informed.
 func TestARowThatTurnsUpAfterTheDetachKeepsTheTable(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -419,7 +419,7 @@ func TestARowThatTurnsUpAfterTheDetachKeepsTheTable(t *testing.T) {
 	}
 	require.Equal(t, "gone", r.state(second), "the others go on")
 
-	// What docs/retention.md says.
+	// The procedure of docs/retention.md.
 	r.exec(`WITH late AS (DELETE FROM troupe.outbox_20000000 WHERE position = 20000000 RETURNING *)
 		INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at)
 		SELECT id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at FROM late ORDER BY position`)

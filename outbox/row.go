@@ -13,10 +13,10 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Columns is what a Row is scanned from, in this order.
+// Columns lists the columns that a Row is scanned from, in this order.
 const Columns = "position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at"
 
-// A Row is one entry as it stands in the table.
+// A Row is one entry as it is stored in the table.
 type Row struct {
 	Position   int64
 	ID         uuid.UUID
@@ -30,13 +30,13 @@ type Row struct {
 	CreatedAt  time.Time // zero for infinity, and outside the years 1 to 9999
 }
 
-// Fields are the scan targets for Columns.
+// Fields returns the scan targets for Columns.
 func (r *Row) Fields() []any {
-	id := (*[16]byte)(&r.ID) // as a uuid.UUID it would go through text
+	id := (*[16]byte)(&r.ID) // not uuid.UUID, which pgx would read as text
 	return []any{&r.Position, id, &r.Topic, &r.Key, &r.KeyBytes, &r.Type, &r.Headers, &r.RawHeaders, &r.Payload, (*finite)(&r.CreatedAt)}
 }
 
-// finite scans a timestamp; infinity and years that RFC 3339 cannot express become the zero time.
+// finite scans a timestamp. Infinity and years that RFC 3339 cannot express become the zero time.
 type finite time.Time
 
 // ScanTimestamptz implements pgtype.TimestamptzScanner.
@@ -48,7 +48,7 @@ func (f *finite) ScanTimestamptz(v pgtype.Timestamptz) error {
 	return nil
 }
 
-// OrderKey is what order is kept by: the key as bytes, nil for none.
+// OrderKey returns the key whose order is kept, as bytes; nil for none.
 func (r *Row) OrderKey() []byte {
 	if r.KeyBytes != nil {
 		return r.KeyBytes
@@ -59,16 +59,16 @@ func (r *Row) OrderKey() []byte {
 	return nil
 }
 
-// Defaults fill what a row that was inserted by plain SQL does not say.
+// Defaults holds values for attributes that a row inserted by plain SQL does not have.
 type Defaults struct {
 	Source      string                    // ce_source
 	ContentType func(topic string) string // nil: application/json
 }
 
-// Message is the row as it goes to Kafka: subject from the key, time from created_at, correlation from the id, and the
-// Defaults, where the headers do not say otherwise. Its id is the column's; only one that is no UUID, as in messages of
-// others that failed and are sent again, stands in raw_headers. Headers that cannot be read give an error that wraps
-// envelope.ErrHeaders; what could be read of them is in Extra.
+// Message returns the row as it is sent to Kafka. Where the headers do not say otherwise, the subject is the key, the time is
+// created_at, the correlation is the id, and source and content type are the Defaults. The id is the column's. Only an id
+// that is not a UUID, as in failed messages of other programs that are sent again, is in raw_headers. Headers that cannot be
+// read give an error that wraps envelope.ErrHeaders; the headers that could be read are in Extra.
 func (r *Row) Message(d Defaults) (envelope.Message, error) {
 	m := envelope.Message{Topic: r.Topic, Key: r.OrderKey(), Payload: r.Payload}
 	hs, err := r.headerList()
@@ -118,7 +118,7 @@ func (r *Row) headerList() ([]envelope.Header, error) {
 	}
 	hs := make([]envelope.Header, 0, len(object))
 	for key, value := range object {
-		h := envelope.Header{Key: key, Value: value} // numbers, true and objects as their JSON text
+		h := envelope.Header{Key: key, Value: value} // numbers, true and objects stay JSON text
 		var text *string
 		if json.Unmarshal(value, &text) == nil {
 			h.Value = nil

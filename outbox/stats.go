@@ -8,23 +8,23 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Stats is what an operator asks of an outbox first.
+// Stats summarises the state of an outbox.
 type Stats struct {
-	// Pending is how many rows are not published, those in trouble included. Where published rows stay (the WAL source),
-	// they are told apart by the confirmed snapshot, which may be some seconds old, and among the newest 100,000 rows:
-	// what a transaction adds that was open while so many others came is missing until it is in trouble or published.
-	// Counted up to 100,000.
+	// Pending counts the rows that are not published, including rows in trouble, up to 100,000. Where published rows stay
+	// (source wal), rows are recognised as published by the confirmed snapshot, which may be some seconds old, and only among
+	// the newest 100,000 rows: the rows of a transaction that stayed open while that many other rows were written are not
+	// counted, unless they are in trouble.
 	Pending  int64         `json:"pending"`
-	Bytes    int64         `json:"bytes"`    // of the payloads of what was counted, but for rows in trouble below it
-	Oldest   time.Duration `json:"oldest"`   // age of the lowest row of those; 0 when there is none
+	Bytes    int64         `json:"bytes"`    // of the counted rows' payloads, without rows in trouble below the newest 100,000
+	Oldest   time.Duration `json:"oldest"`   // age of the lowest pending row; 0 when there is none
 	Retrying int64         `json:"retrying"` // rows that wait for their next try
-	Parked   int64         `json:"parked"`   // rows that a person must look at
-	Headroom int64         `json:"headroom"` // positions left in the partitions that there are
+	Parked   int64         `json:"parked"`   // rows that an operator must look at
+	Headroom int64         `json:"headroom"` // positions left in the existing partitions
 }
 
-// readStats walks down from the newest row, since what is not published is there, and looks at no more than 100,000:
-// the rows below may be millions that were published. Where nobody confirmed a snapshot all rows are pending, and the
-// oldest is the lowest there is. A row in trouble is counted by its line, wherever the row is.
+// readStats walks down from the newest row, since unpublished rows are the newest, and reads at most 100,000: the rows below
+// may be millions of published ones. If no snapshot is confirmed, all rows are pending, and the oldest is the lowest row of
+// the table. A row in trouble is counted by its line in outbox_trouble, wherever the row is.
 const readStats = `
 WITH state AS MATERIALIZED (
   SELECT (SELECT published FROM troupe.relay_state WHERE published IS NOT NULL ORDER BY updated_at DESC LIMIT 1) AS published
@@ -64,8 +64,8 @@ SELECT least(pending.rows + trouble.rows, 100000), pending.bytes,
          - (SELECT last_value FROM troupe.outbox_position_seq)
 FROM pending, trouble`
 
-// ReadStats takes one round trip, and looks at 100,000 rows at most, so that it stays cheap behind any backlog and above
-// any number of rows that stay.
+// ReadStats reads the statistics in one round trip. It reads at most 100,000 rows, so that it stays cheap with any backlog
+// and any number of published rows.
 func ReadStats(ctx context.Context, pool *pgxpool.Pool) (Stats, error) {
 	var s Stats
 	var oldest *float64

@@ -33,7 +33,7 @@ func TestStatisticsCountWhatWaits(t *testing.T) {
 	require.InDelta(t, time.Hour, s.Oldest, float64(time.Minute))
 }
 
-// Under the WAL source rows stay after they were published, and the newest of all may be what waits for least.
+// With source wal rows stay after they were published, and the newest row of all may be published before older ones.
 func TestStatisticsKnowWhatIsPublished(t *testing.T) {
 	t.Parallel()
 	r := room{t, testkit.Database(t)}

@@ -9,20 +9,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// writers finds positions that every possible writer has passed. That a position was given out says nothing of the ones
-// below it: their transactions may commit later, or have no transaction id yet. What does: read the newest position,
-// then list who holds the lock of writers, then wait until none of them is left. An insert takes that lock before its
-// position and holds it to its transaction's end, prepared or not; whoever came later took a later position.
+// writers finds the highest position below which no row can appear any more. A position that was given out does not show that
+// for the lower ones: their transactions may commit later, or have no transaction id yet. The procedure is: read the newest
+// position, then list the transactions that hold the writers' lock, then wait until all of these have ended. An insert takes
+// that lock before its position and holds it until the end of its transaction, prepared or not, so transactions that take it
+// later get later positions.
 //
-// The names in the list are good for one life of the server, and so for one connection.
+// The listed names are valid until the server restarts, and so for one connection.
 type writers struct {
-	passed int64 // no row can appear at or below it
+	passed int64 // no new row can appear at or below it
 
-	newest int64               // what is to be passed next
-	open   map[string]struct{} // that were there then and are still to be waited for; nil: no look is under way
+	newest int64               // value of passed when all of open have ended
+	open   map[string]struct{} // transactions still to be waited for; nil: the next look begins a new list
 }
 
-// look takes one step; passed moves when the last of those waited for is gone.
+// look does one step. passed advances when the last transaction of the list has ended.
 func (w *writers) look(ctx context.Context, conn *pgx.Conn) error {
 	if w.open == nil {
 		err := conn.QueryRow(ctx, `
@@ -31,7 +32,7 @@ func (w *writers) look(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil {
 			return err
 		}
-		w.open, err = whoWrites(ctx, conn) // a statement of its own, after the first
+		w.open, err = whoWrites(ctx, conn) // must be a statement of its own, after the first
 		if err != nil {
 			w.open = nil
 			return err
@@ -52,7 +53,7 @@ func (w *writers) look(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// describe names one of those waited for, as pg_locks.virtualtransaction does.
+// describe names one of the transactions waited for, by its pg_locks.virtualtransaction.
 func (w *writers) describe() string {
 	if len(w.open) == 0 {
 		return "the sequence has only now passed it"

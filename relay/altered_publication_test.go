@@ -11,13 +11,13 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// While the publication is altered the log does not have the rows that are inserted. They are published from the table once
+// While the publication is altered, the log does not have the rows that are inserted. They are published from the table once
 // the publication has them again, before later rows of their key, and the relay is not ready until then.
 func TestRowsThatAnAlteredPublicationLeftOutArePublished(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
 	cfg := s.wal()
-	cfg.Lease = 5 * time.Second // the relay is ready as long without progress
+	cfg.Lease = 5 * time.Second // without progress the relay stays ready for as long
 	r := s.start(cfg)
 	s.waitStream()
 	s.insert(s.topic, "k", "0")
@@ -44,7 +44,7 @@ func TestRowsThatAnAlteredPublicationLeftOutArePublished(t *testing.T) {
 	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, r.Ready() })
 }
 
-// A change that nobody notices while it lasts leaves rows out too.
+// A change that is undone before the relay notices it leaves rows out too.
 func TestRowsThatABriefAlterationLeftOutArePublishedInOrder(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -60,8 +60,8 @@ func TestRowsThatABriefAlterationLeftOutArePublishedInOrder(t *testing.T) {
 	require.Equal(t, []string{"0", "1", "2"}, values(s.gather(3, s.topic)))
 }
 
-// Rows of a table with a mapping may be in the log alone. When its publication was altered, the relay is not ready until a
-// person drops the slot, and the rows of the table are published, or states that no row was inserted meanwhile.
+// Rows of a table with a mapping may be in the log alone. When its publication was altered, the relay is not ready until an
+// operator either drops the slot, so that the rows of the table are published, or states that no row was inserted meanwhile.
 func TestAPersonDecidesOnAMappedTableWhosePublicationWasAltered(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -111,7 +111,7 @@ func TestAPersonDecidesOnAMappedTableWhosePublicationWasAltered(t *testing.T) {
 			testkit.Wait(t, "the rows", func() (bool, error) {
 				got = nil
 				for _, value := range values(consumer.Records()) {
-					if !slices.Contains(got, value) { // what the table holds may come again
+					if !slices.Contains(got, value) { // rows of the table may be published again
 						got = append(got, value)
 					}
 				}
@@ -123,7 +123,7 @@ func TestAPersonDecidesOnAMappedTableWhosePublicationWasAltered(t *testing.T) {
 	}
 }
 
-// A publication may hold the table by its schema (Postgres 15 and newer).
+// A publication may contain the table through its schema (Postgres 15 and newer).
 func TestRowsThatAnAlteredPublicationOfTheSchemaLeftOutArePublishedInOrder(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -145,13 +145,13 @@ func TestRowsThatAnAlteredPublicationOfTheSchemaLeftOutArePublishedInOrder(t *te
 	require.Equal(t, []string{"0", "1", "2"}, values(s.gather(3, s.topic)))
 }
 
-// Tables of events are rotated so: another table has the name from then on, and the publication does not have it.
+// Tables of events are rotated this way: another table takes over the name, and the publication does not contain it.
 func TestAMappedTableWhoseNameIsAnothersIsNoticed(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
 	s.exec(debeziumTable)
 	cfg := s.mapped("public.outbox", s.routed(nil))
-	cfg.Lease = 5 * time.Second // the relay is ready as long without progress
+	cfg.Lease = 5 * time.Second // without progress the relay stays ready for as long
 	r := s.start(cfg)
 	s.waitTable(r)
 	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, r.Ready() })

@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// complete does to a record what asks others: whether the partition is there that the row wants, and the registry for the
-// schema of its payload. An error that is not the row's lets all of them wait.
+// complete does the parts of a record that need other systems: it checks that the partition that the row names exists, and
+// encodes the payload with a schema of the registry. An error that is not caused by the row makes all rows wait.
 func (p *publisher) complete(ctx context.Context, i *item) error {
 	if i.mapped != nil && i.record.Partition >= 0 {
 		err := p.sender.fits(ctx, i.record.Topic, i.record.Partition)
@@ -29,7 +29,8 @@ func (p *publisher) complete(ctx context.Context, i *item) error {
 	return p.relay.cfg.encode(ctx, i.record, i.row.Type)
 }
 
-// encode makes Avro of a payload that is JSON: one whose content type says so, or of a mapped row that has none.
+// encode encodes a JSON payload as Avro. A payload is JSON if its content type says so, or if a mapped row has no content
+// type.
 func (c *Config) encode(ctx context.Context, record *kgo.Record, messageType string) error {
 	at := headerOf(record, envelope.HeaderContentType)
 	wanted := record.Value != nil && (at < 0 || string(record.Headers[at].Value) == envelope.JSON) &&

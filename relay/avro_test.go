@@ -20,7 +20,7 @@ import (
 
 const offerAvro = `{"type":"record","name":"shop.Offer","fields":[{"name":"n","type":"long"},{"name":"note","type":["null","string"],"default":null}]}`
 
-// avro is a registry, through a door that can be shut, and its encoder.
+// avro holds a registry, behind a proxy that can be closed, and its encoder.
 func (s *stage) avro(strategy schemas.Strategy) (direct *schemas.Registry, e *schemas.JSONEncoder, shut *atomic.Bool) {
 	s.t.Helper()
 	address, err := url.Parse(testkit.Registry(s.t))
@@ -54,8 +54,8 @@ func decoded(t *testing.T, r *schemas.Registry, payload []byte) string {
 	return string(text)
 }
 
-// Services write JSON, Kafka carries Avro. What does not encode is parked alone; what is Avro already, or has no payload,
-// or goes to another topic, is left as it is.
+// Services write JSON, Kafka carries Avro. Only a row that does not encode is parked. A payload that is already Avro, a row
+// without a payload, and a row for another topic are left unchanged.
 func TestJSONPayloadsBecomeAvro(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -95,7 +95,7 @@ func TestJSONPayloadsBecomeAvro(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'"))
 }
 
-// A registry that is away parks nothing and counts no try: the relay waits, and says so.
+// An unavailable registry parks no row and counts no attempt: the relay waits, and reports it.
 func TestARegistryThatIsAwayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -118,14 +118,14 @@ func TestARegistryThatIsAwayIsWaitedFor(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
 	require.Zero(t, r.Status().Published)
 	shut.Store(false)
-	payloads := values(s.collect(3, s.topic)) // with a lease of a second rows may well come twice
+	payloads := values(s.collect(3, s.topic)) // with a lease of a second rows may be repeated
 	require.Len(t, payloads, 3)
 	for n, one := range payloads {
 		require.JSONEq(t, `{"n":`+strconv.Itoa(n)+`,"note":null}`, decoded(t, registry, []byte(one)))
 	}
 }
 
-// A subject without a schema is as a topic that does not exist: tried for a while, then parked.
+// A subject without a schema is handled like a topic that does not exist: tried for a while, then parked.
 func TestASubjectWithoutASchemaIsParkedInTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -174,7 +174,7 @@ func TestAReplayEncodesAsTheRelayDoes(t *testing.T) {
 	cfg := s.config()
 	cfg.Source, cfg.Delivery, cfg.Avro = relay.WAL, relay.AtLeastOnce, encoder
 	s.start(cfg)
-	testkit.Wait(t, "a stream", func() (bool, error) { // until then it polls, and deletes
+	testkit.Wait(t, "a stream", func() (bool, error) { // until then the relay polls, and deletes rows
 		return s.count("SELECT count(*) FROM troupe.relay_state WHERE source = 'wal' AND sweep IS NULL AND published IS NOT NULL") == 1, nil
 	})
 	s.insert(s.topic, "a", `{"n": 1}`)

@@ -16,11 +16,11 @@ import (
 )
 
 // BenchmarkRelayDrain publishes a backlog: rows/s, and allocations per row. With the embedded broker, which is in this
-// process, the allocations are its own as well; with TROUPE_KAFKA they are the relay's alone.
+// process, the allocations include the broker's; with TROUPE_KAFKA they are the relay's alone.
 func BenchmarkRelayDrain(b *testing.B) {
 	const rows = 100_000
 	s := newStage(b)
-	if source == relay.WAL { // the backlog is to be in the log
+	if source == relay.WAL { // the backlog must be in the log
 		r := s.start(s.config())
 		testkit.Wait(b, "the slot", func() (bool, error) {
 			return s.count("SELECT count(*) FROM troupe.relay_state WHERE sweep IS NULL AND published IS NOT NULL") == 1, nil
@@ -56,7 +56,7 @@ func BenchmarkRelayDrain(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkRelayLatency is the way of a single row, from the commit to the end of its delete.
+// BenchmarkRelayLatency measures a single row from its commit to the end of its delete.
 func BenchmarkRelayLatency(b *testing.B) {
 	s := newStage(b)
 	deleted := make(chan struct{}, 1)
@@ -71,8 +71,8 @@ func BenchmarkRelayLatency(b *testing.B) {
 	}
 }
 
-// BenchmarkRelayDelivery publishes a backlog at least once and exactly once, by turns, so that a busy machine slows both.
-// The backlog is of transactions of ten rows. The ratio is of the medians.
+// BenchmarkRelayDelivery publishes a backlog with at-least-once and with exactly-once, in turns, so that a busy machine slows
+// both. The backlog consists of transactions of ten rows. The ratio is of the medians.
 func BenchmarkRelayDelivery(b *testing.B) {
 	const rows = 400_000
 	for _, every := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
@@ -93,7 +93,7 @@ func BenchmarkRelayDelivery(b *testing.B) {
 	}
 }
 
-// drain says how many rows a second one relay took out of a backlog behind its slot.
+// drain returns how many rows per second one relay published from a backlog of its slot.
 func (s *stage) drain(rows int, delivery relay.Delivery, every time.Duration) float64 {
 	cfg := s.config()
 	cfg.Log, cfg.Source, cfg.Delivery, cfg.Transactions = zerolog.Nop(), relay.WAL, delivery, every

@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who waits finds the context at its end, so that the clock decides nothing.
+// A call that waits finds its context ended, so that the result does not depend on the clock.
 func TestAWindowOfAFewRowsWaitsForOthersBehindOneThatHasJustGone(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	with := func(rows int) *window { return &window{items: make([]item, rows), whole: rows, upTo: 1} }
-	just := time.Now().Add(time.Hour) // and for all of this test
+	just := time.Now().Add(time.Hour) // recent for the whole test
 	long := time.Now().Add(-time.Minute)
 	within := func(rows int, begun time.Time) *window {
 		return &window{items: make([]item, rows), whole: 1, upTo: 1, begun: begun}
@@ -57,7 +57,7 @@ func TestRowsOfATransactionWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		then  func(s *stream) // behind two rows of a transaction
+		then  func(s *stream) // after two rows of a transaction
 		after time.Duration
 		rows  int
 	}{

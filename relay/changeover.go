@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// slotPlan is what making a slot begins with.
+// slotPlan holds the connections and the stored state with which the creation of a slot begins, and the reason for it.
 type slotPlan struct {
 	db     *server
 	conn   *wal.Conn
@@ -20,23 +20,24 @@ type slotPlan struct {
 	why    string
 }
 
-// pollUntilSlot makes a slot while the table is polled, and stores what the stream will not tell.
+// pollUntilSlot creates a slot while the table is polled. Then it stores the slot's LSN, and the snapshot of the rows that
+// the stream will not deliver. A table with a mapping is not polled meanwhile.
 func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slotPlan) (standing, *wal.Conn, error) {
 	st := plan.st
 	if st.there && st.system != plan.system.ID {
-		st.published = nil // it speaks of another cluster's transactions: whatever is in the table goes out again
+		st.published = nil // its transaction ids are another cluster's: all rows of the table are published, perhaps again
 	}
 	meanwhile := "the table is polled meanwhile"
 	if r.mapped != nil {
 		meanwhile = "what the table then holds is read from it"
 	}
 	said, what := r.cfg.Log.Warn(), "slot made anew; "
-	if !plan.st.there { // the first relay that this outbox has: nothing has happened
+	if !plan.st.there { // the first relay of this outbox: no slot was lost
 		said, what = r.cfg.Log.Info(), "slot made; "
 	}
 	said.Str("slot", r.cfg.Slot).Str("why", plan.why).Msg(what + meanwhile)
 	r.repeats("the slot is made anew, and " + meanwhile + ": " + plan.why)
-	// Until there is a slot, this is a relay that polls; it stays one if the slot can't be had.
+	// Until the slot exists, the stored source is poll, which stays correct if the slot cannot be created.
 	st.there, st.source, st.sweep, st.lsn = true, Poll, nil, 0
 	st.system, st.timeline = plan.system.ID, plan.system.Timeline
 	if err := r.store(idle, plan.db, p.lease, st); err != nil {
@@ -57,7 +58,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	var err error
 	if r.mapped == nil {
 		err = r.poll(polling, term, p, scanned{plan.db.id, st.published})
-	} else { // it is not ours to delete from
+	} else { // the relay may not delete rows of that table, so it cannot poll it
 		<-polling.Done()
 	}
 	if err != nil {
@@ -81,8 +82,8 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	return st, conn, r.store(idle, plan.db, p.lease, st)
 }
 
-// insistOnSlot makes a slot, again and again: the server may have none to spare. It returns the connection that made it,
-// the last one in any case. The error is errServer.
+// insistOnSlot creates a slot. It retries until it succeeds, ctx ends or the slot was given up, since the server may have no
+// free slot. It returns the connection that created the slot, or in any other case the last one. Its only error is errServer.
 func (r *Relay) insistOnSlot(ctx context.Context, db *server, conn *wal.Conn) (*wal.Conn, wal.LSN, error) {
 	for {
 		done := context.AfterFunc(ctx, conn.Close)
@@ -111,7 +112,7 @@ func (r *Relay) insistOnSlot(ctx context.Context, db *server, conn *wal.Conn) (*
 	}
 }
 
-// connectTo opens a replication connection to a server.
+// connectTo opens a replication connection to the server process db. The error is errServer if it leads to another one.
 func (r *Relay) connectTo(ctx context.Context, db *server) (*wal.Conn, error) {
 	conn, err := wal.Connect(ctx, r.cfg.Pool.Config().ConnConfig)
 	if err != nil {
@@ -128,10 +129,11 @@ func (r *Relay) connectTo(ctx context.Context, db *server) (*wal.Conn, error) {
 	return conn, nil
 }
 
-// slotEvery is how often a slot is tried to be made; the table is polled meanwhile.
+// slotEvery is the time between two attempts to create a slot; the table is polled meanwhile.
 const slotEvery = 10 * time.Second
 
-// sweep publishes what the stream will not tell. What is left behind rows in trouble is noted, as a stream does.
+// sweep publishes the rows that the stream will not deliver. Rows that wait behind rows in trouble are recorded, as a stream
+// records them.
 func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st standing) (standing, error) {
 	if r.mapped != nil {
 		return r.sweepMapped(idle, term, db, p, st)
@@ -151,10 +153,10 @@ func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st s
 	return st, r.store(idle, db, p.lease, st)
 }
 
-// errSwept says that a sweep found nothing more.
+// errSwept ends a sweep that found no more rows.
 var errSwept = errors.New("swept")
 
-// ending is a poll that ends with the first claim that finds nothing.
+// ending is a poll that ends with the first claim that finds no row.
 type ending struct{ *poll }
 
 func (e *ending) claim(ctx context.Context, _ time.Duration) ([]*item, error) {

@@ -18,20 +18,20 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A checkpoint is an LSN: each row committed before it is published, or recorded as trouble. It is the end of a
-// transaction, and names the last row of it: a server that was set back, to a disk image of before that transaction, has
-// the same name and timeline, but not this row.
+// A checkpoint is an LSN: each row committed before it is published, or recorded as trouble. It is the end of a transaction,
+// and names the last row of that transaction: a server that was set back to a disk image from before the transaction has the
+// same name and timeline, but not this row.
 type checkpoint struct {
 	lsn      wal.LSN
 	system   string
 	timeline int32
 	position int64 // 0: no row was published yet
 	id       uuid.UUID
-	xid      uint64 // that wrote the row; 0: not known
+	xid      uint64 // transaction id that wrote the row; 0: not known
 }
 
-// checkpointRecord is a checkpoint as it stands in the topic, under the slot's name. A record under startKey says who took the
-// transactional id, and when; nobody reads it but people.
+// checkpointRecord is a checkpoint in the form stored in the topic, with the slot's name as key. A record with the key
+// startKey says which relay took the transactional id, and when; it is for operators only.
 type checkpointRecord struct {
 	LSN      string    `json:"lsn"`
 	System   string    `json:"system"`
@@ -48,12 +48,11 @@ type startRecord struct {
 
 const startKey = "started"
 
-// checkpointTimeout bounds the reading of the checkpoint. It is a few records: what does not come by then is asked for anew, by a new
-// client.
+// checkpointTimeout limits reading the checkpoint, which is a few records. After it, a new client reads again.
 const checkpointTimeout = 30 * time.Second
 
 func (p checkpoint) record(t *transactor) *kgo.Record {
-	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.system, p.timeline, p.position, p.id, p.xid}) // texts and a number
+	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.system, p.timeline, p.position, p.id, p.xid}) // cannot fail
 	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
 }
 
@@ -67,8 +66,8 @@ func parseCheckpoint(value []byte) (p checkpoint, err error) {
 	return p, err
 }
 
-// provision makes the topic where it is missing: one partition, compacted, replicated as the broker's default says. Its
-// segments are small, since the one in use is never compacted.
+// provision creates the topic if it is missing: one partition, compacted, with the broker's default replication. Its segments
+// are small, since the active segment is never compacted.
 func (t *transactor) provision(ctx context.Context) error {
 	found, err := kadm.NewClient(t.client).ListTopics(ctx, t.topic)
 	if err != nil {
@@ -92,8 +91,8 @@ func (t *transactor) provision(ctx context.Context) error {
 	return nil
 }
 
-// resume says from where the log is to be streamed: from the checkpoint of the last transaction that was committed, if it is of
-// this cluster and timeline, else from the one that is confirmed to Postgres, which it then makes the checkpoint.
+// resume returns the LSN from which the log is to be streamed: the checkpoint of the last committed transaction if it is of
+// this cluster and timeline, else the LSN that is confirmed to Postgres, which it then stores as the checkpoint.
 func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wal.LSN, healed bool) (wal.LSN, error) {
 	reading, cancel := context.WithTimeout(ctx, t.relay.reading)
 	defer cancel()
@@ -110,7 +109,7 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 	switch {
 	case holds:
 		t.at = at
-	case found && at.lsn <= confirmed: // its row may be gone with its partition
+	case found && at.lsn <= confirmed: // its row may have been dropped with its partition
 	case found:
 		t.relay.repeats(fmt.Sprintf("the checkpoint in %s is of another server, or of a future that this one lost: %s, timeline %d, system %s, "+
 			"row %d; this one is at %s, timeline %d, system %s: what was published and not confirmed to it comes again",
@@ -133,8 +132,8 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 	return t.at.lsn, nil
 }
 
-// holds says whether the transaction that the checkpoint is behind is one of this server's. The row of a mapped table may be
-// gone, so that only a log that ends before the checkpoint tells.
+// holds reports whether the transaction that ends at the checkpoint exists on this server. The row of a mapped table may have
+// been deleted, so there only a log that ends before the checkpoint shows that it does not.
 func (t *transactor) holds(ctx context.Context, at checkpoint, system wal.System) (there bool, err error) {
 	if t.relay.mapped != nil {
 		return at.lsn <= system.LSN, nil
@@ -154,10 +153,10 @@ func (t *transactor) holds(ctx context.Context, at checkpoint, system wal.System
 	return there, nil
 }
 
-// readCheckpoint commits a record of its own and reads the topic up to it: nothing of a predecessor's can come behind that.
-// It reads from the end, a longer piece each time, since there may be much that is not compacted yet.
+// readCheckpoint commits a record of its own and reads the topic up to it: no record of a predecessor can follow that one. It
+// reads backwards in growing pieces, since many records may not be compacted yet.
 func (t *transactor) readCheckpoint(ctx context.Context) (at checkpoint, found bool, err error) {
-	value, _ := json.Marshal(startRecord{t.relay.cfg.Holder, time.Now()}) // a text and a time
+	value, _ := json.Marshal(startRecord{t.relay.cfg.Holder, time.Now()}) // a string and a time cannot fail
 	mine := &kgo.Record{Topic: t.topic, Key: []byte(startKey), Value: value}
 	if err := t.begin(); err != nil {
 		return at, false, err
@@ -165,7 +164,7 @@ func (t *transactor) readCheckpoint(ctx context.Context) (at checkpoint, found b
 	if err := t.end(mine); err != nil {
 		return at, false, err
 	}
-	t.ended = time.Time{} // the first rows need not wait
+	t.ended = time.Time{} // the first rows need not wait for the interval
 	for piece := int64(64); ; piece *= 64 {
 		from := max(0, mine.Offset-piece)
 		if at, found, err = t.readFrom(ctx, from, mine.Offset); err != nil || found || from == 0 {

@@ -27,27 +27,27 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// childEnv makes this binary a relay of its own process: what can be killed or frozen for real.
+// childEnv makes this binary run a relay in its own process, which can really be killed or frozen.
 const childEnv = "TROUPE_RELAY_TEST_CHILD"
 
 // childStarted is the line that the process prints when it handles SIGTERM.
 const childStarted = "the child has started"
 
-// childConfig is how the parent tells it what to do.
+// childConfig configures the process.
 type childConfig struct {
-	URL     string // the stage's database unless set
+	URL     string // default: the stage's database
 	Brokers []string
 	Holder  string
 	Batch   int
 	Lease   time.Duration
 	Shards  int
-	Source  relay.Source  // the suite's unless set
-	KillAt  string        // the hook in which it kills itself
-	KillNth int           // at which call
-	Freeze  bool          // it stops instead, until it is told to continue
-	Exactly time.Duration // once, with this transaction time-out; 0: at least once
+	Source  relay.Source  // default: the suite's
+	KillAt  string        // hook in which the process kills itself
+	KillNth int           // number of the call
+	Freeze  bool          // it stops instead, until it is continued
+	Exactly time.Duration // transaction time-out of exactly-once; 0: at least once
 
-	Delivery     relay.Delivery // the suite's unless set
+	Delivery     relay.Delivery // default: the suite's
 	UnknownTopic time.Duration
 	Table        string // with Publication and Mapping, a table that is not troupe.outbox
 	Publication  string
@@ -115,7 +115,7 @@ func (c childConfig) hooks() (h relay.Hooks) {
 			<-goesOn // a thread may run on for a while before it is stopped
 		} else if calls == c.KillNth {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // not one instruction more of the relay's
+			select {} // no further instruction of the relay runs
 		}
 	}
 	switch c.KillAt {
@@ -182,7 +182,7 @@ func (p *process) signal(s syscall.Signal) {
 	require.NoError(p.t, p.cmd.Process.Signal(s))
 }
 
-// broke says what of the relay's rows may be repeated for, see requireOnce.
+// broke returns the reason why the relay's rows may be repeated, see requireOnce.
 func (p *process) broke() string {
 	for line := range strings.Lines(p.said.String()) {
 		if strings.Contains(line, "source: failed") || strings.Contains(line, "no longer the active relay") {
@@ -192,7 +192,7 @@ func (p *process) broke() string {
 	return ""
 }
 
-// wait returns what ended the process.
+// wait returns the signal or error that ended the process.
 func (p *process) wait(limit time.Duration) syscall.WaitStatus {
 	p.t.Helper()
 	select {

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// The database's clock was an hour ahead when the last lease was taken; then the clock was put right, or another host took
+// The database's clock was an hour ahead when the last lease was taken. Then the clock was corrected, or another host took
 // over, and the holder is gone.
 func TestALeaseFromAClockThatWasAheadIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
@@ -33,7 +33,7 @@ func TestALeaseThatLastsIsWaitedFor(t *testing.T) {
 	require.Equal(t, "alive", r.Status().Leader)
 }
 
-// The same for shards: those of the layout in force, and those of a former one.
+// The same for shards, both of the current layout and of a former one.
 func TestShardsFromAClockThatWasAheadAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -47,7 +47,7 @@ func TestShardsFromAClockThatWasAheadAreNotWaitedFor(t *testing.T) {
 	testkit.Wait(t, "all shards", func() (bool, error) { return len(r.Status().Held) == 3, nil })
 }
 
-// A row that failed while the clock was ahead is not left until the clock comes to its next try.
+// A row that failed while the clock was ahead does not wait until the clock reaches its next try.
 func TestANextTryFromAClockThatWasAheadIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -14,10 +14,10 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// frugal is a way to a server whose connections end after some bytes each, another number each time.
+// frugal is a proxy to a server whose connections end after a number of bytes, another number each time.
 type frugal struct {
 	mu    sync.Mutex
-	whole bool // no more
+	whole bool // connections are no longer cut
 	dials int
 }
 
@@ -77,13 +77,13 @@ func TestAConnectionThatIsCutAnywhereLosesNothing(t *testing.T) {
 	way.mu.Lock()
 	way.whole = false
 	way.mu.Unlock()
-	s.replaceSlot() // ends the stream that there is
+	s.replaceSlot() // ends the existing stream
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	committed := s.hardLoad(ctx, 3)
 	way.mend()
 	v := judge(s.gather(total(committed), s.topic), committed)
-	way.mu.Lock() // those that were cut last may be replaced only now
+	way.mu.Lock() // the connections that were cut last may be replaced only now
 	t.Logf("%d rows, %d connections", total(committed), way.dials)
 	way.mu.Unlock()
 	v.requireSound(t)
@@ -112,7 +112,7 @@ func TestTheTableChangesWhileItIsStreamed(t *testing.T) {
 	require.Equal(t, []string{"0", "1", "2", "3"}, values(s.gather(4, s.topic)))
 }
 
-// A row that no batch can hold is parked, and its key waits; rows of others go on.
+// A row that fits no batch is parked, and its key waits; rows of other keys are published.
 func TestARowOfTwoMegabytesIsParked(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -130,7 +130,7 @@ func TestARowOfTwoMegabytesIsParked(t *testing.T) {
 	testkit.Wait(t, "the row behind it", func() (bool, error) {
 		return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'waiting'") == 1, nil
 	})
-	// The line goes, and with it the row is given up.
+	// The line is deleted, and with it the row is given up.
 	s.exec("DELETE FROM troupe.outbox_trouble WHERE status = 'parked'")
 	var big []string
 	for _, r := range s.gather(3, s.topic) {

@@ -11,12 +11,12 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// discards are the rows that an operator discarded and that a stream may read from the log once more: their line in trouble is
-// gone, and the stream began before the LSN at which they were discarded. Each has that LSN: a row that was committed behind it
-// is another one, written by the service again, and is published.
+// discards holds the rows that an operator discarded and that a stream may read from the log again: their line in trouble is
+// deleted, and the stream began before the LSN at which they were discarded. The value is that LSN: a row that was committed
+// after it is another one, written again by the service, and is published.
 type discards map[discarded]wal.LSN
 
-// A discarded row is known by its position and id, a row of a mapped table by its id alone.
+// discarded identifies a row by its position and id, a row of a mapped table by its id alone.
 type discarded struct {
 	position int64
 	id       uuid.UUID
@@ -27,8 +27,9 @@ func (d discards) has(i *item) bool {
 	return there && i.commit <= at
 }
 
-// load reads what rows are in trouble, and then which of them were discarded since the stream's first LSN: a row that is
-// discarded in between is in both. Behind s.again no row is read for a second time.
+// load reads which rows are in trouble, and then which rows were discarded since the stream's first LSN. This order matters:
+// a row that is discarded in between is in both results, and in the other order would be in none. After s.again the log
+// repeats no row, so discards are not needed.
 func (s *stream) load(ctx context.Context) error {
 	if err := s.ledger.load(ctx); err != nil {
 		return err
@@ -64,7 +65,8 @@ func (s *stream) loadDiscards(ctx context.Context) error {
 	return nil
 }
 
-// auditError returns nil where the role may not read the discards: a relay whose rights are of an older version goes on, and logs it.
+// auditError returns nil if the role may not read the discards: a relay with the rights of an older version continues, and
+// logs it.
 func (r *Relay) auditError(err error) error {
 	if denied(err) {
 		r.quiet.failed("discards", fmt.Errorf("a row that was discarded just before a crash may be published: "+
@@ -74,7 +76,7 @@ func (r *Relay) auditError(err error) error {
 	return fmt.Errorf("read discards: %w", err)
 }
 
-// passOver settles the rows of a window that were discarded.
+// passOver settles the rows of a window that were discarded, so that they are not published.
 func (s *stream) passOver(w *window) {
 	if len(s.discards) == 0 {
 		return
@@ -90,9 +92,10 @@ func (s *stream) passOver(w *window) {
 	}
 }
 
-// unrecorded leaves out rows of a mapped table that are about to wait, and that the log has once more: rows that have
-// a line already, and rows whose line was discarded a moment ago. Lines are read before discards, for the reason of load. A row
-// of troupe.outbox needs no such care: its discard removes the row itself, and a line without a row is never published.
+// unrecorded leaves out rows of a mapped table that are about to be recorded as waiting, and that the log has repeated: rows
+// that have a line already, and rows whose line was discarded a moment ago. It reads lines before discards, for the same
+// reason as load. A row of troupe.outbox needs no such check: a discard deletes the row itself, and a line without a row is
+// never published.
 func (s *stream) unrecorded(ctx context.Context, troubled []trouble) ([]trouble, error) {
 	if s.relay.mapped == nil || s.published.Load() >= uint64(s.again) {
 		return troubled, nil
@@ -129,7 +132,8 @@ func (s *stream) unrecorded(ctx context.Context, troubled []trouble) ([]trouble,
 	return kept, nil
 }
 
-// discardedRow reports whether the row of a checkpoint was discarded: then it is of this server, though its table has it no more.
+// discardedRow reports whether the row of a checkpoint was discarded: then the checkpoint is of this server, although the row
+// is no longer in the table.
 func (t *transactor) discardedRow(ctx context.Context, at checkpoint) (there bool, err error) {
 	err = t.db.QueryRow(ctx, findDiscard, pg.Args{"position": at.position, "id": at.id}).Scan(&there)
 	if err != nil {

@@ -27,7 +27,7 @@ func (s *stage) killBehindTrouble(c childConfig) {
 	require.Equal(s.t, syscall.SIGKILL, s.spawn(c).wait(waitLimit).Signal())
 }
 
-// discard parks the only row of a topic that is in trouble, and gives it up.
+// discard parks the only row of a topic that is in trouble, and discards it.
 func (s *stage) discard(table, topic string) {
 	s.t.Helper()
 	kept := "troupe.outbox_trouble"
@@ -103,7 +103,7 @@ func TestADiscardedRowOfAMappedTableThatTheLogHasOnceMoreIsPassedOver(t *testing
 	}
 }
 
-// The next relay has read that a row is parked when it is discarded, and comes to that row in the log only then.
+// The next relay has read that a row is parked when it is discarded, and reaches that row in the log only then.
 func TestARowOfAMappedTableThatIsDiscardedWhileTheLogIsReadOnceMoreIsNotPublished(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

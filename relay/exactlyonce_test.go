@@ -46,7 +46,7 @@ func (s *stage) waitStreamed() {
 	})
 }
 
-// committed reads all that a consumer of committed messages can read, to the end. Nobody may be publishing.
+// committed reads all records that a consumer of committed messages can read, to the end. No relay may publish meanwhile.
 func (s *stage) committed(names ...string) (records []*kgo.Record) {
 	s.t.Helper()
 	client, err := kafka.NewClient(s.brokers, kgo.ConsumeTopics(names...),
@@ -98,7 +98,7 @@ func (v verdict) requireExact(t testing.TB) {
 	require.Zero(t, v.repeated, "doubled")
 }
 
-// settleExactly ends with what a consumer saw.
+// settleExactly waits until all rows are published, and checks the records that a consumer sees.
 func (s *stage) settleExactly(r running, committed map[string]int) {
 	s.t.Helper()
 	s.waitStreamed()
@@ -108,7 +108,7 @@ func (s *stage) settleExactly(r running, committed map[string]int) {
 	v.requireExact(s.t)
 }
 
-// streaming starts a relay that has made its slot, so that nothing is published apart from the log any more.
+// streaming starts a relay and waits until it has created its slot, so that all later rows are published from the log.
 func (s *stage) startStreaming(cfg relay.Config) running {
 	s.t.Helper()
 	r := s.start(cfg)
@@ -123,8 +123,8 @@ func (s *stage) waitSlot() {
 	})
 }
 
-// A row is written down as trouble before its transaction ends: whoever dies in between leaves it to the next one, which is
-// told it again by the log, and publishes it once, from where it was written down.
+// A row is recorded as trouble before its transaction ends. If the relay dies in between, the next one reads the row in the
+// log again, and publishes it once, from its record.
 func TestExactlyOnceSurvivesAKillBehindTrouble(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -149,8 +149,8 @@ func TestExactlyOnceSurvivesAKillBehindTrouble(t *testing.T) {
 	require.Len(t, s.committed(late), 2)
 }
 
-// A server that was set back to an earlier disk image has its name and its timeline still, and its log passes the checkpoint
-// again with other transactions. They are not taken for published.
+// A server that was set back to an earlier disk image still has its name and its timeline, and its log passes the checkpoint
+// again with other transactions. They are not taken for published ones.
 func TestExactlyOnceDoesNotTrustTheCheckpointOfAnotherHistory(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -197,7 +197,7 @@ func TestExactlyOnceKeepsItsCheckpointWithTheRows(t *testing.T) {
 	require.Equal(t, relay.ExactlyOnce, r.Status().Delivery)
 	s.settleExactly(r, committed)
 
-	// From the start of the slot again, as if Postgres had never heard of anything.
+	// From the start of the slot again, as if Postgres had confirmed nothing.
 	cfg := s.exactly()
 	again := s.start(cfg)
 	committed["k1"]++
@@ -205,13 +205,13 @@ func TestExactlyOnceKeepsItsCheckpointWithTheRows(t *testing.T) {
 	s.settleExactly(again, committed)
 }
 
-// TestACheckpointThatDoesNotComeIsReadAgain: a relay that waits for it for ever would say nothing, and publish nothing.
+// TestACheckpointThatDoesNotComeIsReadAgain: a relay that waited for it forever would log and publish nothing.
 func TestACheckpointThatDoesNotComeIsReadAgain(t *testing.T) {
 	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	require.NoError(t, err)
 	defer cluster.Close()
-	var reads atomic.Bool // else nothing that is fetched comes
+	var reads atomic.Bool // otherwise no fetched record is delivered
 	cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		if reads.Load() {
@@ -232,7 +232,7 @@ func TestACheckpointThatDoesNotComeIsReadAgain(t *testing.T) {
 	s.settleExactly(run, map[string]int{"k1": 1})
 }
 
-// A kill at any arrow, while a backlog goes out and writers write.
+// A kill at any arrow of the diagram, while a backlog is published and writers write.
 func TestExactlyOnceSurvivesAKillAtAnyArrow(t *testing.T) {
 	t.Parallel()
 	for _, arrow := range []struct {
@@ -260,7 +260,7 @@ func TestExactlyOnceSurvivesAKillAtAnyArrow(t *testing.T) {
 	}
 }
 
-// TROUPE_SOAK says for how long.
+// TROUPE_SOAK sets the duration.
 func TestExactlyOnceSoak(t *testing.T) {
 	t.Parallel()
 	length := 5 * time.Second
@@ -322,8 +322,9 @@ func TestExactlyOnceSurvivesCutsToTheBroker(t *testing.T) {
 	s.settleExactly(r, committed)
 }
 
-// The leader stands still in a transaction (10 min is longer than anybody waits: the heir must end it), for less or more than its time-out, while an heir publishes; then it goes on,
-// with the end of the transaction as its next step or with rows.
+// The leader is frozen within a transaction while a standby takes over and publishes, for less or more than the time-out. (A
+// time-out of 10 min is longer than any wait here, so the standby must end the transaction.) Then the leader continues: its
+// next step is the end of the transaction, or rows.
 func TestExactlyOnceSurvivesAFrozenLeader(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -351,7 +352,7 @@ func TestExactlyOnceSurvivesAFrozenLeader(t *testing.T) {
 			})
 			s.waitLeader("frozen")
 			cfg := s.exactly()
-			cfg.Holder, cfg.TransactionTimeout = "heir", 10*time.Minute // one that runs out would give the lead back
+			cfg.Holder, cfg.TransactionTimeout = "heir", 10*time.Minute // if it ran out, the leader could get the lead back
 			heir := s.start(cfg)
 			waitRole(t, heir, relay.Active)
 			testkit.Wait(t, "rows of the heir's", func() (bool, error) { return heir.Status().Deleted > 100, nil })
@@ -361,7 +362,8 @@ func TestExactlyOnceSurvivesAFrozenLeader(t *testing.T) {
 			}
 			frozen.signal(syscall.SIGCONT)
 			now := heir.Status().Deleted
-			// An heir whose own transaction ends otherwise may lose the lead to the one that was frozen: rows come once all the same.
+			// A standby whose own transaction ends otherwise may lose the lead to the relay that was frozen: rows are
+			// published once all the same.
 			testkit.Wait(t, "more rows of the heir's, or another leader", func() (bool, error) {
 				at := heir.Status()
 				return at.Deleted > now+100 || at.Role == relay.Standby, nil
@@ -376,7 +378,7 @@ func TestExactlyOnceSurvivesAFrozenLeader(t *testing.T) {
 	}
 }
 
-// A row that cannot be published is recorded, its key waits, and all others come once.
+// A row that cannot be published is recorded, its key waits, and all others are published once.
 func TestExactlyOnceParksARowAndGoesOn(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -403,7 +405,7 @@ func TestExactlyOnceParksARowAndGoesOn(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'waiting' AND order_key = 'k1'"))
 	judge(s.committed(small), committed).requireExact(t)
 
-	// Once the way is free the rows behind go out, once.
+	// Once the first row is published, the rows behind it are published too, once.
 	s.exec("DELETE FROM troupe.outbox_trouble WHERE status = 'parked' AND order_key = 'k1'")
 	committed["k1"]++
 	testkit.Wait(t, "the row behind", func() (bool, error) {
@@ -413,8 +415,8 @@ func TestExactlyOnceParksARowAndGoesOn(t *testing.T) {
 	judge(s.committed(small), committed).requireExact(t)
 }
 
-// The transaction that a refused row is in is given up, and told again from its beginning: what stands before the row then
-// does not wait behind it.
+// The transaction that contains a refused row is aborted, and read again from its beginning: rows before the refused one then
+// do not wait behind it.
 func TestExactlyOnceWhatStandsBeforeAParkedRowGoesOut(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -441,7 +443,7 @@ func TestExactlyOnceWhatStandsBeforeAParkedRowGoesOut(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM noted WHERE payload = '2'"))
 }
 
-// One Postgres transaction is one in Kafka, however many windows it fills, and others around it are not lost.
+// One Postgres transaction is one in Kafka, however many windows it fills, and transactions around it are not lost.
 func TestExactlyOnceKeepsALargeTransactionWhole(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -457,7 +459,7 @@ func TestExactlyOnceKeepsALargeTransactionWhole(t *testing.T) {
 	s.settleExactly(r, committed)
 }
 
-// A Postgres transaction that does not fit stops the relay, which says what to do, and nothing of it is visible.
+// A Postgres transaction that does not fit stops the relay with an error that says what to do, and no row of it is visible.
 func TestExactlyOnceStopsAtATransactionThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -475,7 +477,7 @@ func TestExactlyOnceStopsAtATransactionThatDoesNotFit(t *testing.T) {
 	require.ErrorContains(t, err, "transaction.max.timeout.ms")
 	require.Empty(t, s.committed(s.topic))
 
-	// With a longer time-out it goes out.
+	// With a longer time-out it is published.
 	r := s.start(s.exactly())
 	s.waitStreamed()
 	require.NoError(t, r.stop())

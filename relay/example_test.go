@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-// A relay inside a program of one's own; outbox-relay is the same as a program.
+// A relay inside your own program; outbox-relay is the same as a program of its own.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -28,12 +28,12 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	stop() // in a program: when it is to end
+	stop() // in a program: when it must end
 	fmt.Println(r.Run(ctx), r.Status().Role)
 	// Output: <nil> stopped
 }
 
-// An outbox table of another shape, by the options of Debezium's EventRouter.
+// An outbox table of another shape, with the options of Debezium's EventRouter.
 func Example_mapping() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -63,7 +63,7 @@ func Example_mapping() {
 		fmt.Println(err)
 		return
 	}
-	stop() // in a program: when it is to end
+	stop() // in a program: when it must end
 	fmt.Println(r.Run(ctx), r.Status().Table)
 	// Output: <nil> public.outbox
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Rows of a topic that the broker takes nothing of may fill every claim. They are tried later, others go out, and none is
+// Rows of a topic that the broker refuses may fill every claim. They are tried later, other rows are published, and none is
 // parked.
 func TestATopicThatTheBrokerAlwaysRefusesHoldsNoOtherUp(t *testing.T) {
 	t.Parallel()

@@ -29,9 +29,9 @@ type failover struct {
 	to   atomic.Pointer[string] // the network address of new connections
 }
 
-// newFailover makes both servers of the same data: b has the system identifier, the timeline and the slots of a.
+// newFailover creates both servers from the same data: b has the system identifier, the timeline and the slots of a.
 func newFailover(t *testing.T, begun func(s *stage)) *failover {
-	home, err := os.MkdirTemp("", "failover") // t.TempDir is not for another user, as whom root runs a server
+	home, err := os.MkdirTemp("", "failover") // not t.TempDir: root runs a server as another user, and that user could not read it
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(home)) })
 	require.NoError(t, os.Chmod(home, 0o755))
@@ -59,7 +59,7 @@ func newFailover(t *testing.T, begun func(s *stage)) *failover {
 	return f
 }
 
-// relay is a configuration whose connections lead to the server of the moment.
+// relay returns a configuration whose connections lead to the current server.
 func (f *failover) relay() relay.Config {
 	config := f.pool.Config()
 	config.ConnConfig.RuntimeParams["application_name"] = "relay"
@@ -77,7 +77,7 @@ func (f *failover) relay() relay.Config {
 	return cfg
 }
 
-// happens leads new connections to b, and cuts the relay's statements on a. Its stream of a stays.
+// happens leads new connections to b, and cuts the relay's other connections to a. Its stream of a stays.
 func (f *failover) happens() {
 	config := f.onB.Config().ConnConfig
 	address := net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
@@ -85,8 +85,8 @@ func (f *failover) happens() {
 	f.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'relay' AND backend_type = 'client backend'")
 }
 
-// New connections lead to the new primary while the stream of the old one is still open: the new primary's snapshots must
-// not be stored with the old one's log positions, which are ahead.
+// New connections lead to the new primary while the stream of the old one is still open: snapshots of the new primary must
+// not be stored with LSNs of the old one, which are ahead.
 func TestAFailoverLosesNothingWhileTheOldStreamIsOpen(t *testing.T) {
 	t.Parallel()
 	for _, delivery := range []relay.Delivery{relay.AtLeastOnce, relay.ExactlyOnce} {

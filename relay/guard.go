@@ -11,36 +11,38 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// SlotStatus is what a replication slot keeps from its server, when it was last looked at: at least every 35 s, every 5 s
-// while rows wait for the broker or half of a threshold is reached.
+// SlotStatus describes a replication slot and the log that the server keeps for it, as of the last read. The slot is read at
+// least every 35 s, and every 5 s while rows wait for the broker or half of a threshold is reached.
 type SlotStatus struct {
 	Name string `json:"name"`
-	// WALStatus is reserved, extended (more than max_wal_size is kept), unreserved (it may be removed with the next
-	// checkpoint) or lost. Empty while the slot is being made.
+	// WALStatus is reserved, extended (more than max_wal_size is kept), unreserved (it may be removed at the next checkpoint)
+	// or lost. It is empty while the slot is being created.
 	WALStatus string `json:"wal_status"`
-	Active    bool   `json:"active"` // somebody streams it
-	// RetainedBytes of log are kept for the slot; they take room on the server's disk.
+	Active    bool   `json:"active"` // a client streams it
+	// RetainedBytes is the size of the log kept for the slot, on the server's disk.
 	RetainedBytes int64 `json:"retained_bytes"`
-	// UnconfirmedBytes of log are behind the last LSN that the relay confirmed.
+	// UnconfirmedBytes is the size of the log after the last LSN that the relay confirmed.
 	UnconfirmedBytes int64 `json:"unconfirmed_bytes"`
-	// SafeBytes may still be written before the slot is in danger of being lost; nil without max_slot_wal_keep_size.
+	// SafeBytes is the amount of log that may still be written before the slot is in danger of being lost; nil without
+	// max_slot_wal_keep_size.
 	SafeBytes *int64 `json:"safe_bytes,omitempty"`
-	// InactiveSince is when somebody last streamed it: the server's word where it has one (Postgres 17 and newer), else
-	// since when this relay has found it idle. Zero while it is streamed.
+	// InactiveSince is the time since which no client streams it: according to the server (Postgres 17 and newer), else the
+	// time at which this relay first found it idle. Zero while it is streamed.
 	InactiveSince time.Time `json:"inactive_since,omitzero"`
 	ReadAt        time.Time `json:"read_at"`
 }
 
 const (
-	guardEvery = 5 * time.Second  // between two looks when something may be wrong
-	guardCalm  = 30 * time.Second // otherwise
+	guardEvery = 5 * time.Second  // between two reads when something may be wrong
+	guardCalm  = 30 * time.Second // between two reads otherwise
 )
 
-// errGivenUp says that the slot held more than Config.SlotLimit.
+// errGivenUp means that the slot held more than Config.SlotLimit.
 var errGivenUp = errors.New("the slot was dropped: it held more of the server's log than it may")
 
-// guard looks at the slot until ctx ends. It speaks of it by Status, by Ready and in the log, and drops it when it holds
-// more than the limit, rather than fill the server's disk: the stream ends, and the table is polled from then on.
+// guard reads the slot's state regularly until ctx ends. It reports it in Status, in Ready and in the log. It drops a slot
+// that holds more than the limit, so that the server's disk does not fill: the stream ends, and the table is polled from then
+// on.
 func (r *Relay) guard(ctx context.Context, l *lease) {
 	if r.cfg.Source == Poll {
 		return
@@ -69,7 +71,7 @@ func (r *Relay) calm(s *SlotStatus) bool {
 	switch {
 	case r.flight.Load() > 0:
 		return false
-	case s == nil: // not for long, where it is streamed
+	case s == nil: // no slot; under wal this does not last long
 		return r.Status().Source != WAL
 	}
 	least := r.cfg.SlotWarn
@@ -79,7 +81,7 @@ func (r *Relay) calm(s *SlotStatus) bool {
 	return s.RetainedBytes < least/2 && s.WALStatus != "unreserved" && s.WALStatus != "lost"
 }
 
-// look reads the slot; nil: there is none.
+// look reads the slot's state; nil: there is no slot.
 func (r *Relay) look(ctx context.Context, l *lease, last *SlotStatus) (*SlotStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardEvery)
 	defer cancel()
@@ -90,7 +92,7 @@ func (r *Relay) look(ctx context.Context, l *lease, last *SlotStatus) (*SlotStat
 			Scan(&now.Active, &now.WALStatus, &now.RetainedBytes, &now.UnconfirmedBytes, &now.SafeBytes, &since)
 	}
 	err := read(noteGuard)
-	if denied(err) { // granted by who knew no samples: the guard is worth more than they
+	if denied(err) { // rights granted by an older version, without samples: the guard matters more
 		r.quiet.failed("slot samples", err)
 		err = read(readGuard)
 	}
@@ -111,7 +113,7 @@ func (r *Relay) look(ctx context.Context, l *lease, last *SlotStatus) (*SlotStat
 	return now, nil
 }
 
-// heed does what the figures ask for.
+// heed compares the slot's state with the thresholds, and warns or drops the slot.
 func (r *Relay) heed(ctx context.Context, l *lease, s *SlotStatus) error {
 	if s == nil {
 		r.quiet.recovered("slot size")
@@ -128,7 +130,7 @@ func (r *Relay) heed(ctx context.Context, l *lease, s *SlotStatus) error {
 	return nil
 }
 
-// worry says what is wrong with a slot that should hold no more than some bytes.
+// worry returns the problem of a slot that should hold at most most bytes, or nil.
 func (r *Relay) worry(s *SlotStatus, most int64) error {
 	switch {
 	case s.WALStatus == "lost":
@@ -143,10 +145,10 @@ func (r *Relay) worry(s *SlotStatus, most int64) error {
 	return nil
 }
 
-// giveUp drops the slot for as long as this relay lives. The stored state remains: what was published is known, and the
-// table has the rest.
+// giveUp drops the slot until this relay is started again. The stored state stays, so the published rows are known, and the
+// others are read from the table.
 func (r *Relay) giveUp(ctx context.Context, l *lease, s *SlotStatus) error {
-	if _, err := l.renew(ctx, r.pool, nothing); err != nil { // the slot may be the next leader's by now
+	if _, err := l.renew(ctx, r.pool, nothing); err != nil { // the slot may belong to a new leader by now
 		return err
 	}
 	if !r.givenUp.Swap(true) {

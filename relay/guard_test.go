@@ -14,14 +14,14 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// noise writes megabytes of log that are not the outbox's.
+// noise writes megabytes of log that do not belong to the outbox.
 func (s *stage) noise(megabytes int) {
 	s.t.Helper()
 	s.exec("SELECT count(pg_logical_emit_message(false, 'noise', repeat('x', 1000000))) FROM generate_series(1, $1)", megabytes)
 }
 
-// While the broker is away the slot makes the server keep its log. That is told, then readiness says so, and at the limit
-// the slot goes before the disk is full. The table has all the rows.
+// While the broker is unavailable the slot makes the server keep its log. The relay warns first, then is not ready, and at
+// the limit it drops the slot before the disk is full. The table has all the rows.
 func TestASlotThatHoldsTooMuchIsDropped(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -45,7 +45,7 @@ func TestASlotThatHoldsTooMuchIsDropped(t *testing.T) {
 		err := r.Ready()
 		return err != nil && strings.Contains(err.Error(), "makes the server keep"), nil
 	})
-	testkit.Wait(t, "the log to say so", func() (bool, error) { // right behind the status
+	testkit.Wait(t, "the log to say so", func() (bool, error) { // just after the status
 		return strings.Contains(logs.String(), "slot size: failed"), nil
 	})
 	status := r.Status()
@@ -80,7 +80,7 @@ func TestASlotThatHoldsTooMuchIsDropped(t *testing.T) {
 	require.Empty(t, r.Status().GivenUp)
 }
 
-// The limit holds while a slot is being made, too: that waits for transactions of others.
+// The limit also applies while a slot is being created, which waits for other transactions.
 func TestASlotThatCannotBeMadeIsGivenUpAtTheLimit(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -104,7 +104,7 @@ func TestASlotThatCannotBeMadeIsGivenUpAtTheLimit(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 }
 
-// An outbox without rows on a server that writes much lets go of the log all the same.
+// The slot of an outbox without rows, on a server that writes much, releases the log all the same.
 func TestAQuietOutboxOnABusyServerHoldsNoLog(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -121,8 +121,8 @@ func TestAQuietOutboxOnABusyServerHoldsNoLog(t *testing.T) {
 			return false, err
 		}
 		if now != confirmed {
-			// So that the next heartbeat, in 15 s, confirms some more, however slow this loop is, and has the server's list of
-			// running transactions before it, behind which alone a slot moves.
+			// So that the next heartbeat, in 15 s, confirms more, however slow this loop is, and so that the server's list of
+			// running transactions comes before it: only past such a list does a slot advance.
 			confirmed = now
 			s.noise(20)
 			s.exec("CHECKPOINT")
@@ -132,7 +132,7 @@ func TestAQuietOutboxOnABusyServerHoldsNoLog(t *testing.T) {
 	})
 }
 
-// A heartbeat each 15 s, the checkpoint stored each minute, the lease renewed each 20 s, the slot looked at each 30 s: no more
+// A heartbeat each 15 s, the checkpoint stored each minute, the lease renewed each 20 s, the slot read each 30 s: no more
 // than 12 statements a minute.
 func TestAnIdleRelayThatStreamsNeedsFewStatements(t *testing.T) {
 	t.Parallel()
@@ -166,7 +166,7 @@ func TestAnIdleRelayThatStreamsNeedsFewStatements(t *testing.T) {
 	require.NoError(t, r.Ready())
 }
 
-// Rows that were published since the last stored snapshot are in the table that is polled then.
+// Rows that were published since the last stored snapshot are still in the table that is polled then.
 func TestExactlyOnceReportsThatASlotLimitRepeatsRows(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -174,7 +174,7 @@ func TestExactlyOnceReportsThatASlotLimitRepeatsRows(t *testing.T) {
 	cfg.SlotWarn, cfg.SlotLimit = 1<<20, 24<<20
 	r := s.startStreaming(cfg)
 	before := r.Status().RepeatsAt
-	open, err := s.pool.Begin(t.Context()) // keeps the slot's log
+	open, err := s.pool.Begin(t.Context()) // makes the slot keep its log
 	require.NoError(t, err)
 	defer func() { _ = open.Rollback(context.WithoutCancel(t.Context())) }()
 	_, err = open.Exec(t.Context(), "CREATE TABLE others (n int)")

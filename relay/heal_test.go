@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// replaceSlot does something to the slot in the moment between its holder's end and the next. It tries until that is done:
-// the relay ends whoever holds its slot.
+// replaceSlot changes the slot in the moment after its holder's stream ends and before the next begins. It retries until that
+// succeeds, since the relay ends any session that uses its slot.
 func (s *stage) replaceSlot(statements ...string) {
 	s.t.Helper()
 	testkit.Wait(s.t, "the slot to be free", func() (bool, error) {
@@ -35,7 +35,7 @@ func (s *stage) replaceSlot(statements ...string) {
 	})
 }
 
-// A slot that is lost is healed from the rows in the table, under load.
+// After its slot is lost the relay reads the missing rows from the table, under load.
 func TestASlotThatIsLostIsHealedUnderLoad(t *testing.T) {
 	t.Parallel()
 	const drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1"
@@ -76,7 +76,7 @@ func TestASlotThatIsLostIsHealedUnderLoad(t *testing.T) {
 	}
 }
 
-// The server forgets WAL rather than fill its disk: the slot is invalid, and healed.
+// The server removes WAL before its disk is full: the slot is invalid, and created again.
 func TestASlotThatTheServerInvalidatedIsHealed(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, map[string]string{
@@ -102,14 +102,14 @@ func TestASlotThatTheServerInvalidatedIsHealed(t *testing.T) {
 	s.waitStream()
 	v := judge(s.gather(total(committed), s.topic), committed)
 	v.requireSound(t)
-	v.requireOnce(t, r.Status().LastError) // what was published and proven is left alone
+	v.requireOnce(t, r.Status().LastError) // rows that were published and proven are not repeated
 	s.insert(s.topic, "k1", "21")
 	committed["k1"]++
 	judge(s.gather(total(committed), s.topic), committed).requireSound(t)
 	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, r.Ready() })
 }
 
-// Somebody else's slot of that name is left alone.
+// Another program's slot of that name is not changed.
 func TestAForeignSlotIsRefused(t *testing.T) {
 	t.Parallel()
 	s, server := newServer(t, nil)
@@ -124,7 +124,7 @@ func TestAForeignSlotIsRefused(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM pg_replication_slots WHERE database = 'other'"))
 }
 
-// A physical slot of that name is left alone too, and a relay that polls is not held up by it.
+// A physical slot of that name is not changed either, and does not delay a relay that polls.
 func TestAPhysicalSlotOfOurNameIsRefused(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -141,7 +141,7 @@ func TestAPhysicalSlotOfOurNameIsRefused(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical'"))
 }
 
-// A crash takes back commits that were not on disk yet, and their transaction ids and positions are given out again.
+// A crash undoes commits that were not on disk yet, and their transaction ids and positions are given out again.
 func TestACrashWithAsynchronousCommitsLosesNothing(t *testing.T) {
 	t.Parallel()
 	s, server := newServer(t, map[string]string{"fsync": "on", "wal_writer_delay": "10s"})
@@ -178,8 +178,8 @@ func TestACrashWithAsynchronousCommitsLosesNothing(t *testing.T) {
 	require.NoError(t, r.stop())
 }
 
-// A server that is asked to stop waits for those who stream until all of it is confirmed, which a relay cannot do
-// while its statements are refused. It must not hold the server up.
+// A server that shuts down waits until its streaming clients have confirmed everything, which a relay cannot do while its
+// statements are refused. The relay must not delay the shutdown.
 func TestAServerCanBeRestartedUnderLoad(t *testing.T) {
 	t.Parallel()
 	s, server := newServer(t, nil)
@@ -192,7 +192,7 @@ func TestAServerCanBeRestartedUnderLoad(t *testing.T) {
 		}
 		began := time.Now()
 		require.NoError(t, server.Stop(t.Context()))
-		require.Less(t, time.Since(began), waitLimit, "the relay held the server up") // which would wait for ever
+		require.Less(t, time.Since(began), waitLimit, "the relay held the server up") // the server would wait forever
 		require.NoError(t, server.Start(t.Context()))
 		testkit.Wait(t, "an answer", func() (bool, error) { return s.pool.Ping(t.Context()) == nil, nil })
 		s.waitStream()
@@ -201,7 +201,8 @@ func TestAServerCanBeRestartedUnderLoad(t *testing.T) {
 	require.NoError(t, r.stop())
 }
 
-// The documented rights are enough: to poll, to make a slot, to stream, to note trouble and to heal.
+// The documented rights are sufficient: to poll, to create a slot, to stream, to record trouble and to read missing rows from
+// the table.
 func TestARelayThatStreamsNeedsNoMoreThanItsGrants(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)

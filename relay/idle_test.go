@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// statements counts what goes to the database.
+// statements counts the statements that are sent to the database.
 type statements struct{ n atomic.Int64 }
 
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -25,8 +25,8 @@ func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 
 func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A look at an idle outbox renews the lease as well: 60 statements a minute at the default times, of which these are a
-// fifth, and one or two more for housekeeping.
+// A look at an idle outbox also renews the lease: 60 statements a minute at the default times, of which these are a fifth,
+// and one or two more for maintenance.
 func TestAnIdleRelayNeedsOneStatementPerInterval(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -47,7 +47,7 @@ func TestAnIdleRelayNeedsOneStatementPerInterval(t *testing.T) {
 			return false, nil
 		}
 		n := count.n.Load() - before
-		before, began = before+n, time.Now() // the waits have only just begun to grow
+		before, began = before+n, time.Now() // the waits have only begun to grow
 		if n > int64(passed/cfg.Interval)+1 {
 			return false, fmt.Errorf("%d statements in %s", n, passed)
 		}

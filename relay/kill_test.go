@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A02, A03: a row is durable before anything leaves, and a crash between any two steps loses none of them.
+// A02, A03: a row is durable before anything is sent, and a crash between any two steps loses no row.
 func TestAKillAtAnyArrowLosesNothingAndKeepsOrder(t *testing.T) {
 	t.Parallel()
 	for _, arrow := range []struct {
@@ -30,7 +30,7 @@ func TestAKillAtAnyArrowLosesNothingAndKeepsOrder(t *testing.T) {
 			s := newStage(t)
 			committed := s.fill(s.topic, 20, 25)
 			victim := s.spawn(childConfig{
-				// A lease that is lost between an acknowledgement and the delete would make repeats of its own.
+				// A lease that is lost between an acknowledgement and the delete would cause repeats of its own.
 				Holder: "victim", Batch: 100, Lease: 5 * time.Second, KillAt: arrow.at, KillNth: 3,
 			})
 			status := victim.wait(waitLimit)
@@ -50,7 +50,7 @@ func TestAKillAtAnyArrowLosesNothingAndKeepsOrder(t *testing.T) {
 	}
 }
 
-// TestSoak kills relays under load: TROUPE_SOAK says for how long ("3m").
+// TestSoak kills relays under load: TROUPE_SOAK sets the duration ("3m").
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	length := 3 * time.Second
@@ -84,5 +84,5 @@ func TestSoak(t *testing.T) {
 	v.requireSound(t)
 }
 
-// waitLimit is for what another process does: it has to start first.
+// waitLimit is for waits for another process, which has to start first.
 const waitLimit = 3 * time.Minute

@@ -14,10 +14,10 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// leaseChannel is notified when a lease is released.
+// leaseChannel is the notification channel for released leases.
 const leaseChannel = "troupe_relay"
 
-// errLost says that the term is over: somebody else holds the lease, or it could not be renewed in time.
+// errLost means that the term is over: another relay holds the lease, or it could not be renewed in time.
 var errLost = errors.New("the lease is lost")
 
 // A querier is a pool or a connection.
@@ -26,22 +26,22 @@ type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// A lease is the right to publish for one term. Expiry is decided by the database's clock; this side only knows the
-// moment before it asked for the last renewal, and by its own monotonic clock how long ago that was.
+// A lease is the right to publish for one term. It expires by the database's clock. This process only knows the time just
+// before it requested the last renewal, on its own monotonic clock.
 type lease struct {
-	shard  int // below 0: of a table with a mapping
+	shard  int // negative: a table with a mapping
 	holder string
 	term   int64
 	length time.Duration
-	paused func(bool) // is told with each renewal whether the outbox is; nil: nobody
+	paused func(bool) // called after each renewal with whether the outbox is paused; may be nil
 
 	mu     sync.Mutex
-	shards int       // of how many shards; 0: 1
-	since  time.Time // when the renewal that last succeeded was asked for
-	slot   *string   // that the holder streams; nil: none
+	shards int       // number of shards of the outbox; 0: 1
+	since  time.Time // when the last successful renewal was requested
+	slot   *string   // slot that the holder streams; nil: none
 }
 
-// args are the named arguments that identify the term, together with others.
+// args returns the named arguments that identify the term, together with others.
 func (l *lease) args(others pg.Args) pg.Args {
 	args := pg.Args{"shard": l.shard, "shards": l.of(), "holder": l.holder, "term": l.term, "longest": longest(l.length)}
 	for name, value := range others {
@@ -50,38 +50,39 @@ func (l *lease) args(others pg.Args) pg.Args {
 	return args
 }
 
-// ordinal is the shard's number among those of its outbox. A table with a mapping has one, whatever its lease's number.
+// ordinal returns the shard's number within its outbox. A table with a mapping has one shard, whatever its lease's number.
 func (l *lease) ordinal() int { return max(l.shard, 0) }
 
-// of is into how many shards the outbox is divided.
+// of returns the number of shards of the outbox.
 func (l *lease) of() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(l.shards, 1)
 }
 
-// divided says into how many it is from now on.
+// divided sets the number of shards.
 func (l *lease) divided(shards int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shards = shards
 }
 
-// heard passes on what a renewal said.
+// heard passes on whether the outbox is paused, from the result of a renewal.
 func (l *lease) heard(paused bool) {
 	if l.paused != nil {
 		l.paused(paused)
 	}
 }
 
-// renewed says when a renewal that succeeded was asked for.
+// renewed records when a successful renewal was requested.
 func (l *lease) renewed(asked time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.since = asked
 }
 
-// age is how long ago the lease was renewed, and left how long it is good for at least.
+// age returns the time since the last successful renewal was requested; left returns for how long the lease is still valid at
+// least.
 func (l *lease) age() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,13 +91,13 @@ func (l *lease) age() time.Duration {
 
 func (l *lease) left() time.Duration { return l.long() - l.age() }
 
-// A scope is which rows a claim looks at.
+// A scope limits the rows of a claim.
 type scope struct {
-	low       int64   // those above it
-	past      int64   // those above it alone, while blocking holds
-	blocking  string  // a digest of which rows others wait behind
-	published *string // a snapshot: not those that it sees, but for those in trouble
-	sweep     *string // a snapshot: only those that it sees
+	low       int64   // only rows with higher positions
+	past      int64   // only rows with higher positions, while the digest is blocking
+	blocking  string  // digest of the rows that others wait behind
+	published *string // snapshot: only rows that it does not see, and rows in trouble
+	sweep     *string // snapshot: only rows that it sees
 }
 
 func (s scope) args(others pg.Args) pg.Args {
@@ -107,11 +108,11 @@ func (s scope) args(others pg.Args) pg.Args {
 	return args
 }
 
-// nothing is for a renewal that does not look for rows.
+// nothing is the scope of a renewal that looks for no rows.
 var nothing = scope{low: math.MaxInt64}
 
-// long is the length that renewals ask for. A holder that streams a slot may take longer: who finds the slot idle need
-// not wait.
+// long returns the length that a renewal requests. It is longer for a holder that streams a slot: a standby that finds the
+// slot idle does not wait for the lease to expire.
 func (l *lease) long() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +122,7 @@ func (l *lease) long() time.Duration {
 	return l.length
 }
 
-// streams says which slot the holder streams, with the next renewal; nil: none.
+// streams stores the slot that the holder streams, with a renewal; nil: none.
 func (l *lease) streams(ctx context.Context, db querier, slot *string) error {
 	l.mu.Lock()
 	l.slot = slot
@@ -130,21 +131,22 @@ func (l *lease) streams(ctx context.Context, db querier, slot *string) error {
 	return err
 }
 
-// rests says that the slot is streamed no more; the next renewal stores it.
+// rests clears the slot; the next renewal stores that.
 func (l *lease) rests() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.slot = nil
 }
 
-// streamLease keeps an idle relay's statements few.
+// streamLease is long, so that an idle relay runs few statements.
 const streamLease = time.Minute
 
-// longest is how long a lease of other relays may last by the database's clock: twice the longest that one set like this
-// takes. A lease beyond it was taken while the clock was ahead; its holder, if it lives, loses the term, which costs repeats.
+// longest returns the maximum time that a lease of another relay may still last by the database's clock: twice the longest
+// lease of a relay with this configuration. A lease that lasts longer was taken while the clock was ahead. If its holder
+// still runs, it loses the term, which causes repeats.
 func longest(length time.Duration) time.Duration { return 2 * max(length, streamLease) }
 
-// renew says whether a claim would find a row. The error is errLost when the term is over.
+// renew renews the lease and reports whether a claim would find a row. The error wraps errLost when the term is over.
 func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, err error) {
 	asked := time.Now()
 	l.mu.Lock()
@@ -163,7 +165,8 @@ func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, 
 	return found, nil
 }
 
-// keep renews at a third of the length until ctx ends or the lease is lost, which it returns.
+// keep renews the lease at a third of its length, until ctx ends (it returns nil) or the lease is lost (it returns an error
+// that wraps errLost).
 func (l *lease) keep(ctx context.Context, db querier, onError func(error)) error {
 	for {
 		timer := time.NewTimer(min(l.long()/3-l.age(), l.length))
@@ -198,7 +201,7 @@ func (l *lease) keep(ctx context.Context, db querier, onError func(error)) error
 	}
 }
 
-// release ends the term, so that a standby need not wait for the lease to run out.
+// release ends the term, so that a standby need not wait until the lease expires.
 func (l *lease) release(ctx context.Context, db querier) error {
 	if _, err := db.Exec(ctx, releaseLease, l.args(nil)); err != nil {
 		return fmt.Errorf("release the lease: %w", err)

@@ -11,35 +11,35 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A ledger knows for a stream, which tells each row once, what stands in troupe.outbox_trouble, so that a row behind one
-// of its key is put there too; and a row that stands there itself, and is told again after a restart, is left there: a row
-// without a key is known by its id. What stands before all of its key there is told again as well, and goes out. Keys are
-// kept as hashes: two of the same hash wait for each other, which does no harm.
+// A ledger knows for a stream which rows are in troupe.outbox_trouble, since a stream delivers each row once. A row behind a
+// recorded row of its key is recorded too. A row that is itself recorded, and that the stream delivers again after a restart,
+// is skipped; a row without a key is recognised by its id. A row below all recorded rows of its key that is delivered again
+// is published again. Keys are kept as hashes: two keys with the same hash wait for each other, which does no harm.
 type ledger struct {
 	db    *server
 	lease *lease
 	table *mappedTable // nil: troupe.outbox
-	// service is ce_source of the table's rows that name none.
+	// service is the ce_source of rows that name none.
 	service string
 	seed    maphash.Seed
-	keys    map[uint64]line // rows by key
-	rows    int             // all
+	keys    map[uint64]line // recorded rows by key
+	rows    int             // recorded rows in total
 
-	blocking string // what rows waited behind when none of them could go out
-	noted    int64  // lowest position of those that were recorded since; with table: highest of those before
+	blocking string // rows that others waited behind when the last look for due rows found none
+	noted    int64  // since that look, the lowest position that was recorded; with table: the highest position recorded before it
 }
 
-// A line is what stands in trouble of one key.
+// A line counts the rows in trouble of one key.
 type line struct {
 	rows   int
-	lowest int64 // position, or below it where one was cured; 0 for a table with a mapping, where positions say nothing
+	lowest int64 // lowest position, or lower if that row was published since; 0 for a table with a mapping
 }
 
 func (r *Relay) newLedger(db *server, l *lease) ledger {
 	return ledger{db: db, lease: l, table: r.mapped, service: r.cfg.Service}
 }
 
-// load reads the table anew.
+// load reads all lines from the table again.
 func (l *ledger) load(ctx context.Context) error {
 	query, args := troubledKeys, []any(nil)
 	if l.table != nil {
@@ -64,7 +64,7 @@ func (l *ledger) load(ctx context.Context) error {
 
 func (l *ledger) hash(key []byte) uint64 { return maphash.Bytes(l.seed, key) }
 
-// known is by what a row in trouble is found again.
+// known returns the bytes by which a row in trouble is recognised: its key, or its id if it has none.
 func known(i *item) []byte {
 	if i.key == nil {
 		return i.row.ID[:]
@@ -72,7 +72,7 @@ func known(i *item) []byte {
 	return i.key
 }
 
-// behind says whether a row waits behind others of its key, or stands there itself.
+// behind reports whether a row waits behind recorded rows of its key, or is recorded itself.
 func (l *ledger) behind(i *item) bool {
 	if len(l.keys) == 0 {
 		return false
@@ -88,7 +88,7 @@ func (l *ledger) note(i *item) {
 	}
 }
 
-// count adds rows to a line, or takes them out.
+// count adds rows to the line of a key. A negative number removes them.
 func (l *ledger) count(key []byte, more line) {
 	l.rows += more.rows
 	h := l.hash(key)
@@ -104,9 +104,9 @@ func (l *ledger) count(key []byte, more line) {
 	l.keys[h] = of
 }
 
-// due reads rows in trouble that may go out now.
+// due reads rows in trouble that may be published now.
 func (l *ledger) due(ctx context.Context) ([]*item, error) {
-	// Rows that wait are looked at again only where one that they may wait behind is gone: there may be a million.
+	// Waiting rows are read again only if a row that they may wait behind is gone: there may be a million of them.
 	if l.table != nil {
 		return l.dueMapped(ctx)
 	}
@@ -141,7 +141,7 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	return items, nil
 }
 
-// dueMapped is due of a table with a mapping, where the rows that were recorded since have the highest positions.
+// dueMapped does the same for a table with a mapping, where rows that were recorded later have higher positions.
 func (l *ledger) dueMapped(ctx context.Context) ([]*item, error) {
 	var blocking string
 	var newest int64
@@ -159,7 +159,7 @@ func (l *ledger) dueMapped(ctx context.Context) ([]*item, error) {
 	return items, err
 }
 
-// cure takes out what was published. The error is errLost when the term is over.
+// cure deletes the lines of rows that were published. The error wraps errLost when the term is over.
 func (l *ledger) cure(ctx context.Context, items []*item) error {
 	positions, ids := make([]int64, 0, len(items)), make([][16]byte, 0, len(items))
 	for _, i := range items {

@@ -8,8 +8,9 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// warnOfLeftSlots logs, once each, the slots that troupe.outbox was streamed from before the configuration named another one. The
-// server keeps its log for them until they are dropped. The relay drops none: a standby may be configured with the old name.
+// warnOfLeftSlots logs, once each, the slots from which troupe.outbox was streamed before another slot was configured. The
+// server keeps its log for them until they are dropped. The relay does not drop them: a standby may be configured with the
+// old name.
 func (r *Relay) warnOfLeftSlots(ctx context.Context, warned map[string]bool) error {
 	if r.cfg.Source != WAL || r.mapped != nil {
 		return nil

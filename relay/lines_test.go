@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// lines keeps what is logged.
+// lines stores the log's lines.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -29,7 +29,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// logger writes here and to the test's own log.
+// logger writes to lines and to the test's own log.
 func (l *lines) logger(t testing.TB) zerolog.Logger {
 	return zerolog.New(io.MultiWriter(l, testkit.Logger(t))).With().Timestamp().Logger()
 }

@@ -13,27 +13,27 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A looker looks for rows, for all shards of a process that found none, and renews all its leases with the same statement:
-// what an idle relay costs does not grow with the number of shards.
+// A looker polls for rows, for all shards of a process that found none, and renews all its leases with the same statement:
+// the cost of an idle relay does not grow with the number of shards.
 type looker struct {
 	relay   *Relay
 	session session
-	wake    chan struct{} // notifications
-	stirred chan struct{} // a shard begins to rest
-	astir   chan struct{} // told when there may be a shard to be had
-	lead    chan struct{} // as well: the lead may be one of them
+	wake    chan struct{} // notifications of new rows
+	stirred chan struct{} // signalled when a shard begins to rest
+	astir   chan struct{} // signalled when a shard may be free, or another relay holds at least two more shards
+	lead    chan struct{} // signalled at the same time, for the lead
 
 	mu      sync.Mutex
 	leases  map[int]*holding
 	resting map[int]*resting
-	looked  time.Time // when the last look that succeeded was asked for
-	quiet   bool      // it found every shard held, by us or by others
+	looked  time.Time // when the last successful look was requested
+	quiet   bool      // that look found every shard held, and no other relay with at least two more
 }
 
-// holding is a shard that this process has.
+// holding is a shard whose lease this process holds.
 type holding struct {
 	lease *lease
-	yield context.CancelFunc // ends the term when what is in flight is settled; nil: the lead's
+	yield context.CancelFunc // ends the term once the rows in flight are settled; nil for the lead
 }
 
 // resting is a shard that waits for rows.
@@ -42,16 +42,16 @@ type resting struct {
 	found chan why
 }
 
-// why a rest ended.
+// why is the reason that a rest ended.
 type why int
 
 const (
-	over why = iota // the term, or the process
-	rows            // there are some
-	slow            // none, but it took long to see that
+	over why = iota // the term or the process ended
+	rows            // there are rows
+	slow            // there are none, but the look took long
 )
 
-// slowLook is how long a look takes that should not have walked so far.
+// slowLook is the duration of a look above which it read too many rows in vain, so that a new mark is worth its cost.
 const slowLook = 20 * time.Millisecond
 
 func newLooker(r *Relay) *looker {
@@ -76,21 +76,23 @@ func (l *looker) drops(h *holding) {
 	}
 }
 
-// held are the shards that this process holds, lowest first.
+// held returns the shards that this process holds, lowest first.
 func (l *looker) held() []int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(maps.Keys(l.leases))
 }
 
-// vouches says whether the last look, not long ago, found every shard held: nobody else need read the leases.
+// vouches reports whether the last look is younger than within and found every shard held, and no other relay with at least
+// two shards more. Then no other goroutine needs to read the leases.
 func (l *looker) vouches(within time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.quiet && time.Since(l.looked) < within
 }
 
-// rest waits until there are rows in a shard.
+// rest waits until there are rows in a shard, or until the looker finds that looking takes long. It returns over when ctx
+// ends.
 func (l *looker) rest(ctx context.Context, of *lease, s scope) why {
 	r := &resting{s, make(chan why, 1)}
 	l.mu.Lock()
@@ -112,7 +114,7 @@ func (l *looker) rest(ctx context.Context, of *lease, s scope) why {
 	}
 }
 
-// run looks until ctx ends, ever more rarely while nothing is found.
+// run looks for rows until ctx ends. The interval grows up to Config.Interval while it finds none.
 func (l *looker) run(ctx context.Context) {
 	l.session.pool = l.relay.pool
 	defer l.session.close()
@@ -151,7 +153,7 @@ func (l *looker) run(ctx context.Context) {
 	}
 }
 
-// looks are the arguments of one statement, by shard.
+// looks holds the arguments of one statement, by shard.
 type looks struct {
 	shards    []int
 	terms     []int64
@@ -160,7 +162,7 @@ type looks struct {
 	blockings []string
 	published []*string
 	of        []*holding
-	resting   []*resting // nil: it does not rest
+	resting   []*resting // nil: the shard does not rest
 }
 
 func (l *looker) due() (a looks) {
@@ -246,5 +248,5 @@ func (l *looker) ends(shard int, r *resting, w why) {
 	if l.resting[shard] == r {
 		delete(l.resting, shard)
 	}
-	r.found <- w // it holds one, and is told once
+	r.found <- w // buffered for one value, and sent to once
 }

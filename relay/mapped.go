@@ -22,12 +22,12 @@ import (
 // ownTable is the outbox that needs no mapping.
 const ownTable = "troupe.outbox"
 
-// A mappedTable is the outbox of a relay that is not troupe.outbox.
+// A mappedTable is an outbox other than troupe.outbox.
 type mappedTable struct {
 	schema, name string
 	mapping      *mapping.Mapping
-	shard        int    // of its lease; 0: not known yet
-	oid          uint32 // so that a table that is renamed is known
+	shard        int    // number of its lease; 0: not known yet
+	oid          uint32 // to recognise the table after it was renamed
 	swept        sweepProgress
 }
 
@@ -43,7 +43,7 @@ func (t *mappedTable) String() string { return t.schema + "." + t.name }
 
 func (t *mappedTable) identifier() string { return pgx.Identifier{t.schema, t.name}.Sanitize() }
 
-// args are the table's name beside others.
+// args returns others with the table's name.
 func (t *mappedTable) args(others pg.Args) pg.Args {
 	if others == nil {
 		others = pg.Args{}
@@ -52,19 +52,19 @@ func (t *mappedTable) args(others pg.Args) pg.Args {
 	return others
 }
 
-// claim reads the number of the table's lease.
+// claim reads the number of the table's lease, and assigns one to a new table.
 func (t *mappedTable) claim(ctx context.Context, db querier) error {
 	for t.shard == 0 {
 		err := db.QueryRow(ctx, claimMappedTable, t.args(nil)).Scan(&t.shard)
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) { // no row: another relay made it at this very moment
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) { // no row: another relay inserted it at the same moment
 			return fmt.Errorf("claim table %s: %w", t, err)
 		}
 	}
 	return nil
 }
 
-// open looks whether the table is as the mapping wants it, and makes the publication where there is none: before the slot,
-// since a slot cannot stream what was written before its publication was made.
+// open checks that the table fits the mapping, and creates the publication if there is none. That must happen before the slot
+// is created, since a slot cannot stream rows that were written before its publication existed.
 func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	columns, err := t.columns(ctx, r)
 	if err != nil {
@@ -88,7 +88,7 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	return nil
 }
 
-// columns are the table's, as the catalog has them now.
+// columns reads the table's columns from the catalog.
 func (t *mappedTable) columns(ctx context.Context, r *Relay) ([]mapping.Column, error) {
 	rows, err := r.pool.Query(ctx, mapping.ColumnsSQL, t.identifier())
 	if err != nil {
@@ -101,11 +101,11 @@ func (t *mappedTable) columns(ctx context.Context, r *Relay) ([]mapping.Column, 
 	return columns, nil
 }
 
-// A boundTable makes items of rows with the columns that one Relation message, or one query, has told.
+// A boundTable makes items of rows whose columns one Relation message, or one query, has described.
 type boundTable struct {
 	columns []mapping.Column
 	table   *mapping.Table
-	xid     bool // rows say which transaction wrote them
+	xid     bool // rows contain their transaction id
 	source  string
 }
 
@@ -119,8 +119,8 @@ func (t *mappedTable) bind(r *Relay, columns []mapping.Column) (*boundTable, err
 
 const firstOwnType = 16384 // OIDs below are of types that every server has
 
-// bindRelation takes the columns of the log, which are those of when the row was written. What domains and enums are only
-// the catalog says; a column that it does not have any more is left as it is.
+// bindRelation binds the columns of the log, which are those at the time the row was written. Domains and enums are described
+// in the catalog only; a column that the catalog no longer has is bound as the log describes it.
 func (t *mappedTable) bindRelation(ctx context.Context, r *Relay, rel *wal.Relation) (*boundTable, error) {
 	columns := make([]mapping.Column, len(rel.Columns))
 	var own bool
@@ -146,14 +146,15 @@ func (t *mappedTable) bindRelation(ctx context.Context, r *Relay, rel *wal.Relat
 	return t.bind(r, columns)
 }
 
-// A mappedRow is a row with the message that it makes, or why it makes none.
+// A mappedRow is a row with its message, or with the error of mapping it.
 type mappedRow struct {
 	mapping.Row
 	message mapping.Message
 	err     error
 }
 
-// item maps a row. Values are not copied. At is when its transaction committed, if that is known.
+// item maps a row. Values are not copied. at is the creation time of a row whose message has no timestamp: the commit time in
+// a stream, the time of the read in a sweep.
 func (b *boundTable) item(values []mapping.Value, at time.Time) item {
 	row := &mappedRow{Row: mapping.Row{Columns: b.columns, Values: values}}
 	row.message, row.err = b.table.Message(values)
@@ -164,9 +165,9 @@ func (b *boundTable) item(values []mapping.Value, at time.Time) item {
 	return i
 }
 
-// item is what the publisher needs to know of the row: where it goes, and what it is known by.
+// item returns the fields of the row that the publisher needs: destination, key and id.
 func (m *mappedRow) item(source string) item {
-	if m.message.ID != "" && m.message.Source == "" { // with attributes
+	if m.message.ID != "" && m.message.Source == "" { // the message has attributes
 		m.message.Source = source
 	}
 	return item{
@@ -190,13 +191,13 @@ func (m *mappedRow) id() uuid.UUID {
 	}
 	h := sha256.New()
 	for _, v := range m.Values {
-		_, _ = fmt.Fprintf(h, "%t %d ", v.Data == nil, len(v.Data)) // never fails
+		_, _ = fmt.Fprintf(h, "%t %d ", v.Data == nil, len(v.Data)) // a hash never fails
 		_, _ = h.Write(v.Data)
 	}
 	return uuid.UUID(h.Sum(nil)[:16])
 }
 
-// record is the row as it goes to Kafka.
+// record returns the row as a Kafka record.
 func (m *mappedRow) record() (*kgo.Record, error) {
 	if m.err != nil {
 		return nil, m.err
@@ -207,7 +208,7 @@ func (m *mappedRow) record() (*kgo.Record, error) {
 	return r, nil
 }
 
-// placedPartitioner heeds a record's partition where it has one.
+// placedPartitioner uses a record's own partition if it has one.
 type placedPartitioner struct{ kgo.Partitioner }
 
 func (p placedPartitioner) ForTopic(topic string) kgo.TopicPartitioner {
@@ -227,18 +228,18 @@ func (p placedTopic) Partition(r *kgo.Record, n int) int {
 	return p.TopicPartitioner.Partition(r, n)
 }
 
-// OnNewBatch is for the partitioner behind it, which changes the partition of records without a key with each batch.
+// OnNewBatch forwards to the wrapped partitioner, which changes the partition of records without a key with each batch.
 func (p placedTopic) OnNewBatch() {
 	if b, ok := p.TopicPartitioner.(kgo.TopicPartitionerOnNewBatch); ok {
 		b.OnNewBatch()
 	}
 }
 
-// errPartition says that the topic does not have the partition that a row asks for.
+// errPartition means that the topic does not have the partition that a row names.
 var errPartition = errors.New("the topic has no such partition")
 
-// fits says whether the partition that a row asks for is there. It must be known before anything is sent: the client would
-// give up this row alone, and what is behind it in its key would be sent.
+// fits checks that the partition that a row names exists. This must be known before anything is sent: the client would fail
+// this row alone, and would send later rows of its key.
 func (s *sender) fits(ctx context.Context, topic string, partition int32) error {
 	if partition < s.partitions[topic] {
 		return nil

@@ -9,20 +9,20 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-// A mappedReader reads the rows of a mapped table out of the log. It belongs to the goroutine that reads.
+// A mappedReader reads the rows of a mapped table from the log. Only the reading goroutine uses it.
 type mappedReader struct {
 	*mappedTable
 	bound map[uint32]boundRelation // by the table's OID
-	at    time.Time                // when the transaction that is told committed
+	at    time.Time                // commit time of the current transaction
 }
 
-// A boundRelation is what the last Relation message of a table told.
+// A boundRelation is the last Relation message of a table, with its columns bound.
 type boundRelation struct {
 	of    *wal.Relation
-	bound *boundTable // nil: of another table
+	bound *boundTable // nil: another table
 }
 
-// insert puts a row into the window. Ours is false for rows of other tables, which a publication of more may tell.
+// insert adds a row to the window. ours is false for rows of other tables, which a wider publication may contain.
 func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 	known := m.bound[e.Relation.ID]
 	b := known.bound
@@ -43,7 +43,7 @@ func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 	}
 	w := s.roomy()
 	if w == nil {
-		return false, errStream // it has ended, and why is known
+		return false, errStream // the stream has ended, and its error is known
 	}
 	defer s.mu.Unlock()
 	w.addMapped(b, e.Tuple, &s.skip, m.at)
@@ -54,7 +54,7 @@ func (m *mappedReader) is(r *wal.Relation) bool {
 	return r.ID == m.oid || r.Namespace == m.schema && r.Name == m.name
 }
 
-// update is what table.op.invalid.behavior says. The relay's own publication tells none.
+// update handles an update as table.op.invalid.behavior says. The relay's own publication contains no updates.
 func (m *mappedReader) update(r *Relay, rel *wal.Relation) error {
 	if !m.is(rel) {
 		return nil
@@ -71,7 +71,8 @@ func (m *mappedReader) update(r *Relay, rel *wal.Relation) error {
 	return nil
 }
 
-// addMapped reads a row of a mapped table. It is not there if what skip sees wrote it.
+// addMapped adds a row of a mapped table to the window. It leaves out a row whose column of transaction ids shows that skip
+// sees it, since that row was published before.
 func (w *window) addMapped(b *boundTable, tuple wal.Tuple, skip *snapshot, at time.Time) {
 	start := len(w.bytes)
 	values := make([]mapping.Value, len(b.columns))
@@ -88,8 +89,8 @@ func (w *window) addMapped(b *boundTable, tuple wal.Tuple, skip *snapshot, at ti
 	w.push(i)
 }
 
-// takeOver goes on with a slot that somebody else has read: Debezium, or whoever made it by hand. It begins where the slot
-// stands, so nothing is missing, and what was sent behind that place comes again.
+// takeOver continues with a slot that another program has read: Debezium, or a slot created by hand. It begins at the slot's
+// confirmed LSN, so no row is missing, and rows that were sent after that LSN are published again.
 func (r *Relay) takeOver(ctx context.Context, db *server, l *lease, slot slotState, system wal.System) (st standing, err error) {
 	if !slot.there || slot.walStatus == "lost" {
 		return st, nil

@@ -14,8 +14,9 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-// sweepMapped publishes the rows that stand in a mapped table and that its new slot will not tell. With a column of
-// transaction ids these are those that are not known to be published; without, all that there are: repeats, by id.
+// sweepMapped publishes the rows of a mapped table that its new slot will not deliver. With a column of transaction ids these
+// are the rows that are not known to be published; without one, all rows of the table, some perhaps again, under the same
+// ids.
 func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher, st standing) (standing, error) {
 	source := &mappedSweep{relay: r, db: db, lease: p.lease, ledger: r.newLedger(db, p.lease), st: st, term: term}
 	defer source.close()
@@ -34,36 +35,36 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 	return st, r.store(idle, db, p.lease, st)
 }
 
-// A mappedSweep is the source of rows of a mapped table, read once, in one statement. After an error it goes on behind the last
-// batch that was settled; another relay, or this one when it is started again, begins at the first row.
+// A mappedSweep is the source of rows of a mapped table, read once, in one statement. After an error it continues after the
+// last batch that was settled; another relay, or this one after a restart, begins at the first row.
 type mappedSweep struct {
 	relay  *Relay
 	db     *server
 	lease  *lease
 	ledger ledger
 	st     standing
-	term   context.Context // of the statement: it outlives the claims
+	term   context.Context // for the statement, which runs longer than one claim
 
 	conn  *pgxpool.Conn
 	rows  pgx.Rows
 	bound *boundTable
-	now   []item // of the last claim
+	now   []item // rows of the last claim
 	last  rowPlace
 }
 
-// A sweepProgress says how far a table was swept for one slot.
+// A sweepProgress records how far a table was swept for one slot.
 type sweepProgress struct {
-	sweep string              // the snapshot that was stored with the slot
-	at    map[string]rowPlace // of the last settled row, by partition; under "" where the table is read in an order
+	sweep string              // the snapshot stored with the slot
+	at    map[string]rowPlace // last settled row by partition; under "" if the table is read in an order
 }
 
-// A rowPlace is where a row stands in a sweep, as texts of Postgres.
+// A rowPlace is the place of a row in a sweep, as Postgres text values.
 type rowPlace struct {
-	order          *string // value of the column that the table is read by
+	order          *string // value of the column that orders the sweep
 	partition, tid string
 }
 
-// claim gives what is left of the last claim, then the next rows.
+// claim returns the unsettled rows of the last claim, else the next rows.
 func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	if items := m.left(); len(items) > 0 {
 		return items, nil
@@ -81,7 +82,7 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 		raws := m.rows.RawValues()
 		m.last = placeOfRow(raws[len(values):])
 		for n, raw := range raws[:len(values)] {
-			if raw != nil { // what is shown is good until the next row
+			if raw != nil { // raw values are valid until the next row
 				values[n].Data = append(make([]byte, 0, len(raw)), raw...)
 			}
 			values[n].Binary = m.rows.FieldDescriptions()[n].Format == pgx.BinaryFormatCode
@@ -109,7 +110,7 @@ func (m *mappedSweep) left() (items []*item) {
 	return items
 }
 
-// settled remembers the last row of a batch that is published or recorded.
+// settled records the last row of a batch whose rows are all published or recorded.
 func (m *mappedSweep) settled() {
 	if len(m.now) == 0 {
 		return
@@ -122,7 +123,7 @@ func (m *mappedSweep) settled() {
 	m.relay.mapped.swept.at[key] = m.last
 }
 
-// order is the column that the table is read by: the position, else the timestamp, where the mapping names one.
+// order returns the column that orders the sweep: the position, else the timestamp; "" if the mapping names neither.
 func (m *mappedSweep) order() string {
 	cfg := m.relay.mapped.mapping.Config()
 	return cmp.Or(cfg.Position, cfg.Timestamp)
@@ -142,7 +143,7 @@ const sweepSettings = `
 SET synchronize_seqscans = off;
 SET max_parallel_workers_per_gather = 0`
 
-// open asks for all rows that are not settled, in one statement.
+// open starts the statement that reads all unsettled rows.
 func (m *mappedSweep) open(ctx context.Context) (err error) {
 	t := m.relay.mapped
 	if t.swept.sweep != *m.st.sweep {
@@ -181,7 +182,7 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 	args := pgx.NamedArgs{}
 	if xid := t.mapping.Config().XID; xid != "" {
 		xid = pgx.Identifier{xid}.Sanitize()
-		seen := func(snapshot string) string { // also where another cluster's xid was restored
+		seen := func(snapshot string) string { // the second part also finds rows whose xid was restored from another cluster
 			return fmt.Sprintf("(pg_visible_in_snapshot(%[1]s, %[2]s) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(%[1]s, o.xmin), %[2]s))",
 				xid, snapshot)
 		}
@@ -190,17 +191,17 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 		args["sweep"], args["published"] = m.st.sweep, m.st.published
 	}
 	if m.order() != "" {
-		query += " ORDER BY " + order + ", o.tableoid, o.ctid" // qualified: bare names would be those of the output, which are texts
+		query += " ORDER BY " + order + ", o.tableoid, o.ctid" // unqualified names would refer to the output, which is text
 	}
 	return query, args
 }
 
-// rest is the condition of rows that are not settled. Rows that were committed since the first statement may be among them
-// or not: the slot streams those.
+// rest returns the condition of rows that are not settled. Rows committed since the first statement may be included or not:
+// the slot streams them.
 func (s sweepProgress) rest(order string) string {
 	if at, ordered := s.at[""]; ordered {
 		here := fmt.Sprintf("(tableoid, ctid) > ('%s', '%s')", at.partition, at.tid)
-		if at.order == nil { // null comes last
+		if at.order == nil { // nulls sort last
 			return "(" + order + " IS NULL AND " + here + ")"
 		}
 		value := "'" + strings.ReplaceAll(*at.order, "'", "''") + "'"
@@ -217,10 +218,10 @@ func (m *mappedSweep) close() {
 	if m.conn == nil {
 		return
 	}
-	conn := m.conn.Hijack() // rows that nobody reads would be read to their end
+	conn := m.conn.Hijack() // closing only the rows would read them all to the end
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // it is given up in any case
+	_ = conn.Close(ctx) // an error does not matter: the connection is not used again
 	m.conn, m.rows = nil, nil
 }
 
@@ -244,5 +245,5 @@ func (m *mappedSweep) record(ctx context.Context, troubled []trouble) error {
 
 func (m *mappedSweep) behind(i *item) bool { return m.ledger.behind(i) }
 
-// rest returns at once: there are rows, or it is over.
+// rest returns at once: either there are more rows, or the sweep is over.
 func (m *mappedSweep) rest(context.Context, time.Duration) bool { return false }

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// A sweep that loses its connection, or whose statement the server cancels, goes on behind the last batch.
+// A sweep that loses its connection, or whose statement the server cancels, continues after the last batch.
 func TestASweepOfAMappedTableGoesOnWhereItWasCut(t *testing.T) {
 	t.Parallel()
 	const rows, batch, cuts = 8000, 500, 6

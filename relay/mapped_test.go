@@ -18,11 +18,11 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// debeziumTable is the table of Debezium's documentation.
+// debeziumTable creates the table of Debezium's documentation.
 const debeziumTable = `CREATE TABLE public.outbox (
 	id uuid NOT NULL, aggregatetype varchar(255) NOT NULL, aggregateid varchar(255) NOT NULL, type varchar(255) NOT NULL, payload jsonb)`
 
-// mapped is a configuration for a table with Debezium's options, always from the log.
+// mapped returns a configuration for a table with Debezium's options, always from the log.
 func (s *stage) mapped(table string, options map[string]string) relay.Config {
 	s.t.Helper()
 	cfg, err := mapping.FromOptions(options)
@@ -34,7 +34,7 @@ func (s *stage) mapped(table string, options map[string]string) relay.Config {
 	return c
 }
 
-// routed are EventRouter's headers and options that lead to topics of the stage's own, which have two partitions.
+// routed inserts EventRouter's headers and options that lead to topics of the stage's own, which have two partitions.
 func (s *stage) routed(more map[string]string) map[string]string {
 	options := map[string]string{"headers": "eventrouter", "route.topic.replacement": s.flow + ".${routedByValue}.events"}
 	for name, value := range more {
@@ -68,8 +68,8 @@ func headersOf(r *kgo.Record) (all []string) {
 	return all
 }
 
-// TestEventRoutersExamples: each documented example, as rows of a table of its own in one database, comes out as Debezium
-// sends it.
+// TestEventRoutersExamples: each documented example, as rows of its own table in one database, is published as Debezium sends
+// it.
 func TestEventRoutersExamples(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -78,7 +78,7 @@ func TestEventRoutersExamples(t *testing.T) {
 	nothing := "<null>"
 	for n, c := range []struct {
 		name    string
-		columns string // behind those of the documentation
+		columns string // in addition to the documentation's
 		values  string
 		options map[string]string
 		topic   string
@@ -150,7 +150,7 @@ func TestEventRoutersExamples(t *testing.T) {
 		topic := s.eventTopic(c.topic)
 		r := s.start(s.mapped(table, s.routed(c.options)))
 		s.waitTable(r)
-		// As many services do: the row is gone when its transaction commits.
+		// As many services do: the row is deleted when its transaction commits.
 		s.exec("WITH gone AS (SELECT) INSERT INTO " + table + " VALUES ('" + id + "', '" + routed + "', '1', 'OrderCreated', " + c.values + ")")
 		s.exec("DELETE FROM " + table)
 		got := testkit.Consume(t, s.brokers, topic).WaitN(1)[0]
@@ -169,7 +169,7 @@ func TestEventRoutersExamples(t *testing.T) {
 	}
 }
 
-// insertEvent adds a row in Debezium's shape and takes it out again in the same transaction: only the log has it.
+// insertEvent inserts a row in Debezium's shape and deletes it in the same transaction: only the log has it.
 func (s *stage) insertEvent(kind, key, payload string) {
 	s.t.Helper()
 	s.exec(`WITH new AS (SELECT troupe.uuidv7() AS id)
@@ -177,8 +177,8 @@ func (s *stage) insertEvent(kind, key, payload string) {
 	s.exec("DELETE FROM public.outbox")
 }
 
-// A parked row is kept whole: its table has it no more. Its key waits, others go on, and a mapping that was put right
-// publishes it in its place.
+// A parked row is recorded whole, since its table may no longer have it. Its key waits, others continue, and a corrected
+// mapping publishes it in its place.
 func TestAParkedRowOfAMappedTableOutlivesIt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -224,8 +224,8 @@ func TestAParkedRowOfAMappedTableOutlivesIt(t *testing.T) {
 	testkit.Wait(t, "no trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.mapped_trouble") == 0, nil })
 }
 
-// A row without an event id is parked, be it read from the table or from the log, and no other column is taken for one. When
-// the mapping names a column that has ids, it is published; rows that are equal in all columns are one message then.
+// A row without an event id is parked, whether it is read from the table or from the log, and no other column is used as its
+// id. When the mapping names a column that has ids, it is published; rows that are equal in all columns are one message then.
 func TestARowWithoutAnEventIDIsParked(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"table", "log"} {
@@ -286,7 +286,7 @@ func ofKey(records []*kgo.Record, key string) (some []*kgo.Record) {
 	return some
 }
 
-// judgeEvents is judge for records whose id stands in the header id, and whose payload is n.
+// judgeEvents compares records with the events written; their id is in the header id, and their payload is n.
 func judgeEvents(records []*kgo.Record, committed map[string]int) verdict {
 	same := make([]*kgo.Record, len(records))
 	for n, r := range records {
@@ -297,7 +297,7 @@ func judgeEvents(records []*kgo.Record, committed map[string]int) verdict {
 	return judge(same, committed)
 }
 
-// gatherEvents waits for n different ids and for the topics' ends.
+// gatherEvents waits for n different ids and for the ends of the topics.
 func (s *stage) gatherEvents(n int, topic string) []*kgo.Record {
 	s.t.Helper()
 	consumer := testkit.Consume(s.t, s.brokers, topic)
@@ -323,7 +323,7 @@ func (s *stage) gatherEvents(n int, topic string) []*kgo.Record {
 	return consumer.Records()
 }
 
-// Restarts under load lose nothing and keep the order of each key.
+// Restarts under load lose no row and keep the order of each key.
 func TestAMappedTableThroughRestarts(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -347,7 +347,8 @@ func TestAMappedTableThroughRestarts(t *testing.T) {
 	judgeEvents(s.gatherEvents(200, topic), committed).requireSound(t)
 }
 
-// What was written while no slot was there is read from the table: exactly where a column says who wrote a row, else all.
+// Rows that were written while no slot existed are read from the table: exactly these if a column has the transaction id,
+// else all rows.
 func TestALostSlotOfAMappedTableIsHealedFromTheTable(t *testing.T) {
 	t.Parallel()
 	for name, xid := range map[string]bool{"with a column of transaction ids": true, "without": false} {
@@ -366,7 +367,7 @@ func TestALostSlotOfAMappedTableIsHealedFromTheTable(t *testing.T) {
 				s.exec(`INSERT INTO public.outbox (id, aggregatetype, aggregateid, type, payload)
 					SELECT troupe.uuidv7(), 'order', 'k', 'T', to_jsonb(n) FROM generate_series($1::int, $2::int) AS n`, from, to)
 			}
-			insert(0, 9) // before anybody knew of the table
+			insert(0, 9) // before a relay has read the table
 			r := s.start(cfg)
 			s.waitTable(r)
 			insert(10, 19)
@@ -376,14 +377,14 @@ func TestALostSlotOfAMappedTableIsHealedFromTheTable(t *testing.T) {
 					(SELECT published FROM troupe.mapped_tables)), false)`) == 0, nil
 			})
 			require.NoError(t, r.stop())
-			testkit.Wait(t, "a slot that nobody holds", func() (bool, error) { // the server takes a moment to let go of it
+			testkit.Wait(t, "a slot that nobody holds", func() (bool, error) { // the server takes a moment to release it
 				_, err := s.pool.Exec(context.Background(),
 					"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
 				return err == nil, err
 			})
 			insert(20, 29)
 			r = s.start(cfg)
-			for n := 30; n < 130; n++ { // the slot is made meanwhile: some are told by it and are in the table too
+			for n := 30; n < 130; n++ { // the slot is created meanwhile: it delivers some rows that are in the table too
 				insert(n, n)
 			}
 			s.waitTable(r)
@@ -399,7 +400,7 @@ func TestALostSlotOfAMappedTableIsHealedFromTheTable(t *testing.T) {
 	}
 }
 
-// Somebody else is the connector that still runs.
+// The slot is in use by a connector that still runs.
 func TestASlotThatOthersStreamIsLeftToThem(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -423,11 +424,11 @@ func TestASlotThatOthersStreamIsLeftToThem(t *testing.T) {
 	require.NoError(t, busy.stop())
 }
 
-// What was written before the relay's first start is in the slot, and nowhere else.
+// Rows written before the relay's first start are in the slot alone.
 func TestASlotMadeByHandIsGoneOnWith(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.exec(debeziumTable + "; ALTER TABLE public.outbox ADD PRIMARY KEY (id)") // without, a publication of deletes forbids them
+	s.exec(debeziumTable + "; ALTER TABLE public.outbox ADD PRIMARY KEY (id)") // without it, a publication of deletes refuses them
 	topic := s.eventTopic("order")
 	var slot string
 	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT 'dbz_' || substr(md5(current_database()), 1, 20)").Scan(&slot))
@@ -451,7 +452,7 @@ func TestASlotMadeByHandIsGoneOnWith(t *testing.T) {
 	require.ErrorContains(t, fatal.Run(t.Context()), "a row of public.outbox was updated")
 }
 
-// A mapping that the table does not fit is told, with all that is wrong, and nothing is done.
+// The error for a mapping that does not fit the table names everything that is wrong, and nothing is changed.
 func TestAMappingThatDoesNotFitIsTold(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -480,7 +481,7 @@ func TestWhatCannotBeDoneToATableOfOthersIsRefused(t *testing.T) {
 	}
 }
 
-// Under exactly-once a restart repeats nothing, and troupe.outbox beside it has a relay of its own.
+// Under exactly-once a restart repeats no row, and troupe.outbox in the same database has a relay of its own.
 func TestAMappedTableExactlyOnceBesideTheOutbox(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

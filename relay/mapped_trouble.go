@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// recordTrouble writes down what a stream, or a sweep of a mapped table, could not publish.
+// recordTrouble records the rows that a stream, or a sweep of a mapped table, could not publish.
 func (r *Relay) recordTrouble(ctx context.Context, db *server, l *lease, troubled []trouble) error {
 	if r.mapped != nil {
 		return r.mapped.record(ctx, db, l, troubled)
@@ -19,7 +19,7 @@ func (r *Relay) recordTrouble(ctx context.Context, db *server, l *lease, trouble
 	return record(ctx, db, l, troubled)
 }
 
-// record writes trouble down with the rows themselves, under the term: the table need not have them any more.
+// record stores trouble together with the rows themselves, under the term: the table need not keep them.
 func (t *mappedTable) record(ctx context.Context, db querier, l *lease, troubled []trouble) error {
 	var ids [][16]byte
 	var eventIDs, topics, errs, rows []string
@@ -29,7 +29,7 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, troubled
 	seen := make(map[uuid.UUID]bool)
 	for _, one := range troubled {
 		row := one.item.mapped
-		if seen[one.ID] { // two rows of one id are one message
+		if seen[one.ID] { // two rows with the same id are one message
 			continue
 		}
 		seen[one.ID] = true
@@ -66,8 +66,8 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, troubled
 	return nil
 }
 
-// due reads rows in trouble that may go out now, of those that wait only the ones recorded behind a position. It maps them
-// again: the options may be others by now.
+// due reads rows in trouble that may be published now; of the waiting rows only those recorded after a position. It maps the
+// rows again, since the configuration may have changed.
 func (t *mappedTable) due(ctx context.Context, db *server, after int64, service string) ([]*item, error) {
 	rows, err := db.Query(ctx, claimMappedTrouble, t.args(pg.Args{"rows": 1000, "after": after}))
 	if err != nil {
@@ -87,7 +87,7 @@ func (t *mappedTable) due(ctx context.Context, db *server, after int64, service 
 		}
 		row.message, row.err = row.Message(t.mapping)
 		i := row.item(service)
-		i.row.Position, i.row.ID, i.key = position, id, was.key // as it was recorded: rows wait behind that
+		i.row.Position, i.row.ID, i.key = position, id, was.key // as recorded, since rows wait behind that key
 		i.troubled, i.attempts, i.troubledFor, i.maxAttempts = true, was.attempts, was.troubledFor, was.maxAttempts
 		return &i, nil
 	})
@@ -97,7 +97,7 @@ func (t *mappedTable) due(ctx context.Context, db *server, after int64, service 
 	return items, nil
 }
 
-// cure takes out what was published. The error is errLost when the term is over.
+// cure deletes the lines of rows that were published. The error wraps errLost when the term is over.
 func (t *mappedTable) cure(ctx context.Context, db querier, l *lease, ids [][16]byte) error {
 	var held int
 	switch err := db.QueryRow(ctx, cureMappedTrouble, l.args(t.args(pg.Args{"ids": ids}))).Scan(&held); {

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-// Rows of a table with a mapping that wait behind a parked one are looked at once, and again when the parked row is gone.
+// Rows of a table with a mapping that wait behind a parked one are read once, and again when the parked row is gone.
 func TestRowsOfAMappedTableThatWaitAreLookedAtOnce(t *testing.T) {
 	t.Parallel()
 	const behind = 3000

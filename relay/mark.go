@@ -10,37 +10,38 @@ import (
 )
 
 const (
-	markAfter = 10_000                 // removed rows that make a new mark worth its statements
-	markEvery = 500 * time.Millisecond // between two looks at who still writes
+	markAfter = 10_000                 // number of removed rows after which a new mark is worth its statements
+	markEvery = 500 * time.Millisecond // between two reads of the open writers
 )
 
-// mark is a position below which no row is left and none can appear, so that claims need not walk over dead rows,
-// which costs much as soon as any old snapshot holds them (pg_dump, a forgotten transaction).
+// mark is a position below which no row is left and none can appear, so that claims need not walk over dead rows. That walk
+// is expensive as soon as any old snapshot keeps the dead rows (pg_dump, a forgotten transaction).
 //
-// An id that was handed out says nothing of the ids below it: their transactions may commit later. What does: read the
-// newest position, then list those who hold the lock of writers, then wait until none of them is left. Whoever came
-// later took a later position. The list is of one server's life, so a mark is forgotten with its connection.
+// A position that was given out does not show that the lower ones are final: their transactions may commit later. The
+// procedure is: read the newest position, then list the transactions that hold the writers' lock, then wait until all of
+// these have ended. Transactions that take the lock later get later positions. The list is valid until the server restarts,
+// so a mark is discarded with its connection.
 //
-// A second position, past, spares claims the rows that wait behind a parked one. It is used while the rows that others wait
-// behind are the same and none of them is due, which each statement compares for itself.
+// A second position, past, lets claims skip the rows that wait behind a parked one. It applies while the rows that others
+// wait behind are the same and none of them is due; each statement checks that itself.
 type mark struct {
-	low      int64  // nothing at or below it
-	past     int64  // what is at or below it is in trouble, or waits behind what is, while blocking holds
-	blocking string // a digest of which rows others wait behind
-	removed  int    // rows since the last mark was begun
+	low      int64  // no row at or below it
+	past     int64  // rows at or below it are in trouble, or wait behind rows in trouble, while blocking holds
+	blocking string // digest of the rows that others wait behind
+	removed  int    // rows removed since the last mark was begun
 
-	lease     *lease  // of the shard
-	published *string // a snapshot: what it sees is not left, but for rows in trouble
+	lease     *lease  // lease of the shard
+	published *string // snapshot: rows that it sees do not count as left, except rows in trouble
 
 	newest  int64               // candidate; 0: none
-	writers map[string]struct{} // that were there and are still to be waited for
+	writers map[string]struct{} // transactions still to be waited for
 	looked  time.Time
 }
 
-// due makes a new mark worth its statements.
+// due makes advance begin a new mark.
 func (m *mark) due() { m.removed = max(m.removed, markAfter) }
 
-// advance takes one step, where one is due.
+// advance does one step, if one is due.
 func (m *mark) advance(ctx context.Context, conn *pgx.Conn) error {
 	switch {
 	case m.newest == 0 && m.removed >= markAfter:
@@ -75,7 +76,7 @@ func (m *mark) end(ctx context.Context, conn *pgx.Conn) error {
 	if len(m.writers) > 0 {
 		return nil
 	}
-	// A statement of its own, and so a snapshot that sees what the last of the writers committed.
+	// It must be a statement of its own, with a snapshot that sees what the last of the writers committed.
 	args := m.lease.args(pg.Args{"low": m.low, "past": m.past, "blocking": m.blocking, "newest": m.newest, "published": m.published})
 	if err := conn.QueryRow(ctx, lowestRow, args).Scan(&m.low, &m.past, &m.blocking); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// rowsRead is the most rows that a node of a statement's plan gives or drops.
+// rowsRead returns the most rows that a node of a statement's plan returns or filters out.
 func rowsRead(t *testing.T, conn *pgx.Conn, statement string, args pg.Args) (most int) {
 	t.Helper()
 	tx, err := conn.Begin(t.Context())
@@ -34,7 +34,8 @@ func rowsRead(t *testing.T, conn *pgx.Conn, statement string, args pg.Args) (mos
 	return most
 }
 
-// Rows behind a parked one are walked over once, and not by each claim and each look, until what they wait behind changes.
+// Rows behind a parked one are walked over once, and not again by each claim and look, until the rows that they wait behind
+// change.
 func TestClaimsPassOverRowsThatWaitBehindAParkedOne(t *testing.T) {
 	t.Parallel()
 	const behind = 3000
@@ -103,10 +104,10 @@ func TestClaimsPassOverRowsThatWaitBehindAParkedOne(t *testing.T) {
 	require.Len(t, items, 10, "nothing waits any more")
 }
 
-// A position that was set by hand may be below a mark: the full look finds it, and the mark goes.
+// A position that was set by hand may be below a mark: the full look finds it, and the mark is dropped.
 func TestAFullLookFindsWhatIsBelowAMark(t *testing.T) {
 	t.Parallel()
-	for _, position := range []int{5, 150} { // nothing is left there; rows wait there
+	for _, position := range []int{5, 150} { // no row is left there; rows wait there
 		t.Run(strconv.Itoa(position), func(t *testing.T) {
 			t.Parallel()
 			pool, l := tenure(t)

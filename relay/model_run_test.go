@@ -114,7 +114,7 @@ func (h *history) prepare(role string) {
 	}
 }
 
-// publication is what the relay streams.
+// publication returns the name of the publication that the relay streams.
 func (h *history) publication() string {
 	if h.source == fromMappedTable {
 		return "troupe_events"
@@ -151,7 +151,7 @@ func (h *history) start() {
 	h.await("the relay's process", func() (bool, error) { return strings.Contains(h.child.said.String(), childStarted), nil })
 }
 
-// end stops the relay and ends what is open. It is safe to call after any failure.
+// end stops the relay and ends open transactions. It is safe to call after any failure.
 func (h *history) end() {
 	if child := h.child; child != nil {
 		_ = child.cmd.Process.Kill()

@@ -20,11 +20,11 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// verdict is what the oracle counted.
+// verdict holds the oracle's counts.
 type verdict struct {
-	lost      int // rows that committed and never came
+	lost      int // rows that committed and were never published
 	foreign   int // records of rows that never committed
-	reordered int // first copies that came before the first copy of an earlier row of their key
+	reordered int // first copies that were published before the first copy of an earlier row of their key
 	repeated  int // further copies under the same id: allowed
 }
 
@@ -36,8 +36,8 @@ func (v verdict) requireSound(t testing.TB) {
 	t.Logf("%+v", v)
 }
 
-// requireOnce is for at-least-once where nothing dies: no row comes twice, unless a stream or a lease was lost. A machine
-// that stands still for some seconds makes the server give a stream up, and then rows may be repeated.
+// requireOnce is for at-least-once without crashes: no row is repeated, unless a stream or a lease was lost. On a machine
+// that stalls for some seconds the server ends the stream, and then rows may be repeated.
 func (v verdict) requireOnce(t testing.TB, broke string) {
 	t.Helper()
 	if broke != "" {
@@ -142,7 +142,7 @@ func (s *stage) write(committed map[string]int, key string, round int) {
 				return err
 			}
 		}
-		if round%5 == 4 { // commits after younger positions did
+		if round%5 == 4 { // commits after later positions did
 			if _, err := tx.Exec(context.Background(), "SELECT pg_sleep($1)", rand.Float64()/20); err != nil {
 				return err
 			}
@@ -182,7 +182,7 @@ func (s *stage) fill(topic string, keys, n int) map[string]int {
 	return committed
 }
 
-// collect waits until the outbox is empty and n different ids were seen, then returns all records there are.
+// collect waits until the outbox is empty and n different ids were read, then returns all records.
 func (s *stage) collect(n int, topics ...string) []*kgo.Record {
 	s.t.Helper()
 	s.waitEmpty()
@@ -193,7 +193,7 @@ func (s *stage) collect(n int, topics ...string) []*kgo.Record {
 	testkit.Wait(s.t, fmt.Sprintf("%d different records", n), func() (bool, error) {
 		ids := make(map[string]bool)
 		records := consumer.Records()
-		if len(records) < n { // no need to look, which takes the relay's time
+		if len(records) < n { // no need for a query, which takes the relay's time
 			return false, fmt.Errorf("%d records so far", len(records))
 		}
 		for _, r := range records {
@@ -207,7 +207,7 @@ func (s *stage) collect(n int, topics ...string) []*kgo.Record {
 	return consumer.Records()
 }
 
-// consumedAll says whether the topics' ends have been reached.
+// consumedAll reports whether the ends of the topics have been reached.
 func (s *stage) consumedAll(records []*kgo.Record, topics ...string) bool {
 	s.t.Helper()
 	client, err := kafka.NewClient(s.brokers)

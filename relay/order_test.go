@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Following the highest position would lose the first row: when it commits, younger ones are gone already.
+// A relay that followed the highest position would lose the first row: when it commits, later ones are already deleted.
 func TestARowThatCommitsLateIsNotLost(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -84,7 +84,7 @@ func TestARowThatIsTooLargeParksOnlyItsKey(t *testing.T) {
 				AND attempts = 1 AND last_error LIKE '%MESSAGE_TOO_LARGE%'`))
 			require.NoError(t, r.Ready(), "parked rows are a person's work, not the relay's")
 
-			// The person gives the row up; its key goes on, still in order.
+			// The operator discards the row; its key continues, still in order.
 			s.exec("DELETE FROM troupe.outbox WHERE position = (SELECT position FROM troupe.outbox_trouble WHERE status = 'parked')")
 			s.exec("DELETE FROM troupe.outbox_trouble WHERE status = 'parked'")
 			records := s.collect(302, c.topic)
@@ -107,7 +107,7 @@ func TestARowThatIsTooLargeParksOnlyItsKey(t *testing.T) {
 	}
 }
 
-// incompressible, since the broker measures what is left after compression.
+// incompressible, since the broker measures the size after compression
 func incompressible(size int) []byte {
 	b := make([]byte, size)
 	_, _ = rand.Read(b)

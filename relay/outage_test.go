@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// A wire is the way to a server: it can be cut, which ends every connection and lets no new one through, and mended.
+// A wire is a proxy to a server. It can be cut, which ends every connection and accepts no new one, and restored.
 type wire struct {
 	mu    sync.Mutex
 	down  bool
@@ -54,7 +54,7 @@ func (w *wire) mend() {
 	w.down = false
 }
 
-// pool is one to the same database over the wire.
+// pool returns a pool to the same database over the wire.
 func (w *wire) pool(t testing.TB, to *pgxpool.Pool) *pgxpool.Pool {
 	config := to.Config()
 	config.ConnConfig.DialFunc = w.dial
@@ -65,7 +65,7 @@ func (w *wire) pool(t testing.TB, to *pgxpool.Pool) *pgxpool.Pool {
 	return pool
 }
 
-// No attempt is counted and nothing is parked, readiness says what is wrong, and it goes on by itself.
+// No attempt is counted and no row is parked, Ready returns the reason, and the relay continues by itself.
 func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -111,7 +111,7 @@ func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Connections are cut under load: nothing is lost or reordered, and the relay goes on with the lease it has.
+// Connections are cut under load: no row is lost or reordered, and the relay continues with the lease that it has.
 func TestConnectionsToTheDatabaseThatAreCutAreReplaced(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -135,7 +135,7 @@ func TestConnectionsToTheDatabaseThatAreCutAreReplaced(t *testing.T) {
 	v.requireSound(t)
 }
 
-// The database is away for longer than the lease: the term ends, and another begins when it is back.
+// The database is unavailable for longer than the lease: the term ends, and another begins when it is available again.
 func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -166,8 +166,8 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	require.Greater(t, r.Status().Term, int64(1))
 }
 
-// A transaction is published in part when the broker goes away, and Drain is over before it is back. What is in flight
-// then is the client's: rows that were rendered over it would go out in its place.
+// A transaction is published in part when the broker becomes unavailable, and Drain ends before it returns. The client still
+// holds records in flight: rows rendered into the same memory would be sent in their place.
 func TestAStopThatGivesUpLeavesAloneWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -178,7 +178,7 @@ func TestAStopThatGivesUpLeavesAloneWhatIsInFlight(t *testing.T) {
 	cfg.Kafka = []kgo.Opt{kgo.Dialer(wire.dial)}
 	cfg.Hooks.BeforeSend = func(int) { sends.Add(1) }
 	cfg.Hooks.Acked = func(int, time.Duration) {
-		if acks.Add(1) == 1 { // of one row: the first to a topic goes alone
+		if acks.Add(1) == 1 { // of one row: the first row to a topic is sent alone
 			wire.cut()
 		}
 	}
@@ -193,8 +193,8 @@ func TestAStopThatGivesUpLeavesAloneWhatIsInFlight(t *testing.T) {
 	require.Equal(t, before, sends.Load())
 }
 
-// Asked to stop while rows are in flight to a broker that is away, it waits as long as Drain and no longer, lets the
-// lease go, and the rows stay.
+// When it is stopped while rows are in flight to an unavailable broker, the relay waits as long as Drain and no longer,
+// releases the lease, and the rows stay.
 func TestAStopWaitsForAcknowledgementsOnlyAsLongAsDrain(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -22,8 +22,8 @@ func (s *stage) park() {
 	})
 }
 
-// Rows that came behind others of the key while nobody looked, whose parked row is gone, go out in order; so do those
-// whose own line was given up.
+// Rows that came behind others of the key while no relay ran, and whose parked row is gone, are published in order; so are
+// rows whose own line was deleted.
 func TestRowsThatWaitAreFoundWhenWhatTheyWaitForIsGone(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -51,8 +51,9 @@ func TestRowsThatWaitAreFoundWhenWhatTheyWaitForIsGone(t *testing.T) {
 	waiting(0)
 }
 
-// BenchmarkParkedKey publishes a backlog of other keys, with many rows waiting behind a parked key and without such a key, in
-// each round: the medians of both rates, and of their ratio. The row that comes first behind the many takes s-first.
+// BenchmarkParkedKey publishes a backlog of other keys, in each round with many rows waiting behind a parked key and without
+// such a key, and reports the medians of both rates, and of their ratio. s-first is the time until the first row behind the
+// many.
 func BenchmarkParkedKey(b *testing.B) {
 	for _, source := range []relay.Source{relay.Poll, relay.WAL} {
 		for _, behind := range []int{20_000, 200_000, 1_000_000} {
@@ -81,14 +82,14 @@ func benchmarkParkedKey(b *testing.B, source relay.Source, behind int) {
 		testkit.Wait(b, "rows of other keys", func() (bool, error) { return r.Status().Deleted >= from+int64(n), nil })
 		return time.Since(began).Seconds()
 	}
-	publish(rows) // warm
+	publish(rows) // warm-up
 	var without, with, left, first []float64
 	for b.Loop() {
 		without = append(without, float64(rows)/publish(rows))
 		s.park()
 		insert("'hot'", behind)
 		first = append(first, publish(1))
-		for range 3 { // claims learn what they may pass over
+		for range 3 { // claims find the rows that they can skip
 			publish(20_000)
 		}
 		with = append(with, float64(rows)/publish(rows))

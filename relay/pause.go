@@ -12,17 +12,17 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A gate is open, or holds who comes until it is. It has two bolts: one of this process, by Pause, and one of the database,
-// which is every relay's of the outbox.
+// A gate makes callers wait while it is closed. Two pauses can close it: one of this process, by Pause, and one stored in the
+// database, which applies to every relay of the outbox.
 type gate struct {
 	mu     sync.Mutex
 	since  time.Time     // when Pause was called; zero: it was not
-	stored *StoredPause  // nil: the database has none
-	opened chan struct{} // closed when it opens; nil: it is open
-	look   chan struct{} // told when the database is to be asked
+	stored *StoredPause  // nil: there is none in the database
+	opened chan struct{} // closed when the gate opens; nil: the gate is open
+	look   chan struct{} // signalled when the database must be read
 }
 
-// A StoredPause is what somebody asked of all relays of an outbox, by its table of leases: it outlives every process.
+// A StoredPause is an operator's pause of all relays of an outbox, stored in its table of leases: it outlives every process.
 // Package desk sets and ends it.
 type StoredPause struct {
 	Since  time.Time `json:"since"`
@@ -31,14 +31,14 @@ type StoredPause struct {
 }
 
 const (
-	pausePrefix = "troupe.pause" // of a message in the log
-	pauseLook   = time.Second    // between two looks while it lasts
+	pausePrefix = "troupe.pause" // prefix of a message in the log
+	pauseLook   = time.Second    // between two reads during a pause
 )
 
-// Pause lets what is in flight be acknowledged and settled, and then nothing more is read until Resume. The lease is kept,
-// so no standby takes over; a standby that is paused goes on standing by, and publishes nothing if it takes over. It is
-// of this Relay alone and of this process: a relay made anew publishes. It does not wait. Both may be called at any time,
-// from any goroutine, also twice.
+// Pause lets rows in flight be acknowledged and settled; then the relay reads nothing more until Resume. The lease is kept,
+// so no standby takes over; a standby that is paused stays a standby, and publishes nothing if it takes over. A pause applies
+// to this Relay in this process only: a new Relay publishes. Pause does not wait. Pause and Resume may be called at any time,
+// from any goroutine, also repeatedly.
 func (r *Relay) Pause() {
 	r.gate.mu.Lock()
 	defer r.gate.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *Relay) Pause() {
 	}
 }
 
-// Resume ends a Pause. One that the database holds goes on.
+// Resume ends a Pause. It does not end a pause stored in the database.
 func (r *Relay) Resume() {
 	r.gate.mu.Lock()
 	defer r.gate.mu.Unlock()
@@ -60,22 +60,22 @@ func (r *Relay) Resume() {
 	}
 }
 
-// Paused is since when Pause holds, or zero.
+// Paused returns when Pause was called, or zero if the relay is not paused by it.
 func (r *Relay) Paused() time.Time {
 	r.gate.mu.Lock()
 	defer r.gate.mu.Unlock()
 	return r.gate.since
 }
 
-// StoredPause is the one that the database holds, as this relay last saw it: nil for none. A relay that holds no lease does
-// not look.
+// StoredPause returns the pause in the database, as this relay last read it, or nil. A relay that holds no lease does not
+// read it.
 func (r *Relay) StoredPause() *StoredPause {
 	r.gate.mu.Lock()
 	defer r.gate.mu.Unlock()
 	return r.gate.stored
 }
 
-// swing opens the gate, or closes it, as the bolts are.
+// swing opens or closes the gate according to both pauses.
 func (g *gate) swing() {
 	switch closed := !g.since.IsZero() || g.stored != nil; {
 	case closed && g.opened == nil:
@@ -86,7 +86,7 @@ func (g *gate) swing() {
 	}
 }
 
-// pass waits while the gate is closed. It is false when ctx ended.
+// pass waits while the gate is closed. It returns false when ctx ended.
 func (g *gate) pass(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		g.mu.Lock()
@@ -103,7 +103,7 @@ func (g *gate) pass(ctx context.Context) bool {
 	return false
 }
 
-// asked is told when the database is to be asked.
+// asked returns the channel that signals that the database must be read.
 func (g *gate) asked() chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,7 +113,7 @@ func (g *gate) asked() chan struct{} {
 	return g.look
 }
 
-// heard is told by a renewal whether the database holds a pause.
+// heard requests a read if the result of a renewal differs from the known state.
 func (g *gate) heard(paused bool) {
 	g.mu.Lock()
 	news := paused != (g.stored != nil)
@@ -123,8 +123,8 @@ func (g *gate) heard(paused bool) {
 	}
 }
 
-// watchPause asks the database when a renewal or the log says that there is something to know, and while a pause lasts, until
-// ctx ends.
+// watchPause reads the pause from the database when a renewal or the log signals a change, and each second during a pause,
+// until ctx ends.
 func (r *Relay) watchPause(ctx context.Context) {
 	again := false
 	for {
@@ -146,11 +146,11 @@ func (r *Relay) watchPause(ctx context.Context) {
 		} else {
 			r.quiet.recovered("pause")
 		}
-		again = err != nil || told // the log tells of a commit a moment before others see it
+		again = err != nil || told // the log delivers a commit a moment before other sessions see it
 	}
 }
 
-// readPause asks the database.
+// readPause reads the pause from the database, and opens or closes the gate.
 func (r *Relay) readPause(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Lease)
 	defer cancel()

@@ -63,7 +63,7 @@ func ExampleRelay_Pause() {
 	maintain := func(_ context.Context, r *relay.Relay, work func()) {
 		r.Pause()
 		defer r.Resume()
-		work() // nothing is published meanwhile; the lease is kept
+		work() // no row is published meanwhile; the lease is kept
 	}
 	_ = maintain
 	// Output:
@@ -74,8 +74,8 @@ const pauseHere = `WITH it AS (UPDATE troupe.relay_leases SET paused_at = clock_
 
 const resumeHere = "UPDATE troupe.relay_leases SET paused_at = NULL, paused_by = NULL, paused_why = NULL WHERE shard = 0"
 
-// A pause in the database is of all relays, and of those that come later. The one that streams is told by the log: its next
-// renewal would be 20 s away.
+// A pause in the database applies to all relays, also to relays that start later. A relay that streams gets it from the log:
+// its next renewal would be 20 s away.
 func TestAPauseInTheDatabaseIsHeededByAllRelays(t *testing.T) {
 	t.Parallel()
 	for _, source := range []relay.Source{relay.Poll, relay.WAL} {
@@ -105,7 +105,7 @@ func TestAPauseInTheDatabaseIsHeededByAllRelays(t *testing.T) {
 			testkit.Wait(t, "the pause to be heeded by the heir", paused(heir))
 			waitRole(t, heir, relay.Active)
 			s.insert(s.topic, "a", "3")
-			heir.Resume() // which ends nothing of the database's
+			heir.Resume() // which does not end the pause in the database
 			require.NotNil(t, heir.StoredPause())
 			require.Zero(t, heir.Status().Published)
 

@@ -20,32 +20,32 @@ import (
 // An item is a row on its way through one round.
 type item struct {
 	row         outbox.Row
-	xid         uint64        // of a stream: that wrote it
-	commit      wal.LSN       // of a stream: the commit of that transaction
-	mapped      *mappedRow    // of a table that is not troupe.outbox
-	troubled    bool          // it stands in troupe.outbox_trouble
-	settled     bool          // of a window: it is published, or recorded
-	key         []byte        // what order is kept by; nil: nothing
+	xid         uint64        // from a stream: transaction id that wrote it
+	commit      wal.LSN       // from a stream: commit LSN of that transaction
+	mapped      *mappedRow    // of a table other than troupe.outbox
+	troubled    bool          // it has a line in troupe.outbox_trouble
+	settled     bool          // in a window: published, or recorded
+	key         []byte        // rows of one key keep their order; nil: no key
 	attempts    int           // failed tries so far
-	troubledFor time.Duration // since the first of them
-	maxAttempts int           // of the policy that the last one counted for; 0: time decides
+	troubledFor time.Duration // time since the first of them
+	maxAttempts int           // of the policy that counted the last one; 0: limited by time
 	record      *kgo.Record
-	size        int   // of the record in a batch, at most
+	size        int   // upper bound of the record's size in a batch, in bytes
 	err         error // of the last send
 }
 
-// fullLookEvery is how often a claim begins at the very first row, for a position that was set by hand.
+// fullLookEvery is the time between two claims that begin at the very first row, to find positions that were set by hand.
 const fullLookEvery = time.Minute
 
-// poll is the polling source of one shard: rows from the lowest one still there, and their removal.
+// poll is the polling source of one shard: it claims rows from the lowest one that is left, and deletes them.
 type poll struct {
 	session
 	lease  *lease
 	batch  int
 	warn   func(error)
-	wake   <-chan struct{} // notifications
-	looker *looker         // that looks for all shards of the process; nil: there is one
-	// published and sweep are snapshots that limit what is claimed, see scope. They are of the server that of names.
+	wake   <-chan struct{} // notifications of new rows
+	looker *looker         // polls for all shards of the process; nil: there is only one
+	// published and sweep are snapshots that limit the claim, see scope. They are snapshots of the server process of.
 	published, sweep *string
 	of               string
 
@@ -53,14 +53,14 @@ type poll struct {
 
 	lookedFull time.Time // when a claim last began at the very first row
 	known      words
-	now, spare *window       // what was claimed last; what may be read into
-	passes     time.Duration // how long a pass may last
+	now, spare *window       // window of the last claim; window to read into
+	passes     time.Duration // limit of a pass's length
 	pass       pass
-	ahead      *ahead // the claim after it, when it is under way
+	ahead      *ahead // next claim of the pass, if it is being read
 }
 
-// claim reads the rows that may go out now, lowest first. After an idle wait it rather renews the lease with the same
-// statement that looks, so that an idle relay costs one statement per look.
+// claim reads the rows that may be published now, lowest first. After an idle wait it renews the lease with a statement that
+// also looks for rows, and reads only if there are some, so that an idle relay runs one statement per look.
 func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error) {
 	if items, err := p.readOn(ctx); err != nil || len(items) > 0 {
 		return items, err
@@ -82,7 +82,7 @@ func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error)
 		}
 	}
 	switch err := p.mark.advance(ctx, p.conn); {
-	case denied(err): // claims get slower without, not wrong
+	case denied(err): // without a mark claims are slower, but correct
 		p.mark = mark{published: p.published, lease: p.lease}
 		p.warn(fmt.Errorf("advance the low mark: %w", err))
 	case err != nil:
@@ -98,7 +98,7 @@ func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	return items, nil
 }
 
-// from is the scope of a claim. A full one begins at the very first row, and leaves the marks to the claims after it.
+// from returns the scope of a claim. A full claim begins at the very first row, and ignores the marks.
 func (p *poll) from(full bool) scope {
 	s := p.scope()
 	if full {
@@ -107,7 +107,7 @@ func (p *poll) from(full bool) scope {
 	return s
 }
 
-// compare forgets a mark that the lowest row of a full claim disproves.
+// compare drops a mark if the lowest row of a full claim shows that it is wrong.
 func (p *poll) compare(lowest *item) {
 	switch {
 	case lowest.row.Position <= p.mark.low:
@@ -121,8 +121,8 @@ func (p *poll) scope() scope {
 	return scope{p.mark.low, p.mark.past, p.mark.blocking, p.published, p.sweep}
 }
 
-// unmarked is what is known of a connection at first: nothing. Behind a stream there may be many rows that are
-// published, so the first mark is made at once.
+// unmarked returns the mark of a new connection, which skips no rows. After a stream there may be many published rows, so the
+// first mark is made at once.
 func (p *poll) unmarked() mark {
 	m := mark{published: p.published, lease: p.lease}
 	if p.published != nil {
@@ -131,18 +131,18 @@ func (p *poll) unmarked() mark {
 	return m
 }
 
-// rest waits for the next look, and says whether a notification ended the wait.
+// rest waits for the next look, and reports whether a notification ended the wait.
 func (p *poll) rest(ctx context.Context, wait time.Duration) bool {
 	if p.looker == nil {
 		return pause(ctx, wait, p.wake)
 	}
-	if p.looker.rest(ctx, p.lease, p.scope()) == slow { // others' rows are in the way
+	if p.looker.rest(ctx, p.lease, p.scope()) == slow { // the look walked over rows of other shards
 		p.mark.due()
 	}
 	return false
 }
 
-// inBinary has values come as they come in a stream.
+// inBinary requests values in the same format as in a stream.
 var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
 // read begins a pass at the lowest row.
@@ -173,7 +173,7 @@ func (p *poll) read(ctx context.Context, from scope) error {
 	return rows.Err()
 }
 
-// far says whether rows were in the way of a claim that a mark would spare the next.
+// far reports whether a claim walked over so many rows that a new mark would save the next claim that walk.
 func (p *poll) far(w *window, took time.Duration) bool {
 	if len(w.items) == 0 {
 		return took > slowLook
@@ -181,10 +181,10 @@ func (p *poll) far(w *window, took time.Duration) bool {
 	return w.items[0].row.Position-max(p.mark.low, p.mark.past) > markAfter
 }
 
-// ended says whether a claim ended for its limits, and there may be more.
+// ended reports whether a claim ended at one of its limits, so that there may be more rows.
 func (p *poll) ended(w *window) bool { return len(w.items) == p.batch || len(w.bytes) > claimBytes/2 }
 
-// window is the one to read into, now that the publisher has settled what it had.
+// window returns the window to read into. The publisher has settled its former rows.
 func (p *poll) window() *window {
 	if p.known == nil {
 		p.known, p.now, p.spare = make(words), &window{}, &window{}
@@ -194,10 +194,10 @@ func (p *poll) window() *window {
 	return p.now
 }
 
-// claimed are the first columns of a claim, those of a row.
+// claimed lists the first columns of a claim, which are a row's.
 var claimed = layout{position, id, topic, key, keyBytes, messageType, headers, rawHeaders, payload, createdAt}
 
-// scan reads a row of a claim in binary form.
+// scan reads a row of a claim in binary format.
 func (w *window) scan(values [][]byte, known words) error {
 	w.items = append(w.items, item{})
 	i := &w.items[len(w.items)-1]
@@ -213,7 +213,7 @@ func (w *window) scan(values [][]byte, known words) error {
 	return i.trouble(values[len(claimed):])
 }
 
-// trouble reads the columns behind the row's: troubled, attempts, troubled_for, max_attempts.
+// trouble reads the columns after the row's: troubled, attempts, troubled_for, max_attempts.
 func (i *item) trouble(values [][]byte) error {
 	if len(values[0]) != 1 || len(values[1]) != 4 || len(values[2]) != 8 || len(values[3]) != 4 {
 		return errors.New("a claim in a form that is not known")
@@ -226,14 +226,14 @@ func (i *item) trouble(values [][]byte) error {
 	return nil
 }
 
-// remove deletes rows that the broker has acknowledged. The error is errLost, and nothing is deleted, when the term
-// is over. Rows that are gone already are no error: an earlier try may have succeeded and its answer been lost.
+// remove deletes rows that the broker has acknowledged. If the term is over, the error wraps errLost, and nothing is deleted.
+// Rows that are already gone are no error: an earlier attempt may have succeeded without its result being received.
 func (p *poll) remove(ctx context.Context, items []*item) error {
 	p.join(ctx)
 	if err := p.connect(ctx); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	positions, ids := make([]int64, len(items)), make([][16]byte, len(items)) // as a uuid.UUID each would go through text
+	positions, ids := make([]int64, len(items)), make([][16]byte, len(items)) // not uuid.UUID, which pgx would send as text
 	lowest, highest := items[0].row.Position, items[0].row.Position
 	troubled := false
 	for n, i := range items {
@@ -266,7 +266,8 @@ func (p *poll) remove(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// together says whether rows stand so near to each other that a walk over what is between costs less than a search for each.
+// together reports whether rows are so close to each other that scanning the range between them costs less than a search for
+// each.
 func together(rows int, span int64, shards int) bool {
 	return rows >= 100 && span < int64(rows)*4*int64(shards)
 }
@@ -277,7 +278,7 @@ func settleAll(items []*item) {
 	}
 }
 
-// denied says whether a privilege is missing.
+// denied reports whether err is a missing privilege.
 func denied(err error) bool {
 	var refusal *pgconn.PgError
 	return errors.As(err, &refusal) && refusal.Code == "42501"
@@ -285,13 +286,13 @@ func denied(err error) bool {
 
 func (p *poll) connect(ctx context.Context) error {
 	fresh, err := p.session.connect(ctx)
-	if fresh { // a mark is true only for one connection: a restart of the server cannot go unseen
+	if fresh { // a mark is valid for one connection only, so that a restart of the server is never missed
 		p.mark = p.unmarked()
 	}
 	return p.check(err)
 }
 
-// check closes a connection that an error came over; the next use makes a new one.
+// check closes the connection after an error; the next use opens a new one.
 func (p *poll) check(err error) error {
 	if err != nil {
 		p.close()

@@ -9,19 +9,19 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A pass is what one snapshot sees, read in several claims, so that a backlog is not walked from its lowest row with each
-// of them and the next is read while this one is sent. It holds no transaction open: what was not visible to its first
-// claim is told from what was by the transaction that wrote it. So a row that commits late, below where the pass is, is
-// overtaken by nothing that was written after it; the pass after finds both, lowest first.
+// A pass reads the rows that one snapshot sees in several claims, so that a claim does not walk a backlog from its lowest
+// row, and the next rows are read while the current ones are sent. A pass holds no transaction open: it recognises rows that
+// its first claim did not see by the transaction that wrote them. So a row that commits late, below the current position of
+// the pass, is not overtaken by a row that was written after it: the next pass finds both, lowest first.
 //
-// A pass leaves out rows that wait behind others, as its first claim did, so it ends when any of those others is published
-// or removed. It ends, too, with the first row that is not settled as published.
+// A pass leaves out rows that wait behind others, as its first claim did, so it ends when any of those others is published or
+// removed. It also ends at the first row that is not settled as published.
 type pass struct {
 	began    time.Time // when its first claim ended
 	snapshot string
-	blocking string // a digest of which rows others wait behind
-	more     bool   // the last claim ended for its limits
-	after    int64  // where it ended
+	blocking string // digest of the rows that others wait behind
+	more     bool   // the last claim ended at a limit
+	after    int64  // last position of that claim
 }
 
 // args returns the named arguments of the next claim of the pass, together with others.
@@ -30,10 +30,10 @@ func (s pass) args(others pg.Args) pg.Args {
 	return others
 }
 
-// passLength is how long a row that commits late may have to wait for others.
+// passLength limits a pass, and so how long a row that commits late may wait for other rows.
 const passLength = time.Second
 
-// ahead is a claim that is read while the one before it is sent.
+// ahead is a claim that is read while the claim before it is sent.
 type ahead struct {
 	window *window
 	err    error
@@ -41,7 +41,7 @@ type ahead struct {
 	cancel context.CancelFunc
 }
 
-// readOn gives the next rows of the pass; none where it has ended.
+// readOn returns the next rows of the pass; none if the pass has ended.
 func (p *poll) readOn(ctx context.Context) ([]*item, error) {
 	a := p.ahead
 	if a == nil {
@@ -63,7 +63,7 @@ func (p *poll) readOn(ctx context.Context) ([]*item, error) {
 	return p.take(), nil
 }
 
-// done says whether all of a window is settled.
+// done reports whether all rows of a window are settled.
 func (w *window) done() bool {
 	for n := range w.items {
 		if !w.items[n].settled {
@@ -73,7 +73,7 @@ func (w *window) done() bool {
 	return true
 }
 
-// take hands the claim's rows over, and begins to read the next.
+// take returns the claim's rows, and starts reading the next claim.
 func (p *poll) take() []*item {
 	items := p.now.left(len(p.now.items))
 	if p.pass.more && time.Since(p.pass.began) < p.passes {
@@ -109,7 +109,7 @@ func (p *poll) fetch(ctx context.Context, w *window, args pg.Args) error {
 	return rows.Err()
 }
 
-// join waits until the connection is free. A read that ctx does not wait for is given up, and the connection with it.
+// join waits until the connection is free. When ctx ends, the read is cancelled, and its connection closed.
 func (p *poll) join(ctx context.Context) {
 	a := p.ahead
 	if a == nil {
@@ -124,7 +124,7 @@ func (p *poll) join(ctx context.Context) {
 	a.cancel()
 	if a.err != nil {
 		p.ahead = nil
-		_ = p.check(a.err) // the next claim reads anew
+		_ = p.check(a.err) // the next claim begins a new pass
 	}
 }
 

@@ -25,8 +25,8 @@ func claimedNow(t *testing.T, p *poll) (values []string) {
 	return values
 }
 
-// A pass goes on behind what it has claimed. What commits meanwhile below that place must not be overtaken by what was
-// written after it.
+// A pass continues after the rows that it has claimed. A row that commits meanwhile below that position must not be overtaken
+// by rows that were written after it.
 func TestAPassOvertakesNothingThatCommitsLate(t *testing.T) {
 	t.Parallel()
 	pool, l := tenure(t)
@@ -55,7 +55,7 @@ func TestAPassOvertakesNothingThatCommitsLate(t *testing.T) {
 	require.Empty(t, claimedNow(t, p))
 }
 
-// What was not settled is claimed again, lowest first, and nothing that was read ahead goes before it.
+// Rows that were not settled are claimed again, lowest first, before any row that was read ahead.
 func TestAPassEndsWithARowThatIsNotSettled(t *testing.T) {
 	t.Parallel()
 	pool, l := tenure(t)
@@ -88,8 +88,8 @@ func TestAPassGoesOnBesideRowsThatWaitBehindAParkedOne(t *testing.T) {
 	require.Empty(t, claimedNow(t, p))
 }
 
-// Rows that were left out of the first claim of a pass have lower positions than its next rows: once they wait no more, the
-// pass ends, and they go out first.
+// Rows that were left out of the first claim of a pass have lower positions than its next rows: once they no longer wait, the
+// pass ends, and they are published first.
 func TestAPassEndsWhenRowsThatItLeftOutWaitNoMore(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, status, change string }{
@@ -131,7 +131,7 @@ func TestAPassEndsWhenRowsThatItLeftOutWaitNoMore(t *testing.T) {
 	}
 }
 
-// Rows that a stream has recorded behind others, and whose keys nothing blocks any more, keep their place in a pass.
+// Rows that a stream has recorded behind others, and whose keys are no longer blocked, keep their order in a pass.
 func TestAPassTakesRowsThatAStreamRecordedBehindOthers(t *testing.T) {
 	t.Parallel()
 	pool, l := tenure(t)
@@ -183,13 +183,13 @@ func TestEachRowBelongsToOneShard(t *testing.T) {
 		for {
 			items, err := p.claim(t.Context(), 0)
 			require.NoError(t, err)
-			if len(items) == 0 || items[0].row.Position <= last { // the next pass: nothing was removed
+			if len(items) == 0 || items[0].row.Position <= last { // the next pass: no row was removed
 				break
 			}
 			claims++
 			for _, i := range items {
 				require.False(t, seen[i.row.Position], "twice")
-				last, seen[i.row.Position], i.settled = i.row.Position, true, true // this is no holder of the other shards
+				last, seen[i.row.Position], i.settled = i.row.Position, true, true // the lease of the other shards is not held here
 				if i.key != nil {
 					other, known := shardOf[string(i.key)]
 					require.True(t, !known || other == shard, "key %s in shards %d and %d", i.key, other, shard)

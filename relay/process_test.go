@@ -20,7 +20,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Asked to stop under load, a relay that streams ends in time, and its successor repeats nothing.
+// A relay that streams and is stopped under load ends in time, and its successor repeats no row.
 func TestAStopUnderLoadRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -54,7 +54,7 @@ func TestAStopUnderLoadRepeatsNothing(t *testing.T) {
 	v.requireOnce(t, cmp.Or(broke, last.broke()))
 }
 
-// The leader is killed again and again while another stands by.
+// The leader is killed again and again while another relay is on standby.
 func TestKillsWithAStandbyUnderLoadLoseNothing(t *testing.T) {
 	t.Parallel()
 	length := 5 * time.Second
@@ -88,7 +88,7 @@ func TestKillsWithAStandbyUnderLoadLoseNothing(t *testing.T) {
 	v.requireSound(t)
 }
 
-// A leader that is frozen loses its slot within seconds, long before its lease is over. Awake again it only repeats.
+// A leader that is frozen loses its slot within seconds, long before its lease expires. Once awake it can only repeat rows.
 func TestAStreamingRelayThatWasFrozenOnlyRepeats(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -101,7 +101,7 @@ func TestAStreamingRelayThatWasFrozenOnlyRepeats(t *testing.T) {
 	waitRole(t, heir, relay.Standby)
 	committed := s.fill(s.topic, 10, 2000)
 	frozen.signal(syscall.SIGSTOP)
-	s.exec("UPDATE troupe.relay_leases SET expires_at = clock_timestamp() + interval '1 hour'") // the slot is what counts
+	s.exec("UPDATE troupe.relay_leases SET expires_at = clock_timestamp() + interval '1 hour'") // the slot decides, not the lease
 	waitRole(t, heir, relay.Active)
 	s.waitStream()
 	frozen.signal(syscall.SIGCONT)
@@ -118,7 +118,7 @@ func TestAStreamingRelayThatWasFrozenOnlyRepeats(t *testing.T) {
 	require.Equal(t, 0, frozen.wait(waitLimit).ExitStatus())
 }
 
-// A transaction of any size passes in bounded memory, without what was rolled back inside it, and holds nothing else up.
+// A transaction of any size passes in bounded memory, without the rows that were rolled back inside it, and delays no other.
 // TROUPE_SOAK makes it 1,000,000 rows.
 func TestAHugeTransactionPassesInBoundedMemory(t *testing.T) {
 	t.Parallel()

@@ -15,35 +15,35 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// A source gives rows in order and takes back what became of them. One goroutine uses it.
+// A source returns rows in order and records their results. Only one goroutine uses it.
 type source interface {
-	// claim gives the rows that may go out now. It may give those again that were neither removed nor recorded.
+	// claim returns the rows that may be published now. It may return rows again that were neither removed nor recorded.
 	claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	// remove settles rows that the broker has acknowledged.
 	remove(ctx context.Context, acked []*item) error
-	// record settles rows that it has not, under the term.
+	// record settles rows that could not be published, under the term.
 	record(ctx context.Context, troubled []trouble) error
-	// behind says whether a row waits behind another of its key that was recorded, and must be recorded too.
+	// behind reports whether a row waits behind a recorded row of its key, and must be recorded too.
 	behind(i *item) bool
-	// rest waits for the next claim where the last one found nothing, and says whether it was woken.
+	// rest waits for the next claim after one that found no rows, and reports whether a notification ended the wait.
 	rest(ctx context.Context, wait time.Duration) (woken bool)
 }
 
-// A publisher takes rows from the source to the broker and settles them, for one term.
+// A publisher sends rows of the source to the broker and settles them, for one term.
 type publisher struct {
 	relay  *Relay
 	lease  *lease
 	source source
-	client *kgo.Client // of the term; a transactor has one of its own
+	client *kgo.Client // of the term; a transactor has its own
 	sender *sender
-	tx     *transactor // nil: at least once
+	tx     *transactor // nil: at-least-once delivery
 
 	renderer *renderer
 
-	failing map[string]time.Time // topics that the broker takes nothing of, and since when
+	failing map[string]time.Time // topics that the broker refuses, and since when
 }
 
-// round claims once and publishes what it finds. Claims end with idle; what was sent is settled under term.
+// round claims once and publishes the rows. Claims end with idle; rows that were sent are settled until term ends.
 func (p *publisher) round(idle, term context.Context, waited time.Duration) (found bool, err error) {
 	items, err := p.source.claim(idle, waited)
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *publisher) round(idle, term context.Context, waited time.Duration) (fou
 	return true, nil
 }
 
-// age is how long ago the row was written; 0 where that is not known or in the future.
+// age returns how long ago the row was written; 0 if that is not known or in the future.
 func (i *item) age() time.Duration {
 	if i.row.CreatedAt.IsZero() {
 		return 0
@@ -87,14 +87,14 @@ func (i *item) age() time.Duration {
 // errCheckpointTopic refuses a row of a service that would be read as the relay's own record.
 var errCheckpointTopic = errors.New("the topic is the relay's own: it holds the checkpoint of exactly-once delivery")
 
-// prepare makes records of rows. Those that cannot be sent are trouble, and what follows of their keys stays behind.
+// prepare makes records of rows. Rows that cannot be sent become trouble, and later rows of their keys are left out.
 func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, troubled []trouble, err error) {
 	absent, err := p.sender.look(ctx, items)
 	if err != nil {
 		return nil, nil, err
 	}
 	held := make(keys)
-	p.renderer.reset(len(items)) // nothing of the last round is in flight
+	p.renderer.reset(len(items)) // no row of the last round is in flight
 	queue = make([]*item, 0, len(items))
 	for _, i := range items {
 		if held.has(i) {
@@ -126,7 +126,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 		}
 		t, ours := p.relay.judge(i, err)
 		if !ours {
-			return nil, nil, err // nothing was sent: all of it is claimed again
+			return nil, nil, err // nothing was sent: all rows are claimed again
 		}
 		held.add(i)
 		troubled = append(troubled, t)
@@ -134,7 +134,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 	return queue, troubled, nil
 }
 
-// next sends the front of the queue, settles it and returns what is left to be sent.
+// next sends the first part of the queue, settles it and returns the rows that are still to be sent.
 func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	if err := p.hold(ctx); err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		case held.has(i):
 			continue
 		case batch.rows > 1 && kafka.Classify(i.err) == kafka.Unsendable:
-			// One of the batch is at fault, or only their sum: smaller batches will tell.
+			// One row of the batch is at fault, or only the sum of the rows: smaller batches will show.
 			p.sender.halve(i.record.Topic, min(batch.bytes, p.sender.max))
 			again = append(again, i)
 			continue
@@ -173,8 +173,8 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			t, ours = p.postpone(i)
 		}
 		if !ours {
-			// The broker's trouble, not the row's. What was acknowledged is done all the same, also behind it: else it
-			// would be sent again with every try.
+			// The broker failed, not the row. Rows that were acknowledged are settled all the same, also later ones of the
+			// key: otherwise they would be sent again with every attempt.
 			if failed == nil {
 				failed = fmt.Errorf("send to %s: %w", i.record.Topic, i.err)
 			}
@@ -189,7 +189,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			return nil, err
 		}
 		if len(acked) < len(now) {
-			return nil, nil // nothing of it is published; what is not recorded is claimed again
+			return nil, nil // none of its rows is published; rows that are not recorded are claimed again
 		}
 		return later, nil
 	}
@@ -208,9 +208,9 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	return later, nil
 }
 
-// postpone makes a row of a topic that the broker has refused for UnknownTopic, for a reason that is neither the row's nor the
-// relay's, wait for its next try, so that the topic's rows do not fill the claims of others. It parks none: where the broker
-// refuses every topic, all of them go out when it does no more.
+// postpone records a row for its next try if the broker has refused its topic for UnknownTopic, for a reason that is neither
+// the row's nor the relay's. So the topic's rows do not fill the claims of other topics. It parks no row: if the broker
+// refuses every topic, all rows are published once it accepts them again.
 func (p *publisher) postpone(i *item) (t trouble, ours bool) {
 	cause := (*kerr.Error)(nil)
 	if !errors.As(i.err, &cause) || cause.Retriable || kafka.Classify(i.err) != kafka.Unavailable {
@@ -230,8 +230,8 @@ func (p *publisher) postpone(i *item) (t trouble, ours bool) {
 	}}, true
 }
 
-// hold sees to it that the lease is good for a while yet. A relay that is frozen behind it may still send: repeats,
-// under the same ids, since what it would delete is checked again.
+// hold renews the lease when a third of it or less is left. A relay that is frozen after that may still send: that repeats
+// rows under the same ids, and deletes none, since each delete checks the term again.
 func (p *publisher) hold(ctx context.Context) error {
 	l := p.lease
 	if l.left() > l.length/3 {
@@ -241,8 +241,9 @@ func (p *publisher) hold(ctx context.Context) error {
 	return err
 }
 
-// renew replaces the client after an error that it keeps: one that was refused a producer id fails each record from then on
-// without asking again, whatever was granted meanwhile. Nothing is in it: the last send is settled.
+// renew replaces the client after an error that the client keeps: a client that was refused a producer id fails each record
+// from then on without a new request, even if the right was granted meanwhile. No record is in the client: the last send is
+// settled.
 func (p *publisher) renew() error {
 	client, err := p.relay.newClient()
 	if err != nil {
@@ -280,8 +281,8 @@ func (p *publisher) send(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// settle deletes what was acknowledged and notes what was not. It tries until that is done or the term is over, since
-// what is not deleted will be sent again.
+// settle deletes acknowledged rows and records failed ones. It retries until that is done or the term is over, since rows
+// that are not deleted are sent again.
 func (p *publisher) settle(ctx context.Context, acked []*item, troubled []trouble) error {
 	if err := p.note(ctx, troubled); err != nil {
 		return err
@@ -303,7 +304,7 @@ func (p *publisher) settle(ctx context.Context, acked []*item, troubled []troubl
 	return nil
 }
 
-// insist repeats what failed for want of a database, as long as the term lasts.
+// insist retries after database errors, as long as the term lasts.
 func (p *publisher) insist(ctx context.Context, do func() error) error {
 	backoff := retry.Policy{Initial: 50 * time.Millisecond, Cap: time.Second}
 	for failures := 1; ; failures++ {
@@ -331,7 +332,7 @@ func call(hook func(int), n int) {
 	}
 }
 
-// keys are those behind which rows of this round stay.
+// keys holds the keys whose later rows are left out of this round.
 type keys map[string]struct{}
 
 func (k keys) has(i *item) bool {
@@ -348,7 +349,7 @@ func (k keys) add(i *item) {
 	}
 }
 
-// batchID is a batch of one send.
+// batchID identifies a batch of one send.
 type batchID struct {
 	topic     string
 	partition int32
@@ -358,7 +359,7 @@ func batchOf(i *item) batchID { return batchID{i.record.Topic, i.record.Partitio
 
 type batchSize struct{ rows, bytes int }
 
-// sizes are those of the batches in which items failed.
+// sizes returns the sizes of the batches in which items failed.
 func sizes(items []*item) map[batchID]batchSize {
 	var of map[batchID]batchSize
 	for _, i := range items {
@@ -374,12 +375,12 @@ func sizes(items []*item) map[batchID]batchSize {
 	return of
 }
 
-// OnBrokerConnect keeps why the broker cannot be reached.
+// OnBrokerConnect records why the broker cannot be reached.
 func (w wire) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	w.relay.state.brokerIs(err)
 }
 
-// OnBrokerWrite hears of produce requests.
+// OnBrokerWrite calls the Sent hook for produce requests.
 func (w wire) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
 	const produce = 0
 	if rows := w.relay.flight.Load(); key == produce && err == nil && rows > 0 {

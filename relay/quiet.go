@@ -7,11 +7,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// quietFor is how long a failure that repeats is not logged again.
+// quietFor is the time for which a repeated failure is not logged again.
 const quietFor = 30 * time.Second
 
-// quiet logs failures of one kind that repeat: the first, then at most one line per quietFor with the count, and one
-// when it is over.
+// quiet logs repeated failures of one kind: the first one, then at most one line per quietFor with the count, and one line on
+// recovery.
 type quiet struct {
 	log zerolog.Logger
 
@@ -20,7 +20,7 @@ type quiet struct {
 }
 
 type repeated struct {
-	count  int // since the first
+	count  int // failures, including the first
 	logged time.Time
 }
 

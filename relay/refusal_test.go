@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A broker may refuse idempotent writes until somebody grants them. The client asks once.
+// A broker may refuse idempotent writes until they are granted. The client requests a producer id only once.
 func TestARightThatIsGrantedLaterIsSeen(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -72,7 +72,7 @@ func TestARowForTheRelaysOwnTopicIsParked(t *testing.T) {
 	}
 }
 
-// A topic is made first, and the right to it granted later.
+// A topic is created first, and the right to it granted later.
 func TestAttemptsWithoutATopicDoNotCountForThePolicy(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -93,7 +93,7 @@ func TestAttemptsWithoutATopicDoNotCountForThePolicy(t *testing.T) {
 	}
 }
 
-// The wait behind another row is no part of the time for which a topic may be missing.
+// The wait behind another row is not part of the time for which a topic may be missing.
 func TestARowThatWaitedIsTriedForAsLongAsAnyOther(t *testing.T) {
 	t.Parallel()
 	for _, source := range []relay.Source{relay.Poll, relay.WAL} {

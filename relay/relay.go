@@ -23,114 +23,119 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// Config of a Relay. Pool, Brokers and Service are required.
+// Config configures a Relay. Pool, Brokers and Service are required.
 type Config struct {
-	// Pool is the service's database. The relay lends no connection from it. It opens sessions of its own with the pool's
-	// configuration, so that neither the settings of the role nor code of yours changes what they do: at most 4 at a time, one
-	// more for each shard while it is active, for claims and deletes, and with several shards another one, for looks.
+	// Pool leads to the service's database. The relay takes no connection from it. It opens sessions of its own with the
+	// pool's configuration, so that neither the settings of the role nor your code changes how they work: at most 4 at a
+	// time, one more for the claims and deletes of each shard while it is active, and with several shards another one for
+	// looks.
 	Pool *pgxpool.Pool
-	// Brokers are host:port.
+	// Brokers are addresses of the form host:port.
 	Brokers []string
-	// Service is ce_source for rows that name none.
+	// Service is the ce_source of rows that name none.
 	Service string
-	// ContentType of rows that name none, by topic. Default: application/json.
+	// ContentType returns the content type of rows that name none, by topic. Default: application/json.
 	ContentType func(topic string) string
 
-	// Table is the outbox, as schema.table. Default troupe.outbox; any other wants a Mapping.
+	// Table is the outbox, as schema.table. Default troupe.outbox; any other table requires a Mapping.
 	Table string
-	// Mapping makes messages of the rows of a Table that is not troupe.outbox, which is read from the log alone and never
-	// written to. The relay's own tables must be in its database (package migrations).
+	// Mapping makes messages of the rows of a Table other than troupe.outbox. Such a table is read from the log alone, and
+	// never written to. The relay's own tables must be in its database (package migrations).
 	Mapping *mapping.Mapping
-	// Avro, if set, encodes payloads that are JSON with the schemas of its registry. A row that does not encode is parked;
-	// a subject without a schema is waited for as a topic that does not exist, and the registry as long as it is away.
+	// Avro, if set, encodes JSON payloads with the schemas of its registry. A row that does not encode is parked. A row whose
+	// subject has no schema is tried like one whose topic does not exist. While the registry is unavailable, rows wait.
 	Avro *schemas.JSONEncoder
-	// AvroTopic says which topics Avro is for. Default: all.
+	// AvroTopic selects the topics that Avro applies to. Default: all.
 	AvroTopic func(topic string) bool
 
-	// Source is where rows are read from. Default Auto.
+	// Source selects where rows are read from. Default Auto; WAL under ExactlyOnce.
 	Source Source
-	// Slot is the name of the replication slot, of the cluster. Default: troupe_ and the database's name, and the Table's
-	// where that is not troupe.outbox.
+	// Slot is the name of the replication slot, unique in the cluster. Default: troupe_ and the database's name, and the
+	// Table's name if it is not troupe.outbox.
 	Slot string
-	// Publication is what is streamed. Default: troupe_outbox, which the migrations make; of another Table the default
-	// slot's name. The relay makes that where it is missing and the role owns the table.
+	// Publication is the publication that is streamed. Default: troupe_outbox, which the migrations create; for another Table
+	// the name of its default slot. The relay creates that one if it is missing and the role owns the table.
 	Publication string
-	// Failover keeps the slot on standbys too (Postgres 17 and newer, with sync_replication_slots there).
+	// Failover synchronises the slot to standbys too (Postgres 17 and newer, with sync_replication_slots there).
 	Failover bool
 
-	// SlotWarn is how many bytes of its log the server may keep for the slot before the relay warns. Default 1 GiB.
+	// SlotWarn is the number of bytes of log kept for the slot above which the relay logs a warning. Default 1 GiB.
 	SlotWarn int64
-	// SlotUnready is how many before Ready is an error. Default 8 GiB, at least SlotWarn.
+	// SlotUnready is the number of bytes above which Ready returns an error. Default 8 GiB, at least SlotWarn.
 	SlotUnready int64
-	// SlotLimit is how many before the relay drops the slot, rather than fill the server's disk, and polls the table until
-	// it is started again. Nothing is lost by that. Default 0: never.
+	// SlotLimit is the number of bytes above which the relay drops the slot, so that the server's disk does not fill, and
+	// polls the table until it is started again. No row is lost by that. Default 0: no limit.
 	SlotLimit int64
-	// Delivery is what a consumer may see twice. Default AtLeastOnce.
+	// Delivery selects which repeats a consumer may see. Default AtLeastOnce.
 	Delivery Delivery
-	// Transactions is how often a Kafka transaction ends, under ExactlyOnce: how long a row may wait before consumers
-	// that read committed messages see it. Default 100 ms, at least 5 ms. After a pause the first ends at once.
+	// Transactions is the time between the ends of two Kafka transactions under ExactlyOnce: how long a row may wait before
+	// consumers that read committed messages see it. Default 100 ms, at least 5 ms. After a pause the first transaction ends
+	// at once.
 	Transactions time.Duration
-	// TransactionTimeout is after what time the broker gives up a Kafka transaction: how long such consumers may wait for
-	// a relay that died with nobody to take over. One Postgres transaction must be published within it. Default 1 min,
-	// Kafka's own; at least 5 s and at most the broker's transaction.max.timeout.ms.
+	// TransactionTimeout is the time after which the broker aborts a Kafka transaction: how long such consumers may wait if a
+	// relay dies and no standby takes over. One Postgres transaction must be published within it. Default 1 min, which is
+	// Kafka's own; at least 5 s and ten times Transactions, and at most the broker's transaction.max.timeout.ms.
 	TransactionTimeout time.Duration
 
-	// Shards is into how many a relay that polls divides the outbox, by key: each is published on its own, by one relay or
-	// by several. The number of the relay that leads holds for all, see the package comment. Default 1, at most 64; a
-	// stream is not divided.
+	// Shards is the number of parts into which a relay that polls divides the outbox, by key. Each shard is published on its
+	// own, by one relay or by several. The number of the leader applies to all relays, see the package comment. Default 1, at
+	// most 64; a stream is not divided.
 	Shards int
-	// Batch is how many rows are claimed at once. Default 2000, at most 10,000; shards have
-	// smaller ones, so that they take no more memory. A claim also ends behind 4 MB.
+	// Batch is the number of rows of a claim. Default 2000, at most 10,000; shards have smaller claims, so that together they
+	// use no more memory. A claim also ends after 4 MB.
 	Batch int
-	// Interval is the longest time between two looks at an idle outbox: how long a row waits that came without a
-	// notification. Default 1 s. Looks begin 5 ms after the last row and then get rarer.
+	// Interval is the longest time between two looks at an idle outbox: how long a row waits if its notification is missing.
+	// Default 1 s. Looks begin 5 ms after the last row and become less frequent.
 	Interval time.Duration
-	// Lease is how long a standby waits for a relay that died. Default 5 s, at least 500 ms. Renewed at a third. Relays of one
-	// outbox should have the same: one that lasts longer than twice this, and than two minutes, is taken for a lease from a
-	// database clock that was ahead, and is free.
+	// Lease is the longest time that a standby waits for a relay that died. Under poll it is the length of the lease, which
+	// is renewed at a third of it; under wal the lease is longer, since a standby also sees that the slot is idle. Default 5
+	// s, at least 500 ms. Relays of one outbox should have the same value: a lease that lasts longer than twice this, and
+	// than two minutes, is considered to be from a database clock that was ahead, and may be taken.
 	Lease time.Duration
-	// Holder is this relay in the lease table and in logs. Default hostname-pid-random. No two may share one.
+	// Holder names this relay in the lease table and in logs. Default hostname-pid-random. It must be unique.
 	Holder string
 
-	// Retry of a row whose topic refuses us (ACL). When it is exhausted the row is parked.
+	// Retry is the policy for a row whose topic the broker denies (ACL). When it is exhausted the row is parked.
 	Retry retry.Policy
-	// UnknownTopic is how long a row whose topic does not exist is tried before it is parked, and how long one that the
-	// broker takes nothing of holds rows of others up. Default 60 s.
+	// UnknownTopic is the time for which a row whose topic does not exist is tried before it is parked. It is also how long a
+	// topic whose records the broker refuses for other reasons may delay the rows of other topics. Default 60 s.
 	UnknownTopic time.Duration
 
-	// Retention is how long rows that a stream has published stay in the table at least, to be replayed. Whole partitions
-	// go, see outbox.Retention; under Poll a row goes when it is published. Default 1 h; negative: none.
+	// Retention is the shortest time that rows published by a stream stay in the table, so that they can be replayed. Whole
+	// partitions are dropped, see outbox.Retention; under Poll a row is deleted when it is published. Default 1 h; negative:
+	// none.
 	Retention time.Duration
 
-	// Drain is how long Run may wait for acknowledgements after it was asked to stop. Default 10 s.
+	// Drain is the longest time that Run waits for acknowledgements after its context ended. Default 10 s.
 	Drain time.Duration
 
-	// Kafka options win over the relay's own, but for those that its order of rows rests on.
+	// Kafka options override the relay's own, except the options that the order of rows depends on.
 	Kafka []kgo.Opt
 	Hooks Hooks
 	Log   zerolog.Logger
 }
 
-// Hooks are told what happens, for metrics and tests. Any may be nil. They run in the relay's own goroutines: one that
-// waits delays the relay. Sent may run at the same time as any other; with several shards, any of them.
+// Hooks are called for events, for metrics and tests. Each may be nil. They run in the relay's own goroutines: a hook that
+// blocks delays the relay. Sent may run concurrently with any other hook; with several shards, all of them may run
+// concurrently.
 type Hooks struct {
-	// Claimed: rows were read, none of them was published yet.
+	// Claimed is called when rows were read, before any of them is published.
 	Claimed func(rows int)
-	// BeforeSend: rows are about to be sent.
+	// BeforeSend is called when rows are about to be sent.
 	BeforeSend func(rows int)
-	// Sent: a produce request was written to a broker; rows are in flight.
+	// Sent is called when a produce request was written to a broker; rows is the number in flight.
 	Sent func(rows int)
-	// Acked: the broker has acknowledged rows, which are not deleted yet. Took is the time from BeforeSend.
+	// Acked is called when the broker has acknowledged rows, before they are deleted. took is the time since BeforeSend.
 	Acked func(rows int, took time.Duration)
-	// Ending: a Kafka transaction of rows is complete and is about to be committed. Only under ExactlyOnce.
+	// Ending is called when a Kafka transaction of rows is complete and is about to be committed. Only under ExactlyOnce.
 	Ending func(rows int)
-	// Deleted: rows are done.
+	// Deleted is called when rows are done.
 	Deleted func(rows int)
-	// Troubled: a row could not be published, and waits for its next try or for a person.
+	// Troubled is called when a row could not be published, and waits for its next try or for an operator.
 	Troubled func(Trouble)
-	// Leading: this relay took the lease.
+	// Leading is called when this relay took the lease.
 	Leading func(term int64)
-	// Standing: this relay's term ended; the cause is nil when it was asked to stop.
+	// Standing is called when this relay's term ended; the cause is nil when Run's context ended.
 	Standing func(cause error)
 }
 
@@ -140,32 +145,32 @@ type Relay struct {
 	state  state
 	ran    atomic.Bool
 	mapped *mappedTable  // nil: the table is troupe.outbox
-	pool   *pgxpool.Pool // of Run: the relay's own sessions, for all that is not of one server
+	pool   *pgxpool.Pool // created by Run: the relay's own sessions, for everything that does not depend on one server process
 	quiet  quiet
 	gate   gate
 	shards sharing
 	looker *looker
 	stuck  stuck
-	flight atomic.Int64 // rows handed to the client and not settled
+	flight atomic.Int64 // rows given to the client and not settled
 
-	checkpointTopic string // of the checkpoint under exactly-once; rows may not go there
+	checkpointTopic string // topic of the checkpoint under exactly-once; rows may not be sent to it
 
-	givenUp   atomic.Bool   // the slot held more than it may
-	slotMoved chan struct{} // told when it is streamed anew
-	large     *wal.LSN      // behind which a transaction did not fit; of the goroutine that publishes
+	givenUp   atomic.Bool   // the slot held more than SlotLimit
+	slotMoved chan struct{} // signalled when a stream begins
+	large     *wal.LSN      // checkpoint after which a transaction did not fit; used by the publishing goroutine
 	reading   time.Duration // checkpointTimeout
 	silence   time.Duration // maxSilence
 	answer    time.Duration // maxAnswer
 }
 
 const (
-	claimBytes = 4 << 20 // payload and headers of one claim, but for its last row
+	claimBytes = 4 << 20 // limit of payload and headers of one claim, in bytes; the last row may exceed it
 	firstWait  = 5 * time.Millisecond
-	// batchBytes is Kafka's own default for the largest record batch that a topic takes (max.message.bytes).
+	// batchBytes is Kafka's default for the largest record batch of a topic (max.message.bytes).
 	batchBytes = 1_048_588
 )
 
-// New checks the configuration and fills its gaps. It connects to nothing.
+// New checks the configuration and sets defaults. It does not connect.
 func New(cfg Config) (*Relay, error) {
 	fill(&cfg.Source, Auto)
 	fill(&cfg.Table, ownTable)
@@ -204,7 +209,7 @@ func New(cfg Config) (*Relay, error) {
 			return nil, fmt.Errorf("relay: %w", err)
 		}
 	}
-	client, err := r.newClient() // the options are checked by nothing else
+	client, err := r.newClient() // only this checks the Kafka options
 	if err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
@@ -213,7 +218,7 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// nameSlot fills slot and publication. Names of slots are shared by all databases of a cluster.
+// nameSlot sets the default names of slot and publication. Slot names are shared by all databases of a cluster.
 func (c *Config) nameSlot(database string) {
 	if c.Table == ownTable {
 		fill(&c.Slot, slotOf(database))
@@ -268,8 +273,8 @@ func (c *Config) check() error {
 	return c.Retry.Validate()
 }
 
-// checkTable refuses what cannot be done to a table that is not ours: nothing there says which rows are published, so it
-// cannot be polled, and rows are not taken out of it.
+// checkTable refuses options that cannot work for a mapped table: none of its columns shows which rows are published, so it
+// cannot be polled, and the relay may not delete its rows.
 func (c *Config) checkTable() error {
 	mapped := c.Table != ownTable
 	switch {
@@ -310,11 +315,11 @@ func (r *Relay) defaults() outbox.Defaults {
 	return outbox.Defaults{Source: r.cfg.Service, ContentType: r.cfg.ContentType}
 }
 
-// newClient makes the client of one term.
+// newClient creates a client with the relay's options and more. A publisher has one per term, a transactor one of its own.
 func (r *Relay) newClient(more ...kgo.Opt) (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.ProducerBatchMaxBytes(batchBytes),
-		kgo.UnknownTopicRetries(1), // fail fast: the row is tried again, and others go on meanwhile
+		kgo.UnknownTopicRetries(1), // fail fast: the row is tried again, and other rows are sent meanwhile
 	}
 	if r.mapped != nil {
 		opts = append(opts, kgo.RecordPartitioner(placedPartitioner{kgo.StickyKeyPartitioner(nil)}))

@@ -24,13 +24,13 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// source is what the tests' relays read from. The suite runs with each.
+// source is the source of the tests' relays. The suite runs with each.
 var source = relay.Source(cmp.Or(os.Getenv("TROUPE_SOURCE"), string(relay.Poll)))
 
-// delivery is what they promise; the suite runs with exactly-once too, where the source is the log.
+// delivery is their delivery guarantee; the suite also runs with exactly-once, if the source is the log.
 var delivery = relay.Delivery(cmp.Or(os.Getenv("TROUPE_DELIVERY"), string(relay.AtLeastOnce)))
 
-// stage is what nearly every test needs: a database, a broker and a topic of its own.
+// stage has what nearly every test needs: a database, a broker and a topic of its own.
 type stage struct {
 	t       testing.TB
 	pool    *pgxpool.Pool
@@ -52,7 +52,7 @@ func (s *stage) createTopic(name string, partitions int32) string {
 	return topic
 }
 
-// provision makes a topic, with settings.
+// provision creates a topic, with settings.
 func (s *stage) provision(topic kafka.Topic) {
 	s.t.Helper()
 	client, err := kafka.NewClient(s.brokers)
@@ -62,9 +62,9 @@ func (s *stage) provision(topic kafka.Topic) {
 	testkit.Topics(s.t, client, topic.Partitions, topic.Name)
 }
 
-// config has a short interval, so that tests need not wait, and a lease that outlasts a machine that is busy with other
-// tests, or stands still for ten seconds between a row's acknowledgement and its delete; those that are about a lease
-// that runs out set it.
+// config has a short interval, so that tests need not wait, and a lease that is long enough for a machine that is busy with
+// other tests, or stalls for ten seconds between a row's acknowledgement and its delete; tests of a lease that expires set
+// it.
 func (s *stage) config() relay.Config {
 	return relay.Config{
 		Pool: s.pool, Brokers: s.brokers, Service: "shop",
@@ -75,7 +75,7 @@ func (s *stage) config() relay.Config {
 // A running relay, stopped by stop or at Cleanup.
 type running struct {
 	*relay.Relay
-	stop func() error // asks it to stop and returns what Run returned
+	stop func() error // stops it and returns the result of Run
 }
 
 func (s *stage) start(cfg relay.Config) running {
@@ -135,7 +135,7 @@ func (s *stage) left() string {
 	return left
 }
 
-// waitEmpty waits until no row is left that is not published: none at all, where published rows are removed.
+// waitEmpty waits until no row is unpublished: if published rows are removed, until the table is empty.
 func (s *stage) waitEmpty() {
 	s.t.Helper()
 	testkit.Wait(s.t, "an empty outbox", func() (bool, error) {
@@ -155,8 +155,8 @@ func header(r *kgo.Record, key string) string {
 	return ""
 }
 
-// values are the payloads of first copies: at least once, a row may come again under its id, whenever a stream or a
-// lease is lost. The id of an EventRouter's record stands in another header.
+// values returns the payloads of first copies: at least once, a row may be repeated under its id, whenever a stream or a
+// lease is lost. The id of an EventRouter's record is in another header.
 func values(records []*kgo.Record) (vs []string) {
 	seen := make(map[string]bool)
 	for _, r := range records {

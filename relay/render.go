@@ -15,9 +15,9 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// A renderer makes records of rows. What outbox.Row.Message and kafka.Record would make is made here without an
-// allocation for the rows that nearly all are: those whose headers are a flat object of plain texts. A test holds
-// the two against each other. Records are good until reset.
+// A renderer makes records of rows. It gives the same result as outbox.Row.Message and kafka.Record, without an allocation
+// for nearly all rows: those whose headers are a flat object of plain strings. A test compares the two ways. Records are
+// valid until reset.
 type renderer struct {
 	defaults outbox.Defaults
 	source   []byte
@@ -32,7 +32,7 @@ func newRenderer(d outbox.Defaults) *renderer {
 	return &renderer{defaults: d, source: []byte(d.Source), types: make(map[string][]byte)}
 }
 
-// reset takes back all records, for at most n to come.
+// reset frees all records, and makes room for up to n new ones.
 func (r *renderer) reset(n int) {
 	clear(r.records)
 	clear(r.headers)
@@ -42,7 +42,7 @@ func (r *renderer) reset(n int) {
 	r.records, r.headers, r.bytes = r.records[:0], r.headers[:0], r.bytes[:0]
 }
 
-// record makes one. The error is of headers that cannot be read.
+// record makes the record of a row. The error means that its headers cannot be read.
 func (r *renderer) record(row *outbox.Row) (*kgo.Record, error) {
 	var set attributes
 	if row.RawHeaders != nil || !set.read(row.Headers) {
@@ -53,7 +53,7 @@ func (r *renderer) record(row *outbox.Row) (*kgo.Record, error) {
 		return kafka.Record(m), nil
 	}
 	if len(r.records) == cap(r.records) {
-		r.records = make([]kgo.Record, 0, max(64, 2*cap(r.records))) // those in use stay where they are
+		r.records = make([]kgo.Record, 0, max(64, 2*cap(r.records))) // records in use stay in the old slice
 	}
 	r.records = append(r.records, kgo.Record{Topic: row.Topic, Key: row.OrderKey(), Value: row.Payload})
 	record := &r.records[len(r.records)-1]
@@ -136,10 +136,10 @@ func (r *renderer) contentType(topic string) []byte {
 	return known
 }
 
-// isText says whether b is UTF-8 without a zero byte.
+// isText reports whether b is UTF-8 without a zero byte.
 func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
-// The attributes in the order of the wire, but for the time.
+// The attributes in the order of the wire, without the time.
 const (
 	attributeID = iota
 	attributeSource
@@ -165,7 +165,7 @@ var attributeNames = [attributeCount]string{
 	envelope.HeaderTraceState,
 }
 
-// attributes are headers as they stand in jsonb.
+// attributes holds the headers of a jsonb object, split into attributes and extra headers.
 type attributes struct {
 	values [attributeCount][]byte
 	time   time.Time
@@ -177,7 +177,7 @@ type pair struct{ key, value []byte }
 
 const (
 	maxExtra      = 8
-	maxPlain      = 4 << 10 // bytes of headers; more are left to the general way, which knows the limits
+	maxPlain      = 4 << 10 // bytes of headers; larger ones go through outbox.Row.Message, which checks the limits
 	maxPlainValue = 1024
 )
 
@@ -187,8 +187,8 @@ func (a *attributes) fill(n int, value []byte) {
 	}
 }
 
-// read takes jsonb's normal form of a flat object of plain texts; false for anything else, and for anything whose
-// meaning is not plain.
+// read parses jsonb's normal form of a flat object of plain strings. It returns false for any other form, and for values
+// whose meaning is not plain.
 func (a *attributes) read(headers []byte) bool {
 	if len(headers) == 0 || string(headers) == "{}" {
 		return true
@@ -219,7 +219,7 @@ func (a *attributes) read(headers []byte) bool {
 
 var colon, comma = []byte(": "), []byte(", ")
 
-// quoted reads a text without escapes; nil if there is none.
+// quoted reads a string without escapes; nil if there is none.
 func quoted(b []byte) (text, rest []byte) {
 	if len(b) == 0 || b[0] != '"' {
 		return nil, nil
@@ -265,7 +265,7 @@ func (a *attributes) set(key, value []byte) bool {
 	return true
 }
 
-// sort puts what is no attribute in the order of the names, as everywhere.
+// sort orders the extra headers by name, as outbox.Row.Message does.
 func (a *attributes) sort() {
 	slices.SortFunc(a.extra[:a.extras], func(x, y pair) int { return bytes.Compare(x.key, y.key) })
 }

@@ -22,7 +22,7 @@ func renderDefaults() outbox.Defaults {
 	}}
 }
 
-// requireSame holds the short way against the general one, which is the rule.
+// requireSame compares the fast path with the general one, which defines the result.
 func requireSame(t *testing.T, row outbox.Row) {
 	t.Helper()
 	r := newRenderer(renderDefaults())

@@ -14,42 +14,43 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// A Replay publishes rows once more that were published before and still stand in the table, under their ids. The zero
-// value is all of them, into their own topics.
+// A Replay publishes rows again, under the same ids, that were published before and are still in the table. The zero value
+// replays all of them, to their own topics.
 //
-// It is beside the relay, with a client of its own, and outside of the relay's order: a key's repeats come in the order of
-// their positions, but among what the relay publishes meanwhile, so a consumer sees old messages after new ones. Whoever
-// knows ids takes none of them twice; that is also why a participant that has seen them does nothing again.
+// It runs independently of the relay, with a client of its own, and outside of the relay's order: the repeats of a key come
+// in the order of their positions, but mixed with the rows that the relay publishes meanwhile, so a consumer sees old
+// messages after new ones. A consumer that recognises ids processes none of them twice; for the same reason a participant
+// that has processed them does nothing.
 //
-// Rows that are not published yet, and those in trouble, are left to the relay. What is no longer in the table cannot be
-// replayed: under poll a row is deleted once it is published, under WAL with its partition.
+// Rows that are not published yet, and rows in trouble, are left to the relay. Rows that are no longer in the table cannot be
+// replayed: under poll a row is deleted once it is published, under wal with its partition.
 type Replay struct {
-	From, To     int64     // positions, both inclusive; 0: the lowest, and the highest there is at the start
-	Since, Until time.Time // created_at, from and before; zero: no bound
+	From, To     int64     // positions, both inclusive; 0: the lowest, and the highest at the start
+	Since, Until time.Time // created_at, Since inclusive and Until exclusive; zero: no limit
 	Topic        string    // only rows of this topic
-	Into         string    // the topic to publish to; default: each row's own
-	Rate         int       // rows a second, at most; default 100
+	Into         string    // topic to publish to; default: each row's own
+	Rate         int       // rows per second, at most; default 100
 }
 
-// A ReplayProgress is how far a replay is.
+// A ReplayProgress says how far a replay is.
 type ReplayProgress struct {
-	Lowest    int64 // position that the table begins with; rows below it are gone
-	Position  int64 // everything up to here is done
+	Lowest    int64 // lowest position of the table at the start; lower rows are gone
+	Position  int64 // all rows up to here are done
 	Last      int64 // position at which it ends
-	Published int64 // rows
+	Published int64 // rows published
 }
 
-// ErrNothingPublished says that the table holds no row that is known to have been published.
+// ErrNothingPublished means that the table holds no row that is known to be published.
 var ErrNothingPublished = errors.New("nothing that was published is in the table: under poll a row is deleted once it is published, " +
 	"and cannot be replayed")
 
 const (
 	defaultReplayRate = 100
 	mostReplayRate    = 100_000
-	mostReplayRows    = 100 // read at once
+	mostReplayRows    = 100 // rows read at once
 )
 
-// Validate refuses what cannot be meant.
+// Validate returns an error for values that cannot be intended.
 func (r Replay) Validate() error {
 	switch {
 	case r.From < 0 || r.To < 0:
@@ -66,11 +67,12 @@ func (r Replay) Validate() error {
 	return nil
 }
 
-// Run returns when all rows that there were at the start are acknowledged, at the first that is refused, or when ctx ends;
-// the progress says how far it came, and From = Position + 1 goes on there. It reads from one server process, since a snapshot
-// of published rows means others on the next: after a failover or a restart it ends with an error. Progress, which may be nil,
-// is called at the start and after each batch. Of the Config it takes Pool, Brokers, Kafka, Service, ContentType, Avro and
-// AvroTopic; a row is encoded for its own topic, also where it goes into another. A broker that is away is waited for.
+// Run publishes the rows that are in the table at the start. It returns when all of them are acknowledged, at the first row
+// that is refused, or when ctx ends. The progress says how far it came; From = Position + 1 continues there. Run reads from
+// one server process, since the snapshot of published rows has another meaning on the next: after a failover or a restart it
+// returns an error. progress, which may be nil, is called at the start and after each batch. Of cfg, Run uses Pool, Brokers,
+// Kafka, Service, ContentType, Avro and AvroTopic. A row is encoded for its own topic, also if it is sent to another. While
+// the broker is unavailable, Run waits.
 func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgress)) (ReplayProgress, error) {
 	var p ReplayProgress
 	if err := r.Validate(); err != nil {
@@ -134,8 +136,8 @@ func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgres
 	}
 }
 
-// publishedSnapshot is what the relay keeps: all that is visible in it is published, or stands in trouble. Transactions are
-// numbered anew in another cluster.
+// publishedSnapshot returns the relay's stored snapshot: all rows visible in it are published, or in trouble. It is not valid
+// on another cluster, which numbers its transactions differently.
 func publishedSnapshot(ctx context.Context, db *server) (string, error) {
 	type kept struct {
 		Published string

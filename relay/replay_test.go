@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// published makes the table look as under WAL: rows stay, and all that is visible now is published.
+// published puts the table into the state under wal: rows stay, and all visible rows are published.
 func (s *stage) published() {
 	s.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published)
 		SELECT 'troupe', 'wal', system_identifier::text, 1, pg_current_snapshot() FROM pg_control_system()`)
@@ -172,7 +172,7 @@ func TestAReplayOfWhatAStreamPublished(t *testing.T) {
 	cfg.Source = relay.WAL
 	r := s.start(cfg)
 	waitRole(t, r, relay.Active)
-	testkit.Wait(t, "a stream", func() (bool, error) { // until then it polls, and deletes
+	testkit.Wait(t, "a stream", func() (bool, error) { // until then the relay polls, and deletes rows
 		return s.count("SELECT count(*) FROM troupe.relay_state WHERE source = 'wal' AND sweep IS NULL AND published IS NOT NULL") == 1, nil
 	})
 	for n := range 3 {

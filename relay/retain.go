@@ -9,10 +9,10 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// retainEvery is how often partitions are looked at. They are large.
+// retainEvery is the time between two checks of the partitions. It is long since partitions are large.
 const retainEvery = 5 * time.Minute
 
-// retain drops partitions that are done. It has a goroutine of its own: a detach may wait for hours.
+// retain drops partitions whose rows are all published. It has a goroutine of its own, since a detach may wait for hours.
 func (r *Relay) retain(ctx context.Context) {
 	logged := false
 	for !pause(ctx, retainEvery, nil) && ctx.Err() == nil {
@@ -20,15 +20,15 @@ func (r *Relay) retain(ctx context.Context) {
 		case err == nil || ctx.Err() != nil:
 		case !errors.Is(err, outbox.ErrNotOwner):
 			r.quiet.failed("retention", err)
-		case !logged: // a choice of the person who granted the rights, not a failure
+		case !logged: // the operator who granted the rights decided this; it is not a failure
 			logged = true
 			r.cfg.Log.Info().Str("reason", err.Error()).Msg("this relay drops no partitions: another program or person drops them")
 		}
 	}
 }
 
-// retainOn drops partitions of one server, round after round, until ctx ends or one round fails. What Retention knows of
-// writers is of one connection.
+// retainOn drops partitions of one server repeatedly, until ctx ends or an attempt fails. A Retention's list of writers is
+// valid for one connection only.
 func (r *Relay) retainOn(ctx context.Context) error {
 	db, err := r.bindNow(ctx)
 	if err != nil {
@@ -51,8 +51,9 @@ func (r *Relay) retainOn(ctx context.Context) error {
 	}
 }
 
-// drop drops what is done by the stored state. Of another cluster's state it drops nothing: a copied or restored database has
-// other transactions under the same numbers, and the relay publishes its rows before it stores a state of its own.
+// drop drops the partitions whose rows are published according to the stored state. If that state is of another cluster, it
+// drops nothing: in a copied or restored database the same numbers are other transactions, and the relay publishes its rows
+// before it stores a state of its own.
 func (r *Relay) drop(ctx context.Context, db *server, retention *outbox.Retention) error {
 	st, err := r.readState(ctx, db)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// A database that was copied or restored has the former cluster's state, whose snapshot has other transactions under the
-// numbers of this one's.
+// A copied or restored database has the former cluster's state, whose snapshot has other transactions under the same numbers
+// as this one's.
 func TestAStateOfAnotherClusterDropsNoPartition(t *testing.T) {
 	t.Parallel()
 	pool, _ := tenure(t)

@@ -29,11 +29,11 @@ func TestARelayWithNoMoreThanItsGrantsWorks(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	pool := grantstest.New(t, s.pool, grants.Relay).Pool()
-	// What another cluster's relay stored: to see that, it must ask what cluster this is.
+	// State that another cluster's relay stored: to detect that, the relay must query the cluster's identifier.
 	s.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published)
 		VALUES ('troupe_' || current_database(), 'poll', '1', 1, '4000000000:4000000000:')`)
 	cfg := s.config()
-	cfg.Pool, cfg.Source = pool, relay.Auto // which is poll, without the right to replicate
+	cfg.Pool, cfg.Source = pool, relay.Auto // which selects poll, without the right to replicate
 	seen := troubles(&cfg)
 	r := s.start(cfg)
 	s.insert(s.flow+".none.commands", "a", "0")

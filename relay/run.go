@@ -14,13 +14,14 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// releaseLimit bounds the last statement; a lease that cannot be released runs out by itself.
+// releaseLimit bounds the release of a lease. A lease that is not released expires.
 const releaseLimit = 5 * time.Second
 
-// Run publishes, or stands by, until ctx ends. Then it claims nothing more, waits up to Drain for the acknowledgements
-// that are outstanding, deletes their rows, releases the lease and returns nil. A database or a broker that is away is
-// waited for, however long. Under ExactlyOnce it ends with an error, and the lease is free, where only a person can help:
-// the error says how. It may be called once.
+// Run publishes, or waits as a standby, until ctx ends. Then it claims no more rows, waits up to Drain for outstanding
+// acknowledgements, deletes the acknowledged rows, releases the lease and returns nil. While the database or the broker is
+// unavailable, Run waits, however long. It returns an error, with the lease released, in cases that only an operator can
+// resolve, and the error says how: some failures under ExactlyOnce, and an UPDATE of a mapped table whose OnUpdate is fatal.
+// Run may be called once.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.ran.Swap(true) {
 		return errors.New("relay: run twice")
@@ -31,7 +32,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	defer closePool(pool)
 	r.pool = pool
-	// work outlives ctx: what is in flight is finished first.
+	// work outlives ctx: rows in flight are finished first.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
@@ -56,7 +57,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	for {
 		l, err := r.acquire(ctx)
-		if err != nil { // only ctx's
+		if err != nil { // only ctx's error
 			return nil
 		}
 		cause := r.lead(ctx, work, l)
@@ -75,7 +76,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 }
 
-// lead publishes for one term. It returns nil when ctx ended, else why the term did.
+// lead publishes for one term. It returns nil when ctx ended, else the reason why the term ended.
 func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 	now := time.Now()
 	r.state.progressed(0, func(s *Status) { s.Role, s.Since, s.Term, s.Leader = Active, now, l.term, l.holder })
@@ -96,19 +97,19 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 		defer stop()
 		side.Go(func() { r.guard(aside, l) })
 		side.Go(func() { r.keepHouse(aside) })
-		if r.mapped == nil { // a table of others has partitions and an end of its own
+		if r.mapped == nil { // another table's partitions and rows are its owner's to delete
 			side.Go(func() { r.retain(aside) })
 		}
 		return r.work(idle, term, p, r.workOnce)
 	})
 }
 
-// hold publishes under a lease until ctx ends or the lease is lost, and lets it go. It returns nil when ctx ended, else why
-// the term did.
+// hold publishes under a lease until ctx ends or the lease is lost, and then releases the lease. It returns nil when ctx
+// ended, else the reason why the term ended.
 func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term context.Context, p *publisher) error) error {
-	client, err := r.newClient() // one per term: what is left in it at the end of one must not go out in a later one
+	client, err := r.newClient() // one per term: records left in it at the end of one term must not be sent in a later one
 	if err != nil {
-		return err // New made one of the same options
+		return err // unexpected: New made a client with the same options
 	}
 	term, lose := context.WithCancelCause(work)
 	defer lose(nil)
@@ -127,7 +128,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 			lose(err)
 		}
 	})
-	err = r.readPause(idle) // before anything is read
+	err = r.readPause(idle) // before any row is read
 	if err == nil {
 		err = do(idle, term, p)
 	}
@@ -137,10 +138,10 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	cause := context.Cause(term)
 	stopIdling()
 	lose(nil)
-	// Everything that is in the client is settled or given up before anybody else may begin.
+	// All records in the client are settled or given up before another relay may begin.
 	p.client.Close()
 	side.Wait()
-	if !errors.Is(cause, errLost) || l.shard > 0 { // a shard's is lost with its layout too, and waited for
+	if !errors.Is(cause, errLost) || l.shard > 0 { // a shard's lease is also lost with its layout, and the next one waits for it
 		last, cancel := context.WithTimeout(context.WithoutCancel(work), releaseLimit)
 		defer cancel()
 		if err := l.release(last, r.pool); err != nil {
@@ -153,7 +154,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	return cause
 }
 
-// publish does round after round until idle ends, or the lease is lost, which it returns.
+// publish runs rounds until idle ends. It returns the errors that end the source or the term, and retries after all others.
 func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	wait, failures := time.Duration(0), 0
@@ -188,7 +189,7 @@ func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 	return nil
 }
 
-// pause waits for d, or less when woken, which it says.
+// pause waits for d, or until wake; it reports whether it was woken.
 func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -212,7 +213,8 @@ func (r *Relay) listen(ctx context.Context, channel string, wake chan<- struct{}
 
 const houseEvery = 2 * time.Minute
 
-// keepHouse makes partitions ahead and does what else is due now and then.
+// keepHouse runs maintenance every houseEvery: it creates partitions ahead, deletes lines of rows that are gone, and warns of
+// slots that are no longer used.
 func (r *Relay) keepHouse(ctx context.Context) {
 	warned := make(map[string]bool)
 	for {
@@ -239,7 +241,7 @@ func (r *Relay) tidy(ctx context.Context, pool *pgxpool.Pool) error {
 	if _, err := pool.Exec(ctx, forgetTrouble); err != nil {
 		return fmt.Errorf("forget trouble of rows that are gone: %w", err)
 	}
-	// A role that does not own the table cannot: somebody else must, before the last position is used.
+	// A role that does not own the table cannot do this: then the owner must, before the last position is used.
 	headroom, err := outbox.Partitions{}.Ensure(ctx, pool)
 	if headroom > 0 {
 		r.state.update(func(s *Status) { s.Headroom = headroom })
@@ -251,7 +253,8 @@ func (r *Relay) tidy(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// recall makes rows due that wait longer than twice the longest wait, as with leases.
+// recall makes rows due that would wait longer than twice the longest wait: these were recorded while the database's clock
+// was ahead, as with leases.
 func (r *Relay) recall(ctx context.Context, pool *pgxpool.Pool) error {
 	statement, args := recallTrouble, pg.Args{"longest": 2 * max(r.cfg.Retry.Cap, r.cfg.UnknownTopic/10)}
 	if r.mapped != nil {

@@ -9,20 +9,20 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A sample is what was visible, and an LSN behind it.
+// A sample is a snapshot, and an LSN after every commit that is visible in it.
 type sample struct {
 	snapshot    string
 	lsn         wal.LSN
 	publication string
-	rows        int64 // settled before
+	rows        int64 // number of rows settled before
 }
 
-// errAltered reports a publication that is not the one that the slot's stored checkpoint belongs to: while it was altered, rows may
-// have been inserted that the log does not have.
+// errAltered reports that the publication is not the one that the slot's stored checkpoint belongs to. While it was altered,
+// rows may have been inserted that the log does not have.
 var errAltered = errors.New("the publication was altered, and may not have published every row")
 
-// sample takes a sample. The error is errAltered when the publication is no longer the stream's: what the sample sees may not be
-// in the stream.
+// sample takes a sample. The error is errAltered if the publication is no longer the stream's: then rows that the sample sees
+// may be missing in the stream.
 func (s *stream) sample(ctx context.Context) (sample, error) {
 	rows := s.rows.Load()
 	got, err := s.relay.sample(ctx, s.db)
@@ -33,8 +33,8 @@ func (s *stream) sample(ctx context.Context) (sample, error) {
 	return got, err
 }
 
-// checkPublication reads the publication when the log has described the table: it does so for the first row after a change of
-// the publication. So no row behind rows that the log does not have is published before them.
+// checkPublication reads the publication when the log has described the table, which it does before the first row after a
+// change of the publication. So no row after rows that the log does not have is published before them.
 func (s *stream) checkPublication() error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
@@ -42,8 +42,8 @@ func (s *stream) checkPublication() error {
 	return err
 }
 
-// sample takes a sample. The error is errAltered when the publication does not publish every row of the table, or the table's name
-// is another table's.
+// sample takes a sample. The error is errAltered if the publication does not publish every row of the table, or if another
+// table has the table's name.
 func (r *Relay) sample(ctx context.Context, db *server) (got sample, err error) {
 	var relation int64 // 0: troupe.outbox
 	var table *string
@@ -67,9 +67,9 @@ func (r *Relay) sample(ctx context.Context, db *server) (got sample, err error) 
 	return got, err
 }
 
-// altered returns why the slot cannot be streamed from the stored checkpoint when the publication is another one or was altered since.
-// Rows of troupe.outbox that the log does not have are read from the table. Rows of a mapped table may be in the log alone, so a
-// person decides.
+// altered returns why the slot cannot be streamed from the stored checkpoint, if the publication is another one or was
+// altered since. Rows of troupe.outbox that the log does not have are read from the table. Rows of a mapped table may be in
+// the log alone, so for it altered returns an error, and an operator decides.
 func (r *Relay) altered(st standing, publication string) (why string, err error) {
 	switch {
 	case st.publication == nil || *st.publication == publication:

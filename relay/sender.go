@@ -15,21 +15,21 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// A sender hands records to the broker so that none is overtaken by a later one of its key, whatever the broker
-// refuses. It rests on two facts: a record batch is taken or refused as a whole, and when one is refused the client gives
-// up all that it holds for that partition. It holds all of a send before it writes anything of it (manual flushing), which
-// it can only do for topics that it has seen: the first record to a topic therefore goes in a send without others of that
-// topic. The next send begins when all of this one is acknowledged or refused.
+// A sender sends records so that no record overtakes an earlier one of its key, whatever the broker refuses. It relies on two
+// facts: the broker accepts or refuses a record batch as a whole, and when it refuses one the client fails all records that
+// it holds for that partition. The client holds all records of a send before it writes the first one (manual flushing). It
+// can do that only for topics that it has seen: the first record to a topic is therefore the only one of that topic in its
+// send. The next send begins when all records of this one are acknowledged or refused.
 type sender struct {
 	client *kgo.Client
 	max    int                 // bytes in a batch
 	most   int                 // bytes in a send
 	known  map[string]struct{} // topics that the client has seen
-	limits map[string]int      // bytes in a batch of topics that refused larger ones
+	limits map[string]int      // bytes in a batch, for topics that refused larger ones
 	steady bool                // limits do not grow
-	single bool                // a send is to one topic
+	single bool                // all records of a send are to one topic
 
-	partitions map[string]int32 // of topics that rows name a partition of
+	partitions map[string]int32 // number of partitions of topics of which rows name one
 }
 
 func newSender(client *kgo.Client) *sender {
@@ -37,7 +37,7 @@ func newSender(client *kgo.Client) *sender {
 	return &sender{client: client, max: int(most), most: sendBytes, known: make(map[string]struct{}), limits: make(map[string]int)}
 }
 
-// sizeOf is at least what the record takes in a batch: its lengths and deltas are varints.
+// sizeOf returns an upper bound of the record's size in a batch: its lengths and deltas are varints.
 func sizeOf(r *kgo.Record) int {
 	n := 40 + len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {
@@ -47,11 +47,11 @@ func sizeOf(r *kgo.Record) int {
 }
 
 const (
-	batchHead = 100     // at least what a batch takes beside its records
+	batchHead = 100     // upper bound of a batch's size without its records
 	sendBytes = 4 << 20 // of one send
 )
 
-// cut takes from the front of the queue what may go out in one send: one item at least.
+// cut splits the queue after the items that one send may contain: at least one item.
 func (s *sender) cut(queue []*item) (now, later []*item) {
 	total, of := batchHead, make(map[string]int, 8)
 	for n, i := range queue {
@@ -59,7 +59,7 @@ func (s *sender) cut(queue []*item) (now, later []*item) {
 		already, more := of[topic]
 		limit, limited := s.limits[topic]
 		_, known := s.known[topic]
-		if i.size > s.max { // in no batch, and the client says so at once, before what is ahead of it
+		if i.size > s.max { // too large for any batch: the client refuses it at once, before earlier records are sent
 			return queue[:max(n, 1)], queue[max(n, 1):]
 		}
 		if n > 0 && (total+i.size > s.most || s.single && topic != queue[0].record.Topic) ||
@@ -72,13 +72,13 @@ func (s *sender) cut(queue []*item) (now, later []*item) {
 	return queue, nil
 }
 
-// send returns when each item is acknowledged or has its err. The error is ctx's; then the items' are not known, and
-// the client must be closed before anything else is done with them.
+// send returns when each item is acknowledged or has its err. The error is ctx's; then the results are not known, and the
+// client must be closed before the items are used again.
 func (s *sender) send(ctx context.Context, items []*item) error {
 	var open sync.WaitGroup
 	open.Add(len(items))
 	for _, i := range items {
-		// Not ctx: a record that was written must not be given up while its answer is on the way.
+		// Not ctx: a record that was written must not be given up while its acknowledgement is on the way.
 		s.client.Produce(context.Background(), i.record, func(_ *kgo.Record, err error) {
 			i.err = err
 			open.Done()
@@ -97,13 +97,13 @@ func (s *sender) send(ctx context.Context, items []*item) error {
 func (s *sender) learn(i *item) {
 	topic := i.record.Topic
 	if i.err != nil {
-		delete(s.partitions, topic) // made anew, perhaps
+		delete(s.partitions, topic) // the topic may have been created again
 	}
 	switch {
 	case i.err == nil:
 		s.known[topic] = struct{}{}
 		if limit, limited := s.limits[topic]; limited && !s.steady {
-			// Slowly: too large costs a send, too small only some of its room.
+			// It grows slowly: a limit that is too large costs a send, one that is too small only some space.
 			if limit += i.size / 8; limit >= s.max {
 				delete(s.limits, topic)
 			} else {
@@ -111,29 +111,31 @@ func (s *sender) learn(i *item) {
 			}
 		}
 	case kafka.Classify(i.err) == kafka.UnknownTopic:
-		// Deleted, perhaps made anew under another id, which the client would not look for.
+		// The topic was deleted, and may have been created again under another id, for which the client would not look.
 		delete(s.known, topic)
 		s.client.PurgeTopicsFromProducing(topic)
 	}
 }
 
-// halve makes the next batches to a topic smaller than the one of these bytes, which was refused as a whole.
+// halve limits the next batches to a topic to half the size of a batch that was refused.
 func (s *sender) halve(topic string, bytes int) {
 	if limit, limited := s.limits[topic]; !limited || limit > bytes/2 {
 		s.limits[topic] = bytes / 2
 	}
 }
 
-// relax ends what a transaction that was given up taught its repetition.
+// relax resets the restrictions that the failure of a transaction set for its repetition.
 func (s *sender) relax() { s.steady, s.single = false, false }
 
-// maxTopicName is Kafka's limit. A longer one is not even asked for: far beyond it a broker hangs up on the whole request.
+// maxTopicName is Kafka's limit. A longer name is not even looked up: a broker closes the connection on a request with a much
+// longer one.
 const maxTopicName = 249
 
-// lookTimeout bounds a question to a broker that may be away.
+// lookTimeout bounds a request to a broker or server that may be unavailable.
 const lookTimeout = 5 * time.Second
 
-// look asks for the topics that the client has not seen. Those that cannot be produced to come back with the reason.
+// look looks up the topics that the client has not seen. It returns the topics that records cannot be sent to, with the
+// reason.
 func (s *sender) look(ctx context.Context, items []*item) (map[string]error, error) {
 	var names []string
 	refused := make(map[string]error)
@@ -169,8 +171,8 @@ func (s *sender) look(ctx context.Context, items []*item) (map[string]error, err
 	return refused, nil
 }
 
-// listAllowed is list for topics of which some may not be described by us: one such makes the whole answer an error, and
-// then each is asked for alone.
+// listAllowed is list for topics that the relay may partly not describe: one such topic makes the whole response an error,
+// and then each topic is looked up on its own.
 func (s *sender) listAllowed(ctx context.Context, names []string, refused map[string]error) (kadm.TopicDetails, error) {
 	details, err := s.list(ctx, names)
 	var denied *kadm.AuthError
@@ -191,8 +193,8 @@ func (s *sender) listAllowed(ctx context.Context, names []string, refused map[st
 	return details, nil
 }
 
-// list returns as soon as ctx ends. The client itself would first wait, for 10 s, for a broker that took the connection
-// and says nothing; the question it then leaves behind ends with the client.
+// list looks up topics, and returns as soon as ctx ends. The client itself would first wait, for 10 s, for a broker that
+// accepted the connection and does not respond; its abandoned request ends with the client.
 func (s *sender) list(ctx context.Context, names []string) (kadm.TopicDetails, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -213,7 +215,7 @@ func (s *sender) list(ctx context.Context, names []string) (kadm.TopicDetails, e
 	}
 }
 
-// wire hears from the client's connections.
+// wire receives events of the client's connections.
 type wire struct{ relay *Relay }
 
 var (

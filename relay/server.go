@@ -12,14 +12,14 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// errServer reports a connection to another server process than the one that a source reads from: after a failover, a
-// restart, or a promotion.
+// errServer reports a connection that leads to another server process than the one that a source reads from: after a
+// failover, a restart, or a promotion.
 var errServer = errors.New("the database address leads to another server now, or the server was restarted")
 
-// A server is a pool of connections to one server process. Snapshots, transaction ids and log positions of two servers
-// must never be combined: after a failover the old server's stream may still be open while new connections lead to the
-// new one, where the same numbers mean other transactions. So whatever reads or stores such state uses a server's
-// connections. One that would lead elsewhere fails with errServer.
+// A server is a pool of connections to one server process. Snapshots, transaction ids and LSNs of two servers must never be
+// combined: after a failover the old server's stream may still be open while new connections lead to the new one, where the
+// same numbers mean other transactions. So code that reads or stores such state uses a server's connections. A connection
+// that would lead to another server fails with errServer.
 type server struct {
 	*pgxpool.Pool
 	id string
@@ -28,8 +28,8 @@ type server struct {
 // Close closes the connections, see closePool.
 func (s *server) Close() { closePool(s.Pool) }
 
-// closePool closes a pool's connections, and waits for closeLimit at most. A connection to a host that is gone ends after
-// more than a minute, and nothing may wait for it: after a failover the relay goes on with the new server at once.
+// closePool closes a pool's connections, and waits for closeLimit at most. Closing a connection to a host that is gone takes
+// more than a minute, and nothing may wait for it: after a failover the relay continues with the new server at once.
 func closePool(pool *pgxpool.Pool) {
 	closed := make(chan struct{})
 	go func() {
@@ -44,7 +44,7 @@ func closePool(pool *pgxpool.Pool) {
 
 const closeLimit = time.Second
 
-// bind makes the pool for the server of an id; the caller closes it.
+// bind creates a pool for the server with an id; the caller closes it.
 func (r *Relay) bind(id string) (*server, error) { return bind(r.pool, id) }
 
 func bind(to *pgxpool.Pool, id string) (*server, error) {
@@ -77,7 +77,7 @@ func bindNow(ctx context.Context, pool *pgxpool.Pool) (*server, error) {
 	return bind(pool, id)
 }
 
-// systemOf identifies the cluster whose transactions a server numbers.
+// systemOf returns the system identifier of the cluster, within which transaction ids are unique.
 func systemOf(ctx context.Context, db *server) (system string, err error) {
 	if err := db.QueryRow(ctx, "SELECT system_identifier::text FROM pg_control_system()").Scan(&system); err != nil {
 		return "", fmt.Errorf("identify the system: %w", err)

@@ -21,10 +21,10 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// slotName is the one of stages on a server of their own.
+// slotName is the slot of stages with a server of their own.
 const slotName = "troupe_shop"
 
-// newServer is a stage whose Postgres is its own, to be crashed, filled and set as the test likes.
+// newServer returns a stage with a Postgres server of its own, which the test may crash, fill and configure.
 func newServer(t testing.TB, settings map[string]string) (*stage, *devstack.Postgres) {
 	t.Helper()
 	all := map[string]string{"max_prepared_transactions": "20", "shared_buffers": "32MB", "full_page_writes": "off"}
@@ -53,14 +53,14 @@ func poolOf(t testing.TB, address string) *pgxpool.Pool {
 	return pool
 }
 
-// wal is a configuration that streams.
+// wal returns a configuration that streams.
 func (s *stage) wal() relay.Config {
 	cfg := s.config()
 	cfg.Source = relay.WAL
 	return cfg
 }
 
-// waitStream waits until somebody streams the slot of the stage's database.
+// waitStream waits until a client streams the slot of the stage's database.
 func (s *stage) waitStream() {
 	s.t.Helper()
 	testkit.Wait(s.t, "a stream", func() (bool, error) {
@@ -71,7 +71,7 @@ func (s *stage) waitStream() {
 	})
 }
 
-// waitProven waits until everything that is committed now is known to be published.
+// waitProven waits until all rows that are committed now are known to be published.
 func (s *stage) waitProven() {
 	s.t.Helper()
 	testkit.Wait(s.t, "a stored snapshot that sees all", func() (bool, error) {
@@ -82,17 +82,17 @@ func (s *stage) waitProven() {
 	})
 }
 
-// gather waits until n different ids were seen and the topics have no more, whatever is left in the table.
+// gather waits until n different ids were read and the topics have no more records, whatever is left in the table.
 func (s *stage) gather(n int, topics ...string) []*kgo.Record {
 	s.t.Helper()
 	consumer := testkit.Consume(s.t, s.brokers, topics...)
-	for part := range 4 { // a busy machine may take long, as long as it gets somewhere
+	for part := range 4 { // a busy machine may take long, as long as it makes progress
 		consumer.WaitN(n * part / 4)
 	}
 	testkit.Wait(s.t, fmt.Sprintf("%d different records", n), func() (bool, error) {
 		ids := make(map[string]struct{})
 		records := consumer.Records()
-		if len(records) < n { // no need to look, which takes the relay's time
+		if len(records) < n { // no need for a query, which takes the relay's time
 			return false, fmt.Errorf("%d records so far", len(records))
 		}
 		for _, r := range records {
@@ -106,11 +106,11 @@ func (s *stage) gather(n int, topics ...string) []*kgo.Record {
 	return consumer.Records()
 }
 
-// endings are how transactions of hardLoad end.
+// endings lists how transactions of hardLoad end.
 var endings = []string{"plain", "asynchronous", "late", "rolled back", "savepoint", "prepared", "prepared and rolled back"}
 
-// hardLoad is load with every way in which a transaction can end. With a server that goes away a writer may not know
-// whether its last transaction committed, and looks.
+// hardLoad is load with every way in which a transaction can end. If the server goes away, a writer may not know whether its
+// last transaction committed, and queries it.
 func (s *stage) hardLoad(ctx context.Context, writers int) map[string]int {
 	committed := make(map[string]int)
 	var mu sync.Mutex
@@ -195,7 +195,7 @@ func (s *stage) writeAs(ending, name string, committed map[string]int, key strin
 	return nil
 }
 
-// committedNow counts rows by key: what a crash has left of what was written.
+// committedNow counts the rows in the table by key, such as the rows left after a crash.
 func (s *stage) committedNow() map[string]int {
 	s.t.Helper()
 	rows, err := s.pool.Query(context.Background(), "SELECT key, count(*) FROM troupe.outbox GROUP BY key")

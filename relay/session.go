@@ -10,18 +10,18 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A session is a connection out of the pool, since its planner settings are its own.
+// A session is a connection taken out of the pool, since it has its own planner settings.
 type session struct {
 	pool   *pgxpool.Pool
 	conn   *pgx.Conn // nil: none
-	server string    // that conn leads to
+	server string    // server process that conn leads to
 }
 
-// planner leaves one plan: walk the partitions' keys upwards and stop at the limit. By its own estimates the planner
-// rather reads the whole backlog and sorts it for each claim: young partitions have no statistics, and a table of
-// trouble that is empty is taken to hold hundreds of rows. A delete by its estimates keeps a range of a small table in
-// memory and reads it once for every row that goes. Workers in parallel, with which claims of 10,000,000 rows were planned,
-// each read ahead of the limit. What has no other plan costs so much then that it would be compiled.
+// planner leaves one plan: walk the partitions' keys upwards and stop at the limit. With its own estimates, the planner reads
+// the whole backlog and sorts it for each claim: young partitions have no statistics, and an empty table of trouble is
+// assumed to hold hundreds of rows. For a delete it would keep a range of a small table in memory and read it once for every
+// deleted row. Parallel workers, with which claims of 10,000,000 rows were planned, each read ahead of the limit. The cost of
+// a plan without an alternative becomes so high that it would be compiled, so jit is off.
 const planner = `
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
@@ -32,7 +32,7 @@ SET enable_material = off;
 SET max_parallel_workers_per_gather = 0;
 SET jit = off`
 
-// connect makes the connection where there is none, which it says.
+// connect opens the connection if there is none, and reports whether it did.
 func (s *session) connect(ctx context.Context) (fresh bool, err error) {
 	if s.conn != nil {
 		return false, nil
@@ -55,6 +55,6 @@ func (s *session) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.conn.Close(ctx) // it is given up in any case
+	_ = s.conn.Close(ctx) // an error does not matter: the connection is not used again
 	s.conn = nil
 }

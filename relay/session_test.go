@@ -12,9 +12,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// harsh makes every new session of the stage's database end, time out or work otherwise than the relay needs, but for the
-// stage's own. What bounds the first statement of a session, which no setting of ours precedes, is long enough for a slow
-// machine, and shorter than what the tests wait for.
+// harsh makes every new session of the stage's database end, time out or work in other ways that the relay cannot use, except
+// the stage's own. The limit on the first statement of a session, before which no setting of the relay applies, is long
+// enough for a slow machine, and shorter than the tests' waits.
 func (s *stage) harsh() {
 	s.t.Helper()
 	config := s.pool.Config()

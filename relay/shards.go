@@ -13,14 +13,14 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// mostShards is also a check of the table's.
+// mostShards is the maximum, which a CHECK of the table repeats.
 const mostShards = 64
 
-// sharing is what a process knows of shards.
+// sharing holds the number of shards that this process has last read.
 type sharing struct {
 	mu     sync.Mutex
-	number int           // last seen; 0: not yet
-	moved  chan struct{} // closed when it changes
+	number int           // last read; 0: not yet
+	moved  chan struct{} // closed when the number changes
 }
 
 func (s *sharing) divided(number int) {
@@ -40,14 +40,14 @@ func (s *sharing) now() (number int, moved <-chan struct{}) {
 	return s.number, s.moved
 }
 
-// shares says whether this relay takes shards at all: one that is to stream does not poll beside others, and a table with
-// a mapping is not polled.
+// shares reports whether this relay takes shards: a relay that is configured to stream does not poll, and a table with a
+// mapping is not polled.
 func (r *Relay) shares() bool {
 	return r.mapped == nil && r.cfg.Source != WAL && r.cfg.Delivery != ExactlyOnce
 }
 
-// divide sees to it that the outbox is divided into so many shards, and that none of a former layout is held any more. The
-// error is errLost when the term is over.
+// divide stores that the outbox has number shards, and waits until no lease of a former layout is held. The error wraps
+// errLost when the term is over.
 func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
 	changed, err := r.pool.Exec(ctx, divide, l.args(pg.Args{"number": number}))
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
 	}
 }
 
-// share holds shards beside the lead's until ctx ends.
+// share holds shards in addition to the lead's until ctx ends.
 func (r *Relay) share(ctx, work context.Context) {
 	for ctx.Err() == nil {
 		number, moved := r.shards.now()
@@ -92,7 +92,7 @@ func (r *Relay) share(ctx, work context.Context) {
 	}
 }
 
-// shareAmong takes its share of the shards until there is only one.
+// shareAmong holds this process's share of the shards, until there is only one shard.
 func (r *Relay) shareAmong(ctx, work context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	var side, serving sync.WaitGroup
@@ -105,7 +105,7 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 	side.Go(func() { r.listen(listening, outbox.Channel, r.looker.wake) })
 	looking, stopLooking := context.WithCancel(work)
 	defer stopLooking()
-	defer serving.Wait() // the looker goes on meanwhile
+	defer serving.Wait() // the looker runs until they have ended
 	side.Go(func() { r.looker.run(looking) })
 
 	mine := &share{relay: r, work: work, serving: &serving}
@@ -142,13 +142,13 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 
 var errUndivided = errors.New("there is one shard")
 
-// share is what a process holds beside the lead, in one layout.
+// share holds the shards of this process, without the lead's, in one layout.
 type share struct {
 	relay   *Relay
 	work    context.Context
 	serving *sync.WaitGroup
 	layout  int64
-	stop    context.CancelFunc // of all
+	stop    context.CancelFunc // ends all of them
 	ctx     context.Context
 }
 
@@ -158,7 +158,7 @@ func (s *share) yield() {
 	}
 }
 
-// A shardLease is what the table says of a shard.
+// A shardLease is the table's row of a shard's lease.
 type shardLease struct {
 	Shard     int
 	Holder    string
@@ -168,7 +168,7 @@ type shardLease struct {
 	Wanted    *string
 }
 
-// take claims what is free, asks for what others have too much of, and says when to look again.
+// take claims free shards and requests one from a relay that holds more. It returns how long to wait until the next call.
 func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
 	r := s.relay
 	found, err := r.pool.Query(ctx, readShards, pg.Args{"longest": longest(r.cfg.Lease)})
@@ -221,7 +221,7 @@ func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
 	return wait, s.ask(ctx, held)
 }
 
-// ask asks whoever holds two shards more than we for one of them.
+// ask requests one shard from a relay that holds at least two more than this one.
 func (s *share) ask(ctx context.Context, held []*shardLease) error {
 	holder := s.relay.cfg.Holder
 	count := make(map[string]int)
@@ -229,7 +229,7 @@ func (s *share) ask(ctx context.Context, held []*shardLease) error {
 		if l != nil {
 			count[l.Holder]++
 			if l.Wanted != nil && *l.Wanted == holder {
-				return nil // one at a time
+				return nil // one request at a time
 			}
 		}
 	}
@@ -248,7 +248,7 @@ func (s *share) ask(ctx context.Context, held []*shardLease) error {
 	return nil
 }
 
-// claim takes a shard, where nobody was faster, and serves it.
+// claim takes a shard, unless another relay was faster, and serves it.
 func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	r := s.relay
 	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.heard}
@@ -284,7 +284,7 @@ func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	return true, nil
 }
 
-// yields lets a shard go that somebody asked for.
+// yields releases a shard that another relay has requested.
 func (l *looker) yields(shard int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,7 +293,7 @@ func (l *looker) yields(shard int) {
 	}
 }
 
-// pollShard publishes from the table what the leader left to the shards.
+// pollShard polls the rows of one shard. It returns an error until the leader has stored that the table is polled.
 func (r *Relay) pollShard(idle, term context.Context, p *publisher) error {
 	db, err := r.bindNow(idle)
 	if err != nil {

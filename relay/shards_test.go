@@ -17,15 +17,15 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// divided is a relay that polls so many shards.
+// divided returns a configuration that polls this many shards.
 func (s *stage) divided(shards int) relay.Config {
 	cfg := s.config()
 	cfg.Source, cfg.Delivery, cfg.Shards = relay.Poll, relay.AtLeastOnce, shards
-	cfg.Lease = 10 * time.Second // a quarter is how long one waits for a shard that is not free yet
+	cfg.Lease = 10 * time.Second // a quarter is the wait for a shard that is not free yet
 	return cfg
 }
 
-// waitShards waits until holder has n of so many.
+// waitShards waits until holder has n of this many shards.
 func (s *stage) waitShards(holder string, n, of int) {
 	s.t.Helper()
 	testkit.Wait(s.t, fmt.Sprintf("%s with %d of %d shards", holder, n, of), func() (bool, error) {
@@ -38,7 +38,7 @@ func (s *stage) waitShards(holder string, n, of int) {
 	})
 }
 
-// drained waits until the table is empty, and judges.
+// drained waits until the table is empty, and checks the records.
 func (s *stage) drained(committed map[string]int) verdict {
 	s.t.Helper()
 	testkit.Wait(s.t, "an empty outbox", func() (bool, error) {
@@ -59,7 +59,7 @@ func TestOneRelayHoldsAllShards(t *testing.T) {
 	committed := s.fill(s.topic, 50, 40)
 	s.exec(`INSERT INTO troupe.outbox (topic, type, payload) SELECT $1, 'Thing', convert_to('0', 'UTF8') FROM generate_series(1, 100)`, s.topic)
 	cfg := s.divided(4)
-	cfg.Batch, cfg.Lease = 100, 30*time.Second // nobody waits for it
+	cfg.Batch, cfg.Lease = 100, 30*time.Second // no relay waits for it
 	r := s.start(cfg)
 	testkit.Wait(t, "four shards", func() (bool, error) { return len(r.Status().Held) == 4, nil })
 	records := s.collect(2100, s.topic)
@@ -83,7 +83,7 @@ func TestOneRelayHoldsAllShards(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.relay_leases WHERE expires_at > clock_timestamp()"), "all are let go")
 }
 
-// Of two processes each has two; the shards of one that is killed are the other's when their leases have run out.
+// Of two processes each has two shards; when one is killed, the other takes its shards once their leases have expired.
 func TestAKilledRelaysShardsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, victim string }{{"the leader", "first"}, {"another", "second"}} {
@@ -119,7 +119,7 @@ func TestAKilledRelaysShardsAreTakenOver(t *testing.T) {
 	}
 }
 
-// A relay that is frozen with two of four shards wakes behind its leases: it repeats by id, and deletes nothing.
+// A relay that is frozen with two of four shards wakes after its leases: it repeats by id, and deletes no row.
 func TestARelayThatWasFrozenWithShardsOnlyRepeats(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -139,14 +139,14 @@ func TestARelayThatWasFrozenWithShardsOnlyRepeats(t *testing.T) {
 	frozen.signal(syscall.SIGSTOP)
 	s.waitShards("heir", 4, 4)
 	frozen.signal(syscall.SIGCONT)
-	s.waitShards("frozen", 2, 4) // it asks for its part again
+	s.waitShards("frozen", 2, 4) // it requests its share again
 	cancel()
 	s.drained(<-loaded)
 	frozen.signal(syscall.SIGTERM)
 	require.Equal(t, 0, frozen.wait(waitLimit).ExitStatus())
 }
 
-// Each relay comes while the last one still runs, and leads when that is stopped: its number holds from then on.
+// Each relay starts while the previous one still runs, and leads when that one is stopped: then its number applies.
 func TestTheNumberOfShardsMayChangeUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -172,7 +172,7 @@ func TestTheNumberOfShardsMayChangeUnderLoad(t *testing.T) {
 	s.drained(<-loaded)
 }
 
-// Shards are the poll's: a relay that is to stream leads when theirs are free, and the other way round.
+// Only polls use shards: a relay that is configured to stream leads when the leases of the shards are free, and vice versa.
 func TestChangingTheSourceWithShardsUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -207,7 +207,7 @@ func TestChangingTheSourceWithShardsUnderLoadLosesNothing(t *testing.T) {
 	judge(s.gather(total(committed), s.topic), committed).requireSound(t)
 }
 
-// A parked row holds its key, wherever its shard is, and nothing else.
+// A parked row blocks its key, in whichever shard, and nothing else.
 func TestAParkedRowHoldsOnlyItsKeyAmongShards(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -257,7 +257,7 @@ func TestIdleShardsNeedOneStatementPerInterval(t *testing.T) {
 			return false, nil
 		}
 		n := count.n.Load() - before
-		before, began = before+n, time.Now() // they have only just begun to rest
+		before, began = before+n, time.Now() // they have only begun to rest
 		if n > int64(passed/cfg.Interval)+1 {
 			return false, fmt.Errorf("%d statements in %s", n, passed)
 		}

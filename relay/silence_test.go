@@ -67,8 +67,8 @@ func silentStage(t *testing.T) (s *stage, r running, logs *lines) {
 	return s, r, logs
 }
 
-// Up to Postgres 15 a server sends not even keepalives while it decodes what a REFRESH MATERIALIZED VIEW wrote. Begun
-// again, it would decode the same again, for ever.
+// Up to Postgres 15 a server sends not even keepalives while it decodes the rows of a REFRESH MATERIALIZED VIEW. A new stream
+// would decode the same again, forever.
 func TestAServerThatDecodesForLongIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s, _, logs := silentStage(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// slotState is a slot as pg_replication_slots shows it.
+// slotState is a slot's row of pg_replication_slots.
 type slotState struct {
 	there            bool
 	plugin, database string
@@ -38,7 +38,7 @@ func (r *Relay) readSlot(ctx context.Context, db querier) (s slotState, err erro
 	return s, err
 }
 
-// foreign says that the slot is somebody else's; nothing is done to it.
+// foreign returns an error if the slot belongs to another database or program. Such a slot is not changed.
 func (r *Relay) foreign(s slotState) error {
 	database := r.cfg.Pool.Config().ConnConfig.Database
 	if s.there && (s.plugin != "pgoutput" || s.database != database) {
@@ -51,8 +51,8 @@ func (r *Relay) foreign(s slotState) error {
 	return nil
 }
 
-// unusable says why the slot does not go on where this outbox's relay left off; nothing if it does. Nothing was ever
-// acknowledged behind the stored checkpoint, so a slot that is ahead of it is not the one that was left.
+// unusable returns the reason why the slot does not continue at the stored checkpoint, or "". No LSN after the stored
+// checkpoint was ever acknowledged, so a slot that is ahead of it was created by another program.
 func unusable(st standing, slot slotState, system wal.System) string {
 	switch {
 	case !st.there || st.source != WAL:
@@ -69,14 +69,14 @@ func unusable(st standing, slot slotState, system wal.System) string {
 	return ""
 }
 
-// free ends whoever still streams the slot: it had the lease before. A frozen one would keep the slot until the server
-// gives it up.
+// free terminates the session that still streams the slot: its relay held the lease before. If that relay is frozen, it would
+// keep the slot until the server's time-out.
 func (r *Relay) free(ctx context.Context, db querier, s slotState) error {
 	if s.activePID == 0 {
 		return nil
 	}
 	if _, err := db.Exec(ctx, "SELECT pg_terminate_backend($1)", s.activePID); err != nil {
-		r.quiet.failed("free the slot", err) // it will be free when the server misses its holder
+		r.quiet.failed("free the slot", err) // the slot becomes free when the server notices that its client is gone
 	}
 	for range 20 {
 		if pause(ctx, 50*time.Millisecond, nil); ctx.Err() != nil {
@@ -101,8 +101,8 @@ func (r *Relay) dropSlot(ctx context.Context, db querier) error {
 	return nil
 }
 
-// leaveSlot goes from streaming to polling: what the stored snapshot sees is published and is left alone by the poll,
-// which begins with the rest. A slot that nobody streams would fill the server's disk.
+// leaveSlot changes from streaming to polling. Rows that the stored snapshot sees are published, and the poll leaves them
+// out. The slot is dropped: a slot that no client streams would fill the server's disk.
 func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st standing) error {
 	if !st.there {
 		return nil
@@ -129,8 +129,8 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st standing
 	return nil
 }
 
-// makeSlot makes the slot anew, and returns when every transaction that it does not stream whole is visible. Both wait
-// for transactions of others, however long they are.
+// makeSlot drops and creates the slot, and returns when every transaction that the slot does not stream completely is
+// visible. Both steps wait for open transactions, however long they last.
 func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.LSN, error) {
 	if err := r.dropSlot(ctx, db); err != nil {
 		return 0, err
@@ -139,8 +139,8 @@ func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.L
 	if err != nil {
 		return 0, err
 	}
-	// A transaction leaves the list of running ones a moment after it wrote its commit: one that the slot does not stream
-	// may still be invisible. It is not once all that began before now have ended.
+	// A transaction leaves the list of running ones a moment after it wrote its commit record, so one that the slot does not
+	// stream may still be invisible. All of these are visible once every transaction that began before now has ended.
 	var own uint64
 	if err := db.QueryRow(ctx, "SELECT pg_current_xact_id()::text::bigint").Scan(&own); err != nil {
 		return 0, fmt.Errorf("take a transaction id: %w", err)
@@ -159,7 +159,7 @@ func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.L
 	}
 }
 
-// visible is what a statement now sees.
+// visible returns the snapshot of a statement that runs now.
 func (r *Relay) visible(ctx context.Context, db *server) (snapshot, error) {
 	var text string
 	if err := db.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&text); err != nil {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// A snapshot is a pg_snapshot: which transactions had ended when it was taken.
+// A snapshot is a pg_snapshot: it says which transactions had ended when it was taken.
 type snapshot struct {
 	text    string // xmin:xmax:xip,…
-	min     uint64 // all below had ended
-	max     uint64 // none from here on had
+	min     uint64 // all lower ones had ended
+	max     uint64 // this one and all higher ones had not
 	running []uint64
 }
 
@@ -41,7 +41,7 @@ func parseSnapshot(text string) (s snapshot, err error) {
 	return s, nil
 }
 
-// sees says whether what xid wrote was visible, given that xid has committed.
+// sees reports whether the rows of transaction xid were visible, given that xid has committed.
 func (s *snapshot) sees(xid uint64) bool {
 	if xid < s.min {
 		return true

@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// acquire waits for the lease and takes it. While somebody holds it, it is read again when it would run out, or when
-// its release is notified: a few statements per lease's length. The error is ctx's.
+// acquire waits for the lease and takes it. While another relay holds it, acquire reads it again when it would expire, or
+// when its release is notified: a few statements per length of the lease. The error is ctx's.
 func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 	listen, stop := context.WithCancel(ctx)
 	wake := make(chan struct{}, 1)
@@ -29,7 +29,7 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 		l, remaining, err := r.tryLease(ctx)
 		switch {
 		case ctx.Err() != nil:
-			if l != nil { // taken at the very moment
+			if l != nil { // taken at that very moment
 				r.giveBack(l)
 			}
 			return nil, ctx.Err()
@@ -49,7 +49,7 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 			standing = true
 			side.Go(func() { r.listen(listen, leaseChannel, wake) })
 		}
-		for again := true; again; { // a look at the shards tells of the lead too
+		for again := true; again; { // the looker's statement covers the lead too
 			timer := time.NewTimer(min(remaining, r.cfg.Lease) + time.Millisecond)
 			again = false
 			select {
@@ -66,7 +66,7 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 	return nil, ctx.Err()
 }
 
-// tryLease takes the lease when nobody holds it, else it says for how much longer somebody does.
+// tryLease takes the lease if it is free, else it returns for how much longer it is held.
 func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Lease)
 	defer cancel()
@@ -98,15 +98,16 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	err = r.pool.QueryRow(ctx, claimLease, l.args(pg.Args{"length": l.length})).Scan(&l.term)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return nil, 0, nil // somebody was faster; the next read says who
+		return nil, 0, nil // another relay was faster; the next read returns which one
 	case err != nil:
 		return nil, 0, fmt.Errorf("claim the lease: %w", err)
 	}
 	return l, 0, nil
 }
 
-// toTheEnd is for a statement that takes or renews a lease, whose answer is waited for a while after ctx has ended: a
-// lease that was taken and not heard of, or renewed behind its release, would keep others waiting until it runs out.
+// toTheEnd returns a context for a statement that takes or renews a lease, which continues for a while after ctx has ended.
+// Otherwise a lease that was taken without the result being received, or was renewed after its release, would block other
+// relays until it expires.
 func toTheEnd(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(releaseLimit, cancel) })
@@ -116,7 +117,7 @@ func toTheEnd(ctx context.Context, limit time.Duration) (context.Context, contex
 	}
 }
 
-// notMigrated says what a missing table means.
+// notMigrated adds the cause to the error of a missing table.
 func notMigrated(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && (refusal.Code == "42P01" || refusal.Code == "3F000") {

@@ -19,7 +19,7 @@ func TestOfTwoRelaysOneIsActive(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	cfg := s.config()
-	cfg.Lease = time.Hour // a released lease is taken at once, not when it would have run out
+	cfg.Lease = time.Hour // a released lease is taken at once, not when it would have expired
 	cfg.Holder = "first"
 	first := s.start(cfg)
 	waitRole(t, first, relay.Active)
@@ -55,12 +55,13 @@ func TestAStandbyTakesOverFromAKilledRelayWithinTheLease(t *testing.T) {
 	s.collect(1, s.topic)
 }
 
-// A frozen relay wakes up behind its lease: what it sends then are repeats by id, and it deletes nothing of the new term.
+// A frozen relay wakes up after its lease: the records that it sends then are repeats by id, and it deletes no row of the new
+// term.
 func TestARelayThatWasFrozenOnlyRepeats(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	committed := s.fill(s.topic, 10, 400)
-	// By its own hand, with most rows left and 20 in its hands.
+	// It freezes itself, with most rows left and 20 claimed.
 	frozen := s.spawn(childConfig{
 		Holder: "frozen", Batch: 20, Lease: 2 * time.Second, KillAt: "before send", KillNth: 12, Freeze: true,
 	})
@@ -71,7 +72,7 @@ func TestARelayThatWasFrozenOnlyRepeats(t *testing.T) {
 	heir := s.start(cfg)
 	waitRole(t, heir, relay.Active)
 	frozen.signal(syscall.SIGCONT)
-	for key := range committed { // rows of the new term, while the other finds out
+	for key := range committed { // rows of the new term, until the other relay notices
 		for range 20 {
 			s.insert(s.topic, key, strconv.Itoa(committed[key]))
 			committed[key]++
@@ -85,7 +86,7 @@ func TestARelayThatWasFrozenOnlyRepeats(t *testing.T) {
 	require.Equal(t, 0, frozen.wait(waitLimit).ExitStatus())
 }
 
-// Asked to stop, each ends with 0 within 15 s: active, standby, and with nobody to talk to.
+// Each ends with 0 within 15 s of SIGTERM: an active relay, a standby, and one that can reach no server.
 func TestARelayEndsWhenItIsAskedTo(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -116,7 +117,7 @@ func TestARelayEndsWhenItIsAskedTo(t *testing.T) {
 		}},
 		{"the broker does not answer", func(s *stage) *process {
 			s.fill(s.topic, 10, 10)
-			silent, err := net.Listen("tcp", "127.0.0.1:0") // connects, and that is all
+			silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never responds
 			require.NoError(s.t, err)
 			s.t.Cleanup(func() { _ = silent.Close() })
 			s.brokers = []string{silent.Addr().String()}
@@ -144,7 +145,7 @@ func TestARelayEndsWhenItIsAskedToWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		atAcks bool // the database goes between acknowledgement and delete
+		atAcks bool // the database becomes unavailable between acknowledgement and delete
 	}{{"idle", false}, {"with rows to delete", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -2,8 +2,8 @@ package relay
 
 import "embed"
 
-// Statements are named after their files. Each runs alone: no transaction of the relay's spans two round trips, so a
-// relay that freezes holds no lock.
+// Statements are named after their files. Each runs alone: no transaction of the relay spans two round trips, so a relay that
+// freezes holds no lock.
 //
 //go:embed sql/*.sql
 var statementFiles embed.FS
@@ -64,7 +64,7 @@ var (
 func statement(name string) string {
 	text, err := statementFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
-		panic(err) // embedded: only a wrong name
+		panic(err) // embedded, so only a wrong name
 	}
 	return string(text)
 }

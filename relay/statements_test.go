@@ -34,7 +34,7 @@ func TestEveryStatementFitsTheTables(t *testing.T) {
 	}
 }
 
-// tenure is a lease of the first term, on a database of the test's own.
+// tenure returns a lease of the first term, on a database of the test's own.
 func tenure(t *testing.T) (*pgxpool.Pool, *lease) {
 	t.Helper()
 	pool := testkit.Database(t)
@@ -44,8 +44,8 @@ func tenure(t *testing.T) (*pgxpool.Pool, *lease) {
 	return pool, l
 }
 
-// The condition stands in two statements. A look that says yes where the claim takes nothing costs for ever; one that
-// says no hides rows.
+// The condition is in two statements. A look that returns true when the claim finds no row costs forever; one that returns
+// false hides rows.
 func TestALookAndAClaimAgree(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -95,7 +95,7 @@ func TestALookAndAClaimAgree(t *testing.T) {
 	}
 }
 
-// What a claim costs must not grow with the backlog: no plan that reads all of it, whatever the statistics say.
+// The cost of a claim must not grow with the backlog: no plan may read all of it, whatever the statistics are.
 func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 	t.Parallel()
 	pool, l := tenure(t)
@@ -144,7 +144,7 @@ func TestAClaimEndsBehindItsBytesWithoutAGap(t *testing.T) {
 	require.LessOrEqual(t, bytes, claimBytes+1_000_000)
 }
 
-// A frozen relay that wakes up must not delete in the name of the term before.
+// A frozen relay that wakes up must not delete in the name of its former term.
 func TestNothingIsDeletedOrNotedUnderATermThatIsOver(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -179,7 +179,7 @@ func TestNothingIsDeletedOrNotedUnderATermThatIsOver(t *testing.T) {
 	}
 }
 
-// The check of the term waits for a new term that is just being committed, and then sees it.
+// The check of the term waits for a new term whose transaction is just committing, and then sees it.
 func TestADeleteWaitsForATermThatJustBegins(t *testing.T) {
 	t.Parallel()
 	pool, l := tenure(t)
@@ -208,7 +208,8 @@ func TestADeleteWaitsForATermThatJustBegins(t *testing.T) {
 	require.Equal(t, 1, rows)
 }
 
-// A crash of the server can give a position out twice; what was acknowledged is told from what took its place by id.
+// A crash of the server can give a position out twice; an acknowledged row is distinguished from the one in its place by its
+// id.
 func TestARowThatTookAPublishedRowsPositionIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	pool, l := tenure(t)
@@ -229,7 +230,7 @@ func TestARowThatTookAPublishedRowsPositionIsNotDeleted(t *testing.T) {
 	require.Equal(t, 1, rows)
 }
 
-// A redrive and the copy of a dead letter take the id of their message.
+// A redrive and the copy of a dead letter have the id of their message.
 func TestARowWithTheIDOfAPublishedRowIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	pool, l := tenure(t)

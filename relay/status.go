@@ -7,62 +7,63 @@ import (
 	"time"
 )
 
-// Role is what a relay does at the moment.
+// Role is the current role of a relay.
 type Role string
 
 // The roles.
 const (
-	Starting Role = "starting" // has not seen the lease yet
+	Starting Role = "starting" // has not read the lease yet
 	Active   Role = "active"   // holds the lease and publishes
 	Standby  Role = "standby"  // waits for the lease
 	Stopped  Role = "stopped"  // Run has returned
 )
 
-// Status is what a relay knows of itself; nothing is asked of the database for it. Counts are since New.
+// Status describes a relay, from its memory: no query is sent. Counts begin at New.
 type Status struct {
 	Table  string    `json:"table"` // the outbox
 	Holder string    `json:"holder"`
 	Role   Role      `json:"role"`
-	Since  time.Time `json:"since"` // of the role
-	Term   int64     `json:"term"`  // own when active, else the last one seen; 0: none
+	Since  time.Time `json:"since"` // when the role began
+	Term   int64     `json:"term"`  // its own term when active, else the last one read; 0: none
 	Leader string    `json:"leader,omitempty"`
 
 	Delivery Delivery `json:"delivery"`
-	// Checkpoint is the LSN up to which committed Kafka transactions have published the log; empty unless delivery is exactly-once.
+	// Checkpoint is the LSN up to which committed Kafka transactions have published the log; empty unless delivery is
+	// exactly-once.
 	Checkpoint string `json:"checkpoint,omitempty"`
-	// Repeats is why, last, rows were published apart from the log, so that some may come twice if the relay dies at the
-	// wrong moment, although delivery is exactly once. It is kept after that is over.
+	// Repeats is the last reason why rows were published apart from the log, although delivery is exactly-once: some of them
+	// may be published twice if the relay dies in between. It is kept after that has ended.
 	Repeats   string    `json:"repeats,omitempty"`
 	RepeatsAt time.Time `json:"repeats_at,omitzero"`
 
-	Claimed   int64 `json:"claimed"`   // rows read, with each try anew
+	Claimed   int64 `json:"claimed"`   // rows read, counted again with each try
 	Published int64 `json:"published"` // rows that the broker acknowledged
-	Deleted   int64 `json:"deleted"`   // rows done
-	Retried   int64 `json:"retried"`   // times that a row was put off to a next try
-	Parked    int64 `json:"parked"`    // rows put before a person
+	Deleted   int64 `json:"deleted"`   // rows that are done
+	Retried   int64 `json:"retried"`   // times that a row was recorded for a next try
+	Parked    int64 `json:"parked"`    // rows parked, for an operator
 	InFlight  int64 `json:"in_flight"` // rows sent and not yet acknowledged
 
-	// Lag is the age of the oldest row in the last claim, by this machine's clock; 0 when the last look found none.
-	// Rows in trouble do not count.
+	// Lag is the age of the first row of the last claim, by this machine's clock, of the shard with the greatest; 0 if the
+	// last look found none. A row in trouble counts only in the claim that tries it again.
 	Lag time.Duration `json:"lag_ns"`
-	// Progress is when the relay last got somewhere: rows acknowledged or deleted, or an outbox found empty; on a
-	// standby, the lease read.
+	// Progress is the last time at which rows were acknowledged, deleted or recorded as trouble, or the outbox was found
+	// empty; on a standby, at which the lease was read. With several shards it is the oldest of their times.
 	Progress time.Time `json:"progress"`
-	// Headroom is how many positions are left in the partitions there are; 0 until known.
+	// Headroom is the number of positions left in the existing partitions; 0 until known.
 	Headroom int64 `json:"headroom"`
 
-	// Shards is into how many the outbox is divided, as last seen; 0: not seen yet. Held are those that this relay holds.
+	// Shards is the number of shards as last read; 0: not read yet. Held lists the shards that this relay holds.
 	Shards int   `json:"shards"`
 	Held   []int `json:"held,omitempty"`
 
-	// Source that was chosen; empty while none is. While a slot is made for wal, the table is polled.
+	// Source is the chosen source; empty if none is chosen. While a slot is created for wal, the table is polled.
 	Source Source `json:"source,omitempty"`
-	// Slot is the replication slot's state, kept while this relay leads; nil: there is none, or it was not read yet.
+	// Slot is the replication slot's state, updated while this relay leads; nil: there is none, or it was not read yet.
 	Slot *SlotStatus `json:"slot,omitempty"`
-	// GivenUp says why the slot was dropped and the table is polled instead, until this relay is started again.
+	// GivenUp is the reason why the slot was dropped and the table is polled instead, until this relay is started again.
 	GivenUp string `json:"given_up,omitempty"`
 
-	LastError   string    `json:"last_error,omitempty"` // kept after it is over
+	LastError   string    `json:"last_error,omitempty"` // kept after recovery
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
 }
 
@@ -70,8 +71,8 @@ type state struct {
 	mu      sync.Mutex
 	status  Status
 	shards  map[int]pace
-	failing error // why there is no progress; nil after progress
-	broker  error // the last failed connect, nil after a good one
+	failing error // reason for the lack of progress; nil after progress
+	broker  error // error of the last failed connect, nil after a successful one
 }
 
 func (s *state) update(change func(*Status)) {
@@ -80,13 +81,13 @@ func (s *state) update(change func(*Status)) {
 	change(&s.status)
 }
 
-// pace is how one shard gets on.
+// pace holds the progress and the lag of one shard.
 type pace struct {
 	progress time.Time
 	lag      time.Duration
 }
 
-// progressed changes the status and clears what was failing.
+// progressed changes the status, records progress of a shard and clears the current failure.
 func (s *state) progressed(shard int, change func(*Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +111,7 @@ func (s *state) pace(shard int, change func(*pace)) {
 	s.shards[shard] = p
 }
 
-// leaves forgets what is no longer ours.
+// leaves deletes the pace of a shard that this relay has released.
 func (s *state) leaves(shard int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +120,7 @@ func (s *state) leaves(shard int) {
 	}
 }
 
-// slowest is the status with what holds for the shard that is worst off.
+// slowest returns the status with the progress and the lag of the slowest of the held shards.
 func (s *state) slowest(held []int) Status {
 	status := s.status
 	if len(held) == 0 {
@@ -148,7 +149,7 @@ func (s *state) brokerIs(err error) {
 	s.broker = err
 }
 
-// Status may be called at any time, from any goroutine.
+// Status returns the relay's status. It may be called at any time, from any goroutine.
 func (r *Relay) Status() Status {
 	held := r.looker.held()
 	r.state.mu.Lock()
@@ -163,10 +164,11 @@ func (r *Relay) Status() Status {
 	return s
 }
 
-// Ready is nil while the relay is active and gets somewhere, or a standby that can see the lease. Otherwise it says
-// what it waits for. It follows progress, not connections: without any for a lease's length and two intervals it is
-// an error, and so is a slot that the server is about to lose or keeps more log for than Config.SlotUnready. Rows in
-// trouble do not make it one. It may be called at any time, from any goroutine.
+// Ready returns nil while the relay is active and makes progress, or is a standby that can read the lease. Otherwise it
+// returns what the relay waits for. It depends on progress, not on connections: no progress for a lease's length and two
+// intervals is an error. A slot that the server is about to lose, or for which it keeps more log than Config.SlotUnready, is
+// an error too, and so is a stream that repeatedly ends at one LSN. Rows in trouble are not an error. Ready may be called at
+// any time, from any goroutine.
 func (r *Relay) Ready() error {
 	held := r.looker.held()
 	r.state.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Asked to stop in the middle of what it has read, a relay that streams brings the transactions to an end that it has
-// begun to publish: its successor would begin them anew.
+// A relay that streams and is stopped within the rows that it has read finishes the transactions that it has begun to
+// publish: its successor would begin them again.
 func TestAStopWithinABacklogRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, map[string]string{"fsync": "off"})

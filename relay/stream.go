@@ -11,43 +11,43 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// errStream says that the stream has ended, or cannot be trusted any more.
+// errStream means that the stream has ended, or cannot be trusted any more.
 var errStream = errors.New("the stream ended")
 
 const (
-	maxSilence   = 3 * wal.Timeout // after which the server is asked, over another connection, whether it still streams
-	maxAnswer    = reportEvery / 2 // for which that takes: reports go on
+	maxSilence   = 3 * wal.Timeout // after which the relay checks over another connection whether the server still streams
+	maxAnswer    = reportEvery / 2 // time limit of that check, so that reports continue
 	reportEvery  = wal.Timeout * 6 / 10
 	sampleEvery  = time.Second      // while rows are published
 	beatEvery    = 15 * time.Second // while none are
-	storeBehind  = 16 << 20         // bytes of others' WAL that are worth a statement
+	storeBehind  = 16 << 20         // bytes of other tables' WAL after which the checkpoint is stored
 	troubleEvery = time.Second
 	reloadEvery  = 10 * time.Second
 )
 
-// breath is from one window with rows to the next, unless that is full, and how long from its first row one waits that ends
-// within a transaction. Where rows come one by one and fast, a send of its own
-// for each takes so much of the machine, the broker's work and its consumers' included, that the server falls behind with the
+// breath is the shortest time between two windows with rows, unless a window is full. It is also the longest time, from its
+// first row, that a window waits if it ends within a transaction. If rows arrive one by one and fast, a send for each of them
+// takes so much of the machine, including the work of the broker and its consumers, that the server falls behind with the
 // log: at 2,000 rows/s on two cores the 99th percentile was 33 ms (bench/relay --only latency).
 const breath = time.Millisecond
 
-// stream is the source that reads the log. One goroutine reads into windows, the publisher takes them one at a time, and
-// what is confirmed to the server follows what is stored.
+// stream is the source that reads the log. One goroutine reads rows into windows, the publisher takes one window at a time,
+// and an LSN is confirmed to the server after it is stored.
 type stream struct {
 	relay       *Relay
 	lease       *lease
-	db          *server // that conn streams from
+	db          *server // server process that conn streams from
 	conn        *wal.Conn
 	ledger      ledger
 	mapped      *mappedReader // nil: the table is troupe.outbox
-	skip        snapshot      // what it sees was published before
+	skip        snapshot      // rows that it sees were published before
 	tx          *transactor
-	publication string   // that the stored checkpoint belongs to
-	from        wal.LSN  // where it began
-	again       wal.LSN  // what is told up to here may have been told before
-	discards    discards // of rows up to there
+	publication string   // publication that the stored checkpoint belongs to
+	from        wal.LSN  // first LSN of the stream
+	again       wal.LSN  // rows up to here may have been delivered before
+	discards    discards // discarded rows that the log may repeat
 
-	commit wal.LSN // of the transaction that is read
+	commit wal.LSN // commit LSN of the transaction that is being read
 
 	mu      sync.Mutex
 	filling *window
@@ -56,24 +56,24 @@ type stream struct {
 	ready   chan struct{}
 	room    chan struct{}
 
-	now      *window   // the publisher's
-	taken    time.Time // the last with rows
+	now      *window   // window of the publisher
+	taken    time.Time // when the last window with rows was taken
 	torn     bool      // the window before it ended within a transaction
-	ending   bool      // asked to stop
+	ending   bool      // the relay must stop
 	tried    time.Time
 	reloaded time.Time
-	reload   time.Duration // how long after
+	reload   time.Duration // interval between two loads
 
-	published atomic.Uint64 // the log holds nothing before it that is not published
-	passed    chan struct{} // told when that moved
-	rows      atomic.Int64  // settled
-	reported  atomic.Uint64 // stored, and so acknowledged to the server
-	hurry     chan struct{} // report now
-	heard     atomic.Int64  // when the server last said something, Unix nanoseconds
+	published atomic.Uint64 // LSN before which all rows of the log are published or recorded
+	passed    chan struct{} // signalled when published advances
+	rows      atomic.Int64  // settled rows
+	reported  atomic.Uint64 // LSN that is stored, and so confirmed to the server
+	hurry     chan struct{} // signals that the LSN must be confirmed at once
+	heard     atomic.Int64  // when the server last sent something, Unix nanoseconds
 }
 
-// stream publishes from the log until idle ends. Where there is no slot that goes on from what was published, the table
-// is polled until there is one.
+// stream publishes from the log until idle ends. If no slot continues at the stored checkpoint, the table is polled until
+// there is one.
 func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	conn, err := wal.Connect(idle, r.cfg.Pool.Config().ConnConfig)
 	if err != nil {
@@ -100,7 +100,8 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if err := r.foreign(slot); err != nil {
 		return err
 	}
-	// A relay that was frozen finds its stream ended before it knows that its term is over: it must not end that of the next.
+	// A relay that was frozen notices that its stream ended before it knows that its term is over. It must not end the stream
+	// of the next relay.
 	if _, err := p.lease.renew(idle, r.pool, nothing); err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 			return err
 		}
 	}
-	// From the stored checkpoint: the last report before a crash may not have come to the server.
+	// The stream begins at the stored checkpoint: the last report before a crash may not have reached the server.
 	from := st.lsn
 	if p.tx != nil {
 		p.tx.db = db
@@ -154,7 +155,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if err := conn.Start(idle, r.cfg.Slot, r.cfg.Publication, from); err != nil {
 		return err
 	}
-	// Now that the slot is held nobody can replace it: somebody may have done so since it was looked at.
+	// Now that the slot is in use it cannot be replaced. It may have been replaced since it was read.
 	if slot, err = r.readSlot(idle, db); err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	return err
 }
 
-// flushed returns the end of the log on the server's disk: no stream has read more of it.
+// flushed returns the end of the log on the server's disk: no stream has read beyond it.
 func (r *Relay) flushed(ctx context.Context, db querier) (wal.LSN, error) {
 	var text string
 	if err := db.QueryRow(ctx, "SELECT pg_current_wal_flush_lsn()::text").Scan(&text); err != nil {
@@ -188,16 +189,16 @@ func (r *Relay) flushed(ctx context.Context, db querier) (wal.LSN, error) {
 	return wal.ParseLSN(text)
 }
 
-// streaming is what following a slot begins with.
+// streaming holds what follow needs to begin.
 type streaming struct {
 	db   *server
 	conn *wal.Conn
 	st   standing
 	from wal.LSN
-	told wal.LSN // nothing behind it was told before
+	told wal.LSN // no row after it was delivered before
 }
 
-// follow streams.
+// follow publishes from the slot until idle or the stream ends.
 func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming) error {
 	conn, st := from.conn, from.st
 	s := &stream{
@@ -231,7 +232,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", st.lsn).Msg("streaming")
 	tell(r.slotMoved)
 
-	// Each outlives what it serves: rows are settled, then their checkpoint is stored, then it is reported.
+	// Each goroutine outlives the one it serves: rows are settled, then their checkpoint is stored, then it is confirmed.
 	storing, endStoring := context.WithCancel(term)
 	reporting, endReports := context.WithCancel(term)
 	var read, checkpoints, reports sync.WaitGroup

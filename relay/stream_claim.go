@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// claim gives what is left of a window, then rows in trouble that are due, then the next window.
+// claim returns the unsettled rows of the window, then rows in trouble that are due, then the next window.
 func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	if s.ending {
 		return s.begun(ctx)
@@ -31,13 +31,13 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 		}
 	}
 	if s.ledger.rows > 0 && time.Since(s.tried) >= troubleEvery {
-		if time.Since(s.reloaded) >= s.reload { // somebody may have discarded some
+		if time.Since(s.reloaded) >= s.reload { // an operator may have discarded some
 			began := time.Now()
 			if err := s.load(ctx); err != nil {
 				return nil, err
 			}
 			s.reloaded = time.Now()
-			s.reload = max(reloadEvery, 100*s.reloaded.Sub(began)) // a hundredth of the time at most
+			s.reload = max(reloadEvery, 100*s.reloaded.Sub(began)) // so that loads take at most a hundredth of the time
 		}
 		items, err := s.ledger.due(ctx)
 		if err != nil || len(items) > 0 {
@@ -48,7 +48,7 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	return s.next(ctx)
 }
 
-// next waits for a window, for as long as rest would.
+// next waits for a window, and returns no rows after troubleEvery, or earlier if a transaction must end.
 func (s *stream) next(ctx context.Context) ([]*item, error) {
 	most := troubleEvery
 	if s.tx != nil {
@@ -70,7 +70,7 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 			}
 			s.filling, s.spare = s.spare, nil
 			s.now = w
-			if len(w.items) > 0 { // not a keepalive, behind which a row may come at once
+			if len(w.items) > 0 { // not a keepalive, after which a row may come at once
 				s.taken = time.Now()
 			}
 			s.mu.Unlock()
@@ -96,8 +96,9 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 	}
 }
 
-// waits is how long a window should still wait, or until there is more in it. One that ends within a transaction waits for the
-// rest, which comes row by row: else the first rows of each would be a send of their own.
+// waits returns how long a window should still wait, and a channel that ends the wait when more rows were read. A window that
+// ends within a transaction waits for the rest, which arrives row by row: otherwise the first rows of each transaction would
+// be a send of their own.
 func (s *stream) waits(w *window) (rest time.Duration, until chan struct{}) {
 	if w.full() {
 		return 0, nil
@@ -108,8 +109,8 @@ func (s *stream) waits(w *window) (rest time.Duration, until chan struct{}) {
 	return rest, until
 }
 
-// part is what may go out now of what is left of the window. Under exactly-once those of whole transactions go first: only
-// behind them may a Kafka transaction end.
+// part returns unsettled rows of the window. Under exactly-once the rows of complete transactions come first: only after them
+// may a Kafka transaction end.
 func (s *stream) part() ([]*item, error) {
 	w := s.now
 	if s.tx != nil && w.upTo > 0 {
@@ -128,7 +129,7 @@ func (s *stream) part() ([]*item, error) {
 	return items, nil
 }
 
-// reach is when all of a window's whole transactions are settled.
+// reach is called when all complete transactions of the window are settled.
 func (s *stream) reach() error {
 	upTo, end := s.now.upTo, s.now.end
 	s.now.upTo, s.now.end = 0, 0
@@ -139,24 +140,24 @@ func (s *stream) reach() error {
 	return nil
 }
 
-// passes says that all before upTo is published.
+// passes records that all rows before upTo are published or recorded.
 func (s *stream) passes(upTo wal.LSN) {
 	s.published.Store(max(s.published.Load(), uint64(upTo)))
 	s.relay.stuck.passed(upTo)
 	tell(s.passed)
 }
 
-// finish settles what can be when the publisher has ended. Transactions of which something is published are brought to
-// an end, since they would be repeated from their first row; under exactly-once nothing of them is visible.
+// finish settles rows after the publisher has ended. Transactions of which some rows are published are finished, since
+// otherwise they would be repeated from their first row. Under exactly-once no row of them is visible yet.
 func (s *stream) finish(term context.Context, p *publisher) error {
 	if s.tx != nil {
 		return s.finishTransaction()
 	}
 	s.ending = true
-	// Behind the term rows may still be in flight, whose bytes a further round would write over.
+	// After the term, rows may still be in flight, and another round would overwrite their bytes.
 	for found := true; found && term.Err() == nil; {
 		var err error
-		if found, err = p.round(term, term, 0); err != nil { // the rows that are not settled are repeated
+		if found, err = p.round(term, term, 0); err != nil { // rows that are not settled are repeated
 			s.relay.state.failed(err)
 			s.relay.cfg.Log.Warn().Err(err).Msg("stopped within a transaction: rows of it that were published will be published again")
 			break
@@ -181,7 +182,7 @@ func (s *stream) finishTransaction() error {
 	return s.tx.commit(s)
 }
 
-// settled is when all of a window is.
+// settled is called when all rows of the window are settled.
 func (s *stream) settled() error {
 	w := s.now
 	if len(w.items) > 0 || w.upTo > 0 {
@@ -201,7 +202,7 @@ func (s *stream) settled() error {
 	return nil
 }
 
-// begun are rows of transactions of which something is published.
+// begun returns the rows of transactions of which some rows are published.
 func (s *stream) begun(ctx context.Context) ([]*item, error) {
 	for {
 		if s.now == nil && s.torn {
@@ -261,8 +262,8 @@ func (s *stream) record(ctx context.Context, troubled []trouble) error {
 	return nil
 }
 
-// behind is asked of rows of a window; those that are in trouble already are due, and wait for nothing.
+// behind applies to rows of a window. Rows that are already in trouble are due, and wait for no other row.
 func (s *stream) behind(i *item) bool { return !i.troubled && s.ledger.behind(i) }
 
-// rest returns at once: a claim waits by itself.
+// rest returns at once, since claim itself waits.
 func (s *stream) rest(context.Context, time.Duration) bool { return false }

@@ -10,7 +10,8 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// report tells the server what is stored, in time, until ctx ends, and then once more.
+// report confirms the stored LSN to the server every reportEvery until ctx ends, and once more then. When the server is
+// silent for too long, it checks whether the server still works, and else ends the stream.
 func (s *stream) report(ctx context.Context) {
 	for more := true; more; {
 		pause(ctx, reportEvery, s.hurry)
@@ -31,9 +32,10 @@ func (s *stream) report(ctx context.Context) {
 	}
 }
 
-// decodes asks the server whether the stream's walsender is busy with the log. Up to Postgres 15 it sends nothing, not even a
+// decodes reports whether the stream's walsender is busy decoding the log. Up to Postgres 15 it sends nothing, not even a
 // keepalive, while it decodes a transaction of which no row is published: a REFRESH MATERIALIZED VIEW, a table that is
-// rewritten. One that waits for the client, or for more log, would have sent a keepalive: then the connection is broken.
+// rewritten. A walsender that waits for the client, or for more log, would have sent a keepalive: then the connection is
+// broken.
 func (s *stream) decodes(ctx context.Context) (busy bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.relay.answer)
 	defer cancel()
@@ -41,10 +43,10 @@ func (s *stream) decodes(ctx context.Context) (busy bool) {
 	return err == nil && busy
 }
 
-// keepCheckpoint stores how far the log is published, and what is visible as soon as all of that is; only then the server
-// hears of it. It ends with ctx, and stores what is published by then.
+// keepCheckpoint stores the LSN up to which the log is published, and a snapshot once all rows visible in it are published.
+// Only then is the LSN confirmed to the server. When ctx ends it stores the last state and returns.
 func (s *stream) keepCheckpoint(ctx context.Context, st standing) {
-	var pending *sample // which the stream has not passed yet
+	var pending *sample // a sample that the stream has not passed yet
 	var proven, kept int64
 	for stored := time.Now(); s.awaitCheckpoint(ctx, pending, proven); {
 		if pending == nil {
@@ -57,7 +59,7 @@ func (s *stream) keepCheckpoint(ctx context.Context, st standing) {
 			pending = &got
 		}
 		published := s.published.Load()
-		fresh := false // a snapshot of rows that the stored one does not see
+		fresh := false // a snapshot that sees rows that the stored one does not see
 		if published >= uint64(pending.lsn) {
 			fresh = pending.rows != proven
 			proven, st.published, pending = pending.rows, &pending.snapshot, nil
@@ -90,7 +92,8 @@ func (s *stream) failed(ctx context.Context, what string, err error) {
 	}
 }
 
-// awaitCheckpoint waits until another look is due; false when ctx has ended. It is long where nothing is published.
+// awaitCheckpoint waits until the next check is due; it returns false when ctx has ended. It waits long if no rows are
+// published.
 func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven int64) bool {
 	if pending != nil {
 		pause(ctx, sampleEvery, s.passed)
@@ -101,14 +104,14 @@ func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven in
 	return ctx.Err() == nil
 }
 
-// idle waits while nothing is published, for the time between two heartbeats.
+// idle waits while no row is settled, for at most beatEvery.
 func (s *stream) idle(ctx context.Context, rows int64) {
 	for end := time.Now().Add(beatEvery); ctx.Err() == nil && time.Now().Before(end) && s.rows.Load() == rows; {
 		pause(ctx, time.Until(end), s.passed)
 	}
 }
 
-// keep stores a checkpoint and then reports it.
+// keep stores a checkpoint and then requests its report.
 func (s *stream) keep(ctx context.Context, st standing, published uint64) error {
 	published = max(published, s.reported.Load())
 	st.lsn = wal.LSN(published)

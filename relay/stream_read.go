@@ -12,7 +12,7 @@ import (
 func (s *stream) read() {
 	layouts := make(map[uint32]knownLayout) // by the table's OID: each Relation message is another *Relation
 	texts := make(words)
-	open, rows := false, false // a transaction is; it has rows of ours
+	open, rows := false, false // open: within a transaction; rows: it has rows of the outbox
 	var asked requests
 	read := 0
 	for {
@@ -62,7 +62,7 @@ func (s *stream) read() {
 			if !seen {
 				layouts[e.Relation.ID] = knownLayout{e.Relation, l}
 			}
-			if l == nil { // of another table, which a publication of more may tell: a sign of life all the same
+			if l == nil { // of another table, which a wider publication may contain: the server is alive all the same
 				break
 			}
 			w := s.roomy()
@@ -103,23 +103,23 @@ func (s *stream) read() {
 		case !s.conn.Buffered():
 			s.heard.Store(time.Now().UnixNano())
 			tell(s.ready)
-		case read%1000 == 0: // a server that is ahead of us may fill the buffer for minutes
+		case read%1000 == 0: // a server that is ahead of the relay may fill the buffer for minutes
 			s.heard.Store(time.Now().UnixNano())
 		}
 	}
 }
 
-// A knownLayout is what the last Relation message of a table told.
+// A knownLayout is the layout of a table according to its last Relation message.
 type knownLayout struct {
 	of     *wal.Relation
 	layout layout
 }
 
-// errStopping says that the server wants to stop. It waits until everything is confirmed, asks again upon each report, and
-// takes no statement any more by which a checkpoint could be stored: it would wait for ever.
+// errStopping means that the server is shutting down. It waits until everything is confirmed, requests a report after each
+// one, and accepts no more statements with which a checkpoint could be stored: it would wait forever.
 var errStopping = errors.New("the server is stopping")
 
-// requests are the server's for a report: one in some seconds while it goes on.
+// requests counts the server's requests for a report. A server that is not shutting down sends one in several seconds.
 type requests struct {
 	first time.Time
 	n     int
@@ -132,7 +132,8 @@ func (r *requests) urgent(now time.Time) bool {
 	return r.n > 10
 }
 
-// roomy locks and returns the window to fill when it has room; nil when the stream has ended.
+// roomy waits until the window has room, and returns it with s.mu locked. It returns nil, with s.mu unlocked, when the stream
+// has ended.
 func (s *stream) roomy() *window {
 	for {
 		s.mu.Lock()
@@ -147,7 +148,7 @@ func (s *stream) roomy() *window {
 		s.mu.Unlock()
 		tell(s.ready)
 		<-s.room
-		s.heard.Store(time.Now().UnixNano()) // it was not asked meanwhile
+		s.heard.Store(time.Now().UnixNano()) // nothing was read meanwhile
 	}
 }
 

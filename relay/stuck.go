@@ -10,14 +10,15 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// errUnreadable marks what the log holds and the relay cannot read.
+// errUnreadable marks log contents that the relay cannot read.
 var errUnreadable = errors.New("the log cannot be read")
 
-// stuckAfter is how often a stream may end at one place with one error of the log's contents before the slot is given up.
+// stuckAfter is the number of times that a stream may end at one LSN with one error of the log's contents before the slot is
+// given up.
 const stuckAfter = 5
 
-// A stuck counts how often the stream ended at the same place for the same reason: what the log holds there can never be
-// streamed, such as a row of a time at which the publication did not exist or a column had another name. Errors of the
+// A stuck counts how often the stream ended at the same LSN for the same reason: the log contains something that can never be
+// streamed, such as a row from a time at which the publication did not exist or a column had another name. Errors of the
 // connection and of the server's resources do not count.
 type stuck struct {
 	mu    sync.Mutex
@@ -26,7 +27,7 @@ type stuck struct {
 	times int
 }
 
-// ended counts the end of a stream that began at a place.
+// ended counts the end of a stream that began at an LSN.
 func (s *stuck) ended(at wal.LSN, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +40,7 @@ func (s *stuck) ended(at wal.LSN, err error) {
 	}
 }
 
-// passed forgets what the stream has got past.
+// passed resets the count when the stream has passed its LSN.
 func (s *stuck) passed(at wal.LSN) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +49,7 @@ func (s *stuck) passed(at wal.LSN) {
 	}
 }
 
-// why says why the slot cannot be streamed on from a place; nil: it may be.
+// why returns the reason why the slot cannot be streamed from an LSN; nil: it can.
 func (s *stuck) why(at wal.LSN) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +59,7 @@ func (s *stuck) why(at wal.LSN) error {
 	return fmt.Errorf("the stream ended %d times at %s: %w", s.times, s.at, s.cause)
 }
 
-// unready is why nothing gets past the place, as soon as one error came twice there.
+// unready returns the error that keeps the stream from passing an LSN, once it has occurred twice there.
 func (s *stuck) unready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +69,7 @@ func (s *stuck) unready() error {
 	return fmt.Errorf("the stream ended %d times at %s: %w", s.times, s.at, s.cause)
 }
 
-// ofContents says whether a stream ended for what the log holds, and would end so again.
+// ofContents reports whether a stream ended because of the log's contents, and would end for the same reason again.
 func ofContents(err error) bool {
 	if errors.Is(err, errUnreadable) {
 		return true

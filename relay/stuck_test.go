@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// What was written while the publication did not exist, or while a column had another name, can never be streamed. It is read
-// from the table.
+// Rows that were written while the publication did not exist, or while a column had another name, can never be streamed. They
+// are read from the table.
 func TestALogThatCannotBeStreamedIsHealedFromTheTable(t *testing.T) {
 	t.Parallel()
 	const create = "CREATE PUBLICATION troupe_outbox FOR TABLE troupe.outbox WITH (publish = 'insert', publish_via_partition_root = true)"

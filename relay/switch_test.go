@@ -11,8 +11,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// From the table to the log and back, again and again, on a live outbox: nothing is lost, and what is repeated is
-// repeated by id.
+// From the table to the log and back, repeatedly, on a live outbox: no row is lost, and repeats have the same id.
 func TestChangingTheSourceUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -43,15 +42,15 @@ func TestChangingTheSourceUnderLoadLosesNothing(t *testing.T) {
 	}
 }
 
-// Rows of the first cluster's transactions are nothing to a copy of the database in another cluster, whose transactions
-// have other numbers.
+// For a copy of the database in another cluster, the first cluster's snapshot is meaningless: its transactions have other
+// numbers.
 func TestACopyInAnotherClusterLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, source := range []relay.Source{relay.WAL, relay.Poll} {
 		t.Run(string(source), func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			// As the dump was restored: the snapshot sees all of this cluster's transactions, for hours to come.
+			// As if the dump was restored: the snapshot sees all of this cluster's transactions, for hours to come.
 			s.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published, lsn)
 				VALUES ('troupe_' || current_database(), 'wal', '7000000000000000000', 1, '4000000000:4000000000:', '0/1')`)
 			committed := s.fill(s.topic, 10, 20)
@@ -112,7 +111,7 @@ func TestRestoredRowsOfAnOlderClusterArePublishedInOrder(t *testing.T) {
 	}
 }
 
-// Making a slot waits for transactions of others, however long they are. Meanwhile the table is polled.
+// Creating a slot waits for other transactions, however long they last. Meanwhile the table is polled.
 func TestALongTransactionHoldsNobodyUpAtTheFirstStart(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)

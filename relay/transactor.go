@@ -15,49 +15,48 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// Delivery is what a consumer may see twice.
+// A Delivery is a delivery guarantee.
 type Delivery string
 
 // The deliveries.
 const (
-	AtLeastOnce Delivery = "at-least-once" // a crash repeats rows, under their ids
-	ExactlyOnce Delivery = "exactly-once"  // a consumer that reads committed messages sees none twice; WAL only
+	AtLeastOnce Delivery = "at-least-once" // a crash repeats rows, under the same ids
+	ExactlyOnce Delivery = "exactly-once"  // a consumer that reads committed messages sees none twice, but for Status.Repeats; WAL only
 )
 
 var (
-	// errAborted says that a Kafka transaction did not end well, or may not have: what is published must be read anew.
+	// errAborted means that a Kafka transaction was not committed, or may not have been: the checkpoint must be read again.
 	errAborted = errors.New("the Kafka transaction is given up")
-	// errAgain says the same when the reason is known and dealt with.
+	// errAgain means the same if the reason is known and handled.
 	errAgain = errors.New("the stream begins again")
-	// errStop says that only a person can help.
+	// errStop means that only an operator can resolve the failure.
 	errStop = errors.New("stopped")
 )
 
-// A transactor ends Kafka transactions of whole Postgres transactions, each together with its checkpoint in the log. It is
-// good for as long as all goes well: after any failure it is closed, and the next one first makes sure of how the last
-// transaction ended (by taking its transactional id, which ends it) and then reads the checkpoint. What was in memory is not
-// trusted.
+// A transactor commits Kafka transactions of whole Postgres transactions, each together with its checkpoint in the log. It is
+// used until the first failure, and then closed. Its successor takes the transactional id, which ends the last transaction if
+// it is open, and reads the checkpoint. Nothing is taken from memory.
 type transactor struct {
 	relay  *Relay
 	db     *server // of the stream, once there is one
 	client *kgo.Client
 	sender *sender
 	term   context.Context
-	topic  string // of the checkpoint
+	topic  string // topic of the checkpoint
 	id     producerID
 
-	at    checkpoint // committed
-	next  checkpoint // behind the last whole transaction with rows
-	last  outbox.Row // that was taken: its position and id
-	xid   uint64     // that wrote it
-	apart bool       // rows that the log does not tell now: their transactions hold no checkpoint
-	open  bool       // a transaction is under way
-	begun time.Time  // then
-	ended time.Time  // the one before
-	rows  int        // in it
-	whole bool       // every row in it is of a Postgres transaction that is whole in it
+	at    checkpoint // committed checkpoint
+	next  checkpoint // checkpoint after the last complete transaction with rows
+	last  outbox.Row // position and id of the last row taken
+	xid   uint64     // transaction id that wrote that row
+	apart bool       // the rows are not from the log now: their transactions store no checkpoint
+	open  bool       // a transaction is open
+	begun time.Time  // when it began
+	ended time.Time  // when the one before ended
+	rows  int        // number of rows in it
+	whole bool       // it contains only complete Postgres transactions
 	noted bool       // rows were recorded as trouble since the last one
-	upTo  wal.LSN    // the checkpoint behind the whole ones; 0: none is
+	upTo  wal.LSN    // LSN to confirm after the complete ones; 0: none
 }
 
 type producerID struct {
@@ -65,12 +64,12 @@ type producerID struct {
 	epoch int16
 }
 
-// beginTimeout bounds the wait for a transactional id: a transaction that somebody left must be ended first.
+// beginTimeout limits the wait for a transactional id: the broker must first end a transaction that a predecessor left open.
 const beginTimeout = 30 * time.Second
 
-// transact takes the transactional id, which ends whatever a predecessor left open, and shuts it out.
+// transact takes the transactional id: this ends a transaction that a predecessor left open, and fences the predecessor.
 func (r *Relay) transact(ctx, term context.Context, p *publisher) error {
-	// One that woke up behind its term must not shut its heir out.
+	// A relay that wakes up after its term must not fence its successor.
 	if _, err := p.lease.renew(ctx, r.pool, nothing); err != nil {
 		return err
 	}
@@ -110,13 +109,14 @@ func (t *transactor) identify(ctx context.Context) error {
 	return nil
 }
 
-// apart says whether rows go out in transactions that hold no checkpoint: those that the log does not tell now.
+// apart reports whether rows are published in transactions that store no checkpoint: rows that the log does not deliver now.
 func (p *publisher) apart(items []*item) bool {
 	_, streams := p.source.(*stream)
 	return !streams || items[0].troubled
 }
 
-// mayGoOn waits while the relay is paused, which it is not in the midst of a transaction: consumers would wait too.
+// mayGoOn waits while the relay is paused. It does not wait within a transaction, since consumers would wait too. It returns
+// false when idle has ended.
 func (p *publisher) mayGoOn(idle context.Context) bool {
 	if p.tx != nil && p.tx.busy() && idle.Err() == nil {
 		return true
@@ -124,7 +124,7 @@ func (p *publisher) mayGoOn(idle context.Context) bool {
 	return p.relay.gate.pass(idle)
 }
 
-// begin begins a transaction when none is under way.
+// begin begins a transaction if none is open.
 func (t *transactor) begin() error {
 	if t.open {
 		return t.inTime()
@@ -136,8 +136,8 @@ func (t *transactor) begin() error {
 	return nil
 }
 
-// inTime sees to it that the broker is not the first to end the transaction. Once may be an outage; at the second time
-// from the same checkpoint it is the Postgres transaction.
+// inTime returns an error if the transaction is about to reach the broker's time-out, so that the relay aborts it first. The
+// first time may be an outage; the second time from the same checkpoint, the Postgres transaction is too large.
 func (t *transactor) inTime() error {
 	limit := t.relay.cfg.TransactionTimeout
 	if !t.open || time.Since(t.begun) < limit*9/10 {
@@ -155,17 +155,17 @@ func (t *transactor) inTime() error {
 	return fmt.Errorf("%w: it was not complete after %s, with %d rows", errAborted, limit*9/10, t.rows)
 }
 
-// busy says whether something waits for the end of a transaction.
+// busy reports whether a transaction is open, or recorded rows wait for one that stores a checkpoint after them.
 func (t *transactor) busy() bool { return t.open || t.noted }
 
-// takes is when rows of the log are about to go out: they may be of a transaction that is not whole.
+// takes is called before rows of the log are sent: they may be of a transaction that is not complete.
 func (t *transactor) takes(items []*item) {
 	t.whole = false
 	last := items[len(items)-1]
 	t.last, t.xid = outbox.Row{Position: last.row.Position, ID: last.row.ID}, last.xid
 }
 
-// reached is when all rows before upTo are in the transaction, or recorded.
+// reached is called when all rows before upTo are in the transaction, or recorded.
 func (t *transactor) reached(s *stream, upTo, end wal.LSN) error {
 	t.whole = true
 	if end > 0 {
@@ -179,7 +179,7 @@ func (t *transactor) reached(s *stream, upTo, end wal.LSN) error {
 	return t.due(s)
 }
 
-// due ends the transaction if it is time.
+// due commits the transaction if it is time.
 func (t *transactor) due(s *stream) error {
 	if t.whole && t.busy() && time.Since(t.ended) >= t.relay.cfg.Transactions {
 		return t.commit(s)
@@ -187,7 +187,7 @@ func (t *transactor) due(s *stream) error {
 	return t.inTime()
 }
 
-// wait is how long the publisher may wait for rows.
+// wait returns how long the publisher may wait for rows.
 func (t *transactor) wait(most time.Duration) time.Duration {
 	if t.whole && t.busy() {
 		return max(0, min(most, t.relay.cfg.Transactions-time.Since(t.ended)))
@@ -195,7 +195,8 @@ func (t *transactor) wait(most time.Duration) time.Duration {
 	return most
 }
 
-// commit ends the transaction, if it is whole, together with its checkpoint. Only then may the checkpoint be confirmed to Postgres.
+// commit commits the transaction, if it is complete, together with its checkpoint. Only after that may the checkpoint be
+// confirmed to Postgres.
 func (t *transactor) commit(s *stream) error {
 	if !t.whole || !t.busy() {
 		return nil
@@ -219,14 +220,14 @@ func (t *transactor) commit(s *stream) error {
 	return nil
 }
 
-// end produces a last record, if there is one, and commits. Every record before has its acknowledgement.
+// end produces a last record, if there is one, and commits. All earlier records are acknowledged.
 func (t *transactor) end(last *kgo.Record) error {
 	if last != nil {
 		if err := t.produce(last); err != nil {
 			return err
 		}
 	}
-	// The client may take a new epoch by itself and go on: what it sent before would be lost.
+	// The client may get a new epoch by itself and continue: the records that it sent before would be lost.
 	id, epoch, err := t.client.ProducerID(t.term)
 	if now := (producerID{id, epoch}); err != nil || now != t.id {
 		return fmt.Errorf("%w: producer id %v, was %v: %w", errAborted, now, t.id, errors.Join(err, errEpoch))
@@ -254,7 +255,7 @@ func (t *transactor) produce(r *kgo.Record) error {
 	return nil
 }
 
-// over is when a transaction has ended as it was to.
+// over is called when a transaction has ended as intended.
 func (t *transactor) over() error {
 	t.open, t.ended = false, time.Now()
 	id, epoch, err := t.client.ProducerID(t.term) // the broker gives a new epoch with each end
@@ -265,7 +266,7 @@ func (t *transactor) over() error {
 	return nil
 }
 
-// fenced adds what may be behind it when somebody else took the transactional id.
+// fenced adds the likely causes to the error if another client took the transactional id.
 func (t *transactor) fenced(err error) error {
 	if kafka.Classify(err) == kafka.Fenced {
 		return fmt.Errorf("%w: time ran out, or somebody else uses transactional id %s: "+
@@ -274,7 +275,7 @@ func (t *transactor) fenced(err error) error {
 	return err
 }
 
-// abort ends a transaction of rows that are claimed again.
+// abort aborts a transaction whose rows are claimed again.
 func (t *transactor) abort() error {
 	if err := t.client.EndTransaction(t.term, kgo.TryAbort); err != nil {
 		return fmt.Errorf("%w: abort: %w", errAborted, err)
@@ -282,8 +283,8 @@ func (t *transactor) abort() error {
 	return t.over()
 }
 
-// close gives up what is open, so that consumers need not wait for the time-out. If it can't, the next one who takes the
-// transactional id does.
+// close aborts an open transaction, so that consumers need not wait for the time-out. If that fails, the next relay that
+// takes the transactional id ends it.
 func (t *transactor) close() {
 	if t.open {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.term), releaseLimit)
@@ -295,16 +296,16 @@ func (t *transactor) close() {
 	t.client.Close()
 }
 
-// sent is what became of one send.
+// sent holds the results of one send.
 type sent struct {
 	rows     int
 	acked    []*item
 	troubled []trouble
-	failed   error // not a row's
+	failed   error // an error that is not a row's
 }
 
-// settleTx settles a send within a transaction: all of it, or the transaction is given up, since a client commits whatever
-// was acknowledged.
+// settleTx settles a send within a transaction: either all of it, or the transaction is aborted, since a client commits
+// whatever was acknowledged.
 func (p *publisher) settleTx(ctx context.Context, s sent) error {
 	t := p.tx
 	if len(s.acked) == s.rows {
@@ -321,12 +322,12 @@ func (p *publisher) settleTx(ctx context.Context, s sent) error {
 	}
 	switch {
 	case ofTopics(s.troubled) > 1 && !t.sender.single:
-		// A broker may refuse a transaction's partitions together for one of them: alone, each speaks for itself.
+		// A broker may refuse all partitions of a transaction because of one of them: each topic is tried alone.
 		t.sender.single, s.troubled = true, nil
 	case len(s.troubled) == 0 && s.failed == nil: // batches were halved
 		t.sender.steady = true
 	}
-	// Before the abort: whoever dies here has the row recorded, and not published.
+	// Before the abort: if the relay dies here, the row is recorded, and not published.
 	if err := p.note(ctx, s.troubled); err != nil {
 		return err
 	}
@@ -347,7 +348,7 @@ func ofTopics(troubled []trouble) int {
 	return len(names)
 }
 
-// repeats says in Status why rows may come twice.
+// repeats reports in Status and in the log why rows may be published twice.
 func (r *Relay) repeats(why string) {
 	if r.cfg.Delivery != ExactlyOnce {
 		return

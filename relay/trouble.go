@@ -17,34 +17,34 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// Trouble is a row that could not be published. Its later rows of the same key wait behind it.
+// Trouble describes a row that could not be published. Later rows of its key wait behind it.
 type Trouble struct {
 	Position int64
 	ID       uuid.UUID
 	Topic    string
-	Attempts int           // failed tries, this one included
-	Wait     time.Duration // until the next; 0 when parked
-	Parked   bool          // a person must look at it
+	Attempts int           // failed tries, including this one
+	Wait     time.Duration // until the next try; 0 when parked
+	Parked   bool          // an operator must look at it
 	Err      error
 }
 
 type trouble struct {
 	Trouble
 	item        *item
-	maxAttempts int // 0: time decides
+	maxAttempts int // 0: limited by time
 }
 
-// behindOthers is a row that waits behind others of its key. A stream tells it only once.
+// behindOthers records a row that waits behind others of its key. It must be recorded, since a stream delivers it only once.
 func behindOthers(i *item) trouble {
 	return trouble{Trouble: Trouble{Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic}, item: i}
 }
 
-// judge says what becomes of a row that failed with err, or that the failure is not the row's. Attempts count for one class of
-// error: the first of another class is the first again.
+// judge decides what happens to a row that failed with err. ours is false if the failure is not the row's. Attempts are
+// counted per class of error: the first error of another class counts as the first attempt.
 //
 //	the broker is away, or refuses everything     not the row's: wait; after UnknownTopic see postpone
 //	the topic is unknown, or has no schema        retry until UnknownTopic is over, then park
-//	the topic refuses us                          retry by the policy, then park
+//	the topic is denied (ACL)                     retry by the policy, then park
 //	too large, an impossible topic, bad headers,
 //	no such partition, not encodable              park
 func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
@@ -60,13 +60,13 @@ func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
 	case retry.IsPermanent(err), class == kafka.Unsendable:
 		t.Parked, t.maxAttempts = true, 1
 	case class == kafka.UnknownTopic, errors.Is(err, schemas.ErrNoSchema):
-		if i.maxAttempts > 0 { // they counted for the policy
+		if i.maxAttempts > 0 { // they were counted for the policy
 			t.Attempts = 1
 		}
 		t.Parked = t.Attempts > 1 && i.troubledFor >= r.cfg.UnknownTopic
 		t.Wait = r.untilNext(t.Attempts)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		if i.maxAttempts == 0 { // they waited for the topic
+		if i.maxAttempts == 0 { // they were counted for an unknown topic
 			t.Attempts = 1
 		}
 		t.maxAttempts = r.cfg.Retry.Attempts
@@ -81,13 +81,12 @@ func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
 	return t, true
 }
 
-// untilNext is how long a row waits whose topic may be there any moment.
+// untilNext returns the wait of a row whose topic may be created at any moment.
 func (r *Relay) untilNext(attempts int) time.Duration {
 	return min(r.cfg.Retry.Wait(attempts), r.cfg.UnknownTopic/10)
 }
 
-// note records trouble, before anything else is sent. A claim leaves those rows out from then on, and those behind
-// them.
+// note records trouble before anything else is sent. From then on a claim leaves out those rows, and the rows behind them.
 func (p *publisher) note(ctx context.Context, troubled []trouble) error {
 	if len(troubled) == 0 {
 		return nil
@@ -127,7 +126,7 @@ func (p *publisher) note(ctx context.Context, troubled []trouble) error {
 // have any text there.
 func topicName(topic string) string { return plain.Line(topic, maxTopicName) }
 
-// record writes trouble down, under the term.
+// record records trouble, under the term.
 func (p *poll) record(ctx context.Context, troubled []trouble) error {
 	p.join(ctx)
 	if err := p.connect(ctx); err != nil {
@@ -136,7 +135,7 @@ func (p *poll) record(ctx context.Context, troubled []trouble) error {
 	return p.check(record(ctx, p.conn, p.lease, troubled))
 }
 
-// behind is false: a claim leaves out what stands behind others.
+// behind returns false: a claim already leaves out rows that wait behind others.
 func (p *poll) behind(*item) bool { return false }
 
 func record(ctx context.Context, db querier, l *lease, troubled []trouble) error {
@@ -168,7 +167,7 @@ func record(ctx context.Context, db querier, l *lease, troubled []trouble) error
 	return nil
 }
 
-// newestOf keeps one entry for each position: the log can hold a position twice, after TRUNCATE … RESTART IDENTITY, and
+// newestOf keeps one entry for each position: the log can contain a position twice, after TRUNCATE … RESTART IDENTITY, and
 // only the row that was committed last can still be in the table.
 func newestOf(troubled []trouble) []trouble {
 	last := make(map[int64]int, len(troubled))
@@ -187,7 +186,7 @@ func newestOf(troubled []trouble) []trouble {
 	return kept
 }
 
-// errorText is what a text column can hold, and a person read.
+// errorText returns err's text, limited to 1000 bytes of what a text column can store.
 func errorText(err error) string {
 	const most = 1000
 	text := strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", ""), "")

@@ -20,14 +20,14 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// troubles is a hook that hands on what it is told.
+// troubles is a hook that passes on the trouble that it gets.
 func troubles(cfg *relay.Config) <-chan relay.Trouble {
 	seen := make(chan relay.Trouble, 10_000)
 	cfg.Hooks.Troubled = func(trouble relay.Trouble) { seen <- trouble }
 	return seen
 }
 
-// A23: tries are counted, each has its time, and none comes earlier. Nothing else waits meanwhile.
+// A23: attempts are counted, each has its time, and none comes earlier. No other row waits meanwhile.
 func TestAnUnknownTopicIsTriedUntilItIsThere(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -50,7 +50,7 @@ func TestAnUnknownTopicIsTriedUntilItIsThere(t *testing.T) {
 	s.start(cfg)
 	consumer := testkit.Consume(t, s.brokers, s.topic)
 	testkit.Wait(t, "the free row", func() (bool, error) {
-		// A broker may take a moment to know a topic that was just made.
+		// A broker may take a moment to know a topic that was just created.
 		s.exec("UPDATE troupe.outbox_trouble SET next_try = clock_timestamp() WHERE topic = $1 AND status = 'retrying'", s.topic)
 		return len(consumer.Records()) == 1, nil
 	})
@@ -80,12 +80,12 @@ func TestAnUnknownTopicIsTriedUntilItIsThere(t *testing.T) {
 	due()
 	tried(2)
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_status WHERE status = 'retrying' AND attempts = 2"))
-	// A poll leaves them alone, a stream notes them.
+	// A poll leaves them out, a stream records them.
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_status WHERE key = 'a' AND status IN ('pending', 'waiting')"))
 
 	s.provision(kafka.Topic{Name: later, Partitions: 1})
 	testkit.Wait(t, "the row behind", func() (bool, error) {
-		due() // they are put off for an hour
+		due() // they wait for an hour
 		return len(values(consumer.Records())) == 5, nil
 	})
 	require.Equal(t, []string{"free", "0", "1", "2", "behind a"}, values(consumer.Records()))
@@ -119,7 +119,7 @@ func TestAnUnknownTopicIsParkedInTheEnd(t *testing.T) {
 	require.Equal(t, 2501, s.count("SELECT count(*) FROM troupe.outbox_status WHERE status = 'parked' AND next_try IS NULL"))
 }
 
-// A topic can go while its name is known to the client; the same name may come back as another topic.
+// A topic can be deleted while the client knows its name; the same name may become another topic.
 func TestATopicThatWasDeletedAndMadeAnewIsFound(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -133,7 +133,7 @@ func TestATopicThatWasDeletedAndMadeAnewIsFound(t *testing.T) {
 	s.deleteTopic(topic)
 	s.insert(topic, "k", "1")
 	trouble := <-seen
-	for trouble.Position != 2 { // the first row's: a broker may take a moment to know a topic that was just made
+	for trouble.Position != 2 { // the first row's: a broker may take a moment to know a topic that was just created
 		trouble = <-seen
 	}
 	require.Equal(t, kafka.UnknownTopic, kafka.Classify(trouble.Err))
@@ -171,7 +171,7 @@ func TestRowsWithoutAKeyWaitForNobody(t *testing.T) {
 	require.Equal(t, []string{"good"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(1)))
 }
 
-// A person took the row away and forgot its trouble: the key must not wait for ever.
+// An operator deleted the row and left its line: the key must not wait forever.
 func TestTroubleWithoutARowHoldsNobodyBack(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil) // no other test's open transaction delays it
@@ -182,7 +182,7 @@ func TestTroubleWithoutARowHoldsNobodyBack(t *testing.T) {
 	require.Equal(t, []string{"free"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(1)))
 }
 
-// refusing is a broker that answers produce requests for a topic with an error, as long as it is told to.
+// refusing is a broker that answers produce requests for a topic with an error while it is switched on.
 func refusing(t *testing.T, topic string, refusal func() *kerr.Error) []string {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.SeedTopics(1, topic, topic+".free"))
 	require.NoError(t, err)
@@ -199,7 +199,7 @@ func refusing(t *testing.T, topic string, refusal func() *kerr.Error) []string {
 		if !slices.ContainsFunc(produce.Topics, its) {
 			return nil, nil, false
 		}
-		// A request may carry other topics too: nothing of those is stored, and the client sends them again by themselves.
+		// A request may contain other topics too: none of their records is stored, and the client sends them again by itself.
 		response := produce.ResponseKind().(*kmsg.ProduceResponse)
 		for _, asked := range produce.Topics {
 			answer := kmsg.NewProduceResponseTopic()
@@ -219,8 +219,8 @@ func refusing(t *testing.T, topic string, refusal func() *kerr.Error) []string {
 	return cluster.ListenAddrs()
 }
 
-// A topic that fails for a reason that is the broker's own is waited for, and what was acknowledged beside it is done:
-// it is not sent again with every try.
+// A topic that fails for a reason of the broker's own is waited for. Rows that were acknowledged in the same send are done,
+// and are not sent again with every attempt.
 func TestWhatIsAcknowledgedBehindAFailureIsDone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -259,7 +259,7 @@ func TestWhatIsAcknowledgedBehindAFailureIsDone(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
 }
 
-// Kafka answers so for a topic on which we have no right at all.
+// Kafka responds like this for a topic on which the client has no right at all.
 func TestATopicThatWeMayNotDescribeHoldsNobodyElseBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -335,7 +335,7 @@ func TestATopicThatRefusesUsIsRetriedByThePolicyAndThenParked(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_status WHERE status = 'parked' AND attempts = 3 AND max_attempts = 3"))
 }
 
-// What is wrong with all of it is not the row's fault: no attempt is counted, and it goes on by itself.
+// A failure of the whole broker is not the row's: no attempt is counted, and the relay continues by itself.
 func TestABrokerThatFailsParksNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -369,7 +369,7 @@ func TestARefusedBatchIsNotOvertaken(t *testing.T) {
 			requests := 0
 			s.brokers = refusing(t, "moody", func() *kerr.Error {
 				requests++
-				first := requests == 1 && refusal == kerr.UnknownServerError // of a single row it would be the row's own fault
+				first := requests == 1 && refusal == kerr.UnknownServerError // for a single row it would be the row's own failure
 				if first || requests%5 == 2 && requests < 25 {
 					return refusal
 				}
@@ -400,7 +400,7 @@ func (s *stage) deleteTopic(topic string) {
 	response, err := request.RequestWith(s.t.Context(), client)
 	require.NoError(s.t, err)
 	require.NoError(s.t, errors.Join(kerr.ErrorForCode(response.Topics[0].ErrorCode)))
-	// A broker may take a moment to forget it, and takes records for it meanwhile.
+	// A broker may take a moment to forget it, and accepts records for it meanwhile.
 	testkit.Wait(s.t, "the topic gone", func() (bool, error) {
 		ids, err := kafka.TopicIDs(s.t.Context(), client, topic)
 		return len(ids) == 0, err

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// one runs the relay until the table's only row came out at the other end.
+// one runs the relay until the table's only row is published.
 func (s *stage) one() *kgo.Record {
 	s.t.Helper()
 	records := s.collect(1, s.topic)
@@ -99,7 +99,7 @@ func TestOddValuesArriveAsTheyWere(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			s.start(s.config())
-			if source == relay.WAL { // what is there before is polled
+			if source == relay.WAL { // rows that exist before are polled
 				s.waitStream()
 			}
 			s.exec("INSERT INTO troupe.outbox (topic, type, "+c.columns+") VALUES ($1, 'Thing', "+c.values+")",
@@ -130,7 +130,7 @@ func TestWhatAPlainInsertLeavesOutIsFilledIn(t *testing.T) {
 	}, m)
 }
 
-// The largest payload that outbox.Write takes must fit a record batch with its headers.
+// The largest payload that outbox.Write accepts must fit a record batch with its headers.
 func TestTheLargestEntryGoesThrough(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

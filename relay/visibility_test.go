@@ -22,12 +22,13 @@ func (s *stage) setStandbys(names string) {
 	})
 }
 
-// standbys has the settings of a server on which a transaction may ask to wait for a standby, which never comes. The server
-// starts with them: after a reload, the process that makes commits wait may read them later than a session that commits.
+// standbys has the settings of a server on which a transaction may request to wait for a standby, which never comes. The
+// server starts with them: after a reload, the process that makes commits wait may read them later than a session that
+// commits.
 var standbys = map[string]string{"synchronous_standby_names": "standby", "synchronous_commit": "local"}
 
-// insertUnseen writes a row, on a server with standbys, whose commit is in the log and waits for a synchronous standby that does
-// not come until letGo: nobody else sees the row meanwhile.
+// insertUnseen writes a row, on a server with standbys, whose commit is in the log and waits for a synchronous standby that
+// does not come until letGo: no other session sees the row meanwhile.
 func (s *stage) insertUnseen(topic, key, payload string) (letGo func()) {
 	s.t.Helper()
 	s.exec("CHECKPOINT")                      // by the process that makes commits wait: it has started
@@ -48,7 +49,7 @@ func (s *stage) insertUnseen(topic, key, payload string) (letGo func()) {
 	}
 }
 
-// The log has a row before others see it. Its failure is not the failure of a row that was deleted.
+// The log has a row before other sessions see it. Its failure is not treated as the failure of a deleted row.
 func TestARowThatIsNotVisibleYetKeepsItsTrouble(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, standbys)
@@ -91,7 +92,7 @@ func TestTroubleOfARowThatWasTakenOutIsForgotten(t *testing.T) {
 	testkit.Wait(t, "no trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_trouble") == 0, nil })
 }
 
-// The row of the checkpoint may not be visible yet when the next relay looks for it: its server is not another one.
+// The row of the checkpoint may not be visible yet when the next relay looks for it: that does not mean another server.
 func TestExactlyOnceWaitsForItsLastRowToBeVisible(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, standbys)
@@ -115,7 +116,8 @@ func TestExactlyOnceWaitsForItsLastRowToBeVisible(t *testing.T) {
 	require.NoError(t, r.stop())
 }
 
-// synchronous_standby_names = '*' matches the relay's walsender too: writers wait for the relay, and the relay not for itself.
+// synchronous_standby_names = '*' matches the relay's walsender too: writers wait for the relay, but the relay does not wait
+// for itself.
 func TestARelayThatIsTakenForASynchronousStandbyDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
@@ -127,7 +129,7 @@ func TestARelayThatIsTakenForASynchronousStandbyDoesNotWaitForItself(t *testing.
 	require.NotContains(t, logs.String(), "synchronous_standby_names")
 	s.setStandbys("*")
 	for n := range 3 {
-		s.insert(s.topic, "k", fmt.Sprint(n)) // returns once a standby has it
+		s.insert(s.topic, "k", fmt.Sprint(n)) // returns once a standby has confirmed it
 	}
 	require.Equal(t, []string{"0", "1", "2"}, values(s.gather(3, s.topic)))
 	require.NoError(t, r.stop())

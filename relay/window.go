@@ -12,22 +12,22 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A window is what a stream told and the publisher has not settled yet: rows in the order of their commits, and the
-// checkpoint up to which the log holds nothing else. What it holds of rows is its own and used again with it.
+// A window holds rows that a stream has read and the publisher has not settled yet, in the order of their commits, and the
+// LSN up to which the log holds no other rows. The memory of its rows belongs to the window and is used again with it.
 type window struct {
 	items []item
-	bytes []byte    // of the rows' values
-	upTo  wal.LSN   // end of the last transaction that is whole in this window or before it; 0: none is
-	whole int       // how many items belong to transactions up to there; those behind are of one that is not whole yet
-	end   wal.LSN   // of the last transaction with rows that ended in this window; 0: none did
-	next  int       // settled items at the front
-	begun time.Time // when its first row came
+	bytes []byte    // memory of the rows' values
+	upTo  wal.LSN   // end of the last transaction that is complete in this window or before it; 0: none is
+	whole int       // number of items of transactions up to there; the others are of one that is not complete yet
+	end   wal.LSN   // end of the last transaction with rows that ended in this window; 0: none did
+	next  int       // number of settled items at the front
+	begun time.Time // when its first row was read
 
-	commit wal.LSN // of the transaction whose rows are added
+	commit wal.LSN // commit LSN of the transaction whose rows are added
 }
 
-// A stream has two windows: one is filled while the other is published. They are what a relay's memory consists of, and
-// larger ones were not faster.
+// A stream has two windows: one is filled while the other is published. They are most of a relay's memory, and larger windows
+// were not faster.
 const (
 	windowRows  = 2000
 	windowBytes = 3 << 19
@@ -38,7 +38,7 @@ func (w *window) full() bool { return len(w.items) >= windowRows || len(w.bytes)
 func (w *window) clear() {
 	clear(w.items)
 	w.items, w.bytes, w.upTo, w.whole, w.end, w.next = w.items[:0], w.bytes[:0], 0, 0, 0, 0
-	if cap(w.bytes) > 2*windowBytes { // a row of many megabytes
+	if cap(w.bytes) > 2*windowBytes { // it held a row of many megabytes
 		w.bytes = nil
 	}
 }
@@ -66,8 +66,8 @@ var fields = map[string]field{
 	"headers": headers, "raw_headers": rawHeaders, "payload": payload, "created_at": createdAt,
 }
 
-// A layout is where the columns of the outbox stand in a relation. Columns that it does not know are skipped, so that
-// one more may be added while a relay runs.
+// A layout gives for each column of a relation the column of the outbox. Unknown columns are skipped, so that a column may be
+// added while a relay runs.
 type layout []field
 
 func layoutOf(r *wal.Relation) (layout, error) {
@@ -85,14 +85,14 @@ func layoutOf(r *wal.Relation) (layout, error) {
 	return l, nil
 }
 
-// words are texts that come again and again: topics and types.
+// words caches strings that occur again and again: topics and types.
 type words map[string]string
 
 func (w words) text(b []byte) string {
 	if known, ok := w[string(b)]; ok {
 		return known
 	}
-	if len(w) >= 10_000 { // whoever has more pays for them
+	if len(w) >= 10_000 { // bounds the cache; with more distinct strings it starts over
 		clear(w)
 	}
 	text := string(b)
@@ -100,7 +100,7 @@ func (w words) text(b []byte) string {
 	return text
 }
 
-// add reads a row. It is not there if what skip sees wrote it, or with an error.
+// add appends a row, unless it is visible in skip, and so already published, or cannot be read.
 func (w *window) add(l layout, tuple wal.Tuple, skip *snapshot, known words) error {
 	start := len(w.bytes)
 	w.push(item{})
@@ -192,7 +192,7 @@ func (w *window) set(i *item, f field, value []byte, skip *snapshot, known words
 	return nil
 }
 
-// keep copies a value, which the connection's buffer holds only until the next read. It is never nil.
+// keep copies a value, which the connection's buffer holds only until the next read. The result is never nil.
 func (w *window) keep(value []byte) []byte {
 	start := len(w.bytes)
 	w.bytes = append(roomFor(w.bytes, len(value), windowBytes+windowBytes/8), value...)
@@ -202,8 +202,8 @@ func (w *window) keep(value []byte) []byte {
 	return w.bytes[start:len(w.bytes):len(w.bytes)]
 }
 
-// roomFor makes room for n more: in few steps up to whole, since what append leaves behind with each is garbage of
-// megabytes.
+// roomFor makes room for n more elements. It grows up to whole in few steps, since append would leave megabytes of garbage
+// behind.
 func roomFor[T any](s []T, n, whole int) []T {
 	if need := len(s) + n; need > cap(s) {
 		grown := make([]T, len(s), max(min(8*cap(s), whole), need, whole/32))
@@ -213,7 +213,7 @@ func roomFor[T any](s []T, n, whole int) []T {
 	return s
 }
 
-// binaryOf is for servers that send a column as text although they were asked for binary.
+// binaryOf converts values of servers that send a column as text although binary was requested.
 func binaryOf(f field, text []byte) ([]byte, error) {
 	switch f {
 	case position, xid:
@@ -228,7 +228,7 @@ func binaryOf(f field, text []byte) ([]byte, error) {
 	return nil, errors.New("a value came as text")
 }
 
-// touched says whether something from the item on is settled.
+// touched reports whether an item from index from on is settled.
 func (w *window) touched(from int) bool {
 	for n := range w.items[from:] {
 		if w.items[from+n].settled {
@@ -238,7 +238,7 @@ func (w *window) touched(from int) bool {
 	return false
 }
 
-// left are those of the first most rows that are not settled.
+// left returns the items among the first most that are not settled.
 func (w *window) left(most int) []*item {
 	items := make([]*item, 0, most)
 	for n := range w.items[:most] {

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// What stands in a window is published, also when the stream has ended.
+// The rows of a window are published even if the stream has ended.
 func TestARowThatCannotBeReadIsNotInTheWindow(t *testing.T) {
 	t.Parallel()
 	var d wal.Decoder

@@ -19,20 +19,20 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// A Source is where a relay reads rows.
+// A Source is the source of a relay's rows.
 type Source string
 
-// The sources. Poll needs no privilege and no setting; WAL tells rows as they commit, in that order, and costs the
+// The sources. Poll needs no privilege and no setting. WAL delivers rows when they commit, in that order, and costs the
 // database far less.
 const (
-	Auto Source = "auto" // WAL where the server and the role allow it, else Poll; the log says why
+	Auto Source = "auto" // WAL if the server and the role allow it, else Poll; the log says why
 	WAL  Source = "wal"
 	Poll Source = "poll"
 )
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
-// slotOf names the slot of a database: names of slots are shared by all databases of a cluster.
+// slotOf returns the default slot name for a database. Slot names are shared by all databases of a cluster.
 func slotOf(database string) string {
 	plain := strings.Map(func(r rune) rune {
 		switch {
@@ -49,7 +49,7 @@ func slotOf(database string) string {
 	return fmt.Sprintf("troupe_%.40s_%08x", plain, crc32.ChecksumIEEE([]byte(database)))
 }
 
-// work does once again and again until the term ends.
+// work calls once repeatedly until the term ends. It returns errLost and errStop, and retries after other errors.
 func (r *Relay) work(idle, term context.Context, p *publisher, once func(idle, term context.Context, p *publisher) error) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	for failures := 0; idle.Err() == nil; {
@@ -74,7 +74,7 @@ func (r *Relay) work(idle, term context.Context, p *publisher, once func(idle, t
 	return nil
 }
 
-// workOnce publishes from one source or the other.
+// workOnce chooses a source and publishes from it.
 func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 	source, why, err := r.choose(idle)
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 	return r.stream(idle, term, p)
 }
 
-// pollOutbox leaves a stream behind, if there was one, and publishes what it did not.
+// pollOutbox ends streaming, if the table was streamed before, and polls the rows that the stream did not publish.
 func (r *Relay) pollOutbox(idle, term context.Context, p *publisher) error {
 	db, err := r.bindNow(idle)
 	if err != nil {
@@ -128,8 +128,8 @@ func (r *Relay) pollOutbox(idle, term context.Context, p *publisher) error {
 	return r.poll(idle, term, p, scanned{db.id, st.published})
 }
 
-// native forgets what speaks of another cluster's transactions: in this one the same numbers are others, and whatever is in
-// the table goes out again.
+// native discards stored snapshots of another cluster: in this one the same numbers are other transactions, so all rows of
+// the table are published, perhaps again.
 func (r *Relay) native(ctx context.Context, db *server, l *lease, st standing) (standing, error) {
 	if st.published == nil && st.sweep == nil {
 		return st, nil
@@ -144,7 +144,7 @@ func (r *Relay) native(ctx context.Context, db *server, l *lease, st standing) (
 	return st, r.store(ctx, db, l, st)
 }
 
-// choose says which source it is to be, and why if there was a choice.
+// choose returns the source to use, and the reason.
 func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
 	if r.cfg.Source == Poll {
 		return Poll, "by configuration", nil
@@ -166,15 +166,15 @@ func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
 	return Poll, obstacle, nil
 }
 
-// Obstacle says why the log of db's database cannot be streamed by its role, and what would change that; nothing if it
-// can. It is what Auto decides by. Whether there is a free slot is only seen when one is made.
+// Obstacle returns the reason why the log of db's database cannot be streamed by its role, with the remedy; "" if it can.
+// Auto decides by it. Obstacle does not check for a free slot: that shows only when one is created.
 func Obstacle(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) (string, error) {
 	return obstacle(ctx, db, published{publication, "troupe", "outbox"})
 }
 
-// published is a table as a publication should hold it.
+// published names a table and the publication that should contain it.
 type published struct{ publication, schema, table string }
 
 func obstacle(ctx context.Context, db interface {
@@ -216,18 +216,18 @@ func obstacle(ctx context.Context, db interface {
 	return "", nil
 }
 
-// StandbyNamesMatch reports whether synchronous_standby_names takes a walsender of this application name for a synchronous
-// standby. It may say yes for a name that is quoted in an unusual way, or is a keyword of the setting.
+// StandbyNamesMatch reports whether synchronous_standby_names matches a walsender with this application name. It may return
+// true wrongly for a name that is quoted in an unusual way, or is a keyword of the setting.
 func StandbyNamesMatch(setting, application string) bool {
 	names := strings.FieldsFunc(strings.ToLower(setting), func(r rune) bool { return strings.ContainsRune(" \t\n,()\"", r) })
 	return slices.Contains(names, "*") || application != "" && slices.Contains(names, strings.ToLower(application))
 }
 
-// StandbyAdvice is what follows from StandbyNamesMatch.
+// StandbyAdvice is the warning to log if StandbyNamesMatch returns true.
 const StandbyAdvice = "synchronous_standby_names takes the relay for a synchronous standby: every commit of every writer waits until the relay " +
 	"has published and stored it, a second or more, and is on no other disk then: name your standbys, by their application_name"
 
-// warnOfStandby logs what the server's synchronous_standby_names does to writers while this relay streams.
+// warnOfStandby logs a warning if the server's synchronous_standby_names makes writers wait for this relay.
 func (r *Relay) warnOfStandby(ctx context.Context, db *server) error {
 	var names string
 	if err := db.QueryRow(ctx, "SELECT current_setting('synchronous_standby_names')").Scan(&names); err != nil {
@@ -239,7 +239,7 @@ func (r *Relay) warnOfStandby(ctx context.Context, db *server) error {
 	return nil
 }
 
-// obstacle is the function of that name for the relay's own table. The publication of a mapped one it makes.
+// obstacle calls the function obstacle for the relay's own table. For a mapped table it first creates the publication.
 func (r *Relay) obstacle(ctx context.Context) (string, error) {
 	if r.mapped == nil {
 		return obstacle(ctx, r.pool, published{r.cfg.Publication, "troupe", "outbox"})
@@ -252,7 +252,7 @@ func (r *Relay) obstacle(ctx context.Context) (string, error) {
 
 const publication = "troupe_outbox"
 
-// scanned is a snapshot of rows that a stream has published, or nil, with the server whose transactions it counts.
+// scanned is a snapshot of the rows that a stream has published, or nil, with the server process that it is from.
 type scanned struct {
 	server    string
 	published *string
@@ -284,18 +284,18 @@ func (r *Relay) newPoll(l *lease) *poll {
 	}
 }
 
-// batchOfShard is how many rows are claimed at once where so many shards are.
+// batchOfShard returns the number of rows of a claim if there are shards shards.
 func batchOfShard(batch, shards int) int { return max(batch/shards, min(batch, 500)) }
 
-// standing is the row of troupe.relay_state.
+// standing is the row of troupe.relay_state, or of a mapped table in troupe.mapped_tables.
 type standing struct {
 	there            bool
 	source           Source
 	system           string
 	timeline         int32
-	published, sweep *string // snapshots
+	published, sweep *string // snapshots: rows that are published; rows that a sweep is to publish
 	lsn              wal.LSN
-	publication      *string // that lsn belongs to, as sample.sql identifies it; nil: not known
+	publication      *string // publication that lsn belongs to, as sample.sql identifies it; nil: not known
 }
 
 func (r *Relay) readState(ctx context.Context, db *server) (s standing, err error) {
@@ -319,7 +319,7 @@ func (r *Relay) readState(ctx context.Context, db *server) (s standing, err erro
 	return s, err
 }
 
-// store keeps s. The error is errLost when the term is over.
+// store stores s. The error wraps errLost when the term is over.
 func (r *Relay) store(ctx context.Context, db *server, l *lease, s standing) error {
 	query, args := storeState, pg.Args{
 		"slot": r.cfg.Slot, "source": s.source, "system_id": s.system, "timeline": s.timeline,

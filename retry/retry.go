@@ -1,6 +1,6 @@
-// Package retry is one policy for trying again: how long to wait, how often, and which errors are not worth it.
+// Package retry is a retry policy: how long to wait, how often to try, and which errors are not retried.
 //
-// It only computes; whoever owns the retry keeps the count and does the waiting. One hop has one owner of retries.
+// The package only computes. The caller counts the attempts and waits. One hop has one place that retries.
 package retry
 
 import (
@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// A Policy says how often to try and how long to wait in between. The zero value means Default.
+// A Policy configures how often to try and how long to wait between tries. The zero value means Default.
 type Policy struct {
-	Initial  time.Duration // wait after the first failure; doubles with each further one; default 500 ms
-	Cap      time.Duration // the longest wait; default 1 min
-	Attempts int           // tries in all, the first included; default 8
-	NoJitter bool          // wait exactly; by default a wait is random between nothing and all of it (full jitter)
+	Initial  time.Duration // wait after the first failure; doubles with each further failure; default 500 ms
+	Cap      time.Duration // longest wait; default 1 min, or Initial if that is longer
+	Attempts int           // number of tries, including the first; default 8
+	NoJitter bool          // wait the exact time; by default a wait is random between zero and that time (full jitter)
 }
 
-// Default is what the zero Policy means: 8 tries, at most 63.5 s of waiting in all.
+// Default holds the values of the zero Policy: 8 tries, at most 63.5 s of waiting in total.
 var Default = Policy{Initial: 500 * time.Millisecond, Cap: time.Minute, Attempts: 8}
 
-// WithDefaults fills the fields that are zero.
+// WithDefaults returns p with Default's values in the fields that are zero.
 func (p Policy) WithDefaults() Policy {
 	if p.Initial == 0 {
 		p.Initial = Default.Initial
@@ -35,7 +35,7 @@ func (p Policy) WithDefaults() Policy {
 	return p
 }
 
-// Validate refuses what cannot be meant: negative numbers, or a cap below the first wait.
+// Validate returns an error for a policy that cannot be intended: negative numbers, or a cap below the first wait.
 func (p Policy) Validate() error {
 	q := p.WithDefaults()
 	switch {
@@ -49,7 +49,7 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// Wait is how long to wait after the failed attempt of that number, counted from 1.
+// Wait returns how long to wait after failed attempt number attempt, counted from 1.
 func (p Policy) Wait(attempt int) time.Duration {
 	p = p.WithDefaults()
 	d := p.Initial
@@ -67,7 +67,7 @@ func (p Policy) Wait(attempt int) time.Duration {
 	return rand.N(d + 1)
 }
 
-// Longest is the most that all waits of the policy can add up to: what a time-out over the whole must exceed.
+// Longest returns the maximum total of all waits of the policy. A time-out for the whole operation must exceed it.
 func (p Policy) Longest() time.Duration {
 	p = p.WithDefaults()
 	p.NoJitter = true
@@ -78,10 +78,10 @@ func (p Policy) Longest() time.Duration {
 	return sum
 }
 
-// Exhausted says whether a message that has failed that often gets no further try.
+// Exhausted reports whether a message that has failed this many times gets no further try.
 func (p Policy) Exhausted(failed int) bool { return failed >= p.WithDefaults().Attempts }
 
-// Permanent marks err as one that trying again cannot cure. Nil stays nil.
+// Permanent marks err as an error that retrying cannot fix. Nil stays nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -89,7 +89,7 @@ func Permanent(err error) error {
 	return permanent{err}
 }
 
-// IsPermanent says whether err, or anything it wraps, was marked by Permanent.
+// IsPermanent reports whether err, or any error it wraps, was marked by Permanent.
 func IsPermanent(err error) bool {
 	var p permanent
 	return errors.As(err, &p)
@@ -99,12 +99,12 @@ type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// MaxAfter is the longest wait that After asks for.
+// MaxAfter limits the wait that After stores.
 const MaxAfter = 24 * time.Hour
 
-// After marks err as one after which trying again is no use before wait has passed: whoever was asked said so. The
-// policy's own wait stands where it is longer, and the attempts are counted as ever. What is longer than MaxAfter, and a
-// wait that is not positive, is cut to these bounds. Nil stays nil.
+// After marks err with the time, given by the called service, before which a retry is useless. If the policy's own wait is
+// longer, the policy's wait is used. Attempts are counted as usual. A wait longer than MaxAfter is reduced to MaxAfter, a
+// negative one is zero. Nil stays nil.
 func After(err error, wait time.Duration) error {
 	if err == nil {
 		return nil
@@ -112,7 +112,7 @@ func After(err error, wait time.Duration) error {
 	return after{err, min(max(wait, 0), MaxAfter)}
 }
 
-// NotBefore is the wait that err, or anything it wraps, was marked with by After; 0 where it was not.
+// NotBefore returns the wait that After set on err, or on an error it wraps; 0 if there is none.
 func NotBefore(err error) time.Duration {
 	var a after
 	if errors.As(err, &a) {

@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Our check and the registry's must come to the same verdict on every rule. With TROUPE_REGISTRY that is a registry which
-// nobody here wrote; the embedded one has our check. Registries pass over logical types.
+// This package's check and the registry's must agree on every rule. With TROUPE_REGISTRY that is an independent registry; the
+// embedded one uses this check. Registries ignore logical types.
 func TestTheRegistryAgreesWithTheCheck(t *testing.T) {
 	t.Parallel()
 	address := testkit.Registry(t)

@@ -11,18 +11,19 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 )
 
-// Limits on a schema and on an answer of the registry. A registry keeps its schemas in a Kafka topic, whose messages have
-// at most 1 MiB by default; the answer has the schema as a JSON string, with the escapes and, from some registries, twice.
+// Limits on a schema and on a response of the registry. A registry stores its schemas in a Kafka topic, whose messages have
+// at most 1 MiB by default; the response contains the schema as a JSON string, with the escapes and, from some registries,
+// twice.
 const (
-	MaxAnswer      = 4 << 20 // bytes that are read of an answer
+	MaxAnswer      = 4 << 20 // bytes that are read of a response
 	MaxSchema      = 1 << 20 // bytes of a schema
-	MaxSchemaTypes = 10_000  // fields, types, branches and symbols of a schema, and items of its defaults
+	MaxSchemaTypes = 10_000  // number of fields, types, branches and symbols of a schema, and of items of its defaults
 	maxSchemaDepth = 3 * MaxDepth
 )
 
 var errAnswerTooLarge = errors.New("the answer is too large")
 
-// newBoundedClient is sr.NewClient with an http client that fails above MaxAnswer.
+// newBoundedClient returns an sr.Client whose http client fails above MaxAnswer.
 func newBoundedClient(opts ...sr.ClientOpt) (*sr.Client, error) {
 	unbounded, err := sr.NewClient(opts...)
 	if err != nil {
@@ -33,7 +34,7 @@ func newBoundedClient(opts ...sr.ClientOpt) (*sr.Client, error) {
 		bounded.Transport = http.DefaultTransport
 	}
 	bounded.Transport = boundedTransport{bounded.Transport}
-	// The transport has the TLS settings already: sr.NewClient puts them there.
+	// The transport already has the TLS settings: sr.NewClient puts them there.
 	return sr.NewClient(append(opts, sr.DialTLSConfig(nil), sr.HTTPClient(&bounded))...)
 }
 
@@ -47,7 +48,7 @@ func (t boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// boundedBody fails with errAnswerTooLarge where more than left bytes follow.
+// boundedBody fails with errAnswerTooLarge if the body has more than left bytes.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -64,8 +65,8 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// checkSize refuses a schema above the limits, before the libraries allocate for its types. A text that is not JSON
-// passes: the parser has better words for it.
+// checkSize refuses a schema above the limits, before the libraries allocate memory for its types. A text that is not JSON
+// passes, since the parser's error describes it better.
 func checkSize(avsc string) error {
 	if len(avsc) > MaxSchema {
 		return fmt.Errorf("the schema has %d bytes, more than %d", len(avsc), MaxSchema)

@@ -19,7 +19,7 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// zeros writes until the reader goes away, at most 1 GB, and counts.
+// zeros writes until the reader closes the connection, at most 1 GB, and counts the bytes.
 func zeros(status int, written *atomic.Int64) http.HandlerFunc {
 	block := make([]byte, 1<<20)
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -93,7 +93,7 @@ func TestAnAnswerThatGoesOnForEverEndsWithTheContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// A schema above the limits is none, whether it comes from the registry or from a user's own files.
+// A schema above the limits is refused, whether it comes from the registry or from a user's own files.
 func TestASchemaHasALimit(t *testing.T) {
 	fields := func(n int) string {
 		var b strings.Builder

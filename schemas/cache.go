@@ -2,11 +2,10 @@ package schemas
 
 import "sync"
 
-// maxCached bounds each cache: schema ids come off the wire.
+// maxCached limits the entries of each cache, since schema ids are read from messages.
 const maxCached = 1024
 
-// A cache is a map that stays small: when it is full, a new entry pushes an arbitrary one out. It may be used
-// concurrently.
+// A cache is a map of limited size: when it is full, a new entry replaces an arbitrary one. It is safe for concurrent use.
 type cache[K comparable, V any] struct {
 	mu sync.RWMutex
 	m  map[K]V

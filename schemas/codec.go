@@ -10,15 +10,15 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Config is what New needs.
+// Config configures New.
 type Config struct {
 	Registry *Registry     // required
-	Types    []Type        // what Encode and Decode know; none is enough for ToJSON and FromJSON
-	ReadOnly bool          // look schemas up and fail when one is missing; by default New registers them
-	Timeout  time.Duration // how long Decode waits for the registry, which it asks only for ids it has not seen; default 5 s
+	Types    []Type        // types that Encode and Decode know; none are needed for ToJSON and FromJSON
+	ReadOnly bool          // look up schemas and fail if one is missing; by default New registers them
+	Timeout  time.Duration // how long Decode waits for the registry, which it queries only for unknown schema ids; default 5 s
 }
 
-// A Codec writes and reads payloads. It may be used concurrently.
+// A Codec encodes and decodes payloads. It is safe for concurrent use.
 type Codec struct {
 	registry *Registry
 	timeout  time.Duration
@@ -30,11 +30,11 @@ type Codec struct {
 
 var _ envelope.Codec = (*Codec)(nil)
 
-// New checks every Type and registers its schema under the record's full name, or looks it up there. After that Encode
-// needs no I/O. It fails as a whole: what was registered before stays registered, and a second New finds it.
+// New checks every Type and registers its schema under the record's full name, or, with ReadOnly, looks it up there. After
+// that Encode needs no I/O. If New fails, schemas that it registered stay registered, and a second New finds them.
 //
-// A Type that does not fit its schema, and a schema that the registry refuses, are errors that stay; a registry that
-// cannot be reached is one to try again.
+// A Type that does not fit its schema, and a schema that the registry refuses, are permanent errors. If the registry cannot
+// be reached, try again.
 func New(ctx context.Context, cfg Config) (*Codec, error) {
 	if cfg.Registry == nil {
 		return nil, errors.New("schemas: Registry is nil: set it to what NewRegistry gives")
@@ -79,8 +79,8 @@ func New(ctx context.Context, cfg Config) (*Codec, error) {
 	return c, nil
 }
 
-// Encode renders a bound struct, or a pointer to one, in the wire format. A body that is not bound but names its own
-// type (envelope.Typed), as the library's own messages do, becomes JSON. Anything else is an error. It does no I/O.
+// Encode encodes a bound struct, or a pointer to one, in the wire format. A body that is not bound but names its own type
+// (envelope.Typed), such as the library's own messages, is encoded as JSON. Any other body is an error. Encode does no I/O.
 func (c *Codec) Encode(topic string, body any) (envelope.Encoded, error) {
 	b := c.bindingOf(body)
 	if b == nil {
@@ -96,7 +96,8 @@ func (c *Codec) Encode(topic string, body any) (envelope.Encoded, error) {
 	return envelope.Encoded{Type: b.name, ContentType: envelope.Avro, Payload: payload}, nil
 }
 
-// TypeOf is the full name of the record that body's type is bound to, or the name that an unbound body gives itself.
+// TypeOf returns the full name of the record that body's type is bound to, or the name that an unbound body's MessageType
+// returns.
 func (c *Codec) TypeOf(body any) (string, error) {
 	if b := c.bindingOf(body); b != nil {
 		return b.name, nil
@@ -107,7 +108,7 @@ func (c *Codec) TypeOf(body any) (string, error) {
 	return "", unbound(body)
 }
 
-// bindingOf is the binding of body's type, pointers taken off, or nil.
+// bindingOf returns the binding of body's type without pointers, or nil.
 func (c *Codec) bindingOf(body any) *binding {
 	t := reflect.TypeOf(body)
 	for t != nil && t.Kind() == reflect.Pointer {

@@ -39,7 +39,7 @@ type parcel struct {
 
 const parcelSchema = `{"type":"record","name":"shop.Parcel","fields":[{"name":"id","type":"string"},{"name":"grams","type":"long"}]}`
 
-// reminder is one of the library's own messages: it names its type and travels as JSON.
+// reminder is one of the library's own messages: it names its type and is encoded as JSON.
 type reminder struct{ Text string }
 
 func (reminder) MessageType() string { return "troupe.Reminder" }

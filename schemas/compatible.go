@@ -9,22 +9,22 @@ import (
 	"github.com/twmb/avro"
 )
 
-// A Version is a schema with what to call it: "version 3", a file, a revision.
+// A Version is a schema with a label: "version 3", a file, a revision.
 type Version struct {
 	Label string
 	Avsc  string
 }
 
-// A Problem is one reason why a new version does not go with an earlier one.
+// A Problem is one reason why a new version is incompatible with an earlier one.
 type Problem struct {
-	Direction Level  `json:"direction"` // Backward: the new version cannot read; Forward: the earlier one cannot
-	Earlier   string `json:"earlier"`   // the Label of the earlier version
-	Path      string `json:"path"`      // the field: buyer.address, lines[].sku, labels{}; empty for the record itself
+	Direction Level  `json:"direction"` // Backward: the new version cannot read the earlier one; Forward: vice versa
+	Earlier   string `json:"earlier"`   // Label of the earlier version
+	Path      string `json:"path"`      // the field, such as buyer.address, lines[].sku or labels{}; empty for the record itself
 	Reason    string `json:"reason"`
 	Remedy    string `json:"remedy"`
 }
 
-// String is the problem in one line.
+// String returns the problem in one line.
 func (p Problem) String() string {
 	where := "the record"
 	if p.Path != "" {
@@ -37,12 +37,12 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s: %s: %s; %s", who, where, p.Reason, p.Remedy)
 }
 
-// Check compares next with earlier versions, oldest first, as level demands, and gives every reason against it. It is
-// Avro's schema resolution for any data that the writer could have written: all branches of a union, all symbols of an
-// enum. Where it leaves open what becomes of logical types, Check does not: one may come or go but not become another,
-// since a time in milliseconds would be read as one in microseconds without an error.
+// Check compares next with earlier versions, oldest first, as level requires, and returns every incompatibility. It applies
+// Avro's schema resolution to all data that the writer could have written: all branches of a union, all symbols of an enum.
+// Avro does not define how logical types resolve. Check lets one be added or removed, but not changed into another, since a
+// time in milliseconds would be read as one in microseconds without an error.
 //
-// An error says that a schema cannot be parsed, and which.
+// An error says which schema cannot be parsed, and why.
 func Check(level Level, next Version, earlier ...Version) ([]Problem, error) {
 	backward, forward := level.directions()
 	if !backward && !forward && level != None {
@@ -71,8 +71,8 @@ func Check(level Level, next Version, earlier ...Version) ([]Problem, error) {
 	return all, nil
 }
 
-// problems are what keeps reader from reading what writer has written. In direction Backward the reader is the new one.
-// The library has the last word: it finds only the first problem, but resolves what is then read.
+// problems returns the reasons why reader cannot read data of writer. In direction Backward the reader is the new version. If
+// it finds none, it also runs the library's check, which reports only one problem, but is what resolves payloads later.
 func problems(direction Level, earlier string, reader, writer tree) []Problem {
 	r := resolve(reader, writer, direction == Backward)
 	if len(r.found) == 0 {
@@ -87,19 +87,19 @@ func problems(direction Level, earlier string, reader, writer tree) []Problem {
 	return r.found
 }
 
-// misread says where reader would take what writer has written for another value, without an error of the library.
+// misread returns an error if reader would read a value of writer as another value without an error of the library.
 func misread(reader, writer tree) error {
 	return resolve(reader, writer, true).misread
 }
 
-// A resolution goes through both schemas at once, as a reader does.
-// Source: Apache Avro 1.12 specification, "Schema Resolution" and "Aliases".
+// A resolution walks both schemas together, as a reader does. Source: Apache Avro 1.12 specification, "Schema Resolution" and
+// "Aliases".
 type resolution struct {
 	reader, writer tree
 	newReads       bool
-	seen           map[[2]*avro.SchemaNode]bool // recursive types end here
+	seen           map[[2]*avro.SchemaNode]bool // ends the walk of recursive types
 	found          []Problem
-	misread        error // the first of those that the library would not notice
+	misread        error // first problem that the library would not notice
 }
 
 func resolve(reader, writer tree, newReads bool) *resolution {
@@ -112,7 +112,7 @@ func (r *resolution) add(path, reason, remedy string) {
 	r.found = append(r.found, Problem{Path: path, Reason: reason, Remedy: remedy})
 }
 
-// say picks the words for who is the new one.
+// say selects the text for the case that the reader is the new version, or the old one.
 func (r *resolution) say(newReads, oldReads string) string {
 	if r.newReads {
 		return newReads
@@ -221,7 +221,7 @@ func (r *resolution) readRecord(reader, writer *avro.SchemaNode, path string) {
 	}
 }
 
-// perhapsRenamed names the one field of the same type that the writer has and the reader does not.
+// perhapsRenamed suggests an alias if exactly one field of the same type exists in the writer and not in the reader.
 func (r *resolution) perhapsRenamed(f *avro.SchemaField, reader, writer *avro.SchemaNode) string {
 	read := make(map[string]bool)
 	for i := range reader.Fields {
@@ -265,7 +265,7 @@ func (r *resolution) readEnum(reader, writer *avro.SchemaNode, path string) {
 	}
 }
 
-// exampleDefault is a default that a field of that type could have.
+// exampleDefault returns a default that a field of that type could have.
 func (r *resolution) exampleDefault(n *avro.SchemaNode) string {
 	switch n = r.reader.follow(n); kindOf(n) {
 	case "null":
@@ -288,7 +288,7 @@ func (r *resolution) exampleDefault(n *avro.SchemaNode) string {
 	return `"type": ["null", …], "default": null`
 }
 
-// promotes says whether a reader of one type takes what was written as another.
+// promotes reports whether a reader of type reader accepts values written as type writer.
 func promotes(writer, reader string) bool {
 	switch writer {
 	case "int":
@@ -305,8 +305,8 @@ func promotes(writer, reader string) bool {
 	return false
 }
 
-// branchFor is the branch of a reader's union that takes what was written: the same name first, then the same name in
-// another namespace, then a wider type.
+// branchFor returns the branch of a reader's union that reads values of writer: first one with the same name, then one with
+// the same name in another namespace, then a wider type.
 func (r *resolution) branchFor(union, writer *avro.SchemaNode) *avro.SchemaNode {
 	for _, match := range []func(b *avro.SchemaNode) bool{
 		func(b *avro.SchemaNode) bool {
@@ -326,7 +326,7 @@ func (r *resolution) branchFor(union, writer *avro.SchemaNode) *avro.SchemaNode 
 	return nil
 }
 
-// exactName is by full name or alias; an alias without a dot is in the reader's namespace.
+// exactName compares full names and aliases; an alias without a dot is in the reader's namespace.
 func exactName(reader, writer *avro.SchemaNode) bool {
 	is, was := fullName(reader), fullName(writer)
 	if is == was {
@@ -341,7 +341,7 @@ func exactName(reader, writer *avro.SchemaNode) bool {
 	})
 }
 
-// sameName also takes the same name in another namespace.
+// sameName also accepts the same name in another namespace.
 func sameName(reader, writer *avro.SchemaNode) bool {
 	_, is := splitName(fullName(reader))
 	_, was := splitName(fullName(writer))

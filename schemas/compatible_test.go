@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// field is a record of one field f of that type, which is JSON.
+// field returns a record with one field f of that type, which is JSON.
 func field(typ string) string {
 	return `{"type":"record","name":"shop.R","fields":[{"name":"f","type":` + typ + `}]}`
 }
@@ -20,14 +20,14 @@ func fields(list ...string) string {
 	return `{"type":"record","name":"shop.R","fields":[` + strings.Join(list, ",") + `]}`
 }
 
-// evolution is a step from one version to the next: what is wrong with it for new readers, and for old ones. Empty is
-// nothing, else it begins with the path.
+// evolution is a step from one version to the next: the problem for new readers, and the problem for old ones. Empty means
+// none; otherwise it begins with the path.
 type evolution struct {
 	what              string
 	old, next         string
 	backward, forward string
-	stricter          bool // than the library that decodes, on purpose
-	logical           bool // about what registries pass over
+	stricter          bool // stricter than the library that decodes, on purpose
+	logical           bool // about logical types, which registries ignore
 }
 
 // evolutions follow the specification's section "Schema Resolution", rule by rule.
@@ -119,7 +119,7 @@ func evolutions() []evolution {
 			backward: "f: a decimal 9,2 would be read as decimal 9,4", forward: "f: a decimal 9,4", logical: true},
 		{what: "a logical type nobody knows", old: field(`"string"`), next: field(logical("string", "shop-sku"))},
 	}
-	// Promotions: what is written, and what reads it.
+	// Promotions: the written type, and the types that read it.
 	primitives := []string{"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 	wider := map[string]string{"int": "long float double", "long": "float double", "float": "double", "string": "bytes", "bytes": "string"}
 	for _, from := range primitives {
@@ -170,7 +170,8 @@ func none(e evolution) error {
 	return err
 }
 
-// The library that decodes must be able to resolve what the check lets pass, and must refuse what it refuses.
+// The library that decodes must be able to resolve every step that Check accepts, and must refuse every step that Check
+// refuses.
 func TestTheDecoderAgreesWithTheCheck(t *testing.T) {
 	t.Parallel()
 	for _, e := range evolutions() {
@@ -212,7 +213,7 @@ func TestEveryProblemIsNamed(t *testing.T) {
 	}, lines)
 }
 
-// Each step goes with the one before it, and the last one not with the first.
+// Each version is compatible with the one before it, and the last one is not with the first.
 func TestTransitiveLevelsLookAtAllVersions(t *testing.T) {
 	t.Parallel()
 	id := `{"name":"id","type":"string"}`

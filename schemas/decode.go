@@ -17,23 +17,23 @@ type readerKey struct {
 	to *binding
 }
 
-// A reader decodes what was written with one schema into the struct of one binding, or says why it never can.
+// A reader decodes payloads written with one schema into the struct of one binding, or holds the error if that is impossible.
 type reader struct {
-	shape  *shape // the writer's
+	shape  *shape // shape of the writer's schema
 	schema *avro.Schema
 	err    error
 }
 
-// Decode reads m's payload into a pointer to a bound struct, with the schema that it was written with resolved to the
-// struct's: fields that only the writer has are skipped, fields that only the reader has get their defaults, numbers
-// are promoted.
+// Decode decodes m's payload into a pointer to a bound struct. It resolves the schema that the payload was written with to
+// the struct's: fields that only the writer has are skipped, fields that only the reader has get their defaults, numbers are
+// promoted.
 //
-// JSON is read too: into a bound struct by the schema (unknown fields are ignored, missing ones need a default), into
-// anything else by encoding/json. All other content types, and none, mean the wire format.
+// JSON is accepted too: it is decoded into a bound struct by the schema (unknown fields are ignored, missing ones need a
+// default), and into any other value by encoding/json. All other content types, and none, mean the wire format.
 //
-// An error that wraps envelope.ErrPayload says that the bytes can never be read as that type; another, that the registry
-// could not be asked, or does not know the schema's id so far, or that into is not bound. After an error the struct may
-// be half filled. Errors quote no value of the payload.
+// An error that wraps envelope.ErrPayload means that the bytes can never be decoded into that type. Any other error means
+// that the registry could not be queried, or does not know the schema's id yet, or that into is not bound. After an error the
+// struct may be partly filled. Errors quote no value of the payload.
 func (c *Codec) Decode(m envelope.Message, into any) error {
 	to := c.bindingOf(into)
 	if isJSON(m.ContentType) {
@@ -63,7 +63,7 @@ func (c *Codec) Decode(m envelope.Message, into any) error {
 	})))
 }
 
-// reader finds or makes the reader for payloads written with schema id.
+// reader returns the cached reader for payloads written with schema id, or makes one.
 func (c *Codec) reader(id uint32, to *binding) (reader, error) {
 	key := readerKey{id, to}
 	if r, ok := c.readers.get(key); ok {
@@ -109,7 +109,8 @@ func isJSON(contentType string) bool {
 	return strings.EqualFold(strings.TrimSpace(media), envelope.JSON)
 }
 
-// poison says of err, unless it is nil, that the bytes are to blame. The libraries' errors can quote all of their input.
+// poison marks err, unless it is nil, as caused by the payload. It cuts the text, since errors of the libraries can quote all
+// of their input.
 func poison(name string, err error) error {
 	if err == nil {
 		return nil
@@ -120,7 +121,7 @@ func poison(name string, err error) error {
 	return fmt.Errorf("%w: %s: %w", envelope.ErrPayload, name, err)
 }
 
-// unquoted is a decoder's error without values of the payload: errors are logged, and payloads hold personal data.
+// unquoted returns a decoder's error without values of the payload: errors are logged, and payloads hold personal data.
 func unquoted(err error) error {
 	if err == nil {
 		return nil
@@ -132,14 +133,15 @@ func unquoted(err error) error {
 		case strings.HasPrefix(found, `"`):
 			return "…"
 		}
-		return found // a name of the schema
+		return found // a name from the schema
 	}))
 }
 
-// quoted matches values of the payload in the decoder's errors, and names of the schema, so that these stay.
+// quoted matches values of the payload in the decoder's errors, and also names from the schema, so that unquoted can keep
+// these.
 var quoted = regexp.MustCompile(`(?:record|field|kind|type) "[^"]*"|"(?:[^"\\]|\\.)*"|value [-+0-9.]\S*`)
 
-// guard turns a panic of a decoder into an error: bytes from outside have set it off, and others must go on.
+// guard turns a decoder's panic into an error: bytes from outside caused it, and other messages must still be processed.
 func guard(decode func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/twmb/avro"
 )
 
-// A Change is one difference between two versions of a schema, in words.
+// A Change is one difference between two versions of a schema, as text.
 type Change struct {
-	Path string `json:"path"` // the field: buyer.address, lines[].sku, labels{}; empty for the record itself
+	Path string `json:"path"` // the field, such as buyer.address, lines[].sku or labels{}; empty for the record itself
 	What string `json:"what"`
 }
 
-// String is the change in one line.
+// String returns the change in one line.
 func (c Change) String() string {
 	if c.Path == "" {
 		return c.What
@@ -22,9 +22,9 @@ func (c Change) String() string {
 	return c.Path + ": " + c.What
 }
 
-// Diff says what changed from one version to another, in the order of the new one's fields; removed ones come last. It
-// does not say whether that is compatible (Check does), and leaves out what only a person sees: layout, custom
-// properties. An error says which of the two cannot be parsed.
+// Diff returns the changes from one version to another, in the order of the new version's fields; removed fields come last.
+// It does not say whether they are compatible (Check does), and ignores layout and custom properties. An error says which of
+// the two cannot be parsed.
 func Diff(from, to Version) ([]Change, error) {
 	old, err := parseTree(from.Avsc)
 	if err != nil {
@@ -150,7 +150,7 @@ func (d *comparison) symbols(old, next *avro.SchemaNode, path string) {
 	}
 }
 
-// branches compares those of one kind and name with each other.
+// branches compares the branches of the same kind and name with each other.
 func (d *comparison) branches(old, next *avro.SchemaNode, path string) {
 	was, is := d.old.identities(old), d.next.identities(next)
 	for i, name := range is {
@@ -169,7 +169,7 @@ func (d *comparison) branches(old, next *avro.SchemaNode, path string) {
 	}
 }
 
-// identities are what tells the branches of a union apart.
+// identities returns the names that distinguish the branches of a union.
 func (t tree) identities(union *avro.SchemaNode) (all []string) {
 	for i := range union.Branches {
 		n := t.follow(&union.Branches[i])

@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/schemas/order"
 )
 
-// messages is one of each struct of the order flow, by the name of its file.
+// messages has one of each struct of the order flow, by the name of its file.
 var messages = map[string]any{
 	"ChargePayment": order.ChargePayment{}, "PaymentCharged": order.PaymentCharged{}, "PaymentRefused": order.PaymentRefused{},
 	"RefundPayment": order.RefundPayment{}, "PaymentRefunded": order.PaymentRefunded{},
@@ -28,7 +28,7 @@ var messages = map[string]any{
 	"OrderCompleted": order.OrderCompleted{}, "OrderCancelled": order.OrderCancelled{},
 }
 
-// random fills one field, numbers as wide as 32 bits where the schema has an int.
+// random sets one field, to numbers as wide as 32 bits if the schema has an int.
 func random(r *rand.Rand, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -52,7 +52,7 @@ func random(r *rand.Rand, v reflect.Value) {
 	}
 }
 
-// native is what goavro takes for a struct.
+// native returns a struct in the form that goavro accepts.
 func native(v reflect.Value) map[string]any {
 	m := make(map[string]any)
 	for i := range v.NumField() {

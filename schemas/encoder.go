@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Strategy is under which subject of the registry the schema of a message stands, by Confluent's names.
+// A Strategy derives the registry's subject of a message, named as Confluent does.
 type Strategy string
 
 // The strategies.
@@ -19,7 +19,7 @@ const (
 	TopicRecordName Strategy = "TopicRecordNameStrategy" // <topic>-<type>
 )
 
-// ParseStrategy reads a strategy's name, or the name of Confluent's class for it.
+// ParseStrategy parses a strategy's name, or the name of Confluent's class for it.
 func ParseStrategy(text string) (Strategy, error) {
 	s := Strategy(strings.TrimPrefix(text, "io.confluent.kafka.serializers.subject."))
 	if known := []Strategy{TopicName, RecordName, TopicRecordName}; !slices.Contains(known, s) {
@@ -28,7 +28,7 @@ func ParseStrategy(text string) (Strategy, error) {
 	return s, nil
 }
 
-// Subject is where the schema of topic's messages of type typ stands.
+// Subject returns the subject of the schema for topic's messages of type typ.
 func (s Strategy) Subject(topic, typ string) string {
 	switch s {
 	case TopicName:
@@ -39,18 +39,18 @@ func (s Strategy) Subject(topic, typ string) string {
 	return typ
 }
 
-// staleTimeout is how long a registry is waited for that need not answer.
+// staleTimeout limits a request to the registry for a subject whose last version is known.
 const staleTimeout = time.Second
 
-// A JSONEncoder makes Avro of JSON payloads, with the schemas that the registry has for their topics: services in any
-// language write JSON into their outbox, and Kafka carries Avro. It may be used concurrently.
+// A JSONEncoder encodes JSON payloads as Avro, with the schemas that the registry has for their subjects: services in any
+// language write JSON into their outbox, and Kafka carries Avro. It is safe for concurrent use.
 type JSONEncoder struct {
 	codec    *Codec
 	strategy Strategy
-	last     *cache[string, latest] // by subject; until is when to ask again after a failure
+	last     *cache[string, latest] // by subject; after a failure, until is the time of the next request
 }
 
-// NewJSONEncoder makes one. It does not connect. The zero Strategy is RecordName.
+// NewJSONEncoder returns a JSONEncoder. It does not connect. The zero Strategy is RecordName.
 func NewJSONEncoder(registry *Registry, strategy Strategy) (*JSONEncoder, error) {
 	if strategy == "" {
 		strategy = RecordName
@@ -65,21 +65,21 @@ func NewJSONEncoder(registry *Registry, strategy Strategy) (*JSONEncoder, error)
 	return &JSONEncoder{codec: codec, strategy: strategy, last: newCache[string, latest]()}, nil
 }
 
-// Strategy is the one in use.
+// Strategy returns the encoder's strategy.
 func (e *JSONEncoder) Strategy() Strategy { return e.strategy }
 
-// Encode writes json, the payload of a message of type typ for topic, in the wire format, with the latest version of
-// the subject's schema; what it accepts is what Codec.FromJSON does. The registry is asked for a subject at most once a
-// minute, for 5 s. One that does not answer is not missed by subjects that were seen before: their last version goes on
-// being used, and is asked for again after a minute.
+// Encode encodes json, the payload of a message of type typ for topic, in the wire format, with the latest version of the
+// subject's schema; it accepts the same JSON as Codec.FromJSON. A version is used for a minute before the registry is queried
+// again. That request takes at most 5 s, and at most 1 s if an earlier version is known. If the registry is unavailable, the
+// known version is used for another minute.
 //
 // Errors are of three kinds:
 //
-//	envelope.ErrPayload   json does not fit the schema, or the schema cannot be used: trying again does not help
-//	ErrNoSchema           the registry has no Avro schema under the subject: try for a while, as with an unknown topic
-//	any other             the registry is away: try again, it is not the message's fault
+//	envelope.ErrPayload   json does not fit the schema, or the schema cannot be used: a retry does not help
+//	ErrNoSchema           the registry has no Avro schema under the subject: retry for a while, as with an unknown topic
+//	any other             the registry is unavailable: retry, the message is not the cause
 //
-// The first wins where both are wrapped.
+// If an error wraps both, ErrPayload applies.
 func (e *JSONEncoder) Encode(ctx context.Context, topic, typ string, json []byte) ([]byte, error) {
 	subject := e.strategy.Subject(topic, typ)
 	id, err := e.latest(ctx, subject)

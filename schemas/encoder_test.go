@@ -51,7 +51,7 @@ func TestJSONIsEncodedByTheStrategysSubject(t *testing.T) {
 	require.ErrorContains(t, err, "Registry is nil")
 }
 
-// away is a registry that can stop answering, and a clock.
+// away returns a registry that can stop responding, and a clock.
 func away(t *testing.T) (r *schemas.Registry, gone *atomic.Bool, asked *atomic.Int64, later func(time.Duration)) {
 	gone = new(atomic.Bool)
 	fake := srfake.NewRegistry().Handler()
@@ -96,7 +96,7 @@ func TestWhatCannotBeEncodedIsToldFromARegistryThatIsAway(t *testing.T) {
 	}
 	require.ErrorContains(t, encode("shop.Offer", `{"title":"1"}`), "title: want a long, got a string")
 
-	// What was seen does not miss the registry, and asks for it once a minute.
+	// For subjects seen before the encoder continues without the registry, and queries it once a minute.
 	gone.Store(true)
 	later(2 * time.Minute)
 	before := asked.Load()
@@ -106,7 +106,7 @@ func TestWhatCannotBeEncodedIsToldFromARegistryThatIsAway(t *testing.T) {
 	}
 	require.EqualValues(t, 1, asked.Load()-before)
 
-	// Back again, it has a new version, which is taken if it answers within a second.
+	// When it is available again, it has a new version, which is used if it responds within a second.
 	gone.Store(false)
 	_, err = r.Register(ctx, "shop.Offer", offerSchema[:len(offerSchema)-2]+`,{"name":"colour","type":"string","default":"red"}]}`)
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestWhatCannotBeEncodedIsToldFromARegistryThatIsAway(t *testing.T) {
 		return err == nil, err
 	})
 
-	// A caller who leaves is told so.
+	// A caller that cancels gets an error.
 	left, leave := context.WithCancel(ctx)
 	leave()
 	later(2 * time.Minute)

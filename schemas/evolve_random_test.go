@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// A maker makes random schemas of few names and types, so that two of them often nearly fit.
+// A maker makes random schemas of few names and types, so that two of them are often nearly compatible.
 type maker struct {
 	*rand.Rand
 	defined map[string]bool
@@ -43,7 +43,7 @@ func (m *maker) typ(depth int) any {
 	return primitives[m.IntN(len(primitives))]
 }
 
-// name gives the type one of few names, now and then an alias and an option. A name stands for one type within a schema.
+// name gives the type one of few names, and sometimes an alias and an option. A name means one type within a schema.
 func (m *maker) name(prefix string, o object, option string, value any) any {
 	name := fmt.Sprintf("%s.%s%d", []string{"one", "two"}[m.IntN(2)], prefix, m.IntN(2))
 	if m.defined[name] {
@@ -76,7 +76,7 @@ func (m *maker) record(depth int) any {
 			f["type"], f["default"] = []any{"null", "int"}, nil
 		}
 		if union, ok := f["type"].([]any); ok && union[0] == "null" {
-			f["default"] = nil // else the decoder takes null for granted, which the specification does not
+			f["default"] = nil // otherwise the decoder assumes null, which the specification does not
 		}
 		if m.IntN(5) == 0 {
 			f["aliases"] = []string{"d"}
@@ -118,7 +118,7 @@ func (m *maker) union(depth int) any {
 //	go test ./schemas -run RandomSchemas -seed 7
 var seed = flag.Uint64("seed", 1, "of the random schemas")
 
-// What resolves is a matter of one library here and of our own walk there: they must not disagree on any pair.
+// The library resolves, and this package walks the schemas itself: they must not disagree on any pair.
 func TestRandomSchemasAreJudgedAsTheDecoderDoes(t *testing.T) {
 	t.Parallel()
 	m := &maker{Rand: rand.New(rand.NewPCG(*seed, 0))}

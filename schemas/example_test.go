@@ -51,7 +51,7 @@ func ExampleBind() {
 		log.Fatal(err)
 	}
 
-	// What is written today, and what wrote the messages that are still in the topic.
+	// The current version of a message, and the version that wrote the messages still in the topic.
 	type parcel struct {
 		ID    string `avro:"id"`
 		Grams int64  `avro:"grams"`
@@ -95,7 +95,7 @@ func ExampleCodec_ToJSON() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Some service has registered its schema. Whoever shows a dead letter knows neither it nor the Go type.
+	// A service has registered its schema. The program that shows a dead letter knows neither it nor the Go type.
 	if _, err := registry.Register(ctx, "shop.Parcel", `{"type": "record", "name": "shop.Parcel", "fields": [
 		{"name": "note", "type": ["null", "string"]}]}`); err != nil {
 		log.Fatal(err)

@@ -2,8 +2,8 @@ package schemas
 
 import "time"
 
-// SetClock replaces the clock by which failures are forgotten.
+// SetClock replaces the clock by which failures expire.
 func (r *Registry) SetClock(now func() time.Time) { r.trouble.now = now }
 
-// MaxCached is the size of each cache.
+// MaxCached is the maximum size of each cache.
 const MaxCached = maxCached

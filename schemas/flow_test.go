@@ -52,16 +52,16 @@ const (
 	method   = `{"name":"method","type":{"type":"enum","name":"Method","symbols":["UNKNOWN","CARD"],"default":"UNKNOWN"},"default":"UNKNOWN"}`
 )
 
-// A market is the event's topic, a registry that can go away, and a database for who listens.
+// A market has the event's topic, a registry that can become unavailable, and a database for the services.
 type market struct {
 	t       *testing.T
 	name    string // of the event, in all versions
 	hop     topics.Hop
 	client  *kgo.Client
 	pool    *pgxpool.Pool
-	address string // of the registry, by way of a door
+	address string // of a proxy before the registry
 	away    atomic.Bool
-	asked   atomic.Int64 // for schemas by id
+	asked   atomic.Int64 // requests for schemas by id
 	failed  chan participant.Delivery
 }
 
@@ -112,7 +112,7 @@ func (m *market) codec(types ...schemas.Type) *schemas.Codec {
 	return c
 }
 
-// listen runs a service that binds one version of the event and writes down what it reads.
+// listen runs a service that binds one version of the event and records the messages that it reads.
 func listen[T any](m *market, who string, c *schemas.Codec, id func(T) string) {
 	p, err := participant.New(participant.Config{
 		Pool: m.pool, Brokers: testkit.Kafka(m.t), Hop: topics.MustHop(m.hop.Flow(), who), Codec: c, Log: testkit.Logger(m.t),
@@ -152,7 +152,7 @@ func (m *market) sendPayload(payload []byte) {
 	})).FirstErr())
 }
 
-// waitSeen is what a service has read of an order.
+// waitSeen returns the message of an order that a service has read.
 func (m *market) waitSeen(who, order, want string) {
 	m.t.Helper()
 	var got string
@@ -163,7 +163,7 @@ func (m *market) waitSeen(who, order, want string) {
 	require.Equal(m.t, want, got)
 }
 
-// waitDead is the error of who's dead letter for that payload.
+// waitDead returns the error in who's dead letter for that payload.
 func (m *market) waitDead(who string, payload []byte) (class, text string) {
 	m.t.Helper()
 	testkit.Wait(m.t, "a dead letter", func() (bool, error) {
@@ -186,7 +186,7 @@ func TestASchemaEvolvesWhileTheFlowRuns(t *testing.T) {
 	m.send(old, paid1{"o-1", "gift"})
 	m.waitSeen("ledger", "o-1", "{o-1 gift}")
 
-	// The second version comes: a reader of it starts at the beginning, and both versions are written in turn.
+	// The second version is deployed: a reader of it starts at the beginning, and both versions are written in turn.
 	fresh := m.codec(v2)
 	listen(m, "shipping", fresh, func(e paid2) string { return e.OrderID })
 	m.send(fresh, paid2{"o-2", "CHF"})
@@ -197,13 +197,14 @@ func TestASchemaEvolvesWhileTheFlowRuns(t *testing.T) {
 	m.waitSeen("ledger", "o-2", "{o-2 -}")
 	m.waitSeen("ledger", "o-3", "{o-3 late}")
 
-	// The registry goes away. What is known is read on; a version that readers have not seen waits for its return.
+	// The registry becomes unavailable. Messages of known versions are still read; a version that readers have not seen waits
+	// until it returns.
 	newest := m.codec(v3)
 	m.away.Store(true)
 	m.send(newest, paid3{"o-4", "EUR", "CARD"})
 	m.send(old, paid1{"o-5", "known"})
 	m.waitSeen("shipping", "o-5", "{o-5 EUR}")
-	for range 12 { // six tries of each service
+	for range 12 { // six attempts of each service
 		d := <-m.failed
 		require.Equal(t, participant.Transient, d.Class, "%v", d.Err)
 		require.NotErrorIs(t, d.Err, envelope.ErrPayload)
@@ -225,7 +226,7 @@ func TestWhatNoSchemaReadsBecomesADeadLetter(t *testing.T) {
 	good, err := c.Encode(m.hop.Events(), paid1{"o-1", "x"})
 	require.NoError(t, err)
 
-	// The first byte is wrong: nothing can make that right.
+	// The first byte is wrong: no retry can fix that.
 	magic := append([]byte{1}, good.Payload[1:]...)
 	m.sendPayload(magic)
 	class, text := m.waitDead("ledger", magic)
@@ -234,7 +235,7 @@ func TestWhatNoSchemaReadsBecomesADeadLetter(t *testing.T) {
 	require.Zero(t, m.asked.Load())
 	require.Empty(t, m.failed, "no attempt was wasted on it")
 
-	// Nobody has the schema's id, which may yet come: it is asked for five times.
+	// The schema's id is unknown, and may still be registered: it is requested five times.
 	nobody := append(binary.BigEndian.AppendUint32([]byte{0}, 1<<30), good.Payload[5:]...)
 	m.sendPayload(nobody)
 	class, text = m.waitDead("ledger", nobody)

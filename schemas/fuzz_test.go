@@ -12,8 +12,8 @@ import (
 
 var fuzzed = []string{"list", "tree", "longs", "nulls", "empties", "table", "blob", "choice"}
 
-// FuzzDecode holds both libraries to the same promise: whatever the bytes, an answer or ErrPayload, in bounded memory,
-// and JSON that makes the value again.
+// FuzzDecode checks the same promise for both libraries: for all bytes either a value or ErrPayload, in bounded memory, and
+// JSON that encodes to the same value.
 func FuzzDecode(f *testing.F) {
 	c := newCodec(f, hostile()...)
 	const gigas = 1<<31 - 1
@@ -65,7 +65,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzFromJSON: what is accepted can be read back, by both libraries, and the rest is ErrPayload.
+// FuzzFromJSON: accepted JSON can be decoded again, by both libraries, and all other JSON is ErrPayload.
 func FuzzFromJSON(f *testing.F) {
 	ctx := context.Background()
 	r, _ := newRegistry(f)

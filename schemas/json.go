@@ -13,15 +13,14 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// goavro's limits are variables of its package, and so hold for everything else in the process that uses it. They are
-// a second line behind shape.check, and no lower than what it lets pass: goavro also cuts arrays that it writes into
-// blocks of at most that many items.
+// goavro's limits are package variables, and so apply to all code in the process that uses it. They are a second check after
+// shape.check, and no lower than its limits: goavro also cuts arrays that it writes into blocks of at most that many items.
 func init() {
 	goavro.MaxBlockCount = MaxValues
 	goavro.MaxBlockSize = 16 << 20
 }
 
-// A generic is one schema for values whose Go type is not known, or why it cannot be used.
+// A generic is one schema for values whose Go type is not known, or the error if it cannot be used.
 type generic struct {
 	name   string
 	root   *avro.SchemaNode
@@ -32,11 +31,11 @@ type generic struct {
 	err    error
 }
 
-// ToJSON renders a payload in wire format as JSON, in Avro's own encoding, in which a union's value names its branch:
-// what FromJSON makes of it is the same payload again, up to how arrays are cut into blocks. It also gives the full name
-// of the record that the payload was written as, or the kind of schema if that has no name. Errors are those of Decode.
+// ToJSON converts a payload in wire format to JSON, in Avro's own encoding, in which a union's value names its branch.
+// FromJSON converts it back to the same payload, except for how arrays are cut into blocks. ToJSON also returns the full name
+// of the record that the payload was written as, or the kind of schema if that has no name. Errors are the same as Decode's.
 //
-// Infinities come as 1e999 and NaN as null, which are not JSON's idea of a float.
+// Infinities become 1e999 and NaN becomes null, which are not JSON's representation of a float.
 func (c *Codec) ToJSON(ctx context.Context, payload []byte) (schemaName string, text []byte, err error) {
 	id, body, err := cutHeader(payload)
 	if err != nil {
@@ -59,17 +58,16 @@ func (c *Codec) ToJSON(ctx context.Context, payload []byte) (schemaName string, 
 	return g.name, text, poison(g.name, err)
 }
 
-// FromJSON makes a payload in wire format of JSON, with the schema that is bound under name, else the latest version of
-// the subject of that name, which the registry is asked for at most once a minute.
+// FromJSON converts JSON to a payload in wire format, with the schema that is bound under name, else with the latest version
+// of the subject of that name, which is at most a minute old.
 //
-// The value of a union may name its branch, as ToJSON writes it, or stand alone, as other JSON does; then the first
-// branch that can hold it is taken, numbers as double before float, int and long. A value that stands alone is not
-// accepted where the schema is recursive, since trying the branches would take exponential time. Fields that the
-// record does not have are errors.
+// The value of a union may name its branch, as ToJSON writes it, or may be a bare value, as in other JSON. For a bare value
+// the first branch that can hold it is used, for numbers in the order double, float, int, long. A bare value is not accepted
+// if the schema is recursive, since trying the branches would take exponential time. Fields that the record does not have are
+// errors.
 //
-// An error wraps envelope.ErrPayload if text cannot be written by the schema, and begins with the path of the first
-// mistake ("lines[1].cents: want a long, got a string") where that can be told; it wraps ErrNoSchema if there is no
-// schema.
+// An error wraps envelope.ErrPayload if text does not fit the schema, and begins with the path of the first mistake
+// ("lines[1].cents: want a long, got a string") if that can be determined. It wraps ErrNoSchema if there is no schema.
 func (c *Codec) FromJSON(ctx context.Context, name string, text []byte) ([]byte, error) {
 	id, err := c.idOf(ctx, name)
 	if err != nil {
@@ -78,8 +76,8 @@ func (c *Codec) FromJSON(ctx context.Context, name string, text []byte) ([]byte,
 	return c.fromJSON(ctx, id, name, text)
 }
 
-// FromJSONLike is FromJSON with the schema that another payload in wire format was written with: whoever could read
-// that one can read the new one. Of like only the schema id is read, so what is behind it may be broken.
+// FromJSONLike is FromJSON with the schema of another payload in wire format: readers of that payload can read the new one.
+// Only the schema id of like is read, so its body may be invalid.
 func (c *Codec) FromJSONLike(ctx context.Context, like, text []byte) ([]byte, error) {
 	id, _, err := cutHeader(like)
 	if err != nil {
@@ -107,7 +105,7 @@ func (c *Codec) fromJSON(ctx context.Context, id uint32, name string, text []byt
 	}
 	if err != nil {
 		if m := findMistake(g.root, text); m != nil {
-			err = m // the library's own words lose the place
+			err = m // the library's error does not contain the path
 		}
 	}
 	return payload, poison(name, err)
@@ -180,7 +178,7 @@ func makeGeneric(avsc string) (g generic) {
 	return g
 }
 
-// asPayload blames the payload for an id that stands for no schema.
+// asPayload marks an unknown schema id as an error of the payload.
 func asPayload(err error) error {
 	if errors.Is(err, ErrNoSchema) {
 		return fmt.Errorf("%w: %w", envelope.ErrPayload, err)
@@ -188,8 +186,8 @@ func asPayload(err error) error {
 	return err
 }
 
-// checkJSON accepts one JSON value of the depth that its binary may have. encoding/json alone would let 10,000 levels
-// through, and each level of goavro copies the error of the one below.
+// checkJSON accepts one JSON value of the depth that its binary may have. encoding/json alone would accept 10,000 levels, and
+// each level of goavro copies the error of the one below.
 func checkJSON(text []byte) error {
 	if !json.Valid(text) {
 		var v any

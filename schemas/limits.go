@@ -8,28 +8,28 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on one payload. The libraries have limits of their own, which do not suffice: goavro allocates for as many
-// items as a count on the wire says, up to 34 GB for five bytes, and follows a recursive schema until the stack is
-// full (4 MB do), which no recover survives; twmb/avro holds each array to its bytes, but lets every inner array have 4,096 items
-// that take none (3 kB became 66 MB) and moves what it has of an array at every further block, so that time and garbage
-// grow with the square of the blocks.
+// Limits on one payload. The libraries' own limits are not sufficient. goavro allocates memory for as many items as a count
+// in the payload says, up to 34 GB for five bytes, and follows a recursive schema until the stack is full (4 MB of payload
+// suffice), which recover cannot handle. twmb/avro compares each array with its bytes, but lets every inner array have 4,096
+// items that take no bytes (3 kB became 66 MB), and moves the items that it has of an array at every further block, so that
+// time and garbage grow with the square of the number of blocks.
 //
-// What remains: a struct per item of an array, and in ToJSON a map per record, up to 800 bytes for a byte of payload
-// where a schema has arrays of records with a single boolean.
+// Memory that these limits still allow: a struct per item of an array, and in ToJSON a map per record, up to 800 bytes per
+// byte of payload if a schema has arrays of records with a single boolean.
 const (
-	MaxDepth  = 200     // records, arrays, maps and unions within one another
-	MaxValues = 1 << 20 // values in all, each record, array, map and union counted too
+	MaxDepth  = 200     // nesting of records, arrays, maps and unions
+	MaxValues = 1 << 20 // values in total, including each record, array, map and union
 	MaxEmpty  = 4 << 10 // items that take no bytes: nulls, empty records, fixed of size 0
 
-	// Items that stand before a block, summed over the blocks: for each byte of payload, and at least. A megabyte in
-	// blocks of 64 kB, as Java writes it, needs 8 for a byte.
+	// Items that precede a block, summed over the blocks: the limit per byte of payload, and the lowest limit. A megabyte in
+	// blocks of 64 kB, as Java writes it, needs 8 per byte.
 	movesPerByte, leastMoves = 16, 1 << 20
 )
 
 var errShort = errors.New("cut short")
 
-// check walks the Avro binary of one value without decoding it, and accepts it if every length and count can be held
-// by the bytes that follow, the limits are kept, strings are UTF-8, and no bytes are left over.
+// check walks the Avro binary of one value without decoding it. It accepts the value if the following bytes can hold every
+// length and count, the limits are kept, strings are UTF-8, and no bytes are left over.
 func (s *shape) check(b []byte) error {
 	w := walk{rest: b, values: MaxValues, empty: MaxEmpty, moves: max(leastMoves, movesPerByte*int64(len(b)))}
 	if err := w.value(s, 0); err != nil {
@@ -43,7 +43,7 @@ func (s *shape) check(b []byte) error {
 
 type walk struct {
 	rest                 []byte
-	values, empty, moves int64 // how many more are allowed
+	values, empty, moves int64 // remaining limits
 }
 
 func (w *walk) value(s *shape, depth int) error {
@@ -92,8 +92,8 @@ func (w *walk) value(s *shape, depth int) error {
 	}
 }
 
-// blocks walks an array or a map: blocks of items, until one of none. A negative count is followed by the block's size
-// in bytes, which readers may use to skip it and which therefore has to be true.
+// blocks walks an array or a map: blocks of items, up to an empty block. A negative count is followed by the block's size in
+// bytes, which readers may use to skip it, so it must be correct.
 func (w *walk) blocks(s *shape, depth int) error {
 	item := s.parts[0]
 	least := item.least
@@ -140,7 +140,7 @@ func (w *walk) blocks(s *shape, depth int) error {
 	}
 }
 
-// room refuses a count that the bytes behind it cannot hold.
+// room refuses a count that the following bytes cannot hold.
 func (w *walk) room(count, least int64) error {
 	if count < 0 || count > w.values {
 		return fmt.Errorf("count %d: more than %d values", uint64(count), MaxValues)
@@ -169,7 +169,7 @@ func (w *walk) long() (int64, error) {
 	return n, nil
 }
 
-// int is a long of 32 bits, in at most five bytes.
+// int reads a long of 32 bits, in at most five bytes.
 func (w *walk) int() (int64, error) {
 	n, size := binary.Varint(w.rest)
 	switch {

@@ -42,7 +42,7 @@ type (
 	}
 )
 
-// hostile is a schema of each kind that a payload can abuse, bound to a struct of its own.
+// hostile has a schema of each kind that a payload can abuse, bound to a struct of its own.
 func hostile() []schemas.Type {
 	record := func(name, items string) string {
 		return `{"type":"record","name":"` + name + `","fields":[{"name":"items","type":` + items + `}]}`
@@ -64,7 +64,7 @@ func newTarget(name string) any {
 		"empties": new(empties), "table": new(table), "blob": new(blob), "choice": new(choice)}[name]
 }
 
-// header is what Encode puts before a body of that type.
+// header returns the bytes that Encode puts before a body of that type.
 func header(t testing.TB, c *schemas.Codec, name string) []byte {
 	e, err := c.Encode("t", newTarget(name))
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func varints(ns ...int64) (b []byte) {
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
-// allocated is how many bytes do allocates, kept or not.
+// allocated returns how many bytes do allocates, whether freed or not.
 func allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -91,7 +91,7 @@ func allocated(do func()) uint64 {
 
 func TestAFewBytesCannotAskForGigabytes(t *testing.T) {
 	c := newCodec(t, hostile()...)
-	const gigas = math.MaxInt32 // times 16 bytes: the 34 GB that goavro allocates for its default limit
+	const gigas = math.MaxInt32 // times 16 bytes: the 34 GB that goavro allocates with its default limit
 	for name, row := range map[string]struct {
 		schema string
 		body   []byte

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	forgetDown    = time.Second      // how long a registry that did not answer, or with an error, is not asked again
-	forgetUnknown = 10 * time.Second // how long an unknown id or subject is not asked for again
-	askUnknown    = 5                // times that one is asked for, forgetDown apart, before that is final: registries lag
-	forgetLatest  = time.Minute      // how long a subject's latest version counts as the latest
+	forgetDown    = time.Second      // time without a request after the registry failed, or returned an error for an id or subject
+	forgetUnknown = 10 * time.Second // time without a request for an unknown id or subject
+	askUnknown    = 5                // number of requests for one, forgetDown apart, before it counts as unknown: registries lag
+	forgetLatest  = time.Minute      // time for which a subject's latest version counts as the latest
 )
 
 type latest struct {
@@ -24,10 +24,10 @@ type latest struct {
 	until time.Time
 }
 
-// trouble remembers failures, so that a storm of bad messages is no storm on the registry.
+// trouble stores failures, so that many bad messages do not cause many requests to the registry.
 type trouble struct {
-	turn  chan struct{}           // one asks, the others wait and then find its answer
-	about *cache[string, failure] // by what was asked for
+	turn  chan struct{}           // one caller sends a request, the others wait and then use its result
+	about *cache[string, failure] // by id or subject
 	now   func() time.Time
 
 	mu   sync.Mutex
@@ -37,18 +37,18 @@ type trouble struct {
 type failure struct {
 	err   error
 	until time.Time
-	asked int // times that the registry said that it does not have it
+	asked int // number of responses that the registry does not have it
 }
 
-// errNotYet is wrapped beside ErrNoSchema while the registry may still come to know what was asked for.
+// errNotYet is wrapped together with ErrNoSchema while the registry may still get the schema.
 var errNotYet = errors.New("it may come to know it")
 
 func newTrouble() trouble {
 	return trouble{turn: make(chan struct{}, 1), about: newCache[string, failure](), now: time.Now}
 }
 
-// ByID is the schema that id stands for. The first call for an id asks the registry; later ones do not. Errors that wrap
-// ErrNoSchema say that there is none for now, others that the registry could not be asked.
+// ByID returns the schema with an id. The first call for an id queries the registry; later calls do not. An error that wraps
+// ErrNoSchema means that there is no such schema now; any other error means that the registry could not be queried.
 func (r *Registry) ByID(ctx context.Context, id uint32) (string, error) {
 	if id > math.MaxInt32 {
 		return "", fmt.Errorf("schema id %d: %w: registries count to %d", id, ErrNoSchema, math.MaxInt32)
@@ -66,7 +66,7 @@ func (r *Registry) ByID(ctx context.Context, id uint32) (string, error) {
 	})
 }
 
-// Latest is the newest version of subject and its id, at most a minute old. Errors are those of ByID.
+// Latest returns the newest version of subject and its id, at most a minute old. Errors are the same as ByID's.
 func (r *Registry) Latest(ctx context.Context, subject string) (id uint32, avsc string, err error) {
 	known := func() (latest, bool) {
 		l, ok := r.latest.get(subject)
@@ -105,7 +105,7 @@ func usable(s sr.Schema) error {
 	return nil
 }
 
-// ask gives what is known, or what went wrong a moment ago, or else fetches; one caller at a time.
+// ask returns the known value, or a recent failure, or else fetches the value; one caller at a time fetches.
 func ask[V any](ctx context.Context, r *Registry, what string, known func() (V, bool), fetch func() (V, error)) (v V, err error) {
 	if v, ok := known(); ok {
 		return v, nil
@@ -140,7 +140,7 @@ func ask[V any](ctx context.Context, r *Registry, what string, known func() (V, 
 	case !errors.Is(err, ErrNoSchema):
 		err = r.explain(err)
 	}
-	if !errors.Is(ctx.Err(), context.Canceled) { // a caller who left proves nothing
+	if !errors.Is(ctx.Err(), context.Canceled) { // a caller that cancels proves nothing
 		t.add(what, err)
 	}
 	return v, err
@@ -159,8 +159,8 @@ func (t *trouble) recent(what string) error {
 	return nil
 }
 
-// unknown counts how often the registry did not have it. A registry of several servers can be late with what another
-// one has just given out.
+// unknown counts how often the registry did not have a schema. A registry of several servers may lag behind a schema that
+// another one of them has just stored.
 func (t *trouble) unknown(what string, r *Registry) error {
 	before, _ := t.about.get(what)
 	f := failure{asked: before.asked + 1}
@@ -176,8 +176,8 @@ func (t *trouble) unknown(what string, r *Registry) error {
 	return f.err
 }
 
-// add blames the question if the registry answered it, and the registry if it did not: one odd id must not keep others
-// from being asked for.
+// add stores a failure under the requested id or subject if the registry responded, and for the whole registry if it did not:
+// one bad id must not prevent requests for others.
 func (t *trouble) add(what string, err error) {
 	var answer *sr.ResponseError
 	switch {

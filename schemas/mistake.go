@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/avro"
 )
 
-// findMistake says where text, which goavro refused, first differs from what the schema asks for, or nil where it sees
-// nothing: then goavro's own words have to do. It accepts no less than goavro does.
+// findMistake returns where text, which goavro refused, first differs from the schema. It returns nil if it finds no
+// difference: then goavro's own error is used. It accepts at least everything that goavro accepts.
 func findMistake(root *avro.SchemaNode, text []byte) error {
 	var value any
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -25,14 +25,14 @@ func findMistake(root *avro.SchemaNode, text []byte) error {
 	return s.at("", root, value)
 }
 
-// search goes through a schema and a value side by side.
+// search walks a schema and a value together.
 type search struct {
 	named map[string]*avro.SchemaNode
-	meant map[*avro.SchemaNode]*avro.SchemaNode // what a name used again stands for
-	left  int                                   // visits: unions within unions are tried again and again
+	meant map[*avro.SchemaNode]*avro.SchemaNode // definitions of names that are used again
+	left  int                                   // remaining visits: branches of nested unions are tried many times
 }
 
-// collect goes in the order of the text, in which a name is defined before it is used again.
+// collect walks in the order of the text, in which a name is defined before it is used again.
 func (s *search) collect(n *avro.SchemaNode, within string) {
 	if n == nil {
 		return
@@ -72,7 +72,7 @@ func (s *search) at(path string, n *avro.SchemaNode, value any) error {
 		return s.whole(path, n, value)
 	case "float", "double":
 		_, fits = value.(json.Number)
-		fits = fits || value == nil // ToJSON writes NaN so
+		fits = fits || value == nil // ToJSON writes NaN as null
 	case "string", "bytes", "fixed":
 		_, fits = value.(string)
 	case "enum":
@@ -125,7 +125,7 @@ func (s *search) whole(path string, n *avro.SchemaNode, value any) error {
 	}
 	limit := math.Ldexp(1, bits-1)
 	if f, err := number.Float64(); err == nil && f == math.Trunc(f) && f >= -limit && f < limit {
-		return nil // 1e3
+		return nil // such as 1e3
 	}
 	return mistake(path, fmt.Sprintf("want %s, got %.40s", wanted(n), number))
 }
@@ -153,10 +153,10 @@ func (s *search) record(path string, n *avro.SchemaNode, object map[string]any) 
 	return nil
 }
 
-// union takes a value that names its branch at its word; one that stands alone must fit some branch.
+// union checks a value that names its branch against that branch; a bare value must fit one of the branches.
 func (s *search) union(path string, n *avro.SchemaNode, value any) error {
 	var names []string
-	var only *avro.SchemaNode // where there is one branch beside null, its mistake is the mistake
+	var only *avro.SchemaNode // the only branch other than null: its mistake is reported
 	for i := range n.Branches {
 		b := &n.Branches[i]
 		if known := s.meant[b]; known != nil {

@@ -52,7 +52,7 @@ func TestAMistakeInJSONIsNamedByItsPath(t *testing.T) {
 	}
 }
 
-// TestJSONLikeAnotherPayloadKeepsItsSchema: there is a newer version by now, which readers of the old one may not know.
+// TestJSONLikeAnotherPayloadKeepsItsSchema: there is a newer version by now, which readers of the old one may not have.
 func TestJSONLikeAnotherPayloadKeepsItsSchema(t *testing.T) {
 	ctx := t.Context()
 	r, _ := newRegistry(t)

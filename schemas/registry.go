@@ -14,14 +14,14 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 )
 
-// ErrNoSchema is wrapped by errors about an id or a subject for which the registry has no schema that can be used
-// here: none at all, one that is not Avro, or one with references.
+// ErrNoSchema is wrapped by errors about an id or a subject for which the registry has no usable schema: none at all, one
+// that is not Avro, or one with references.
 var ErrNoSchema = errors.New("no such Avro schema")
 
-// A Registry is a client of a schema registry that speaks Confluent's REST API. It remembers which schema an id stands
-// for (that never changes) and, briefly, what went wrong. It may be used concurrently.
+// A Registry is a client of a schema registry with Confluent's REST API. It caches the schema of each id, which never
+// changes, and for a short time failures. It is safe for concurrent use.
 //
-// Errors carry the registry's own words, its address and no credentials.
+// Errors contain the registry's own text and its address, but no credentials.
 type Registry struct {
 	client  *sr.Client
 	address string
@@ -31,13 +31,14 @@ type Registry struct {
 	trouble trouble
 }
 
-// NewRegistry makes a client for the registry at address, an http or https URL, whose user and password, if it has
-// them, become basic authentication. With them, plain http is accepted to this machine only. It does not connect.
-// A request takes at most 10 s, and an answer has at most MaxAnswer bytes. opts are sr's own and win over what address says: TLS, tokens, another http client.
+// NewRegistry creates a client for the registry at address, an http or https URL, whose user and password, if any, become
+// basic authentication. With these, plain http is accepted only for this machine. NewRegistry does not connect. A request
+// takes at most 10 s, and a response has at most MaxAnswer bytes. opts are options of package sr and override what address
+// sets: TLS, tokens, another http client.
 func NewRegistry(address string, opts ...sr.ClientOpt) (*Registry, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		// What was given is not repeated: it may hold a password at any place.
+		// The address is not quoted: it may contain a password anywhere.
 		return nil, errors.New("registry: the address is no URL like https://registry.example:8081")
 	}
 	user := u.User
@@ -72,11 +73,11 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// String is the address without credentials.
+// String returns the address without credentials.
 func (r *Registry) String() string { return r.address }
 
-// Register makes sure that subject has avsc among its versions and gives its id. A schema that is there already gets no
-// new version. The registry refuses one that is incompatible with the subject's history, by its own rules.
+// Register adds avsc to the versions of subject, unless it is one of them, and returns its id. The registry refuses a schema
+// that is incompatible with the subject's history, by its own rules.
 func (r *Registry) Register(ctx context.Context, subject, avsc string) (uint32, error) {
 	id, err := r.client.RegisterSchema(ctx, subject, sr.Schema{Schema: avsc}, -1, -1)
 	if err != nil {
@@ -85,8 +86,7 @@ func (r *Registry) Register(ctx context.Context, subject, avsc string) (uint32, 
 	return r.remember(id, avsc)
 }
 
-// Lookup gives the id of avsc among subject's versions and changes nothing. An error wraps ErrNoSchema if it is not
-// there.
+// Lookup returns the id of avsc among subject's versions and changes nothing. The error wraps ErrNoSchema if it is not there.
 func (r *Registry) Lookup(ctx context.Context, subject, avsc string) (uint32, error) {
 	found, err := r.client.LookupSchema(ctx, subject, sr.Schema{Schema: avsc})
 	if isUnknown(err) {
@@ -98,8 +98,8 @@ func (r *Registry) Lookup(ctx context.Context, subject, avsc string) (uint32, er
 	return r.remember(found.ID, avsc)
 }
 
-// Versions are all versions of subject, oldest first, labelled "version 1" and so on. None are no error. One that is not
-// Avro, or has references, is an error that wraps ErrNoSchema.
+// Versions returns all versions of subject, oldest first, labelled "version 1" and so on. No versions are not an error. A
+// version that is not Avro, or has references, is an error that wraps ErrNoSchema.
 func (r *Registry) Versions(ctx context.Context, subject string) ([]Version, error) {
 	all, err := r.client.Schemas(ctx, subject)
 	if isUnknown(err) {
@@ -118,10 +118,10 @@ func (r *Registry) Versions(ctx context.Context, subject string) ([]Version, err
 	return versions, nil
 }
 
-// Level is the compatibility level that the registry holds subject to: its own, else the registry's.
+// Level returns the compatibility level that the registry applies to subject: the subject's own, else the registry's.
 func (r *Registry) Level(ctx context.Context, subject string) (Level, error) {
 	answer := r.client.Compatibility(sr.WithParams(ctx, sr.DefaultToGlobal), subject)[0]
-	if isUnknown(answer.Err) { // not all registries know the parameter
+	if isUnknown(answer.Err) { // some registries do not know the parameter
 		answer = r.client.Compatibility(ctx)[0]
 	}
 	if answer.Err != nil {
@@ -134,12 +134,12 @@ func (r *Registry) Level(ctx context.Context, subject string) (Level, error) {
 	return level, nil
 }
 
-// Accepts asks whether the registry would register avsc under subject, by its own rules and level. If not, reasons are
-// its words, which may be none.
+// Accepts reports whether the registry would register avsc under subject, by its own rules and level. If not, reasons holds
+// its texts, possibly none.
 func (r *Registry) Accepts(ctx context.Context, subject, avsc string) (ok bool, reasons []string, err error) {
 	answer, err := r.client.CheckCompatibility(sr.WithParams(ctx, sr.Verbose), subject, -2, sr.Schema{Schema: avsc})
 	if isUnknown(err) {
-		return true, nil, nil // nothing to be incompatible with
+		return true, nil, nil // there are no versions to be incompatible with
 	}
 	if err != nil {
 		return false, nil, fmt.Errorf("compatibility with subject %s: %w", subject, r.explain(err))
@@ -155,8 +155,8 @@ func (r *Registry) remember(id int, avsc string) (uint32, error) {
 	return uint32(id), nil
 }
 
-// DeleteSubjects removes subjects with all their versions, first softly, then for good. One that is not there is no
-// error. It goes on after a failure and returns them all, joined. Ids already handed out are not forgotten by codecs.
+// DeleteSubjects deletes subjects with all their versions, first softly, then permanently. A missing subject is not an error.
+// It continues after a failure and returns all failures, joined. Codecs keep the ids that they have cached.
 func (r *Registry) DeleteSubjects(ctx context.Context, subjects ...string) error {
 	var failed []error
 	for _, s := range subjects {
@@ -170,14 +170,14 @@ func (r *Registry) DeleteSubjects(ctx context.Context, subjects ...string) error
 	return errors.Join(failed...)
 }
 
-// isUnknown says whether the registry itself says that it does not have it. A 404 without one of its codes comes from
-// something else at that address.
+// isUnknown reports whether the registry itself returned that it does not have the schema or subject. A 404 without one of
+// its codes comes from another server at that address.
 func isUnknown(err error) bool {
 	var answer *sr.ResponseError
 	return errors.As(err, &answer) && sr.IsNotFoundError(answer.ErrorCode)
 }
 
-// explain adds who spoke and which status it was, and cuts what can be a whole page of HTML.
+// explain adds the registry's address and the status, and shortens the text, which can be a whole page of HTML.
 func (r *Registry) explain(err error) error {
 	var answer *sr.ResponseError
 	if !errors.As(err, &answer) {
@@ -190,7 +190,7 @@ func (r *Registry) explain(err error) error {
 	return &refusal{fmt.Sprintf("registry %s: status %d: %s", r, answer.StatusCode, text), err}
 }
 
-// A refusal is the registry's answer in fewer words; the whole one is behind it.
+// A refusal is a shortened error response of the registry; it wraps the whole one.
 type refusal struct {
 	text   string
 	answer error

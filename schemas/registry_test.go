@@ -22,7 +22,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// serve is a registry that answers every request with answer, and counts them.
+// serve returns a registry that sends the same response to every request, and counts the requests.
 func serve(t *testing.T, answer http.HandlerFunc) (*schemas.Registry, *atomic.Int64) {
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -97,13 +97,13 @@ func TestDecodeGivesUpOnASilentRegistry(t *testing.T) {
 	})
 	require.NoError(t, err)
 	now := time.Now()
-	r.SetClock(func() time.Time { return now }) // who comes late is told the same
+	r.SetClock(func() time.Time { return now }) // a later caller gets the same result
 	good, err := c.Encode("t", parcel{"p", 1})
 	require.NoError(t, err)
 	before := asked.Load()
 	silent.Store(true)
 
-	// A storm: many messages with ids that are not known, at once. One asks, all get its answer.
+	// Many messages with unknown ids at once: one caller sends a request, and all use its result.
 	var wg sync.WaitGroup
 	for i := range 50 {
 		wg.Go(func() {
@@ -145,22 +145,22 @@ func TestTroubleIsForgotten(t *testing.T) {
 		asks   int64
 	}{
 		{0, 0, 1, false, 1},                        // down
-		{0, 200, 2, false, 0},                      // up again, but nobody asks yet: not for any id
-		{time.Second, 200, 2, true, 1},             // asks again
+		{0, 200, 2, false, 0},                      // up again, but no request is sent yet, for any id
+		{time.Second, 200, 2, true, 1},             // a new request
 		{0, 404, 3, false, 1},                      // unknown
-		{0, 404, 4, false, 1},                      // which says nothing of other ids
+		{0, 404, 4, false, 1},                      // which does not affect other ids
 		{0, 200, 3, false, 0},                      // still unknown
-		{time.Second, 404, 3, false, 1},            // asks again, in case it was late
+		{time.Second, 404, 3, false, 1},            // a new request, in case it was late
 		{time.Second, 404, 3, false, 1},            //
 		{time.Second, 404, 3, false, 1},            //
 		{time.Second, 404, 3, false, 1},            // five times
 		{9 * time.Second, 200, 3, false, 0},        // still unknown
-		{time.Second, 200, 3, true, 1},             // asks again
+		{time.Second, 200, 3, true, 1},             // a new request
 		{0, 500, 5, false, 1},                      // an error about one id
-		{0, 200, 6, true, 1},                       // does not keep from asking for another
+		{0, 200, 6, true, 1},                       // does not prevent a request for another
 		{0, 200, 5, false, 0},                      //
-		{time.Second, 200, 5, true, 1},             // asks again
-		{time.Hour, 0, 5, true, 0},                 // what an id stands for never changes
+		{time.Second, 200, 5, true, 1},             // a new request
+		{time.Hour, 0, 5, true, 0},                 // the schema of an id never changes
 		{time.Hour, 200, 0x7fffffff + 1, false, 0}, // no registry has that many
 		{time.Hour, 200, 0x7fffffff, true, 1},      //
 	}

@@ -12,7 +12,7 @@ const (
 	kindNull kind = iota
 	kindInt
 	kindLong
-	kindFixed // boolean, float, double and fixed: a number of bytes that the schema says
+	kindFixed // boolean, float, double and fixed: a number of bytes known from the schema
 	kindBytes
 	kindString
 	kindEnum
@@ -22,16 +22,16 @@ const (
 	kindMap
 )
 
-// A shape is what of a schema says where its binary ends.
+// A shape is the part of a schema that determines where its binary ends.
 type shape struct {
 	kind      kind
-	size      int      // bytes of a fixed, symbols of an enum
-	parts     []*shape // fields, branches, the item, the map's value
-	least     int64    // the fewest bytes that a value takes
-	recursive bool     // of the whole schema: some record holds itself
+	size      int      // bytes of a fixed, number of symbols of an enum
+	parts     []*shape // fields, branches, the item, or the map's value
+	least     int64    // fewest bytes of a value
+	recursive bool     // of the whole schema: a record contains itself
 }
 
-// shapeOf works on schemas that avro.Parse has accepted.
+// shapeOf requires a schema that avro.Parse has accepted.
 func shapeOf(s *avro.Schema) (*shape, error) {
 	named := make(map[string]*shape)
 	open := make(map[*shape]bool)

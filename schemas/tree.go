@@ -48,7 +48,7 @@ func (t tree) collect(n *avro.SchemaNode) {
 	}
 }
 
-// follow gives what a reference stands for.
+// follow returns the definition that a reference names.
 func (t tree) follow(n *avro.SchemaNode) *avro.SchemaNode {
 	if named := t.named[n.Type]; named != nil {
 		return named
@@ -60,7 +60,7 @@ func isNamed(n *avro.SchemaNode) bool {
 	return n.Type == "record" || n.Type == "error" || n.Type == "enum" || n.Type == "fixed"
 }
 
-// kindOf is the type, with error, which is a record on the wire, as record.
+// kindOf returns the type; error, which is a record on the wire, is returned as record.
 func kindOf(n *avro.SchemaNode) string {
 	if n.Type == "error" {
 		return "record"
@@ -68,7 +68,7 @@ func kindOf(n *avro.SchemaNode) string {
 	return n.Type
 }
 
-// Subject is the full name of the record that avsc describes: the subject of its versions, and the type of its messages.
+// Subject returns the full name of the record that avsc describes: the subject of its versions, and the type of its messages.
 func Subject(avsc string) (string, error) {
 	t, err := parseTree(avsc)
 	if err != nil {
@@ -80,7 +80,7 @@ func Subject(avsc string) (string, error) {
 	return fullName(t.root), nil
 }
 
-// describe is a type in words.
+// describe returns a type as text.
 func (t tree) describe(n *avro.SchemaNode) string {
 	switch kindOf(n) {
 	case "union":
@@ -96,7 +96,7 @@ func (t tree) describe(n *avro.SchemaNode) string {
 	case "record", "enum":
 		return kindOf(n) + " " + fullName(n)
 	}
-	text := n.Type // a primitive, or the name of a type that stands elsewhere
+	text := n.Type // a primitive, or the name of a type defined elsewhere
 	if n.Type == "fixed" {
 		text = fmt.Sprintf("fixed %s of %d bytes", fullName(n), n.Size)
 	}
@@ -113,7 +113,7 @@ func describeLogical(n *avro.SchemaNode) string {
 	return n.LogicalType
 }
 
-// describeDefault is a default as it stands in the schema, cut where it is long.
+// describeDefault returns a default as in the schema's text, shortened if it is long.
 func describeDefault(f *avro.SchemaField) string {
 	if b, ok := f.Default.([]byte); ok {
 		return fmt.Sprintf("%q", b)
@@ -128,7 +128,7 @@ func describeDefault(f *avro.SchemaField) string {
 	return string(text)
 }
 
-// inPath is the path of a field.
+// inPath returns the path of a field.
 func inPath(path, field string) string {
 	if path == "" {
 		return field
@@ -136,7 +136,7 @@ func inPath(path, field string) string {
 	return path + "." + field
 }
 
-// counterpart is the writer's field that a reader's field is read from, or nil.
+// counterpart returns the writer's field that a reader's field is read from, or nil.
 func counterpart(reader *avro.SchemaField, writer []avro.SchemaField) *avro.SchemaField {
 	for _, name := range append([]string{reader.Name}, reader.Aliases...) {
 		if i := slices.IndexFunc(writer, func(f avro.SchemaField) bool { return f.Name == name }); i >= 0 {

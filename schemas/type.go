@@ -9,26 +9,26 @@ import (
 	"github.com/twmb/avro"
 )
 
-// A Type ties a Go struct to the Avro record that it is written as. Make one with Bind; New checks it.
+// A Type binds a Go struct to an Avro record. Make one with Bind; New checks it.
 type Type struct {
 	avsc   string
 	goType reflect.Type
 }
 
-// Bind ties T, a struct whose fields carry avro:"name" tags, to the record that avsc describes. The record needs a
-// namespace or a name that is unique in the flow: its full name is the message's type and its subject in the registry.
+// Bind binds T, a struct whose fields have avro:"name" tags, to the record that avsc describes. The record needs a namespace
+// or a name that is unique in the flow: its full name is the message's type and its subject in the registry.
 //
-// Nothing is checked here, so that packages can bind in variables; New refuses a Type whose schema does not parse, is no
+// Bind checks nothing, so that packages can bind in variables; New refuses a Type whose schema does not parse, is not a
 // record, or does not fit T.
 func Bind[T any](avsc string) Type {
 	return Type{avsc: avsc, goType: reflect.TypeFor[T]()}
 }
 
-// A binding is a Type that was checked and has its schema id.
+// A binding is a checked Type with its schema id.
 type binding struct {
 	name   string // full name of the record
 	avsc   string
-	tree   // of avsc
+	tree   // parsed from avsc
 	goType reflect.Type
 	id     uint32
 }
@@ -58,17 +58,17 @@ func fullName(n *avro.SchemaNode) string {
 	return n.Namespace + "." + n.Name
 }
 
-// namespaceOf is where names within n that have no dot belong.
+// namespaceOf returns the namespace of names within n that have no dot.
 func namespaceOf(n *avro.SchemaNode) string {
 	full := fullName(n)
 	return full[:max(0, strings.LastIndexByte(full, '.'))]
 }
 
-// fits finds at the start what would otherwise be found with the first message. Every field of the struct must be in
-// the record, since encoding drops one that is not without a word. That every field of the record is in the struct, and
-// of a type that can hold it, shows in use: zero bytes are a valid value of any schema whose first union branches end,
-// and most structs' zero values can be written. Text that must not be empty can do only the latter, an enum only the
-// former, so a field counts as wrong when both fail on it.
+// fits finds errors at the start that otherwise the first message would cause. Every field of the struct must be in the
+// record, since encoding silently drops one that is not. Whether every field of the record is in the struct, with a type that
+// can hold it, is tried: zero bytes are a valid value of any schema whose first union branches end, and most structs' zero
+// values can be encoded. A string that must not be empty can only be encoded that way, an enum only decoded, so a field is
+// wrong only when both attempts fail on it.
 func fits(goType reflect.Type, schema *avro.Schema) error {
 	record := make(map[string]bool)
 	for _, f := range schema.Root().Fields {
@@ -78,7 +78,7 @@ func fits(goType reflect.Type, schema *avro.Schema) error {
 		name, option, _ := strings.Cut(f.Tag.Get("avro"), ",")
 		switch {
 		case !f.IsExported(), name == "-", len(f.Index) > 1, f.Anonymous && name == "", option == "inline":
-			continue // not written, or written by way of its fields
+			continue // not written, or written through its fields
 		case name == "":
 			name = f.Name
 		}
@@ -94,7 +94,7 @@ func fits(goType reflect.Type, schema *avro.Schema) error {
 	return nil
 }
 
-// fieldOf is the field that an error of the library is about.
+// fieldOf returns the field that an error of the library is about.
 func fieldOf(err error) string {
 	if about := (*avro.SemanticError)(nil); errors.As(err, &about) {
 		return about.Field

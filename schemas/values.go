@@ -10,12 +10,12 @@ import (
 	"github.com/twmb/avro"
 )
 
-// Values reads a payload in wire format as Go's values, each in the one form that its type in the schema has: float and
-// double are float64 also where they are whole, int and long are int64, a union is the value of its branch or nil, a record
-// and a map are a map[string]any, an array is a []any. Times are the int64 that is on the wire. Everything else, such as
-// an enum, bytes or a decimal, is the text that ToJSON has for it. A float that is no number or infinite is nil.
+// Values decodes a payload in wire format to Go values, each in one form that depends on its type in the schema: float and
+// double are float64 even if they are whole, int and long are int64, a union is the value of its branch or nil, a record and
+// a map are a map[string]any, an array is a []any. Times are the int64 on the wire. All other types, such as an enum, bytes
+// or a decimal, are the text that ToJSON writes for them. A float that is NaN or infinite is nil.
 //
-// It also returns the name, as ToJSON does. Errors are those of Decode.
+// It also returns the name that ToJSON returns. Errors are the same as Decode's.
 func (c *Codec) Values(ctx context.Context, payload []byte) (schemaName string, value any, err error) {
 	id, _, err := cutHeader(payload)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Codec) Values(ctx context.Context, payload []byte) (schemaName string, 
 	return name, value, nil
 }
 
-// value converts v, which ToJSON wrote by n, to the form that Values promises.
+// value converts v, which ToJSON wrote with schema n, to the form that Values promises.
 func (t tree) value(n *avro.SchemaNode, v any) (any, error) {
 	n = t.follow(n)
 	if m, ok := v.(map[string]any); ok && kindOf(n) == "record" {

@@ -1,18 +1,18 @@
-// Package topics is the grammar of topic names, and the only place where one is spelled.
+// Package topics defines the grammar of topic names. No other package builds one.
 //
 // A flow is a chain of hops; a hop is one service's part in it. Every hop has the same topics:
 //
-//	<flow>.<hop>.commands       what the hop is asked to do
-//	<flow>.<hop>.events         what it answered: success, failure and exhausted events, ordered per key
+//	<flow>.<hop>.commands       commands to the hop
+//	<flow>.<hop>.events         its outcomes: success, failure and exhausted events, ordered per key
 //	<flow>.<hop>.dlq            copies of its dead letters
-//	<flow>.<hop>.retry.<delay>  only for handlers that gave up order
+//	<flow>.<hop>.retry.<delay>  only for handlers that do not need order
 //
-// A relay that delivers exactly once has one too, which is of no hop:
+// A relay with exactly-once delivery has a topic too, which belongs to no hop:
 //
-//	troupe.relay.<slot>         how far each Kafka transaction has published the log
+//	troupe.relay.<slot>         the relay's checkpoint, written in each Kafka transaction
 //
-// Flow and hop are [a-z0-9][a-z0-9-]{0,62}, so the longest name stays below Kafka's limit of 249 characters, and no
-// name holds an underscore, which Kafka's metrics cannot tell from a dot.
+// Flow and hop are [a-z0-9][a-z0-9-]{0,62}, so the longest name stays below Kafka's limit of 249 characters, and no name
+// contains an underscore, which Kafka's metrics do not distinguish from a dot.
 package topics
 
 import (
@@ -28,11 +28,11 @@ var ErrName = errors.New("not a topic name of troupe")
 
 var part = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// A Hop is one service's part in a flow. Its zero value is no hop; make one with NewHop or MustHop.
-// It is comparable and may be used concurrently.
+// A Hop is one service's part in a flow. Its zero value is no hop; make one with NewHop or MustHop. It is comparable and safe
+// for concurrent use.
 type Hop struct{ flow, name string }
 
-// NewHop checks both parts. The error wraps ErrName and names the part that is wrong.
+// NewHop checks both parts. The error wraps ErrName and names the wrong part.
 func NewHop(flow, name string) (Hop, error) {
 	for _, p := range []struct{ what, text string }{{"flow", flow}, {"hop", name}} {
 		if !part.MatchString(p.text) {
@@ -42,7 +42,7 @@ func NewHop(flow, name string) (Hop, error) {
 	return Hop{flow, name}, nil
 }
 
-// MustHop is NewHop for names that are constants. It panics on a bad one.
+// MustHop is NewHop for constant names. It panics if a name is wrong.
 func MustHop(flow, name string) Hop {
 	h, err := NewHop(flow, name)
 	if err != nil {
@@ -51,7 +51,7 @@ func MustHop(flow, name string) Hop {
 	return h
 }
 
-// ParseHop reads what String wrote: "order.payment".
+// ParseHop parses the result of String, such as "order.payment".
 func ParseHop(s string) (Hop, error) {
 	flow, name, ok := strings.Cut(s, ".")
 	if !ok {
@@ -60,29 +60,29 @@ func ParseHop(s string) (Hop, error) {
 	return NewHop(flow, name)
 }
 
-// Flow is the flow's name, the first part of the topics.
+// Flow returns the flow's name, the first part of the topics.
 func (h Hop) Flow() string { return h.flow }
 
-// Name is the hop's own name, the second part of the topics.
+// Name returns the hop's own name, the second part of the topics.
 func (h Hop) Name() string { return h.name }
 
-// IsZero says whether h names no hop.
+// IsZero reports whether h is the zero Hop.
 func (h Hop) IsZero() bool { return h == Hop{} }
 
-// String is "flow.hop". It is also the default name of the hop's consumer group.
+// String returns "flow.hop". It is also the default name of the hop's consumer group.
 func (h Hop) String() string { return h.flow + "." + h.name }
 
-// Commands is the topic that asks this hop to act.
+// Commands returns the topic of commands to this hop.
 func (h Hop) Commands() string { return h.topic(Commands) }
 
-// Events is the topic of this hop's outcomes.
+// Events returns the topic of this hop's outcomes.
 func (h Hop) Events() string { return h.topic(Events) }
 
-// DeadLetters is the topic with copies of this hop's dead letters. The table is the truth.
+// DeadLetters returns the topic with copies of this hop's dead letters. The authoritative copy is in the table.
 func (h Hop) DeadLetters() string { return h.topic(DeadLetters) }
 
-// Retry is the topic on which an unordered handler's failed messages wait for delay, which must be whole seconds
-// and positive; it panics otherwise, since delays are constants.
+// Retry returns the topic in which failed messages of an unordered handler wait for delay. A delay must be positive and whole
+// seconds: Retry panics otherwise, since delays are constants.
 func (h Hop) Retry(delay time.Duration) string {
 	if delay <= 0 || delay%time.Second != 0 {
 		panic(fmt.Sprintf("topics: retry delay %s: want whole seconds", delay))
@@ -92,14 +92,14 @@ func (h Hop) Retry(delay time.Duration) string {
 
 func (h Hop) topic(k Kind) string { return h.String() + "." + string(k) }
 
-// Relay is the topic in which the relay of a replication slot keeps its place. The underscores of the slot's name, which
-// holds no hyphen, are hyphens in it.
+// Relay returns the topic in which the relay of a replication slot stores its checkpoint. Slot names contain no hyphen, so
+// their underscores become hyphens.
 func Relay(slot string) string { return "troupe.relay." + strings.ReplaceAll(slot, "_", "-") }
 
-// Kind says what a topic of a hop is for.
+// A Kind is the purpose of a hop's topic.
 type Kind string
 
-// The four kinds, spelled as they stand in the name.
+// The four kinds, spelled as in the topic's name.
 const (
 	Commands    Kind = "commands"
 	Events      Kind = "events"
@@ -114,7 +114,7 @@ type Topic struct {
 	Delay time.Duration
 }
 
-// Parse reads any topic name of the grammar. The error wraps ErrName.
+// Parse parses a topic name of a hop. The error wraps ErrName.
 func Parse(name string) (Topic, error) {
 	bad := func() (Topic, error) {
 		return Topic{}, fmt.Errorf("topic %q: %w: want flow.hop.commands, .events, .dlq or .retry.30s", name, ErrName)
@@ -147,7 +147,7 @@ func Parse(name string) (Topic, error) {
 	return t, nil
 }
 
-// String is the name again.
+// String returns the topic's name.
 func (t Topic) String() string {
 	if t.Kind == Retry {
 		return t.Hop.Retry(t.Delay)

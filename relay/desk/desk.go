@@ -13,19 +13,19 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-// A DB is a pool, a connection or a transaction.
+// A DB runs queries: a pool, a connection or a transaction.
 type DB interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// A Table is the one of an outbox.
+// A Table identifies an outbox: troupe.outbox, or a table with a mapping.
 type Table struct {
-	Name string // schema.table of one with a mapping; "": troupe.outbox
-	// Mapping shows its rows as the messages that they are to be. Nil: as columns.
+	Name string // schema.table of a table with a mapping; "": troupe.outbox
+	// Mapping renders the table's rows as the messages that they become. Nil: rows are shown as columns.
 	Mapping *mapping.Mapping
 }
 
-// A Desk works on one outbox. It may be used concurrently if DB may.
+// A Desk works on one outbox. It is safe for concurrent use if DB is.
 type Desk struct {
 	DB    DB
 	Table Table
@@ -33,15 +33,16 @@ type Desk struct {
 
 func (d Desk) mapped() bool { return d.Table.Name != "" }
 
-// By is who does something, and why.
+// By names the operator who acts, and the reason.
 type By struct {
 	Actor  string `json:"actor"`
 	Reason string `json:"reason"`
 }
 
-const mostText = 1000 // bytes of an actor or a reason
+const mostText = 1000 // maximum length of an actor or a reason, in bytes
 
-// Check says what is missing; why is what needs a reason, "" where none is needed.
+// Check returns an error if the actor is missing, or if a required reason is. A non-empty why says that a reason is required,
+// and why.
 func (b By) Check(why string) error {
 	switch {
 	case strings.TrimSpace(b.Actor) == "":
@@ -57,7 +58,7 @@ func (b By) Check(why string) error {
 	return nil
 }
 
-// What needs a reason.
+// Actions that require a reason.
 const (
 	WhyDiscard = "a discarded row is never published"
 	WhyPause   = "nothing is published until somebody resumes"
@@ -71,7 +72,7 @@ func notMigrated(err error) error {
 	return err
 }
 
-// all collects the rows of a query.
+// all runs a query and collects its rows.
 func all[T any](ctx context.Context, db DB, query string, args pgx.NamedArgs, scan pgx.RowToFunc[T]) ([]T, error) {
 	found, err := db.Query(ctx, query, args)
 	if err != nil {

@@ -39,7 +39,7 @@ func (s *stage) count(sql string) (n int) {
 	return n
 }
 
-// park leaves rows of a topic that are parked, and one each that is tried again and that waits.
+// park writes as many parked rows of topic as rows says, one row that is retried and one that waits.
 func (s *stage) park(topic string, rows int) {
 	s.exec("INSERT INTO troupe.outbox (topic, key, type, payload) SELECT $1, 'k-' || n, 'Charge', '{}' FROM generate_series(1, $2 + 2) AS n", topic, rows)
 	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
@@ -50,7 +50,7 @@ func (s *stage) park(topic string, rows int) {
 
 var ann = desk.By{Actor: "ann", Reason: "ticket 7"}
 
-// More rows than one statement takes: each is done once, recorded, and no other is touched.
+// Parks more rows than one statement handles. Each is done once and recorded, and no other row is changed.
 func TestAllParkedRowsOfATopicAreRetriedOrDiscarded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -101,7 +101,7 @@ func TestRowsInTroubleAreListedAndShown(t *testing.T) {
 	require.Equal(t, 0, s.count("SELECT count(*) FROM troupe.outbox_repairs"))
 }
 
-// A pause may come before any relay has run, and leaves the first term to the first relay.
+// A pause may be stored before any relay has run; the first relay still gets the first term.
 func TestAnOutboxIsPausedAndResumedWithARecord(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

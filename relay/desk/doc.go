@@ -1,28 +1,30 @@
-// Package desk is what people see of the relays of a database, and what they do about them. It works on the tables alone,
-// whether a relay runs or not, and wherever it runs: the relay's commands, its admin port and the console all use it.
+// Package desk shows the relays of a database to operators, and lets operators act on their outboxes. It only uses tables, so
+// it works whether a relay runs or not, and from anywhere: the relay's commands, its admin port and the console all use it.
 //
-// # What is seen
+// # Reading
 //
-// Look tells of each outbox of a database (troupe.outbox, and each table with a mapping) who holds which shard, from where
-// its rows are read and why, what its replication slot keeps from the server now and kept in the last day, whether it is
-// paused, and how many rows are in trouble, by topic. All of it stands in tables that relays write: nothing is asked of a
-// relay. A standby writes nothing, so it is not among them; it says of itself that it is one (/readyz, /status).
+// Look returns, for each outbox of a database (troupe.outbox, and each table with a mapping), the holder of each shard, the
+// source of its rows and why, how much log its replication slot retains now and retained in the last day, whether it is
+// paused, and how many rows are in trouble, by topic. All of it is read from tables that relays write, and from the server's
+// views of its slots: no relay is queried. A standby writes nothing, so Look does not return it; its own /readyz and /status
+// report that it is a standby.
 //
-// # What is done
+// # Acting
 //
-// Retry and Discard act on parked rows: one, or all of a topic. Pause and Resume act on an outbox: all its relays heed them,
-// also those that begin later. Each is one statement with the record of who did it and why, in troupe.outbox_repairs and
-// troupe.relay_pauses; of many rows, one statement for each 500, so an error leaves done what was done.
+// Retry and Discard act on parked rows: one row, or all rows of a topic. Pause and Resume act on an outbox: all its relays
+// obey, also relays that start later. Each action is one statement, which also records the operator and the reason in
+// troupe.outbox_repairs or troupe.relay_pauses. An action on many rows is one statement for each 500 rows, so after an error
+// the rows of the earlier statements stay changed.
 //
-//	what                     who heeds it           within
-//	Retry                    the holder             its next look: Config.Interval of the relay
-//	Pause, the log is read   the holder             at once; 20 s where the message in the log is missed
-//	Pause, poll              the holders            a third of the lease's length: 2 s unless set
+//	action                   obeyed by              within
+//	Retry                    the holder             its next poll: Config.Interval of the relay
+//	Pause, source wal        the holder             at once; 20 s if it misses the message in the log
+//	Pause, source poll       the holders            a third of the lease's length: 2 s by default
 //	Resume                   the same               1 s
 //
 // # Rights
 //
-// Who looks needs USAGE on schema troupe and SELECT on troupe.outbox, outbox_trouble, relay_leases, relay_state,
-// relay_slot_samples, relay_pauses, mapped_tables and mapped_trouble. Who acts also needs INSERT on outbox_repairs and
+// To read, a role needs USAGE on schema troupe and SELECT on troupe.outbox, outbox_trouble, relay_leases, relay_state,
+// relay_slot_samples, relay_pauses, mapped_tables and mapped_trouble. To act, it also needs INSERT on outbox_repairs and
 // relay_pauses, UPDATE and DELETE on outbox_trouble and mapped_trouble, DELETE on outbox, INSERT and UPDATE on relay_leases.
 package desk

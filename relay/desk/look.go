@@ -7,62 +7,62 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// An Outbox is how one stands.
+// An Outbox holds the state of one outbox.
 type Outbox struct {
-	Table  string `json:"table"`  // schema.table of one with a mapping; "": troupe.outbox
+	Table  string `json:"table"`  // schema.table of a table with a mapping; "": troupe.outbox
 	Source string `json:"source"` // wal or poll; "": no relay has chosen yet
 	Why    string `json:"source_why"`
-	Paused *Pause `json:"paused"` // null: it is not
-	Shards int    `json:"shards"` // into how many it is divided; 0: no relay has run yet
-	// Leases, by shard. One that nobody has taken yet is missing.
+	Paused *Pause `json:"paused"` // null: not paused
+	Shards int    `json:"shards"` // number of shards; 0: no relay has run yet
+	// Leases are ordered by shard. A lease that no relay has taken yet is missing.
 	Leases []Lease `json:"leases"`
 	Slot   *Slot   `json:"slot"` // null: there is none
-	// SlotName is of the slot that is streamed, or was; "": none.
+	// SlotName names the slot that is streamed, or was; "": none.
 	SlotName string   `json:"slot_name"`
-	Samples  []Sample `json:"samples"` // of the last day, oldest first; none of when no relay looked
-	Topics   []Topic  `json:"topics"`  // with rows in trouble, the most parked first; 200 at most
+	Samples  []Sample `json:"samples"` // of the last day, oldest first; none for times at which no relay took one
+	Topics   []Topic  `json:"topics"`  // topics with rows in trouble, the most parked first; 200 at most
 }
 
 // A Lease is the right to publish a shard.
 type Lease struct {
-	Shard   int       `json:"shard"` // below 0: of a table with a mapping
+	Shard   int       `json:"shard"` // negative: a table with a mapping
 	Holder  string    `json:"holder"`
 	Term    int64     `json:"term"`
-	Held    bool      `json:"held"` // else Holder was the last one
+	Held    bool      `json:"held"` // false: Holder was the last holder
 	Expires time.Time `json:"expires_at"`
-	// Remaining is how long it lasts by the database's clock, in seconds; negative: ended that long ago.
+	// Remaining is the time until the lease expires, in seconds by the database's clock; negative: expired that long ago.
 	Remaining float64 `json:"expires_in_seconds"`
-	Wanted    string  `json:"wanted_by,omitempty"` // a relay that holds fewer, and asks for this one
+	Wanted    string  `json:"wanted_by,omitempty"` // a relay that holds fewer shards and requests this one
 }
 
-// A Slot is what one keeps from its server.
+// A Slot holds the state of a replication slot and how much log the server keeps for it.
 type Slot struct {
 	Name        string     `json:"name"`
-	Active      bool       `json:"active"`     // somebody streams it
+	Active      bool       `json:"active"`     // a client streams it
 	WALStatus   string     `json:"wal_status"` // reserved, extended, unreserved or lost
 	Retained    int64      `json:"retained_bytes"`
 	Unconfirmed int64      `json:"unconfirmed_bytes"`
-	Safe        *int64     `json:"safe_wal_size"`  // bytes that may be written until it is in danger; null: no limit is set
-	Inactive    *time.Time `json:"inactive_since"` // of Postgres 17 and newer
+	Safe        *int64     `json:"safe_wal_size"`  // bytes that may be written until the slot is in danger; null: no limit is set
+	Inactive    *time.Time `json:"inactive_since"` // Postgres 17 and newer
 }
 
-// A Sample is the most that a slot kept in the five minutes from At.
+// A Sample holds the most that a slot retained in the five minutes from At.
 type Sample struct {
 	At       time.Time `json:"at"`
 	Retained int64     `json:"retained_bytes"`
 }
 
-// A Topic has rows in trouble.
+// A Topic counts rows in trouble of one topic.
 type Topic struct {
 	Topic    string `json:"topic"`
 	Parked   int    `json:"parked"`
 	Retrying int    `json:"retrying"`
-	Waiting  int    `json:"waiting"` // behind them
-	Error    string `json:"error"`   // of the lowest that failed
+	Waiting  int    `json:"waiting"` // waiting behind rows of their keys
+	Error    string `json:"error"`   // of the row with the lowest position that failed
 }
 
-// Look reads how each outbox of a database stands: troupe.outbox first, then tables with a mapping by name. It takes four
-// statements, whatever there is.
+// Look reads the state of each outbox of a database: troupe.outbox first, then tables with a mapping, by name. It runs four
+// statements, however many outboxes there are.
 func Look(ctx context.Context, db DB) ([]Outbox, error) {
 	outboxes := []Outbox{{}}
 	byShard := map[int]int{0: 0}
@@ -99,7 +99,7 @@ func Look(ctx context.Context, db DB) ([]Outbox, error) {
 				slots = append(slots, l.slot)
 			}
 		}
-		if l.Term > 0 { // else it was paused before any relay ran
+		if l.Term > 0 { // term 0: it was paused before any relay ran
 			o.Shards = max(o.Shards, l.shards)
 			o.Leases = append(o.Leases, l.Lease)
 		}

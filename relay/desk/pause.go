@@ -9,26 +9,27 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Nothing was done.
+// Errors of Pause and Resume. Nothing was changed.
 var (
 	ErrPaused    = errors.New("paused already")
 	ErrNotPaused = errors.New("not paused")
 	ErrNoRelay   = errors.New("no relay has published it yet")
 )
 
-// A Pause holds for all relays of an outbox.
+// A Pause applies to all relays of an outbox.
 type Pause struct {
 	Since time.Time `json:"since"`
 	By
 }
 
-// Pause asks all relays of the outbox to publish nothing until Resume, those that begin later too. What is in flight is
-// finished; leases are kept. It wants a reason. The error is ErrPaused when somebody did so before.
+// Pause makes all relays of the outbox publish nothing until Resume, also relays that start later. Rows in flight are
+// finished; leases are kept. It requires a reason. The error wraps ErrPaused if the outbox is paused already, and ErrNoRelay
+// if no relay has published this table with a mapping yet.
 func (d Desk) Pause(ctx context.Context, by By) error {
 	return d.turn(ctx, pauseRelays, ErrPaused, by, WhyPause)
 }
 
-// Resume ends a Pause. The error is ErrNotPaused when there is none.
+// Resume ends a Pause. The error wraps ErrNotPaused if there is none.
 func (d Desk) Resume(ctx context.Context, by By) error {
 	return d.turn(ctx, resume, ErrNotPaused, by, "")
 }
@@ -59,7 +60,7 @@ func (t Table) title() string {
 	return t.Name
 }
 
-// shard is the number of the lease that stands for the outbox.
+// shard returns the number of the outbox's lease in which a pause is stored.
 func (d Desk) shard(ctx context.Context) (int, error) {
 	if !d.mapped() {
 		return 0, nil
@@ -74,14 +75,14 @@ func (d Desk) shard(ctx context.Context) (int, error) {
 	return found[0], nil
 }
 
-// A Turn is a pause or a resume, as it was recorded.
+// A Turn is the record of one pause or resume.
 type Turn struct {
 	At     time.Time `json:"at"`
 	Action string    `json:"action"` // pause or resume
 	By
 }
 
-// Turns are the last ones, the newest first.
+// Turns returns the most recent pauses and resumes, newest first, most at most.
 func (d Desk) Turns(ctx context.Context, most int) ([]Turn, error) {
 	shard, err := d.shard(ctx)
 	if err != nil {

@@ -11,19 +11,19 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// Nothing was done.
+// Errors of Retry, Discard and Show. Nothing was changed.
 var (
 	ErrNotParked = errors.New("not parked")
 	ErrNoTrouble = errors.New("not in trouble")
 )
 
-// A Repaired row is what an action was done to.
+// A Repaired identifies a row on which an action was done.
 type Repaired struct {
 	Position int64  `json:"position"`
 	Topic    string `json:"topic"`
 }
 
-// An action has a statement for each kind of table.
+// An action has one statement for troupe.outbox (own), and one for tables with a mapping.
 type action struct{ own, mapped string }
 
 var (
@@ -31,24 +31,26 @@ var (
 	discarding = action{discardRows, discardMapped}
 )
 
-// Retry lets a parked row be tried again at once, in its old place. The error is ErrNotParked when it waits for nobody.
+// Retry lets a parked row be tried again at once, at its place in the order of its key. The error wraps ErrNotParked if the
+// row is not parked.
 func (d Desk) Retry(ctx context.Context, id uuid.UUID, by By) (Repaired, error) {
 	return d.one(ctx, retrying, id, by, "")
 }
 
-// Discard takes a parked row out of the outbox for good, and what is behind it in its key goes on. It wants a reason; the
-// record keeps the row. The error is ErrNotParked when it waits for nobody.
+// Discard removes a parked row from the outbox permanently, and the rows that wait behind it are published. A table with a
+// mapping keeps its row; the relay deletes its own copy. Discard requires a reason. The record of it keeps the row. The error
+// wraps ErrNotParked if the row is not parked.
 func (d Desk) Discard(ctx context.Context, id uuid.UUID, by By) (Repaired, error) {
 	return d.one(ctx, discarding, id, by, WhyDiscard)
 }
 
-// RetryTopic is Retry of all parked rows of a topic, lowest position first. It says how many they were; with an error, how
-// many were done.
+// RetryTopic calls Retry for all parked rows of a topic, lowest position first. It returns the number of rows; with an error,
+// the number of rows done before it.
 func (d Desk) RetryTopic(ctx context.Context, topic string, by By) (int, error) {
 	return d.many(ctx, retrying, topic, by, "")
 }
 
-// DiscardTopic is Discard of all parked rows of a topic, as RetryTopic.
+// DiscardTopic calls Discard for all parked rows of a topic, in the order and with the results of RetryTopic.
 func (d Desk) DiscardTopic(ctx context.Context, topic string, by By) (int, error) {
 	return d.many(ctx, discarding, topic, by, WhyDiscard)
 }
@@ -67,14 +69,14 @@ func (d Desk) one(ctx context.Context, a action, id uuid.UUID, by By, why string
 	return done[0], nil
 }
 
-// atOnce bounds what one statement does, and so for how long it locks.
+// atOnce limits the rows of one statement, and so for how long it locks them.
 const atOnce = 500
 
 func (d Desk) many(ctx context.Context, a action, topic string, by By, why string) (n int, err error) {
 	if err := by.Check(why); err != nil {
 		return 0, err
 	}
-	for after := int64(0); ; { // one that is parked anew meanwhile is below
+	for after := int64(0); ; { // a row that is parked again meanwhile is at or below after, and is not done twice
 		done, err := d.act(ctx, a, by, pgx.NamedArgs{"topic": topic, "after": after, "rows": atOnce})
 		if err != nil {
 			return n, err

@@ -31,7 +31,7 @@ var (
 func statement(name string) string {
 	text, err := statementFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
-		panic(err) // embedded: only a wrong name
+		panic(err) // embedded, so only a wrong name
 	}
 	return string(text)
 }

@@ -14,36 +14,36 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-// A Status of a row in trouble.
+// A Status says why a row in trouble is not published.
 type Status string
 
-// The statuses. What is published or was never tried has none.
+// The statuses. A row that is published, or was never tried, has none.
 const (
-	Parked   Status = "parked"   // until a person acts; its key waits behind it
+	Parked   Status = "parked"   // until an operator acts; later rows of its key wait
 	Retrying Status = "retrying" // until its next try
 	Waiting  Status = "waiting"  // behind such a row of its key
 )
 
-// A Row is in trouble.
+// A Row describes one row in trouble.
 type Row struct {
 	Position    int64      `json:"position"`
 	ID          uuid.UUID  `json:"id"`
 	Topic       string     `json:"topic"`
-	Key         string     `json:"key,omitempty"` // 0x… where it is no text
+	Key         string     `json:"key,omitempty"` // 0x… if it is not text
 	Type        string     `json:"type,omitempty"`
 	Status      Status     `json:"status"`
 	Attempts    int        `json:"attempts"`
 	MaxAttempts int        `json:"max_attempts"`
-	NextTry     *time.Time `json:"next_try,omitempty"` // of a retrying one
+	NextTry     *time.Time `json:"next_try,omitempty"` // of a retrying row
 	LastError   string     `json:"last_error"`
 	FirstFailed time.Time  `json:"first_failed_at"`
-	Created     *time.Time `json:"created_at,omitempty"` // null: the row is gone from the outbox, or its table does not tell
+	Created     *time.Time `json:"created_at,omitempty"` // null: the row is gone from the outbox, or its table has no such column
 
-	Headers string  `json:"headers,omitempty"` // from here on only of Show
-	Payload *string `json:"payload,omitempty"` // as \x… where it is no text
+	Headers string  `json:"headers,omitempty"` // this and the fields below are set by Show only
+	Payload *string `json:"payload,omitempty"` // as \x… if it is not text
 
-	EventID string             `json:"event_id,omitempty"` // of a table with a mapping, as it stands there
-	Columns map[string]*string `json:"columns,omitempty"`  // of such a row that is not shown as a message
+	EventID string             `json:"event_id,omitempty"` // of a table with a mapping, as in its column
+	Columns map[string]*string `json:"columns,omitempty"`  // of a row of such a table that cannot be shown as a message
 }
 
 func (r *Row) fields() []any {
@@ -53,29 +53,29 @@ func (r *Row) fields() []any {
 	}
 }
 
-// mappedFields leave the key, which is bytes there.
+// mappedFields scans the key into a variable of the caller, since it is bytes in that table.
 func (r *Row) mappedFields(key *[]byte) []any {
 	return []any{
 		&r.Position, (*[16]byte)(&r.ID), &r.EventID, &r.Topic, key, &r.Status, &r.Attempts, &r.MaxAttempts, &r.NextTry, &r.LastError, &r.FirstFailed,
 	}
 }
 
-// A Filter says which rows are listed. The zero Filter is all of them.
+// A Filter selects rows. The zero Filter selects all of them.
 type Filter struct {
 	Status Status // "": any
 	Topic  string // "": any
 }
 
-// A Page is how much of a list: Rows at most, 1 to MostRows, above a position.
+// A Page selects a part of a list: at most Rows rows, 1 to MostRows, with positions above After.
 type Page struct {
 	After int64
 	Rows  int
 }
 
-// MostRows of a page.
+// MostRows is the maximum number of rows of a page.
 const MostRows = 1000
 
-// List gives rows in trouble, lowest position first, and what After must be for those behind, or 0.
+// List returns rows in trouble, lowest position first, and the value of After for the next page, 0 if this page is the last.
 func (d Desk) List(ctx context.Context, f Filter, p Page) (rows []Row, next int64, err error) {
 	query, scan := listTrouble, func(one pgx.CollectableRow) (r Row, err error) { return r, one.Scan(r.fields()...) }
 	if d.mapped() {
@@ -98,7 +98,8 @@ func scanMapped(one pgx.CollectableRow) (r Row, err error) {
 	return r, err
 }
 
-// Show gives one row in trouble with what it holds. The error is ErrNoTrouble when it has none.
+// Show returns one row in trouble with its headers and payload, or its columns. The error wraps ErrNoTrouble if the row is
+// not in trouble.
 func (d Desk) Show(ctx context.Context, id uuid.UUID) (Row, error) {
 	query, scan := showTrouble, func(one pgx.CollectableRow) (r Row, err error) {
 		var payload []byte
@@ -119,7 +120,7 @@ func (d Desk) Show(ctx context.Context, id uuid.UUID) (Row, error) {
 	return rows[0], nil
 }
 
-// scanWhole shows the message that the mapping makes of the row now, else the row's columns.
+// scanWhole renders the message that the mapping makes of the row now, or else the row's columns.
 func (d Desk) scanWhole(one pgx.CollectableRow) (r Row, err error) {
 	var key, kept []byte
 	if err := one.Scan(append(r.mappedFields(&key), &kept)...); err != nil {
@@ -154,14 +155,14 @@ func (r *Row) fill(row mapping.Row, m *mapping.Mapping) {
 	for _, h := range message.Headers() {
 		headers[h.Key] = string(h.Value)
 	}
-	text, _ := json.Marshal(headers) // of texts
+	text, _ := json.Marshal(headers) // a map of strings cannot fail
 	r.Headers, r.Type, r.Payload = string(text), message.Type, shown(message.Payload)
 	if !message.Timestamp.IsZero() {
 		r.Created = &message.Timestamp
 	}
 }
 
-// keyText is as list_trouble.sql has it.
+// keyText renders a key as list_trouble.sql does.
 func keyText(key []byte) string {
 	if text := shown(key); text != nil && !strings.HasPrefix(*text, `\x`) {
 		return *text
@@ -172,7 +173,7 @@ func keyText(key []byte) string {
 	return fmt.Sprintf("0x%x", key)
 }
 
-// shown is what a person can read; nil of nothing.
+// shown returns payload as readable text: as it is if it is text, else as \x and hex digits. It returns nil for nil.
 func shown(payload []byte) *string {
 	if payload == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-// BenchmarkMessage is the order of Debezium's documentation, in binary as the WAL source has it.
+// BenchmarkMessage maps the order of Debezium's documentation, in binary as from the log.
 func BenchmarkMessage(b *testing.B) {
 	for name, cfg := range map[string]mapping.Config{
 		"cloudevents": {},

@@ -12,17 +12,17 @@ import (
 
 // The header profiles.
 const (
-	CloudEvents = "cloudevents" // Troupe's own: ce_id, ce_type and so on, as package envelope says
-	EventRouter = "eventrouter" // Debezium's: the header id, and nothing else that was not asked for
+	CloudEvents = "cloudevents" // Troupe's own: ce_id, ce_type and so on, see package envelope
+	EventRouter = "eventrouter" // Debezium's: the header id, and only those headers that the options add
 )
 
-// The formats of keys and payloads: what Debezium leaves to Kafka Connect's converters.
+// The formats of keys and payloads, which Debezium leaves to Kafka Connect's converters.
 const (
-	Text = "text" // as StringConverter, and bytea as BinaryDataConverter
-	JSON = "json" // as JsonConverter with schemas.enable=false: a string in quotes, null as "null"
+	Text = "text" // like StringConverter, and for bytea like BinaryDataConverter
+	JSON = "json" // like JsonConverter with schemas.enable=false: a string in quotes, null as "null"
 )
 
-// What Config.OnUpdate and Config.Missing say.
+// The values of Config.OnUpdate and Config.Missing.
 const (
 	Warn   = "warn"
 	Error  = "error"
@@ -30,14 +30,14 @@ const (
 	Ignore = "ignore"
 )
 
-// What Config.JSONNull and Config.JSONEmptyArray say instead of Ignore.
+// The values of Config.JSONNull and Config.JSONEmptyArray other than Ignore.
 const (
 	OptionalBytes  = "optional_bytes"
 	OptionalString = "optional_string"
 )
 
-// Config is which column is what. Its names in files and in FromOptions are Debezium's, where Debezium has the option;
-// an empty field stands for the default. In files a list of placements is one text, as it is there.
+// Config maps the columns of a table. Its names in files and in FromOptions are Debezium's, where Debezium has the option; an
+// empty field selects the default. In files a list of placements is one string, as in Debezium.
 type Config struct {
 	ID            string `yaml:"table.field.event.id" json:"table.field.event.id,omitempty"`                         // default id
 	Key           string `yaml:"table.field.event.key" json:"table.field.event.key,omitempty"`                       // default aggregateid
@@ -46,47 +46,47 @@ type Config struct {
 	Payload       string `yaml:"table.field.event.payload" json:"table.field.event.payload,omitempty"`               // default payload
 	SchemaVersion string `yaml:"table.field.event.schema.version" json:"table.field.event.schema.version,omitempty"` // an integer, ce_schemaversion for CloudEvents; default none
 
-	// Additional is column:placement or column:placement:alias, separated by commas; placement is header, envelope or
-	// partition. With an envelope the payload becomes {"payload": …, "alias": …}.
+	// Additional is a list of column:placement or column:placement:alias, separated by commas; placement is header, envelope
+	// or partition. With an envelope the payload becomes {"payload": …, "alias": …}.
 	Additional string `yaml:"table.fields.additional.placement" json:"table.fields.additional.placement,omitempty"`
-	// Missing says whether a column of Additional may be missing: error (default) or ignore.
+	// Missing selects whether a column of Additional may be missing: error (default) or ignore.
 	Missing string `yaml:"table.field.additional.missing" json:"table.field.additional.missing,omitempty"`
 
-	// OnUpdate is what the relay does when it sees an UPDATE of the table: warn (default) or error in the log and go
-	// on, or fatal. A publication of inserts only, as the relay makes it, never shows one.
+	// OnUpdate is the relay's reaction to an UPDATE of the table: warn (default) or error, which log it and continue, or
+	// fatal. A publication of inserts only, such as the relay creates, never contains one.
 	OnUpdate string `yaml:"table.op.invalid.behavior" json:"table.op.invalid.behavior,omitempty"`
 
-	// ExpandJSON makes a document of a payload that is text in which an object or an array stands: without spaces, and
-	// without members that are null or an empty array unless JSONNull and JSONEmptyArray keep them.
+	// ExpandJSON makes a JSON document of a text payload that contains an object or an array: without spaces, and without
+	// members that are null or an empty array unless JSONNull and JSONEmptyArray keep them.
 	ExpandJSON     bool   `yaml:"table.expand.json.payload" json:"table.expand.json.payload,omitempty"`
 	JSONNull       string `yaml:"table.json.payload.null.behavior" json:"table.json.payload.null.behavior,omitempty"`               // ignore (default) or optional_bytes
 	JSONEmptyArray string `yaml:"table.json.payload.empty.array.behavior" json:"table.json.payload.empty.array.behavior,omitempty"` // ignore (default) or optional_string
 
-	// The topic is what RouteBy's column holds, with the first match of RouteRegex replaced, if RouteRegex matches the
-	// whole of it. Defaults aggregatetype, (?<routedByValue>.*), outbox.event.${routedByValue}; in Java's syntax.
+	// The topic is the value of RouteBy's column, with the first match of RouteRegex replaced, if RouteRegex matches the
+	// whole value. Defaults aggregatetype, (?<routedByValue>.*), outbox.event.${routedByValue}; in Java's syntax.
 	RouteBy          string `yaml:"route.by.field" json:"route.by.field,omitempty"`
 	RouteRegex       string `yaml:"route.topic.regex" json:"route.topic.regex,omitempty"`
 	RouteReplacement string `yaml:"route.topic.replacement" json:"route.topic.replacement,omitempty"`
-	// TombstoneOnEmpty sends null for a payload that is null, or text of nothing but space.
+	// TombstoneOnEmpty sends null for a payload that is null, or text that contains only spaces.
 	TombstoneOnEmpty bool `yaml:"route.tombstone.on.empty.payload" json:"route.tombstone.on.empty.payload,omitempty"`
 
-	// SpanContext holds java.util.Properties with traceparent and tracestate; default tracingspancontext, which need
-	// not be there.
+	// SpanContext names a column of java.util.Properties with traceparent and tracestate; default tracingspancontext, which
+	// may be missing.
 	SpanContext string `yaml:"tracing.span.context.field" json:"tracing.span.context.field,omitempty"`
 
-	// What Debezium does not have, or leaves to Kafka Connect.
+	// Options that Debezium does not have, or leaves to Kafka Connect.
 
 	Headers       string `yaml:"headers" json:"headers,omitempty"`               // cloudevents (default) or eventrouter
-	Source        string `yaml:"service" json:"service,omitempty"`               // ce_source; empty: whoever sends the message fills it
+	Source        string `yaml:"service" json:"service,omitempty"`               // ce_source; empty: the sender of the message sets it
 	KeyFormat     string `yaml:"key.format" json:"key.format,omitempty"`         // text (default) or json
 	PayloadFormat string `yaml:"payload.format" json:"payload.format,omitempty"` // text (default) or json
-	ContentType   string `yaml:"content.type" json:"content.type,omitempty"`     // default application/json, of a bytea application/octet-stream
+	ContentType   string `yaml:"content.type" json:"content.type,omitempty"`     // default application/json, for a bytea application/octet-stream
 
 	Position string `yaml:"table.field.position" json:"table.field.position,omitempty"` // an integer that grows with the inserts: the order in which the table is read
-	XID      string `yaml:"table.field.xid" json:"table.field.xid,omitempty"`           // an xid8 DEFAULT pg_current_xact_id(): needed to heal exactly
+	XID      string `yaml:"table.field.xid" json:"table.field.xid,omitempty"`           // an xid8 DEFAULT pg_current_xact_id(): shows which rows are published if the slot is lost
 }
 
-// defaults gives every field that has one.
+// defaults returns c with defaults in the empty fields that have one.
 func (c Config) defaults() Config {
 	fill(&c.ID, "id")
 	fill(&c.Key, "aggregateid")
@@ -106,7 +106,7 @@ func (c Config) defaults() Config {
 	return c
 }
 
-// choices are options that are one of a few words.
+// choices lists the options whose value is one of a few words.
 func (c *Config) choices() []choice {
 	return []choice{
 		{"table.field.additional.missing", &c.Missing, []string{Error, Ignore}},
@@ -125,7 +125,7 @@ type choice struct {
 	words  []string
 }
 
-// check takes the words in any case, as Debezium does.
+// check accepts the words in upper or lower case, as Debezium does.
 func (c choice) check() error {
 	for _, w := range c.words {
 		if strings.EqualFold(strings.TrimSpace(*c.value), w) {
@@ -136,16 +136,16 @@ func (c choice) check() error {
 	return fmt.Errorf("%s: %q: want %s", c.option, *c.value, strings.Join(c.words, " or "))
 }
 
-// former are options that Debezium had under other names.
+// former maps options that Debezium had under other names to their names.
 var former = map[string]string{
 	"debezium.op.invalid.behavior": "table.op.invalid.behavior",
 	"table.field.payload":          "table.field.event.payload",
 }
 
-// onMissing is an option that says with true and false what table.field.additional.missing says.
+// onMissing is an option whose true and false mean the same as error and ignore of table.field.additional.missing.
 const onMissing = "table.fields.additional.error.on.missing"
 
-// optionNames are the names of Config's fields.
+// optionNames returns the names of Config's fields.
 func optionNames() (names []string) {
 	t := reflect.TypeFor[Config]()
 	for i := range t.NumField() {
@@ -154,8 +154,8 @@ func optionNames() (names []string) {
 	return names
 }
 
-// FromOptions reads Debezium's options, as they stand behind "transforms.<name>.", and Config's own. An option that is
-// not known is an error, and so is a value that is none.
+// FromOptions reads Debezium's options, named as after "transforms.<name>.", and Config's own. An unknown option is an error,
+// and so is an invalid value.
 func FromOptions(options map[string]string) (Config, error) {
 	var c Config
 	fields := make(map[string]reflect.Value)
@@ -207,7 +207,7 @@ func FromOptions(options map[string]string) (Config, error) {
 	return c, nil
 }
 
-// Options is what FromOptions reads: the fields that are set, by their names.
+// Options returns the fields that are set, by their names, in the form that FromOptions reads.
 func (c Config) Options() map[string]string {
 	options := make(map[string]string)
 	v := reflect.ValueOf(c)
@@ -225,15 +225,15 @@ func fill(s *string, with string) {
 	}
 }
 
-// An Option is one field of Config, for schemas of files and for references.
+// An Option describes one field of Config, for schemas of files and for references.
 type Option struct {
 	Name    string
 	Default string   // empty: none
-	Words   []string // that it is one of; empty: any text
+	Words   []string // allowed values; empty: any text
 	Bool    bool     // true or false
 }
 
-// Options are all there are, in the order of Config.
+// Options returns all options, in the order of Config.
 func Options() []Option {
 	filled := Config{}.defaults()
 	words := make(map[string][]string)

@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// maxConnector is the size of a connector's JSON, at most.
+// maxConnector is the largest size of a connector's JSON, in bytes.
 const maxConnector = 1 << 20
 
-// A Connector is what the JSON of a Debezium Postgres connector means to a relay. It holds no password.
+// A Connector describes the relay that replaces a Debezium Postgres connector. It contains no password.
 type Connector struct {
-	Name     string // the connector's; empty in the bare form
+	Name     string // name of the connector; empty in the bare form
 	Database Database
 	Tables   []string // schema.table, as table.include.list names them
 
-	// Slot and Publication are the connector's own, which a relay may take over once the connector is stopped. Slot is
-	// empty where that cannot be, since the slot is of another plugin than pgoutput.
+	// Slot and Publication are the connector's own, which a relay may take over once the connector is stopped. Both are empty
+	// if it cannot, since the slot is of a plugin other than pgoutput.
 	Slot, Publication string
 	Heartbeat         time.Duration // 0: the connector has none
 	ExactlyOnce       bool          // exactly.once.support is required
 
-	// Registry and Strategy are set where the payload becomes Avro by a schema registry: its address without
+	// Registry and Strategy are set if a schema registry encodes the payload as Avro: the registry's address without
 	// credentials, and the strategy's class.
 	Registry, Strategy string
 
@@ -38,14 +38,14 @@ type Connector struct {
 	Notes   []Note // in the order of the options' names
 }
 
-// Database is where the connector reads.
+// Database says where the connector reads.
 type Database struct {
 	Host, Port, Name, User string
 	SSLMode                string
-	Files                  map[string]string // sslrootcert, sslcert, sslkey: paths as the connector's host has them
+	Files                  map[string]string // sslrootcert, sslcert, sslkey: paths on the connector's host
 }
 
-// URL is the database's address without password and files, or "" where the connector does not say enough.
+// URL returns the database's address without password and files, or "" if the connector does not contain enough of it.
 func (d Database) URL() string {
 	if d.Host == "" || d.Name == "" {
 		return ""
@@ -60,11 +60,11 @@ func (d Database) URL() string {
 	return u.String()
 }
 
-// Weight is what a Note means for the move.
+// Weight is the importance of a Note for the move.
 type Weight int
 
-// The weights. Moot is an option that a relay needs nothing for; Differs is one whose effect will be another, or
-// missing, and must be looked at; Stops is one with which the relay cannot do what the connector does.
+// The weights. Moot: the relay needs no equivalent. Differs: the effect will differ or be missing, and you must check it.
+// Stops: the relay cannot do what the connector does.
 const (
 	Moot Weight = iota
 	Differs
@@ -73,17 +73,17 @@ const (
 
 func (w Weight) String() string { return [...]string{"moot", "differs", "stops"}[w] }
 
-// A Note is an option that has no equivalent, or another one than its name says, and a sentence about it. It never has
-// the value of an option that may be a secret.
+// A Note is a sentence about an option that has no equivalent, or another one than its name suggests. It never contains the
+// value of an option that may be a secret.
 type Note struct {
 	Option string
 	Weight Weight
 	Text   string
 }
 
-// FromConnector reads the JSON of a Debezium Postgres connector with an EventRouter: {"name": …, "config": {…}}, as
-// Kafka Connect's REST API takes it, or the map that stands under config. What the relay cannot do is no error but a
-// Note that Stops.
+// FromConnector reads the JSON of a Debezium Postgres connector with an EventRouter: {"name": …, "config": {…}}, as Kafka
+// Connect's REST API accepts it, or only the map under config. A setting that the relay cannot replace is not an error, but a
+// Note with weight Stops.
 func FromConnector(text []byte) (Connector, error) {
 	if len(text) > maxConnector {
 		return Connector{}, fmt.Errorf("mapping: connector of %d bytes: the limit is %d", len(text), maxConnector)
@@ -111,7 +111,7 @@ func parseConnector(text []byte) (name string, options map[string]string, err er
 		return "", nil, err
 	}
 	if config, wrapped := raw["config"]; wrapped {
-		_ = json.Unmarshal(raw["name"], &name) // no name is no trouble
+		_ = json.Unmarshal(raw["name"], &name) // a missing name does not matter
 		if raw, err = object(config); err != nil {
 			return "", nil, fmt.Errorf("config: %w", err)
 		}
@@ -150,14 +150,14 @@ func object(text []byte) (m map[string]json.RawMessage, err error) {
 	return m, nil
 }
 
-// A reading goes through a connector's options and marks what it has dealt with.
+// A reading goes through a connector's options and marks the handled ones.
 type reading struct {
 	options map[string]string
 	done    map[string]bool
 	c       *Connector
 }
 
-// take is an option's value, "" without, and marks it.
+// take returns the first non-empty value of the options, "" without one, and marks them as handled.
 func (r *reading) take(names ...string) (value string) {
 	for _, name := range names {
 		if v, set := r.options[name]; set && !r.done[name] {
@@ -173,7 +173,7 @@ func (r *reading) take(names ...string) (value string) {
 	return value
 }
 
-// provided says whether a config provider makes the value: ${file:/path:key}.
+// provided reports whether a config provider supplies the value: ${file:/path:key}.
 func provided(value string) bool {
 	_, rest, found := strings.Cut(value, "${")
 	inner, _, closed := strings.Cut(rest, "}")
@@ -206,7 +206,7 @@ func (r *reading) database() {
 		}
 	}
 	if d.SSLMode == "" {
-		d.SSLMode = "prefer" // as Debezium without the option
+		d.SSLMode = "prefer" // Debezium's default
 	}
 }
 
@@ -273,8 +273,8 @@ func (r *reading) tables() {
 	}
 }
 
-// SlotOf is what the slot of the table of that index is to be called: Slot for the first, and a copy of it for each that
-// follows. It is empty where Slot is.
+// SlotOf returns the name for the slot of the table with an index: Slot for the first table, and the name of a copy of it for
+// each other table. It is empty if Slot is.
 func (c Connector) SlotOf(table int) string {
 	if table == 0 || c.Slot == "" {
 		return c.Slot
@@ -299,7 +299,7 @@ func (r *reading) converters() {
 
 func shortClass(class string) string { return class[strings.LastIndexByte(class, '.')+1:] }
 
-// converter is the format that a converter's class stands for.
+// converter returns the format that a converter's class writes.
 func (r *reading) converter(option string, isValue bool) string {
 	class := shortClass(r.take(option))
 	schemas := strings.ToLower(r.take(option + ".schemas.enable"))
@@ -329,7 +329,7 @@ func (r *reading) converter(option string, isValue bool) string {
 	return ""
 }
 
-// delegate passes over what a BinaryDataConverter does with what is no outbox row: a relay sends nothing else.
+// delegate handles options of a BinaryDataConverter for messages other than outbox rows: a relay sends no such messages.
 func (r *reading) delegate(option string) {
 	for name := range r.options {
 		if strings.HasPrefix(name, option+".delegate.") {
@@ -392,7 +392,7 @@ func (r *reading) skip(prefix string) {
 	}
 }
 
-// ours are options of Config that Debezium does not have.
+// ours lists the options of Config that Debezium does not have.
 var ours = []string{"headers", "service", "key.format", "payload.format", "content.type", "table.field.position", "table.field.xid"}
 
 func isDebeziums(option string) bool {
@@ -429,7 +429,7 @@ func (r *reading) router(prefix string) {
 	r.differences(prefix)
 }
 
-// differences tells what differs although the options are the same.
+// differences notes effects that differ although the options are the same.
 func (r *reading) differences(prefix string) {
 	cfg := r.c.Mapping
 	if cfg.OnUpdate != "" {

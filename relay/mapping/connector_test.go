@@ -13,7 +13,7 @@ import (
 
 const secret = "hunter2"
 
-// shop is a connector as it stands in a service's repository.
+// shop is a connector as a service's repository contains it.
 const shop = `{
   "name": "shop-outbox",
   "config": {
@@ -106,7 +106,7 @@ func TestTheDocumentedConnectorIsNoOutbox(t *testing.T) {
 	require.Equal(t, "postgres://postgres@192.168.99.100:5432/postgres?sslmode=prefer", c.Database.URL())
 }
 
-// connector is a small one with some options changed; "-" takes one out.
+// connector returns a small connector with some options changed; "-" removes an option.
 func connector(t *testing.T, pairs ...string) mapping.Connector {
 	options := map[string]string{
 		"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "plugin.name": "pgoutput",
@@ -138,7 +138,7 @@ func TestWhatAConnectorSaysIsToldOrMeansTheSame(t *testing.T) {
 	for name, row := range map[string]struct {
 		option, value string
 		weight        mapping.Weight
-		at            string // the note's option, where it is another
+		at            string // name of the note's option, if it differs
 		says          string
 	}{
 		"another database":             {"connector.class", "io.debezium.connector.mysql.MySqlConnector", mapping.Stops, "", "Postgres"},
@@ -202,8 +202,8 @@ func TestWhatIsNoConnectorIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzFromConnector: whatever stands there, it is read or refused, no password comes out, and a mapping that comes out
-// without a note that stops is one that works.
+// FuzzFromConnector: any text is read or refused, no password is returned, and a mapping without a note of weight Stops
+// works.
 func FuzzFromConnector(f *testing.F) {
 	f.Add([]byte(shop))
 	f.Add([]byte(`{"config":{"transforms":"a","transforms.a.type":"io.debezium.transforms.outbox.EventRouter","transforms.a.route.topic.regex":"("}}`))

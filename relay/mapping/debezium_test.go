@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-// A recording is what Debezium made of the rows of a table, in text, under each of the cases.
+// A recording holds Debezium's messages for the rows of a table, in text, under each of the cases.
 type recording struct {
 	Columns []mapping.Column
 	Rows    [][]*string
@@ -83,7 +83,7 @@ var recordedCases = []recordedCase{
 	recorded("schema version", "text", "json", "table.field.event.schema.version", "x", "table.fields.additional.placement", "type:envelope"),
 }
 
-// differs are the answers of Debezium that the mapping does not give, each for a reason.
+// differs lists the messages of Debezium that the mapping does not produce, each with a reason.
 var differs = map[string]string{
 	"expanded, everything kept, row 2": "Debezium 3.6 does not know table.json.payload.empty.array.behavior, a later one does",
 	"expanded, row 6":                  someMembers,
@@ -101,8 +101,8 @@ const (
 	mixedArray  = "Debezium leaves a payload as text in which an array has items of several types"
 )
 
-// TestDebeziumItself holds the mapping to what Debezium 3.6 answered: its Postgres connector, its EventRouter, Kafka
-// Connect's converters, run by TestRecord.
+// TestDebeziumItself compares the mapping with the messages of Debezium 3.6: its Postgres connector, its EventRouter and
+// Kafka Connect's converters, run by TestRecord.
 func TestDebeziumItself(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/debezium.json")

@@ -1,12 +1,12 @@
-// Package mapping makes messages of the rows of an outbox table that is not Troupe's own. It speaks the options of
-// Debezium's EventRouter, by their names and with their defaults, so that moving from it changes no table.
+// Package mapping makes messages of the rows of an outbox table that is not Troupe's own. It accepts the options of
+// Debezium's EventRouter, by their names and with their defaults, so that no table has to change when you move from it.
 //
-// It is pure: no database, no broker. A source binds the Mapping to the columns that it sees, once per Relation message
-// of the stream or once per query, and then hands over each row as the server sent it, text or binary.
+// It is pure: no database, no broker. A source binds the Mapping to the columns that it reads, once per Relation message of
+// the stream or once per query, and then passes each row as the server sent it, text or binary.
 //
 //	Config → New → Mapping → Bind(columns) → Table → Message(values)
 //
-// What a column's value is on the wire:
+// A column's value on the wire:
 //
 //	column                 key, payload      header, JSON               JSON is
 //	text, varchar, enum    its text          its text                   a string
@@ -19,25 +19,26 @@
 //	timestamptz            2019-03-24T20:52:59.000000Z                  a string
 //	date                   days since 1970   the same                   a number
 //
-// What happens when something is wrong:
+// Failures:
 //
-//	an option that is unknown, contradictory or no value   New and FromOptions fail, naming it
+//	an option that is unknown, contradictory or invalid    New and FromOptions fail, naming it
 //	a regular expression that only Java understands        New fails
-//	a column that is not there, or of a type that cannot   Bind fails, naming all of them; nothing was lost, and the
-//	be what it should be                                   source stands until table or options are put right
+//	a column that is missing, or of a type that does not   Bind fails, naming all of them; nothing is lost, and the
+//	fit its option                                         source stops until table or options are corrected
 //	a row without id or topic, a negative partition, a     Message fails with ErrRow: this row can never be published as
-//	value that cannot be read                              it is. What of the message is known comes along
-//	a payload that should be expanded and is no JSON       is sent as it is
-//	a trace context that is none                           is left out
+//	value that cannot be read                              it is. The known parts of the message are returned
+//	a payload that should be expanded and is not JSON      is sent unchanged
+//	a trace context that is invalid                        is left out
 //
-// Order is kept per key, as in Troupe's own table. A table without a column xid xid8 DEFAULT pg_current_xact_id() cannot be
-// healed exactly after its slot is lost; one without an integer column that grows with the inserts, or a timestamp, not in
-// order.
+// Order is kept per key, as in Troupe's own table. If a table has no column xid xid8 DEFAULT pg_current_xact_id(), then after
+// its slot is lost the relay does not know which rows are published, and publishes all. Without an integer column that grows
+// with the inserts, or a timestamp, it then reads them in no order.
 //
-// An event id is never made up: a row without one cannot be published, under any name that is stable when the row is read a
-// second time, from the table or from the log. Rows that are equal in all columns are one message, whichever column is the id.
+// An event id is never generated: no generated id would be the same when the row is read a second time, from the table or
+// from the log. So a row without an id cannot be published. Rows that are equal in all columns are one message, whichever
+// column is the id.
 //
-// A Row is one that is kept apart from its table, to be made a message again later.
+// A Row is stored outside its table, and can be made a message later.
 //
-// FromConnector reads the JSON of a Debezium connector and says what of it has no equivalent.
+// FromConnector reads the JSON of a Debezium connector and reports the options that have no equivalent.
 package mapping

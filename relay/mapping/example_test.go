@@ -11,7 +11,7 @@ import (
 )
 
 func ExampleFromOptions() {
-	// What stands behind transforms.outbox. in the connector, and which headers to write.
+	// The options after transforms.outbox. in the connector, and the headers to write.
 	cfg, err := mapping.FromOptions(map[string]string{
 		"route.topic.replacement":           "${routedByValue}.events",
 		"table.fields.additional.placement": "type:header:eventType",
@@ -55,7 +55,7 @@ func ExampleFromOptions() {
 	// eventType: OrderPlaced
 }
 
-// A row that could not be published is kept, and mapped again when that was put right.
+// A row that could not be published is stored, and mapped again after the mapping was corrected.
 func ExampleRow() {
 	row := mapping.Row{
 		Columns: []mapping.Column{

@@ -6,12 +6,12 @@ import (
 	"errors"
 )
 
-// maxDepth is how deep a payload is taken apart; a deeper one is sent as it is.
+// maxDepth is the depth down to which a payload is parsed; a deeper one is sent unchanged.
 const maxDepth = 200
 
 var errDeep = errors.New("too deep")
 
-// expand makes a document of text in which an object or an array stands. ok is false where there is none.
+// expand makes a JSON document of a text that contains an object or an array. ok is false if it contains neither.
 func (m *Mapping) expand(text []byte) (document []byte, ok bool) {
 	if len(text) == 0 || text[0] != '{' && text[0] != '[' {
 		return nil, false
@@ -96,7 +96,7 @@ func (p *pruner) copy(n int) {
 	p.out, p.rest = append(p.out, p.rest[:n]...), p.rest[n:]
 }
 
-// scalarLength is the length of the string, number or word that valid JSON begins with.
+// scalarLength returns the length of the string, number or word that valid JSON begins with.
 func scalarLength(b []byte) int {
 	if b[0] != '"' {
 		if end := bytes.IndexAny(b, ",]}"); end >= 0 {

@@ -10,30 +10,30 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// ErrRow is wrapped by errors about one row, which can never be published as it is. The table's other rows can.
+// ErrRow is wrapped by errors about one row, which can never be published as it is. Other rows of the table can.
 var ErrRow = errors.New("row cannot be mapped")
 
-// ByKey is the partition of a Message that its key decides on.
+// ByKey is the partition of a Message whose key selects the partition.
 const ByKey int32 = -1
 
-// A Message is a row as it goes to Kafka. A nil Payload is a tombstone.
+// A Message is a row as it is sent to Kafka. A nil Payload is a tombstone.
 type Message struct {
-	envelope.Message // under EventRouter without attributes but trace context: the headers stand in Extra
+	envelope.Message // under EventRouter it has no attributes except trace context: the headers are in Extra
 
 	EventID   string    // the row's id, in both profiles
-	Partition int32     // ByKey, else that of a column placed so
-	Timestamp time.Time // of the Kafka record; zero where the table says none: take the commit's or none
+	Partition int32     // ByKey, or the value of the column with placement partition
+	Timestamp time.Time // of the Kafka record; zero if the table has none: then use the commit's, or none
 
-	Position int64  // of Config.Position, 0 without
-	XID      uint64 // of Config.XID, 0 without
+	Position int64  // value of Config.Position's column, 0 without
+	XID      uint64 // value of Config.XID's column, 0 without
 }
 
-// A Mapping is a Config that was checked. It does not change and may be used concurrently.
+// A Mapping is a validated Config. It is immutable and safe for concurrent use.
 type Mapping struct {
 	cfg    Config
 	route  route
 	placed []placed
-	// enveloped says that the payload goes into a JSON object beside other columns.
+	// enveloped means that the payload is a member of a JSON object that has other columns too.
 	enveloped bool
 }
 
@@ -52,7 +52,7 @@ type placed struct {
 	alias  string
 }
 
-// New checks cfg as a whole.
+// New validates cfg as a whole.
 func New(cfg Config) (*Mapping, error) {
 	m := &Mapping{cfg: cfg.defaults()}
 	var failed []error
@@ -108,11 +108,11 @@ func parsePlacements(text string) ([]placed, error) {
 	return list, nil
 }
 
-// Config is what New was given, with the defaults filled in.
+// Config returns the Config that was passed to New, with the defaults filled in.
 func (m *Mapping) Config() Config { return m.cfg }
 
-// Columns are all columns that the mapping looks for, each once. Those that may be missing are among them: bind the
-// table's columns, as the catalog has them, and Table.Columns says which of them to read.
+// Columns returns the names of all columns that the mapping uses, each once, including optional ones. To select from a table,
+// bind its columns as the catalog has them, and read the columns that Table.Columns returns.
 func (m *Mapping) Columns() []string {
 	var names []string
 	for _, r := range m.wanted() {
@@ -123,10 +123,10 @@ func (m *Mapping) Columns() []string {
 	return names
 }
 
-// A role is a column that an option names.
+// A role is the use of a column by an option.
 type role struct {
 	option, column string
-	kinds          []kind // that it may be of; none: any
+	kinds          []kind // allowed types; none: any type
 	optional       bool
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// routerNotes are options of the transform itself that need nothing.
+// routerNotes has notes for options of the transform itself that need no equivalent.
 var routerNotes = map[string]string{
 	"predicate":                       "the relay reads the outbox table only: there is nothing to select",
 	"negate":                          "the relay reads the outbox table only: there is nothing to select",
@@ -15,7 +15,8 @@ var routerNotes = map[string]string{
 	"field.name.adjustment.mode":      "names of the payload's members are never changed",
 }
 
-// A rule is what is said of options that begin with prefix and that nothing else dealt with. The first that fits counts.
+// A rule is the note for options that begin with prefix and that no other code has handled. The first rule that matches
+// applies.
 type rule struct {
 	prefix string
 	weight Weight
@@ -113,7 +114,7 @@ var rules = []rule{
 	{"internal.", Moot, "it is internal to Debezium"},
 }
 
-// harmless are values of options with a rule that Differs, for which nothing does.
+// harmless holds, for options whose rule says Differs, the value with which nothing differs.
 var harmless = map[string]string{
 	"decimal.handling.mode":        "string",
 	"time.precision.mode":          "adaptive",
@@ -122,7 +123,7 @@ var harmless = map[string]string{
 	"provide.transaction.metadata": "false",
 }
 
-// rest says something about every option that is left.
+// rest notes all options that no other code has handled.
 func (r *reading) rest() {
 	for _, name := range slices.Sorted(maps.Keys(r.options)) {
 		if r.done[name] {

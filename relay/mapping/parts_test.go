@@ -14,9 +14,9 @@ func TestRouteIsJavas(t *testing.T) {
 	for _, row := range []struct{ expression, replacement, value, topic string }{
 		{`(?<routedByValue>.*)`, `outbox.event.${routedByValue}`, "Order", "outbox.event.Order"},
 		{`(.*)`, `$0.$1`, "a", "a.a"},
-		{`(a)(b)?c`, `$1$2-$11`, "ac", "a-a1"}, // a group that did not match is nothing; $11 is $1 and a 1
-		{`a|ab`, `x`, "ab", "xb"},              // the whole matches, the first match is shorter
-		{`a`, `x`, "ba", "ba"},                 // part of a value is no match
+		{`(a)(b)?c`, `$1$2-$11`, "ac", "a-a1"}, // a group that did not match is empty; $11 is $1 and a 1
+		{`a|ab`, `x`, "ab", "xb"},              // the whole value matches, the first match is shorter
+		{`a`, `x`, "ba", "ba"},                 // a match of a part of the value does not count
 		{`.*`, `a\$b\\c`, "v", `a$b\c`},
 		{`\Q[[\E(.*)`, `$1`, "[[x", "x"},
 		{`(?i)ORDER`, `o`, "order", "o"},
@@ -69,7 +69,7 @@ func FuzzProperties(f *testing.F) {
 	})
 }
 
-// FuzzExpand: what is expanded is JSON, and says what the text said but for what may be left out.
+// FuzzExpand: an expanded text is JSON, and contains the same data except the members that may be left out.
 func FuzzExpand(f *testing.F) {
 	for _, s := range []string{`{"a":null,"b":[]}`, `[null,[],{"a":[ ]}]`, `{"a":{"b":null},"null":"[]"}`, `{"\"":null,"x":1}`, `{}`, `{"a":[[],null]}`, `{`} {
 		f.Add(s)
@@ -88,7 +88,7 @@ func FuzzExpand(f *testing.F) {
 		require.Equal(t, parsed(t, []byte(text)), parsed(t, all))
 		before := parsed(t, []byte(text))
 		after := parsed(t, got)
-		if members(text) == count(before) { // of a name that stands twice the last counts, which may be left out
+		if members(text) == count(before) { // if a name occurs twice the last one counts, and it may be left out
 			require.Equal(t, prune(before), after)
 		}
 	})
@@ -99,7 +99,7 @@ func parsed(t *testing.T, text []byte) (v any) {
 	return v
 }
 
-// members is how many members the objects in text have.
+// members counts the members of the objects in text.
 func members(text string) (n int) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// A route makes the topic as Kafka Connect's RegexRouter does: where the expression matches the whole of the value, the
-// first match of it is replaced, which may be shorter; where it does not, the value is the topic.
+// A route computes the topic as Kafka Connect's RegexRouter does: if the expression matches the whole value, its first match,
+// which may be shorter, is replaced; if not, the value is the topic.
 type route struct {
 	whole, first *regexp.Regexp
 	parts        []part
 }
 
-// A part of the replacement is text, or what a group matched.
+// A part of the replacement is a text or the match of a group.
 type part struct {
 	text  string
-	group int // counts when text is empty
+	group int // used if text is empty
 }
 
 func newRoute(expression, replacement string) (route, error) {
@@ -36,7 +36,7 @@ func newRoute(expression, replacement string) (route, error) {
 	return r, nil
 }
 
-// onlyJava finds what Go would read as something else without a word: classes within classes, and && in them.
+// onlyJava returns an error for syntax that Go would silently read in another way: classes within classes, and && in them.
 func onlyJava(expression string) error {
 	inClass, quoted := false, false
 	for i := 0; i < len(expression); i++ {
@@ -49,7 +49,7 @@ func onlyJava(expression string) error {
 			i++
 		case !inClass && rest[0] == '[':
 			inClass = true
-			for _, opening := range []string{"[^]", "[]"} { // a bracket at the beginning is one of the class's
+			for _, opening := range []string{"[^]", "[]"} { // in Java, a bracket at the beginning belongs to the class
 				if strings.HasPrefix(rest, opening) {
 					return errors.New(`a class may not begin with "]": write it as \]`)
 				}
@@ -65,7 +65,7 @@ func onlyJava(expression string) error {
 	return nil
 }
 
-// parseReplacement reads java.util.regex's syntax: $1, ${name}, and \ before what stands for itself.
+// parseReplacement reads the syntax of java.util.regex: $1, ${name}, and \ before a literal character.
 func parseReplacement(text string, of *regexp.Regexp) ([]part, error) {
 	var parts []part
 	var literal strings.Builder
@@ -108,7 +108,7 @@ func parseReplacement(text string, of *regexp.Regexp) ([]part, error) {
 	return parts, nil
 }
 
-// groupNumber takes as many digits as make the number of a group, and one in any case.
+// groupNumber reads digits as long as they form the number of a group, but at least one.
 func groupNumber(text string, groups int) (n, size int) {
 	for size < len(text) && text[size] >= '0' && text[size] <= '9' {
 		next := n*10 + int(text[size]-'0')

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-// A cell is a column with what a row has there, as Postgres prints it.
+// A cell is a column with its value in a row, as Postgres prints it.
 type cell struct {
 	name     string
 	oid      uint32
@@ -37,7 +37,7 @@ func stamp(name, value string, precision int32) cell {
 	return cell{name, pgtype.TimestampOID, precision, value, false}
 }
 
-// values are cells as the server sends them.
+// values returns cells as the server sends them.
 func values(t testing.TB, cells []cell, binary bool) ([]mapping.Column, []mapping.Value) {
 	types := pgtype.NewMap()
 	columns, row := make([]mapping.Column, len(cells)), make([]mapping.Value, len(cells))
@@ -74,7 +74,7 @@ func route(t testing.TB, options map[string]string, cells []cell, binary bool) (
 	return table.Message(row)
 }
 
-// headers are those that go over the wire, as name=value.
+// headers returns the headers on the wire, as name=value.
 func headers(m mapping.Message) (list []string) {
 	for _, h := range m.Headers() {
 		if h.Value == nil {
@@ -86,7 +86,7 @@ func headers(m mapping.Message) (list []string) {
 	return list
 }
 
-// order is the row of Debezium's documentation.
+// order returns the row of Debezium's documentation.
 const (
 	orderJSON = `{"id": 1, "lineItems": [{"id": 1, "item": "Debezium in Action", "status": "ENTERED", "quantity": 2, "totalPrice": 39.98}, ` +
 		`{"id": 2, "item": "Debezium for Dummies", "status": "ENTERED", "quantity": 1, "totalPrice": 29.99}], ` +
@@ -109,7 +109,7 @@ func order(more ...cell) []cell {
 	}, more...)
 }
 
-// user is the row of Debezium's EventRouterTest, with another payload.
+// user returns the row of Debezium's EventRouterTest, with another payload.
 func user(payload cell, more ...cell) []cell {
 	return append([]cell{
 		text("id", userID), text("aggregatetype", "User"), text("aggregateid", "10711fa5"), text("type", "UserCreated"),
@@ -117,7 +117,7 @@ func user(payload cell, more ...cell) []cell {
 	}, more...)
 }
 
-// everything is what OutboxEventRouterIT adds to the table.
+// everything returns the columns that OutboxEventRouterIT adds to the table.
 func everything() []cell {
 	return []cell{number("version", "1"), truth("somebooltype", "t"), stamp("createdat", "2019-03-24 20:52:59", -1), truth("is_deleted", "f")}
 }
@@ -132,7 +132,7 @@ func updated(payload cell) []cell {
 	}, everything()...)
 }
 
-// typed is the row of canInfluenceTableColumnTypes.
+// typed returns the row of canInfluenceTableColumnTypes.
 func typed() []cell {
 	return []cell{number("event_id", "2"), number("payload_id", "1232"), text("my_route_field", "routename"),
 		bytea("event_type", "CoolSchemaCreated"), bytea("payload_body", "{}"), truth("some_boolean", "t"), number("p", "123")}
@@ -150,9 +150,9 @@ func typedOptions(more ...string) map[string]string {
 // nothing is a payload that is SQL's null, and a null in Kafka.
 const nothing = "<null>"
 
-// TestEventRouter holds the mapping to what Debezium's documentation shows and its EventRouterTest and
-// OutboxEventRouterIT demand. Where a result there is a structure of Kafka Connect, what stands here is what
-// JsonConverter with schemas.enable=false writes of it; keys and other payloads are StringConverter's.
+// TestEventRouter compares the mapping with the examples of Debezium's documentation and the results of its EventRouterTest
+// and OutboxEventRouterIT. If a result there is a structure of Kafka Connect, the expected value here is its form under
+// JsonConverter with schemas.enable=false; keys and other payloads are StringConverter's.
 func TestEventRouter(t *testing.T) {
 	t.Parallel()
 	o := func(pairs ...string) map[string]string {
@@ -405,7 +405,7 @@ func TestARowThatCannotBeMappedIsKnownAllTheSame(t *testing.T) {
 	}
 }
 
-// fillIn adds a time, which must be there, to those without.
+// fillIn sets the required timestamp in rows that have none.
 func fillIn(cells []cell) []cell {
 	for _, c := range cells {
 		if c.name == "at" {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// A Row is one that is kept apart from its table, with the columns that it had: what cannot be published now is made a
-// message again later, by a mapping that may be another one by then.
+// A Row is a row stored outside its table, with the columns that it had. It holds a row that cannot be published now, and is
+// made a message again later, by a mapping that may have changed by then.
 type Row struct {
 	Columns []Column
 	Values  []Value // one for each of Columns
@@ -21,7 +21,7 @@ type keptColumn struct {
 	Data     []byte `json:"data"` // base64
 }
 
-// MarshalJSON keeps every column, also those that no option names.
+// MarshalJSON writes every column, including columns that no option names.
 func (r Row) MarshalJSON() ([]byte, error) {
 	if len(r.Columns) != len(r.Values) {
 		return nil, fmt.Errorf("mapping: a row of %d columns and %d values", len(r.Columns), len(r.Values))
@@ -33,7 +33,7 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	return json.Marshal(kept)
 }
 
-// UnmarshalJSON is the way back.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (r *Row) UnmarshalJSON(text []byte) error {
 	var kept []keptColumn
 	if err := json.Unmarshal(text, &kept); err != nil {
@@ -47,7 +47,7 @@ func (r *Row) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Message is the row as m makes it: Bind and Table.Message in one, for a row that comes alone.
+// Message returns the message that m makes of the row: Bind and Table.Message in one call, for a single row.
 func (r Row) Message(m *Mapping) (Message, error) {
 	table, err := m.Bind(r.Columns)
 	if err != nil {

@@ -32,7 +32,7 @@ INSERT INTO odd VALUES (
     '\x0102', '10.0.0.1', 'ab', 'NaN', 'infinity', '2019-03-24 20:52:59.999+00', 'NaN', '00:00:01.5', E'q"\\\n\x07é'
 )`
 
-// oddHeaders is what of the row's columns goes into headers, each under its own name, and into an envelope.
+// oddHeaders places the row's columns in headers, each under its own name, and in an envelope.
 const (
 	oddHeaders = "a:header,b:header,c:header,d:header,e:header,f:header,g:header,h:header,i:header,j:header,k:header,l:header,m:header," +
 		"n:header,o:header,p:header,q:header,r:header,s:header,t:header,u:header,v:header,w:header"
@@ -66,7 +66,7 @@ func checkOdd(t *testing.T, columns []mapping.Column, row []mapping.Value) {
 	}
 }
 
-// catalog are a table's columns by mapping.ColumnsSQL.
+// catalog returns a table's columns, read by mapping.ColumnsSQL.
 func catalog(t *testing.T, pool *pgxpool.Pool, table string) []mapping.Column {
 	rows, err := pool.Query(t.Context(), mapping.ColumnsSQL, table)
 	require.NoError(t, err)
@@ -75,8 +75,8 @@ func catalog(t *testing.T, pool *pgxpool.Pool, table string) []mapping.Column {
 	return columns
 }
 
-// TestRowsOfAQuery reads a table as the poll source does: its columns by the catalog, its values as the server sends
-// them, in either format.
+// TestRowsOfAQuery reads a table as the sweep of a mapped table does: its columns from the catalog, its values as the server
+// sends them, in either format.
 func TestRowsOfAQuery(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -156,7 +156,7 @@ func TestRowsOfTheWAL(t *testing.T) {
 	}
 }
 
-// relation are the columns of a Relation message, with their types by the catalog.
+// relation returns the columns of a Relation message, with their types from the catalog.
 func relation(data []byte, types map[string]mapping.Column) (columns []mapping.Column) {
 	w := wire{data[5:]}
 	w.text()
@@ -206,7 +206,7 @@ func (w *wire) text() string {
 	panic("no end")
 }
 
-// TestATypeThatNobodyKnowsIsReadAsText: in binary there is nothing to be made of it.
+// TestATypeThatNobodyKnowsIsReadAsText: its binary format cannot be decoded.
 func TestATypeThatNobodyKnowsIsReadAsText(t *testing.T) {
 	t.Parallel()
 	m, err := mapping.New(mapping.Config{})

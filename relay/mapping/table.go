@@ -15,36 +15,37 @@ import (
 )
 
 const (
-	envelopePayload = "payload" // the member of an envelope
+	envelopePayload = "payload" // member of an envelope
 	octetStream     = "application/octet-stream"
 	schemaVersion   = "ce_schemaversion"
-	maxAttribute    = 1024 // bytes of an id, a type and a trace context, as package envelope has it
+	maxAttribute    = 1024 // bytes of an id, a type and a trace context, as in package envelope
 )
 
-// A Table is a Mapping that knows at which place of a row each of its columns is. Bind a new one whenever the columns
-// change; that costs some microseconds. It is for one goroutine at a time.
+// A Table is a Mapping bound to the columns of a row. Bind a new one whenever the columns change; that takes some
+// microseconds. It is not safe for concurrent use.
 type Table struct {
 	m       *Mapping
-	readers []reader // by place; those of columns that nobody needs are unused
+	readers []reader // by column; unused for columns that the mapping does not read
 	names   []string
 
-	id, key, route, payload, typ, at, version, span, position, xid int // places; -1: none
+	id, key, route, payload, typ, at, version, span, position, xid int // indexes of columns; -1: none
 	placed                                                         []placedAt
 
-	topics map[string]string // by what they are routed by
+	topics map[string]string // topics by routing value
 }
 
-// maxTopics is how many a Table remembers at once: an expression costs more than the rest of a row.
+// maxTopics limits the topics that a Table caches. It caches them since evaluating the expression takes longer than the rest
+// of a row.
 const maxTopics = 1000
 
 type placedAt struct {
 	placed
 	place int
-	name  []byte // the alias as a member of JSON, with the comma before and the colon behind it
+	name  []byte // the alias as a JSON member, with the comma before it and the colon after it
 }
 
-// Bind finds the mapping's columns among those of a row. Columns that it does not need may be among them, in any order.
-// Its error names all that are missing or of the wrong type.
+// Bind finds the mapping's columns among the columns of a row, which may include others, in any order. Its error names all
+// columns that are missing or of the wrong type.
 func (m *Mapping) Bind(columns []Column) (*Table, error) {
 	t := &Table{m: m, readers: make([]reader, len(columns)), topics: make(map[string]string)}
 	places := make(map[string]int, len(columns))
@@ -95,14 +96,14 @@ func (t *Table) find(places map[string]int) {
 	}
 }
 
-// Columns are those that the mapping reads of this table, each once: the ones to select.
+// Columns returns the columns that the mapping reads of this table, each once: select these.
 func (t *Table) Columns() []string { return slices.Clone(t.names) }
 
-// Message makes a message of one row, whose values stand in the order of Bind's columns. Key, payload and headers may
-// share the values' memory: copy what must outlive it.
+// Message makes a message of one row, whose values are in the order of Bind's columns. Key, payload and headers may share the
+// values' memory: copy them if they must outlive it.
 //
-// An error wraps ErrRow. Then the message has what is known of position, xid, id, key and topic, so that the row can be
-// parked and its key held.
+// An error wraps ErrRow. The message then contains the known parts of position, xid, id, key and topic, so that the row can
+// be parked and its key can wait.
 func (t *Table) Message(row []Value) (Message, error) {
 	m := Message{Partition: ByKey}
 	if len(row) != len(t.readers) {
@@ -132,7 +133,7 @@ func (t *Table) topic(by string) string {
 	return topic
 }
 
-// A build is one message being made. It keeps the first error.
+// A build holds one message while it is made, and the first error.
 type build struct {
 	t     *Table
 	row   []Value
@@ -150,7 +151,7 @@ func (b *build) fail(place int, err error) {
 
 func (b *build) null(place int) bool { return b.row[place].Data == nil }
 
-// text is a column's text, "" for null.
+// text returns a column's text, "" for null.
 func (b *build) text(place int) string {
 	if place < 0 || b.null(place) {
 		return ""
@@ -160,7 +161,7 @@ func (b *build) text(place int) string {
 	return string(text)
 }
 
-// label is a text that becomes an attribute and may not be missing.
+// label returns the text of a column that becomes an attribute and may not be missing.
 func (b *build) label(place int) string {
 	text := b.text(place)
 	switch {
@@ -174,7 +175,7 @@ func (b *build) label(place int) string {
 	return text
 }
 
-// number is an integer's value, 0 for null.
+// number returns an integer's value, 0 for null.
 func (b *build) number(place int) int64 {
 	if place < 0 || b.null(place) {
 		return 0
@@ -184,7 +185,7 @@ func (b *build) number(place int) int64 {
 	return n
 }
 
-// identify reads what must be known of a row that cannot be published too.
+// identify reads the parts that must also be known of a row that cannot be published.
 func (b *build) identify() {
 	t, m := b.t, b.m
 	m.Position = b.number(t.position)
@@ -209,7 +210,7 @@ func (b *build) identify() {
 	}
 }
 
-// formatted is a key or a payload without envelope.
+// formatted returns a key, or a payload without an envelope.
 func (b *build) formatted(place int, format string) []byte {
 	if format == JSON {
 		return b.member(nil, place)
@@ -242,7 +243,7 @@ func (b *build) body() {
 	if !b.null(t.payload) {
 		raw, err := t.readers[t.payload].bytes(b.row[t.payload])
 		b.fail(t.payload, err)
-		isText := t.readers[t.payload].kind != kindBytes // bytes may mean something, and be none
+		isText := t.readers[t.payload].kind != kindBytes // bytes that are spaces may be meant
 		if cfg.TombstoneOnEmpty && isText && len(bytes.TrimFunc(raw, func(r rune) bool { return r <= ' ' })) == 0 {
 			return
 		}
@@ -323,7 +324,7 @@ func (b *build) placedHeaders() {
 	}
 }
 
-// plain is Debezium's profile.
+// plain sets the headers of Debezium's profile.
 func (b *build) plain() {
 	b.extra = append(make([]envelope.Header, 0, 1+len(b.t.placed)), envelope.Header{Key: "id", Value: []byte(b.m.EventID)})
 	b.placedHeaders()
@@ -336,7 +337,7 @@ func (b *build) plain() {
 	}
 }
 
-// attributes is Troupe's profile. A column placed as one of its headers is that attribute.
+// attributes sets the attributes of Troupe's profile. A column placed as one of its headers sets that attribute.
 func (b *build) attributes() {
 	t, m := b.t, b.m
 	b.placedHeaders()
@@ -391,7 +392,7 @@ func notNil(b []byte) []byte {
 	return b
 }
 
-// quote appends text as a JSON string, everything from space upwards as itself.
+// quote appends text as a JSON string, with all characters from space upwards unescaped, except quotes and backslashes.
 func quote(to, text []byte) []byte {
 	const hex = "0123456789abcdef"
 	to = append(to, '"')

@@ -6,7 +6,7 @@ import (
 	"unicode/utf16"
 )
 
-// properties reads the text of java.util.Properties, as Properties.load does: comments, lines that go on, escapes.
+// properties parses text as java.util.Properties.load does: comments, continued lines, escapes.
 func properties(text string) map[string]string {
 	found := make(map[string]string)
 	for _, line := range logicalLines(text) {
@@ -16,7 +16,7 @@ func properties(text string) map[string]string {
 	return found
 }
 
-// logicalLines joins lines whose end is escaped, and leaves out comments and empty ones.
+// logicalLines joins lines whose end is escaped, and leaves out comments and empty lines.
 func logicalLines(text string) []string {
 	var lines []string
 	var open string
@@ -41,7 +41,7 @@ func logicalLines(text string) []string {
 	return lines
 }
 
-// cutProperty splits at the first =, : or space that is not escaped; spaces around it do not count.
+// cutProperty splits at the first =, : or space that is not escaped, without the spaces around it.
 func cutProperty(line string) (name, value string) {
 	end := 0
 	for end < len(line) && !strings.ContainsRune("=: \t\f", rune(line[end])) {
@@ -91,7 +91,7 @@ func unescape(text string) string {
 	return b.String()
 }
 
-// escapedRune reads four hex digits, and the second half of a pair of surrogates behind them.
+// escapedRune reads four hex digits, and the second half of a surrogate pair after them.
 func escapedRune(text string) (rune, int) {
 	unit := func(s string) (rune, bool) {
 		if len(s) < 4 {
@@ -112,9 +112,9 @@ func escapedRune(text string) (rune, int) {
 	return high, 4
 }
 
-// isTraceParent says whether text is W3C's traceparent: version, trace id, span id, flags, in lower-case hex.
+// isTraceParent reports whether text is a valid W3C traceparent: version, trace id, span id, flags, in lower-case hex.
 func isTraceParent(text string) bool {
-	const size = 55 // of version 00; later versions may be longer
+	const size = 55 // length of version 00; later versions may be longer
 	if len(text) < size || len(text) > size && (text[:2] == "00" || text[size] != '-') {
 		return false
 	}

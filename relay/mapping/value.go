@@ -16,16 +16,16 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// A Column is one of those that a row has, as pgoutput's Relation message and the description of a query's result tell
-// it. Of a domain, give the type that is behind it; of an enum or a type whose values are text, 25 (text). ColumnsSQL
-// does so.
+// A Column describes a column of a row, as pgoutput's Relation message or the description of a query's result does. For a
+// domain, use its base type; for an enum, or a type of category string, 25 (text). ColumnsSQL does that.
 type Column struct {
 	Name     string
 	Type     uint32 // OID
-	Modifier int32  // the type's, such as the precision of a timestamp; -1 for none
+	Modifier int32  // of the type, such as the precision of a timestamp; -1 for none
 }
 
-// ColumnsSQL gives name, type and modifier of the columns of table $1, a name for to_regclass, as Column wants them.
+// ColumnsSQL selects name, type and modifier of the columns of table $1, a name for to_regclass, in the form that Column
+// requires.
 const ColumnsSQL = `
 WITH RECURSIVE c (attnum, attname, typ, modifier) AS (
     SELECT attnum, attname, atttypid, atttypmod
@@ -41,17 +41,17 @@ FROM c JOIN pg_type t ON t.oid = c.typ
 WHERE t.typtype <> 'd'
 ORDER BY c.attnum`
 
-// A Value is what the server sent for one column. Nil Data is SQL's null; an empty value is not nil.
+// A Value is the value of one column as the server sent it. Nil Data is SQL's null; an empty value is not nil.
 type Value struct {
 	Data   []byte
 	Binary bool // in the type's binary format, not as text
 }
 
-// kind is how a value is read.
+// kind selects how a value is read.
 type kind int
 
 const (
-	kindOther kind = iota // by pgtype, to text
+	kindOther kind = iota // converted to text by pgtype
 	kindText
 	kindJSONB
 	kindBytes
@@ -103,10 +103,10 @@ var (
 type reader struct {
 	Column
 	kind  kind
-	types *pgtype.Map // for kindOther, kindFloat and texts of dates; shared by the readers of one Table
+	types *pgtype.Map // for kindOther, kindFloat, dates and times; shared by the readers of one Table
 }
 
-// scalar is the value as text, and whether JSON writes that without quotes.
+// scalar returns the value as text, and whether JSON writes it without quotes.
 func (r *reader) scalar(v Value) (text []byte, bare bool, err error) {
 	switch r.kind {
 	case kindText:
@@ -155,7 +155,7 @@ func (r *reader) scalar(v Value) (text []byte, bare bool, err error) {
 	return text, false, err
 }
 
-// bytes is the value as a key or a payload: a bytea's own bytes, else the scalar's text.
+// bytes returns the value as a key or a payload: a bytea's own bytes, else the scalar's text.
 func (r *reader) bytes(v Value) ([]byte, error) {
 	if r.kind != kindBytes {
 		text, _, err := r.scalar(v)
@@ -206,7 +206,7 @@ func (r *reader) xid(v Value) (uint64, error) {
 	return binary.BigEndian.Uint64(v.Data), nil
 }
 
-// when renders what Debezium does in its adaptive mode. What is infinite stays Postgres's word for it.
+// when renders a time as Debezium does in its adaptive mode. An infinite time is rendered as Postgres's word for it.
 func (r *reader) when(v Value) (text []byte, bare bool, err error) {
 	switch r.kind {
 	case kindDate:
@@ -234,7 +234,7 @@ func (r *reader) when(v Value) (text []byte, bare bool, err error) {
 	return at.UTC().AppendFormat(nil, layout+"Z"), false, nil
 }
 
-// epoch is in milliseconds where the column holds no more.
+// epoch renders micros, in milliseconds if the column's precision is no finer.
 func (r *reader) epoch(micros int64) []byte {
 	if r.Modifier >= 0 && r.Modifier <= 3 {
 		micros /= 1000
@@ -242,7 +242,7 @@ func (r *reader) epoch(micros int64) []byte {
 	return strconv.AppendInt(nil, micros, 10)
 }
 
-// time is a timestamp; infinite is what Postgres calls one that is no time.
+// time returns a timestamp. For an infinite one, infinite is Postgres's word for it.
 func (r *reader) time(v Value) (at time.Time, infinite string, err error) {
 	if r.kind == kindTimestamp {
 		var t pgtype.Timestamp
@@ -270,7 +270,7 @@ func format(v Value) int16 {
 	return pgtype.TextFormatCode
 }
 
-// other is Postgres's text of a value of any type that pgtype knows.
+// other returns Postgres's text of a value of any type that pgtype knows.
 func (r *reader) other(v Value) ([]byte, error) {
 	if !v.Binary {
 		return v.Data, nil
@@ -285,7 +285,7 @@ func (r *reader) other(v Value) ([]byte, error) {
 	}
 	text, err := r.types.Encode(r.Type, pgtype.TextFormatCode, value, nil)
 	if host, ok := value.(netip.Prefix); ok && r.Type == pgtype.InetOID && host.IsSingleIP() {
-		return []byte(host.Addr().String()), err // Postgres leaves a host's mask out
+		return []byte(host.Addr().String()), err // Postgres leaves out the mask of a single host
 	}
 	return text, err
 }
