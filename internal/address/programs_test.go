@@ -159,7 +159,7 @@ func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
 // refused runs a program that must end with an error which does not have the marker.
 func refused(t *testing.T, program string, args, environ []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it connects to an address that it should refuse
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // it connects to an address that it should refuse
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = t.TempDir()

@@ -10,10 +10,6 @@ ALTER TABLE troupe.saga_events
   ALTER COLUMN recorded_at SET DEFAULT clock_timestamp(),
   ALTER COLUMN role SET DEFAULT session_user;
 
--- A decision takes its time from the database's clock, and is written in the same transaction. NOT VALID: no older row is read.
-ALTER TABLE troupe.saga_events
-  ADD CONSTRAINT saga_events_at_check CHECK (at - recorded_at BETWEEN interval '-24 hours' AND interval '24 hours') NOT VALID;
-
 CREATE OR REPLACE VIEW troupe.saga_log AS
 SELECT e.saga_id, e.version, m.number, e.at, m.moment ->> 'what' AS what, m.moment ->> 'step' AS step,
        m.moment ->> 'why' AS why, e.kind, e.actor, e.recorded_at, e.role

@@ -1,7 +1,6 @@
 -- Four orders, one of each end: completed, refused at once, undone, parked with what it holds. A line "-- in NAME" says
 -- in whose database what follows stands. Their sagas are played: see world_test.go.
 -- in order
-ALTER TABLE troupe.saga_events DROP CONSTRAINT IF EXISTS saga_events_at_check; -- the sagas are of the year 2000
 DELETE FROM orders;
 DELETE FROM troupe.sagas;
 DELETE FROM troupe.saga_events;
