@@ -51,7 +51,7 @@ func (e *examination) database(ctx context.Context) {
 	}
 }
 
-// whyNoDatabase is what to do about the usual causes. The codes are those of the Postgres manual, appendix A.
+// whyNoDatabase returns the remedy for the usual causes. The codes are listed in appendix A of the Postgres manual.
 func whyNoDatabase(err error) string {
 	var refusal *pgconn.PgError
 	var unknown *net.DNSError
@@ -124,7 +124,7 @@ func (e *examination) encoding(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// durability looks for settings by which a crash takes back what was committed, and what was sent because of it.
+// durability warns of settings with which a crash loses committed transactions whose messages may have been sent.
 func (e *examination) durability(ctx context.Context, conn *pgx.Conn) {
 	rows, err := conn.Query(ctx, `
 		SELECT name, setting FROM pg_settings
@@ -163,7 +163,7 @@ func (e *examination) connections(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// clock compares the database's clock with this machine's, by the answer that took the least time.
+// clock compares the database's clock with this machine's, by the fastest of several queries.
 func (e *examination) clock(ctx context.Context, conn *pgx.Conn) {
 	var skew, within time.Duration
 	for n := range clockRounds {
@@ -192,14 +192,14 @@ func (e *examination) clock(ctx context.Context, conn *pgx.Conn) {
 	e.Ok("clock", fmt.Sprintf("the database's is this machine's, within %s", max(skew.Abs().Round(time.Millisecond), within)))
 }
 
-// migrations says how far the tables are, and whether there are any.
+// migrations reports the version of the tables. usable is false if they cannot be used.
 func (e *examination) migrations(ctx context.Context) (usable bool) {
 	s, err := migrations.GetConfig(ctx, e.Database)
 	var refusal *pgconn.PgError
 	switch {
 	case errors.Is(err, migrations.ErrNewer):
 		e.Fail("migrations", err.Error(), "a newer program; or what migrated the database was another environment's")
-	case errors.As(err, &refusal) && refusal.Code == "42501": // a role needs no right to see how far the tables are
+	case errors.As(err, &refusal) && refusal.Code == "42501": // a role needs no right to read the version
 		e.Info("migrations", "this role may not see how far they are: "+refusal.Message)
 		return true
 	case err != nil:
@@ -216,7 +216,7 @@ func (e *examination) migrations(ctx context.Context) (usable bool) {
 	return false
 }
 
-// become makes the connection the role's that is asked about.
+// become sets the connection's role to the one whose rights are examined.
 func (e *examination) become(ctx context.Context, conn *pgx.Conn) bool {
 	if e.Role == "" {
 		return true

@@ -1,21 +1,21 @@
-// Package doctor looks at the servers that a service and its relay use, and says what is wrong there and what to do
-// about it. It changes nothing, and it asks for nothing that production would not be asked for.
+// Package doctor examines the servers that a service and its relay use, and reports problems with their remedies. It only reads,
+// so it can be run against production servers.
 //
 //	examined    findings
-//	database    reached, or by which of the usual causes not; as whom; a pooler that gives out other sessions; the
-//	            server's version; a standby; an encoding other than UTF-8; settings that lose commits; connections
-//	            that are left; the clock beside this machine's; the migrations beside this program's
-//	privileges  for each Part that is asked about, what its role lacks, with the GRANTs that give it and no more
-//	log         whether rows can be streamed, and slots: how many are left, which nobody reads, how much they hold
+//	database    whether it can be reached, or the usual cause why not; the role; a pooler that gives out other sessions;
+//	            the server's version; a standby; an encoding other than UTF-8; settings that lose commits; connections
+//	            that are left; the clock, compared with this machine's; the migrations, compared with this program's
+//	privileges  for each Part: the rights that its role lacks, with the GRANTs that give these and no more
+//	log         whether rows can be streamed; slots: how many are left, which have no reader, how much they retain
 //	outbox      positions left, parked rows, topics of the rows that wait
-//	Kafka       reached, each broker at the address that it gives out; versions and features
-//	topics      those of the flow or of the hops that are named, and those that rows wait for: there, writable, how
-//	            many replicas must have a message, compacted, kept too short, what this client may not do with them
-//	registry    reached, and the level of compatibility that it holds schemas to
+//	Kafka       whether each broker can be reached at its advertised address; versions and features
+//	topics      of the flow, of the given hops and of the rows that wait: whether they exist and can be written, how many
+//	            replicas must have a message, compaction, short retention, missing rights of this client
+//	registry    whether it can be reached, and its compatibility level
 //
-// Each finding has a level: ok and info are nothing to act on, a warning is what a bad day makes a failure of, and a
-// failure is what stops a part. A warning and a failure have a remedy, a command or a statement where there is one.
+// Each finding has a level. Ok and info require no action. A warning becomes a failure under load or after another fault. A
+// failure stops a part. A warning and a failure have a remedy: a command or a statement where possible.
 //
-// Not promised: that what is well stays well; that a client with other rights or at another place finds the same;
-// that a broker's version is more than what its protocol shows.
+// Not promised: that the result stays true; that a client with other rights or at another place gets the same result; that a
+// broker's version is exact, since the protocol does not show it.
 package doctor

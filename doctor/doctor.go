@@ -15,35 +15,34 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// Config says what is examined: the database, Kafka and the registry, each where it is named.
+// Config configures an examination of the database, Kafka and the registry, each if it is set.
 type Config struct {
-	// Database is how the service or its relay connects. Nil: no database is looked at.
+	// Database is the connection of the service or its relay. Nil: no database is examined.
 	Database *pgx.ConnConfig
-	// Parts are what runs with those rights. Default: Relay and Participant, which is a service whose relay shares
-	// its role.
+	// Parts are the parts that use the role. Default: Relay and Participant, for a service whose relay shares its role.
 	Parts []Part
-	// Role is whose rights are looked at, where who connects may become it (SET ROLE). Default: who connects.
+	// Role is the role whose rights are examined, if the connecting role may SET ROLE to it. Default: the connecting role.
 	Role string
 
-	// Brokers are bootstrap addresses, host:port. None: Kafka is not looked at.
+	// Brokers are bootstrap addresses, host:port. None: Kafka is not examined.
 	Brokers []string
-	// Kafka are further options of the client, such as TLS and SASL.
+	// Kafka lists further options of the client, such as TLS and SASL.
 	Kafka []kgo.Opt
-	// Flow is the first part of the topics that are looked at: all that there are. Default: none.
+	// Flow is the first part of topic names: all existing topics of the flow are examined. Default: none.
 	Flow string
-	// Hops have topics that should be there.
+	// Hops are hops whose topics should exist.
 	Hops []topics.Hop
 
-	// Registry is the schema registry. Nil: none is looked at.
+	// Registry is the schema registry. Nil: none is examined.
 	Registry *schemas.Registry
 
-	// Limit is how long each server has for its answers. Default 10 s.
+	// Limit limits the time for each server. Default: 10 s.
 	Limit time.Duration
-	// Now is this machine's clock, for tests. Default time.Now.
+	// Now returns the time of this machine, for tests. Default: time.Now.
 	Now func() time.Time
 }
 
-// Validate finds what is missing or cannot be meant.
+// Validate returns an error if a field is missing or invalid.
 func (c Config) Validate() error {
 	for _, p := range c.Parts {
 		if !slices.Contains(Parts(), p) {
@@ -67,8 +66,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Examine looks at everything that cfg names, one server after the other, and gives what it found. What cannot be looked at is
-// a finding, too: an error is Validate's alone.
+// Examine examines everything that cfg names, one server after the other, and returns the findings. A server that cannot be
+// examined is a finding, too: only Validate causes an error.
 func Examine(ctx context.Context, cfg Config) (*Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -85,7 +84,7 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 		at bool
 		do func(context.Context)
 	}{{cfg.Database != nil, e.database}, {len(cfg.Brokers) > 0, e.kafka}, {cfg.Registry != nil, e.registry}} {
-		if look.at { // one that hangs leaves the others their time
+		if look.at { // each has its own time, so one that hangs does not take the time of the others
 			limited, cancel := context.WithTimeout(ctx, cfg.Limit)
 			look.do(limited)
 			cancel()
@@ -94,7 +93,7 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 	return e.Report, nil
 }
 
-// examination is one run.
+// An examination is one run.
 type examination struct {
 	Config
 	*Report
@@ -104,7 +103,7 @@ type examination struct {
 func (e *examination) has(p Part) bool { return slices.Contains(e.Parts, p) }
 
 func (e *examination) registry(ctx context.Context) {
-	// The subject is nobody's; that it is unknown is the answer of a registry that works.
+	// No schema has this subject; a working registry answers that it is unknown.
 	level, err := e.Registry.Level(ctx, "troupe.doctor")
 	switch {
 	case err != nil:

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 func examine(t *testing.T, cfg doctor.Config) *doctor.Report {
 	t.Helper()
-	cfg.Limit = 2 * time.Minute // of a machine that does much else
+	cfg.Limit = 2 * time.Minute // for a busy machine
 	r, err := doctor.Examine(t.Context(), cfg)
 	require.NoError(t, err)
 	for _, f := range r.Findings {
@@ -35,7 +35,7 @@ func examine(t *testing.T, cfg doctor.Config) *doctor.Report {
 	return r
 }
 
-// of are the findings of a name.
+// of returns the findings of a name.
 func of(r *doctor.Report, name string) (all []doctor.Finding) {
 	for _, f := range r.Findings {
 		if f.Name == name {
@@ -45,7 +45,7 @@ func of(r *doctor.Report, name string) (all []doctor.Finding) {
 	return all
 }
 
-// require1 is the only finding of a name.
+// require1 returns the only finding of a name.
 func require1(t *testing.T, r *doctor.Report, name string) doctor.Finding {
 	t.Helper()
 	all := of(r, name)

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/doctor"
 )
 
-// What stops a service is known before it is rolled out.
+// ExampleExamine finds problems before a service is rolled out.
 func ExampleExamine() {
 	check := func(ctx context.Context, database *pgx.ConnConfig, brokers []string) error {
 		r, err := doctor.Examine(ctx, doctor.Config{

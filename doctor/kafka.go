@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Versions of requests by which a broker is known to have what is needed. A protocol says no more of its broker's version.
+// These are versions of requests by which a broker is known to have a feature. The protocol shows no more of a broker's version.
 const (
 	topicIDs   = 10 // of Metadata, since 2.8
 	testedWith = 10 // of Produce, since 3.7
@@ -44,7 +44,7 @@ func (e *examination) kafka(ctx context.Context) {
 	e.topics(ctx, admin, len(metadata.Brokers))
 }
 
-// whyNoKafka is what to do about the usual causes.
+// whyNoKafka returns the remedy for the usual causes.
 func whyNoKafka(err error) string {
 	var unknown *net.DNSError
 	switch {
@@ -60,7 +60,7 @@ func whyNoKafka(err error) string {
 	return "check KAFKA_BROKERS, that the brokers are up and reachable from here, that TLS is on here where it is on there, and user and password"
 }
 
-// brokers asks each one, at the address that it gives out.
+// brokers queries each broker at its advertised address.
 func (e *examination) brokers(ctx context.Context, admin *kadm.Client, all kadm.BrokerDetails) {
 	versions, err := admin.ApiVersions(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (e *examination) brokers(ctx context.Context, admin *kadm.Client, all kadm.
 	}
 }
 
-// broker looks whether one has what relays and participants need.
+// broker checks whether a broker has the features that relays and participants need.
 func (e *examination) broker(at string, v *kadm.BrokerApiVersions) {
 	if most, there := v.KeyMaxVersion(int16(kmsg.Metadata)); !there || most < topicIDs {
 		e.Fail("brokers", at+" knows no ids of topics, by which participants tell a topic that was made anew", "Kafka 3.7 or newer")
@@ -109,7 +109,7 @@ func (e *examination) broker(at string, v *kadm.BrokerApiVersions) {
 	}
 }
 
-// spoken is a guess by the versions of requests. What is no release of Apache Kafka has those of several.
+// spoken describes a guess by the versions of requests. A broker that is no release of Apache Kafka may support a mixture.
 func spoken(guess string) string {
 	if strings.HasPrefix(guess, "v") || strings.HasPrefix(guess, "at least") {
 		return "as Apache Kafka " + guess
@@ -117,7 +117,7 @@ func spoken(guess string) string {
 	return "as no release of Apache Kafka"
 }
 
-// featuresOf are what the cluster has agreed on of what matters here: "transaction.version 2".
+// featuresOf returns the cluster's finalized features that matter here, such as "transaction.version 2".
 func featuresOf(raw *kmsg.ApiVersionsResponse) []string {
 	var all []string
 	for _, f := range raw.FinalizedFeatures {

@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// cluster is a broker of the test's own.
+// cluster starts a broker for one test.
 func cluster(t *testing.T, opts ...kfake.Opt) []string {
 	t.Helper()
 	c, err := kfake.NewCluster(opts...)
@@ -60,7 +60,7 @@ func TestAnOldBrokerIsSaid(t *testing.T) {
 	}
 }
 
-// TestTopicsThatLoseMessagesAreFound holds each finding to a topic that has it, and to none that has not.
+// TestTopicsThatLoseMessagesAreFound checks that each finding names the topics that have the fault, and no others.
 func TestTopicsThatLoseMessagesAreFound(t *testing.T) {
 	t.Parallel()
 	brokers := cluster(t, kfake.NumBrokers(3))

@@ -2,10 +2,10 @@ package doctor
 
 import "github.com/troupe-go/troupe/internal/grants"
 
-// A Part is a program, or a part of one, that works with a role's rights. docs/security.md has the rights of each.
+// A Part is a program, or a part of one, that works with a role's rights. docs/security.md lists the rights of each.
 type Part = grants.Part
 
-// The parts. Sagas, Flow and Ambassador include Participant, and the operators include Viewer.
+// These are the parts. Sagas, Flow and Ambassador include Participant, and the operators include Viewer.
 const (
 	Writer        = grants.Writer        // a service that only writes to the outbox
 	Relay         = grants.Relay         // outbox-relay
@@ -22,5 +22,5 @@ const (
 	RelayOperator = grants.RelayOperator // outbox-relay pause, resume and parked, and the console's page of the relay
 )
 
-// Parts returns all of them.
+// Parts returns all parts.
 func Parts() []Part { return grants.Parts() }

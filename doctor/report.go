@@ -8,31 +8,31 @@ import (
 	"unicode"
 )
 
-// Level says how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
-// The levels, the best first.
+// These are the levels, the best first.
 const (
 	OK      Level = "ok"
-	Info    Level = "info"    // nothing to act on
-	Warning Level = "warning" // works now, and will not on a bad day
-	Failure Level = "failure" // stops something
+	Info    Level = "info"    // no action required
+	Warning Level = "warning" // works now, and may fail under load or after another fault
+	Failure Level = "failure" // stops a part
 )
 
-// A Finding is one thing that was looked at.
+// A Finding is the result of one check.
 type Finding struct {
-	Name   string `json:"name"` // what was looked at: stable, and not unique
+	Name   string `json:"name"` // the name of the check: stable, and not unique
 	Level  Level  `json:"level"`
 	Found  string `json:"found"`
-	Remedy string `json:"remedy,omitempty"` // what to do; several lines where it is several statements
+	Remedy string `json:"remedy,omitempty"` // several lines if it consists of several statements
 }
 
-// A Report is what was found, in the order in which it was looked at. The zero value is an empty one.
+// A Report holds findings in the order of the checks. The zero value is empty.
 type Report struct {
 	Findings []Finding
 }
 
-// MarshalJSON writes {"ok": true, "findings": […]}, where ok is what OK says.
+// MarshalJSON writes {"ok": true, "findings": […]}, with the result of OK.
 func (r *Report) MarshalJSON() ([]byte, error) {
 	findings := r.Findings
 	if findings == nil {
@@ -44,10 +44,10 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 	}{r.OK(), findings})
 }
 
-// OK says that nothing was found that stops anything. Warnings do not count.
+// OK reports whether there is no failure. Warnings do not count.
 func (r *Report) OK() bool { return r.Count(Failure) == 0 }
 
-// Count is how many findings have a level.
+// Count returns how many findings have a level.
 func (r *Report) Count(level Level) (n int) {
 	for _, f := range r.Findings {
 		if f.Level == level {
@@ -57,23 +57,23 @@ func (r *Report) Count(level Level) (n int) {
 	return n
 }
 
-// Add puts a finding behind the others.
+// Add appends a finding.
 func (r *Report) Add(f Finding) { r.Findings = append(r.Findings, f) }
 
-// Ok adds what is well.
+// Ok adds a finding that requires no action: the check passed.
 func (r *Report) Ok(name, found string) { r.Add(Finding{name, OK, found, ""}) }
 
-// Info adds what is worth knowing.
+// Info adds a finding that requires no action: a fact worth knowing.
 func (r *Report) Info(name, found string) { r.Add(Finding{name, Info, found, ""}) }
 
-// Warn adds what a bad day makes a failure of.
+// Warn adds a finding that works now, and may fail under load or after another fault.
 func (r *Report) Warn(name, found, remedy string) { r.Add(Finding{name, Warning, found, remedy}) }
 
-// Fail adds what stops something.
+// Fail adds a finding that stops a part.
 func (r *Report) Fail(name, found, remedy string) { r.Add(Finding{name, Failure, found, remedy}) }
 
-// Text writes the findings for people, a line each and the remedy below it. What servers say is written without what a
-// terminal would act on. Paint, if there is one, may colour the word of a level.
+// Text writes the findings for people, one per line, each followed by its remedy. It replaces control characters, which may come
+// from a server, since a terminal would interpret them. paint may be nil; it may colour the word of a level.
 func (r *Report) Text(to io.Writer, paint func(Level, string) string) error {
 	var b strings.Builder
 	for _, f := range r.Findings {

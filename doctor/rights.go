@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/internal/grants"
 )
 
-// privileges reports what the role lacks, part by part.
+// privileges reports the rights that the role lacks, part by part.
 func (e *examination) privileges(ctx context.Context, conn *pgx.Conn) {
 	role := e.role(conn)
 	var usage bool

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// roleOf makes a role without any right, of the test's own.
+// roleOf creates a role without any right, for one test.
 func roleOf(t *testing.T, pool *pgxpool.Pool, name string) string {
 	t.Helper()
 	role := "doctor_" + name + "_" + strings.ReplaceAll(config(pool).Database, "-", "_")
@@ -27,7 +27,7 @@ func roleOf(t *testing.T, pool *pgxpool.Pool, name string) string {
 	return role
 }
 
-// granted is everything that a role may do in the schema troupe.
+// granted returns the rights of a role in the schema troupe.
 func granted(t *testing.T, pool *pgxpool.Pool, role string) []string {
 	t.Helper()
 	rows, err := pool.Query(t.Context(), `
@@ -46,8 +46,8 @@ func granted(t *testing.T, pool *pgxpool.Pool, role string) []string {
 	return all
 }
 
-// TestFindingsNameTheGrantsThatARoleLacks: a role without rights gets what the findings say, and then has the documented rights of the
-// part, no more and no less.
+// TestFindingsNameTheGrantsThatARoleLacks gives a role without rights the grants that the findings name. The role then has the
+// documented rights of the part, no more and no less.
 func TestFindingsNameTheGrantsThatARoleLacks(t *testing.T) {
 	t.Parallel()
 	for _, part := range doctor.Parts() {
@@ -102,7 +102,7 @@ func TestARoleThatCouldForgeAnAuditLogIsWarnedOf(t *testing.T) {
 	}
 }
 
-// TestAViewerMayReadEveryTable, those of later migrations too.
+// TestAViewerMayReadEveryTable includes tables of later migrations.
 func TestAViewerMayReadEveryTable(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -126,7 +126,7 @@ func TestARoleThatCannotBeTakenIsSaid(t *testing.T) {
 	require.Empty(t, of(r, "privileges"))
 }
 
-// A table of the service's own with the same name must not be taken for Troupe's.
+// TestTablesOfTheServiceAreNotTroupes checks that a table of the service with the same name is not taken for Troupe's.
 func TestTablesOfTheServiceAreNotTroupes(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)

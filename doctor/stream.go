@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	muchRetained = 1 << 30   // bytes of the log that one slot holds
-	lowHeadroom  = 1_000_000 // positions; below it something has kept partitions from being made
-	manyRows     = 100_000   // of which the topics are looked at
+	muchRetained = 1 << 30   // bytes of the log that one slot retains
+	lowHeadroom  = 1_000_000 // positions; below it, making new partitions has probably failed
+	manyRows     = 100_000   // rows whose topics are examined
 )
 
-// stream says which source a relay will have, and whether there is room for a slot.
+// stream reports which source a relay will use, and whether a slot is left.
 func (e *examination) stream(ctx context.Context, conn *pgx.Conn) {
 	switch obstacle, err := relay.Obstacle(ctx, conn); {
 	case err != nil:
@@ -51,7 +51,7 @@ func (e *examination) stream(ctx context.Context, conn *pgx.Conn) {
 	e.standbys(ctx, conn)
 }
 
-// standbys warns when the server takes the relay for a synchronous standby.
+// standbys warns if the server takes the relay for a synchronous standby.
 func (e *examination) standbys(ctx context.Context, conn *pgx.Conn) {
 	var names string
 	err := conn.QueryRow(ctx, "SELECT current_setting('synchronous_standby_names')").Scan(&names)
@@ -63,13 +63,13 @@ func (e *examination) standbys(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// unread looks for slots of this database that hold the log for nobody, or that have lost it.
+// unread reports slots of this database that have no reader and retain the log, or that have lost it.
 func (e *examination) unread(ctx context.Context, conn *pgx.Conn) {
 	rows, err := conn.Query(ctx, `
 		SELECT slot_name, coalesce(wal_status, ''), coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint
 		FROM pg_replication_slots WHERE database = current_database() AND NOT active ORDER BY slot_name`)
 	if err != nil {
-		return // told above
+		return // reported above
 	}
 	var name, status string
 	var held int64
@@ -126,12 +126,12 @@ func (e *examination) outbox(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// waitingTopics are those of the rows that wait.
+// waitingTopics returns the topics of the rows that wait.
 func waitingTopics(ctx context.Context, conn *pgx.Conn) []string {
 	rows, err := conn.Query(ctx, `
 		SELECT DISTINCT topic FROM (SELECT topic FROM troupe.outbox ORDER BY position LIMIT $1) AS waiting ORDER BY topic`, manyRows)
 	if err != nil {
-		return nil // told under privileges
+		return nil // reported under privileges
 	}
 	topics, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// shortest is how long a consumer may be away, over a weekend that nobody has planned.
+// shortest is the retention below which a topic is reported: a consumer may be down for a day.
 const shortest = 24 * time.Hour
 
-// topicFaults are what is wrong with topics: those with the same fault are told together.
+// topicFaults collects faults of topics. Topics with the same fault are reported together.
 type topicFaults struct {
 	order []topicFault
 	of    map[topicFault][]string
@@ -87,14 +87,14 @@ func (e *examination) topics(ctx context.Context, admin *kadm.Client, brokers in
 	}
 	for _, name := range good {
 		replicasOf(&faults, there[name], settings[name], brokers)
-		if _, err := topics.Parse(name); err == nil { // what others do with their topics is theirs
+		if _, err := topics.Parse(name); err == nil { // other programs decide on the settings of their topics
 			keeping(&faults, name, settings[name])
 		}
 	}
 	e.tellTopics(&faults, there, wanted, good)
 }
 
-// topicsThere are those that are asked for, and where it is a flow's, all.
+// topicsThere returns the named topics that exist, and all topics if a flow is examined.
 func (e *examination) topicsThere(ctx context.Context, admin *kadm.Client) (kadm.TopicDetails, error) {
 	ctx = kadm.WithAuthorizedOps(ctx)
 	there := make(kadm.TopicDetails)
@@ -114,7 +114,7 @@ func (e *examination) topicsThere(ctx context.Context, admin *kadm.Client) (kadm
 	return there, err
 }
 
-// namedTopics are those that should be there: of hops, and of rows that wait.
+// namedTopics returns the topics that should exist: the topics of Hops, and the topics of rows that wait.
 func (e *examination) namedTopics() []string {
 	names := slices.Clone(e.waiting)
 	for _, h := range e.Hops {
@@ -155,7 +155,8 @@ func (e *examination) missingTopic(faults *topicFaults, name string) {
 	faults.warn(name, "does not exist", "start its participant, which makes it where it may; or kafka-topics --create --topic %s")
 }
 
-// mayUse looks at what the broker says that this client may do. One without an authorizer allows all; an old one says nothing.
+// mayUse checks the rights of this client, as the broker reports them. A broker without an authorizer allows everything; an old
+// one reports nothing.
 func (e *examination) mayUse(faults *topicFaults, d kadm.TopicDetail) {
 	if len(d.AuthorizedOperations) == 0 {
 		return
@@ -179,12 +180,12 @@ func (e *examination) mayUse(faults *topicFaults, d kadm.TopicDetail) {
 	}
 }
 
-// replicasOf looks whether a message that was acknowledged outlives a broker, and whether one can be written now.
+// replicasOf checks whether an acknowledged message survives the loss of a broker, and whether one can be written now.
 func replicasOf(faults *topicFaults, d kadm.TopicDetail, settings map[string]string, brokers int) {
 	replicas := d.Partitions.NumReplicas()
 	least, err := strconv.Atoi(settings["min.insync.replicas"])
 	if err != nil {
-		least = 1 // Kafka's own default, and what there is to go by where settings cannot be read
+		least = 1 // Kafka's own default; it is all there is if the settings cannot be read
 	}
 	const alter = "kafka-configs --alter --topic %s --add-config "
 	insync, led := replicas, true
@@ -218,7 +219,7 @@ func replicasOf(faults *topicFaults, d kadm.TopicDetail, settings map[string]str
 	}
 }
 
-// keeping looks whether messages stay until they were read.
+// keeping checks whether messages are kept until they have been read.
 func keeping(faults *topicFaults, name string, settings map[string]string) {
 	const alter = "kafka-configs --alter --topic %s --add-config "
 	if strings.Contains(settings["cleanup.policy"], "compact") {
@@ -258,7 +259,7 @@ func (e *examination) tellTopics(faults *topicFaults, there kadm.TopicDetails, w
 	}
 }
 
-// spread is how many partitions they have: "4 partitions each", "1 to 6 partitions".
+// spread describes the number of partitions: "4 partitions each", "1 to 6 partitions".
 func spread(there kadm.TopicDetails, names []string) string {
 	least, most := len(there[names[0]].Partitions), 0
 	for _, name := range names {

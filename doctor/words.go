@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// literal is text as SQL has it.
+// literal returns text as an SQL literal.
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 func join[T ~string](all []T) string {
@@ -16,7 +16,7 @@ func join[T ~string](all []T) string {
 	return strings.Join(texts, ", ")
 }
 
-// statements has a line for each.
+// statements returns one line for each item.
 func statements(all []string, format string) string {
 	lines := make([]string, len(all))
 	for i, one := range all {
@@ -25,7 +25,7 @@ func statements(all []string, format string) string {
 	return strings.Join(lines, "\n")
 }
 
-// pick is one for a single thing, else many.
+// pick returns one if n is 1, else many.
 func pick(n int, one, many string) string {
 	if n == 1 {
 		return one

@@ -16,13 +16,13 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// partName is what joins and expectations are called: their deadlines bear the name.
+// partName matches the names of joins and expectations. The names of their deadlines contain it.
 var partName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$`)
 
-// maxAwaited bounds a join: its row names all that have come.
+// maxAwaited limits the messages of a join or an expectation: the row of a join lists all that have arrived.
 const maxAwaited = 100
 
-// name is how a message stands in tables and errors.
+// name returns a message as it is written in tables and errors.
 func name(m reactions.Message) string { return m.Topic + " " + m.Type }
 
 func same(a, b reactions.Message) bool { return a.Topic == b.Topic && a.Type == b.Type }
@@ -31,7 +31,8 @@ func has(ms []reactions.Message, m reactions.Message) bool {
 	return slices.ContainsFunc(ms, func(one reactions.Message) bool { return same(one, m) })
 }
 
-// read takes in what the runtime needs of the declaration. What makes a flow of several is for a verifier to say.
+// read takes the joins, expectations and reactions from the declaration, and checks each by itself. Package flow/verify checks
+// the declarations of a flow against each other.
 func (s *Service) read() error {
 	var wrong []error
 	d := s.cfg.Declared
@@ -70,7 +71,7 @@ func (s *Service) read() error {
 	return errors.Join(wrong...)
 }
 
-// readable says what is wrong with a message as something to wait for.
+// readable returns the reason why one of the messages cannot be consumed, or nil.
 func readable(ms ...reactions.Message) error {
 	for _, m := range ms {
 		t, err := topics.Parse(m.Topic)
@@ -86,7 +87,7 @@ func readable(ms ...reactions.Message) error {
 	return nil
 }
 
-// within reads a positive duration.
+// within parses a positive duration.
 func within(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	switch {
@@ -98,7 +99,7 @@ func within(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// reaction is the declared one, or an empty one.
+// reaction returns the declared reaction to a message, or an empty one.
 func (s *Service) reaction(on reactions.Message) reactions.Reaction {
 	for _, r := range s.cfg.Declared.Reactions {
 		if same(r.On, on) {
@@ -108,7 +109,7 @@ func (s *Service) reaction(on reactions.Message) reactions.Reaction {
 	return reactions.Reaction{On: on}
 }
 
-// compare holds what is registered against what is declared, in both directions.
+// compare compares the registered handlers with the declaration, in both directions.
 func (s *Service) compare(all []participant.Registered) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,13 +153,13 @@ func (s *Service) compare(all []participant.Registered) error {
 	return fmt.Errorf("handlers and declaration of %s differ: %w", s.cfg.Declared.Hop, errors.Join(wrong...))
 }
 
-// said is what a run has written, beside its outcome.
+// said counts the messages that a run has written, besides its outcome.
 type said struct{ messages int }
 
 type saidKey struct{}
 
-// diligent runs a handler, and lets it end with Done only where it has written what it is declared to say, or there is
-// nothing.
+// diligent runs a handler. The handler may end with Done only if it has written one of the declared messages, or if none is
+// declared.
 func (s *Service) diligent(ctx context.Context, what string, success, failure []reactions.Message, fn func(context.Context) (participant.Outcome, error)) (participant.Outcome, error) {
 	var wrote said
 	outcome, err := fn(context.WithValue(ctx, saidKey{}, &wrote))
@@ -177,7 +178,7 @@ func list(ms []reactions.Message) string {
 	return strings.Join(names, ", or ")
 }
 
-// mayEmit refuses what is not declared to follow from the message being handled.
+// mayEmit refuses a message that is not declared as a consequence of the message being handled.
 func (s *Service) mayEmit(ctx context.Context, m envelope.Message) error {
 	of := reactions.Message{Topic: m.Topic, Type: m.Type}
 	cause := envelope.CauseOf(ctx)
@@ -203,8 +204,8 @@ func (s *Service) mayEmit(ctx context.Context, m envelope.Message) error {
 	return nil
 }
 
-// mayFollow says whether a message may follow from another: as what its reaction sends, or a join that it completes, or
-// from the clock.
+// mayFollow reports whether a message may follow from cause: its reaction or a join that it completes declares the message, or
+// cause is a deadline that may emit it.
 func (s *Service) mayFollow(cause envelope.Message, m reactions.Message, outcome envelope.Outcome) bool {
 	if deadline, is := deadlineOf(cause); is {
 		if name, is := strings.CutPrefix(deadline, joinDeadline); is && s.joins[name] != nil {
@@ -223,7 +224,7 @@ func (s *Service) mayFollow(cause envelope.Message, m reactions.Message, outcome
 	return slices.ContainsFunc(s.cfg.Declared.Joins, func(j reactions.Join) bool { return has(j.Await, on) && has(j.Success, m) })
 }
 
-// deadlineOf is the name of the deadline that m was.
+// deadlineOf returns the name of the deadline that m is the message of.
 func deadlineOf(m envelope.Message) (string, bool) {
 	for _, h := range m.Extra {
 		if h.Key == participant.HeaderDeadline {

@@ -21,7 +21,7 @@ func done[T any](context.Context, pgx.Tx, participant.Event[T]) (participant.Out
 	return participant.Done(), nil
 }
 
-// idle is a participant that never gets as far as its servers.
+// idle returns a participant whose servers do not exist. Its tests end before it would connect.
 func idle(t *testing.T) *participant.Participant {
 	pool, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/none")
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func idle(t *testing.T) *participant.Participant {
 	return p
 }
 
-// TestHandlersAndDeclarationAreOne: what is missing is named, on either side, and Run does not begin.
+// TestHandlersAndDeclarationAreOne checks that Run does not begin, and that its error names each missing handler and declaration.
 func TestHandlersAndDeclarationAreOne(t *testing.T) {
 	t.Parallel()
 	declared := shipping("order")
@@ -95,8 +95,8 @@ func TestADeclarationThatCannotBeKeptIsRefused(t *testing.T) {
 	}
 }
 
-// tellerStage is a service that reacts to Paid as its message says, and may send Notify to the customer and say Shipped or
-// Refused.
+// tellerStage returns a service that reacts to Paid as the message instructs it. It may send Notify to the customer and emit
+// Shipped or Refused.
 func tellerStage(t testing.TB) participanttest.Config {
 	return participanttest.Config{
 		Hop: "teller", Participant: participant.Config{Retry: quick}, SQL: shipments,
@@ -143,8 +143,8 @@ func tellerStage(t testing.TB) participanttest.Config {
 	}
 }
 
-// TestAReactionSaysWhatItDeclares_C02_C11: what it does not declare is refused before it is written, and to say nothing is an
-// error.
+// TestAReactionSaysWhatItDeclares_C02_C06_C11 checks that an undeclared message is refused before it is written, and that a run
+// without any message is an error.
 func TestAReactionSaysWhatItDeclares_C02_C06_C11(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, tellerStage(t))
@@ -176,7 +176,7 @@ func TestAReactionSaysWhatItDeclares_C02_C06_C11(t *testing.T) {
 	s.Settle()
 	require.Len(t, s.Entries(topics.MustHop(s.Hop.Flow(), "customer").Commands()), 1)
 
-	// The same events under other ids: who asked for them has asked twice.
+	// the same events under other ids, with their idempotency keys, get the same answers
 	for _, m := range []*envelope.Message{&succeeds, &commands} {
 		m.ID = envelope.NewID()
 		s.Send(*m)
@@ -187,7 +187,7 @@ func TestAReactionSaysWhatItDeclares_C02_C06_C11(t *testing.T) {
 	require.Len(t, s.Entries(topics.MustHop(s.Hop.Flow(), "customer").Commands()), 1)
 }
 
-// TestAServiceStartsWhatItDeclares: outside a handler.
+// TestAServiceStartsWhatItDeclares emits messages outside a handler.
 func TestAServiceStartsWhatItDeclares(t *testing.T) {
 	t.Parallel()
 	cfg := tellerStage(t)

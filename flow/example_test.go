@@ -20,7 +20,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// The hops of the examples, and what they say.
+// These are the hops of the examples, and their messages.
 var (
 	payment   = topics.MustHop("order", "payment")
 	inventory = topics.MustHop("order", "inventory")
@@ -95,7 +95,7 @@ func Example() {
 	// success o-1 OrderShipped {"cents":2933,"titles":["The Go Programming Language"]}
 }
 
-// What a join has, and what it waits for, is a row.
+// ExampleOnJoin shows the row of a join: the arrived messages, and how it ended.
 func ExampleOnJoin() {
 	example(serveShipping, func(ctx context.Context, pool *pgxpool.Pool) error {
 		look := func(key, status string) error {
@@ -113,7 +113,7 @@ func ExampleOnJoin() {
 	// ready o-2 broken broken by order.payment.events PaymentDeclined
 }
 
-// Handlers and declaration that differ are an error before anything is consumed.
+// ExampleNew shows that a difference between handlers and declaration is an error before anything is consumed.
 func ExampleNew() {
 	example(func(ctx context.Context, pool *pgxpool.Pool) error {
 		s, err := greeter(pool, reactions.Reaction{On: reactions.Message{Topic: "order.customer.events", Type: "CustomerChanged"}})
@@ -131,7 +131,7 @@ func ExampleNew() {
 	// a handler of order.payment.events PaymentCharged is registered and not declared: add a reaction to the declaration, or take the handler out
 }
 
-// A service that takes back what it has done when another one cannot do its part.
+// ExampleOn shows a service that undoes its part when another service cannot do its own.
 func ExampleOn() {
 	example(func(ctx context.Context, pool *pgxpool.Pool) error {
 		p, err := participant.New(participant.Config{Pool: pool, Hop: payment, Local: true})
@@ -164,7 +164,7 @@ func ExampleOn() {
 	// success o-1 PaymentRefunded {"cents":2933}
 }
 
-// Nobody says that an order was not shipped; whoever cares notices.
+// ExampleOnMissed raises an event when an order is not shipped in time, which no event reports by itself.
 func ExampleOnMissed() {
 	example(func(ctx context.Context, pool *pgxpool.Pool) error {
 		p, err := participant.New(participant.Config{Pool: pool, Hop: topics.MustHop("order", "order"), Local: true})
@@ -195,8 +195,8 @@ func ExampleOnMissed() {
 	// failure o-1 NotShipped {"order_id":"o-1"}
 }
 
-// The three ways in which a service that keeps nothing learns what it needs. Here it greets the customer of an order, and
-// the events about orders have no names in them.
+// The following examples show three ways in which a service gets data that belongs to another service. The
+// service greets the customer of an order, and the events about orders contain no names.
 type (
 	OrderPlaced struct {
 		CustomerID string `json:"customer_id"`
@@ -212,7 +212,7 @@ type (
 	}
 )
 
-// greeter is a service that reacts to OrderPlaced, and says Greeted.
+// greeter returns a service that reacts to OrderPlaced, and emits Greeted.
 func greeter(pool *pgxpool.Pool, more ...reactions.Reaction) (*flow.Service, error) {
 	p, err := participant.New(participant.Config{Pool: pool, Hop: topics.MustHop("order", "greeter"), Local: true})
 	if err != nil {
@@ -229,8 +229,8 @@ func greeter(pool *pgxpool.Pool, more ...reactions.Reaction) (*flow.Service, err
 
 var order, customer = topics.MustHop("order", "order"), topics.MustHop("order", "customer")
 
-// In the event: who says it adds what others need. Nothing else has to be there, nothing can be stale that was not when it
-// was said; the event grows, and its writer knows what its readers want.
+// ExampleOn_inTheEvent puts the data into the event: its writer adds what readers need. Nothing else must be available, and the
+// data is as fresh as the event. But the event grows, and its writer must know the needs of its readers.
 func ExampleOn_inTheEvent() { // D21
 	example(func(ctx context.Context, pool *pgxpool.Pool) error {
 		s, err := greeter(pool)
@@ -249,8 +249,9 @@ func ExampleOn_inTheEvent() { // D21
 	// success o-1 Greeted {"text":"thank you, Ada"}
 }
 
-// Ask the source: always the newest, and nothing is kept; but the source must be there, and takes a request for each event.
-// While it is away the key waits as after any error, and others go on. Alone keeps a slow answer from holding up a batch.
+// ExampleOn_askTheSource queries the source: the data is always fresh, and nothing is stored; but the source must be available,
+// and gets a request for each event. While it is not available, the key waits as after any error, and other keys continue. The
+// option Alone keeps a slow response from delaying a batch.
 func ExampleOn_askTheSource() { // D21
 	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(CustomerChanged{ID: r.PathValue("id"), Name: "Ada"})
@@ -263,7 +264,7 @@ func ExampleOn_askTheSource() { // D21
 		}
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			return "", err // transient: it is tried again
+			return "", err // transient: the event is retried
 		}
 		defer response.Body.Close()
 		if response.StatusCode != http.StatusOK {
@@ -291,9 +292,9 @@ func ExampleOn_askTheSource() { // D21
 	// success o-1 Greeted {"text":"thank you, Ada"}
 }
 
-// A local model: the service keeps what it needs of the source's events, the newest of each, in whatever order they come.
-// It needs nobody when an order comes; what it knows may be a little old, or not be there yet: then the order waits for its
-// next try.
+// ExampleOn_localModel keeps a local model: the service stores the data it needs from the source's events, the latest of each, in
+// whatever order they arrive. It needs no other service when an order arrives. Its data may be a little old, or not be there yet:
+// then the order waits for its next attempt.
 func ExampleOn_localModel() { // D21
 	const keepNewest = `INSERT INTO customers AS c (id, version, name) VALUES ($1, $2, $3)
 		ON CONFLICT (id) DO UPDATE SET version = excluded.version, name = excluded.name WHERE excluded.version > c.version`
@@ -323,8 +324,8 @@ func ExampleOn_localModel() { // D21
 	// success o-1 Greeted {"text":"thank you, Ada"}
 }
 
-// example runs a service in a database of its own, and then what is asked of it. Events come by the database alone: over
-// Kafka the participants have Brokers instead of Local, and a relay runs beside each database.
+// example runs a service in a database of its own, and then the rest of the example. Events are delivered inside the database:
+// with Kafka, set Brokers instead of Local, and run a relay for each database.
 func example(serve, ask func(ctx context.Context, pool *pgxpool.Pool) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -365,7 +366,7 @@ func inPlayground(ctx context.Context, serve, ask func(ctx context.Context, pool
 	return errors.Join(err, <-ended)
 }
 
-// emit says something in another hop's name, once somebody here listens.
+// emit emits an event in the name of another hop, as soon as a participant in this database consumes its topic.
 func emit(ctx context.Context, pool *pgxpool.Pool, topic, key, typ, payload string) error {
 	for local := false; !local; {
 		if err := pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM troupe.local_topics WHERE topic = $1)", topic).Scan(&local); err != nil {
@@ -377,13 +378,13 @@ func emit(ctx context.Context, pool *pgxpool.Pool, topic, key, typ, payload stri
 	return err
 }
 
-// firstSaid prints the first message that a hop says.
+// firstSaid prints the first message that a hop emits.
 func firstSaid(ctx context.Context, pool *pgxpool.Pool, topic string) error {
 	const sql = "SELECT concat_ws(' ', headers->>'ce_outcome', key, type, convert_from(payload, 'UTF8')) FROM troupe.outbox WHERE topic = $1"
 	return first(ctx, pool, sql, topic)
 }
 
-// first prints a query's first row, once there is one.
+// first prints a query's first row, as soon as there is one.
 func first(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) error {
 	for {
 		var line string
@@ -398,7 +399,7 @@ func first(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) err
 	}
 }
 
-// pause is between two looks.
+// pause waits between two polls.
 func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():

@@ -27,10 +27,10 @@ var (
 	forgetExpectationsSQL string
 )
 
-// expectationDeadline and an expectation's name are the name of its deadline.
+// expectationDeadline is the prefix of the deadline's name; the expectation's name follows.
 const expectationDeadline = "expect."
 
-// Missed is an expectation whose time is over.
+// Missed is an expectation that was not met in time.
 type Missed struct {
 	Name string
 	Key  string
@@ -38,11 +38,11 @@ type Missed struct {
 	After envelope.Message
 }
 
-// OnMissed makes fn what the service says when what the declared expectation of that name is about has not come in time,
-// once for each key: as a rule participant.Refuse with the declared Raise, so that others compensate.
+// OnMissed registers fn for the declared expectation of that name. fn is called when none of the expected messages has arrived in
+// time, once for each key. Usually it returns participant.Refuse with the declared Raise, so that other services compensate.
 //
-// What comes after that is late: it changes nothing, and is logged. Mistakes are the error of the participant's Run. Call it
-// before that.
+// An expected message that arrives later changes nothing, and is logged. Call OnMissed before the participant's Run, which
+// returns its errors.
 func OnMissed(s *Service, name string, fn func(ctx context.Context, tx pgx.Tx, m Missed) (participant.Outcome, error)) {
 	e := s.expectations[name]
 	if e == nil {
@@ -65,7 +65,7 @@ func OnMissed(s *Service, name string, fn func(ctx context.Context, tx pgx.Tx, m
 	participant.OnDeadline(s.p, expectationDeadline+name, e.over)
 }
 
-// expectation is one as declared, with what is done about it.
+// An expectation is a declared expectation with its handler.
 type expectation struct {
 	reactions.Expectation
 	s      *Service
@@ -94,7 +94,8 @@ func newExpectation(s *Service, declared reactions.Expectation) (*expectation, e
 	return e, err
 }
 
-// known is what a statement has found out about an expectation.
+// known is the result of a statement on an expectation's row: whether it changed the row, and whether the expectation has been
+// met or raised.
 type known struct {
 	news, met, raised bool
 }
@@ -110,7 +111,7 @@ func (e *expectation) args(key string) pg.Args {
 	return pg.Args{"group": e.s.p.Group(), "name": e.Name, "key": key, "retention": e.s.cfg.Retention.Seconds()}
 }
 
-// begins sets the clock, unless what is expected has come before.
+// begins schedules the deadline, unless the expected message has arrived before.
 func (e *expectation) begins(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
 	args, err := e.beginning(m)
 	if err != nil {
@@ -130,8 +131,8 @@ func (e *expectation) begins(ctx context.Context, tx pgx.Tx, m envelope.Message)
 	return queue(ctx, tx, b)
 }
 
-// beginsWith sets the clock in the transaction that writes m. What is expected cannot follow from m before that, so nobody
-// waits to hear whether it has come; if it has for another reason, the deadline finds that and does nothing.
+// beginsWith schedules the deadline in the transaction that writes m. The expected message cannot follow from m before that, so
+// the statement's result is not awaited. If the message has arrived for another reason, the deadline finds this and does nothing.
 func (e *expectation) beginsWith(ctx context.Context, b *pgx.Batch, m envelope.Message) error {
 	args, err := e.beginning(m)
 	if err != nil {
@@ -161,7 +162,8 @@ func (e *expectation) deadline() participant.Deadline {
 	return participant.Deadline{Name: expectationDeadline + e.Name, After: e.within, Body: over{}}
 }
 
-// met stops the clock, or says that it is too late. It waits for nothing: the statements go with the handler's own.
+// met cancels the deadline, or logs that the message is late. It waits for no result: its statements are sent with the handler's
+// own.
 func (e *expectation) met(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
 	key, err := keyOf(m)
 	if err != nil {
@@ -176,14 +178,14 @@ func (e *expectation) met(ctx context.Context, tx pgx.Tx, m envelope.Message) er
 		}
 		return err
 	})
-	e.s.forget(b) // here too: what never begins is met
+	e.s.forget(b) // here too, since this row may belong to an expectation that never begins
 	if err := queue(ctx, tx, b); err != nil {
 		return err
 	}
 	return e.s.p.Cancel(ctx, tx, expectationDeadline+e.Name, "")
 }
 
-// forgetEvery is how many expectations begin or are met from one time that sixteen which are over are forgotten to the next.
+// forgetEvery is the number of expectations that begin or are met between two deletions of rows whose retention has passed.
 const forgetEvery = 8
 
 func (s *Service) forget(b *pgx.Batch) {
@@ -192,7 +194,7 @@ func (s *Service) forget(b *pgx.Batch) {
 	}
 }
 
-// queue lets statements go with tx's next one, where it can.
+// queue sends statements together with tx's next one, if tx can do that.
 func queue(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) error }); ok {
 		return q.QueueBatch(b)
@@ -200,7 +202,7 @@ func queue(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// over says that what was expected has not come, unless it has on the way here.
+// over raises the expectation, unless it was met while its deadline was on the way.
 func (e *expectation) over(ctx context.Context, tx pgx.Tx, d participant.Due[over]) error {
 	key, err := keyOf(d.Message)
 	if err != nil {

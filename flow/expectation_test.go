@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
-// observerStage is a service that wants to see Shipped or Refused within 30 s after Paid.
+// observerStage returns a service that expects Shipped or Refused within 30 s after Paid.
 func observerStage(t testing.TB) participanttest.Config {
 	return participanttest.Config{
 		Hop: "watch", Participant: participant.Config{Retry: quick},
@@ -37,7 +37,7 @@ func observerStage(t testing.TB) participanttest.Config {
 
 const timedOut = `failure o-1 TimedOut {"Missing":["o-1","{\"Cents\":999}"]}`
 
-// TestWhatDoesNotComeIsRaisedOnce_C07: and what comes then is late, and again, and changes nothing.
+// TestWhatDoesNotComeIsRaisedOnce_C07 also checks that a late or repeated message changes nothing.
 func TestWhatDoesNotComeIsRaisedOnce_C07(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, observerStage(t))
@@ -57,7 +57,8 @@ func TestWhatDoesNotComeIsRaisedOnce_C07(t *testing.T) {
 	require.Equal(t, 1, count(t, s, "SELECT count(*) FROM troupe.expectations WHERE raised_at < met_at AND payload IS NULL"), "late")
 }
 
-// TestWhatComesInTimeIsNotRaised_C07: behind what it is expected after, before it, and as any of what is expected.
+// TestWhatComesInTimeIsNotRaised_C07 sends the expected message after the message that it is expected after, before it, and in
+// each of the expected types.
 func TestWhatComesInTimeIsNotRaised_C07(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, observerStage(t))
@@ -73,7 +74,7 @@ func TestWhatComesInTimeIsNotRaised_C07(t *testing.T) {
 	require.Equal(t, 3, count(t, s, "SELECT count(*) FROM troupe.expectations WHERE met_at IS NOT NULL AND after_at IS NOT NULL AND forget_at > now()"))
 }
 
-// TestAnExpectationIsWholeWhereverItIsInterrupted_C07: the connection ends at each statement of its beginning, and of its end.
+// TestAnExpectationIsWholeWhereverItIsInterrupted_C07 cuts the connection at each statement of its beginning and of its end.
 func TestAnExpectationIsWholeWhereverItIsInterrupted_C07(t *testing.T) {
 	t.Parallel()
 	effect := participanttest.Query(`

@@ -16,26 +16,26 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// Config of a Service. Participant and Declared are required.
+// Config configures a Service. Participant and Declared are required.
 type Config struct {
-	// Participant is the service's own, not yet running. Its Run is the service's.
+	// Participant is the participant of this service, not yet running. Run it to run the service.
 	Participant *participant.Participant
-	// Declared is what the service says about itself. Its Hop is the participant's.
+	// Declared is the service's declaration. Its Hop must be the participant's.
 	Declared reactions.Service
-	// Retention is how long joins and expectations are remembered after their end, so that what comes late or again does
-	// not begin them anew. It must exceed the longest time after which a message can come: as a rule the participant's
-	// InboxRetention. Default 7 days.
+	// Retention sets how long the rows of joins and expectations are kept after their end, so that late and repeated messages do
+	// not begin them again. It must exceed the longest time after which a message can arrive, usually the participant's
+	// InboxRetention. Default: 7 days.
 	Retention time.Duration
-	// Log gets a line per decision and never a payload. The zero value discards them.
+	// Log gets one line per decision, never a payload. The zero value discards them.
 	Log zerolog.Logger
 }
 
-// A Service is one hop of a flow that nobody orchestrates. Register its parts with On, OnJoin and OnMissed, and its handlers
-// of commands with participant.Handle, then call the participant's Run.
+// A Service is one hop of a flow without an orchestrator. Register its reactions, joins and expectations with On, OnJoin and
+// OnMissed, and its handlers of commands with participant.Handle, then call the participant's Run.
 type Service struct {
 	cfg   Config
 	p     *participant.Participant
-	moves atomic.Uint64 // of expectations: begun or met
+	moves atomic.Uint64 // counts expectations that began or were met
 
 	mu           sync.Mutex
 	joins        map[string]*join
@@ -43,8 +43,8 @@ type Service struct {
 	mistakes     []error
 }
 
-// New checks the configuration and the declaration, and binds the participant to it: from here on its Run fails where
-// handlers and declaration differ, and its Outbox refuses what is not declared. It does no I/O.
+// New checks the configuration and the declaration, and installs the checks in the participant: from now on its Run fails if
+// handlers and declaration differ, and its Outbox refuses messages that are not declared. It does no I/O.
 func New(cfg Config) (*Service, error) {
 	if cfg.Participant == nil {
 		return nil, errors.New("flow: config without a participant")
@@ -67,23 +67,22 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Participant is Config.Participant.
+// Participant returns Config.Participant.
 func (s *Service) Participant() *participant.Participant { return s.p }
 
-// mistaken keeps an error for Run.
+// mistaken stores an error that Run returns.
 func (s *Service) mistaken(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mistakes = append(s.mistakes, err)
 }
 
-// On makes fn what the service does about events of type T of another hop, be they successes or failures: its part of the
-// flow, or the compensation of it. It returns what the service says in turn: participant.Succeed or Refuse with an event of
-// its own, or participant.Done where it has written commands for others, or where nothing is declared. It is
-// participant.React, held to the declaration: a run that ends without any of the messages which the reaction declares is
-// an error.
+// On registers fn as the reaction to events of type T of another hop, successes and failures alike: a step of the flow, or its
+// compensation. fn returns the service's answer: participant.Succeed or Refuse with an event of its own, or participant.Done if
+// it has written commands for others, or if nothing is declared. On works as participant.React does, and also checks the
+// declaration: a run that writes none of the messages that the reaction declares is an error.
 //
-// Mistakes are the error of the participant's Run. Call it before that.
+// Call On before the participant's Run, which returns its errors.
 func On[T any](s *Service, from topics.Hop, fn func(ctx context.Context, tx pgx.Tx, e participant.Event[T]) (participant.Outcome, error), opts ...participant.HandlerOption) {
 	participant.React(s.p, from, func(ctx context.Context, tx pgx.Tx, e participant.Event[T]) (participant.Outcome, error) {
 		on := reactions.Message{Topic: e.Message.Topic, Type: e.Message.Type}

@@ -34,23 +34,23 @@ var (
 	forgetJoinsSQL string
 )
 
-// joinDeadline and a join's name are the name of its deadline.
+// joinDeadline is the prefix of the deadline's name; the join's name follows.
 const joinDeadline = "join."
 
-// Joined is a join that has come to its end, with the messages that it waited for.
+// Joined is a join that has ended, with the messages that it waited for.
 type Joined struct {
 	Name string
-	Key  string // of the messages
-	// Messages are those that came, in the order of the declaration's Await. Of a type that came more than once it is the
-	// first.
+	Key  string // the key of the messages
+	// Messages are the messages that arrived, in the order of the declaration's Await. If a type arrived several times, it is the
+	// first message of that type.
 	Messages []envelope.Message
-	// Missing are those that did not, where the time is over: "topic type".
+	// Missing lists the messages that did not arrive before the join expired, as "topic type".
 	Missing []string
 
 	codec envelope.Codec
 }
 
-// Read is the body of the message of type T that a join waited for.
+// Read decodes the body of the message of type T that a join waited for.
 func Read[T any](j Joined) (body T, err error) {
 	codec := j.codec
 	if _, plain := any(body).(envelope.Plain); plain || codec == nil {
@@ -71,26 +71,26 @@ func Read[T any](j Joined) (body T, err error) {
 	return body, fmt.Errorf("flow: join %q: no message of type %s has come: %w", j.Name, typ, ErrMissing)
 }
 
-// ErrMissing is wrapped by Read's error about a message that has not come.
+// ErrMissing is wrapped by the error of Read for a message that has not arrived.
 var ErrMissing = errors.New("missing")
 
-// A JoinHandler is what the service does when a join has ended. Like any handler's its effects are those of tx, and it
-// returns what the service says.
+// A JoinHandler is called when a join has ended. As with any handler, its effects belong to tx, and it returns the service's
+// answer.
 type JoinHandler func(ctx context.Context, tx pgx.Tx, j Joined) (participant.Outcome, error)
 
-// Ends are what becomes of a join.
+// Ends are the handlers for the ends of a join.
 type Ends struct {
-	// Complete is called once for each key, in the transaction in which the last of the messages has come. Required.
+	// Complete is called once for each key, in the transaction in which the last of the messages is handled. Required.
 	Complete JoinHandler
-	// Expired is called instead, once, when the time of the declaration's Within is over. Required where the declaration has
-	// something to be sent then; without it such a join ends silently.
+	// Expired is called instead, once, when the declaration's Within has passed. Required if the declaration lists messages to be
+	// sent then; without it the join expires without a message.
 	Expired JoinHandler
 }
 
-// OnJoin makes ends what the service does about the declared join of that name. A join that is broken by a failure event
-// ends without them: what is to be undone then is what On does about that event.
+// OnJoin registers the handlers of the declared join of that name. A join that is broken by a failure event calls none of them:
+// compensate in a reaction to that event, with On.
 //
-// Mistakes are the error of the participant's Run. Call it before that.
+// Call OnJoin before the participant's Run, which returns its errors.
 func OnJoin(s *Service, name string, ends Ends) {
 	j := s.joins[name]
 	if err := s.take(name, j, ends); err != nil {
@@ -108,7 +108,7 @@ func OnJoin(s *Service, name string, ends Ends) {
 	}
 }
 
-// take makes ends those of j.
+// take stores ends as the handlers of j.
 func (s *Service) take(name string, j *join, ends Ends) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *Service) take(name string, j *join, ends Ends) error {
 	return nil
 }
 
-// join is one as declared, with what is done about it.
+// A join is a declared join with its handlers.
 type join struct {
 	reactions.Join
 	s        *Service
@@ -136,13 +136,13 @@ type join struct {
 	expired  JoinHandler
 }
 
-// over is the body of a join's and an expectation's deadline, which says all by its name and scope.
+// over is the body of the deadline of a join or an expectation. It is empty, since name and scope identify the deadline.
 type over struct{}
 
-// MessageType is the message's ce_type.
+// MessageType returns the message's ce_type.
 func (over) MessageType() string { return "troupe.Over" }
 
-// PlainJSON makes it JSON.
+// PlainJSON makes it JSON, whatever codec the flow uses.
 func (over) PlainJSON() {}
 
 func newJoin(s *Service, declared reactions.Join) (*join, error) {
@@ -173,20 +173,20 @@ func newJoin(s *Service, declared reactions.Join) (*join, error) {
 	return j, err
 }
 
-// state is what a statement has found out about a join.
+// state is the result of a statement on a join's row.
 type state struct {
-	news   bool // this message counts
+	news   bool // the statement changed the row
 	status string
-	n      int // of those that have come
+	n      int // number of messages that have arrived
 }
 
-// move runs one of the statements that change a join's row.
+// move executes one of the statements that change a join's row.
 func (j *join) move(ctx context.Context, tx pgx.Tx, sql string, args pg.Args) (st state, err error) {
 	err = tx.QueryRow(ctx, sql, args).Scan(&st.news, &st.status, &st.n)
 	return st, err
 }
 
-// args name the join's row, with a message.
+// args returns the arguments that identify the join's row and the message.
 func (j *join) args(key string, m envelope.Message) pg.Args {
 	return pg.Args{
 		"group": j.s.p.Group(), "name": j.Name, "key": key, "retention": j.s.cfg.Retention.Seconds(),
@@ -194,7 +194,7 @@ func (j *join) args(key string, m envelope.Message) pg.Args {
 	}
 }
 
-// arrives takes note of one of the messages, and goes on where it was the last.
+// arrives records one of the messages, and completes the join if it was the last.
 func (j *join) arrives(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
 	key, err := keyOf(m)
 	if err != nil {
@@ -219,7 +219,7 @@ func (j *join) arrives(ctx context.Context, tx pgx.Tx, m envelope.Message) error
 	return j.begins(ctx, tx)
 }
 
-// begins is for the first message.
+// begins is called for the first message of a join. It deletes rows whose retention has passed and schedules the deadline.
 func (j *join) begins(ctx context.Context, tx pgx.Tx) error {
 	if err := participant.Queue(ctx, tx, forgetJoinsSQL); err != nil || j.within == 0 {
 		return err
@@ -227,7 +227,7 @@ func (j *join) begins(ctx context.Context, tx pgx.Tx) error {
 	return j.s.p.Schedule(ctx, tx, participant.Deadline{Name: joinDeadline + j.Name, After: j.within, Body: over{}})
 }
 
-// completes is for the last.
+// completes is called for the last message of a join. It calls the handler with all messages.
 func (j *join) completes(ctx context.Context, tx pgx.Tx, key string, last envelope.Message, n int) error {
 	joined, err := j.joined(ctx, tx, key, last.Key, n > 1, last)
 	if err != nil {
@@ -241,7 +241,7 @@ func (j *join) completes(ctx context.Context, tx pgx.Tx, key string, last envelo
 	return j.end(ctx, tx, joined, j.complete, j.Success)
 }
 
-// joined reads the messages that were kept, and forgets them.
+// joined reads the stored messages and deletes them.
 func (j *join) joined(ctx context.Context, tx pgx.Tx, key string, raw []byte, kept bool, last ...envelope.Message) (Joined, error) {
 	got := make(map[string]envelope.Message, len(j.awaited))
 	for _, m := range last {
@@ -285,7 +285,7 @@ func (j *join) parts(ctx context.Context, tx pgx.Tx, args pg.Args, got map[strin
 	return err
 }
 
-// end calls a handler and writes what it says.
+// end calls a handler and writes its outcome.
 func (j *join) end(ctx context.Context, tx pgx.Tx, joined Joined, fn JoinHandler, declared []reactions.Message) error {
 	outcome, err := j.s.diligent(ctx, fmt.Sprintf("join %q", j.Name), declared, nil, func(ctx context.Context) (participant.Outcome, error) {
 		return fn(ctx, tx, joined)
@@ -296,7 +296,7 @@ func (j *join) end(ctx context.Context, tx pgx.Tx, joined Joined, fn JoinHandler
 	return j.s.p.Answer(ctx, tx, outcome)
 }
 
-// breaks ends the join, since one of its messages will not come.
+// breaks ends the join because of a failure event: one of its messages will not arrive.
 func (j *join) breaks(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
 	key, err := keyOf(m)
 	if err != nil {
@@ -320,7 +320,7 @@ func (j *join) breaks(ctx context.Context, tx pgx.Tx, m envelope.Message) error 
 	return j.s.p.Cancel(ctx, tx, joinDeadline+j.Name, "")
 }
 
-// expires ends the join, since its time is over.
+// expires ends the join when Within has passed.
 func (j *join) expires(ctx context.Context, tx pgx.Tx, d participant.Due[over]) error {
 	key, err := keyOf(d.Message)
 	if err != nil {
@@ -329,7 +329,7 @@ func (j *join) expires(ctx context.Context, tx pgx.Tx, d participant.Due[over]) 
 	var was bool
 	err = tx.QueryRow(ctx, expireSQL, j.args(key, envelope.Message{})).Scan(&was)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // it has ended while this was on its way
+		return nil // it ended while the deadline was on its way
 	}
 	if err != nil {
 		return fmt.Errorf("join %q: %w", j.Name, err)

@@ -21,7 +21,7 @@ import (
 
 const bothShipped = `success o-1 Shipped {"Cents":999,"Titles":2}`
 
-// TestAJoinIsDispatchedOnceInAnyOrder_C08: in both orders, with repeats of each under its own id and under others.
+// TestAJoinIsDispatchedOnceInAnyOrder_C08 sends the messages in both orders, and repeats each under its own id and under others.
 func TestAJoinIsDispatchedOnceInAnyOrder_C08(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, shippingStage(t))
@@ -57,7 +57,7 @@ func TestAJoinIsDispatchedOnceInAnyOrder_C08(t *testing.T) {
 	require.Equal(t, 4, count(t, s, "SELECT count(*) FROM shipments"))
 }
 
-// TestAFailureBreaksAJoin_C08: before the others, between them, and too late.
+// TestAFailureBreaksAJoin_C08 sends the failure before the other messages, between them, and too late.
 func TestAFailureBreaksAJoin_C08(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, shippingStage(t))
@@ -80,7 +80,8 @@ func TestAFailureBreaksAJoin_C08(t *testing.T) {
 	require.Equal(t, 1, count(t, s, "SELECT count(*) FROM troupe.joins WHERE status = 'complete'"))
 }
 
-// TestAJoinExpires_C08: once, with what is missing; the last message comes too late.
+// TestAJoinExpires_C08 checks that a join expires once and names the missing messages, and that the last message arrives too
+// late.
 func TestAJoinExpires_C08(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, shippingStage(t))
@@ -102,8 +103,8 @@ func TestAJoinExpires_C08(t *testing.T) {
 	require.Zero(t, count(t, s, "SELECT count(*) FROM troupe.join_parts"))
 }
 
-// TestAJoinIsWholeWhereverItIsInterrupted_C08: the connection ends at each statement of the first message, of the last one
-// and of the failure.
+// TestAJoinIsWholeWhereverItIsInterrupted_C08 cuts the connection at each statement of the first message, of the last one and of
+// the failure.
 func TestAJoinIsWholeWhereverItIsInterrupted_C08(t *testing.T) {
 	t.Parallel()
 	effect := participanttest.Query(`
@@ -130,8 +131,8 @@ func TestAJoinIsWholeWhereverItIsInterrupted_C08(t *testing.T) {
 	}
 }
 
-// TestAJoinThatFailsIsParkedWithItsLastMessage_C10_C13: a join whose handler fails is parked with the message that completes it, and a redrive
-// of that message completes it.
+// TestAJoinThatFailsIsParkedWithItsLastMessage_C10_C13 checks that a join whose handler fails is parked with the message that
+// completes it, and that a redrive of that message completes it.
 func TestAJoinThatFailsIsParkedWithItsLastMessage_C10_C13(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
@@ -166,7 +167,8 @@ func TestAJoinThatFailsIsParkedWithItsLastMessage_C10_C13(t *testing.T) {
 	require.Equal(t, bothShipped, said(s)[1], "behind the exhausted event")
 }
 
-// TestTenThatComeAtOnceAreJoinedOnce_C08: ten topics, two members, every message twice, in batches and one by one.
+// TestTenThatComeAtOnceAreJoinedOnce_C08 has ten topics and two members, and sends every message twice, in batches and one by
+// one.
 func TestTenThatComeAtOnceAreJoinedOnce_C08(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 50} {
@@ -187,7 +189,7 @@ func TestTenThatComeAtOnceAreJoinedOnce_C08(t *testing.T) {
 	}
 }
 
-// BenchmarkJoinOfTen joins ten messages of ten topics that come at once, and says how many of the transactions had to be
+// BenchmarkJoinOfTen joins ten messages of ten topics that arrive at once, and reports how many of the transactions had to be
 // repeated.
 func BenchmarkJoinOfTen(b *testing.B) {
 	for _, batch := range []int{1, 100} {
@@ -207,5 +209,5 @@ func BenchmarkJoinOfTen(b *testing.B) {
 	}
 }
 
-// shuffled are n numbers in an order of their own.
+// shuffled returns a random permutation of n numbers.
 func shuffled(n int) []int { return rand.Perm(n) }

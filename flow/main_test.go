@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// What the hops of an order say.
+// These are the messages of the hops of an order.
 type (
 	Paid       struct{ Cents int }
 	Declined   struct{ Reason string }
@@ -33,10 +33,10 @@ type (
 	Undeclared struct{}
 )
 
-// quick are retries for tests.
+// quick is a retry policy for tests.
 var quick = retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 3}
 
-// events and commands are messages as a declaration has them.
+// events and commands return messages as a declaration names them.
 func events(flow, hop, typ string) reactions.Message {
 	return reactions.Message{Topic: flow + "." + hop + ".events", Type: typ}
 }
@@ -45,7 +45,7 @@ func commands(flow, hop, typ string) reactions.Message {
 	return reactions.Message{Topic: flow + "." + hop + ".commands", Type: typ}
 }
 
-// shipping waits for payment and inventory, for an hour.
+// shipping declares a service that waits for payment and inventory, for an hour.
 func shipping(flow string) reactions.Service {
 	return reactions.Service{
 		Hop: flow + ".shipping",
@@ -58,7 +58,7 @@ func shipping(flow string) reactions.Service {
 	}
 }
 
-// ship writes a row that a second run would double.
+// ship writes a row that a second run would duplicate.
 func ship(ctx context.Context, tx pgx.Tx, j flow.Joined) (participant.Outcome, error) {
 	paid, err := flow.Read[Paid](j)
 	if err != nil {
@@ -78,7 +78,7 @@ func tooLate(_ context.Context, _ pgx.Tx, j flow.Joined) (participant.Outcome, e
 
 const shipments = "CREATE TABLE shipments (order_id text)"
 
-// bind makes a service of a stage's participant. A declaration that is wrong fails the test.
+// bind returns a service of a stage's participant. It fails the test if the declaration is wrong.
 func bind(t testing.TB, p *participant.Participant, declared reactions.Service) *flow.Service {
 	t.Helper()
 	s, err := flow.New(flow.Config{Participant: p, Declared: declared, Log: testkit.Logger(t)})
@@ -86,7 +86,7 @@ func bind(t testing.TB, p *participant.Participant, declared reactions.Service) 
 	return s
 }
 
-// shippingStage is a stage with the service above.
+// shippingStage returns a stage with the service above.
 func shippingStage(t testing.TB, change ...func(*participanttest.Config)) participanttest.Config {
 	cfg := participanttest.Config{
 		Hop: "shipping", SQL: shipments, Participant: participant.Config{Retry: quick},
@@ -100,7 +100,7 @@ func shippingStage(t testing.TB, change ...func(*participanttest.Config)) partic
 	return cfg
 }
 
-// event is a message of another hop of the stage's flow.
+// event returns a message of another hop of the stage's flow.
 func event(s *participanttest.Stage, hop, key string, body any) envelope.Message {
 	return s.Event(topics.MustHop(s.Hop.Flow(), hop), key, body)
 }
@@ -111,7 +111,7 @@ func failure(s *participanttest.Stage, hop, key string, body any) envelope.Messa
 	return m
 }
 
-// said are the types of what the stage's hop has said, with their payloads.
+// said returns the messages that the stage's hop has written, as type and payload.
 func said(s *participanttest.Stage) (all []string) {
 	for _, m := range s.Entries(s.Hop.Events()) {
 		all = append(all, fmt.Sprintf("%s %s %s %s", m.Outcome, m.Key, m.Type, m.Payload))

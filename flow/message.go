@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// keyOf is a message's key as it stands in the tables: itself, or its hash where an index cannot take it. Messages that
-// belong together are known by it, so one without a key cannot be waited for, however often it is tried.
+// keyOf returns a message's key as it is stored in the tables: the key itself, or its hash if an index cannot hold it. The key
+// decides which messages belong together, so a message without one can never be awaited: its error is permanent.
 func keyOf(m envelope.Message) (string, error) {
 	key := string(m.Key)
 	switch {
@@ -26,12 +26,12 @@ func keyOf(m envelope.Message) (string, error) {
 	return key, nil
 }
 
-// partOf is the message as a declaration names it.
+// partOf returns the message as a declaration names it.
 func partOf(m envelope.Message) reactions.Message {
 	return reactions.Message{Topic: m.Topic, Type: m.Type}
 }
 
-// restored is a message that was kept. Its topic is not.
+// restored returns a stored message. Its topic and key are not stored, and stay empty.
 func restored(headers, payload []byte) (m envelope.Message, err error) {
 	hs, err := envelope.UnmarshalHeaders(headers)
 	if err != nil {

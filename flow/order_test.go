@@ -22,8 +22,8 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// An order without an orchestrator: payment and inventory react to Placed, each for itself; shipping waits for both; what
-// one refuses or gives up the other takes back.
+// These are the messages of an order without an orchestrator: payment and inventory react to Placed independently; shipping waits
+// for both; if one of them refuses or gives up, the other undoes its part.
 type (
 	Placed struct {
 		Cents int
@@ -34,7 +34,7 @@ type (
 	Released   struct{}
 )
 
-// world is a flow: services with a database and a relay each.
+// world is a flow of services, each with its own database and relay.
 type world struct {
 	t     testing.TB
 	flow  string
@@ -47,7 +47,7 @@ func newWorld(t testing.TB) *world {
 
 func (w *world) hop(name string) topics.Hop { return topics.MustHop(w.flow, name) }
 
-// serve runs a service until the test ends, or what it returns is called.
+// serve runs a service until the test ends, or until the returned function is called.
 func (w *world) serve(declared reactions.Service, tables string, register func(s *flow.Service)) (stop func()) {
 	w.t.Helper()
 	hop, err := topics.ParseHop(declared.Hop)
@@ -93,7 +93,7 @@ func (w *world) count(hop, sql string, args ...any) (n int) {
 	return n
 }
 
-// keys are the values of a query's only column.
+// keys returns the values of a query's only column.
 func (w *world) keys(hop, sql string) []string {
 	w.t.Helper()
 	rows, err := w.pools[hop].Query(w.t.Context(), sql)
@@ -103,7 +103,7 @@ func (w *world) keys(hop, sql string) []string {
 	return keys
 }
 
-// place makes the order service, which only starts flows, and what it starts them with.
+// place runs the order service, which only starts flows, and returns the function that starts one.
 func (w *world) place() func(key string, o Placed) {
 	declared := reactions.Service{
 		Hop: w.flow + ".order", Starts: []reactions.Message{events(w.flow, "order", "Placed")},
@@ -126,8 +126,8 @@ func (w *world) place() func(key string, o Placed) {
 	}
 }
 
-// part is payment or inventory: it does its part of an order, unless the order says that it fails, and undoes it, once,
-// whichever of the two comes first.
+// part is payment or inventory: it does its part of an order, unless the order instructs it to fail, and undoes it once,
+// whichever of the two is handled first.
 type part struct {
 	w                             *world
 	name, other                   string
@@ -164,7 +164,7 @@ func (p part) serve(done, refused, undone any, register func(s *flow.Service)) {
 			err := tx.QueryRow(ctx, `INSERT INTO parts VALUES ($1, false) ON CONFLICT (order_id) DO UPDATE SET undone = parts.undone
 				RETURNING undone`, string(e.Message.Key)).Scan(&was)
 			if was {
-				return participant.Refuse(refused), err // it was taken back before
+				return participant.Refuse(refused), err // it was undone before it was done
 			}
 			return participant.Succeed(done), err
 		})
@@ -176,7 +176,7 @@ func (p part) serve(done, refused, undone any, register func(s *flow.Service)) {
 	})
 }
 
-// parts runs both.
+// parts runs payment and inventory.
 func (w *world) parts() {
 	payment := part{w, "payment", "inventory", "Paid", "Declined", "Refunded", "OutOfStock"}
 	payment.serve(Paid{}, Declined{}, Refunded{}, func(s *flow.Service) {
@@ -194,10 +194,10 @@ func (w *world) parts() {
 	})
 }
 
-// undoSQL takes an order's part back, also before it was done.
+// undoSQL undoes an order's part, even before it was done.
 const undoSQL = "INSERT INTO parts VALUES ($1, true) ON CONFLICT (order_id) DO UPDATE SET undone = true"
 
-// ship waits for both.
+// shipping runs the service that waits for both.
 func (w *world) shipping() {
 	declared := shipping(w.flow)
 	exhausted := participant.Exhausted{}.MessageType()
@@ -210,8 +210,8 @@ func (w *world) shipping() {
 	})
 }
 
-// TestEveryFlowEnds_C01_C03_C06_C10_C20: forty orders, of which some are refused here or there, some stumble and some are
-// given up; each ends completed, compensated or parked, and no process decides for the others.
+// TestEveryFlowEnds_C01_C03_C06_C10_C20 runs forty orders. Some are refused by a service, some need retries and some are given
+// up; each ends completed, compensated or parked, and no process decides for the others.
 func TestEveryFlowEnds_C01_C03_C06_C10_C20(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -232,7 +232,7 @@ func TestEveryFlowEnds_C01_C03_C06_C10_C20(t *testing.T) {
 		const sql = "SELECT order_id FROM parts WHERE undone ORDER BY 1"
 		undone = append(w.keys("payment", sql), w.keys("inventory", sql)...)
 		slices.Sort(undone)
-		undone = slices.Compact(undone) // one that was taken back before it came is refused, and that is taken back too
+		undone = slices.Compact(undone) // an order that is undone before it arrives is refused, and that refusal is undone too
 		held = held[:0]
 		for _, hop := range []string{"payment", "inventory"} {
 			for _, key := range w.keys(hop, "SELECT order_id FROM parts WHERE NOT undone ORDER BY 1") {
@@ -268,8 +268,8 @@ func TestEveryFlowEnds_C01_C03_C06_C10_C20(t *testing.T) {
 	require.Zero(t, w.count("shipping", "SELECT count(*) FROM troupe.deadlines"))
 }
 
-// TestServicesComeAndGo_C05: one that counts what is sold joins a flow that runs and is taken away again; nothing else is
-// changed, and nothing waits for it.
+// TestServicesComeAndGo_C05 adds a service that counts sales to a running flow and removes it again; nothing else changes, and
+// nothing waits for it.
 func TestServicesComeAndGo_C05(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,7 +18,8 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// reserving is a service that reserves what is paid for, and wants to see it shipped within 30 s. out is its outbox.
+// reserving returns a service that reserves the goods of a paid order, and expects it to be shipped within 30 s. out is set to
+// its outbox.
 func reserving(t testing.TB, out **outbox.Outbox) participanttest.Config {
 	return participanttest.Config{
 		Hop: "inventory", Participant: participant.Config{Retry: quick, Batch: 10},
@@ -54,7 +55,8 @@ const (
 	reserved = `success o-1 Reserved {"Titles":7}`
 )
 
-// TestAnExpectationBeginsWhereItsEventIsWritten_C07: in the same transaction, and not again when the event comes back.
+// TestAnExpectationBeginsWhereItsEventIsWritten_C07 checks that it begins in the same transaction, and not again when the event
+// is consumed.
 func TestAnExpectationBeginsWhereItsEventIsWritten_C07(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, reserving(t, nil))
@@ -81,7 +83,8 @@ func TestAnExpectationBeginsWhereItsEventIsWritten_C07(t *testing.T) {
 	require.Zero(t, count(t, s, waiting))
 }
 
-// TestTheSameEventAgainLeavesTheClock_C07: said under another id it moves no deadline, and after the end begins nothing.
+// TestTheSameEventAgainLeavesTheClock_C07 emits the event under another id: this moves no deadline, and begins nothing after the
+// end.
 func TestTheSameEventAgainLeavesTheClock_C07(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, reserving(t, nil))
@@ -105,7 +108,8 @@ func TestTheSameEventAgainLeavesTheClock_C07(t *testing.T) {
 	require.Zero(t, count(t, s, waiting))
 }
 
-// TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo_C07: by SQL, or by the version before.
+// TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo_C07 writes the event by SQL, and as an earlier version of the service wrote
+// it.
 func TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo_C07(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, reserving(t, nil))
@@ -122,7 +126,8 @@ func TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo_C07(t *testing.T) {
 	require.Equal(t, []string{notCome}, said(s))
 }
 
-// TestAnExpectationBeginsWithAFlow_C07: where a request begins one, in its transaction or not at all.
+// TestAnExpectationBeginsWithAFlow_C07 checks an expectation that begins in the transaction of the request that starts a flow, or
+// not at all.
 func TestAnExpectationBeginsWithAFlow_C07(t *testing.T) {
 	t.Parallel()
 	var out *outbox.Outbox
@@ -143,7 +148,7 @@ func TestAnExpectationBeginsWithAFlow_C07(t *testing.T) {
 	require.Equal(t, []string{reserved, notCome}, said(s))
 }
 
-// TestABeginningIsWholeWhereverItIsInterrupted_C07: event, expectation and deadline are there, or none.
+// TestABeginningIsWholeWhereverItIsInterrupted_C07 checks that event, expectation and deadline are all stored, or none of them.
 func TestABeginningIsWholeWhereverItIsInterrupted_C07(t *testing.T) {
 	t.Parallel()
 	participanttest.CrashAtEveryStep(t, reserving(t, nil),

@@ -19,7 +19,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A trip is a room, and a flight to it; without a flight the room is given back.
+// These are the messages of a trip: a room, and a flight to it. Without a flight the room is cancelled.
 type (
 	BookRoom     struct{ Guest string }
 	RoomBooked   struct{ Guest string }
@@ -32,7 +32,7 @@ type (
 	TripAsked    struct{ Guest string }
 )
 
-// The handlers. They do not know who has asked.
+// These handlers do not know whether a coordinator or an event has triggered them.
 
 func bookRoom(ctx context.Context, tx pgx.Tx, c participant.Command[BookRoom]) (participant.Outcome, error) {
 	_, err := tx.Exec(ctx, "INSERT INTO booked VALUES ('room', $1) ON CONFLICT DO NOTHING", c.Body.Guest)
@@ -52,20 +52,20 @@ func bookFlight(ctx context.Context, tx pgx.Tx, c participant.Command[BookFlight
 	return participant.Succeed(FlightBooked{}), err
 }
 
-// asked is an event taken for the command that the handler expects.
+// asked converts an event into the command that the handler expects.
 func asked[C, E any](e participant.Event[E], body C) participant.Command[C] {
 	return participant.Command[C]{Body: body, Message: e.Message, Attempt: e.Attempt}
 }
 
-// stops are the participants of a trip, in one database without Kafka.
+// stops returns a participant of a trip. All of them share one database without Kafka.
 func stops(t *testing.T, pool *pgxpool.Pool, name string) (p *participant.Participant) {
 	p, err := participant.New(participant.Config{Pool: pool, Hop: topics.MustHop("trip", name), Local: true, Concurrency: 2, Log: testkit.Logger(t)})
 	require.NoError(t, err)
 	return p
 }
 
-// TestTheSameHandlersInBothStyles_A28: a coordinator that decides what comes next, or each hop for itself; the rows are the
-// same.
+// TestTheSameHandlersInBothStyles_A28 runs the handlers with a coordinator that decides on the next step, and with reactions of
+// each hop; the rows are the same.
 func TestTheSameHandlersInBothStyles_A28(t *testing.T) {
 	t.Parallel()
 	for style, begin := range map[string]func(*testing.T, *pgxpool.Pool) func(guest string){
@@ -154,7 +154,7 @@ func choreographed(t *testing.T, pool *pgxpool.Pool) func(guest string) {
 	})
 	run(t, hotel)
 	run(t, airline)
-	// Who asks is no participant: what it writes must find its readers' topics local.
+	// the writer is not a participant, so its outbox must find that its readers' topics are local
 	out, err := outbox.New(outbox.Config{Source: "office"})
 	require.NoError(t, err)
 	for _, p := range []*participant.Participant{hotel, airline} {

@@ -36,7 +36,8 @@ func TestEveryStatementFitsTheTables(t *testing.T) {
 	}
 }
 
-// TestWhatIsOverIsForgotten: each that begins takes along two; what is open stays.
+// TestWhatIsOverIsForgotten checks that each join that begins deletes two rows whose retention has passed, and that open ones are
+// kept.
 func TestWhatIsOverIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, shippingStage(t, func(c *participanttest.Config) {
@@ -66,7 +67,8 @@ func TestWhatIsOverIsForgotten(t *testing.T) {
 	require.Equal(t, 3, count(t, s, "SELECT count(*) FROM troupe.joins WHERE key LIKE 'k%' AND forget_at = ended_at + interval '1 hour'"))
 }
 
-// TestJoinsAndExpectationsWorkWithNoMoreThanTheirGrants runs each statement of the package as such a role.
+// TestJoinsAndExpectationsWorkWithNoMoreThanTheirGrants runs each statement of the package with a role that has only these
+// grants.
 func TestJoinsAndExpectationsWorkWithNoMoreThanTheirGrants(t *testing.T) {
 	t.Parallel()
 	conn := grantstest.New(t, testkit.Database(t), grants.Flow).Pool()

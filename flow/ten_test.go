@@ -23,8 +23,8 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// ten is a service that waits for ten others: two members of one group, two partitions a topic, and the messages of each
-// topic in an order of its own.
+// ten is a service that waits for ten others: two members of one group, two partitions per topic, and the messages of each topic
+// in a different order.
 type ten struct {
 	t            testing.TB
 	pool         *pgxpool.Pool
@@ -52,7 +52,7 @@ func newTen(t testing.TB, batch int) *ten {
 
 func (s *ten) hop(n int) topics.Hop { return topics.MustHop(s.flow, fmt.Sprintf("part-%d", n)) }
 
-// send sends keys' messages, each some times, interleaved over all topics.
+// send sends the messages of all keys, each several times, interleaved over all topics.
 func (s *ten) send(keys, times int) {
 	s.t.Helper()
 	orders := make([][]int, parts)
@@ -100,7 +100,7 @@ func (s *ten) start() {
 		declared.Joins[0].Await = append(declared.Joins[0].Await, events(s.flow, s.hop(n).Name(), "Reserved"))
 	}
 	for range 2 {
-		// Each has connections of its own, so that all that can run at once does.
+		// each member has connections of its own, so that as much as possible runs in parallel
 		pool, err := pgxpool.NewWithConfig(s.t.Context(), s.pool.Config())
 		require.NoError(s.t, err)
 		s.t.Cleanup(pool.Close)
@@ -136,7 +136,7 @@ func (s *ten) start() {
 
 func (s *ten) done() int { return int(s.joined.Load()) }
 
-// settle waits until everything is handled.
+// settle waits until every message is handled.
 func (s *ten) settle() {
 	s.t.Helper()
 	admin := kadm.NewClient(s.client)
@@ -162,7 +162,7 @@ func (s *ten) count(sql string, args ...any) (n int) {
 	return n
 }
 
-// run runs a participant until the test ends, or the function that it returns is called.
+// run runs a participant until the test ends, or until the returned function is called.
 func run(t testing.TB, p *participant.Participant) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -185,7 +185,7 @@ func run(t testing.TB, p *participant.Participant) (stop func()) {
 	return stop
 }
 
-// session are group time-outs for tests: members come and go, which they say, and none is lost on a busy machine.
+// session sets group time-outs for tests: members join and leave explicitly, and none is lost on a busy machine.
 func session() []kgo.Opt {
 	return []kgo.Opt{kgo.SessionTimeout(30 * time.Second), kgo.RebalanceTimeout(27 * time.Second), kgo.HeartbeatInterval(100 * time.Millisecond)}
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A Cause is what dead letters have in common. Its JSON is what troupe dlq list prints.
+// A Cause groups dead letters with the same cause. Its JSON is the output of troupe dlq list.
 type Cause struct {
-	ID          string    `json:"cause"` // 12 hex digits, the same for the same trouble in every database
+	ID          string    `json:"cause"` // 12 hex digits, the same for the same cause in every database
 	Group       string    `json:"group"`
 	Class       string    `json:"class"`
 	Handler     string    `json:"handler"`
-	Fingerprint string    `json:"error"` // the error, with a star for what belongs to one message alone
+	Fingerprint string    `json:"error"` // the error, with a star for each part that belongs to one message alone
 	Count       int       `json:"count"`
-	Keys        int       `json:"keys"`         // how many keys they are of; a message without a key counts as none
-	FailedAgain int       `json:"failed_again"` // how many had been redriven before
-	First       time.Time `json:"first_failed"` // the first failure of the first
-	Last        time.Time `json:"last_failed"`  // the last failure of the last
-	Example     uuid.UUID `json:"example"`      // the one that failed last
+	Keys        int       `json:"keys"`         // the number of distinct keys; messages without a key count as none
+	FailedAgain int       `json:"failed_again"` // dead letters that were redriven before
+	First       time.Time `json:"first_failed"` // the earliest first failure
+	Last        time.Time `json:"last_failed"`  // the latest last failure
+	Example     uuid.UUID `json:"example"`      // the dead letter that failed last
 	Error       string    `json:"example_error"`
 }
 
-// Text is what to show of it: of a single one its own error, of several what they have in common, Fingerprint. Either is cut
-// to 300 characters.
+// Text returns the text to show for the cause: the error of a single dead letter, or Fingerprint for several. Either has at most
+// 300 characters.
 func (c Cause) Text() string {
 	if c.Count != 1 {
 		return c.Fingerprint
@@ -36,7 +36,8 @@ func (c Cause) Text() string {
 	return string(text[:min(len(text), 300)])
 }
 
-// Causes groups dead letters, the largest group first. Next is as for List; while groups grow, one may come twice.
+// Causes groups dead letters by cause, the largest group first. next is as for List; while groups grow, a group may appear on two
+// pages.
 func (d *Desk) Causes(ctx context.Context, f Filter, p Page) (causes []Cause, next string, err error) {
 	limit, err := p.limit()
 	if err == nil {
@@ -60,7 +61,7 @@ func (d *Desk) Causes(ctx context.Context, f Filter, p Page) (causes []Cause, ne
 	}
 	where.args["limit"] = limit + 1
 	of := where.String()
-	// What only a page's groups are asked for comes after the page is cut.
+	// Values that only the groups of a page need are computed after the page is cut.
 	causes, err = query(ctx, d, `
 		SELECT g.cause, l.consumer_group, l.error_class, l.handler, troupe.error_fingerprint(l.error), g.count, m.keys,
 		       m.failed_again, m.first, l.last_failed_at, l.id, l.error

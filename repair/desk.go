@@ -13,31 +13,31 @@ import (
 	"github.com/troupe-go/troupe/internal/plain"
 )
 
-// Config of a Desk. Pool is required.
+// Config configures a Desk. Pool is required.
 type Config struct {
-	// Pool is on the database of the service whose messages failed. One connection is used at a time.
+	// Pool connects to the database of the service whose messages failed. A Desk uses one connection at a time.
 	Pool *pgxpool.Pool
 	// Codec reads and writes Avro payloads. Without one they are shown as hex and cannot be edited.
 	Codec Codec
 }
 
-// A Codec turns Avro in Confluent's wire format into JSON and back. *schemas.Codec is one.
+// A Codec converts Avro in Confluent's wire format to JSON and back. *schemas.Codec implements it.
 type Codec interface {
-	// ToJSON also gives the schema's name.
+	// ToJSON decodes a payload and also returns the schema's name.
 	ToJSON(ctx context.Context, payload []byte) (schema string, text []byte, err error)
-	// FromJSONLike writes with the schema whose id stands in the first bytes of like.
+	// FromJSONLike encodes with the schema whose id is in the first bytes of like.
 	FromJSONLike(ctx context.Context, like, text []byte) ([]byte, error)
-	// FromJSON writes with the latest schema of that name.
+	// FromJSON encodes with the latest schema of that name.
 	FromJSON(ctx context.Context, name string, text []byte) ([]byte, error)
 }
 
-// A Desk is where a person deals with what failed in one database. It may be used concurrently.
+// A Desk inspects and repairs the failed messages of one database. It is safe for concurrent use.
 type Desk struct {
 	pool  *pgxpool.Pool
 	codec Codec
 }
 
-// New makes a Desk. It does no I/O.
+// New returns a Desk. It does no I/O.
 func New(cfg Config) (*Desk, error) {
 	if cfg.Pool == nil {
 		return nil, errors.New("repair: config without a pool")
@@ -45,8 +45,8 @@ func New(cfg Config) (*Desk, error) {
 	return &Desk{pool: cfg.Pool, codec: cfg.Codec}, nil
 }
 
-// By is who acts, and why: at most 200 and 2,000 bytes. Every action needs an Actor; Edit, Discard and Release need a
-// Reason, too.
+// By names the operator (at most 200 bytes) and the reason (at most 2,000). Every action needs an Actor; Edit, Discard and
+// Release also need a Reason.
 type By struct {
 	Actor  string
 	Reason string
@@ -73,7 +73,7 @@ func (b By) check(reason bool) error {
 	return nil
 }
 
-// lockLimit is how long an action waits for a row that somebody else is at.
+// lockLimit limits how long an action waits for a row that another session has locked.
 const lockLimit = "10s"
 
 // act runs do in one transaction.
@@ -97,7 +97,7 @@ func query[T any](ctx context.Context, d *Desk, sql string, args pgx.NamedArgs, 
 	return all, explain(err)
 }
 
-// now is the database's clock, which every time in its rows is of.
+// now returns the time of the database's clock, which sets all times in its rows.
 func (d *Desk) now(ctx context.Context) (at time.Time, err error) {
 	return at, explain(d.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&at))
 }

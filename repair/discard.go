@@ -8,14 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// discardBatch bounds how long one transaction holds its rows.
+// discardBatch limits how many rows one transaction locks.
 const discardBatch = 500
 
-// Discard says of the chosen dead letters that nothing more is to be done. They stay in the table, with their payload
-// and with who decided so; by needs a Reason. It gives how many there were, also beside an error; the same call goes on
-// with the rest. Only dead letters from before the call are taken.
+// Discard marks the chosen dead letters as discarded: nothing more is done about them. They stay in the table, with their payload
+// and with the name of the operator; by needs a Reason. It returns how many it discarded, also together with an error; the same
+// call then continues with the rest. It takes only dead letters from before the call.
 //
-// A single id that does not exist or is not open is an error; of several, those are passed over.
+// A single id that does not exist or is not open is an error. Of several ids, such ids are skipped.
 func (d *Desk) Discard(ctx context.Context, f Filter, by By) (n int, err error) {
 	if n, err = d.discard(ctx, f, by); err != nil {
 		return n, fmt.Errorf("discard: %w", err)
@@ -81,7 +81,7 @@ func (d *Desk) discardSome(ctx context.Context, f Filter, by By) (n int, err err
 	return n, nil
 }
 
-// whyNot explains why a filter with one id chose nothing. Where the other fields of the filter kept it out, that is nil.
+// whyNot explains why a filter with one id chose nothing. It returns nil if another field of the filter excluded it.
 func (d *Desk) whyNot(ctx context.Context, id uuid.UUID) error {
 	why, err := d.closed(ctx, id)
 	if err == nil && why != nil {

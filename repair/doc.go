@@ -1,46 +1,48 @@
-// Package repair is what a person may do about messages that failed: find them, see why, and put them right.
+// Package repair inspects and repairs failed messages, on behalf of an operator.
 //
-//	troupe.held          waits for its next try   Retry (now), Release (give up: it becomes a dead letter)
-//	troupe.dead_letters  nobody tries it again    Edit, Redrive, Discard
-//	troupe.inbox         was handled              Find
+//	troupe.held          waits for its next attempt  Retry (now), Release (give up: it becomes a dead letter)
+//	troupe.dead_letters  is not retried any more     Edit, Redrive, Discard
+//	troupe.inbox         was handled                 Find
 //
-// Dead letters are grouped by cause: consumer group, class, handler, and the error without what belongs to one message
+// Dead letters are grouped by cause: consumer group, class, handler, and the error without the parts that belong to one message
 // alone (quoted values, UUIDs, hex, numbers). A thousand dead letters of one outage are one line, and one Redrive.
 //
 // # Promised
 //
-// Every action is one transaction with its row in troupe.repairs: who, when, why, on which message, and what an edit
-// changed. An action that is not recorded did not happen. Rows there are only ever added.
+// Every action is one transaction together with its row in troupe.repairs, which has the operator, the time, the reason, the
+// message, and the changes of an edit. An action without such a row has not happened. Rows are only added to that table.
 //
-// A redrive sends the message once: the row in troupe.outbox and the dead letter's status are one transaction. It goes
-// to the topic that it came from with its own key, payload (or what an edit made of it), id and headers, but for those
-// of its dead letter, which are taken off, and two that are set: how often it was redriven, and for which group. A
-// participant takes message and number together for its identity, so the message is no duplicate of its former self
-// and has its effect once. Should it fail again, that is a new dead letter.
+// A redrive sends the message once: the row in troupe.outbox and the dead letter's status are written in one transaction. The
+// message goes to its original topic with its own key, payload (or the edited one), id and headers. The headers of the dead
+// letter are removed, and two are set: the number of redrives, and the consumer group. A participant uses id and number together
+// as the message's identity, so the message is no duplicate of its earlier delivery and takes effect once. If it fails again, it
+// becomes a new dead letter.
 //
-// Redriven messages are in order among themselves: each Redrive takes them in the order in which they failed, and of
-// two that run at once each takes the next that there is. They come after what their key has done since.
+// Redriven messages keep their order among each other: each Redrive takes them in the order in which they failed, and of two that
+// run at once each takes the next one that is open. They come after the messages that their key has handled since.
 //
-// An edit changes what a redrive will send, and nothing else: the message as it came stays in the dead letter.
+// An edit changes only the payload that a redrive will send: the dead letter keeps the original message.
 //
-// # What becomes of a failure
+// # Failures
 //
 //	failure                                     effect
-//	killed while it redrives or discards        what was done is done; the same call goes on with the rest
-//	commit with unknown result                  the next call finds out by the dead letter's status
-//	two redrive, discard or edit the same one   one does; the other finds it done, and says by whom
+//	killed during a redrive or discard          completed transactions stay; the same call continues with the rest
+//	commit with unknown result                  the next call sees it in the dead letter's status
+//	two redrive or discard the same one         one succeeds; the other one skips it, or if it was selected by its id gets
+//	                                            ErrNotOpen, with the name of the first actor
+//	two edit the same one                       the later edit counts; after a redrive or discard Edit returns ErrNotOpen
 //	a message fails again while others are      not taken again: a Redrive takes only dead letters from before
 //	still redriven                              it began
-//	a message that no relay could send          refused, with the remedy; the others go on
-//	a handler runs the message that is to be    Release and Retry wait for its end, up to 10 s; then they say so
-//	released                                    and nothing has happened
-//	it succeeded meanwhile                      ErrGone: there is nothing left to do
+//	a message that no relay could send          refused, with the remedy; the others are redriven
+//	a handler runs the message that is to be    Release waits for its end, up to 10 s; then it returns ErrBusy and
+//	released or retried                         nothing has happened; Retry skips the message
+//	it has succeeded meanwhile                  ErrGone: there is nothing left to do
 //
 // # Not promised
 //
-// That the actor is who he says: Actor is a name that the caller vouches for. The role column is the database's own.
+// The identity of the actor: Actor is a name that the caller supplies. The column role has the name of the database role.
 //
-// Headers in their order: a relay writes attributes first, and adds those that were missing (source, subject, time).
+// The order of headers: a relay writes attributes first, and adds the missing ones (source, subject, time).
 //
-// The rights that a role needs are in docs/dead-letters.md.
+// docs/dead-letters.md lists the rights that a role needs.
 package repair

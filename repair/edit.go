@@ -11,15 +11,15 @@ import (
 	"github.com/troupe-go/troupe/internal/deadletter"
 )
 
-// maxEditBytes bounds what an edit gives as JSON.
+// maxEditBytes limits the JSON of an edit.
 const maxEditBytes = 8 << 20
 
-// Edit sets what a redrive of the dead letter will send as payload. It takes JSON; for an Avro message that is written
-// with the schema its payload had, so that whoever could read the message can read the edited one. The message as it
-// came is kept, and a later Edit starts from it again. by needs a Reason.
+// Edit sets the payload that a redrive of the dead letter will send. text is JSON. For an Avro message it is encoded with the
+// schema of the original payload, so that every consumer that could read the message can read the edited one. The original
+// message is kept, and a later Edit starts from it again. by needs a Reason.
 //
-// The error wraps ErrPayload, and names the path of the mistake, where the schema does not allow it; ErrNotFound;
-// ErrNotOpen. Then nothing has changed.
+// The error wraps ErrPayload if the schema does not allow text, and names the path of the mistake; or ErrNotFound; or ErrNotOpen.
+// Then nothing has changed.
 func (d *Desk) Edit(ctx context.Context, id uuid.UUID, text []byte, by By) error {
 	if err := d.edit(ctx, id, text, by); err != nil {
 		return fmt.Errorf("edit dead letter %s: %w", id, err)
@@ -34,7 +34,7 @@ func (d *Desk) edit(ctx context.Context, id uuid.UUID, text []byte, by By) error
 	if len(text) > maxEditBytes {
 		return fmt.Errorf("%w: %d bytes of JSON: at most %d", ErrPayload, len(text), maxEditBytes)
 	}
-	// What is written depends only on what never changes, so the registry is asked outside the transaction.
+	// The new payload depends only on values that never change, so query the registry outside the transaction.
 	var l letter
 	if err := d.pool.QueryRow(ctx, selectLetter+" WHERE id = @id", pgx.NamedArgs{"id": id}).Scan(l.fields()...); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {

@@ -56,7 +56,8 @@ type avroCharge struct {
 const avroSchema = `{"type":"record","name":"shop.ChargeCard","fields":[
 	{"name":"n","type":"long"},{"name":"cents","type":"long"},{"name":"note","type":"string","default":""}]}`
 
-// TestAvroIsShownAndEditedAsJSON_C15: with the schema it was written with, and only as far as that goes.
+// TestAvroIsShownAndEditedAsJSON_C15 uses the schema that the message was written with, and checks what that schema does not
+// allow.
 func TestAvroIsShownAndEditedAsJSON_C15(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -68,13 +69,13 @@ func TestAvroIsShownAndEditedAsJSON_C15(t *testing.T) {
 	require.NoError(t, err)
 	desk, err := repair.New(repair.Config{Pool: s.pool, Codec: generic})
 	require.NoError(t, err)
-	s.participant() // it has no handler for the type: all become dead letters
+	s.participant() // it has no handler for the type, so all messages become dead letters
 
 	encoded, err := codec.Encode(s.hop.Commands(), avroCharge{N: 1, Cents: -5, Note: "gift"})
 	require.NoError(t, err)
 	good := s.command("good", Charge{})
 	good.Type, good.ContentType, good.Payload = encoded.Type, encoded.ContentType, encoded.Payload
-	plain := good // no content type: the wire format is meant
+	plain := good // without a content type, so the wire format decides
 	plain.ID, plain.Key, plain.ContentType = envelope.NewID(), []byte("plain"), ""
 	short := good
 	short.ID, short.Key, short.Payload = envelope.NewID(), []byte("short"), encoded.Payload[:6]
@@ -131,7 +132,7 @@ func TestAvroIsShownAndEditedAsJSON_C15(t *testing.T) {
 
 	want, err := codec.Encode(s.hop.Commands(), avroCharge{N: 1, Cents: 5, Note: "gift"})
 	require.NoError(t, err)
-	for _, key := range []string{"good", "plain", "short", "magic"} { // also what could not be read at all
+	for _, key := range []string{"good", "plain", "short", "magic"} { // also payloads that cannot be read at all
 		require.NoError(t, edit(desk, key, `{"n":1,"cents":5,"note":"gift"}`), key)
 	}
 	r, err := desk.Redrive(t.Context(), repair.Filter{Key: repair.Key("good")}, quickly)

@@ -7,25 +7,25 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Errors that callers tell apart. All others say what to do in their text.
+// These are the errors that callers distinguish. The text of all others describes the remedy.
 var (
-	// ErrNotFound: there is no such dead letter, or no such held message.
+	// ErrNotFound means that there is no such dead letter, or no such held message.
 	ErrNotFound = errors.New("not found")
-	// ErrNotOpen: somebody has redriven or discarded the dead letter before.
+	// ErrNotOpen means that the dead letter was redriven or discarded before.
 	ErrNotOpen = errors.New("not open any more")
-	// ErrBusy: somebody else is at it: a handler that runs, or another person.
+	// ErrBusy means that another session has locked the message: a running handler, or another operator.
 	ErrBusy = errors.New("busy")
-	// ErrGone: the held message has taken effect, or is a dead letter by now.
+	// ErrGone means that the held message has taken effect, or has become a dead letter.
 	ErrGone = errors.New("not held any more")
-	// ErrBehind: the held message waits behind another one of its key.
+	// ErrBehind means that the held message waits behind another one of its key.
 	ErrBehind = errors.New("not the first of its key")
-	// ErrPayload: what an edit gives cannot be this message's payload.
+	// ErrPayload means that the text of an edit cannot be this message's payload.
 	ErrPayload = errors.New("payload refused")
-	// ErrUnsendable: no relay could send the message, or no participant could take it.
+	// ErrUnsendable means that no relay could send the message, or that no participant could consume it.
 	ErrUnsendable = errors.New("cannot be redriven")
 )
 
-// explain adds what to do about errors of Postgres that do not say it.
+// explain adds the remedy to errors of Postgres.
 func explain(err error) error {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {

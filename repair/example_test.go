@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// A morning after: what failed, by cause; one message mended and sent again, the others given up.
+// Example groups failed messages by cause, edits and redrives one of them, and discards the others.
 func Example() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
@@ -25,7 +25,7 @@ func Example() {
 	}
 	defer end()
 
-	desk, err := repair.New(repair.Config{Pool: pool}) // with a schemas.Codec where payloads are Avro
+	desk, err := repair.New(repair.Config{Pool: pool}) // with a schemas.Codec if payloads are Avro
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -72,7 +72,7 @@ func Example() {
 	// redrive ann ticket 4711
 }
 
-// A key that waits: its next try is made due, and when that does not help the message is given up.
+// ExampleDesk_Release makes the next attempt of a held key due now, and gives the message up when that does not help.
 func ExampleDesk_Release() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
@@ -118,7 +118,7 @@ func ExampleDesk_Release() {
 	// <nil>
 }
 
-// accident is a database in which a participant of the hop order.payment has left three dead letters and a held key.
+// accident returns a database in which a participant of the hop order.payment has left three dead letters and a held key.
 func accident(ctx context.Context) (pool *pgxpool.Pool, end func(), err error) {
 	db, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A Status of a dead letter.
+// Status is the status of a dead letter.
 type Status string
 
-// A dead letter is open until somebody acts. AnyStatus is for a Filter.
+// These are the statuses. A dead letter is open until an operator redrives or discards it. AnyStatus is for a Filter.
 const (
 	Open      Status = "open"
 	Redriven  Status = "redriven"
@@ -22,22 +22,23 @@ const (
 	AnyStatus Status = "any"
 )
 
-// A Filter chooses dead letters. Each field that is set narrows it; the zero Filter is all that are open.
+// A Filter selects dead letters that match all fields that are set. The zero Filter selects all that are open.
 type Filter struct {
 	IDs     []uuid.UUID
 	Cause   string   // Cause.ID
 	Group   string   // consumer group
-	Topics  []string // where the messages came from
+	Topics  []string // the topics that the messages came from
 	Class   string   // transient, permanent, poison, panic or timeout
 	Handler string
-	Type    string // of the message
+	Type    string // the message's type
 	Key     Key    // nil: any
-	// Since and Before bound when they became dead letters, on the database's clock: at or after, and before.
+	// Since and Before limit the time at which they became dead letters, by the database's clock. Since is inclusive, Before is
+	// exclusive.
 	Since, Before time.Time
-	Status        Status // default Open
+	Status        Status // default: Open
 }
 
-// IsZero says whether the filter chooses every open dead letter.
+// IsZero reports whether the filter selects every open dead letter.
 func (f Filter) IsZero() bool {
 	return len(f.IDs)+len(f.Topics) == 0 && f.Key == nil && f.Since.IsZero() && f.Before.IsZero() && f.Status == "" &&
 		f.Cause+f.Group+f.Class+f.Handler+f.Type == ""
@@ -45,10 +46,10 @@ func (f Filter) IsZero() bool {
 
 var classes = []string{"transient", "permanent", "poison", "panic", "timeout"}
 
-// maxIDs bounds Filter.IDs.
+// maxIDs limits Filter.IDs.
 const maxIDs = 10_000
 
-// Validate says what cannot be meant. Everything that takes a Filter asks it first.
+// Validate returns an error if a field has an invalid value. Every method with a Filter calls it first.
 func (f Filter) Validate() error {
 	switch {
 	case len(f.IDs) > maxIDs:
@@ -64,7 +65,7 @@ func (f Filter) Validate() error {
 	return nil
 }
 
-// checkForAction also refuses a status: only open ones can be acted on.
+// checkForAction also refuses a status, since only open dead letters can be acted on.
 func (f Filter) checkForAction() error {
 	if f.Status != "" && f.Status != Open {
 		return errors.New("only open dead letters can be redriven or discarded: leave the status out")
@@ -72,7 +73,7 @@ func (f Filter) checkForAction() error {
 	return f.Validate()
 }
 
-// conditions are a WHERE clause in the making. Only what is asked for stands in it, so that it finds its index.
+// conditions builds a WHERE clause. It contains only conditions of fields that are set, so that the statement can use an index.
 type conditions struct {
 	all  []string
 	args pgx.NamedArgs
@@ -94,7 +95,7 @@ func (f Filter) conditions() *conditions {
 	c := &conditions{args: pgx.NamedArgs{}}
 	switch f.Status {
 	case "", Open:
-		c.all = append(c.all, "status = 'open'") // spelled out, or the partial indexes would not do
+		c.all = append(c.all, "status = 'open'") // as a literal, since a parameter would not match the partial indexes
 	case Redriven, Discarded:
 		c.add("status = @status", "status", string(f.Status))
 	}
@@ -124,13 +125,13 @@ func (f Filter) conditions() *conditions {
 	return c
 }
 
-// A Page is a part of a long list.
+// A Page selects a part of a long list.
 type Page struct {
-	After string // Next of the page before
-	Limit int    // default 100, at most 10,000
+	After string // the next that the previous page returned
+	Limit int    // default: 100; maximum: 10,000
 }
 
-// Validate says what cannot be meant.
+// Validate returns an error if the limit is invalid.
 func (p Page) Validate() error {
 	_, err := p.limit()
 	return err
@@ -146,7 +147,7 @@ func (p Page) limit() (int, error) {
 	return p.Limit, nil
 }
 
-// after reads both parts of a mark that this package wrote.
+// after splits a cursor of this package into its two parts.
 func (p Page) after() (first, second string, err error) {
 	first, second, ok := strings.Cut(p.After, "/")
 	if !ok {

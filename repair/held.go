@@ -15,11 +15,11 @@ import (
 	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
-// A HeldKey is a key that waits, by the message it waits for. Its JSON is what troupe held list prints.
+// A HeldKey is a key that waits, described by the message that it waits for. Its JSON is the output of troupe held list.
 type HeldKey struct {
 	Place       Place      `json:"place"`
 	Group       string     `json:"group"`
-	Key         Key        `json:"key"` // null: the message has none and holds only itself
+	Key         Key        `json:"key"` // null: the message has no key, and blocks no other message
 	MessageID   string     `json:"message_id"`
 	Type        string     `json:"type"`
 	Attempts    int        `json:"attempts"` // 0: it was not tried yet, or only by members without a handler for its type
@@ -29,12 +29,12 @@ type HeldKey struct {
 	Error       string     `json:"error"`
 	FirstFailed *time.Time `json:"first_failed"`
 	LastFailed  *time.Time `json:"last_failed"`
-	Behind      int        `json:"behind"` // messages of the key that wait for this one
+	Behind      int        `json:"behind"` // number of messages of the key that wait for this one
 
 	row heldRow
 }
 
-// heldRow is the rest of the row.
+// heldRow holds the other columns of the row.
 type heldRow struct {
 	position    int64
 	topicID     uuid.UUID
@@ -45,19 +45,19 @@ type heldRow struct {
 	message     message
 	redrive     int
 
-	// How its participant would write its dead letter.
+	// These fields determine how its participant would write its dead letter.
 	handler, hop, source string
 	letterHeaders        int
 }
 
-// A Place is where a message stands in Kafka: "order.payment.commands/3/1024".
+// A Place is the position of a message in Kafka, such as "order.payment.commands/3/1024".
 type Place struct {
 	Topic     string
 	Partition int32
 	Offset    int64
 }
 
-// ParsePlace reads what String wrote.
+// ParsePlace parses the format of Place.String.
 func ParsePlace(text string) (Place, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) == 3 && parts[0] != "" {
@@ -70,19 +70,19 @@ func ParsePlace(text string) (Place, error) {
 	return Place{}, fmt.Errorf("place %q: want topic/partition/offset, as troupe held list prints it", text)
 }
 
-// String is topic/partition/offset.
+// String returns topic/partition/offset.
 func (p Place) String() string { return fmt.Sprintf("%s/%d/%d", p.Topic, p.Partition, p.Offset) }
 
-// MarshalText is String.
+// MarshalText returns String as bytes.
 func (p Place) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText is ParsePlace.
+// UnmarshalText parses the format of String.
 func (p *Place) UnmarshalText(text []byte) (err error) {
 	*p, err = ParsePlace(string(text))
 	return err
 }
 
-// A HeldFilter chooses held keys. Each field that is set narrows it; the zero HeldFilter is all of them.
+// A HeldFilter selects held keys that match all fields that are set. The zero HeldFilter selects all.
 type HeldFilter struct {
 	Places []Place
 	Group  string
@@ -91,19 +91,19 @@ type HeldFilter struct {
 	Key    Key    // nil: any
 }
 
-// IsZero says whether the filter chooses every held key.
+// IsZero reports whether the filter selects every held key.
 func (f HeldFilter) IsZero() bool {
 	return len(f.Places)+len(f.Topics) == 0 && f.Key == nil && f.Group+f.Class == ""
 }
 
-// Validate says what cannot be meant. Everything that takes a HeldFilter asks it first.
+// Validate returns an error if a field has an invalid value. Every method with a HeldFilter applies it first.
 func (f HeldFilter) Validate() error {
 	_, err := f.conditions()
 	return err
 }
 
 const (
-	// heldColumns are what scanHeld takes.
+	// heldColumns are the columns that scanHeld reads.
 	heldColumns = `
 SELECT h.position, h.topic, h.partition, h."offset", h.consumer_group, h.key, h.attempts, h.max_attempts, h.next_try,
        coalesce(h.error_class, ''), coalesce(h.last_error, ''), h.first_failed_at, h.last_failed_at,
@@ -126,7 +126,7 @@ WHERE NOT EXISTS (
 	heldHeads = heldColumns + "\nFROM troupe.held h" + heldBehind + heldFirst
 )
 
-// heldPage is the first rows of held keys, of which a page is taken before what waits behind each is counted.
+// heldPage returns a statement for a page of first rows of held keys. It cuts the page before it counts the messages behind each.
 func heldPage(where string) string {
 	return heldColumns + "\nFROM (\nSELECT h.*\nFROM troupe.held h" + heldFirst + where + "\nORDER BY h.position\nLIMIT @limit) AS h" +
 		heldBehind + "\nORDER BY h.position"
@@ -141,7 +141,7 @@ func scanHeld(row pgx.CollectableRow) (k HeldKey, err error) {
 	if err != nil {
 		return k, err
 	}
-	r.message, _ = read(r.headers, r.topicID, k.Place.Partition, k.Place.Offset) // what cannot be read has no attributes
+	r.message, _ = read(r.headers, r.topicID, k.Place.Partition, k.Place.Offset) // headers that cannot be read give no attributes
 	r.redrive = deadletter.Redrives(r.message.Extra, k.Group)
 	k.MessageID, k.Type = r.message.id(), r.message.Type
 	return k, nil
@@ -181,7 +181,8 @@ func (f HeldFilter) conditions() (*conditions, error) {
 	return c, nil
 }
 
-// Held gives the keys that wait, in the order in which their messages came.
+// Held returns a page of held keys, in the order in which their messages were held. next is the cursor of the next page, "" after
+// the last.
 func (d *Desk) Held(ctx context.Context, f HeldFilter, p Page) (keys []HeldKey, next string, err error) {
 	limit, err := p.limit()
 	if err != nil {
@@ -210,7 +211,7 @@ func (d *Desk) Held(ctx context.Context, f HeldFilter, p Page) (keys []HeldKey, 
 	return keys, next, nil
 }
 
-// CountHeld counts the keys that wait, up to a limit above 0. It costs what that many keys and the rows behind them do.
+// CountHeld counts the held keys, up to limit, which must be above 0. It reads the rows of that many keys.
 func (d *Desk) CountHeld(ctx context.Context, limit int) (n int, err error) {
 	err = d.pool.QueryRow(ctx, `
 		SELECT count(*)
@@ -224,7 +225,8 @@ func (d *Desk) CountHeld(ctx context.Context, limit int) (n int, err error) {
 	return n, nil
 }
 
-// thisHeld chooses one row. Topic id, partition and offset are for the index: after a log was cut, two rows may have them.
+// thisHeld selects one row. Topic id, partition and offset let it use an index; they alone are not unique after a log was
+// truncated.
 const thisHeld = `consumer_group = @group AND topic_id = @topic_id AND partition = @partition AND "offset" = @offset
   AND position = @position`
 
@@ -246,15 +248,15 @@ func (k *HeldKey) recordArgs(action string, by By, deadLetter *uuid.UUID) pgx.Na
 	return args
 }
 
-// lockHeld waits for a try that runs, and returns the message if it still is the first of its key. Where the topic was deleted
-// and created again, or its log was cut, several messages may have the place: it returns the one that was held first.
+// lockHeld waits for a running attempt, and returns the message if it is still the first of its key. If the topic was deleted and
+// created again, or its log was truncated, several messages may have the place: it returns the one that was held first.
 func lockHeld(ctx context.Context, tx pgx.Tx, p Place, group string) (*HeldKey, error) {
 	f := HeldFilter{Places: []Place{p}, Group: group}
 	where, err := f.conditions()
 	if err != nil {
 		return nil, err
 	}
-	// The lock comes first: which row is the first of its key is to be seen after it.
+	// Lock first: only then is it certain which row is the first of its key.
 	rows, err := tx.Query(ctx, `
 		SELECT h.consumer_group, h.position
 		FROM troupe.held h

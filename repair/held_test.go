@@ -19,13 +19,14 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// patient makes a held key wait so long that only a person gets it going.
+// patient makes a held key wait so long that only an operator can make it continue.
 func patient(c *participant.Config) {
 	c.Immediate = -1
 	c.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, Attempts: 5, NoJitter: true}
 }
 
-// waiting is a stage on which key a failed once and has two messages behind it, and b failed once. Nobody runs there.
+// waiting returns a stage on which key a failed once and has two messages behind it, and key b failed once. No participant is
+// running.
 func waiting(t *testing.T) (s *stage, sent []envelope.Message) {
 	s = newStage(t)
 	s.fails("a", "ledger 7 is closed", false)
@@ -88,7 +89,7 @@ func TestHeldKeysAreListedByTheirHeads(t *testing.T) {
 	}
 }
 
-// TestRetryMakesTheNextTryDue_C13: whoever runs the hop next tries at once.
+// TestRetryMakesTheNextTryDue_C13 checks that the member that runs the hop next tries at once.
 func TestRetryMakesTheNextTryDue_C13(t *testing.T) {
 	t.Parallel()
 	s, _ := waiting(t)
@@ -104,7 +105,7 @@ func TestRetryMakesTheNextTryDue_C13(t *testing.T) {
 	s.waitCount(3, "SELECT count(*) FROM charges WHERE key = 'a'")
 	s.waitCount(1, "SELECT count(*) FROM troupe.held")
 
-	// One that is being tried is passed over.
+	// a key that is being tried is skipped
 	tx, err := s.pool.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "DELETE FROM troupe.held")
@@ -115,7 +116,8 @@ func TestRetryMakesTheNextTryDue_C13(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 }
 
-// TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn_C13 compares with what a participant makes of used-up attempts.
+// TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn_C13 compares the result with a dead letter that a participant writes when the
+// attempts are used up.
 func TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn_C13(t *testing.T) {
 	t.Parallel()
 	s, sent := waiting(t)
@@ -169,7 +171,7 @@ func TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn_C13(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM charges WHERE key = 'a' AND n = 1")
 }
 
-// TestReleaseTakesAMessageThatWasNotTried: it comes next in its key, or no member has a handler for its type.
+// TestReleaseTakesAMessageThatWasNotTried releases the next message of a key, and one for which no member has a handler.
 func TestReleaseTakesAMessageThatWasNotTried(t *testing.T) {
 	t.Parallel()
 	s, sent := waiting(t)
@@ -185,7 +187,7 @@ func TestReleaseTakesAMessageThatWasNotTried(t *testing.T) {
 	}
 }
 
-// TestAReleasedMessageLooksLikeOneThatUsedUpItsAttempts: the same message both ways, row by row.
+// TestAReleasedMessageLooksLikeOneThatUsedUpItsAttempts compares both, row by row.
 func TestAReleasedMessageLooksLikeOneThatUsedUpItsAttempts(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -212,7 +214,7 @@ func TestAReleasedMessageLooksLikeOneThatUsedUpItsAttempts(t *testing.T) {
 					}
 				}
 				if topic == s.hop.Events() {
-					e.ID, e.Payload = "", nil // of the record's time, and of the dead letter's id
+					e.ID, e.Payload = "", nil // they depend on the record's time, and on the dead letter's id
 				}
 				events = append(events, e)
 			}
@@ -229,7 +231,7 @@ func TestAReleasedMessageLooksLikeOneThatUsedUpItsAttempts(t *testing.T) {
 	require.Equal(t, wantEvents, events)
 }
 
-// TestReleaseAndARunningTryDoNotMeet: whoever comes second sees what the first has done.
+// TestReleaseAndARunningTryDoNotMeet checks that whichever is second sees the effect of the first.
 func TestReleaseAndARunningTryDoNotMeet(t *testing.T) {
 	t.Parallel()
 	s, _ := waiting(t)
@@ -242,7 +244,7 @@ func TestReleaseAndARunningTryDoNotMeet(t *testing.T) {
 		s.waitCount(1, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 		return done
 	}
-	begin := func(key string) pgx.Tx { // what a participant's transaction does first
+	begin := func(key string) pgx.Tx { // the first statement of a participant's transaction
 		tx, err := s.pool.Begin(t.Context())
 		require.NoError(t, err)
 		tag, err := tx.Exec(t.Context(), "DELETE FROM troupe.held WHERE key = $1 AND attempts = 1", []byte(key))
@@ -254,22 +256,23 @@ func TestReleaseAndARunningTryDoNotMeet(t *testing.T) {
 
 	tx := begin("b")
 	done := release(b)
-	require.NoError(t, tx.Commit(t.Context())) // the try succeeded
+	require.NoError(t, tx.Commit(t.Context())) // the attempt succeeded
 	require.ErrorIs(t, <-done, repair.ErrGone)
 
 	tx = begin("a")
 	done = release(a)
-	require.NoError(t, tx.Rollback(t.Context())) // the try failed
+	require.NoError(t, tx.Rollback(t.Context())) // the attempt failed
 	require.NoError(t, <-done)
 	require.Equal(t, 1, s.count(openLetters))
 
-	// The other way round, the participant finds its row gone.
+	// In the other order the participant finds its row deleted.
 	tag, err := s.pool.Exec(t.Context(), "DELETE FROM troupe.held WHERE key = 'a' AND attempts = 1")
 	require.NoError(t, err)
 	require.Zero(t, tag.RowsAffected())
 }
 
-// TestAMessageThatTookEffectIsOnlyFreed: the row of a lost race is no dead letter, whichever table knows of it.
+// TestAMessageThatTookEffectIsOnlyFreed checks that the row of a lost race is no dead letter, whichever table contains the
+// identity.
 func TestAMessageThatTookEffectIsOnlyFreed(t *testing.T) {
 	t.Parallel()
 	for _, inbox := range []string{
@@ -303,7 +306,7 @@ func (s *stage) held(key string) repair.HeldKey {
 	return keys[0]
 }
 
-// heldPlace is where a message waits, also behind another.
+// heldPlace returns the place of a held message, also of one behind another.
 func (s *stage) heldPlace(m envelope.Message) repair.Place {
 	s.t.Helper()
 	found, err := s.desk.Find(s.t.Context(), m.ID)
@@ -312,7 +315,7 @@ func (s *stage) heldPlace(m envelope.Message) repair.Place {
 	return *found[0].Place
 }
 
-// listen gives the next notification on a channel.
+// listen returns a function that waits for the next notification on a channel.
 func (s *stage) listen(channel string) func() string {
 	conn, err := pgx.Connect(s.t.Context(), testkit.DatabaseURL(s.t, s.pool))
 	require.NoError(s.t, err)
@@ -331,7 +334,7 @@ func (s *stage) listen(channel string) func() string {
 	}
 }
 
-// TestReleaseWaitsForAHandlerThatRuns: with a real participant in the middle of its transaction.
+// TestReleaseWaitsForAHandlerThatRuns uses a real participant in the middle of its transaction.
 func TestReleaseWaitsForAHandlerThatRuns(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -379,7 +382,7 @@ func TestReleaseWaitsForAHandlerThatRuns(t *testing.T) {
 			require.Equal(t, c.charges, s.count("SELECT count(*) FROM charges"))
 			require.Equal(t, c.letters, s.count(openLetters))
 			require.Zero(t, s.count("SELECT count(*) FROM troupe.held"))
-			s.send(s.command("a", Charge{N: 2})) // the key goes on
+			s.send(s.command("a", Charge{N: 2})) // the key continues
 			if c.outcome == nil {
 				s.waitCount(2, "SELECT count(*) FROM charges")
 			} else {
@@ -389,7 +392,7 @@ func TestReleaseWaitsForAHandlerThatRuns(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsTooLongIsToldSo: nothing has happened then.
+// TestWhoWaitsTooLongIsToldSo checks the error of a Release that cannot get the lock, and that nothing has happened.
 func TestWhoWaitsTooLongIsToldSo(t *testing.T) {
 	t.Parallel()
 	s, _ := waiting(t)
@@ -406,8 +409,8 @@ func TestWhoWaitsTooLongIsToldSo(t *testing.T) {
 	require.Equal(t, 4, s.count("SELECT count(*) FROM troupe.held"))
 }
 
-// TestReleaseOfAPlaceThatSeveralMessagesHaveGivesUpTheFirstOnly: the topic was created again, or its log was cut, while a message
-// was held, and the message that has its place now is held, too.
+// In TestReleaseOfAPlaceThatSeveralMessagesHaveGivesUpTheFirstOnly the topic was created again, or its log was truncated, while a
+// message was held, and the message that has its place now is held, too.
 func TestReleaseOfAPlaceThatSeveralMessagesHaveGivesUpTheFirstOnly(t *testing.T) {
 	t.Parallel()
 	s, sent := waiting(t)

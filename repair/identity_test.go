@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// TestReleaseAndFindTellTwoSourcesApart: both have sent a message 1. One of them is held, the other has taken effect, and a
-// third was handled by a version that stored no sources.
+// In TestReleaseAndFindTellTwoSourcesApart two sources have sent a message 1. One of these is held, the other has taken effect,
+// and a third was handled by a version that stored no sources.
 func TestReleaseAndFindTellTwoSourcesApart(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -50,7 +50,7 @@ func TestReleaseAndFindTellTwoSourcesApart(t *testing.T) {
 	require.Equal(t, []string{"handled 2"}, states("2"))
 }
 
-// TestFindReadsAnIndexForIDsWithSources: the inbox may have millions of them.
+// TestFindReadsAnIndexForIDsWithSources checks the plan, since the inbox may contain millions of them.
 func TestFindReadsAnIndexForIDsWithSources(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

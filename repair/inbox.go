@@ -14,36 +14,36 @@ import (
 	"github.com/troupe-go/troupe/internal/inbox"
 )
 
-// A State is what has become of a message in one group.
+// State is the state of a message in one group.
 type State string
 
-// The states. A message that was redriven has one for each of its lives.
+// These are the states. A redriven message has one for each of its deliveries.
 const (
 	Handled State = "handled"     // it has taken effect
-	Held    State = "held"        // it failed and is tried again, or waits behind another of its key
-	Dead    State = "dead letter" // nobody tries it again by himself
+	Held    State = "held"        // it failed and will be retried, or waits behind another one of its key
+	Dead    State = "dead letter" // it is not retried any more
 )
 
-// A Sighting is one place where a message was found. Its JSON is what troupe inbox find prints.
+// A Sighting is one place where a message was found. Its JSON is the output of troupe inbox find.
 type Sighting struct {
 	Group string `json:"group"`
-	// Identity is the message's in the inbox: its id, and where that is no unique UUID a hash of its source and id behind "~".
+	// Identity identifies the message in the inbox: its id, or if that is no UUID, the id, "~" and a hash of its source and id.
 	Identity string     `json:"identity"`
-	Redrive  int        `json:"redrive"` // 0: the message as it was sent first
+	Redrive  int        `json:"redrive"` // 0: the first delivery
 	State    State      `json:"state"`
-	At       time.Time  `json:"at"`                 // handled, or failed last, or began to wait
-	Place    *Place     `json:"place,omitempty"`    // held
-	NextTry  *time.Time `json:"next_try,omitempty"` // held; null: it waits behind another
+	At       time.Time  `json:"at"`                 // time when it was handled, last failed, or began to wait
+	Place    *Place     `json:"place,omitempty"`    // if held
+	NextTry  *time.Time `json:"next_try,omitempty"` // if held; null: it waits behind another
 	Attempts int        `json:"attempts,omitempty"`
 	Error    string     `json:"error,omitempty"`
 	Letter   *uuid.UUID `json:"dead_letter,omitempty"`
 	Status   Status     `json:"status,omitempty"` // of the dead letter
 }
 
-// Find says what has become of the message with that id (ce_id; of a message without one, topic id/partition/offset) in
-// every group of this database. Nothing found means that it has not come yet, or was handled so long ago that the inbox
-// has forgotten it. An id that is no UUID may be of several messages, each of another source: Sighting.Identity tells them
-// apart, and is envelope.Message.Identity of the source and the id.
+// Find returns the states of the message with that id in every group of this database. The id is ce_id, or for a message without
+// one, topic id/partition/offset. No result means that the message has not arrived yet, or was handled so long ago that the inbox
+// no longer contains it. An id that is no UUID may belong to several messages of different sources: Sighting.Identity
+// distinguishes them, and is envelope.Message.Identity of source and id.
 func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 	if id == "" {
 		return nil, fmt.Errorf("find message: no id")
@@ -62,7 +62,7 @@ func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 			if s.State == Handled && dead[life(s.Identity)] { // a dead letter has an inbox row, too
 				continue
 			}
-			if s.State == Dead { // a version before has stored its id alone
+			if s.State == Dead { // an earlier version stored the id alone
 				dead[life(s.Identity)], dead[life(inbox.ID(id))] = true, true
 			}
 			all = append(all, s)
@@ -99,8 +99,8 @@ func (d *Desk) findDead(ctx context.Context, id string) ([]Sighting, error) {
 	})
 }
 
-// findHandled goes from group to group by the primary key, since the table has an index on the id alone only for identities
-// with a hash of the source.
+// findHandled searches group by group with the primary key, since the index on the id alone contains only identities with a hash
+// of the source.
 func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
 	return query(ctx, d, `
 		WITH RECURSIVE groups (name) AS (
@@ -122,11 +122,11 @@ func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
 		})
 }
 
-// recent is where participants keep identities that are UUIDv7: by their day in a ring of 32 tables. All others, and those
-// of days that the ring does not hold, stand in troupe.inbox; an identity in either is known.
+// recent selects identities that are UUIDv7. Participants store these by day in a ring of 32 tables. All other identities, and
+// UUIDv7 of days that the ring does not hold, are in troupe.inbox. A message is known if its identity is in either.
 const recent = "troupe.inbox_recent WHERE slot = @slot AND id = @uuid"
 
-// recentArgs are those of recent. No: the identity cannot stand there.
+// recentArgs returns the arguments of recent. ok is false if the identity cannot be in these tables.
 func recentArgs(identity string) (args pgx.NamedArgs, ok bool) {
 	id, day, ok := inbox.Recent(identity)
 	return pgx.NamedArgs{"slot": int16(day % inbox.Slots), "uuid": id}, ok
@@ -144,7 +144,7 @@ func (d *Desk) findRecent(ctx context.Context, id string) ([]Sighting, error) {
 	})
 }
 
-// findHeld looks for the id in the headers' bytes and then reads them.
+// findHeld searches for the id in the bytes of the headers, and then parses them.
 func (d *Desk) findHeld(ctx context.Context, id string) ([]Sighting, error) {
 	type held struct {
 		Sighting

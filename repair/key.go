@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// A Key is a message's key or a header's value. As text it is itself where it can be printed, else hex behind "0x";
-// as JSON that text, or null for none.
+// A Key is the key of a message, or the value of a header. As text it is unchanged if it is printable, else "0x" and hex. As JSON
+// it is this text, or null for none.
 type Key []byte
 
-// String is the key as text.
+// String returns the key as text.
 func (k Key) String() string {
 	if utf8.Valid(k) && strings.IndexFunc(string(k), func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return string(k)
@@ -28,7 +28,7 @@ func (k Key) MarshalJSON() ([]byte, error) {
 	return json.Marshal(k.String())
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads the format of MarshalJSON.
 func (k *Key) UnmarshalJSON(b []byte) error {
 	var text *string
 	if err := json.Unmarshal(b, &text); err != nil {
@@ -41,8 +41,7 @@ func (k *Key) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// ParseKey reads what String wrote. A key that itself begins with 0x cannot be told from hex and is read as hex where
-// it is.
+// ParseKey parses the format of String. A key that itself begins with 0x and continues with valid hex is read as hex.
 func ParseKey(text string) Key {
 	if digits, ok := strings.CutPrefix(text, "0x"); ok {
 		if b, err := hex.DecodeString(digits); err == nil {

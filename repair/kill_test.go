@@ -14,12 +14,12 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// redriverEnv is the database of a test binary that was run again to redrive until it is killed.
+// redriverEnv holds the task of a test binary that is run again to redrive until it is killed.
 const redriverEnv = "TROUPE_TEST_REDRIVER"
 
 type redriver struct {
 	URL   string
-	Until int // then it kills itself, in the middle of all its work
+	Until int // after so many it kills itself, in the middle of its work
 }
 
 func beRedriver(text string) {
@@ -32,7 +32,7 @@ func beRedriver(text string) {
 	cfg := quickly
 	cfg.Progress = func(r repair.RedriveResult) {
 		if r.Redriven == task.Until {
-			go func() { // not between two transactions, but wherever the next one is
+			go func() { // not between two transactions, but at any point of the next one
 				self, err := os.FindProcess(os.Getpid())
 				must(err)
 				must(self.Kill())
@@ -50,7 +50,7 @@ func must(err error) {
 	}
 }
 
-// TestAKilledRedriveGoesOnWithTheRest_C15: none lost, none twice, and the order of each key kept.
+// TestAKilledRedriveGoesOnWithTheRest_C15 checks that none is lost or sent twice, and that each key keeps its order.
 func TestAKilledRedriveGoesOnWithTheRest_C15(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -67,7 +67,7 @@ func TestAKilledRedriveGoesOnWithTheRest_C15(t *testing.T) {
 	s.exec("DELETE FROM rules")
 
 	killed := 0
-	for range 4 { // each does its tenth, and as many more as the kill takes, which on a busy machine are not few
+	for range 4 { // each redrives its tenth, and as many more as the kill takes, which may be many on a busy machine
 		task, err := json.Marshal(redriver{URL: s.pool.Config().ConnString(), Until: keys * each / 10})
 		require.NoError(t, err)
 		self, err := os.Executable()
@@ -99,7 +99,7 @@ func TestAKilledRedriveGoesOnWithTheRest_C15(t *testing.T) {
 	require.Zero(t, s.count(openLetters))
 }
 
-// TestTwoWhoRedriveAtOnceDoNotDouble: the outbox's order per key holds across them.
+// TestTwoWhoRedriveAtOnceDoNotDouble also checks that the outbox keeps the order per key.
 func TestTwoWhoRedriveAtOnceDoNotDouble(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A DeadLetter is one message that nobody will try again by himself. Its JSON is what troupe dlq list prints.
+// A DeadLetter is a message that is not retried any more. Its JSON is the output of troupe dlq list.
 type DeadLetter struct {
 	ID            uuid.UUID `json:"id"`
 	Status        Status    `json:"status"`
@@ -18,8 +18,8 @@ type DeadLetter struct {
 	Handler       string    `json:"handler"`
 	Class         string    `json:"class"`
 	Error         string    `json:"error"`    // of the last attempt
-	Attempts      int       `json:"attempts"` // runs that failed
-	Redrives      int       `json:"redrives"` // before it failed
+	Attempts      int       `json:"attempts"` // number of failed runs
+	Redrives      int       `json:"redrives"` // number of redrives before it failed
 	Topic         string    `json:"topic"`
 	Partition     int32     `json:"partition"`
 	Offset        int64     `json:"offset"`
@@ -27,7 +27,7 @@ type DeadLetter struct {
 	MessageID     string    `json:"message_id"`
 	Type          string    `json:"type"`
 	CorrelationID string    `json:"correlation_id"`
-	Bytes         int       `json:"bytes"` // of the payload as it came
+	Bytes         int       `json:"bytes"` // of the original payload
 	Edited        bool      `json:"edited"`
 	FirstFailed   time.Time `json:"first_failed"`
 	LastFailed    time.Time `json:"last_failed"`
@@ -37,7 +37,7 @@ const letterColumns = `id, status, cause, consumer_group, handler, error_class, 
        "offset", key, message_id, message_type, correlation_id, coalesce(length(payload), 0), edited_payload IS NOT NULL,
        first_failed_at, last_failed_at`
 
-// fields are the scan targets of letterColumns.
+// fields returns the scan targets of letterColumns.
 func (l *DeadLetter) fields() []any {
 	return []any{
 		(*[16]byte)(&l.ID), &l.Status, &l.Cause, &l.Group, &l.Handler, &l.Class, &l.Error, &l.Attempts, &l.Redrives, &l.Topic,
@@ -45,8 +45,7 @@ func (l *DeadLetter) fields() []any {
 	}
 }
 
-// List gives single dead letters in the order in which they failed. Next is the mark for the page behind; empty: this
-// was the last one.
+// List returns a page of dead letters in the order in which they failed. next is the cursor of the next page, "" after the last.
 func (d *Desk) List(ctx context.Context, f Filter, p Page) (letters []DeadLetter, next string, err error) {
 	limit, err := p.limit()
 	if err == nil {
@@ -82,7 +81,7 @@ func (d *Desk) List(ctx context.Context, f Filter, p Page) (letters []DeadLetter
 	return letters, next, nil
 }
 
-// Count is how many dead letters the filter chooses.
+// Count returns how many dead letters the filter selects.
 func (d *Desk) Count(ctx context.Context, f Filter) (n int, err error) {
 	if err := f.Validate(); err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestAStormIsAFewLines_C15: a thousand dead letters of three causes, each error with values of its own.
+// TestAStormIsAFewLines_C15 has a thousand dead letters of three causes, each error with values of its own.
 func TestAStormIsAFewLines_C15(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -58,7 +58,7 @@ func TestAStormIsAFewLines_C15(t *testing.T) {
 		require.Equal(t, want.count, n)
 	}
 
-	// Page by page it is the same, of causes as of single ones.
+	// Page by page the result is the same, for causes and for dead letters.
 	var again []repair.Cause
 	for page := (repair.Page{Limit: 1}); ; page.After = next {
 		var some []repair.Cause
@@ -83,7 +83,7 @@ func TestAStormIsAFewLines_C15(t *testing.T) {
 		require.False(t, letters[i+1].LastFailed.Before(letters[i].LastFailed), "in the order in which they failed")
 	}
 
-	// One redrive for one cause, the rest untouched.
+	// One redrive for one cause leaves the others unchanged.
 	r, err := s.desk.Redrive(t.Context(), repair.Filter{Cause: causes[2].ID}, quickly)
 	require.NoError(t, err)
 	require.Equal(t, 100, r.Redriven)

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 var ann = repair.By{Actor: "ann", Reason: "ticket 4711"}
 
-// Charge asks for a payment; what its handler says stands in the table rule.
+// Charge is the command to a payment service. The table rules contains what its handler does.
 type Charge struct {
 	N     int    `json:"n"`
 	Cents int    `json:"cents"`
@@ -48,8 +48,8 @@ type Charged struct {
 	N int `json:"n"`
 }
 
-// stage is a hop with a participant, a relay and a desk. Its handler does what the row of table rules says that fits
-// its key: fail with an error, fail for good, or, without one, charge.
+// stage is a hop with a participant, a relay and a desk. Its handler does what the row of the table rules for its key contains:
+// fail with an error, fail for good, or, without a row, charge.
 type stage struct {
 	t       testing.TB
 	pool    *pgxpool.Pool
@@ -115,7 +115,7 @@ func charge(ctx context.Context, tx pgx.Tx, c participant.Command[Charge]) (part
 	return participant.Succeed(Charged{N: c.Body.N}), err
 }
 
-// relay runs until the test ends or stop is called.
+// relay runs a relay until the test ends or stop is called.
 func (s *stage) relay() (stop func()) {
 	r, err := relay.New(relay.Config{Source: relay.Poll, Pool: s.pool, Brokers: s.brokers, Service: "payment", Interval: 50 * time.Millisecond, Log: testkit.Logger(s.t)})
 	require.NoError(s.t, err)
@@ -137,7 +137,7 @@ func (s *stage) run(run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// fails makes the handler fail for a key, or for all of them: "*".
+// fails makes the handler fail for a key, or for all keys: "*".
 func (s *stage) fails(key, text string, permanent bool) {
 	s.exec("INSERT INTO rules VALUES ($1, $2, $3)", key, text, permanent)
 }
@@ -184,7 +184,7 @@ func (s *stage) waitCount(want int, sql string, args ...any) {
 	})
 }
 
-// waitAll is waitCount for so many that they may take longer than one wait: it goes on as long as there are more.
+// waitAll is waitCount for numbers that may take longer than one wait: it continues as long as the count grows.
 func (s *stage) waitAll(want int, sql string, args ...any) {
 	s.t.Helper()
 	n := 0
@@ -199,7 +199,7 @@ func (s *stage) waitAll(want int, sql string, args ...any) {
 	require.Equal(s.t, want, n)
 }
 
-// entries are the outbox's rows for a topic, as messages, in their order.
+// entries returns the outbox's rows for a topic, as messages, in their order.
 func (s *stage) entries(topic string) []envelope.Message {
 	s.t.Helper()
 	rows, err := s.pool.Query(s.t.Context(), "SELECT "+outbox.Columns+" FROM troupe.outbox WHERE topic = $1 ORDER BY position", topic)
@@ -215,7 +215,7 @@ func (s *stage) entries(topic string) []envelope.Message {
 	return all
 }
 
-// read waits for n messages of a topic, in the order of their partitions. One that a relay sent twice counts once.
+// read waits for n messages of a topic, in the order of their partitions. A message that a relay sent twice counts once.
 func (s *stage) read(topic string, n int) (all []envelope.Message) {
 	s.t.Helper()
 	records := testkit.Consume(s.t, s.brokers, topic)
@@ -241,7 +241,7 @@ func (s *stage) read(topic string, n int) (all []envelope.Message) {
 	return all
 }
 
-// letters are all open dead letters.
+// letters returns all open dead letters.
 func (s *stage) letters() []repair.DeadLetter {
 	s.t.Helper()
 	all, next, err := s.desk.List(s.t.Context(), repair.Filter{}, repair.Page{Limit: 10_000})

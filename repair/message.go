@@ -10,15 +10,15 @@ import (
 	"github.com/troupe-go/troupe/internal/inbox"
 )
 
-// message is a dead letter's or a held row's message, read from what is stored of it.
+// A message is the message of a dead letter or of a held row, read from its stored headers.
 type message struct {
 	envelope.Message
-	headers []envelope.Header // as they came
+	headers []envelope.Header // in their original order
 	place   string            // topic id, partition, offset
 }
 
-// read takes headers as they stand in a table. Ones that break a rule leave a message without attributes, and the
-// error says why; a participant sees it the same way.
+// read parses headers as they are stored in a table. If they break a rule, the message has no attributes, and the error gives the
+// reason; a participant treats the message in the same way.
 func read(headers []byte, topicID uuid.UUID, partition int32, offset int64) (m message, err error) {
 	m.place = fmt.Sprintf("%s/%d/%d", topicID, partition, offset)
 	if m.headers, err = envelope.UnmarshalHeaders(headers); err != nil {
@@ -30,7 +30,7 @@ func read(headers []byte, topicID uuid.UUID, partition int32, offset int64) (m m
 	return m, nil
 }
 
-// id returns ce_id, or the message's place where it has none.
+// id returns ce_id, or the message's place if it has none.
 func (m *message) id() string {
 	if m.ID == "" {
 		return m.place
@@ -38,7 +38,7 @@ func (m *message) id() string {
 	return m.ID
 }
 
-// identity returns the text by which the inbox knows the message.
+// identity returns the text that identifies the message in the inbox.
 func (m *message) identity() string {
 	if m.ID == "" {
 		return inbox.ID(m.place)
@@ -46,5 +46,5 @@ func (m *message) identity() string {
 	return inbox.Identity(m.Message)
 }
 
-// original are the headers without those of a dead letter that the message was before.
+// original returns the headers without the ones that were added when the message became a dead letter.
 func (m *message) original() []envelope.Header { return deadletter.Original(m.headers, 0) }

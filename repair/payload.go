@@ -12,18 +12,18 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// A Payload is shown as JSON wherever that can be, else as hex.
+// A Payload is shown as JSON if possible, else as hex.
 type Payload struct {
-	Format   string          `json:"format"` // json, avro, bytes, or none: a tombstone
+	Format   string          `json:"format"` // json, avro, bytes, or none for a tombstone
 	Schema   string          `json:"schema,omitempty"`
 	SchemaID uint32          `json:"schema_id,omitempty"`
 	Bytes    int             `json:"bytes"`
 	JSON     json.RawMessage `json:"json,omitempty"`
 	Hex      string          `json:"hex,omitempty"`
-	Note     string          `json:"note,omitempty"` // why it is hex
+	Note     string          `json:"note,omitempty"` // the reason why it is shown as hex
 }
 
-// The formats.
+// These are the formats.
 const (
 	formatNone  = "none"
 	formatJSON  = "json"
@@ -31,10 +31,10 @@ const (
 	formatBytes = "bytes"
 )
 
-// wireHeader is a zero byte and the schema id: Confluent's wire format.
+// wireHeader is the length of a zero byte and the schema id, with which Confluent's wire format begins.
 const wireHeader = 5
 
-// formatOf goes by the content type, and where there is none, by the bytes, as decoders do.
+// formatOf decides by the content type, and without one by the bytes, as decoders do.
 func formatOf(contentType string, payload []byte) string {
 	media, _, _ := strings.Cut(contentType, ";")
 	media = strings.ToLower(strings.TrimSpace(media))
@@ -51,7 +51,7 @@ func formatOf(contentType string, payload []byte) string {
 	return formatBytes
 }
 
-// show never fails: what cannot be read is shown as it is, with a note.
+// show never fails: a payload that cannot be decoded is shown as hex, with a note.
 func (d *Desk) show(ctx context.Context, contentType string, payload []byte) Payload {
 	p := Payload{Format: formatOf(contentType, payload), Bytes: len(payload)}
 	switch p.Format {
@@ -84,7 +84,7 @@ func (d *Desk) show(ctx context.Context, contentType string, payload []byte) Pay
 	return p
 }
 
-// encode makes the payload that an edit asks for, in the format that the message has.
+// encode returns the edited payload, in the format of the message.
 func (d *Desk) encode(ctx context.Context, contentType, typ string, payload, text []byte) ([]byte, error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 || !json.Valid(text) {
@@ -102,7 +102,7 @@ func (d *Desk) encode(ctx context.Context, contentType, typ string, payload, tex
 		var err error
 		if len(payload) >= wireHeader && payload[0] == 0 {
 			edited, err = d.codec.FromJSONLike(ctx, payload, text)
-		} else { // it says Avro and does not begin like it: the type names the schema
+		} else { // it is declared as Avro without the wire format: the type names the schema
 			edited, err = d.codec.FromJSON(ctx, typ, text)
 		}
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// recordLetters writes the audit rows of actions on dead letters.
+// recordLetters inserts the audit rows of actions on dead letters.
 const recordLetters = `
 INSERT INTO troupe.repairs (actor, action, reason, dead_letter_id, consumer_group, topic, partition, "offset", message_id,
                             payload_before, payload_after)
@@ -17,12 +17,12 @@ SELECT @actor, @action, @reason, id, consumer_group, topic, partition, "offset",
 FROM troupe.dead_letters
 WHERE id = ANY (@ids)`
 
-// recordArgs are recordLetters' and recordHeld's.
+// recordArgs returns arguments of recordLetters and recordHeld.
 func recordArgs(action string, by By) pgx.NamedArgs {
 	return pgx.NamedArgs{"actor": by.Actor, "action": action, "reason": by.Reason, "before": []byte(nil), "after": []byte(nil)}
 }
 
-// notOpen says what became of a dead letter, and by whom.
+// notOpen returns an error with the status of a dead letter, the actor and the time.
 func notOpen(ctx context.Context, tx pgx.Tx, id uuid.UUID, status Status) error {
 	var actor string
 	var at time.Time

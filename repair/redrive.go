@@ -17,28 +17,28 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// RedriveConfig says how a Redrive goes about it. By.Actor is required.
+// RedriveConfig configures a Redrive. By.Actor is required.
 type RedriveConfig struct {
 	By By
-	// Rate is how many a second at most. Default 50; negative: as fast as it goes. What the hop did not bear once, it
-	// shall not get all at once again.
+	// Rate limits the dead letters per second, so as not to overload the hop that has just failed. Default: 50; negative: no
+	// limit.
 	Rate float64
-	// Progress, if it is set, is told after every dead letter.
+	// Progress is called after every dead letter, if it is set.
 	Progress func(RedriveResult)
 }
 
-// A RedriveResult is how far a Redrive came.
+// A RedriveResult is the progress of a Redrive.
 type RedriveResult struct {
-	Total    int       `json:"total"` // chosen at the start
+	Total    int       `json:"total"` // number of dead letters selected at the start
 	Redriven int       `json:"redriven"`
 	Refused  int       `json:"refused"`
 	Refusals []Refusal `json:"refusals"` // the first 100
-	// Before is the bound that this Redrive took: only dead letters from before it. Given in a Filter it lets a second
-	// call go on with what an interrupted one left, without those that have failed again since.
+	// Before is the limit that this Redrive used: it takes only dead letters from before it. Set in a Filter it lets a second
+	// call continue an interrupted one, without the messages that have failed again since.
 	Before time.Time `json:"before"`
 }
 
-// A Refusal is a dead letter that stayed as it was, and why.
+// A Refusal is a dead letter that was left unchanged, with the reason.
 type Refusal struct {
 	ID  uuid.UUID `json:"id"`
 	Err string    `json:"error"`
@@ -46,11 +46,12 @@ type Refusal struct {
 
 const maxRefusals = 100
 
-// Redrive sends the chosen dead letters once more to the topics they came from, in the order in which they failed, each
-// in a transaction of its own. Killed or cancelled it has done what it has done, and the same call goes on with the
-// rest. With an error of the database it says in the result how far it came.
+// Redrive sends the selected dead letters again to their original topics, in the order in which they failed, each in its own
+// transaction. After a kill or a cancellation the completed ones stay redriven, and the same call continues with the rest. With
+// an error of the database it also returns the progress.
 //
-// One that cannot be redriven is refused and stays open; of those chosen by id, also one that is not open.
+// A dead letter that cannot be redriven is refused and stays open. Of those selected by id, one that does not exist or is not
+// open is refused, too.
 func (d *Desk) Redrive(ctx context.Context, f Filter, cfg RedriveConfig) (RedriveResult, error) {
 	var r RedriveResult
 	err := d.redrive(ctx, f, cfg, &r)
@@ -76,7 +77,7 @@ func (d *Desk) redrive(ctx context.Context, f Filter, cfg RedriveConfig, r *Redr
 	if r.Total, err = d.Count(ctx, f); err != nil {
 		return err
 	}
-	for _, id := range f.IDs { // a person has named them one by one, and wants to hear of each
+	for _, id := range f.IDs { // the operator has named them one by one, so report each
 		why, err := d.closed(ctx, id)
 		if err != nil {
 			return err
@@ -87,7 +88,7 @@ func (d *Desk) redrive(ctx context.Context, f Filter, cfg RedriveConfig, r *Redr
 	}
 	pace, end := newPace(cfg.Rate)
 	defer end()
-	var last *letter // taken; nil: none yet
+	var last *letter // the last one that was taken; nil: none yet
 	for {
 		if err := pace(ctx); err != nil {
 			return err
@@ -114,7 +115,7 @@ func (r *RedriveResult) refuse(id uuid.UUID, why error) {
 	}
 }
 
-// closed says why the dead letter of that id cannot be acted on; nil: it is open.
+// closed returns the reason why the dead letter of that id cannot be acted on, or nil if it is open.
 func (d *Desk) closed(ctx context.Context, id uuid.UUID) (why, err error) {
 	err = d.act(ctx, func(tx pgx.Tx) error {
 		var status Status
@@ -130,7 +131,7 @@ func (d *Desk) closed(ctx context.Context, id uuid.UUID) (why, err error) {
 	return why, err
 }
 
-// letter is what a redrive and an edit need of a dead letter.
+// A letter has the columns of a dead letter that a redrive and an edit need.
 type letter struct {
 	id            uuid.UUID
 	group, topic  string
@@ -162,8 +163,8 @@ const insertRedrive = `
 INSERT INTO troupe.outbox (id, topic, key_bytes, type, raw_headers, payload)
 VALUES (@id, @topic, @key, @type, @headers, @payload)`
 
-// redriveNext takes the first dead letter behind last. Nil: there is none. A refusal leaves it as it is. Two who redrive
-// the same ones meet at the first that is open: one waits for the other's commit and then takes the next.
+// redriveNext redrives the first dead letter after last. next is nil if there is none. A refusal leaves it unchanged. Two calls
+// that redrive the same ones meet at the first that is open: one waits for the other's commit and then takes the next.
 func (d *Desk) redriveNext(ctx context.Context, f Filter, last *letter, by By, refusal *error) (next *letter, err error) {
 	where := f.conditions()
 	if last != nil {
@@ -204,7 +205,7 @@ func (d *Desk) redriveNext(ctx context.Context, f Filter, last *letter, by By, r
 	return next, nil
 }
 
-// entry is the outbox's row. Errors wrap ErrUnsendable.
+// entry returns the outbox row. Its errors wrap ErrUnsendable.
 func (l *letter) entry() (pgx.NamedArgs, error) {
 	refuse := func(format string, args ...any) (pgx.NamedArgs, error) {
 		return nil, fmt.Errorf("%w: "+format, append([]any{ErrUnsendable}, args...)...)
@@ -232,7 +233,7 @@ func (l *letter) entry() (pgx.NamedArgs, error) {
 		return refuse("key, headers and payload have %d bytes, and a relay sends at most %d: make the payload smaller by an "+
 			"edit, or have the producer send it again, and discard this one", n, deadletter.MaxBytes)
 	}
-	id := l.id // where the message's own is no UUID it stands in the headers alone
+	id := l.id // if the message's own id is no UUID, it is only in the headers
 	if own, err := uuid.Parse(m.ID); err == nil && own.String() == m.ID {
 		id = own
 	}
@@ -241,8 +242,8 @@ func (l *letter) entry() (pgx.NamedArgs, error) {
 	}, nil
 }
 
-// redriven are the message's own headers and those that make it another than before. What a relay would fill in
-// differently from how participants have seen the message is said.
+// redriven returns the message's own headers and the headers that give it a new identity. Attributes that a relay would fill in
+// differently from the values that participants have seen are set explicitly.
 func (l *letter) redriven(m message, payload []byte) []envelope.Header {
 	var hs []envelope.Header
 	for _, h := range m.original() {
@@ -262,7 +263,7 @@ func (l *letter) redriven(m message, payload []byte) []envelope.Header {
 	return hs
 }
 
-// newPace gives a function that returns at most so often a second.
+// newPace returns a function that blocks so that it returns at most rate times a second.
 func newPace(rate float64) (wait func(context.Context) error, end func()) {
 	if rate == 0 {
 		rate = 50

@@ -21,7 +21,7 @@ import (
 
 var quickly = repair.RedriveConfig{By: repair.By{Actor: "ann"}, Rate: -1}
 
-// TestARedrivenMessageGetsItsOutcomeOnce_C13_C15 goes all the way: handler, dead letter, outbox, relay, topic, handler.
+// TestARedrivenMessageGetsItsOutcomeOnce_C13_C15 covers the whole path: handler, dead letter, outbox, relay, topic, handler.
 func TestARedrivenMessageGetsItsOutcomeOnce_C13_C15(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -32,7 +32,7 @@ func TestARedrivenMessageGetsItsOutcomeOnce_C13_C15(t *testing.T) {
 	s.send(sent)
 	s.waitCount(1, openLetters)
 
-	// Redriven too early it fails again, and is another dead letter.
+	// Redriven too early the message fails again, and becomes another dead letter.
 	r, err := s.desk.Redrive(t.Context(), repair.Filter{}, quickly)
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 1, 0}, []int{r.Total, r.Redriven, r.Refused})
@@ -65,7 +65,7 @@ func TestARedrivenMessageGetsItsOutcomeOnce_C13_C15(t *testing.T) {
 	require.Equal(t, repair.Redriven, found[0].Status)
 }
 
-// TestARedriveLeavesBytesAndHeadersAlone_C15 compares what comes over the wire with what was sent first.
+// TestARedriveLeavesBytesAndHeadersAlone_C15 compares the record of the redrive with the original one.
 func TestARedriveLeavesBytesAndHeadersAlone_C15(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -100,7 +100,7 @@ func TestARedriveLeavesBytesAndHeadersAlone_C15(t *testing.T) {
 	got := make(map[string]envelope.Message)
 	for _, m := range s.read(s.hop.Commands(), 8) {
 		if header(m, participant.HeaderRedriveGroup) == "" {
-			continue // the first time
+			continue // the original
 		}
 		require.Equal(t, s.hop.String(), header(m, participant.HeaderRedriveGroup))
 		got[string(m.Payload)] = m
@@ -117,7 +117,7 @@ func TestARedriveLeavesBytesAndHeadersAlone_C15(t *testing.T) {
 		m.Extra, c.sent.Extra = nil, nil
 		require.True(t, c.sent.Time.Equal(m.Time))
 		m.Time = c.sent.Time
-		if c.sent.ID == "" { // the relay and the participant have given it what it lacked
+		if c.sent.ID == "" { // the relay and the participant have added the missing attributes
 			require.NoError(t, uuid.Validate(m.ID))
 			require.Equal(t, 2, strings.Count(m.CorrelationID, "/"), "the exhausted event had this correlation")
 			c.sent.ID, c.sent.CorrelationID, c.sent.Source, c.sent.ContentType = m.ID, m.CorrelationID, "payment", envelope.JSON
@@ -131,7 +131,7 @@ func TestARedriveLeavesBytesAndHeadersAlone_C15(t *testing.T) {
 	require.Equal(t, before, after, "the dead letters keep what they had")
 }
 
-// TestWhatCannotBeSentIsRefusedAndTheOthersGoOn: a reason and a remedy for each.
+// TestWhatCannotBeSentIsRefusedAndTheOthersGoOn checks the reason and the remedy of each refusal.
 func TestWhatCannotBeSentIsRefusedAndTheOthersGoOn(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -198,7 +198,7 @@ func TestWhatIsNotOpenIsSaidWithWhoEndedIt(t *testing.T) {
 	require.Len(t, s.entries(s.hop.Commands()), 1)
 }
 
-// TestARedriveTakesNothingThatFailedSince: else what fails again would go round for as long as it runs.
+// TestARedriveTakesNothingThatFailedSince checks that messages which fail again are not redriven in an endless loop.
 func TestARedriveTakesNothingThatFailedSince(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -211,7 +211,7 @@ func TestARedriveTakesNothingThatFailedSince(t *testing.T) {
 	}
 	s.waitCount(n, openLetters)
 	cfg := quickly
-	cfg.Progress = func(r repair.RedriveResult) { // each comes back before the next goes out
+	cfg.Progress = func(r repair.RedriveResult) { // each fails again before the next is redriven
 		s.waitCount(r.Redriven, openLetters+" AND redrives = 1")
 	}
 	r, err := s.desk.Redrive(t.Context(), repair.Filter{}, cfg)
@@ -219,7 +219,7 @@ func TestARedriveTakesNothingThatFailedSince(t *testing.T) {
 	require.Equal(t, n, r.Redriven)
 	require.Equal(t, n, s.count(openLetters+" AND redrives = 1"))
 
-	// The bound of an interrupted one makes another leave them out, too.
+	// The limit of an interrupted redrive excludes them from another one, too.
 	r, err = s.desk.Redrive(t.Context(), repair.Filter{Before: r.Before}, quickly)
 	require.NoError(t, err)
 	require.Zero(t, r.Redriven)
@@ -280,7 +280,7 @@ func TestNobodyActsWithoutANameAndAReason(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestADatabaseWithoutTablesIsSaidSo: so are missing rights, in docs_test.go.
+// TestADatabaseWithoutTablesIsSaidSo checks the remedy in the error. rights_test.go checks the remedy for missing rights.
 func TestADatabaseWithoutTablesIsSaidSo(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)

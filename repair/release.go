@@ -14,27 +14,26 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// ReleaseConfig says how a Release goes about it. By, with a Reason, is required.
+// ReleaseConfig configures a Release. By, with a Reason, is required.
 type ReleaseConfig struct {
 	By By
-	// Group is needed where more than one group of this database holds the message.
+	// Group is required if more than one group of this database holds the message.
 	Group string
-	// Hop is the participant's, whose topics get the copy and the event. Default: the one that the participant stored with
-	// the message; where a version before that held it, the one that the group is named after.
+	// Hop is the hop of the participant, whose topics get the copy and the event. Default: the hop that the participant stored
+	// with the message; for a message that an earlier version held, the hop that the group is named after.
 	Hop topics.Hop
 }
 
-// A ReleaseResult is what became of a released message.
+// A ReleaseResult describes the result of a Release.
 type ReleaseResult struct {
-	DeadLetter uuid.UUID `json:"dead_letter"` // uuid.Nil: it had taken effect before, and was only still held
-	Behind     int       `json:"behind"`      // messages of the key that go on
+	DeadLetter uuid.UUID `json:"dead_letter"` // uuid.Nil: the message had taken effect before, and was only still held
+	Behind     int       `json:"behind"`      // number of messages of the key that continue
 }
 
-// Release gives a held message up: it becomes a dead letter now, as it would when its attempts are used up, with its
-// copy for the hop's dlq topic and its exhausted event; and its key goes on with the next message. A try that runs is
-// waited for.
+// Release gives up a held message. It becomes a dead letter now, as it would when its attempts are used up, with its copy for the
+// hop's dlq topic and its exhausted event; and its key continues with the next message. Release waits for a running attempt.
 //
-// The error wraps ErrGone, ErrBehind or ErrBusy, as the case may be; then nothing has happened.
+// The error wraps ErrGone, ErrBehind or ErrBusy in these cases; then nothing has happened.
 func (d *Desk) Release(ctx context.Context, p Place, cfg ReleaseConfig) (ReleaseResult, error) {
 	var r ReleaseResult
 	err := cfg.By.check(true)
@@ -50,7 +49,7 @@ func (d *Desk) Release(ctx context.Context, p Place, cfg ReleaseConfig) (Release
 	return r, nil
 }
 
-// claimInbox finds the identity without its source too, as versions before stored it.
+// claimInbox also recognises the identity without its source, as earlier versions stored it.
 const claimInbox = `
 INSERT INTO troupe.inbox (consumer_group, message_id, redrive)
 SELECT @group::text, @identity::text, @redrive::integer
@@ -96,8 +95,8 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 	return r, err
 }
 
-// claim inserts the message's identity, so that it is not handled when it is delivered again. It says no where it has
-// taken effect before.
+// claim inserts the message's identity into the inbox, so that it is not handled when it is delivered again. It returns false if
+// the message has taken effect before.
 func (k *HeldKey) claim(ctx context.Context, tx pgx.Tx) (first bool, err error) {
 	identity := k.row.message.identity()
 	if args, ok := recentArgs(identity); ok {
@@ -115,8 +114,9 @@ func (k *HeldKey) claim(ctx context.Context, tx pgx.Tx) (first bool, err error) 
 	return tag.RowsAffected() == 1, err
 }
 
-// writer writes the dead letter as the participant would that counted the last attempt. A row of a version that did not
-// say how is written without other frameworks' headers, for the hop that the group is named after.
+// writer returns the writer of the dead letter, configured like the participant that counted the last attempt. For a row of a
+// version that did not store this configuration it writes no headers of other frameworks, and uses the hop that the group is
+// named after.
 func (k *HeldKey) writer(hop topics.Hop) (w deadletter.Writer, err error) {
 	name := k.row.hop
 	if name == "" {
@@ -138,7 +138,7 @@ func (k *HeldKey) writer(hop topics.Hop) (w deadletter.Writer, err error) {
 	}, err
 }
 
-// letter is the message after its last attempt.
+// letter returns the message as a dead letter after its last attempt.
 func (k *HeldKey) letter(id uuid.UUID) deadletter.Letter {
 	m := k.row.message.Message
 	m.Topic, m.ID, m.Key, m.Payload = deadletter.FirstTopic(k.Place.Topic, k.row.message.headers), k.MessageID, k.Key, k.row.payload

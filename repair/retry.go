@@ -7,14 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// heldChannel is what participants are told of changes on; the payload is the consumer group.
+// heldChannel is the channel on which participants are notified of changes. The payload is the consumer group.
 const heldChannel = "troupe_held"
 
-// retryBatch bounds how long one transaction holds its rows.
+// retryBatch limits how many rows one transaction locks.
 const retryBatch = 500
 
-// Retry makes the next try of the chosen keys due now, and gives of how many. One that is being tried at this moment,
-// or comes next anyway, is passed over.
+// Retry makes the next attempt of the selected keys due now, and returns for how many. A key that is being tried at this moment
+// is skipped, and so is one that comes next anyway, since it waits for no time.
 func (d *Desk) Retry(ctx context.Context, f HeldFilter, by By) (n int, err error) {
 	if err := by.check(false); err != nil {
 		return 0, fmt.Errorf("retry: %w", err)
@@ -31,7 +31,7 @@ func (d *Desk) Retry(ctx context.Context, f HeldFilter, by By) (n int, err error
 	}
 }
 
-// retrySome does the first keys behind position last. No position: there are no more.
+// retrySome handles the first keys after position last. It returns position 0 if there are no more.
 func (d *Desk) retrySome(ctx context.Context, f HeldFilter, by By, last int64) (n int, position int64, err error) {
 	where, err := f.conditions()
 	if err != nil {

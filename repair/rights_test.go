@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// as returns a desk that works with the rights of part and no other.
+// as returns a desk that has the rights of part and no others.
 func (s *stage) as(part grants.Part) *repair.Desk {
 	s.t.Helper()
 	desk, err := repair.New(repair.Config{Pool: grantstest.New(s.t, s.pool, part).Pool()})
@@ -19,7 +19,7 @@ func (s *stage) as(part grants.Part) *repair.Desk {
 	return desk
 }
 
-// TestAViewerReadsAndAnOperatorRepairs as roles with the rights of these parts.
+// TestAViewerReadsAndAnOperatorRepairs uses roles that have only the rights of these parts.
 func TestAViewerReadsAndAnOperatorRepairs(t *testing.T) {
 	t.Parallel()
 	s, _ := waiting(t)

@@ -10,34 +10,34 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A Letter is all there is to know of one dead letter. Its JSON is what troupe dlq show prints.
+// A Letter is a dead letter with all details. Its JSON is the output of troupe dlq show.
 type Letter struct {
 	DeadLetter
-	Headers    []Header `json:"headers"`                  // as they came
-	BadHeaders string   `json:"bad_headers,omitempty"`    // why they cannot be read
-	Payload    Payload  `json:"payload"`                  // as it came
-	Edit       *Payload `json:"edited_payload,omitempty"` // what a redrive sends instead
+	Headers    []Header `json:"headers"`                  // the original ones
+	BadHeaders string   `json:"bad_headers,omitempty"`    // the reason why they cannot be read
+	Payload    Payload  `json:"payload"`                  // the original one
+	Edit       *Payload `json:"edited_payload,omitempty"` // sent instead by a redrive
 	History    []Action `json:"history"`                  // oldest first
 }
 
-// A Header is one of the message's.
+// A Header is a header of the message.
 type Header struct {
 	Key   string `json:"key"`
-	Value Key    `json:"value"` // null is not the same as empty
+	Value Key    `json:"value"` // null differs from empty
 }
 
 // An Action is a row of troupe.repairs.
 type Action struct {
 	At     time.Time `json:"at"`
-	Actor  string    `json:"actor"` // by his own account
-	Role   string    `json:"role"`  // the database's
+	Actor  string    `json:"actor"` // as the caller supplied it
+	Role   string    `json:"role"`  // the database role
 	Action string    `json:"action"`
 	Reason string    `json:"reason"`
 	Before *Payload  `json:"before,omitempty"` // of an edit
 	After  *Payload  `json:"after,omitempty"`
 }
 
-// The actions.
+// These are the actions.
 const (
 	actionEdit    = "edit"
 	actionRedrive = "redrive"
@@ -46,7 +46,7 @@ const (
 	actionRelease = "release"
 )
 
-// Show gives one dead letter. The error wraps ErrNotFound if there is none.
+// Show returns one dead letter. The error wraps ErrNotFound if there is none.
 func (d *Desk) Show(ctx context.Context, id uuid.UUID) (*Letter, error) {
 	l := &Letter{Headers: []Header{}}
 	var headers, payload, edited []byte

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// act is what a person does. It is refused where the saga's state does not allow it, and says what would.
+// act applies an operator's action. An action that the saga's state does not allow is refused; the reason names what the state
+// is, or what to do instead.
 func (x *decision) act(e Event) {
 	switch e.Kind {
 	case ActAbandon:
@@ -68,13 +69,13 @@ func (x *decision) actResume() {
 		return
 	}
 	if slices.ContainsFunc(x.d.ends, func(e end) bool { return e.End.When == x.s.Held }) {
-		x.s.Passed = append(slices.Clip(x.s.Passed), x.s.Held) // or it would park the saga again at once
+		x.s.Passed = append(slices.Clip(x.s.Passed), x.s.Held) // else the condition, which still holds, would park the saga again at once
 	}
 	x.s.Held = ""
 	x.takeUp()
 }
 
-// actRetry sends again what has failed, under another idempotency key.
+// actRetry sends the command or the compensation of a step that failed again, under another idempotency key.
 func (x *decision) actRetry(i int) {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	switch {
@@ -91,7 +92,7 @@ func (x *decision) actRetry(i int) {
 			return
 		}
 		ss.Epoch++
-		if ss.Phase == Refused && !ss.Doubt { // what became of all before it is known
+		if ss.Phase == Refused && !ss.Doubt { // the results of all earlier commands are known
 			ss.Sent = x.now
 		}
 		if !x.send(i, st.send, forwardOp) {
@@ -109,7 +110,8 @@ func (x *decision) actRetry(i int) {
 	x.takeUp()
 }
 
-// compensateAgain sends the compensation of step i under another idempotency key. It returns false when it cannot be sent.
+// compensateAgain sends the compensation of step i again, under another idempotency key. It returns false if it cannot be sent;
+// then the saga is parked.
 func (x *decision) compensateAgain(i int) bool {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	ss.BackEpoch++
@@ -124,14 +126,14 @@ func (x *decision) compensateAgain(i int) bool {
 	return true
 }
 
-// actSet gives variables another value. A parked saga stays parked: retry or resume evaluates with the new values.
+// actSet sets variables to other values. A parked saga stays parked: retry and resume evaluate with the new values.
 func (x *decision) actSet(e Event) {
 	if x.result(e) {
 		x.moment(VariablesSet, "", strings.Join(sortedKeys(e.Fields), ", "))
 	}
 }
 
-// actSkip takes a step as done, or as undone.
+// actSkip treats a failed step as done, or its failed compensation as completed.
 func (x *decision) actSkip(i int, e Event) {
 	ss := &x.s.Steps[i]
 	switch {
@@ -150,7 +152,7 @@ func (x *decision) actSkip(i int, e Event) {
 	}
 }
 
-// actResolve settles what nobody knew.
+// actResolve records an operator's statement whether a command or a compensation with an unknown result took effect.
 func (x *decision) actResolve(i int, e Event) {
 	ss := &x.s.Steps[i]
 	said := "it did not happen"
@@ -161,7 +163,7 @@ func (x *decision) actResolve(i int, e Event) {
 	case ss.Phase == CompensateFailed && e.Happened:
 		x.moment(StepResolved, ss.Name, said)
 		x.restored(i, "")
-	case ss.Phase == CompensateFailed: // it is known: the step took effect, and is not undone
+	case ss.Phase == CompensateFailed: // now it is known that the step took effect and is not compensated
 		x.moment(StepResolved, ss.Name, said)
 		ss.Doubt, ss.BackSent = false, x.now
 		if x.compensateAgain(i) {
@@ -181,7 +183,7 @@ func (x *decision) actResolve(i int, e Event) {
 	}
 }
 
-// result sets the variables of e. It returns false when one cannot have its value; then the action is refused.
+// result sets the variables of e. It returns false, and refuses the action, if a variable cannot have its value.
 func (x *decision) result(e Event) bool {
 	data := make(map[string]any, len(e.Fields))
 	for _, name := range sortedKeys(e.Fields) {
@@ -199,7 +201,8 @@ func (x *decision) result(e Event) bool {
 	return true
 }
 
-// Lock is what of two sagas only one may work on at a time, from the variables an instance starts with; "": nothing.
+// Lock evaluates the definition's lock expression over the variables that an instance starts with. Of two sagas with the same
+// result one waits until the other has ended. An empty result locks nothing.
 func (d *Definition) Lock(data map[string]any) (string, error) {
 	if d.lock == nil {
 		return "", nil

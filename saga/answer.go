@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// answered takes what a hop made of a command or a compensation.
+// answered applies the answer of a hop to a command or a compensation.
 func (x *decision) answered(e Event) {
 	i, ok := x.d.byName[e.Step]
 	if !ok {
@@ -67,15 +67,17 @@ func (x *decision) answered(e Event) {
 	}
 }
 
-// from returns whether hop is the one that c goes to, or one that answers it. A hop that only listens to an event of the step
-// gives that event up, and no command; earlier versions of a participant name the step in their exhausted event all the same.
+// from reports whether hop is the one that c is sent to, or one that answers it; an empty hop counts as such. A hop that only
+// consumes an event of the step sends its exhausted event for that event, not for the command; but participants of earlier
+// versions name the step in it.
 func from(hop string, c *command, answers ...[]*answer) bool {
 	return hop == "" || c != nil && c.hop == hop ||
 		slices.ContainsFunc(slices.Concat(answers...), func(a *answer) bool { return a.Hop == hop })
 }
 
-// late takes an answer that nobody waits for. One that says that a call which was in doubt took effect ends the doubt: the
-// compensation, where it is sent again, runs whatever its hop still knows, with what the call gave.
+// late applies an answer to a step that is not waiting for one. If the answer reports that a call in doubt took effect, the step
+// is no longer in doubt: a compensation that is sent again then runs even if its hop no longer knows the call, and uses the
+// variables that this answer sets. Every other late answer is ignored.
 func (x *decision) late(i int, e Event) {
 	ss := &x.s.Steps[i]
 	if !ss.Doubt || e.Outcome != "success" || e.Type == NothingType || ss.Phase != CompensateIntent && ss.Phase != CompensateFailed {
@@ -124,7 +126,7 @@ func (x *decision) done(i int, event string) {
 		}
 	}
 	x.moment(StepCompleted, ss.Name, event)
-	if x.d.steps[i].Pivot && x.s.Back && !x.undoing() { // backward waits for a pivot, unless it can be undone too
+	if x.d.steps[i].Pivot && x.s.Back && !x.undoing() { // a compensating saga waits for a pivot, unless the pivot can be compensated too
 		x.s.Back = false
 		if x.s.Status == Compensating {
 			x.s.Status = Running
@@ -137,14 +139,15 @@ func (x *decision) done(i int, event string) {
 	x.takeUp()
 }
 
-// undoing says whether a compensation was sent.
+// undoing reports whether a compensation has been sent.
 func (x *decision) undoing() bool {
 	return slices.ContainsFunc(x.s.Steps, func(ss StepState) bool {
 		return ss.Phase == CompensateIntent || ss.Phase == Undone || ss.Phase == CompensateFailed
 	})
 }
 
-// refused takes a refusal. It settles the command that it answers, and not one before it that may still take effect.
+// refused applies a refusal. It settles the command that it answers. An earlier command of the step whose result is unknown may
+// still take effect, so the step stays in doubt then.
 func (x *decision) refused(i int, event, reason string) {
 	ss := &x.s.Steps[i]
 	ss.Answer = event
@@ -170,7 +173,7 @@ func (x *decision) givenUp(i int, e Event) {
 	reason := orElse(e.Reason, "its hop gave up")
 	x.moment(StepExhausted, ss.Name, reason)
 	switch {
-	case x.s.Back: // it has had no effect, and may have when it is redriven
+	case x.s.Back: // it has had no effect so far, and may have one when its dead letter is redriven
 		x.doubt(i)
 	case x.d.steps[i].Exhausted == CompensateThen && !x.passed():
 		x.doubt(i)
@@ -181,10 +184,10 @@ func (x *decision) givenUp(i int, e Event) {
 	}
 }
 
-// doubt notes that nobody knows whether a command took effect or will.
+// doubt records that it is unknown whether a command took effect or will take effect.
 func (x *decision) doubt(i int) { x.s.Steps[i].Phase, x.s.Steps[i].Doubt = Doubt, true }
 
-// observed takes an event that somebody waits for.
+// observed applies an awaited event to each step that waits for it, or keeps it for a step that has not begun.
 func (x *decision) observed(e Event) {
 	took := false
 	for i, st := range x.d.steps {
@@ -205,10 +208,10 @@ func (x *decision) observed(e Event) {
 	}
 }
 
-// maxEarly is how many events are kept until they are awaited. The next ones are refused, and become dead letters.
+// maxEarly limits how many events a saga keeps until a step awaits them. Further ones are refused and become dead letters.
 const maxEarly = 64
 
-// observe takes e for a step that waits, if it is for that one.
+// observe applies e to step i, which waits for an event. It returns false if e is none of the step's events.
 func (x *decision) observe(i int, e Event) bool {
 	st := x.d.steps[i]
 	done, err := x.match(st.success, e)
@@ -233,7 +236,7 @@ func (x *decision) observe(i int, e Event) bool {
 	return true
 }
 
-// awaitsLater says whether a step that has not begun waits for e.
+// awaitsLater reports whether a step that has not begun waits for e.
 func (d *Definition) awaitsLater(s State, e Event) bool {
 	for i, st := range d.steps {
 		if st.send != nil || s.Steps[i].Phase != StepWaiting {
@@ -248,7 +251,8 @@ func (d *Definition) awaitsLater(s State, e Event) bool {
 	return false
 }
 
-// match returns the answer that e is, or nil. Where a condition cannot be evaluated, nobody knows which one it is.
+// match returns the answer of as that e is, or nil. It returns an error if a condition cannot be evaluated, since it is then
+// unknown which answer e is.
 func (x *decision) match(as []*answer, e Event) (*answer, error) {
 	for _, a := range as {
 		if a.Event != e.Type || (e.Hop != "" && a.Hop != e.Hop) {
@@ -268,8 +272,8 @@ func (x *decision) match(as []*answer, e Event) (*answer, error) {
 	return nil, nil
 }
 
-// unusable parks the saga on an answer that came and that the definition cannot use. The step is exhausted: a person has
-// it asked again, gives its result, or resolves it.
+// unusable parks the saga because of an answer that the definition cannot use. The step becomes exhausted: an operator retries
+// it, skips it with the result, or resolves it.
 func (x *decision) unusable(i int, e Event, reason string) {
 	ss := &x.s.Steps[i]
 	ss.Phase, ss.Answer = GivenUp, e.Type
@@ -278,7 +282,7 @@ func (x *decision) unusable(i int, e Event, reason string) {
 	x.park(reason)
 }
 
-// store sets the variables of a, an answer of step i. It returns false when one cannot be set; then the saga is parked.
+// store sets the variables of a, an answer of step i. If one cannot be set, it parks the saga and returns false.
 func (x *decision) store(i int, a *answer, e Event) bool {
 	data, err := x.outputs(a, e)
 	if err != nil {
@@ -289,7 +293,7 @@ func (x *decision) store(i int, a *answer, e Event) bool {
 	return true
 }
 
-// outputs evaluates the variables that an answer sets; a nil answer sets none.
+// outputs evaluates the variables that an answer sets. A nil answer sets none.
 func (x *decision) outputs(a *answer, e Event) (map[string]any, error) {
 	if a == nil || len(a.set) == 0 {
 		return nil, nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// undone takes what became of a compensation.
+// undone applies the answer to the compensation of step i.
 func (x *decision) undone(i int, e Event) {
 	ss := &x.s.Steps[i]
 	if ss.Phase != CompensateIntent && ss.Phase != CompensateFailed {
@@ -43,7 +43,7 @@ func (x *decision) compensateFailed(i int, reason string) {
 	x.park(fmt.Sprintf("%s: its compensation failed: %s", ss.Name, reason))
 }
 
-// passed says whether the point of no return is behind.
+// passed reports whether a pivot is done, so that the saga cannot be compensated.
 func (x *decision) passed() bool { return pivotal(x.d, x.s) != "" }
 
 func pivotal(d *Definition, s State) string {
@@ -55,7 +55,7 @@ func pivotal(d *Definition, s State) string {
 	return ""
 }
 
-// goBack turns the saga round. After the pivot it cannot: a person must act.
+// goBack starts the compensation of the saga. If a pivot is done, it parks the saga instead.
 func (x *decision) goBack(reason string) {
 	if x.s.Back || x.s.Ended() {
 		return
@@ -74,21 +74,22 @@ func (x *decision) goBack(reason string) {
 	for i := range x.s.Steps {
 		switch {
 		case x.s.Steps[i].Phase != GivenUp:
-		case x.d.steps[i].send == nil: // its event came
+		case x.d.steps[i].send == nil: // its event came, so it is done
 			x.s.Steps[i].Phase = Done
-		default: // it has had no effect, and may have when it is redriven
+		default: // it has had no effect so far, and may have one when its dead letter is redriven
 			x.doubt(i)
 		}
 	}
 	x.takeUp()
 }
 
-// backward undoes what can be undone now: everything behind it is undone, or never had an effect.
+// backward sends each compensation that can be sent now: every step that came after its step is settled. When all steps are
+// settled, the saga is compensated.
 func (x *decision) backward() {
 	for i, st := range x.d.steps {
 		switch phase := x.s.Steps[i].Phase; {
 		case st.Pivot && phase == Intent:
-			return // there may be no way back
+			return // the pivot may be done yet, and then nothing is compensated
 		case st.Pivot && phase == Doubt && st.back == nil:
 			x.park(fmt.Sprintf("%s: it may have taken effect, and then there is no way back", st.Name))
 			return
@@ -134,7 +135,7 @@ func (x *decision) backward() {
 	x.moment(SagaCompensated, "", "")
 }
 
-// giveUpWaiting ends what the way back has no use for: steps that have not begun, events that are awaited, deadlines.
+// giveUpWaiting drops what a compensating saga no longer needs: steps that have not begun, awaited events and deadlines.
 func (x *decision) giveUpWaiting() {
 	for i := range x.s.Steps {
 		ss := &x.s.Steps[i]
@@ -149,7 +150,7 @@ func (x *decision) giveUpWaiting() {
 	x.s.Early = nil
 }
 
-// settled says that nothing of a step is left to undo.
+// settled reports whether step i has nothing left to compensate.
 func (x *decision) settled(i int) bool {
 	switch x.s.Steps[i].Phase {
 	case StepWaiting, Skipped, Refused, Undone:
@@ -160,7 +161,7 @@ func (x *decision) settled(i int) bool {
 	return false
 }
 
-// undoneSteps are the names of the steps that were compensated, the first that had been done last.
+// undoneSteps returns the names of the compensated steps, in the reverse of the definition's order.
 func (x *decision) undoneSteps() []any {
 	names := []any{}
 	for i := len(x.s.Steps) - 1; i >= 0; i-- {

@@ -18,7 +18,7 @@ const reminded = `{
   {"name":"b","needs":["gate"],"command":{"hop":"b","type":"B"},"success":[{"event":"BDone"}],"failure":[{"event":"BNo"}],"timeout":"3h","pivot":true}
  ]}`
 
-// TestAStepWithoutItsDeadlineDoesNotBegin: the payload of a deadline that counts from it cannot be evaluated.
+// In TestAStepWithoutItsDeadlineDoesNotBegin the payload of a deadline that counts from the step cannot be evaluated.
 func TestAStepWithoutItsDeadlineDoesNotBegin(t *testing.T) {
 	d := parse(t, reminded, "SINCE", `"since":"gate",`)
 	f := sagatest.New(t, d).WhenStarted("order", sagatest.Fields{"id": "o-1", "n": 0})
@@ -32,7 +32,7 @@ func TestAStepWithoutItsDeadlineDoesNotBegin(t *testing.T) {
 	f.WhenTimePasses(time.Hour).ThenEvents(sagatest.Emitted{Type: "Remind", Fields: sagatest.Fields{"x": 25}})
 }
 
-// TestASagaWithoutItsDeadlineDoesNotStart: whoever starts it gets the error.
+// In TestASagaWithoutItsDeadlineDoesNotStart the caller that starts the saga gets the error.
 func TestASagaWithoutItsDeadlineDoesNotStart(t *testing.T) {
 	d := parse(t, reminded, "SINCE", "")
 	s, fx := saga.Decide(d, saga.State{}, saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1", "n": 0}}, noon)

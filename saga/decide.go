@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// Decide says what becomes of a saga when something happens, and what follows from it. It has no clock, does no I/O, rolls
-// no dice and depends on no map's order: the same arguments give the same answer, for ever. So a saga's log, given to it
+// Decide returns the state of a saga after the event e, and the effects of it. It has no clock, does no I/O, uses no random
+// numbers and does not depend on the order of a map: the same arguments always give the same result. So a saga's log, applied
 // event by event, gives the saga's state.
 //
-// s is the zero State for Started, and a state of d's else. It is not changed, nor is e. An event that changes nothing, such
-// as a duplicate, gives s as it was, with Effects.Ignored; an action that cannot be done gives Effects.Refused.
+// s is the zero State if e is Started, and else a state of d. Decide changes neither s nor e. An event that changes nothing, such
+// as a duplicate, returns s unchanged, with the reason in Effects.Ignored. An action that cannot be done, a start that is not
+// valid and an event that cannot be kept return s unchanged too, with the reason in Effects.Refused.
 func Decide(d *Definition, s State, e Event, now time.Time) (State, Effects) {
 	x := &decision{d: d, s: s, now: now.UTC().Truncate(time.Microsecond)}
 	x.s.Steps = slices.Clone(s.Steps)
@@ -24,18 +25,18 @@ func Decide(d *Definition, s State, e Event, now time.Time) (State, Effects) {
 	}
 	x.advance()
 	if len(x.s.Deadlines) == 0 {
-		x.s.Deadlines = nil // as it is read again
+		x.s.Deadlines = nil // a state that is read from JSON has nil there
 	}
 	return x.s, x.fx
 }
 
-// decision is one under way.
+// A decision holds the state and the effects while Decide builds them.
 type decision struct {
 	d      *Definition
 	s      State
 	now    time.Time
 	fx     Effects
-	copied bool // s.Data is this decision's own
+	copied bool // s.Data belongs to this decision and may be changed
 }
 
 func (x *decision) ignore(format string, args ...any) { x.fx.Ignored = fmt.Sprintf(format, args...) }
@@ -131,7 +132,7 @@ func (x *decision) park(reason string) {
 	x.moment(SagaParked, "", reason)
 }
 
-// takeUp lets a parked saga go on when nothing in it needs a person any more.
+// takeUp resumes a parked saga when nothing in it needs an operator any more.
 func (x *decision) takeUp() {
 	if x.s.Status != Parked || x.s.Held != "" || len(Stuck(x.d, x.s)) > 0 {
 		return
@@ -143,7 +144,8 @@ func (x *decision) takeUp() {
 	x.moment(SagaResumed, "", "")
 }
 
-// Stuck are the steps that a parked saga cannot go on without: a person acts on them, or an answer comes after all.
+// Stuck returns the names of the steps without which a parked saga cannot continue. An operator acts on them, or their answer
+// comes late.
 func Stuck(d *Definition, s State) []string {
 	var stuck []string
 	for i, ss := range s.Steps {
@@ -163,7 +165,7 @@ func Stuck(d *Definition, s State) []string {
 	return stuck
 }
 
-// advance goes on from what has happened until something must be waited for.
+// advance moves the saga on until it must wait for an event.
 func (x *decision) advance() {
 	x.meetOverdue()
 	for x.s.Status == Running && x.forward() {
@@ -180,7 +182,7 @@ func (x *decision) advance() {
 	}
 }
 
-// emit adds events. It returns false, and adds none, when one of them cannot be built; then the saga is parked.
+// emit adds events. If one of them cannot be built, it adds none, parks the saga and returns false.
 func (x *decision) emit(es []emit, objects map[string]any) bool {
 	before := len(x.fx.Events)
 	for _, e := range es {
@@ -194,7 +196,7 @@ func (x *decision) emit(es []emit, objects map[string]any) bool {
 	return true
 }
 
-// fields evaluates a mapping. It says false when the saga is parked, since it cannot be.
+// fields evaluates a mapping. If it cannot be evaluated, it parks the saga and returns false.
 func (x *decision) fields(fs []field, objects map[string]any) (map[string]any, bool) {
 	values, err := evaluate(fs, objects)
 	if err != nil {
@@ -215,7 +217,7 @@ func evaluate(fs []field, objects map[string]any) (map[string]any, error) {
 	return values, nil
 }
 
-// objects are what expressions see, more beside data and saga.
+// objects returns the objects that expressions can read: data, saga and the objects in more.
 func (x *decision) objects(more map[string]any) map[string]any {
 	all := map[string]any{"data": x.s.Data, "saga": map[string]any{
 		"id": x.s.ID(), "key": x.s.Key, "reason": x.s.Reason, "compensated": x.undoneSteps(),
@@ -229,7 +231,7 @@ func (x *decision) objects(more map[string]any) map[string]any {
 	return all
 }
 
-// maxReason is how long a reason is kept, in bytes.
+// maxReason limits the length of a stored reason, in bytes.
 const maxReason = 2000
 
 func cut(s string) string {

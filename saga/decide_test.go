@@ -21,7 +21,7 @@ func load(t testing.TB, file string) *saga.Definition {
 	return d
 }
 
-// run is one saga under test: each event is decided at now.
+// run holds one saga under test; each event is decided at now.
 type run struct {
 	t   testing.TB
 	d   *saga.Definition
@@ -50,7 +50,7 @@ func answer(step, operation, outcome, typ string, fields map[string]any) saga.Ev
 	return saga.Event{Kind: saga.Answered, Step: step, Operation: operation, Outcome: outcome, Type: typ, Fields: fields}
 }
 
-// sent is what commands went out, as step/operation.
+// sent returns the commands that were sent, as step/operation.
 func sent(fx saga.Effects) (all []string) {
 	for _, c := range fx.Commands {
 		all = append(all, c.Step+"/"+c.Operation)
@@ -85,7 +85,8 @@ func TestAnOrderCompletes(t *testing.T) {
 	require.Equal(t, 4, r.s.Version)
 }
 
-// Defects 2, 3 and 8: a refused shipment releases the stock and then refunds the payment.
+// TestARefusalUndoesWhatWasDoneInReverse covers defects 2, 3 and 8: a refused shipment releases the stock and then refunds the
+// payment.
 func TestARefusalUndoesWhatWasDoneInReverse(t *testing.T) {
 	r, _ := startOrder(t)
 	r.pay()
@@ -104,7 +105,7 @@ func TestARefusalUndoesWhatWasDoneInReverse(t *testing.T) {
 	}, fx.Events[0].Fields)
 }
 
-// Defects 11 and 12: a step that timed out may have taken effect.
+// TestATimedOutStepIsInDoubtAndCompensated covers defects 11 and 12: a step that timed out may have taken effect.
 func TestATimedOutStepIsInDoubtAndCompensated(t *testing.T) {
 	r, _ := startOrder(t)
 	r.pay()
@@ -123,7 +124,8 @@ func TestATimedOutStepIsInDoubtAndCompensated(t *testing.T) {
 	require.Equal(t, saga.Compensated, r.s.Status)
 }
 
-// Defect 14: an exhausted step parks the saga, and the outcome of its redrive takes it up.
+// TestAnExhaustedStepParksUntilItsRedrive covers defect 14: an exhausted step parks the saga, and the outcome of its redrive
+// resumes it.
 func TestAnExhaustedStepParksUntilItsRedrive(t *testing.T) {
 	r, _ := startOrder(t)
 	fx := r.take(answer("payment", "forward", "exhausted", "troupe.Exhausted", nil))
@@ -171,8 +173,8 @@ func TestALineAndAnExpressionAreFoundByTheirPath(t *testing.T) {
 	require.Nil(t, d.Expr("steps[0].when"))
 }
 
-// A pivot that was not answered in time may still turn out to be done: until that is known nothing is undone and no step
-// is given up.
+// TestNothingIsUndoneWhileAPivotIsInDoubt_Defect11 checks a pivot that was not answered in time and may still be done: until its
+// result is known nothing is compensated and no step is skipped.
 func TestNothingIsUndoneWhileAPivotIsInDoubt_Defect11(t *testing.T) {
 	t.Parallel()
 	step := func(name, needs string) saga.Step {

@@ -12,23 +12,23 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// Limits of a definition.
+// These are the limits of a definition.
 const (
 	maxSteps     = 64
 	maxVariables = 256
-	maxFields    = 256 // of a mapping
+	maxFields    = 256 // per mapping
 )
 
 var (
 	sagaName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-	nameRule = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`) // of steps and deadlines
+	nameRule = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`) // for steps and deadlines
 	variable = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 	hole     = regexp.MustCompile(`\{([^{}]*)\}`)
 )
 
-// Define checks spec and compiles it. Its error is Mistakes: all of them, not the first.
+// Define checks spec and compiles it. Its error is of type Mistakes, and holds all mistakes that were found, not only the first.
 //
-// It refuses what cannot be run at all; that what runs is also sound is for package verify to say.
+// It refuses a definition that cannot run. Package verify checks whether a definition that can run is also sound.
 func Define(spec Spec) (*Definition, error) {
 	d := &Definition{spec: spec, byName: make(map[string]int), exprs: make(map[string]*expr.Expr)}
 	c := &compiler{d: d}
@@ -56,14 +56,14 @@ type compiler struct {
 	mistakes Mistakes
 
 	data, event, starting, due *expr.Env
-	setters                    map[string]string // which step sets a variable
+	setters                    map[string]string // the step that sets a variable; "": the start
 }
 
 func (c *compiler) wrong(path, format string, args ...any) {
 	c.mistakes = append(c.mistakes, Mistake{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
-// names checks what everything else goes by.
+// names checks the names, to which all other parts of the definition refer.
 func (c *compiler) names() {
 	s := c.d.spec
 	if !sagaName.MatchString(s.Saga) {
@@ -113,7 +113,7 @@ func (c *compiler) names() {
 	}
 }
 
-// cycles checks needs, and finds for each step all that come behind it.
+// cycles checks needs, and finds for each step all steps that come after it.
 func (c *compiler) cycles() {
 	steps := c.d.spec.Steps
 	behind := make([]map[int]bool, len(steps))
@@ -136,7 +136,7 @@ func (c *compiler) cycles() {
 			c.wrong(fmt.Sprintf("steps[%d].join", i), "%q: want first or merge, or nothing for all", st.Join)
 		}
 	}
-	for range steps { // far enough for the longest path
+	for range steps { // so many rounds are enough for the longest path
 		for i, st := range c.d.steps {
 			for _, n := range st.needs {
 				behind[n][i] = true
@@ -152,7 +152,7 @@ func (c *compiler) cycles() {
 	}
 }
 
-// sagaFields are what expressions can ask of the saga itself.
+// sagaFields lists the fields of the object saga, which expressions can read.
 var sagaFields = expr.Fields{
 	"id": expr.String, "key": expr.String, "reason": expr.String, "compensated": expr.Any,
 }
@@ -419,7 +419,8 @@ func (c *compiler) fields(env *expr.Env, path string, m Mapping) (all []field) {
 	return all
 }
 
-// sets are fields that are variables. Each is set by one step, or at the start: nothing is overwritten unseen.
+// sets compiles a mapping whose fields are variables. A variable is set by one step or by the start, so that no value is
+// overwritten unnoticed.
 func (c *compiler) sets(env *expr.Env, path string, m Mapping, by string) (all []field) {
 	for _, name := range sortedKeys(m) {
 		t, ok := c.d.spec.Data[name]

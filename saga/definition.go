@@ -14,14 +14,14 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// The messages of a Call: the command to the ambassador, with the fields method, path and body, and its answers, with
-// status and body.
+// These are the names that a Call, a barrier and the timeouts use. A Call is sent to the ambassador as the command CallType with
+// the fields method, path and body. Its answers have the fields status and body.
 const (
 	CallType     = "troupe.Call"
 	CallDone     = "troupe.CallDone"
 	CallRefused  = "troupe.CallRefused"
-	NothingType  = "troupe.Nothing" // a participant's answer where its barrier let nothing happen
-	TimeoutName  = "timeout"        // the saga's own deadline; a step's is its name, a dot and this
+	NothingType  = "troupe.Nothing" // a participant's answer if its barrier did not run the handler
+	TimeoutName  = "timeout"        // the deadline of the whole saga; a step's deadline is the step's name, a dot and this
 	backTimeout  = "compensate.timeout"
 	stepTimeout  = "." + TimeoutName
 	compTimeout  = "." + backTimeout
@@ -29,10 +29,10 @@ const (
 	compensateOp = "compensate"
 )
 
-// A Definition is a Spec that was checked and compiled. It does not change and may be used concurrently.
+// A Definition is a Spec that has been checked and compiled. It is immutable and safe for concurrent use.
 type Definition struct {
 	spec        Spec
-	text        []byte // canonical
+	text        []byte // the canonical JSON
 	hash        string
 	steps       []*step
 	byName      map[string]int
@@ -42,7 +42,7 @@ type Definition struct {
 	ends        []end
 	completed   []emit
 	compensated []emit
-	exprs       map[string]*expr.Expr // by their paths
+	exprs       map[string]*expr.Expr // by path
 	setters     map[string]string     // the step that sets a variable; "": an event that starts the saga
 }
 
@@ -50,7 +50,7 @@ type step struct {
 	Step
 	index   int
 	needs   []int
-	after   []int // all steps that come behind it, directly or not
+	after   []int // all steps that come after it, directly or not
 	when    *expr.Expr
 	send    *command
 	success []*answer
@@ -99,7 +99,7 @@ type deadline struct {
 	Deadline
 	payload []field
 	emit    []emit
-	since   int // -1: the start
+	since   int // the index of a step; -1: the saga's start
 	until   []int
 }
 
@@ -114,22 +114,23 @@ type emit struct {
 	input []field
 }
 
-// Spec is what it was made of, to be read and not changed.
+// Spec returns the Spec that the definition was compiled from. Do not change it.
 func (d *Definition) Spec() Spec { return d.spec }
 
-// Hash is the hexadecimal SHA-256 of the canonical JSON: equal hashes mean equal definitions.
+// Hash returns the hexadecimal SHA-256 of the canonical JSON: equal hashes mean equal definitions.
 func (d *Definition) Hash() string { return d.hash }
 
-// JSON is the canonical form: fields in the order of the schema, names sorted, two spaces of indent, a last newline.
+// JSON returns the canonical form: fields in the order of the schema, names sorted, two spaces of indent, a newline at the end.
 func (d *Definition) JSON() []byte { return bytes.Clone(d.text) }
 
-// String is the name with the version.
+// String returns the name with the version, such as order v2.
 func (d *Definition) String() string { return fmt.Sprintf("%s v%d", d.spec.Saga, d.spec.Version) }
 
-// Expr is the compiled expression at a path, such as steps[1].when, for what reads definitions; nil where there is none.
+// Expr returns the compiled expression at a path, such as steps[1].when, or nil if there is none. Tools that analyse definitions
+// use it.
 func (d *Definition) Expr(path string) *expr.Expr { return d.exprs[path] }
 
-// Hops are the hops whose events it reads, sorted.
+// Hops returns the hops whose events the saga consumes, sorted.
 func (d *Definition) Hops() []string {
 	var hops []string
 	for _, s := range d.start {
@@ -150,7 +151,7 @@ func (d *Definition) Hops() []string {
 	return slices.Compact(hops)
 }
 
-// Awaited are the events that answer no command, with how each finds its saga.
+// Awaited returns the events that answer no command, with the rule by which each finds its saga.
 func (d *Definition) Awaited() []Answer {
 	var all []Answer
 	for _, s := range d.steps {
@@ -164,7 +165,7 @@ func (d *Definition) Awaited() []Answer {
 	return all
 }
 
-// Concerns says whether an event that answers no command starts an instance, or may be awaited by one.
+// Concerns reports whether an event that answers no command starts an instance, or may be awaited by one.
 func (d *Definition) Concerns(hop, event string) bool {
 	for _, s := range d.start {
 		if s.Hop == hop && s.Event == event {
@@ -179,8 +180,7 @@ func (d *Definition) Concerns(hop, event string) bool {
 	return false
 }
 
-// StartedBy gives the variables that an event sets when it starts an instance, and whether it does. Fields are the
-// event's.
+// StartedBy reports whether an event with these fields starts an instance, and returns the variables that it sets.
 func (d *Definition) StartedBy(hop, event string, fields map[string]any) (data map[string]any, starts bool, err error) {
 	objects := map[string]any{"event": fields}
 	for _, s := range d.start {
@@ -198,7 +198,8 @@ func (d *Definition) StartedBy(hop, event string, fields map[string]any) (data m
 	return nil, false, nil
 }
 
-// WithKey gives the variables that an instance of a key is to start with: fields, and that of the key, which may be among them.
+// WithKey returns the variables that an instance with this key starts with: fields, and the variable of the key. It is an error
+// if fields has another value for that variable.
 func (d *Definition) WithKey(fields map[string]any, key string) (map[string]any, error) {
 	all := make(map[string]any, len(fields)+1)
 	maps.Copy(all, fields)
@@ -209,7 +210,8 @@ func (d *Definition) WithKey(fields map[string]any, key string) (map[string]any,
 	return all, nil
 }
 
-// Start checks the variables an instance is to start with, as JSON gives them, and says its key.
+// Start checks the variables that an instance starts with, with values as JSON decodes them. It returns them with the values of
+// their types, and the saga's key.
 func (d *Definition) Start(fields map[string]any) (key string, data map[string]any, err error) {
 	data = make(map[string]any, len(fields))
 	for name, v := range fields {
@@ -252,7 +254,7 @@ func show(v any) string {
 
 // DataHash returns a hash of the variables that a saga is started with, as Start returns them.
 func DataHash(data map[string]any) string {
-	text, err := json.Marshal(data) // with its names sorted
+	text, err := json.Marshal(data) // Marshal sorts the names
 	if err != nil {
 		return ""
 	}
@@ -264,7 +266,7 @@ func hashOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// fill is the endpoint with its variables, each as one segment's part, escaped.
+// fill returns the endpoint with its variables filled in. A value is escaped, so that it stays within its path segment.
 func fill(parts []part, data map[string]any) (string, error) {
 	var b strings.Builder
 	for _, p := range parts {

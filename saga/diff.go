@@ -8,19 +8,20 @@ import (
 	"slices"
 )
 
-// A Change is one thing in which two definitions differ. Was and Is are JSON; nil where there is nothing.
+// A Change is one difference between two definitions. Was and Is are JSON, or nil if the part is absent.
 type Change struct {
-	// Path says where: steps.payment.timeout. What has a name is found by it, wherever in its list it stands.
+	// Path is the path of the part, such as steps.payment.timeout. A part that has a name is identified by it, wherever it is in
+	// its list.
 	Path string          `json:"path"`
 	Was  json.RawMessage `json:"was"`
 	Is   json.RawMessage `json:"is"`
 }
 
-// Diff gives what changes from one definition to another, in the order of the paths; none where they have the same hash.
-// Whether running sagas can be moved is Migrate's to say.
+// Diff returns the changes from one definition to another, ordered by path. Definitions of the same hash have none. Migrate
+// decides whether running sagas can be moved.
 func Diff(from, to *Definition) []Change {
 	var was, is any
-	_ = json.Unmarshal(from.JSON(), &was) // both were written here
+	_ = json.Unmarshal(from.JSON(), &was) // cannot fail: this package wrote both
 	_ = json.Unmarshal(to.JSON(), &is)
 	return diff("", was, is, nil)
 }
@@ -53,7 +54,8 @@ func text(v any) json.RawMessage {
 	return out
 }
 
-// parts are an object's by their names, and a list's where each has a name of its own; nil where there are none.
+// parts returns the fields of an object by name, or the elements of a list by name if each has one of its own. For any other
+// value it returns nil.
 func parts(v any) map[string]any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -73,7 +75,7 @@ func parts(v any) map[string]any {
 	return nil
 }
 
-// String is how a change is printed.
+// String returns the change as one line, such as ~ version: 2, was 1.
 func (c Change) String() string {
 	switch {
 	case c.Was == nil:

@@ -1,48 +1,57 @@
-// Package saga is what decides where somebody must: which command follows which answer, and the way back when a later step
-// fails. It is the definition and the decision, and nothing else: no clock, no database, no Kafka. Package coordinator runs
-// it, verify proves a definition before it runs, explore searches what could happen, sagatest tests it in virtual time;
-// all of them by this one function:
+// Package saga defines orchestrated flows: which command follows which answer, and how completed steps are compensated when a
+// later one fails. It contains only the definition and the decision, without a clock, a database or Kafka. Package coordinator
+// runs sagas, verify checks a definition before it runs, explore searches the possible executions, and sagatest tests a saga in
+// virtual time. All of them use this one function:
 //
 //	Decide(definition, state, event, now) ─► (state, effects)
 //
 // # A saga
 //
-// A Spec is written in Go or as JSON, and Define or Parse makes a Definition of it. It has variables (data), and steps that
-// form a graph (needs). A step sends a command to a hop, or calls its service by HTTP, or waits for an event; its answer
-// gives variables their values, and a compensation undoes it. Expressions are CEL (cel.dev): data.amount_cents < 10000.
+// A Spec is written in Go or as JSON, and Define or Parse makes a Definition of it. A saga has variables (data), and steps that
+// form a graph (needs). A step sends a command to a hop, or calls a service by HTTP, or waits for an event. Its answer sets
+// variables, and its compensation undoes it. Expressions are CEL (cel.dev): data.amount_cents < 10000.
 //
-// A step begins when what it needs is done, if its condition (when) holds; else it is skipped. When every step is done or
-// skipped, the saga is completed.
+// A step begins when the steps that it needs are done, if its condition (when) holds; else it is skipped. When every step is done
+// or skipped, the saga is completed.
 //
-// # The way back
+// # Failures
 //
-//	what happens                          what follows
-//	a step is refused (failure)           back: what was done is compensated, each step after all that came behind it
-//	a step is not answered in time        in doubt: it is compensated too
-//	a hop gave a command up (exhausted)   parked, or back if the step says so; the answer to a redrive takes it up again
+//	event                                 effect
+//	a step is refused (failure)           the steps that are done are compensated, each one after all steps that came after it
+//	a step is not answered in time        it is in doubt: it is compensated too
+//	an awaited event does not come in     as if it were refused
+//	time
+//	a hop gave up a command (exhausted)   parked, or compensated if the step says so; the answer to a redrive resumes the saga
 //	a compensation is refused, given up   parked
 //	or not answered in time
-//	a failure after the pivot             parked: it only goes forward
-//	something in doubt that has no        parked
+//	a failure after the pivot             parked: the saga only goes forward
+//	a step in doubt without a             parked
 //	compensation
-//	an answer of a type that the          parked, with the step exhausted: a person retries it, gives its result, or
-//	definition does not know, or whose    resolves it
-//	variables or when cannot be
+//	a success of a type that the          parked, and the step is exhausted: an operator retries it, skips it with its
+//	definition does not have, or an       result, or resolves it
+//	answer whose variables or when
+//	cannot be evaluated
+//	a reason that cannot be evaluated     the event's type, or the condition of the end, is the reason
+//	the payload of a deadline that        the start is refused
+//	counts from the start cannot be
 //	evaluated
 //	another expression that fails         parked
-//	an answer again, a late one           ignored; what it gives a compensation is kept
-//	a command sent again, and an answer   ignored, unless it took effect: then it is done
-//	to the earlier one
-//	an event before its step awaits it    kept until then; refused where 64 are kept already
-//	a person                              retry, skip, resolve, compensate, resume, set, abandon; refused where it makes no sense
+//	a repeated answer, or one that comes  ignored; but a success of a step in doubt ends the doubt, and its variables are
+//	after the step's compensation         stored for the compensation
+//	an answer to an earlier command,      ignored if it is a failure; a success completes the step
+//	after a retry
+//	an event before its step awaits it    kept until then; refused if 64 are kept already
+//	an operator                           retry, skip, resolve, compensate, resume, set, abandon; refused where the state does
+//	                                      not allow it
 //
-// A saga ends as completed, compensated or abandoned. What is parked has not ended.
+// A saga ends as completed, compensated or abandoned. A parked saga has not ended.
 //
-// Steps that run while another fails are waited for: only their answer, or its absence, says whether there is anything to
-// undo. While a pivot is under way, or in doubt and nothing undoes it, nothing is undone: if it is done after all, the saga
-// goes forward.
+// Steps that are running when another one fails are waited for: only their answer, or its absence, shows whether there is
+// something to compensate. While a pivot is running, or is in doubt and has no compensation, nothing is compensated: if it is
+// done after all, the saga goes forward.
 //
 // # Not promised
 //
-// Isolation: others see what steps have done before the saga ends. Lock lets one of two sagas wait.
+// Isolation: other services see the effects of steps before the saga ends. With Lock, of two sagas one waits until the other has
+// ended.
 package saga

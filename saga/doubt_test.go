@@ -9,10 +9,10 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A refund in doubt was given up, and the answer to the charge has come after all: the refund that a person retries is not
-// in doubt, so that it runs whatever its hop still knows of the charge.
+// In TestALateAnswerEndsTheDoubtOfACompensation a refund in doubt was given up, and then the answer to the charge arrives. The
+// refund that an operator retries is not in doubt, so that it runs even if its hop no longer knows the charge.
 func TestALateAnswerEndsTheDoubtOfACompensation(t *testing.T) {
-	for _, before := range []bool{true, false} { // the refund is given up
+	for _, before := range []bool{true, false} { // whether the answer arrives before the refund is given up
 		r, _ := startOrder(t)
 		r.now = noon.Add(time.Hour)
 		fx := r.take(saga.Event{Kind: saga.Fired, Deadline: "payment.timeout"})
@@ -46,7 +46,7 @@ func TestACommandThatIsSentAgainSaysSinceWhenItMayHaveBeenAnswered(t *testing.T)
 	require.Equal(t, noon, fx.Commands[0].Since.UTC())
 }
 
-// TestACompensationThatDidNotHappenIsSentAgainWithoutDoubt: a person knows what its hop may have forgotten.
+// In TestACompensationThatDidNotHappenIsSentAgainWithoutDoubt an operator supplies the fact that the hop may have forgotten.
 func TestACompensationThatDidNotHappenIsSentAgainWithoutDoubt(t *testing.T) {
 	r, _ := startOrder(t)
 	r.now = noon.Add(time.Hour)
@@ -61,7 +61,7 @@ func TestACompensationThatDidNotHappenIsSentAgainWithoutDoubt(t *testing.T) {
 	require.Equal(t, saga.Compensating, r.s.Status)
 }
 
-// TestADeadLetterOfAnotherHopAnswersNoStep: a hop that listens to an event of the step has given that up.
+// In TestADeadLetterOfAnotherHopAnswersNoStep a hop that consumes an event of the step has given up that event.
 func TestADeadLetterOfAnotherHopAnswersNoStep(t *testing.T) {
 	r, _ := startOrder(t)
 	r.now = noon.Add(time.Hour)

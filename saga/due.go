@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// armFirst schedules the deadlines that count from the start.
+// armFirst schedules the deadlines that count from the saga's start.
 func (x *decision) armFirst() {
 	due, err := x.since(-1)
 	if err != nil {
@@ -20,13 +20,14 @@ func (x *decision) armFirst() {
 	x.armAll(due)
 }
 
-// scheduled is a deadline with its payload.
+// scheduled is a deadline with its evaluated payload.
 type scheduled struct {
 	*deadline
 	payload map[string]any
 }
 
-// since evaluates the deadlines that count from a step, or from the start. What cannot have its deadlines does not begin.
+// since evaluates the payloads of the deadlines that count from a step, or from the saga's start if step is -1. If one cannot be
+// evaluated, the step or the saga does not begin.
 func (x *decision) since(step int) (all []scheduled, err error) {
 	for _, dl := range x.d.deadlines {
 		if dl.since != step {
@@ -68,7 +69,7 @@ func (x *decision) disarm(name string) {
 	}
 }
 
-// fired is a deadline's turn.
+// fired applies a deadline that is due.
 func (x *decision) fired(e Event) {
 	i := slices.IndexFunc(x.s.Deadlines, func(a Armed) bool { return a.Name == e.Deadline })
 	if i < 0 {
@@ -101,8 +102,9 @@ func (x *decision) fired(e Event) {
 	}
 }
 
-// meet does what a deadline of the definition says, or keeps the deadline until the saga is taken up: where the saga is parked,
-// a deadline must not end it, and one that cannot do all that it says does nothing, so that it can be done once.
+// meet applies a deadline of the definition, or keeps it as overdue until the saga is resumed. It keeps a deadline that would
+// complete a parked saga, and one of whose effects any cannot be built: such a deadline has no effect at all now, so that all of
+// it can be applied once, later.
 func (x *decision) meet(due Armed) {
 	then := x.d.deadlines[x.deadline(due.Name)].Then
 	if then == ThenComplete && x.s.Status == Parked && !x.s.Back {
@@ -119,14 +121,14 @@ func (x *decision) meet(due Armed) {
 	}
 }
 
-// keep puts a deadline back, as overdue.
+// keep puts a deadline back, marked as overdue.
 func (x *decision) keep(due Armed) {
 	due.Overdue = true
 	x.insert(due)
 	x.fx.Met = slices.DeleteFunc(x.fx.Met, func(name string) bool { return name == due.Name })
 }
 
-// meetOverdue does what the overdue deadlines say, the first that was due first, until the saga is parked or turns back.
+// meetOverdue applies the overdue deadlines, the earliest first, until the saga is parked or compensates.
 func (x *decision) meetOverdue() {
 	for x.s.Status == Running {
 		next := -1
@@ -167,8 +169,8 @@ func (x *decision) deadline(name string) int {
 	return slices.IndexFunc(x.d.deadlines, func(dl *deadline) bool { return dl.Name == name })
 }
 
-// met does what a deadline of the definition says. It returns false where an event of it, or of the end that it
-// brings, cannot be built; then the saga is parked.
+// met applies a deadline of the definition. If one of its events, or of the events of the end that it causes, cannot be built, it
+// parks the saga and returns false.
 func (x *decision) met(due Armed) bool {
 	dl := x.d.deadlines[x.deadline(due.Name)]
 	x.moment(DeadlineMet, "", due.Name)
@@ -189,7 +191,7 @@ func (x *decision) met(due Armed) bool {
 func (x *decision) then(t Then, why string, emits []emit) {
 	switch t {
 	case ThenComplete:
-		if !x.s.Back { // what was done must be undone first
+		if !x.s.Back { // a compensating saga is compensated first
 			x.complete(why, emits)
 		}
 	case ThenCompensate:

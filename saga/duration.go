@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A Duration is written as Go writes one: 500ms, 30s, 240h.
+// A Duration is written as in Go: 500ms, 30s, 240h.
 type Duration time.Duration
 
-// String leaves out what is nought: 4m, not 4m0s.
+// String returns the duration without units that are zero: 4m, not 4m0s.
 func (d Duration) String() string {
 	s := time.Duration(d).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -21,10 +21,10 @@ func (d Duration) String() string {
 	return s
 }
 
-// MarshalText is String.
+// MarshalText returns String as bytes.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText takes what time.ParseDuration takes, from nothing to ten years.
+// UnmarshalText accepts the format of time.ParseDuration, from 0 to ten years.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil || v < 0 || v > maxDuration {

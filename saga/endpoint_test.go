@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// TestAnEndpointNamesNoOtherPlace: DELETE /rooms/ is not DELETE /rooms/{room} of a room without a name.
+// TestAnEndpointNamesNoOtherPlace checks that a room without a name does not turn DELETE /rooms/{room} into DELETE /rooms/.
 func TestAnEndpointNamesNoOtherPlace(t *testing.T) {
 	d, err := saga.Define(saga.Spec{
 		Saga: "trip", Version: 1, Key: "trip_id", Data: map[string]saga.Type{"trip_id": saga.String, "room": saga.String},

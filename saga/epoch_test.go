@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// asked is a payment that was given up and asked for again: its first command is a dead letter, its second on its way.
+// asked returns a payment that was given up and sent again: its first command is a dead letter, its second is not answered yet.
 func asked(t *testing.T) *run {
 	r, _ := startOrder(t)
 	r.take(answer("payment", "forward", "exhausted", "troupe.Exhausted", nil))

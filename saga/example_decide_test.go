@@ -41,7 +41,7 @@ func ExampleDefine() {
 	// steps[1].needs[0]: there is no step "train"
 }
 
-// What a coordinator does with each event, without a coordinator.
+// ExampleDecide applies events in the way a coordinator does, without a coordinator.
 func ExampleDecide() {
 	d, err := saga.Define(hotelAndFlight())
 	if err != nil {

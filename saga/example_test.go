@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// BookRoom is what the hotel is asked for, RoomBooked what it answers.
+// BookRoom is the command to the hotel, and RoomBooked its answer.
 type BookRoom struct {
 	Trip   string `json:"trip"`
 	Nights int    `json:"nights"`
@@ -18,7 +18,7 @@ type RoomBooked struct {
 	Booking string `json:"booking"`
 }
 
-// A definition in Go names messages by their types, which Define checks.
+// ExampleCommandOf writes a definition in Go that refers to messages by their types, which Define checks.
 func ExampleCommandOf() {
 	codec := envelope.JSONCodec{} // or the schemas.Codec of the flow
 	spec := saga.Spec{

@@ -8,7 +8,8 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// forward starts and skips what it can, and says whether it is worth while to look again.
+// forward starts and skips the steps that can be, and completes the saga when none is left. It reports whether anything changed,
+// in which case it must be called again.
 func (x *decision) forward() (changed bool) {
 	if x.endsEarly() {
 		return true
@@ -48,7 +49,7 @@ const (
 	never
 )
 
-// join says whether what a step needs is there.
+// join reports whether a step can begin, must wait for the steps that it needs, or never can begin.
 func (x *decision) join(st *step) joined {
 	done, skipped := 0, 0
 	for _, n := range st.needs {
@@ -76,7 +77,7 @@ func (x *decision) skip(i int, why string) {
 	x.moment(StepSkipped, x.s.Steps[i].Name, why)
 }
 
-// begin starts a step, or skips it where its condition does not hold. It says false when the saga is parked over it.
+// begin starts a step, or skips it if its condition does not hold. It returns false if the saga is parked.
 func (x *decision) begin(i int) bool {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	if st.when != nil {
@@ -118,7 +119,7 @@ func (x *decision) begin(i int) bool {
 	return x.s.Status == Running
 }
 
-// takeEarly gives a step that begins to wait what came before.
+// takeEarly applies the first kept event that a step which begins to wait accepts.
 func (x *decision) takeEarly(i int) {
 	for k, e := range x.s.Early {
 		if x.observe(i, e) {
@@ -128,7 +129,7 @@ func (x *decision) takeEarly(i int) {
 	}
 }
 
-// send adds a command. It says false when the saga is parked, since the command cannot be made.
+// send adds a command. If the command cannot be built, it parks the saga and returns false.
 func (x *decision) send(i int, c *command, operation string) bool {
 	st, ss := x.d.steps[i], x.s.Steps[i]
 	out := Send{Step: st.Name, Operation: operation, Epoch: ss.Epoch, Hop: c.hop, Type: c.typ, Retry: c.retry, Since: ss.Sent}
@@ -162,7 +163,7 @@ func (x *decision) send(i int, c *command, operation string) bool {
 	return true
 }
 
-// endsEarly looks at the conditions by which the saga ends before its steps are through.
+// endsEarly applies the first of the definition's ends whose condition holds. It returns false if none does.
 func (x *decision) endsEarly() bool {
 	for _, e := range x.d.ends {
 		if e.Then == ThenPark && slices.Contains(x.s.Passed, e.End.When) {
@@ -197,7 +198,7 @@ func (x *decision) endsEarly() bool {
 	return false
 }
 
-// complete ends the saga. What is still awaited comes too late.
+// complete ends the saga. Events that steps still wait for are no longer awaited.
 func (x *decision) complete(why string, emits []emit) {
 	if x.s.Ended() {
 		return

@@ -11,14 +11,14 @@ import (
 	"github.com/troupe-go/troupe/internal/lines"
 )
 
-// maxSize of a definition, in bytes.
+// maxSize limits the JSON of a definition, in bytes.
 const maxSize = 1 << 20
 
-// A Mistake is something in a Spec that cannot be meant.
+// A Mistake is an invalid part of a Spec.
 type Mistake struct {
-	// Path is where it stands, such as steps[1].command.input.amount_cents.
+	// Path is the path of the part, such as steps[1].command.input.amount_cents.
 	Path string
-	// Line of the JSON, counted from 1; 0 where there is none.
+	// Line is its line in the JSON, counted from 1; 0 if unknown.
 	Line int
 	Text string
 }
@@ -34,7 +34,7 @@ func (m Mistake) Error() string {
 	return text
 }
 
-// Mistakes are all that Define or Parse found.
+// Mistakes holds all mistakes that Define or Parse found.
 type Mistakes []Mistake
 
 func (ms Mistakes) Error() string {
@@ -45,8 +45,8 @@ func (ms Mistakes) Error() string {
 	return strings.Join(all, "\n")
 }
 
-// Parse reads a definition from JSON. Its error, but for one about the syntax, is Mistakes, with lines and paths. Unknown
-// fields are mistakes.
+// Parse reads a definition from JSON. Its error is of type Mistakes, with lines and paths. A text that is not JSON and a field
+// that does not exist are mistakes too.
 func Parse(text []byte) (*Definition, error) {
 	if len(text) > maxSize {
 		return nil, Mistakes{{Text: fmt.Sprintf("a definition of %d bytes: at most %d", len(text), maxSize)}}
@@ -72,8 +72,8 @@ func Parse(text []byte) (*Definition, error) {
 	return d, err
 }
 
-// LineOf is the line of a JSON definition at which path stands, such as steps[1].timeout, or the nearest thing around it;
-// 0 where text is no JSON.
+// LineOf returns the line in a JSON definition of the part at path, such as steps[1].timeout, or of the closest part that
+// contains it. It returns 0 if text is not JSON.
 func LineOf(text []byte, path string) int {
 	at, err := lines.Of(text)
 	if err != nil {
@@ -82,14 +82,14 @@ func LineOf(text []byte, path string) int {
 	return at.Of(path)
 }
 
-// noJSON is a text that is none, as a mistake.
+// noJSON returns the error of a text that is not JSON, as Mistakes.
 func noJSON(err error) error {
 	var bad lines.Error
 	errors.As(err, &bad)
 	return Mistakes{{Line: bad.Line, Text: bad.Text}}
 }
 
-// said is a decoder's error with its place.
+// said returns a decoder's error with its path and line.
 func said(text []byte, read int64, err error) Mistake {
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
@@ -98,7 +98,7 @@ func said(text []byte, read int64, err error) Mistake {
 	return Mistake{Line: lines.At(text, read), Text: strings.TrimPrefix(err.Error(), "json: ")}
 }
 
-// canonical is the one form that equal specs have.
+// canonical returns the JSON that equal specs have in common.
 func canonical(spec Spec) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -110,7 +110,7 @@ func canonical(spec Spec) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// sortedKeys of a mapping, so that nothing depends on a map's order.
+// sortedKeys returns the keys of a map in order, so that no result depends on a map's order.
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {

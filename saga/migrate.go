@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Migrate gives s, a state of from, as a state of to, with which it goes on at its next event. It is pure, as Decide is:
-// a log in which such a move stands (Migrated) folds to the saga's state. s is not changed.
+// Migrate converts s, a state of from, to a state of to, with which the saga continues at its next event. It is pure, as Decide
+// is: a log that contains such a move (Migrated) still gives the saga's state. Migrate does not change s.
 //
-// A saga can be moved where everything that has happened to it means the same in to: the same saga, key and lock; each
-// variable with its type; each step that has begun asks the same of the same hop, is undone in the same way, is a pivot
-// or not, and stands in the same order to the others that have begun; and each deadline to come is known. The error
-// names all that is in the way. So is a value that to goes on with and that the saga cannot have: of a variable that to sets
-// by a step that was done, or by the start, on from.
+// A saga can be moved if everything that has happened to it means the same in to. The saga's name, key and lock are equal. Each
+// variable keeps its type. Each step that has begun sends the same to the same hop, is compensated in the same way, is a pivot in
+// both or in neither, and has the same order relative to the other steps that have begun. Each scheduled deadline exists in to.
+// And no part of to that the saga may reach reads a variable without a value that to would have set before: at the start, or by a
+// step that is done. The error lists all obstacles.
 //
-// What only to has (a step, a deadline) applies to what has not begun: deadlines that count from the saga's start, or from
-// the start of a step that has begun, are not scheduled afterwards.
+// Steps and deadlines that only to has apply to the part of the saga that has not begun: deadlines that count from the saga's
+// start, or from the start of a step that has begun, are not scheduled afterwards.
 func Migrate(from, to *Definition, s State) (State, error) {
 	m := &move{from: from, to: to, s: s}
 	switch {
@@ -68,7 +68,7 @@ func (m *move) compareSpecs() {
 	}
 }
 
-// ran says whether a step has begun, so that what it asked and how it is undone is settled.
+// ran reports whether a step has begun, so that its command and its compensation must not change.
 func ran(p Phase) bool { return p != StepWaiting && p != Skipped }
 
 func (m *move) compareSteps() {
@@ -118,7 +118,7 @@ func undoes(c *Compensation) string {
 	return asks(c.Command, c.Call)
 }
 
-// behind are the steps behind step i, directly or not, that have begun.
+// behind returns the names of the steps that come after step i, directly or not, and that have begun.
 func (d *Definition) behind(i int, phase map[string]Phase) (names []string) {
 	for _, j := range d.steps[i].after {
 		if name := d.steps[j].Name; ran(phase[name]) {
@@ -139,7 +139,7 @@ func (m *move) compareDeadlines() {
 	}
 }
 
-// schedules says whether a deadline of that name means something to d.
+// schedules reports whether d has a deadline of that name.
 func (d *Definition) schedules(name string) bool {
 	if name == TimeoutName {
 		return d.spec.Timeout > 0

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// another is the order's definition with changes.
+// another returns the order's definition with changes.
 func another(t testing.TB, change func(*saga.Spec)) *saga.Definition {
 	t.Helper()
 	spec := load(t, "testdata/order.saga.json").Spec()
@@ -25,7 +25,7 @@ func another(t testing.TB, change func(*saga.Spec)) *saga.Definition {
 	return d
 }
 
-// withCheck has a step of another name before the shipment, and the inventory first.
+// withCheck adds the step check before the shipment, and lists the inventory first.
 func withCheck(s *saga.Spec) {
 	shipping := s.Steps[2]
 	shipping.Needs = []string{"inventory", "check"}
@@ -92,7 +92,7 @@ func TestWhatIsInTheWayOfAMoveIsNamed(t *testing.T) {
 	r := parked(t)
 	_, err := saga.Migrate(r.d, r.d, r.s)
 	require.ErrorContains(t, err, "already")
-	// What has not begun may change as it likes.
+	// parts that have not begun may change in any way
 	_, err = saga.Migrate(r.d, another(t, func(s *saga.Spec) {
 		s.Steps[2].Name, s.Steps[2].Timeout = "delivery", saga.Duration(time.Hour)
 	}), r.s)

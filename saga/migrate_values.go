@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// compareValues finds what the saga would go on with and cannot have any more: a variable without a value that the new
-// definition sets where the saga has been, and the old one does not set there.
+// compareValues finds variables without a value that parts of the new definition read which the saga may reach, and that the new
+// definition sets in a part that the saga has passed, while the old one does not set them there.
 func (m *move) compareValues() {
 	phase := make(map[string]Phase, len(m.s.Steps))
 	for _, ss := range m.s.Steps {
@@ -23,7 +23,7 @@ func (m *move) compareValues() {
 		_, had := m.from.spec.Data[name]
 		by, does := m.to.setters[name]
 		if had && did == does && was == by {
-			return false // it was as much without it before
+			return false // the old definition leaves it unset in the same way
 		}
 		return by == "" || phase[by] == Done
 	}
@@ -43,13 +43,13 @@ func (m *move) compareValues() {
 	}
 }
 
-// A toCome is a part of a definition that a saga may come to, with the variables that it cannot do without.
+// A toCome is a part of a definition that a saga may reach, with the variables that the part requires.
 type toCome struct {
 	name  string
 	wants []string
 }
 
-// toCome returns the parts that a saga whose steps are in these phases may come to.
+// toCome returns the parts that a saga whose steps are in these phases may reach.
 func (d *Definition) toCome(phase map[string]Phase) (all []toCome) {
 	for i, st := range d.spec.Steps {
 		path := fmt.Sprintf("steps[%d]", i)
@@ -60,7 +60,7 @@ func (d *Definition) toCome(phase map[string]Phase) (all []toCome) {
 		switch phase[st.Name] {
 		case StepWaiting:
 			all = append(all, toCome{"step " + st.Name, d.wants(guards, path+".when", path+".command.input", path+".call.body")})
-		case Intent, GivenUp, Doubt: // it may be retried, and its condition is not asked again
+		case Intent, GivenUp, Doubt: // it may be retried, and its condition is not evaluated again
 			all = append(all, toCome{"step " + st.Name, d.wants(nil, path+".command.input", path+".call.body")})
 		}
 		switch phase[st.Name] {
@@ -85,7 +85,7 @@ func (d *Definition) toCome(phase map[string]Phase) (all []toCome) {
 	return all
 }
 
-// wants returns the variables that the expressions under paths read and that neither they nor guards ask has() about.
+// wants returns the variables that the expressions under paths read and that neither they nor guards test with has().
 func (d *Definition) wants(guards []*expr.Expr, paths ...string) (names []string) {
 	var tested []string
 	for _, g := range guards {

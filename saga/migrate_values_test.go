@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// TestASagaDoesNotMoveToWhereAValueIsMissing: the payment was charged without the fee that the new definition ships with.
+// In TestASagaDoesNotMoveToWhereAValueIsMissing the payment was charged without the fee that the new definition's shipment needs.
 func TestASagaDoesNotMoveToWhereAValueIsMissing(t *testing.T) {
 	const text = `{
  "saga":"order","version":VERSION,"key":"id","data":{"id":"string"MORE},

@@ -36,7 +36,7 @@ func TestADeadlineThatCannotBeMetIsMetOnceTheSagaIsTakenUp(t *testing.T) {
 
 	t.Run("it compensates", func(t *testing.T) {
 		f := withoutCents(t, `"deadlines":[{"name":"over","after":"2h","emit":[`+share+`],"then":"compensate"}],`)
-		f.WhenActs("order/o-1", resume).ThenStatus("order/o-1", saga.Parked).ThenNoEvents() // nothing is mended
+		f.WhenActs("order/o-1", resume).ThenStatus("order/o-1", saga.Parked).ThenNoEvents() // the cause is not removed
 		f.WhenActs("order/o-1", set)
 		f.WhenActs("order/o-1", resume).ThenStatus("order/o-1", saga.Compensating).ThenEvents(late)
 	})
@@ -90,14 +90,15 @@ func TestADeadlineEndsNoParkedSaga(t *testing.T) {
 	})
 }
 
-// Earlier versions dropped such a deadline. Their logs still give the state that they gave.
+// TestALogWithoutKeptDeadlinesGivesWhatItGave replays a log of an earlier version, which dropped such a deadline. It still gives
+// the same state.
 func TestALogWithoutKeptDeadlinesGivesWhatItGave(t *testing.T) {
 	d := parse(t, orderOfCents+`"deadlines":[{"name":"over","after":"2h","emit":[{"event":"Late","input":{"share":"100 / data.cents"}}],"then":"compensate"},
 		{"name":"up","after":"3h","then":"complete"}],`+overdueSteps, "TIMEOUT", "9h")
 	s, _ := saga.Decide(d, saga.State{}, saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1", "cents": 0}}, noon)
 	s, _ = saga.Decide(d, s, saga.Event{Kind: saga.Fired, Deadline: "over"}, noon.Add(2*time.Hour))
 	require.Equal(t, saga.Parked, s.Status)
-	require.Len(t, s.Deadlines, 2) // up, and the step's
+	require.Len(t, s.Deadlines, 2) // the deadline up, and the step's
 	s, _ = saga.Decide(d, s, saga.Event{Kind: saga.Fired, Deadline: "up"}, noon.Add(3*time.Hour))
 	require.Equal(t, saga.Completed, s.Status)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// parse reads a definition, with words of its text replaced.
+// parse reads a definition, with strings of its text replaced.
 func parse(t testing.TB, text string, replaced ...string) *saga.Definition {
 	t.Helper()
 	d, err := saga.Parse([]byte(strings.NewReplacer(replaced...).Replace(text)))

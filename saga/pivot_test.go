@@ -20,7 +20,7 @@ func step(name string, pivot bool) saga.Step {
 	return st
 }
 
-// besides is a saga with a pivot beside a step that can be undone.
+// besides returns a saga with a pivot that runs in parallel with a step that can be compensated.
 func besides(t *testing.T, deadlines ...saga.Deadline) *run {
 	d, err := saga.Define(saga.Spec{
 		Saga: "besides", Version: 1, Key: "id", Data: map[string]saga.Type{"id": saga.String},

@@ -32,7 +32,7 @@ this schema; in VS Code:
 ` + "```" + `
 `
 
-// reference is the page.
+// reference returns the page docs/saga-reference.md.
 func reference(t testing.TB) string {
 	t.Helper()
 	root := schemaTree(t)
@@ -94,7 +94,7 @@ func (n *node) table(t testing.TB, root *node, b *strings.Builder) {
 	}
 }
 
-// kind is a node's type, with a link where it has its own section.
+// kind returns a node's type, with a link if the type has its own section.
 func (n *node) kind(t testing.TB, root *node) string {
 	name, is := n.resolve(t, root)
 	switch {

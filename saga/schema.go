@@ -8,8 +8,7 @@ import (
 //go:embed saga.schema.json
 var schema []byte
 
-// Schema is the JSON Schema (draft 2020-12) of definitions, with a description of each field. What it refuses, Parse
-// refuses too, but for what it asks to be spelled out: the names of fields in lower case, no nulls and no empty words, all
-// four fields of a Retry.
-// Parse also checks what a schema cannot say.
+// Schema returns the JSON Schema (draft 2020-12) of definitions, with a description of each field. Parse refuses whatever the
+// schema refuses, with these exceptions: the schema requires names of fields in lower case, no nulls, no empty strings, and all
+// four fields of a Retry. Parse also checks rules that a schema cannot express.
 func Schema() []byte { return bytes.Clone(schema) }

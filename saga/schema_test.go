@@ -24,7 +24,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A node is a part of the schema, as far as the tests read it.
+// A node is a part of the schema, with the keywords that the tests read.
 type node struct {
 	Ref         string          `json:"$ref"`
 	Description string          `json:"description"`
@@ -39,7 +39,7 @@ type node struct {
 	Defs        properties      `json:"$defs"`
 }
 
-// properties are in the schema's order.
+// properties keeps the schema's order.
 type properties []property
 
 type property struct {
@@ -82,7 +82,7 @@ func schemaTree(t testing.TB) *node {
 	return &root
 }
 
-// resolve follows references to the definition that says what a node is, by its name; "" where it says so itself.
+// resolve follows references to the definition of a node, and returns its name; "" if the node has no reference.
 func (n *node) resolve(t testing.TB, root *node) (string, *node) {
 	t.Helper()
 	ref := n.Ref
@@ -186,7 +186,7 @@ func (w *walker) value(path string, typ reflect.Type, n *node) {
 	}
 }
 
-// constants are the values of the constants of a type, in the order of the source, without "", which is left out in JSON.
+// constants returns the values of the constants of a type, in the order of the source, without "", which JSON leaves out.
 func constants(t *testing.T, folder, typ string) (values []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
@@ -254,7 +254,7 @@ func TestEveryDefinitionHereKeepsTheSchema(t *testing.T) {
 		found++
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
-		if !strings.Contains(path, ".bad.") { // the verifier's, one of which has an expression that does not compile
+		if !strings.Contains(path, ".bad.") { // the verifier's bad examples; one of them has an expression that does not compile
 			_, err = saga.Parse(text)
 			require.NoError(t, err, path)
 		}
@@ -264,7 +264,7 @@ func TestEveryDefinitionHereKeepsTheSchema(t *testing.T) {
 	require.Positive(t, found)
 }
 
-// everything is a definition that uses every field there is.
+// everything returns a definition that uses every field.
 func everything() saga.Spec {
 	minute := saga.Duration(time.Minute)
 	set := func(name string) []saga.Answer {
@@ -313,13 +313,13 @@ func everything() saga.Spec {
 	}
 }
 
-// A mutant of a definition is the same JSON but for one place.
+// A mutant is a definition's JSON with one change.
 type mutant struct {
 	where string
 	text  []byte
 }
 
-// mutants leave each thing out once, and put something of another kind there once.
+// mutants leaves out each value once, and replaces each value once by one of another kind.
 func mutants(t testing.TB, text []byte) (all []mutant) {
 	t.Helper()
 	var doc any
@@ -368,11 +368,11 @@ func TestWhatTheSchemaRefusesParseRefuses(t *testing.T) {
 	require.NoError(t, err)
 	schema := compiled(t)
 	require.NoError(t, refusedBySchema(t, schema, d.JSON()))
-	spelledOut := []string{"retry without initial"} // that a wait is none must be said
+	spelledOut := []string{"retry without initial"} // the schema requires a wait of zero to be written
 	both := 0
 	for _, m := range mutants(t, d.JSON()) {
 		if refusedBySchema(t, schema, m.text) == nil {
-			continue // Parse knows more
+			continue // Parse checks more than the schema
 		}
 		if _, err := saga.Parse(m.text); err == nil {
 			require.True(t, slices.ContainsFunc(spelledOut, func(s string) bool { return strings.HasSuffix(m.where, s) }),

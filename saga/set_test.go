@@ -26,7 +26,7 @@ func setting(t *testing.T) *sagatest.Fixture {
 	return sagatest.New(t, d)
 }
 
-// TestAPersonSetsAVariableThatAnExpressionCannotUse, and the saga goes on when it is resumed.
+// In TestAPersonSetsAVariableThatAnExpressionCannotUse the saga continues when it is resumed.
 func TestAPersonSetsAVariableThatAnExpressionCannotUse(t *testing.T) {
 	f := setting(t).WhenStarted("order", sagatest.Fields{"id": "o-1", "n": 0})
 	f.ThenStatus("order/o-1", saga.Parked)
@@ -49,7 +49,7 @@ func TestAVariableIsOnlySetToWhatItsTypeAllows(t *testing.T) {
 	f.WhenActs("order/o-1", action(saga.ActAbandon, "")).WhenActs("order/o-1", set(map[string]any{"n": 2})).ThenRefused("has ended")
 }
 
-// TestACompensationThatCannotBeBuiltIsLeftToAPerson: its step is one that a person retries, skips or resolves.
+// In TestACompensationThatCannotBeBuiltIsLeftToAPerson an operator can retry, skip or resolve the step.
 func TestACompensationThatCannotBeBuiltIsLeftToAPerson(t *testing.T) {
 	failed := func() *sagatest.Fixture {
 		f := setting(t).WhenStarted("order", sagatest.Fields{"id": "o-1", "n": 1})
@@ -67,7 +67,8 @@ func TestACompensationThatCannotBeBuiltIsLeftToAPerson(t *testing.T) {
 	}
 }
 
-// TestEventsFindASagaByTheValueThatAPersonHasSet, those that came before too, and no longer by the old one.
+// TestEventsFindASagaByTheValueThatAPersonHasSet checks that events that arrived earlier find it too, and that the old value no
+// longer finds it.
 func TestEventsFindASagaByTheValueThatAPersonHasSet(t *testing.T) {
 	d, err := saga.Parse([]byte(`{
  "saga":"bill","version":1,"key":"id","data":{"id":"string","invoice":"string"},

@@ -4,40 +4,40 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// A Spec is a definition as it is written, in Go or as JSON: one tree. Define checks it.
+// A Spec is a saga's definition as it is written, in Go or as JSON. Define checks it.
 type Spec struct {
-	// Saga is the type's name: letters, digits and dashes, in lower case.
+	// Saga is the name of the saga's type: 1 to 63 lower-case letters, digits and dashes.
 	Saga string `json:"saga"`
-	// Version is counted by people; what tells definitions apart is their hash.
+	// Version is a number for people, from 1. The hash identifies a definition, not the version.
 	Version     int    `json:"version"`
 	Description string `json:"description,omitempty"`
-	// Key is the variable that names an instance, of type string: the flow's business key. There is one instance of a
-	// saga for each key, and the key is that of all its messages.
+	// Key is the variable that identifies an instance, of type string: the flow's business key. There is one instance per key,
+	// and all messages of the saga have this key.
 	Key string `json:"key"`
-	// Data are the variables, with their types.
+	// Data declares the variables, with their types.
 	Data map[string]Type `json:"data"`
-	// Lock is an expression of type string over data as it is at the start: what of two sagas only one may work on at a
-	// time. The second waits until the first has ended.
+	// Lock is an expression of type string over data, evaluated at the start. Of two sagas with the same result, the second waits
+	// until the first has ended. Default: no lock.
 	Lock string `json:"lock,omitempty"`
-	// Timeout of the whole: then it is compensated. 0: none.
+	// Timeout limits the duration of the whole saga: after it the saga is compensated. Default: no limit.
 	Timeout Duration `json:"timeout,omitempty"`
-	// Stash is how long an awaited event that comes before its saga is kept. Default 1 h.
+	// Stash limits how long an awaited event that arrives before its saga has started is kept. Default: 1 h.
 	Stash Duration `json:"stash,omitempty"`
-	// Start are the events that start an instance; none where only a call does.
+	// Start lists the events that start an instance. Without any, only a call of the coordinator starts one.
 	Start     []Start    `json:"start,omitempty"`
 	Steps     []Step     `json:"steps,omitempty"`
 	Deadlines []Deadline `json:"deadlines,omitempty"`
-	// Ends end the saga at once when a condition holds, before its steps are through.
+	// Ends end the saga as soon as a condition holds, before its steps are completed.
 	Ends []End `json:"ends,omitempty"`
-	// Completed and Compensated are the events that are emitted at those ends.
+	// Completed and Compensated are the events that are emitted when the saga is completed or compensated.
 	Completed   []Emit `json:"completed,omitempty"`
 	Compensated []Emit `json:"compensated,omitempty"`
 }
 
-// A Type is a variable's: "string", "int" (64 bits), "double", "bool" or "any".
+// A Type is the type of a variable: "string", "int" (64 bits), "double", "bool" or "any".
 type Type = expr.Type
 
-// The types of variables.
+// These are the types of variables.
 const (
 	String = expr.String
 	Int    = expr.Int
@@ -46,153 +46,157 @@ const (
 	Any    = expr.Any
 )
 
-// A Mapping gives names their values, by expressions: a command's fields from data, variables from an event's fields.
+// A Mapping assigns expressions to names: the fields of a command, computed from data, or variables, computed from an event's
+// fields.
 type Mapping map[string]string
 
-// Start is an event that starts an instance, unless there is one of its key.
+// Start is an event that starts an instance, unless its key has one already.
 type Start struct {
 	Hop   string `json:"hop"`
 	Event string `json:"event"`
-	// When is a condition over event: otherwise it starts nothing.
+	// When is a condition over event. An event for which it does not hold starts nothing.
 	When string `json:"when,omitempty"`
-	// Set gives variables from event, at least the one that is the key.
+	// Set computes variables from event, and must set the variable of the key.
 	Set Mapping `json:"set"`
 
-	of *body // where StartOf made it
+	of *body // set by StartOf
 }
 
-// A Step is what is asked of a hop, or awaited of it, or both. One without either is a place where others meet.
+// A Step sends a command to a hop, or calls its service by HTTP, and waits for the answer; or it waits for an event. A step
+// without a command, a call and events is done at once: it joins other steps.
 type Step struct {
 	Name string `json:"name"`
-	// Needs are the steps that come before it. Join says what of them it needs.
+	// Needs are the names of the steps that come before it. Join defines how many of them must be done.
 	Needs []string `json:"needs,omitempty"`
 	Join  Join     `json:"join,omitempty"`
-	// When is a condition over data. Where it does not hold, the step is skipped.
+	// When is a condition over data. If it does not hold, the step is skipped.
 	When string `json:"when,omitempty"`
-	// Command is sent, or Call is made by HTTP; a step that has neither waits for an event of Success or Failure.
+	// Command is sent, or Call is made by HTTP. A step with neither waits for one of the events of Success or Failure.
 	Command *Command `json:"command,omitempty"`
 	Call    *Call    `json:"call,omitempty"`
-	// Success are the events by which the step is done, Failure those by which it is refused.
+	// Success lists the events that complete the step, and Failure the events that refuse it.
 	Success []Answer `json:"success,omitempty"`
 	Failure []Answer `json:"failure,omitempty"`
-	// Timeout is counted from the start of the step. After that a command is in doubt: it may have taken effect, and is
-	// compensated; an awaited event counts as refused.
+	// Timeout counts from the start of the step. After it a command is in doubt: it may have taken effect, and is compensated. An
+	// awaited event counts as refused. Default: no timeout.
 	Timeout Duration `json:"timeout,omitempty"`
-	// Retry is how the hop tries the command. Default: as it is set there.
+	// Retry sets how often and for how long the hop tries the command. Default: the hop's own settings.
 	Retry *Retry `json:"retry,omitempty"`
-	// Exhausted says what follows when the hop has given the command up.
+	// Exhausted decides what follows when the hop has given up the command. Default: Park.
 	Exhausted Exhausted `json:"exhausted,omitempty"`
 	// Compensation undoes the step.
 	Compensation *Compensation `json:"compensation,omitempty"`
-	// Pivot is the point of no return: when it is done, the saga only goes forward.
+	// Pivot marks the point of no return: once the step is done, the saga only goes forward.
 	Pivot bool `json:"pivot,omitempty"`
-	// Retriable says that the step succeeds at last, if it is tried often enough: no business refuses it.
+	// Retriable states that the step succeeds if it is tried often enough: the business never refuses it.
 	Retriable bool `json:"retriable,omitempty"`
-	// Irreversible is why the step needs no compensation.
+	// Irreversible is the reason why the step needs no compensation.
 	Irreversible string `json:"irreversible,omitempty"`
 }
 
-// Join says what a step needs of the steps before it.
+// Join defines how many of the steps before it a step needs.
 type Join string
 
-// The joins. A step whose join can no longer hold is skipped.
+// These are the joins. A step whose join can no longer hold is skipped.
 const (
 	All   Join = ""      // all of them done
 	First Join = "first" // one of them done
 	Merge Join = "merge" // all of them done or skipped, and one done
 )
 
-// Exhausted says what follows when a hop has given a command up.
+// Exhausted decides what follows when a hop has given up a command.
 type Exhausted string
 
-// What follows. Either way the command had no effect, and it still may when its dead letter is redriven.
+// These are the values of Exhausted. In both cases the command has had no effect so far, and may have one when its dead letter is
+// redriven.
 const (
-	Park           Exhausted = ""           // a person must act
-	CompensateThen Exhausted = "compensate" // what was done is undone
+	Park           Exhausted = ""           // the saga waits for an operator, or for the answer to a redrive
+	CompensateThen Exhausted = "compensate" // the saga is compensated, and so is the step, which is in doubt
 )
 
-// A Command is a message to a hop.
+// A Command is a message that is sent to a hop.
 type Command struct {
 	Hop  string `json:"hop"`
 	Type string `json:"type"`
-	// Input gives its fields, over data and saga.
+	// Input computes its fields, over data and saga.
 	Input Mapping `json:"input,omitempty"`
 
-	of *body // where CommandOf made it
+	of *body // set by CommandOf
 }
 
-// A Call is a request by HTTP that a participant makes, the ambassador of its hop.
+// A Call is an HTTP request. The ambassador of the hop, a participant, makes it.
 type Call struct {
 	Hop    string `json:"hop"`
 	Method string `json:"method"`
-	// Endpoint is a path in which {variable} stands for a variable of data, escaped.
+	// Endpoint is a path in which {variable} is replaced by the escaped value of a variable of data.
 	Endpoint string `json:"endpoint"`
-	// Body gives the fields of a JSON object, over data and saga. Without any there is no body.
+	// Body computes the fields of a JSON object, over data and saga. Without fields the request has no body.
 	Body Mapping `json:"body,omitempty"`
 }
 
-// An Answer is an event that is awaited. The answer to a command is known by its headers.
+// An Answer is an event that a step waits for. The answer to a command is recognised by its headers.
 type Answer struct {
 	Event string `json:"event"`
-	// Hop is whose event it is. Default: the command's.
+	// Hop is the hop that emits the event. Default: the hop of the command.
 	Hop string `json:"hop,omitempty"`
-	// By says how an event that answers no command finds its saga. Default: the event's key is the saga's.
+	// By defines how an event that answers no command finds its saga. Default: the event's key is the saga's key.
 	By *Association `json:"by,omitempty"`
-	// When is a condition over event and data: otherwise it is another one.
+	// When is a condition over event, data and saga. If it does not hold, the event is not this answer.
 	When string `json:"when,omitempty"`
-	// Set gives variables from event and data. Each variable has one step that sets it.
+	// Set computes variables from event, data and saga. Each variable is set by one step only.
 	Set Mapping `json:"set,omitempty"`
-	// Reason is why, over event and data, of type string; for failures. Default: the event's name.
+	// Reason computes the reason of a failure, over event, data and saga, of type string. Default: the event's name.
 	Reason string `json:"reason,omitempty"`
 
-	of *body // where AnswerOf made it
+	of *body // set by AnswerOf
 }
 
-// An Association finds a saga by one of its variables.
+// An Association finds a saga by the value of one of its variables.
 type Association struct {
 	Variable string `json:"variable"`
-	// Field of the event that has the same value.
+	// Field is the field of the event that has the same value.
 	Field string `json:"field"`
 }
 
-// A Retry is how a hop tries a command: the waits double from Initial to Cap.
+// A Retry sets how a hop tries a command. The waits between attempts double from Initial to Cap.
 type Retry struct {
 	Attempts int      `json:"attempts"`
 	Initial  Duration `json:"initial"`
 	Cap      Duration `json:"cap"`
-	// Try is how long one attempt may take.
+	// Try limits the duration of one attempt.
 	Try Duration `json:"try"`
 }
 
-// A Compensation undoes a step. What it answers with failure parks the saga.
+// A Compensation undoes a step. A failure as its answer parks the saga.
 type Compensation struct {
 	Command *Command `json:"command,omitempty"`
 	Call    *Call    `json:"call,omitempty"`
 	Success []Answer `json:"success,omitempty"`
-	// Timeout parks the saga.
+	// Timeout limits the wait for the answer. After it the saga is parked. Default: no timeout.
 	Timeout Duration `json:"timeout,omitempty"`
 	Retry   *Retry   `json:"retry,omitempty"`
 }
 
-// A Deadline is what happens when nothing else does.
+// A Deadline applies when the steps of Until are not done in time.
 type Deadline struct {
 	Name  string   `json:"name"`
 	After Duration `json:"after"`
-	// Since is the step from whose start it counts. Default: the saga's start.
+	// Since is the step from whose start After counts. Default: the saga's start.
 	Since string `json:"since,omitempty"`
-	// Until are steps that cancel it when they are done. The saga's end always does.
+	// Until lists steps. When one of them is done, the deadline is cancelled. The end of the saga always cancels it.
 	Until []string `json:"until,omitempty"`
-	// Payload is evaluated when it is scheduled, over data and saga; Emit reads it as deadline.
+	// Payload is evaluated when the deadline is scheduled, over data and saga. Emit reads it as deadline.
 	Payload Mapping `json:"payload,omitempty"`
 	Emit    []Emit  `json:"emit,omitempty"`
-	// Then is what becomes of the saga. While the saga is parked, a deadline with ThenComplete waits until it is taken up.
+	// Then decides how the saga continues. While the saga is parked, a deadline with ThenComplete waits until the saga is
+	// resumed.
 	Then Then `json:"then,omitempty"`
 }
 
-// Then is what follows.
+// Then decides how a saga continues after a deadline or an End.
 type Then string
 
-// What follows.
+// These are the values of Then. Only a Deadline may have GoOn, which changes nothing.
 const (
 	GoOn           Then = ""
 	ThenComplete   Then = "complete"
@@ -200,25 +204,26 @@ const (
 	ThenPark       Then = "park"
 )
 
-// An End ends the saga when When holds, over data. Where a variable that it reads is not set, it does not hold yet.
+// An End ends the saga when its condition When, over data and saga, holds. While a variable that the condition reads is not set,
+// it does not hold.
 type End struct {
 	When string `json:"when"`
 	Then Then   `json:"then"`
-	// Reason is kept, of type string over data.
+	// Reason computes the stored reason, over data and saga, of type string. Default: the condition.
 	Reason string `json:"reason,omitempty"`
-	// Emit is emitted instead of Completed.
+	// Emit is emitted instead of Completed. Only an End with ThenComplete may have it.
 	Emit []Emit `json:"emit,omitempty"`
 }
 
-// Emit is an event to whom it may concern.
+// Emit is an event for any hop that consumes it.
 type Emit struct {
 	Event string `json:"event"`
-	// Hop whose event it is. Default: the coordinator's own.
+	// Hop is the hop whose event it is. Default: the coordinator's hop.
 	Hop string `json:"hop,omitempty"`
-	// Failure says that its outcome is failure; else it is success.
+	// Failure sets the event's outcome to failure. Default: success.
 	Failure bool `json:"failure,omitempty"`
-	// Input gives its fields, over data, saga and, of a deadline, deadline.
+	// Input computes its fields, over data and saga, and for a deadline also over deadline.
 	Input Mapping `json:"input,omitempty"`
 
-	of *body // where EmitOf made it
+	of *body // set by EmitOf
 }

@@ -4,146 +4,150 @@ import (
 	"time"
 )
 
-// A State is what a saga has come to. It is a value: Decide never changes the one it is given.
+// A State is the state of one saga. It is a value: Decide never changes the one that it is given.
 type State struct {
 	Saga string `json:"saga"`
 	Key  string `json:"key"`
-	// Definition is the hash of the definition it started with.
+	// Definition is the hash of the definition that the saga runs on.
 	Definition string `json:"definition"`
-	// Correlation is the flow's that it began in; what follows from it keeps that. Empty in one of an earlier version.
+	// Correlation is the correlation id of the flow that the saga started in. Its messages keep that id. Empty in a state of an
+	// earlier version.
 	Correlation string `json:"correlation,omitempty"`
-	// StartedWith is the DataHash of its Started event. Empty in one of an earlier version.
+	// StartedWith is the DataHash of its Started event. Empty in a state of an earlier version.
 	StartedWith string `json:"started_with,omitempty"`
-	// Version is how many decisions changed it.
+	// Version counts the decisions and migrations that changed the saga.
 	Version int    `json:"version"`
 	Status  Status `json:"status"`
-	// Back says that it goes, or was parked going, back.
+	// Back reports that the saga compensates, or was compensating when it was parked.
 	Back bool `json:"back,omitempty"`
-	// Held says which deadline or end of the definition has parked it: no answer takes it up, a person does.
+	// Held names the deadline or the end of the definition that parked the saga. Then only an operator resumes it, no answer
+	// does.
 	Held string `json:"held,omitempty"`
-	// Passed are the ends that parked it and that a person let it pass.
+	// Passed lists the ends (their conditions) that parked the saga before an operator resumed it. They do not park it again.
 	Passed []string `json:"passed,omitempty"`
-	// Reason is why it went back, ended early or is parked, the latest last.
+	// Reason is the reason why the saga compensates, ended early or is parked. Of several, the latest comes last.
 	Reason string         `json:"reason,omitempty"`
 	Data   map[string]any `json:"data"`
 	// Steps are in the definition's order.
 	Steps []StepState `json:"steps"`
-	// Early are awaited events that came before their step began.
+	// Early are awaited events that arrived before their step began.
 	Early []Event `json:"early,omitempty"`
-	// Deadlines are those to come, by name.
+	// Deadlines are the deadlines to come and the overdue ones, ordered by name.
 	Deadlines []Armed   `json:"deadlines,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 }
 
-// ID names the saga among those of all types: its type, a slash and its key.
+// ID identifies the saga among all sagas of all types: type, slash, key.
 func (s State) ID() string { return s.Saga + "/" + s.Key }
 
-// Ended says that nothing moves it any more.
+// Ended reports whether the saga has ended, so that no event changes it any more.
 func (s State) Ended() bool {
 	return s.Status == Completed || s.Status == Compensated || s.Status == Abandoned
 }
 
-// Status is where a saga is.
+// Status is the status of a saga.
 type Status string
 
-// Each saga ends as one of the last three. A parked one waits for a person, or for the answer to something that was
-// redriven.
+// These are the statuses. Each saga ends with one of the last three. A parked saga waits for an operator or for a late answer,
+// such as the outcome of a redriven dead letter.
 const (
-	Waiting      Status = "waiting" // for what another saga has locked
+	Waiting      Status = "waiting" // for the lock that another saga holds
 	Running      Status = "running"
 	Compensating Status = "compensating"
 	Parked       Status = "parked"
 	Completed    Status = "completed"
-	Compensated  Status = "compensated" // all that had been done is undone
-	Abandoned    Status = "abandoned"   // a person gave it up
+	Compensated  Status = "compensated" // all completed steps that have a compensation are compensated
+	Abandoned    Status = "abandoned"   // ended by an operator
 )
 
-// A StepState is what a step has come to.
+// A StepState is the state of one step.
 type StepState struct {
 	Name  string `json:"name"`
 	Phase Phase  `json:"phase,omitempty"`
-	// Started is the version of the saga at which it started; 0: it did not.
+	// Started is the version of the saga at which the step started; 0: it did not start.
 	Started int `json:"started,omitempty"`
-	// Epoch and BackEpoch count how often a person had the command and the compensation sent again.
+	// Epoch and BackEpoch count how often an operator sent the command and the compensation again.
 	Epoch     int `json:"epoch,omitempty"`
 	BackEpoch int `json:"back_epoch,omitempty"`
-	// Sent and BackSent are when the first command, and the first compensation, was sent of which nobody knows what became.
-	// Zero where none was, and in a state of an earlier version.
+	// Sent is the time of the first command whose result is unknown, or may have been; BackSent is the same for the compensation.
+	// Zero if none was sent, and in a state of an earlier version.
 	Sent     time.Time `json:"sent,omitzero"`
 	BackSent time.Time `json:"back_sent,omitzero"`
-	// Doubt says that nobody knows whether the command, or one before it, took effect or will.
+	// Doubt reports that it is unknown whether the command, or an earlier one of this step, took effect or will.
 	Doubt bool `json:"doubt,omitempty"`
-	// Answer is the event that came last.
+	// Answer is the type of the latest answer.
 	Answer string `json:"answer,omitempty"`
 }
 
-// Phase is where a step is.
+// Phase is the state of a step.
 //
 //	waiting ─► intent ─► done ─────────────► compensate_intent ─► compensated
 //	   │          ├────► refused      │               └─────────► compensate_failed
-//	skipped       ├────► exhausted ───┤ a person
+//	skipped       ├────► exhausted ───┤ an operator
 //	              └────► doubt ───────┘
 type Phase string
 
-// The phases.
+// These are the phases.
 const (
 	StepWaiting      Phase = ""
-	Skipped          Phase = "skipped" // its condition or join does not hold, or the saga went back before it began
-	Intent           Phase = "intent"  // its answer is awaited
+	Skipped          Phase = "skipped" // its condition or join does not hold, the saga compensates or ended before it began, or its event is no longer awaited
+	Intent           Phase = "intent"  // the command is sent, or the event is awaited
 	Done             Phase = "done"
 	Refused          Phase = "refused"   // by the business: it had no effect
-	GivenUp          Phase = "exhausted" // by its hop: it has had no effect so far
-	Doubt            Phase = "doubt"     // no answer came in time
+	GivenUp          Phase = "exhausted" // by its hop: it has had no effect so far; or the definition cannot use its answer
+	Doubt            Phase = "doubt"     // no answer came in time, or the saga compensates although the command may still take effect
 	CompensateIntent Phase = "compensate_intent"
 	Undone           Phase = "compensated"
 	CompensateFailed Phase = "compensate_failed"
 )
 
-// Armed is a deadline that is to come.
+// Armed is a scheduled deadline.
 type Armed struct {
 	Name    string         `json:"name"`
 	At      time.Time      `json:"at"`
 	Payload map[string]any `json:"payload,omitempty"`
-	// Overdue reports that At has come and that the deadline waits until the saga, which is parked, is taken up.
+	// Overdue reports that At has passed and that the deadline waits until the parked saga is resumed.
 	Overdue bool `json:"overdue,omitempty"`
 }
 
-// An Event is something that happened, for Decide.
+// An Event is an input of Decide: something that happened to a saga.
 type Event struct {
 	Kind Kind `json:"kind"`
-	// Step and Operation (forward or compensate) are of Answered and the actions on a step.
+	// Step and Operation (forward or compensate) are set for Answered. Step is also set for the actions on a step.
 	Step      string `json:"step,omitempty"`
 	Operation string `json:"operation,omitempty"`
-	// Epoch of Answered is that of the command, as its Send had it: what an earlier one answers does not decide a later one.
+	// Epoch, for Answered, is the epoch of the command that was answered, as its Send had it. A failure of an earlier command
+	// does not decide a later one.
 	Epoch int `json:"epoch,omitempty"`
-	// Outcome of Answered: success, failure or exhausted.
+	// Outcome, for Answered, is success, failure or exhausted.
 	Outcome string `json:"outcome,omitempty"`
-	// Hop and Type say which message it was.
+	// Hop and Type are the sender and the type of the message.
 	Hop  string `json:"hop,omitempty"`
 	Type string `json:"type,omitempty"`
-	// Fields are the message's, of Started and Set the variables', of Skip and Resolve the step's outputs.
+	// Fields are the fields of the message. For Started and ActSet they are variables, for ActSkip and ActResolve the variables
+	// that the step would have set.
 	Fields map[string]any `json:"fields,omitempty"`
-	// Deadline is the name of the one that Fired.
+	// Deadline, for Fired, is the name of the deadline.
 	Deadline string `json:"deadline,omitempty"`
-	// Keep of Fired keeps a deadline that cannot be met now as overdue. Without it, as in logs of earlier versions, the
-	// deadline is gone.
+	// Keep, for Fired, keeps a deadline that cannot be applied now as overdue. Without it, as in logs of earlier versions, such a
+	// deadline is dropped.
 	Keep bool `json:"keep,omitempty"`
-	// Reason is given by a person, or by the hop that gave up.
+	// Reason is given by an operator, or by the hop that gave up.
 	Reason string `json:"reason,omitempty"`
-	// Actor is who acted.
+	// Actor is the name of the operator, for an action.
 	Actor string `json:"actor,omitempty"`
-	// Happened is what Resolve says.
+	// Happened, for ActResolve, states whether the command or the compensation took effect.
 	Happened bool `json:"happened,omitempty"`
-	// Locked says of Started that another saga has what this one locks.
+	// Locked, for Started, reports that another saga holds the lock that this one needs.
 	Locked bool `json:"locked,omitempty"`
-	// Message is the id of the message, for the log. An action has one too: what follows from it has that as its cause.
+	// Message is the id of the message, for the log. An action has one too: its effects have this id as their cause.
 	Message string `json:"message,omitempty"`
-	// Correlation of Started is the flow's that the saga belongs to.
+	// Correlation, for Started, is the correlation id of the flow that the saga belongs to.
 	Correlation string `json:"correlation,omitempty"`
-	// DataHash of Started is that of Fields, by which a start that is repeated is told from one with other data.
+	// DataHash, for Started, is the hash of Fields. It distinguishes a repeated start from a start with other data.
 	DataHash string `json:"data_hash,omitempty"`
-	// From and To are the hashes of the definitions of Migrated.
+	// From and To, for Migrated, are the hashes of the two definitions.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 }
@@ -153,28 +157,28 @@ func (e Event) OtherData(s State) bool {
 	return s.StartedWith != "" && e.DataHash != "" && e.DataHash != s.StartedWith
 }
 
-// Kind is what kind of event.
+// Kind is the kind of an Event.
 type Kind string
 
-// The kinds; the last ones are actions of people.
+// These are the kinds. The kinds that begin with Act are the actions of operators.
 const (
-	Started  Kind = "started"  // the first of all
-	Granted  Kind = "granted"  // it has its lock
-	Answered Kind = "answered" // a command or compensation
-	Observed Kind = "observed" // an awaited event
-	Fired    Kind = "fired"    // a deadline
-	Migrated Kind = "migrated" // to another definition: by Migrate, and not by Decide
+	Started  Kind = "started"  // always the first
+	Granted  Kind = "granted"  // the saga got its lock
+	Answered Kind = "answered" // a hop answered a command or a compensation
+	Observed Kind = "observed" // an awaited event arrived
+	Fired    Kind = "fired"    // a deadline is due
+	Migrated Kind = "migrated" // moved to another definition: applied by Migrate, not by Decide
 
 	ActRetry      Kind = "retry"      // send a step's command, or its compensation, again
-	ActSkip       Kind = "skip"       // go on as if a step had been done, or undone
-	ActResolve    Kind = "resolve"    // a step in doubt did happen, or did not
-	ActCompensate Kind = "compensate" // go back
-	ActResume     Kind = "resume"     // go on, since what parked it is mended
-	ActSet        Kind = "set"        // give variables another value
-	ActAbandon    Kind = "abandon"    // end it as it is
+	ActSkip       Kind = "skip"       // continue as if a step were done, or compensated
+	ActResolve    Kind = "resolve"    // state whether a step in doubt took effect
+	ActCompensate Kind = "compensate" // compensate the saga
+	ActResume     Kind = "resume"     // continue after the cause of the park was removed
+	ActSet        Kind = "set"        // set variables to other values
+	ActAbandon    Kind = "abandon"    // end the saga in its present state
 )
 
-// Action says whether k is a person's.
+// Action reports whether k is an operator's action.
 func (k Kind) Action() bool {
 	switch k {
 	case ActRetry, ActSkip, ActResolve, ActCompensate, ActResume, ActSet, ActAbandon:
@@ -183,25 +187,27 @@ func (k Kind) Action() bool {
 	return false
 }
 
-// Effects are what follows from a decision, to be done in the transaction that keeps the state. The zero value is nothing.
+// Effects are the results of a decision, to be carried out in the transaction that stores the state. The zero value has no
+// effects.
 type Effects struct {
-	Commands  []Send // in this order
+	Commands  []Send // in the order in which they are sent
 	Events    []Emitted
 	Scheduled []Armed
-	Cancelled []string // deadlines
-	Met       []string // deadlines
-	Moments   []Moment // for people, in this order
-	// Unlock says that what the saga had locked is free.
+	Cancelled []string // names of deadlines
+	Met       []string // names of deadlines
+	Moments   []Moment // entries of the history, in order
+	// Unlock reports that the saga releases its lock.
 	Unlock bool
-	// Alert is why a person must act; "": nobody must.
+	// Alert is the reason why an operator must act; "" if none must.
 	Alert string
-	// Ignored is why the event changed nothing, such as a duplicate's.
+	// Ignored is the reason why the event changed nothing, such as that it is a duplicate.
 	Ignored string
-	// Refused is why a person's action cannot be done, or why the saga cannot start or keep the event. Then nothing has changed.
+	// Refused is the reason why an action cannot be done, or why the saga cannot start or cannot keep the event. Then nothing has
+	// changed.
 	Refused string
 }
 
-// A Send is a command on its way.
+// A Send is a command to be sent.
 type Send struct {
 	Step      string
 	Operation string // forward or compensate
@@ -210,14 +216,15 @@ type Send struct {
 	Type      string
 	Fields    map[string]any
 	Retry     *Retry
-	// Doubt says of a compensation that nobody knows whether its forward call took effect, or ever will, and that the
-	// same hop is asked, which can tell.
+	// Doubt, for a compensation, reports that it is unknown whether its forward call took effect or will, and that the
+	// compensation goes to the same hop, which can find out.
 	Doubt bool
-	// Since is when the first call was sent that may have been answered, where that was before this one.
+	// Since is the time of the first call whose result may be unknown: for a compensation in doubt its forward call, else the
+	// first call of this operation. Zero for the first command of a step.
 	Since time.Time
 }
 
-// Emitted is an event on its way. An empty Hop is the coordinator's own.
+// Emitted is an event to be sent. An empty Hop means the coordinator's hop.
 type Emitted struct {
 	Hop     string
 	Type    string
@@ -232,7 +239,7 @@ type Moment struct {
 	Why  string `json:"why,omitempty"`
 }
 
-// The moments.
+// These are the values of Moment.What.
 const (
 	SagaStarted           = "SagaStarted"
 	SagaWaiting           = "SagaWaiting"
@@ -256,5 +263,5 @@ const (
 	CompensationCompleted = "CompensationCompleted"
 	CompensationFailed    = "CompensationFailed"
 	DeadlineMet           = "DeadlineMet"
-	DeadlineKept          = "DeadlineKept" // until the parked saga is taken up
+	DeadlineKept          = "DeadlineKept" // the deadline is kept until the parked saga is resumed
 )

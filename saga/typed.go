@@ -12,36 +12,38 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// CommandOf is a Command whose body is a T, by the name that codec has for T. Define then checks the input: that T has its
-// fields, by their avro tags, or else their json tags, and that the values fit them. The JSON is that of a Command written
-// by hand.
+// CommandOf returns a Command whose body is a T, with the type name that codec gives it. Define then checks the input: each field
+// exists in T, by its avro tag or else its json tag, and the values have the types of the fields. Its JSON equals the JSON of a
+// Command that is written by hand.
 func CommandOf[T any](codec envelope.Decoder, hop string, input Mapping) *Command {
 	of := bodyOf[T](codec)
 	return &Command{Hop: hop, Type: of.name, Input: input, of: of}
 }
 
-// AnswerOf is a with the event that T is. Define then checks what a's expressions read of the event, as CommandOf says it.
+// AnswerOf returns a with the type name of T as its event. Define then checks the fields that a's expressions read of the event,
+// as CommandOf describes.
 func AnswerOf[T any](codec envelope.Decoder, a Answer) Answer {
 	a.of = bodyOf[T](codec)
 	a.Event = a.of.name
 	return a
 }
 
-// StartOf is s with the event that T is. Define then checks what s's expressions read of the event, as CommandOf says it.
+// StartOf returns s with the type name of T as its event. Define then checks the fields that s's expressions read of the event,
+// as CommandOf describes.
 func StartOf[T any](codec envelope.Decoder, s Start) Start {
 	s.of = bodyOf[T](codec)
 	s.Event = s.of.name
 	return s
 }
 
-// EmitOf is e with the event that T is. Define then checks the input, as CommandOf says it.
+// EmitOf returns e with the type name of T as its event. Define then checks the input, as CommandOf describes.
 func EmitOf[T any](codec envelope.Decoder, e Emit) Emit {
 	e.of = bodyOf[T](codec)
 	e.Event = e.of.name
 	return e
 }
 
-// body is what is known of a message from its Go type.
+// A body describes a message by its Go type.
 type body struct {
 	name    string
 	fields  expr.Fields
@@ -60,7 +62,7 @@ func bodyOf[T any](codec envelope.Decoder) *body {
 	return &body{name: name, fields: fieldsOf(t)}
 }
 
-// fieldsOf are the fields that a message of a Go type has. What may be written in several ways is of type Any.
+// fieldsOf returns the fields that a message of Go type t has. A field whose JSON form its own marshaler decides is of type Any.
 func fieldsOf(t reflect.Type) expr.Fields {
 	fields := make(expr.Fields)
 	for i := range t.NumField() {
@@ -99,7 +101,8 @@ func typeOf(t reflect.Type) Type {
 	return Any
 }
 
-// bodies checks what is typed of a definition that is right otherwise. What runs stays what the JSON says.
+// bodies checks the typed messages of a definition that has no other mistakes. It does not change what the definition does, which
+// only its JSON decides.
 func (c *compiler) bodies() {
 	s := c.d.spec
 	for i, st := range s.Start {
@@ -140,7 +143,7 @@ func (c *compiler) bodies() {
 	emits("compensated", c.data, s.Compensated)
 }
 
-// known says whether a message has a Go type, and notes what is wrong with it.
+// known reports whether a message has a usable Go type, and records the mistake if its type is not usable.
 func (c *compiler) known(path string, of *body) bool {
 	if of != nil && of.mistake != nil {
 		c.wrong(path, "%s", of.mistake)
@@ -148,7 +151,7 @@ func (c *compiler) known(path string, of *body) bool {
 	return of != nil && of.mistake == nil
 }
 
-// gives checks the fields that a mapping gives a message.
+// gives checks the fields that a mapping sets in a message.
 func (c *compiler) gives(path string, of *body, env *expr.Env, m Mapping) {
 	if !c.known(path, of) {
 		return
@@ -163,7 +166,7 @@ func (c *compiler) gives(path string, of *body, env *expr.Env, m Mapping) {
 	}
 }
 
-// reads checks what an answer's expressions read of its event, beside other objects.
+// reads checks the fields that an answer's expressions read of its event. They may also read objects.
 func (c *compiler) reads(path string, of *body, objects map[string]expr.Fields, a Answer) {
 	if !c.known(path, of) {
 		return

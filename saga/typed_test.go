@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/schemas/order"
 )
 
-// orderSpec is testdata/order.saga.json in Go, of the order flow's own types.
+// orderSpec returns testdata/order.saga.json in Go, with the order flow's own types.
 func orderSpec() saga.Spec {
 	codec := envelope.JSONCodec{}
 	const tenMinutes = saga.Duration(10 * time.Minute)
@@ -93,7 +93,7 @@ func TestADefinitionInGoPrintsTheSameJSON(t *testing.T) {
 	require.Equal(t, load(t, "testdata/order.saga.json").Hash(), d.Hash())
 }
 
-// The mistakes that types find, each alone.
+// TestATypedDefinitionIsHeldToItsTypes makes each mistake that types reveal alone.
 func TestATypedDefinitionIsHeldToItsTypes(t *testing.T) {
 	t.Parallel()
 	codec := envelope.JSONCodec{}

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/saga/sagatest"
 )
 
-// chargeThenShip has a payment whose success sets payment_id, and whose refusal sets code.
+// chargeThenShip starts a saga with a payment whose success sets payment_id, and whose refusal sets code.
 func chargeThenShip(t *testing.T, timeout string) *sagatest.Fixture {
 	d, err := saga.Parse([]byte(strings.Replace(`{
  "saga":"order","version":1,"key":"id","data":{"id":"string","payment_id":"string","code":"int"},

@@ -10,11 +10,12 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// Values of events, variables and deadlines have one form in a decision, in the log and in the stored state: whole numbers
-// are int64, doubles are float64 also where they are whole, and a number of more digits than either holds is a json.Number.
-// JSON tells the first two apart by the point: 10 and 10.0. A decision from the log sees the values of the first one.
+// Values of events, variables and deadlines have one form in a decision, in the log and in the stored state: whole numbers are
+// int64, doubles are float64 even if they are whole, and a number with more digits than either can hold is a json.Number. In JSON
+// the point distinguishes the first two: 10 and 10.0. So a decision that is replayed from the log sees the values of the original
+// one.
 
-// fields writes doubles with their point.
+// fields writes doubles with a decimal point.
 type fields map[string]any
 
 func (f fields) MarshalJSON() ([]byte, error) {
@@ -24,8 +25,7 @@ func (f fields) MarshalJSON() ([]byte, error) {
 	return json.Marshal(pointed(map[string]any(f)))
 }
 
-// pointed copies v with its doubles as JSON numbers that are read as doubles again, also after Postgres has rewritten
-// them.
+// pointed copies v, with doubles as JSON numbers that are read as doubles again, even after Postgres has reformatted them.
 func pointed(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -50,7 +50,7 @@ func pointed(v any) any {
 	return v
 }
 
-// MarshalJSON keeps doubles apart from whole numbers in Fields.
+// MarshalJSON writes doubles in Fields so that they differ from whole numbers.
 func (e Event) MarshalJSON() ([]byte, error) {
 	type event Event
 	return json.Marshal(struct {
@@ -59,7 +59,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	}{event(e), e.Fields})
 }
 
-// MarshalJSON keeps doubles apart from whole numbers in Data.
+// MarshalJSON writes doubles in Data so that they differ from whole numbers.
 func (s State) MarshalJSON() ([]byte, error) {
 	type state State
 	return json.Marshal(struct {
@@ -68,7 +68,7 @@ func (s State) MarshalJSON() ([]byte, error) {
 	}{state(s), s.Data})
 }
 
-// MarshalJSON keeps doubles apart from whole numbers in Payload.
+// MarshalJSON writes doubles in Payload so that they differ from whole numbers.
 func (a Armed) MarshalJSON() ([]byte, error) {
 	type armed Armed
 	return json.Marshal(struct {
@@ -77,7 +77,7 @@ func (a Armed) MarshalJSON() ([]byte, error) {
 	}{armed(a), a.Payload})
 }
 
-// coerce is v as a variable takes it.
+// coerce returns v as a value of the type of the variable, or an error.
 func (d *Definition) coerce(name string, v any) (any, error) {
 	t, known := d.spec.Data[name]
 	if !known {
@@ -120,7 +120,7 @@ func (d *Definition) coerce(name string, v any) (any, error) {
 	return nil, fmt.Errorf("variable %s is %s: it cannot be %s", name, t, show(v))
 }
 
-// whole turns a number that a caller or a JSON decoder gives into one that expressions take.
+// whole converts a number from a caller or a JSON decoder into one that expressions accept.
 func whole(v any) (any, error) {
 	switch v := v.(type) {
 	case json.Number:
@@ -137,7 +137,7 @@ func whole(v any) (any, error) {
 	return v, nil
 }
 
-// plain is whole all the way down, in place.
+// plain applies whole to v and to all values inside it, in place.
 func plain(v any) (_ any, err error) {
 	switch v := v.(type) {
 	case []any:
@@ -156,11 +156,11 @@ func plain(v any) (_ any, err error) {
 	return whole(v)
 }
 
-// WriteFields writes a JSON object of which ReadFields gives the same numbers.
+// WriteFields writes f as a JSON object from which ReadFields reads the same numbers.
 func WriteFields(f map[string]any) ([]byte, error) { return json.Marshal(fields(f)) }
 
-// ReadFields reads a JSON object as Event.Fields has it: whole numbers stay whole, and a number of more digits than an int64
-// or a float64 holds is a json.Number with all of them. A number of more than 1,100 digits is an error.
+// ReadFields reads a JSON object into the form of Event.Fields: whole numbers stay whole, and a number with more digits than an
+// int64 or a float64 can hold is a json.Number with all of them. A number of more than 1,100 digits is an error.
 func ReadFields(text []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -174,7 +174,7 @@ func ReadFields(text []byte) (map[string]any, error) {
 	return fields, nil
 }
 
-// ReadState reads a State of d from JSON, with its variables of the types that d says.
+// ReadState reads a State of d from JSON. Each variable has the type that d declares.
 func (d *Definition) ReadState(text []byte) (State, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -207,7 +207,7 @@ func (d *Definition) ReadState(text []byte) (State, error) {
 	return s, nil
 }
 
-// ReadEvent reads an Event from JSON, with whole numbers kept whole.
+// ReadEvent reads an Event from JSON. Whole numbers stay whole.
 func ReadEvent(text []byte) (Event, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/saga/sagatest"
 )
 
-// TestAnAnswerWhoseConditionFailsLeavesItsStepToAPerson: "3" >= 2 is neither true nor false.
+// In TestAnAnswerWhoseConditionFailsLeavesItsStepToAPerson the condition compares "3" >= 2, which is neither true nor false.
 func TestAnAnswerWhoseConditionFailsLeavesItsStepToAPerson(t *testing.T) {
 	awaited := parse(t, `{"saga":"order","version":1,"key":"id","data":{"id":"string"},"steps":[
   {"name":"ok","success":[{"event":"Approved","hop":"desk","when":"event.level >= 2"}],"timeout":"24h"},

@@ -16,11 +16,11 @@ import (
 	"github.com/troupe-go/troupe/migrations"
 )
 
-// databasePrefix marks what any test run made: prefix, run, number.
+// databasePrefix begins the name of every database that a test run creates: prefix, run, number.
 const databasePrefix = "troupe_test_"
 
-// cluster is a server and the databases this run has made on it. The run holds an advisory lock as long as it lives, so that a later run
-// on the same server can tell the databases of a killed one.
+// cluster is a server with the databases that this run has created on it. The run holds an advisory lock as long as it lives, so
+// that a later run on the same server recognises the databases of a killed one.
 type cluster struct {
 	*devstack.Postgres
 	run    string
@@ -92,7 +92,8 @@ func (c *cluster) tryLock(ctx context.Context, run string) (locked bool, err err
 
 func (c *cluster) nextName() string { return fmt.Sprintf("%s_%d", c.run, c.number.Add(1)) }
 
-// migrated is the name of a database with Troupe's tables, to be copied: 50 ms a test instead of a run of the migrations.
+// migrated returns the name of a database with Troupe's tables. Tests copy it: this takes 50 ms per test instead of a run of the
+// migrations.
 func (c *cluster) migrated(ctx context.Context) (string, error) {
 	c.templateOnce.Do(func() {
 		name := c.nextName()
@@ -105,7 +106,7 @@ func (c *cluster) migrated(ctx context.Context) (string, error) {
 	return c.template, c.templateErr
 }
 
-// Close drops what is left of this run's databases, which matters on a server that stays.
+// Close drops the remaining databases of this run, which matters on a server that keeps running.
 func (c *cluster) Close() error {
 	var errs []error
 	if c.template != "" {

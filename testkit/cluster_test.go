@@ -18,7 +18,7 @@ func TestRunDropsTheDatabasesOfAKilledRunOnly(t *testing.T) {
 	require.NoError(t, err)
 	session := killed.lock.PgConn().PID()
 	require.NoError(t, killed.lock.Close(t.Context()), "as the end of the process would")
-	Wait(t, "the end of the killed run's session", func() (gone bool, err error) { // its server process takes a moment
+	Wait(t, "the end of the killed run's session", func() (gone bool, err error) { // its server process takes a moment to end
 		err = alive.QueryRow(t.Context(), "SELECT NOT EXISTS (SELECT FROM pg_locks WHERE pid = $1)", session).Scan(&gone)
 		return gone, err
 	})

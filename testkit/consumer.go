@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Consumer collects the records of topics as an onlooker outside any group would see them: from the first one on, committed ones only.
+// A Consumer collects the committed records of topics from the first one on, outside any group.
 type Consumer struct {
 	t       testing.TB
 	mu      sync.Mutex
@@ -21,7 +21,8 @@ type Consumer struct {
 	err     error
 }
 
-// Consume starts to collect and ends at the test's Cleanup. A topic may be made later. Records of one partition keep their order.
+// Consume starts to collect, and stops at the test's Cleanup. A topic may be created later. Records of one partition keep their
+// order.
 func Consume(t testing.TB, brokers []string, topics ...string) *Consumer {
 	t.Helper()
 	cl, err := kgo.NewClient(
@@ -30,7 +31,7 @@ func Consume(t testing.TB, brokers []string, topics ...string) *Consumer {
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxWait(250*time.Millisecond),
-		// A topic made after the client asked for it is seen at the next metadata request.
+		// A topic that is created after the client asked for it is found by the next metadata request.
 		kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.MetadataMaxAge(250*time.Millisecond),
 	)
@@ -63,14 +64,14 @@ func (c *Consumer) poll(ctx context.Context, cl *kgo.Client) {
 	}
 }
 
-// Records is what was collected so far.
+// Records returns the records collected so far.
 func (c *Consumer) Records() []*kgo.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.records)
 }
 
-// WaitN blocks until n records are there and returns all there are, which may be more; it fails the test as Wait does.
+// WaitN blocks until n records are collected and returns all records, which may be more. It fails the test as Wait does.
 func (c *Consumer) WaitN(n int) []*kgo.Record {
 	c.t.Helper()
 	var records []*kgo.Record
@@ -79,7 +80,7 @@ func (c *Consumer) WaitN(n int) []*kgo.Record {
 		defer c.mu.Unlock()
 		records = slices.Clone(c.records)
 		if len(records) >= n {
-			return true, nil // whatever the last fetch said: nothing may come after it
+			return true, nil // even if the last fetch had an error: no further fetch may come
 		}
 		return false, errors.Join(fmt.Errorf("%d so far", len(records)), c.err)
 	})

@@ -14,8 +14,8 @@ const (
 	closeLimit = 4 * time.Minute // a DROP DATABASE waits for a checkpoint, and many tests may end at once
 )
 
-// Database is a pool on a database of the test's own that has Troupe's tables. The test's Cleanup closes the pool, fails the test when a
-// connection was not released, and drops the database.
+// Database returns a pool on a new database with Troupe's tables, for this test only. The test's Cleanup closes the pool, fails
+// the test if a connection was not released, and drops the database.
 func Database(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	c := databases.get(t)
@@ -41,10 +41,10 @@ func Database(t testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-// DatabaseURL is the URL of a pool's database, for what connects by itself.
+// DatabaseURL returns the URL of a pool's database, for code that connects by itself.
 func DatabaseURL(_ testing.TB, pool *pgxpool.Pool) string { return pool.Config().ConnString() }
 
-// EmptyDatabase is the URL of a database of the test's own without any table. The test's Cleanup drops it.
+// EmptyDatabase returns the URL of a new database without any table, for this test only. The test's Cleanup drops it.
 func EmptyDatabase(t testing.TB) string {
 	t.Helper()
 	return createDatabase(t, databases.get(t), "")

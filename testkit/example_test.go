@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// The body of a test: a migrated database, topics of its own, and what came out of them.
+// Example shows the body of a test: a migrated database, topics of its own, and the records that were published.
 func Example() {
 	_ = func(t *testing.T) {
 		pool := testkit.Database(t)

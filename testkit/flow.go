@@ -13,8 +13,8 @@ import (
 
 const removeLimit = 4 * time.Minute
 
-// Flow is a flow name of the test's own, such as t-3f9a2c01d4e7. At Cleanup the topics and groups whose names begin with it are removed
-// from the test's broker; a group that still has members stays, with a line in the test's log.
+// Flow returns a new name of a flow, for this test only, such as t-3f9a2c01d4e7. The test's Cleanup removes the topics and groups
+// whose names begin with it from the test's broker. A group that still has members stays, with a line in the test's log.
 func Flow(t testing.TB) string {
 	flow := "t-" + randomHex(6)
 	t.Cleanup(func() {

@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Logger writes to the test's log. What is logged after the test has ended is dropped.
+// Logger writes to the test's log. Lines that are logged after the test has ended are dropped.
 func Logger(t testing.TB) zerolog.Logger {
 	w := &logWriter{t: t}
 	t.Cleanup(func() {

@@ -13,11 +13,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// leaveLimit is how long goroutines that are on their way out may take: connections that are being closed, say.
+// leaveLimit limits the time for goroutines that are ending, such as goroutines of connections that are being closed.
 const leaveLimit = 20 * time.Second
 
-// Main runs a package's tests, closes the shared servers and exits. A package that passed fails if goroutines are left then.
-// Unless -parallel says otherwise, three tests run at once for each processor: they wait for servers more than they compute.
+// Main runs a package's tests, closes the shared servers and exits. A package whose tests passed still fails if goroutines are
+// left. Unless -parallel is set, three tests per processor run at once: they wait for servers more than they compute.
 func Main(m *testing.M) {
 	flag.Parse()
 	atOnce := 3 * runtime.GOMAXPROCS(0)
@@ -27,7 +27,7 @@ func Main(m *testing.M) {
 		}
 	})
 	if atOnce > 0 {
-		_ = flag.Set("test.parallel", strconv.Itoa(atOnce)) // fails where there is no such flag
+		_ = flag.Set("test.parallel", strconv.Itoa(atOnce)) // fails if there is no such flag
 	}
 	code := m.Run()
 	if err := closeServers(); err != nil {
@@ -44,7 +44,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaks is what goleak finds that does not end by itself. It looks for half a second at a time, which is short on a busy machine.
+// leaks returns goleak's error about goroutines that do not end by themselves. goleak waits for half a second, which is short on
+// a busy machine, so leaks repeats the search until leaveLimit.
 func leaks() error {
 	for end := time.Now().Add(leaveLimit); ; {
 		err := goleak.Find()

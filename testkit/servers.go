@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/devstack"
 )
 
-// startLimit is generous: the very first start may have to fetch Postgres.
+// startLimit is generous: the very first start may have to download Postgres.
 const startLimit = 5 * time.Minute
 
 var (
@@ -23,19 +23,20 @@ var (
 	registries = shared[*devstack.Registry]{open: devstack.OpenRegistry}
 )
 
-// Postgres is the server the tests of this binary share. It does not sync to disk: a killed server loses nothing, a power cut would.
+// Postgres returns the server that the tests of this binary share. It does not sync to disk: a killed server process loses
+// nothing, a power failure would.
 func Postgres(t testing.TB) *devstack.Postgres {
 	t.Helper()
 	return databases.get(t).Postgres
 }
 
-// Kafka is the bootstrap addresses of the broker the tests of this binary share: TROUPE_KAFKA, else an embedded one.
+// Kafka returns the bootstrap addresses of the broker that the tests of this binary share: TROUPE_KAFKA, else an embedded one.
 func Kafka(t testing.TB) []string {
 	t.Helper()
 	return broker.get(t).Addrs()
 }
 
-// Registry is the URL of the schema registry the tests of this binary share. Its subjects are shared, too.
+// Registry returns the URL of the schema registry that the tests of this binary share. Its subjects are shared, too.
 func Registry(t testing.TB) string {
 	t.Helper()
 	return registries.get(t).URL()
@@ -45,12 +46,13 @@ func openBroker(ctx context.Context) (*devstack.Kafka, error) {
 	return devstack.OpenKafka(ctx, devstack.KafkaConfig{Log: zerolog.Nop()})
 }
 
-// closeServers ends what was started, the clients' side first.
+// closeServers closes the servers that were started: first the registry, then the broker, then Postgres.
 func closeServers() error {
 	return errors.Join(registries.close(), broker.close(), databases.close())
 }
 
-// shared is a server that the first test to ask opens, for all tests of the binary. A failure to open it is every asker's.
+// shared is a server that the first test that needs it opens, for all tests of the binary. If it cannot be opened, all these
+// tests fail.
 type shared[S io.Closer] struct {
 	open func(context.Context) (S, error)
 
@@ -65,7 +67,7 @@ func (s *shared[S]) get(t testing.TB) S {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.opened && s.err == nil {
-		// Not the test's context: the server outlives the test.
+		// not the test's context, since the server outlives the test
 		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 		defer cancel()
 		s.server, s.err = s.open(ctx)

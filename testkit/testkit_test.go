@@ -43,7 +43,7 @@ func TestDatabaseIsDroppedAtCleanup(t *testing.T) {
 		conn, err := pgx.Connect(t.Context(), address)
 		require.NoError(t, err)
 		name = conn.Config().Database
-		// Left open: the drop cuts it.
+		// left open: the drop terminates it
 	})
 	conn, err := pgx.Connect(t.Context(), testkit.Postgres(t).URL(""))
 	require.NoError(t, err)

@@ -10,9 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Topics makes those of the topics that are not there, with so many partitions and the broker's defaults, and returns when
-// every partition of all of them is served: a broker says that it made a topic before it takes records for it, and a client
-// that is told that a topic is unknown gives up after a second. Topics that are there stay as they are.
+// Topics creates the topics that do not exist, with this number of partitions and the broker's defaults, and returns when every
+// partition of all of them is served: a broker reports a topic as created before it accepts records for it, and a client that
+// gets the answer that a topic is unknown gives up after a second. Existing topics are not changed.
 func Topics(t testing.TB, client *kgo.Client, partitions int32, names ...string) {
 	t.Helper()
 	admin := kadm.NewClient(client)

@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestTopicsWaitsUntilTheyAreServed has a broker that knows a topic before it serves its partitions, as Apache Kafka does.
+// TestTopicsWaitsUntilTheyAreServed uses a broker that knows a topic before it serves its partitions, as Apache Kafka does.
 func TestTopicsWaitsUntilTheyAreServed(t *testing.T) {
 	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))

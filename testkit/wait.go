@@ -10,8 +10,8 @@ const (
 	waitTick  = 10 * time.Millisecond
 )
 
-// Wait blocks until cond is true, asking every 10 ms, and fails the test after four minutes with what was waited for and cond's
-// last error. An error of cond is a no.
+// Wait blocks until cond returns true. It calls cond every 10 ms, and after four minutes fails the test with the text what and
+// cond's last error. An error of cond counts as false.
 func Wait(t testing.TB, what string, cond func() (bool, error)) {
 	t.Helper()
 	limit := time.NewTimer(waitLimit)
@@ -26,7 +26,7 @@ func Wait(t testing.TB, what string, cond func() (bool, error)) {
 		select {
 		case <-tick.C:
 		case <-limit.C:
-			if ok, err = cond(); ok && err == nil { // the process may have stood still
+			if ok, err = cond(); ok && err == nil { // the process may have been suspended
 				return
 			}
 			t.Fatalf("waited %s for: %s (last error: %v)", waitLimit, what, err)

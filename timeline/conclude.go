@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// conclude says what the flow waits for, entry by entry.
+// conclude adds the findings, entry by entry.
 func (r *reading) conclude() {
 	effects := make(map[int][]*Entry)
 	for i := range r.timeline.Entries {
@@ -85,7 +85,7 @@ func held(h *Attempt) string {
 		return fmt.Sprintf("%s behind offset %d of its key, of which attempt %s failed, next try %s: %s: %s", since, *h.Behind,
 			numbered(h.Failed, h.MaxAttempts), due(h.NextTry), h.Class, h.LastError)
 	}
-	if h.Attempts == 0 { // those before it are gone: it is the next
+	if h.Attempts == 0 { // the messages before it are gone: it is the next
 		return since + ", and the next of its key to be tried"
 	}
 	return fmt.Sprintf("%s: attempt %s failed, next try %s: %s: %s", since, numbered(h.Attempts, h.MaxAttempts), due(h.NextTry), h.Class, h.LastError)
@@ -103,7 +103,8 @@ func letter(e *Entry) string {
 	return ""
 }
 
-// unanswered says why a command has no answer, unless it has one, or its held row or dead letter says so.
+// unanswered explains why a command has no answer. It returns "" if the command has one, or if its held row or dead letter
+// explains it.
 func (r *reading) unanswered(e *Entry, effects []*Entry) string {
 	for _, effect := range effects {
 		switch effect.Kind {
@@ -142,7 +143,7 @@ func (r *reading) unanswered(e *Entry, effects []*Entry) string {
 	return nothing + ": " + strings.Join(behind, "; ")
 }
 
-// unread says which groups have not come to an event yet.
+// unread names the groups that have not reached an event yet.
 func (r *reading) unread(e *Entry) (texts []string) {
 	if e.Record == nil {
 		return nil
@@ -155,7 +156,7 @@ func (r *reading) unread(e *Entry) (texts []string) {
 	return texts
 }
 
-// waiting says whether a message on a retry topic is still to be tried.
+// waiting reports whether a message on a retry topic has not been tried yet.
 func (r *reading) waiting(e *Entry) bool {
 	if e.Record == nil {
 		return false
@@ -168,7 +169,8 @@ func (r *reading) waiting(e *Entry) bool {
 	return false
 }
 
-// handlers are the groups that have read of a hop's own topic, else the hop's, which has committed nothing there yet.
+// handlers returns the groups that have committed offsets of a hop's own topic, or else the hop's group, which has not committed
+// one there yet.
 func (r *reading) handlers(e *Entry) []string {
 	consumers := r.consumers(e.Record.Topic)
 	if _, there := r.groups[e.Hop]; len(consumers) == 0 && there {
@@ -177,7 +179,7 @@ func (r *reading) handlers(e *Entry) []string {
 	return consumers
 }
 
-// consumers are the groups that have read of a topic.
+// consumers returns the groups that have committed offsets of a topic.
 func (r *reading) consumers(topic string) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(r.groups)) {
 		for p := range r.groups[name].next {
@@ -190,7 +192,7 @@ func (r *reading) consumers(topic string) (names []string) {
 	return names
 }
 
-// behind says whether a group has not come to a record yet, and how far it is.
+// behind reports whether a group has not reached a record yet, and describes its progress.
 func (r *reading) behind(name string, at *Record) (text string, late bool) {
 	g, p := r.groups[name], partition{at.Topic, at.Partition}
 	next, any := g.next[p]
@@ -214,7 +216,7 @@ func counted(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// numbered is "3 of 8", or "3" where time decides.
+// numbered returns "3 of 8", or "3" if there is no limit of attempts.
 func numbered(n, of int) string {
 	if of == 0 {
 		return fmt.Sprint(n)
@@ -231,7 +233,7 @@ func due(in time.Duration) string {
 
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// Short is d to about three digits, for people: 250 ms, 1.2 s, 3m20s.
+// Short formats d with about three digits: 250 ms, 1.2 s, 3m20s.
 func Short(d time.Duration) string {
 	sign := ""
 	if d < 0 {

@@ -14,42 +14,43 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// MaxEntries is the most that one Timeline holds.
+// MaxEntries limits the entries of one Timeline.
 const MaxEntries = 10_000
 
-// A Database is one service's.
+// A Database is the database of one service.
 type Database struct {
-	Name string // as it is called in what is printed: the service's
+	Name string // the name that is printed: the service's
 	Pool *pgxpool.Pool
 }
 
-// Config says where to look. There must be Databases, or Brokers with a Flow or Topics.
+// Config configures the sources. Databases are required, or Brokers with a Flow or Topics.
 type Config struct {
 	Databases []Database
 	// Brokers are bootstrap addresses, host:port.
 	Brokers []string
-	// Flow is the first part of the topics' names: all topics and groups of the flow are looked at.
+	// Flow is the first part of the topics' names: all topics and groups of the flow are read.
 	Flow string
-	// Topics to look at beside those of Flow.
+	// Topics lists further topics to read.
 	Topics []string
-	// Groups to look at beside those whose names begin with Flow: participants may have one of another name.
+	// Groups lists further groups, since the group of a participant may have a name that does not begin with Flow.
 	Groups []string
 	// Registry has the schemas of Avro payloads. Nil: such payloads are not shown.
 	Registry *schemas.Registry
 
-	// Since is how far to look back, by the time of the records. Default 24 h.
+	// Since sets how far back topics are read, by the time of the records. Default: 24 h.
 	Since time.Duration
-	// ScanAll reads all partitions, not only those where the key belongs now.
+	// ScanAll reads all partitions, not only those to which the key belongs now.
 	ScanAll bool
-	// MaxRecords is how many records are read in all. Default 1,000,000.
+	// MaxRecords limits how many records are read. Default: 1,000,000. If the subject is the id of a single message, Read makes a
+	// second pass with the same limit.
 	MaxRecords int64
-	// Timeout of what is asked of one database, of each question to the brokers, and of a pause in which no record
-	// comes. Default 10 s.
+	// Timeout limits the reading of one database, each query to the brokers, and a pause in which no record arrives. Default: 10
+	// s.
 	Timeout time.Duration
-	// Progress is told every second, by the goroutine of Read, how many records were read and how many there are.
-	// May be nil.
+	// Progress is called every second, by the goroutine of Read, with the numbers of records that were read and that are to be
+	// read. May be nil.
 	Progress func(read, of int64)
-	// Kafka options come after this package's own, so they win.
+	// Kafka options are applied after this package's own, so they override them.
 	Kafka []kgo.Opt
 }
 
@@ -87,7 +88,7 @@ func fill[T comparable](field *T, with T) {
 	}
 }
 
-// checkSubject refuses what neither a header nor a column can hold.
+// checkSubject refuses a text that neither a header nor a column can hold.
 func checkSubject(s string) error {
 	switch {
 	case s == "":

@@ -28,10 +28,10 @@ var (
 	readPause string
 )
 
-// rowLimit is how many rows are taken of one table.
+// rowLimit limits the rows that are read of one table.
 const rowLimit = 1000
 
-// databases reads all of them beside each other, and takes what they have in their order.
+// databases reads all databases in parallel, and adds their entries in the order of the configuration.
 func (r *reading) databases(ctx context.Context) {
 	looks := make([]look, len(r.cfg.Databases))
 	var all sync.WaitGroup
@@ -53,7 +53,7 @@ func (r *reading) databases(ctx context.Context) {
 	}
 }
 
-// A look is one into a database, and what was seen there.
+// A look reads one database and holds the result.
 type look struct {
 	Database
 	subject  string
@@ -63,8 +63,8 @@ type look struct {
 	paused   string
 }
 
-// read reads the tables in one transaction, so that a message that moves from one to another is in one of them. A table
-// that cannot be read does not keep the others from being read.
+// read reads the tables in one transaction, so that a message that moves between two tables is seen in one of them. If one table
+// cannot be read, the others still are.
 func (l *look) read(ctx context.Context) {
 	miss := func(what string, why error) { l.unseen = append(l.unseen, missing(what, why)) }
 	tx, err := l.Pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
@@ -86,7 +86,7 @@ func (l *look) read(ctx context.Context) {
 		{"troupe.held", readHeld, l.heldRow},
 		{"troupe.dead_letters", readDeadLetters, l.deadLetterRow},
 	} {
-		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint: an error ends the reading of one table
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint: an error ends the reading of one table only
 			rows, err := tx.Query(ctx, table.sql, pgx.NamedArgs{
 				"text": l.subject, "bytes": []byte(l.subject), "id": idOf(l.subject), "payload_limit": payloadLimit, "row_limit": rowLimit,
 			})
@@ -113,8 +113,8 @@ func (l *look) read(ctx context.Context) {
 	}
 }
 
-// paused says since when the relays are, by whom and why; nothing if they are not, or that cannot be read: then a row that is not
-// published is explained without it.
+// paused returns the time since when the relays are paused, the operator and the reason. It returns "" if they are not paused, or
+// if this cannot be read: then an unpublished row is explained without it.
 func paused(ctx context.Context, tx pgx.Tx) string {
 	var since time.Time
 	var by, why string
@@ -124,14 +124,15 @@ func paused(ctx context.Context, tx pgx.Tx) string {
 	return fmt.Sprintf("%s by %s: %s", moment(since), by, why)
 }
 
-// add takes what a statement found: headers and columns are looked through by bytes, and may have the subject elsewhere.
+// add adds an entry of a statement. The statements search headers and columns by bytes, and may find the subject in another
+// field.
 func (l *look) add(e *Entry) {
 	if e.concerns(l.subject) {
 		l.entries = append(l.entries, *e)
 	}
 }
 
-// idOf is the id that a text is, or none.
+// idOf parses a text as an id. It returns nil if the text is none.
 func idOf(text string) *uuid.UUID {
 	id, err := uuid.Parse(text)
 	if err != nil {
@@ -140,7 +141,7 @@ func idOf(text string) *uuid.UUID {
 	return &id
 }
 
-// explain adds the remedy where there is one.
+// explain adds the remedy, if there is one.
 func explain(err error) error {
 	var answer *pgconn.PgError
 	if !errors.As(err, &answer) {
@@ -167,7 +168,7 @@ func (l *look) outboxRow(ctx context.Context, rows pgx.Rows) error {
 	}
 	at.NextTry, at.Position, at.Topic = seconds(wait), row.Position, row.Topic
 	m, err := row.Message(outbox.Defaults{Source: l.Name})
-	if err != nil { // its headers cannot be read, which is why it will be parked
+	if err != nil { // its headers cannot be read, and for this reason the relay will park it
 		m.ID, m.Type, m.Time = row.ID.String(), row.Type, row.CreatedAt
 	}
 	e := l.payloads.entry(ctx, m, row.Payload, size)
@@ -227,7 +228,7 @@ func (l *look) deadLetterRow(ctx context.Context, rows pgx.Rows) error {
 	return nil
 }
 
-// stored is a message as a row of troupe.held or troupe.dead_letters has it. Headers that cannot be read are left out.
+// stored returns the message of a row of troupe.held or troupe.dead_letters. Headers that cannot be read are left out.
 func stored(topic string, key, headers []byte) envelope.Message {
 	m := envelope.Message{Topic: topic, Key: key}
 	if hs, err := envelope.UnmarshalHeaders(headers); err == nil {

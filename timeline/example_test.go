@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/timeline"
 )
 
-// An order was placed, and no relay runs beside the order service.
+// ExampleRead reads an order that was placed while no relay of the order service is running.
 func ExampleRead() {
 	ctx := context.Background()
 	orders, end, err := database(ctx)
@@ -30,7 +30,7 @@ func ExampleRead() {
 
 	t, err := timeline.Read(ctx, timeline.Config{
 		Databases: []timeline.Database{{Name: "order", Pool: orders}},
-		// Brokers and Flow add what the topics hold.
+		// Brokers and Flow would add the messages of the topics.
 	}, "o-1")
 	if err != nil {
 		fmt.Println(err)
@@ -50,7 +50,7 @@ func ExampleRead() {
 	// not seen: []
 }
 
-// database is one with Troupe's tables.
+// database starts a database with Troupe's tables.
 func database(ctx context.Context) (pool *pgxpool.Pool, end func(), err error) {
 	server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A partition of a topic.
+// A partition is a partition of a topic.
 type partition struct {
 	topic string
 	id    int32
@@ -18,13 +18,13 @@ func comparePartitions(a, b partition) int {
 	return cmp.Or(strings.Compare(a.topic, b.topic), cmp.Compare(a.id, b.id))
 }
 
-// A group is how far one consumer group has read.
+// A group holds the committed offsets of one consumer group.
 type group struct {
 	empty bool // it has no members now
 	next  map[partition]int64
 }
 
-// readGroups asks for the flow's groups and those that were named.
+// readGroups reads the offsets of the flow's groups, and of the groups in the configuration.
 func (r *reading) readGroups(ctx context.Context) error {
 	listed, err := r.admin.ListGroups(ctx)
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// Charge is what the payment hop is asked for. Its answer is Charged, a refusal, or an error, as Do says.
+// Charge is the command to the payment hop. Do selects the answer: Charged, a refusal, or an error.
 type Charge struct {
 	Do string `json:"do,omitempty"`
 }
@@ -39,13 +39,13 @@ type Refused struct {
 	Reason string `json:"reason"`
 }
 
-// Ship is what the shipping hop is asked for when it hears of a Charged.
+// Ship is the command that the shipping hop sends to itself after a Charged.
 type Ship struct{}
 
 type Shipped struct{}
 
-// stage is a flow of three hops. The order hop only writes; payment answers Charge; shipping reacts to Charged by
-// sending itself a Ship, and answers that.
+// stage is a flow of three hops. The order hop only writes; payment answers Charge; shipping reacts to Charged by sending itself
+// a Ship, and answers that.
 type stage struct {
 	t                        *testing.T
 	flow                     string
@@ -69,7 +69,7 @@ func newStage(t *testing.T) *stage {
 
 func (s *stage) hop(name string) topics.Hop { return topics.MustHop(s.flow, name) }
 
-// config looks at everything there is.
+// config configures all sources.
 func (s *stage) config() timeline.Config {
 	return timeline.Config{
 		Databases: []timeline.Database{{Name: "order", Pool: s.order}, {Name: "payment", Pool: s.payment}, {Name: "shipping", Pool: s.shipping}},
@@ -88,7 +88,7 @@ func (s *stage) read(subject string, change ...func(*timeline.Config)) *timeline
 	return t
 }
 
-// until reads again until it is as wanted, and nothing was out of reach.
+// until reads again until want holds and every source was read.
 func (s *stage) until(subject string, want func(*timeline.Timeline) bool) (t *timeline.Timeline) {
 	s.t.Helper()
 	testkit.Wait(s.t, "the timeline of "+subject, func() (bool, error) {
@@ -102,7 +102,7 @@ func (s *stage) until(subject string, want func(*timeline.Timeline) bool) (t *ti
 	return t
 }
 
-// place writes a command with its row, as a service does, and gives its id.
+// place writes a command with its row, as a service does, and returns its id.
 func (s *stage) place(key string, body any) string {
 	s.t.Helper()
 	return s.write(s.hop("payment").Commands(), key, body)
@@ -119,7 +119,7 @@ func (s *stage) write(topic, key string, body any) string {
 	return id
 }
 
-// produce writes records to partitions of their own choice.
+// produce writes records to the partitions that they name.
 func (s *stage) produce(records ...*kgo.Record) {
 	s.t.Helper()
 	require.NoError(s.t, s.client.ProduceSync(s.t.Context(), records...).FirstErr())
@@ -130,7 +130,7 @@ func (s *stage) provision(topic string, partitions int32) {
 	require.NoError(s.t, kafka.Provision(s.t.Context(), s.client, kafka.Topic{Name: topic, Partitions: partitions}))
 }
 
-// relays run beside the databases until the test ends.
+// relays runs a relay for each database until the test ends.
 func (s *stage) relays(change ...func(*relay.Config)) {
 	for name, pool := range map[string]*pgxpool.Pool{"order": s.order, "payment": s.payment, "shipping": s.shipping} {
 		cfg := relay.Config{Source: relay.Poll, Pool: pool, Brokers: testkit.Kafka(s.t), Service: name, Log: testkit.Logger(s.t)}
@@ -158,7 +158,7 @@ func (s *stage) start(run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// caughtUp waits until a hop has committed all that it was sent: what it commits when it is stopped may not come through.
+// caughtUp waits until a hop has committed all of its messages: a commit during its stop may fail.
 func (s *stage) caughtUp(hop string) {
 	s.t.Helper()
 	group := s.hop(hop).String()
@@ -199,7 +199,7 @@ func (s *stage) payments() (stop func()) {
 	return s.start(p.Run)
 }
 
-// unordered is a payment hop that fails every Charge and puts it on a retry topic.
+// unordered runs a payment hop that fails every Charge and puts it on a retry topic.
 func (s *stage) unordered() (stop func()) {
 	p := s.participant("payment", s.payment)
 	participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[Charge]) (participant.Outcome, error) {
@@ -219,7 +219,7 @@ func (s *stage) shippings() (stop func()) {
 	return s.start(p.Run)
 }
 
-// lines are what the entries are: kind, type, outcome and the number of the cause.
+// lines returns kind, type, outcome and the index of the cause of each entry.
 func lines(t *timeline.Timeline) (all []line) {
 	for _, e := range t.Entries {
 		all = append(all, line{e.Kind, e.Type, e.Outcome, e.Cause})

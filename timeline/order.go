@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// order finds what caused each entry and sorts: by time, but nothing before its cause.
+// order finds the cause of each entry and sorts the entries: by time, but each one after its cause.
 func (t *Timeline) order() {
 	es := t.Entries
 	messages := make(map[string][]int)
@@ -31,7 +31,7 @@ func (t *Timeline) order() {
 		return cmp.Or(place[a].at.Compare(place[b].at), cmp.Compare(place[a].depth, place[b].depth),
 			cmp.Compare(es[a].topic(), es[b].topic()))
 	})
-	now := make([]int, len(es)) // where an entry stands from now on
+	now := make([]int, len(es)) // the new index of each entry
 	for to, from := range sorted {
 		now[from] = to
 	}
@@ -46,8 +46,8 @@ func (t *Timeline) order() {
 	t.Entries = all
 }
 
-// causeOf is the message that entry i follows from. Of a message that was redriven there are several with the same id:
-// an answer follows from the last one before it.
+// causeOf returns the index of the message that entry i follows from, or -1. A redriven message occurs several times with the
+// same id: an answer follows from the last one before it.
 func causeOf(es []Entry, i int, messages map[string][]int) int {
 	e := &es[i]
 	best := -1
@@ -74,7 +74,7 @@ func causeOf(es []Entry, i int, messages map[string][]int) int {
 	return best
 }
 
-// cutCircles makes beginnings where ids that somebody made up go round.
+// cutCircles removes a cause from each cycle, which ids that are set by hand may form.
 func cutCircles(es []Entry) {
 	const unknown, under, fine = 0, 1, 2
 	state := make([]int, len(es))
@@ -96,10 +96,10 @@ func cutCircles(es []Entry) {
 
 type position struct {
 	at    time.Time
-	depth int // steps from a beginning, counted from 1
+	depth int // number of steps from a beginning, counted from 1
 }
 
-// positionOf is not before the cause's, which is found first where it is not known.
+// positionOf returns a position that is not before the cause's position. It computes the causes first.
 func positionOf(es []Entry, i int, known []position) position {
 	var way []int
 	for at := i; at >= 0 && known[at].depth == 0; at = es[at].Cause {

@@ -14,14 +14,14 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// payloadLimit is the largest payload that is read, and payloadShown the most that is kept of one as JSON.
+// payloadLimit is the size of the largest payload that is read, and payloadShown the size of the largest JSON that is shown.
 const (
 	payloadLimit = 1 << 20
 	payloadShown = 4 << 10
 )
 
-// payloads renders payloads as JSON. After a registry did not answer it is asked no more: a timeline of a thousand
-// messages must not wait a thousand times.
+// payloads renders payloads as JSON. After a registry has not answered it is not queried again: a timeline of a thousand messages
+// must not wait a thousand times.
 type payloads struct {
 	codec *schemas.Codec // nil without a registry
 	down  error
@@ -36,14 +36,14 @@ func newPayloads(ctx context.Context, registry *schemas.Registry, limit time.Dur
 	return p, err
 }
 
-// entry is what all entries have, and the payload as it can be shown.
+// entry returns an Entry with the fields that all kinds have, and with the payload if it can be shown.
 func (p *payloads) entry(ctx context.Context, m envelope.Message, payload []byte, size int) Entry {
 	e := Entry{
 		At: m.Time, ID: m.ID, Type: m.Type, Key: string(m.Key), Outcome: m.Outcome,
 		CorrelationID: m.CorrelationID, CausationID: m.CausationID, Cause: -1, identity: m.Identity(),
 	}
 	if e.CorrelationID == "" {
-		e.CorrelationID = e.ID // which is what those that follow from it get
+		e.CorrelationID = e.ID // the messages that follow from it get its id as theirs
 	}
 	e.Kind, e.Hop = kindOf(m.Topic)
 	for _, h := range m.Extra {
@@ -55,7 +55,7 @@ func (p *payloads) entry(ctx context.Context, m envelope.Message, payload []byte
 	return e
 }
 
-// show fills e's payload. Size is the whole one's, of which b is nil where it is too large.
+// show sets e's payload. size is the size of the whole payload. If that is too large, b is nil.
 func (p *payloads) show(ctx context.Context, e *Entry, contentType string, b []byte, size int) {
 	if size == 0 {
 		e.PayloadNote = "none"
@@ -102,7 +102,7 @@ func (p *payloads) render(ctx context.Context, contentType string, b []byte, siz
 	return text, err
 }
 
-// cut is s on one line, at most limit bytes long.
+// cut returns s on one line, with at most limit bytes.
 func cut(s string, limit int) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
 	if len(s) > limit {

@@ -12,9 +12,9 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// Read looks for subject: a business key, or the id of a flow, of one of its messages or of a dead letter. An error is
-// of the configuration, of the registry's client, or ctx's end: what cannot be reached is in Timeline.Unseen. Nothing
-// found is no error.
+// Read searches for subject: a business key, or the id of a flow, of one of its messages or of a dead letter. It returns an error
+// if the configuration is invalid, if the registry's client cannot be made, or if ctx ends. A source that cannot be reached is in
+// Timeline.Unseen. An empty result is no error.
 func Read(ctx context.Context, cfg Config, subject string) (*Timeline, error) {
 	cfg, err := cfg.withDefaults()
 	if err == nil {
@@ -36,25 +36,25 @@ func Read(ctx context.Context, cfg Config, subject string) (*Timeline, error) {
 	return t, nil
 }
 
-// reading is one look under way.
+// A reading is one pass over the sources.
 type reading struct {
 	cfg        Config
 	subject    string
 	payloads   payloads
-	client     *kgo.Client // for questions; nil without brokers, as admin
+	client     *kgo.Client // for queries; nil without brokers, and so is admin
 	admin      *kadm.Client
 	groups     map[string]group
 	groupsSeen bool
 	ends       map[partition]int64 // of the topics, when reading began
-	of         int64               // records to read
-	told       time.Time           // when Progress was
-	seen       map[identity]int    // by index in Entries
-	dropped    int                 // entries over the limit
-	paused     map[string]string   // since when, by whom and why the relays of a database's outbox are paused
+	of         int64               // number of records to read
+	told       time.Time           // time of the last call of Progress
+	seen       map[identity]int    // indexes in Entries
+	dropped    int                 // number of entries over the limit
+	paused     map[string]string   // by database: since when the relays of its outbox are paused, the operator and the reason
 	timeline   Timeline
 }
 
-// identity is what makes two records, or a record and a row, the same.
+// An identity is equal for two records, or a record and a row, of the same message.
 type identity struct {
 	topic, id string
 	redrive   int
@@ -82,7 +82,7 @@ func read(ctx context.Context, cfg Config, subject string) (*Timeline, error) {
 		defer r.client.Close()
 		r.admin = kadm.NewClient(r.client)
 	}
-	// In this order: see the package comment.
+	// The order matters: see the package comment.
 	reachable := len(cfg.Brokers) > 0 && r.ask(ctx, "brokers "+strings.Join(cfg.Brokers, ","), r.client.Ping)
 	r.groupsSeen = reachable && r.ask(ctx, "consumer groups", r.readGroups)
 	r.databases(ctx)
@@ -102,7 +102,7 @@ func read(ctx context.Context, cfg Config, subject string) (*Timeline, error) {
 	return &r.timeline, nil
 }
 
-// ask puts one question to the brokers.
+// ask runs one query to the brokers. If it fails, ask adds it to Unseen and returns false.
 func (r *reading) ask(ctx context.Context, what string, question func(context.Context) error) bool {
 	limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
@@ -113,7 +113,7 @@ func (r *reading) ask(ctx context.Context, what string, question func(context.Co
 	return true
 }
 
-// topics reads where the subject belongs if it is a key, and the rest if nothing has it as its key.
+// topics reads the partitions to which the subject belongs if it is a key, and the others if no entry has it as its key.
 func (r *reading) topics(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
@@ -144,7 +144,7 @@ func (e *Entry) concerns(subject string) bool {
 	return e.Key == subject || e.CorrelationID == subject || e.ID == subject || e.DeadLetter != nil && e.DeadLetter.ID == subject
 }
 
-// add takes an entry, or what it adds to one that is there already.
+// add adds an entry, or merges it into the entry of the same message.
 func (r *reading) add(e Entry) {
 	e.At = e.At.UTC()
 	id := identity{e.topic(), e.identity, e.Redrive}
@@ -164,13 +164,13 @@ func (r *reading) add(e Entry) {
 		return
 	}
 	switch old := &r.timeline.Entries[at]; {
-	case e.DeadLetter != nil && e.DeadLetter.Database != "": // the table is the truth; the copy came before it
+	case e.DeadLetter != nil && e.DeadLetter.Database != "": // the table is current; the copy was written before
 		e.Outbox, e.Record = old.Outbox, old.Record
 		*old = e
 	case e.Record == nil:
 		old.Outbox = e.Outbox
 	case old.Record == nil:
-		old.Record, old.Outbox = e.Record, nil // published, and its row still there
+		old.Record, old.Outbox = e.Record, nil // published, and its row not deleted yet
 	default:
 		old.Record.Repeats++
 	}
@@ -182,7 +182,7 @@ func (r *reading) unseen(what string, why error) {
 
 func missing(what string, why error) Unseen { return Unseen{what, cut(why.Error(), 500)} }
 
-// flowOfOne is the flow of the message that the subject is the id of; "" where the subject is a key or a flow, or nothing.
+// flowOfOne returns the flow of the message whose id the subject is; "" if the subject is a key or a flow, or was not found.
 func (t *Timeline) flowOfOne() (flow string) {
 	for _, e := range t.Entries {
 		if e.Key == t.Subject || e.CorrelationID == t.Subject {

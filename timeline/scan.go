@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A span is what is to be read of one partition.
+// A span is the range of offsets to read of one partition.
 type span struct {
 	topic     string
 	partition int32
@@ -29,7 +29,7 @@ func (s span) String() string {
 	return fmt.Sprintf("%s/%d from offset %d to %d", s.topic, s.partition, s.from, s.end-1)
 }
 
-// names are the topics to look at.
+// names returns the topics to read.
 func (r *reading) names(ctx context.Context) ([]string, error) {
 	names := slices.Clone(r.cfg.Topics)
 	if r.cfg.Flow == "" {
@@ -51,7 +51,8 @@ func (r *reading) names(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// spans asks where the topics begin, at r.since, and where they end now. Partitions that cannot be read are unseen.
+// spans queries the first offset since Timeline.Since and the present end of each partition. Partitions that cannot be read are
+// added to Unseen.
 func (r *reading) spans(ctx context.Context, names []string) ([]span, error) {
 	from, err := r.admin.ListOffsetsAfterMilli(ctx, r.timeline.Since.UnixMilli(), names...)
 	if err = r.partly(err); err != nil {
@@ -86,7 +87,7 @@ func (r *reading) spans(ctx context.Context, names []string) ([]span, error) {
 	return spans, nil
 }
 
-// partly keeps what some of the brokers have answered.
+// partly ignores an error if some of the brokers have answered, and adds it to Unseen.
 func (r *reading) partly(err error) error {
 	var shards *kadm.ShardErrors
 	if errors.As(err, &shards) && !shards.AllFailed {
@@ -96,7 +97,7 @@ func (r *reading) partly(err error) error {
 	return err
 }
 
-// ofKey are those spans that hold what any Kafka client has written under the key, as the topics' partitions are now.
+// ofKey separates the spans that contain what Kafka clients write with the key, for the present number of partitions.
 func (r *reading) ofKey(spans []span, key string) (own, others []span) {
 	counts := make(map[string]int)
 	for p := range r.ends {
@@ -133,7 +134,7 @@ func (r *reading) scan(ctx context.Context, spans []span) error {
 	client, err := kafka.NewClient(r.cfg.Brokers, append([]kgo.Opt{
 		kgo.ConsumePartitions(from),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), // one may be the last before the end
+		kgo.KeepControlRecords(), // a control record may be the last before the end
 		kgo.FetchMaxBytes(8 << 20),
 		kgo.FetchMaxPartitionBytes(1 << 20),
 		kgo.MaxConcurrentFetches(2),
@@ -172,12 +173,12 @@ func (r *reading) scan(ctx context.Context, spans []span) error {
 	return nil
 }
 
-// record takes one, and ends its partition if it is the last there.
+// record adds a record if it concerns the subject, and finishes its partition if it is the last one there.
 func (r *reading) record(ctx context.Context, client *kgo.Client, left map[partition]span, record *kgo.Record) {
 	p := partition{record.Topic, record.Partition}
 	s, open := left[p]
 	if !open || record.Offset >= s.end {
-		if open { // the last ones before the end were compacted away
+		if open { // the last records before the end were compacted away
 			r.finish(client, left, p)
 		}
 		return
@@ -198,7 +199,7 @@ func (r *reading) finish(client *kgo.Client, left map[partition]span, p partitio
 	client.RemoveConsumePartitions(map[string][]int32{p.topic: {p.id}})
 }
 
-// full says whether a limit is reached.
+// full reports whether a limit is reached.
 func (r *reading) full() bool {
 	return r.timeline.Records >= r.cfg.MaxRecords || len(r.timeline.Entries) >= MaxEntries
 }
@@ -216,7 +217,7 @@ func (r *reading) progress() {
 	}
 }
 
-// concerns looks at a record before anything is made of it: of a million, few do.
+// concerns checks a record before it is decoded: of a million records, few pass.
 func (r *reading) concerns(record *kgo.Record) bool {
 	if string(record.Key) == r.subject {
 		return true
@@ -239,7 +240,7 @@ func (r *reading) addRecord(ctx context.Context, record *kgo.Record) {
 		e.At, e.PayloadNote = record.Timestamp, cut(err.Error(), 200)
 	}
 	if e.Redrive > 0 || e.Kind == Retry {
-		e.At = record.Timestamp // its headers are those of its first life
+		e.At = record.Timestamp // its headers have the time of its first delivery
 	}
 	e.Record = &Record{Topic: record.Topic, Partition: record.Partition, Offset: record.Offset, Published: record.Timestamp}
 	if e.Kind == DeadLetter {
@@ -250,7 +251,8 @@ func (r *reading) addRecord(ctx context.Context, record *kgo.Record) {
 	}
 }
 
-// letterOf reads a copy on, or for, the dlq topic: what stands in the table too, where that can be seen.
+// letterOf reads the copy of a dead letter on, or for, the dlq topic. It has the columns of the table, where the table can be
+// read.
 func letterOf(e *Entry, m envelope.Message, written time.Time) {
 	of := make(map[string][]byte)
 	for _, h := range m.Extra {
@@ -279,7 +281,7 @@ func letterOf(e *Entry, m envelope.Message, written time.Time) {
 	}
 }
 
-// kindOf reads a topic's name.
+// kindOf derives kind and hop from a topic's name.
 func kindOf(topic string) (Kind, string) {
 	t, err := topics.Parse(topic)
 	if err != nil {
@@ -296,7 +298,7 @@ func kindOf(topic string) (Kind, string) {
 	return DeadLetter, t.Hop.String()
 }
 
-// number is text as a whole number from 0 on, or 0.
+// number parses text as a whole number from 0 on. It returns 0 if text is none.
 func number(text []byte) int {
 	n, err := strconv.ParseUint(string(text), 10, 31)
 	if err != nil {

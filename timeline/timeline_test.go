@@ -229,7 +229,7 @@ func TestWhatCannotBeReachedIsNamedAndTheRestIsShown(t *testing.T) {
 	defer empty.Close()
 	got := s.read("o-1", func(c *timeline.Config) {
 		c.Databases = append(c.Databases, timeline.Database{Name: "away", Pool: away}, timeline.Database{Name: "empty", Pool: empty})
-		c.Brokers, c.Timeout = []string{"127.0.0.1:1"}, 15*time.Second // which it takes: a client tries again until then
+		c.Brokers, c.Timeout = []string{"127.0.0.1:1"}, 15*time.Second // it takes that long: a client retries until then
 	})
 	require.Len(t, got.Entries, 1)
 	var what []string
@@ -318,7 +318,7 @@ func TestIdsThatGoRoundAndBadHeadersAreShownAllTheSame(t *testing.T) {
 	}
 	odd := &kgo.Record{Topic: name, Key: []byte("o-1"), Value: []byte("\x1b[2J"), Headers: make([]kgo.RecordHeader, envelope.MaxHeaders+1)}
 	s.produce(
-		message("a", "b", 3), message("b", "a", 2), message("self", "self", 1), // circles
+		message("a", "b", 3), message("b", "a", 2), message("self", "self", 1), // cycles
 		message("late", "", 50), message("early", "late", 40), message("last", "early", 45), // a clock that is behind
 		message("again", "", 60), message("again", "", 60), message("orphan", "gone", 61), odd,
 	)

@@ -9,12 +9,12 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// What a service may have at most.
+// These are the limits of a service.
 const (
-	maxReactions = 256 // and starts
-	maxJoins     = 64  // and expectations
+	maxReactions = 256 // also of starts, and of the types that a reaction undoes
+	maxJoins     = 64  // also of expectations
 	maxAwait     = 64
-	maxSent      = 32 // at once
+	maxSent      = 32 // by one outcome
 	maxAttempts  = 1000
 	maxWithin    = 366 * 24 * time.Hour
 	maxReason    = 1000
@@ -25,8 +25,8 @@ var (
 	nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 )
 
-// Check says what is wrong with a service by itself: names, limits, and what contradicts itself. Its error is Mistakes.
-// Whether it fits the others, package verify says.
+// Check checks a service by itself: names, limits and contradictions. Its error is of type Mistakes. Package verify checks
+// whether the service fits the others.
 func (s Service) Check() error {
 	if found := s.mistakes(); len(found) > 0 {
 		return found
@@ -34,7 +34,7 @@ func (s Service) Check() error {
 	return nil
 }
 
-// checking is a service with what was found so far.
+// checking holds a service and the mistakes found so far.
 type checking struct {
 	Service
 	hop   topics.Hop
@@ -97,7 +97,7 @@ func (c *checking) reactions() {
 	}
 }
 
-// successTypes are what the service does and may have to take back.
+// successTypes returns the types of the messages that the service sends in success, and may have to undo.
 func (c *checking) successTypes() (types []string) {
 	for _, m := range c.Starts {
 		types = append(types, m.Type)
@@ -186,7 +186,7 @@ func (c *checking) atMost(path string, have, most int) {
 	}
 }
 
-// several are messages that are heard, each named once.
+// several checks messages that the service consumes. Each may be named once.
 func (c *checking) several(path string, ms []Message) {
 	c.atMost(path, len(ms), maxAwait)
 	seen := make(map[string]bool)
@@ -200,7 +200,7 @@ func (c *checking) several(path string, ms []Message) {
 	}
 }
 
-// heard is a message that the service consumes: any hop's event, or a command to itself.
+// heard checks a message that the service consumes: any hop's event, or a command to the service itself.
 func (c *checking) heard(path string, m Message) {
 	hop, kind, ok := c.message(path, m)
 	if ok && kind == topics.Commands && hop != c.hop {
@@ -224,7 +224,7 @@ func (c *checking) sent(path string, ms []Message, most int) {
 	}
 }
 
-// send is a message that the service sends: an event of its own, or a command to any hop.
+// send checks a message that the service sends: an event of its own, or a command to any hop.
 func (c *checking) send(path string, m Message) {
 	hop, kind, ok := c.message(path, m)
 	if ok && kind == topics.Events && hop != c.hop {
@@ -248,5 +248,5 @@ func (c *checking) message(path string, m Message) (topics.Hop, topics.Kind, boo
 	return topics.Hop{}, "", false
 }
 
-// key tells messages apart.
+// key identifies a message.
 func (m Message) key() string { return m.Topic + " " + m.Type }

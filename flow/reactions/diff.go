@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// A Change is one thing that is different in a flow.
+// A Change is one difference between two versions of a flow.
 type Change struct {
-	// Hop is the service in which it changed.
+	// Hop is the service that changed.
 	Hop string `json:"hop"`
-	// Breaking says that consumers or flows under way lose something by it.
+	// Breaking reports that consumers or running flows miss something because of the change.
 	Breaking bool   `json:"breaking"`
 	Text     string `json:"text"`
 }
 
-// String is the change on one line.
+// String returns the change on one line.
 func (c Change) String() string {
 	if c.Breaking {
 		return "breaking: " + c.Hop + ": " + c.Text
@@ -23,9 +23,9 @@ func (c Change) String() string {
 	return c.Hop + ": " + c.Text
 }
 
-// Diff says what a change of services means for those who consume what they send, and for flows that are under way when the
-// new services take over: messages that are sent already, joins that are filled in part. The old and the new services must
-// pass their Check. Breaking changes come first. Whether the new flow is sound, package verify says.
+// Diff returns the effects of a change of services on the consumers of their messages, and on flows that are running when the new
+// services take over: flows with messages that are sent already and with joins that are partly filled. The old and the new
+// services must pass Check. Breaking changes come first. Package verify checks whether the new flow is sound.
 func Diff(old, new []Service) []Change {
 	d := diff{old: old, new: new}
 	d.sent()
@@ -68,7 +68,7 @@ func (d *diff) change(hop string, breaking bool, format string, args ...any) {
 	}
 }
 
-// serviceOf is the one of a hop; the zero value where there is none.
+// serviceOf returns the service of a hop, or the zero value.
 func serviceOf(services []Service, hop string) Service {
 	for _, s := range services {
 		if s.Hop == hop {
@@ -78,7 +78,7 @@ func serviceOf(services []Service, hop string) Service {
 	return Service{}
 }
 
-// sends are all messages of a service.
+// sends returns all messages that a service sends.
 func (s Service) sends() (all []Message) {
 	all = append(all, s.Starts...)
 	for _, r := range s.Reactions {
@@ -97,7 +97,7 @@ func holds(ms []Message, m Message) bool {
 	return slices.ContainsFunc(ms, func(other Message) bool { return other.key() == m.key() })
 }
 
-// consumers are those who wait for a message, in words.
+// consumers names the services, joins and expectations that consume a message.
 func consumers(services []Service, m Message) (all []string) {
 	for _, s := range services {
 		for _, r := range s.Reactions {
@@ -119,7 +119,7 @@ func consumers(services []Service, m Message) (all []string) {
 	return all
 }
 
-// sent finds messages that nobody sends any more.
+// sent finds messages that are no longer sent, and new ones.
 func (d *diff) sent() {
 	for _, was := range d.old {
 		for _, m := range was.sends() {
@@ -198,7 +198,7 @@ func times(attempts int) string {
 	return fmt.Sprintf("%d times", attempts)
 }
 
-// outcome finds what an outcome no longer sends although somebody, before or after the change, waits for it.
+// outcome finds messages that an outcome no longer sends although they have consumers before or after the change.
 func (d *diff) outcome(hop, when string, was, is []Message) {
 	for _, m := range was {
 		if holds(is, m) {

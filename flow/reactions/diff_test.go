@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 )
 
-// two are the service of everything and one that sends it what it hears.
+// two returns the service of everything, and a service that sends the messages which it consumes.
 func two() []reactions.Service {
 	shop := reactions.Service{Hop: "order.shop"}
 	for _, typ := range []string{"Placed", "Cancelled", "Told", "A", "B", "NoB", "Thanked"} {
@@ -86,7 +86,8 @@ func TestDiffSaysWhatAChangeBreaks(t *testing.T) {
 	}
 }
 
-// Adding a service changes nothing elsewhere; removing it takes from flows under way what it did in them.
+// TestDiffOfServicesThatComeAndGo checks that an added service changes nothing elsewhere, and that a removed one is missing in
+// running flows.
 func TestDiffOfServicesThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	mail := reactions.Service{Hop: "order.mail", Reactions: []reactions.Reaction{{On: reactions.Message{Topic: "order.shop.events", Type: "Placed"}}}}

@@ -14,14 +14,14 @@ import (
 	"github.com/troupe-go/troupe/internal/lines"
 )
 
-// maxSize of a file, in bytes.
+// maxSize limits a file, in bytes.
 const maxSize = 1 << 20
 
-// A Mistake is something in a Service that cannot be meant.
+// A Mistake is an invalid part of a Service.
 type Mistake struct {
-	// Path is where it stands, such as reactions[1].on.topic.
+	// Path is the path of the part, such as reactions[1].on.topic.
 	Path string
-	// Line of the JSON, counted from 1; 0 where there is none.
+	// Line is its line in the JSON, counted from 1; 0 if unknown.
 	Line int
 	Text string
 }
@@ -37,7 +37,7 @@ func (m Mistake) Error() string {
 	return text
 }
 
-// Mistakes are all that Parse or Check found.
+// Mistakes holds all mistakes that Parse or Check found.
 type Mistakes []Mistake
 
 func (ms Mistakes) Error() string {
@@ -48,7 +48,7 @@ func (ms Mistakes) Error() string {
 	return strings.Join(all, "\n")
 }
 
-// Load is Parse of a file. Its error names the file.
+// Load parses a file. Its error names the file.
 func Load(path string) (Service, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -66,8 +66,8 @@ func Load(path string) (Service, error) {
 	return s, nil
 }
 
-// Parse reads a reactions.json. Its error is Mistakes, with lines and paths. Unknown fields, nulls, and what Check finds are
-// mistakes.
+// Parse reads a reactions.json. Its error is of type Mistakes, with lines and paths. Unknown fields, nulls, and everything that
+// Check finds are mistakes.
 func Parse(text []byte) (Service, error) {
 	if len(text) > maxSize {
 		return Service{}, Mistakes{{Text: fmt.Sprintf("more than the %d bytes that reactions may have: is it the right file?", maxSize)}}
@@ -114,13 +114,13 @@ func decoded(text []byte, s *Service) Mistakes {
 	return nil
 }
 
-// kinds are the types as people who write JSON know them.
+// kinds names the types as people who write JSON do.
 var kinds = map[reflect.Kind]string{
 	reflect.Struct: "an object", reflect.Slice: "a list", reflect.String: "a text", reflect.Int: "a whole number", reflect.Bool: "true or false",
 }
 
-// strange is what a tree has that its type does not: other fields, nulls, and values of another kind. encoding/json would
-// take nulls and fields in other cases in silence, and stop at the first of the others.
+// strange finds the parts of a tree that do not match a type: other fields, nulls, and values of another kind. encoding/json
+// would silently accept nulls, and fields in another case, and it would stop at the first of the other mistakes.
 func strange(path string, tree any, typ reflect.Type) (found Mistakes) {
 	other := Mistakes{{Path: path, Text: fmt.Sprintf("%s, want %s", said(tree), kinds[typ.Kind()])}}
 	switch v := tree.(type) {
@@ -164,7 +164,7 @@ func strange(path string, tree any, typ reflect.Type) (found Mistakes) {
 	return found
 }
 
-// said is a value in a few words.
+// said describes a value in a few words.
 func said(tree any) string {
 	switch v := tree.(type) {
 	case map[string]any:
@@ -178,7 +178,7 @@ func said(tree any) string {
 	}
 }
 
-// fieldsOf are a type's fields as they stand in JSON, in order.
+// fieldsOf returns the JSON names of a type's fields, in order.
 func fieldsOf(typ reflect.Type) []string {
 	names := make([]string, typ.NumField())
 	for i := range names {

@@ -16,7 +16,7 @@ import (
 func TestWhatCannotBeMeantIsToldWithItsPlaceAndARemedy(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		was, is string // of everything
+		was, is string // parts of everything
 		want    string
 	}{
 		"an unknown field":        {`"starts"`, `"start"`, "start: no such field: want one of hop, starts, reactions, joins, expectations"},

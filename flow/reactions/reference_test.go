@@ -19,7 +19,7 @@ const (
 	fieldsEnd     = "<!-- end of fields -->\n"
 )
 
-// fields are the part of the page that the schema says.
+// fields returns the part of the page that is made from the schema.
 func fields(t testing.TB) string {
 	t.Helper()
 	root := schemaTree(t)
@@ -49,7 +49,7 @@ func (n *node) table(t testing.TB, root *node, b *strings.Builder) {
 	}
 }
 
-// typ is a node's type, with a link where it has its own section.
+// typ returns a node's type, with a link if the type has its own section.
 func (n *node) typ(t testing.TB, root *node) string {
 	name, is := n.resolve(t, root)
 	switch {

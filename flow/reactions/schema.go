@@ -8,6 +8,6 @@ import (
 //go:embed reactions.schema.json
 var schema []byte
 
-// Schema is the JSON Schema (draft 2020-12) of reactions.json, with a description of each field. What it refuses, Parse
-// refuses too; Parse also checks what a schema cannot say.
+// Schema returns the JSON Schema (draft 2020-12) of reactions.json, with a description of each field. Parse refuses whatever the
+// schema refuses, and also checks rules that a schema cannot express.
 func Schema() []byte { return bytes.Clone(schema) }

@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 )
 
-// A node is a part of the schema, as far as the tests read it.
+// A node is a part of the schema, with the keywords that the tests read.
 type node struct {
 	Ref         string     `json:"$ref"`
 	Description string     `json:"description"`
@@ -30,7 +30,7 @@ type node struct {
 	Defs        properties `json:"$defs"`
 }
 
-// properties are in the schema's order.
+// properties keeps the schema's order.
 type properties []property
 
 type property struct {
@@ -64,7 +64,7 @@ func schemaTree(t testing.TB) *node {
 	return &root
 }
 
-// resolve follows a reference to the definition that says what a node is, by its name; "" where it says so itself.
+// resolve follows a reference to the definition of a node, and returns its name; "" if the node has no reference.
 func (n *node) resolve(t testing.TB, root *node) (string, *node) {
 	t.Helper()
 	if n.Ref == "" {
@@ -176,7 +176,7 @@ func TestEveryReactionsFileHereKeepsTheSchema(t *testing.T) {
 	require.Positive(t, found)
 }
 
-// everything is a service that uses every field there is.
+// everything returns a service that uses every field.
 func everything() reactions.Service {
 	event := func(typ string) reactions.Message { return reactions.Message{Topic: "order.payment.events", Type: typ} }
 	heard := func(typ string) reactions.Message { return reactions.Message{Topic: "order.shop.events", Type: typ} }
@@ -200,7 +200,7 @@ func everything() reactions.Service {
 	}
 }
 
-// mutants are the same JSON but for one place: each thing left out once, and something of another kind there once.
+// mutants returns the same JSON with one change each: each value is left out once, and replaced once by one of another kind.
 func mutants(t testing.TB, text []byte) map[string][]byte {
 	t.Helper()
 	var doc any
@@ -258,7 +258,7 @@ func TestWhatTheSchemaRefusesParseRefuses(t *testing.T) {
 	both := 0
 	for where, text := range mutants(t, text) {
 		if refusedBySchema(t, schema, text) == nil {
-			continue // Parse knows more
+			continue // Parse checks more than the schema
 		}
 		_, err := reactions.Parse(text)
 		require.Error(t, err, "the schema refuses %s, and Parse takes it: %s", where, text)

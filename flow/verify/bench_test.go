@@ -19,7 +19,7 @@ func last(m reactions.Message) reactions.Message {
 	return m
 }
 
-// chain is n services in a row. Each may refuse, and then those before it undo what they did, one after the other.
+// chain returns n services in a row. Each may refuse, and then the ones before it undo their part, one after the other.
 func chain(n int) (services []reactions.Service) {
 	hop := func(i int) string { return fmt.Sprintf("chain.s%02d", i) }
 	for i := range n {
@@ -49,7 +49,7 @@ func chain(n int) (services []reactions.Service) {
 	return services
 }
 
-// fan is n services that do their part beside each other, and one that joins them. When one refuses, all undo.
+// fan returns n services that do their part in parallel, and one that joins them. When one refuses, all undo their part.
 func fan(n int) []reactions.Service {
 	start := last(event("fan.shop", "Begun"))
 	shop := reactions.Service{Hop: "fan.shop", Starts: []reactions.Message{event("fan.shop", "Begun")}}
@@ -79,8 +79,8 @@ func TestTheBenchmarksFlowsAreSound(t *testing.T) {
 	}
 }
 
-// Thirty services of which each may refuse by itself have 2^30 ways to end: the verifier gives up and says so, and still finds
-// what a part of the flow shows.
+// TestWhereThereAreTooManyRunsItSaysSo has thirty services of which each may refuse independently, so 2^30 ways to end. The
+// verifier stops early and reports it, and still finds the mistakes that a part of the flow shows.
 func TestWhereThereAreTooManyRunsItSaysSo(t *testing.T) {
 	t.Parallel()
 	services := fan(30)

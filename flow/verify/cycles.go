@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// next are the messages that a reaction to id may send, each with the reaction.
+// next calls see with each reaction to id and each message that this reaction may send.
 func (m *model) next(id int, see func(reaction, message int)) {
 	for _, i := range m.messages[id].reactions {
 		for _, to := range m.reactions[i].success {
@@ -16,8 +16,8 @@ func (m *model) next(id int, see func(reaction, message int)) {
 	}
 }
 
-// cycles finds messages that lead to themselves by reactions. A join and an expectation send once for a key, so that no
-// flow goes round through them for ever.
+// cycles finds messages that lead to themselves by reactions. A join and an expectation send once per key, so they cannot be part
+// of an endless cycle.
 func cycles(m *model) {
 	ends := m.ends()
 	for _, loop := range m.loops() {
@@ -44,7 +44,8 @@ func cycles(m *model) {
 	}
 }
 
-// ends are the messages after which a flow can come to an end: each reaction has an outcome all of whose messages can.
+// ends returns the messages after which a flow can end: each reaction to them has an outcome after all of whose messages it can
+// end.
 func (m *model) ends() []bool {
 	ends := make([]bool, len(m.messages))
 	all := func(ids []int) bool { return !slices.ContainsFunc(ids, func(id int) bool { return !ends[id] }) }
@@ -66,7 +67,7 @@ func (m *model) ends() []bool {
 	return ends
 }
 
-// loops are the sets of messages each of which leads to all others of its set and to itself, by Tarjan's algorithm.
+// loops returns the sets of messages in which each message leads to all of its set, by Tarjan's algorithm.
 func (m *model) loops() (all [][]int) {
 	index, low := make([]int, len(m.messages)), make([]int, len(m.messages))
 	var stack []int
@@ -113,12 +114,12 @@ func (m *model) loops() (all [][]int) {
 // An edge is a reaction with one message that it sends.
 type edge struct{ reaction, to int }
 
-// round is the shortest way in a loop from its first message back to it.
+// round returns the shortest path in a loop from its first message back to it.
 func (m *model) round(loop []int) (way []edge) {
 	return m.way(loop[0], loop[0], func(id int) bool { return slices.Contains(loop, id) })
 }
 
-// way is the shortest way from one message to another, at least one edge long, through messages that may be used.
+// way returns the shortest path from one message to another, at least one edge long, through messages that use accepts.
 func (m *model) way(from, to int, use func(int) bool) (way []edge) {
 	type step struct {
 		at     int
@@ -149,7 +150,7 @@ func (m *model) way(from, to int, use func(int) bool) (way []edge) {
 	return nil
 }
 
-// retryOwners finds messages that a participant tries again and that the flow sends again when that has failed.
+// retryOwners finds messages that a participant retries and that the flow sends again after the failure.
 func retryOwners(m *model) {
 	anywhere := func(int) bool { return true }
 	for _, r := range m.reactions {
@@ -176,7 +177,8 @@ func retryOwners(m *model) {
 	}
 }
 
-// retriedByExpectation is a message that is sent again when its answer does not come in time.
+// retriedByExpectation finds a message that a participant retries and that the flow sends again when its answer does not arrive
+// in time.
 func (m *model) retriedByExpectation(e expectation) {
 	for _, i := range m.messages[e.after].reactions {
 		r := m.reactions[i]

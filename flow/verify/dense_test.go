@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 )
 
-// dense returns n services, each of which reacts to what the ones before it did and refused.
+// dense returns n services, each of which reacts to the successes and failures of all services before it.
 func dense(n int) (services []reactions.Service) {
 	sent := func(i int, what string) reactions.Message {
 		return reactions.Message{Topic: fmt.Sprintf("dense.s%02d.events", i), Type: fmt.Sprintf("%s%d", what, i)}
@@ -34,8 +34,8 @@ func dense(n int) (services []reactions.Service) {
 	return services
 }
 
-// A pair of a reaction and a failure is a question, and 40 services have half a million of them: the steps are bounded by
-// the number of reactions, and what was not looked at is reported.
+// TestTheStepsOfADenseFlowAreBoundedByItsReactions has 40 services with half a million pairs of a reaction and a failure, each of
+// which is a question. The number of reactions bounds the steps, and the parts that were not checked are reported.
 func TestTheStepsOfADenseFlowAreBoundedByItsReactions(t *testing.T) {
 	t.Parallel()
 	m := verified(dense(40))

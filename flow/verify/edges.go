@@ -18,7 +18,7 @@ func sameHop(m *model) {
 	}
 }
 
-// consumers finds what is sent and not reacted to.
+// consumers finds messages that are sent and that no service reacts to.
 func consumers(m *model) {
 	for id, msg := range m.messages {
 		if len(msg.reactions)+len(msg.awaited)+len(msg.breaks) > 0 {
@@ -39,7 +39,7 @@ func consumers(m *model) {
 	}
 }
 
-// unheard says who does not listen.
+// unheard explains why a message has no consumer.
 func (m *model) unheard(id int) string {
 	msg := m.messages[id]
 	t, err := topics.Parse(msg.topic)
@@ -63,7 +63,7 @@ func (m *model) has(hop string) bool {
 	return false
 }
 
-// elsewhere is a hint at those who hear the same type on another topic, where that is likely a slip.
+// elsewhere returns a hint if a type is consumed on another topic where it is not sent, which is probably a slip.
 func (m *model) elsewhere(id int) string {
 	for other, msg := range m.messages {
 		if other == id || msg.typ != m.messages[id].typ || len(msg.senders) > 0 {
@@ -74,7 +74,7 @@ func (m *model) elsewhere(id int) string {
 	return ""
 }
 
-// feeders finds what waits for messages that nobody sends.
+// feeders finds reactions, joins and expectations that wait for messages without a sender.
 func feeders(m *model) {
 	unsent := func(id int) bool { return len(m.messages[id].senders) == 0 && !m.gaveUp(id) }
 	report := func(service int, path string, id int) {
@@ -98,7 +98,7 @@ func feeders(m *model) {
 			report(e.service, e.path+".after", e.after)
 		}
 		if !slices.ContainsFunc(e.expect, func(id int) bool { return !unsent(id) }) {
-			continue // it is never met, which is told as such
+			continue // it is never met, which is reported as such
 		}
 		for k, id := range e.expect {
 			if unsent(id) {
@@ -108,7 +108,7 @@ func feeders(m *model) {
 	}
 }
 
-// exhausted is the event by which any hop says that a message of its became a dead letter. No declaration names it.
+// exhausted is the type of the event with which any hop reports that it made a message a dead letter. No declaration names it.
 const exhausted = "troupe.Exhausted"
 
 func (m *model) gaveUp(id int) bool {
@@ -116,7 +116,7 @@ func (m *model) gaveUp(id int) bool {
 	return err == nil && t.Kind == topics.Events && m.messages[id].typ == exhausted && m.has(t.Hop.String())
 }
 
-// hint says what there is instead of a message that nobody sends.
+// hint names the messages that exist instead of a message without a sender.
 func (m *model) hint(id int) string {
 	var there []string
 	for other, msg := range m.messages {
@@ -146,7 +146,7 @@ func beginsNowhere(m *model) {
 		}
 		why := m.whyUnfed(id)
 		if why.unsent || len(why.joins) > 0 {
-			return // told there
+			return // reported there
 		}
 		for _, other := range why.messages {
 			told[other] = true
@@ -163,10 +163,10 @@ func beginsNowhere(m *model) {
 	}
 }
 
-// unfed is why a message is never sent.
+// unfed explains why a message is never sent.
 type unfed struct {
 	messages []int
-	joins    []int // that lack one of them
+	joins    []int // joins that lack one of them
 	unsent   bool  // one of them has no sender
 }
 

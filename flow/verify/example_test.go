@@ -42,7 +42,7 @@ func ExampleFiles() {
 	// shipping/reactions.json:5: no service sends StockReserved on order.inventory.events, nor anything else; mend the name or the topic, or give it a sender
 }
 
-// t stands for the *testing.T of a test of one's own: the services are held to every rule.
+// ExampleTest checks the services against every rule. Its t takes the place of a test's *testing.T.
 func ExampleTest() {
 	var t printer
 	verify.Test(t, reactions.Service{

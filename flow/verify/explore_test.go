@@ -12,32 +12,32 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 )
 
-// The second opinion: services that run as they declare, one delivery at a time in any order, each message to each who hears
-// it, and everything that then can be. It knows nothing of how the verifier looks at a flow.
+// The types below are a second, independent model: services that behave as declared, with one delivery at a time, in any order,
+// to each consumer, and every reachable state. It shares no search with the verifier.
 
-// A letter is a message under way to one who hears it.
+// A letter is a message on its way to one consumer.
 type letter struct {
 	to      part
 	message int
-	back    bool // it comes of a failure that turned the flow back
-	breaks  bool // of a join: it is no part, but says that one will not come
-	counts  bool // of an expectation: the time begins with it
+	back    bool // it follows from a failure that made the flow compensate
+	breaks  bool // for a join: it is not awaited, but breaks the join
+	counts  bool // for an expectation: its time begins with it
 }
 
-// A world is a moment of one key.
+// A world is a state of one key.
 type world struct {
 	started []bool
 	letters []letter
 	handled []bool // per reaction
-	forward []bool // it succeeded on the way forward
+	forward []bool // it succeeded before the flow compensated
 	failed  []bool
-	parts   [][]int // per join, which came: 0 none, 1 on the way forward, 2 on the way back
+	parts   [][]int // per join and message: 0 not arrived, 1 arrived, 2 arrived as part of the compensation
 	joins   []string
 	armed   []bool
-	back    []bool // armed on the way back
-	seen    []bool // something expected has come
+	back    []bool // armed as part of the compensation
+	seen    []bool // an expected message has arrived
 	expects []string
-	count   []int // per message, how often sent
+	count   []int // per message: how often it was sent
 }
 
 func newWorld(m *model) world {
@@ -65,7 +65,7 @@ func (w world) clone() world {
 	return c
 }
 
-// key is the same for worlds that differ in nothing but the order in which messages were sent.
+// key is equal for worlds that differ only in the order in which messages were sent.
 func (w world) key() string {
 	bit := func(of bool) byte {
 		if of {
@@ -114,7 +114,7 @@ func (w *world) send(m *model, ids []int, back bool) {
 	}
 }
 
-// moves are all worlds that may be next, and whether anything must happen yet: a person who starts something need not.
+// moves returns all worlds that may come next. must reports whether something happens by itself: a start does not.
 func (w world) moves(m *model) (next []world, must bool) {
 	do := func(change func(*world)) {
 		c := w.clone()
@@ -197,18 +197,18 @@ func (w *world) deliver(m *model, l letter, outcome string) {
 	}
 }
 
-// seen is what all runs together show.
+// seenByRunning holds the observations of all runs together.
 type seenByRunning struct {
 	handled, completed, stuck, awaited, met []bool
 	left                                    map[[2]part]bool
-	many                                    bool // a message came more than twice, which the verifier does not look at
+	many                                    bool // a message arrived more than twice, which the verifier does not check
 	worlds                                  int
 	all                                     bool
 }
 
 const (
 	mostWorlds = 3_000
-	mostSent   = 200 // of one message: more is a cycle, in flows as small as these
+	mostSent   = 200 // of one message: in flows as small as these, more is a cycle
 )
 
 func runAll(m *model) seenByRunning {
@@ -241,7 +241,7 @@ func runAll(m *model) seenByRunning {
 	return s
 }
 
-// end looks at a world in which nothing happens by itself any more.
+// end examines a world in which nothing happens by itself any more.
 func (s *seenByRunning) end(m *model, w world) {
 	for i := range m.reactions {
 		s.handled[i] = s.handled[i] || w.handled[i]
@@ -280,7 +280,7 @@ func (s *seenByRunning) end(m *model, w world) {
 	}
 }
 
-// chance makes a small flow. Cycles are allowed where round is.
+// chance returns a small random flow. It may have cycles if round is set.
 func chance(r *rand.Rand, round bool) []reactions.Service {
 	one := func(of int) bool { return r.IntN(of) == 0 }
 	n := 2 + r.IntN(2)
@@ -295,7 +295,7 @@ func chance(r *rand.Rand, round bool) []reactions.Service {
 		all = append(all, reactions.Message{Topic: services[of].Hop + ".events", Type: fmt.Sprintf("M%d", i)})
 		owner[all[i].Type] = of
 	}
-	// laterOf are messages of a service that may be sent because of what came with number at.
+	// laterOf returns messages of a service with numbers above at, which it may send after the message at.
 	laterOf := func(of, at, most int) (ms []reactions.Message) {
 		for i, msg := range all {
 			if owner[msg.Type] == of && len(ms) < most && (i > at || round && one(3)) && one(2) {
@@ -374,7 +374,8 @@ func has(found []Finding, rules ...string) bool {
 	return slices.ContainsFunc(found, func(f Finding) bool { return slices.Contains(rules, f.Rule) })
 }
 
-// byChance holds the verifier to what running shows. It says how far the flow was run.
+// byChance compares the findings of the verifier with the observations of running the flow. ran reports whether the flow was run
+// to all its ends.
 func byChance(t *testing.T, seed uint64) (ran bool, rules []string) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	services := chance(r, seed%4 == 0)
@@ -424,8 +425,8 @@ func byChance(t *testing.T, seed uint64) (ran bool, rules []string) {
 	return true, rules
 }
 
-// goesRound takes a flow round the cycle that was found, again and again, and where the cycle is without an end looks for
-// an end at random.
+// goesRound runs a flow through the cycle that was found, again and again. If the cycle is reported as endless, it also searches
+// for an end at random.
 func goesRound(t *testing.T, m *model, r *rand.Rand, why string) {
 	for _, f := range m.findings {
 		if f.Rule != "cycle" && f.Rule != "endless-cycle" {
@@ -446,7 +447,7 @@ func goesRound(t *testing.T, m *model, r *rand.Rand, why string) {
 				}
 			}
 			require.NotEmpty(t, on, "it does not go round: %s", why)
-			// Of those that keep to the cycle, the one that has been there most often goes round.
+			// Of the worlds that stay in the cycle, take the one with the most rounds.
 			w = slices.MaxFunc(on, func(a, b world) int { return m.rounds(a, f) - m.rounds(b, f) })
 		}
 		require.Greater(t, m.rounds(w, f), 3, "it does not go round: %s", why)
@@ -462,13 +463,13 @@ func goesRound(t *testing.T, m *model, r *rand.Rand, why string) {
 	}
 }
 
-// trim forgets messages that are under way more than twice to the same place: one of them is enough to show that it goes on.
+// trim drops messages that are on their way to the same consumer more than twice: fewer are enough to show that it goes on.
 func (w *world) trim() {
 	seen := make(map[letter]int)
 	w.letters = slices.DeleteFunc(w.letters, func(l letter) bool { seen[l]++; return seen[l] > 2 })
 }
 
-// enter finds a moment at which a message of a cycle is under way to a reaction that goes on with the cycle.
+// enter finds a world in which a message of a cycle is on its way to a reaction that continues the cycle.
 func (m *model) enter(f Finding) (world, bool) {
 	known := make(map[string]bool)
 	for queue := []world{newWorld(m)}; len(queue) > 0 && len(known) < mostWorlds; queue = queue[1:] {

@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// facts are what the runs of a flow show.
+// facts are observations from the runs of a flow.
 type facts struct {
-	completed []bool              // joins for which all came
-	together  []map[[2]int]bool   // of a join's parts, those that came in one run
-	stuck     []*run              // joins that heard something and wait for ever, each with the shortest run
-	awaited   []bool              // expectations whose time began
-	met       []bool              // and that could be met
-	left      map[[2]part]witness // what stays done, and what failed beside or after it
-	short     map[part]bool       // of which not all runs were looked at
+	completed []bool              // by join: all its messages arrived
+	together  []map[[2]int]bool   // by join: the pairs of its messages that arrived in one run
+	stuck     []*run              // by join: the shortest run in which it received a message and waits for ever
+	awaited   []bool              // by expectation: its time began
+	met       []bool              // by expectation: it could be met
+	left      map[[2]part]witness // an effect that is not undone, and the failure before, after or in parallel
+	short     map[part]bool       // parts of which not all runs were checked
 }
 
 // A witness is a run, and the events in it that matter.
 type witness struct {
 	run    *run
 	events []int
-	kept   []int // the messages that nothing takes back
+	kept   []int // messages whose effect nothing undoes
 }
 
-// look finds the facts: in the runs of the whole flow where there are few enough, else question by question.
+// look collects the facts: from the runs of the whole flow if they are few enough, else question by question.
 func (m *model) look() {
 	m.facts = facts{
 		completed: make([]bool, len(m.joins)), together: make([]map[[2]int]bool, len(m.joins)), stuck: make([]*run, len(m.joins)),
@@ -78,10 +78,11 @@ func (m *model) look() {
 	m.askWhatIsLeft(ask)
 }
 
-// askWhatIsLeft looks at each thing that is done together with each that turns the flow back, where both come of one start.
+// askWhatIsLeft checks each reaction with an effect together with each failure that makes the flow compensate, if both can follow
+// from one start.
 func (m *model) askWhatIsLeft(ask func(part, func() *slice, func(*run) bool)) {
 	turns := m.turns()
-	starts := make([][]int, len(turns)) // from which each may come
+	starts := make([][]int, len(turns)) // by turn: the starts from which it may follow
 	for k, turn := range turns {
 		starts[k] = m.behind(m.heardBy(turn)...).starts
 	}
@@ -126,7 +127,7 @@ func (m *model) askWhatIsLeft(ask func(part, func() *slice, func(*run) bool)) {
 	}
 }
 
-// turns are what turns the flow back.
+// turns returns the reactions and joins whose failure makes the flow compensate.
 func (m *model) turns() (all []part) {
 	for i, r := range m.reactions {
 		if r.turns {
@@ -148,7 +149,7 @@ func (m *model) heardBy(p part) []int {
 	return append(slices.Clip(m.joins[p.index].await), m.joins[p.index].broken...)
 }
 
-// staysDone says whether somebody has to undo what a reaction does.
+// staysDone reports whether the effect of a reaction must be undone by another one.
 func (r *reaction) staysDone() bool {
 	return len(r.success) > 0 && !r.compensates() && r.Irreversible == ""
 }
@@ -187,8 +188,9 @@ func (m *model) seeExpectation(i int, r *run) {
 	}
 }
 
-// seeLeft finds what a run that turned back leaves done. Where a compensation fails too, that is for a person, and its
-// failure event says so. Where only one pair is asked for, what undoes others may not be in the run.
+// seeLeft finds effects that a compensating run does not undo. If a compensation fails too, it finds none: an operator must act,
+// and the failure event of the compensation reports it. If only one pair is checked, the compensations of other effects may not
+// be in the run.
 func (m *model) seeLeft(r *run, only *[2]part) {
 	var done, turned []int
 	for k, e := range r.events {
@@ -225,7 +227,7 @@ func (m *model) seeLeft(r *run, only *[2]part) {
 	}
 }
 
-// trace is how a run comes to some of its events, in words.
+// trace describes how a run reaches some of its events.
 func (r *run) trace(events ...int) (lines []string) {
 	on := make(map[int]bool)
 	for len(events) > 0 {
@@ -244,7 +246,7 @@ func (r *run) trace(events ...int) (lines []string) {
 	return lines
 }
 
-// told is an event in words.
+// told describes an event.
 func (m *model) told(e event) string {
 	sends := m.types(e.sent)
 	if sends == "" {

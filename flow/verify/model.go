@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 )
 
-// A place is where a message is sent: in which service, and where in its file.
+// A place is the position at which a message is sent: the service, and the path in its file.
 type place struct {
 	service int
 	path    string
@@ -16,7 +16,7 @@ type place struct {
 	of      part
 }
 
-// A part is one thing that a service does: starts, reacts, joins or expects.
+// A part is one start, reaction, join or expectation of a service.
 type part struct {
 	kind  partKind
 	index int // in the model's list of that kind
@@ -31,13 +31,13 @@ const (
 	anExpectation
 )
 
-// A message is all that the services say of one.
+// A message holds everything that the services declare about one message.
 type message struct {
 	topic, typ string
 	senders    []place
-	reactions  []int // that handle it
-	awaited    []int // joins
-	breaks     []int // joins
+	reactions  []int // reactions that handle it
+	awaited    []int // joins that await it
+	breaks     []int // joins that it breaks
 	after      []int // expectations that count from it
 	expected   []int // expectations that it meets
 }
@@ -48,9 +48,9 @@ type reaction struct {
 	path             string
 	on               int
 	success, failure []int
-	// undoes are the reactions that it takes back; undone by those in undoers.
-	undoers map[int][]int // of a success message: the reactions that take it back
-	// turns: its failure turns the flow back.
+	// undoers holds, by success message, the reactions that undo it.
+	undoers map[int][]int
+	// turns reports that its failure makes the flow compensate.
 	turns bool
 }
 
@@ -61,7 +61,7 @@ type join struct {
 	service                         int
 	path                            string
 	await, success, expired, broken []int
-	turns                           bool // its expiry turns the flow back
+	turns                           bool // its expiry makes the flow compensate
 }
 
 type expectation struct {
@@ -77,7 +77,7 @@ type start struct {
 	message int
 }
 
-// model is a flow with its messages counted and tied together.
+// model is a flow with its messages numbered and linked.
 type model struct {
 	services     []reactions.Service
 	messages     []message
@@ -89,9 +89,9 @@ type model struct {
 	findings     []Finding
 	where        []int // the service of each finding
 
-	fed   []bool // messages that some run may send, as far as that can be said without looking at runs
+	fed   []bool // messages that some run may send, as far as reach can find out without runs
 	facts facts
-	steps int // of all runs that were looked at
+	steps int // of all runs so far
 }
 
 func newModel(services []reactions.Service) *model {
@@ -184,7 +184,7 @@ func (m *model) addExpectation(s, i int, e reactions.Expectation) {
 	m.expectations = append(m.expectations, one)
 }
 
-// tieCompensations finds for each success event of a reaction what takes it back: reactions of the same service.
+// tieCompensations finds, for each success event of a reaction, the reactions of the same service that undo it.
 func (m *model) tieCompensations() {
 	for i := range m.reactions {
 		r := &m.reactions[i]
@@ -202,7 +202,7 @@ func (m *model) tieCompensations() {
 	}
 }
 
-// reach is which messages may be sent, if every reaction can take every outcome in one run.
+// reach returns the messages that may be sent, if every reaction can take every outcome in one run.
 func (m *model) reach() []bool {
 	fed := make([]bool, len(m.messages))
 	all := func(ids []int) bool { return !slices.ContainsFunc(ids, func(id int) bool { return !fed[id] }) }
@@ -241,10 +241,10 @@ func (m *model) reach() []bool {
 	return fed
 }
 
-// hop of a service.
+// hop returns the name of a service's hop.
 func (m *model) hop(service int) string { return m.services[service].Hop }
 
-// types of messages, in words.
+// types lists the types of messages as text.
 func (m *model) types(ids []int) string {
 	var all []string
 	for _, id := range ids {
@@ -255,7 +255,7 @@ func (m *model) types(ids []int) string {
 	return inWords(all, "and")
 }
 
-// inWords lists names: a, b and c.
+// inWords lists names as text: a, b and c.
 func inWords(names []string, and string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")

@@ -2,22 +2,22 @@ package verify
 
 import "slices"
 
-// What one look at runs may cost, in the ways that outcomes can be combined.
+// These are the limits of the search, in combinations of outcomes.
 const (
 	maxCases    = 1280 // of the whole flow
-	maxOfOne    = 128  // of the part of it that a single question is about
-	maxTogether = 512  // of all questions
-	minOfOne    = 4    // of the first question about a part when all of that is used up
-	maxSteps    = 16   // for each run, on average: a run of a densely connected flow has many
+	maxOfOne    = 128  // of the part of a flow that one question is about
+	maxTogether = 512  // of all questions together
+	minOfOne    = 4    // of the first question about a part, even if maxTogether is used up
+	maxSteps    = 16   // per run, on average: a run of a densely connected flow has many steps
 )
 
-// An event of a run: a part took an outcome.
+// An event of a run is an outcome of a part.
 type event struct {
 	of      part
 	outcome outcome
 	sent    []int
-	causes  []int // the events that sent what it heard
-	back    bool  // a failure or an expiry that turns the flow back is among its causes, or is itself
+	causes  []int // the events that sent the messages which it consumed
+	back    bool  // it is a failure or an expiry that makes the flow compensate, or follows from one
 }
 
 type outcome uint8
@@ -29,33 +29,33 @@ const (
 	broken
 	raised
 	met
-	later // not yet decided
+	later // not decided yet
 )
 
-// A delivery is a message under way to all who hear it.
+// A delivery is a message on its way to all its consumers.
 type delivery struct{ message, cause int }
 
-// A handling is a reaction to a message whose outcome is to be decided.
+// A handling is a reaction to a message whose outcome is not decided yet.
 type handling struct{ reaction, cause int }
 
-// A run is one way that a flow may go, for one key. The order in which messages arrive makes no difference to which of them
-// are sent, but where a time or a failure decides: there each order is a run of its own. A message that comes more often
-// than twice is looked at twice.
+// A run is one possible execution of a flow, for one key. The order in which messages arrive does not change which of them are
+// sent, except where a time-out or a failure decides: there each order is a run of its own. A reaction handles a message at most
+// twice, however often it arrives.
 type run struct {
 	m        *model
 	in       *slice
 	queue    []delivery
 	open     []handling
-	sent     []int   // per message, how often
-	handled  []uint8 // per reaction, how often
-	first    [][]int // per message, the events that sent it
+	sent     []int   // per message: how often
+	handled  []uint8 // per reaction: how often
+	first    [][]int // per message: the events that sent it
 	joins    []outcome
 	expects  []outcome
 	deferred []part
 	events   []event
 }
 
-// slice is the part of a flow that a question is about. What is not in it cannot change the answer.
+// slice is the part of a flow that can change the answer to a question.
 type slice struct {
 	reactions, joins, expectations []bool
 	starts                         []int
@@ -84,7 +84,7 @@ func (m *model) nothing() *slice {
 	}
 }
 
-// behind is all that can decide whether messages are sent.
+// behind returns everything that can decide whether messages are sent.
 func (m *model) behind(messages ...int) *slice {
 	s, seen := m.nothing(), make([]bool, len(m.messages))
 	for queue := messages; len(queue) > 0; {
@@ -117,8 +117,8 @@ func (m *model) behind(messages ...int) *slice {
 	return s
 }
 
-// eachRun shows the runs of a slice as long as more are wanted, and most of them at most. It gives how many, and whether
-// none that was wanted is missing. It also ends after most*maxSteps steps, which it adds to m.steps.
+// eachRun calls see with the runs of a slice, until see returns false, and with at most most runs. It returns their number, and
+// all reports whether no limit was reached. It also stops after most*maxSteps steps. It adds its steps to m.steps.
 func (m *model) eachRun(in *slice, most int, see func(*run) (more bool)) (n int, all bool) {
 	all, done := true, false
 	end := m.steps + most*maxSteps
@@ -142,7 +142,7 @@ func (m *model) eachRun(in *slice, most int, see func(*run) (more bool)) (n int,
 				done = !see(r)
 				return
 			}
-			// What succeeds is followed first: most of what is asked shows there soon.
+			// Follow successes first: they answer most questions soon.
 			last := len(ways) - 1
 			for _, way := range ways[:last] {
 				other := r.clone()
@@ -198,7 +198,7 @@ func (r *run) clone() *run {
 	return &c
 }
 
-// happens notes an outcome and sends what comes of it.
+// happens records an outcome and sends its messages.
 func (r *run) happens(of part, o outcome, sends, causes []int) {
 	e := event{of: of, outcome: o, sent: sends, causes: causes, back: r.turns(of, o)}
 	for _, c := range causes {
@@ -208,16 +208,16 @@ func (r *run) happens(of part, o outcome, sends, causes []int) {
 	for _, id := range sends {
 		r.queue = append(r.queue, delivery{id, len(r.events) - 1})
 	}
-	r.deferred = nil // what waited may have been waiting for this
+	r.deferred = nil // deferred parts may have waited for this
 }
 
-// turns says whether an outcome turns the flow back.
+// turns reports whether an outcome makes the flow compensate.
 func (r *run) turns(of part, o outcome) bool {
 	return of.kind == aReaction && o == failed && r.m.reactions[of.index].turns ||
 		of.kind == aJoin && o == expired && r.m.joins[of.index].turns
 }
 
-// step goes on as far as there is one way only, and gives the ways that there are from there; nil: it has ended.
+// step continues as long as there is only one way to go on, and returns the ways to go on from there; nil if the run has ended.
 func (r *run) step() []func(*run) {
 	for len(r.queue) > 0 {
 		d := r.queue[0]
@@ -239,14 +239,14 @@ func (r *run) step() []func(*run) {
 			return ways
 		}
 	}
-	if len(r.deferred) > 0 { // what they waited for has come to nothing
+	if len(r.deferred) > 0 { // nothing more will happen that they could wait for
 		r.deferred = nil
 		return r.step()
 	}
 	return nil
 }
 
-// deliver gives a message to its reactions. Those that can only succeed do; the others are left to be decided.
+// deliver delivers a message to its reactions. A reaction that can only succeed does; the outcome of the others is decided later.
 func (r *run) deliver(d delivery) {
 	for _, i := range r.m.messages[d.message].reactions {
 		if !r.in.reactions[i] || r.handled[i] == 2 {
@@ -261,7 +261,7 @@ func (r *run) deliver(d delivery) {
 	}
 }
 
-// waysOfReaction are the outcomes of the first that is not decided.
+// waysOfReaction returns the outcomes of the first reaction that is not decided.
 func (r *run) waysOfReaction() []func(*run) {
 	h := r.open[0]
 	r.open = r.open[1:]
@@ -272,7 +272,7 @@ func (r *run) waysOfReaction() []func(*run) {
 	}
 }
 
-// waysOfJoin are what a join that has heard something may come to, once nothing is under way.
+// waysOfJoin returns the outcomes of a join that has received a message, once no message is on its way.
 func (r *run) waysOfJoin(i int) (ways []func(*run)) {
 	j, of := &r.m.joins[i], part{aJoin, i}
 	if !r.in.joins[i] || r.joins[i] != later || slices.Contains(r.deferred, of) {
@@ -302,7 +302,7 @@ func (r *run) waysOfJoin(i int) (ways []func(*run)) {
 	return ways
 }
 
-// waysOfExpectation are to be met, or not in time.
+// waysOfExpectation returns the outcomes of an expectation: it is raised, or is met in time, or waits.
 func (r *run) waysOfExpectation(i int) (ways []func(*run)) {
 	e, of := &r.m.expectations[i], part{anExpectation, i}
 	if !r.in.expectations[i] || r.expects[i] != later || r.sent[e.after] == 0 || slices.Contains(r.deferred, of) {
@@ -323,7 +323,7 @@ func (r *run) waysOfExpectation(i int) (ways []func(*run)) {
 	return ways
 }
 
-// othersMayMove says whether something else may still go on by itself, so that it is worth waiting.
+// othersMayMove reports whether another join or expectation may still decide, so that waiting for it makes a difference.
 func (r *run) othersMayMove(than part) bool {
 	for i, j := range r.m.joins {
 		of := part{aJoin, i}
@@ -345,14 +345,14 @@ func (r *run) othersMayMove(than part) bool {
 	return false
 }
 
-// heard are the events that sent messages, and how many of these have not come.
+// heard returns the events that sent messages, and how many of the messages have not been sent.
 func (r *run) heard(messages []int) (causes []int, lacking int) {
 	for _, id := range messages {
 		if r.sent[id] == 0 {
 			lacking++
 			continue
 		}
-		// Where it came twice, the one that came on the way forward may have come first.
+		// If it was sent twice, the one that is not part of the compensation may have arrived first.
 		first := r.first[id][0]
 		for _, c := range r.first[id] {
 			if r.events[first].back && !r.events[c].back {

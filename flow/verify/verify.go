@@ -11,36 +11,36 @@ import (
 	"github.com/troupe-go/troupe/internal/lines"
 )
 
-// Severity says how bad a finding is.
+// Severity is the severity of a finding.
 type Severity string
 
-// An Error is something that goes wrong when its case comes; a Warning something that a person should have decided.
+// An Error goes wrong when its case occurs. A Warning is legal, and should be a deliberate decision.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 )
 
-// A Finding is one thing that is wrong with a flow.
+// A Finding is one mistake in a flow.
 type Finding struct {
-	// Rule is the id of the Rule that it breaks.
+	// Rule is the ID of the Rule that the flow breaks.
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
-	// File is the service's, by its name in Files; "" where there are none.
+	// File is the name of the service's file, as in Files; "" without files.
 	File string `json:"file,omitempty"`
-	// Line of the JSON, counted from 1; 0 where the JSON is not known.
+	// Line is its line in the JSON, counted from 1; 0 if the JSON is not known.
 	Line int `json:"line,omitempty"`
-	// Hop is the service that should be changed first, flow.hop; Path is where it stands there, such as reactions[1].on.
+	// Hop is the service to change first, as flow.hop. Path is the path in its declaration, such as reactions[1].on.
 	Hop  string `json:"hop,omitempty"`
 	Path string `json:"path"`
-	// Messages are the types that it is about.
+	// Messages lists the types that the finding is about.
 	Messages []string `json:"messages,omitempty"`
-	// Text is what is wrong and what to do.
+	// Text describes the mistake and the remedy.
 	Text string `json:"text"`
-	// Trace is the run that shows it, where it takes one: what each service does, in order.
+	// Trace is a run that shows the mistake, if it needs one: the actions of the services, in order.
 	Trace []string `json:"trace,omitempty"`
 }
 
-// String is the finding on one line, and its trace on others.
+// String returns the finding on one line, followed by its trace on further lines.
 func (f Finding) String() string {
 	text := fmt.Sprintf("%s: %s: ", f.Severity, f.Rule)
 	if f.Hop != "" {
@@ -58,14 +58,14 @@ func (f Finding) String() string {
 
 // A File is the text of a service's reactions.json.
 type File struct {
-	// Name is how findings call it: a path.
+	// Name identifies the file in findings. It is a path.
 	Name string
 	Text []byte
 }
 
-// Files is Flow of texts, with the files and lines of what it finds. What keeps a text from saying what a service does is
-// found too, by the rule "reactions"; then services is nil, and nothing else is looked at, since what such a file was to say
-// would be missed everywhere.
+// Files parses declarations and verifies them, with files and lines in the findings. Mistakes that make a text no valid
+// declaration are findings of the rule "reactions". Then services is nil and nothing else is checked, since the missing service
+// would cause findings everywhere.
 func Files(files []File) (services []reactions.Service, found []Finding) {
 	for _, file := range files {
 		s, err := reactions.Parse(file.Text)
@@ -96,8 +96,8 @@ func Files(files []File) (services []reactions.Service, found []Finding) {
 	return services, found
 }
 
-// Flow says what is wrong with services together, service by service; nothing means that no rule is broken. Each must pass
-// its Check. It does no I/O and may be called concurrently.
+// Flow returns the findings of services, service by service. Without findings they break no rule. Each service must pass its
+// Check. Flow does no I/O and is safe for concurrent use.
 func Flow(services []reactions.Service) []Finding { return verified(services).findings }
 
 func verified(services []reactions.Service) *model {
@@ -112,7 +112,7 @@ func verified(services []reactions.Service) *model {
 	return m
 }
 
-// sort puts findings into the order of services and, in each, of its file.
+// sort orders findings by service and, for each service, by the position in its file.
 func (m *model) sort() {
 	order := make([]int, len(m.findings))
 	for i := range order {
@@ -131,12 +131,12 @@ func (m *model) sort() {
 
 var topFields = []string{"", "hop", "starts", "reactions", "joins", "expectations"}
 
-// byPlace compares paths as a file has them: by the field, then by the index in it.
+// byPlace compares paths in the order of a file: by field, then by index.
 func byPlace(a, b string) int {
 	place := func(path string) (int, int) {
 		name, rest, _ := strings.Cut(path, "[")
 		var index int
-		_, _ = fmt.Sscanf(rest, "%d", &index) // 0 where there is none
+		_, _ = fmt.Sscanf(rest, "%d", &index) // 0 if there is none
 		return slices.Index(topFields, name), index
 	}
 	fieldA, indexA := place(a)
@@ -144,7 +144,7 @@ func byPlace(a, b string) int {
 	return cmp.Or(cmp.Compare(fieldA, fieldB), cmp.Compare(indexA, indexB), strings.Compare(a, b))
 }
 
-// report adds a finding about a place in a service's file.
+// report adds a finding at a path of a service's file.
 func (m *model) report(rule string, service int, path string, messages []int, trace []string, format string, args ...any) {
 	f := Finding{
 		Rule: rule, Severity: ruleOf(rule).Severity, Hop: m.hop(service), Path: path, Text: fmt.Sprintf(format, args...), Trace: trace,
@@ -157,13 +157,13 @@ func (m *model) report(rule string, service int, path string, messages []int, tr
 	m.findings, m.where = append(m.findings, f), append(m.where, service)
 }
 
-// T is what Test needs of a *testing.T.
+// T has the methods of *testing.T that Test needs.
 type T interface {
 	Helper()
 	Errorf(format string, args ...any)
 }
 
-// Test fails a test for everything that is wrong with services together, warnings too.
+// Test fails a test for each finding of the services, warnings included.
 func Test(t T, services ...reactions.Service) {
 	t.Helper()
 	for _, f := range Flow(services) {

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/flow/verify"
 )
 
-// orderFlow is the demo's, file by file.
+// orderFlow returns the files of the demo's flow.
 func orderFlow(t testing.TB) []verify.File {
 	t.Helper()
 	var files []verify.File
@@ -25,7 +25,7 @@ func orderFlow(t testing.TB) []verify.File {
 	return files
 }
 
-// parcels is a flow with a join: what is packed and what is paid for come together, or the parcel is unpacked.
+// parcels is a flow with a join: packing and payment are both awaited, or the parcel is unpacked.
 const parcels = `{
   "hop": "f.shop",
   "starts": [{"topic": "f.shop.events", "type": "Ordered"}],
@@ -73,7 +73,7 @@ func parcelFiles() (files []verify.File) {
 	return files
 }
 
-// changed is a flow with one text of one file replaced.
+// changed returns a flow with one text of one file replaced.
 func changed(t testing.TB, files []verify.File, name, was, is string) []verify.File {
 	t.Helper()
 	for i, f := range files {
@@ -104,7 +104,7 @@ func TestGoodFlowsHaveNoFindings(t *testing.T) {
 	}
 }
 
-// Each bad flow is a good one in which somebody made one slip.
+// TestEachSlipIsFoundWhereItWasMade makes each bad flow from a good one by a single slip.
 func TestEachSlipIsFoundWhereItWasMade(t *testing.T) {
 	t.Parallel()
 	on := func(topic, typ, sent, sentType string) string {
@@ -119,7 +119,7 @@ func TestEachSlipIsFoundWhereItWasMade(t *testing.T) {
 		files         []verify.File
 		file, was, is string
 		want          []string
-		says          []string // of the first finding and its trace, in order
+		says          []string // parts of the first finding and its trace, in order
 	}{
 		"an unknown field": {
 			orderFlow(t), "shipping", `"success"`, `"succes"`, []string{"shipping:6: reactions"}, []string{"want one of on, success"},
@@ -227,7 +227,8 @@ func TestTwoFilesForOneHop(t *testing.T) {
 	require.Equal(t, []string{"again:1: same-hop"}, places(found))
 }
 
-// A handler tries a message five times; when its answer is late, somebody sends it again.
+// In TestAnExpectationThatAsksAgainOwnsRetriesToo_C14 a handler tries a message five times, and another service sends it again
+// when its answer is late.
 func TestAnExpectationThatAsksAgainOwnsRetriesToo_C14(t *testing.T) {
 	t.Parallel()
 	ask := func(attempts string) []string {
@@ -245,7 +246,7 @@ func TestAnExpectationThatAsksAgainOwnsRetriesToo_C14(t *testing.T) {
 	require.Empty(t, ask(`, "attempts": 1`))
 }
 
-// spy is a test that notes what it is told.
+// spy is a T that records its errors.
 type spy struct{ said []string }
 
 func (s *spy) Helper() {}
@@ -263,7 +264,7 @@ func TestTestFailsForWhatIsFound(t *testing.T) {
 	require.Contains(t, s.said[0], "error: nobody-feeds: order.order reactions[0].on: no service sends troupe.order.OrderShipped")
 }
 
-// What is found does not depend on a map's order.
+// TestFindingsAreTheSameEveryTime checks that the findings do not depend on the order of a map.
 func TestFindingsAreTheSameEveryTime(t *testing.T) {
 	t.Parallel()
 	_, first := verify.Files(orderFlow(t)[1:])

@@ -25,7 +25,7 @@ func joins(m *model) {
 	}
 }
 
-// joinOfItself finds a part that comes only after the join. Where something else is missing, that is told there.
+// joinOfItself finds messages of a join that are sent only after the join. If something else is missing, it is reported there.
 func (m *model) joinOfItself(i int) {
 	j := m.joins[i]
 	for k, id := range j.await {
@@ -67,7 +67,7 @@ func (m *model) joinStuck(i int) {
 	}
 	events, _ := r.heard(here)
 	behind := m.behind(lacking...)
-	for k, e := range r.events { // why it does not come
+	for k, e := range r.events { // the reasons why they are not sent
 		if e.of.kind == aReaction && e.outcome == failed && behind.reactions[e.of.index] {
 			events = append(events, k)
 		}
@@ -93,7 +93,8 @@ func expectations(m *model) {
 	}
 }
 
-// undone finds what stays done. One finding says of one reaction all that may fail beside or after it.
+// undone reports effects that are not undone. There is one finding per reaction, which names all failures before, after or in
+// parallel.
 func undone(m *model) {
 	for i, r := range m.reactions {
 		var turns []part
@@ -119,7 +120,7 @@ func undone(m *model) {
 	}
 }
 
-// turn is what turns the flow back, in words, and what it sends.
+// turn describes the failure that makes the flow compensate, and returns the messages that it sends.
 func (m *model) turn(t part) (string, []int) {
 	if t.kind == aReaction {
 		r := m.reactions[t.index]
@@ -129,7 +130,7 @@ func (m *model) turn(t part) (string, []int) {
 	return "join " + j.Name + " of " + m.hop(j.service) + " is out of time", j.expired
 }
 
-// heardOf says whether anybody reacts to a failure: if not, that is what has to be mended first, and is told as such.
+// heardOf reports whether a service reacts to a failure. If none does, this must be corrected first, and is reported as such.
 func (m *model) heardOf(t part) bool {
 	if t.kind == aJoin {
 		return true

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// BenchmarkWatch stores and judges orders of four messages, which are in the log already: an operation is a message. Broker,
+// BenchmarkWatch stores and judges orders of four messages that are in the log already. An operation is a message. Broker,
 // database and watcher share the machine.
 func BenchmarkWatch(b *testing.B) {
 	s := newStage(b)

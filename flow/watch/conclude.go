@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// fold leaves each message in once, with how often it was sent again.
+// fold keeps each message once, and counts its repetitions.
 func (f *Flow) fold() {
 	first := make(map[[2]string]int)
 	once := f.Messages[:0]
@@ -25,7 +25,7 @@ func (f *Flow) fold() {
 	f.Messages = once
 }
 
-// order puts messages in the order of time, none before its cause: clocks disagree.
+// order sorts the messages by time, but each one after its cause, since clocks disagree.
 func (f *Flow) order() {
 	slices.SortStableFunc(f.Messages, func(a, b Message) int { return a.WrittenAt.Compare(b.WrittenAt) })
 	byCause := make(map[uuid.UUID][]int)
@@ -45,7 +45,7 @@ func (f *Flow) order() {
 	}
 	sorted := make([]Message, 0, len(f.Messages))
 	place := make(map[uuid.UUID]int)
-	waiting := roots // those whose cause stands there already
+	waiting := roots // messages whose cause is already in sorted
 	for len(waiting) > 0 {
 		first := 0
 		for k, i := range waiting {
@@ -65,7 +65,7 @@ func (f *Flow) order() {
 		}
 		sorted = append(sorted, m)
 	}
-	if len(sorted) == len(f.Messages) { // ids that somebody made up may go round in a circle
+	if len(sorted) == len(f.Messages) { // ids that are set by hand may form a cycle
 		f.Messages = sorted
 		return
 	}
@@ -74,7 +74,7 @@ func (f *Flow) order() {
 	}
 }
 
-// conclude says how the flow stands.
+// conclude computes the status of the flow.
 func (f *Flow) conclude(rules []rule, now time.Time) {
 	f.Count = len(f.Messages)
 	if f.Count == 0 {
@@ -107,7 +107,7 @@ func (f *Flow) conclude(rules []rule, now time.Time) {
 	}
 }
 
-// wait finds what may still come in its time. What did not is a finding.
+// wait lists the answers that may still arrive in time. An answer that is overdue is a finding instead.
 func (f *Flow) wait(rules []rule, now time.Time) {
 	type heard struct {
 		message
@@ -137,7 +137,7 @@ func (f *Flow) wait(rules []rule, now time.Time) {
 	}
 }
 
-// parked says whether there is a dead letter whose message has no answer that came after it.
+// parked reports whether there is a dead letter whose message was not answered after it.
 func (f *Flow) parked() bool {
 	for _, letter := range f.Messages {
 		if letter.Kind != topics.DeadLetters {

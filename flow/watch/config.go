@@ -15,33 +15,36 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// MaxRetention is as many days as the ring of partitions keeps.
+// MaxRetention is the number of days that the ring of partitions can hold.
 const MaxRetention = 14 * 24 * time.Hour
 
-// Config of a Watcher. Pool, Brokers, Flow and Declared must be set.
+// Config configures a Watcher. Pool, Brokers, Flow and Declared are required.
 type Config struct {
-	// Pool is of a migrated database, better not one of a service: a watcher writes each message of the flow.
+	// Pool connects to a migrated database. Use one of its own rather than a service's: a watcher stores each message of the
+	// flow.
 	Pool *pgxpool.Pool
 	// Brokers are bootstrap addresses, host:port.
 	Brokers []string
 	// Flow is the first part of the topics' names.
 	Flow string
-	// Declared are the flow's services. Each must pass its Check.
+	// Declared holds the declarations of the flow's services. Each must pass its Check.
 	Declared []reactions.Service
-	// Answer is how long a reaction may take, or a join or an expectation to say that its time is over. Default 1 min.
+	// Answer limits how long a reaction may take, and how long after its time-out a join or an expectation may take to report it.
+	// Default: 1 min.
 	Answer time.Duration
-	// Since is how far back a topic is read that was not read before. Default, and at most: Retention.
+	// Since sets how far back a topic is read that has not been read before. Default and maximum: Retention.
 	Since time.Duration
-	// Retention is how long messages and findings are kept, in whole days of UTC. Default 7 days, at most MaxRetention. Those
-	// who watch in one database share its ring: the shortest counts.
+	// Retention sets how long messages and findings are kept, in whole days of UTC. Default: 7 days; maximum: MaxRetention. The
+	// watchers in one database share its ring, so the shortest retention applies.
 	Retention time.Duration
-	// Batch is how many messages are stored in one transaction at most. Default 5,000.
+	// Batch limits how many messages are stored in one transaction. Default: 5,000.
 	Batch int
-	// Found is told of findings as they come, by the goroutine of Run, after they were stored: after a crash in between it is
-	// not told again. At most 100 of each look: those that it is not told of are in the table. May be nil.
+	// Found is called with each finding, by the goroutine of Run, after the finding was stored. After a crash in between it is
+	// not called again. Of one transaction it gets at most 100 missing, stuck or late findings; all findings are in the tables.
+	// May be nil.
 	Found func(context.Context, Finding)
 	Log   zerolog.Logger
-	// Kafka options come after this package's own, so they win.
+	// Kafka options are applied after this package's own, so they override them.
 	Kafka []kgo.Opt
 }
 
@@ -87,5 +90,5 @@ func fill[T comparable](field *T, with T) {
 	}
 }
 
-// declaration is what the rules come from, as it is stored.
+// declaration returns the declarations, from which the rules are made, as they are stored.
 func (c Config) declaration() ([]byte, error) { return json.Marshal(c.Declared) }

@@ -25,45 +25,46 @@ var (
 	readKey string
 )
 
-// MaxMessages is the most that is read of one flow.
+// MaxMessages limits how many messages Show reads of a flow. Find reads up to ten times as many for all flows that it reads
+// together.
 const MaxMessages = 10_000
 
-// maxListed is the most flows that are listed at once.
+// maxListed limits how many flows are listed at once.
 const maxListed = 1000
 
-// ErrNone is wrapped by errors about what was not seen.
+// ErrNone is wrapped by errors about flows and keys that no watcher has seen.
 var ErrNone = errors.New("not seen by a watcher")
 
-// Status says how a flow stands.
+// Status is the status of a flow.
 type Status string
 
-// The states. A flow of which a message is missing or a join is stuck is Deviant until it comes.
+// These are the statuses. A flow in which a message is missing, or a join is stuck, is Deviant until the message arrives.
 const (
 	UnderWay    Status = "under way"
 	Deviant     Status = "deviant"
 	Parked      Status = "parked"      // a dead letter has no answer yet
-	Compensated Status = "compensated" // it has ended, and somebody had refused
+	Compensated Status = "compensated" // it has ended, and one of its messages is a failure
 	Completed   Status = "completed"
 )
 
-// A Flow is what was seen of one correlation id.
+// A Flow is the set of messages that were seen of one correlation id.
 type Flow struct {
 	ID      string    `json:"correlation_id"`
-	Key     string    `json:"key"` // of its first message
+	Key     string    `json:"key"` // the key of its first message
 	Status  Status    `json:"status"`
 	BeganAt time.Time `json:"began_at"`
 	LastAt  time.Time `json:"last_at"`
-	// Count is how many messages it has. Messages and Findings are those of Show.
+	// Count is the number of its messages. Find leaves Messages empty.
 	Count    int       `json:"count"`
 	Messages []Message `json:"messages,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
-	// Waiting is what is still to come in time.
+	// Waiting lists the answers that may still arrive in time. Find leaves it empty.
 	Waiting []Waiting `json:"waiting,omitempty"`
-	// Cut says that there are more than MaxMessages.
+	// Cut reports that not all messages were read, because of MaxMessages.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// A Message is one of a flow. They are in the order of their causes, and of time.
+// A Message is one message of a flow. The messages of a Flow are ordered by time, each one after its cause.
 type Message struct {
 	Topic   string           `json:"topic"`
 	Hop     string           `json:"hop"`
@@ -72,39 +73,39 @@ type Message struct {
 	Key     string           `json:"key"`
 	ID      string           `json:"id"`
 	Outcome envelope.Outcome `json:"outcome,omitempty"`
-	// WrittenAt is ce_time, At is when it was published.
+	// WrittenAt is the time in ce_time, At the time of publication.
 	WrittenAt time.Time `json:"written_at"`
 	At        time.Time `json:"at"`
 	Partition int32     `json:"partition"`
 	Offset    int64     `json:"offset"`
-	// Repeats is how many more records carry it.
+	// Repeats counts the further records with this message.
 	Repeats int `json:"repeats,omitempty"`
-	// Cause is the index of the message that it follows from; -1: none that was seen.
+	// Cause is the index of the message that it follows from; -1 if none was seen.
 	Cause int `json:"cause"`
 
 	id, causation uuid.UUID
 }
 
-// Waiting is what one message of a flow should still be followed by.
+// Waiting is an answer to a message of a flow that may still arrive in time.
 type Waiting struct {
 	Message int       `json:"message"` // index in Flow.Messages
 	Text    string    `json:"text"`
 	Until   time.Time `json:"until"`
 }
 
-// A Desk reads what a watcher has stored of one flow. It may be used concurrently.
+// A Desk reads the messages and findings that a watcher has stored of one flow. It is safe for concurrent use.
 type Desk struct {
 	pool   *pgxpool.Pool
 	name   string
 	flow   int32
 	rules  []rule
 	seenAt *time.Time
-	// Services are what the flow is judged by.
+	// Services are the declarations that the flow is judged by.
 	Services []reactions.Service
 }
 
-// OpenDesk reads what is declared of a flow; "" is the only one that is watched in the database. Its error wraps ErrNone where
-// there is none such.
+// OpenDesk reads the declarations of a flow and returns a Desk for it. With "" it takes the only flow that is watched in the
+// database. Its error wraps ErrNone if the flow is not watched there.
 func OpenDesk(ctx context.Context, pool *pgxpool.Pool, flow string) (*Desk, error) {
 	rows, err := pool.Query(ctx, `SELECT f.flow, n.name, f.declared, f.answer, f.seen_at
 		FROM troupe.watch_flows AS f JOIN troupe.watch_names AS n ON n.id = f.flow ORDER BY n.name`)
@@ -142,10 +143,10 @@ func OpenDesk(ctx context.Context, pool *pgxpool.Pool, flow string) (*Desk, erro
 	return found[0], nil
 }
 
-// Name is the flow's.
+// Name returns the name of the flow.
 func (d *Desk) Name() string { return d.name }
 
-// SeenAt is when all that the brokers had was stored and judged; the zero time: not once yet.
+// SeenAt returns the latest time at which all records of the brokers were stored and judged; the zero time if there is none yet.
 func (d *Desk) SeenAt() time.Time {
 	if d.seenAt == nil {
 		return time.Time{}
@@ -153,7 +154,7 @@ func (d *Desk) SeenAt() time.Time {
 	return d.seenAt.UTC()
 }
 
-// Show gives a flow by its correlation id, or the newest one of a business key. Its error wraps ErrNone.
+// Show returns a flow by its correlation id, or the newest flow of a business key. Its error wraps ErrNone if there is none.
 func (d *Desk) Show(ctx context.Context, subject string) (*Flow, error) {
 	id, _ := identity([]byte(subject))
 	err := d.pool.QueryRow(ctx, readKey, pgx.NamedArgs{"flow": d.flow, "key": string(textOf([]byte(subject))), "id": id}).Scan(&id)
@@ -173,7 +174,8 @@ func (d *Desk) Show(ctx context.Context, subject string) (*Flow, error) {
 	return byID[id], nil
 }
 
-// Findings gives what was found, the newest first: first what nobody declares. open leaves out what came late.
+// Findings returns at most limit findings: first the unexpected messages, then the others, each newest first. With open it leaves
+// out the late ones.
 func (d *Desk) Findings(ctx context.Context, open bool, limit int) ([]Finding, error) {
 	rows, err := d.pool.Query(ctx, `SELECT t.name, y.name, u.messages, u.first_at, u.last_at, coalesce(u.flow_text, u.correlation::text)
 		FROM troupe.watch_unexpected AS u
@@ -202,7 +204,7 @@ func (d *Desk) Findings(ctx context.Context, open bool, limit int) ([]Finding, e
 	return append(found, others...), nil
 }
 
-// read gives flows with their messages.
+// read returns flows with their messages and findings.
 func (d *Desk) read(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]*Flow, error) {
 	most := MaxMessages * min(len(ids), 10)
 	rows, err := d.pool.Query(ctx, readFlow, pgx.NamedArgs{"flow": d.flow, "correlations": ids, "most": most + 1})

@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/migrations"
 )
 
-// An order was placed an hour ago, and payment has not answered. Ends with the first finding.
+// Example watches an order that was placed an hour ago and that payment has not answered. It ends with the first finding.
 func Example() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
@@ -53,7 +53,7 @@ func Example() {
 	// missing o-1 order.payment has not sent Paid within 1m0s after Placed of order.order.events
 }
 
-// A watcher has stored what a flow said: nothing yet.
+// ExampleOpenDesk opens a database in which no watcher has stored a flow yet.
 func ExampleOpenDesk() {
 	ctx := context.Background()
 	pool, _, end, err := servers(ctx)
@@ -70,7 +70,7 @@ func ExampleOpenDesk() {
 	// true
 }
 
-// servers are a database with Troupe's tables, and a broker with an order.
+// servers starts a database with Troupe's tables, and a broker with an order.
 func servers(ctx context.Context) (pool *pgxpool.Pool, brokers []string, end func(), err error) {
 	server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{Settings: map[string]string{"fsync": "off"}})
 	if err != nil {

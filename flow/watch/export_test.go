@@ -1,4 +1,4 @@
 package watch
 
-// The statements of Find.
+// FindNewest and FindByKey are statements of Find.
 var FindNewest, FindByKey = findNewest, findByKey

@@ -27,24 +27,25 @@ var (
 	findUnexpected string
 )
 
-// Statuses are all of them; a flow of the last two has ended.
+// Statuses lists all statuses. A flow with one of the last two has ended.
 var Statuses = []Status{UnderWay, Deviant, Parked, Compensated, Completed}
 
-// Kinds are all kinds of findings.
+// Kinds lists all kinds of findings.
 var Kinds = []Kind{Missing, Late, Stuck, Unexpected}
 
-// A Filter chooses flows: those that every field that is set fits. The zero value fits all.
+// A Filter selects flows that match all fields that are set. The zero value selects all.
 type Filter struct {
 	Statuses []Status // one of these
-	// Found chooses flows of which this was found. Of each unexpected type on a topic that is the flow of the last message.
+	// Found selects flows with a finding of this kind. For Unexpected it selects, per topic and type, the flow of the last such
+	// message.
 	Found Kind
-	// Key is the business key of one of its messages.
+	// Key is the business key of one of the flow's messages.
 	Key string
-	// BeganAfter is inclusive, BeganBefore is not.
+	// BeganAfter is inclusive, BeganBefore is exclusive.
 	BeganAfter, BeganBefore time.Time
 }
 
-// Validate says what no flow could ever fit.
+// Validate returns an error if a field has a value that no flow can match.
 func (f Filter) Validate() error {
 	for _, s := range f.Statuses {
 		if !slices.Contains(Statuses, s) {
@@ -65,13 +66,13 @@ func list[T ~string](all []T) string {
 	return strings.Join(names, ", ")
 }
 
-// maxLooked is how many flows are looked at for one page, of which the filter may fit few.
+// maxLooked is the minimum number of flows that are read for one page, since the filter may match few of them.
 const maxLooked = 150
 
-// Find gives a page of flows, at most limit (1 to 1000). Those that began last come first; with Filter.Found, or Deviant
-// alone, those of which it was found last. after is the mark that the page before gave, "" the beginning; next "" says that this was the last page.
-// How a flow stands is told by all of its messages, so Find looks at 150 flows, or limit where that is more, and may give
-// fewer than limit, or none, beside a mark to go on from.
+// Find returns a page of at most limit flows (1 to 1000). They are ordered by their begin, the latest first; with Filter.Found,
+// or with Deviant as the only status, by their latest finding. after is the cursor that the previous page returned, "" for the
+// first page; next is the cursor of the next page, "" after the last. The status of a flow depends on all of its messages, so
+// Find reads 150 flows, or limit flows if that is more, and may return fewer than limit, or none, together with a cursor.
 func (d *Desk) Find(ctx context.Context, f Filter, limit int, after string) (flows []Flow, next string, err error) {
 	if limit < 1 || limit > maxListed {
 		return nil, "", fmt.Errorf("watch: limit %d: want 1 to %d", limit, maxListed)
@@ -120,10 +121,10 @@ func (f Filter) fits(flow *Flow) bool {
 		(f.BeganBefore.IsZero() || flow.BeganAt.Before(f.BeganBefore))
 }
 
-// ErrMark is wrapped by the error about a mark that no page has given.
+// ErrMark is wrapped by the error about a cursor that no page has returned.
 var ErrMark = errors.New("want the mark that the page before gave")
 
-// mark is a place in a list.
+// A mark is a position in a list.
 type mark struct {
 	at time.Time
 	id uuid.UUID
@@ -147,11 +148,11 @@ func readMark(text string) (m mark, err error) {
 	return m, nil
 }
 
-// candidates are flows behind a mark that the filter may fit. What can be asked of the database is.
+// candidates returns flows after a mark that the filter may match. It applies the conditions that the database can evaluate.
 func (d *Desk) candidates(ctx context.Context, f Filter, after mark, most int) ([]mark, error) {
 	args := pgx.NamedArgs{"flow": d.flow, "at": after.at, "id": after.id, "most": most, "key": string(textOf([]byte(f.Key)))}
 	sql := findNewest
-	if f.Found == "" && slices.Equal(f.Statuses, []Status{Deviant}) { // only what was found makes a flow deviant
+	if f.Found == "" && slices.Equal(f.Statuses, []Status{Deviant}) { // only findings make a flow deviant
 		args["rules"], args["late"] = rulesOfKind(d.rules, ""), false
 		sql = findByFinding
 	}
@@ -170,7 +171,7 @@ func (d *Desk) candidates(ctx context.Context, f Filter, after mark, most int) (
 	}
 	args["of_key"] = f.Key != ""
 	args["after"], args["before"] = orLimit(f.BeganAfter, time.Unix(0, 0)), orLimit(f.BeganBefore, latest.at)
-	// Planned anew each time: what is asked of few flows and of nearly all wants different plans.
+	// Plan the statement each time: a filter that matches few flows needs another plan than one that matches nearly all.
 	rows, err := d.pool.Query(ctx, sql, pgx.QueryExecModeExec, args)
 	var all []mark
 	if err == nil {
@@ -182,7 +183,7 @@ func (d *Desk) candidates(ctx context.Context, f Filter, after mark, most int) (
 	return all, nil
 }
 
-// rulesOfKind are the numbers of rules; "": of all.
+// rulesOfKind returns the numbers of the rules of a kind; of all rules if kind is "".
 func rulesOfKind(rules []rule, kind Kind) []int32 {
 	all := []int32{}
 	for i, r := range rules {
@@ -200,7 +201,7 @@ func orLimit(at, limit time.Time) time.Time {
 	return at
 }
 
-// Names are the flows that are watched in a database.
+// Names returns the names of the flows that are watched in a database.
 func Names(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 	rows, err := pool.Query(ctx, "SELECT n.name FROM troupe.watch_flows AS f JOIN troupe.watch_names AS n ON n.id = f.flow ORDER BY n.name")
 	var names []string
@@ -213,8 +214,8 @@ func Names(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 	return names, err
 }
 
-// Declares says whether a service declares to send a type on a topic, or the topic is none that is judged: dead letters, and
-// those of other flows.
+// Declares reports whether a service declares to send a type on a topic. It is also true for topics that are not judged: dead
+// letters, and topics of other flows.
 func (d *Desk) Declares(topic, typ string) bool {
 	t, err := topics.Parse(topic)
 	return err == nil && (t.Kind == topics.DeadLetters || t.Hop.Flow() != d.name) || sentBy(d.Services)[message{topic, typ}]

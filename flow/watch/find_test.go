@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/flow/watch"
 )
 
-// keys are the flows that a filter finds, page by page.
+// keys returns the keys of the flows that a filter selects, read page by page.
 func (s *stage) keys(f watch.Filter, limit int) (keys []string) {
 	s.t.Helper()
 	after := ""
@@ -30,7 +30,7 @@ func (s *stage) keys(f watch.Filter, limit int) (keys []string) {
 	}
 }
 
-// TestFlowsAreFoundByHowTheyStand_C09: whatever is asked for, pages put together are all there is, once and in order.
+// TestFlowsAreFoundByHowTheyStand_C09 checks that for each filter all pages together contain every flow once and in order.
 func TestFlowsAreFoundByHowTheyStand_C09(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -41,7 +41,7 @@ func TestFlowsAreFoundByHowTheyStand_C09(t *testing.T) {
 	all[4] = append(all[4][:1], said{hop: "payment", typ: "Declined", key: "refused", id: "refused-2", cause: "refused-1", outcome: "failure", ago: time.Hour},
 		said{hop: "inventory", typ: "Reserved", key: "refused", id: "refused-3", cause: "refused-1", outcome: "success", ago: time.Hour})
 	all[5] = append(all[5], said{hop: "shipping", typ: "Lost", key: "odd", id: "odd-5", cause: "odd-4", ago: time.Hour},
-		said{hop: "order", typ: "Placed", key: "odd", id: "odd-6", ago: 40 * time.Minute}) // begun twice, and is one flow all the same
+		said{hop: "order", typ: "Placed", key: "odd", id: "odd-6", ago: 40 * time.Minute}) // begun twice, and still one flow
 	sent := time.Now()
 	for i := range all {
 		for j := range all[i] {
@@ -91,7 +91,8 @@ func TestFlowsAreFoundByHowTheyStand_C09(t *testing.T) {
 	require.Equal(t, []string{s.flow}, names)
 }
 
-// A page among many is found by the index of time, whichever page it is, and one of a key by that of keys.
+// TestPagesOfFlowsReadIndexes checks that each page of many is read from the index of times, and the pages of a key from the
+// index of keys.
 func TestPagesOfFlowsReadIndexes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -15,45 +15,45 @@ import (
 //go:embed sql/read_findings.sql
 var readFindingsSQL string
 
-// Kind says what was found.
+// Kind is the kind of a finding.
 type Kind string
 
-// The kinds.
+// These are the kinds.
 const (
-	Missing    Kind = "missing"    // what a service declares to send did not come in time
-	Late       Kind = "late"       // it came after its time
-	Stuck      Kind = "stuck join" // some of its messages have come, its time is over, and it has said nothing
-	Unexpected Kind = "unexpected" // a message that nobody declares
+	Missing    Kind = "missing"    // no message that a service declares to send was published in time
+	Late       Kind = "late"       // the message was published after its time
+	Stuck      Kind = "stuck join" // some of its messages have arrived, its time is over, and it has sent nothing
+	Unexpected Kind = "unexpected" // a message that no service declares
 )
 
-// A Finding is where a flow was not as its services declare it.
+// A Finding is a deviation of a flow from the declarations of its services.
 type Finding struct {
 	Kind Kind   `json:"kind"`
 	Text string `json:"text"` // for people
-	// Topic, Type, Correlation and Key are of the message after which something should have come, or that was not expected.
-	// Message is its id, or the hash of an id that is no UUID; "" for what goes by the key.
+	// Topic, Type, Correlation and Key belong to the message that should have been answered, or that was not expected. Message is
+	// its id, or the hash of an id that is no UUID; "" if the rule finds answers by the key.
 	Topic       string    `json:"topic"`
 	Type        string    `json:"type"`
 	Correlation string    `json:"correlation_id"`
 	Key         string    `json:"key,omitempty"`
 	Message     string    `json:"message_id,omitempty"`
-	At          time.Time `json:"at"` // when it was published
+	At          time.Time `json:"at"` // the time of its publication
 	FoundAt     time.Time `json:"found_at"`
-	// Hop should have sent one of Expected Within; Name is of its join or expectation.
+	// Hop should have sent one of Expected within Within. Name is the name of its join or expectation.
 	Hop      string        `json:"hop,omitempty"`
 	Name     string        `json:"name,omitempty"`
 	Expected []string      `json:"expected,omitempty"`
 	Within   time.Duration `json:"within_ns,omitempty"`
-	// Absent are the messages that a stuck join still waits for: "topic type".
+	// Absent lists the messages that a stuck join still waits for, as "topic type".
 	Absent []string `json:"absent,omitempty"`
-	// CameAt is when one of Expected came after all; nil: not yet.
+	// CameAt is the time at which one of Expected was published, too late; nil if none was yet.
 	CameAt *time.Time `json:"came_at,omitempty"`
-	// Messages is how many unexpected ones there were, up to LastAt. They are told of once.
+	// Messages counts the unexpected messages of Type on Topic up to LastAt. They are one finding.
 	Messages int64      `json:"messages,omitempty"`
 	LastAt   *time.Time `json:"last_at,omitempty"`
 }
 
-// said gives a finding its text.
+// said returns the finding with its Text.
 func (f Finding) said() Finding {
 	who := f.Hop
 	if f.Name != "" {
@@ -85,7 +85,7 @@ func orNone(typ string) string {
 	return typ
 }
 
-// findingKeys name findings.
+// findingKeys identify findings.
 type findingKeys struct {
 	rules  []int32
 	abouts []uuid.UUID
@@ -95,7 +95,7 @@ func (k *findingKeys) add(rule int32, about uuid.UUID) {
 	k.rules, k.abouts = append(k.rules, rule), append(k.abouts, about)
 }
 
-// findingFilter says which; its zero value is none of them, since most is 0.
+// findingFilter selects findings. The zero value selects none, since most is 0.
 type findingFilter struct {
 	keys         findingKeys
 	correlations []uuid.UUID
@@ -140,7 +140,7 @@ func readFindings(ctx context.Context, db querier, rules []rule, flow int32, fil
 	return found, nil
 }
 
-// of fills in what the rule says.
+// of fills in the fields that the rule determines.
 func (f Finding) of(r rule, about uuid.UUID, arrived []string) Finding {
 	f.Kind, f.Hop, f.Name, f.Expected, f.Within = r.kind, r.hop, r.name, r.wanted(), r.within
 	f.At, f.FoundAt = f.At.UTC(), f.FoundAt.UTC()

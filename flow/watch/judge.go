@@ -20,13 +20,13 @@ var (
 )
 
 const (
-	// chunk is how many messages are judged in one transaction, about.
+	// chunk is the approximate number of messages that are judged in one transaction.
 	chunk = 20_000
-	// mostTold is how many findings of one look are handed on.
+	// mostTold limits how many findings of one transaction are passed to Config.Found.
 	mostTold = 100
 )
 
-// judge looks at what should have been answered by upTo. All that the brokers had then is stored.
+// judge finds answers that were due by upTo and are missing. All records that the brokers had at that time are stored.
 func (s *session) judge(ctx context.Context, upTo time.Time) error {
 	upTo = upTo.Truncate(time.Microsecond)
 	if s.pruned != dayOf(upTo) {
@@ -49,7 +49,7 @@ func (s *session) judge(ctx context.Context, upTo time.Time) error {
 	return err
 }
 
-// judgeSome takes the next messages that the rules of one limit are about.
+// judgeSome judges the next messages by the rules of one time limit. end reports that none is left.
 func (s *session) judgeSome(ctx context.Context, within time.Duration, to time.Time) (end bool, err error) {
 	var found []Finding
 	err = pgx.BeginFunc(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
@@ -98,7 +98,7 @@ func (s *session) judgeSome(ctx context.Context, within time.Duration, to time.T
 	return end, nil
 }
 
-// applyRules judges by cause and by key.
+// applyRules applies the rules by cause and the rules by key, and returns the number of findings.
 func (s *session) applyRules(ctx context.Context, tx pgx.Tx, within time.Duration, args pgx.NamedArgs) (n int64, err error) {
 	for _, by := range []struct {
 		sql string
@@ -120,7 +120,7 @@ func (s *session) applyRules(ctx context.Context, tx pgx.Tx, within time.Duratio
 		if len(rules) == 0 {
 			continue
 		}
-		if by.key { // what is expected may come before what it is expected after
+		if by.key { // the expected message may be older than the message after which it is expected
 			args["answer_slots"] = slotsOf(time.Time{}, time.Now())
 		}
 		args["rules"], args["topics"], args["types"] = rules, topics, types
@@ -136,7 +136,7 @@ func (s *session) applyRules(ctx context.Context, tx pgx.Tx, within time.Duratio
 
 func dayOf(at time.Time) int { return int(at.Unix() / int64(day/time.Second)) }
 
-// slotsOf are those that hold messages of a span of time.
+// slotsOf returns the slots that hold the messages of a span of time.
 func slotsOf(from, to time.Time) []int16 {
 	first, last := dayOf(from), dayOf(to)
 	if last-first >= ring {
@@ -149,7 +149,7 @@ func slotsOf(from, to time.Time) []int16 {
 	return slots
 }
 
-// slot is where messages of that time go. The first of a day empties it.
+// slot returns the slot for messages of that time. The first message of a day empties it.
 func (s *session) slot(ctx context.Context, at time.Time) (int16, error) {
 	d := dayOf(at)
 	if s.days[d] {
@@ -162,12 +162,12 @@ func (s *session) slot(ctx context.Context, at time.Time) (int16, error) {
 	return int16(d % ring), nil
 }
 
-// take gives a day its slot.
+// take assigns the day's slot to it.
 func (s *session) take(ctx context.Context, d int) error {
 	return s.empty(ctx, d%ring, func(was int) (int, bool) { return d, was < d })
 }
 
-// empty truncates a slot where now says so of its day, and gives it another.
+// empty truncates a slot if now says so for its present day, and assigns another day to it.
 func (s *session) empty(ctx context.Context, slot int, now func(was int) (is int, empty bool)) error {
 	err := pgx.BeginFunc(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
 		var was int
@@ -178,7 +178,7 @@ func (s *session) empty(ctx context.Context, slot int, now func(was int) (is int
 		if !empty {
 			return nil
 		}
-		// Who reads at that moment is waited for, a while: then this is tried again.
+		// Wait for concurrent readers, but not for long: on a time-out the session ends, and the next one tries again.
 		const sql = "SET LOCAL lock_timeout = '5s'; TRUNCATE troupe.watch_messages_%d, troupe.watch_findings_%d"
 		if _, err := tx.Exec(ctx, fmt.Sprintf(sql, slot, slot)); err != nil {
 			return err
@@ -192,7 +192,7 @@ func (s *session) empty(ctx context.Context, slot int, now func(was int) (is int
 	return nil
 }
 
-// prune empties the slots of days that are past the retention. Called when a session begins and when a day does.
+// prune empties the slots of days that are past the retention. It is called when a session begins and when a day does.
 func (s *session) prune(ctx context.Context) error {
 	now := time.Now()
 	oldest := dayOf(now.Add(-s.cfg.Retention))

@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	maxText = 255 // bytes of a key, an id or a type; longer ones, and what is no text, are hashes
+	maxText = 255 // bytes of a key, an id or a type; longer ones, and ones that are not text, are stored as hashes
 	ring    = 16
 	day     = 24 * time.Hour
 )
 
-// A row is what is kept of a record. Its texts are parts of the record.
+// A row holds the stored part of a record. Its byte slices point into the record.
 type row struct {
 	at, written            time.Time
 	typ                    []byte
 	outcome                int16
 	id, correlation, cause uuid.UUID
 	caused                 bool
-	idText, flowText       []byte // nil where they are UUIDs
+	idText, flowText       []byte // nil if they are UUIDs
 	key                    []byte
 }
 
-// read takes the headers apart without allocating for what is as Troupe writes it.
+// read parses the headers. For headers as Troupe writes them it does not allocate.
 func (o *row) read(r *kgo.Record) {
 	*o = row{at: r.Timestamp, written: r.Timestamp, key: textOf(r.Key)}
 	var id, flow, cause, original, written []byte
@@ -62,7 +62,7 @@ func (o *row) read(r *kgo.Record) {
 			o.written = t
 		}
 	}
-	if len(id) == 0 { // no CloudEvent: its place is what it is known by
+	if len(id) == 0 { // no CloudEvent: it is identified by its topic, partition and offset
 		id = binary.BigEndian.AppendUint64(append([]byte(r.Topic), byte(r.Partition>>8), byte(r.Partition)), uint64(r.Offset))
 	}
 	o.id, o.idText = identity(id)
@@ -89,10 +89,10 @@ func outcomeOf(text []byte) int16 {
 	return 0
 }
 
-// outcomes are the same the other way round.
+// outcomes is the inverse of outcomeOf.
 var outcomes = [...]envelope.Outcome{"", envelope.Success, envelope.Failure, envelope.Exhausted}
 
-// identity is a text as a UUID, and the text where it is none: the UUID is then its hash.
+// identity returns a text as a UUID. If the text is none, the UUID is its hash, and the text is returned too.
 func identity(text []byte) (uuid.UUID, []byte) {
 	if len(text) == 36 {
 		if id, err := uuid.ParseBytes(text); err == nil && lower(text) {
@@ -101,11 +101,11 @@ func identity(text []byte) (uuid.UUID, []byte) {
 	}
 	sum := sha256.Sum256(text)
 	id := uuid.UUID(sum[:16])
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8: one of its maker's own
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8: a custom UUID
 	return id, textOf(text)
 }
 
-// lower says whether a UUID is written as Postgres will write it again.
+// lower reports whether a UUID is written in lower case, as Postgres returns it.
 func lower(text []byte) bool {
 	for _, c := range text {
 		if c >= 'A' && c <= 'Z' {
@@ -115,7 +115,7 @@ func lower(text []byte) bool {
 	return true
 }
 
-// textOf is what a column can hold of it.
+// textOf returns b if a text column can hold it, and else its hash.
 func textOf(b []byte) []byte {
 	if len(b) <= maxText && utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 {
 		return b
@@ -129,17 +129,17 @@ var copyHeader = append([]byte("PGCOPY\n\xff\r\n\x00"), make([]byte, 8)...)
 
 var copyEnd = []byte{0xff, 0xff}
 
-// postgresEpoch is where Postgres counts microseconds from.
+// postgresEpoch is the time from which Postgres counts microseconds.
 var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
-// place is where a row's record stands, by the names' numbers.
+// place is the position of a row's record, with the numbers of its names.
 type place struct {
 	slot                         int16
-	flow, topic, partition, kind int32 // kind is the type's number
+	flow, topic, partition, kind int32 // kind is the number of the type
 	offset                       int64
 }
 
-// appendCopy writes a row in the order of insertColumns.
+// appendCopy writes a row with the columns in the order of copyMessages.
 func (o *row) appendCopy(b []byte, p place) []byte {
 	b = binary.BigEndian.AppendUint16(b, 15)
 	b = append16(b, p.slot)

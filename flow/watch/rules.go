@@ -11,22 +11,22 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A rule is one thing that a service promises: after one of on, one of answers within the time.
+// A rule is one promise of a service: after each message of on, one of answers is published within the time.
 type rule struct {
 	kind    Kind
 	hop     string
 	name    string // of the join or the expectation
 	on      []message
 	answers []message
-	broken  []message // those of answers that end a join, and are of others
-	byKey   bool      // answers have the key of what they follow; else it is what caused them
+	broken  []message // the answers that break a join, which other services send
+	byKey   bool      // an answer has the same key; else it is caused by the message
 	within  time.Duration
 }
 
 // A message is a type on a topic.
 type message struct{ topic, typ string }
 
-// rulesOf gives the same rules in the same order for the same declaration: findings name them by their numbers.
+// rulesOf returns the same rules in the same order for the same declarations, since findings store the numbers of rules.
 func rulesOf(declared []reactions.Service, answer time.Duration) (rules []rule) {
 	for _, s := range declared {
 		hop, _ := topics.ParseHop(s.Hop)
@@ -67,7 +67,7 @@ func several(ms ...reactions.Message) (all []message) {
 	return all
 }
 
-// sentBy are all messages that somebody declares to send.
+// sentBy returns all messages that a service declares to send.
 func sentBy(declared []reactions.Service) map[message]bool {
 	sent := make(map[message]bool)
 	for _, s := range declared {
@@ -90,7 +90,7 @@ func sentBy(declared []reactions.Service) map[message]bool {
 	return sent
 }
 
-// limits are the times of rules, each once, the shortest first.
+// limits returns the time limits of rules, each once, the shortest first.
 func limits(rules []rule) (all []time.Duration) {
 	for _, r := range rules {
 		all = append(all, r.within)
@@ -99,7 +99,7 @@ func limits(rules []rule) (all []time.Duration) {
 	return slices.Compact(all)
 }
 
-// String is who should have said what.
+// String returns the service, the messages that it should send, and the time limit.
 func (r rule) String() string {
 	who := r.hop
 	switch {
@@ -111,7 +111,8 @@ func (r rule) String() string {
 	return fmt.Sprintf("%s: %s within %s", who, strings.Join(r.wanted(), " or "), r.within)
 }
 
-// wanted are the types that it should send. That it may give up, and that another may break a join, goes without saying.
+// wanted returns the types that the service should send. It leaves out the exhausted event, and messages by which others break a
+// join.
 func (r rule) wanted() (types []string) {
 	exhausted := participant.Exhausted{}.MessageType()
 	for _, m := range r.answers {

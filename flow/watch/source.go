@@ -14,10 +14,10 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// discoverEvery is how often topics are looked for.
+// discoverEvery is the interval at which topics are listed.
 const discoverEvery = 5 * time.Second
 
-// limit of a question to the brokers.
+// askLimit limits the duration of a query to the brokers.
 const askLimit = 15 * time.Second
 
 type partition struct {
@@ -25,29 +25,29 @@ type partition struct {
 	partition int32
 }
 
-// A standing is how far one partition is read, and how far it went when the brokers were asked.
+// A standing is the progress in one partition: the offsets up to which it is stored and read, and its end at the last query.
 type standing struct {
 	id           uuid.UUID // of the topic
-	topic        int32     // its name's number
-	quiet        bool      // nothing is unexpected there
+	topic        int32     // the number of its name
+	quiet        bool      // no message is unexpected there
 	stored, next int64
 	end          int64
 }
 
-// A session is what a Watcher has in memory, all of it from the database and the brokers.
+// A session is the state of a Watcher in memory. All of it was read from the database and the brokers.
 type session struct {
 	*Watcher
 	asks       *kgo.Client
 	places     map[partition]*standing
-	seen       map[partition]uuid.UUID // partitions when they were last looked for
+	seen       map[partition]uuid.UUID // the partitions at the last listing
 	discovered time.Time
-	asked      time.Time // when the ends were
-	judged     time.Time // of those ends, by which it was judged last
+	asked      time.Time // time of the last query of the ends
+	judged     time.Time // the value of asked at the last judgement
 
 	memory
 }
 
-// discover finds the flow's topics, and those that its services declare to hear of.
+// discover lists the flow's topics, and topics of other flows that the declarations name.
 func (s *session) discover(ctx context.Context) (map[partition]uuid.UUID, error) {
 	limited, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -70,7 +70,7 @@ func (s *session) discover(ctx context.Context) (map[partition]uuid.UUID, error)
 	return found, nil
 }
 
-// ask learns up to where there are messages now.
+// ask queries the present ends of all partitions.
 func (s *session) ask(ctx context.Context) error {
 	if time.Since(s.discovered) >= discoverEvery {
 		found, err := s.discover(ctx)
@@ -98,7 +98,7 @@ func (s *session) ask(ctx context.Context) error {
 	for p, at := range s.places {
 		start, end := starts[p.topic][p.partition], ends[p.topic][p.partition]
 		if start.Err != nil || end.Err != nil {
-			at.end = at.next + 1 // it is not known how much there is: nothing is judged
+			at.end = at.next + 1 // the end is unknown: judge nothing
 			continue
 		}
 		at.end = end.Offset
@@ -120,7 +120,7 @@ func (s *session) topicNames() (names []string) {
 	return slices.Compact(names)
 }
 
-// reached says whether all is stored that there was when the brokers were asked.
+// reached reports whether all records that existed when the brokers were queried are stored, and are not judged yet.
 func (s *session) reached() bool {
 	if s.asked.Equal(s.judged) {
 		return false
@@ -133,7 +133,7 @@ func (s *session) reached() bool {
 	return true
 }
 
-// beginnings are the offsets at which partitions are begun with.
+// beginnings returns the offsets at which new partitions are begun.
 func (s *session) beginnings(ctx context.Context, of []partition) (map[partition]int64, error) {
 	if len(of) == 0 {
 		return nil, nil

@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// Stats is what a Watcher is at now.
+// Stats is the progress of a Watcher.
 type Stats struct {
 	Flow string
-	// Messages is how many this process has stored.
+	// Messages counts the messages that this process has stored.
 	Messages int64
-	// Behind is the time since the moment up to which all that the brokers had is stored and judged; while that has not been
-	// once, since Run began, and 0 before. A second or two where all is well: above a minute nothing is found.
+	// Behind is the time since the latest moment up to which all records of the brokers are stored and judged. While there is no
+	// such moment it counts from the begin of Run, and it is 0 before. Normally it is a second or two. While it is above a
+	// minute, no answer is found missing.
 	Behind time.Duration
 }
 
-// counts are what Stats reads.
+// counts holds the values that Stats returns.
 type counts struct {
 	mu       sync.Mutex
 	messages int64
-	judged   time.Time // or when Run began
+	judged   time.Time // or the begin of Run
 }
 
 func (c *counts) stored(messages int) {
@@ -34,7 +35,7 @@ func (c *counts) judgedUpTo(at time.Time) {
 	c.judged = at
 }
 
-// Stats says what w is at. It does no I/O.
+// Stats returns the progress of w. It does no I/O.
 func (w *Watcher) Stats() Stats {
 	w.counts.mu.Lock()
 	defer w.counts.mu.Unlock()

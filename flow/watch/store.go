@@ -36,33 +36,33 @@ var (
 const copyMessages = `COPY troupe.watch_messages (slot, flow, topic, partition, "offset", at, written_at, type, outcome, id, correlation,
   causation, key, id_text, flow_text) FROM STDIN (FORMAT binary)`
 
-// maxNames is how many names are told apart. Types are made up by others.
+// maxNames limits how many names are distinguished, since services choose the names of types freely.
 const maxNames = 10_000
 
-// others is the name of what is beyond that.
+// others is the name of all types beyond maxNames.
 const others = "(other)"
 
-// errMoved says that the offsets are not where this session has left them.
+// errMoved reports that the stored offsets differ from the offsets that this session has written.
 var errMoved = errors.New("another watcher of the flow stores in the same database: one is enough")
 
-// A pair is a topic and a type, by their names' numbers.
+// A pair is a topic and a type, as numbers of names.
 type pair struct{ topic, typ int32 }
 
-// memory is what was read of the database.
+// memory holds data that was read from the database.
 type memory struct {
 	flow      int32
 	names     map[string]int32
-	days      map[int]bool // that have an empty slot, or theirs
-	pruned    int          // the day on which old ones were emptied
-	floor     time.Time    // up to which messages are judged: one that comes is placed behind it
+	days      map[int]bool // days whose slot is assigned to them
+	pruned    int          // the day of the last prune
+	floor     time.Time    // messages are judged up to this time: a record with an older one counts as just after it
 	sent      map[pair]bool
-	mentioned map[string]bool // topics that are declared
-	answers   map[pair][]int  // rules that a message answers
+	mentioned map[string]bool // topics that the declarations name
+	answers   map[pair][]int  // the rules that a message answers
 	open      bool            // there are findings that an answer may change
 	batch     batch
 }
 
-// begin loads all that the session needs.
+// begin loads all data that the session needs.
 func (s *session) begin(ctx context.Context) error {
 	s.names, s.days = make(map[string]int32), make(map[int]bool)
 	if err := s.loadNames(ctx); err != nil {
@@ -93,7 +93,7 @@ func (s *session) loadNames(ctx context.Context) error {
 	return err
 }
 
-// number of a name, which is new once.
+// number returns the number of a name, and stores a new name.
 func (s *session) number(ctx context.Context, name string) (int32, error) {
 	if id, known := s.names[name]; known {
 		return id, nil
@@ -109,7 +109,7 @@ func (s *session) number(ctx context.Context, name string) (int32, error) {
 	return id, nil
 }
 
-// register says what the flow is judged by. Where that is new, all that is stored is judged anew.
+// register stores the declarations that the flow is judged by. If they have changed, all stored messages are judged again.
 func (s *session) register(ctx context.Context) (err error) {
 	if s.flow, err = s.number(ctx, s.cfg.Flow); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *session) pair(ctx context.Context, m message) (p pair, err error) {
 	return p, err
 }
 
-// forget takes back what was found, so that it is judged by the new declaration.
+// forget deletes all findings, so that the new declarations apply to all stored messages.
 func (s *session) forget(ctx context.Context, tx pgx.Tx) error {
 	for _, table := range []string{"watch_findings", "watch_marks", "watch_unexpected"} {
 		if _, err := tx.Exec(ctx, "DELETE FROM troupe."+table+" WHERE flow = $1", s.flow); err != nil {
@@ -180,13 +180,14 @@ func (s *session) forget(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// quiet says whether anything may be on a topic: copies of dead letters, and what another flow says beside what is heard of it.
+// quiet reports whether any message may be on a topic: dead letters are copies, and another flow may send more than this flow
+// consumes.
 func (s *session) quiet(topic string) bool {
 	t, err := topics.Parse(topic)
 	return err == nil && (t.Kind == topics.DeadLetters || t.Hop.Flow() != s.cfg.Flow)
 }
 
-// loadPlaces says where each partition goes on, or begins.
+// loadPlaces loads the offset of each partition, or finds the offset at which a new one is begun.
 func (s *session) loadPlaces(ctx context.Context) error {
 	s.places = make(map[partition]*standing)
 	var fresh []partition
@@ -224,7 +225,7 @@ func (s *session) loadPlaces(ctx context.Context) error {
 	return err
 }
 
-// moves are partitions with where they were and are.
+// moves lists partitions with their old and new offsets.
 type moves struct {
 	topics, partitions []int32
 	ids                []uuid.UUID
@@ -236,7 +237,7 @@ func (m *moves) add(p partition, at *standing) {
 	m.from, m.to = append(m.from, at.stored), append(m.to, at.next)
 }
 
-// A batch is what is stored in one transaction. Its memory is used again.
+// A batch holds the rows of one transaction. Its memory is reused.
 type batch struct {
 	copy       []byte
 	count      int
@@ -251,7 +252,7 @@ type tally struct {
 	text        *string
 }
 
-// came are messages that may be what a finding misses.
+// came lists messages that may be the missing answer of a finding.
 type came struct {
 	rules  []int32
 	abouts []uuid.UUID
@@ -265,7 +266,7 @@ func (b *batch) reset() {
 	b.cause, b.key = came{}, came{}
 }
 
-// store keeps what was fetched, and how far that is.
+// store stores the fetched records and their offsets.
 func (s *session) store(ctx context.Context, fetches kgo.Fetches) error {
 	s.batch.reset()
 	now := time.Now()
@@ -309,7 +310,7 @@ func (s *session) store(ctx context.Context, fetches kgo.Fetches) error {
 	return nil
 }
 
-// add puts a record into the batch.
+// add adds a record to the batch.
 func (s *session) add(ctx context.Context, at *standing, r *kgo.Record, now time.Time) error {
 	if r.Attrs.IsControl() || r.Timestamp.Before(now.Add(-s.cfg.Retention)) {
 		return nil
@@ -379,7 +380,7 @@ func (b *batch) tally(p pair, o *row) {
 	}
 }
 
-// commit writes a batch: offsets first, so that of two watchers one writes nothing.
+// commit writes a batch. It moves the offsets first, so that only one of two watchers writes.
 func (s *session) commit(ctx context.Context, m moves) (found []Finding, err error) {
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
@@ -413,7 +414,7 @@ func (s *session) commit(ctx context.Context, m moves) (found []Finding, err err
 	return found, err
 }
 
-// tallied counts what nobody declares, and gives what is new of it.
+// tallied counts the unexpected messages, and returns a finding for each type that is new.
 func (s *session) tallied(ctx context.Context, tx pgx.Tx) (found []Finding, err error) {
 	if len(s.batch.unexpected) == 0 {
 		return nil, nil
@@ -452,7 +453,7 @@ func (s *session) tallied(ctx context.Context, tx pgx.Tx) (found []Finding, err 
 	return found, err
 }
 
-// come notes what was missing and is in the batch.
+// come marks the findings whose missing answer is in the batch, and returns them.
 func (s *session) come(ctx context.Context, tx pgx.Tx) (found []Finding, err error) {
 	var keys findingKeys
 	for _, c := range []struct {
@@ -480,7 +481,7 @@ func (s *session) come(ctx context.Context, tx pgx.Tx) (found []Finding, err err
 	return readFindings(ctx, tx, s.rules, s.flow, findingFilter{keys: keys, most: mostTold})
 }
 
-// tell hands findings on.
+// tell passes findings to Config.Found.
 func (s *session) tell(ctx context.Context, found []Finding) {
 	for _, f := range found {
 		if s.cfg.Found != nil {

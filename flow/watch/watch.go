@@ -12,10 +12,10 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// every is how often the brokers are asked how much there is, and what was stored is judged.
+// every is the interval at which the ends of the topics are queried and the stored messages are judged.
 const every = time.Second
 
-// A Watcher follows one flow. Its methods may be called concurrently, Run once.
+// A Watcher watches one flow. Its methods are safe for concurrent use. Call Run once.
 type Watcher struct {
 	cfg      Config
 	declared []byte
@@ -23,7 +23,7 @@ type Watcher struct {
 	counts   counts
 }
 
-// New checks cfg. It connects to nothing yet.
+// New checks cfg. It does not connect yet.
 func New(cfg Config) (*Watcher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -36,11 +36,11 @@ func New(cfg Config) (*Watcher, error) {
 	return w, nil
 }
 
-// errAnew ends a session whose partitions are no longer those that there are.
+// errAnew ends a session whose partitions have changed.
 var errAnew = errors.New("the topics have changed")
 
 // Run watches until ctx ends, and then returns nil. While the database or the brokers are away it waits for them. It returns an
-// error only where waiting does not help: tables that are not there, rights that the role does not have.
+// error only if waiting does not help: a table, a column, the database, a right or the right password is missing.
 func (w *Watcher) Run(ctx context.Context) error {
 	var told time.Time
 	w.counts.judgedUpTo(time.Now())
@@ -68,7 +68,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// hopeless says whether the same will happen again until a person has changed something.
+// hopeless reports whether the error will recur until an operator has changed something.
 func hopeless(err error) bool {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {
@@ -81,8 +81,8 @@ func hopeless(err error) bool {
 	return false
 }
 
-// session watches from what the database says until something fails: what was in memory is then thrown away, since nobody
-// knows whether the last transaction was committed.
+// session watches from the state in the database until something fails. The state in memory is then dropped, since it is unknown
+// whether the last transaction was committed.
 func (w *Watcher) session(ctx context.Context) error {
 	asks, err := kafka.NewClient(w.cfg.Brokers, w.cfg.Kafka...)
 	if err != nil {
@@ -94,7 +94,7 @@ func (w *Watcher) session(ctx context.Context) error {
 		return err
 	}
 	if len(s.places) == 0 {
-		s.counts.judgedUpTo(time.Now()) // there is nothing
+		s.counts.judgedUpTo(time.Now()) // there is nothing to judge
 		return s.idle(ctx)
 	}
 	from := make(map[string]map[int32]kgo.Offset)
@@ -108,9 +108,10 @@ func (w *Watcher) session(ctx context.Context) error {
 		kgo.ConsumePartitions(from),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), // one may be the last before the end
-		// A transaction for each produced batch would cost the services' machine more than it tells: what is judged by the
-		// second may come by the half. Far below what a partition may give at once, or a reader behind would wait for more.
+		kgo.KeepControlRecords(), // a control record may be the last before the end
+		// A transaction for each produced batch would cost the services' machine too much. The watcher judges once a second, so
+		// its records may be half a second late. The minimum is far below what a partition may return at once, or a reader that
+		// is behind would wait for more.
 		kgo.FetchMinBytes(256 << 10),
 		kgo.FetchMaxWait(500 * time.Millisecond),
 		kgo.FetchMaxBytes(8 << 20),
@@ -130,7 +131,7 @@ func (w *Watcher) session(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// idle waits for the flow's first topic.
+// idle waits before the next search for the flow's first topic.
 func (s *session) idle(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -140,7 +141,7 @@ func (s *session) idle(ctx context.Context) error {
 	}
 }
 
-// step reads and stores what has come and, when all that the brokers had at some moment is stored, judges up to that moment.
+// step reads and stores records. When all records that the brokers had at some moment are stored, it judges up to that moment.
 func (s *session) step(ctx context.Context, reads *kgo.Client) error {
 	if time.Since(s.asked) >= every {
 		if err := s.ask(ctx); err != nil {

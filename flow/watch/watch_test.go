@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// A stage is a flow's topics, and a database to watch into.
+// A stage has a flow's topics, and a database for the watcher.
 type stage struct {
 	t       testing.TB
 	flow    string
@@ -70,7 +70,7 @@ func (s *stage) last(hop, typ string) []reactions.Message {
 	return []reactions.Message{m}
 }
 
-// declared is an order: it is paid and reserved, then shipped.
+// declared declares the services of an order: it is paid and reserved, then shipped.
 func (s *stage) declared() []reactions.Service {
 	placed := s.event("order", "Placed")
 	return []reactions.Service{
@@ -90,7 +90,7 @@ func (s *stage) declared() []reactions.Service {
 type said struct {
 	hop, typ, key string
 	id, cause     string
-	flow          string // "": as the key
+	flow          string // "": the key
 	outcome       envelope.Outcome
 	ago           time.Duration
 	kind          string // "": events
@@ -100,7 +100,7 @@ type said struct {
 func (s *stage) send(all ...said) {
 	s.t.Helper()
 	var records []*kgo.Record
-	now := time.Now() // one for all: a broker cuts times to milliseconds, and what lies between two of them is compared
+	now := time.Now() // one value for all: a broker truncates times to milliseconds, and the test compares differences
 	for _, m := range all {
 		if m.kind == "" {
 			m.kind = "events"
@@ -120,7 +120,7 @@ func (s *stage) send(all ...said) {
 	s.sent += len(all)
 }
 
-// order is one that runs to its end, an hour ago and a tenth of a second between any two messages.
+// order returns the messages of a complete order that began an hour ago, with a tenth of a second between any two.
 func order(key string) []said {
 	ago := func(n int) time.Duration { return time.Hour - time.Duration(n)*100*time.Millisecond }
 	return []said{
@@ -131,7 +131,7 @@ func order(key string) []said {
 	}
 }
 
-// A watching is a watcher that runs.
+// A watching is a running watcher.
 type watching struct {
 	*stage
 	mu    sync.Mutex
@@ -189,7 +189,7 @@ func (s *stage) desk() *watch.Desk {
 	return d
 }
 
-// judged waits until everything that was sent by now is stored and judged.
+// judged waits until all messages sent so far are stored and judged.
 func (s *stage) judged() {
 	s.t.Helper()
 	now := time.Now()
@@ -198,7 +198,7 @@ func (s *stage) judged() {
 		if err != nil {
 			return false, nil
 		}
-		// A topic that the watcher has not found yet is none of what it has judged.
+		// a topic that the watcher has not found yet was not judged
 		if n := s.count("SELECT count(DISTINCT topic) FROM troupe.watch_offsets"); n < 3*len(hops) {
 			return false, fmt.Errorf("%d topics found", n)
 		}
@@ -219,7 +219,7 @@ func (s *stage) show(subject string) *watch.Flow {
 	return f
 }
 
-// TestAFlowThatWasOverBeforeTheWatcherCameIsSeenWhole_C09: started late, it reads from the beginning of the log.
+// TestAFlowThatWasOverBeforeTheWatcherCameIsSeenWhole_C09 starts the watcher late; it reads from the beginning of the log.
 func TestAFlowThatWasOverBeforeTheWatcherCameIsSeenWhole_C09(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -251,7 +251,7 @@ func TestAFlowThatWasOverBeforeTheWatcherCameIsSeenWhole_C09(t *testing.T) {
 	require.ErrorIs(t, err, watch.ErrNone)
 }
 
-// TestWhatIsMissingIsFoundAndTakenBackWhenItComes_C09: an answer that does not come, and the join that is stuck for it.
+// TestWhatIsMissingIsFoundAndTakenBackWhenItComes_C09 checks a missing answer, and the join that waits for it.
 func TestWhatIsMissingIsFoundAndTakenBackWhenItComes_C09(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -282,7 +282,7 @@ func TestWhatIsMissingIsFoundAndTakenBackWhenItComes_C09(t *testing.T) {
 	require.Len(t, w.texts(), 4, "and no more")
 }
 
-// TestWhatCameTooLateBeforeItWasLookedAtIsLate_C09: the watcher was away meanwhile.
+// TestWhatCameTooLateBeforeItWasLookedAtIsLate_C09 stops the watcher while the answer arrives.
 func TestWhatCameTooLateBeforeItWasLookedAtIsLate_C09(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -299,7 +299,8 @@ func TestWhatCameTooLateBeforeItWasLookedAtIsLate_C09(t *testing.T) {
 	require.Equal(t, watch.Completed, s.show("o-1").Status)
 }
 
-// TestExpectationsAreJudgedByTheKey_C09_C07: what is expected may come first; when it does not come, somebody should say so.
+// TestExpectationsAreJudgedByTheKey_C09_C07 checks that the expected message may arrive first, and that if it does not arrive, an
+// event must report it.
 func TestExpectationsAreJudgedByTheKey_C09_C07(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -330,7 +331,7 @@ func TestExpectationsAreJudgedByTheKey_C09_C07(t *testing.T) {
 	}, found)
 }
 
-// TestWhatNobodyDeclaresIsToldOnceAndCounted_C09 does not take a hop's dead letters and exhausted events for such.
+// TestWhatNobodyDeclaresIsToldOnceAndCounted_C09 also checks that a hop's dead letters and exhausted events are not unexpected.
 func TestWhatNobodyDeclaresIsToldOnceAndCounted_C09(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -351,7 +352,8 @@ func TestWhatNobodyDeclaresIsToldOnceAndCounted_C09(t *testing.T) {
 	require.Equal(t, watch.Parked, s.show("o-1").Status)
 }
 
-// TestAWatcherThatIsStoppedAnywhereCountsNothingTwice_C09 stops and starts watchers, two of them at once, while messages come.
+// TestAWatcherThatIsStoppedAnywhereCountsNothingTwice_C09 stops and starts watchers, two of them at a time, while messages
+// arrive.
 func TestAWatcherThatIsStoppedAnywhereCountsNothingTwice_C09(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -385,7 +387,7 @@ func TestAWatcherThatIsStoppedAnywhereCountsNothingTwice_C09(t *testing.T) {
 	require.Empty(t, w.texts(), "what was told of before")
 }
 
-// TestAnotherDeclarationJudgesAnew_C09: what is stored, too.
+// TestAnotherDeclarationJudgesAnew_C09 checks that stored messages are judged again, too.
 func TestAnotherDeclarationJudgesAnew_C09(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -413,7 +415,7 @@ func TestAnotherDeclarationJudgesAnew_C09(t *testing.T) {
 	require.Empty(t, found)
 }
 
-// TestAFlowUnderWayIsNoFinding_C09, and its topics may come one by one.
+// TestAFlowUnderWayIsNoFinding_C09 also creates the flow's topics one by one.
 func TestAFlowUnderWayIsNoFinding_C09(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -424,14 +426,15 @@ func TestAFlowUnderWayIsNoFinding_C09(t *testing.T) {
 	o[0].ago, o[2].ago = 0, 0
 	s.send(o[0], o[2], said{hop: "extra", typ: "Seen", key: "o-1", id: "e", cause: "o-1-1", outcome: envelope.Success})
 	testkit.Wait(t, "all messages", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.watch_messages") == 3, nil })
-	testkit.Wait(t, "the finding", func() (bool, error) { return len(w.texts()) > 0, nil }) // it is told of after it was stored
+	testkit.Wait(t, "the finding", func() (bool, error) { return len(w.texts()) > 0, nil }) // Found is called after the finding was stored
 	f := s.show("o-1")
 	require.Equal(t, watch.UnderWay, f.Status)
 	require.Len(t, f.Waiting, 2)
 	require.Equal(t, []string{"unexpected: Seen on extra.events is declared by nobody"}, w.texts())
 }
 
-// TestWhatAnotherFlowSaysIsHeardAndNotJudged_C09: its topic is read where a reaction names it, and it may say what it likes.
+// TestWhatAnotherFlowSaysIsHeardAndNotJudged_C09 checks that a topic of another flow is read if a reaction names it, and that all
+// of its types are accepted.
 func TestWhatAnotherFlowSaysIsHeardAndNotJudged_C09(t *testing.T) {
 	t.Parallel()
 	s, other := newStage(t), newStage(t)
@@ -448,7 +451,7 @@ func TestWhatAnotherFlowSaysIsHeardAndNotJudged_C09(t *testing.T) {
 	require.Equal(t, "missing: order has not sent Welcomed within 5s after Opened of other.order.events", found)
 }
 
-// TestATopicThatIsMadeAnewIsReadFromItsBeginning_C09 although it has fewer messages than the old one.
+// TestATopicThatIsMadeAnewIsReadFromItsBeginning_C09 recreates a topic with fewer messages than the old one had.
 func TestATopicThatIsMadeAnewIsReadFromItsBeginning_C09(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -484,7 +487,7 @@ func TestATopicThatIsMadeAnewIsReadFromItsBeginning_C09(t *testing.T) {
 	require.Equal(t, 5, s.count("SELECT count(*) FROM troupe.watch_messages WHERE id_text LIKE 'old-%'"))
 }
 
-// TestDaysPastTheRetentionAreEmptied_C09 by truncating their partitions.
+// TestDaysPastTheRetentionAreEmptied_C09 checks that their partitions are truncated.
 func TestDaysPastTheRetentionAreEmptied_C09(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -508,7 +511,7 @@ func TestDaysPastTheRetentionAreEmptied_C09(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.watch_days WHERE day BETWEEN 1 AND $1 - 4", today))
 }
 
-// TestWhateverARecordHoldsIsStored_C09: those who write to a topic may know nothing of headers.
+// TestWhateverARecordHoldsIsStored_C09 writes records without Troupe's headers, as other producers may.
 func TestWhateverARecordHoldsIsStored_C09(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -531,7 +534,8 @@ func TestWhateverARecordHoldsIsStored_C09(t *testing.T) {
 	require.Equal(t, 1, s.show(long).Count, "keys are hashed where they are long, and found all the same")
 }
 
-// TestNothingOfTheFlowChanges_C09: no group, no offset, no record, and with no more rights than the package comment grants.
+// TestNothingOfTheFlowChanges_C09 checks that there is no new group, offset or record, with only the rights that the package
+// comment names.
 func TestNothingOfTheFlowChanges_C09(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -570,7 +574,7 @@ func TestNothingOfTheFlowChanges_C09(t *testing.T) {
 	before := state()
 
 	limited := grantstest.New(t, s.pool, grants.Watch).Pool()
-	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.watch_days SET day = 1 WHERE slot = 1") // to be truncated
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.watch_days SET day = 1 WHERE slot = 1") // so that it is truncated
 	require.NoError(t, err)
 	w := s.watch(func(c *watch.Config) { c.Pool = limited })
 	s.judged()

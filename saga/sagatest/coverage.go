@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Coverage is which phases of which steps sagas have come to, how often, and by which ways. Its zero value is empty. It may
-// be used concurrently, so that the tests of a package can add theirs to one.
+// Coverage counts how often sagas reached each phase of each step, and by which transitions. The zero value is empty. It is safe
+// for concurrent use, so that all tests of a package can add their coverage to one.
 type Coverage struct {
 	mu   sync.Mutex
 	defs map[string]*covered // by hash
@@ -27,7 +27,7 @@ type covered struct {
 	deadlines map[string]int
 }
 
-// way is a transition of a step.
+// A way is a transition of a step.
 type way struct {
 	step     string
 	from, to saga.Phase
@@ -50,7 +50,7 @@ func (c *Coverage) know(d *saga.Definition) *covered {
 	return of
 }
 
-// note takes note of a decision. d may be nil: the saga is of no definition that is known.
+// note counts a decision. A nil d means that the definition is not known: then it counts nothing.
 func (c *Coverage) note(d *saga.Definition, before, after saga.State, fx saga.Effects) {
 	if d == nil || before.Version == after.Version {
 		return
@@ -76,7 +76,7 @@ func (c *Coverage) note(d *saga.Definition, before, after saga.State, fx saga.Ef
 	}
 }
 
-// Add adds other to c.
+// Add adds the counts of other to c.
 func (c *Coverage) Add(other *Coverage) {
 	other.mu.Lock()
 	defer other.mu.Unlock()
@@ -99,18 +99,18 @@ func add[K comparable](to, from map[K]int) {
 	}
 }
 
-// phases in the order of their columns.
+// phases are in the order of the columns.
 var phases = []saga.Phase{
 	saga.Skipped, saga.Intent, saga.Done, saga.Refused, saga.GivenUp, saga.Doubt,
 	saga.CompensateIntent, saga.Undone, saga.CompensateFailed,
 }
 
-// statuses in the order in which they are listed.
+// statuses are in the order in which they are listed.
 var statuses = []saga.Status{
 	saga.Waiting, saga.Running, saga.Compensating, saga.Parked, saga.Completed, saga.Compensated, saga.Abandoned,
 }
 
-// possible says whether a step can come to a phase, without a person's help.
+// possible reports whether a step can reach a phase without an action of an operator.
 func possible(st saga.Step, p saga.Phase) bool {
 	sends := st.Command != nil || st.Call != nil
 	awaits := !sends && len(st.Success)+len(st.Failure) > 0
@@ -124,14 +124,15 @@ func possible(st saga.Step, p saga.Phase) bool {
 	case saga.GivenUp:
 		return sends && st.Exhausted == saga.Park
 	case saga.Doubt:
-		return sends && st.Compensation == nil && (st.Timeout > 0 || st.Exhausted == saga.CompensateThen) // else it is undone at once
+		return sends && st.Compensation == nil && (st.Timeout > 0 || st.Exhausted == saga.CompensateThen) // a step with a compensation is compensated at once
 	case saga.CompensateIntent, saga.Undone, saga.CompensateFailed:
 		return st.Compensation != nil
 	}
 	return true
 }
 
-// Never are the phases that steps of d could have come to and did not, as step: phase.
+// Never returns the phases that steps of d can reach and have not reached, as step: phase, and the deadlines that have not been
+// met, as deadline: met.
 func (c *Coverage) Never(d *saga.Definition) (never []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,8 +152,8 @@ func (c *Coverage) Never(d *saga.Definition) (never []string) {
 	return never
 }
 
-// String is a table for each definition: how often each step came to each phase; 0 for never, nothing where it cannot.
-// Beneath stand the statuses and deadlines, the ways that steps went, and what no test has come to.
+// String returns a table for each definition: how often each step reached each phase; 0 for never, empty if it cannot. Below the
+// table are the statuses, the deadlines, the transitions of the steps, and the phases and deadlines that no test has reached.
 func (c *Coverage) String() string {
 	c.mu.Lock()
 	all := slices.SortedFunc(maps.Values(c.defs), func(a, b *covered) int {
@@ -222,7 +223,7 @@ func (of *covered) write(b *strings.Builder, never []string) {
 	list(b, "never", never)
 }
 
-// heading is a phase as a column's head.
+// heading returns the column heading of a phase.
 func heading(p saga.Phase) string {
 	switch p {
 	case saga.StepWaiting:
@@ -246,7 +247,7 @@ func counted[K ~string](counts map[K]int, order []K) (all []string) {
 	return all
 }
 
-// list writes words, several to a line.
+// list writes words, several per line.
 func list(b *strings.Builder, title string, words []string) {
 	const width = 110
 	column := width

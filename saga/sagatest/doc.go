@@ -1,28 +1,26 @@
-// Package sagatest tests definitions of sagas: given what has happened, when something happens or time passes, then this
-// follows. It runs them as a coordinator does, on coordinator.Memory: saga.Decide, how messages find their sagas, the stash of
-// what comes early, locks and deadlines are those of production, and only the clock is virtual. Ten days take microseconds.
-// Imported by tests only.
+// Package sagatest tests definitions of sagas in the form given, when, then. It runs them on coordinator.Memory as a coordinator
+// does: saga.Decide, how messages find their sagas, the stash for early events, locks and deadlines are the production code, and
+// only the clock is virtual. Ten days take microseconds. Import it in tests only.
 //
 //	f := sagatest.New(t, approval, reminder)
 //	f.Given(submitted)
 //	f.WhenTimePasses(10 * 24 * time.Hour)
 //	f.ThenDeadlinesMet("reminder").ThenEvents(sagatest.Emitted{Type: "ReminderDue"})
 //
-// A Then speaks of what followed from the last When, or of how things stand after it. One that does not hold ends the test
-// with what was wanted, what there was, and the whole history.
+// A Then method checks the effects of the last When, or the state after it. If it fails, it ends the test and prints the
+// expectation, the actual value and the whole history.
 //
-//	ThenCommands, ThenNoCommands, ThenEvents,      what followed from the last When
+//	ThenCommands, ThenNoCommands, ThenEvents,      the effects of the last When
 //	ThenNoEvents, ThenDeadlinesMet, ThenNothing,
 //	ThenRefused
-//	ThenActive, ThenStatus, ThenData,              how things stand
+//	ThenActive, ThenStatus, ThenData,              the state
 //	ThenScheduled, ThenNoDeadlines
 //
-// Coverage says which phases of which steps the tests have come to, and Explore plays many random histories and looks at
-// what must hold in each.
+// Coverage reports the phases that the tests have reached, by step. Explore plays many random histories and checks invariants in
+// each.
 //
 // # Not tested here
 //
-// What lies between coordinator and hops: relays, redelivery, a hop's retries. Its testing is package participanttest's, and
-// that of the flow as a whole the test of the flow on testkit. Every interleaving of a definition is what troupe saga
-// explore looks at.
+// The path between coordinator and hops: relays, redelivery, a hop's retries. Package participanttest tests these, and a test of
+// the flow on testkit tests the whole. To search every interleaving of a definition, use troupe saga explore.
 package sagatest

@@ -12,20 +12,20 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Explore plays n random histories of sagas of defs: starts, answers of every kind, right ones and repeated and late ones,
-// awaited events early and late, time, and what people do. Then it answers all that is asked, until nothing moves. The test
-// fails, with the history and the seed that gives it again, unless in each of them
+// Explore plays n random histories of sagas of defs: starts; answers of every kind, also repeated and late ones; awaited events,
+// early and late; time; and actions of operators. Then it answers every command until each saga has ended or is parked. The test
+// fails, with the history and the seed that reproduces it, unless in each history
 //
 //   - nothing panics, and time passes without an error;
-//   - a version rises by one where something changes, and stays where not;
-//   - what has ended stays as it ended, with no deadline to come;
+//   - a version rises by one when the saga changes, and only then;
+//   - a saga that has ended does not change, and has no deadline to come;
 //   - no command is sent twice under one idempotency key;
-//   - an answer that comes again at once changes nothing;
-//   - a saga's log, decided anew, gives the saga;
-//   - every saga ends at last, or is parked.
+//   - an answer that is repeated at once changes nothing;
+//   - a saga's log, replayed, gives the saga;
+//   - every saga ends at last, is parked, or waits for the lock that a parked one may hold.
 //
-// The same seed gives the same histories as long as the definitions stay the same. It samples; troupe saga explore looks at
-// every history of a smaller world.
+// The same seed gives the same histories as long as the definitions do not change. Explore samples; troupe saga explore searches
+// every history of a smaller model.
 func Explore(t testing.TB, n int, seed uint64, defs ...*saga.Definition) *Coverage {
 	t.Helper()
 	all := &Coverage{}
@@ -55,25 +55,25 @@ func names(defs []*saga.Definition) (all []string) {
 	return all
 }
 
-// explorer is one history.
+// An explorer plays one history.
 type explorer struct {
 	*Fixture
 	names   []string // of the definitions
 	samples map[string]*samples
 	rand    *rand.Rand
-	all     []saga.State // after the last step
-	seen    int          // how much of f.sent was looked at
+	all     []saga.State // the sagas after the last step
+	seen    int          // how many of f.sent have been checked
 	keyed   map[string]bool
-	wrong   string // what an answer did that came again
+	wrong   string // describes how a repeated answer changed a saga; "" if none did
 }
 
-// outcomes of commands, as often as they come.
+// outcomes holds each outcome of a command as often as it is to be chosen.
 var outcomes = []string{"success", "success", "success", "failure", "exhausted"}
 
-// Of a history.
+// These are the limits of a history.
 const (
-	moves  = 40  // random ones
-	rounds = 200 // of answering what is asked
+	moves  = 40  // random moves
+	rounds = 200 // rounds of answering all open commands
 )
 
 func (x *explorer) run() (wrong string) {
@@ -104,10 +104,10 @@ func (x *explorer) run() (wrong string) {
 	return fmt.Sprintf("all is answered, but not every saga has ended or is parked: %s", strings.Join(stuck, ", "))
 }
 
-// over says that a saga has ended, or needs a person.
+// over reports whether a saga has ended or needs an operator.
 func over(s saga.State) bool { return s.Ended() || s.Status == saga.Parked }
 
-// settled says that all are over; one that waits for what a parked one has locked may wait.
+// settled reports whether all sagas are over. A saga may still wait for a lock if a saga of its type is parked.
 func (x *explorer) settled() bool {
 	parked := make(map[string]bool)
 	for _, s := range x.all {
@@ -121,7 +121,7 @@ func (x *explorer) settled() bool {
 	return true
 }
 
-// step does something and looks at what became of it.
+// step calls do and checks the result.
 func (x *explorer) step(do func() error) string {
 	before := make(map[string]saga.State)
 	for _, s := range x.all {
@@ -180,7 +180,7 @@ func (x *explorer) check(before, after saga.State) string {
 	return ""
 }
 
-// move is something that may happen at any time.
+// move does something that may happen at any time.
 func (x *explorer) move() error {
 	d := x.defs[pick(x.rand, x.names)]
 	switch n := x.rand.IntN(20); {
@@ -200,7 +200,7 @@ func (x *explorer) move() error {
 	return nil
 }
 
-// settle answers, waits for and gives whatever the sagas want now.
+// settle answers the open commands, sends the awaited events, and lets time pass until the next deadline.
 func (x *explorer) settle() error {
 	for _, s := range x.all {
 		if over(s) {
@@ -222,7 +222,7 @@ func (x *explorer) settle() error {
 	return x.pass(x.untilNext())
 }
 
-// start begins a saga, by an event or by a call.
+// start starts a saga, by an event if the definition has one, and else by a call.
 func (x *explorer) start(d *saga.Definition) {
 	spec, samples := d.Spec(), x.samples[d.Spec().Saga]
 	if len(spec.Start) > 0 {
@@ -244,12 +244,12 @@ func (x *explorer) start(d *saga.Definition) {
 	}
 }
 
-// answer is one to any command that was ever sent, of any kind.
+// answer answers one of the last commands, with any outcome.
 func (x *explorer) answer() {
 	if len(x.sent) == 0 {
 		return
 	}
-	c := x.sent[max(0, len(x.sent)-1-x.rand.IntN(6))] // a late one is answered more rarely
+	c := x.sent[max(0, len(x.sent)-1-x.rand.IntN(6))] // older commands are no longer answered
 	spec := x.defs[x.states[c.Saga].Saga].Spec()
 	i := slices.IndexFunc(spec.Steps, func(st saga.Step) bool { return st.Name == c.Step })
 	x.reply(c.Saga, spec.Steps[i], c.Operation, pick(x.rand, outcomes))
@@ -290,7 +290,7 @@ func (x *explorer) reply(id string, st saga.Step, operation, outcome string) {
 	}
 }
 
-// event is one that some step awaits, for a saga that is there or for none.
+// event sends an event that some step awaits, for a saga that exists or for none.
 func (x *explorer) event(d *saga.Definition) {
 	awaited := d.Awaited()
 	if len(awaited) == 0 {
@@ -305,7 +305,7 @@ func (x *explorer) event(d *saga.Definition) {
 	x.give(s, pick(x.rand, awaited))
 }
 
-// give is an awaited event, for s.
+// give sends an awaited event that fits s.
 func (x *explorer) give(s saga.State, a saga.Answer) {
 	fields := x.samples[s.Saga].fields(x.rand, s.Key, a.Event)
 	if a.By != nil {
@@ -316,7 +316,7 @@ func (x *explorer) give(s saga.State, a saga.Answer) {
 	x.try(Event(a.Hop, a.Event, s.Key, fields))
 }
 
-// try publishes. What cannot be decided would be a dead letter: it changes nothing.
+// try publishes m. A message that cannot be decided would become a dead letter: it changes nothing.
 func (x *explorer) try(m Message) {
 	if err := x.take(m); err != nil {
 		x.note("    %v", err)
@@ -328,7 +328,7 @@ func (x *explorer) pass(d time.Duration) error {
 	return x.memory.Advance(d)
 }
 
-// untilNext is how long it is to the next deadline, or an hour.
+// untilNext returns the time until the next deadline; one hour if there is none.
 func (x *explorer) untilNext() time.Duration {
 	next := time.Hour
 	found := false
@@ -342,7 +342,7 @@ func (x *explorer) untilNext() time.Duration {
 	return next
 }
 
-// person does something that may be refused.
+// person takes a random action of an operator, which may be refused.
 func (x *explorer) person() {
 	if len(x.all) == 0 {
 		return

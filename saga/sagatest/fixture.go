@@ -12,32 +12,33 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// Start is when a fixture's time begins.
+// Start is the time at which a fixture's clock begins.
 var Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A Fixture runs sagas of its definitions. Its methods give it back, to go on with. It is not safe for concurrent use.
+// A Fixture runs sagas of its definitions. Its methods return it, so that calls can be chained. It is not safe for concurrent
+// use.
 type Fixture struct {
 	t        testing.TB
 	memory   *coordinator.Memory
 	defs     map[string]*saga.Definition
 	ids      int
-	sent     []Command // all of them, the last one last
-	since    outcome   // of the last When
+	sent     []Command // all commands, in order
+	since    outcome   // the effects of the last When
 	history  []string
 	coverage *Coverage
 	states   map[string]saga.State
 }
 
-// outcome is what followed from a When.
+// outcome holds the effects of a When.
 type outcome struct {
 	commands []Command
 	events   []Emitted
 	met      []string
-	moved    []string // sagas that changed, once for each time
+	moved    []string // the ids of the sagas that changed, once per change
 	refused  string
 }
 
-// New begins a history in which nothing has happened yet.
+// New returns a fixture without any saga. It fails the test if the definitions cannot be used together.
 func New(t testing.TB, defs ...*saga.Definition) *Fixture {
 	t.Helper()
 	f, err := newFixture(t, defs)
@@ -63,7 +64,7 @@ func newFixture(t testing.TB, defs []*saga.Definition) (*Fixture, error) {
 	return f, nil
 }
 
-// decided takes note of what followed.
+// decided records the effects of a decision.
 func (f *Fixture) decided(d coordinator.Decided) {
 	f.note("%s: %s", d.ID, told(d))
 	f.coverage.note(f.defs[strings.SplitN(d.ID, "/", 2)[0]], f.states[d.ID], d.State, d.Effects)
@@ -91,7 +92,7 @@ func (f *Fixture) decided(d coordinator.Decided) {
 	f.since.met = append(f.since.met, d.Effects.Met...)
 }
 
-// told is a decision in words.
+// told returns a decision as a line of the history.
 func told(d coordinator.Decided) string {
 	switch {
 	case d.Effects.Ignored != "":
@@ -119,7 +120,7 @@ func (f *Fixture) note(format string, args ...any) {
 	f.history = append(f.history, strings.TrimRight(fmt.Sprintf("%10s  %s", at, fmt.Sprintf(format, args...)), " "))
 }
 
-// Given publishes messages whose consequences no Then looks at.
+// Given publishes messages whose effects no Then checks.
 func (f *Fixture) Given(messages ...Message) *Fixture {
 	f.t.Helper()
 	f.publish(messages)
@@ -127,7 +128,7 @@ func (f *Fixture) Given(messages ...Message) *Fixture {
 	return f
 }
 
-// WhenPublished lets messages come, in this order.
+// WhenPublished publishes messages, in this order.
 func (f *Fixture) WhenPublished(messages ...Message) *Fixture {
 	f.t.Helper()
 	f.since = outcome{}
@@ -166,7 +167,7 @@ func (f *Fixture) take(m Message) error {
 	})
 }
 
-// address finds the command that m answers.
+// address finds the command that m answers, and fills in the fields of m that are not set.
 func (f *Fixture) address(m *Message) error {
 	for _, c := range slices.Backward(f.sent) {
 		if c.Step != m.Step || !same(m.Saga, c.Saga) || !same(m.Operation, c.Operation) {
@@ -184,7 +185,7 @@ func (f *Fixture) address(m *Message) error {
 	return fmt.Errorf("no command of %s was sent that it could answer", line(m.Saga, "step", m.Step, m.Operation))
 }
 
-// WhenStarted begins a saga by a call.
+// WhenStarted starts a saga by a call. Fields are the variables it starts with.
 func (f *Fixture) WhenStarted(name string, fields Fields) *Fixture {
 	f.t.Helper()
 	f.since = outcome{}
@@ -194,7 +195,7 @@ func (f *Fixture) WhenStarted(name string, fields Fields) *Fixture {
 	return f
 }
 
-// WhenTimePasses lets time pass. What is due on the way comes at its time.
+// WhenTimePasses advances the clock by d. Deadlines that are due meanwhile are met at their time.
 func (f *Fixture) WhenTimePasses(d time.Duration) *Fixture {
 	f.t.Helper()
 	f.since = outcome{}
@@ -208,7 +209,8 @@ func (f *Fixture) WhenTimePasses(d time.Duration) *Fixture {
 	return f
 }
 
-// WhenActs lets a person act on the saga of that id, such as approval/a-1. Where that is refused, ThenRefused holds.
+// WhenActs applies an operator's action to the saga of that id, such as approval/a-1. If the action is refused, ThenRefused
+// holds.
 func (f *Fixture) WhenActs(id string, action saga.Event) *Fixture {
 	f.t.Helper()
 	f.since = outcome{}
@@ -227,7 +229,7 @@ func (f *Fixture) WhenActs(id string, action saga.Event) *Fixture {
 	return f
 }
 
-// State is what the saga of that id has come to. The test ends where there is none.
+// State returns the state of the saga of that id. It fails the test if there is none.
 func (f *Fixture) State(id string) saga.State {
 	f.t.Helper()
 	for _, s := range f.memory.Sagas() {
@@ -239,10 +241,10 @@ func (f *Fixture) State(id string) saga.State {
 	return saga.State{}
 }
 
-// Coverage is of what has happened so far.
+// Coverage returns the coverage so far.
 func (f *Fixture) Coverage() *Coverage { return f.coverage }
 
-// History is what has happened, a line for each thing, with the time since the start.
+// History returns everything that has happened, one entry per line, with the time since Start.
 func (f *Fixture) History() string { return strings.Join(f.history, "\n") }
 
 func (f *Fixture) fail(format string, args ...any) {

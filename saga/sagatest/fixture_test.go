@@ -25,7 +25,7 @@ func order(t testing.TB) *saga.Definition {
 
 var anOrder = sagatest.Fields{"order_id": "o-1", "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1}
 
-// visit starts by an event and waits for another, with a reminder after ten days.
+// visit returns a saga that starts by one event and waits for another, with a reminder after ten days.
 func visit(t testing.TB) *saga.Definition {
 	t.Helper()
 	d, err := saga.Define(saga.Spec{
@@ -116,7 +116,7 @@ func TestAPersonActs(t *testing.T) {
 		ThenCommands(sagatest.Command{Step: "inventory"}).ThenData("order/o-1", sagatest.Fields{"payment_id": "by hand"})
 }
 
-// failing is a testing.TB whose test fails, as a test of a test needs.
+// failing is a testing.TB whose test may fail, for tests of the fixture's checks.
 type failing struct {
 	testing.TB
 	said string
@@ -129,7 +129,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// said is what do says when it fails.
+// said returns the message with which do fails.
 func said(t *testing.T, do func(t testing.TB)) string {
 	t.Helper()
 	f := &failing{TB: t}

@@ -8,63 +8,63 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Fields are a message's, or variables, as JSON has them: whole numbers of any Go type are the same.
+// Fields are the fields of a message, or variables, as in JSON. Whole numbers of all Go types are equal.
 type Fields = map[string]any
 
-// A Message comes to the coordinator from a hop. Event, Success, Failure and Exhausted make one.
+// A Message is sent to the coordinator by a hop. Event, Success, Failure and Exhausted return one.
 type Message struct {
-	// ID by which a message that comes twice is known. Default: it is another one each time that it is published.
+	// ID identifies a message that is delivered twice. Default: a new one each time that the message is published.
 	ID        string
 	Hop, Type string
 	Key       string
 	Fields    Fields
-	// Outcome is success, failure or exhausted; "" where nothing was asked.
+	// Outcome is success, failure or exhausted; "" if the message answers no command.
 	Outcome string
-	// Reason of an exhausted command.
+	// Reason is the reason of an exhausted command.
 	Reason string
-	// Step says that it answers the command of this step, or its compensation, whichever was sent last. Hop, Key, Saga and
-	// Operation then are those of that command, unless they are set.
+	// Step makes the message an answer to the command of this step or to its compensation, whichever was sent last. Hop, Key,
+	// Saga and Operation are then taken from that command, unless they are set.
 	Step string
-	// Saga is the id of the saga that is answered. Default: the one that sent the step's command last.
+	// Saga is the id of the saga that is answered. Default: the saga that sent the latest command of the step.
 	Saga string
-	// Operation that is answered: forward or compensate.
+	// Operation is the operation that is answered: forward or compensate.
 	Operation string
 
-	epoch int // of that command
+	epoch int // of the answered command
 }
 
-// Event is a message that answers no command.
+// Event returns a message that answers no command.
 func Event(hop, typ, key string, fields Fields) Message {
 	return Message{Hop: hop, Type: typ, Key: key, Fields: fields}
 }
 
-// Success is what a hop answers when it did what a step asked, or undid it.
+// Success returns the answer of a hop that has executed a step's command or compensation.
 func Success(step, typ string, fields Fields) Message {
 	return Message{Step: step, Type: typ, Fields: fields, Outcome: "success"}
 }
 
-// Failure is what a hop answers when it refuses what a step asked.
+// Failure returns the answer of a hop that refuses a step's command or compensation.
 func Failure(step, typ string, fields Fields) Message {
 	return Message{Step: step, Type: typ, Fields: fields, Outcome: "failure"}
 }
 
-// Exhausted is what a hop answers when it has given up what a step asked.
+// Exhausted returns the answer of a hop that has given up a step's command or compensation.
 func Exhausted(step, reason string) Message {
 	return Message{Step: step, Type: "troupe.Exhausted", Reason: reason, Outcome: "exhausted"}
 }
 
-// A Command is one that a saga sent. Where ThenCommands wants one, what is zero is not compared.
+// A Command is a command that a saga sent. As an argument of ThenCommands, its zero fields are not compared.
 type Command struct {
-	Saga      string // the id
+	Saga      string // the saga's id
 	Step      string
 	Operation string // forward or compensate
 	Hop, Type string
-	Fields    Fields // all of them
+	Fields    Fields // compared as a whole
 
-	epoch int // how often a person had had it sent again
+	epoch int // how often an operator had it sent again
 }
 
-// String is how histories show it.
+// String returns the command as histories show it.
 func (c Command) String() string {
 	return line(c.Saga, prefixed("step ", c.Step), c.Operation, prefixed("to ", c.Hop), c.Type, shown(c.Fields))
 }
@@ -74,16 +74,16 @@ func (c Command) is(want Command) bool {
 		same(want.Hop, c.Hop) && same(want.Type, c.Type) && sameFields(want.Fields, c.Fields)
 }
 
-// An Emitted is an event that a saga emitted. Where ThenEvents wants one, what is zero is not compared.
+// An Emitted is an event that a saga emitted. As an argument of ThenEvents, its zero fields are not compared.
 type Emitted struct {
-	Saga    string // the id
-	Hop     string // "" for the coordinator's own
+	Saga    string // the saga's id
+	Hop     string // "" for the coordinator's hop
 	Type    string
 	Outcome string // success or failure
-	Fields  Fields // all of them
+	Fields  Fields // compared as a whole
 }
 
-// String is how histories show it.
+// String returns the event as histories show it.
 func (e Emitted) String() string {
 	return line(e.Saga, prefixed("as ", e.Hop), e.Type, e.Outcome, shown(e.Fields))
 }
@@ -97,7 +97,7 @@ func same(want, have string) bool { return want == "" || want == have }
 
 func sameFields(want, have Fields) bool { return want == nil || shown(want) == shown(have) }
 
-// shown is fields as JSON, which is the same for equal ones.
+// shown returns fields as JSON, which is equal for equal fields.
 func shown(fields Fields) string {
 	if fields == nil {
 		return ""
@@ -109,7 +109,7 @@ func shown(fields Fields) string {
 	return string(text)
 }
 
-// read is fields as a message brings them.
+// read returns fields in the form that a received message has.
 func read(fields Fields) (map[string]any, error) {
 	text, err := json.Marshal(fields)
 	if err != nil {
@@ -128,7 +128,7 @@ func prefixed(prefix, text string) string {
 	return prefix + text
 }
 
-// line is words with a space between, without the empty ones.
+// line joins words with spaces, without the empty ones.
 func line(words ...string) string {
 	var b strings.Builder
 	for _, w := range words {

@@ -9,20 +9,20 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// keys that random sagas have: few, so that they meet.
+// keys are the keys of random sagas. They are few, so that messages meet sagas.
 var keys = []string{"k-1", "k-2", "k-3"}
 
-// samples are values for the fields that a definition reads of events: of the type that is asked for, and about the values
-// with which they are compared.
+// samples holds, for the fields that a definition reads of events, the types that are required and the values that they are
+// compared with.
 type samples struct {
-	events map[string]map[string]sample // by the event's type and the field
-	bounds map[string][]any             // of variables
+	events map[string]map[string]sample // by event type and field
+	bounds map[string][]any             // by variable
 	set    map[string]bool              // variables that steps set
 	finds  map[string]bool              // variables by which events find sagas: "" finds none
 }
 
 type sample struct {
-	variable string // that it becomes
+	variable string // the variable that it is assigned to
 	typ      saga.Type
 	bounds   []any
 	key      bool
@@ -45,7 +45,7 @@ func readSamples(spec saga.Spec) *samples {
 		"event": nil,
 	})
 	if err != nil {
-		panic(err) // the definition was made with the same
+		panic(err) // the definition was compiled with the same fields
 	}
 	look := func(event, text, variable string, typ saga.Type) {
 		if text == "" {
@@ -112,7 +112,7 @@ func readSamples(spec saga.Spec) *samples {
 	return s
 }
 
-// fields are random ones of an event.
+// fields returns random fields for an event.
 func (s *samples) fields(r *rand.Rand, key, event string) Fields {
 	fields := make(Fields)
 	for _, name := range slices.Sorted(maps.Keys(s.events[event])) {
@@ -126,7 +126,7 @@ func (s *samples) fields(r *rand.Rand, key, event string) Fields {
 	return fields
 }
 
-// value is a random one of a type, mostly at a bound or beside it. It becomes a variable, or none.
+// value returns a random value of a type, mostly at or next to a bound. A variable, or "", is the one that it is assigned to.
 func (s *samples) value(r *rand.Rand, variable string, typ saga.Type, bounds []any) any {
 	bounds = slices.Concat(bounds, s.bounds[variable])
 	if s.finds[variable] && typ == saga.String {

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// ThenCommands wants these commands sent, in this order, and no other.
+// ThenCommands requires that exactly these commands were sent, in this order.
 func (f *Fixture) ThenCommands(want ...Command) *Fixture {
 	f.t.Helper()
 	if d, ok := compare(want, f.since.commands, Command.is); !ok {
@@ -20,13 +20,13 @@ func (f *Fixture) ThenCommands(want ...Command) *Fixture {
 	return f
 }
 
-// ThenNoCommands wants none sent.
+// ThenNoCommands requires that no command was sent.
 func (f *Fixture) ThenNoCommands() *Fixture {
 	f.t.Helper()
 	return f.ThenCommands()
 }
 
-// ThenEvents wants these events emitted, in this order, and no other.
+// ThenEvents requires that exactly these events were emitted, in this order.
 func (f *Fixture) ThenEvents(want ...Emitted) *Fixture {
 	f.t.Helper()
 	if d, ok := compare(want, f.since.events, Emitted.is); !ok {
@@ -35,13 +35,13 @@ func (f *Fixture) ThenEvents(want ...Emitted) *Fixture {
 	return f
 }
 
-// ThenNoEvents wants none emitted.
+// ThenNoEvents requires that no event was emitted.
 func (f *Fixture) ThenNoEvents() *Fixture {
 	f.t.Helper()
 	return f.ThenEvents()
 }
 
-// ThenDeadlinesMet wants deadlines of these names met, in this order, and no other.
+// ThenDeadlinesMet requires that exactly the deadlines of these names were met, in this order.
 func (f *Fixture) ThenDeadlinesMet(names ...string) *Fixture {
 	f.t.Helper()
 	if d, ok := compare(texts(names), texts(f.since.met), func(a, b text) bool { return a == b }); !ok {
@@ -50,7 +50,7 @@ func (f *Fixture) ThenDeadlinesMet(names ...string) *Fixture {
 	return f
 }
 
-// ThenNothing wants no saga started or changed: whatever came was ignored, or kept for later outside of any saga.
+// ThenNothing requires that no saga was started or changed: all messages were ignored, or kept for later outside of any saga.
 func (f *Fixture) ThenNothing() *Fixture {
 	f.t.Helper()
 	if len(f.since.moved) > 0 {
@@ -59,7 +59,7 @@ func (f *Fixture) ThenNothing() *Fixture {
 	return f
 }
 
-// ThenRefused wants what a person did refused, for a reason with these words in it.
+// ThenRefused requires that the action was refused, with these words in the reason.
 func (f *Fixture) ThenRefused(words string) *Fixture {
 	f.t.Helper()
 	if f.since.refused == "" || !strings.Contains(f.since.refused, words) {
@@ -68,7 +68,7 @@ func (f *Fixture) ThenRefused(words string) *Fixture {
 	return f
 }
 
-// ThenActive wants so many sagas, of all definitions, that have not ended. One that is parked has not.
+// ThenActive requires this number of sagas, of all definitions, that have not ended. A parked saga has not ended.
 func (f *Fixture) ThenActive(want int) *Fixture {
 	f.t.Helper()
 	var all []string
@@ -85,7 +85,7 @@ func (f *Fixture) ThenActive(want int) *Fixture {
 	return f
 }
 
-// ThenStatus wants the saga of that id there.
+// ThenStatus requires that the saga of that id has this status.
 func (f *Fixture) ThenStatus(id string, want saga.Status) *Fixture {
 	f.t.Helper()
 	if s := f.State(id); s.Status != want {
@@ -94,7 +94,7 @@ func (f *Fixture) ThenStatus(id string, want saga.Status) *Fixture {
 	return f
 }
 
-// ThenData wants the variables of the saga of that id to have these values. Others are not looked at.
+// ThenData requires these values of variables of the saga of that id. It does not check other variables.
 func (f *Fixture) ThenData(id string, want Fields) *Fixture {
 	f.t.Helper()
 	data := f.State(id).Data
@@ -114,7 +114,7 @@ func (f *Fixture) ThenData(id string, want Fields) *Fixture {
 	return f
 }
 
-// ThenScheduled wants a deadline of that name to come after that time, from now.
+// ThenScheduled requires a deadline of that name, of any saga, that is due in that time from now.
 func (f *Fixture) ThenScheduled(name string, in time.Duration) *Fixture {
 	f.t.Helper()
 	var all []string
@@ -134,7 +134,7 @@ func (f *Fixture) ThenScheduled(name string, in time.Duration) *Fixture {
 	return f
 }
 
-// ThenNoDeadlines wants none to come, of whatever saga.
+// ThenNoDeadlines requires that no saga has a deadline to come.
 func (f *Fixture) ThenNoDeadlines() *Fixture {
 	f.t.Helper()
 	for _, s := range f.memory.Sagas() {
@@ -145,7 +145,7 @@ func (f *Fixture) ThenNoDeadlines() *Fixture {
 	return f
 }
 
-// text is a string that compare takes.
+// text is a string with the method that compare needs.
 type text string
 
 func (t text) String() string { return string(t) }
@@ -157,10 +157,10 @@ func texts(words []string) (all []text) {
 	return all
 }
 
-// compare says whether have is what is wanted, item by item, and if not, shows where they differ: what both have, - what is
-// missing, + what should not be there.
+// compare reports whether have matches want, item by item. If it does not, diff lists the items: unmarked if both have them, - if
+// missing, + if unexpected.
 func compare[T fmt.Stringer](want, have []T, is func(have, want T) bool) (diff string, ok bool) {
-	// longest[i][j] is how much want[i:] and have[j:] have in common, in order.
+	// longest[i][j] is the length of the longest common subsequence of want[i:] and have[j:].
 	longest := make([][]int, len(want)+1)
 	for i := range longest {
 		longest[i] = make([]int, len(have)+1)

@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// answers finds outcomes that nobody thought of, or thought of twice.
+// answers finds steps without a declared failure, and answers that can never be taken.
 func answers(m *model) {
 	for _, n := range m.steps {
 		switch {
@@ -36,7 +36,7 @@ func answers(m *model) {
 	}
 }
 
-// shadowed finds answers behind others that take all there is, in each of the lists.
+// shadowed finds, in each of the lists, answers that come after another one which always takes their event.
 func (m *model) shadowed(n node, lists ...[]saga.Answer) {
 	for at, list := range lists {
 		for k, a := range list {

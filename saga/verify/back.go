@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// waysBack finds steps that stay done when the saga goes back.
+// waysBack finds steps that may wait for ever, and steps that stay done although the saga compensates.
 func waysBack(m *model) {
 	for i, n := range m.steps {
 		waits := n.sends || len(n.Success)+len(n.Failure) > 0 && !m.bounded(i)
@@ -24,13 +24,13 @@ func waysBack(m *model) {
 			if why, trace := m.turns(c, i); why != "" {
 				m.report("no-way-back", n.path, trace,
 					"%s stays done when %s; give it a compensation, or say in irreversible why it needs none", n.Name, why)
-				m.steps[i].undoable = true // said once
+				m.steps[i].undoable = true // report it once only
 			}
 		}
 	}
 }
 
-// bounded says that a deadline ends the wait of step i.
+// bounded reports whether a deadline ends the wait of step i.
 func (m *model) bounded(i int) bool {
 	return slices.ContainsFunc(m.s.Deadlines, func(dl saga.Deadline) bool {
 		if dl.Then == saga.GoOn {
@@ -50,7 +50,7 @@ func (m *model) pivotBefore(c *run, i int) int {
 	return -1
 }
 
-// turns says what may turn the saga round when step i may be done.
+// turns returns the reason why the saga may compensate when step i may be done, with a trace; "" if there is none.
 func (m *model) turns(c *run, i int) (why string, trace []string) {
 	for _, f := range c.begun.steps() {
 		if f == i || !m.steps[f].turns || c.before[i].has(f) || m.pivotBefore(c, f) >= 0 {
@@ -76,7 +76,7 @@ func (m *model) turns(c *run, i int) (why string, trace []string) {
 	return "", nil
 }
 
-// failing is the trace to a step that comes to an outcome while another is done.
+// failing returns the trace to a case in which one step is done and another one has an outcome.
 func (m *model) failing(c *run, done, failed int, outcome string) []string {
 	lines := m.trace(c, done, "done")
 	if failed == done {
@@ -90,19 +90,19 @@ func (m *model) failing(c *run, done, failed int, outcome string) []string {
 	return lines
 }
 
-// mayBeDue says whether a deadline may be met when step i is under way or done.
+// mayBeDue reports whether a deadline may be due when step i is running or done.
 func (m *model) mayBeDue(c *run, dl saga.Deadline, i int) bool {
 	since, from := m.index[dl.Since]
 	if from && !c.begun.has(since) {
 		return false
 	}
 	return !slices.ContainsFunc(dl.Until, func(name string) bool {
-		u := m.index[name] // cancels it only if it is done after it was scheduled
+		u := m.index[name] // it cancels the deadline only if it is done after the deadline was scheduled
 		return c.before[i].has(u) && (!from || u == since || c.before[u].has(since))
 	})
 }
 
-// last are the steps whose answers may be what makes an end hold.
+// last returns the steps whose answers may make an end's condition hold.
 func (m *model) last(c *run, end int) set {
 	var setters set
 	x := m.d.Expr(fmt.Sprintf("ends[%d].when", end))
@@ -118,7 +118,7 @@ func (m *model) last(c *run, end int) set {
 	for _, t := range setters.steps() {
 		for _, u := range setters.steps() {
 			if c.before[u].has(t) && cond.reads.and(m.steps[u].sure.or(m.steps[u].maybe)) != (varset{}) {
-				setters &^= only(t) // it waits for u, which comes later
+				setters &^= only(t) // the end waits for u, which comes later
 			}
 		}
 	}

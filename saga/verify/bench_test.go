@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/saga/verify"
 )
 
-// wide is a saga of n steps: a chain in which each third step splits by conditions over as many variables, and joins again.
+// wide returns a saga of n steps: a chain in which every third step splits by conditions over as many variables, and joins again.
 func wide(t testing.TB, n int) *saga.Definition {
 	t.Helper()
 	spec := saga.Spec{Saga: "wide", Version: 1, Key: "id", Data: map[string]saga.Type{"id": saga.String}, Timeout: saga.Duration(240 * time.Hour)}
@@ -58,7 +58,7 @@ func TestTheBenchmarksDefinitionIsSound(t *testing.T) {
 	require.Empty(t, verify.Definition(wide(t, 20), verify.Options{}))
 }
 
-// BenchmarkDefinition is what proving takes, without reading the definition; 64 steps are the most there may be.
+// BenchmarkDefinition measures the verification without parsing. A definition has at most 64 steps.
 func BenchmarkDefinition(b *testing.B) {
 	for _, n := range []int{3, 20, 40, 64} {
 		b.Run(fmt.Sprintf("%d-steps", n), func(b *testing.B) {
@@ -71,7 +71,7 @@ func BenchmarkDefinition(b *testing.B) {
 	}
 }
 
-// BenchmarkJSON reads the definition of 20 steps too.
+// BenchmarkJSON also parses the definition, of 20 steps.
 func BenchmarkJSON(b *testing.B) {
 	text := wide(b, 20).JSON()
 	b.ReportAllocs()

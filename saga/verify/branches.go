@@ -35,11 +35,11 @@ type branch struct {
 	cond  *condition
 	path  string
 	needs []int
-	step  int // -1: an end
+	step  int // -1: the condition of an end
 	name  string
 }
 
-// gaps finds groups of branches, all conditional, of which a case takes none, and says of which steps.
+// gaps finds groups of conditional branches of which some case takes none, and returns the steps of these groups.
 func (m *model) gaps() (in set) {
 	for i, n := range m.steps {
 		var group, follow set
@@ -76,7 +76,7 @@ func (m *model) gaps() (in set) {
 	return in
 }
 
-// leading are the steps that lead to step i.
+// leading returns the steps that come before step i, directly or not.
 func (m *model) leading(i int) (all set) {
 	for k, n := range m.steps {
 		if n.after.has(i) {
@@ -86,7 +86,7 @@ func (m *model) leading(i int) (all set) {
 	return all
 }
 
-// conditional says that each of a group has a condition that can be seen through.
+// conditional reports whether each step of a group has a condition that is not opaque.
 func (m *model) conditional(group set) bool {
 	for _, k := range group.steps() {
 		if cond := m.cases.when[k]; cond == nil || cond.opaque {
@@ -96,7 +96,7 @@ func (m *model) conditional(group set) bool {
 	return true
 }
 
-// boundary compares two conditions below, at and above each number that both compare a variable with.
+// boundary compares two conditions below, at and above each number that both compare the same variable with.
 func (m *model) boundary(a, b branch) {
 	for _, bound := range a.cond.x.Bounds() {
 		same := slices.ContainsFunc(b.cond.x.Bounds(), func(other expr.Bound) bool { return equal(other, bound) })
@@ -133,8 +133,8 @@ func (m *model) boundary(a, b branch) {
 	}
 }
 
-// nothingFollows says that where a step's condition does not hold all that follows it, and something does, is skipped. An
-// end, -1, has nothing behind it.
+// nothingFollows reports whether, when the condition of the step does not hold, all steps after it are skipped, and there is at
+// least one. For an end, -1, it returns true.
 func (m *model) nothingFollows(step int) bool {
 	if step < 0 {
 		return true
@@ -162,10 +162,10 @@ func number(v any) any {
 	return v
 }
 
-// maxOthers is how many combinations of the other variables a boundary is looked at with.
+// maxOthers limits the combinations of the other variables with which a boundary is checked.
 const maxOthers = 64
 
-// others are combinations of values of the variables that a and b read, but for one.
+// others returns combinations of values of the variables that a and b read, except the variable but.
 func (m *model) others(a, b *expr.Expr, but string) []map[string]any {
 	all := []map[string]any{{}}
 	seen := map[string]bool{but: true}
@@ -198,8 +198,8 @@ func (m *model) others(a, b *expr.Expr, but string) []map[string]any {
 	return all
 }
 
-// answerGaps finds answers to a command that no declared one takes: all have conditions, over one field, and at some value
-// none holds.
+// answerGaps finds answers to a command that no declared one takes: all declared ones have conditions over one field, and at some
+// value of it none holds.
 func (m *model) answerGaps() {
 	for _, n := range m.steps {
 		if !n.sends {

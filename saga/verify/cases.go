@@ -10,41 +10,41 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// Limits of what is looked at.
+// These are the limits of the search.
 const (
-	maxCases = 1 << 13 // of a definition
-	maxTable = 1 << 12 // of one condition
+	maxCases = 1 << 13 // per definition
+	maxTable = 1 << 12 // per condition
 )
 
-// cases are the values that tell the conditions of steps and ends apart: for each variable that they read, the literals
-// they compare it with, what is below and above, and its absence where they ask for that. A condition that is not made of
-// comparisons is a variable of its own that is true or false.
+// cases holds the values that distinguish the conditions of steps and ends. For each variable that they read these are the
+// literals that it is compared with, the values below and above, and its absence if a condition tests it with has(). A condition
+// that does not consist of comparisons counts as a variable of its own that is true or false.
 type cases struct {
 	dims      []dim
-	when      []*condition // by step; nil: none
+	when      []*condition // by step; nil: no condition
 	ends      []*condition // by end
-	all       int          // how many there are; more than maxCases are not all looked at
-	unbounded bool         // all would overflow
+	all       int          // the number of cases; if it exceeds maxCases, not all are checked
+	unbounded bool         // the number of cases would overflow all
 }
 
-// A dim is a variable with its values, or a condition that cannot be seen through.
+// A dim is a variable with its values, or an opaque condition.
 type dim struct {
-	v      int // variable; -1: text is the condition
+	v      int // index of the variable; -1: text is a condition
 	text   string
-	values []any // absent{} for none
+	values []any // absent{} means that the variable is not set
 }
 
 type absent struct{}
 
-// A condition is an expression with its truth in every case of the dims that it reads.
+// A condition is an expression with its result for every combination of values of the dims that it reads.
 type condition struct {
 	path   string
 	x      *expr.Expr
 	dims   []int  // indexes of cases.dims
-	size   []int  // how many values each of them has
-	table  []bool // by their values, the last dim fastest
+	size   []int  // the number of values of each of them
+	table  []bool // results by combination of values, the last dim varying fastest
 	opaque bool
-	reads  varset // without those that are asked for only
+	reads  varset // without variables that are only tested with has()
 }
 
 func newCases(m *model) (c cases) {
@@ -82,11 +82,12 @@ func newCases(m *model) (c cases) {
 	return c
 }
 
-// calls finds what a condition is made of beside comparisons: then its literals do not say where it changes.
+// calls matches operators and calls other than comparisons. If a condition has any, its literals do not show where its result
+// changes.
 var calls = regexp.MustCompile(`[a-zA-Z_]\w*\s*\(|\bin\b|[+*/%?\[]|\w\s*-\s*\w`)
 var asks = regexp.MustCompile(`\bhas\s*\(`)
 
-// plain says whether the literals of cond say where it changes.
+// plain reports whether the result of x changes only at its literals.
 func plain(m *model, x *expr.Expr) bool {
 	if calls.MatchString(asks.ReplaceAllString(x.Text(), "(")) {
 		return false
@@ -104,7 +105,7 @@ func plain(m *model, x *expr.Expr) bool {
 	return true
 }
 
-// candidates are the values of each variable at which some condition may change.
+// candidates returns the values of each variable at which the result of some condition may change.
 func candidates(m *model, conditions []*condition) map[int][]any {
 	values := make(map[int][]any)
 	put := func(v int, value any) {
@@ -145,7 +146,7 @@ func candidates(m *model, conditions []*condition) map[int][]any {
 	return values
 }
 
-// around is a literal, and what is below and above it.
+// around returns a literal with a value below and a value above it.
 func around(t expr.Type, literal any) []any {
 	switch l := literal.(type) {
 	case int64:
@@ -166,7 +167,7 @@ func around(t expr.Type, literal any) []any {
 	return []any{literal}
 }
 
-// constants are the values that a variable can have, where all that set it say so.
+// constants returns the values that a variable can have, if everything that sets it sets a constant.
 func constants(m *model, v int) (values []any, all bool) {
 	i := m.setter[v]
 	if i < 0 {
@@ -206,7 +207,7 @@ func (c *cases) dim(v int, text string, values []any) int {
 	return i
 }
 
-// tabulate evaluates cond in all its cases.
+// tabulate evaluates cond in all its cases. A condition whose cases cannot be listed becomes opaque.
 func (c *cases) tabulate(m *model, cond *condition, values map[int][]any) {
 	if plain(m, cond.x) && c.exactly(m, cond, values) {
 		return
@@ -253,13 +254,13 @@ func (c *cases) exactly(m *model, cond *condition, values map[int][]any) bool {
 	return true
 }
 
-// collapse keeps one of the values that no condition tells apart.
+// collapse keeps one value of each group of values that no condition distinguishes.
 func (c *cases) collapse(conditions []*condition) {
 	for i := range c.dims {
 		seen := make(map[string]bool)
 		var keep []int
 		for value, is := range c.dims[i].values {
-			column := fmt.Sprint(is == any(absent{}), " ") // absence is never merged: whether it can be is known later
+			column := fmt.Sprint(is == any(absent{}), " ") // absence is never merged: only later is it known whether the variable can be unset
 			for _, cond := range conditions {
 				column += cond.column(i, value)
 			}
@@ -282,7 +283,7 @@ func (c *cases) collapse(conditions []*condition) {
 	}
 }
 
-// each calls f with every row whose dim has the value.
+// each calls f with every row in which the dim has the value.
 func (cond *condition) each(dim, value int, f func(row int)) {
 	at := slices.Index(cond.dims, dim)
 	if at < 0 {
@@ -327,7 +328,8 @@ func (cond *condition) keep(dim int, values []int) {
 	cond.table, cond.size[at] = table, len(values)
 }
 
-// holds looks up the truth in a case. A variable that is missing for sure has its absence, where that makes a difference.
+// holds looks up the result of a condition in a case. A variable that is certainly unset counts as absent, if absence is one of
+// its values.
 func (c *cases) holds(cond *condition, values []int, missing func(v int) bool) bool {
 	row := 0
 	for k, i := range cond.dims {

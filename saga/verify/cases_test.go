@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/saga/verify"
 )
 
-// tell is a step that nothing can be said against.
+// tell returns a step that no rule objects to.
 func tell(name, when string, join saga.Join, needs ...string) saga.Step {
 	return saga.Step{
 		Name: name, When: when, Join: join, Needs: needs,
@@ -19,7 +19,7 @@ func tell(name, when string, join saga.Join, needs ...string) saga.Step {
 	}
 }
 
-// await is a step whose answers give a variable one constant each.
+// await returns a step whose answers each set a variable to one constant.
 func await(name, variable string, values ...string) saga.Step {
 	st := saga.Step{Name: name, Timeout: saga.Duration(time.Hour)}
 	for _, v := range values {

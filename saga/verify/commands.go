@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// edge is a command to a hop.
+// An edge is a command to a hop.
 type edge struct{ hop, typ string }
 
 func edgeOf(command *saga.Command, call *saga.Call) edge {
@@ -20,13 +20,13 @@ func edgeOf(command *saga.Command, call *saga.Call) edge {
 	return edge{}
 }
 
-// policy is a retry policy with its place.
+// A policy is a retry policy with its path.
 type policy struct {
 	path  string
 	retry *saga.Retry
 }
 
-// commands finds commands that are taken for others, and compensations that do not undo.
+// commands finds commands that can be confused with others, and compensations that cannot work.
 func commands(m *model) {
 	undoes := make(map[edge]string)
 	policies := make(map[edge]stepPolicy)
@@ -69,7 +69,7 @@ type edgePolicy struct {
 	policy
 }
 
-// policiesOf are how a step's commands are tried.
+// policiesOf returns the retry policies of a step's command and compensation.
 func policiesOf(n node) (all []edgePolicy) {
 	all = append(all, edgePolicy{edgeOf(n.Command, n.Call), policy{n.path, n.Retry}})
 	if c := n.Compensation; c != nil {
@@ -95,7 +95,7 @@ func (m *model) sameOwner(seen map[edge]stepPolicy, e edge, p stepPolicy) {
 	}
 }
 
-// ends finds ends that come over work under way, and such that nobody can tell apart.
+// ends finds ends that may come while a command is running or that leave a step done, and ends that consumers cannot distinguish.
 func ends(m *model) {
 	for k, e := range m.s.Ends {
 		if e.Then != saga.ThenComplete {
@@ -125,7 +125,7 @@ func ends(m *model) {
 	}
 }
 
-// over reports what is under way or done when the answer of step t ends the saga.
+// over reports the steps that may be running or done when the answer of step t ends the saga.
 func (m *model) over(c *run, t int, path, when string, done set) {
 	for _, i := range c.parallel(t).steps() {
 		if m.steps[i].sends {

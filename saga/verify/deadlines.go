@@ -8,7 +8,8 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// deadlines finds what is scheduled and not handled, handled and not scheduled, or not cancelled.
+// deadlines finds deadlines that are never scheduled, never due or never cancelled, and events that read fields which the payload
+// does not have.
 func deadlines(m *model) {
 	begun := m.everBegun()
 	for k, dl := range m.s.Deadlines {
@@ -44,7 +45,7 @@ func (m *model) skippedSince(path string, dl saga.Deadline, since int) {
 	}
 }
 
-// cancelled wants some run in which a step of until is done after the deadline was scheduled.
+// cancelled reports each step of until for which no run exists in which it is done after the deadline was scheduled.
 func (m *model) cancelled(path string, dl saga.Deadline) {
 	since, from := m.index[dl.Since]
 	for k, name := range dl.Until {

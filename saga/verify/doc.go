@@ -1,26 +1,26 @@
-// Package verify proves a saga's definition before it runs: it finds what goes wrong in some case, with the case, so that
-// nobody has to meet it first.
+// Package verify checks a saga's definition before it runs. It finds mistakes that have an effect in some case only, and reports
+// them with that case.
 //
-// A definition is looked at in every case that its conditions can tell apart: below, at and above each value that they
-// compare a variable with. In each case the steps that begin are known, and for each step what is done before it for sure,
-// and what may be under way beside it. As far as no step fails, that is every way forward; once one has failed no other
-// begins, so that each failure is looked at beside all that may be done by then. Nothing is sampled, up to 8192 cases: where
-// there are more, the rule too-many-cases says how many were looked at.
+// A definition is checked in every case that its conditions can distinguish: below, at and above each value that they compare a
+// variable with. For each case verify computes the steps that begin, and for each step which steps are certainly done before it
+// and which may be running at the same time. While no step fails, these are all ways forward; once a step has failed, no other
+// step begins, so verify checks each failure against everything that may be done by then. Up to 8,192 cases nothing is sampled.
+// If there are more, the rule too-many-cases reports how many were checked.
 //
-// # What it takes on trust
+// # Assumptions
 //
-// That a step which is retriable succeeds at last; that a reason in irreversible is a good one; that a condition which is
-// more than comparisons, such as data.name.startsWith('x'), may hold or not, whatever others do. Expressions that read
-// variables which are set only where another condition holds must ask for them with has().
+// A step that is declared retriable succeeds in the end. The reason in irreversible is a good one. A condition that is more than
+// comparisons, such as data.name.startsWith('x'), may hold or not, independently of all others. An expression that reads a
+// variable which is set only if another condition holds must test it with has().
 //
-//	what                                what becomes of it
-//	an error                            something goes wrong when its case comes: do not run it
-//	a warning                           legal, and seldom meant: a person should have decided
-//	a text that is no definition        the rule "definition", with lines
-//	more cases than are looked at       a warning; findings hold, that there are none does not
+//	result                              meaning
+//	an error                            the saga goes wrong when this case occurs: do not run the definition
+//	a warning                           legal, but seldom intended: decide it
+//	a text that is no definition        reported by the rule "definition", with lines
+//	more cases than are checked         a warning; findings are true, but their absence proves nothing
 //
-// # Not proved
+// # Not checked
 //
-// What the engine makes of duplicates, crashes and late messages: that is the same for all definitions, and package explore
-// searches it. What participants do with commands.
+// How the engine treats duplicates, crashes and late messages: this is the same for all definitions, and package explore searches
+// it. And the handlers of the participants.
 package verify

@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-go/troupe/saga/verify"
 )
 
-// The verifier is held to the engine: definitions are made at random, and what it says of them is compared with what
-// Decide makes of them, with answers, refusals, time-outs and people as they come.
+// TestTheEngineBearsOutWhatTheVerifierSays makes definitions at random, and compares the findings of the verifier with the
+// results of Decide, for random answers, refusals, time-outs and actions of operators.
 func TestTheEngineBearsOutWhatTheVerifierSays(t *testing.T) {
 	t.Parallel()
 	const definitions, runs = 400, 60
@@ -74,7 +74,7 @@ func TestTheEngineBearsOutWhatTheVerifierSays(t *testing.T) {
 	}
 }
 
-// random makes a definition of two to six steps.
+// random returns a definition of two to six steps.
 func random(t testing.TB, dice *rand.Rand) *saga.Definition {
 	t.Helper()
 	maybe := func(percent int) bool { return dice.IntN(100) < percent }
@@ -153,21 +153,21 @@ func random(t testing.TB, dice *rand.Rand) *saga.Definition {
 	return d
 }
 
-// mood is what the world does.
+// mood selects the events that occur.
 type mood int
 
 const (
 	calm     mood = iota // everything succeeds
-	refusing             // and may be refused
-	wild                 // hops give up, time passes, people act
+	refusing             // steps may also be refused
+	wild                 // hops also give up, time passes and operators act
 )
 
-// driven is a saga on the engine, with a world that answers at random.
+// driven runs a saga on the engine, with random answers.
 type driven struct {
 	d      *saga.Definition
 	dice   *rand.Rand
 	mood   mood
-	person bool // somebody acted
+	person bool // an operator acted
 	s      saga.State
 	sent   []saga.Send
 	now    time.Time
@@ -207,7 +207,7 @@ func (r *driven) drive(t testing.TB) {
 	}
 }
 
-// answer takes one of the commands that were sent and answers it.
+// answer takes one of the sent commands and answers it.
 func (r *driven) answer() {
 	k := r.dice.IntN(len(r.sent))
 	c := r.sent[k]

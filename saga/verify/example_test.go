@@ -55,7 +55,7 @@ func ExampleJSON() {
 	// line 7: no-timeout: payment may wait for ever: give it a time-out, or the saga
 }
 
-// t stands for the *testing.T of a test of one's own: every definition is held to every rule.
+// ExampleTest checks every definition against every rule. Its t takes the place of a test's *testing.T.
 func ExampleTest() {
 	var t printer
 	d, err := saga.Define(saga.Spec{

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// hops finds commands that no known hop handles and events that none emits.
+// hops finds commands that no known hop handles and events that no known hop emits.
 func hops(m *model, known map[string]Hop) {
 	events := func(path string, as []saga.Answer, hop string) {
 		for k, a := range as {

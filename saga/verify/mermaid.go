@@ -8,8 +8,9 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Mermaid draws a definition as a flowchart (mermaid.js.org) and marks what was found: steps with errors and warnings, and
-// the run of the first error that has one, or else of the first warning: what is done on it, what is skipped, and why.
+// Mermaid draws a definition as a flowchart (mermaid.js.org) and marks the findings: the steps with errors and warnings, and the
+// trace of the first error that has one, or else of the first warning: the steps that are done, the steps that are skipped, and
+// why.
 func Mermaid(d *saga.Definition, found []Finding) string {
 	var b strings.Builder
 	spec := d.Spec()
@@ -37,7 +38,7 @@ func Mermaid(d *saga.Definition, found []Finding) string {
 			mark("way", drawn(i))
 		}
 	}
-	var marked []string // edges, by their numbers
+	var marked []string // indexes of edges
 	edges := 0
 	for i, st := range spec.Steps {
 		fmt.Fprintf(&b, "    %s%s\n", drawn(i), shape(st))
@@ -86,7 +87,7 @@ func Mermaid(d *saga.Definition, found []Finding) string {
 	return b.String()
 }
 
-// traced is the finding whose run is shown.
+// traced returns the finding whose trace is shown.
 func traced(found []Finding) (shown Finding) {
 	for _, f := range found {
 		if len(f.Trace) > 0 && (shown.Rule == "" || shown.Severity == Warning && f.Severity == Error) {
@@ -98,7 +99,8 @@ func traced(found []Finding) (shown Finding) {
 
 func drawn(i int) string { return fmt.Sprintf("s%d", i) }
 
-// shape of a step: a box that sends, a hexagon for the pivot, a flag that waits, a circle where others meet.
+// shape returns the node of a step: a box if it sends, a hexagon for the pivot, a flag if it waits, a circle if it only joins
+// others.
 func shape(st saga.Step) string {
 	text := st.Name
 	if st.Join != saga.All {
@@ -116,7 +118,7 @@ func shape(st saga.Step) string {
 	return "((" + quoted(text) + "))"
 }
 
-// quoted is text as a label: Mermaid takes entities for what it would read as its own, and <br/> as a new line.
+// quoted returns text as a label. Characters that Mermaid would interpret are written as entities; <br/> remains a line break.
 func quoted(text string) string {
 	lines := strings.Split(text, "<br/>")
 	for i, line := range lines {

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A set is of steps, by their index; a definition has at most 64.
+// A set contains steps, by index. A definition has at most 64.
 type set uint64
 
 func only(i int) set         { return 1 << i }
@@ -25,7 +25,7 @@ func (s set) steps() []int {
 	return all
 }
 
-// A varset is of variables, by their index; a definition has at most 256.
+// A varset contains variables, by index. A definition has at most 256.
 type varset [4]uint64
 
 func (v varset) has(i int) bool { return v[i/64]&(1<<(i%64)) != 0 }
@@ -43,26 +43,26 @@ func (v varset) or(w varset) varset {
 	return v
 }
 
-// A model is a definition as the rules see it.
+// A model is a definition in the form that the rules use.
 type model struct {
 	d     *saga.Definition
 	s     saga.Spec
 	steps []node
-	index map[string]int // of steps
-	order []int          // of steps: what needs another comes after it
+	index map[string]int // step indexes by name
+	order []int          // steps, each one after the steps that it needs
 	vars  []string       // sorted
-	at    map[string]int // of variables
-	given varset         // set at the start
-	// setter is the step that sets a variable; start, or nobody.
+	at    map[string]int // variable indexes by name
+	given varset         // the variables that are certainly set at the start
+	// setter holds, by variable, the step that sets it, byStart or byNobody.
 	setter []int
 	cases  cases
-	runs   []*run // all that differ in which steps begin
+	runs   []*run // all runs that differ in the steps that begin
 
 	findings []Finding
 	said     map[string]bool
 }
 
-// Setters that are no steps.
+// These values of setter are no steps.
 const (
 	byStart  = -1
 	byNobody = -2
@@ -72,15 +72,15 @@ type node struct {
 	saga.Step
 	path     string
 	needs    []int
-	after    set // all steps behind it, directly or not
+	after    set // all steps after it, directly or not
 	sends    bool
 	hop      string
-	fallible bool // it may be refused, or not come
-	turns    bool // it may turn the saga round: it is fallible, or its time-out or its hop's giving up does
-	doubtful bool // its command may be in doubt, without anybody's doing
-	undoable bool // it may stay as it is when the saga goes back, by a compensation or a reason
+	fallible bool // it may be refused, or its event may not come
+	turns    bool // it may start the compensation of the saga: it is fallible, or its time-out or its exhaustion does so
+	doubtful bool // its command may be in doubt without an action of an operator
+	undoable bool // no finding if it is done when the saga compensates: it sends nothing, or has a compensation or a reason
 	sure     varset
-	maybe    varset // sets, in some answer
+	maybe    varset // variables that some answer sets; sure: that each success sets
 }
 
 func newModel(d *saga.Definition) *model {
@@ -146,7 +146,7 @@ func hopOf(command *saga.Command, call *saga.Call) string {
 	return ""
 }
 
-// sort finds the order, and what is behind each step.
+// sort computes the order, and the steps after each step.
 func (m *model) sort() {
 	var placed set
 	for len(m.order) < len(m.steps) {
@@ -164,7 +164,8 @@ func (m *model) sort() {
 	}
 }
 
-// starts finds what is set at the start. Where no event starts the saga a caller does, who gives what no step sets.
+// starts computes the variables that are set at the start. If no event starts the saga, a caller does, and sets the variables
+// that no step sets.
 func (m *model) starts() {
 	for i, name := range m.vars {
 		sets := 0
@@ -182,7 +183,7 @@ func (m *model) starts() {
 	}
 }
 
-// report adds a finding, once per rule, path and subject.
+// report adds a finding, once per rule, path and text.
 func (m *model) report(rule, path string, trace []string, format string, args ...any) {
 	m.reportAs(ruleOf(rule).Severity, rule, path, trace, format, args...)
 }
@@ -203,14 +204,14 @@ func (m *model) names(s set) string {
 	return strings.Join(names, ", ")
 }
 
-// A read is a variable that something needs.
+// A read is a variable that an expression reads.
 type read struct {
 	path  string
 	v     int
-	asked bool // has() asks for it first, so it may be missing
+	asked bool // the expression tests it with has(), so it may be unset
 }
 
-// reads are the variables that the expressions of a mapping, at a path, read.
+// reads returns the variables that the expressions of the mapping at a path read.
 func (m *model) reads(path string, mapping saga.Mapping) (all []read) {
 	for _, name := range sortedKeys(mapping) {
 		all = append(all, m.readsAt(path+"."+name)...)
@@ -235,7 +236,7 @@ func (m *model) readsAt(path string) (all []read) {
 
 var hole = regexp.MustCompile(`\{([^{}]*)\}`)
 
-// sendReads are what a command or a call at a path reads.
+// sendReads returns the variables that the command or the call at a path reads.
 func (m *model) sendReads(path string, command *saga.Command, call *saga.Call) (all []read) {
 	if command != nil {
 		return m.reads(path+".command.input", command.Input)
@@ -256,7 +257,7 @@ func (m *model) emitReads(path string, es []saga.Emit) (all []read) {
 	return all
 }
 
-// asked says whether x does without data.field, because has() asks for it: it is evaluated without.
+// asked reports whether x can be evaluated without data.field, because it tests the field with has(). It evaluates x to find out.
 func (m *model) asked(x *expr.Expr, field string) bool {
 	if !slices.Contains(x.Reads(), expr.Read{Object: "data", Field: field, Tested: true}) {
 		return false

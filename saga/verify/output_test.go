@@ -112,7 +112,7 @@ func TestMermaidTakesNoTextForItsOwn(t *testing.T) {
 	require.NotContains(t, strings.ReplaceAll(drawn, "<br/>", ""), "<")
 }
 
-// spy is a test that notes what it is told.
+// spy is a T that records its errors.
 type spy struct{ said []string }
 
 func (s *spy) Helper() {}
@@ -136,7 +136,7 @@ func TestTestFailsForWhatIsFoundAloneAndTogether(t *testing.T) {
 	verify.Test(t, ds[1])
 }
 
-// What is found does not depend on a map's order.
+// TestFindingsAreTheSameEveryTime checks that the findings do not depend on the order of a map.
 func TestFindingsAreTheSameEveryTime(t *testing.T) {
 	t.Parallel()
 	text := read(t, "published-a.saga.json")

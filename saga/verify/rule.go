@@ -1,18 +1,18 @@
 package verify
 
-// A Rule is what a definition must keep.
+// A Rule is a requirement on definitions.
 type Rule struct {
-	// ID is stable.
+	// ID identifies the rule. It does not change.
 	ID string
-	// Severity is that of its findings, unless they say less.
+	// Severity is the severity of its findings. Some findings of an Error rule are Warnings.
 	Severity Severity
-	// Title is what is wrong, in a few words.
+	// Title names the mistake, in a few words.
 	Title string
-	// Reason is what happens at run time when it is broken.
+	// Reason is the consequence of the mistake at run time.
 	Reason string
 }
 
-// Rules are all of them, in the order in which they are told.
+// Rules returns all rules, in the order of the documentation.
 func Rules() []Rule { return append([]Rule(nil), rules...) }
 
 func ruleOf(id string) Rule {

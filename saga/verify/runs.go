@@ -8,19 +8,21 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A run is one way forward, as far as no step fails: which steps begin in a case, and what is done for sure before each.
-// What fails is looked at on top of it: until the first step fails every way is such a run, and after that none begins.
+// A run is one way forward while no step fails: the steps that begin in a case, and the steps that are certainly done before
+// each. The rules derive failures from runs: until the first step fails every execution follows a run, and after that no step
+// begins.
 type run struct {
-	values  []int // by dim
+	values  []int // indexes of values, by dim
 	begun   set
 	skipped set
-	guarded set // of the skipped, those whose condition does not hold
-	cut     set // the saga has ended before they could begin
+	guarded set // the skipped steps whose condition does not hold
+	cut     set // the saga ended before they could begin
 	before  []set
-	sure    []varset // by step, what is set for sure when it begins
+	sure    []varset // by step, the variables that are certainly set when it begins
 }
 
-// parallel are the begun steps that may be under way, or done, or not begun, while step i is.
+// parallel returns the begun steps whose order relative to step i is not fixed: they may be running, done or not begun while it
+// runs.
 func (c *run) parallel(i int) set {
 	all := c.begun &^ c.before[i] &^ only(i)
 	for _, k := range all.steps() {
@@ -31,7 +33,7 @@ func (c *run) parallel(i int) set {
 	return all
 }
 
-// behind are the begun steps before which step i is done for sure.
+// behind returns the begun steps before which step i is certainly done.
 func (c *run) behind(i int) (all set) {
 	for _, k := range c.begun.steps() {
 		if c.before[k].has(i) {
@@ -41,7 +43,7 @@ func (c *run) behind(i int) (all set) {
 	return all
 }
 
-// walk finds the runs that differ, in all cases or in maxCases of them that are spread over all.
+// walk computes the distinct runs, from all cases, or from maxCases of them that are spread evenly over all.
 func (m *model) walk() {
 	seen := make(map[[3]set]bool)
 	stride, n := 1, m.cases.all
@@ -76,7 +78,8 @@ func gcd(a, b int) int {
 	return a
 }
 
-// forward lets each step begin, or be skipped, in its turn. It says false for a case that cannot be.
+// forward decides for each step, in order, whether it begins, is skipped or is cut off by an end. It returns false if the case is
+// impossible.
 func (m *model) forward(c *run) bool {
 	for _, i := range m.order {
 		goes, cut := m.join(c, i)
@@ -109,7 +112,8 @@ func (m *model) forward(c *run) bool {
 	return true
 }
 
-// join says whether what step i needs comes about, or never can since the saga has ended, and notes what is done before.
+// join reports whether the join of step i is reached, or cannot be since the saga ended before. It stores the steps that are
+// certainly done before step i.
 func (m *model) join(c *run, i int) (goes, cut bool) {
 	n := m.steps[i]
 	var done, skipped, ended set
@@ -153,7 +157,7 @@ func (m *model) join(c *run, i int) (goes, cut bool) {
 	}
 }
 
-// upTo is what is done for sure when step k is done or skipped.
+// upTo returns the steps that are certainly done when step k is done or skipped.
 func (m *model) upTo(c *run, k int) set {
 	if c.begun.has(k) {
 		return c.before[k] | only(k)
@@ -161,7 +165,7 @@ func (m *model) upTo(c *run, k int) set {
 	return c.before[k]
 }
 
-// setBy are the variables that are set for sure when steps are done.
+// setBy returns the variables that are certainly set when these steps are done.
 func (m *model) setBy(done set) varset {
 	all := m.given
 	for ; done != 0; done &= done - 1 {
@@ -170,7 +174,8 @@ func (m *model) setBy(done set) varset {
 	return all
 }
 
-// holds says whether a condition that is looked at when step i would begin holds; not ok: it cannot come to this case.
+// holds reports whether a condition that is evaluated when step i would begin holds. ok is false if the case is impossible: a
+// variable that is absent in it is certainly set.
 func (m *model) holds(c *run, cond *condition, i int) (holds, ok bool) {
 	if cond == nil {
 		return true, true
@@ -185,7 +190,7 @@ func (m *model) holds(c *run, cond *condition, i int) (holds, ok bool) {
 	return m.cases.holds(cond, c.values, func(v int) bool { return m.missing(c, v, i) }), true
 }
 
-// missing says that a variable cannot have been set when step i begins.
+// missing reports whether a variable cannot be set when step i begins.
 func (m *model) missing(c *run, v, i int) bool {
 	t := m.setter[v]
 	switch {
@@ -199,7 +204,7 @@ func (m *model) missing(c *run, v, i int) bool {
 	return c.skipped.has(t) || c.cut.has(t)
 }
 
-// endsBefore says whether an end comes before step i for sure.
+// endsBefore reports whether an end certainly comes before step i. ok is false if the case is impossible.
 func (m *model) endsBefore(c *run, i int) (ended, ok bool) {
 	sure := c.sure[i]
 	for _, end := range m.cases.ends {
@@ -214,7 +219,7 @@ func (m *model) endsBefore(c *run, i int) (ended, ok bool) {
 	return false, true
 }
 
-// trace tells how a run comes to step i: the values that decide, then what becomes of the steps on the way.
+// trace describes how a run reaches step i: first the values that decide, then the outcome of each step on the way.
 func (m *model) trace(c *run, i int, last string) []string {
 	var way set
 	for k, n := range m.steps {
@@ -270,5 +275,5 @@ func (m *model) valueText(dim, value int) string {
 	return fmt.Sprintf("data.%s = %v", m.vars[d.v], is)
 }
 
-// lowest is the first step of a set that is not empty.
+// lowest returns the first step of a set that is not empty.
 func lowest(s set) int { return bits.TrailingZeros64(uint64(s)) }

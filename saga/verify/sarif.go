@@ -8,13 +8,13 @@ import (
 	"slices"
 )
 
-// A Report is what was found in a file.
+// A Report holds the findings of one file.
 type Report struct {
 	File     string    `json:"file"`
 	Findings []Finding `json:"findings"`
 }
 
-// Where the schema of SARIF is, and what the tool is.
+// These constants identify the SARIF schema and this tool.
 const (
 	sarifSchema  = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 	sarifVersion = "2.1.0"
@@ -90,8 +90,8 @@ type (
 	}
 )
 
-// SARIF is reports in the Static Analysis Results Interchange Format, version 2.1.0, which code hosts show beside the lines.
-// A trace is a code flow.
+// SARIF returns reports in the Static Analysis Results Interchange Format, version 2.1.0, which code hosts show next to the
+// lines. A trace becomes a code flow.
 func SARIF(reports []Report) ([]byte, error) {
 	run := sarifRun{Tool: sarifToolOf{Driver: sarifDriver{Name: sarifTool, Home: sarifHome}}, Results: []sarifResult{}}
 	for _, r := range rules {

@@ -19,7 +19,7 @@ func tooManyCases(m *model) {
 		"the conditions make %s cases, of which %d were looked at: compare fewer variables", of, maxCases)
 }
 
-// everBegun are the steps that begin in some run.
+// everBegun returns the steps that begin in some run.
 func (m *model) everBegun() (all set) {
 	for _, c := range m.runs {
 		all |= c.begun
@@ -27,10 +27,10 @@ func (m *model) everBegun() (all set) {
 	return all
 }
 
-// reachability finds steps that never begin, the first of each branch.
+// reachability finds steps that never begin. Of a chain of such steps it reports the first.
 func reachability(m *model) {
 	if m.cases.all > maxCases {
-		return // what was not seen may come in a case that was not looked at
+		return // the step may begin in a case that was not checked
 	}
 	begun := m.everBegun()
 	for i, n := range m.steps {
@@ -70,7 +70,7 @@ func (m *model) brokenJoin(i int) []string {
 	return nil
 }
 
-// joins finds joins that complete in some cases and are skipped in others, and such that go on too early.
+// joins finds joins that complete in some cases and are skipped in others, and joins that go on while other branches still act.
 func joins(m *model) {
 	begun := m.everBegun()
 	for i, n := range m.steps {
@@ -95,13 +95,13 @@ func joins(m *model) {
 	}
 }
 
-// wanted says whether the condition of a step that its join skips would hold.
+// wanted reports whether the condition of a step that is skipped by its join would hold.
 func (m *model) wanted(c *run, i int) bool {
 	holds, ok := m.holds(c, m.cases.when[i], i)
 	return holds && ok
 }
 
-// acting are those of needs that send a command, or have sent one on their own way.
+// acting returns the steps of needs that send a command, or whose own branch has sent one.
 func (m *model) acting(c *run, needs set) (acting set) {
 	common := ^set(0)
 	for _, k := range (c.begun & needs).steps() {

@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// timeOuts compares time-outs with what may take longer.
+// timeOuts compares time-outs with the times that retries and steps may take.
 func timeOuts(m *model) {
 	for _, n := range m.steps {
 		m.outlasted(n.path, n.Name, n.Timeout, n.Retry)
@@ -38,13 +38,14 @@ func (m *model) outlasted(path, name string, timeout saga.Duration, r *saga.Retr
 	}
 }
 
-// longestOf is all tries and all waits between them.
+// longestOf returns the duration of all attempts and all waits between them.
 func longestOf(r *saga.Retry) time.Duration {
 	p := retry.Policy{Attempts: r.Attempts, Initial: time.Duration(r.Initial), Cap: time.Duration(r.Cap)}
 	return time.Duration(r.Attempts)*time.Duration(r.Try) + p.Longest()
 }
 
-// critical is how long the steps of a run may take, each to its time-out, and the step that is done last.
+// critical returns how long the steps of a run may take if each one takes all its time, and the step that is done last. A step
+// without a time-out takes as long as its retries.
 func (m *model) critical(c *run) (longest time.Duration, at int) {
 	ends := make([]time.Duration, len(m.steps))
 	for _, i := range m.order {

@@ -7,8 +7,8 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Together says what is wrong with definitions beside each other, and nothing of what is wrong with one alone: findings of
-// each, at the later of two that do not go together. A nil definition has none.
+// Together checks definitions against each other, and does not check each one by itself. It returns the findings by definition; a
+// conflict of two is reported at the later one. A nil definition has none.
 func Together(ds []*saga.Definition) [][]Finding {
 	found := make([][]Finding, len(ds))
 	versions := make(map[string]*saga.Definition)

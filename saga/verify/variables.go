@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// variables finds reads of what may not be set: by steps, by the way back, and by what is emitted.
+// variables finds reads of variables that may not be set: by steps, compensations, emitted events, ends, deadlines and the lock.
 func variables(m *model) {
 	for i, n := range m.steps {
 		before := m.before(n)
@@ -34,7 +34,7 @@ func variables(m *model) {
 	m.emitted()
 }
 
-// before are the reads that come before a step has given its own variables.
+// before returns the reads that happen before the step has set its own variables.
 func (m *model) before(n node) []read {
 	all := slices.Concat(m.readsAt(n.path+".when"), m.sendReads(n.path, n.Command, n.Call))
 	for k, a := range n.Success {
@@ -54,7 +54,7 @@ func (m *model) answerReads(path string, a saga.Answer) []read {
 	return all
 }
 
-// need reports a read of what is not among the variables that are set for sure.
+// need reports a read of a variable that is not certainly set.
 func (m *model) need(r read, sure varset, trace func() []string) {
 	if r.asked || sure.has(r.v) {
 		return
@@ -78,7 +78,7 @@ func (m *model) need(r read, sure varset, trace func() []string) {
 		"data.%s may not be set: %s; let that come before, or ask has(data.%s)", m.vars[r.v], who, m.vars[r.v])
 }
 
-// needBack is need for a compensation, which may run without the step's own outputs.
+// needBack is need for a compensation, which may run without the variables that its step sets.
 func (m *model) needBack(n node, r read, sure varset, trace func() []string) {
 	if r.asked || sure.has(r.v) || !n.maybe.has(r.v) {
 		m.need(r, sure, trace)
@@ -100,7 +100,7 @@ func (m *model) needBack(n node, r read, sure varset, trace func() []string) {
 		"data.%s is not set when %s; say has(data.%s) ? data.%s : …, and let the hop find it by the saga's key", name, why, name, name)
 }
 
-// emitted looks at what is read when the saga ends, at deadlines and by the lock.
+// emitted checks the reads of the lock, the ends, the deadlines and the events that are emitted when the saga ends.
 func (m *model) emitted() {
 	nothing := func() []string { return nil }
 	for _, r := range m.readsAt("lock") {
@@ -123,7 +123,7 @@ func (m *model) emitted() {
 		path := fmt.Sprintf("ends[%d]", k)
 		for _, r := range m.readsAt(path + ".when") {
 			if m.setter[r.v] == byNobody {
-				m.need(r, m.given, nothing) // it never holds
+				m.need(r, m.given, nothing) // its condition never holds
 			}
 		}
 		sure := m.sureAt(k)
@@ -151,7 +151,7 @@ func (m *model) emitted() {
 	}
 }
 
-// always are the variables that are set whenever step i begins.
+// always returns the variables that are set whenever step i begins.
 func (m *model) always(i int) varset {
 	all := varset{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 	for _, c := range m.runs {
@@ -162,7 +162,8 @@ func (m *model) always(i int) varset {
 	return all
 }
 
-// sureAt are the variables that are set when an end holds: what it reads, and what was set before that.
+// sureAt returns the variables that are set when an end's condition holds: the variables that it reads, and all that are set
+// before these.
 func (m *model) sureAt(end int) varset {
 	reads := m.cases.ends[end].reads
 	sure := m.given.or(reads)

@@ -9,46 +9,46 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Severity says how bad a finding is.
+// Severity is the severity of a finding.
 type Severity string
 
-// An Error is something that goes wrong when its case comes; a Warning something that a person should have decided.
+// An Error goes wrong when its case occurs. A Warning is legal, and should be a deliberate decision.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 )
 
-// A Finding is one thing that is wrong with a definition.
+// A Finding is one mistake in a definition.
 type Finding struct {
-	// Rule is the id of the Rule that it breaks.
+	// Rule is the ID of the Rule that the definition breaks.
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
-	// Path is where it stands, such as steps[1].timeout.
+	// Path is the path of the mistake, such as steps[1].timeout.
 	Path string `json:"path"`
-	// Line of the JSON, counted from 1; 0 where the JSON is not known.
+	// Line is its line in the JSON, counted from 1; 0 if the JSON is not known.
 	Line int `json:"line,omitempty"`
-	// Text is what is wrong and what to do.
+	// Text describes the mistake and the remedy.
 	Text string `json:"text"`
-	// Trace is the run that shows it, where it takes one: first the values that choose the branches, as data.name = value,
-	// then what becomes of steps, as name: done.
+	// Trace is a run that shows the mistake, if it needs one: first the values that choose the branches, as data.name = value,
+	// then the outcomes of steps, as name: done.
 	Trace []string `json:"trace,omitempty"`
 }
 
-// Options are what is known beside the definition. The zero value is nothing.
+// Options describe the flow around the definition. The zero value is valid.
 type Options struct {
-	// Hops are all hops that there are, by their names. Nil: they are not known, and no hop is missed.
+	// Hops holds all hops that exist, by name. Nil: the hops are unknown, and the rules about hops are not checked.
 	Hops map[string]Hop
 }
 
-// A Hop is what is known of one.
+// A Hop lists the messages of a hop.
 type Hop struct {
-	// Consumes are the types of its commands, Emits those of its events.
+	// Consumes lists the types of its commands, Emits the types of its events.
 	Consumes []string `json:"consumes"`
 	Emits    []string `json:"emits"`
 }
 
-// Definition says what is wrong with d, in the order of its JSON; nothing means that no rule is broken. It does no I/O and
-// may be called concurrently.
+// Definition returns the findings of d, in the order of its JSON. Without findings d breaks no rule. It does no I/O and is safe
+// for concurrent use.
 func Definition(d *saga.Definition, o Options) []Finding {
 	m := newModel(d)
 	for _, check := range []func(*model){
@@ -63,8 +63,8 @@ func Definition(d *saga.Definition, o Options) []Finding {
 	return m.findings
 }
 
-// JSON is Definition of a text, with the lines of what it finds. What keeps the text from being a definition at all is found
-// too, by the rule "definition"; then d is nil.
+// JSON parses a definition and returns it with its findings, which have lines. If the text is no definition, d is nil and the
+// mistakes are findings of the rule "definition".
 func JSON(text []byte, o Options) (d *saga.Definition, found []Finding) {
 	d, err := saga.Parse(text)
 	if err != nil {
@@ -81,20 +81,20 @@ func JSON(text []byte, o Options) (d *saga.Definition, found []Finding) {
 	return d, found
 }
 
-// Lines gives findings their lines in the JSON of their definition.
+// Lines sets the Line of each finding, from the JSON text of the definition.
 func Lines(text []byte, found []Finding) {
 	for i := range found {
 		found[i].Line = saga.LineOf(text, found[i].Path)
 	}
 }
 
-// T is what Test needs of a *testing.T.
+// T has the methods of *testing.T that Test needs.
 type T interface {
 	Helper()
 	Errorf(format string, args ...any)
 }
 
-// Test fails a test for everything that is wrong with definitions, warnings too, alone and together.
+// Test fails a test for each finding of the definitions, warnings included, of each one by itself and of all against each other.
 func Test(t T, ds ...*saga.Definition) {
 	t.Helper()
 	together := Together(ds)
@@ -105,7 +105,7 @@ func Test(t T, ds ...*saga.Definition) {
 	}
 }
 
-// String is the finding on one line, and its trace on others.
+// String returns the finding on one line, followed by its trace on further lines.
 func (f Finding) String() string {
 	text := string(f.Severity) + ": " + f.Rule + ": "
 	if f.Path != "" {
@@ -118,7 +118,7 @@ func (f Finding) String() string {
 	return text
 }
 
-// byPlace sorts findings as the definition is read: by the top-level field, then by the index in it, then by the path.
+// byPlace sorts findings in the order of the definition: by the top-level field, then by the index in it, then by the path.
 func byPlace(a, b Finding) int {
 	ra, rb := place(a.Path), place(b.Path)
 	if ra != rb {
@@ -134,12 +134,12 @@ var topFields = []string{
 	"", "saga", "version", "key", "data", "lock", "timeout", "stash", "start", "steps", "deadlines", "ends", "completed", "compensated",
 }
 
-// place is the top-level field with the index in it.
+// place returns the sort key of a path: the top-level field and the index in it.
 func place(path string) int {
 	var index int
 	name, rest, indexed := strings.Cut(path, "[")
 	if indexed {
-		_, _ = fmt.Sscanf(rest, "%d", &index) // a list has far fewer entries than 1<<22
+		_, _ = fmt.Sscanf(rest, "%d", &index) // a list has far fewer than 1<<22 entries
 	}
 	name, _, _ = strings.Cut(name, ".")
 	return slices.Index(topFields, name)<<22 + index

@@ -21,7 +21,7 @@ func read(t testing.TB, file string) []byte {
 	return text
 }
 
-// files are an example's, the one of the rule last.
+// files returns the files of an example; the last one breaks the rule.
 func files(rule, kind string) []string {
 	first := rule + "." + kind + ".saga.json"
 	second := rule + "." + kind + ".2.saga.json"
@@ -31,7 +31,7 @@ func files(rule, kind string) []string {
 	return []string{first}
 }
 
-// find verifies an example with what belongs to it, and gives what was found in its last file.
+// find verifies the files of an example together, and returns the findings of the last one.
 func find(t testing.TB, files []string, hops string) []verify.Finding {
 	t.Helper()
 	var o verify.Options
@@ -78,14 +78,14 @@ func TestEveryExampleBelongsToARule(t *testing.T) {
 	}
 }
 
-// The definitions are the pseudocode of the published patterns as it stands; the rules say which of its defects would have
-// been seen before it ran.
+// TestThePublishedPatternsFail_Defects_2_3_8_11_14_15_16_21_23 verifies the pseudocode of the published patterns, unchanged. The
+// rules show which of its defects would have been found before it ran.
 func TestThePublishedPatternsFail_Defects_2_3_8_11_14_15_16_21_23(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]map[string][]string{
 		"published-a": {
 			"no-way-back":        {"steps[1]", "steps[2]", "steps[4]"},                         // 3: the stock stays reserved
-			"nobody-feeds":       {"steps[3].success[0].event", "steps[3].success[1].event"},   // 2: states that nobody sets
+			"nobody-feeds":       {"steps[3].success[0].event", "steps[3].success[1].event"},   // 2: states that are never set
 			"no-timeout":         {"steps[0]", "steps[1]", "steps[2]", "steps[3]", "steps[4]"}, // 8: refund_intent has no way out
 			"no-failure-answer":  {"steps[4].failure"},                                         // 8: nor a way on
 			"compensation-unset": {"steps[0].compensation.command.input.payment_id"},

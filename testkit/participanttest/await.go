@@ -15,9 +15,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// Await waits for the outcome event of a command and reads it as a T. The test fails where the answer is another one,
-// with its body, or with the error of the dead letter that the command became. Await[participant.Exhausted] waits for
-// that.
+// Await waits for the outcome event of a command and decodes it as a T. The test fails if the answer is another one, with its
+// body, or if the command became a dead letter, with its error. Await[participant.Exhausted] waits for the dead letter's event.
 func Await[T any](s *Stage, command envelope.Message) participant.Event[T] {
 	s.t.Helper()
 	var answer participant.Event[T]
@@ -40,7 +39,7 @@ func Await[T any](s *Stage, command envelope.Message) participant.Event[T] {
 	return answer
 }
 
-// answers are the outcome events that a message has caused.
+// answers returns the outcome events that a message has caused.
 func (s *Stage) answers(m envelope.Message) (all []envelope.Message) {
 	s.t.Helper()
 	for _, e := range s.Entries(s.Hop.Events()) {
@@ -51,7 +50,7 @@ func (s *Stage) answers(m envelope.Message) (all []envelope.Message) {
 	return all
 }
 
-// whereabouts says why there is no answer yet.
+// whereabouts returns the reason why there is no answer yet.
 func (s *Stage) whereabouts(m envelope.Message) error {
 	for _, h := range s.held() {
 		if h.identity == m.Identity() {
@@ -61,8 +60,8 @@ func (s *Stage) whereabouts(m envelope.Message) error {
 	return fmt.Errorf("no answer, not held: was it sent, and to a hop that handles it?")
 }
 
-// Entries are all messages that handlers have written for a topic, in their order, as a relay would publish them. No
-// relay runs: they stay in the outbox.
+// Entries returns all messages that handlers have written for a topic, in their order, as a relay would publish them. No relay
+// runs: they stay in the outbox.
 func (s *Stage) Entries(topic string) (all []envelope.Message) {
 	s.t.Helper()
 	for _, m := range s.outbox() {
@@ -93,9 +92,9 @@ type DeadLetter struct {
 	ID       string // troupe.dead_letters.id
 	Class    participant.Class
 	Error    string // of the last attempt
-	Attempts int    // runs that failed
-	Handler  string // group/type; the group alone where no handler fitted
-	Payload  []byte // as it came
+	Attempts int    // number of failed runs
+	Handler  string // group/type; the group alone if no handler matched
+	Payload  []byte // the original one
 
 	identity string
 }
@@ -105,8 +104,8 @@ SELECT id::text, error_class, error, attempts, handler, payload, headers, topic_
 FROM troupe.dead_letters
 ORDER BY id DESC`
 
-// AwaitDeadLetter waits until a message that was sent is one. Where it fails too often at first, Advance spares its
-// back-off.
+// AwaitDeadLetter waits until a message that was sent has become a dead letter. If it has to fail several times before, call
+// Advance to skip the back-off.
 func (s *Stage) AwaitDeadLetter(m envelope.Message) DeadLetter {
 	s.t.Helper()
 	var letter DeadLetter
@@ -122,7 +121,7 @@ func (s *Stage) AwaitDeadLetter(m envelope.Message) DeadLetter {
 	return letter
 }
 
-// deadLetters returns all, the newest first.
+// deadLetters returns all dead letters, the newest first.
 func (s *Stage) deadLetters() (all []DeadLetter) {
 	s.t.Helper()
 	rows, err := s.Pool.Query(s.t.Context(), selectDeadLetters)
@@ -140,8 +139,8 @@ func (s *Stage) deadLetters() (all []DeadLetter) {
 	return all
 }
 
-// identity returns the identity of the message that was sent, by the headers of a row: place is its id where it has none. Headers
-// that cannot be read leave a message without attributes.
+// identity returns the identity of the message that was sent, from the headers of a row. place is its id if it has none. Headers
+// that cannot be read give a message without attributes.
 func identity(headers []byte, place string) string {
 	var m envelope.Message
 	if list, err := envelope.UnmarshalHeaders(headers); err != nil || m.SetHeaders(list) != nil {
@@ -153,12 +152,12 @@ func identity(headers []byte, place string) string {
 	return m.Identity()
 }
 
-// Held is a message that has failed and waits in troupe.held for its next try, and everything of its key behind it.
+// Held is a message that has failed and waits in troupe.held for its next attempt, with all later messages of its key behind it.
 type Held struct {
 	Attempts int // made so far
 	Class    participant.Class
 	Error    string        // of the last attempt
-	Wait     time.Duration // until the next try, by the database's clock; negative once it is due
+	Wait     time.Duration // until the next attempt, by the database's clock; negative once it is due
 
 	identity string
 }
@@ -209,8 +208,8 @@ func (s *Stage) held() (all []Held) {
 	return all
 }
 
-// Settle waits until the participant is done with all that was sent: each message has taken effect, changed nothing, or
-// is held or a dead letter. It is how a test waits for what leaves no trace, such as a duplicate.
+// Settle waits until the participant has consumed all sent messages: each one has taken effect, changed nothing, or is held or a
+// dead letter. Use it to wait for a message without a visible effect, such as a duplicate.
 func (s *Stage) Settle() {
 	s.t.Helper()
 	if len(s.sent) == 0 {
@@ -253,7 +252,7 @@ func (s *Stage) sentTopics() (names []string) {
 	return names
 }
 
-// printable is a payload for a test's log.
+// printable returns a payload for a test's log.
 func printable(payload []byte) string {
 	const limit = 500
 	if len(payload) > limit {

@@ -22,14 +22,14 @@ import (
 
 const (
 	maxSteps = 1000 // far more than a handler has
-	atOnce   = 4    // most of a run is waiting
+	atOnce   = 4    // runs at once, which mostly wait
 )
 
-// An Effect reads what a handler has done, as a value that is equal where the effect is. Leave out what differs from run
-// to run, such as times. What it does not read, CrashAtEveryStep does not see.
+// An Effect reads the effect of a handler, as a value that is equal for equal effects. Leave out values that differ from run to
+// run, such as times. CrashAtEveryStep does not notice an effect that this function does not read.
 type Effect func(ctx context.Context, pool *pgxpool.Pool) (any, error)
 
-// Query is the effect that a query sees: its rows as Postgres writes them, in whatever order.
+// Query returns an Effect that reads the rows of a query as Postgres formats them, in any order.
 func Query(sql string, args ...any) Effect {
 	args = append([]any{pgx.QueryResultFormats{pgx.TextFormatCode}}, args...)
 	return func(ctx context.Context, pool *pgxpool.Pool) (any, error) {
@@ -52,17 +52,16 @@ func Query(sql string, args ...any) Effect {
 	}
 }
 
-// CrashAtEveryStep delivers one message again and again, each time to a participant and a database of their own, and
-// each time ends the connection of the handler's transaction one step later: before a statement is sent, after it was
-// done and before its answer arrives, and so on to the COMMIT, which never reaches the server in one run, and whose
-// answer is lost in another. It ends when the message gets through untouched. Several runs are under way at once.
+// CrashAtEveryStep delivers one message in many runs, each with its own participant and database. Each run cuts the connection of
+// the handler's transaction one step later than the previous one: before a statement is sent, after it was executed and before
+// its answer arrives, and so on to the COMMIT, which never reaches the server in one run, and whose answer is lost in another.
+// The last run is the one in which no step is left to cut. Several runs are made at once.
 //
-// In each run the participant tries the message again, and then it is delivered once more. The test fails, naming the
-// step, where the effect is another one than that of an undisturbed run, or where the outbox has other messages than
-// then: the answer is there once.
+// In each run the participant tries the message again, and then the message is delivered once more. The test fails, and names the
+// step, if the effect or the messages in the outbox differ from an undisturbed run: in particular the answer must be there once.
 //
-// given prepares the database where the handler wants to find something, and makes the message. Both functions are
-// called for each run, several at once.
+// given prepares the database if the handler needs rows in it, and returns the message. given and effect are called for each run,
+// several at once.
 func CrashAtEveryStep(t testing.TB, cfg Config, given func(s *Stage) envelope.Message, effect Effect) {
 	t.Helper()
 	c := &crash{cfg: cfg, given: given, effect: effect}
@@ -87,7 +86,7 @@ func CrashAtEveryStep(t testing.TB, cfg Config, given func(s *Stage) envelope.Me
 	}
 }
 
-// all makes the runs until one is not reached by its crash.
+// all makes runs until one is not reached by its crash.
 func (c *crash) all(t testing.TB) (crashes []after) {
 	t.Helper()
 	var mu sync.Mutex
@@ -131,22 +130,22 @@ func (c *crash) all(t testing.TB) (crashes []after) {
 	return crashes
 }
 
-// crash is what all runs of one CrashAtEveryStep have in common.
+// crash holds the arguments that all runs of one CrashAtEveryStep share.
 type crash struct {
 	cfg    Config
 	given  func(*Stage) envelope.Message
 	effect Effect
 }
 
-// after is what one run has left.
+// after is the result of one run.
 type after struct {
-	step    string // at which the connection ended; "" where it did not
-	trouble string // the message neither took effect nor was refused
+	step    string // the step at which the connection was cut; "" if it was not
+	trouble string // why the message neither took effect nor was refused; "" if it did
 	effect  any
 	outbox  []string
 }
 
-// deliver makes one run that ends at the nth step; 0: none.
+// deliver makes one run whose connection is cut at the nth step; 0: at none.
 func (c *crash) deliver(t testing.TB, n int) (left after) {
 	t.Helper()
 	s := open(t, c.cfg, testkit.Logger(t).Level(zerolog.ErrorLevel)) // each crash is a warning
@@ -170,7 +169,7 @@ func (c *crash) deliver(t testing.TB, n int) (left after) {
 	return left
 }
 
-// trouble says why a message has neither taken effect nor was refused.
+// trouble returns the reason why a message has neither taken effect nor was refused.
 func (s *Stage) trouble() string {
 	s.t.Helper()
 	for _, h := range s.held() {
@@ -185,7 +184,7 @@ func (s *Stage) trouble() string {
 	return fmt.Sprintf("the message became a dead letter (%s): %s", class, text)
 }
 
-// summary is a line for each message in the outbox.
+// summary returns a line for each message in the outbox.
 func (s *Stage) summary() (lines []string) {
 	s.t.Helper()
 	for _, m := range s.outbox() {
@@ -196,8 +195,8 @@ func (s *Stage) summary() (lines []string) {
 	return lines
 }
 
-// attempt runs f as a test of its own within t: on a goroutine that FailNow ends, with Cleanup at its end. It says
-// whether f came to its end.
+// attempt runs f as a test of its own within t: on a goroutine that FailNow ends, and with Cleanup after it. It reports whether f
+// returned.
 func (c *crash) attempt(t testing.TB, f func(testing.TB)) (ended bool) {
 	done := make(chan struct{})
 	go func() {
@@ -211,7 +210,7 @@ func (c *crash) attempt(t testing.TB, f func(testing.TB)) (ended bool) {
 	return ended
 }
 
-// scope is the part of a test that one run is.
+// scope is the testing.TB of one run.
 type scope struct {
 	testing.TB
 	cleanups []func()

@@ -32,7 +32,7 @@ func TestAHandlerThatWritesInItsTransactionOnlyHasOneEffect(t *testing.T) {
 	t.Parallel()
 	admin := kadm.NewClient(client(t))
 	var mu sync.Mutex
-	commands, runs := map[*pgxpool.Pool]string{}, map[int64]int{} // topics; runs by how often the message was delivered
+	commands, runs := map[*pgxpool.Pool]string{}, map[int64]int{} // topics; and runs by the number of deliveries
 	seen := &recorder{TB: t}
 	participanttest.CrashAtEveryStep(seen, config(), func(s *participanttest.Stage) envelope.Message {
 		mu.Lock()
@@ -57,7 +57,7 @@ func TestAHandlerThatWritesInItsTransactionOnlyHasOneEffect(t *testing.T) {
 	} {
 		require.Contains(t, steps, step)
 	}
-	crashes := 0 // among other lines, such as that a group stays
+	crashes := 0 // other lines report, for example, that a group stays
 	for _, line := range seen.logged {
 		if strings.HasPrefix(line, "crash ") {
 			crashes++
@@ -74,7 +74,8 @@ func client(t *testing.T) *kgo.Client {
 	return cl
 }
 
-// A handler that counts its calls outside its transaction counts one too many wherever it is run again.
+// TestAnEffectOutsideTheTransactionIsCaught has a handler that counts its calls outside its transaction, so each further run
+// counts one too many.
 func TestAnEffectOutsideTheTransactionIsCaught(t *testing.T) {
 	t.Parallel()
 	cfg := config()
@@ -99,7 +100,8 @@ func TestAnEffectOutsideTheTransactionIsCaught(t *testing.T) {
 	require.Contains(t, all, "crash before commit: the effect is [2], without a crash it is [1]")
 }
 
-// One that cannot be run again, since what it left outside is in its way, is caught by what becomes of its message.
+// TestAHandlerThatStumblesOverItselfIsCaught has a handler that cannot run again, since its effect outside the transaction is in
+// its way. The state of its message reveals it.
 func TestAHandlerThatStumblesOverItselfIsCaught(t *testing.T) {
 	t.Parallel()
 	cfg := config()
@@ -121,7 +123,7 @@ func TestAHandlerThatStumblesOverItselfIsCaught(t *testing.T) {
 func TestAHandlerThatFailsWithoutACrashIsNotCrashed(t *testing.T) {
 	t.Parallel()
 	cfg := config()
-	cfg.Participant.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true} // or it is no longer held
+	cfg.Participant.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true} // so that it is still held
 	said := failures(t, func(t testing.TB) {
 		participanttest.CrashAtEveryStep(t, cfg, func(s *participanttest.Stage) envelope.Message {
 			return s.Command("o-1", Pay{Fail: "error"})
@@ -155,7 +157,7 @@ type recorder struct {
 	logged []string
 }
 
-// failures runs f as a test and gives what it said of its failures.
+// failures runs f as a test and returns its failure messages.
 func failures(t *testing.T, f func(testing.TB)) []string {
 	t.Helper()
 	r := &recorder{TB: t}

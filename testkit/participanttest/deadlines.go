@@ -18,7 +18,7 @@ SET due_at = due_at - make_interval(secs => $2::float8)
 WHERE consumer_group = $1
   AND fired_at IS NULL`
 
-// A Deadline is one that is scheduled and was not met yet.
+// A Deadline is a scheduled deadline that has not been met yet.
 type Deadline struct {
 	Name  string
 	Scope string
@@ -31,7 +31,7 @@ FROM troupe.deadlines
 WHERE consumer_group = $1
 ORDER BY due_at, scope, name`
 
-// Deadlines are those that handlers have scheduled, the earliest first.
+// Deadlines returns the deadlines that handlers have scheduled, the earliest first.
 func (s *Stage) Deadlines() []Deadline {
 	s.t.Helper()
 	rows, err := s.Pool.Query(s.t.Context(), selectDeadlines, s.cfg.Participant.Group)
@@ -46,7 +46,7 @@ func (s *Stage) Deadlines() []Deadline {
 	return all
 }
 
-// sendDeadlines publishes what is due, as a relay would.
+// sendDeadlines publishes the messages of deadlines that are due, as a relay would.
 func (s *Stage) sendDeadlines() {
 	s.t.Helper()
 	const due = "SELECT count(*) FROM troupe.deadlines WHERE consumer_group = $1 AND fired_at IS NULL AND due_at <= now()"

@@ -13,12 +13,12 @@ import (
 	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
-// Remind is what a deadline carries.
+// Remind is the payload of a deadline.
 type Remind struct {
 	Order string `json:"order"`
 }
 
-// TestAdvanceMakesDeadlinesCome: ten days pass in no time, one after the other.
+// TestAdvanceMakesDeadlinesCome lets ten days pass one after the other, without waiting for them.
 func TestAdvanceMakesDeadlinesCome(t *testing.T) {
 	t.Parallel()
 	cfg := config()

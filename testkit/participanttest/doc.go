@@ -1,39 +1,39 @@
-// Package participanttest tests the handlers of a service the way they will run: registered with a participant that
-// consumes from a broker and commits to a Postgres. Imported by tests only.
+// Package participanttest tests the handlers of a service in their real environment: registered with a participant that consumes
+// from a broker and commits to Postgres. Import it in tests only.
 //
-// A Stage is that participant with a database, topics and a group of its own. Servers are those of testkit, shared by
-// the tests of a binary, so that a stage after the first costs a fraction of a second; what testkit says of TestMain, of
-// servers elsewhere and of tests in parallel holds here too. A test sends messages and waits for what becomes of them:
+// A Stage is that participant with its own database, topics and group. It uses the servers of testkit, which the tests of a
+// binary share, so that every stage after the first starts in a fraction of a second. What testkit's documentation says about
+// TestMain, other servers and parallel tests applies here too. A test sends messages and waits for their results:
 //
-//	Command, Event        make a message; nothing is sent yet
-//	Send                  delivers in order; twice is a duplicate; another order is that order
-//	Produce               delivers bytes as they are, for what no sender of ours would send
-//	Await                 the outcome event of a command, typed
-//	AwaitDeadLetter       the row in troupe.dead_letters
-//	AwaitHeld, Advance    a failed message behind its back-off, and time that passes at once
-//	Deadlines             what is scheduled; Advance makes it come
-//	Settle                everything that was sent is done, held or dead: for what leaves no trace
-//	Replay                everything that was sent is delivered again, as after a reset of the group's offsets
-//	Entries               what the handlers wrote for other hops
+//	Command, Event        return a message; nothing is sent yet
+//	Send                  delivers in order; the same one twice is a duplicate
+//	Produce               delivers arbitrary bytes, which no Troupe program would send
+//	Await                 returns the outcome event of a command, typed
+//	AwaitDeadLetter       returns the row in troupe.dead_letters
+//	AwaitHeld, Advance    wait for a failed message that is held, and skip its back-off
+//	Deadlines             returns the scheduled deadlines; Advance makes them due
+//	Settle                waits until all sent messages are handled, held or dead: for messages without an effect
+//	Replay                delivers all sent messages again, as after a reset of the group's offsets
+//	Entries               returns the messages that the handlers wrote for other hops
 //
-// No relay runs: what a handler emits is read from the outbox. Commands are sent as a relay of another service would.
+// No relay runs: tests read the messages of a handler from the outbox. Commands are sent as a relay of another service would send
+// them.
 //
 // # Crashes
 //
-// CrashAtEveryStep holds a handler to what it promises: one effect, wherever it is interrupted. It counts the
-// statements of the handler's transaction on the wire, from the write on that inserts the message's id into the inbox,
-// and ends the connection before and after each of them, in a run each. To handler and database that is what a crash of
-// the process is: the transaction ends without COMMIT or without its answer, and the message comes again. What it
-// catches is an effect outside the transaction, by another connection, a file or a call to somebody else, as far as the
-// Effect that it is given sees it.
+// CrashAtEveryStep checks that a handler has one effect wherever it is interrupted. It counts the statements of the handler's
+// transaction on the wire, from the write on that inserts the message's id into the inbox, and cuts the connection before and
+// after each of them, in a run each. For handler and database this equals a crash of the process: the transaction ends without
+// COMMIT or without its answer, and the message is delivered again. It detects an effect outside the transaction, made by another
+// connection, a file or a call to another system, if the given Effect reads it.
 //
-//	connection ends         in the database                       what the participant finds, and must do
+//	connection is cut       in the database                       what the participant finds, and must do
 //	before a statement      nothing of the transaction            no inbox row: run the handler again
-//	after a statement       nothing, unless COMMIT was on its     the same, or as after COMMIT
-//	                        way behind it in the same write
-//	before COMMIT           nothing of the transaction            the same; the handler had come to its end
-//	after COMMIT            everything, and nobody heard of it    the inbox row: nothing more to do
+//	after a statement       nothing, unless COMMIT followed in    the same, or as after COMMIT
+//	                        the same write
+//	before COMMIT           nothing of the transaction            the same; the handler had returned
+//	after COMMIT            everything, and no answer arrived     the inbox row: nothing more to do
 //
-// Not covered: handlers that run at the same time, a process that is frozen, and what the library itself promises, which
-// its own tests hold.
+// Not covered: handlers that run at the same time, a frozen process, and the promises of the library itself, which its own tests
+// check.
 package participanttest

@@ -26,7 +26,8 @@ func charge(ctx context.Context, tx pgx.Tx, c participant.Command[ChargePayment]
 	return participant.Succeed(PaymentCharged{OrderID: c.Body.OrderID}), err
 }
 
-// The body of a test: a participant with one handler, a command, and its answer. docs/testing.md shows a whole file.
+// ExampleNew shows the body of a test: a participant with one handler, a command, and its answer. docs/testing.md shows a whole
+// file.
 func ExampleNew() {
 	_ = func(t *testing.T) {
 		s := participanttest.New(t, participanttest.Config{
@@ -41,8 +42,8 @@ func ExampleNew() {
 	}
 }
 
-// What a handler does to somebody else happens once more with each run, and only a test that counts it there can see
-// it: here a bank that knows how often it was called.
+// ExampleCrashAtEveryStep tests a handler that calls another system. The call is repeated with each run, and only a test that
+// counts the calls there can detect this: here a bank that counts them.
 func ExampleCrashAtEveryStep() {
 	_ = func(t *testing.T) {
 		participanttest.CrashAtEveryStep(t, participanttest.Config{

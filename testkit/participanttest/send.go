@@ -12,17 +12,16 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// Command is a command for the hop as a relay would publish it, with an id of its own, by which it is a duplicate of
-// itself however often it is sent. Nothing is sent yet: change in it what the test is about, its IdempotencyKey or its
-// Payload.
+// Command returns a command for the hop as a relay would publish it, with a new id, so that sending it again is a duplicate.
+// Nothing is sent yet: change the fields that the test is about, such as IdempotencyKey or Payload.
 func (s *Stage) Command(key string, body any) envelope.Message {
 	s.t.Helper()
 	return s.message(s.Hop.Commands(), key, body)
 }
 
-// Event is a success event of another hop, for handlers registered with participant.On or React. The hop is one of the test's
-// own flow, topics.MustHop(s.Hop.Flow(), name), and so is that which the handlers are registered for: topics of any other flow
-// would be shared with the tests that run beside this one, and it is refused. All else is as for Command.
+// Event returns a success event of another hop, for handlers registered with participant.On or React. The hop must belong to the
+// test's own flow, topics.MustHop(s.Hop.Flow(), name), and so must the hop that the handlers are registered for: the topics of
+// another flow would be shared with tests that run in parallel, so Event refuses it. Otherwise it works as Command does.
 func (s *Stage) Event(from topics.Hop, key string, body any) envelope.Message {
 	s.t.Helper()
 	if from.Flow() != s.Hop.Flow() {
@@ -45,8 +44,7 @@ func (s *Stage) message(topic, key string, body any) envelope.Message {
 	}
 }
 
-// Send publishes messages in their order and returns when the broker has them. The same one twice is a duplicate; two
-// of a key in another order are delivered in that order.
+// Send publishes messages in their order and returns when the broker has them. The same one twice is a duplicate.
 func (s *Stage) Send(messages ...envelope.Message) {
 	s.t.Helper()
 	records := make([]*kgo.Record, len(messages))
@@ -64,15 +62,15 @@ func (s *Stage) publish(records ...*kgo.Record) {
 	require.NoError(s.t, s.client.ProduceSync(s.t.Context(), records...).FirstErr())
 }
 
-// Produce publishes a record as it is, without headers of ours, for what Send cannot make: the bytes of a stranger. An
-// empty Topic is the hop's commands. It returns the message as the participant knows it, with the id that it has there.
+// Produce publishes a record unchanged, without Troupe's headers, for records that Send cannot make: bytes of another program. An
+// empty Topic means the hop's commands. It returns the message as the participant sees it, with the id that it has there.
 func (s *Stage) Produce(r *kgo.Record) envelope.Message {
 	s.t.Helper()
 	if r.Topic == "" {
 		r.Topic = s.Hop.Commands()
 	}
 	s.publish(r)
-	m, _ := kafka.Message(r) // headers that cannot be read may be what the test is about
+	m, _ := kafka.Message(r) // headers that cannot be read may be the subject of the test
 	if m.ID == "" {
 		ids, err := kafka.TopicIDs(s.t.Context(), s.client, r.Topic)
 		require.NoError(s.t, err)
@@ -81,7 +79,7 @@ func (s *Stage) Produce(r *kgo.Record) envelope.Message {
 	return m
 }
 
-// offsetID is the identity of a message without ce_id.
+// offsetID returns the identity of a message without ce_id.
 func offsetID(topic uuid.UUID, partition int32, offset int64) string {
 	return fmt.Sprintf("%s/%d/%d", topic, partition, offset)
 }

@@ -19,34 +19,34 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// endLimit is how long a participant may take to end.
+// endLimit limits the time that a participant may take to end.
 const endLimit = 4 * time.Minute
 
-// Config of a Stage. Handlers is required.
+// Config configures a Stage. Handlers is required.
 type Config struct {
-	// Handlers registers what is tested. It is called again whenever the participant is started again, so it must not
+	// Handlers registers the handlers under test. It is called again whenever the participant is started again, so it must not
 	// start anything itself.
 	Handlers func(s *Stage, p *participant.Participant)
 
-	// SQL makes the service's tables; several statements may stand in it. Empty: none.
+	// SQL creates the service's tables. It may contain several statements. Default: none.
 	SQL string
-	// Migrate makes them where a program does. It is given the URL of the database, after SQL was run. Nil: nothing.
+	// Migrate creates them if a program does that. It gets the URL of the database, after SQL was run. May be nil.
 	Migrate func(ctx context.Context, url string) error
 
 	// Hop is the name of the hop. The flow is the test's own. Default: hop.
 	Hop string
-	// Participant is the service's own configuration: Codec, Retry, Timeout and so on. Pool, Brokers, Hop, Group and Log
-	// are the stage's, whatever stands there. Default of Partitions: 1, so that what is sent in order is delivered in
-	// order, across keys too.
+	// Participant is the service's own configuration: Codec, Retry, Timeout and so on. The stage overwrites Pool, Brokers, Hop,
+	// Group and Log. Default of Partitions: 1, so that messages are delivered in the order in which they are sent, across keys
+	// too.
 	Participant participant.Config
 }
 
-// A Stage is a running participant with a database, topics and a group of its own. Its methods are for the test's own
-// goroutine; they fail the test where they cannot do what they say.
+// A Stage is a running participant with its own database, topics and group. Call its methods on the test's own goroutine only. A
+// method that cannot do its work fails the test.
 type Stage struct {
-	// Pool is on the stage's database. It is not the participant's pool, and no crash reaches it.
+	// Pool connects to the stage's database. It is not the participant's pool, and crashes do not affect it.
 	Pool *pgxpool.Pool
-	// Hop is the hop under test. Other hops of its flow are topics.MustHop(s.Hop.Flow(), name).
+	// Hop is the hop under test. For other hops of its flow call topics.MustHop(s.Hop.Flow(), name).
 	Hop topics.Hop
 
 	t      testing.TB
@@ -54,12 +54,12 @@ type Stage struct {
 	client *kgo.Client
 	wire   *wire
 	run    *running
-	sent   map[string]bool // topics
-	fired  map[string]bool // ids of deadlines' messages that were sent
+	sent   map[string]bool // by topic
+	fired  map[string]bool // ids of the messages of deadlines that were sent
 }
 
-// New starts a participant and returns when it has joined its group. The test's Cleanup stops it and removes what it
-// had; a participant that does not end then, or ends with an error, fails the test.
+// New starts a participant and returns when it has joined its group. The test's Cleanup stops it and removes its database, topics
+// and group. A participant that does not end then, or ends with an error, fails the test.
 func New(t testing.TB, cfg Config) *Stage {
 	t.Helper()
 	return open(t, cfg, testkit.Logger(t))
@@ -71,8 +71,8 @@ func open(t testing.TB, cfg Config, log zerolog.Logger) *Stage {
 	hop, err := topics.NewHop(testkit.Flow(t), cmp.Or(cfg.Hop, "hop"))
 	require.NoError(t, err)
 	s := &Stage{Pool: testkit.Database(t), Hop: hop, t: t, cfg: cfg, wire: &wire{}, sent: make(map[string]bool), fired: make(map[string]bool)}
-	// A broker under load takes a while to tell all of a topic that was just made: 250 ms for each of these, and more. No
-	// time-out of records: it would be counted from a record's own time, which may be long ago.
+	// A broker under load takes a while until all brokers know a new topic: 250 ms for each of these retries, and more. No
+	// time-out of records: it would count from a record's own time, which may be long ago.
 	s.client, err = kafka.NewClient(testkit.Kafka(t), kgo.UnknownTopicRetries(200))
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
@@ -96,7 +96,7 @@ func open(t testing.TB, cfg Config, log zerolog.Logger) *Stage {
 	return s
 }
 
-// tables makes the service's own.
+// tables creates the service's own tables.
 func (s *Stage) tables() {
 	s.t.Helper()
 	_, err := s.Pool.Exec(s.t.Context(), s.cfg.SQL)
@@ -106,12 +106,12 @@ func (s *Stage) tables() {
 	}
 }
 
-// running is one life of the participant.
+// running is one run of the participant.
 type running struct {
 	*participant.Participant
 	cancel context.CancelFunc
 	ended  chan struct{}
-	err    error // once ended
+	err    error // valid once ended is closed
 }
 
 func (s *Stage) start() {
@@ -129,7 +129,7 @@ func (s *Stage) start() {
 	s.wait("the participant to be ready", p.Ready)
 }
 
-// stop ends the participant as its service would, by ending Run's context. Stopped it may be stopped again.
+// stop ends the participant as its service would, by ending Run's context. It may be called repeatedly.
 func (s *Stage) stop() {
 	s.t.Helper()
 	if s.run == nil {
@@ -148,7 +148,7 @@ func (s *Stage) stop() {
 	}
 }
 
-// wait asks until there is no reason against. A participant that ends fails the test at once.
+// wait repeats reason until it returns nil. If the participant ends meanwhile, the test fails at once.
 func (s *Stage) wait(what string, reason func() error) {
 	s.t.Helper()
 	var ended bool
@@ -163,7 +163,7 @@ func (s *Stage) wait(what string, reason func() error) {
 		}
 		err := reason()
 		if err != nil && s.run != nil {
-			err = errors.Join(err, s.run.Ready()) // why nothing happens, where the participant knows
+			err = errors.Join(err, s.run.Ready()) // the participant may know why nothing happens
 		}
 		return err == nil, err
 	})

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// Pay is the command of these tests; Fail says what its handler shall do instead.
+// Pay is the command of these tests. Fail selects how its handler fails.
 type Pay struct {
 	Cents int
 	Fail  string
@@ -53,7 +53,7 @@ func config() participanttest.Config {
 	}
 }
 
-// paid are the amounts of a key, in the order in which they were paid.
+// paid returns the amounts of a key, in the order in which they were paid.
 func paid(s *participanttest.Stage, t testing.TB, key string) []int {
 	t.Helper()
 	rows, err := s.Pool.Query(t.Context(), "SELECT cents FROM payments WHERE key = $1 ORDER BY position", key)
@@ -119,7 +119,7 @@ func TestAdvanceSparesTheBackOff(t *testing.T) {
 	s := participanttest.New(t, cfg)
 	bad, behind := s.Command("o-1", Pay{Fail: "error"}), s.Command("o-1", Pay{Cents: 1})
 	s.Send(bad, behind)
-	held := s.AwaitHeld(bad, 3) // the first try, and two more at once
+	held := s.AwaitHeld(bad, 3) // the first attempt, and two immediate ones
 	require.Equal(t, 3, held.Attempts)
 	require.Equal(t, participant.Transient, held.Class)
 	require.Contains(t, held.Error, "bank away")
@@ -159,7 +159,8 @@ func TestEventsOfOtherHopsAreHandled(t *testing.T) {
 	require.Equal(t, m.ID, commands[0].CausationID)
 }
 
-// A service's own hops are constants of its code, and the same for all of its tests.
+// TestAnEventOfAFlowThatTestsShareIsRefused uses a hop that is a constant of the service's code, and so is the same for all of
+// its tests.
 func TestAnEventOfAFlowThatTestsShareIsRefused(t *testing.T) {
 	t.Parallel()
 	said := failures(t, func(t testing.TB) {

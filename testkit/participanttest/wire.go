@@ -13,23 +13,23 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// wire is between a pool and its server. It counts the steps of the transaction that handles one message and closes the
-// connection at one of them. Steps are counted in what goes over the wire, not in calls of pgx: several statements may
-// share one write. The transaction is known by the message's identity, which is in the inbox row that it inserts: steps
-// count from the write on in which the identity goes to the server. What the participant does beside it does not count.
+// wire sits between a pool and its server. It counts the steps of the transaction that handles one message, and closes the
+// connection at one of them. Steps are counted in the bytes on the wire, not in calls of pgx: several statements may share one
+// write. The transaction is recognised by the message's identity, which is in the inbox row that it inserts: steps count from the
+// write on that sends the identity to the server. Other transactions of the participant do not count.
 //
-// A step is a statement about to be sent, or the arrival of the answer that says it is done. The messages of the
-// extended protocol that only prepare a statement (Parse, Bind, Describe) and Sync are none: a connection that ends there
-// leaves the server where it was. Statements outside transactions do not count, nor do notifications.
+// A step is a statement that is about to be sent, or the arrival of the answer that reports its completion. Messages of the
+// extended protocol that only prepare a statement (Parse, Bind, Describe), and Sync, are no steps: a connection that ends there
+// leaves the server unchanged. Statements outside transactions do not count, nor do notifications.
 type wire struct {
 	mu    sync.Mutex
 	at    int      // the step to close at; 0: none
-	ids   [][]byte // the message's id as the wire may have it
+	ids   [][]byte // the forms in which the message's id may be on the wire
 	steps int      // counted since arm
 	cut   string
 }
 
-// arm makes the nth step from now on the last one of its connection. An empty id is that of every transaction.
+// arm makes the nth step from now on the last one of its connection. An empty id matches every transaction.
 func (w *wire) arm(n int, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,14 +39,14 @@ func (w *wire) arm(n int, id string) {
 	}
 }
 
-// names says whether a write has the id in it.
+// names reports whether a write contains the id.
 func (w *wire) names(b []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.at > 0 && slices.ContainsFunc(w.ids, func(id []byte) bool { return bytes.Contains(b, id) })
 }
 
-// disarm says at which step a connection was closed: "" if at none.
+// disarm returns the step at which a connection was closed; "" if at none.
 func (w *wire) disarm() (cut string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +54,7 @@ func (w *wire) disarm() (cut string) {
 	return w.cut
 }
 
-// step counts one and says whether it is the last.
+// step counts a step and reports whether it is the last.
 func (w *wire) step(when, sql string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +69,7 @@ func (w *wire) step(when, sql string) bool {
 	return true
 }
 
-// frontend is pgconn.Config.BuildFrontend. It sees the protocol inside TLS.
+// frontend implements pgconn.Config.BuildFrontend. It sees the protocol inside TLS.
 func (w *wire) frontend(r io.Reader, to io.Writer) *pgproto3.Frontend {
 	c := &connection{wire: w, from: r, to: to, prepared: make(map[string]string), bound: make(map[string]string)}
 	return pgproto3.NewFrontend(readerFunc(c.read), writerFunc(c.write))
@@ -83,8 +83,8 @@ type (
 func (f readerFunc) Read(b []byte) (int, error)  { return f(b) }
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// connection follows one connection far enough to know which statement belongs to which answer, and whether a
-// transaction is open. pgx may read on another goroutine while a write waits.
+// connection follows one connection far enough to know which statement an answer belongs to, and whether a transaction is open.
+// pgx may read on another goroutine while a write waits.
 type connection struct {
 	wire *wire
 	from io.Reader
@@ -92,25 +92,25 @@ type connection struct {
 
 	mu       sync.Mutex
 	started  bool              // past the start-up, whose first message has no type
-	closed   bool              // by us
+	closed   bool              // by this wire
 	open     bool              // in a transaction, as far as was sent
-	ours     bool              // which handles the message
+	ours     bool              // the transaction handles the message
 	prepared map[string]string // name → SQL
 	bound    map[string]string // portal → SQL
 	pending  []pending         // sent, not answered
 
 	header []byte // of the answer being read
-	body   int    // bytes of it still to come
+	body   int    // its bytes that are still to come
 }
 
-// pending is a statement whose answer is to come, or a Sync, after which the server says that it is ready.
+// pending is a statement without an answer yet, or a Sync, after which the server reports that it is ready.
 type pending struct {
 	sql     string
 	sync    bool
 	counted bool
 }
 
-// write sends b up to the message at which the connection shall end.
+// write sends b up to the message before which the connection must end.
 func (c *connection) write(b []byte) (int, error) {
 	keep, cut := c.sending(b)
 	n, err := c.to.Write(b[:keep])
@@ -121,7 +121,7 @@ func (c *connection) write(b []byte) (int, error) {
 	return n, &net.OpError{Op: "write", Net: "tcp", Err: net.ErrClosed}
 }
 
-// read gives on what comes up to the message that shall not arrive.
+// read returns received bytes up to the message that must not arrive.
 func (c *connection) read(b []byte) (int, error) {
 	if c.isClosed() {
 		return 0, io.ErrUnexpectedEOF
@@ -149,11 +149,11 @@ func (c *connection) close() {
 	c.closed = true
 	c.mu.Unlock()
 	if conn, ok := c.to.(io.Closer); ok {
-		_ = conn.Close() // that is the point
+		_ = conn.Close() // the error does not matter: the connection is cut on purpose
 	}
 }
 
-// sending reads what is about to be sent: whole messages, as pgproto3 writes them.
+// sending parses the bytes that are about to be sent: whole messages, as pgproto3 writes them.
 func (c *connection) sending(b []byte) (keep int, cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +171,7 @@ func (c *connection) sending(b []byte) (keep int, cut bool) {
 	return len(b), false
 }
 
-// message follows one message to the server, and says whether the connection shall end before it.
+// message follows one message to the server, and reports whether the connection must end before it.
 func (c *connection) message(kind byte, body []byte) (cut bool) {
 	first, rest, _ := bytes.Cut(body, []byte{0})
 	second, _, _ := bytes.Cut(rest, []byte{0})
@@ -205,7 +205,7 @@ func (c *connection) statement(sql string) (cut bool) {
 	return false
 }
 
-// receiving reads what has come, in whatever pieces, and says where it shall end.
+// receiving parses received bytes, in any pieces, and returns where they must end.
 func (c *connection) receiving(b []byte) (keep int, cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +237,7 @@ func (c *connection) receiving(b []byte) (keep int, cut bool) {
 	return len(b), false
 }
 
-// answer takes the statement that is done, and says whether its answer shall not arrive.
+// answer removes the statement that is done, and reports whether its answer must not arrive.
 func (c *connection) answer() (cut bool) {
 	if len(c.pending) == 0 || c.pending[0].sync {
 		return false // a further statement of one Query
@@ -247,7 +247,7 @@ func (c *connection) answer() (cut bool) {
 	return done.counted && c.wire.step("after", done.sql)
 }
 
-// ready ends what came before a Sync: after an error the server passes over all up to it.
+// ready removes everything before a Sync: after an error the server skips all messages up to it.
 func (c *connection) ready(state byte) {
 	c.started = true
 	for len(c.pending) > 0 {
@@ -269,11 +269,11 @@ func begins(sql string) bool {
 	return strings.EqualFold(strings.TrimRight(word, ";"), "begin") || strings.EqualFold(word, "start")
 }
 
-// notifies says whether a statement is the outbox's hint to its relay, which is sent or not by the clock: counted, it
-// would make the nth step another one from run to run.
+// notifies reports whether a statement is the outbox's notification to its relay. The clock decides whether that is sent, so if
+// it were counted, the nth step would differ from run to run.
 func notifies(sql string) bool { return strings.HasPrefix(sql, "SELECT pg_notify(") }
 
-// title is a statement for a test's log: its first words, without comments before it, on one line.
+// title returns a statement for a test's log: its first words, without comments before it, on one line.
 func title(sql string) string {
 	const limit = 60
 	for strings.HasPrefix(sql, "--") {

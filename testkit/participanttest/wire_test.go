@@ -13,7 +13,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Each way of pgx to send a transaction has the same steps; several statements in one write only change their order.
+// TestEveryStepOfATransactionIsCounted checks that all ways in which pgx sends a transaction have the same steps. Several
+// statements in one write only change their order.
 func TestEveryStepOfATransactionIsCounted(t *testing.T) {
 	t.Parallel()
 	apart := []string{
@@ -168,7 +169,8 @@ func TestNotificationsAreNoSteps(t *testing.T) {
 	}, steps)
 }
 
-// After an error the server passes over what was sent up to the next Sync, and answers what comes behind it.
+// TestStepsAreRightAfterAnError checks a server that skips everything up to the next Sync after an error, and answers the
+// messages behind it.
 func TestStepsAreRightAfterAnError(t *testing.T) {
 	t.Parallel()
 	w, _, watched := newWire(t)
@@ -200,7 +202,7 @@ func TestStepsAreRightAfterAnError(t *testing.T) {
 	}, steps)
 }
 
-// newWire gives a pool on a database with a table t, and one whose connections are watched, one at a time.
+// newWire returns a pool on a database with a table t, and one whose connections are watched, one at a time.
 func newWire(t *testing.T) (w *wire, pool, watched *pgxpool.Pool) {
 	t.Helper()
 	w, pool = &wire{}, testkit.Database(t)
