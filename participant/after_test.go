@@ -17,7 +17,7 @@ func tomorrow(context.Context, pgx.Tx, participant.Command[Count]) (participant.
 	return participant.Outcome{}, retry.After(errAsked, time.Hour)
 }
 
-// An error may say when to try again: not even the tries at once come before that.
+// An error may name the time of the next try: not even the tries at once come before it.
 
 func TestAHeldMessageIsNotTriedBeforeItsErrorSays(t *testing.T) {
 	t.Parallel()

@@ -12,20 +12,20 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// OnAll makes fn the handler of all events of other hops, of whatever type, as they come: Exhausted and Nothing too. It is
-// called once for all of them that are in one transaction, as many as Config.Batch, so that it can read and write what
-// they need in a few statements. Those of a key are in their order.
+// OnAll registers fn as the handler of all events of other hops, of any type: Exhausted and Nothing too. It is called once for
+// all events that are in one transaction, as many as Config.Batch, so that it can read and write their data in a few
+// statements. The events of a key are in their order.
 //
-// fn answers nothing by itself: what follows from a message it writes with Outbox and schedules in that message's
-// Context. ctx carries no message: what is written with it begins a flow, under another id in each run. Config.Timeout is
-// for the whole call.
+// fn emits no answer: it writes the messages that follow from an event with Outbox, and schedules deadlines, in that event's
+// Context. ctx carries no message: entries written with it begin a flow, under another id in each run. Config.Timeout is for
+// the whole call.
 //
-// An error rolls back the whole transaction. With At it names the message that it is about: that one runs alone from then
-// on, with its attempts, and the others go on together. After an error that names none each of them runs alone once, so
-// fn must come to the same with one message as with many.
+// An error rolls back the whole transaction. With At it names the message that it is about: that one runs alone from then on,
+// with its attempts, and the others continue together. After an error that names none each of them runs alone once, so fn must
+// have the same effect with one message as with many.
 //
-// A topic has either OnAll or On; both are a mistake that Run reports. Local work of one transaction may come in more
-// calls than one, where commands or deadlines of a key stand between its events.
+// A topic has either OnAll or On; both are a mistake that Run reports. Local work of one transaction may come in more than one
+// call, if commands or deadlines of a key come between its events.
 func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pgx.Tx, ms []Taken) error) {
 	all := &taker{fn}
 	if len(from) == 0 {
@@ -40,9 +40,9 @@ func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pg
 	}
 }
 
-// A Taken is one message of those that OnAll hands over, its body unread.
+// A Taken is one message that OnAll passes to its function, its body undecoded.
 type Taken struct {
-	// Message is what came, with its attributes. Where it had no ce_id, ID is topic id, partition and offset.
+	// Message is the received message, with its attributes. If it had no ce_id, ID is topic id, partition and offset.
 	Message envelope.Message
 	// Attempt is the number of this run, counted from 1, as in Command; 1 in a batch, whose runs do not count.
 	Attempt int
@@ -50,8 +50,8 @@ type Taken struct {
 	ctx context.Context
 }
 
-// Context is the one that OnAll's function got, with the message as the cause of what is written in it: correlation,
-// causation, trace, and ids that repeat when the same is written again in the same order.
+// Context returns the context that OnAll's function got, with the message as the cause of the entries that are written in it:
+// correlation, causation, trace, and ids that repeat when the same entries are written again in the same order.
 func (t Taken) Context() context.Context {
 	if t.ctx == nil { // made by a test
 		return context.Background()
@@ -59,7 +59,7 @@ func (t Taken) Context() context.Context {
 	return t.ctx
 }
 
-// At says that err is about the message of that number in OnAll's call, counted from 0. Nil stays nil.
+// At marks err as the error of the message of that number in OnAll's call, counted from 0. Nil stays nil.
 func At(i int, err error) error {
 	if err == nil {
 		return nil
@@ -75,31 +75,31 @@ type located struct {
 
 func (l located) Unwrap() error { return l.error }
 
-// taker is a function of OnAll, which several topics may share.
+// taker holds a function of OnAll, which several topics may share.
 type taker struct {
 	fn func(ctx context.Context, tx pgx.Tx, ms []Taken) error
 }
 
-// run runs the handlers: one after the other, and those of one OnAll together, as far as the order of their keys lets
-// them.
+// run runs the handlers: one after the other, but the messages of one OnAll in one call, as far as the order of their keys
+// allows.
 func (u *unit) run() error {
 	u.ask()
-	var ran []bool // those that an OnAll has had
+	var ran []bool // the messages that an OnAll has had
 	for i, m := range u.first {
 		if ran != nil && ran[i] {
 			continue
 		}
-		if u.setter != nil { // what it has set is not for others
+		if u.setter != nil { // the settings that it changed must not apply to the others
 			u.setter.handler.sets.Store(true)
 			return failedIn{u.setter, conflict{error: errSets}}
 		}
-		if i > 0 && (m.handler.all != nil || m.handler.overtakes.Load() || m.sharesKey(u.first[i-1])) { // those of a key stand together
+		if i > 0 && (m.handler.all != nil || m.handler.overtakes.Load() || m.sharesKey(u.first[i-1])) { // adjacent by key
 			u.tx.keepOrder()
 			u.unsent = nil
 		}
 		if m.handler.all == nil {
 			err := u.handle(m)
-			if err == nil && u.overtook { // a savepoint may be open: the answers cannot go before what it wrote
+			if err == nil && u.overtook { // a savepoint may be open: the answers cannot go before its rows
 				m.handler.overtakes.Store(true)
 				err = errOvertook
 			}
@@ -119,7 +119,7 @@ func (u *unit) run() error {
 	return nil
 }
 
-// awaits notes that m's answer travels with COMMIT, where other handlers are still to run.
+// awaits records that m's answer is sent with COMMIT, while other handlers are still to run.
 func (u *unit) awaits(m *message) {
 	if !m.handler.answers || len(u.first) == 1 {
 		return
@@ -132,8 +132,8 @@ func (u *unit) awaits(m *message) {
 
 func (m *message) sharesKey(with *message) bool { return m.Key != nil && bytes.Equal(m.Key, with.Key) }
 
-// along are the message at i and those behind it that go into the same call: all of its handler, but for those behind
-// another's message of their key.
+// along returns the message at i and the later ones that go into the same call: all of its handler, except the ones that
+// come after another handler's message of their key.
 func (u *unit) along(i int, ran []bool) (ms []*message) {
 	all := u.first[i].handler.all
 	var waits *message
@@ -151,7 +151,7 @@ func (u *unit) along(i int, ran []bool) (ms []*message) {
 	return ms
 }
 
-// handleAll hands messages over within one time-out.
+// handleAll passes messages to OnAll's function within one time-out.
 func (u *unit) handleAll(ms []*message) (err error) {
 	w := u.w
 	ctx, cancel := context.WithTimeout(u.ctx, w.p.cfg.Timeout)
@@ -191,7 +191,7 @@ func (u *unit) handleAll(ms []*message) (err error) {
 	return err
 }
 
-// errorOf is what err says of m: nothing, where it is about another message.
+// errorOf returns err as the error of m: nil if it is about another message.
 func errorOf(m *message, err error) error {
 	var in failedIn
 	if errors.As(err, &in) && in.m != m {

@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// coordinator is the hop that takes the events of the stage's.
+// coordinator returns the hop that consumes the events of the stage's hop.
 func (s *stage) coordinator() topics.Hop { return topics.MustHop(s.hop.Flow(), "order") }
 
 func (s *stage) coordinates(c *participant.Config) {
@@ -25,14 +25,14 @@ func (s *stage) coordinates(c *participant.Config) {
 	c.Partitions, c.Batch = 1, s.batch
 }
 
-// event is one of the stage's hop.
+// event returns an event of the stage's hop.
 func (s *stage) event(key string, body Count) envelope.Message {
 	m := s.command(key, body)
 	m.Topic, m.Outcome = s.hop.Events(), envelope.Success
 	return m
 }
 
-// listen makes the events topic local for the coordinator before it does.
+// listen makes the events topic local for the coordinator before the coordinator does.
 func (s *stage) listen() {
 	s.t.Helper()
 	if s.local {
@@ -41,11 +41,11 @@ func (s *stage) listen() {
 	}
 }
 
-// taken is what a handler of whole batches was called with.
+// taken records the calls of a handler of whole batches.
 type taken struct {
 	mu    sync.Mutex
 	calls [][]participant.Taken
-	ids   map[string][]string // of what was written for a message, by its id
+	ids   map[string][]string // ids of the entries written for a message, by its id
 }
 
 func (k *taken) alone(key string) (attempts []int) {
@@ -59,7 +59,7 @@ func (k *taken) alone(key string) (attempts []int) {
 	return attempts
 }
 
-// handle writes two entries for each message, and one row, all in a few statements; then it fails as it is asked to.
+// handle writes two entries and one row for each message, all in a few statements; then it fails if a message says so.
 func (k *taken) handle(p *participant.Participant, next string) func(context.Context, pgx.Tx, []participant.Taken) error {
 	return func(ctx context.Context, tx pgx.Tx, ms []participant.Taken) error {
 		k.mu.Lock()
@@ -104,8 +104,8 @@ func (k *taken) handle(p *participant.Participant, next string) func(context.Con
 	}
 }
 
-// TestABatchIsHandedOverAtOnce_A23: one call for a transaction, in the order of each key; the message that an error names
-// is tried alone, the others take effect once, and what is written has the same ids in each run.
+// TestABatchIsHandedOverAtOnce_A23 checks that a transaction has one call, in the order of each key; the message that an error
+// names is tried alone, the others take effect once, and written entries have the same ids in each run.
 func TestABatchIsHandedOverAtOnce_A23(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, s *stage) {
@@ -182,7 +182,7 @@ func TestABatchIsHandedOverAtOnce_A23(t *testing.T) {
 	})
 }
 
-// TestAnErrorThatNamesNobodyLetsEachRunAlone, a panic and a time-out too. Runs in a batch count for nobody.
+// TestAnErrorThatNamesNobodyLetsEachRunAlone checks errors, panics and time-outs. Runs in a batch count as no attempts.
 func TestAnErrorThatNamesNobodyLetsEachRunAlone(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(context.Context) error{
@@ -207,7 +207,7 @@ func TestAnErrorThatNamesNobodyLetsEachRunAlone(t *testing.T) {
 			k := &taken{ids: make(map[string][]string)}
 			handle := k.handle(p, "elsewhere")
 			var mu sync.Mutex
-			largest, first := 0, make(map[string]int) // the attempt that each made alone at first
+			largest, first := 0, make(map[string]int) // the attempt of each one's first run alone
 			participant.OnAll(p, []topics.Hop{s.hop}, func(ctx context.Context, tx pgx.Tx, ms []participant.Taken) error {
 				mu.Lock()
 				if largest = max(largest, len(ms)); len(ms) == 1 && first[string(ms[0].Message.Key)] == 0 {
@@ -230,7 +230,7 @@ func TestAnErrorThatNamesNobodyLetsEachRunAlone(t *testing.T) {
 	}
 }
 
-// TestEverythingOfATopicIsTaken: whatever its type, what Troupe itself says too. The context is the message's own.
+// TestEverythingOfATopicIsTaken checks that events of any type are passed, Troupe's own too. The context is the message's own.
 func TestEverythingOfATopicIsTaken(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -286,7 +286,7 @@ func TestEverythingOfATopicIsTaken(t *testing.T) {
 	require.Empty(t, ended["Counted"], "the error was another's")
 }
 
-// TestEventsCommandsAndDeadlinesOfAKeyKeepTheirOrder: local work has all of them in one transaction.
+// TestEventsCommandsAndDeadlinesOfAKeyKeepTheirOrder checks local work, which has all of them in one transaction.
 func TestEventsCommandsAndDeadlinesOfAKeyKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -328,7 +328,7 @@ func TestEventsCommandsAndDeadlinesOfAKeyKeepTheirOrder(t *testing.T) {
 	require.Greater(t, together, 2, "of several keys in one call")
 }
 
-// TestAWedgedBatchIsReported like any other handler that ignores its time-out.
+// TestAWedgedBatchIsReported checks that it is reported as any other handler that ignores its time-out.
 func TestAWedgedBatchIsReported(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -352,7 +352,7 @@ func TestAWedgedBatchIsReported(t *testing.T) {
 	require.Empty(t, runs)
 }
 
-// TestADeadlineNeedsNoCodec: a body that names its type travels as JSON, raw parts and all.
+// TestADeadlineNeedsNoCodec checks that a body that names its type is sent as JSON, raw parts too.
 func TestADeadlineNeedsNoCodec(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

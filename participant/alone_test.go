@@ -13,12 +13,13 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Call is a command whose handler asks somebody else.
+// Call is a command whose handler calls another service.
 type Call struct {
 	N int `json:"n"`
 }
 
-// aloneAmongOthers registers a handler that is never in a batch, beside one that is, and counts what ran in which.
+// aloneAmongOthers registers a handler that is never in a batch, and one that is, and counts their runs by the kind of
+// transaction.
 func aloneAmongOthers(s *stage) (p *participant.Participant, ran func() (together, calls, callsTogether int)) {
 	var mu sync.Mutex
 	var together, calls, callsTogether int

@@ -18,8 +18,8 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// A command that comes again under another id, with the idempotency key it had, is a caller who did not get his answer:
-// he gets the one that was given, and nothing is done again. A command of a saga is known by its saga, step and operation
+// A command that comes again under another id, with the idempotency key it had, was sent by a caller without an answer: it gets
+// the stored answer, and its handler does not run again. A command of a saga is identified by its saga, step and operation
 // instead: see barrier.
 
 var (
@@ -35,8 +35,8 @@ var (
 	deleteAnswer string
 )
 
-// answerKey is what an answer is found by: type and idempotency key, with the topic for an event, whose type other hops
-// have too; or operation and step, and saga.
+// answerKey is the key of a stored answer: type and idempotency key, with the topic for an event, whose type other hops have
+// too; or operation and step, and saga.
 type answerKey struct{ typ, key string }
 
 type storedAnswer struct {
@@ -45,8 +45,8 @@ type storedAnswer struct {
 	contentType string
 	payload     []byte
 	commandKey  string  // of a saga's command
-	request     []byte  // of any other: requestHash; nil where nothing is to be compared
-	version     *uint32 // of the row; nil where this transaction has written it
+	request     []byte  // of any other: requestHash; nil if there is nothing to compare
+	version     *uint32 // of the row; nil if this transaction has written it
 }
 
 type answers map[answerKey]storedAnswer
@@ -61,7 +61,7 @@ func (m *message) answerKey() answerKey {
 	return answerKey{indexable(m.Type), indexable(m.IdempotencyKey)}
 }
 
-// requestHash is of the message's key and body: an idempotency key stands for one request.
+// requestHash hashes the message's key and body: an idempotency key identifies one request.
 func (m *message) requestHash() []byte {
 	h := sha256.New()
 	_ = binary.Write(h, binary.BigEndian, int64(len(m.Key))) // a hash takes all writes
@@ -70,7 +70,7 @@ func (m *message) requestHash() []byte {
 	return h.Sum(nil)
 }
 
-// differs says that m's idempotency key was used before for a message with another key or body.
+// differs returns an error if m's idempotency key was used before for a message with another key or body.
 func (m *message) differs(stored storedAnswer) error {
 	if len(stored.request) == 0 || bytes.Equal(stored.request, m.requestHash()) {
 		return nil
@@ -79,12 +79,12 @@ func (m *message) differs(stored storedAnswer) error {
 		"which was answered: send this one with an idempotency key of its own", readable(m.IdempotencyKey, 255), m.Type)}
 }
 
-// answered says whether m's answer is stored.
+// answered reports whether m's answer is stored.
 func (m *message) answered() bool {
 	return m.handler != nil && m.handler.answers && (m.IdempotencyKey != "" || m.ofSaga())
 }
 
-// findAnswers queues the question for what was answered before, if any of the messages could have been.
+// findAnswers queues the query for earlier answers, if any of the messages can have one.
 func (p *Participant) findAnswers(b *pgx.Batch, ms []*message) (asked bool) {
 	var types, keys []string
 	add := func(k answerKey) { types, keys = append(types, k.typ), append(keys, k.key) }
@@ -123,8 +123,9 @@ func readAnswers(results pgx.BatchResults) (answers, error) {
 	return all, err
 }
 
-// findForgotten queues the question up to when answers to sagas' commands may be deleted, if any of the messages is one. It
-// comes behind findAnswers: an answer that is deleted between the two is missing in the first and in the second's time.
+// findForgotten queues the query for the time up to which answers to sagas' commands may be deleted, if any of the messages is
+// such a command. It must come after findAnswers: an answer that is deleted between the two is missing in the result of the
+// first and counted in the time of the second.
 func (p *Participant) findForgotten(b *pgx.Batch, ms []*message) (asked bool) {
 	asked = slices.ContainsFunc(ms, func(m *message) bool { return m.answered() && m.ofSaga() })
 	if asked {
@@ -141,8 +142,8 @@ func readForgotten(results pgx.BatchResults) (deleted *time.Time, err error) {
 	return deleted, err
 }
 
-// storeAnswer keeps m's answer beside its event. Two commands with one key at once: the second fails, runs again, and
-// finds the first one's.
+// storeAnswer stores m's answer in addition to its event. Of two concurrent commands with one key the second fails, runs again,
+// and finds the answer of the first.
 func (u *unit) storeAnswer(m *message, e outbox.Entry) {
 	if !m.answered() {
 		return
@@ -150,14 +151,14 @@ func (u *unit) storeAnswer(m *message, e outbox.Entry) {
 	s := storedAnswer{outcome: e.Outcome, typ: e.Type, contentType: e.ContentType, payload: e.Payload}
 	if m.ofSaga() {
 		s.commandKey = indexable(m.IdempotencyKey)
-	} else if m.redrive == 0 { // a redriven message may have been edited: its sender repeats what was before
+	} else if m.redrive == 0 { // a redriven message may have been edited: its sender repeats the original
 		s.request = m.requestHash()
 	}
 	u.store(m, m.answerKey(), s)
 }
 
-// store keeps the answer of m, or of the other call of its step, instead of the one that was there, if that is still the
-// one which was found: else the insertion fails, and all runs again.
+// store stores the answer of m, or of the other call of its step. It replaces an existing answer, if it is still the one that
+// was found: else the insertion fails, and the whole transaction runs again.
 func (u *unit) store(m *message, k answerKey, s storedAnswer) {
 	group := u.w.p.cfg.Group
 	if old, ok := u.answers[k]; ok {
@@ -169,7 +170,7 @@ func (u *unit) store(m *message, k answerKey, s storedAnswer) {
 		commandKey = &s.commandKey
 	}
 	u.tx.answers.add(group, k, s, commandKey)
-	if len(u.first) > 1 { // those behind it must see it
+	if len(u.first) > 1 { // later messages of the transaction must see it
 		if u.answers == nil {
 			u.answers = make(answers, len(u.first))
 		}
@@ -177,7 +178,7 @@ func (u *unit) store(m *message, k answerKey, s storedAnswer) {
 	}
 }
 
-// answerRows are answers on their way into a transaction, those of many messages in one statement.
+// answerRows collects the answers that a transaction inserts, several in one statement.
 type answerRows struct {
 	group                                       string
 	types, keys, outcomes, bodies, contentTypes []string
@@ -193,7 +194,7 @@ func (r *answerRows) add(group string, k answerKey, s storedAnswer, commandKey *
 	r.commandKeys, r.requests = append(r.commandKeys, commandKey), append(r.requests, s.request)
 }
 
-// queue adds the statement that inserts them to b. Then r has none.
+// queue adds the statement that inserts them to b and empties r.
 func (r *answerRows) queue(b *pgx.Batch) {
 	switch len(r.types) {
 	case 0:
@@ -207,7 +208,7 @@ func (r *answerRows) queue(b *pgx.Batch) {
 	*r = answerRows{}
 }
 
-// repeatAnswer answers m with what the same command was answered under another id.
+// repeatAnswer answers m with the stored answer to the same command under another id.
 func (p *Participant) repeatAnswer(ctx context.Context, tx *handlerTx, m *message, s storedAnswer) error {
 	if s.typ == "" {
 		return nil // Done

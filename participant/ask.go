@@ -10,19 +10,19 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Ask makes two functions the handler of commands of a type that only its name is known of, for what somebody else does by
-// other means than tx: ask asks him, and take makes an outcome of what he said, in the transaction. The body is left as it
-// came. All else is as for Handle.
+// Ask registers two functions as the handler of commands of a type, of which only the name is known, whose work is done by
+// another service by other means than tx (HTTP, RPC): ask calls the service, outside the transaction, and take makes an outcome
+// of its result, in the transaction. The body is passed undecoded. All else is as for Handle.
 //
-// The messages of a batch ask at once, before any of their handlers runs, but for those behind another of their key, or of
-// their saga's step, in the same batch: they ask when it is their turn. So no command asks that would not run, and those of
-// a key ask in their order. At most Concurrency times Batch asks are under way.
+// The messages of a batch call ask concurrently, before any of their handlers runs, except those behind another message of
+// their key, or of their saga's step, in the same batch: they call it in their turn. So no command calls ask that would not
+// run, and the commands of a key call it in their order. At most Concurrency times Batch calls are active.
 //
-// What ask brought is kept while the message is in this process: when a batch is rolled back, since one of it failed or
-// the commit did, nobody is asked again who has answered, and an error of ask counts once. After a crash, a time-out, an
-// error and a move of the partition he is asked again: it is he who must know the command by its idempotency key or id.
+// The result of ask is kept while the message is in this process: when a batch is rolled back, since another message or the
+// commit failed, a call that has returned is not repeated, and an error of ask counts once. After a crash, a time-out, an error
+// and a move of the partition the call is repeated: the service must recognise the command by its idempotency key or id.
 //
-// Each ask has the message's time-out to itself. It must return when ctx ends. take must be quick.
+// Each call has the message's time-out to itself. It must return when ctx ends. take must be quick.
 func Ask[A any](
 	p *Participant, typ string,
 	ask func(ctx context.Context, c Command[[]byte]) (A, error),
@@ -58,13 +58,13 @@ func Ask[A any](
 	p.register(h)
 }
 
-// said is what an ask brought.
+// said is the result of a call of ask.
 type said struct {
 	what any
 	err  error
 }
 
-// ask is what was said before, or is now. An error is good for one run that counts, which is one alone.
+// ask returns the kept result, or calls. A kept error is used for one run that counts, which is one alone.
 func (m *message) ask(ctx context.Context) (any, error) {
 	s := m.said
 	if s == nil {
@@ -84,13 +84,13 @@ func (h *handler) hear(ctx context.Context, m *message) (s *said) {
 	return s
 }
 
-// stale says that what was said is of no use to another run: he was away.
+// stale reports whether the call must be repeated for another run: the service was away, or the call was cancelled.
 func (s *said) stale() bool {
 	var away unavailable
 	return s != nil && (errors.As(s.err, &away) || errors.Is(s.err, context.Canceled))
 }
 
-// ask lets the messages of a batch ask, those that may at once, and waits for all.
+// ask calls ask concurrently for the messages of a batch that need not wait for an earlier one, and waits for all calls.
 func (u *unit) ask() {
 	for _, m := range u.first {
 		m.alone = len(u.first) == 1
@@ -122,7 +122,7 @@ func (u *unit) ask() {
 	asks.Wait()
 }
 
-// places are what m keeps an order in: its key, and its step of a saga.
+// places returns the orders that m takes part in: its key, and its step of a saga.
 func (m *message) places() (all []string) {
 	if m.Key != nil {
 		all = append(all, "key "+string(m.Key))
@@ -137,7 +137,7 @@ func (m *message) places() (all []string) {
 	return all
 }
 
-// asked is the ask of a message beside others, within its time-out.
+// asked calls ask for a message, concurrently with others, within its time-out.
 func (w *runner) asked(ctx context.Context, m *message) *said {
 	limit := w.p.timeout(m)
 	ctx, cancel := context.WithTimeout(ctx, limit)

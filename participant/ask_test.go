@@ -16,14 +16,14 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// oracle is somebody else, who notes who asks.
+// oracle is the external service, which records its callers.
 type oracle struct {
 	mu     sync.Mutex
 	asked  map[string]int // by id
 	order  map[string][]int
 	most   int
 	asking int
-	meet   chan struct{} // closed when as many ask at once as shall
+	meet   chan struct{} // closed when as many calls as required are active at once
 	met    sync.Once
 	want   int
 }
@@ -75,7 +75,7 @@ func TestTheMessagesOfABatchAskAtOnceAndNobodyTwice_C19(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	const keys, each, attempts, batch = 12, 3, 4, 30
-	o := newOracle(2) // it answers nobody before two have asked
+	o := newOracle(2) // it answers no call before two are active
 	p := s.new(onePartition, func(c *participant.Config) { c.Batch, c.Concurrency, c.Immediate = batch, 2, -1 })
 	participant.Ask(p, "Count", o.ask, o.take)
 	s.provision(1)
@@ -110,7 +110,8 @@ func TestTheMessagesOfABatchAskAtOnceAndNobodyTwice_C19(t *testing.T) {
 	require.LessOrEqual(t, o.most, 2*batch)
 }
 
-// TestACommandThatWouldNotRunAsksNobody: what was answered under another id, and what its saga's step forbids.
+// TestACommandThatWouldNotRunAsksNobody checks a command that was answered under another id, and one that its saga's step
+// blocks.
 func TestACommandThatWouldNotRunAsksNobody(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -127,7 +128,7 @@ func TestACommandThatWouldNotRunAsksNobody(t *testing.T) {
 	s.send(first, undo)
 	stop := begin()
 	s.waitEvents(2)
-	stop() // or what is one batch might come in two
+	stop() // or the messages of one batch might come in two
 	again, late, other := first, undo, s.command("c", Count{N: 1})
 	again.ID, late.ID = envelope.NewID(), envelope.NewID()
 	late.IdempotencyKey, late.SagaOperation = late.ID, "forward"
@@ -143,7 +144,7 @@ func TestACommandThatWouldNotRunAsksNobody(t *testing.T) {
 	require.Equal(t, map[string]int{first.ID: 1, undo.ID: 1, other.ID: 1}, o.asked)
 }
 
-// TestWhoAsksDoesNotWaitForWhatRuns: it waits for somebody else, who may take his time.
+// TestWhoAsksDoesNotWaitForWhatRuns checks that Ask does not gather: its runs wait for another service, which may be slow.
 func TestWhoAsksDoesNotWaitForWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

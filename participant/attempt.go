@@ -17,36 +17,36 @@ import (
 )
 
 const (
-	// statementLimit bounds what this package waits for outside handlers: a connection, the inbox row, the commit.
+	// statementLimit limits the waits of this package outside handlers: for a connection, the inbox row, the commit.
 	statementLimit = 30 * time.Second
 	conflicts      = 5
 )
 
-// unit is one transaction of one message or more, with what the inbox said of them.
+// unit is one transaction of one message or more, with the inbox's results for them.
 type unit struct {
 	w       *runner
 	ctx     context.Context // of the handlers
 	tx      *handlerTx
 	all     []*message
-	first   []*message // those that take effect now
+	first   []*message // the messages that take effect now
 	answers answers
 	deleted *time.Time     // when the youngest answer to a saga's command that is deleted was given; nil: none is
 	ended   func(Delivery) // a hook's, of a message that runs alone
-	setter  *message       // the one whose handler has changed settings of the transaction
+	setter  *message       // the message whose handler has changed settings of the transaction
 
-	unsent   map[string]bool // keys of answers that travel with COMMIT
+	unsent   map[string]bool // keys of answers that are sent with COMMIT
 	overtook bool            // the handler that runs wrote an event for one of these keys
 }
 
 // unitKey is the context key of the unit whose handler runs.
 type unitKey struct{}
 
-// errOvertook fails a batch, not a message: what a handler wrote would come before the answer of a message that was
-// handled before it.
+// errOvertook fails a batch, not a message: an event of a handler would precede the answer of a message that was handled before
+// it.
 var errOvertook = errors.New("it writes an event for the key of another message of the batch")
 
-// alone runs m's handler in a transaction of its own. A nil error says that it took effect, now or before. A lost race
-// is run again a few times.
+// alone runs m's handler in a transaction of its own. It returns nil if m took effect, now or before. A lost race is run again
+// a few times.
 func (w *runner) alone(m *message) error {
 	if m.unreadable != nil {
 		return classified{Poison, m.unreadable}
@@ -79,7 +79,7 @@ func (w *runner) alone(m *message) error {
 	}
 }
 
-// failedIn says in whose run an error came up. It may be another's fault all the same, whose statements were queued.
+// failedIn names the message whose run failed. The cause may be in another one, whose statements were queued.
 type failedIn struct {
 	m *message
 	error
@@ -87,8 +87,8 @@ type failedIn struct {
 
 func (f failedIn) Unwrap() error { return f.error }
 
-// attempt runs the handlers of messages in one transaction, with their inbox rows and outcomes, and for one from
-// troupe.held the end of its row. An error says that nothing of it took effect.
+// attempt runs the handlers of messages in one transaction, with their inbox rows and outcomes, and for one from troupe.held
+// the end of its row. After an error none of it took effect.
 func (w *runner) attempt(ms ...*message) (err error) {
 	began := time.Now()
 	if slices.ContainsFunc(ms, wasEnded) { // they come first: others have joined the batch since
@@ -106,7 +106,8 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		return err
 	}
 	defer u.tx.rollback(w.ctx)
-	// All take keys in one order: two batches of different partitions that lock a row for each of theirs cannot deadlock.
+	// All batches lock keys in one order: two batches of different partitions that lock a row for each of their keys cannot
+	// deadlock.
 	slices.SortStableFunc(u.first, func(a, b *message) int { return bytes.Compare(a.Key, b.Key) })
 	for _, m := range u.first {
 		m.began = began
@@ -133,7 +134,7 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		fn()
 	}
 	for _, m := range u.first {
-		m.said = nil // what its fetch was read into stays for a while
+		m.said = nil // its fetch buffer stays referenced for a while
 		if m.deadline != nil && m.deadline.late {
 			w.p.ignored(m, u.delivery(m))
 		}
@@ -147,8 +148,8 @@ func (w *runner) attempt(ms ...*message) (err error) {
 	return nil
 }
 
-// start begins a transaction in which messages end, for good or with a failure, and inserts their inbox rows, in one
-// round trip.
+// start begins a transaction in which messages end, for good or with a failure, and inserts their inbox rows, in one round
+// trip.
 func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
 	defer cancel()
@@ -210,7 +211,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		return nil, w.p.ours(err)
 	}
 	u.tx = tx
-	if len(mine) < len(ms) { // somebody else has the others, and so their identities
+	if len(mine) < len(ms) { // another member has the others, and so their identities
 		u.first = nil
 		for _, m := range ms {
 			m.passed = ""
@@ -223,7 +224,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	return u, nil
 }
 
-// commit sends what is queued and ends the transaction.
+// commit sends the queued statements and ends the transaction.
 func (u *unit) commit() error {
 	if u.tx.conn == nil {
 		return nil
@@ -237,11 +238,11 @@ func (u *unit) commit() error {
 	return atCommit(err, u.tx.conn.Conn().IsClosed())
 }
 
-// failed reads an error of a statement that runs among the handlers', some of which may have been queued.
+// failed classifies an error of a statement that runs among the handlers' statements, some of which may have been queued.
 func (u *unit) failed(err error) error { return atCommit(err, u.tx.conn.Conn().IsClosed()) }
 
-// handle runs m's handler within its time-out and writes its outcome. A command that was answered before gets that
-// answer, and one that the other call of its step forbids does nothing.
+// handle runs m's handler within its time-out and writes its outcome. A command that was answered before gets that answer, and
+// one that the other call of its step blocks does nothing.
 func (u *unit) handle(m *message) (err error) {
 	w := u.w
 	m.idle = ""
@@ -301,7 +302,7 @@ func (u *unit) handle(m *message) (err error) {
 	return err
 }
 
-// tooLong is the error of a run that did not end within its time-out, whatever it says itself.
+// tooLong returns the error of a run that did not end within its time-out, whatever its own error is.
 func tooLong(ctx context.Context, limit time.Duration, err error) error {
 	if err == nil {
 		err = ctx.Err()
@@ -309,14 +310,14 @@ func tooLong(ctx context.Context, limit time.Duration, err error) error {
 	return classified{Timeout, fmt.Errorf("ran longer than %s: %w", limit, err)}
 }
 
-// prepare reads the body; a codec may panic on bytes it did not expect.
+// prepare decodes the body; a codec may panic on bytes it did not expect.
 func (w *runner) prepare(m *message) (_ run, err error) {
 	defer recovered(&err)
 	return m.handler.prepare(m)
 }
 
-// call is the handler's own time: while it runs, its clock does. The handler has a goroutine of its own, so that one that ends
-// it takes nothing else along.
+// call runs the handler and measures how long it has run. The handler has a goroutine of its own, so that runtime.Goexit in it
+// ends nothing else.
 func (w *runner) call(ctx context.Context, m *message, run run, tx pgx.Tx) (o Outcome, err error) {
 	w.clocks.start(m)
 	defer w.clocks.stop(m)
@@ -337,7 +338,7 @@ func recovered(err *error) {
 	}
 }
 
-// answer writes the outcome event, with the place that deadletter.Reply gives it.
+// answer writes the outcome event with the key, ids and headers that deadletter.Reply gives it.
 func (u *unit) answer(ctx context.Context, m *message, o Outcome) error {
 	p := u.w.p
 	e := p.reply(m)
@@ -357,7 +358,7 @@ func (u *unit) answer(ctx context.Context, m *message, o Outcome) error {
 	return u.precede(m)
 }
 
-// event is e with an outcome's kind and body.
+// event returns e with an outcome's kind and body.
 func (p *Participant) event(e outbox.Entry, o Outcome) (outbox.Entry, error) {
 	switch {
 	case o.done:
@@ -379,7 +380,7 @@ func (p *Participant) event(e outbox.Entry, o Outcome) (outbox.Entry, error) {
 // reply returns an entry for the hop's events topic that answers m.
 func (p *Participant) reply(m *message) outbox.Entry { return deadletter.Reply(p.cfg.Hop, m.Message) }
 
-// delivery is what hooks are told of m.
+// delivery returns the Delivery of m for hooks.
 func (u *unit) delivery(m *message) Delivery {
 	d := u.w.delivery(m)
 	d.Outcome, d.Took = m.outcome, time.Since(m.began)

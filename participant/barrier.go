@@ -9,53 +9,52 @@ import (
 )
 
 // The barrier of a saga's step. Its forward call and its compensation each have a row in troupe.answers, by saga, step
-// and operation, written in the transaction of their effect. By the two rows a call knows what the other has done; where
-// both run at once they meet at the unique key, and the one that comes second runs again.
+// and operation, written in the transaction of their effect. From the two rows a call knows the state of the other one; if
+// both run at once they insert the same unique key, and the second one runs again.
 //
-//	call          own answer                  the other's          what becomes of it
+//	call          own answer                  the other's          effect
 //	either        success                     -                    that answer again
 //	either        failure, to this key        -                    that answer again
-//	forward       none, or to another key     any                  nothing: refused, and stored so
+//	forward       none, or to another key     any                  nothing: refused, and stored as refused
 //	forward       none, or to another key     none                 runs
-//	compensation  none, or to another key     -                    runs; where the other has no success, it is forbidden
+//	compensation  none, or to another key     -                    runs; if the other has no success, it is blocked
 //	                                                               by a row of its own
 //	 in doubt     none, or to another key     success              runs
-//	 in doubt     none, or to another key     any, but begun since runs: what it did outside the database is undone
+//	 in doubt     none, or to another key     any, but begun since runs: its effects outside the database are undone
 //	 in doubt     none, or to another key     none, or a failure   nothing: succeeds; both are stored, so that the
 //	                                                               forward call does nothing either
-//	either        none                        none, and it may be  refused as permanent: whether it is truth that there
-//	                                          forgotten            was no call cannot be known, and a person settles it
+//	either        none                        none, and it may be  refused as permanent: it is not known whether there
+//	                                          forgotten            was a call, and an operator must settle the step
 //
-// An answer may be forgotten where the call was sent before the youngest answer that was deleted, which
-// troupe.inbox_groups.barrier_forgotten holds, was given: what Config.BarrierRetention is now does not say what was deleted
-// while it was another. HeaderSince says when the call was sent, else the message's own time.
+// An answer may be forgotten (deleted) if its call was sent before the time in troupe.inbox_groups.barrier_forgotten, at which
+// the youngest of the deleted answers was given. The present Config.BarrierRetention does not show this, since it may have had
+// another value when answers were deleted. HeaderSince has the time when the call was sent, else the message's own time counts.
 //
-// Another key is how somebody asks again for what was refused, after he has removed the cause.
+// A saga calls again under another key after an operator has removed the cause of a refusal.
 
-// HeaderDoubt says, with the value "true", that the sender of a compensation does not know whether the forward call took
-// effect, for instance since its answer did not come in time. Without it the compensation runs even where nothing is
-// known of a forward call.
+// HeaderDoubt has the value "true" if the sender of a compensation does not know whether the forward call took effect, for
+// instance since its answer did not come in time. Without it the compensation runs even if no forward call is known.
 const HeaderDoubt = "__troupe.saga.doubt"
 
-// HeaderSince says when the first call was sent of which the sender of a saga's command does not know what became, in
-// RFC 3339: of a compensation in doubt the forward call, of a command that is sent again the first of them. It is not needed
-// where that is the message's own time.
+// HeaderSince has the time, in RFC 3339, when the first call was sent whose result the sender of a saga's command does not
+// know: for a compensation in doubt the forward call, for a command that is sent again the first one. It is not needed if that
+// is the message's own time.
 const HeaderSince = "__troupe.saga.since"
 
-// clockMargin is how far the clocks of a saga's sender and of a participant may differ.
+// clockMargin is the largest difference assumed between the clocks of a saga's sender and of a participant.
 const clockMargin = time.Hour
 
-// Nothing is the body of the answer to a saga's command that had nothing to do, so that its handler did not run. It is
-// JSON whatever codec the flow uses. A forward call that comes after its compensation fails with it; a compensation in
-// doubt whose forward call has not taken effect succeeds with it, and then that call never will.
+// Nothing is the body of the answer to a saga's command that had nothing to do, so that its handler did not run. It is JSON
+// whatever codec the flow uses. A forward call that comes after its compensation fails with it; a compensation in doubt whose
+// forward call has not taken effect succeeds with it, and then that call never will.
 type Nothing struct {
-	Reason string `json:"reason"` // for people
+	Reason string `json:"reason"` // for operators
 }
 
-// MessageType is the event's ce_type.
+// MessageType returns the event's ce_type.
 func (Nothing) MessageType() string { return "troupe.Nothing" }
 
-// PlainJSON makes it JSON.
+// PlainJSON selects JSON for it.
 func (Nothing) PlainJSON() {}
 
 // The operations of a step.
@@ -64,13 +63,13 @@ const (
 	compensate = "compensate"
 )
 
-// ofSaga says whether m is known by its place in a saga.
+// ofSaga reports whether m is identified by its saga, step and operation.
 func (m *message) ofSaga() bool {
 	return !m.handler.reacts && m.SagaOperation != "" && m.SagaID != "" && m.SagaStep != "" &&
 		(m.SagaOperation == forward || m.SagaOperation == compensate)
 }
 
-// stepKey is what the answer to an operation of m's step is found by.
+// stepKey returns the key of the answer to an operation of m's step.
 func (m *message) stepKey(operation string) answerKey {
 	return answerKey{indexable(operation + " " + m.SagaStep), indexable(m.SagaID)}
 }
@@ -102,7 +101,7 @@ func (u *unit) forgotten(m *message) bool {
 	return u.deleted != nil && !since.IsZero() && since.Before(u.deleted.Add(clockMargin))
 }
 
-// verdict is what becomes of a command.
+// verdict is a decision on a command.
 type verdict int
 
 const (
@@ -112,7 +111,7 @@ const (
 	refuses
 )
 
-// judge says what becomes of m by what was answered before.
+// judge decides on m from the answers stored before.
 func (u *unit) judge(m *message) (v verdict, stored storedAnswer, reason string) {
 	stored, known := u.answers[m.answerKey()]
 	switch {
@@ -176,8 +175,8 @@ func encodeNothing(reason string) (envelope.Encoded, error) {
 
 const compensatedBefore = "the step was compensated before"
 
-// precede keeps m's forward call from taking effect after m, where m is a compensation that ran and that call has no
-// success yet. A call that runs at the same time has not seen m: it meets the row that forbids it, and runs again.
+// precede prevents m's forward call from taking effect after m, if m is a compensation that ran and that call has no success
+// yet. A call that runs at the same time has not seen m: it finds the row that blocks it, and runs again.
 func (u *unit) precede(m *message) error {
 	if !m.ofSaga() || m.SagaOperation != compensate || u.answers[m.stepKey(forward)].outcome == envelope.Success {
 		return nil
@@ -190,8 +189,8 @@ func (u *unit) precede(m *message) error {
 	return nil
 }
 
-// forbid makes m's forward call do nothing from now on. A refusal is stored anew as it is: who tries that call again at
-// this moment must run into it.
+// forbid makes m's forward call do nothing from now on. A refusal is stored again, unchanged: a concurrent retry of that call
+// must conflict with it.
 func (u *unit) forbid(m *message, e envelope.Encoded) {
 	k := m.stepKey(forward)
 	s, refused := u.answers[k]
@@ -201,7 +200,7 @@ func (u *unit) forbid(m *message, e envelope.Encoded) {
 	u.store(m, k, s)
 }
 
-// didNothing says so, once it is settled.
+// didNothing logs a command without effect, after its transaction has committed.
 func (p *Participant) didNothing(m *message) {
 	p.cfg.Log.Info().Str("message", m.place()).Str("message_id", m.id).Str("saga", readable(m.SagaID, 200)).
 		Str("step", readable(m.SagaStep, 200)).Str("operation", m.SagaOperation).Msg("nothing done: " + m.idle)

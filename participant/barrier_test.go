@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// Undo compensates a Count. Where it is done, it stands in done with a negative number.
+// Undo compensates a Count. Its effect is a row in done with a negative number.
 type Undo struct {
 	N    int    `json:"n"`
 	Fail string `json:"fail,omitempty"`
@@ -31,12 +31,12 @@ func undo(ctx context.Context, tx pgx.Tx, c participant.Command[Undo]) (particip
 	return participant.Succeed(Undone{N: c.Body.N}), err
 }
 
-// Undone is its answer.
+// Undone is the answer to Undo.
 type Undone struct {
 	N int `json:"n"`
 }
 
-// call is one command of a saga's step, and what is to become of it.
+// call is one command of a saga's step, with the expected result.
 type call struct {
 	saga, step, operation string
 	key                   string // idempotency
@@ -48,11 +48,11 @@ type call struct {
 	runs bool
 }
 
-// message is c as a saga would send it.
+// message returns c as a saga would send it.
 func (c call) message(s *stage, key string) envelope.Message {
 	m := s.command(key, Count{N: c.n, Fail: c.fail})
 	if c.operation == "" {
-		m.Payload = marshal(Count{}) // no saga tells which request it is: the same body for the same key
+		m.Payload = marshal(Count{}) // no saga identifies the request: the same body for the same key
 	}
 	if c.operation == "compensate" {
 		m.Type, m.Payload = "Undo", marshal(Undo{N: c.n, Fail: c.fail})
@@ -64,7 +64,7 @@ func (c call) message(s *stage, key string) envelope.Message {
 	return m
 }
 
-// give sends messages, or where work is local writes them.
+// give sends messages, or writes them if work is local.
 func (s *stage) give(ms ...envelope.Message) {
 	s.t.Helper()
 	if !s.local {
@@ -110,11 +110,11 @@ func bothWays(t *testing.T, test func(t *testing.T, s *stage)) {
 	}
 }
 
-// batched has one partition, and as many messages in a transaction as the test says.
+// batched configures one partition, and as many messages in a transaction as the test sets.
 func (s *stage) batched(c *participant.Config) { c.Partitions, c.Batch = 1, s.batch }
 
-// TestTheBarrierOfAStep_B15_Defect15_Defect20: what a step's two calls have done decides what they do, whatever their ids
-// and keys are.
+// TestTheBarrierOfAStep_B15_Defect15_Defect20 checks that the effects of a step's two calls decide about later ones, whatever
+// their ids and keys are.
 func TestTheBarrierOfAStep_B15_Defect15_Defect20(t *testing.T) {
 	t.Parallel()
 	const (
@@ -193,7 +193,7 @@ func TestTheBarrierOfAStep_B15_Defect15_Defect20(t *testing.T) {
 		participant.Handle(p, count)
 		participant.Handle(p, undo)
 		s.start(p)
-		first := make(map[string]string) // what a run of a saga's step was answered
+		first := make(map[string]string) // the answer to the first run of a saga's step
 		for _, e := range s.waitEvents(len(all)) {
 			c := calls[e.CausationID]
 			what := fmt.Sprintf("%s: call %d", c.saga, c.n)
@@ -222,8 +222,8 @@ func TestTheBarrierOfAStep_B15_Defect15_Defect20(t *testing.T) {
 	})
 }
 
-// TestTheCallsOfAStepMeet_B16_Defect20: in two transactions at once, on two partitions, the unique key decides, and who
-// comes second runs again and knows better.
+// TestTheCallsOfAStepMeet_B16_Defect20 checks that, in two concurrent transactions on two partitions, the unique key decides:
+// the second one runs again and sees the first one's answer.
 func TestTheCallsOfAStepMeet_B16_Defect20(t *testing.T) {
 	t.Parallel()
 	refusal := call{operation: "forward", key: "f:1", fail: "refuse"}
@@ -301,7 +301,7 @@ func TestTheCallsOfAStepMeet_B16_Defect20(t *testing.T) {
 			require.NoError(t, err)
 			for i, n := range done {
 				if n == 0 {
-					done[i] = 1 // the refusal's
+					done[i] = 1 // the row of the refusal
 				}
 			}
 			require.Equal(t, c.done, nilIfEmpty(done))
@@ -319,7 +319,7 @@ func nilIfEmpty(ns []int) []int {
 	return ns
 }
 
-// TestNothingIsAnEventLikeExhausted: whoever decides hears of it by type, whatever codec the flow has.
+// TestNothingIsAnEventLikeExhausted checks that an orchestrator receives it by type, whatever codec the flow has.
 func TestNothingIsAnEventLikeExhausted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -346,8 +346,8 @@ func (noCodec) Encode(string, any) (envelope.Encoded, error) { return envelope.E
 func (noCodec) TypeOf(any) (string, error)                   { return "", errAsked }
 func (noCodec) Decode(envelope.Message, any) error           { return errAsked }
 
-// TestARefusalAndItsCompensationFitInOneBatch: the compensation stores the refusal anew, which this transaction has not
-// written yet, and nothing runs twice for it.
+// TestARefusalAndItsCompensationFitInOneBatch checks that the compensation stores the refusal again, which this transaction has
+// not written yet, and that no handler runs twice for it.
 func TestARefusalAndItsCompensationFitInOneBatch(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

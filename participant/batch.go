@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// together works off the first messages of a batch in one transaction, if it can: those that a handler waits for and
-// that no failure holds up. It says how many; none means that the first needs a way of its own.
+// together handles the first messages of a batch in one transaction, if it can: messages that have a handler and are not blocked
+// by a failure. It returns their number; zero means that the first one must run individually.
 //
-// Where one of them fails, all are rolled back. It runs alone, since only such runs count as attempts, and what stands
-// before it goes together again; what stands behind it is left for the next time. Where nobody can say which one it was,
-// each runs alone. So a message pays for itself only.
+// If one of them fails, all are rolled back. It runs alone, since only such runs count as attempts, and the messages before it
+// run together again; the messages after it are left for the next call. If it is not known which one failed, each runs alone.
+// So a failure counts as an attempt of its own message only.
 func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 	var ms []*message
 	for _, m := range batch {
@@ -56,7 +56,7 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 	return n, failed, true
 }
 
-// optimistic runs messages in one transaction, which is attempt's. Its error is one that says something about them.
+// optimistic runs messages in one transaction, with attempt. It returns an error only if it is about one of the messages.
 func (w *runner) optimistic(attempt func(...*message) error, ms []*message) (failed error, ok bool) {
 	ok = w.goes(func() error {
 		err := w.inTurn(attempt, ms)
@@ -68,7 +68,7 @@ func (w *runner) optimistic(attempt func(...*message) error, ms []*message) (fai
 	return failed, ok
 }
 
-// inTurn runs messages in one transaction, which is attempt's, behind other batches where these take turns.
+// inTurn runs messages in one transaction, with attempt; while turns are on it waits for other batches.
 func (w *runner) inTurn(attempt func(...*message) error, ms []*message) error {
 	end := w.p.turns.wait(w.ctx)
 	defer end()

@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestABadMessageOfABatchCostsOnlyItself_A23: what fails in a batch runs alone, and only those runs count, so that N
-// failing messages have exactly N times as many as the policy allows.
+// TestABadMessageOfABatchCostsOnlyItself_A23 checks that a message that fails in a batch runs alone, and only those runs count,
+// so that N failing messages have exactly N times as many as the policy allows.
 func TestABadMessageOfABatchCostsOnlyItself_A23(t *testing.T) {
 	t.Parallel()
 	const keys, bad, attempts = 200, 7, 4
@@ -64,7 +64,7 @@ func TestABadMessageOfABatchCostsOnlyItself_A23(t *testing.T) {
 	require.Positive(t, batches)
 }
 
-// TestDuplicatesWithinABatch_B16: of the same message twice in one transaction one takes effect.
+// TestDuplicatesWithinABatch_B16 checks a message that comes twice in one transaction: it takes effect once.
 func TestDuplicatesWithinABatch_B16(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -77,7 +77,7 @@ func TestDuplicatesWithinABatch_B16(t *testing.T) {
 	s.expectAll(2, 2)
 }
 
-// TestWhatIsQueuedIsPartOfTheRun: in its order, in its transaction, and with its errors.
+// TestWhatIsQueuedIsPartOfTheRun checks that queued statements keep their order, transaction and errors.
 func TestWhatIsQueuedIsPartOfTheRun(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -118,8 +118,8 @@ func TestWhatIsQueuedIsPartOfTheRun(t *testing.T) {
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1 AND convert_from(payload, 'UTF8') LIKE '%\"total\":1%'", s.hop.Events()))
 }
 
-// TestTheSameCommandUnderAnotherIDIsAnsweredAlike: who asks again by idempotency key gets what he was told, and
-// nothing is done twice.
+// TestTheSameCommandUnderAnotherIDIsAnsweredAlike checks that a command with an idempotency key that was answered gets the same
+// answer, and that its handler does not run twice.
 func TestTheSameCommandUnderAnotherIDIsAnsweredAlike(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 10} {
@@ -150,8 +150,8 @@ func TestTheSameCommandUnderAnotherIDIsAnsweredAlike(t *testing.T) {
 	}
 }
 
-// TestAnAnswerComesBeforeWhatItsKeyDoesNext, in one transaction too: whoever reads the events in order sees what happened
-// in order, also where a handler's own statement writes to the outbox.
+// TestAnAnswerComesBeforeWhatItsKeyDoesNext checks, also in one transaction, that a consumer of the events gets them in the
+// order in which they happened, even if a handler's own statement writes to the outbox.
 func TestAnAnswerComesBeforeWhatItsKeyDoesNext(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -172,7 +172,7 @@ func TestAnAnswerComesBeforeWhatItsKeyDoesNext(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(DISTINCT xid) FROM troupe.outbox"), "one transaction")
 }
 
-// TestASavepointTakesOnlyItsOwnBack: what a handler undoes is not the answer of the message before it.
+// TestASavepointTakesOnlyItsOwnBack checks that a rollback to a handler's savepoint keeps the answer of the message before it.
 func TestASavepointTakesOnlyItsOwnBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -195,7 +195,7 @@ func TestASavepointTakesOnlyItsOwnBack(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(DISTINCT xid) FROM troupe.outbox"), "one transaction")
 }
 
-// TestLessThanABatchWaitsForWhatRuns: one transaction more, and not one for each message that came meanwhile.
+// TestLessThanABatchWaitsForWhatRuns checks for one more transaction, and not one for each message that came meanwhile.
 func TestLessThanABatchWaitsForWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -231,8 +231,8 @@ func TestLessThanABatchWaitsForWhatRuns(t *testing.T) {
 	require.Equal(t, int32(2), transactions.Load())
 }
 
-// TestAnEventOfALaterHandlerComesBehindTheAnswerOfAnEarlierOne: of their key, in one batch, also where the later one's event
-// is written within a savepoint.
+// TestAnEventOfALaterHandlerComesBehindTheAnswerOfAnEarlierOne checks messages of one key in one batch, also if the later one's
+// event is written within a savepoint.
 func TestAnEventOfALaterHandlerComesBehindTheAnswerOfAnEarlierOne(t *testing.T) {
 	t.Parallel()
 	for _, savepoint := range []bool{false, true} {

@@ -15,16 +15,16 @@ import (
 
 // A run of a handler that works outside the database (Ask, Alone) may take effect although its transaction does not commit: the
 // response came too late, the run was cancelled, or another member took the partition. The forward call of a saga's step then
-// has no answer, and a compensation in doubt must run all the same.
+// has no answer, and a compensation in doubt must run nevertheless.
 //
 //	forward call      commit the mark ──► lock it ──► read the answers ──► call ──► delete the mark, answer ──► commit
 //	compensation                          lock it ──► read the answers ──► a mark: undo ──► commit
 //	 in doubt                                                              no mark: nothing, bar the key of the mark ──► commit
 //
 // The mark is a row in troupe.answers under the operation begun. Only an answer of the handler deletes it; a transaction that
-// ends otherwise, with its session or not, leaves it. A compensation in doubt waits for the lock. Where it finds no mark, it
-// inserts a row with the key of the mark: where a call marks the same key at that time, the second of the two waits for the
-// first, runs again if need be, and reads what the first has written.
+// ends otherwise, with its session or not, leaves it. A compensation in doubt waits for the lock. If it finds no mark, it
+// inserts a row with the key of the mark: if a call marks the same key at that time, the second of the two waits for the
+// first, runs again if necessary, and reads the rows of the first.
 
 var (
 	//go:embed sql/mark_begun.sql
@@ -35,7 +35,7 @@ var (
 
 const (
 	begun  = "begun"                    // the operation, and the outcome of its row
-	barred = envelope.Outcome("barred") // the outcome of the row where a compensation has found no mark
+	barred = envelope.Outcome("barred") // the outcome of the row if a compensation has found no mark
 )
 
 // outside reports whether a run of h may take effect outside the database.
@@ -46,7 +46,7 @@ func (p *Participant) callsOutside(m *message) bool {
 	return m.unreadable == nil && m.handler != nil && m.handler.outside() && m.calls(p.cfg.Hop, forward)
 }
 
-// markBegun queues the marks of the calls among ms, except where their answer is given again.
+// markBegun queues the marks of the calls among ms, except those whose answer is repeated.
 func (p *Participant) markBegun(b *pgx.Batch, ms ...*message) {
 	var operations, forwards, sagas, keys []string
 	for _, m := range ms {

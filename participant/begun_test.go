@@ -34,7 +34,7 @@ func (b *bank) take(context.Context, pgx.Tx, participant.Command[[]byte], struct
 	return participant.Succeed(Counted{}), nil
 }
 
-// TestACompensationInDoubtUndoesACallOutsideThatFailed: the call has no answer, but it may have taken effect.
+// TestACompensationInDoubtUndoesACallOutsideThatFailed checks a call that has no answer, but may have taken effect.
 func TestACompensationInDoubtUndoesACallOutsideThatFailed(t *testing.T) {
 	t.Parallel()
 	late := errors.New("no response in time")
@@ -77,7 +77,7 @@ func TestACompensationInDoubtUndoesACallOutsideThatFailed(t *testing.T) {
 	}
 }
 
-// TestACompensationInDoubtOfACallOutsideThatNeverBeganDoesNothing: the call waited behind another message of its key.
+// TestACompensationInDoubtOfACallOutsideThatNeverBeganDoesNothing checks a call that waited behind another message of its key.
 func TestACompensationInDoubtOfACallOutsideThatNeverBeganDoesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// BenchmarkRun is the whole way of a message: fetch, inbox row, one upsert, one answer, commit, on four partitions. An
+// BenchmarkRun measures the whole path of a message: fetch, inbox row, one upsert, one answer, commit, on four partitions. An
 // operation is 1,000 messages.
 func BenchmarkRun(b *testing.B) {
 	for _, batch := range []int{1, 100} {

@@ -28,14 +28,14 @@ var (
 	pruneStarted string
 )
 
-// maxStarts is how often a message may be running when its process ends, before it is taken for the cause.
+// maxStarts is the number of times that a message may be running when its process ends, before it counts as the cause.
 const maxStarts = 5
 
-// After an owner that crashed, one of the first messages may be what it crashed of. They run behind marks that a crash
-// leaves behind: in groups at first, which tells who is suspected, and those who are, one by one, which tells who it was.
-// Others pay nothing for it.
+// If the previous owner crashed, one of the first messages may have caused it. They run in quarantine: each is recorded in
+// troupe.started before it runs, and the record survives a crash. First groups are recorded, to find the suspect group; the
+// messages of such a group run one by one, to find the message. A partition whose owner shut down cleanly skips this.
 
-// place is a message's, by which it is known again when it comes from troupe.held anew.
+// place identifies a message, also when it is read again from troupe.held.
 type place struct {
 	topicID uuid.UUID
 	offset  int64
@@ -43,13 +43,13 @@ type place struct {
 
 func (m *message) spot() place { return place{m.topicID, m.offset} }
 
-// start is what is known of a message with a mark.
+// start is the known state of a message with a mark.
 type start struct {
-	n    int  // how often it was begun, in a group or alone: once per owner, however often something it needs is away
-	here bool // this owner has begun it
+	n    int  // how often it was started, in a group or alone: once per owner, however often a dependency of it is away
+	here bool // this owner has started it
 }
 
-// starts are the marks of messages that have not ended. It may be used concurrently.
+// starts holds the marks of messages that have not ended. It may be used concurrently.
 type starts struct {
 	mu sync.Mutex
 	of map[place]start
@@ -76,8 +76,8 @@ func (s *starts) drop(ms []*message) {
 	}
 }
 
-// loadMarks reads which messages had begun when an owner before this one crashed: as many as were under way. It forgets
-// marks of yesterday: a crash between the end of a message and its mark's leaves one to nobody.
+// loadMarks reads the messages that were running when an earlier owner crashed. It first deletes marks older than a day: a
+// crash between the end of a message and the deletion of its mark leaves a mark of no use.
 func (w *worker) loadMarks(ctx context.Context) error {
 	args := pg.Args{"lease": w.lease.id}
 	if _, err := w.p.cfg.Pool.Exec(ctx, pruneStarted, args); err != nil {
@@ -97,7 +97,7 @@ func (w *worker) loadMarks(ctx context.Context) error {
 	return err
 }
 
-// suspected says whether m had begun when its process ended: then it runs alone.
+// suspected reports whether m was running when its process ended: then it runs alone.
 func (w *worker) suspected(m *message) bool {
 	if w.lease.clean {
 		return false
@@ -106,7 +106,7 @@ func (w *worker) suspected(m *message) bool {
 	return marked && (known.n > 1 || !known.here)
 }
 
-// behindMark says whether m has a mark, or needs one.
+// behindMark reports whether m has a mark, or needs one.
 func (w *worker) behindMark(m *message) bool {
 	if w.lease.clean {
 		return false
@@ -115,15 +115,15 @@ func (w *worker) behindMark(m *message) bool {
 	return marked || w.careful.Load() > 0 && m.offset < w.written.Load()
 }
 
-// bound takes where the log ends with the first fetch: what comes later cannot be what the owner before crashed of.
+// bound stores the end offset of the log at the first fetch. Later messages cannot have caused the previous owner's crash.
 func (w *worker) bound() {
 	if end := w.progress.end.Load(); end >= 0 {
 		w.written.CompareAndSwap(math.MaxInt64, end)
 	}
 }
 
-// inGroup runs messages in one transaction, after a crash behind marks of all of them. Groups may run at once: none of
-// theirs is blamed for a crash by more than one start. But none runs beside a message that is suspected.
+// inGroup runs messages in one transaction, in quarantine behind marks of all of them. Groups may run concurrently: a crash
+// counts one start for each of their messages. But no group runs at the same time as a suspected message.
 func (w *worker) inGroup(ms ...*message) error {
 	if !slices.ContainsFunc(ms, w.behindMark) {
 		return w.attempt(ms...)
@@ -136,17 +136,17 @@ func (w *worker) inGroup(ms ...*message) error {
 		return database(err)
 	}
 	for _, m := range ms {
-		w.starts.set(m, start{1, true}) // those that had more run alone
+		w.starts.set(m, start{1, true}) // messages with more starts run alone
 	}
 	if err := w.attempt(ms...); err != nil {
 		return err
 	}
 	w.careful.Add(-int64(len(ms)))
-	w.attend(func(ctx context.Context) error { return w.unmark(ctx, ms) }) // they have ended: a mark that stays is nobody's
+	w.attend(func(ctx context.Context) error { return w.unmark(ctx, ms) }) // they have ended: a mark that stays has no effect
 	return nil
 }
 
-// carefully runs m alone in the process, behind a mark of its own.
+// carefully runs m in quarantine: alone in the process, behind a mark of its own.
 func (w *worker) carefully(m *message) error {
 	w.p.alone.Lock()
 	defer w.p.alone.Unlock()
@@ -179,7 +179,7 @@ func (w *worker) carefully(m *message) error {
 	return nil
 }
 
-// unmark is for messages that have ended.
+// unmark deletes the marks of messages that have ended.
 func (w *worker) unmark(ctx context.Context, ms []*message) error {
 	_, err := w.p.cfg.Pool.Exec(ctx, unmarkStarted, w.markArgs(ms))
 	if err == nil {
@@ -196,11 +196,11 @@ func (w *worker) markArgs(ms []*message) pg.Args {
 	return pg.Args{"lease": w.lease.id, "topic_ids": topicIDs, "offsets": offsets}
 }
 
-// clocks say since when each handler runs. They may be used concurrently.
+// clocks holds the start time of each running handler. It may be used concurrently.
 type clocks struct {
 	mu    sync.Mutex
 	since map[*message]time.Time
-	last  time.Time // when one began or returned
+	last  time.Time // when one started or returned
 }
 
 func (c *clocks) start(m *message) {
@@ -220,7 +220,7 @@ func (c *clocks) stop(m *message) {
 	delete(c.since, m)
 }
 
-// longest is how long the longest of them has run, and how many there are.
+// longest returns how long the longest of them has run, and how many there are.
 func (c *clocks) longest(now time.Time) (ran time.Duration, running int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

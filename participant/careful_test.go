@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// TestAMessageThatKillsItsProcessIsPoison_Defect5: the first crash is nobody's fault; after five more behind its mark the
-// message is a dead letter, and what came with it has its effect once.
+// TestAMessageThatKillsItsProcessIsPoison_Defect5 checks that the first crash counts for no message; after five more in
+// quarantine the message is a dead letter, and the messages that came with it take effect once.
 func TestAMessageThatKillsItsProcessIsPoison_Defect5(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -37,7 +37,7 @@ func TestAMessageThatKillsItsProcessIsPoison_Defect5(t *testing.T) {
 	last.terminate(t)
 }
 
-// TestWhatIsAwayIsNoCrash: a held message after a crash, whose bank is away more often than a message may end its
+// TestWhatIsAwayIsNoCrash checks that a held message after a crash, whose bank is away more often than a message may end its
 // process, is no poison.
 func TestWhatIsAwayIsNoCrash(t *testing.T) {
 	t.Parallel()
@@ -65,8 +65,8 @@ func TestWhatIsAwayIsNoCrash(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
 
-// TestAKillerAmongManyCostsItsGroupOnly_Defect5: one start in the group that it was in, four alone; the others of that
-// group run alone once, and what was not in it never.
+// TestAKillerAmongManyCostsItsGroupOnly_Defect5 checks for one start in its group and four alone; the others of that group run
+// alone once, and messages of other groups never.
 func TestAKillerAmongManyCostsItsGroupOnly_Defect5(t *testing.T) {
 	t.Parallel()
 	const keys, each, batch = 75, 4, 100
@@ -100,7 +100,8 @@ func TestAKillerAmongManyCostsItsGroupOnly_Defect5(t *testing.T) {
 	require.LessOrEqual(t, transactions-alone, 2+2*each, "the two that it killed, and what was never suspected")
 }
 
-// TestANeighbourOfFiveKillersIsNoPoison_Defect5: it was in their group, and waits behind them through all their crashes.
+// TestANeighbourOfFiveKillersIsNoPoison_Defect5 checks a message of their group, which waits behind them through all their
+// crashes.
 func TestANeighbourOfFiveKillersIsNoPoison_Defect5(t *testing.T) {
 	t.Parallel()
 	const killers = 5
@@ -129,7 +130,7 @@ func TestANeighbourOfFiveKillersIsNoPoison_Defect5(t *testing.T) {
 	last.terminate(t)
 }
 
-// crash leaves each partition to an owner that crashed, with marks of messages at offsets.
+// crash makes the last owner of each partition one that crashed, with marks of messages at offsets.
 func (s *stage) crash(partitions int32, marked ...int64) {
 	s.t.Helper()
 	s.provision(partitions)
@@ -143,15 +144,15 @@ func (s *stage) crash(partitions int32, marked ...int64) {
 	require.NoError(s.t, err)
 }
 
-// watched are the transactions of a participant.
+// watched records the transactions of a participant.
 type watched struct {
 	mu       sync.Mutex
 	open     int
-	solo     bool            // one of those open is of one message
-	beside   bool            // one was, and not the only one
+	solo     bool            // an open one has a single message
+	beside   bool            // one had, and was not the only one
 	alone    map[int64]int   // the runs of an offset in transactions of one
-	starts   map[int64][]int // what its mark said in each run; 0: it had none
-	together int             // transactions of more
+	starts   map[int64][]int // the starts in its mark in each run; 0: it had none
+	together int             // transactions with more messages
 }
 
 func (s *stage) watch(c *participant.Config) *watched {
@@ -181,8 +182,8 @@ func (s *stage) watch(c *participant.Config) *watched {
 	return w
 }
 
-// TestOnlySuspectsRunAloneAfterACrash: those with a mark, each the only run in the process; the others go in groups, of
-// which each has its mark before it runs.
+// TestOnlySuspectsRunAloneAfterACrash checks that messages with a mark each run alone in the process; the others run in groups,
+// each with a mark before it runs.
 func TestOnlySuspectsRunAloneAfterACrash(t *testing.T) {
 	t.Parallel()
 	const each = 30
@@ -196,7 +197,7 @@ func TestOnlySuspectsRunAloneAfterACrash(t *testing.T) {
 			s.crash(2, 5, 6, 17)
 			_, err := s.pool.Exec(t.Context(), `
 				INSERT INTO troupe.started (lease_id, topic_id, "offset", started_at)
-				SELECT id, gen_random_uuid(), 0, clock_timestamp() - interval '25 hours' FROM troupe.leases`) // nobody's any more
+				SELECT id, gen_random_uuid(), 0, clock_timestamp() - interval '25 hours' FROM troupe.leases`) // too old to count
 			require.NoError(t, err)
 			var w *watched
 			p := s.new(func(c *participant.Config) { c.Batch = batch; w = s.watch(c) })
@@ -226,7 +227,8 @@ func TestOnlySuspectsRunAloneAfterACrash(t *testing.T) {
 	}
 }
 
-// TestAnErrorInAGroupIsNoCrash: what fails runs alone, and only such runs are attempts; its neighbours are not suspected.
+// TestAnErrorInAGroupIsNoCrash checks that a failing message runs alone, that only such runs are attempts, and that the other
+// messages are not suspected.
 func TestAnErrorInAGroupIsNoCrash(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -251,7 +253,7 @@ func TestAnErrorInAGroupIsNoCrash(t *testing.T) {
 	}
 }
 
-// TestWhatIsAwayFromAGroupIsNoCrash: more often than a message may end its process.
+// TestWhatIsAwayFromAGroupIsNoCrash checks a dependency that is away more often than a message may end its process.
 func TestWhatIsAwayFromAGroupIsNoCrash(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -274,7 +276,8 @@ func TestWhatIsAwayFromAGroupIsNoCrash(t *testing.T) {
 	require.Equal(t, []int{1, 1, 1, 1, 1, 1, 1, 1}, w.starts[5])
 }
 
-// TestWhatIsWrittenAfterACrashNeedsNoMark: the last owner cannot have crashed of it, whatever is held of what it can.
+// TestWhatIsWrittenAfterACrashNeedsNoMark checks that later messages run without marks, since they cannot have caused the
+// crash, even while earlier ones are held.
 func TestWhatIsWrittenAfterACrashNeedsNoMark(t *testing.T) {
 	t.Parallel()
 	for fail, left := range map[string]int{"": 0, "error": 512 - 11} {

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// Class says what kind of failure a run ended with, as it stands in troupe.held, troupe.dead_letters and headers.
+// Class is the kind of failure that a run ended with, as stored in troupe.held, troupe.dead_letters and headers.
 type Class string
 
 // The classes. Permanent and Poison are not retried.
@@ -26,7 +26,7 @@ const (
 
 var errNoOutcome = errors.New("the handler ended without an outcome")
 
-// classified is an error whose class was known where it came up.
+// classified is an error with a class that is known where it occurs.
 type classified struct {
 	class Class
 	error
@@ -34,7 +34,7 @@ type classified struct {
 
 func (c classified) Unwrap() error { return c.error }
 
-// panicked is what a handler's panic becomes.
+// panicked is the error for a handler's panic.
 type panicked struct {
 	value any
 	stack []byte
@@ -42,8 +42,8 @@ type panicked struct {
 
 func (p panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// conflict is an error after which the run is repeated at once: another transaction won, over the handler's statements or
-// over ours, or the connection was cut.
+// conflict is an error after which the run is repeated at once: another transaction won, over the handler's statements or over
+// this package's (ours), or the connection was lost (cut).
 type conflict struct {
 	error
 	ours bool
@@ -52,7 +52,7 @@ type conflict struct {
 
 func (c conflict) Unwrap() error { return c.error }
 
-// classify says what an error of a run means for its message. Here and nowhere else.
+// classify returns the class of a run's error. No other code decides it.
 func classify(err error) Class {
 	var known classified
 	var panicked panicked
@@ -70,8 +70,8 @@ func classify(err error) Class {
 
 var errRowsLocked = errors.New("another session has locked rows of the message: does the statement of a run go on there whose connection was lost?")
 
-// ours reads an error of a statement of this package's own. A database that answers on another connection is not away: a row
-// was locked for longer than a statement may wait, which is a lost race.
+// ours classifies an error of this package's own statements. If the database answers on another connection it is not away: a
+// row was locked for longer than a statement may wait, which is a lost race.
 func (p *Participant) ours(err error) error {
 	var away unavailable
 	var pgErr *pgconn.PgError
@@ -86,14 +86,14 @@ func (p *Participant) ours(err error) error {
 	return database(err)
 }
 
-// answers asks the database over another connection.
+// answers reports whether the database answers on another connection.
 func (p *Participant) answers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackLimit)
 	defer cancel()
 	return p.cfg.Pool.Ping(ctx) == nil
 }
 
-// oursAlone reads an error of a transaction that nothing of a handler's is in: unless rows are locked, the database is away.
+// oursAlone classifies an error of a transaction without statements of a handler: unless rows are locked, the database is away.
 func (p *Participant) oursAlone(err error) error {
 	if err = p.ours(err); errors.Is(err, errRowsLocked) {
 		return err
@@ -101,9 +101,9 @@ func (p *Participant) oursAlone(err error) error {
 	return database(err)
 }
 
-// theirs reads an error that came up while a handler had a transaction whose connection works. Whatever its SQLSTATE is, it
-// is no outage: another server may have sent it, or a limit that the handler's own statement ran into. If the database is
-// in trouble all the same, the failure cannot be recorded, and that counts no attempt.
+// theirs classifies an error that occurred while a handler had a transaction whose connection works. Whatever its SQLSTATE is,
+// it is no outage: another server may have sent it, or the handler's own statement exceeded a limit. If the database is in
+// trouble nevertheless, the failure cannot be recorded, and so counts no attempt.
 func theirs(err error) error {
 	if pg.Classify(err) == pg.Conflict || wonAtOnce(err) {
 		return conflict{error: err}
@@ -111,8 +111,8 @@ func theirs(err error) error {
 	return err
 }
 
-// atCommit reads an error of COMMIT and of the statements that were queued before it. A deferred constraint is the message's
-// fault; where the answer did not come, the next run finds out by the inbox.
+// atCommit classifies an error of COMMIT and of the statements that were queued before it. A deferred constraint is the
+// message's fault; if no answer came, the next run finds out from the inbox.
 func atCommit(err error, closed bool) error {
 	if err != nil && closed {
 		return conflict{error: err, cut: true}
@@ -120,13 +120,13 @@ func atCommit(err error, closed bool) error {
 	return theirs(err)
 }
 
-// wonAtOnce says whether somebody else wrote the same row of Troupe's at the same time: an answer, a saga.
+// wonAtOnce reports whether another transaction wrote the same row of Troupe's at the same time: an answer, a saga.
 func wonAtOnce(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.Code == "23505" && pgErr.SchemaName == "troupe"
 }
 
-// blames says whether an error of a run says something of its message.
+// blames reports whether an error of a run is about its message.
 func blames(err error) bool {
 	var away unavailable
 	var race conflict

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestTheInboxGoesByTheDatabasesClock: a member whose own clock is 20 days ahead of the database's makes no room for days to
-// come in tables of today. Here it is the database's that is behind.
+// TestTheInboxGoesByTheDatabasesClock checks that a member whose own clock is 20 days ahead of the database's does not use
+// tables of today for days to come. Here the database's clock is 20 days slow.
 func TestTheInboxGoesByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -15,89 +15,93 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// Config of a Participant. Pool and Hop are required, and either Brokers or Local.
+// Config configures a Participant. Pool and Hop are required, and either Brokers or Local.
 type Config struct {
-	// Pool is on the service's own database, which has Troupe's tables.
+	// Pool connects to the service's own database, which has Troupe's tables.
 	Pool *pgxpool.Pool
 	// Brokers are bootstrap addresses, host:port.
 	Brokers []string
-	// Local says that whoever writes what this participant consumes shares its database: messages come through
-	// troupe.local_work, and no Kafka is needed. The topics, of the hop's commands and of the events given to On, are made
-	// local at the start of Run where they are not; nobody can read a local topic from Kafka. What the participant writes
-	// goes through the outbox as ever.
+	// Local is for a participant whose messages are written by services that share its database: messages come through
+	// troupe.local_work, and no Kafka is needed. At the start of Run its topics, the hop's commands topic and the events topics
+	// that it consumes, are made local if they are not; a local topic cannot be read from Kafka. Messages that the participant
+	// writes go through the outbox as usual.
 	Local bool
-	// Stale is how long local work may be in progress, while it does not run and its participant seems to live, before
-	// another takes it over. Of one that died it is taken over at once, and what runs is never. Default 5 minutes.
+	// Stale is the time for which a local entry may be in progress, while it does not run and its participant seems to live,
+	// before another participant takes it over. An entry of a participant that died is taken over at once, and one that runs
+	// never is. Default 5 minutes.
 	Stale time.Duration
-	// Hop is this participant's part of the flow. Its topics are made at the start of Run where they are missing.
+	// Hop is this participant's part of the flow. Its missing topics are created at the start of Run.
 	Hop topics.Hop
-	// Group is the consumer group, and part of every inbox row and derived id: renaming it makes all messages new.
-	// Default: Hop.String().
+	// Group is the consumer group, and part of every inbox row and derived id: if you rename it, all messages are new. Default:
+	// Hop.String().
 	Group string
-	// Codec reads what comes in and renders what goes out. Default: envelope.JSONCodec.
+	// Codec decodes received messages and encodes emitted ones. Default: envelope.JSONCodec.
 	Codec envelope.Codec
-	// Source is ce_source of what is emitted. Default: Hop.Name().
+	// Source is ce_source of emitted messages. Default: Hop.Name().
 	Source string
 
-	// UnknownTypeWait limits the wait of a command whose type, or a deadline whose name, no handler of this member fits: a member
-	// of a newer version may be about to start. Its key is held, it is tried every 1 to 10 s by the member that has its partition
-	// then, and no attempt is counted. After the wait it is poison. Default 5 minutes; negative: it is poison at once.
+	// UnknownTypeWait limits how long a command of a type, or a deadline of a name, without a handler in this member waits: a
+	// member of a newer version may be about to start. Its key is held, the member that owns its partition at the time tries it
+	// every 1 to 10 s, and no attempt is counted. After the wait it is poison. Default 5 minutes; negative: it is poison at
+	// once.
 	UnknownTypeWait time.Duration
 
-	// Batch is how many messages a transaction takes at most. Where none runs, it does not wait for more to come; where
-	// some do, less than a batch waits up to 20 ms for one of them to end, and what comes meanwhile goes along. A batch is
-	// tried as a whole; where one message fails, all are rolled back, that one runs alone and the others in smaller batches.
-	// Larger ones save commits and round trips; they keep the locks of their handlers longer, and a handler that is
-	// slow keeps the whole batch open. Default 1; not more than 1000.
+	// Batch is the maximum number of messages in a transaction. If no transaction runs, the participant does not wait for more
+	// messages; if some run, less than a batch waits up to 20 ms for one of them to end (not with a handler of Ask), and
+	// messages that come meanwhile join it. A batch is tried as a whole; if one message fails, all are rolled back, that one
+	// runs alone and the others in smaller batches. Larger batches save commits and round trips; they keep the locks of their
+	// handlers longer, and one slow handler keeps the whole batch open. Default 1; at most 1000.
 	Batch int
-	// Concurrency is how many transactions run at once, over all partitions; each has a connection of Pool. Messages
-	// of one key never run at once. Default: one less than Pool has, at most 16.
+	// Concurrency is the number of transactions that run at once, over all partitions; each has a connection of Pool. Messages
+	// of one key never run at once. Default: one less than Pool's maximum, at least 1, at most 16.
 	Concurrency int
 
-	// Retry says how often a message is tried in all, and how long a held key waits between tries. A command may bring a
-	// policy of its own: see HeaderRetry.
+	// Retry sets how often a message is tried in all, and how long a held key waits between tries. A command may bring a policy
+	// of its own: see HeaderRetry.
 	Retry retry.Policy
-	// Immediate is how many further tries follow the first at once, before the key waits. They count in
+	// Immediate is the number of further tries that follow the first at once, before the key waits. They count in
 	// Retry.Attempts. Default 2; negative: none.
 	Immediate int
-	// Timeout of one run of a handler. Default 30 s; at most 24 days. A handler that ignores its context cannot be stopped: then
-	// Ready says so.
+	// Timeout limits one run of a handler. Default 30 s; at most 24 days. A handler that ignores its context cannot be stopped:
+	// then Ready reports an error.
 	Timeout time.Duration
-	// Drain is how long what runs may go on after Run was asked to stop, before its context is cancelled and its
-	// transaction rolled back. Default 10 s; negative: not at all. When a partition moves to another member it is cut
-	// to two thirds of the rebalance time-out.
+	// Drain is the time for which running handlers may continue after Run's ctx has ended, before their context is cancelled
+	// and their transaction rolled back. Default 10 s; negative: not at all. When a partition moves to another member, Drain is
+	// limited to two thirds of the rebalance time-out.
 	Drain time.Duration
-	// InboxRetention is how long a handled message is remembered. It must exceed the longest time after which a
-	// message can come again: the retention of the topics, where somebody may reset the group's offsets, and the
-	// longest that a relay may be away. Default 7 days; negative: for ever.
+	// InboxRetention is the time for which the identity of a handled message is stored. It must exceed the longest time after
+	// which a message can come again: the retention of the topics, if an operator may reset the group's offsets, and the
+	// longest time that a relay may be away. Default 7 days; negative: for ever.
 	InboxRetention time.Duration
-	// BarrierRetention is how long the answers to the commands of sagas are remembered, by saga, step and operation. It
-	// should exceed the longest life of a saga, with the time for which one is parked: a command whose step may have an
-	// answer that is deleted is refused, and a person settles the step. Default 30 days; negative: for ever; at least 2 h.
+	// BarrierRetention is the time for which the answers to the commands of sagas are stored, by saga, step and operation. It
+	// should exceed the longest life of a saga, including the time for which one is parked: a command whose step may have an
+	// answer that is deleted is refused, and an operator must settle the step. Default 30 days; negative: for ever; at least
+	// two hours.
 	BarrierRetention time.Duration
 
-	// DeadLetterHeaders are written to the copy on the dlq topic beside Troupe's own. Default: none.
+	// DeadLetterHeaders are added to the copy on the dlq topic, next to Troupe's own headers. Default: none.
 	DeadLetterHeaders HeaderProfile
 
-	// Partitions and Replicas of the topics that are made. Default: the broker's. The events topics of hops given to
-	// On are made alike, since whoever comes first makes them: use the same numbers throughout a flow.
+	// Partitions and Replicas are the numbers for created topics. Default: the broker's. The events topics that the participant
+	// consumes are created with the same numbers, since the first participant to start creates them: use the same numbers
+	// throughout a flow.
 	Partitions int32
 	Replicas   int16
 
-	// Kafka options come after the ones set here, so they win. With a longer kgo.RebalanceTimeout, more of Drain is
-	// left to what runs when partitions move; kgo.InstanceID makes the membership static; kgo.ServerSideBalancer with
-	// kgo.Balancers(kgo.StickyBalancer()) takes the group protocol of KIP-848, where the broker assigns (Apache Kafka 4).
+	// Kafka holds options that are applied after the ones set here, so they win. A longer kgo.RebalanceTimeout leaves more of
+	// Drain to running handlers when partitions move; kgo.InstanceID makes the membership static; kgo.ServerSideBalancer with
+	// kgo.Balancers(kgo.StickyBalancer()) selects the group protocol of KIP-848, in which the broker assigns (Apache Kafka 4).
 	Kafka []kgo.Opt
-	// Hooks are told what happens.
+	// Hooks are called as messages are handled.
 	Hooks Hooks
-	// Trace is outbox.Config's: where in a trace a handler is, for what it emits. Default: what it emits continues the
-	// trace of the message it handles.
+	// Trace returns the trace position of a handler for the messages that it emits, as outbox.Config.Trace. Default: emitted
+	// messages continue the trace of the message being handled.
 	Trace func(context.Context) (traceparent, tracestate string)
-	// Log gets a line per decision and never a payload. The zero value discards them.
+	// Log gets a line per decision and never a payload. The zero value discards all lines.
 	Log zerolog.Logger
 }
 
-// maxTimeout keeps idle_in_transaction_session_timeout, which is the time-out and wedgedAfter, within its 2,147,483,647 ms.
+// maxTimeout keeps idle_in_transaction_session_timeout, the sum of the time-out and wedgedAfter, within its 2,147,483,647 ms.
 const maxTimeout = 24 * 24 * time.Hour
 
 func (c Config) withDefaults() (Config, error) {

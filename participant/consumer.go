@@ -16,30 +16,30 @@ import (
 )
 
 const (
-	// The group notices a killed member after sessionTimeout. A member that dies while the group rebalances holds it up
-	// for rebalanceTimeout, which must be the shorter one for brokers that look at nothing else then.
+	// The group notices a killed member after sessionTimeout. A member that dies while the group rebalances delays it for
+	// rebalanceTimeout, which must be the shorter one for brokers that check only this one then.
 	sessionTimeout    = 10 * time.Second
 	rebalanceTimeout  = 9 * time.Second
 	heartbeatInterval = time.Second
-	// fetchWait bounds how long a partition that fetches again waits for a fetch that is under way without it.
+	// fetchWait limits how long a partition that fetches again waits for an active fetch without it.
 	fetchWait = 500 * time.Millisecond
-	// metadataMaxAge bounds how long added partitions and topics made anew go unnoticed.
+	// metadataMaxAge limits how long added partitions and topics created again go unnoticed.
 	metadataMaxAge = 5 * time.Second
 
 	fetchPartitionBytes = 512 << 10
 	fetchBytes          = 8 << 20
-	// unpackBytes is the most that a compressed batch may unpack to. Brokers take no batch above 1 MiB unless told to,
-	// and honest data seldom shrinks to less than a tenth.
+	// unpackBytes is the largest size that a compressed batch may unpack to. Brokers accept no batch above 1 MiB unless
+	// configured to, and ordinary data seldom shrinks to less than a tenth.
 	unpackBytes = 64 << 20
 
-	theGroup = "membership of the group" // as the log has it
+	theGroup = "membership of the group" // its name in the log
 
 	watchEvery  = time.Second
 	cancelGrace = time.Second     // for handlers, once their context is cancelled
-	leaveLimit  = 3 * time.Second // for the last offsets and the good-bye
+	leaveLimit  = 3 * time.Second // for the last commit of offsets and the leave request
 )
 
-// consumer is a member of the group and the workers of the partitions it has.
+// consumer is a member of the group with the workers of its partitions.
 type consumer struct {
 	p       *Participant
 	client  *kgo.Client
@@ -56,7 +56,7 @@ type consumer struct {
 	workers map[topicPartition]*worker
 	lost    error // why the membership broke; nil once it has partitions again
 	joined  bool
-	ending  bool // nothing is begun any more
+	ending  bool // no worker is started any more
 }
 
 type topicPartition struct {
@@ -72,9 +72,9 @@ func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, er
 	client, err := kafka.NewClient(p.cfg.Brokers, append([]kgo.Opt{
 		kgo.ConsumerGroup(p.cfg.Group),
 		kgo.ConsumeTopics(c.consumed...),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a new group owes an answer to every command
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a new group must answer every command
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), // or the mark would stay behind the end of a topic that somebody writes in transactions
+		kgo.KeepControlRecords(), // or the mark would stay behind the end of a topic that a producer writes in transactions
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.SessionTimeout(sessionTimeout),
 		kgo.RebalanceTimeout(rebalanceTimeout),
@@ -85,7 +85,7 @@ func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, er
 		kgo.MetadataMaxAge(metadataMaxAge),
 		kgo.MaxDecompressBatchBytes(unpackBytes),
 		kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(), // or records would reach a worker that has been told to stop
+		kgo.BlockRebalanceOnPoll(), // or records would reach a worker that was stopped
 		kgo.OnPartitionsAssigned(c.assigned),
 		kgo.OnPartitionsRevoked(c.revoked),
 		kgo.OnPartitionsLost(c.lostThem),
@@ -106,7 +106,7 @@ func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, er
 	return c, nil
 }
 
-// OnGroupManageError is kgo's: the membership broke, and the client will join again.
+// OnGroupManageError is kgo's hook: the membership broke, and the client will join again.
 func (c *consumer) OnGroupManageError(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,9 +114,9 @@ func (c *consumer) OnGroupManageError(err error) {
 	c.p.outage(theGroup).report(err)
 }
 
-// poll hands records to the workers until ctx ends or the membership is abandoned. It never waits for a worker. Its error is what this membership cannot
-// get over: kgo reports only what it does not retry, and consumes a partition no more whose offset it could not fetch or
-// whose topic was made anew.
+// poll passes records to the workers until ctx ends or the membership is abandoned. It never waits for a worker. It returns an
+// error that this membership cannot recover from: kgo reports only errors that it does not retry, and stops consuming a
+// partition whose offset it could not fetch or whose topic was created again.
 func (c *consumer) poll(ctx context.Context) (broken error) {
 	for {
 		fetches := c.client.PollFetches(ctx)
@@ -161,8 +161,8 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 	}
 }
 
-// topicID is Kafka's own, or a hash of the name where the broker has no topic ids: then a topic that was deleted and created
-// again is not noticed.
+// topicID returns Kafka's own id, or a hash of the name if the broker has no topic ids: then a topic that was deleted and
+// created again is not noticed.
 func topicID(name string, id [16]byte) uuid.UUID {
 	if id == [16]byte{} {
 		return uuid.NewSHA1(uuid.NameSpaceURL, []byte("kafka:"+name))
@@ -170,7 +170,7 @@ func topicID(name string, id [16]byte) uuid.UUID {
 	return id
 }
 
-// block notes that kgo consumes a partition no more. It would not help to join again: what cannot be read stays there.
+// block records that kgo stopped consuming a partition. Joining again would not help: the unreadable batch stays there.
 func (c *consumer) block(at topicPartition, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +181,7 @@ func (c *consumer) block(at topicPartition, err error) {
 		Msg("the partition stands still: raise kgo.MaxDecompressBatchBytes in Config.Kafka, or move the group's offset past the batch")
 }
 
-// errWedged ends Run: a process that cannot get rid of a handler had better be started anew.
+// errWedged ends Run: a process that cannot stop a handler must be restarted.
 var errWedged = errors.New("a handler ignores its time-out")
 
 // watch leaves the group when a handler is wedged: its key would wait for ever, and others with it.
@@ -223,7 +223,7 @@ func (c *consumer) assigned(_ context.Context, _ *kgo.Client, parts map[string][
 	}
 }
 
-// revoked lets what runs end, commits, and only then lets the partitions go.
+// revoked lets running handlers finish, commits the offsets, and only then releases the partitions.
 func (c *consumer) revoked(ctx context.Context, _ *kgo.Client, parts map[string][]int32) {
 	<-c.built
 	if len(parts) == 0 {
@@ -239,7 +239,7 @@ func (c *consumer) revoked(ctx context.Context, _ *kgo.Client, parts map[string]
 	c.moved(parts, wedged)
 }
 
-// lostThem: the partitions have another owner already. Nothing may be committed for them.
+// lostThem stops the workers of partitions that have another owner already. No offset may be committed for them.
 func (c *consumer) lostThem(_ context.Context, _ *kgo.Client, parts map[string][]int32) {
 	<-c.built
 	if len(parts) == 0 {
@@ -260,7 +260,7 @@ func (c *consumer) moved(parts map[string][]int32, wedged []string) {
 	event.Interface("partitions", parts).Msg("partitions given up")
 }
 
-// take removes the workers of parts, so that they get nothing more.
+// take removes the workers of parts, so that they get no more records.
 func (c *consumer) take(parts map[string][]int32) []*worker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -274,7 +274,7 @@ func (c *consumer) take(parts map[string][]int32) []*worker {
 	return taken
 }
 
-// stop lets the workers end what they are at within drain, then cancels it, and names those that run on even so.
+// stop lets the workers finish their runs within drain, then cancels them, and returns the names of the ones that still run.
 func (c *consumer) stop(workers []*worker, drain time.Duration) (wedged []string) {
 	for _, w := range workers {
 		close(w.stop)
@@ -306,7 +306,7 @@ func (c *consumer) stop(workers []*worker, drain time.Duration) (wedged []string
 	return wedged
 }
 
-// end is the way out: nothing is fetched any more.
+// end stops all workers, commits the offsets and leaves the group. No records are fetched any more.
 func (c *consumer) end() error {
 	c.mu.Lock()
 	c.ending = true

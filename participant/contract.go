@@ -11,27 +11,26 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// A Contract holds a participant to what its service has declared; package flow makes one. Either function may be nil.
+// A Contract checks a participant against its service's declaration; package flow makes one. Either function may be nil.
 type Contract struct {
-	// Handlers is asked once, when Run begins, about all that is registered, in order of topic and type. Its error is
-	// Run's.
+	// Handlers is called once, when Run begins, with all registrations, in order of topic and type. Its error is Run's.
 	Handlers func([]Registered) error
-	// Emits is asked before anything that the service says is written: outcomes, and entries of Outbox, in a handler's
-	// context or, where a flow begins, any other. Its error refuses the entry. What the library says by itself is not asked
-	// about: exhausted events, deadlines, copies of dead letters, answers that are repeated.
+	// Emits is called before a message of the service is written: outcomes, and entries of Outbox, in a handler's context or,
+	// if a flow begins, any other. Its error refuses the entry. It is not called for messages of the library itself: exhausted
+	// events, deadlines, copies of dead letters, repeated answers.
 	Emits func(ctx context.Context, m envelope.Message) error
 }
 
-// Registered is a message that somebody here wants: by its type on a topic, or by the name of a deadline.
+// Registered is a message that this participant consumes: by its type on a topic, or by the name of a deadline.
 type Registered struct {
 	Topic    string
 	Type     string // "" for OnAll: all types
 	Deadline string // "" unless it is one of OnDeadline
-	Answers  bool   // Handle or React: what it returns is an event of this hop
-	Handled  bool   // false where nobody but observers wants it
+	Answers  bool   // Handle or React: its result is an event of this hop
+	Handled  bool   // false if only observers get it
 }
 
-// Obey makes Run and Outbox ask c. Called again it replaces the one before. Call it before Run.
+// Obey makes Run and Outbox check with c. Called again it replaces the contract. Call it before Run.
 func (p *Participant) Obey(c Contract) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,7 +41,7 @@ func (p *Participant) Obey(c Contract) {
 	p.contract = c
 }
 
-// kept asks the contract about the handlers.
+// kept checks the handlers with the contract.
 func (p *Participant) kept() error {
 	if p.contract.Handlers == nil {
 		return nil
@@ -60,7 +59,7 @@ func (p *Participant) kept() error {
 	return p.contract.Handlers(all)
 }
 
-// mayEmit asks the contract about an entry, and notes an event for a key whose answer is not written yet.
+// mayEmit checks an entry with the contract, and records an event for a key whose answer is not written yet.
 func (p *Participant) mayEmit(ctx context.Context, m *envelope.Message, along *pgx.Batch) error {
 	if u, _ := ctx.Value(unitKey{}).(*unit); u != nil && m.Key != nil && m.Topic == p.cfg.Hop.Events() && u.unsent[string(m.Key)] {
 		u.overtook = true
@@ -73,8 +72,8 @@ func (p *Participant) mayEmit(ctx context.Context, m *envelope.Message, along *p
 	return p.observeOwn(ctx, m, along)
 }
 
-// Answer writes an outcome as an event of this hop with the key of the message being handled, for handlers that answer
-// nothing by themselves: those of On, OnDeadline and Observe. No outcome is an error; Done writes nothing.
+// Answer writes an outcome as an event of this hop with the key of the message being handled, for handlers that emit no answer
+// by themselves: those registered with On, OnDeadline and Observe. It returns an error for no outcome; Done writes nothing.
 func (p *Participant) Answer(ctx context.Context, tx pgx.Tx, o Outcome) error {
 	if o.done {
 		return nil

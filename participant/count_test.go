@@ -13,7 +13,7 @@ import (
 
 var errAsked = errors.New("as asked")
 
-// count adds one to the counter of the command's key: done twice it shows.
+// count adds one to the counter of the command's key, so that a second effect shows.
 func count(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 	key := string(c.Message.Key)
 	var total int

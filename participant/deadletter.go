@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-go/troupe/internal/deadletter"
 )
 
-// Headers of the copy on the dlq topic, all of them text. The first six are those of KIP-1191. Those that a message
-// brings along from an earlier life are replaced.
+// Headers of the copy on the dlq topic, all of them text. The first six are defined by KIP-1191. Headers of these names that a
+// message already has, from an earlier dead letter, are replaced.
 const (
 	HeaderErrorsTopic         = deadletter.HeaderErrorsTopic
 	HeaderErrorsPartition     = deadletter.HeaderErrorsPartition
@@ -20,20 +20,19 @@ const (
 	HeaderErrorsMessage       = deadletter.HeaderErrorsMessage       // the last error
 
 	HeaderDeadLetterID = deadletter.HeaderDeadLetterID // troupe.dead_letters.id
-	// HeaderMessageID is the message's own ce_id, which the copy's ce_id is too where it is a UUID.
+	// HeaderMessageID holds the message's own ce_id, which is also the copy's ce_id if it is a UUID.
 	HeaderMessageID   = deadletter.HeaderMessageID
 	HeaderClass       = deadletter.HeaderClass
 	HeaderHandler     = deadletter.HeaderHandler
 	HeaderFirstFailed = deadletter.HeaderFirstFailed // RFC 3339
 	HeaderLastFailed  = deadletter.HeaderLastFailed  // RFC 3339
 	HeaderRedrives    = deadletter.HeaderRedrives
-	// HeaderOmitted says that the copy is too large for the outbox and only points to the row: "payload", or
-	// "headers,payload".
+	// HeaderOmitted is set if the copy is too large for the outbox and only refers to the row: "payload", or "headers,payload".
 	HeaderOmitted = deadletter.HeaderOmitted
 )
 
-// bury makes m a dead letter: its inbox row, its row in troupe.dead_letters, the copy for the topic, the exhausted
-// event and the end of its held row are one transaction. Its errors say nothing about m.
+// bury makes m a dead letter: its inbox row, its row in troupe.dead_letters, the copy for the topic, the exhausted event and
+// the end of its held row are one transaction. Its errors are not about m.
 func (w *runner) bury(m *message, f failure) error {
 	d := w.delivery(m)
 	d.Class, d.Err, d.Outcome = f.class, f.err, envelope.Exhausted
@@ -80,7 +79,7 @@ func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (writ
 }
 
 // buryEnded makes dead letters of all messages of a transaction that a handler ended: their inbox rows may be committed, so
-// that none of them would be handled again, and of none is it known what took effect.
+// that none of them would be handled again, and their effects are not known.
 func (w *runner) buryEnded(ms []*message) error {
 	for _, m := range ms {
 		if m.began.IsZero() {
@@ -113,7 +112,7 @@ func (p *Participant) letters() deadletter.Writer {
 	}
 }
 
-// letter is m after its last failure.
+// letter returns the dead letter of m after its last failure.
 func (w *runner) letter(m *message, f failure, id string) deadletter.Letter {
 	l := deadletter.Letter{
 		ID: id, Message: m.Message, Headers: m.headers(), TopicID: m.topicID, Partition: m.partition, Offset: m.offset,

@@ -15,7 +15,8 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// TestAnAnswerAfterALostDeadLetterHasAnotherID: otherwise a consumer of the first one would take it for a duplicate.
+// TestAnAnswerAfterALostDeadLetterHasAnotherID checks the id, since with the same one a consumer would skip the answer as a
+// duplicate.
 func TestAnAnswerAfterALostDeadLetterHasAnotherID(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]func() (participant.Outcome, error){
@@ -53,7 +54,7 @@ func TestAnAnswerAfterALostDeadLetterHasAnotherID(t *testing.T) {
 	}
 }
 
-// TestEachExhaustedEventOfACommandIsAnswered: a command that is redriven and fails again has two of them.
+// TestEachExhaustedEventOfACommandIsAnswered checks a command that is redriven and fails again: it has two of them.
 func TestEachExhaustedEventOfACommandIsAnswered(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

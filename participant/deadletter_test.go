@@ -21,7 +21,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// TestUsedUpAttemptsBecomeADeadLetter_C15 looks at all four parts of it, and at the bytes.
+// TestUsedUpAttemptsBecomeADeadLetter_C15 checks all four parts of it, and the bytes.
 func TestUsedUpAttemptsBecomeADeadLetter_C15(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -134,7 +134,7 @@ func TestErrorsAreClassified_A25(t *testing.T) {
 	}
 }
 
-// TestPoisonNeverReachesTheHandler_C15: what cannot be read is kept to the byte.
+// TestPoisonNeverReachesTheHandler_C15 checks that an unreadable message is stored byte for byte.
 func TestPoisonNeverReachesTheHandler_C15(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -228,7 +228,7 @@ func TestAnotherHopHearsOfDeadLetters(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox"), "an event asks for no answer")
 }
 
-// TestADeadLetterOfAnEventGoesToTheHopThatFailed: the answer's topics are those of the hop whose handler it was.
+// TestADeadLetterOfAnEventGoesToTheHopThatFailed checks that its topics belong to the hop whose handler failed.
 func TestADeadLetterOfAnEventGoesToTheHopThatFailed(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -244,8 +244,8 @@ func TestADeadLetterOfAnEventGoesToTheHopThatFailed(t *testing.T) {
 	require.Equal(t, from.Events(), header(s.entries(s.hop.DeadLetters())[0], participant.HeaderErrorsTopic))
 }
 
-// TestTheDeadLetterOfAnEventAnswersNoStep: the event carries the place of the step that it answers, and its listener's
-// failure says nothing about that step. A command's dead letter answers its step.
+// TestTheDeadLetterOfAnEventAnswersNoStep checks an event that carries the saga and step of the command that it answers: its
+// listener's failure is not about that step. A command's dead letter answers its step.
 func TestTheDeadLetterOfAnEventAnswersNoStep(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

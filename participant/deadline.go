@@ -25,38 +25,39 @@ var (
 	meetDeadline string
 )
 
-// Headers of the message that a deadline becomes. By them it is told apart from a command of the same type, and from
-// the deadlines of other groups on the topic, which are passed over.
+// Headers of the message that a deadline becomes. They distinguish it from a command of the same type, and from the deadlines
+// of other groups on the topic, which are skipped.
 const (
 	HeaderDeadline      = "__troupe.deadline" // group/name
 	HeaderDeadlineScope = "__troupe.deadline.scope"
 )
 
-// maxAhead is how far ahead a deadline may be.
+// maxAhead is the longest time from now at which a deadline may be due.
 const maxAhead = 10 * 366 * 24 * time.Hour
 
-// deadlineName is what names look like. They have no slash, by which the header is taken apart.
+// deadlineName matches valid names. They have no slash, since the header is split at it.
 var deadlineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// A Deadline is a message that this hop sends to itself in time.
+// A Deadline is a message that this hop sends to itself at a later time.
 type Deadline struct {
-	// Name says which handler of OnDeadline gets it.
+	// Name selects the handler, registered with OnDeadline.
 	Name string
-	// Scope is what it belongs to, such as an order: there is at most one deadline of a name in a scope. Default: Key.
+	// Scope is the object that the deadline belongs to, such as an order: a scope has at most one deadline of a name. Default:
+	// Key.
 	Scope string
-	// Key is what its message is ordered by. Default: the key of the message being handled.
+	// Key is the key of its message, by which it is ordered. Default: the key of the message being handled.
 	Key string
-	// After is how long from now, at most ten years. 0 without At: at once.
+	// After is the time from now, at most ten years. 0 without At: at once.
 	After time.Duration
-	// At is when, instead of After, by the database's clock. What is past is due at once.
+	// At is the due time, instead of After, by the database's clock. A time in the past is due at once.
 	At time.Time
-	// Body is what the handler gets, of the type that it expects.
+	// Body is the body that the handler gets, of the type that it expects.
 	Body any
-	// Keep leaves the deadline of this name and scope that is there, if there is one, as it is.
+	// Keep leaves an existing deadline of this name and scope as it is.
 	Keep bool
 }
 
-// Due is a deadline that has come, with its body read.
+// Due is a deadline that is due, with its body decoded.
 type Due[T any] struct {
 	Body    T
 	Name    string
@@ -66,10 +67,10 @@ type Due[T any] struct {
 	Attempt int              // as in Command
 }
 
-// OnDeadline makes fn the handler of this participant's deadlines of a name: 1 to 100 letters, digits, dots, dashes and
-// underscores. All else is as for On: fn answers nothing by itself, may write with Outbox, schedule and cancel.
+// OnDeadline registers fn as the handler of this participant's deadlines of a name: 1 to 100 letters, digits, dots, dashes and
+// underscores. All else is as for On: fn emits no answer, may write with Outbox, schedule and cancel.
 //
-// A deadline that was cancelled or scheduled anew after it had fired never reaches fn.
+// A deadline that was cancelled or scheduled again after it had fired never reaches fn.
 func OnDeadline[T any](p *Participant, name string, fn func(ctx context.Context, tx pgx.Tx, d Due[T]) error) {
 	h := newHandler[T](p, p.cfg.Hop.Commands(), nil)
 	h.deadline = name
@@ -88,15 +89,16 @@ func OnDeadline[T any](p *Participant, name string, fn func(ctx context.Context,
 	p.register(h)
 }
 
-// Schedule makes d fire when it is due, if tx commits. A deadline of the same name and scope is replaced, also one that
-// has fired and was not handled yet. In a handler's context d keeps the message's correlation and costs no round trip;
-// then an error of Postgres's comes as Queue's do. With any other transaction d needs a Key or a Scope.
+// Schedule makes d fire when it is due, if tx commits. It replaces a deadline of the same name and scope, also one that has
+// fired and was not handled yet. In a handler's context d keeps the message's correlation and costs no round trip; then an
+// error of Postgres comes later, as with Queue. With any other transaction d needs a Key or a Scope.
 //
-// What nobody could handle is refused, with an error that is permanent: a name without OnDeadline, a body of another
-// type than its handler's, one larger than the outbox takes, a time that cannot be meant. Then tx is as it was.
+// Schedule refuses a deadline that no handler could handle, with a permanent error: a name without OnDeadline, no body or one of
+// another type than its handler's, one larger than the outbox accepts, both After and At, a negative After, a time more than ten
+// years ahead. Then tx is unchanged.
 //
-// It may be called as soon as the handlers are registered, by a process that never calls Run too: any member of the
-// group fires the deadline.
+// It may be called as soon as the handlers are registered, also by a process that never calls Run: any member of the group
+// fires the deadline.
 func (p *Participant) Schedule(ctx context.Context, tx pgx.Tx, d Deadline) error {
 	var ds Deadlines
 	if err := p.Plan(ctx, &ds, d); err != nil {
@@ -105,8 +107,9 @@ func (p *Participant) Schedule(ctx context.Context, tx pgx.Tx, d Deadline) error
 	return p.queueOne(ctx, tx, &ds)
 }
 
-// Cancel removes the deadline of a name from a scope, if tx commits. It is no error if there is none. One that has fired
-// and was not handled yet is ignored when it comes. An empty scope is the one that Schedule takes by default.
+// Cancel removes the deadline of a name from a scope, if tx commits. It is no error if there is none. A deadline that has fired
+// and was not handled yet is ignored when it comes. An empty scope means the key of the message being handled, which Schedule
+// takes for a deadline without a Key and a Scope.
 func (p *Participant) Cancel(ctx context.Context, tx pgx.Tx, name, scope string) error {
 	var ds Deadlines
 	if err := p.PlanCancel(ctx, &ds, name, scope); err != nil {
@@ -121,7 +124,7 @@ func (p *Participant) queueOne(ctx context.Context, tx pgx.Tx, ds *Deadlines) er
 	return Queue(ctx, tx, b.QueuedQueries[0].SQL, b.QueuedQueries[0].Arguments...)
 }
 
-// CancelAll is Cancel for all names at once, for what ends here.
+// CancelAll cancels the deadlines of all names of a scope, for a scope that has ended. An empty scope is as for Cancel.
 func (p *Participant) CancelAll(ctx context.Context, tx pgx.Tx, scope string) error {
 	scope, err := scopeOf(ctx, scope, "")
 	if err != nil {
@@ -130,7 +133,7 @@ func (p *Participant) CancelAll(ctx context.Context, tx pgx.Tx, scope string) er
 	return Queue(ctx, tx, cancelDeadlines, pg.Args{"group": p.cfg.Group, "scope": scope})
 }
 
-// deadlineEntry is the message that d becomes.
+// deadlineEntry returns the message that d becomes.
 func (p *Participant) deadlineEntry(ctx context.Context, d Deadline, scope string) outbox.Entry {
 	e := outbox.Entry{
 		Topic: p.cfg.Hop.Commands(), Key: d.Key, Body: d.Body,
@@ -145,7 +148,7 @@ func (p *Participant) deadlineEntry(ctx context.Context, d Deadline, scope strin
 	return e
 }
 
-// setKey gives e a key that need not be text.
+// setKey sets the key of e, which need not be text.
 func setKey(e *outbox.Entry, key []byte) {
 	if len(key) > 0 && pgtext.Fits(key) {
 		e.Key = string(key)
@@ -154,7 +157,7 @@ func setKey(e *outbox.Entry, key []byte) {
 	}
 }
 
-// expects is the handler of deadlines of a name.
+// expects returns the handler of deadlines of a name.
 func (p *Participant) expects(name string) (*handler, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,8 +168,8 @@ func (p *Participant) expects(name string) (*handler, error) {
 	return h, nil
 }
 
-// scopeOf is the scope as it stands in the table: the first that is not empty of scope, key and the key of the message
-// being handled. What an index cannot take is hashed.
+// scopeOf returns the scope as stored in the table: the first of scope, key and the key of the message being handled that is
+// not empty. A value that an index cannot hold is hashed.
 func scopeOf(ctx context.Context, scope, key string) (string, error) {
 	if scope == "" {
 		scope = key
@@ -180,14 +183,14 @@ func scopeOf(ctx context.Context, scope, key string) (string, error) {
 	return indexable(scope), nil
 }
 
-// firing is what a message says of the deadline that it was.
+// firing holds the deadline that a message was, as its headers name it.
 type firing struct {
 	group, name, scope string
 	at                 time.Time // from its row
 	late               bool      // the row is gone or not the same
 }
 
-// firingOf is nil for a message that was no deadline.
+// firingOf returns nil for a message that was no deadline.
 func firingOf(hs []envelope.Header) *firing {
 	var f *firing
 	for _, h := range hs {
@@ -207,10 +210,10 @@ func firingOf(hs []envelope.Header) *firing {
 	return f
 }
 
-// route is by what a topic's handlers are told apart.
+// route distinguishes the handlers of a topic.
 type route struct {
 	typ, deadline string
-	all           bool // whatever the type
+	all           bool // of any type
 }
 
 func (r route) String() string {
@@ -223,8 +226,7 @@ func (r route) String() string {
 	return r.typ
 }
 
-// route finds m's handler: by its type, or where it was a deadline by its name. A command brings along how it is to be
-// retried.
+// route finds m's handler: by its type, or by its name if m was a deadline. It also reads a command's own settings for retries.
 func (p *Participant) route(m *message) {
 	to := route{typ: m.Type}
 	if m.Topic == p.cfg.Hop.Commands() {
@@ -244,13 +246,13 @@ func (p *Participant) route(m *message) {
 	}
 }
 
-// foreign says whether m was a deadline of another group.
+// foreign reports whether m was a deadline of another group.
 func (p *Participant) foreign(m *message) bool {
 	return m.deadline != nil && m.deadline.group != p.cfg.Group
 }
 
-// meet ends the deadline that m was, and says whether it still was to come. It is done in m's turn and not before, since
-// a message that came earlier in the same transaction may have cancelled it.
+// meet ends the deadline that m was, and reports whether it was still pending. It runs in m's turn and not before, since an
+// earlier message of the same transaction may have cancelled it.
 func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 	m.deadline.late = true
 	id, err := uuid.Parse(m.ID)
@@ -267,7 +269,7 @@ func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 	return err == nil, u.failed(err)
 }
 
-// ignored is said of a deadline that came too late, once that is settled.
+// ignored logs a deadline that came too late, after the transaction that found it so has ended.
 func (p *Participant) ignored(m *message, d Delivery) {
 	p.cfg.Log.Info().Str("deadline", m.deadline.name).Str("scope", readable(m.deadline.scope, 255)).Str("message_id", m.id).
 		Msg("late deadline ignored: it was cancelled or scheduled anew after it had fired")

@@ -16,9 +16,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// BenchmarkDeadlines is how late deadlines come while 10,000 are pending, by the database's clock: until their messages
-// are in the outbox (fired), and until their handlers run, by way of relay and broker (met). An operation is ten seconds
-// in which as many come due as the name says.
+// BenchmarkDeadlines measures how late deadlines are while 10,000 are pending, by the database's clock: until their messages
+// are in the outbox (fired), and until their handlers run, through relay and broker (met). An operation is ten seconds with as
+// many due deadlines as the name gives.
 func BenchmarkDeadlines(b *testing.B) {
 	for _, rate := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("%d a second", rate), func(b *testing.B) { benchmarkDeadlines(b, rate) })
@@ -63,8 +63,8 @@ func benchmarkDeadlines(b *testing.B, rate int) {
 	report("met", "SELECT (extract(epoch FROM met_at - due_at) * 1000)::float8 FROM met")
 }
 
-// BenchmarkLookingForDeadlines is what a look costs, of which each member makes 20 a second: among 10,000 pending ones,
-// and beside as many that have fired and that an old snapshot keeps Postgres from forgetting.
+// BenchmarkLookingForDeadlines measures a poll, of which each member makes 20 a second: among 10,000 pending ones, and with as
+// many that have fired and that an old snapshot keeps in the index.
 func BenchmarkLookingForDeadlines(b *testing.B) {
 	for _, old := range []bool{false, true} {
 		name := map[bool]string{false: "pending", true: "old snapshot"}[old]

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestADiscardedDeadlineIsScheduledAgainWithKeep: the message whose dead letter was discarded is not handled again.
+// TestADiscardedDeadlineIsScheduledAgainWithKeep checks that the message whose dead letter was discarded is not handled again.
 func TestADiscardedDeadlineIsScheduledAgainWithKeep(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
@@ -31,7 +31,7 @@ func TestADiscardedDeadlineIsScheduledAgainWithKeep(t *testing.T) {
 	s.waitCount(0, "SELECT count(*) FROM troupe.deadlines")
 }
 
-// TestADeadlineOfAnyTimeInThePastIsDueAtOnce: the search for due deadlines has no lower bound.
+// TestADeadlineOfAnyTimeInThePastIsDueAtOnce checks that the search for due deadlines has no lower bound.
 func TestADeadlineOfAnyTimeInThePastIsDueAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)

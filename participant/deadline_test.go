@@ -22,7 +22,7 @@ import (
 
 const overdueName = "overdue"
 
-// Overdue is what the deadlines of the tests carry.
+// Overdue is the body of the tests' deadlines.
 type Overdue struct {
 	N    int    `json:"n"`
 	Fail string `json:"fail,omitempty"`
@@ -32,7 +32,7 @@ const metTable = `CREATE TABLE met (
 	position bigint GENERATED ALWAYS AS IDENTITY, name text NOT NULL, scope text NOT NULL, key bytea, n int NOT NULL,
 	due_at timestamptz NOT NULL, attempt int NOT NULL, met_at timestamptz NOT NULL DEFAULT clock_timestamp())`
 
-// overdue notes that a deadline was met: done twice it shows.
+// overdue inserts a row for a handled deadline, so that a second effect shows.
 func overdue(ctx context.Context, tx pgx.Tx, d participant.Due[Overdue]) error {
 	_, err := tx.Exec(ctx, "INSERT INTO met (name, scope, key, n, due_at, attempt) VALUES ($1, $2, $3, $4, $5, $6)",
 		d.Name, d.Scope, d.Message.Key, d.Body.N, d.At, d.Attempt)
@@ -55,7 +55,8 @@ func newDeadlineStage(t testing.TB) *stage {
 	return s
 }
 
-// expecting is a participant with a handler for deadlines, and one for commands that schedules or cancels as it is told.
+// expecting returns a participant with a handler for deadlines, and one for commands that schedules or cancels as the body
+// says.
 func (s *stage) expecting(change ...func(*participant.Config)) *participant.Participant {
 	p := s.new(append([]func(*participant.Config){onePartition}, change...)...)
 	participant.OnDeadline(p, overdueName, overdue)
@@ -97,7 +98,7 @@ func (s *stage) relayed() (stop func()) {
 	return stop
 }
 
-// schedule is done outside of a handler.
+// schedule schedules outside of a handler.
 func (s *stage) schedule(p *participant.Participant, all ...participant.Deadline) error {
 	return pgx.BeginFunc(s.t.Context(), s.pool, func(tx pgx.Tx) error {
 		for _, d := range all {
@@ -115,7 +116,7 @@ func (s *stage) waitMet(n int) {
 	require.Zero(s.t, s.count("SELECT count(*) FROM troupe.deadlines"), "what was met is gone")
 }
 
-// fired are the messages that deadlines became, once there are n of them.
+// fired returns the messages that deadlines became, once there are n of them.
 func (s *stage) fired(n int) []envelope.Message {
 	s.t.Helper()
 	s.waitCount(n, "SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Commands())
@@ -204,7 +205,7 @@ func TestALateFiringIsIgnored_D14(t *testing.T) {
 			first := s.fired(1)[0]
 			s.send(s.command("a", Count{N: 2, Fail: end}), first, s.command("a", Count{N: 3}))
 			require.Equal(t, first.ID, (<-late).Message.ID)
-			s.waitEvents(2) // what comes behind it goes on
+			s.waitEvents(2) // later messages continue
 			require.Zero(t, s.count("SELECT count(*) FROM met"))
 			if how == "replaced" {
 				s.send(s.fired(2)[1])
@@ -220,7 +221,7 @@ func TestALateFiringIsIgnored_D14(t *testing.T) {
 	}
 }
 
-// TestACancelJustBeforeInTheSameTransactionCounts_D14: a batch has the cancelling command and the deadline.
+// TestACancelJustBeforeInTheSameTransactionCounts_D14 checks a batch with the cancelling command and the deadline.
 func TestACancelJustBeforeInTheSameTransactionCounts_D14(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
@@ -264,7 +265,7 @@ func TestAFiredMessageDeliveredAgainIsADuplicate(t *testing.T) {
 	require.Empty(t, late)
 }
 
-// TestADeadlineThatFailsGoesTheWayOfAMessage: retries, dead letter, and when it is put right it is still due.
+// TestADeadlineThatFailsGoesTheWayOfAMessage checks retries and the dead letter, and that a repaired deadline is still due.
 func TestADeadlineThatFailsGoesTheWayOfAMessage(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
@@ -321,8 +322,8 @@ func TestWhatNobodyCouldHandleIsRefused_Defect21(t *testing.T) {
 	}
 }
 
-// TestADeadlineOfANewerVersionWaitsForAMemberOfIt: a member of the version before starts, handles its own deadlines, logs the
-// other one and does not fire it, although it is due.
+// TestADeadlineOfANewerVersionWaitsForAMemberOfIt checks that a member of the earlier version starts, handles its own
+// deadlines, logs the other one and does not fire it, although it is due.
 func TestADeadlineOfANewerVersionWaitsForAMemberOfIt(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
@@ -342,7 +343,7 @@ func TestADeadlineOfANewerVersionWaitsForAMemberOfIt(t *testing.T) {
 	require.Equal(t, "a", string(s.fired(2)[1].Key))
 }
 
-// TestADeadlineThatNobodyExpectsAnyMoreIsADeadLetter, and that of another group on the topic is none of our business.
+// TestADeadlineThatNobodyExpectsAnyMoreIsADeadLetter checks it, and that a deadline of another group on the topic is skipped.
 func TestADeadlineThatNobodyExpectsAnyMoreIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
@@ -384,12 +385,12 @@ func TestWhatIsPastOrDueNowIsDueAtOnce(t *testing.T) {
 	}
 	require.Equal(t, []string{"long past", "past", "now", "at once"}, keys)
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.deadlines WHERE fired_at IS NULL"))
-	// What comes late into the past is found, too: by the look that goes back all the way.
+	// A late deadline with a time in the past is found, too: by the poll without limit.
 	require.NoError(t, s.schedule(p, participant.Deadline{Name: overdueName, Key: "later", At: now.Add(-time.Hour), Body: Overdue{}}))
 	require.Equal(t, "later", string(s.fired(5)[4].Key))
 }
 
-// TestKeysThatAreNoText: the deadline's message has the key all the same, and its scope is a name for it.
+// TestKeysThatAreNoText checks that the deadline's message has the same key, and that its scope is a name for it.
 func TestKeysThatAreNoText(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
@@ -424,7 +425,7 @@ func TestAProcessThatOnlySchedulesNeedsNoRun(t *testing.T) {
 	s.waitMet(1)
 }
 
-// TestTenThousandPendingFireOnceAndInOrder: two members fire, no deadline twice, none before it is due, none before an
+// TestTenThousandPendingFireOnceAndInOrder_A20 lets two members fire, no deadline twice, none before it is due, none before an
 // earlier one.
 func TestTenThousandPendingFireOnceAndInOrder_A20(t *testing.T) {
 	t.Parallel()
@@ -437,7 +438,7 @@ func TestTenThousandPendingFireOnceAndInOrder_A20(t *testing.T) {
 		}))
 	}
 	const n = 10_000
-	// None is due before all are there: one that is late already goes behind those that are not.
+	// None is due before all are stored: one that is already late would fire after the ones that are not.
 	s.pending(n, 3*time.Second, 2*time.Second)
 	s.waitCount(n, "SELECT count(*) FROM troupe.outbox")
 	require.Equal(t, n, s.count("SELECT count(DISTINCT o.id) FROM troupe.outbox AS o JOIN troupe.deadlines AS d ON d.id = o.id WHERE d.fired_at >= d.due_at"))
@@ -449,7 +450,7 @@ func TestTenThousandPendingFireOnceAndInOrder_A20(t *testing.T) {
 	t.Logf("fired by the one %d, by the other %d", fired[0].Load(), fired[1].Load())
 }
 
-// pending are n deadlines, due one after the other within a while from now.
+// pending inserts n deadlines, due one after the other within a while from now.
 func (s *stage) pending(n int, from, within time.Duration) {
 	s.t.Helper()
 	_, err := s.pool.Exec(context.Background(), `
@@ -461,8 +462,8 @@ func (s *stage) pending(n int, from, within time.Duration) {
 	require.NoError(s.t, err)
 }
 
-// TestAKillOfAMemberFiresOnce kills a member right after it fired, in the middle of the statement, and at each step of
-// the handling.
+// TestAKillOfAMemberFiresEachDeadlineOnce_D12 kills a member right after it fired, in the middle of the statement, and at each
+// step of the handling.
 func TestAKillOfAMemberFiresEachDeadlineOnce_D12(t *testing.T) {
 	t.Parallel()
 	const n = 50
@@ -475,7 +476,7 @@ func TestAKillOfAMemberFiresEachDeadlineOnce_D12(t *testing.T) {
 			s.pending(n, 0, time.Second)
 			nth := int64(2)
 			if point == "after firing" {
-				nth = 1 // all may be due when a slow member has come up, and fire at once
+				nth = 1 // all may be due when a slow member has started, and fire at once
 			}
 			s.member(point, nth).killed(t)
 			second := s.member("", 0)
@@ -507,7 +508,7 @@ func TestAKillOfAMemberFiresEachDeadlineOnce_D12(t *testing.T) {
 	})
 }
 
-// TestAnOutageDelaysDeadlines: at the start and later.
+// TestAnOutageDelaysDeadlines tests an outage at the start and a later one.
 func TestAnOutageDelaysDeadlines(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
@@ -536,7 +537,7 @@ func TestReadySaysThatDeadlinesAreNotFired(t *testing.T) {
 		require.NoError(t, err)
 	}
 	unfired := func() bool { return strings.Contains(fmt.Sprint(p.Ready()), "deadlines are not fired") }
-	rename("deadlines", "away") // before it has looked for those that nobody expects
+	rename("deadlines", "away") // before it has looked for deadlines without a handler
 	s.start(p)
 	waitFor(t, "not ready from the start", unfired)
 	rename("away", "deadlines")

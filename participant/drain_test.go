@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// blocking is a handler that says when it runs and goes on when it may.
+// blocking has a handler that reports when it runs and continues when it may.
 type blocking struct{ runs, may chan struct{} }
 
 func newBlocking() *blocking { return &blocking{make(chan struct{}, 100), make(chan struct{})} }
@@ -33,7 +33,7 @@ func (b *blocking) count(ctx context.Context, tx pgx.Tx, c participant.Command[C
 	return outcome, err
 }
 
-// run is Run, to be waited for.
+// run calls Run in the background.
 func (s *stage) run(p *participant.Participant) (stop func(), ended <-chan error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
@@ -109,7 +109,7 @@ func TestAWedgedHandlerIsReported(t *testing.T) {
 	stop, ended := s.run(p)
 	s.send(s.command("a", Count{N: 1}))
 	began := <-runs
-	if ready := p.Ready(); time.Since(began) < limit { // or it was asked too late to be of use
+	if ready := p.Ready(); time.Since(began) < limit { // or the answer came too late to be of use
 		require.NoError(t, ready)
 	}
 	s.waitWedged(p)
@@ -120,7 +120,7 @@ func TestAWedgedHandlerIsReported(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM done"), "it must not commit any more")
 }
 
-// waitWedged waits until p says that a handler does not end: while it waits for that handler, and when it has ended.
+// waitWedged waits until p reports that a handler does not end: while it waits for that handler, and when it has ended.
 func (s *stage) waitWedged(p *participant.Participant) {
 	s.t.Helper()
 	testkit.Wait(s.t, "not ready for the handler's sake", func() (bool, error) {
@@ -132,12 +132,12 @@ func (s *stage) waitWedged(p *participant.Participant) {
 	})
 }
 
-// TestAPartitionThatIsBusyFetchesNoMore and holds up no other.
+// TestAPartitionThatIsBusyFetchesNoMore checks also that it does not delay another partition.
 func TestAPartitionThatIsBusyFetchesNoMore(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	b := newBlocking()
-	// The one that blocks must not come to its time-out: then its key is held, and all that follows with it.
+	// The blocking handler must not reach its time-out: then its key would be held, and all later messages of it.
 	p := s.new(func(c *participant.Config) { c.Batch, c.Timeout = 50, 10*time.Minute })
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		if c.Body.Fail == "block" {
@@ -167,7 +167,7 @@ func TestAPartitionThatIsBusyFetchesNoMore(t *testing.T) {
 	testkit.Wait(t, "nothing waits", func() (bool, error) { return p.Backlog() == 0, nil })
 }
 
-// incompressible is text of n bytes that a batch has no fewer of: else one fetch could bring them all.
+// incompressible returns text of n bytes that a batch cannot compress: else one fetch could bring all messages.
 func incompressible(n int) string {
 	b := make([]byte, n/2)
 	fill(b)

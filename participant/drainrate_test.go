@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// failsOnce is count, but the first attempt of each message that asks for it fails.
+// failsOnce calls count, but the first attempt of each message that asks for it fails.
 func failsOnce(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 	if c.Body.Fail == "once" && c.Attempt == 1 {
 		return participant.Outcome{}, errAsked
@@ -23,7 +23,7 @@ func failsOnce(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (pa
 	return count(ctx, tx, c)
 }
 
-// TestHeldKeyDrainsWithoutWaitingForTheTick: each success makes the next message of the key due, and no timer has to.
+// TestHeldKeyDrainsWithoutWaitingForTheTick checks that each success makes the next message of the key due, without a timer.
 func TestHeldKeyDrainsWithoutWaitingForTheTick(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 10} {
@@ -35,7 +35,7 @@ func TestHeldKeyDrainsWithoutWaitingForTheTick(t *testing.T) {
 		var all []envelope.Message
 		for n := range 40 {
 			c := Count{N: n}
-			if n == 0 || n == 25 { // in front, and behind others that wait
+			if n == 0 || n == 25 { // the first one, and one behind others that wait
 				c.Fail = "once"
 			}
 			all = append(all, s.command("a", c))
@@ -50,8 +50,8 @@ func TestHeldKeyDrainsWithoutWaitingForTheTick(t *testing.T) {
 	}
 }
 
-// TestHeldMessagesOfAKeyShareATransaction as they would have, had none of them failed; the one that fails among them is
-// found, and costs only itself an attempt.
+// TestHeldMessagesOfAKeyShareATransaction checks that they share one as without a failure; the one that fails among them is
+// found, and counts an attempt for itself only.
 func TestHeldMessagesOfAKeyShareATransaction(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -126,8 +126,8 @@ func BenchmarkHeldKeyDrain(b *testing.B) {
 	}
 }
 
-// BenchmarkHotKeyRecovers keeps sending to a key one of whose messages fails, a hundred messages a second, beside as many of
-// other keys. An operation is one failure, 500 messages into 1,000; what it reports is how long the key was held.
+// BenchmarkHotKeyRecovers sends a hundred messages a second to a key, of which one fails, and as many to other keys. An
+// operation is one failure, 500 messages into 1,000; the reported metric is how long the key was held.
 func BenchmarkHotKeyRecovers(b *testing.B) {
 	for _, batch := range []int{1, 100} {
 		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
@@ -148,7 +148,7 @@ func BenchmarkHotKeyRecovers(b *testing.B) {
 					s.send(s.command("hot", c), s.command(fmt.Sprint("k-", i), Count{}))
 					if i == 500 {
 						began := time.Now()
-						go func() { // the key may be held for less time than a look at the table takes
+						go func() { // the key may be held for less time than a query of the table takes
 							s.waitAll("recovered", n, func() int {
 								return s.count("SELECT count(*) FROM done WHERE n = 500 AND NOT EXISTS (SELECT FROM troupe.held)")
 							})

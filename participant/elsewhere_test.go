@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// TestARedrivenEventIsForItsGroupOnly: other groups pass it over, also when their inboxes have forgotten it.
+// TestARedrivenEventIsForItsGroupOnly checks that other groups skip it, also when their inboxes have deleted it.
 func TestARedrivenEventIsForItsGroupOnly(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

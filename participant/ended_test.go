@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestOnlyMessagesOfAnEndedTransactionBecomeDeadLetters: the database goes away before the dead letter is written, and when
-// it is back, messages that came meanwhile are in the same batch.
+// TestOnlyMessagesOfAnEndedTransactionBecomeDeadLetters lets the database go away before the dead letter is written: when it is
+// back, messages that came meanwhile are in the same batch.
 func TestOnlyMessagesOfAnEndedTransactionBecomeDeadLetters(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

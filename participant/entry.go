@@ -17,27 +17,27 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// localPartition stands where a message from Kafka has its partition; its offset is the entry's position.
+// localPartition is the partition of a local message; its offset is the entry's position.
 const localPartition = -1
 
-// entry is what a message from troupe.local_work brings along.
+// entry holds the claim of a message from troupe.local_work.
 type entry struct {
 	key     holdKey
 	term    int32
 	crashes int
-	behind  []*message // of its key, taken along
-	waits   bool       // it has failed, and they were let go
-	lost    bool       // somebody else has it, and so what comes before them
+	behind  []*message // of its key, claimed with it
+	waits   bool       // it has failed, and they were released
+	lost    bool       // another member has it, and so the earlier ones
 }
 
-// settings are for the claim alone: it must not wait for the disk, since a claim that a crash of the server forgets was
-// never made, and it must go by the indexes whatever the statistics say of a table that was empty a moment ago.
+// settings apply to the claim alone: it must not wait for the disk, since a claim that a crash of the server loses was never
+// made, and it must use the indexes whatever the statistics are of a table that was empty a moment ago.
 const settings = `
 SELECT set_config('synchronous_commit', 'off', true), set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 
-// beginCommitted begins a transaction that waits for a row that another one changes, and then sees it as it is, whatever
+// beginCommitted begins a transaction that waits for a row that another one changes, and then sees the new row, whatever
 // default_transaction_isolation is: under repeatable read it would fail.
 const beginCommitted = "begin isolation level read committed"
 
@@ -50,7 +50,8 @@ func (l *local) exec(ctx context.Context, sql string, args pg.Args) error {
 	return l.p.cfg.Pool.SendBatch(ctx, &b).Close()
 }
 
-// claim takes entries whose next try is due, and others from a key on. dueFirst puts the due ones before the others.
+// claim claims entries whose next try is due, and others from a key on. With dueFirst the due ones come before the others. With
+// careful (quarantine) it may also claim an entry that was in progress when its participant died, and that one alone.
 func (l *local) claim(from []byte, dueFirst, careful bool) (ms []*message, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
@@ -85,10 +86,10 @@ func (l *local) claim(from []byte, dueFirst, careful bool) (ms []*message, err e
 		err = rows.Err()
 	}
 	if err = errors.Join(err, ignore(results.Close(), err)); err != nil {
-		l.renew() // entries may have been taken all the same
+		l.renew() // the claim may have been committed nevertheless
 		return nil, err
 	}
-	slices.SortFunc(ms, func(a, b *message) int { // those of a key stand together
+	slices.SortFunc(ms, func(a, b *message) int { // the entries of a key are adjacent
 		return cmp.Or(bytes.Compare(a.entry.key[:], b.entry.key[:]), cmp.Compare(a.offset, b.offset))
 	})
 	last := make(map[holdKey][]*message, len(ms))
@@ -127,12 +128,12 @@ func (l *local) scan(rows pgx.Rows) (*message, error) {
 	return m, nil
 }
 
-// localTopicID stands where a message from Kafka has its topic's id.
+// localTopicID returns a UUID in place of the topic id that a message from Kafka has.
 func localTopicID(topic string) uuid.UUID {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("troupe:local:"+topic))
 }
 
-// worker takes entries and runs them, as long as there are some.
+// worker claims entries and runs them, as long as there are some.
 func (l *local) worker() {
 	returned := false
 	defer func() {
@@ -141,7 +142,7 @@ func (l *local) worker() {
 			l.p.cfg.Log.Error().Msg("a handler ended its goroutine: local work has one worker less")
 		}
 	}()
-	from := make([]byte, 4) // each begins at another key: those that have much to do seldom meet
+	from := make([]byte, 4) // each begins at another key: workers with many entries then seldom meet
 	for i := range from {
 		from[i] = byte(rand.Uint32())
 	}
@@ -161,18 +162,18 @@ func (l *local) worker() {
 			case err != nil && l.ctx.Err() == nil:
 				l.shut(unavailable{theDatabase, err})
 			case n == 0:
-				l.open() // if it was a try, there was nothing to try it with
+				l.open() // if it was a try, no entry could be tried
 			}
 			more = n > 0 && err == nil && (!all || l.hints.Load() != hints)
 		}
 	}
 }
 
-// may says whether something may be taken: always, or, while the gate is shut, once for each try.
+// may reports whether entries may be claimed: always, or, while the gate is shut, once for each try.
 func (l *local) may() bool { return l.gate.waits.Load() == nil || l.try.CompareAndSwap(true, false) }
 
-// turn takes entries once, and runs them. It says whether these were all there were: then the next turn waits for a hint, since
-// most claims of a worker that looked again at once found nothing.
+// turn claims entries once, and runs them. all is true if there were no others: then the next turn waits for a hint, since most
+// claims of a worker that claimed again at once found nothing.
 func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 	careful := l.p.alone.TryLock()
 	defer func() {
@@ -202,7 +203,7 @@ func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 		case string(m.entry.key[:]) > string(*from):
 			*from = m.entry.key[:]
 		}
-		if m.held != nil || m.suspect() { // it came without those behind it
+		if m.held != nil || m.suspect() { // it was claimed without later entries of its key
 			all = false
 		}
 	}
@@ -220,10 +221,10 @@ func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 	return len(ms), all, nil
 }
 
-// suspect says whether m was in progress when its participant died.
+// suspect reports whether m was in progress when its participant died.
 func (m *message) suspect() bool { return m.entry.crashes > 0 }
 
-// run brings entries to their ends, or gives them back.
+// run handles entries, and gives back the ones that have not ended.
 func (l *local) run(ms []*message) {
 	ended := make(map[*message]bool, len(ms))
 	defer func() {
@@ -248,7 +249,7 @@ func (l *local) run(ms []*message) {
 		}
 	}
 
-	// Those of which nothing is known go together; of a key all or none.
+	// Messages without failures or crashes run together; of a key all or none.
 	apart := make(map[holdKey]bool)
 	for _, m := range ours {
 		if m.attempts() > 0 || m.suspect() || !m.plain() {
@@ -283,7 +284,7 @@ func (l *local) run(ms []*message) {
 			return
 		}
 		ended[m] = true
-		if m.entry.waits { // those behind it were let go
+		if m.entry.waits { // the entries behind it were released
 			for _, b := range m.entry.behind {
 				ended[b] = true
 			}
@@ -291,7 +292,7 @@ func (l *local) run(ms []*message) {
 	}
 }
 
-// deliver brings m to its end, or makes it wait. An error says nothing about m.
+// deliver handles m until it has ended or waits for its next try. An error is not about m.
 func (l *local) deliver(m *message) error {
 	if m.entry.crashes >= maxStarts {
 		m.began = time.Now()
@@ -314,7 +315,7 @@ func (l *local) pass(ms []*message) error {
 	return nil
 }
 
-// tellPassed tells of what has ended without effect.
+// tellPassed reports entries that ended without effect to the hook.
 func (l *local) tellPassed(ended map[*message]bool) {
 	for m, has := range ended {
 		if has && m.passed != "" {
@@ -323,7 +324,7 @@ func (l *local) tellPassed(ended map[*message]bool) {
 	}
 }
 
-// giveBack lets go of what was taken and has not ended: Run was asked to stop, or what it needs is away.
+// giveBack releases claimed entries that have not ended: Run must stop, or a dependency is away.
 func (l *local) giveBack(ms []*message, ended map[*message]bool) {
 	ms = slices.DeleteFunc(slices.Clone(ms), func(m *message) bool { return ended[m] })
 	if len(ms) == 0 {
@@ -336,7 +337,7 @@ func (l *local) giveBack(ms []*message, ended map[*message]bool) {
 	}
 }
 
-// args name entries as they were taken.
+// args identifies entries by position and the term under which they were claimed.
 func (l *local) args(ms []*message) pg.Args {
 	positions, terms := make([]int64, len(ms)), make([]int32, len(ms))
 	for i, m := range ms {
@@ -356,8 +357,8 @@ func (l *local) endArgs(ms []*message, f *failure) pg.Args {
 	return args
 }
 
-// admit ends the entries, which locks their rows until the transaction's end. Those that were taken over are not there
-// under the term that they had.
+// admit ends the entries, which locks their rows until the transaction's end. Entries that were taken over have another term,
+// and are not found.
 func (l *local) admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error)) {
 	idle := l.p.cfg.Timeout + wedgedAfter
 	b.Queue("SELECT set_config('idle_in_transaction_session_timeout', $1, true)", fmt.Sprint(idle.Milliseconds()))
@@ -395,7 +396,7 @@ func (l *local) admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.Ba
 	}
 }
 
-// record counts a failed run, and lets go of those behind it in the same statement, so that nobody sees them in progress
+// record counts a failed run, and releases the entries behind it in the same statement, so that they are never seen in progress
 // while it waits.
 func (l *local) record(m *message, f failure) error {
 	ctx, cancel := context.WithTimeout(l.ctx, l.p.limit)
@@ -418,7 +419,7 @@ func (l *local) record(m *message, f failure) error {
 }
 
 func (l *local) committed([]*message) {}
-func (l *local) pause()               {} // the gate is shut: may says so
+func (l *local) pause()               {} // the gate is shut: may returns false
 func (l *local) resume()              { l.hint() }
 func (l *local) fenced()              {}
 func (l *local) tryOne() {

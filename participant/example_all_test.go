@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A decision for many events at once: one statement writes what all of them need, and each command follows from its own
+// A decision for many events at once: one statement writes the rows of all of them, and each command follows from its own
 // event.
 func ExampleOnAll() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)

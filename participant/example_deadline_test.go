@@ -17,25 +17,25 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// RequestApproval asks a person, who may never answer.
+// RequestApproval asks for an approval, which may never come.
 type RequestApproval struct {
 	OrderID string `json:"order_id"`
 }
 
-// Approve is that person's answer.
+// Approve is the approval.
 type Approve struct {
 	OrderID string `json:"order_id"`
 }
 
-// Remind is what the deadline carries.
+// Remind is the body of the deadline.
 type Remind struct {
 	OrderID string `json:"order_id"`
 }
 
-// Noted is what both commands are answered.
+// Noted is the answer to both commands.
 type Noted struct{}
 
-// serveApprovals notes what was not approved in time.
+// serveApprovals reports orders that were not approved in time.
 func serveApprovals(ctx context.Context, pool *pgxpool.Pool, brokers []string) error {
 	p, err := participant.New(participant.Config{
 		Pool: pool, Brokers: brokers, Hop: topics.MustHop("order", "approval"), Log: zerolog.New(os.Stderr).Level(zerolog.WarnLevel),

@@ -11,7 +11,8 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// Who takes many orders at once gives each its deadline, and takes back that of one that was withdrawn, in two statements.
+// A service that accepts many orders at once gives each its deadline, and cancels the deadline of a withdrawn one, in two
+// statements.
 func ExampleParticipant_Plan() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// TakesTurns says whether batches do.
+// TakesTurns reports whether batches run one at a time.
 func (p *Participant) TakesTurns() bool { return p.turns.on() }
 
 const TurnClass = turnClass
@@ -18,16 +18,16 @@ const TurnClass = turnClass
 // Patience makes a partition count as stalled after d, before Run.
 func (p *Participant) Patience(d time.Duration) { p.patience = d }
 
-// Gather is how long less than a full batch waits for transactions that run, before Run.
+// Gather sets how long less than a full batch waits for transactions that run, before Run.
 func (p *Participant) Gather(d time.Duration) { p.gather = d }
 
-// StatementLimit bounds the statements with which runs begin and failures are recorded, before Run.
+// StatementLimit limits the statements with which runs begin and failures are recorded, before Run.
 func (p *Participant) StatementLimit(d time.Duration) { p.limit = d }
 
 // Tick sets how often held keys are read and the watermark is moved, before Run.
 func (p *Participant) Tick(d time.Duration) { p.tick = d }
 
-// Backlog is how many records wait for p's workers.
+// Backlog returns the number of records that wait for p's workers.
 func (p *Participant) Backlog() (n int) {
 	p.mu.Lock()
 	c := p.consumer
@@ -44,10 +44,10 @@ func (p *Participant) Backlog() (n int) {
 	return n
 }
 
-// PruneInbox forgets what is old enough now, instead of within the next minute.
+// PruneInbox deletes rows that are old enough now, instead of within the next minute.
 func (p *Participant) PruneInbox() error { return p.pruneAll(context.Background()) }
 
-// Assigned is how many partitions p has.
+// Assigned returns the number of p's partitions.
 func (p *Participant) Assigned() int {
 	p.mu.Lock()
 	c := p.consumer
@@ -60,16 +60,16 @@ func (p *Participant) Assigned() int {
 	return len(c.workers)
 }
 
-// WithDefaults is what New makes of a Config.
+// WithDefaults fills in the defaults of a Config, as New does.
 var WithDefaults = Config.withDefaults
 
-// Turn makes the inbox's ring ready for a time, and says whether it takes ids of that time.
+// Turn prepares the inbox's ring for a time, and reports whether it has a table for ids of that time.
 func (p *Participant) Turn(now time.Time) (takes bool, err error) {
 	err = p.turn(context.Background(), &now)
 	return p.ring.has(int(now.Unix() / (24 * 60 * 60))), err
 }
 
-// Slot is where the ring keeps an id.
+// Slot returns the ring's slot for an id.
 func Slot(id string) (slot int, ok bool) {
 	_, day, ok := inbox.Recent(id)
 	return day % slots, ok
@@ -81,7 +81,7 @@ type Run struct {
 	Epoch     int32
 }
 
-// Seen says whether an offset of an epoch has ended, where all up to a watermark have, and some runs above it.
+// Seen reports whether an offset of an epoch has ended, if all up to a watermark have, and some runs above it.
 func Seen(watermark int64, epoch int32, above []Run, offset int64, of int32) bool {
 	var s seen
 	s.watermark.offset, s.watermark.epoch = watermark, epoch
@@ -93,7 +93,7 @@ func Seen(watermark int64, epoch int32, above []Run, offset int64, of int32) boo
 	return s.has(uuid.UUID{}, offset, of)
 }
 
-// Classify says what an error of a run means.
+// Classify returns the class of a run's error.
 var Classify = classify
 
 // MemberClass is the first half of the key of the lock that each member of local work holds on its number.
@@ -102,7 +102,7 @@ const MemberClass = memberClass
 // LeaseClass is the first half of the key of the lock that each transaction of a partition shares.
 const LeaseClass = leaseClass
 
-// Look asks when the next deadline is due, going back all the way or as usual.
+// Look polls for the next deadline, without limit or as usual.
 func (p *Participant) Look(whole bool) error {
 	back := lookBack
 	if whole {
@@ -112,7 +112,7 @@ func (p *Participant) Look(whole bool) error {
 	return err
 }
 
-// ParseRetry reads a HeaderRetry: what it says, and own's policy where it says nothing.
+// ParseRetry parses a HeaderRetry: its values, and own's policy for missing ones.
 func ParseRetry(text string, own retry.Policy) (policy retry.Policy, try time.Duration, err error) {
 	w, err := parseWish(text, own)
 	if err != nil {
@@ -121,7 +121,7 @@ func ParseRetry(text string, own retry.Policy) (policy retry.Policy, try time.Du
 	return w.Policy, w.try, nil
 }
 
-// Concerns says whether local work of a topic wakes p.
+// Concerns reports whether local work of a topic wakes p.
 func (p *Participant) Concerns(topic string) bool {
 	p.mu.Lock()
 	l := p.local
@@ -129,10 +129,10 @@ func (p *Participant) Concerns(topic string) bool {
 	return l != nil && l.concerns(topic)
 }
 
-// TurnNow makes the inbox's ring ready for now.
+// TurnNow prepares the inbox's ring for now.
 func (p *Participant) TurnNow() error { return p.turn(context.Background(), nil) }
 
-// Effect is what a statement does to its transaction or session.
+// Effect is the effect of a statement on its transaction or session.
 type Effect = effect
 
 const (
@@ -141,5 +141,5 @@ const (
 	SetsSession     = setsSession
 )
 
-// EffectsOf reads the text of a statement.
+// EffectsOf parses the text of a statement.
 var EffectsOf = effectsOf

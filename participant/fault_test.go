@@ -19,12 +19,12 @@ import (
 
 type countHandler = func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error)
 
-// mistakes are handlers that fail by their own doing, in ways that look like the database's.
+// mistakes has handlers that fail by their own fault, in ways that look like the database's.
 var mistakes = map[string]countHandler{
 	"its own time-out, and no error": func(ctx context.Context, tx pgx.Tx, _ participant.Command[Count]) (participant.Outcome, error) {
 		quick, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		defer cancel()
-		_, _ = tx.Exec(quick, "SELECT pg_sleep(3)") // short, for a cancel request that comes before it is lost
+		_, _ = tx.Exec(quick, "SELECT pg_sleep(3)") // short, in case a cancel request that comes before it is lost
 		if !tx.Conn().IsClosed() {
 			return participant.Outcome{}, errors.New("the time-out was over before the statement began")
 		}
@@ -94,7 +94,7 @@ var mistakes = map[string]countHandler{
 	},
 }
 
-// TestHandlersMistakeIsNoOutage: its attempts are counted, and neither its partition nor the batch that it is in stops.
+// TestHandlersMistakeIsNoOutage checks that its attempts are counted, and that neither its partition nor its batch stops.
 func TestHandlersMistakeIsNoOutage(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 10} {
@@ -105,7 +105,7 @@ func TestHandlersMistakeIsNoOutage(t *testing.T) {
 	}
 }
 
-// TestHandlersMistakeIsNoOutageOfLocalWork, which would all stop.
+// TestHandlersMistakeIsNoOutageOfLocalWork checks local work, of which an outage would stop all.
 func TestHandlersMistakeIsNoOutageOfLocalWork(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -118,7 +118,7 @@ func TestHandlersMistakeIsNoOutageOfLocalWork(t *testing.T) {
 	s.makeMistakes(10)
 }
 
-// mistakesAmongOthers has each mistake, a message behind it, and one of another key.
+// mistakesAmongOthers returns each mistake, a message behind it, and one of another key.
 func (s *stage) mistakesAmongOthers() (all []envelope.Message) {
 	for name := range mistakes {
 		all = append(all, s.command(name, Count{N: 1, Fail: name}), s.command(name, Count{N: 2}), s.command("not "+name, Count{N: 1}))
@@ -147,8 +147,8 @@ func (s *stage) makeMistakes(batch int) {
 	require.Zero(s.t, s.count("SELECT count(*) FROM done WHERE key = 'leaked'"))
 }
 
-// TestMessageWhoseEveryRunTakesTheDatabaseAlongBecomesADeadLetter: the outage is waited for, and runs that lost their
-// connection count at last, however often the database came back in between.
+// TestMessageWhoseEveryRunTakesTheDatabaseAlongBecomesADeadLetter checks that the participant waits for the outage to end, and
+// that runs that lost their connection count in the end, however often the database came back in between.
 func TestMessageWhoseEveryRunTakesTheDatabaseAlongBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

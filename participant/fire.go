@@ -23,11 +23,11 @@ var (
 	unknownDeadlines string
 )
 
-// A deadline is found by looking, every lookEvery and in time for one that is known to come sooner: notifications would
-// need a connection for each member, and commits that notify wait for each other. Most looks go back only lookBack, so
-// that what has fired before, which an old snapshot keeps in the index, costs nothing; every wholeEvery one goes back
-// all the way, for what was scheduled by a transaction that took longer, or was due while nobody looked. Those that come
-// within fireEvery fire together, since a commit that wakes the relay takes a lock that is one for the whole server.
+// Deadlines are found by polling, every lookEvery and in time for a known one that is due sooner: notifications would need a
+// connection for each member, and commits that notify wait for each other. Most polls reach back only lookBack, so that fired
+// deadlines, which an old snapshot keeps in the index, cost nothing; every wholeEvery one reaches back without limit, for
+// deadlines that were scheduled by a transaction that took longer, or were due while no member polled. Deadlines due within
+// fireEvery fire together, since a commit that wakes the relay takes a lock that is one for the whole server.
 const (
 	lookEvery  = 50 * time.Millisecond
 	fireEvery  = 5 * time.Millisecond
@@ -40,20 +40,20 @@ const (
 // fireClass is the first half of the advisory lock under which a group's deadlines are fired; see leaseClass.
 const fireClass = 0x74727564 // "trud"
 
-// Fired is what a member made of deadlines that were due.
+// Fired reports due deadlines that a member fired.
 type Fired struct {
-	Deadlines int           // whose messages are in the outbox now
-	Lag       time.Duration // of the one that waited longest, from its due time, by the database's clock
+	Deadlines int           // number of deadlines whose messages are in the outbox now
+	Lag       time.Duration // of the deadline that waited longest, from its due time, by the database's clock
 }
 
 // firer writes the messages of due deadlines to the outbox. Any member does it for the whole group.
 type firer struct {
 	p     *Participant
 	names []string  // of the deadlines that have handlers here
-	whole time.Time // when to look all the way back again
+	whole time.Time // when to poll without limit again
 }
 
-// fire goes on until ctx ends.
+// fire fires deadlines until ctx ends.
 func (p *Participant) fire(ctx context.Context) {
 	f := firer{p: p, names: p.deadlineNames()}
 	trouble := p.repeated("fire deadlines")
@@ -78,7 +78,7 @@ func (p *Participant) fire(ctx context.Context) {
 	}
 }
 
-// pass fires what is due and says how long nothing else will be, as far as is known.
+// pass fires due deadlines and returns how long no other will be due, as far as is known.
 func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 	back, began := lookBack, time.Now()
 	if began.After(f.whole) {
@@ -92,7 +92,7 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 		n, err = f.fire(ctx, back)
 		switch {
 		case n == 0:
-			wait = lookEvery // another member is at it, or who cancels them
+			wait = lookEvery // another member fires them, or a transaction cancels them
 		case n < fireLimit:
 			wait = fireEvery
 		}
@@ -100,7 +100,7 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// look is how long the next deadline has to wait, at most lookEvery.
+// look returns how long until the next deadline is due, at most lookEvery.
 func (f *firer) look(ctx context.Context, back time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
@@ -123,7 +123,7 @@ func from(back time.Duration) *float64 {
 	return &s
 }
 
-// fire takes what is due, up to fireLimit, the earliest first.
+// fire fires due deadlines, at most fireLimit, the earliest first.
 func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
@@ -141,10 +141,10 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 	return n, err
 }
 
-// fires says whether there is anything to fire.
+// fires reports whether any deadline has a handler.
 func (p *Participant) fires() bool { return len(p.deadlineNames()) > 0 }
 
-// deadlineNames are those that are expected. Never nil.
+// deadlineNames returns the names that have handlers. Never nil.
 func (p *Participant) deadlineNames() []string {
 	names := []string{}
 	for to := range p.handlers[p.cfg.Hop.Commands()] {
@@ -155,7 +155,7 @@ func (p *Participant) deadlineNames() []string {
 	return names
 }
 
-// warnUnknownEvery is how often pending deadlines without a handler are logged.
+// warnUnknownEvery is the interval at which pending deadlines without a handler are logged.
 const warnUnknownEvery = 10 * time.Minute
 
 // watchUnknown logs pending deadlines whose names have no handler here, at the start and from time to time: a later version
@@ -187,7 +187,7 @@ func (p *Participant) watchUnknown(ctx context.Context) {
 	}
 }
 
-// cannotFire is for Ready: why deadlines are not fired, or nil.
+// cannotFire sets, for Ready, why deadlines are not fired, or nil.
 func (p *Participant) cannotFire(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// forwardCall and undoCall are the two commands of one step.
+// forwardCall and undoCall return the two commands of one step.
 func (s *stage) forwardCall(key string) envelope.Message {
 	return call{saga: "order/o-1", step: "charge", operation: "forward", key: "f:1", n: 1}.message(s, key)
 }
@@ -28,8 +28,8 @@ func (s *stage) undoCall(key string) envelope.Message {
 
 const undone = "SELECT count(*) FROM done WHERE n = -1"
 
-// TestACompensationInDoubtUndoesTheFirstCallOfAFrozenMember: the call took effect outside, and the new owner of the partition
-// handles the compensation, which has another key, before it handles the call.
+// TestACompensationInDoubtUndoesTheFirstCallOfAFrozenMember checks a call that took effect outside: the new owner of the
+// partition handles the compensation, which has another key, before it handles the call.
 func TestACompensationInDoubtUndoesTheFirstCallOfAFrozenMember(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -50,8 +50,8 @@ func TestACompensationInDoubtUndoesTheFirstCallOfAFrozenMember(t *testing.T) {
 	require.Equal(t, 1, s.count(undone))
 }
 
-// TestACompensationInDoubtUndoesAFirstCallThatWasCancelled: the member gave its partition back in peace, and with the next one
-// the call waits behind another message of its key, without an attempt of its own.
+// TestACompensationInDoubtUndoesAFirstCallThatWasCancelled checks a member that released its partition cleanly: with the next
+// one the call waits behind another message of its key, without an attempt of its own.
 func TestACompensationInDoubtUndoesAFirstCallThatWasCancelled(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -88,8 +88,8 @@ func TestACompensationInDoubtUndoesAFirstCallThatWasCancelled(t *testing.T) {
 	s.waitCount(1, undone)
 }
 
-// TestACompensationInDoubtUndoesAFirstCallWhoseBatchWasRolledBack: the call then waits behind another message of the batch, which
-// has failed, and has no attempt of its own.
+// TestACompensationInDoubtUndoesAFirstCallWhoseBatchWasRolledBack checks a call that then waits behind another message of the
+// batch, which has failed, and has no attempt of its own.
 func TestACompensationInDoubtUndoesAFirstCallWhoseBatchWasRolledBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -124,7 +124,8 @@ func TestACompensationInDoubtUndoesAFirstCallWhoseBatchWasRolledBack(t *testing.
 // blocked counts the sessions of the test's database that wait for a row.
 const blocked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
-// TestACompensationInDoubtWaitsForACallThatIsUnderWay in another partition: it would undo a call that has not taken effect yet.
+// TestACompensationInDoubtWaitsForACallThatIsUnderWay checks two partitions: without the wait the compensation would undo a
+// call that has not taken effect yet.
 func TestACompensationInDoubtWaitsForACallThatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]bool{"it succeeds": false, "it fails": true} {
@@ -162,10 +163,11 @@ func TestACompensationInDoubtWaitsForACallThatIsUnderWay(t *testing.T) {
 	}
 }
 
-// long is a time-out after which Postgres does not end a transaction that waits for the test.
+// long sets a time-out after which Postgres does not end a transaction that waits for the test.
 func long(c *participant.Config) { c.Timeout = 10 * time.Minute }
 
-// TestACallThatMeetsItsCompensationInDoubtIsUndone: it begins after the compensation has found no mark and before that commits.
+// TestACallThatMeetsItsCompensationInDoubtIsUndone begins the call after the compensation has found no mark and before it
+// commits.
 func TestACallThatMeetsItsCompensationInDoubtIsUndone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -200,7 +202,7 @@ func TestACallThatMeetsItsCompensationInDoubtIsUndone(t *testing.T) {
 	require.Equal(t, 1, s.count(undone))
 }
 
-// TestOnlyARunAfterTheLastAnswerOfTheCallIsInDoubt: an answer of the handler ends the doubt of the runs before it.
+// TestOnlyARunAfterTheLastAnswerOfTheCallIsInDoubt checks that an answer of the handler ends the doubt of the runs before it.
 func TestOnlyARunAfterTheLastAnswerOfTheCallIsInDoubt(t *testing.T) {
 	t.Parallel()
 	const forward, back = "forward", "compensate"

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestAnAnswerOfASagasStepIsKeptLongerThanTheInbox, and others are not.
+// TestAnAnswerOfASagasStepIsKeptLongerThanTheInbox checks also that other answers are not.
 func TestAnAnswerOfASagasStepIsKeptLongerThanTheInbox(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -62,8 +62,8 @@ func (s *stage) ask(all map[string]asked) {
 	}
 }
 
-// TestAStepWhoseAnswerMayBeForgottenIsLeftToAPerson: that no answer is stored does not say that there was none. The
-// deletions count, and not the retention of the member that runs now.
+// TestAStepWhoseAnswerMayBeForgottenIsLeftToAPerson checks that a missing answer does not count as none given. The deletions
+// count, and not the retention of the member that runs now.
 func TestAStepWhoseAnswerMayBeForgottenIsLeftToAPerson(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, s *stage) {
@@ -85,7 +85,7 @@ func TestAStepWhoseAnswerMayBeForgottenIsLeftToAPerson(t *testing.T) {
 	})
 }
 
-// TestNothingIsForgottenWhereNoAnswerWasDeleted, however long ago the command was sent and however short the retention is.
+// TestNothingIsForgottenWhereNoAnswerWasDeleted checks this for old commands and short retentions.
 func TestNothingIsForgottenWhereNoAnswerWasDeleted(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, s *stage) {
@@ -102,7 +102,8 @@ func TestNothingIsForgottenWhereNoAnswerWasDeleted(t *testing.T) {
 	})
 }
 
-// TestTheForgottenTimeOnlyGrows: a deletion of older answers moves the time of the youngest deleted one neither back nor away.
+// TestTheForgottenTimeOnlyGrows checks that a deletion of older answers neither lowers nor removes the time of the youngest
+// deleted one.
 func TestTheForgottenTimeOnlyGrows(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -129,7 +130,8 @@ func TestTheForgottenTimeOnlyGrows(t *testing.T) {
 	require.Equal(t, youngest, read().UTC(), "the group's days are another column of its row")
 }
 
-// TestAMigrationAssumesThatOlderAnswersWereDeleted, since no earlier version stored which; and none within 2 hours.
+// TestAMigrationAssumesThatOlderAnswersWereDeleted checks this, since no earlier version stored which were; and that none
+// within 2 hours were.
 func TestAMigrationAssumesThatOlderAnswersWereDeleted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -27,14 +27,14 @@ var (
 	heldBeyond string
 )
 
-// formerLimit bounds the look for former retry topics, which a start waits for.
+// formerLimit limits the search for former retry topics, which a start waits for.
 const formerLimit = 5 * time.Second
 
 // findFormer returns the retry topics of the hop that an earlier version of the group consumed and no handler has any more.
-// They are consumed as long as they exist: messages wait there, and the relay may bring more that the earlier version wrote.
-// Each message runs once more; where it fails, its handler's present topics decide, and without a next one it becomes a dead
-// letter. Retry topics of another hop, as the group had before its hop was renamed, are logged: their messages are for
-// handlers that this version does not have.
+// They are consumed as long as they exist: messages wait there, and the relay may publish more that the earlier version wrote.
+// Each message runs once more; if it fails, its handler's present topics decide, and without a next one it becomes a dead
+// letter. Retry topics of another hop, as the group had before its hop was renamed, are logged: their messages are for handlers
+// that this version does not have.
 func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) (former []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, formerLimit)
 	defer cancel()
@@ -90,16 +90,16 @@ func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, aband
 	}
 }
 
-// consumed are the topics that the group reads.
+// consumed returns the topics that the group reads.
 func (p *Participant) consumed() []string {
 	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(p.handlers)), p.former)))
 }
 
-// warnHeldEvery is how often held messages of topics that nobody consumes are logged.
+// warnHeldEvery is the interval at which held messages of topics that are not consumed are logged.
 const warnHeldEvery = 10 * time.Minute
 
-// watchHeldElsewhere logs held messages of topics that the group does not consume: nobody tries them again.
-// The same holds for partitions that a topic lost when it was deleted and created with fewer.
+// watchHeldElsewhere logs held messages of topics that the group does not consume: no member tries them again. The same holds
+// for partitions that a topic lost when it was deleted and created with fewer.
 func (p *Participant) watchHeldElsewhere(ctx context.Context, client *kgo.Client) {
 	tick := time.NewTicker(warnHeldEvery)
 	defer tick.Stop()

@@ -9,14 +9,15 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// Unavailable says that something a handler needs is away, by its name: a service, a cache, a bank. It says nothing
-// about the message. The handler's partition begins no other message and tries this one from time to time until it
-// comes through, with no attempt counted; Ready says so meanwhile.
+// Unavailable returns an error that reports a dependency of a handler as away, by its name: a service, a cache, a bank. It is
+// not about the message. The handler's partition begins no other message and tries this one from time to time until it
+// succeeds, with no attempt counted; Ready reports it meanwhile.
 //
-// It is for what every message needs. What only some need is better retried: then their keys are held and others go on.
+// It is for dependencies that every message needs. For one that only some need, return an ordinary error: then their keys are
+// held and others continue.
 func Unavailable(what string, err error) error { return unavailable{what, err} }
 
-// unavailable is an error that says nothing about the message.
+// unavailable is an error that is not about the message.
 type unavailable struct {
 	what string
 	error
@@ -28,8 +29,8 @@ const theDatabase = "the database"
 
 func database(err error) error { return unavailable{theDatabase, err} }
 
-// gate is shut while something is away that the partition's messages need: a circuit breaker. Nothing begins then but,
-// from time to time, one run that tries; what it and others could not do is put back into its place.
+// gate is a circuit breaker: it is shut while a dependency of the partition's messages is away. Then nothing begins but, from
+// time to time, one run that tries; messages that could not run are put back in their order.
 type gate struct {
 	waits atomic.Pointer[waiting]
 
@@ -38,7 +39,7 @@ type gate struct {
 	next   *time.Timer // to the next try; nil while one runs
 }
 
-// waiting is a partition's time without something it needs.
+// waiting is the time during which a partition waits for a dependency.
 type waiting struct {
 	since time.Time
 	unavailable
@@ -46,7 +47,8 @@ type waiting struct {
 
 var probing = retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
 
-// goes says whether step has got its answer. Else what it was for is to be tried again, or somebody else's by now.
+// goes runs step and reports success. On Unavailable it shuts the gate; on errFenced it gives the partition up. Without success
+// the messages must be tried again, or belong to another member by now.
 func (w *runner) goes(step func() error) bool {
 	err := step()
 	var away unavailable
@@ -89,7 +91,7 @@ func (w *runner) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.next != nil {
-		return // it had begun before, and did not need what is away
+		return // it had begun before, and did not need the dependency
 	}
 	waited := w.waitNoMore()
 	if waited == nil {
@@ -100,7 +102,7 @@ func (w *runner) open() {
 	w.from.resume()
 }
 
-// insist is goes for what must be done before anything can run: it goes on until stop.
+// insist runs a step that must succeed before any message can run: it repeats the step until stop.
 func (w *runner) insist(step func() error) bool {
 	for failed := 1; ; failed++ {
 		err := step()
@@ -123,14 +125,14 @@ func (w *runner) insist(step func() error) bool {
 	}
 }
 
-// waitFor notes what is away, unless something was before.
+// waitFor records the dependency that is away, unless one is recorded.
 func (w *runner) waitFor(away unavailable) {
 	if w.gate.waits.CompareAndSwap(nil, &waiting{time.Now(), away}) {
 		tell(w.p.cfg.Hooks.Breaker, Breaker{w.at.topic, w.at.partition, away.what, away.error})
 	}
 }
 
-// waitNoMore says what was away, if anything was.
+// waitNoMore clears and returns the recorded dependency, or nil.
 func (w *runner) waitNoMore() (waited *waiting) {
 	if waited = w.gate.waits.Swap(nil); waited != nil {
 		tell(w.p.cfg.Hooks.Breaker, Breaker{Topic: w.at.topic, Partition: w.at.partition, What: waited.what})

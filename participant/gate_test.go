@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestWhatIsAwayPausesItsPartition: no attempt is burnt, nothing else begins, one run tries, other partitions go on
-// though there are no more connections than waiting messages, and then all goes on.
+// TestWhatIsAwayPausesItsPartition checks that no attempt is counted, no other message begins, one run tries, other partitions
+// continue although there are no more connections than waiting messages, and that all continue in the end.
 func TestWhatIsAwayPausesItsPartition(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -60,7 +60,7 @@ func TestWhatIsAwayPausesItsPartition(t *testing.T) {
 	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
 }
 
-// TestACompensationOvertakesItsHeldForwardCommand: what it undoes must not be done any more; another step's command
+// TestACompensationOvertakesItsHeldForwardCommand checks that the undone command does not run any more; another step's command
 // keeps its place.
 func TestACompensationOvertakesItsHeldForwardCommand(t *testing.T) {
 	t.Parallel()

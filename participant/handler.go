@@ -15,23 +15,23 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A Command is a message that asks this hop to act, with its body read.
+// A Command is a message that asks this hop to act, with its body decoded.
 type Command[T any] struct {
 	Body T
-	// Message is what came, with its attributes. Where it had no ce_id, ID is topic id, partition and offset.
+	// Message is the received message, with its attributes. If it had no ce_id, ID is topic id, partition and offset.
 	Message envelope.Message
 	// Attempt is the number of this run, counted from 1. Runs that were lost with a process are not counted.
 	Attempt int
 }
 
-// An Event is what another hop has answered, with its body read.
+// An Event is another hop's answer, with its body decoded.
 type Event[T any] struct {
 	Body    T
 	Message envelope.Message // as in Command
 	Attempt int              // as in Command
 }
 
-// An Outcome is a handler's answer to a command. The zero value is none, and a handler that ends with it has failed.
+// An Outcome is a handler's answer to a command. The zero value is no outcome, and a handler that returns it has failed.
 type Outcome struct {
 	kind envelope.Outcome
 	body any
@@ -41,24 +41,25 @@ type Outcome struct {
 // Succeed answers with a success event.
 func Succeed(body any) Outcome { return Outcome{kind: envelope.Success, body: body} }
 
-// Refuse answers with a failure event: the business says no, and whoever decides compensates. It is no error and is
-// not retried.
+// Refuse answers with a failure event: the business refuses, and the orchestrator or the next hop compensates. It is no error
+// and is not retried.
 func Refuse(body any) Outcome { return Outcome{kind: envelope.Failure, body: body} }
 
-// Done ends a reaction well without an event of this hop: what it did concerns nobody, or it has written commands for
-// others with Outbox. A command is always answered.
+// Done ends a reaction successfully without an event of this hop: no other hop needs one, or it has written commands for others
+// with Outbox. A command is always answered.
 func Done() Outcome { return Outcome{done: true} }
 
-// Body is what it answers with; nil for Done and for none. A service that takes part in several flows may so say more in one
-// of them than its handler does.
+// Body returns the body of the answer; nil for Done and for no outcome. With it a service that takes part in several flows can
+// emit more in one of them than its handler returns.
 func (o Outcome) Body() any { return o.body }
 
-// Handle makes fn the handler of commands of type T on the hop's own commands topic. T is a type that the codec
-// knows. Call it before Run; mistakes are Run's error.
+// Handle registers fn as the handler of commands of type T on the hop's own commands topic. T is a type that the codec knows.
+// Call it before Run; mistakes are Run's error.
 //
-// fn does its work in tx, which is its own until it returns, and returns an outcome, or an error, which discards both. It runs again after an error, a
-// crash or a lost race, so nothing but tx may carry effects. It must return when ctx ends. Several runs may be under
-// way at once, for messages of different partitions. ctx carries the message as the cause of what outbox.Write adds.
+// fn does its work in tx, which is its own until it returns, and returns an outcome, or an error, which discards both. It runs
+// again after an error, a crash or a lost race, so nothing but tx may carry effects. It must return when ctx ends. Several runs
+// may be active at once, for messages of different keys. ctx carries the message as the cause of the entries that outbox.Write
+// adds.
 func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Command[T]) (Outcome, error), opts ...HandlerOption) {
 	h := newHandler[T](p, p.cfg.Hop.Commands(), opts)
 	h.answers = true
@@ -70,11 +71,11 @@ func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Com
 	p.register(h)
 }
 
-// On makes fn the handler of events of type T of another hop. It answers nothing by itself: what it emits it writes
-// with Outbox. All else is as for Handle. Events of types that nobody handles are passed over.
+// On registers fn as the handler of events of type T of another hop. It emits no answer: fn writes entries with Outbox if it
+// has any. All else is as for Handle. Events of types without a handler are skipped.
 //
-// On[Exhausted] receives what a hop says of its dead letters, and On[Nothing] of commands that a saga's barrier kept from
-// their handlers.
+// On[Exhausted] receives the events that report a hop's dead letters, and On[Nothing] the answers to commands that a saga's
+// barrier kept from their handlers.
 func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx pgx.Tx, e Event[T]) error, opts ...HandlerOption) {
 	h := newHandler[T](p, from.Events(), opts)
 	if from.IsZero() {
@@ -88,12 +89,13 @@ func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx 
 	p.register(h)
 }
 
-// React makes fn the handler of events of type T of another hop, as On does, and its outcome an event of this hop, as with
-// Handle: with the key of what it handled, so that the next hop can react to it in turn. A reaction that ends without an
-// outcome has failed; Done is one that says nothing.
+// React registers fn as the handler of events of type T of another hop, as On does, and emits its outcome as an event of this
+// hop, as Handle does: with the key of the handled event, so that the next hop can react to it in turn. A reaction that ends
+// without an outcome has failed; Done is the outcome that emits nothing.
 //
-// An event of the same hop and type that comes under another ce_id with an idempotency key that was answered, since a
-// command was repeated upstream, gets that answer and fn does not run. The answer has the event's idempotency key with this hop's name behind it.
+// An event of the same hop and type that comes under another ce_id with an idempotency key that was answered, since a command
+// was repeated upstream, gets that answer and fn does not run. The answer has the event's idempotency key followed by this
+// hop's name.
 func React[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx pgx.Tx, e Event[T]) (Outcome, error), opts ...HandlerOption) {
 	h := newHandler[T](p, from.Events(), opts)
 	if from.IsZero() {
@@ -108,13 +110,13 @@ func React[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, 
 	p.register(h)
 }
 
-// Alone gives each of a handler's messages a transaction of its own, whatever Config.Batch is. It is for handlers that
-// call another service by other means than tx: when one message of a batch fails, the handlers of others run again. A run whose
-// transaction does not commit may have taken effect there: a compensation in doubt of a saga's step runs after it, as after one of
-// Ask.
+// Alone gives each of a handler's messages a transaction of its own, whatever Config.Batch is. It is for handlers that call
+// another service by other means than tx: when one message of a batch fails, the handlers of the others run again. A run whose
+// transaction does not commit may have taken effect in that service: therefore a compensation in doubt of a saga's step runs
+// after it, as after a call of Ask.
 func Alone() HandlerOption { return func(h *handler) { h.alone = true } }
 
-// run is a handler with its message, ready to go.
+// run calls a handler with its message, which it holds.
 type run func(ctx context.Context, tx pgx.Tx) (Outcome, error)
 
 // handler is one registered function without its type parameter.
@@ -123,19 +125,20 @@ type handler struct {
 	typ      string
 	deadline string                                             // the name, for handlers of deadlines
 	name     string                                             // group/type, group/deadline.name or group/all
-	all      *taker                                             // of OnAll; then it has no codec and no body
+	all      *taker                                             // set for OnAll; then it has no codec and no body
 	answers  bool                                               // must end with an outcome
-	reacts   bool                                               // and what it handles are events
+	reacts   bool                                               // and the messages it handles are events
 	observed []observe                                          // called before it
 	delays   []time.Duration                                    // of its retry topics; nil: its keys are held
 	alone    bool                                               // never in a batch
-	sets     atomic.Bool                                        // seen to change settings of its transaction: runs alone too
+	sets     atomic.Bool                                        // its SQL has changed settings of its transaction: runs alone too
 	ask      func(ctx context.Context, m *message) (any, error) // of Ask; then it has no codec and no body
 	codec    envelope.Codec
 	body     func() any                     // a new *T
-	bind     func(body any, m *message) run // nil where nobody but observers wants it
+	bind     func(body any, m *message) run // nil if only observers get its messages
 	mistake  error
-	// overtakes: it has written an event for the key of another message of its batch. Answers are written before it runs.
+	// overtakes is set once it has written an event for the key of another message of its batch. Answers are written before it
+	// runs.
 	overtakes atomic.Bool
 }
 
@@ -157,7 +160,7 @@ func newHandler[T any](p *Participant, topic string, opts []HandlerOption) *hand
 	return h
 }
 
-// prepare reads the body. Its error is a poison one where the bytes can never be read.
+// prepare decodes the body. Its error is a poison one if the bytes can never be decoded.
 func (h *handler) prepare(m *message) (run, error) {
 	if h.bind == nil {
 		return h.behind(m, func(context.Context, pgx.Tx) (Outcome, error) { return Outcome{}, nil }), nil
@@ -175,7 +178,7 @@ func (h *handler) prepare(m *message) (run, error) {
 	return h.behind(m, h.bind(body, m)), nil
 }
 
-// handlers are all that were registered, by topic and route. Retry topics have none of their own.
+// handlers holds all registered handlers, by topic and route. Retry topics have none of their own.
 type handlers map[string]map[route]*handler
 
 func (hs handlers) add(h *handler) error {
@@ -198,7 +201,7 @@ func (hs handlers) add(h *handler) error {
 	return nil
 }
 
-// narrower is the one of two routes that says which messages have two handlers.
+// narrower returns the route, of two that collide, that shows which messages have two handlers.
 func narrower(a, b route) route {
 	if a.all {
 		return b
@@ -217,7 +220,7 @@ func (hs handlers) types() []string {
 	return all
 }
 
-// asks says whether any of them is Ask's.
+// asks reports whether any of them was registered with Ask.
 func (hs handlers) asks() bool {
 	for _, ofTopic := range hs {
 		for _, h := range ofTopic {
@@ -240,7 +243,7 @@ func (hs handlers) withRetryTopics(hop topics.Hop) {
 	}
 }
 
-// delayed is a handler with retry topics, if there is one.
+// delayed returns a handler with retry topics, or nil.
 func (hs handlers) delayed() *handler {
 	for _, ofTopic := range hs {
 		for _, h := range ofTopic {

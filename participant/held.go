@@ -34,7 +34,7 @@ var (
 
 const maxErrorBytes = 2000
 
-// heldRow is what a message that comes from troupe.held brings along.
+// heldRow holds the row's columns for a message that comes from troupe.held.
 type heldRow struct {
 	position    int64
 	attempts    int
@@ -42,7 +42,7 @@ type heldRow struct {
 	heldFor     time.Duration // when it was read
 }
 
-// failure is a run that failed by its message.
+// failure is a failed run, whose error is about its message.
 type failure struct {
 	class     Class
 	err       error
@@ -57,8 +57,8 @@ func (f failure) attempts(m *message) int {
 	return m.attempts() + 1
 }
 
-// record stores m's first failed attempt, or counts one more, and makes its key wait for the next. Where another member
-// was faster, that one's row stands.
+// record stores m's first failed attempt, or counts one more, and makes its key wait for the next. If another member was
+// faster, the row of that member is kept.
 func (w *worker) record(m *message, f failure) error {
 	wait := w.p.waitAfter(m, f)
 	args := w.rowArgs(m)
@@ -77,7 +77,7 @@ func (w *worker) record(m *message, f failure) error {
 		err = w.write([]*message{m}, func(b *pgx.Batch) { b.Queue(holdFailed, args) })
 	}
 	if err != nil {
-		// The row may be there all the same: m must come by way of it, or it would be left behind.
+		// The row may have been stored nevertheless: m must be read from it, or the row would be left behind.
 		w.hold(m.holdKey(), time.Now())
 		return err
 	}
@@ -93,7 +93,7 @@ func (p *Participant) waitAfter(m *message, f failure) time.Duration {
 	return max(p.wait(m, f.attempts(m)), retry.NotBefore(f.err))
 }
 
-// wait is how long m waits after so many failed runs.
+// wait returns how long m waits after so many failed runs.
 func (p *Participant) wait(m *message, failed int) time.Duration {
 	if m.wish != nil {
 		return m.wish.Wait(failed)
@@ -104,7 +104,7 @@ func (p *Participant) wait(m *message, failed int) time.Duration {
 	return p.cfg.Retry.Wait(failed - p.cfg.Immediate)
 }
 
-// append stores messages behind what their keys wait for.
+// append stores messages behind the held messages of their keys.
 func (w *worker) append(ms []*message) error {
 	err := w.write(ms, func(b *pgx.Batch) {
 		for _, m := range ms {
@@ -117,8 +117,8 @@ func (w *worker) append(ms []*message) error {
 	return err
 }
 
-// write is a transaction of this package's own, by which ended have ended here: their rows are the truth from now on.
-// Its error says nothing about a message.
+// write runs a transaction of this package's own, in which the messages of ended end here: from now on only their rows count.
+// Its error is not about a message.
 func (w *worker) write(ended []*message, statements func(*pgx.Batch)) error {
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
 	defer cancel()
@@ -136,9 +136,9 @@ func (w *worker) write(ended []*message, statements func(*pgx.Batch)) error {
 	return w.p.oursAlone(err)
 }
 
-// overtake lets a compensation past the forward command of its own step, which is held: that one must not run any more,
-// so it ends here, with its identity in the inbox and without an answer. The compensation takes its place behind what
-// else its key waits for, and the key goes on at once.
+// overtake lets a compensation past the held forward command of its own step: that command must not run any more, so it ends
+// here, with its identity in the inbox and without an answer. The compensation is stored behind the other held messages of its
+// key, and the key continues at once.
 func (w *worker) overtake(m *message) error {
 	cancelled, err := w.forward(m)
 	if err != nil {
@@ -172,7 +172,7 @@ func (w *worker) overtake(m *message) error {
 	return nil
 }
 
-// forward finds the held commands that m compensates, wherever they wait in the key.
+// forward finds the held commands that m compensates, at any position in the key.
 func (w *worker) forward(m *message) (found []*message, err error) {
 	key := m.holdKey()
 	rows, err := w.p.cfg.Pool.Query(w.ctx, readHeld, pg.Args{
@@ -204,13 +204,13 @@ func (w *worker) forward(m *message) (found []*message, err error) {
 	return found, nil
 }
 
-// calls reports whether m is a saga's command to hop of that operation, with its saga and step. Events carry the place of
-// the command that they answer, and deadlines come on the commands topic: neither is a call.
+// calls reports whether m is a saga's command to hop of that operation, with its saga and step. Events carry the saga and step
+// of the command that they answer, and deadlines come on the commands topic: neither is a call.
 func (m *message) calls(hop topics.Hop, operation string) bool {
 	return m.Topic == hop.Commands() && m.SagaOperation == operation && m.SagaID != "" && m.SagaStep != "" && firingOf(m.Extra) == nil
 }
 
-// releaseArgs name m's row, as it was read: it is gone, or has another attempt, when somebody else has had it.
+// releaseArgs identifies m's row, as it was read: the row is gone, or has another attempt, if another member has run m.
 func (w *worker) releaseArgs(m *message) pg.Args {
 	return pg.Args{
 		"group": w.p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset,
@@ -218,7 +218,7 @@ func (w *worker) releaseArgs(m *message) pg.Args {
 	}
 }
 
-// load reads which keys of the partition are held, and when each is due.
+// load reads the held keys of the partition, and when each is due.
 func (w *worker) load(ctx context.Context) error {
 	rows, err := w.p.cfg.Pool.Query(ctx, loadHolds, pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id,
@@ -239,8 +239,8 @@ func (w *worker) load(ctx context.Context) error {
 	return nil
 }
 
-// heads reads the first messages of a held key, as many as go into one transaction, and how long the first still has to
-// wait. No messages: the key is free.
+// heads reads the first messages of a held key, as many as fit into one transaction, and how long the first still has to wait.
+// No messages: the key is free.
 func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait time.Duration, err error) {
 	rows, err := w.p.cfg.Pool.Query(ctx, readHeads, pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "hold_key": key[:], "limit": w.p.cfg.Batch, "bytes": backlogBytes,
@@ -304,14 +304,14 @@ func (w *worker) retry(key holdKey) error {
 		return err
 	}
 	w.tellPassed(ms[:n]...)
-	w.holds.settle(key) // with what came behind them next, if try has not set when
+	w.holds.settle(key) // the next messages of the key are due at once, unless try has set a time
 	w.rouse()
 	return nil
 }
 
-// drain runs the first of a key's held messages, in one transaction with those behind it that were not tried before, and
-// returns how many have ended. Where one of them fails, those before it go together again, and it runs alone in its turn:
-// one that only waited costs a key no more than it would have, had the first not failed.
+// drain runs the first of a key's held messages, in one transaction with the next ones that were not tried before, and returns
+// how many have ended. If one of them fails, the messages before it run together again, and it runs alone in its turn: so
+// messages that only waited cost a key no more than they would have without the failure of the first one.
 func (w *worker) drain(ms []*message) (n int, err error) {
 	for n < len(ms) && ms[n].held.attempts == 0 && ms[n].plain() && !w.behindMark(ms[n]) {
 		n++
@@ -329,8 +329,8 @@ func (w *worker) drain(ms []*message) (n int, err error) {
 	return 1, w.try(ms[0])
 }
 
-// rowArgs are the columns that a message fills in troupe.held. One from a retry topic has that topic there and the headers that
-// it got for it, since the partition's owner retries it.
+// rowArgs returns the columns of a message in troupe.held. A message from a retry topic is stored with that topic and the
+// headers that it got for it, since the partition's owner retries it.
 func (w *worker) rowArgs(m *message) pg.Args {
 	key := m.holdKey()
 	return pg.Args{
@@ -340,7 +340,7 @@ func (w *worker) rowArgs(m *message) pg.Args {
 	}
 }
 
-// marshal never gives nil, which the columns refuse.
+// marshal never returns nil, which the columns refuse.
 func marshal(hs []envelope.Header) []byte {
 	if b := envelope.MarshalHeaders(hs); b != nil {
 		return b

@@ -44,7 +44,7 @@ func TestAHeldKeyWaitsInOrderWhileOthersGoOn_A23(t *testing.T) {
 	s.waitCount(3, "SELECT count(*) FROM troupe.held")
 	require.Zero(t, s.count("SELECT count(*) FROM done WHERE key = 'a'"))
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.held WHERE attempts = 0 AND next_try IS NULL"))
-	stop() // what is held is found again by the next member
+	stop() // the next member finds the held messages
 
 	mu.Lock()
 	broken = false
@@ -61,13 +61,13 @@ func TestAHeldKeyWaitsInOrderWhileOthersGoOn_A23(t *testing.T) {
 	require.Positive(t, s.count("SELECT max(attempt) FROM done WHERE key = 'a' AND n = 1"))
 }
 
-// TestNextTryIsHonoured_A23: two at once, then not before the back-off is over, by the database's clock.
+// TestNextTryIsHonoured_A23 checks for two tries at once, then none before the back-off is over, by the database's clock.
 func TestNextTryIsHonoured_A23(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var mu sync.Mutex
 	var at []time.Time
-	var waits []float64 // seconds, as they stand after each failure
+	var waits []float64 // seconds, as stored after each failure
 	p := s.new(onePartition, func(c *participant.Config) {
 		c.Retry = retry.Policy{Initial: 300 * time.Millisecond, NoJitter: true, Attempts: 4}
 		c.Immediate = 1
@@ -115,7 +115,7 @@ func TestAMessageWithoutAKeyHoldsOnlyItself(t *testing.T) {
 	require.Equal(t, 2, s.count("SELECT total FROM counters"))
 }
 
-// TestHeldAndDeliveredAgain: a message that waits is not stored twice, nor run out of turn.
+// TestHeldAndDeliveredAgain checks that a waiting message is not stored twice, nor run out of turn.
 func TestHeldAndDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -150,7 +150,7 @@ func TestHeldAndDeliveredAgain(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.dead_letters WHERE attempts = 8"))
 }
 
-// TestTheTurnOfAHeldKeyComesBehindOneThatWaits, in one batch: a message for a key that is held, then another key's turn,
+// TestTheTurnOfAHeldKeyComesBehindOneThatWaits checks one batch with a message for a key that is held, then another key's turn,
 // which is no message.
 func TestTheTurnOfAHeldKeyComesBehindOneThatWaits(t *testing.T) {
 	t.Parallel()
@@ -187,7 +187,7 @@ func TestTheTurnOfAHeldKeyComesBehindOneThatWaits(t *testing.T) {
 	s.waitCount(2, "SELECT count(*) FROM troupe.held WHERE key = 'a'")
 }
 
-// TestHeldMessagesOfAPartitionThatIsGoneAreLogged: the topic was deleted and created with fewer partitions.
+// TestHeldMessagesOfAPartitionThatIsGoneAreLogged checks a topic that was deleted and created with fewer partitions.
 func TestHeldMessagesOfAPartitionThatIsGoneAreLogged(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// holds are the held keys of one partition and when each is due, so that neither a message of a free key nor waiting
-// costs a query. The rows are the truth: a key that turns out to be free is dropped. It may be used concurrently; a key
-// is freed only in its own turn in the lane.
+// holds has the held keys of one partition and when each is due, so that neither a message of a free key nor a wait costs a
+// query. The rows decide: a key that turns out to be free is dropped. It may be used concurrently; a key is freed only in its
+// own turn in the lane.
 type holds struct {
 	mu    sync.Mutex
 	byKey map[holdKey]*hold
@@ -18,10 +18,10 @@ type holds struct {
 type hold struct {
 	key   holdKey
 	due   time.Time
-	place int // in the queue; -1 while the key has its turn
+	place int // index in the queue; -1 while the key has its turn
 }
 
-// set makes key held, or changes when it is due.
+// set adds a held key, or changes when it is due.
 func (h *holds) set(key holdKey, due time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,7 +45,7 @@ func (h *holds) enqueue(known *hold) {
 	}
 }
 
-// learn is set for what was read from the table: a key that has its turn knows better.
+// learn sets a key that was read from the table, unless the key has its turn: then the turn sets a newer time.
 func (h *holds) learn(key holdKey, due time.Time) {
 	h.mu.Lock()
 	known := h.byKey[key]
@@ -56,7 +56,7 @@ func (h *holds) learn(key holdKey, due time.Time) {
 	}
 }
 
-// settle ends a turn that has not said when the key is due: it is at once.
+// settle ends a turn that has not set when the key is due: it is due at once.
 func (h *holds) settle(key holdKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,7 +78,7 @@ func (h *holds) free(key holdKey) {
 	}
 }
 
-// has says whether m must wait behind another.
+// has reports whether m must wait behind another message.
 func (h *holds) has(m *message) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +91,7 @@ func (h *holds) count() int {
 	return len(h.byKey)
 }
 
-// due are the keys whose time has come, each of which has its turn now, and how long the next has to wait.
+// due returns the keys that are due, each of which has its turn from now on, and how long the next one has to wait.
 func (h *holds) due(now time.Time) (keys []holdKey, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,22 +9,22 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Hooks are told what happens, for metrics, traces and tests that must stop at an exact point. Each may be nil. They are
-// called by the goroutine that does the work, which waits for them, so several may run at once.
+// Hooks are called as messages are handled, for metrics, traces and tests that must stop at an exact point. Each may be nil.
+// They are called by the goroutine that does the work, which waits for them, so several may run at once.
 //
-// No message is silent: each that Fetched counts is told of once, to AfterCommit, Held or Passed, unless its partition
-// moves before its turn: then it is delivered again. One that was told to Held is told of once more when it leaves, with
+// Every message that Fetched counts is reported once, to AfterCommit, Held or Passed, unless its partition moves before its
+// turn: then it is delivered again. A message that was reported to Held is reported once more when it leaves troupe.held, with
 // Held set, to AfterCommit or Passed.
 type Hooks struct {
 	// Fetched is called with the number of messages of a partition that came in one fetch, before their turn.
 	Fetched func(topic string, partition int32, messages int)
-	// Transaction is called in a transaction before its handlers run, with its messages. The context it returns is
-	// theirs. What it returns beside is called when the transaction has ended, with nil or what rolled it back; it may
-	// be nil.
+	// Transaction is called in a transaction before its handlers run, with its messages. It returns the context for the
+	// handlers and a function, which is called when the transaction has ended, with nil or the error that rolled it back; the
+	// function may be nil.
 	Transaction func(context.Context, []Delivery) (context.Context, func(error))
-	// Handler is called before a handler, with its context, and may return another. What it returns beside is called
-	// when the handler's part has ended: with the transaction where the message runs alone, so that what came up at the
-	// commit is known; else when the handler has returned. It may be nil.
+	// Handler is called before a handler, with its context, and may return another. The function that it also returns is called
+	// when the handler's part has ended: with the transaction if the message runs alone, so that an error of the commit is
+	// known; else when the handler has returned. The function may be nil.
 	Handler func(context.Context, Delivery) (context.Context, func(Delivery))
 	// BeforeHandler is called in the transaction, after the inbox row and before the handler.
 	BeforeHandler func(Delivery)
@@ -34,16 +34,16 @@ type Hooks struct {
 	AfterCommit func(Delivery)
 	// Failed is called for each run that counts as an attempt, once it is recorded.
 	Failed func(Delivery)
-	// Late is called when a deadline was ignored, since it was cancelled or scheduled anew after it had fired.
+	// Late is called when a deadline was ignored, since it was cancelled or scheduled again after it had fired.
 	Late func(Delivery)
 	// Fired is called when deadlines that were due have become messages in the outbox.
 	Fired func(Fired)
-	// Held is called when a message from the topic stands in troupe.held: after its first attempt failed, or, with no
-	// Err, since it waits behind another.
+	// Held is called when a message from the topic was stored in troupe.held: after its first attempt failed, or, with no Err,
+	// since it waits behind another.
 	Held func(Delivery)
 	// Passed is called for each message that ended without effect.
 	Passed func(Passed)
-	// Breaker is called when a partition begins to wait for something that is away, and when it goes on.
+	// Breaker is called when a partition begins to wait for a dependency that is away, and when it continues.
 	Breaker func(Breaker)
 	// BeforeOffsets is called with the offsets about to be committed, by topic and partition: the next to be read.
 	BeforeOffsets func(map[string]map[int32]int64)
@@ -56,11 +56,11 @@ type Delivery struct {
 	Message   envelope.Message
 	Partition int32
 	Offset    int64
-	Handler   string           // group/type; the group alone where no handler fits
+	Handler   string           // group/type; the group alone if no handler fits
 	Attempt   int              // counted from 1
 	Took      time.Duration    // since the run began
 	Outcome   envelope.Outcome // BeforeCommit and AfterCommit; none for events that were handled
-	Class     Class            // Failed and dead letters; the end of Handler, unless the error says nothing of the message
+	Class     Class            // Failed and dead letters; the end of Handler, unless the error is not about the message
 	Err       error            // Failed, dead letters and the end of Handler
 	Batch     int              // how many messages the transaction has
 	Held      bool             // it came from troupe.held
@@ -75,20 +75,20 @@ type Passed struct {
 	Held      bool // it came from troupe.held
 }
 
-// Reason says why a message has no effect.
+// Reason names why a message has no effect.
 type Reason string
 
 // The reasons.
 const (
 	Redelivered Reason = "redelivered" // its offset had ended before
-	Duplicate   Reason = "duplicate"   // its identity had: it was sent again, or its commit's answer was lost
-	Unhandled   Reason = "unhandled"   // an event of a type that nobody here handles, or one of its own that was seen to when it was written
+	Duplicate   Reason = "duplicate"   // its identity had ended before: it was sent again, or its commit's answer was lost
+	Unhandled   Reason = "unhandled"   // an event of a type without a handler here, or an own one handled as it was written
 	Elsewhere   Reason = "elsewhere"   // an event that was redriven for another group, or a message that another group of the hop retries
-	Later       Reason = "later"       // it went to a retry topic, from where it comes again
+	Later       Reason = "later"       // it went to a retry topic, from which it comes again
 	Cancelled   Reason = "cancelled"   // a held command that its compensation has overtaken
 )
 
-// Breaker is a partition that waits for something that is away, or, without Err, goes on.
+// Breaker reports that a partition waits for a dependency that is away, or, without Err, that it continues.
 type Breaker struct {
 	Topic     string
 	Partition int32
@@ -118,7 +118,7 @@ func (w *worker) tellFetched(records []*kgo.Record) {
 	}
 }
 
-// tellPassed is called with what has ended, of which some had no effect.
+// tellPassed reports ended messages to the hook if they had no effect.
 func (w *worker) tellPassed(ended ...*message) {
 	hook := w.p.cfg.Hooks.Passed
 	if hook == nil {
@@ -141,7 +141,7 @@ func (w *worker) tellHeld(waiting ...*message) {
 	}
 }
 
-// begin tells of the transaction, and returns whom to tell of its end, if anybody.
+// begin reports the transaction to the hooks, and returns the function that reports its end, or nil.
 func (u *unit) begin() func(error) {
 	hook := u.w.p.cfg.Hooks.Transaction
 	if hook == nil || len(u.first) == 0 {
@@ -156,7 +156,7 @@ func (u *unit) begin() func(error) {
 	return u.end(ended)
 }
 
-// end tells of the end of a message that runs alone, and then of the transaction's.
+// end returns the function that reports the end of a message that runs alone, and then of the transaction.
 func (u *unit) end(transaction func(error)) func(error) {
 	if transaction == nil && u.w.p.cfg.Hooks.Handler == nil {
 		return nil
@@ -171,7 +171,7 @@ func (u *unit) end(transaction func(error)) func(error) {
 	}
 }
 
-// enter tells of m's handler, and returns its context and what is to be called when it has returned.
+// enter reports the start of m's handler, and returns its context and the function to call when it has returned.
 func (u *unit) enter(ctx context.Context, m *message) (context.Context, func(error)) {
 	ctx, ended := u.w.p.cfg.Hooks.Handler(ctx, u.delivery(m))
 	switch {
@@ -184,7 +184,7 @@ func (u *unit) enter(ctx context.Context, m *message) (context.Context, func(err
 	return ctx, func(err error) { ended(u.ran(m, err)) }
 }
 
-// ran is the delivery of a run that has ended.
+// ran returns the delivery of a run that has ended.
 func (u *unit) ran(m *message, err error) Delivery {
 	d := u.delivery(m)
 	if d.Err = err; err != nil {

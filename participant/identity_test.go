@@ -13,14 +13,14 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// numbered returns a command as a producer sends it that counts its messages.
+// numbered returns a command of a producer that numbers its messages.
 func (s *stage) numbered(source string, id string, body Count) envelope.Message {
 	m := s.command("a", body)
 	m.Source, m.ID, m.IdempotencyKey = source, id, ""
 	return m
 }
 
-// TestTwoSourcesMayCountTheirMessages: each of their messages takes effect once, also where both come in one batch, and
+// TestTwoSourcesMayCountTheirMessages checks that each of their messages takes effect once, also if both come in one batch, and
 // however often each is sent.
 func TestTwoSourcesMayCountTheirMessages(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestTwoSourcesMayCountTheirMessages(t *testing.T) {
 	}
 }
 
-// TestAUUIDIsOneMessageWhateverItsSource: a forwarder has written its own name.
+// TestAUUIDIsOneMessageWhateverItsSource checks a forwarder that has written its own name.
 func TestAUUIDIsOneMessageWhateverItsSource(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -71,7 +71,7 @@ func TestAUUIDIsOneMessageWhateverItsSource(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE n = 1"))
 }
 
-// TestAnIDStoredWithoutItsSourceIsKnown: a version before has handled the message, and its sender sends it again.
+// TestAnIDStoredWithoutItsSourceIsKnown checks a message that an earlier version has handled, and that its sender sends again.
 func TestAnIDStoredWithoutItsSourceIsKnown(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -88,8 +88,8 @@ func TestAnIDStoredWithoutItsSourceIsKnown(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM done WHERE n = 1"))
 }
 
-// TestMessagesOfTwoSourcesReachTheirRetryTopic: both of one id, and one without a source, to which the relay adds its own. Each
-// keeps its identity there: what is sent again meanwhile waits there too, and takes effect once.
+// TestMessagesOfTwoSourcesReachTheirRetryTopic checks two messages of one id, and one without a source, to which the relay adds
+// its own. Each keeps its identity there: a message that is sent again meanwhile waits there too, and takes effect once.
 func TestMessagesOfTwoSourcesReachTheirRetryTopic(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -14,9 +14,9 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// The inbox keeps the identities of what has ended. A UUIDv7 says when it was made, so those of the last days stand in a
-// ring of tables, one for each day, and are forgotten by emptying a table; all others stand in a table of their own. An
-// identity that is in either is known, whichever it would go to today.
+// The inbox stores the identities of ended messages. A UUIDv7 contains the time when it was made, so identities of the last
+// days are stored in a ring of tables, one for each day, and are deleted by truncating a table; all others are stored in a
+// table of their own. An identity that is in either is a duplicate, whichever table it would be stored in today.
 
 var (
 	//go:embed sql/insert_recent.sql
@@ -33,24 +33,24 @@ var (
 
 const (
 	slots   = inbox.Slots
-	maxDays = slots/2 - 2 // an id made so long ago and handled today is remembered as long again
+	maxDays = slots/2 - 2 // an id made so long ago and handled today is stored as long again
 )
 
-// identity is the text by which the inbox knows a message, and how often it was redriven. It may be used as a key.
+// identity is the text by which the inbox recognises a message, and how often it was redriven. It may be used as a map key.
 type identity struct {
 	id      string
 	redrive int
 }
 
-// claim is what is asked of the inbox for some messages.
+// claim holds the arguments of the inbox statements for some messages.
 type claim struct {
 	slot    []int16
-	ids     [][16]byte // as uuid.UUID they would go through text
+	ids     [][16]byte // as uuid.UUID they would be sent as text
 	redrive []int32
 
 	others        []string
 	otherRedrives []int32
-	otherBare     []*string // without their sources, as versions before stored them
+	otherBare     []*string // without their sources, as earlier versions stored them
 	otherDays     []*int32
 	otherIDs      []*uuid.UUID
 }
@@ -86,7 +86,7 @@ func (p *Participant) claim(b *pgx.Batch, ms []*message) *claim {
 	return c
 }
 
-// read says which identities were not there before.
+// read returns the identities that were new.
 func (c *claim) read(results pgx.BatchResults) (first map[identity]bool, err error) {
 	first = make(map[identity]bool, len(c.ids)+len(c.others))
 	if len(c.ids) > 0 {
@@ -112,14 +112,14 @@ func (c *claim) read(results pgx.BatchResults) (first map[identity]bool, err err
 	return first, err
 }
 
-// ring is which days have a table now.
+// ring holds the first and last day that have a table now.
 type ring struct {
 	first, last atomic.Int64
 }
 
 func (r *ring) has(day int) bool { return int64(day) >= r.first.Load() && int64(day) <= r.last.Load() }
 
-// days is how long the group's identities are to be remembered; 0 where the ring is not for it.
+// days returns how many days the group's identities are stored; 0 if that is too long for the ring.
 func (p *Participant) days() int {
 	days := int((p.cfg.InboxRetention + 24*time.Hour - 1) / (24 * time.Hour))
 	if p.cfg.InboxRetention < 0 || days > maxDays {
@@ -128,10 +128,10 @@ func (p *Participant) days() int {
 	return days
 }
 
-// turn makes the ring ready for the days to come: each table that is to take a day is emptied of the day it had 32 days
-// before, and one that nobody needs to remember any more is emptied too. A table is emptied in constant time, and no
-// handler's transaction touches one that old. The days are those of the database's clock: a member whose own clock is ahead
-// would empty tables of today. now is for tests; nil is the database's clock.
+// turn prepares the ring for the days to come: each table that gets a new day is emptied of the day that it had 32 days before,
+// and one whose day is longer ago than twice the longest retention of a group is emptied too. A table is emptied in constant
+// time, and no handler's transaction touches one that old. The days go by the database's clock: a member whose own clock is
+// ahead would empty tables of today. now is for tests; nil is the database's clock.
 func (p *Participant) turn(ctx context.Context, now *time.Time) error {
 	days := p.days()
 	if days == 0 {
@@ -167,7 +167,7 @@ func (p *Participant) turn(ctx context.Context, now *time.Time) error {
 }
 
 const (
-	ringLock = 0x74726f75706502 // keeps two members from turning the ring at once
+	ringLock = 0x74726f75706502 // prevents two members from turning the ring at once
 	ahead    = 1                // days ahead of today that have a table
 )
 
@@ -214,7 +214,7 @@ const (
 	pruneBatch = 1000
 )
 
-// prune turns the ring and deletes what else is older than InboxRetention or BarrierRetention, a thousand rows at a time.
+// prune turns the ring and deletes other rows older than InboxRetention or BarrierRetention, a thousand rows at a time.
 func (p *Participant) prune(ctx context.Context) {
 	trouble := p.repeated("prune inbox")
 	tick := time.NewTicker(pruneEvery)

@@ -11,7 +11,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestLocalWorkGoesOnUnderAnyDefaultIsolation: claims and records of members meet at rows, and wait for each other.
+// TestLocalWorkGoesOnUnderAnyDefaultIsolation checks that claims and records of members that lock the same rows wait for each
+// other.
 func TestLocalWorkGoesOnUnderAnyDefaultIsolation(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)

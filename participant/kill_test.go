@@ -54,7 +54,7 @@ func TestAttemptsSurviveACrash_A23(t *testing.T) {
 	last.terminate(t)
 }
 
-// commands are numbered within their keys and come in turn.
+// commands returns commands that are numbered within their keys, the keys in turn.
 func (s *stage) commands(keys, each int) []envelope.Message { return s.commandsFrom(0, keys, each) }
 
 func (s *stage) commandsFrom(first, keys, each int) (all []envelope.Message) {
@@ -66,7 +66,7 @@ func (s *stage) commandsFrom(first, keys, each int) (all []envelope.Message) {
 	return all
 }
 
-// expectAll waits for the end and counts: nothing lost, doubled or out of its key's order, one answer for each.
+// expectAll waits for the end and checks: no command lost, doubled or out of its key's order, one answer for each.
 func (s *stage) expectAll(keys, each int) {
 	s.t.Helper()
 	testkit.Wait(s.t, "all commands done", func() (bool, error) {

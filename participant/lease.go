@@ -38,30 +38,30 @@ var (
 	pruneOffsets string
 )
 
-// leaseClass is the first half of the advisory locks' keys; the second is the lease's id. Postgres keeps pairs of
-// integers apart from the single ones that other libraries use.
+// leaseClass is the first half of the advisory locks' keys; the second is the lease's id. Postgres keeps pairs of integers
+// apart from the single ones that other libraries use.
 const leaseClass = 0x74727570 // "trup"
 
 const (
-	// takeLimit is how long a new owner waits for the transactions of the last one before it ends their sessions.
+	// takeLimit is the time that a new owner waits for the transactions of the last one before it ends their sessions.
 	takeLimit = time.Second
-	// takeIdle is after how long Postgres ends the session of one who is frozen while he takes a lease: that session has the lock
-	// alone, and nobody else could tell it from one that gets on.
+	// takeIdle is the time after which Postgres ends the session of a member that is frozen while it takes a lease: that
+	// session has the exclusive lock, and no other member could distinguish it from one that makes progress.
 	takeIdle = 5 * time.Second
 )
 
-// errFenced says that the partition has another owner. What ran was rolled back.
+// errFenced reports that the partition has another owner. The run was rolled back.
 var errFenced = errors.New("another member owns the partition")
 
-// lease is the right to work off a partition, as it was when it was taken.
+// lease is the right to handle a partition, as it was when it was taken.
 type lease struct {
 	id    int32
 	term  int64
-	clean bool // the owner before ended in peace, or there was none
+	clean bool // the previous owner shut down cleanly, or there was none
 	seen  seen
 }
 
-// owner is who has a lease, for people.
+// owner returns a name for the owner of a lease, for operators.
 func (p *Participant) owner() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -70,15 +70,15 @@ func (p *Participant) owner() string {
 	return fmt.Sprintf("%s, process %d", host, os.Getpid())
 }
 
-// take makes this member the partition's owner: from here on no transaction of an earlier one can commit. One that is
-// open, of an owner that was frozen inside it, is waited for and then ended with its session.
+// take makes this member the partition's owner: from here on no transaction of an earlier owner can commit. It waits for an
+// open transaction of an owner that was frozen inside it, and then ends its session.
 func (w *worker) take(ctx context.Context) (l lease, err error) {
 	args := pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "owner": w.p.owner(), "class": int32(leaseClass),
 	}
 	const id = "SELECT id FROM troupe.leases WHERE consumer_group = @group AND topic = @topic AND partition = @partition"
 	err = w.p.cfg.Pool.QueryRow(ctx, id, args).Scan(&l.id)
-	if errors.Is(err, pgx.ErrNoRows) { // else there is no INSERT, which would wait for whoever has the row and is frozen
+	if errors.Is(err, pgx.ErrNoRows) { // else there is no INSERT, which would wait for a frozen session that has the row
 		if _, err = w.p.cfg.Pool.Exec(ctx, makeLease, args); err == nil {
 			err = w.p.cfg.Pool.QueryRow(ctx, id, args).Scan(&l.id)
 		}
@@ -124,8 +124,8 @@ func (l *lease) bump(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 	return l.seen.load(ctx, tx, l.id)
 }
 
-// enter are the first statements of each transaction of the partition. The lock is shared among them; a new owner
-// takes it alone. It comes first, so that the term is read after it was got.
+// enter queues the first statements of each transaction of the partition. These share an advisory lock; a new owner takes it
+// exclusively. The lock comes first, so that the term is read after it was acquired.
 func (w *worker) enter(b *pgx.Batch, ended []*message) {
 	idle := w.p.cfg.Timeout + wedgedAfter
 	b.Queue(enterLease, int32(leaseClass), w.lease.id, fmt.Sprint(idle.Milliseconds()))
@@ -137,7 +137,7 @@ func (w *worker) enter(b *pgx.Batch, ended []*message) {
 	b.Queue(insertOffsets, w.lease.id, w.lease.term, [16]byte(ended[0].topicID), low, high, offsets, epoch)
 }
 
-// entered reads their results.
+// entered reads the results of enter's statements.
 func entered(results pgx.BatchResults) error {
 	if _, err := results.Exec(); err != nil {
 		return err
@@ -149,9 +149,9 @@ func entered(results pgx.BatchResults) error {
 	return err
 }
 
-// move sets the watermark to what has ended without a gap. It is a transaction of its own, since a row that each
-// handler's transaction updates would let them run only one after the other. It enters as they do, so that the next owner
-// can end it where it is frozen.
+// move sets the watermark to the offset up to which all messages have ended. It has a transaction of its own, since a row that
+// each handler's transaction updates would serialize them. It begins with enter as they do, so that the next owner can end it
+// if it is frozen.
 func (w *worker) move(ctx context.Context, release bool) error {
 	low := w.low.Load()
 	if low == nil || low == w.moved {

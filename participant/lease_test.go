@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestAFrozenMemberHoldsNobodyUp_B16 freezes a member, lets another take its partitions, and wakes it: inside its
-// transaction, where the new owner must not wait for it, and between two.
+// TestAFrozenMemberHoldsNobodyUp_B16 freezes a member, lets another take its partitions, and wakes it: inside its transaction,
+// which must not delay the new owner, and between two.
 func TestAFrozenMemberHoldsNobodyUp_B16(t *testing.T) {
 	t.Parallel()
 	const keys, each = 5, 20
@@ -42,14 +42,14 @@ func TestAFrozenMemberHoldsNobodyUp_B16(t *testing.T) {
 			frozen.terminate(t)
 			second.terminate(t)
 			s.expectExactly(keys, 2*each)
-			// A database that is slow to answer is not waited for at the end, which is said.
+			// The end does not wait for a database that is slow to answer; then it logs this.
 			refused := strings.Count(frozen.log.String()+second.log.String(), "lease not released")
 			require.LessOrEqual(t, s.count("SELECT count(*) FROM troupe.leases WHERE released_at IS NULL"), refused)
 		})
 	}
 }
 
-// waitFrozen waits until nothing moves any more.
+// waitFrozen waits until the process is stopped.
 func (s *stage) waitFrozen(m *process) {
 	s.t.Helper()
 	testkit.Wait(s.t, "the member is frozen", func() (bool, error) {
@@ -59,8 +59,8 @@ func (s *stage) waitFrozen(m *process) {
 	})
 }
 
-// TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp_B16: that transaction has the lease's row, and the next owner must be able to
-// end it like those of handlers.
+// TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp_B16 checks that transaction, which has the lease's row locked: the next owner
+// must be able to end it like the transactions of handlers.
 func TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp_B16(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -105,7 +105,8 @@ func TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp_B16(t *testing.T) {
 	require.Error(t, err, "its session was ended")
 }
 
-// TestAMemberFrozenAsItTakesALeaseHoldsNobodyUp_B16: that transaction has the lock alone, so Postgres ends it, not the next owner.
+// TestAMemberFrozenAsItTakesALeaseHoldsNobodyUp_B16 checks that transaction, which has the exclusive lock, so that Postgres
+// ends it, not the next owner.
 func TestAMemberFrozenAsItTakesALeaseHoldsNobodyUp_B16(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -146,7 +147,7 @@ func TestAMemberFrozenAsItTakesALeaseHoldsNobodyUp_B16(t *testing.T) {
 	s.expectAll(2, 6)
 }
 
-// TestALeaseThatIsTakenFences: what an owner of yesterday does fails, and it joins again.
+// TestALeaseThatIsTakenFences checks that statements of an earlier owner fail, and that it joins again.
 func TestALeaseThatIsTakenFences(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -155,7 +156,7 @@ func TestALeaseThatIsTakenFences(t *testing.T) {
 	s.send(s.commands(3, 5)...)
 	s.expectAll(3, 5)
 	done := 5
-	waitFor(t, "the member to be fenced", func() bool { // a member that was held up for its session joins again by itself
+	waitFor(t, "the member to be fenced", func() bool { // a member that was slow beyond its session joins again by itself
 		_, err := s.pool.Exec(t.Context(), "UPDATE troupe.leases SET term = term + 1")
 		require.NoError(t, err)
 		s.send(s.commandsFrom(done, 3, 5)...)
@@ -166,7 +167,7 @@ func TestALeaseThatIsTakenFences(t *testing.T) {
 	m.terminate(t)
 }
 
-// TestAQuietMemberNoticesThatItsLeaseIsTaken, and does not take it for a loss of the database's.
+// TestAQuietMemberNoticesThatItsLeaseIsTaken checks also that it does not count as a loss of the database's.
 func TestAQuietMemberNoticesThatItsLeaseIsTaken(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

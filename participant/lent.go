@@ -38,7 +38,7 @@ type loan struct {
 	calls   int           // that have not returned
 	idle    chan struct{} // closed when none is left, once the loan is over
 	does    effect
-	mistake error // which no run survives, whatever its handler returns
+	mistake error // fails the run, whatever its handler returns
 }
 
 // start begins a call that sends statements.
@@ -69,7 +69,7 @@ func (l *loan) done() {
 	}
 }
 
-// end makes each later use of the transaction an error. A call that goes on loses its connection.
+// end makes each later use of the transaction an error. A call that still runs loses its connection.
 func (l *loan) end() (does effect, mistake error) {
 	l.mu.Lock()
 	l.over = true
@@ -81,7 +81,7 @@ func (l *loan) end() (does effect, mistake error) {
 	if l.idle == nil {
 		return does, mistake
 	}
-	_ = l.conn.PgConn().Conn().Close() // of all that pgx has, this alone may be called beside another call
+	_ = l.conn.PgConn().Conn().Close() // the only method of pgx that may be called during another call
 	select {
 	case <-l.idle:
 	case <-time.After(rollbackLimit):
@@ -89,19 +89,19 @@ func (l *loan) end() (does effect, mistake error) {
 	return does, errors.Join(mistake, errInUse)
 }
 
-// lent is a transaction, or a savepoint in it, as a handler sees it.
+// lent is a transaction, or a savepoint in it, as a handler gets it.
 type lent struct {
 	tx pgx.Tx
 	*loan
 }
 
-// lentTx is the transaction itself, which queues.
+// lentTx is the transaction itself, which can queue.
 type lentTx struct{ lent }
 
-// lend gives the transaction to a handler.
+// lend lends the transaction to a handler.
 func (t *handlerTx) lend() *lentTx { return &lentTx{lent{t, &loan{of: t, conn: t.conn.Conn()}}} }
 
-// QueueBatch takes a batch whose results nobody reads but its own functions, as outbox.Write has it.
+// QueueBatch queues a batch whose results are read only by its own functions, as outbox.Write needs it.
 func (l *lentTx) QueueBatch(b *pgx.Batch) error {
 	if err := l.startBatch(b); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (l *loan) startBatch(b *pgx.Batch) error {
 	return l.start(statements...)
 }
 
-// afterCommit keeps fn, unless the handler has returned.
+// afterCommit stores fn, unless the handler has returned.
 func (l *lentTx) afterCommit(fn func()) bool {
 	if l.start() != nil {
 		return false
@@ -176,8 +176,8 @@ func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.Statement
 	return l.tx.Prepare(ctx, name, sql)
 }
 
-// LargeObjects are used past this type, whose end they cannot see: the message runs alone, and its connection is closed
-// after it.
+// LargeObjects returns an object that is used without this type, which cannot see the end of its use: so the message runs
+// alone, and its connection is closed afterwards.
 func (l *lent) LargeObjects() pgx.LargeObjects {
 	if l.start() == nil {
 		l.mu.Lock()
@@ -188,7 +188,7 @@ func (l *lent) LargeObjects() pgx.LargeObjects {
 	return l.tx.LargeObjects()
 }
 
-// Conn is the connection itself: for its types and configuration, not for statements.
+// Conn returns the connection itself: for its types and configuration, not for statements.
 func (l *lent) Conn() *pgx.Conn { return l.conn }
 
 // Begin sets a savepoint.
@@ -204,7 +204,7 @@ func (l *lent) Begin(ctx context.Context) (pgx.Tx, error) {
 	return &lent{tx, l.loan}, nil
 }
 
-// Commit releases a savepoint; of the transaction itself it is refused.
+// Commit releases a savepoint; on the transaction itself it returns an error.
 func (l *lent) Commit(ctx context.Context) error {
 	if err := l.start(); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (l *lent) Commit(ctx context.Context) error {
 	return l.tx.Commit(ctx)
 }
 
-// Rollback goes back to a savepoint; of the transaction itself it is refused.
+// Rollback rolls back to a savepoint; on the transaction itself it returns an error.
 func (l *lent) Rollback(ctx context.Context) error {
 	if err := l.start(); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (l *lent) Rollback(ctx context.Context) error {
 	return l.tx.Rollback(ctx)
 }
 
-// failedRows are those of a query that was not sent.
+// failedRows are the rows of a query that was not sent.
 type failedRows struct{ err error }
 
 func (r failedRows) Close()                                       {}
@@ -236,9 +236,9 @@ func (r failedRows) RawValues() [][]byte                          { return nil }
 func (r failedRows) Conn() *pgx.Conn                              { return nil }
 func (r failedRows) TypeMap() *pgtype.Map                         { return nil }
 
-// takeBack ends a handler's loan, and returns what the run comes to, with the handler's own error and the state in which it
-// leaves the connection. The order counts: what ended the connection or the transaction is not the statement's fault that
-// found out.
+// takeBack ends a handler's loan, and returns the error of the run, from the handler's own error and the state of the
+// connection. The order of the cases matters: a statement that only noticed the end of the connection or of the transaction is
+// not its cause.
 func (u *unit) takeBack(m *message, l *lentTx, err error) error {
 	does, mistake := l.end()
 	if does&sets != 0 {
@@ -258,7 +258,7 @@ func (u *unit) takeBack(m *message, l *lentTx, err error) error {
 	case conn.IsBusy() && err == nil:
 		return errOpen
 	case conn.IsBusy():
-		return err // its own says more; the connection is closed with the transaction
+		return err // its own error says more; the connection is closed with the transaction
 	case conn.TxStatus() == 'I':
 		err = errors.Join(errEnded, err)
 		for _, m := range u.first {
@@ -271,9 +271,10 @@ func (u *unit) takeBack(m *message, l *lentTx, err error) error {
 	return theirs(err)
 }
 
-// lost is the error of a run whose connection is closed. pgx closes it when the context of a statement ends, which is the
-// handler's own doing, or it was cut: the next run begins with a connection that works, or finds that there is none. So the
-// run is repeated at once, a few times.
+// lost returns the error of a run whose connection is closed. The handler's own time-out or cancellation, since pgx closes the
+// connection when the context of a statement ends, a permanent error and one that is not about the message are returned as they
+// are. Otherwise the connection was cut, and the run is repeated at once, a few times: the next run begins with a connection that
+// works, or finds that there is none.
 func lost(err error) error {
 	ownClock := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {

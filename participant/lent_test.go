@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestTransactionIsAnErrorOnceItsHandlerHasReturned, while the transaction goes on for others and after its end.
+// TestTransactionIsAnErrorOnceItsHandlerHasReturned checks it while the transaction goes on for others and after its end.
 func TestTransactionIsAnErrorOnceItsHandlerHasReturned(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 10} {
@@ -81,7 +81,8 @@ func TestTransactionIsAnErrorOnceItsHandlerHasReturned(t *testing.T) {
 	}
 }
 
-// TestHandlerThatEndsItsTransactionIsADeadLetter that names the mistake, whatever it returns; others are not harmed.
+// TestHandlerThatEndsItsTransactionIsADeadLetter checks that it names the mistake, whatever the handler returns, and that
+// others are not harmed.
 func TestHandlerThatEndsItsTransactionIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	const insert = "INSERT INTO done (key, n, attempt) VALUES ('ended', 1, 1)"
@@ -106,7 +107,7 @@ func TestHandlerThatEndsItsTransactionIsADeadLetter(t *testing.T) {
 		participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 			if c.Body.N == 7 {
 				_, _ = tx.Exec(ctx, insert)
-				_ = end(ctx, tx) // it does not even look
+				_ = end(ctx, tx) // it ignores the error
 			}
 			return count(ctx, tx, c)
 		})
@@ -120,8 +121,8 @@ func TestHandlerThatEndsItsTransactionIsADeadLetter(t *testing.T) {
 	}
 }
 
-// TestTransactionEndedOnItsConnectionIsNoticed: what was in it ends as dead letters, since nobody knows what took effect, and
-// nothing as if it had been handled.
+// TestTransactionEndedOnItsConnectionIsNoticed checks that its messages become dead letters, since their effects are not known,
+// and that none counts as handled.
 func TestTransactionEndedOnItsConnectionIsNoticed(t *testing.T) {
 	t.Parallel()
 	for _, local := range []bool{false, true} {
@@ -160,7 +161,7 @@ func TestTransactionEndedOnItsConnectionIsNoticed(t *testing.T) {
 	}
 }
 
-// TestSettingsOfOneMessageAreNotAnothers, neither in a batch nor on the connection that comes after it.
+// TestSettingsOfOneMessageAreNotAnothers checks the rest of the batch, and the next user of the connection.
 func TestSettingsOfOneMessageAreNotAnothers(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]string{

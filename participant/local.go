@@ -19,30 +19,30 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// Local work is what reaches a participant without Kafka, since whoever writes it shares the database.
+// Local work reaches a participant without Kafka, since its writers share the database.
 //
 //	INSERT INTO troupe.outbox ──trigger──► troupe.local_work ──claim──► run ──► done, failed, or pending again
 //
-// Who moves an entry. A trigger on the outbox does, in the writer's own transaction: it puts the entry here and keeps it
-// out of the outbox. So it holds for a writer in any language, no relay has to know (nor has one that reads the WAL:
-// there is nothing for it to see), nothing runs in between that could be away, and the order of a key's positions is as
-// it would be in the outbox. It costs nothing where no topic is local, and a comparison where another one is. It has one
-// price: to the writer its INSERT says that it inserted no row, and RETURNING gives none.
+// Moving an entry. A trigger on the outbox does it, in the writer's own transaction: it inserts the entry here and keeps it
+// out of the outbox. So it works for a writer in any language, no relay must know of it (not even one that reads the WAL:
+// the log has no row of the outbox), no process in between can be away, and the order of a key's positions is the same as
+// in the outbox. It costs nothing if no topic is local, and a comparison if another one is. It has one price: the writer's
+// INSERT reports that it inserted no row, and RETURNING returns none.
 //
 // There is one trigger for each local topic, rather than one that looks the topic up: a transaction whose snapshot is
-// older than the change would look it up in vain. troupe.make_local and troupe.end_local change it while nobody else is
-// writing, and take along what has not ended on the other side.
+// older than the change would not find it. troupe.make_local and troupe.end_local change the trigger while no other transaction
+// writes, and move the entries that have not ended on the other side.
 //
-// Who has an entry. A claim is a statement of its own, which commits: from there on everybody can see that the entry is
-// in progress, by whom, and since when. The run that follows locks the row in its first statement, by the entry's term,
-// until its end. An entry in progress is taken over when nobody has its row locked, and the participant that took it is
-// dead: each holds an advisory lock on its number while it lives, which Postgres gives up with the session, at once. For
-// one that is neither dead nor gets on, such as a frozen one, the claim itself goes stale. A call that takes longer than
-// that cannot run twice, since its row is locked; and what was taken over cannot be ended by whoever had it before, since
+// Owning an entry. A claim is a statement of its own, which commits: from there on every session can see that the entry is
+// in progress, by which member, and since when. The run that follows locks the row in its first statement, by the entry's term,
+// until its end. An entry in progress is taken over when no session has its row locked, and the participant that claimed it is
+// dead: each holds an advisory lock on its number while it lives, which Postgres releases with the session, at once. For
+// one that is not dead but makes no progress, such as a frozen one, the claim itself goes stale. A call that takes longer than
+// that cannot run twice, since its row is locked; and the previous owner cannot end an entry that was taken over, since
 // its term has changed.
 //
-// What a crash costs. It leaves the entry in progress, which is counted when it is taken over. From then on it runs
-// alone, one such in a process at a time, and at the fifth it is poison. A run that ends in any way is no crash.
+// Crashes. A crash leaves the entry in progress, and is counted when the entry is taken over. From then on it runs
+// alone, one such entry in a process at a time, and at the fifth crash it is poison. A run that ends in any way is no crash.
 
 var (
 	//go:embed sql/claim_local.sql
@@ -62,38 +62,39 @@ var (
 const (
 	memberClass = 0x7472756c // "trul": the first half of the advisory locks' keys; the second is the member's number
 
-	// Without a notification, new entries are looked for so often: soon after there was something, later less often.
+	// Entries without a notification are found by polling: every lookSoon after an entry was found, later less often, up to
+	// lookOften.
 	lookSoon, lookOften = 20 * time.Millisecond, time.Second
 
-	// localHints is the least time between two notifications of a topic. One that is left out costs the next entry up to
-	// lookSoon, at each hop: at 5 ms, the outbox's default, the median of a saga of eight messages was 26 ms,
-	// and 11 at this (bench/saga, 50/s).
+	// localHints is the least time between two notifications of a topic. A notification that is left out delays the next entry
+	// by up to lookSoon, at each hop: at 5 ms, the outbox's default, the median of a saga of eight messages was 26 ms, and 11
+	// ms at this value (bench/saga, 50/s).
 	localHints = time.Millisecond
 
-	localKeep = time.Hour // of what has ended
-	// topicsLock is how long making a topic local may hold up those who write: less than the second after which Postgres
-	// looks for a deadlock, so that nobody else is its victim.
+	localKeep = time.Hour // how long ended entries are kept
+	// topicsLock limits how long making a topic local may block writers: less than the second after which Postgres looks for a
+	// deadlock, so that no other transaction is its victim.
 	topicsLock = 800 * time.Millisecond
 )
 
-// local is the source of what is in troupe.local_work, and its runner.
+// local is the source of the messages in troupe.local_work, and their runner.
 type local struct {
 	*runner
 	member atomic.Int32  // this participant's number; 0 while it does not hold the lock on it
-	wake   chan struct{} // there may be something
-	hints  atomic.Int64  // how often there may have been
+	wake   chan struct{} // there may be entries
+	hints  atomic.Int64  // how often wake was due
 	work   sync.WaitGroup
-	soon   chan struct{} // there was something: look again before long
+	soon   chan struct{} // there were entries: poll again soon
 	broken context.CancelCauseFunc
-	try    atomic.Bool // one turn is allowed though the gate is shut
+	try    atomic.Bool // one turn is allowed although the gate is shut
 	types  []string    // that have handlers
 
 	mu     sync.Mutex
-	had    []int32            // the numbers it had, the last ones
+	had    []int32            // its earlier numbers, the last 100
 	forget context.CancelFunc // gives the number up
 }
 
-// runLocal takes local work until ctx ends.
+// runLocal handles local work until ctx ends.
 func (p *Participant) runLocal(ctx context.Context) error {
 	p.enter(errors.New("topics are not local yet"), nil)
 	if err := p.makeLocal(ctx); err != nil || ctx.Err() != nil {
@@ -106,7 +107,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	defer l.cancel()
 	p.enterLocal(l)
 
-	// The member lives until its last entry was given back.
+	// The member's number stays locked until its last entry was given back.
 	living, die := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	background.Go(func() { l.live(living) })
@@ -126,7 +127,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	return err
 }
 
-// end lets what runs end within Config.Drain, then cancels it.
+// end lets running handlers finish within Config.Drain, then cancels them.
 func (l *local) end() error {
 	close(l.stop)
 	idle := make(chan struct{})
@@ -148,7 +149,7 @@ func (l *local) end() error {
 	return fmt.Errorf("%d handlers ignore their context and still run", running)
 }
 
-// makeLocal makes local what is not. It may be refused, where somebody else is to decide.
+// makeLocal makes the participant's topics local. The database refuses it if the role lacks the right.
 func (p *Participant) makeLocal(ctx context.Context) error {
 	wanted := map[string]bool{p.cfg.Hop.Commands(): true}
 	for topic := range p.handlers {
@@ -201,8 +202,8 @@ func (p *Participant) makeTopicLocal(ctx context.Context, topic string) error {
 	})
 }
 
-// live holds the lock that says that this participant lives, on the connection that also listens. Each connection has a
-// number of its own: what was taken under an earlier one, and is not known to be running, is taken over.
+// live holds the lock that shows that this participant lives, on the connection that also listens. Each connection has a number
+// of its own: entries that were claimed under an earlier one, and are not known to be running, are taken over.
 func (l *local) live(ctx context.Context) {
 	listener := pg.Listener{
 		Config: l.p.cfg.Pool.Config().ConnConfig, Channel: outbox.Channel, OnConnect: l.born, Concerns: l.concerns,
@@ -222,7 +223,7 @@ func (l *local) live(ctx context.Context) {
 	}
 }
 
-// concerns says whether a notification is of a topic that is taken here, and counts it.
+// concerns reports whether a notification is about a topic that is consumed here, and counts it.
 func (l *local) concerns(topic string) bool {
 	ours := topic == "" || topic == l.p.cfg.Hop.Commands() || l.p.handlers[topic] != nil
 	if ours {
@@ -249,11 +250,11 @@ func (l *local) born(ctx context.Context, conn *pgx.Conn) error {
 	l.mu.Unlock()
 	l.p.outage(theDatabase).report(nil)
 	l.member.Store(n)
-	l.hints.Add(1) // nobody heard what came before
+	l.hints.Add(1) // earlier notifications were not received
 	return nil
 }
 
-// renew takes another number, so that what was taken under this one is not taken for being in progress.
+// renew takes another number, so that entries that were claimed under this one do not count as in progress.
 func (l *local) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,7 +264,7 @@ func (l *local) renew() {
 	}
 }
 
-// numbers are the one it has and those it had. 0: it has none.
+// numbers returns the present number and the earlier ones. 0: it has none.
 func (l *local) numbers() (now int32, before []int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,13 +291,13 @@ func (l *local) look(ctx context.Context) {
 	}
 }
 
-// hint says that there may be something.
+// hint counts that there may be entries, and wakes a worker.
 func (l *local) hint() {
 	l.hints.Add(1)
 	l.another()
 }
 
-// another wakes a worker, where one waits.
+// another wakes a worker, if one waits.
 func (l *local) another() {
 	select {
 	case l.wake <- struct{}{}:
@@ -320,7 +321,7 @@ func (l *local) watch(ctx context.Context) {
 	}
 }
 
-// prune forgets what has ended an hour ago.
+// prune deletes entries an hour after their end.
 func (l *local) prune(ctx context.Context) {
 	trouble := l.p.repeated("prune local work")
 	tick := time.NewTicker(pruneEvery)
@@ -343,7 +344,7 @@ func (l *local) prune(ctx context.Context) {
 	}
 }
 
-// ready says why local work may stand still.
+// ready returns why local work may have stalled.
 func (l *local) ready(now time.Time) error {
 	if waits := l.gate.waits.Load(); waits != nil {
 		return fmt.Errorf("local work waits for %s since %s: %w", waits.what, now.Sub(waits.since).Round(time.Second), waits.unavailable)

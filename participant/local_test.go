@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// newLocalStage is a stage without a broker. Every change of status in troupe.local_work is written down.
+// newLocalStage returns a stage without a broker. Triggers record every change of status in troupe.local_work.
 func newLocalStage(t testing.TB) *stage {
 	s := &stage{t: t, pool: testkit.Database(t), hop: topics.MustHop(testkit.Flow(t), "payment"), local: true}
 	_, err := s.pool.Exec(t.Context(), counters+`
@@ -43,7 +43,7 @@ func (s *stage) makeLocal() {
 	require.NoError(s.t, err)
 }
 
-// write is what a service does, in any language: one insert for each of a key's commands.
+// write inserts a key's commands as a service in any language does: one insert for each.
 func (s *stage) write(key string, bodies ...Count) {
 	s.t.Helper()
 	batch := &pgx.Batch{}
@@ -63,7 +63,7 @@ func (s *stage) writeAll(keys, each int) {
 	}
 }
 
-// expectLegal looks at every change of status there was, and at every entry's columns.
+// expectLegal checks every change of status there was, and every entry's columns.
 func (s *stage) expectLegal() {
 	s.t.Helper()
 	rows, err := s.pool.Query(s.t.Context(), "SELECT DISTINCT was || ' -> ' || now FROM steps ORDER BY 1")
@@ -76,7 +76,7 @@ func (s *stage) expectLegal() {
 	require.Zero(s.t, s.count("SELECT count(*) FROM troupe.local_work WHERE status IN ('done', 'failed') AND (locked_at IS NOT NULL OR next_try IS NOT NULL)"))
 }
 
-// TestLocalWorkIsAnsweredLikeAnyOther_A05_A06_A29: no broker, the same handlers, the same outcomes.
+// TestLocalWorkIsAnsweredLikeAnyOther_A05_A06_A29 checks, without a broker, the same handlers with the same outcomes.
 func TestLocalWorkIsAnsweredLikeAnyOther_A05_A06_A29(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -113,7 +113,7 @@ func TestLocalWorkIsAnsweredLikeAnyOther_A05_A06_A29(t *testing.T) {
 	s.expectLegal()
 }
 
-// TestLocalWorkKeepsTheOrderOfAKey_A19: in batches and one by one, beside a key that fails.
+// TestLocalWorkKeepsTheOrderOfAKey_A19 checks batches and single entries, next to a key that fails.
 func TestLocalWorkKeepsTheOrderOfAKey_A19(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 7, 100} {
@@ -151,7 +151,8 @@ func TestLocalWorkKeepsTheOrderOfAKey_A19(t *testing.T) {
 	}
 }
 
-// TestAFailingHeadHoldsItsKeyOnly_A23_A24_Defect1: next_try is honoured, what is behind waits, and every other key goes on.
+// TestAFailingHeadHoldsItsKeyOnly_A23_A24_Defect1 checks that next_try is honoured, later entries of the key wait, and every
+// other key continues.
 func TestAFailingHeadHoldsItsKeyOnly_A23_A24_Defect1(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// BenchmarkLocal works off a backlog of 100,000 entries: claim, inbox row, one upsert, one answer, commit. An operation is
-// an entry, so that -benchtime=100000x empties it.
+// BenchmarkLocal handles a backlog of 100,000 entries: claim, inbox row, one upsert, one answer, commit. An operation is an
+// entry, so that -benchtime=100000x empties it.
 func BenchmarkLocal(b *testing.B) {
 	for _, batch := range []int{1, 100} {
 		for keys, of := range map[int]string{100_000: "each its own key", 10: "10 keys"} {

@@ -59,7 +59,7 @@ func (c *claims) insert(from, to int, position, key, nextTry string) {
 		FROM generate_series(` + strconv.Itoa(from) + `, ` + strconv.Itoa(to) + `) AS n`)
 }
 
-// take returns the positions that a claim takes, and leaves them as they are.
+// take returns the positions that a claim would claim, and leaves them as they are.
 func (c *claims) take(limit int, dueFirst bool) (positions []int64) {
 	c.t.Helper()
 	c.exec("BEGIN")
@@ -77,7 +77,7 @@ func (c *claims) take(limit int, dueFirst bool) (positions []int64) {
 	return positions
 }
 
-// read returns how many rows a node of a claim's plan gives or drops at most.
+// read returns the most rows that a node of a claim's plan returns or drops.
 func (c *claims) read(limit int, dueFirst bool) (most float64) {
 	c.t.Helper()
 	c.exec("BEGIN")
@@ -107,7 +107,8 @@ func (c *claims) read(limit int, dueFirst bool) (most float64) {
 	return most
 }
 
-// Local entries that wait for their next try cost a claim nothing, however many keys wait.
+// TestAClaimOfLocalWorkDoesNotReadWhatWaits checks that entries that wait for their next try cost a claim nothing, however many
+// keys wait.
 func TestAClaimOfLocalWorkDoesNotReadWhatWaits(t *testing.T) {
 	t.Parallel()
 	const waiting = 3000
@@ -126,7 +127,8 @@ func TestAClaimOfLocalWorkDoesNotReadWhatWaits(t *testing.T) {
 	}
 }
 
-// A claim that is full of entries that are due leaves the others to the next claim, and the other way round.
+// TestAClaimOfLocalWorkBeginsWithWhatIsDueOrWithTheOthers checks that a claim that is full of due entries leaves the others to
+// the next claim, and the other way round.
 func TestAClaimOfLocalWorkBeginsWithWhatIsDueOrWithTheOthers(t *testing.T) {
 	t.Parallel()
 	c := newClaims(t)
@@ -141,7 +143,8 @@ func TestAClaimOfLocalWorkBeginsWithWhatIsDueOrWithTheOthers(t *testing.T) {
 	require.Len(t, c.take(30, false), 30)
 }
 
-// A transaction that commits late puts an entry before one of its key that has failed already.
+// TestAClaimOfLocalWorkKeepsTheOrderOfAKeyWhoseFirstEntryCameLate checks a transaction that commits late: its entry comes
+// before one of its key that has failed already.
 func TestAClaimOfLocalWorkKeepsTheOrderOfAKeyWhoseFirstEntryCameLate(t *testing.T) {
 	t.Parallel()
 	for _, next := range []string{"now() - interval '1 minute'", "now() + interval '1 hour'"} {
@@ -164,7 +167,8 @@ func TestAClaimOfLocalWorkKeepsTheOrderOfAKeyWhoseFirstEntryCameLate(t *testing.
 	}
 }
 
-// Keys that are tried again without a pause leave turns to a key that has not run.
+// TestLocalWorkThatIsAlwaysDueLeavesTurnsToOtherKeys checks that keys that are tried without a pause leave turns to a key that
+// has not run.
 func TestLocalWorkThatIsAlwaysDueLeavesTurnsToOtherKeys(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)

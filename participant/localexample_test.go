@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// The same handlers on a hop that shares its database with whoever sends the commands: no Kafka, no relay.
+// The same handlers on a hop that shares its database with the senders of its commands: no Kafka, no relay.
 func ExampleConfig_local() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
@@ -32,7 +32,7 @@ func ExampleConfig_local() {
 		return participant.Succeed(PaymentCharged{OrderID: c.Body.OrderID}), err
 	})
 
-	// Written before the participant ever ran, and in plain SQL: it is found all the same.
+	// The row is written before the participant ever ran, and in plain SQL: the participant finds it nevertheless.
 	_, err = pool.Exec(ctx, `
 		INSERT INTO troupe.outbox (topic, key, type, payload)
 		VALUES ('order.payment.commands', 'o-1', 'ChargePayment', '{"order_id":"o-1","cents":999}')`)

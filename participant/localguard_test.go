@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// TestWhoeverLostAnEntryDoesNotRunIt: somebody else has taken it over and not begun with it. A run of whoever had it before
-// would be one that nobody counts.
+// TestWhoeverLostAnEntryDoesNotRunIt_A21 checks entries that another member has taken over and not begun. A run by the previous
+// owner would be one that is not counted.
 func TestWhoeverLostAnEntryDoesNotRunIt_A21(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -58,29 +58,29 @@ func TestWhoeverLostAnEntryDoesNotRunIt_A21(t *testing.T) {
 	taken, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	require.NotEmpty(t, taken)
-	other, err := s.pool.Acquire(t.Context()) // who lives, as his lock says
+	other, err := s.pool.Acquire(t.Context()) // a member that lives, as its lock shows
 	require.NoError(t, err)
 	defer other.Release()
 	_, err = other.Exec(t.Context(), "SELECT pg_advisory_lock($1, -1)", participant.MemberClass)
 	require.NoError(t, err)
 	close(may)
 	s.waitCount(1, "SELECT count(*) FROM done WHERE key = $1", first)
-	s.write("last", Count{N: 1}) // which comes when those are through
+	s.write("last", Count{N: 1}) // handled after those
 	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'last'")
-	s.waitCount(keys+1-len(taken), "SELECT count(*) FROM done") // what was not claimed with them may come last
+	s.waitCount(keys+1-len(taken), "SELECT count(*) FROM done") // entries that were not claimed with them may come last
 	for _, key := range taken {
 		_, ran := after.Load(key)
 		require.False(t, ran, key)
 	}
 	require.Equal(t, len(taken), s.count("SELECT count(*) FROM troupe.local_work WHERE status = 'in progress'"))
 
-	_, err = other.Exec(t.Context(), "SELECT pg_advisory_unlock_all()") // he dies
+	_, err = other.Exec(t.Context(), "SELECT pg_advisory_unlock_all()") // the member dies
 	require.NoError(t, err)
 	s.waitCount(keys+1, "SELECT count(*) FROM done")
 	s.expectLegal()
 }
 
-// late inserts a command that gets its position now, and is committed by what it returns.
+// late inserts a command that gets its position now; the returned function commits it.
 func (s *stage) late(key string, body Count) (commit func()) {
 	s.t.Helper()
 	tx, err := s.pool.Begin(s.t.Context())
@@ -97,8 +97,8 @@ func (s *stage) late(key string, body Count) (commit func()) {
 	}
 }
 
-// TestAnEntryThatIsCommittedLateLeavesWhatWaitsBehindIt: it stands before one of its key that has failed, and does not bring
-// that one's next try forward.
+// TestAnEntryThatIsCommittedLateLeavesWhatWaitsBehindIt_A23 checks one that comes before an entry of its key that has failed:
+// it does not bring the next try of that entry forward.
 func TestAnEntryThatIsCommittedLateLeavesWhatWaitsBehindIt_A23(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -118,7 +118,8 @@ func TestAnEntryThatIsCommittedLateLeavesWhatWaitsBehindIt_A23(t *testing.T) {
 	require.Equal(t, 2, s.count("SELECT count(*) FROM claims"), "one for each")
 }
 
-// TestAnEntryThatIsCommittedLateLeavesWhatRunsBehindIt: it is not taken along, nor waited for.
+// TestAnEntryThatIsCommittedLateLeavesWhatRunsBehindIt_A21 checks that the running entry is not claimed with it, nor waited
+// for.
 func TestAnEntryThatIsCommittedLateLeavesWhatRunsBehindIt_A21(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)

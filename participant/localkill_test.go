@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestCompetingProcessesNeverClaimTwice_A20: three processes with their workers empty one table.
+// TestCompetingProcessesNeverClaimTwice_A20 lets three processes with their workers empty one table.
 func TestCompetingProcessesNeverClaimTwice_A20(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 20} {
@@ -30,7 +30,7 @@ func TestCompetingProcessesNeverClaimTwice_A20(t *testing.T) {
 			s.writeAll(keys, each)
 			members := []*process{s.member("", 0), s.member("", 0), s.member("", 0)}
 			s.expectAll(keys, each)
-			// Whoever came up last may have found nothing left.
+			// The last one to start may have found no entry left.
 			waitFor(t, "each of them to have had something", func() bool {
 				if s.count("SELECT count(DISTINCT locked_by) FROM claims") >= len(members) {
 					return true
@@ -53,7 +53,7 @@ func TestCompetingProcessesNeverClaimTwice_A20(t *testing.T) {
 	}
 }
 
-// TestAKillAtAnyStepOfLocalWorkLosesAndDoublesNothing_A21: what a killed process had is taken over at once.
+// TestAKillAtAnyStepOfLocalWorkLosesAndDoublesNothing_A21 checks that the entries of a killed process are taken over at once.
 func TestAKillAtAnyStepOfLocalWorkLosesAndDoublesNothing_A21(t *testing.T) {
 	t.Parallel()
 	const keys, each = 5, 20
@@ -92,7 +92,7 @@ func TestAttemptsOfLocalWorkSurviveACrash_A23(t *testing.T) {
 	last.terminate(t)
 }
 
-// TestLocalWorkThatKillsItsProcessIsPoison_Defect5: and nothing beside it is taken for the cause.
+// TestLocalWorkThatKillsItsProcessIsPoison_Defect5 checks also that no other entry counts as the cause.
 func TestLocalWorkThatKillsItsProcessIsPoison_Defect5(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -123,8 +123,8 @@ func TestLocalWorkThatKillsItsProcessIsPoison_Defect5(t *testing.T) {
 	s.expectLegal()
 }
 
-// TestAFrozenMembersLocalWorkIsTakenOverWhenStale_A21: it had taken the entries and not begun with them; when it wakes it
-// finds them gone.
+// TestAFrozenMembersLocalWorkIsTakenOverWhenStale_A21 checks a member that had claimed the entries and not begun them; when it
+// wakes they have another owner.
 func TestAFrozenMembersLocalWorkIsTakenOverWhenStale_A21(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -148,7 +148,7 @@ func TestAFrozenMembersLocalWorkIsTakenOverWhenStale_A21(t *testing.T) {
 	s.expectExactly(1, each)
 }
 
-// TestALongCallDoesNotRunTwice_Defect6: a call that outlasts the stale lock several times over runs once.
+// TestALongCallDoesNotRunTwice_Defect6 checks that a call that outlasts the stale lock several times over runs once.
 func TestALongCallDoesNotRunTwice_Defect6(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -165,13 +165,13 @@ func TestALongCallDoesNotRunTwice_Defect6(t *testing.T) {
 		return count(ctx, tx, c)
 	}
 	for range 2 {
-		p := s.new(func(c *participant.Config) { c.Stale = 500 * time.Millisecond }) // or they take from each other what has not begun
+		p := s.new(func(c *participant.Config) { c.Stale = 500 * time.Millisecond }) // or they take over entries not begun
 		participant.Handle(p, handler)
 		s.start(p)
 	}
 	<-begun
 	s.waitCount(1, "SELECT count(*) FROM troupe.local_work WHERE status = 'in progress' AND locked_at < clock_timestamp() - interval '2 seconds'")
-	s.write("b", Count{N: 2}, Count{N: 3}, Count{N: 4}) // by which both go on looking
+	s.write("b", Count{N: 2}, Count{N: 3}, Count{N: 4}) // so that both continue to claim
 	s.waitCount(3, "SELECT count(*) FROM done WHERE key = 'b'")
 	require.Zero(t, s.count("SELECT count(*) FROM done WHERE key = 'a'"), "what is behind waits")
 	close(may)
@@ -180,7 +180,7 @@ func TestALongCallDoesNotRunTwice_Defect6(t *testing.T) {
 	s.expectLegal()
 }
 
-// TestLocalSoak kills and freezes members under load: TROUPE_SOAK says for how long.
+// TestLocalSoak kills and freezes members under load, for the duration TROUPE_SOAK.
 func TestLocalSoak(t *testing.T) {
 	t.Parallel()
 	length := soakLength(t)
@@ -247,7 +247,7 @@ func (s *stage) localSoak(length time.Duration) {
 	}
 }
 
-// until is closed when a count is reached, or ctx has ended.
+// until returns a channel that is closed when a count is reached, or ctx has ended.
 func (s *stage) until(ctx context.Context, sql string, want int) <-chan struct{} {
 	reached := make(chan struct{})
 	go func() {

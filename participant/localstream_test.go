@@ -12,7 +12,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestATopicThatBecomesLocalTakesNoPublishedRowAlong: only rows that a stored snapshot does not see, and rows in trouble.
+// TestATopicThatBecomesLocalTakesNoPublishedRowAlong checks that only rows that a stored snapshot does not contain move, and
+// rows in trouble.
 func TestATopicThatBecomesLocalTakesNoPublishedRowAlong(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -32,7 +33,7 @@ func TestATopicThatBecomesLocalTakesNoPublishedRowAlong(t *testing.T) {
 	state("stream", "system_identifier::text", "pg_current_snapshot()")
 	state("begun", "system_identifier::text", "NULL")
 	s.write("pending", Count{N: 4})
-	state("elsewhere", "'1'", "pg_current_snapshot()") // as a dump of another cluster has it
+	state("elsewhere", "'1'", "pg_current_snapshot()") // as in a dump of another cluster
 	s.makeLocal()
 	keys := func(table string) []string {
 		t.Helper()
@@ -47,7 +48,7 @@ func TestATopicThatBecomesLocalTakesNoPublishedRowAlong(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
 }
 
-// TestATopicBecomesLocalBehindAStream: long after, when the inbox has forgotten the commands that the relay published.
+// TestATopicBecomesLocalBehindAStream checks it long after, when the inbox has deleted the commands that the relay published.
 func TestATopicBecomesLocalBehindAStream(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

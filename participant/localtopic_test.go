@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// TestATopicBecomesLocalAndBackAndLosesNothing, while writers go on: what waits in the outbox comes along, in its order.
+// TestATopicBecomesLocalAndBackAndLosesNothing checks it under load: waiting rows of the outbox move too, in their order.
 func TestATopicBecomesLocalAndBackAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -67,7 +67,7 @@ func TestATopicBecomesLocalAndBackAndLosesNothing(t *testing.T) {
 	s.expectAll(keys, each)
 }
 
-// TestAWriterWithAnOldSnapshotWritesLocally: its transaction cannot see that the topic is local, and yet it is.
+// TestAWriterWithAnOldSnapshotWritesLocally checks a transaction that cannot see that the topic is local.
 func TestAWriterWithAnOldSnapshotWritesLocally(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -84,7 +84,7 @@ func TestAWriterWithAnOldSnapshotWritesLocally(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox"))
 }
 
-// TestAnOpenWriterHoldsTheChangeUpAndNothingElse: its entry is moved too.
+// TestAnOpenWriterHoldsTheChangeUp checks that it delays nothing else, and that its entry is moved too.
 func TestAnOpenWriterHoldsTheChangeUp(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -105,7 +105,7 @@ func TestAnOpenWriterHoldsTheChangeUp(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM done")
 }
 
-// TestPartitionsMadeLaterAreLocalToo.
+// TestPartitionsMadeLaterAreLocalToo checks partitions of the outbox that are created after the topic became local.
 func TestPartitionsMadeLaterAreLocalToo(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -119,7 +119,7 @@ func TestPartitionsMadeLaterAreLocalToo(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox"))
 }
 
-// TestAFlowOfTwoLocalHops: commands and events are local, each group gets its own, and no broker is there.
+// TestAFlowOfTwoLocalHops checks that commands and events are local, and that each group gets its own, without a broker.
 func TestAFlowOfTwoLocalHops(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -145,7 +145,7 @@ func TestAFlowOfTwoLocalHops(t *testing.T) {
 	s.expectLegal()
 }
 
-// TestARedriveOfALocalDeadLetterIsLocal: as package repair writes it, to the outbox under the topic it came from.
+// TestARedriveOfALocalDeadLetterIsLocal redrives as package repair does, to the outbox under the topic it came from.
 func TestARedriveOfALocalDeadLetterIsLocal(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -184,8 +184,8 @@ func TestARedriveOfALocalDeadLetterIsLocal(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox WHERE headers->>'ce_outcome' = 'success'"))
 }
 
-// TestLocalWorkNeedsFewRights: a service writes with no right but to insert into the outbox, and works with the
-// documented rights; it may not make a topic local unless somebody lets it.
+// TestLocalWorkNeedsFewRights checks a service that writes with only the right to insert into the outbox, and handles with the
+// documented rights; it may not make a topic local unless it is granted the right to.
 func TestLocalWorkNeedsFewRights(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -212,7 +212,7 @@ func TestLocalWorkNeedsFewRights(t *testing.T) {
 	require.ErrorContains(t, err, "have the owner of Troupe's tables run SELECT troupe.make_local('"+s.hop.Flow()+".other.commands'")
 }
 
-// TestWhatEndedLongAgoIsForgotten, and only that.
+// TestLocalWorkThatEndedIsForgotten checks that old entries are deleted, and no others.
 func TestLocalWorkThatEndedIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -228,7 +228,7 @@ func TestLocalWorkThatEndedIsForgotten(t *testing.T) {
 	s.waitCount(2, "SELECT count(*) FROM troupe.local_work") // 20 and 40 minutes ago
 }
 
-// TestTheDatabaseGoesAwayUnderLocalWork: nothing is lost, doubled, or counted.
+// TestTheDatabaseGoesAwayUnderLocalWork checks that nothing is lost, doubled, or counted.
 func TestTheDatabaseGoesAwayUnderLocalWork(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -252,8 +252,8 @@ func TestTheDatabaseGoesAwayUnderLocalWork(t *testing.T) {
 	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
 }
 
-// TestLocalWorkOfOthersWakesNobodyHere: a participant looks for work when it hears of its commands, of what it handles, and
-// of nothing in particular.
+// TestLocalWorkOfOthersWakesNobodyHere checks that a participant claims when it is notified of its commands, of a topic that it
+// handles, and of no topic in particular.
 func TestLocalWorkOfOthersWakesNobodyHere(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -271,7 +271,7 @@ func TestLocalWorkOfOthersWakesNobodyHere(t *testing.T) {
 	}
 }
 
-// TestEventsThatNobodyHandlesEndTogether: a transaction for each would be a flush to the disk for nothing.
+// TestEventsThatNobodyHandlesEndTogether checks for one transaction: one for each would be a flush to the disk for nothing.
 func TestEventsThatNobodyHandlesEndTogether(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)

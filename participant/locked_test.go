@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestLockedInboxRowIsNoOutage: the server may go on with the statement of a run whose connection was lost, and keeps its
+// TestLockedInboxRowIsNoOutage checks a server that continues the statement of a run whose connection was lost, and keeps its
 // inbox row meanwhile. The message's key waits, with an attempt counted, and other keys do not.
 func TestLockedInboxRowIsNoOutage(t *testing.T) {
 	t.Parallel()

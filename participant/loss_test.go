@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// loseAfterFirst makes the database what it was when only the first message had been handled, as a standby that lagged.
+// loseAfterFirst sets the database back to the state after the first message, as a standby that lagged.
 const loseAfterFirst = `
 	DELETE FROM done WHERE n > 1; UPDATE counters SET total = 1; DELETE FROM troupe.inbox_offsets;
 	DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent;
@@ -58,8 +58,8 @@ func TestWhatTheDatabaseLostIsHandledAgainByTheNextOwner(t *testing.T) {
 	require.Contains(t, log.String(), "the database has lost messages")
 }
 
-// TestWhatTheDatabaseLostIsHandledAgainByTheSameOwner: a member whose connections break and reach a standby that lacks its last
-// messages finds out by itself, also where the watermark had not moved since.
+// TestWhatTheDatabaseLostIsHandledAgainByTheSameOwner checks that a member whose connections break and reach a standby that
+// lacks its last messages finds out by itself, also if the watermark had not moved since.
 func TestWhatTheDatabaseLostIsHandledAgainByTheSameOwner(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -89,7 +89,7 @@ func TestWhatTheDatabaseLostIsHandledAgainByTheSameOwner(t *testing.T) {
 	require.Equal(t, 3, s.count("SELECT total FROM counters"))
 }
 
-// TestAQuietMemberFindsThatTheDatabaseLostItsMessages: no message has to come for it.
+// TestAQuietMemberFindsThatTheDatabaseLostItsMessages checks that it needs no message for that.
 func TestAQuietMemberFindsThatTheDatabaseLostItsMessages(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -132,7 +132,7 @@ func TestAnOffsetSetFromOutsideIsNotRewound(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM done WHERE n = 4"))
 }
 
-// TestANewDatabaseBelievesTheOffsets: a service that moves to an empty database goes on where it was.
+// TestANewDatabaseBelievesTheOffsets checks that a service that moves to an empty database continues at the committed offsets.
 func TestANewDatabaseBelievesTheOffsets(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -148,8 +148,8 @@ func TestANewDatabaseBelievesTheOffsets(t *testing.T) {
 	s.waitCount(3, "SELECT watermark FROM troupe.leases WHERE topic = $1", s.hop.Commands())
 }
 
-// TestABrokerWithoutTopicIDsIsReadFromTheCommittedOffset: without ids, a topic is known by its name, and is not taken for one that
-// was created again at each start.
+// TestABrokerWithoutTopicIDsIsReadFromTheCommittedOffset checks that, without ids, a topic is identified by its name, and does
+// not count as created again at each start.
 func TestABrokerWithoutTopicIDsIsReadFromTheCommittedOffset(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -178,7 +178,7 @@ func partitionOf(p *participant.Participant, topic string) (of participant.Parti
 	return of
 }
 
-// TestAHeldMessageWhoseEndTheDatabaseLostIsTriedAgainByTheSameOwner, without a message or a rebalance that makes it look.
+// TestAHeldMessageWhoseEndTheDatabaseLostIsTriedAgainByTheSameOwner needs no message or rebalance for it.
 func TestAHeldMessageWhoseEndTheDatabaseLostIsTriedAgainByTheSameOwner(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

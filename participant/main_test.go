@@ -33,19 +33,19 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// Count asks for one more in the counter of its key, which doubles when it is done twice.
+// Count increments the counter of its key, so that a second effect shows.
 type Count struct {
 	N    int    `json:"n"`              // the number of the command within its key
-	Fail string `json:"fail,omitempty"` // what the handler shall do instead
+	Fail string `json:"fail,omitempty"` // how the handler shall fail instead
 }
 
-// Counted is its answer.
+// Counted is the answer to Count.
 type Counted struct {
 	N     int `json:"n"`
 	Total int `json:"total"`
 }
 
-// TooMany is its refusal.
+// TooMany is the refusal of Count.
 type TooMany struct {
 	Limit int `json:"limit"`
 }
@@ -65,23 +65,23 @@ const counters = `
 CREATE TABLE counters (key text PRIMARY KEY, total int NOT NULL DEFAULT 0);
 CREATE TABLE done (position bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL, n int NOT NULL, attempt int NOT NULL);`
 
-// forget is an inbox whose retention is over.
+// forget empties the inbox, as if its retention were over.
 const forget = "DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent; DELETE FROM troupe.answers"
 
 func newStage(t testing.TB) *stage {
 	s := &stage{t: t, pool: testkit.Database(t), brokers: testkit.Kafka(t), hop: topics.MustHop(testkit.Flow(t), "payment")}
 	_, err := s.pool.Exec(t.Context(), counters)
 	require.NoError(t, err)
-	// Retry topics are the participant's to make: a broker under load takes 250 ms for each of these, and more.
+	// Retry topics are created by the participant: a broker under load takes 250 ms or more for each of these attempts.
 	s.client, err = kafka.NewClient(s.brokers, kgo.ProducerBatchMaxBytes(1_040_000), kgo.UnknownTopicRetries(200))
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
 	return s
 }
 
-// quick are group time-outs for members that die, freeze or do not say that they leave, for which others wait: Apache Kafka
-// allows no session below 6 s, the embedded broker does. A process that stands still so long loses its partitions, and a
-// test must not mind.
+// quick returns short group time-outs for members that die, freeze or do not leave the group, for which others wait: Apache
+// Kafka allows no session below 6 s, the embedded broker does. A process that is paused so long loses its partitions, and a
+// test must tolerate it.
 func quick() []kgo.Opt {
 	session := time.Second
 	if os.Getenv("TROUPE_KAFKA") != "" {
@@ -98,13 +98,13 @@ func (s *stage) config() participant.Config {
 	}
 }
 
-// provision makes the hop's topics before a participant does.
+// provision creates the hop's topics before a participant does.
 func (s *stage) provision(partitions int32) {
 	s.t.Helper()
 	testkit.Topics(s.t, s.client, partitions, s.hop.Commands(), s.hop.Events(), s.hop.DeadLetters())
 }
 
-// rewind makes the group read everything again. Nobody may be in it.
+// rewind makes the group read everything again. The group must be empty.
 func (s *stage) rewind() {
 	s.t.Helper()
 	s.rewindGroup(s.hop.String())
@@ -121,7 +121,7 @@ func (s *stage) rewindGroup(group string) {
 	s.commit(group, again)
 }
 
-// skipTo sets the group's offset of the commands topic's first partition, as a tool does. Nobody may be in the group.
+// skipTo sets the group's offset of the commands topic's first partition, as a tool does. The group must be empty.
 func (s *stage) skipTo(offset int64) {
 	s.t.Helper()
 	offsets := make(kadm.Offsets)
@@ -129,8 +129,8 @@ func (s *stage) skipTo(offset int64) {
 	s.commit(s.hop.String(), offsets)
 }
 
-// commit sets a group's offsets. A member that could not say good-bye in time is in the group until its session ends, and
-// nobody else may commit.
+// commit sets a group's offsets. A member that could not leave in time is in the group until its session ends, and until then
+// no other client may commit.
 func (s *stage) commit(group string, offsets kadm.Offsets) {
 	s.t.Helper()
 	testkit.Wait(s.t, "the group to take offsets from outside", func() (bool, error) {
@@ -170,7 +170,7 @@ func (s *stage) start(p *participant.Participant) (stop func()) {
 	return stop
 }
 
-// command is a message for the hop with an id of its own.
+// command returns a message for the hop with an id of its own.
 func (s *stage) command(key string, body Count) envelope.Message {
 	payload, err := json.Marshal(body)
 	require.NoError(s.t, err)
@@ -181,7 +181,7 @@ func (s *stage) command(key string, body Count) envelope.Message {
 	}
 }
 
-// keys are one for each of a topic's partitions.
+// keys returns one key for each of a topic's partitions.
 func (s *stage) keys(partitions int) []string {
 	all := make([]string, partitions)
 	pick := kgo.StickyKeyPartitioner(nil).ForTopic("")
@@ -210,7 +210,7 @@ func (s *stage) produce(records ...*kgo.Record) {
 	require.NoError(s.t, s.client.ProduceSync(s.t.Context(), records...).FirstErr())
 }
 
-// records are n commands for a key with something in them.
+// records returns n commands for a key, padded.
 func (s *stage) records(key string, n int, padding string) (all []*kgo.Record) {
 	for range n {
 		all = append(all, kafka.Record(s.command(key, Count{Fail: padding})))
@@ -218,7 +218,7 @@ func (s *stage) records(key string, n int, padding string) (all []*kgo.Record) {
 	return all
 }
 
-// committed is the group's offset of a partition of the commands topic.
+// committed returns the group's offset of a partition of the commands topic.
 func (s *stage) committed(partition int32) int64 {
 	s.t.Helper()
 	return s.committedOf(s.hop.Commands(), partition)
@@ -228,7 +228,7 @@ func (s *stage) committedOf(topic string, partition int32) int64 {
 	s.t.Helper()
 	offsets, err := kadm.NewClient(s.client).FetchOffsets(s.t.Context(), s.hop.String())
 	if errors.Is(err, kerr.GroupIDNotFound) {
-		return 0 // nobody has joined yet
+		return 0 // no member has joined yet
 	}
 	require.NoError(s.t, err)
 	o, _ := offsets.Lookup(topic, partition)
@@ -240,7 +240,7 @@ func (s *stage) topic(name string) {
 	testkit.Topics(s.t, s.client, 2, name)
 }
 
-// entries are the outbox's rows for a topic, as messages, in their order.
+// entries returns the outbox's rows for a topic, as messages, in their order.
 func (s *stage) entries(topic string) []envelope.Message {
 	s.t.Helper()
 	rows, err := s.pool.Query(s.t.Context(), "SELECT "+outbox.Columns+" FROM troupe.outbox WHERE topic = $1 ORDER BY position", topic)
@@ -280,7 +280,7 @@ func (s *stage) waitCount(want int, sql string, args ...any) {
 	testkit.Wait(s.t, sql, func() (bool, error) { return s.count(sql, args...) == want, nil })
 }
 
-// waitAll waits for a count of many as long as it rises: how long they take depends on what else the machine does.
+// waitAll waits for a count of many as long as it rises: the time they take depends on the load of the machine.
 func (s *stage) waitAll(what string, want int, count func() int) {
 	s.t.Helper()
 	for n := count(); n < want; {

@@ -30,7 +30,7 @@ import (
 // memberEnv holds the task of a test binary that was run again to be a member of a group, and killed.
 const memberEnv = "TROUPE_TEST_MEMBER"
 
-// memberUp is what a member says when SIGTERM no longer kills it.
+// memberUp is the line that a member logs when SIGTERM no longer kills it.
 const memberUp = "member is up"
 
 type task struct {
@@ -45,13 +45,13 @@ type task struct {
 	Stale   time.Duration
 
 	Concurrency int  // 0: the default
-	Tell        bool // of each transaction, in its log
+	Tell        bool // log each transaction
 
 	Registry string // of a member that handles Claims in Avro
-	Charges  bool   // its commands call a bank, which notes them in a table
+	Charges  bool   // its commands call a bank, which stores them in a table
 }
 
-// beMember runs a participant until SIGTERM, and ends with its parent.
+// beMember runs a participant until SIGTERM, and exits with its parent.
 func beMember(text string) {
 	var k task
 	must(json.Unmarshal([]byte(text), &k))
@@ -76,7 +76,7 @@ func beMember(text string) {
 				goesOn := make(chan os.Signal, 1)
 				signal.Notify(goesOn, syscall.SIGCONT)
 				must(self.Signal(syscall.SIGSTOP))
-				<-goesOn // a thread may run on for a while before it is stopped
+				<-goesOn // a thread may continue for a while before it is stopped
 				return
 			}
 			must(self.Kill())
@@ -170,7 +170,7 @@ func (s *stage) memberOf(k task) *process {
 	return m
 }
 
-// killed waits until the member has died by its own hand.
+// killed waits until the member has killed itself.
 func (m *process) killed(t testing.TB) {
 	t.Helper()
 	select {
@@ -196,7 +196,7 @@ func (m *process) terminate(t testing.TB) {
 	}
 }
 
-// waitSaid waits until the member has said something: its log comes through a pipe, behind what it did.
+// waitSaid waits until the member has logged a text: its log comes through a pipe, later than its effects.
 func (m *process) waitSaid(t testing.TB, what string) {
 	t.Helper()
 	testkit.Wait(t, what, func() (bool, error) { return strings.Contains(m.log.String(), what), nil })

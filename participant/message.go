@@ -19,50 +19,50 @@ import (
 
 // Headers of a redriven message.
 const (
-	// HeaderRedrive says how often it was redriven, in decimal text. A message is no duplicate of itself before its
-	// redrive.
+	// HeaderRedrive holds how often the message was redriven, in decimal text. A redriven message is no duplicate of the
+	// message before its redrive.
 	HeaderRedrive = deadletter.HeaderRedrive
-	// HeaderRedriveGroup names the consumer group that a redriven event is for. Other groups that read its topic pass it
-	// over: they have had it, or will have it, from its first place.
+	// HeaderRedriveGroup names the consumer group that a redriven event is for. Other groups that read its topic skip it: they
+	// have handled it, or will handle it, at its first offset.
 	HeaderRedriveGroup = deadletter.HeaderRedriveGroup
 )
 
-// message is one message on its way through, from the topic or from troupe.held.
+// message is one message in processing, from the topic, troupe.held or troupe.local_work.
 type message struct {
 	envelope.Message                   // ID is never empty
 	record           *kgo.Record       // nil when it comes from troupe.held
-	stored           []envelope.Header // as they came, when it comes from troupe.held
+	stored           []envelope.Header // as received, when it comes from troupe.held
 	unreadable       error             // the headers break a rule; then Message has no attributes
 	topicID          uuid.UUID
 	partition        int32
 	offset           int64
 	epoch            int32     // of the leader that wrote it; -1 when not known
 	at               time.Time // the record's timestamp
-	id               string    // its identity, as the inbox takes it
+	id               string    // its identity, as the inbox stores it
 	redrive          int
 	elsewhere        bool             // it was redriven for another group
-	handler          *handler         // nil where none fits
-	deadline         *firing          // nil where it was none
-	wish             *wish            // of its sender, how it is to be retried; nil for none
+	handler          *handler         // nil if none fits
+	deadline         *firing          // nil if it was none
+	wish             *wish            // its sender's settings for retries; nil for none
 	held             *heldRow         // nil when it comes from the topic
 	again            again            // when it comes from a retry topic
-	tries            int              // at once, before it goes to the first one
+	tries            int              // immediate tries so far
 	unnamed          bool             // it has no ce_id
 	entry            *entry           // nil unless it comes from troupe.local_work
-	began            time.Time        // the run
+	began            time.Time        // start of the run
 	outcome          envelope.Outcome // of the run
-	idle             string           // why the run did nothing, where its saga's barrier forbade the handler
+	idle             string           // why the run did nothing, if its saga's barrier blocked the handler
 	passed           Reason           // why it ends without effect
-	said             *said            // what its handler's ask brought, until it ends
-	alone            bool             // the run is of no other message
+	said             *said            // the result of its handler's ask, until it ends
+	alone            bool             // the run has no other message
 	unhandledFor     time.Duration    // how long it has waited for a member with a handler, when it was read
 	ended            error            // its handler, or another in its transaction, ended the transaction
 
 	due  bool    // no message at all, but the turn of a held key
-	turn holdKey // whose
+	turn holdKey // that key
 }
 
-// read takes apart what came from a topic; from a retry topic, with what it got there taken off.
+// read decodes the headers of a record; for one of a retry topic it removes the headers that were added for that topic.
 func (m *message) read(p *Participant, fromRetry bool) {
 	m.Message, m.unreadable = kafka.Message(m.record)
 	if fromRetry && m.unreadable == nil {
@@ -72,13 +72,13 @@ func (m *message) read(p *Participant, fromRetry bool) {
 	p.route(m)
 }
 
-// identity is what the inbox knows m by.
+// identity returns the identity by which the inbox recognises m.
 func (m *message) identity() identity { return identity{m.id, m.redrive} }
 
-// mark is m's place.
+// mark returns m's offset mark.
 func (m *message) mark() mark { return mark{m.topicID, m.offset, m.epoch, m.at.UnixMilli()} }
 
-// identify fills what is read from the headers.
+// identify sets the fields that are read from the headers.
 func (m *message) identify(group string) {
 	if m.unnamed = m.ID == ""; m.unnamed {
 		m.ID = fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset)
@@ -97,8 +97,8 @@ func (m *message) identify(group string) {
 	})
 }
 
-// passes gives the reason to pass m over without its handler, or none. own says that m is of a topic whose messages are the
-// hop's own: each needs a handler.
+// passes returns the reason to skip m without its handler, or "". own is true if m's topic has messages of the hop's own: each
+// of them needs a handler.
 func (p *Participant) passes(m *message, own bool) Reason {
 	switch {
 	case m.again.group != "" && m.again.group != p.cfg.Group && (m.handler == nil || m.Topic != p.cfg.Hop.Commands()):
@@ -113,7 +113,7 @@ func (p *Participant) passes(m *message, own bool) Reason {
 	return ""
 }
 
-// received are the headers as they came, from a retry topic with its own.
+// received returns the headers as received, from a retry topic including its own.
 func (m *message) received() []envelope.Header {
 	if m.record == nil {
 		return m.stored
@@ -121,7 +121,7 @@ func (m *message) received() []envelope.Header {
 	return kafka.Headers(m.record)
 }
 
-// headers are all of them, as they came first.
+// headers returns the headers as first received, without the ones of a retry topic.
 func (m *message) headers() []envelope.Header {
 	if m.record == nil {
 		return m.stored
@@ -132,7 +132,7 @@ func (m *message) headers() []envelope.Header {
 	return kafka.Headers(m.record)
 }
 
-// unhandled is why a message of the hop's own has no handler.
+// unhandled returns an error that names the missing handler of a message of the hop's own.
 func (m *message) unhandled() error {
 	if m.deadline != nil {
 		return fmt.Errorf("no handler for deadline %q", m.deadline.name)
@@ -140,7 +140,7 @@ func (m *message) unhandled() error {
 	return fmt.Errorf("no handler for type %q on %s", m.Type, m.Topic)
 }
 
-// attempts made before this one.
+// attempts returns the number of attempts made before this one.
 func (m *message) attempts() int {
 	n := m.again.attempts + m.tries
 	if m.held != nil {
@@ -149,7 +149,7 @@ func (m *message) attempts() int {
 	return n
 }
 
-// handlerName says who deals with m, in rows, headers and logs.
+// handlerName returns the handler's name for rows, headers and logs.
 func (m *message) handlerName(group string) string {
 	if m.handler == nil {
 		return group
@@ -157,13 +157,13 @@ func (m *message) handlerName(group string) string {
 	return m.handler.name
 }
 
-// cause is what m hands on. Its time is the record's, which every run of m has alike.
+// cause returns m as the cause of emitted messages. Its time is the record's, which is the same in every run of m.
 func (m *message) cause(group string) *envelope.Cause {
 	return &envelope.Cause{Message: m.Message, Handler: m.handlerName(group), Redrive: m.redrive, At: m.at}
 }
 
-// holdKey is what waits together: everything with m's key, or m alone where it has none. It is a hash, since a key may
-// be longer than an index takes.
+// holdKey identifies messages that wait together: all with m's key, or m alone if it has none. It is a hash, since a key may be
+// longer than an index accepts.
 type holdKey [sha256.Size]byte
 
 func (m *message) holdKey() holdKey {
@@ -177,11 +177,11 @@ func (m *message) holdKey() holdKey {
 	return sha256.Sum256(append([]byte("key "), key...))
 }
 
-// lane is the key by which messages take turns.
+// lane returns the lane of the messages that run one after the other.
 func (k holdKey) lane() uint64 { return binary.BigEndian.Uint64(k[:]) }
 
 // indexable and readable make text of a message fit into a column.
 var indexable, readable = pgtext.Indexable, pgtext.Readable
 
-// place is where m stands in Kafka.
+// place returns topic, partition and offset of m.
 func (m *message) place() string { return fmt.Sprintf("%s/%d/%d", m.Topic, m.partition, m.offset) }

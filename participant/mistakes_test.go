@@ -98,7 +98,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestEveryFieldOfConfigSurvives, a new one too.
+// TestEveryFieldOfConfigSurvives checks new fields too.
 func TestEveryFieldOfConfigSurvives(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -237,7 +237,7 @@ func TestHooksAreToldEverything(t *testing.T) {
 	require.EqualValues(t, 3, s.committed(0))
 }
 
-// TestABatchThatUnpacksToTooMuchStopsItsPartitionOnly: nothing of it can be read, and nothing may be passed over.
+// TestABatchThatUnpacksToTooMuchStopsItsPartitionOnly checks that none of it can be read, and none is skipped.
 func TestABatchThatUnpacksToTooMuchStopsItsPartitionOnly(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -11,21 +11,22 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// observe is a function that is shown messages, bodies unread.
+// observe is a function that is called with messages, bodies undecoded.
 type observe func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
 
-// observer is one with what it is to be shown.
+// observer is a function with the messages that it observes.
 type observer struct {
 	topic, typ string
 	fn         observe
 }
 
-// Observe has fn called for each message of a type on a topic, in the run and the transaction of its handler and before it;
-// where there is no handler, on its own. There may be several for one type: they are called in the order in which they
-// were registered. The topic is the hop's own commands or any hop's events. An error is as a handler's. It is for what looks at
-// messages beside the handlers, such as package flow.
+// Observe calls fn for each message of a type on a topic, in the run and the transaction of its handler and before it; if there
+// is no handler, on its own. There may be several for one type: they are called in the order in which they were registered. The
+// topic is the hop's own commands or any hop's events. An error counts as a handler's. It is for packages that look at messages
+// in addition to the handlers, such as package flow.
 //
-// What gets the stored answer of an earlier one is not shown, nor is what cannot be read for its handler.
+// fn is not called for a message that gets the stored answer of an earlier one, nor for one that cannot be decoded for its
+// handler.
 func (p *Participant) Observe(topic, typ string, fn func(ctx context.Context, tx pgx.Tx, m envelope.Message) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +47,7 @@ func (p *Participant) Observe(topic, typ string, fn func(ctx context.Context, tx
 	}
 }
 
-// addObservers brings them to their handlers, and makes one where there is none.
+// addObservers adds the observers to their handlers, and creates a handler if there is none.
 func (p *Participant) addObservers() error {
 	for _, o := range p.observed {
 		h := p.handlers[o.topic][route{typ: o.typ}]
@@ -61,7 +62,7 @@ func (p *Participant) addObservers() error {
 	return nil
 }
 
-// behind is then with the observers in front of it.
+// behind returns a run that calls the observers and then then.
 func (h *handler) behind(m *message, then run) run {
 	if len(h.observed) == 0 {
 		return then

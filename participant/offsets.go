@@ -17,13 +17,13 @@ const (
 	commitLimit = 5 * time.Second
 )
 
-// offsets are the marks: per partition the place up to which every message has ended. A mark never passes one that has
-// not: kgo's own marks keep the highest of what was given to them, whatever is missing below it.
+// offsets holds the marks: per partition the offset up to which every message has ended. A mark never passes a message that has
+// not: kgo's own marks keep the highest offset that was marked, even if one below it is missing.
 type offsets struct {
 	p      *Participant
 	client *kgo.Client
 
-	committing sync.Mutex // a commit is one at a time
+	committing sync.Mutex // one commit at a time
 	mu         sync.Mutex
 	marks      map[topicPartition]mark
 }
@@ -32,14 +32,14 @@ func newOffsets(p *Participant, client *kgo.Client) *offsets {
 	return &offsets{p: p, client: client, marks: make(map[topicPartition]mark)}
 }
 
-// mark says that everything up to m has ended.
+// mark records that every message up to m has ended.
 func (o *offsets) mark(at topicPartition, m mark) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.marks[at] = m
 }
 
-// forget drops the marks of partitions that are somebody else's now.
+// forget drops the marks of partitions that have another owner now.
 func (o *offsets) forget(parts map[string][]int32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -48,7 +48,7 @@ func (o *offsets) forget(parts map[string][]int32) {
 	}
 }
 
-// commitOften commits what was marked five times a second, so that little is delivered again after a crash.
+// commitOften commits the marks five times a second, so that little is delivered again after a crash.
 func (c *consumer) commitOften(ctx context.Context) {
 	trouble := c.p.repeated("commit offsets")
 	tick := time.NewTicker(commitEvery)
@@ -68,7 +68,7 @@ func (c *consumer) commitOften(ctx context.Context) {
 	}
 }
 
-// commit hands the marks to the broker. Those it refuses stay, unless a newer one has taken their place.
+// commit sends the marks to the broker. Refused ones are kept, unless there is a newer one.
 func (o *offsets) commit(ctx context.Context) error {
 	o.committing.Lock()
 	defer o.committing.Unlock()

@@ -42,7 +42,7 @@ func TestDuplicatesChangeNothing_B16(t *testing.T) {
 	require.Equal(t, 35, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Events()), "duplicates are silent")
 }
 
-// TestAMessageWithoutAnIDIsKnownByItsPlace_B16: the same bytes twice are two messages, the same offset twice is one.
+// TestAMessageWithoutAnIDIsKnownByItsPlace_B16 checks that the same bytes twice are two messages, the same offset twice is one.
 func TestAMessageWithoutAnIDIsKnownByItsPlace_B16(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -66,7 +66,7 @@ func TestAMessageWithoutAnIDIsKnownByItsPlace_B16(t *testing.T) {
 	s.waitEvents(3)
 }
 
-// TestARedrivenMessageIsNoDuplicate: it carries its count.
+// TestARedrivenMessageIsNoDuplicate checks a message with its redrive count.
 func TestARedrivenMessageIsNoDuplicate(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -92,7 +92,7 @@ func TestARedrivenMessageIsNoDuplicate(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE n = 1"), "redriven for another group, it is what it was")
 }
 
-// TestUpsertsOfARepeatedMessageLeaveOneRow_C16: even without the inbox, whose rows are forgotten in time.
+// TestUpsertsOfARepeatedMessageLeaveOneRow_C16 checks it without the inbox, whose rows are deleted in time.
 func TestUpsertsOfARepeatedMessageLeaveOneRow_C16(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -115,7 +115,7 @@ func TestUpsertsOfARepeatedMessageLeaveOneRow_C16(t *testing.T) {
 	require.Equal(t, first.Payload, second.Payload)
 }
 
-// TestARepeatedRunEmitsTheSameIDs: whoever is downstream sees one message.
+// TestARepeatedRunEmitsTheSameIDs checks that consumers downstream see one message.
 func TestARepeatedRunEmitsTheSameIDs(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -154,7 +154,8 @@ func TestARepeatedRunEmitsTheSameIDs(t *testing.T) {
 	require.Equal(t, m.CorrelationID, command.CorrelationID)
 }
 
-// TestATopicMadeAnewStartsAnew: offsets of the old one hide nothing, neither from a member that was there nor from a new one.
+// TestATopicMadeAnewStartsAnew checks that offsets of the old topic hide no message of the new one, neither from a member that
+// was there nor from a new one.
 func TestATopicMadeAnewStartsAnew(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -172,7 +173,7 @@ func TestATopicMadeAnewStartsAnew(t *testing.T) {
 		_, err := admin.DeleteTopic(t.Context(), s.hop.Commands())
 		require.NoError(t, err)
 		s.client.PurgeTopicsFromClient(s.hop.Commands())
-		waitFor(t, "the topic made anew", func() bool { // by the member that misses it, maybe
+		waitFor(t, "the topic made anew", func() bool { // created by the member that misses it, maybe
 			s.provision(1)
 			return s.waitTopic(s.hop.Commands()) != before
 		})
@@ -182,7 +183,7 @@ func TestATopicMadeAnewStartsAnew(t *testing.T) {
 	s.waitCount(4, "SELECT count(*) FROM done")
 	stop()
 
-	// Offsets that outlive their topic, as on a broker that knows no topic ids in commits.
+	// Offsets that outlive their topic, as on a broker whose commits have no topic ids.
 	old, err := admin.FetchOffsets(t.Context(), s.hop.String())
 	require.NoError(t, err)
 	anew()
@@ -194,7 +195,7 @@ func TestATopicMadeAnewStartsAnew(t *testing.T) {
 	s.waitCount(5, "SELECT count(*) FROM done")
 }
 
-// waitTopic waits until the broker tells of a topic.
+// waitTopic waits until the broker lists a topic.
 func (s *stage) waitTopic(name string) (id [16]byte) {
 	s.t.Helper()
 	client, err := kafka.NewClient(s.brokers)

@@ -19,7 +19,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// network is the way to a server, which can be cut.
+// network dials a server, and can be cut.
 type network struct {
 	mu    sync.Mutex
 	cut   bool
@@ -62,7 +62,7 @@ func (n *network) mend() {
 	n.cut = false
 }
 
-// pool is a way to the stage's database through n.
+// through returns a pool to the stage's database through n.
 func (s *stage) through(n *network) *pgxpool.Pool {
 	config, err := pgxpool.ParseConfig(s.pool.Config().ConnString())
 	require.NoError(s.t, err)
@@ -100,7 +100,7 @@ func TestADatabaseThatIsAwayBurnsNoAttempts(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
 
-// waitUnready waits until Ready says why. It may have said something else before.
+// waitUnready waits until Ready gives why as a reason. Before, it may give another one.
 func waitUnready(t *testing.T, p *participant.Participant, why string) {
 	t.Helper()
 	testkit.Wait(t, "not ready: "+why, func() (bool, error) {
@@ -114,7 +114,7 @@ func TestTerminatedBackendsBurnNoAttempts(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var way network
-	pool := s.through(&way) // so that the killer's own connection is another's
+	pool := s.through(&way) // so that the killer's own connection is another pool's
 	config := pool.Config()
 	config.ConnConfig.RuntimeParams["application_name"] = "victim"
 	victims, err := pgxpool.NewWithConfig(t.Context(), config)
@@ -130,7 +130,7 @@ func TestTerminatedBackendsBurnNoAttempts(t *testing.T) {
 		waitFor(t, "some more done", func() bool { return s.count("SELECT count(*) FROM done") > sent })
 		killed += s.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()")
 		sent += len(some)
-		// One message that loses its connection time and again is failing, and that counts.
+		// A message that loses its connection again and again fails, and that counts.
 		waitFor(t, "all done", func() bool { return s.count("SELECT count(*) FROM done") == sent })
 	}
 	s.expectAll(keys, each)
@@ -145,7 +145,7 @@ func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 	p := s.new(onlyOnce, func(c *participant.Config) { c.Kafka, c.Log = append(c.Kafka, kgo.Dialer(way.dial)), zerolog.New(&log) })
 	participant.Handle(p, count)
 	way.set(true)
-	s.start(p) // nor need it be there at the start
+	s.start(p) // it need not be there at the start
 	testkit.Wait(t, "not ready", func() (bool, error) { return p.Ready() != nil, nil })
 	way.set(false)
 	commands := s.commands(3, 10)
@@ -164,7 +164,7 @@ func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 	said(`"message":"membership of the group works again"`)
 }
 
-// TestTheEndDoesNotWaitForABroker: what is not committed is delivered again.
+// TestTheEndDoesNotWaitForABroker checks that messages whose offsets are not committed are delivered again.
 func TestTheEndDoesNotWaitForABroker(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

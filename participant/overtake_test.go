@@ -16,21 +16,21 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// holdLong makes a key that failed wait until a test says otherwise.
+// holdLong makes a key that failed wait until a test makes it due.
 func holdLong(c *participant.Config) {
 	c.Immediate = -1
 	c.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true, Attempts: 1000}
 }
 
-// due makes what is held due now.
+// due makes the held messages due now.
 func (s *stage) due() {
 	s.t.Helper()
 	_, err := s.pool.Exec(s.t.Context(), "UPDATE troupe.held SET next_try = now() WHERE attempts > 0")
 	require.NoError(s.t, err)
 }
 
-// TestOnlyAForwardCommandIsOvertaken: not an event with the place in a saga of the command that it answers, and not what
-// has no saga or no step.
+// TestOnlyAForwardCommandIsOvertaken checks an event with the saga and step of the command that it answers, and messages
+// without a saga or a step.
 func TestOnlyAForwardCommandIsOvertaken(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -90,7 +90,7 @@ func TestOnlyAForwardCommandIsOvertaken(t *testing.T) {
 	}
 }
 
-// TestACompensationOvertakesAlsoWhatWaitsBehindManyOthers: 1,200 of its key, among them commands of other sagas that name
+// TestACompensationOvertakesAlsoWhatWaitsBehindManyOthers checks 1,200 of its key, among them commands of other sagas that name
 // its saga and step elsewhere.
 func TestACompensationOvertakesAlsoWhatWaitsBehindManyOthers(t *testing.T) {
 	t.Parallel()

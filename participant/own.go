@@ -11,31 +11,32 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// HeaderObserved names, on an event of a hop, an Own that its own group has seen to in the transaction that wrote it:
-// group/name, once for each.
+// HeaderObserved names, on an event of a hop, an Own of the hop's group whose Written ran in the transaction that wrote the
+// event: group/name, once for each.
 const HeaderObserved = "__troupe.observed"
 
-// An Own is what a service does about the events that it says itself.
+// An Own reacts to the events that the service itself emits.
 type Own struct {
-	// Type is theirs, on the hop's own events topic.
+	// Type is the type of the events, on the hop's own events topic.
 	Type string
-	// Name tells it from others of that type.
+	// Name distinguishes it from others of that type.
 	Name string
-	// Written adds to b what is done in the transaction that writes m: an outcome, or an entry of Outbox. ctx has m as its
-	// cause. It goes with the entry, behind it; nobody reads the results but functions of its own.
+	// Written adds to b the statements to run in the transaction that writes m: an outcome, or an entry of Outbox. ctx has m as
+	// its cause. They are sent after the entry's statement; only b's own functions read their results.
 	Written func(ctx context.Context, b *pgx.Batch, m envelope.Message) error
-	// Came is as Observe has it, for those that were written in another way, by SQL or by a version of the service that had
-	// no such Own: they come back from the topic like any other's. It may get one again, and must do nothing then.
+	// Came is called as a function of Observe is, for events that were written in another way, by SQL or by a version of the
+	// service without this Own: they are read from the topic like any other event. It may also be called for an event for which
+	// Written or Came has run, and must then do nothing.
 	Came func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
 }
 
-// ObserveOwn has o see to the hop's own events as they are written, so that none of them has to be handled for it. Mistakes
+// ObserveOwn calls o.Written for the hop's own events as they are written, so that they need not be handled for it. Mistakes
 // are Run's error.
 func (p *Participant) ObserveOwn(o Own) {
 	topic := p.cfg.Hop.Events()
 	p.mu.Lock()
 	switch {
-	case p.running: // Observe says so
+	case p.running: // Observe reports it
 	case o.Name == "" || o.Written == nil || o.Came == nil:
 		p.mistakes = append(p.mistakes, fmt.Errorf("observer of %s on %s: want a name, Written and Came", o.Type, topic))
 	default:
@@ -45,7 +46,7 @@ func (p *Participant) ObserveOwn(o Own) {
 	p.Observe(topic, o.Type, o.Came)
 }
 
-// observeOwn lets those whom m concerns see it, and notes on it that they have.
+// observeOwn calls the Written functions for m's type, and adds a header to m for each.
 func (p *Participant) observeOwn(ctx context.Context, m *envelope.Message, along *pgx.Batch) error {
 	if m.Topic != p.cfg.Hop.Events() {
 		return nil
@@ -55,7 +56,7 @@ func (p *Participant) observeOwn(ctx context.Context, m *envelope.Message, along
 			continue
 		}
 		as := *m
-		as.Subject, as.Time = string(m.Key), time.Now() // as the relay has them
+		as.Subject, as.Time = string(m.Key), time.Now() // as the relay sets them
 		cause := &envelope.Cause{Message: as, Handler: p.cfg.Group + "/" + m.Type, At: as.Time}
 		if err := o.Written(envelope.WithCause(ctx, cause), along, as); err != nil {
 			return err
@@ -65,7 +66,7 @@ func (p *Participant) observeOwn(ctx context.Context, m *envelope.Message, along
 	return nil
 }
 
-// wasObserved says whether all that is to be done about m was done when it was written.
+// wasObserved reports whether m needs no handling, since all its observers ran when it was written.
 func (p *Participant) wasObserved(m *message) bool {
 	h := m.handler
 	if h == nil || h.bind != nil || h.all != nil || h.ask != nil || m.Topic != p.cfg.Hop.Events() {
@@ -82,5 +83,5 @@ func (p *Participant) wasObserved(m *message) bool {
 		}
 		seen++
 	}
-	return seen == len(h.observed) // the others only observe what comes
+	return seen == len(h.observed) // the others only observe received messages
 }

@@ -17,7 +17,7 @@ import (
 type Participant struct {
 	cfg Config
 	out *outbox.Outbox
-	// checked is out for what the service itself says, which its contract has a word on.
+	// checked writes the entries of the service itself, which its Contract may refuse; out writes the library's own.
 	checked  *outbox.Outbox
 	contract Contract // not changed once running
 
@@ -28,17 +28,17 @@ type Participant struct {
 	limit    time.Duration // statementLimit
 	tick     time.Duration // tickEvery
 	ring     ring
-	alone    sync.RWMutex // held by a run that must be the only careful one; by groups of them together
+	alone    sync.RWMutex // held for writing by a quarantined run that must be the only one; for reading by quarantined groups
 	turns    *turns
-	// awaited are the messages that wait for a member with a handler.
+	// awaited holds the messages that wait for a member with a handler.
 	awaited awaited
 
-	outages map[string]*repeated // by what was away; shared by the partitions, which lose it together
+	outages map[string]*repeated // by the dependency that is away; shared by the partitions, which all lose it at once
 
 	mu       sync.Mutex
 	handlers handlers // not changed once running
 	former   []string // retry topics that no handler has any more; changed between memberships only
-	// formerUnknown is set where the database did not answer at the start of the membership.
+	// formerUnknown is true if the database did not answer at the start of the membership.
 	formerUnknown bool
 	observed      []observer
 	owns          []Own // not changed once running
@@ -47,7 +47,7 @@ type Participant struct {
 	late          context.CancelCauseFunc // ends Run with an error
 	consumer      *consumer
 	local         *local
-	state         error // why nothing can have been consumed yet
+	state         error // why no message can have been consumed yet
 	unfired       error // why deadlines cannot be fired
 }
 
@@ -56,12 +56,12 @@ var (
 	errLate       = errors.New("a handler was registered after Run")
 )
 
-// mistake is what ends Run when it comes up after the start.
+// mistake is an error that ends Run if it occurs after the start.
 type mistake struct{ error }
 
 func (m mistake) Unwrap() error { return m.error }
 
-// New checks the configuration and fills its gaps. It does no I/O.
+// New checks the configuration and fills in the defaults. It does no I/O.
 func New(cfg Config) (*Participant, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -84,17 +84,17 @@ func New(cfg Config) (*Participant, error) {
 	return p, nil
 }
 
-// Hop is Config.Hop.
+// Hop returns Config.Hop.
 func (p *Participant) Hop() topics.Hop { return p.cfg.Hop }
 
-// Group is the consumer group.
+// Group returns the consumer group.
 func (p *Participant) Group() string { return p.cfg.Group }
 
-// Codec is Config.Codec.
+// Codec returns Config.Codec.
 func (p *Participant) Codec() envelope.Codec { return p.cfg.Codec }
 
-// Outbox is where handlers write entries beside their outcome: commands for other hops, events of their own. Called
-// with a handler's context, its Write takes correlation and causation from the message being handled.
+// Outbox returns the outbox to which handlers write entries in addition to their outcome: commands for other hops, events of
+// their own. Called with a handler's context, its Write takes correlation and causation from the message being handled.
 func (p *Participant) Outbox() *outbox.Outbox { return p.checked }
 
 func (p *Participant) register(h *handler) {
@@ -109,12 +109,12 @@ func (p *Participant) register(h *handler) {
 	}
 }
 
-// Run makes the topics that are missing, joins the group and handles messages until ctx ends. Then it fetches no more,
-// lets what runs end within Config.Drain, commits the offsets, leaves the group and returns nil. It is called once.
+// Run creates the topics that are missing, joins the group and handles messages until ctx ends. Then it fetches no more, lets
+// running handlers finish within Config.Drain, commits the offsets, leaves the group and returns nil. It may be called once.
 //
-// An error means that it did not start (a mistake in the registrations, topics that the broker refuses to make and
-// that are not there), or that a handler was still running when it had to end. It takes broker and database as they
-// come: while one of them is away it waits, logs, and Ready says so.
+// Run returns an error if it did not start (a mistake in the registrations, or a topic that is missing and that the broker
+// refuses to create), or if a handler was still running when it had to end. It does not fail while broker or database are away:
+// it waits and logs, and Ready reports it.
 func (p *Participant) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -162,7 +162,7 @@ func (p *Participant) begin(late context.CancelCauseFunc) error {
 	return nil
 }
 
-// run is one membership after the other; a second one is needed where the first cannot be mended.
+// run joins the group again and again: a new membership is needed if the one before cannot be repaired.
 func (p *Participant) run(ctx context.Context) error {
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -202,7 +202,7 @@ func (p *Participant) run(ctx context.Context) error {
 	}
 }
 
-// join is a member of the group until ctx ends or the membership is broken.
+// join keeps a membership of the group until ctx ends or the membership is broken.
 func (p *Participant) join(ctx context.Context) (broken, err error) {
 	member, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
@@ -221,7 +221,7 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 		background.Go(func() { p.awaitFormer(committing, c.client, abandon) })
 	}
 	if broken = c.poll(member); broken != nil {
-		p.enter(broken, nil) // nothing is handled while the end is waited for
+		p.enter(broken, nil) // nothing is handled while the consumer ends
 	}
 	err = c.end()
 	cancel()
@@ -232,7 +232,7 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	return broken, err
 }
 
-// enter sets what Ready goes by.
+// enter sets the state that Ready reports.
 func (p *Participant) enter(state error, c *consumer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestADeadLetterLeavesItsPlaceToWhatAnotherLeaderWroteThere: the log was cut, and the message that has the offset now fails, too.
+// TestADeadLetterLeavesItsPlaceToWhatAnotherLeaderWroteThere checks a log that was cut: the message that has the offset now
+// fails, too.
 func TestADeadLetterLeavesItsPlaceToWhatAnotherLeaderWroteThere(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -38,8 +39,8 @@ func TestADeadLetterLeavesItsPlaceToWhatAnotherLeaderWroteThere(t *testing.T) {
 	s.waitEvents(2)
 }
 
-// TestAFailingMessageAtAReusedOffsetIsHeldToo: the log was cut while a message was held, and the message that
-// has its offset now fails, too. Both take effect; where they have one key, in their order.
+// TestAFailingMessageAtAReusedOffsetIsHeldToo checks a log that was cut while a message was held: the message that has its
+// offset now fails, too. Both take effect; if they have one key, in their order.
 func TestAFailingMessageAtAReusedOffsetIsHeldToo(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"a", "b"} {
@@ -62,7 +63,8 @@ func TestAFailingMessageAtAReusedOffsetIsHeldToo(t *testing.T) {
 			stop := run()
 			s.waitCount(1, "SELECT count(*) FROM troupe.held")
 			stop()
-			// As in TestTheWatermarkOutlastsTheInbox any leader is a later one. The row becomes one of a message that was cut off.
+			// As in TestTheWatermarkOutlastsTheInbox any leader is a later one. The row becomes one of a message that was cut
+			// off.
 			earlier := s.command(key, Count{N: 1})
 			hold := sha256.Sum256([]byte("key " + key))
 			_, err := s.pool.Exec(t.Context(), "UPDATE troupe.held SET key = $1, hold_key = $2, headers = $3, payload = $4, message_id = $5",

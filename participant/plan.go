@@ -28,8 +28,8 @@ var (
 	cancelNamed string
 )
 
-// Deadlines are what one transaction schedules and cancels, collected: for who does so for many scopes at once. Of a name and
-// scope the last call counts. The zero value has none. It must not be used concurrently.
+// Deadlines collects what one transaction schedules and cancels, for transactions that do so for many scopes at once. For a
+// name and scope the last call counts. The zero value is empty. It must not be used concurrently.
 type Deadlines struct {
 	scheduled, kept, cancelled map[deadlineID]deadlineRow
 }
@@ -43,7 +43,7 @@ type deadlineRow struct {
 	after time.Duration
 }
 
-// Plan adds to ds what Schedule would do, and refuses what it refuses. Then ds is as it was.
+// Plan adds to ds the deadline that Schedule would write. It refuses the same deadlines, and then leaves ds unchanged.
 func (p *Participant) Plan(ctx context.Context, ds *Deadlines, d Deadline) error {
 	r, err := p.deadlineRow(ctx, d)
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *Participant) Plan(ctx context.Context, ds *Deadlines, d Deadline) error
 	return nil
 }
 
-// PlanCancel adds to ds what Cancel would do.
+// PlanCancel adds to ds the deadline that Cancel would remove.
 func (p *Participant) PlanCancel(ctx context.Context, ds *Deadlines, name, scope string) error {
 	_, err := p.expects(name)
 	if err == nil {
@@ -84,8 +84,8 @@ func put(to *map[deadlineID]deadlineRow, r deadlineRow) {
 	(*to)[r.deadlineID] = r
 }
 
-// QueueDeadlines adds the statements of ds to b: one for all that is cancelled, one for all that is scheduled, and one for
-// each with Keep. Then ds has none.
+// QueueDeadlines adds the statements of ds to b: one for all that are cancelled, one for all that are scheduled, and one for
+// each with Keep. Then ds is empty.
 func (p *Participant) QueueDeadlines(b *pgx.Batch, ds *Deadlines) {
 	switch gone := inOrder(ds.cancelled); len(gone) {
 	case 0:
@@ -108,7 +108,7 @@ func (p *Participant) QueueDeadlines(b *pgx.Batch, ds *Deadlines) {
 	*ds = Deadlines{}
 }
 
-// inOrder lets all transactions lock rows in one order.
+// inOrder sorts rows, so that all transactions lock them in one order.
 func inOrder(rows map[deadlineID]deadlineRow) []deadlineRow {
 	all := make([]deadlineRow, 0, len(rows))
 	for _, r := range rows {
@@ -160,7 +160,7 @@ func (r deadlineRow) args(group string) pg.Args {
 	}
 }
 
-// deadlineColumns are the arguments of schedule_deadlines.sql.
+// deadlineColumns holds the arguments of schedule_deadlines.sql.
 type deadlineColumns struct {
 	scopes, names, types, headers  []string
 	ids                            [][16]byte

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestDeadlinesOfManyScopesAreTwoStatements: what is planned together ends as if it had been called one by one.
+// TestDeadlinesOfManyScopesAreTwoStatements checks that planned calls have the same result as single ones.
 func TestDeadlinesOfManyScopesAreTwoStatements(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
@@ -36,7 +36,7 @@ func TestDeadlinesOfManyScopesAreTwoStatements(t *testing.T) {
 	cancel("was 2")
 	cancel("was 3")
 	plan(of("was 3", 33))
-	plan(of("was 4", 44)) // instead of the one that is there
+	plan(of("was 4", 44)) // instead of the existing one
 	plan(kept)
 	require.ErrorContains(t, p.Plan(t.Context(), &ds, participant.Deadline{Name: overdueName, Scope: "new 4"}), "no body")
 	require.ErrorContains(t, p.PlanCancel(t.Context(), &ds, "unknown", "new 1"), "nobody expects it")

@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// A statement that was planned while its table was empty is kept to that plan for as long as its session lives, or until
-// somebody analyzes the table.
+// TestWhatIsPlannedOnEmptyTablesLooksUpByPrimaryKey checks statements that were planned while their tables were empty: a
+// session keeps such a plan as long as it lives, or until the table is analyzed.
 func TestWhatIsPlannedOnEmptyTablesLooksUpByPrimaryKey(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -51,8 +51,8 @@ func TestWhatIsPlannedOnEmptyTablesLooksUpByPrimaryKey(t *testing.T) {
 	}
 }
 
-// TestTheHotStatementsAreNotPlannedEachTime: a session plans a statement anew for each call while that looks cheaper than
-// one plan for all arguments, as it does where the planner sees how many elements an array has.
+// TestTheHotStatementsAreNotPlannedEachTime checks them, since a session plans a statement again for each call while that seems
+// cheaper than one plan for all arguments, as it does if the planner sees how many elements an array has.
 func TestTheHotStatementsAreNotPlannedEachTime(t *testing.T) {
 	t.Parallel()
 	conn, err := pgx.ConnectConfig(t.Context(), testkit.Database(t).Config().ConnConfig)

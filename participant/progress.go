@@ -14,32 +14,32 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// Heartbeats go on whatever becomes of the messages: a fetch that never returns, a partition that nobody resumes, a
-// lease that never comes. So each partition is asked what has ended of late, and, where nothing has although nothing is
-// here to be done, the broker whether it has more.
+// Heartbeats continue whatever happens to the messages: even if a fetch never returns, a partition is never resumed, or a lease
+// is never acquired. So each partition is checked for recently ended messages, and, if there are none although none is waiting
+// here, the consumer requests the broker's end of the log.
 
 const (
-	// stallAfter is what is added to the longest time that can pass between two signs of life.
+	// stallAfter is added to the longest time that can pass between two signs of progress.
 	stallAfter = 10 * time.Second
-	// askEvery is how often the broker is asked for the ends of partitions that are quiet: one request to each broker,
-	// and a second one where there is more than was fetched.
+	// askEvery is the interval at which the ends of idle partitions are requested: one request to each broker, and a second one
+	// if there is more than was fetched.
 	askEvery = 5 * time.Second
 	askLimit = 5 * time.Second
 )
 
-// progress is what is known of how far a partition is. What is plain in it is used by watchProgress only.
+// progress is the known progress of a partition. Fields that are not atomic are used by watchProgress only.
 type progress struct {
 	next    atomic.Int64 // the first offset that has not ended; unknown: -1
-	end     atomic.Int64 // what can be read ends before this offset, as the broker said last; unknown: -1
-	start   atomic.Int64 // where the log begins, as the broker said last
-	last    atomic.Int64 // when something last ended, in Unix nanoseconds
-	behind  atomic.Int64 // since when the broker has more and nothing comes, likewise; 0: not
+	end     atomic.Int64 // the end of the readable log, as last returned by the broker; unknown: -1
+	start   atomic.Int64 // the start of the log, as last returned by the broker
+	last    atomic.Int64 // when a message last ended, in Unix nanoseconds
+	behind  atomic.Int64 // since when the broker has more and nothing comes, likewise; 0: it has not
 	stalled atomic.Pointer[error]
 
-	busy   time.Time // since when there is something to do; zero: there is nothing
+	busy   time.Time // since when there are messages to handle; zero: there are none
 	at     int64     // next at behind
-	mute   time.Time // since when the broker does not say; zero: it does
-	silent error     // what it says instead
+	mute   time.Time // since when the broker does not return the end; zero: it does
+	silent error     // its error instead
 }
 
 func (p *progress) begin(now time.Time) {
@@ -50,10 +50,10 @@ func (p *progress) begin(now time.Time) {
 
 func (p *progress) touch(now time.Time) { p.last.Store(now.UnixNano()) }
 
-// fetched is told the first offset of what came.
+// fetched sets the first offset, if none is known.
 func (p *progress) fetched(first int64) { p.next.CompareAndSwap(-1, first) }
 
-// heard is told what a fetch says beside its records.
+// heard stores the ends of the log that a fetch has in addition to its records.
 func (p *progress) heard(f kgo.FetchPartition) {
 	if f.Err != nil {
 		return
@@ -64,13 +64,13 @@ func (p *progress) heard(f kgo.FetchPartition) {
 	}
 	if n := len(f.Records); n > 0 {
 		p.fetched(f.Records[0].Offset)
-		end = max(end, f.Records[n-1].Offset+1) // a broker may say nothing of it
+		end = max(end, f.Records[n-1].Offset+1) // a broker may return no end
 	}
 	p.end.Store(end)
 	p.start.Store(max(p.start.Load(), f.LogStartOffset))
 }
 
-// from is the first offset that has not ended and is still there; -1 where nothing is known.
+// from returns the first offset that has not ended and is still in the log; -1 if it is not known.
 func (p *progress) from() int64 {
 	next := p.next.Load()
 	if start := p.start.Load(); start > 0 {
@@ -79,7 +79,7 @@ func (p *progress) from() int64 {
 	return next
 }
 
-// begins is told where an assigned partition is read from; negative: from an end of it.
+// begins stores the offset from which an assigned partition is read; a negative one means an end of the log.
 func (c *consumer) begins(at topicPartition, offset int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *consumer) begins(at topicPartition, offset int64) {
 	}
 }
 
-// watchProgress keeps each worker's progress.stalled.
+// watchProgress updates each worker's progress.stalled.
 func (c *consumer) watchProgress(ctx context.Context) {
 	trouble := c.p.repeated("consumption")
 	tick := time.NewTicker(watchEvery)
@@ -115,7 +115,7 @@ func (c *consumer) current() []*worker {
 	return slices.Collect(maps.Values(c.workers))
 }
 
-// ask learns how far the partitions go that were quiet of late and have nothing to do.
+// ask requests the ends of the partitions that were idle lately and have no messages here.
 func (c *consumer) ask(ctx context.Context, workers []*worker) {
 	now := time.Now()
 	var quiet []*worker
@@ -145,7 +145,7 @@ func (c *consumer) ask(ctx context.Context, workers []*worker) {
 	if !more {
 		return
 	}
-	// What retention has removed never comes.
+	// Messages that retention has removed never come.
 	starts, err := kafka.Starts(ctx, c.client, topics...)
 	for _, w := range quiet {
 		if o := starts[w.topic][w.id]; err == nil && o.Err == nil {
@@ -155,7 +155,7 @@ func (c *consumer) ask(ctx context.Context, workers []*worker) {
 	}
 }
 
-// learn takes what the broker says of w, and says whether it has more than has ended here.
+// learn stores the broker's end of w's partition, and reports whether the broker has more than has ended here.
 func (w *worker) learn(ends map[string]map[int32]kafka.Place, err error, now time.Time) (more bool) {
 	p := &w.progress
 	place, known := ends[w.topic][w.id]
@@ -176,7 +176,7 @@ func (w *worker) learn(ends map[string]map[int32]kafka.Place, err error, now tim
 	return w.compare(now)
 }
 
-// compare notes since when the broker has more than comes.
+// compare records since when the broker has more than is fetched.
 func (w *worker) compare(now time.Time) (more bool) {
 	p := &w.progress
 	from := p.from()
@@ -191,7 +191,7 @@ func (w *worker) compare(now time.Time) (more bool) {
 	return true
 }
 
-// moment is when something last ended in the partition, or a handler of it began or returned.
+// moment returns when a message last ended in the partition, or a handler of it began or returned.
 func (w *worker) moment() time.Time {
 	at := time.Unix(0, w.progress.last.Load())
 	w.clocks.mu.Lock()
@@ -202,7 +202,7 @@ func (w *worker) moment() time.Time {
 	return at
 }
 
-// judge sets what Ready says of each worker, and returns one of the reasons.
+// judge sets the stall that Ready reports for each worker, and returns one of them.
 func judge(workers []*worker, now time.Time, patience time.Duration) (any error) {
 	var newest time.Time // in all of them: they take turns
 	for _, w := range workers {
@@ -240,12 +240,12 @@ func (w *worker) judge(now, newest time.Time, patience time.Duration) error {
 	}
 	_, running := w.clocks.longest(now)
 	since := w.moment()
-	var more int64 // messages that the broker has for longer than patience; all may have ended since the broker said so
+	var more int64 // messages that the broker has for longer than patience; all may have ended since its answer
 	if behind := p.behind.Load(); behind != 0 && late(since, time.Unix(0, behind)) {
 		more = p.end.Load() - max(p.from(), 0)
 	}
 	switch {
-	case running > 0, w.gate.waits.Load() != nil, w.blocked.Load() != nil: // told by their own names
+	case running > 0, w.gate.waits.Load() != nil, w.blocked.Load() != nil: // Ready reports these separately
 		return nil
 	case !p.busy.IsZero():
 		if !late(since, p.busy) {

@@ -16,8 +16,8 @@ import (
 // retryKept is added to the delay of a retry topic for its retention.
 const retryKept = 7 * 24 * time.Hour
 
-// provision makes the topics of this hop and the events topics it consumes. Where the broker refuses, it is enough
-// that they are there.
+// provision creates the topics of this hop and the events topics it consumes. If the broker refuses to create them, it is
+// enough that they exist.
 func (p *Participant) provision(ctx context.Context) error {
 	names := map[string]bool{p.cfg.Hop.Commands(): true, p.cfg.Hop.Events(): true, p.cfg.Hop.DeadLetters(): true}
 	for topic := range p.handlers {
@@ -50,7 +50,7 @@ func (p *Participant) provision(ctx context.Context) error {
 			if listErr == nil && len(ids) < len(list) {
 				return err
 			}
-			err = listErr // made by somebody else
+			err = listErr // another client has created them
 		}
 		trouble.report(err)
 		if err == nil {
@@ -72,8 +72,8 @@ func (p *Participant) provision(ctx context.Context) error {
 	}
 }
 
-// checkRetention warns of what an inbox that forgets before the topics do cannot tell: a message that its sender sent
-// again, under another offset, after its identity was forgotten. The same offset again is known by the watermark.
+// checkRetention warns of duplicates that the inbox cannot recognise, if topics keep messages longer than it does: a message
+// that its sender sent again, under another offset, after its identity was deleted. The watermark recognises the same offset.
 func (p *Participant) checkRetention(ctx context.Context, client *kgo.Client) {
 	if p.cfg.InboxRetention < 0 {
 		return
@@ -82,7 +82,7 @@ func (p *Participant) checkRetention(ctx context.Context, client *kgo.Client) {
 	read = slices.DeleteFunc(read, func(topic string) bool { return delayOf(topic, p.cfg.Hop) > 0 }) // no sender writes there
 	kept, err := kafka.Retention(ctx, client, read...)
 	if err != nil {
-		return // not everybody may describe topics, and nothing depends on it
+		return // a role may lack the right to describe topics, and nothing depends on it
 	}
 	for topic, longest := range kept {
 		if longest < 0 || longest > p.cfg.InboxRetention {
@@ -111,7 +111,7 @@ func (p *Participant) checkRetryRetention(ctx context.Context, client *kgo.Clien
 	}
 }
 
-// unlimited is a duration of which negative ones have no end.
+// unlimited is a duration that has no end if it is negative.
 type unlimited time.Duration
 
 func (u unlimited) String() string {

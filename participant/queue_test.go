@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// trips counts what goes to the server by itself, and what goes along in a batch, of statements with a mark in their text.
+// trips counts marked statements: sent alone, and sent in a batch.
 type trips struct{ alone, along atomic.Int32 }
 
 const marked = "/* of the test */"
@@ -42,7 +42,7 @@ func (t *trips) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatch
 
 func (t *trips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// TestAQueryGoesAlongWithWhatIsQueued, sees it, and leaves the transaction fit for more, however it ends.
+// TestAQueryGoesAlongWithWhatIsQueued checks that the query sees it, and leaves the transaction usable, however it ends.
 func TestAQueryGoesAlongWithWhatIsQueued(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -82,7 +82,7 @@ func TestAQueryGoesAlongWithWhatIsQueued(t *testing.T) {
 	require.Positive(t, seen.along.Load())
 }
 
-// queried reads what the statement before it has written, in one way or another, and gives 7 where it did.
+// queried reads the row of the statement before it, in one of several ways, and returns 7 if it is there.
 func queried(ctx context.Context, tx pgx.Tx, key, how string) (n int, err error) {
 	const sql = "SELECT 6 + n FROM done WHERE key = $1 " + marked
 	switch how {

@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// heard is an event of another hop of the stage's.
+// heard returns an event of another hop of the stage's flow.
 func (s *stage) heard(key string, body Count) envelope.Message {
 	m := s.command(key, body)
 	m.Topic, m.Outcome = topics.MustHop(s.hop.Flow(), "order").Events(), envelope.Success
@@ -23,8 +23,8 @@ func (s *stage) heard(key string, body Count) envelope.Message {
 	return m
 }
 
-// TestAReactionIsAnsweredLikeACommand_C02: with an event of the hop, once, of no saga; not at all by Done; and no outcome is an
-// error.
+// TestAReactionIsAnsweredLikeACommand_C02_C11 checks that the answer is an event of the hop, once, of no saga; that Done emits
+// none; and that no outcome is an error.
 func TestAReactionIsAnsweredLikeACommand_C02_C11(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 10} {
@@ -63,7 +63,7 @@ func TestAReactionIsAnsweredLikeACommand_C02_C11(t *testing.T) {
 			s.send(m)
 		}
 		s.start(p)
-		events := s.waitEvents(5) // d is given up
+		events := s.waitEvents(5) // d is a dead letter
 		s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'permanent' AND error LIKE '%without an outcome%'")
 		outcomes := map[string][]envelope.Outcome{}
 		for _, e := range events {
@@ -76,7 +76,7 @@ func TestAReactionIsAnsweredLikeACommand_C02_C11(t *testing.T) {
 		require.Equal(t, map[string][]envelope.Outcome{
 			"a": {envelope.Success, envelope.Success}, "b": {envelope.Failure, envelope.Failure}, "d": {envelope.Exhausted},
 		}, outcomes)
-		// c, of which no event tells, may be on the other partition.
+		// c, which has no event, may be on the other partition.
 		waitFor(t, "its observer to see what the handler saw", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
@@ -91,8 +91,8 @@ func TestAReactionIsAnsweredLikeACommand_C02_C11(t *testing.T) {
 	}
 }
 
-// TestTheSameIdempotencyKeyOfTwoHopsIsTwoQuestions: two hops may say the same type with the same key, since each answers a
-// command that had it.
+// TestTheSameIdempotencyKeyOfTwoHopsIsTwoQuestions checks two hops that emit the same type with the same key, since each
+// answers a command that had it.
 func TestTheSameIdempotencyKeyOfTwoHopsIsTwoQuestions(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -119,7 +119,7 @@ func TestTheSameIdempotencyKeyOfTwoHopsIsTwoQuestions(t *testing.T) {
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.answers"))
 }
 
-// TestObserversWorkBesideHandlersAndWithout: their errors are the run's.
+// TestObserversWorkBesideHandlersAndWithout checks also that their errors are the run's.
 func TestObserversWorkBesideHandlersAndWithout(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -152,7 +152,7 @@ func TestObserversWorkBesideHandlersAndWithout(t *testing.T) {
 	require.ErrorContains(t, err, "want the events of a hop, or "+s.hop.Commands())
 }
 
-// TestAContractIsAsked: about the handlers before Run begins, and about each entry.
+// TestAContractIsAsked checks that it is called for the handlers before Run begins, and for each entry.
 func TestAContractIsAsked(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -180,7 +180,7 @@ func TestAContractIsAsked(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox WHERE type = 'Counted'"))
 }
 
-// TestACommandIsNotDone: it is answered.
+// TestACommandIsNotDone_C11 checks that a command needs an answer.
 func TestACommandIsNotDone_C11(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

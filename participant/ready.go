@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// wedgedAfter is the most that a handler may take to notice its time-out, before it counts as one that ignores it.
+// wedgedAfter is the longest time that a handler may take to notice its time-out, before it counts as one that ignores it.
 const wedgedAfter = 5 * time.Second
 
-// Ready says nil when messages that come are being handled, and else why not: Run has not begun or has ended, the
-// topics are not there, the group was not joined or was lost, a partition waits for the database, a handler goes on
-// after its time-out, deadlines cannot be fired, or a partition stands still: there are messages, or the broker no
-// longer says whether there are, and nothing has ended for 10 s longer than Config.Timeout (40 s at least), for no reason
-// that is known. Having no partition because other members have them is being ready. It does no I/O.
+// Ready returns nil while messages are handled as they come, and else the reason why not: Run has not begun or has ended, the
+// topics are missing, the group was not joined or was lost, a partition waits for the database or another dependency, a
+// partition cannot be read, a handler ended its goroutine or continues after its time-out, deadlines cannot be fired, local
+// work has no connection of its own to the database, or a partition has stalled: there are messages, or the broker no longer
+// reports whether there are, and nothing has ended for 10 s longer than Config.Timeout (40 s at least), for no known reason. A
+// participant without partitions, since other members have them, is ready. Ready does no I/O.
 func (p *Participant) Ready() error {
 	p.mu.Lock()
 	state, c, l, unfired := p.state, p.consumer, p.local, p.unfired
@@ -63,7 +64,7 @@ func (c *consumer) ready(now time.Time) error {
 	return nil
 }
 
-// wedged says whether a handler ignores its time-out.
+// wedged reports whether a handler ignores its time-out.
 func (w *runner) wedged(now time.Time) (ran time.Duration, wedged bool) {
 	ran, _ = w.clocks.longest(now)
 	return ran, ran > w.p.cfg.Timeout+min(w.p.cfg.Timeout, wedgedAfter)

@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestMembersComeAndGoUnderLoad_B16: partitions move, nothing is lost, doubled or out of its key's order, whoever
-// assigns them.
+// TestMembersComeAndGoUnderLoad_B16 moves partitions: nothing is lost, doubled or out of its key's order, with members or the
+// broker assigning them.
 func TestMembersComeAndGoUnderLoad_B16(t *testing.T) {
 	t.Parallel()
 	for name, protocol := range map[string][]kgo.Opt{
@@ -38,7 +38,7 @@ func (s *stage) comeAndGo(protocol []kgo.Opt) {
 	const keys = 20
 	each := 60
 	if len(protocol) == 1 {
-		each = 3 // a static member that leaves is waited for: fewer rounds
+		each = 3 // the group waits for a static member that leaves: fewer rounds
 	}
 	commands := s.commands(keys, each)
 	members := 0
@@ -71,13 +71,13 @@ func (s *stage) comeAndGo(protocol []kgo.Opt) {
 	s.expectAll(keys, each)
 }
 
-// TestAPartitionMovesWhenItsHandlerHasEnded: its new owner begins after it, at the offset behind it.
+// TestAPartitionMovesWhenItsHandlerHasEnded checks that its new owner begins after it, at the next offset.
 func TestAPartitionMovesWhenItsHandlerHasEnded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.provision(2)
 	b := newBlocking()
-	// A drain of 10 s, two thirds of what a rebalance may take being more.
+	// Drain is 10 s, since two thirds of the rebalance time-out are more.
 	first := s.new(onlyOnce, func(c *participant.Config) { c.Kafka = append(c.Kafka, kgo.RebalanceTimeout(30*time.Second)) })
 	participant.Handle(first, b.count)
 	s.start(first)
@@ -107,7 +107,7 @@ func TestAPartitionMovesWhenItsHandlerHasEnded(t *testing.T) {
 	require.Equal(t, 2, s.count("SELECT count(*) FROM counters WHERE total = 1"))
 }
 
-// TestSoak kills and freezes members under load: TROUPE_SOAK says for how long.
+// TestSoak kills and freezes members under load, for the duration TROUPE_SOAK.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	length := soakLength(t)

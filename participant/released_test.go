@@ -17,14 +17,14 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// exhausted is everything that a dead letter leaves, apart from its own id and the times.
+// exhausted holds all rows and messages of a dead letter, apart from its own id and the times.
 type exhausted struct {
 	row         map[string]any
 	copy, event envelope.Message
 	identities  []string
 }
 
-// readExhausted reads it, and takes everything out of the database for the next.
+// readExhausted reads them, and deletes everything from the database for the next one.
 func (s *stage) readExhausted() (e exhausted) {
 	s.t.Helper()
 	rows, err := s.pool.Query(s.t.Context(), "SELECT * FROM troupe.dead_letters")
@@ -77,8 +77,9 @@ func (s *stage) text(sql string) (text string) {
 	return text
 }
 
-// TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite, field by field, for every kind of handler: the same
-// record is given up by its participant after one attempt, and then, in a database that knows nothing of it, by an operator.
+// TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite compares them, field by field, for every kind of
+// handler: the same record becomes a dead letter of its participant after one attempt, and then, in a database without its
+// rows, of an operator.
 func TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite(t *testing.T) {
 	t.Parallel()
 	fails := func() error { return errAsked }
@@ -116,7 +117,7 @@ func TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite(t *tes
 			t.Parallel()
 			s := newStage(t)
 			order := topics.MustHop(s.hop.Flow(), "order")
-			group := "till-" + s.hop.Flow() // which does not say the hop
+			group := "till-" + s.hop.Flow() // which does not contain the hop
 			config := func(attempts int) func(*participant.Config) {
 				return func(c *participant.Config) {
 					c.Partitions, c.Immediate, c.Source = 1, -1, "the till"
@@ -147,7 +148,7 @@ func TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite(t *tes
 				require.NoError(t, err)
 			default:
 				m.Topic, m.Outcome = order.Events(), envelope.Success
-				m.Extra = m.Extra[:3] // an event that was redriven for another group is passed over
+				m.Extra = m.Extra[:3] // an event that was redriven for another group is skipped
 			}
 			require.NoError(t, s.client.ProduceSync(t.Context(), kafka.Record(m)).FirstErr())
 

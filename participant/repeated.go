@@ -13,15 +13,15 @@ import (
 
 const repeatEvery = 30 * time.Second
 
-// repeated logs one kind of failure: the first time, then at most every 30 s with the count, and the recovery from what
-// was logged. What fails and recovers ten times a second is no more than two lines in 30 s. It may be used concurrently.
+// repeated logs one kind of failure: the first time, then at most every 30 s with the count, and the recovery from a logged
+// one. A failure that comes and goes ten times a second costs at most two lines in 30 s. It may be used concurrently.
 type repeated struct {
 	log  zerolog.Logger
 	what string
 
 	mu     sync.Mutex
 	count  int  // since it was last logged
-	told   bool // that it fails, and not yet that it works again
+	told   bool // a failure was logged, and no recovery since
 	logged time.Time
 }
 
@@ -29,7 +29,7 @@ func (p *Participant) repeated(what string) *repeated {
 	return &repeated{log: p.cfg.Log, what: what}
 }
 
-// report takes an error or, with nil, a success.
+// report counts an error or, with nil, records a success.
 func (r *repeated) report(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +53,7 @@ func (r *repeated) report(err error) {
 	r.count, r.told, r.logged = 0, true, time.Now()
 }
 
-// remedied adds what to do where Troupe's tables are not there, which no waiting mends.
+// remedied adds a remedy to the error if Troupe's tables are missing, since waiting does not repair that.
 func remedied(err error) error {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) && (answer.Code == "42P01" || answer.Code == "3F000") && strings.Contains(answer.Message, "troupe") {
@@ -62,7 +62,7 @@ func remedied(err error) error {
 	return err
 }
 
-// outage is what is said of something that messages need.
+// outage returns the failure log of a dependency.
 func (p *Participant) outage(what string) *repeated {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,14 +75,14 @@ func (p *Participant) outage(what string) *repeated {
 	return p.outages[what]
 }
 
-// failures are the runs that count, told apart by handler and class.
+// failures logs the runs that count, separately for each handler and class.
 type failures struct {
 	p  *Participant
 	mu sync.Mutex
 	by map[string]*repeated
 }
 
-// failed logs a run that counts, with the stack of a panic, and tells the hook.
+// failed logs a run that counts, with the stack of a panic, and calls the hook.
 func (p *Participant) failed(d Delivery) {
 	p.failures.of(d).report(d.Err)
 	tell(p.cfg.Hooks.Failed, d)

@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestAnIdempotencyKeyStandsForOneRequest: another body or another key with an idempotency key that was answered does not get
-// that answer.
+// TestAnIdempotencyKeyStandsForOneRequest checks that another body or another key with an idempotency key that was answered
+// does not get that answer.
 func TestAnIdempotencyKeyStandsForOneRequest(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 10} {
@@ -38,7 +38,8 @@ func TestAnIdempotencyKeyStandsForOneRequest(t *testing.T) {
 	}
 }
 
-// TestARedrivenCommandIsAnsweredToItsSender: its body may have been edited, and its sender sends it again as it was.
+// TestARedrivenCommandIsAnsweredToItsSender checks one whose body may have been edited, and whose sender sends it again
+// unchanged.
 func TestARedrivenCommandIsAnsweredToItsSender(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestMembersWithDifferentInboxRetentionsHandleAMessageOnce: it comes to both at once, as during a deployment that raises the
-// retention above what the ring holds.
+// TestMembersWithDifferentInboxRetentionsHandleAMessageOnce sends it to both at once, as during a deployment that raises the
+// retention above the days of the ring.
 func TestMembersWithDifferentInboxRetentionsHandleAMessageOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -21,27 +21,27 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A handler that gave up order does not hold its key: what fails goes to a topic on which it waits, and after that to
-// the next. A topic has one delay, so that what comes first is due first and a partition can wait for its head.
+// A handler that gave up order does not hold its key: a message that fails goes to a topic on which it waits, and after that to
+// the next. A topic has one delay, so that the message that comes first is due first and a partition can wait for its head.
 
-// A HandlerOption changes how one handler's messages are dealt with.
+// A HandlerOption changes how the messages of one handler are handled.
 type HandlerOption func(*handler)
 
-// RetryTopics gives up order per key for a handler: a message that fails, after Config.Immediate tries at once, goes
-// to the hop's topic of the first delay (topics.Hop.Retry), is handled when it has waited there, goes on to the next, and
-// is a dead letter after the last. Nothing waits behind it. Config.Retry has no say, and of HeaderRetry only the attempts;
-// retry.After only spares the tries at once. Delays are whole seconds. The topics are made at the start of Run; the relay
-// brings the messages there.
+// RetryTopics gives up order per key for a handler: a message that fails, after Config.Immediate tries at once, goes to the
+// hop's topic of the first delay (topics.Hop.Retry), is handled when it has waited there, goes on to the next, and is a dead
+// letter after the last. No message waits behind it. Config.Retry does not apply, and of HeaderRetry only the attempts;
+// retry.After only skips the tries at once. Delays are whole seconds. The topics are created at the start of Run; the relay
+// publishes the messages to them.
 //
-// A retry topic is made to keep its messages for seven days longer than its delay. Run warns of one that was there and keeps
-// them for less than its delay. A message that is too large to be sent there is a dead letter at once.
+// A retry topic is created with a retention of seven days more than its delay. Run logs a warning about an existing one that
+// keeps messages for less than its delay. A message that is too large to be sent there is a dead letter at once.
 //
-// It is for work that commutes and whose failures may last: thousands of held keys would fill troupe.held. A dead letter
-// names the topic where the message came from first, and its place on the last.
+// It is for work that commutes and whose failures may last: thousands of held keys would fill troupe.held. A dead letter names
+// the topic from which the message came first, and its offset on the last.
 //
-// Delays may change: retry topics that the group used before are consumed as long as they exist. What fails there goes to the
-// next of the present delays, or is a dead letter where there is none. Delete such a topic once it is empty and no member of
-// the earlier version runs.
+// Delays may change: retry topics that the group used before are consumed as long as they exist. A message that fails there
+// goes to the next of the present delays, or is a dead letter if there is none. Delete such a topic once it is empty and no
+// member of the earlier version runs.
 func RetryTopics(delays ...time.Duration) HandlerOption {
 	return func(h *handler) {
 		h.delays = delays
@@ -60,26 +60,26 @@ func RetryTopics(delays ...time.Duration) HandlerOption {
 const (
 	retryPrefix    = deadletter.RetryPrefix
 	retryTopic     = deadletter.RetryTopic
-	retryGroup     = retryPrefix + "group"    // whose it is: the groups of a hop share its retry topics
+	retryGroup     = retryPrefix + "group"    // the group that sent it: the groups of a hop share its retry topics
 	retryStage     = retryPrefix + "stage"    // which of the handler's delays it waits for, counted from 1
 	retryAttempts  = retryPrefix + "attempts" // made
 	retryFirstTime = retryPrefix + "first.failed"
-	retryIdentity  = retryPrefix + "identity" // as it was there: the relay may have added a source
+	retryIdentity  = retryPrefix + "identity" // its identity on the first topic: the relay may have added a source
 )
 
 //go:embed sql/send_again.sql
 var sendAgain string
 
-// again is what a message from a retry topic has behind it.
+// again holds the retry state of a message from a retry topic.
 type again struct {
 	stage       int
-	group       string // empty where a version before sent it there
+	group       string // empty if an earlier version sent it there
 	attempts    int
 	firstFailed *time.Time
-	identity    string // empty where a version before sent it there
+	identity    string // empty if an earlier version sent it there
 }
 
-// unwrap takes the headers of the retry topic off m.
+// unwrap removes the headers of the retry topic from m.
 func (m *message) unwrap() {
 	own := m.Extra[:0:0]
 	for _, h := range m.Extra {
@@ -111,7 +111,8 @@ func (m *message) unwrap() {
 	m.Extra = own
 }
 
-// unwrapHeld takes the headers of the retry topic off m, which was held there. Its row counts all attempts, unless it only waits.
+// unwrapHeld removes the headers of the retry topic from m, which was held there. Its row counts all attempts, unless it only
+// waits.
 func (m *message) unwrapHeld() {
 	m.unwrap()
 	m.stored = deadletter.WithoutRetry(m.stored)
@@ -120,7 +121,7 @@ func (m *message) unwrapHeld() {
 	}
 }
 
-// unordered is what becomes of a failed message whose handler gave up order.
+// unordered handles a failed message whose handler gave up order: another try at once, the next retry topic or a dead letter.
 func (w *worker) unordered(m *message, f failure) error {
 	if m.wish != nil && m.wish.Exhausted(m.attempts()+1) {
 		return w.bury(m, f)
@@ -142,9 +143,9 @@ func (w *worker) unordered(m *message, f failure) error {
 	return nil
 }
 
-// moveOn sends m to its next retry topic and returns false where there is none, or where m is too large for it. It sends each record once, however often the
-// transaction is tried. It does not compare with another record of the same message: that one's copy may be lost with its
-// topic. A message that was doubled on the way takes effect once by its identity.
+// moveOn sends m to its next retry topic and returns false if there is none, or if m is too large for it. It sends each record
+// once, however often the transaction is tried. It does not compare with another record of the same message: the copy of that
+// record may be lost with its topic. A message that was duplicated on the way takes effect once by its identity.
 func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	if m.handler == nil || m.again.stage >= len(m.handler.delays) {
 		return false, nil
@@ -158,7 +159,7 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 		text(retryTopic, m.Topic), text(retryGroup, w.p.cfg.Group), text(retryStage, strconv.Itoa(m.again.stage+1)),
 		text(retryAttempts, strconv.Itoa(m.attempts()+1)), text(retryFirstTime, first.Format(time.RFC3339Nano)),
 		text(retryIdentity, m.id))
-	if m.unnamed { // its identity is its first place
+	if m.unnamed { // its identity is its first offset
 		headers = append(headers, text(envelope.HeaderID, m.ID))
 	}
 	if !w.p.sendable(m, headers) {
@@ -190,8 +191,8 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	return true, err
 }
 
-// sendable reports whether a relay can send m with headers, and a participant read it: as a redrive, whatever the producer
-// of m was allowed.
+// sendable reports whether a relay can send m with headers, and a participant decode it: as for a redrive, whatever limits the
+// producer of m had.
 func (p *Participant) sendable(m *message, headers []envelope.Header) bool {
 	var sent envelope.Message
 	if sent.SetHeaders(headers) != nil {
@@ -205,9 +206,9 @@ func (p *Participant) sendable(m *message, headers []envelope.Header) bool {
 	return envelope.CheckHeaders(headers) == nil && deadletter.Size(m.Key, m.Payload, headers) <= deadletter.MaxBytes
 }
 
-// later are the records of a retry topic that are not due.
+// later holds the records of a retry topic that are not due.
 type later struct {
-	delay time.Duration // 0: the topic is none
+	delay time.Duration // 0: the topic is no retry topic
 	mu    sync.Mutex
 	parts []waitingRecords
 }
@@ -227,7 +228,7 @@ func (part *waitingRecords) due(delay time.Duration) time.Time {
 	return at.Add(delay)
 }
 
-// delayOf is how long messages of a topic of hop wait.
+// delayOf returns how long messages of a topic of hop wait.
 func delayOf(topic string, hop topics.Hop) time.Duration {
 	if t, err := topics.Parse(topic); err == nil && t.Hop == hop {
 		return t.Delay
@@ -235,7 +236,7 @@ func delayOf(topic string, hop topics.Hop) time.Duration {
 	return 0
 }
 
-// wait keeps what came from a retry topic, and lets it fetch no more meanwhile.
+// wait keeps records of a retry topic until they are due, and pauses fetching meanwhile.
 func (w *worker) wait(topicID uuid.UUID, records []*kgo.Record) {
 	w.later.mu.Lock()
 	w.later.parts = append(w.later.parts, waitingRecords{topicID, records, time.Now()})
@@ -244,7 +245,7 @@ func (w *worker) wait(topicID uuid.UUID, records []*kgo.Record) {
 	w.rouse()
 }
 
-// count is how many records are not due.
+// count returns the number of records that are not due.
 func (l *later) count() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -254,7 +255,7 @@ func (l *later) count() (n int) {
 	return n
 }
 
-// release pushes what is due, and says how long the next has to wait.
+// release pushes the due records, and returns how long the next one has to wait.
 func (w *worker) release(now time.Time) time.Duration {
 	w.later.mu.Lock()
 	defer w.later.mu.Unlock()
@@ -274,7 +275,7 @@ func (w *worker) release(now time.Time) time.Duration {
 	return time.Hour
 }
 
-// brake lets a partition fetch no more while there is a reason.
+// brake pauses fetching of a partition while there is a reason.
 type brake struct {
 	client  *kgo.Client
 	part    map[string][]int32

@@ -21,7 +21,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// publish does what a relay does for a topic, and repeats each message as one that crashed would.
+// publish publishes the rows of a topic as a relay does, each several times, as one that crashed would.
 func (s *stage) publish(topic string, times int) (n int) {
 	s.t.Helper()
 	rows, err := s.pool.Query(s.t.Context(), "DELETE FROM troupe.outbox WHERE topic = $1 RETURNING "+outbox.Columns, topic)
@@ -40,8 +40,8 @@ func (s *stage) publish(topic string, times int) (n int) {
 	return n
 }
 
-// TestRetryTopics_C04: a message that fails waits on one topic after the other, nothing waits behind it, and doubled
-// deliveries on the way have one effect, with the attempts of one.
+// TestRetryTopics_C04 checks that a message that fails waits on one topic after the other, that no message waits behind it, and
+// that duplicates on the way have one effect, with the attempts of one.
 func TestRetryTopics_C04(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -93,7 +93,7 @@ func TestRetryTopics_C04(t *testing.T) {
 	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
 }
 
-// withoutTime leaves out what a relay fills in.
+// withoutTime leaves out the header that a relay adds.
 func withoutTime(hs []envelope.Header) (rest []envelope.Header) {
 	for _, h := range hs {
 		if h.Key != envelope.HeaderTime {
@@ -108,8 +108,8 @@ type Other struct {
 	N int `json:"n"`
 }
 
-// TestAMessageBehindAHeldKeyGoesToItsRetryTopic: its handler gave up order, and another handler of the topic did not. It
-// leaves troupe.held with what it is sent on by, once, and what is behind it goes on.
+// TestAMessageBehindAHeldKeyGoesToItsRetryTopic checks one whose handler gave up order, while another handler of the topic did
+// not. It leaves troupe.held in the transaction that sends it on, once, and the messages behind it continue.
 func TestAMessageBehindAHeldKeyGoesToItsRetryTopic(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -154,7 +154,7 @@ func TestAMessageBehindAHeldKeyGoesToItsRetryTopic(t *testing.T) {
 	require.Equal(t, []int{1, 2, 3, 4}, attempts)
 }
 
-// TestAMessageIsRetriedAgainAfterItsRetryTopicLostIt: the sender, or a replay of the outbox, sends it again under its id.
+// TestAMessageIsRetriedAgainAfterItsRetryTopicLostIt lets the sender, or a replay of the outbox, send it again under its id.
 func TestAMessageIsRetriedAgainAfterItsRetryTopicLostIt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -176,7 +176,7 @@ func TestAMessageIsRetriedAgainAfterItsRetryTopicLostIt(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 2")
 }
 
-// TestWhatWaitsOnAFormerRetryTopicIsHandled: where the next version has another delay or no retry topics at all. One that
+// TestWhatWaitsOnAFormerRetryTopicIsHandled checks a next version with another delay or without retry topics. A message that
 // fails again goes to the next topic of its handler, if there is one, or becomes a dead letter, and holds no key.
 func TestWhatWaitsOnAFormerRetryTopicIsHandled(t *testing.T) {
 	t.Parallel()
@@ -209,7 +209,7 @@ func TestWhatWaitsOnAFormerRetryTopicIsHandled(t *testing.T) {
 	}
 }
 
-// TestHeldMessagesOfATopicThatIsNotConsumedAreLogged, since nobody tries them again.
+// TestHeldMessagesOfATopicThatIsNotConsumedAreLogged checks the log, since no member tries them again.
 func TestHeldMessagesOfATopicThatIsNotConsumedAreLogged(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -230,8 +230,8 @@ func TestHeldMessagesOfATopicThatIsNotConsumedAreLogged(t *testing.T) {
 	require.Contains(t, log.String(), topics.MustHop(s.hop.Flow(), "order").Events())
 }
 
-// TestAGroupLeavesTheRetriesOfAnotherGroupOfItsHopAlone: both consume the retry topic, and one of them has no handler for what
-// the other retries.
+// TestAGroupLeavesTheRetriesOfAnotherGroupOfItsHopAlone checks two groups that consume the retry topic, one of which has no
+// handler for the messages that the other retries.
 func TestAGroupLeavesTheRetriesOfAnotherGroupOfItsHopAlone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -263,7 +263,7 @@ func TestAGroupLeavesTheRetriesOfAnotherGroupOfItsHopAlone(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
 
-// TestARetryTopicDoesNotWaitForAClockThatIsAhead: of the relay that wrote the timestamp, or of its broker.
+// TestARetryTopicDoesNotWaitForAClockThatIsAhead checks a fast clock of the relay that wrote the timestamp, or of its broker.
 func TestARetryTopicDoesNotWaitForAClockThatIsAhead(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -280,7 +280,7 @@ func TestARetryTopicDoesNotWaitForAClockThatIsAhead(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 2")
 }
 
-// TestARetryTopicKeepsMessagesForLongerThanItsDelay, and Run warns of one that was there and does not.
+// TestARetryTopicKeepsMessagesForLongerThanItsDelay checks also that Run warns of an existing one that does not.
 func TestARetryTopicKeepsMessagesForLongerThanItsDelay(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -289,7 +289,7 @@ func TestARetryTopicKeepsMessagesForLongerThanItsDelay(t *testing.T) {
 	week := "604800000"
 	_, err := kadm.NewClient(s.client).CreateTopic(t.Context(), 1, 1, map[string]*string{"retention.ms": &week}, s.hop.Retry(there))
 	require.NoError(t, err)
-	retention := func(topic string) (kept time.Duration) { // Apache Kafka does not know a topic at once that it has created
+	retention := func(topic string) (kept time.Duration) { // Apache Kafka does not list a topic at once that it has created
 		t.Helper()
 		testkit.Wait(t, "the retention of "+topic, func() (bool, error) {
 			all, err := kafka.Retention(t.Context(), s.client, topic)
@@ -315,7 +315,7 @@ func TestARetryTopicKeepsMessagesForLongerThanItsDelay(t *testing.T) {
 	require.Contains(t, warned[0], s.hop.Retry(there))
 }
 
-// TestAMessageThatIsTooLargeForItsRetryTopicIsADeadLetter: no relay could send it with the headers of a retry.
+// TestAMessageThatIsTooLargeForItsRetryTopicIsADeadLetter checks one that no relay could send with the headers of a retry.
 func TestAMessageThatIsTooLargeForItsRetryTopicIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -334,7 +334,7 @@ func TestAMessageThatIsTooLargeForItsRetryTopicIsADeadLetter(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Retry(time.Second)))
 }
 
-// TestRetryTopicsOfAHopsFormerNameAreLogged: the group kept its own name, and messages may wait there.
+// TestRetryTopicsOfAHopsFormerNameAreLogged checks a group that kept its own name: messages may wait there.
 func TestRetryTopicsOfAHopsFormerNameAreLogged(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -10,39 +10,38 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// runner brings messages of one source to their ends: what a run, its transaction and its failure are does not depend
-// on where a message came from. It may be used concurrently.
+// runner runs the messages of one source: runs, transactions and failures are the same for all sources. It may be used
+// concurrently.
 type runner struct {
 	p      *Participant
 	from   source
-	at     topicPartition  // for people; of local work the hop's commands and partition -1
-	ctx    context.Context // of what runs; cancelled when it must not go on
+	at     topicPartition  // for operators; for local work the hop's commands and partition -1
+	ctx    context.Context // of the runs; cancelled when they must not continue
 	cancel context.CancelFunc
 	stop   chan struct{} // closed: begin nothing more
 
 	clocks clocks
 	gate   gate
 	cuts   cuts
-	died   atomic.Bool // a handler took its goroutine along
+	died   atomic.Bool // a handler ended its goroutine
 
 	unknown unknownTypes
 }
 
-// source is where a runner's messages come from, and where it stands what became of them: a partition of a topic, or
-// troupe.local_work.
+// source is the origin of a runner's messages, which also stores their results: a partition of a topic, or troupe.local_work.
 type source interface {
-	// admit queues what a transaction begins with in which messages end, for good or with a failure. read takes the
-	// results and says which of the messages are still the runner's.
+	// admit queues the first statements of a transaction in which messages end, for good or with a failure. read reads the
+	// results and returns the messages that are still the runner's.
 	admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error))
 	// committed is called with the messages of a transaction that admit began, once it has committed.
 	committed(ms []*message)
-	// record counts a failed run, after which the message and what is behind it wait.
+	// record counts a failed run, after which the message and the later ones of its key wait.
 	record(m *message, f failure) error
-	// pause lets no other message begin until resume, but for one that tryOne lets.
+	// pause lets no other message begin until resume, except one for each tryOne.
 	pause()
 	resume()
 	tryOne()
-	// fenced is called when everything has another owner.
+	// fenced is called when all messages of the source have another owner.
 	fenced()
 }
 
@@ -61,16 +60,16 @@ func (w *runner) stopped() bool {
 	}
 }
 
-// counts says whether the error of a run says something about its message.
+// counts reports whether the error of a run is about its message.
 func (w *runner) counts(err error) bool {
 	var away unavailable
 	return err != nil && !errors.As(err, &away) && !errors.Is(err, errFenced) && w.ctx.Err() == nil
 }
 
-// final says that trying again cannot help.
+// final reports whether another try cannot help.
 func (f failure) final() bool { return f.class == Permanent || f.class == Poison }
 
-// settle makes m a dead letter, or lets it wait for its next try. Its error says nothing about m.
+// settle makes m a dead letter, or lets it wait for its next try. Its error is not about m.
 func (w *runner) settle(m *message, f failure) error {
 	if m.lacksHandler() && m.ended == nil {
 		f = w.unhandled(m, f)
@@ -96,7 +95,7 @@ func (w *runner) settle(m *message, f failure) error {
 	return nil
 }
 
-// failed tells of a run that counts, once it is recorded.
+// failed reports a run that counts, once it is recorded.
 func (w *runner) failed(m *message, f failure) {
 	w.cuts.forget(m)
 	d := w.delivery(m)
@@ -104,9 +103,9 @@ func (w *runner) failed(m *message, f failure) {
 	w.p.failed(d)
 }
 
-// cuts are how often a message's runs have lost their connection, one after the other. They are kept across outages, since a
-// statement that takes the server down must count at last, and until that is recorded, since the server may be down still.
-// They may be used concurrently.
+// cuts counts how often in a row a message's runs have lost their connection. The counts are kept across outages, since a
+// statement that takes the server down must count in the end, and until the failure is recorded, since the server may still be
+// down. It may be used concurrently.
 type cuts struct {
 	mu sync.Mutex
 	of map[place]cut
@@ -126,7 +125,7 @@ func (c *cuts) add(m *message, err error) {
 	c.of[m.spot()] = cut{c.of[m.spot()].n + 1, err}
 }
 
-// last is the error that counts as a failed attempt of m, once there were enough.
+// last returns the error that counts as a failed attempt of m, once there were enough.
 func (c *cuts) last(m *message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +135,7 @@ func (c *cuts) last(m *message) error {
 	return nil
 }
 
-// forget is for a message that took effect, or whose failure is recorded.
+// forget drops the count of a message that took effect, or whose failure is recorded.
 func (c *cuts) forget(m *message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

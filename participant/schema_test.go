@@ -13,7 +13,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Whoever starts without Troupe's tables is told what makes them, and goes on once they are there.
+// TestADatabaseWithoutTroupesTablesIsSaidWithWhatMakesThem checks that the log names the commands that create the tables, and
+// that the participant continues once they exist.
 func TestADatabaseWithoutTroupesTablesIsSaidWithWhatMakesThem(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

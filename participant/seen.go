@@ -9,19 +9,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// mark is a place in a partition: everything up to it has ended.
+// mark is an offset of a partition: everything up to it has ended.
 type mark struct {
 	topicID uuid.UUID
 	offset  int64
-	epoch   int32 // of the leader that wrote what stands there; -1: not known
+	epoch   int32 // of the leader that wrote the record at offset; -1: not known
 	at      int64 // the record's timestamp, in Unix milliseconds
 }
 
-// seen are the offsets that had ended when the lease was taken: all up to a watermark, and some above it. It is not
-// changed after that.
+// seen holds the offsets that had ended when the lease was taken: all up to a watermark, and some above it. It is not changed
+// after that.
 //
-// A record below that comes from a later leader than the watermark's own was written over what had been there: the log
-// was cut and went on. It is new.
+// A record below the watermark with a later leader epoch than the watermark's own was written over the earlier one: the log was
+// cut and continued. It is new.
 type seen struct {
 	topicID   uuid.UUID
 	watermark struct {
@@ -49,7 +49,7 @@ func (s *seen) has(topicID uuid.UUID, offset int64, epoch int32) bool {
 	return i >= 0 && offset <= runs[i].high && epoch <= runs[i].epoch
 }
 
-// load reads what stands above the watermark.
+// load reads the ended offsets above the watermark.
 func (s *seen) load(ctx context.Context, tx pgx.Tx, lease int32) error {
 	rows, err := tx.Query(ctx, loadOffsets, lease)
 	if err != nil {
@@ -79,8 +79,8 @@ func sorted(runs []ended) []ended {
 	return runs
 }
 
-// merge joins runs that touch, so that one look finds an offset. Where runs of two leaders overlap, the log was cut: only
-// the later one's is kept, since what is forgotten here is still known by its identity.
+// merge joins adjacent runs, so that one search finds an offset. If runs of two leaders overlap, the log was cut: only the
+// later one's is kept, since the inbox still recognises dropped offsets by their identities.
 func merge(runs []ended) []ended {
 	merged := runs[:0]
 	for _, r := range runs {
@@ -99,7 +99,7 @@ func merge(runs []ended) []ended {
 	return merged
 }
 
-// span is how the offsets of messages stand in a row. They need not be sorted.
+// span returns the offsets of messages as a row stores them. They need not be sorted.
 func span(ms []*message) (low, high int64, offsets []int64, epoch int32) {
 	low, high, epoch = ms[0].offset, ms[0].offset, ms[0].epoch
 	for _, m := range ms {

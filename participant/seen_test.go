@@ -41,8 +41,8 @@ func TestWhatHasEnded(t *testing.T) {
 	}
 }
 
-// TestTheWatermarkOutlastsTheInbox: a topic read from its start again changes nothing, also when the identities of
-// what it has were forgotten; one whose log was cut and went on is new.
+// TestTheWatermarkOutlastsTheInbox checks that a topic read from its start again changes nothing, also when the identities of
+// its messages were deleted; one whose log was cut and continued is new.
 func TestTheWatermarkOutlastsTheInbox(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -57,7 +57,7 @@ func TestTheWatermarkOutlastsTheInbox(t *testing.T) {
 	s.send(s.commands(2, 5)...)
 	s.expectAll(2, 5)
 	stop()
-	if !strings.Contains(log.String(), "lease not released") { // a database that is slow to answer is not waited for at the end
+	if !strings.Contains(log.String(), "lease not released") { // the end does not wait for a database that is slow to answer
 		require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.leases WHERE watermark = 9 AND released_at IS NOT NULL AND term = 1"), log.String())
 		require.Zero(t, s.count("SELECT count(*) FROM troupe.inbox_offsets"))
 	}
@@ -79,7 +79,7 @@ func TestTheWatermarkOutlastsTheInbox(t *testing.T) {
 	s.waitCount(24, "SELECT count(*) FROM done")
 }
 
-// TestTheRingForgetsByDay: an identity is known for its days, and its table is emptied before the ring comes round.
+// TestTheRingForgetsByDay checks that an identity is stored for its days, and its table is emptied before the ring comes round.
 func TestTheRingForgetsByDay(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -103,7 +103,7 @@ func TestTheRingForgetsByDay(t *testing.T) {
 		}
 	}
 	require.Zero(t, left())
-	_, err = p.Turn(now) // another clock is behind: nothing of the days to come is lost
+	_, err = p.Turn(now) // another clock is behind: no identity of the days to come is lost
 	require.NoError(t, err)
 	for _, other := range []string{"", "x", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", fmt.Sprintf("{%s}", envelope.NewID())} {
 		_, ok := participant.Slot(other)
@@ -111,7 +111,7 @@ func TestTheRingForgetsByDay(t *testing.T) {
 	}
 }
 
-// TestAnIdentityIsKnownWhereverItStands_B16: it may have been handled when its day had no table, or before there were any.
+// TestAnIdentityIsKnownWhereverItStands_B16 checks one that was handled when its day had no table, or before there were any.
 func TestAnIdentityIsKnownWhereverItStands_B16(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -17,26 +17,26 @@ import (
 //   - A topic that was deleted and created again, or restored elsewhere, has the same name, and its offsets mean something
 //     else. Brokers before OffsetCommit version 10 store offsets by name. Each offset that a participant commits therefore
 //     names its topic's id in its metadata; an offset with the id of another topic is ignored, and the topic is read from
-//     its start. The inbox knows what was handled before.
+//     its start. The inbox recognises the messages that were handled before.
 //   - The committed offset is ahead of the watermark: the last owner crashed before it moved the watermark, or the
 //     database has lost commits (a failover to a standby that lagged, a restore). The partition is read from the watermark.
-//     What the database still has is passed over, what it has lost takes effect again.
+//     Messages that the database still has are skipped, those it has lost take effect again.
 //   - An offset without such metadata was set by an operator or a tool. It is not rewound: it may skip a batch that cannot
-//     be read. Where it is below the watermark, which a reset cannot make undone, a log line says how many are passed over.
+//     be read. If it is below the watermark, which a reset cannot lower, a log line has the number of skipped offsets.
 //   - The database has no watermark of the topic: it is a new one, or the group's first start. The committed offset is used.
 
 const topicNotePrefix = "topic id "
 
 func topicNote(id uuid.UUID) string { return topicNotePrefix + id.String() }
 
-// committedOffset is the metadata of a partition's committed offset.
+// committedOffset holds the metadata of a partition's committed offset.
 type committedOffset struct {
 	topicID   uuid.UUID // of the topic that exists now
 	ours      bool      // a participant committed it, for this topic
 	recreated bool      // a participant committed it, for a topic of that name that is gone
 }
 
-// compare reads the metadata of the fetched offsets.
+// compare parses the metadata of the fetched offsets.
 func (c *consumer) compare(ctx context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
 	<-c.built
 	ids, err := kafka.TopicIDs(ctx, c.client, c.consumed...)
@@ -67,7 +67,7 @@ func (c *consumer) compare(ctx context.Context, _ *kgo.Client, resp *kmsg.Offset
 	return nil
 }
 
-// adjust decides where each assigned partition is read from. kgo calls it right after compare.
+// adjust sets the offset from which each assigned partition is read. kgo calls it right after compare.
 func (c *consumer) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	for topic, partitions := range offsets {
 		for id := range partitions {
@@ -83,7 +83,7 @@ func (c *consumer) adjust(ctx context.Context, offsets map[string]map[int32]kgo.
 	return offsets, nil
 }
 
-// start waits for the partition's lease, whose watermark it needs. Nothing of the partition can be handled before that.
+// start waits for the partition's lease, whose watermark it needs. No message of the partition can be handled before that.
 func (c *consumer) start(ctx context.Context, at topicPartition, committed kgo.Offset) (kgo.Offset, error) {
 	of := c.committed[at]
 	if of.recreated {

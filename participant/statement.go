@@ -2,7 +2,7 @@ package participant
 
 import "strings"
 
-// effect is what a statement does beyond the rows that it reads and writes.
+// effect is the effect of a statement other than the rows that it reads and writes.
 type effect uint8
 
 const (
@@ -11,7 +11,7 @@ const (
 	setsSession                        // the same, and the session keeps it beyond the transaction
 )
 
-// effectsOf reads the text of a statement, or of several. What a function does when it is called is not in the text.
+// effectsOf parses the text of one or more statements. The effects of functions that they call are not in the text.
 func effectsOf(sql string) (e effect) {
 	first := true // the next word is a statement's first
 	for i := 0; i < len(sql); {
@@ -47,7 +47,7 @@ func effectsOf(sql string) (e effect) {
 	return e
 }
 
-// effectsOfCommand is for a statement that begins with a word.
+// effectsOfCommand returns the effects of a statement that begins with word.
 func effectsOfCommand(word, rest string) effect {
 	switch strings.ToLower(word) {
 	case "commit", "end", "abort", "begin", "start":
@@ -76,7 +76,7 @@ func effectsOfCommand(word, rest string) effect {
 	return 0
 }
 
-// effectsOfSetConfig is for a call of set_config, whose last argument says whether the setting is the transaction's alone.
+// effectsOfSetConfig returns the effects of a call of set_config, whose last argument limits the setting to the transaction.
 func effectsOfSetConfig(rest string) effect {
 	depth, last := 0, 0
 	for i := 0; i < len(rest); {
@@ -121,7 +121,7 @@ func nextWord(sql string) (word, rest string) {
 	return "", ""
 }
 
-// skip returns where the string, quoted name or comment ends that begins at i, or i where none does.
+// skip returns the end of the string, quoted name or comment that begins at i, or i if none does.
 func skip(sql string, i int) int {
 	two := sql[i:min(i+2, len(sql))]
 	switch {
@@ -160,7 +160,7 @@ func skip(sql string, i int) int {
 	return i
 }
 
-// upTo is how long s is until the end of what it contains, or of itself.
+// upTo returns the length of s up to the end of the first what in it, or of s.
 func upTo(s, what string) int {
 	if at := strings.Index(s, what); at >= 0 {
 		return at + len(what)

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Stats is what a participant is at now.
+// Stats is the current state of a participant.
 type Stats struct {
 	Group string
-	// Partitions are those that it has, by topic and number. Empty: other members have them, or Run is not on.
+	// Partitions holds the partitions that are assigned to it, by topic and number. Empty: other members have them, or Run is
+	// not active.
 	Partitions []PartitionStats
-	// Unhandled are the types without a handler here of which messages wait for a member that has one; see
+	// Unhandled holds the types without a handler here of which messages wait for a member that has one; see
 	// Config.UnknownTypeWait.
 	Unhandled []UnhandledType
 }
@@ -20,19 +21,19 @@ type Stats struct {
 type PartitionStats struct {
 	Topic     string
 	Partition int32
-	// Term of the lease, which each owner raises by one; 0 as long as it was not got.
+	// Term is the term of the lease, which each owner raises by one; 0 until the lease is acquired.
 	Term int64
 
-	// Next is the low mark: the first offset that has not ended; all below have. -1: nothing is known yet.
+	// Next is the low mark: the first offset that has not ended; all below have. -1: not known yet.
 	Next int64
-	// End is where what can be read ends, the next message's offset: the last stable offset as the broker said last,
-	// with a fetch that brought something or, where nothing comes, every 5 s. -1: it has not said.
+	// End is the end of the readable log, the next message's offset: the last stable offset that the broker last returned, with
+	// a fetch that had messages or, if there are none, every 5 s. -1: not known yet.
 	End int64
-	// Lag is End less Next, in messages, or 0 where either is not known. Offsets that hold no message (compacted away,
-	// the ends of transactions) count. What is held has ended here: its keys are in Held.
+	// Lag is End less Next, in messages, or 0 if either is not known. Offsets that hold no message (compacted away, the ends of
+	// transactions) count. Held messages do not: they have ended in this sense, and Held counts their keys.
 	Lag int64
-	// Age of the oldest message here that has not ended, by its record's timestamp; where there is lag and nothing was
-	// fetched, since when that is known. 0: no lag.
+	// Age is the age of the oldest message here that has not ended, by its record's timestamp; if there is lag and nothing was
+	// fetched, the time since the lag is known. 0: no lag.
 	Age time.Duration
 
 	Waiting int // messages that were fetched and have not begun; turns of held keys too
@@ -40,22 +41,23 @@ type PartitionStats struct {
 	Held    int // keys in troupe.held
 	Later   int // messages of a retry topic that were fetched and are not due
 
-	// Paused says that nothing is fetched, since enough waits here or nothing is due.
+	// Paused is true while nothing is fetched, since enough messages wait here or none is due.
 	Paused bool
-	// WaitsFor names what is away, as given to Unavailable or "the database", and Since when; "" when nothing is.
+	// WaitsFor names the dependency that is away, as given to Unavailable or "the database", and Since its start; "" if there
+	// is none.
 	WaitsFor string
 	Since    time.Time
-	// Recovered is how many messages took effect since the partition was assigned although their offsets had been committed:
-	// the database had lost them, as after a failover to a standby that lagged.
+	// Recovered counts the messages that took effect since the partition was assigned although their offsets had been
+	// committed: the database had lost them, as after a failover to a standby that lagged.
 	Recovered int
-	// Skipped is how many messages came since the partition was assigned whose offsets had ended before: a few after a
+	// Skipped counts the messages that came since the partition was assigned whose offsets had ended before: a few after a
 	// crash, all below the watermark after a reset of the group's offsets.
 	Skipped int
-	// Careful is how many messages are still to run behind marks, since the partition's last owner crashed.
+	// Careful counts the messages that are still to run in quarantine, since the partition's last owner crashed.
 	Careful int
 }
 
-// Stats says what p is at. It does no I/O and may be used at any time; the numbers of a partition are of one moment or
+// Stats returns the state of p. It does no I/O and may be called at any time; the numbers of a partition are of one moment or
 // nearly so.
 func (p *Participant) Stats() Stats {
 	p.mu.Lock()

@@ -20,14 +20,14 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Claims has what can claim to be large: a few bytes on the wire say how many there are.
+// Claims has fields that can claim to be large: a few bytes of a message give their length.
 type Claims struct {
 	Items []string         `avro:"items"`
 	Tags  map[string]int64 `avro:"tags"`
 	Blob  []byte           `avro:"blob"`
 }
 
-// Claimed answers it.
+// Claimed is the answer to Claims.
 type Claimed struct {
 	N int64 `avro:"n"`
 }
@@ -54,8 +54,8 @@ func claim(ctx context.Context, tx pgx.Tx, c participant.Command[Claims]) (parti
 	return participant.Succeed(Claimed{N: int64(len(c.Body.Items))}), err
 }
 
-// TestAPoisonStorm: bytes that lie about their size end as dead letters, what is good among them has its effect, and
-// the memory is that of a member that had none of it.
+// TestAPoisonStorm checks that bytes that lie about their size become dead letters, that good messages among them take effect,
+// and that the member uses as much memory as one that received none of them.
 func TestAPoisonStorm(t *testing.T) {
 	t.Parallel()
 	const messages = 3000
@@ -82,7 +82,7 @@ func TestAPoisonStorm(t *testing.T) {
 		func() []byte { return claims(-(1 << 62), 1<<62) },
 		func() []byte { return claims(0, 1_000_000) },
 		func() []byte { return claims(0, 0, 1<<34) },
-		func() []byte { return append([]byte{0, 0xff, 0xff, 0xff, 0xff}, 1, 2, 3) }, // a schema that nobody knows
+		func() []byte { return append([]byte{0, 0xff, 0xff, 0xff, 0xff}, 1, 2, 3) }, // an unknown schema
 	}
 	var records []*kgo.Record
 	fine := 0
@@ -109,14 +109,14 @@ func TestAPoisonStorm(t *testing.T) {
 	}
 }
 
-// ended is how many messages have had their effect or are dead letters.
+// ended returns the number of messages that have taken effect or are dead letters.
 func (s *stage) ended() int {
 	s.t.Helper()
 	return s.count("SELECT count(*) FROM done") + s.count("SELECT count(*) FROM troupe.dead_letters")
 }
 
-// peakMemory is that of a process that lives, where Linux says it. The usage that one leaves when it has ended is no less than
-// that of the process that started it.
+// peakMemory returns the peak memory of a running process, if Linux reports it. The usage of an ended process is no less than
+// the usage of the process that started it.
 func peakMemory(pid int) (bytes int, known bool) {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(status)) {
@@ -133,7 +133,7 @@ func fill(b []byte) {
 	}
 }
 
-// TestFailingKeysAmongMany: 20 keys that always fail cost the others nothing but the time of their own runs.
+// TestFailingKeysAmongMany checks that 20 keys that always fail cost the others only the time of their own runs.
 func TestFailingKeysAmongMany(t *testing.T) {
 	t.Parallel()
 	const keys, bad = 2000, 20

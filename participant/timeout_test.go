@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// TestATimeoutThatPostgresCannotTakeIsRefused: idle_in_transaction_session_timeout has at most 2,147,483,647 ms.
+// TestATimeoutThatPostgresCannotTakeIsRefused checks the limit of idle_in_transaction_session_timeout: 2,147,483,647 ms.
 func TestATimeoutThatPostgresCannotTakeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

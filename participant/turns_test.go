@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestBatchesThatLockInDifferentOrdersTakeTurns: Postgres looks for a deadlock after a second, so each one that batches come
-// to costs that much, and without turns the next ones come to it again.
+// TestBatchesThatLockInDifferentOrdersTakeTurns checks that batches run one at a time after a deadlock: Postgres looks for one
+// after a second, so each one costs that much, and otherwise the next batches would deadlock again.
 func TestBatchesThatLockInDifferentOrdersTakeTurns(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -87,7 +87,7 @@ func TestBatchesThatLockInDifferentOrdersTakeTurns(t *testing.T) {
 	require.Equal(t, 0, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
 
-// meeting is of two.
+// meeting lets two runs wait for each other.
 type meeting struct {
 	mu    sync.Mutex
 	first string
@@ -112,7 +112,7 @@ func (m *meeting) arrive(ctx context.Context, who string) error {
 	}
 }
 
-// twoKeysEach are two keys for each of the commands topic's two partitions, in order.
+// twoKeysEach returns two keys for each of the commands topic's two partitions, in order.
 func twoKeysEach(t *testing.T, s *stage) [2][]string {
 	t.Helper()
 	pick := kgo.StickyKeyPartitioner(nil).ForTopic("")

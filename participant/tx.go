@@ -13,13 +13,13 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// Queue adds a statement to a handler's transaction without waiting for its result: it goes to the server with the
-// handler's next statement or with the commit, together with what other messages of the batch have queued, in one round
-// trip. It is for statements whose result the handler has no use for, and without which later ones can be understood (no
+// Queue adds a statement to a handler's transaction without waiting for its result: it goes to the server with the handler's
+// next statement or with the commit, together with the statements that other messages of the batch have queued, in one round
+// trip. It is for statements whose result the handler does not need, and on which the parsing of later ones does not depend (no
 // CREATE TABLE that they use); their order is kept.
 //
-// The statement's error comes later, as the error of the run, and is classified alike. On a transaction that cannot queue
-// (it has no QueueBatch) the statement is executed at once, so that a handler can be called by a test.
+// The statement's error comes later, as the error of the run, and is classified alike. On a transaction that cannot queue (it
+// has no QueueBatch) the statement is executed at once, so that a test can call a handler.
 func Queue(ctx context.Context, tx pgx.Tx, sql string, args ...any) error {
 	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) error }); ok {
 		var b pgx.Batch
@@ -30,10 +30,11 @@ func Queue(ctx context.Context, tx pgx.Tx, sql string, args ...any) error {
 	return err
 }
 
-// AfterCommit has fn called when a handler's transaction has committed, and says whether it will be: of a transaction that
-// is not a participant's nobody knows. fn runs before the message counts as handled and must not block; it is not called
-// again for a message whose commit got no answer. Of local work the next message of the key may be told first: another worker
-// sees the commit as soon as this one. What must not be lost belongs into the transaction.
+// AfterCommit registers fn to be called when a handler's transaction has committed, and reports whether it will be: false for a
+// savepoint, for a transaction that is not a participant's, and after the handler has returned. fn runs before the message
+// counts as handled and must not block; it is not called again for a message whose commit got no answer. With local work the fn
+// of the key's next message may be called first: another worker sees the commit as soon as this one. Work that must not be lost
+// belongs in the transaction.
 func AfterCommit(tx pgx.Tx, fn func()) bool {
 	l, ok := tx.(*lentTx)
 	return ok && l.afterCommit(fn)
@@ -44,20 +45,21 @@ var (
 	errOurEnd    = errors.New("a handler's transaction is rolled back by the participant: return an error instead")
 )
 
-// handlerTx is the transaction that handlers work in, each through a lentTx of its own. What is queued travels with what comes next, COMMIT with the last.
+// handlerTx is the transaction that handlers work in, each through a lentTx of its own. Queued statements are sent with the
+// next one, COMMIT with the last.
 type handlerTx struct {
-	pgx.Tx // for what is not overridden
+	pgx.Tx // for methods that are not overridden
 	conn   *pgxpool.Conn
 	queue  pgx.Batch
 	out    *outbox.Outbox
-	after  []func() // when it has committed
-	// spoiled says that the session has settings of a handler's, which nobody else must get with the connection.
+	after  []func() // called when it has committed
+	// spoiled is true if the session has settings of a handler, so that the connection must not be used again.
 	spoiled bool
-	// Answers travel with COMMIT, unless something must come after them: each would make the next handler's statements
-	// dearer, and together they are one statement.
+	// Answers are sent with COMMIT, unless a statement must come after them: each would make the next handler's statements
+	// slower, and together they are one statement.
 	events  outbox.Rows
 	stored  pgx.Batch
-	answers answerRows // to be stored behind these
+	answers answerRows // to be stored after these
 }
 
 func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -71,7 +73,7 @@ func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 	return t.Tx.Exec(ctx, sql, args...)
 }
 
-// flush sends what is queued, and says what the last statement did.
+// flush sends the queued statements, and returns the tag of the last one.
 func (t *handlerTx) flush(ctx context.Context) (last pgconn.CommandTag, err error) {
 	if t.queue.Len() == 0 {
 		return last, nil
@@ -85,7 +87,7 @@ func (t *handlerTx) flush(ctx context.Context) (last pgconn.CommandTag, err erro
 	return last, errors.Join(err, ignore(results.Close(), err))
 }
 
-// send is the round trip: what was queued is on its way.
+// send sends the queued statements and empties the queue.
 func (t *handlerTx) send(ctx context.Context) (pgx.BatchResults, []*pgx.QueuedQuery) {
 	queued := t.queue
 	t.queue = pgx.Batch{}
@@ -99,7 +101,7 @@ func ran(q *pgx.QueuedQuery, results pgx.BatchResults) (tag pgconn.CommandTag, e
 	return results.Exec()
 }
 
-// ignore is nil where known has said it already.
+// ignore returns nil if known is set, since it has the same cause.
 func ignore(err, known error) error {
 	if known != nil {
 		return nil
@@ -145,7 +147,7 @@ func (t *handlerTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 	return lastRow{results}
 }
 
-// behind sends a query in the round trip of what is queued before it. Its own result is what is still to be read.
+// behind sends a query in one round trip after the queued statements, and reads their results. The query's own is left to read.
 func (t *handlerTx) behind(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	t.queue.Queue(sql, args...)
 	results, queries := t.send(ctx)
@@ -157,7 +159,7 @@ func (t *handlerTx) behind(ctx context.Context, sql string, args []any) (pgx.Bat
 	return results, nil
 }
 
-// hasOption says whether the first argument tells pgx how to run the query, which a batch cannot.
+// hasOption reports whether the first argument sets how pgx runs the query, which a batch cannot do.
 func hasOption(args []any) bool {
 	if len(args) == 0 {
 		return false
@@ -173,7 +175,7 @@ type failedRow struct{ err error }
 
 func (r failedRow) Scan(...any) error { return r.err }
 
-// lastRow is that of the last query of a batch, which ends with it.
+// lastRow is the row of the last query of a batch; Scan closes the batch.
 type lastRow struct{ results pgx.BatchResults }
 
 func (r lastRow) Scan(dest ...any) error {
@@ -185,7 +187,7 @@ func (r lastRow) Scan(dest ...any) error {
 	return err
 }
 
-// lastRows are those of the last query of a batch, which ends with them.
+// lastRows are the rows of the last query of a batch; Close closes the batch.
 type lastRows struct {
 	pgx.Rows
 	results pgx.BatchResults
@@ -219,15 +221,15 @@ func (t *handlerTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResult
 	return t.Tx.SendBatch(ctx, b)
 }
 
-// QueueBatch takes a batch whose results nobody reads but its own functions, as outbox.Write has it.
+// QueueBatch queues a batch whose results are read only by its own functions, as outbox.Write needs it.
 func (t *handlerTx) QueueBatch(b *pgx.Batch) error {
-	add(&t.queue, b) // not behind the answers so far: those must not fall with a savepoint of this handler's
+	add(&t.queue, b) // not after the answers so far: a rollback to a savepoint of this handler must not discard them
 	return nil
 }
 
 func add(to, b *pgx.Batch) { to.QueuedQueries = append(to.QueuedQueries, b.QueuedQueries...) }
 
-// keepOrder lets the answers so far come before what is queued from here on.
+// keepOrder queues the answers so far before all statements queued from now on.
 func (t *handlerTx) keepOrder() {
 	t.out.Queue(&t.queue, &t.events)
 	t.answers.queue(&t.stored)
@@ -242,10 +244,10 @@ func (t *handlerTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns 
 	return t.Tx.CopyFrom(ctx, table, columns, rows)
 }
 
-// Commit refuses.
+// Commit returns an error: the participant commits.
 func (t *handlerTx) Commit(context.Context) error { return errOurCommit }
 
-// Rollback refuses.
+// Rollback returns an error: the participant rolls back.
 func (t *handlerTx) Rollback(context.Context) error { return errOurEnd }
 
 // Begin sets a savepoint.
@@ -256,7 +258,7 @@ func (t *handlerTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	return t.Tx.Begin(ctx)
 }
 
-// begin starts a transaction in one round trip with the statements of first, after which read takes their results.
+// begin starts a transaction in one round trip with the statements of first, after which read reads their results.
 func (w *runner) begin(ctx context.Context, first func(*pgx.Batch), read func(pgx.BatchResults) error) (*handlerTx, error) {
 	conn, err := w.p.cfg.Pool.Acquire(ctx)
 	if err != nil {
@@ -279,7 +281,7 @@ func (w *runner) begin(ctx context.Context, first func(*pgx.Batch), read func(pg
 	return t, nil
 }
 
-// commit sends what is queued and COMMIT behind it.
+// commit sends the queued statements and COMMIT after them.
 func (t *handlerTx) commit(ctx context.Context) error {
 	t.keepOrder()
 	t.queue.Queue("commit")
@@ -290,7 +292,7 @@ func (t *handlerTx) commit(ctx context.Context) error {
 	return err
 }
 
-// rollback ends what is not committed and gives the connection back. It may be called again.
+// rollback rolls back the transaction if it is open and releases the connection. It may be called again.
 func (t *handlerTx) rollback(ctx context.Context) {
 	if t.conn == nil {
 		return
@@ -310,5 +312,5 @@ func (t *handlerTx) rollback(ctx context.Context) {
 	t.conn = nil
 }
 
-// rollbackLimit bounds what goes on after a context has ended.
+// rollbackLimit limits the work that goes on after a context has ended.
 const rollbackLimit = 5 * time.Second

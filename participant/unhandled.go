@@ -11,18 +11,19 @@ import (
 )
 
 // A message without a handler here may be of a newer version of the service, whose members are about to start. It waits in its
-// key's order until the member that has its partition has a handler, and is poison after Config.UnknownTypeWait.
+// key's order until the member that owns its partition has a handler, and is poison after Config.UnknownTypeWait.
 
 // The limits of the waits between two tries of such a message.
 const (
 	leastUnhandledWait = time.Second
 	mostUnhandledWait  = 10 * time.Second
-	// unhandledYield delays a member's claim of local work that waits for a handler and whose type it does not handle: all members
-	// look for work every lookOften, and the busiest one would claim it each time.
+	// unhandledYield delays a member's claim of local work that waits for a handler and whose type it does not handle: all
+	// members poll every lookOften, and the busiest one would claim it each time.
 	unhandledYield = 2 * lookOften
 )
 
-// seenLately limits how long Stats shows a message after its last try here: another member may have it, or an operator released it.
+// seenLately limits how long Stats shows a message after its last try here: another member may have it, or an operator released
+// it.
 const seenLately = 30 * time.Second
 
 // UnhandledType is a type of commands, or a name of deadlines, without a handler here, of which messages wait for a member that
@@ -31,7 +32,7 @@ type UnhandledType struct {
 	Topic    string
 	Type     string    // of commands; "" for deadlines
 	Deadline string    // their name; "" for commands
-	Messages int       // that this member tried in the last 30 s; those behind them in their keys wait, too
+	Messages int       // that this member tried in the last 30 s; later ones of their keys wait, too
 	Since    time.Time // when the first of them was tried without a handler
 	Until    time.Time // when the first of them becomes poison
 }
@@ -60,7 +61,7 @@ func (p *Participant) waitForHandler(m *message) time.Duration {
 	return min(wait, p.cfg.UnknownTypeWait-m.unhandledFor)
 }
 
-// ageArgs are the arguments of age_local.sql for the entries behind m.
+// ageArgs returns the arguments of age_local.sql for the entries behind m.
 func (l *local) ageArgs(m *message, f *failure) pg.Args {
 	return pg.Args{
 		"group": l.p.cfg.Group, "hold_key": m.entry.key[:], "position": m.offset, "topic": m.Topic, "type": m.Type,
@@ -82,15 +83,15 @@ func (k kind) compare(other kind) int {
 	return cmp.Or(cmp.Compare(k.topic, other.topic), cmp.Compare(k.typ, other.typ), cmp.Compare(k.deadline, other.deadline))
 }
 
-// unknownTypes has the types of messages that a partition's owner has tried without a handler, and since when. Messages that
-// waited behind others of their keys meanwhile have waited for a handler, too: without this, a key with a thousand of them would
-// wait a thousand times. It may be used concurrently.
+// unknownTypes holds the types of messages that a partition's owner has tried without a handler, and since when. Messages that
+// waited behind others of their keys meanwhile have waited for a handler, too: without this, a key with a thousand of them
+// would wait a thousand times. It may be used concurrently.
 type unknownTypes struct {
 	mu sync.Mutex
 	of map[kind]time.Time
 }
 
-// mostUnknownTypes bounds what a sender of random types can make a member remember.
+// mostUnknownTypes limits the memory that a sender of random types can use.
 const mostUnknownTypes = 1000
 
 // since returns how long ago the first message of m's type was tried, which m may be.
@@ -107,7 +108,7 @@ func (u *unknownTypes) since(m *message) time.Duration {
 	return 0
 }
 
-// awaited are the messages that this member has tried lately and that wait for a handler. It may be used concurrently.
+// awaited holds the messages that this member has tried lately and that wait for a handler. It may be used concurrently.
 type awaited struct {
 	mu     sync.Mutex
 	of     map[kind]map[spot]tried
@@ -121,7 +122,7 @@ type spot struct {
 
 type tried struct{ first, last time.Time }
 
-// waitsForHandler notes that m waits for a handler, and logs the first message of a type.
+// waitsForHandler records that m waits for a handler, and logs the first message of a type.
 func (p *Participant) waitsForHandler(m *message) {
 	u, now := &p.awaited, time.Now()
 	u.mu.Lock()
@@ -146,14 +147,14 @@ func (p *Participant) waitsForHandler(m *message) {
 	u.of[k][spot{m.spot(), m.partition}] = tried{since, now}
 }
 
-// drop forgets m, which has ended.
+// drop removes m, which has ended.
 func (u *awaited) drop(m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.of[m.kind()], spot{m.spot(), m.partition})
 }
 
-// prune forgets messages that were not tried lately.
+// prune removes messages that were not tried lately.
 func (u *awaited) prune(now time.Time) {
 	if now.Sub(u.pruned) < time.Second {
 		return

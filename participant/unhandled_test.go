@@ -17,12 +17,12 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// other counts as count does.
+// other does the same as count.
 func other(ctx context.Context, tx pgx.Tx, c participant.Command[Other]) (participant.Outcome, error) {
 	return count(ctx, tx, participant.Command[Count]{Body: Count{N: c.Body.N}, Message: c.Message, Attempt: c.Attempt})
 }
 
-// ofType gives a command another type.
+// ofType sets another type on a command.
 func ofType(typ string, m envelope.Message) envelope.Message {
 	m.Type = typ
 	return m
@@ -33,8 +33,8 @@ const (
 	waitInHeld = "SELECT count(*) FROM troupe.held WHERE unhandled_since IS NOT NULL AND attempts = 0 AND error_class = 'transient'"
 )
 
-// TestATypeOfANewerVersionWaitsForAMemberThatHandlesIt: its key is held, other keys go on, and the first member of the new
-// version handles everything in its order.
+// TestATypeOfANewerVersionWaitsForAMemberThatHandlesIt checks that its key is held, other keys continue, and the first member
+// of the new version handles everything in its order.
 func TestATypeOfANewerVersionWaitsForAMemberThatHandlesIt(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 100} {
@@ -70,7 +70,7 @@ func TestATypeOfANewerVersionWaitsForAMemberThatHandlesIt(t *testing.T) {
 	}
 }
 
-// TestADeadlineThatANewerMemberFiredWaitsForAMemberThatHandlesIt, as a command does.
+// TestADeadlineThatANewerMemberFiredWaitsForAMemberThatHandlesIt checks that it waits as a command does.
 func TestADeadlineThatANewerMemberFiredWaitsForAMemberThatHandlesIt(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
@@ -96,7 +96,7 @@ func TestADeadlineThatANewerMemberFiredWaitsForAMemberThatHandlesIt(t *testing.T
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
 
-// TestAnUnknownTypeIsPoisonAfterItsWait, and messages that waited behind it meanwhile do not begin to wait then.
+// TestAnUnknownTypeIsPoisonAfterItsWait checks also that messages that waited behind it meanwhile do not begin to wait then.
 func TestAnUnknownTypeIsPoisonAfterItsWait(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -129,7 +129,7 @@ func TestAnUnknownTypeIsPoisonAfterItsWait(t *testing.T) {
 	require.Equal(t, 1, s.count(`SELECT count(*) FROM troupe.dead_letters
 		WHERE "offset" = (SELECT min("offset") FROM waits) AND last_failed_at - first_failed_at > interval '2.9 s'`))
 	require.Empty(t, p.Stats().Unhandled)
-	s.send(s.command("a", Count{N: 2})) // the key goes on
+	s.send(s.command("a", Count{N: 2})) // the key continues
 	s.waitCount(2, "SELECT count(*) FROM done")
 }
 
@@ -146,7 +146,8 @@ func TestANegativeWaitMakesAnUnknownTypePoisonAtOnce(t *testing.T) {
 	require.False(t, held.Load())
 }
 
-// TestTheWaitOfAnUnknownTypeBeginsAgainAfterAMemberKnewIt: a version that handles the type was tried and rolled back.
+// TestTheWaitOfAnUnknownTypeBeginsAgainAfterAMemberKnewIt checks a version with a handler for the type that was deployed and
+// rolled back.
 func TestTheWaitOfAnUnknownTypeBeginsAgainAfterAMemberKnewIt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -174,14 +175,15 @@ func TestTheWaitOfAnUnknownTypeBeginsAgainAfterAMemberKnewIt(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE unhandled_since > now() - interval '30 min' AND attempts = $1", attempts)
 	stop()
 
-	// While no member knows the type, another owner does not begin again.
+	// While no member has a handler for the type, another owner does not begin the wait again.
 	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.held SET unhandled_since = now() - interval '1 h', next_try = now()")
 	require.NoError(t, err)
 	older()
 	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison'")
 }
 
-// TestAMessageOnARetryTopicWaitsThereForAMemberThatHandlesItsType: the version that sent it there was rolled back for a while.
+// TestAMessageOnARetryTopicWaitsThereForAMemberThatHandlesItsType checks a version that sent it there and was rolled back for a
+// while.
 func TestAMessageOnARetryTopicWaitsThereForAMemberThatHandlesItsType(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -217,7 +219,7 @@ func TestAMessageOnARetryTopicWaitsThereForAMemberThatHandlesItsType(t *testing.
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
 
-// TestLocalWorkOfATypeOfANewerVersionWaitsForAMemberThatHandlesIt: both versions run at once.
+// TestLocalWorkOfATypeOfANewerVersionWaitsForAMemberThatHandlesIt runs both versions at once.
 func TestLocalWorkOfATypeOfANewerVersionWaitsForAMemberThatHandlesIt(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -239,7 +241,7 @@ func TestLocalWorkOfATypeOfANewerVersionWaitsForAMemberThatHandlesIt(t *testing.
 	require.Equal(t, 4, s.count("SELECT count(*) FROM done WHERE attempt = 1"))
 }
 
-// TestLocalWorkOfAnUnknownTypeIsPoisonAfterItsWait, and an entry that waited behind it does not begin to wait then.
+// TestLocalWorkOfAnUnknownTypeIsPoisonAfterItsWait checks also that an entry that waited behind it does not begin to wait then.
 func TestLocalWorkOfAnUnknownTypeIsPoisonAfterItsWait(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)

@@ -31,7 +31,7 @@ func loose(context.Context, pgx.Tx, participant.Command[Loose]) (participant.Out
 	return participant.Outcome{}, errAsked
 }
 
-// tally counts what hooks are told, by how a message ended.
+// tally counts the calls of hooks, by how a message ended.
 type tally struct {
 	mu      sync.Mutex
 	fetched int
@@ -72,8 +72,8 @@ func (y *tally) take() (fetched int, ends map[string]int) {
 	return fetched, ends
 }
 
-// TestEveryMessageEndsAndIsTold: as an outcome, held, as a dead letter, or without effect for a reason. The sum is what
-// was sent.
+// TestEveryMessageEndsAndIsTold checks that each is reported: as an outcome, held, as a dead letter, or without effect for a
+// reason. The sum is the number of sent messages.
 func TestEveryMessageEndsAndIsTold(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 10} {
@@ -154,7 +154,7 @@ func everyMessageEnds(t *testing.T, batch int) {
 	stop()
 }
 
-// TestStatsSayWhatAPartitionIsAt, of which one is written in transactions.
+// TestStatsSayWhatAPartitionIsAt checks several partitions, of which one is written in transactions.
 func TestStatsSayWhatAPartitionIsAt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -231,7 +231,7 @@ func TestStatsSayWhatAPartitionIsAt(t *testing.T) {
 	testkit.Wait(t, "committed to the end", func() (bool, error) { return s.committed(0) == 9, nil })
 }
 
-// deaf is a way to a broker that lets everything through but fetches.
+// deaf dials a broker and drops requests of some kinds, such as fetches.
 type deaf struct {
 	network
 	mu        sync.Mutex
@@ -258,7 +258,7 @@ type deafConn struct {
 	way *deaf
 }
 
-// Write is given whole requests.
+// Write gets whole requests.
 func (c deafConn) Write(b []byte) (int, error) {
 	c.way.mu.Lock()
 	defer c.way.mu.Unlock()
@@ -269,7 +269,7 @@ func (c deafConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// hears nothing any more, once what was under way has come back.
+// kill drops requests of keys from now on, and waits until one was dropped.
 func (d *deaf) kill(t testing.TB, keys ...kmsg.Key) {
 	t.Helper()
 	d.set(keys...)
@@ -280,7 +280,7 @@ func (d *deaf) kill(t testing.TB, keys ...kmsg.Key) {
 	})
 }
 
-// grab gives the client that a participant consumes with.
+// grab sends the client that a participant consumes with.
 type grab chan *kgo.Client
 
 func (g grab) OnNewClient(cl *kgo.Client) {
@@ -289,7 +289,7 @@ func (g grab) OnNewClient(cl *kgo.Client) {
 	}
 }
 
-// TestReadySaysThatConsumptionIsDead although heartbeats go on.
+// TestReadySaysThatConsumptionIsDead checks it while heartbeats continue.
 func TestReadySaysThatConsumptionIsDead(t *testing.T) {
 	t.Parallel()
 	const patience = 3 * time.Second
@@ -352,7 +352,7 @@ func TestReadySaysThatConsumptionIsDead(t *testing.T) {
 	}
 }
 
-// TestReadySaysThatALeaseDoesNotCome: the pool's connections are all somebody else's.
+// TestReadySaysThatALeaseDoesNotCome checks a pool all of whose connections are in use.
 func TestReadySaysThatALeaseDoesNotCome(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -368,7 +368,7 @@ func TestReadySaysThatALeaseDoesNotCome(t *testing.T) {
 	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
 }
 
-// exhaust takes all connections of the stage's pool.
+// exhaust acquires all connections of the stage's pool.
 func (s *stage) exhaust() (release func()) {
 	var all []interface{ Release() }
 	for range s.pool.Config().MaxConns {
@@ -383,8 +383,8 @@ func (s *stage) exhaust() (release func()) {
 	}
 }
 
-// TestReadyIsNoAlarmWhileThereIsWork: handlers that take their time, messages that wait behind them and for their retry,
-// topics in which there is nothing, are all well.
+// TestReadyIsNoAlarmWhileThereIsWork checks that slow handlers, messages that wait behind them and for their retry, and empty
+// topics do not count as a stall.
 func TestReadyIsNoAlarmWhileThereIsWork(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -408,7 +408,7 @@ func TestReadyIsNoAlarmWhileThereIsWork(t *testing.T) {
 	})
 	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, nil })
 	var all []*kgo.Record
-	for _, key := range s.keys(3) { // one partition has nothing
+	for _, key := range s.keys(3) { // one partition has none
 		for n := range 3 {
 			fail := ""
 			if n == 2 {

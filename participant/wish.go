@@ -11,12 +11,12 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// HeaderRetry says on a command how its sender wants it to be retried, instead of Config.Retry and Config.Immediate:
+// HeaderRetry sets, on a command, how its sender wants it to be retried, instead of Config.Retry and Config.Immediate:
 //
 //	attempts=3;initial=500ms;cap=10s;try=10s
 //
-// Parts that are missing are the participant's own. A run may take as long as try, or Config.Timeout where that is
-// shorter. The waits begin after the first failure: no try follows at once. jitter=no makes them exact. What breaks the
+// The participant's own values apply for missing parts. A run may take as long as try, or Config.Timeout if that is
+// shorter. The waits begin after the first failure: no try follows at once. jitter=no makes them exact. A value that breaks the
 // format or its limits is ignored and logged; the command is handled by the participant's own policy.
 const HeaderRetry = "__troupe.retry"
 
@@ -27,15 +27,15 @@ const (
 	maxWishBytes    = 200
 )
 
-// wish is what a command's sender wants.
+// wish holds the retry settings of a command's sender.
 type wish struct {
 	retry.Policy
-	try time.Duration // 0: as long as the participant lets it
+	try time.Duration // 0: the participant's time-out
 }
 
-// RetryHeader is HeaderRetry for a command: policy, whose zero fields mean retry.Default, and how long a run may take, or
-// 0 for the participant's own time-out. It refuses what a participant would ignore: less than one attempt or more than
-// 1000, a wait of nothing or of more than 24 hours, a cap below the first wait, a negative try.
+// RetryHeader returns HeaderRetry for a command: policy, whose zero fields mean retry.Default, and how long a run may take, or
+// 0 for the participant's own time-out. It refuses values that a participant would ignore: less than one attempt or more than
+// 1000, an initial wait of zero, a cap above 24 hours or below the initial wait, a negative try.
 func RetryHeader(policy retry.Policy, try time.Duration) (envelope.Header, error) {
 	w := wish{policy.WithDefaults(), try}
 	if err := w.check(); err != nil {
@@ -67,7 +67,7 @@ func (w wish) check() error {
 	return nil
 }
 
-// parseWish reads a header. What it does not say is own's.
+// parseWish parses a header. Parts that it lacks are taken from own.
 func parseWish(text string, own retry.Policy) (*wish, error) {
 	if len(text) > maxWishBytes {
 		return nil, fmt.Errorf("%d bytes: want at most %d", len(text), maxWishBytes)
@@ -116,7 +116,7 @@ func (w *wish) set(name, value string) (err error) {
 	return err
 }
 
-// wish is what m's sender wants, or nil where he wants nothing that can be read.
+// wish returns the settings of m's sender, or nil if it sent none or none that can be read.
 func (p *Participant) wish(m *message) *wish {
 	for _, h := range m.Extra {
 		if h.Key != HeaderRetry {
@@ -132,7 +132,7 @@ func (p *Participant) wish(m *message) *wish {
 	return nil
 }
 
-// policy is by what m is retried.
+// policy returns the policy by which m is retried.
 func (p *Participant) policy(m *message) retry.Policy {
 	if m.wish != nil {
 		return m.wish.Policy
@@ -140,7 +140,7 @@ func (p *Participant) policy(m *message) retry.Policy {
 	return p.cfg.Retry
 }
 
-// timeout is how long a run of m may take.
+// timeout returns how long a run of m may take.
 func (p *Participant) timeout(m *message) time.Duration {
 	if m.wish != nil && m.wish.try > 0 {
 		return min(m.wish.try, p.cfg.Timeout)

@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// wishing is a command whose sender says how it is to be retried.
+// wishing returns a command with its sender's settings for retries.
 func (s *stage) wishing(key, header string, body Count) envelope.Message {
 	m := s.command(key, body)
 	m.Extra = []envelope.Header{{Key: participant.HeaderRetry, Value: []byte(header)}}
@@ -89,7 +89,8 @@ func FuzzRetryHeader(f *testing.F) {
 	})
 }
 
-// TestASendersRetryPolicyCountsForItsCommand_B14: attempts, waits and time-out; what cannot be read changes nothing.
+// TestASendersRetryPolicyCountsForItsCommand_B14 checks attempts, waits and time-out; a header that cannot be read changes
+// nothing.
 func TestASendersRetryPolicyCountsForItsCommand_B14(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, s *stage) {
@@ -139,7 +140,7 @@ func TestASendersRetryPolicyCountsForItsCommand_B14(t *testing.T) {
 	})
 }
 
-// TestASendersTimeOutIsNoLongerThanTheParticipants_B14.
+// TestASendersTimeOutIsNoLongerThanTheParticipants_B14 checks a longer one in the header.
 func TestASendersTimeOutIsNoLongerThanTheParticipants_B14(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -151,7 +152,7 @@ func TestASendersTimeOutIsNoLongerThanTheParticipants_B14(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 1 AND error LIKE 'ran longer than 2s:%'")
 }
 
-// TestASendersAttemptsOutliveARedriveAndRetryTopics_B14: the header is the message's own.
+// TestASendersAttemptsOutliveARedriveAndRetryTopics_B14 checks it, since the header is the message's own.
 func TestASendersAttemptsOutliveARedriveAndRetryTopics_B14(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

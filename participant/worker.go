@@ -15,56 +15,56 @@ import (
 )
 
 const (
-	// A partition fetches no more when so many messages, or bytes, wait or run, or when so many have ended behind one
-	// that has not.
+	// A partition fetches no more when so many messages, or bytes, wait or run, or when so many have ended behind one that has
+	// not. At least two batches, and two messages for each transaction that runs, may wait.
 	backlogRecords = 512
 	backlogBytes   = 1 << 20
 	backlogGap     = 1 << 14
 
-	// gatherLimit is how long less than a full batch waits for transactions that run, from the beginning of the last one,
-	// before another runs beside them. A transaction costs as much as several messages in it: bench/choreography carries
-	// half as many orders again with it, and no order takes longer at moderate rates.
+	// gatherLimit is the time that less than a full batch waits for transactions that run, from the beginning of the last one,
+	// before it runs concurrently. A transaction costs as much as several messages in it: with this wait bench/choreography
+	// handles half as many orders again, and no order takes longer at moderate rates.
 	gatherLimit = 20 * time.Millisecond
 
-	// tickEvery is how often the watermark follows what has ended, and how soon a held key is found that an operator made
-	// due. The interval of the latter grows with what reading the held keys costs.
+	// tickEvery is the interval at which the watermark is moved, and at which held keys are read that an operator made due. The
+	// interval of the latter grows with the time that reading the held keys takes.
 	tickEvery = time.Second
-	// quietTicks are the ticks between two reads of the held keys while none is known: a database that was set back, as by
-	// a failover to a standby that lagged, may have one again.
+	// quietTicks is the number of ticks between two reads of the held keys while none is known: a database that was set back,
+	// as by a failover to a standby that lagged, may have one again.
 	quietTicks = 10
-	// longestRest bounds the growth: one read that was slow for another reason, such as a database that was away, must not
+	// longestRest limits the growth: one read that was slow for another reason, such as a database that was away, must not
 	// delay a release by an operator for minutes.
 	longestRest = 30 * time.Second
-	// releaseLimit bounds the last words to the database, after which the next owner must take this one for crashed.
+	// releaseLimit limits the final release of the lease, after which the next owner must assume that this one crashed.
 	releaseLimit = time.Second
 )
 
-// worker goes through one assigned partition: what comes from the topic, and what is held and due.
+// worker handles one assigned partition: records from the topic, and held messages that are due.
 type worker struct {
 	*runner
 	c        *consumer
 	topic    string
 	id       int32
 	done     chan struct{} // closed when nothing runs and the lease is released
-	acquired chan struct{} // closed when the lease is there
+	acquired chan struct{} // closed when the lease was acquired
 	idle     chan struct{} // closed when nothing runs
 	lane     *keyed.Lane[*message, mark]
 
 	lease       lease
-	term        atomic.Int64 // lease.term, for onlookers
+	term        atomic.Int64 // lease.term, for other goroutines
 	low         atomic.Pointer[mark]
-	moved       *mark // where the watermark is
+	moved       *mark // the stored watermark
 	rows        committedRows
 	verified    time.Time    // when the database last had them
-	careful     atomic.Int64 // how many messages still to run behind marks; less than 0 is none
+	careful     atomic.Int64 // how many messages are still to run in quarantine; less than 0 is none
 	starts      starts
-	rereadUntil atomic.Int64 // the committed offset, where the partition is read from a watermark before it; else 0
+	rereadUntil atomic.Int64 // the committed offset, if the partition is read from a watermark before it; else 0
 	recovered   atomic.Int64 // messages below it that took effect
 	skipped     atomic.Int64 // messages that had ended before, by their offsets
-	written     atomic.Int64 // what stands from this offset on was written after the take-over, or in its course
+	written     atomic.Int64 // messages from this offset on were written after the take-over, or during it
 
 	holds holds
-	wake  chan struct{} // a hold is due earlier than thought
+	wake  chan struct{} // a hold is due earlier than known
 	later later
 	brake brake
 
@@ -86,7 +86,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	most := max(backlogRecords, 2*w.p.cfg.Batch, 2*w.p.cfg.Concurrency)
 	gather := w.p.gather
 	if w.p.handlers.asks() {
-		gather = 0 // its runs wait for somebody else, not for the database
+		gather = 0 // its runs wait for another service, not for the database
 	}
 	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, mark]{
 		Batch: w.p.cfg.Batch, Spread: w.p.handlers.asks(), Gather: gather, Run: w.run, Low: w.ended,
@@ -97,7 +97,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	return w
 }
 
-// receive takes one fetch's records. It never waits.
+// receive accepts one fetch's records. It never waits.
 func (w *worker) receive(topicID uuid.UUID, records []*kgo.Record) {
 	if w.later.delay > 0 {
 		w.wait(topicID, records)
@@ -106,7 +106,7 @@ func (w *worker) receive(topicID uuid.UUID, records []*kgo.Record) {
 	w.push(topicID, records)
 }
 
-// push lets records take their turns. They share memory.
+// push adds records to the lane. They share memory.
 func (w *worker) push(topicID uuid.UUID, records []*kgo.Record) {
 	messages := make([]message, len(records))
 	items := make([]keyed.Item[*message, mark], len(records))
@@ -126,12 +126,12 @@ func recordBytes(r *kgo.Record) int {
 	return n
 }
 
-// ended is told how far everything has ended.
+// ended is called with the mark up to which all messages have ended.
 func (w *worker) ended(at mark) {
 	w.progress.next.Store(at.offset + 1)
 	w.c.offsets.mark(w.at, at)
 	if !w.lease.clean && at.offset+1 >= w.written.Load() && w.holds.count() == 0 {
-		w.careful.Store(0) // what the owner before had, held messages too, has ended
+		w.careful.Store(0) // the messages of the previous owner, held ones too, have ended
 	}
 	if s := &w.lease.seen; at.topicID == s.topicID && at.offset <= s.watermark.offset && at.epoch <= s.watermark.epoch {
 		return // it is below already
@@ -139,7 +139,7 @@ func (w *worker) ended(at mark) {
 	w.low.Store(&at)
 }
 
-// run works off a batch, and says how many of it have ended. The others are tried again, unless the lane was closed.
+// run handles a batch, and returns how many of it have ended. The others are tried again, unless the lane was closed.
 func (w *worker) run(batch []*message) (ended int, again bool) {
 	returned := false
 	defer func() {
@@ -169,8 +169,8 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 	return ended, true
 }
 
-// look says whether m needs nothing, since it has ended before or nobody here handles it, or else whether nothing but
-// its handler stands between it and its end, beside others.
+// look reports whether m needs no run (passes), since it has ended before or has no handler here, or else whether m is plain:
+// only its handler must run, and it may share a transaction with others.
 func (w *worker) look(m *message) (passes, plain bool) {
 	if m.record != nil && m.record.Attrs.IsControl() {
 		return true, false
@@ -192,12 +192,13 @@ func (w *worker) look(m *message) (passes, plain bool) {
 	return false, m.plain() && !w.holds.has(m)
 }
 
-// plain says whether m may share a transaction with others.
+// plain reports whether m may share a transaction with others.
 func (m *message) plain() bool {
 	return m.unreadable == nil && m.handler != nil && !m.handler.alone && !m.handler.sets.Load()
 }
 
-// single works off the first of a batch in its own way, with those behind it that go the same way.
+// single handles the first message of a batch individually: the turn of a held key, a message behind a held one, together with
+// the next messages of the batch that wait likewise, or a run of its own.
 func (w *worker) single(batch []*message) (n int, ok bool) {
 	m := batch[0]
 	if m.due {
@@ -222,7 +223,7 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 	return w.one(func() error { return w.deliver(m) })
 }
 
-// one is the first of a batch alone.
+// one runs a step for the first message of a batch alone.
 func (w *worker) one(step func() error) (n int, ok bool) {
 	if ok = w.goes(step); ok {
 		n = 1
@@ -230,7 +231,7 @@ func (w *worker) one(step func() error) (n int, ok bool) {
 	return n, ok
 }
 
-// deliver brings m to its end, or to troupe.held. An error says nothing about m.
+// deliver handles m until it has ended or is in troupe.held. An error is not about m.
 func (w *worker) deliver(m *message) error {
 	switch passes, _ := w.look(m); {
 	case passes:
@@ -243,7 +244,7 @@ func (w *worker) deliver(m *message) error {
 	return w.try(m)
 }
 
-// try runs m and decides what its error means.
+// try runs m and handles its error.
 func (w *worker) try(m *message) error {
 	if w.behindMark(m) {
 		return w.carefully(m)
@@ -251,7 +252,7 @@ func (w *worker) try(m *message) error {
 	return w.decide(m, w.alone(m))
 }
 
-// decide says what the error of a run means for its message. Its own error says nothing about m.
+// decide handles the error of a run. Its own error is not about m.
 func (w *worker) decide(m *message, err error) error {
 	if !w.counts(err) {
 		return err
@@ -263,7 +264,8 @@ func (w *worker) decide(m *message, err error) error {
 	return w.settle(m, f)
 }
 
-// admit checks the term, stores the offsets of what ends from the topic, and deletes the rows of what ends from troupe.held.
+// admit checks the term, stores the offsets of ended messages from the topic, and deletes the rows of ended ones from
+// troupe.held.
 func (w *worker) admit(b *pgx.Batch, ms []*message, _ *failure) (read func(pgx.BatchResults) ([]*message, error)) {
 	held := ms[0].held != nil
 	if held {
@@ -283,7 +285,7 @@ func (w *worker) admit(b *pgx.Batch, ms []*message, _ *failure) (read func(pgx.B
 			if err != nil {
 				return nil, err
 			}
-			if tag.RowsAffected() > 0 || m.ended != nil { // else somebody else has it
+			if tag.RowsAffected() > 0 || m.ended != nil { // else another member has it
 				mine = append(mine, m)
 			}
 		}
@@ -295,7 +297,7 @@ func (w *worker) pause()  { w.lane.Hold() }
 func (w *worker) resume() { w.lane.Release() }
 func (w *worker) tryOne() { w.lane.Try() }
 
-// work takes the lease, lets the partition run, and gives it back at the end.
+// work takes the lease, runs the partition, and releases the lease at the end.
 func (w *worker) work() {
 	defer close(w.done)
 	defer w.cancel()
@@ -316,7 +318,7 @@ func (w *worker) work() {
 	}
 }
 
-// acquire takes the lease and learns which keys are held.
+// acquire takes the lease and reads which keys are held.
 func (w *worker) acquire(ctx context.Context) error {
 	l, err := w.take(ctx)
 	if err != nil {
@@ -336,7 +338,7 @@ func (w *worker) acquire(ctx context.Context) error {
 	return w.load(ctx)
 }
 
-// keep looks after the lease and the held keys until stop.
+// keep maintains the watermark and the held keys until stop.
 func (w *worker) keep() {
 	move := time.NewTicker(w.p.tick)
 	defer move.Stop()
@@ -364,7 +366,7 @@ func (w *worker) keep() {
 	}
 }
 
-// attend does what can wait for the next time.
+// attend runs maintenance, which is repeated later if it fails.
 func (w *worker) attend(do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 	defer cancel()
@@ -380,7 +382,7 @@ func (w *worker) attend(do func(context.Context) error) {
 	}
 }
 
-// turns gives the held keys that are due their turn, and says how long the next has to wait.
+// turns gives the due held keys their turn, and returns how long the next one has to wait.
 func (w *worker) turns() time.Duration {
 	due, wait := w.holds.due(time.Now())
 	for _, key := range due {
@@ -398,7 +400,7 @@ func (w *worker) hold(key holdKey, due time.Time) {
 	w.rouse()
 }
 
-// rouse makes keep look at what is due.
+// rouse makes keep check the due times.
 func (w *worker) rouse() {
 	select {
 	case w.wake <- struct{}{}:
@@ -406,7 +408,7 @@ func (w *worker) rouse() {
 	}
 }
 
-// fenced gives the partition up, and the membership with it: the group thinks that it is this member's.
+// fenced gives up the partition, and the membership with it: the group still assigns the partition to this member.
 func (w *worker) fenced() {
 	w.lane.Close()
 	w.c.abandon(errFenced)

@@ -1,4 +1,4 @@
-// Package modeltest runs random histories of participants against a small model and compares the ends.
+// Package modeltest runs random histories of participants against a small model and compares the results.
 //
 // A history is a plan: a setup (batch, partitions, attempts, Kafka or local work, handler kinds) and steps. Steps send
 // messages whose bodies script their handlers, start, stop, kill and freeze members, cut their connections, restore the
@@ -6,15 +6,15 @@
 // draws the plan from a seed and shrinks one that fails. Members are processes of their own on a real Postgres, and on the
 // embedded broker or the one in TROUPE_KAFKA.
 //
-// When the steps are over, one healthy member must bring everything to an end. Then the model decides, from the plan and
+// After the last step, one healthy member must end all messages. Then the model decides, from the plan and
 // the operator's actions alone, which ends each message may have:
 //
 //	effects    each life of a message (its first delivery and each redrive) has one effect, one refusal or one dead letter
 //	order      messages of a key take effect in the order in which they were sent
 //	answers    each life of a command has one answer, with one id however often it was rendered
-//	visible    a message without an effect has a refusal, a dead letter or a recorded reason: nothing is unaccounted for
-//	progress   while something is open, something changes
+//	visible    a message without an effect has a refusal, a dead letter or a recorded reason: every message is accounted for
+//	progress   while some message has not ended, something changes
 //
-// By default the test runs the same few histories each time. TROUPE_MODEL is how long random ones run, e.g. 10m,
-// TROUPE_MODEL_WORKERS how many run at once.
+// By default the test runs the same few histories each time. TROUPE_MODEL is the time for which random ones run, e.g. 10m,
+// TROUPE_MODEL_WORKERS the number that run at once.
 package modeltest

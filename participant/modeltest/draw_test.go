@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// closed are the choices that the generator leaves out, each with the defect that is open there. TROUPE_MODEL_OPEN lists
-// those to draw all the same, "all" for every one.
+// closed lists the choices that the generator leaves out, each with the defect that is open there. TROUPE_MODEL_OPEN lists
+// choices to draw nevertheless, "all" for every one.
 var closed = map[string]string{
 	"set back":          "a copy from before a partition's first message has no watermark, and the committed offset is believed",
 	"new delay":         "messages stay on a retry topic that left the code",
@@ -24,13 +24,13 @@ func draws(choice string) bool {
 	return slices.Contains(open, choice) || slices.Contains(open, "all")
 }
 
-// drawing is a plan in the making.
+// drawing is a plan that is being drawn.
 type drawing struct {
 	t       *rapid.T
 	p       plan
 	n       int       // messages so far
 	all     []message // in their order
-	forgot  int       // messages up to this one are forgotten
+	forgot  int       // messages up to this one are deleted from the inbox
 	copied  bool      // a copy of the database exists
 	members int
 	late    []message // compensations whose forward command was sent
@@ -151,7 +151,7 @@ func (d *drawing) rewind() {
 	d.members = 1
 }
 
-// setBack puts the copy of the database in place. What was lost had been acknowledged where members stop in peace before.
+// setBack replaces the database by its copy. If members stop cleanly before, the lost commits had been acknowledged.
 func (d *drawing) setBack() {
 	d.send()
 	if d.chance("all of it ends", 50) {
@@ -163,7 +163,7 @@ func (d *drawing) setBack() {
 	d.copied, d.members = false, 1
 }
 
-// newDelay deploys a version with another retry topic, while a message waits on the topic of the version before.
+// newDelay deploys a version with another retry topic, while a message waits on the topic of the earlier version.
 func (d *drawing) newDelay() {
 	m := d.next(kindLoose, d.key())
 	m.Body.Fails = 1
@@ -174,7 +174,7 @@ func (d *drawing) newDelay() {
 	d.members = 1
 }
 
-// burst is many messages of a key, of which the first fails once.
+// burst sends many messages of a key, of which the first fails once.
 func (d *drawing) burst() {
 	s := step{Do: "send"}
 	key := d.key()

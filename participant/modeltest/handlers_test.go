@@ -33,7 +33,7 @@ type (
 
 const deadlineName = "alarm"
 
-// schema is where handlers leave their effects.
+// schema creates the tables for the handlers' effects.
 const schema = `
 CREATE TABLE effects (
   position  bigint  GENERATED ALWAYS AS IDENTITY (CACHE 1),
@@ -62,7 +62,7 @@ VALUES ($1, $2, $3, $4, $5, coalesce(current_setting('model.setting', true), '')
 
 var errScripted = errors.New("as scripted")
 
-// hands are the handlers of one participant.
+// hands has the handlers of one participant.
 type hands struct {
 	p     *participant.Participant
 	group string
@@ -112,7 +112,7 @@ func (k task) register(p *participant.Participant, hop topics.Hop, ups [2]topics
 	h.listen(ups[0])
 }
 
-// listen registers the handler of events that answers nothing.
+// listen registers the handler of events that emits no answer.
 func (h hands) listen(up topics.Hop) {
 	participant.On(h.p, up, func(ctx context.Context, tx pgx.Tx, e participant.Event[Happened]) error {
 		_, err := h.act(ctx, tx, e.Message, e.Attempt, body(e.Body))
@@ -120,7 +120,7 @@ func (h hands) listen(up topics.Hop) {
 	})
 }
 
-// takeAll handles events of all types. An error names its message, unless that says otherwise.
+// takeAll handles events of all types. An error names its message, unless the message says otherwise.
 func (h hands) takeAll(ctx context.Context, tx pgx.Tx, ms []participant.Taken) error {
 	for i, m := range ms {
 		b := decode(m.Message.Payload)
@@ -134,7 +134,7 @@ func (h hands) takeAll(ctx context.Context, tx pgx.Tx, ms []participant.Taken) e
 	return nil
 }
 
-// act does what b says. It writes the effect first, so that every failure has something to roll back.
+// act follows the script b. It writes the effect first, so that every failure has something to roll back.
 func (h hands) act(ctx context.Context, tx pgx.Tx, m envelope.Message, attempt int, b body) (participant.Outcome, error) {
 	redrive := redriveOf(m)
 	if n, err := strconv.Atoi(m.CorrelationID); err == nil {
@@ -177,7 +177,7 @@ func (h hands) act(ctx context.Context, tx pgx.Tx, m envelope.Message, attempt i
 	return h.does(ctx, tx, b, outcome)
 }
 
-// does is what a handler does beside an effect and an outcome.
+// does follows the part of a script that is not its effect or outcome.
 func (h hands) does(ctx context.Context, tx pgx.Tx, b body, outcome participant.Outcome) (participant.Outcome, error) {
 	var none participant.Outcome
 	switch b.Do {

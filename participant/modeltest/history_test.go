@@ -25,7 +25,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// theater is what all histories share: the servers, and a database to copy.
+// theater has the parts that all histories share: the servers, and a database to copy.
 type theater struct {
 	postgres *devstack.Postgres
 	brokers  []string
@@ -33,7 +33,7 @@ type theater struct {
 	empties  string // statements that empty every table of a history
 	flow     string // prefix of the histories' flows
 	names    atomic.Int64
-	log      func(string) // beside rapid, which shows only the shrunk plan's output
+	log      func(string) // in addition to rapid, which shows only the shrunk plan's output
 }
 
 // history is a plan that runs.
@@ -61,13 +61,13 @@ type history struct {
 	numbers    map[string]int    // the same, the other way round
 	ended0     map[int]bool      // messages that had ended when the inbox was emptied
 	endedSaved map[int]bool      // the same, in the copy of the database
-	answerIDs  map[string]string // ids of answers, by what they answer
+	answerIDs  map[string]string // ids of answers, by the answered message
 	violations []string
 	operated   map[int]bool // messages that an operator released or discarded
 	wentBack   bool         // the database was set back
 }
 
-// begin makes a history's topics and clients, on a database that it may have for itself. They are removed when it ends.
+// begin creates a history's topics and clients, on a database of its own. They are removed when it ends.
 func (th *theater) begin(t *rapid.T, p plan, database string) *history {
 	n := th.names.Add(1)
 	h := &history{
@@ -92,7 +92,7 @@ func (th *theater) begin(t *rapid.T, p plan, database string) *history {
 	return h
 }
 
-// consumed are the topics that the history sends to.
+// consumed returns the topics that the history sends to.
 func (h *history) consumed() []string {
 	return []string{h.hop.Commands(), h.ups[0].Events(), h.ups[1].Events()}
 }
@@ -144,14 +144,14 @@ func (h *history) exec(sql string, args ...any) {
 	require.NoError(h.t, err)
 }
 
-// await asks cond until it says yes. A limit is a failure detector, not a measure.
+// await calls cond until it returns true. A limit detects a failure, it does not measure.
 func (h *history) await(what string, limit time.Duration, cond func() bool) {
 	if !within(limit, cond) {
 		h.fail("waited %s for %s", limit, what)
 	}
 }
 
-// within asks cond every 10 ms until it says yes or the limit is over.
+// within calls cond every 10 ms until it returns true or the limit is over.
 func within(limit time.Duration, cond func() bool) bool {
 	over := time.NewTimer(limit)
 	defer over.Stop()
@@ -169,7 +169,7 @@ func within(limit time.Duration, cond func() bool) bool {
 	}
 }
 
-// fail ends the history with the plan and what is known.
+// fail ends the history with the plan and the known facts.
 func (h *history) fail(format string, args ...any) {
 	var b strings.Builder
 	fmt.Fprintf(&b, format, args...)
@@ -183,7 +183,7 @@ func (h *history) fail(format string, args ...any) {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// topicOf is where m goes.
+// topicOf returns the topic that m is sent to.
 func (h *history) topicOf(m message) string {
 	switch {
 	case !m.event():
@@ -194,7 +194,7 @@ func (h *history) topicOf(m message) string {
 	return h.ups[0].Events()
 }
 
-// render makes the message that m is. It is the same each time.
+// render returns the message that m describes. It is the same each time.
 func (h *history) render(m message) envelope.Message {
 	payload, err := json.Marshal(m.Body)
 	require.NoError(h.t, err)
@@ -232,7 +232,7 @@ func (h *history) render(m message) envelope.Message {
 	return e
 }
 
-// send sends messages in their order: to Kafka, or by the outbox's table where work is local.
+// send sends messages in their order: to Kafka, or through the outbox's table if work is local.
 func (h *history) send(ms ...message) {
 	if !h.p.Setup.Local {
 		records := make([]*kgo.Record, len(ms))

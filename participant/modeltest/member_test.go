@@ -27,7 +27,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// memberEnv holds the task of this test binary where it runs as a member of a group.
+// memberEnv holds the task of this test binary when it runs as a member of a group.
 const memberEnv = "TROUPE_MODEL_MEMBER"
 
 const (
@@ -35,7 +35,7 @@ const (
 	auditName = "audit"
 )
 
-// task is what a member does.
+// task configures a member.
 type task struct {
 	Setup   setup
 	Local   bool
@@ -86,8 +86,8 @@ func beMember(text string) {
 	must(run.Wait())
 }
 
-// config has small waits and, for members that die, a short session: a process that is held up longer loses its
-// partitions, which no promise forbids.
+// config has small waits and, for members that die, a short session: a process that is paused for longer loses its partitions,
+// which no promise forbids.
 func (k task) config(ctx context.Context, hop topics.Hop, group string) participant.Config {
 	config, err := pgxpool.ParseConfig(k.URL)
 	must(err)
@@ -117,7 +117,7 @@ func (k task) config(ctx context.Context, hop topics.Hop, group string) particip
 	return c
 }
 
-// hooks let the member die, or freeze, at a point.
+// hooks lets the member die, or freeze, at a point.
 func (k task) hooks() participant.Hooks {
 	var calls atomic.Int64
 	die := func(point string) {
@@ -130,7 +130,7 @@ func (k task) hooks() participant.Hooks {
 			resumed := make(chan os.Signal, 1)
 			signal.Notify(resumed, syscall.SIGCONT)
 			must(self.Signal(syscall.SIGSTOP))
-			<-resumed // a thread may run on for a while before it is stopped
+			<-resumed // a thread may continue for a while before it is stopped
 			return
 		}
 		must(self.Kill())
@@ -208,7 +208,7 @@ func (m *member) kill() {
 
 func (m *member) up() bool { return strings.Contains(m.log.String(), memberUp) }
 
-// dead says whether the process has ended by itself.
+// dead reports whether the process has ended by itself.
 func (m *member) dead() bool {
 	select {
 	case <-m.ended:

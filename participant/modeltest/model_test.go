@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// open makes the servers and the database that histories copy.
+// open starts the servers and creates the database that histories copy.
 func open(t *testing.T) *theater {
 	address := testkit.DatabaseURL(t, testkit.Database(t))
 	config, err := pgx.ParseConfig(address)
@@ -50,7 +50,7 @@ func open(t *testing.T) *theater {
 	require.NoError(t, err)
 	_, err = conn.Exec(t.Context(), schema)
 	require.NoError(t, err)
-	// The tables that have no rows now have none when a history begins.
+	// Tables that are empty now are emptied when a history begins.
 	rows, err := conn.Query(t.Context(), `
 		SELECT format('%I.%I', n.nspname, c.relname)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -69,7 +69,7 @@ func open(t *testing.T) *theater {
 	return th
 }
 
-// database makes a copy of the template for one history after the other.
+// database creates a copy of the template for one history after the other.
 func (th *theater) database(t *testing.T, n int) string {
 	name := fmt.Sprintf("%s_%d", th.template, n)
 	_, err := th.postgres.CreateDatabase(t.Context(), name, th.template)
@@ -78,11 +78,11 @@ func (th *theater) database(t *testing.T, n int) string {
 	return name
 }
 
-// modelHistories limits the histories of a run for which TROUPE_MODEL does not ask for random ones. Their seeds begin with 1.
+// modelHistories limits the histories of a run without random ones (TROUPE_MODEL). Their seeds begin with 1.
 const modelHistories = 32
 
-// TestHistoriesEndAsTheModelSays runs random histories for TROUPE_MODEL, or one where -rapid.seed or -rapid.failfile names it, or
-// else the same few at each run.
+// TestHistoriesEndAsTheModelSays runs random histories for the time TROUPE_MODEL, or the one that -rapid.seed or
+// -rapid.failfile names, or else the same few at each run.
 func TestHistoriesEndAsTheModelSays(t *testing.T) {
 	length, workers := time.Duration(0), 4
 	if text := os.Getenv("TROUPE_MODEL"); text != "" {
@@ -105,7 +105,7 @@ func TestHistoriesEndAsTheModelSays(t *testing.T) {
 	if few {
 		t.Cleanup(func() { require.NoError(t, flag.Set("rapid.seed", "0")) })
 	}
-	var seed sync.Mutex // is locked from the time when the flag for rapid's seed is set until rapid has read it
+	var seed sync.Mutex // locked from the time when the flag for rapid's seed is set until rapid has read it
 	var last atomic.Int64
 	check := func(t *testing.T, history func(*rapid.T)) {
 		read := func() {}
@@ -147,10 +147,10 @@ func TestHistoriesEndAsTheModelSays(t *testing.T) {
 	})
 }
 
-// memoryLimit bounds this process, with the embedded broker in it, however many histories it has run.
+// memoryLimit limits this process, with the embedded broker in it, however many histories it has run.
 const memoryLimit = 1 << 30
 
-// residentMemory is what the process has in memory, 0 where the system does not show it.
+// residentMemory returns the process's memory, 0 if the system does not show it.
 func residentMemory() int64 {
 	status, _ := os.ReadFile("/proc/self/status")
 	var kB int64

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// evidence is what a message has left in one group.
+// evidence counts the effects, dead letters and events of a message in one group.
 type evidence struct {
 	done, refused, due                           int
 	position                                     int64 // of the effect
@@ -26,13 +26,13 @@ func (e *evidence) String() string {
 	return fmt.Sprintf("%+v", *e)
 }
 
-// of is a message in a group.
+// of identifies a message in a group.
 type of struct {
 	group string
 	n     int
 }
 
-// verdict compares what is there with what the model allows.
+// verdict compares the evidence with the ends that the model allows.
 func (h *history) verdict() {
 	all := h.collect()
 	for _, m := range h.sent {
@@ -139,7 +139,7 @@ func (h *history) numbered(n int) message {
 	return h.sent[slices.IndexFunc(h.sent, func(m message) bool { return m.N == n })]
 }
 
-// fails says whether the handler's script fails a whole life of m.
+// fails reports whether the handler's script fails a whole life of m.
 func (h *history) fails(m message, audit bool, redrive int) bool {
 	b, s := m.Body, h.p.Setup
 	if audit && b.AuditFine {
@@ -158,10 +158,10 @@ func (h *history) fails(m message, audit bool, redrive int) bool {
 	return b.Fails >= attempts || b.Mended && redrive == 0
 }
 
-// answers says whether the handler of m answers.
+// answers reports whether the handler of m answers.
 func (m message) answers(s setup) bool { return m.Kind != kindHappened && !(m.event() && s.All) }
 
-// judge says whether the lives of m have ended as they may.
+// judge checks that the lives of m have ended as they may.
 func (h *history) judge(m message, group string, audit bool, all map[of]*evidence) {
 	e := all[of{group, m.N}]
 	bad := func(why string) { h.violate("message %d (%s) in %s: %s: %s", m.N, m.Kind, group, why, e) }
@@ -225,12 +225,12 @@ func (h *history) judgeDeadline(m message, e *evidence, all map[of]*evidence) {
 	}
 }
 
-// repeated says whether another command has m's idempotency key. Events of two topics with one key are not the same.
+// repeated reports whether another command has m's idempotency key. Events of two topics with one key are not the same.
 func (h *history) repeated(m message) bool {
 	return m.Kind == kindAct && m.Of > 0 || slices.ContainsFunc(h.sent, func(o message) bool { return o.Of == m.N && o.Kind == kindAct })
 }
 
-// mayBeOvertaken says whether m may end without a trace in the tables: its compensation cancelled it while it was held.
+// mayBeOvertaken reports whether m may end without a trace in the tables: its compensation cancelled it while it was held.
 func (h *history) mayBeOvertaken(m message) bool {
 	return m.Kind == kindAct && m.Saga != "" && !h.p.Setup.Local && h.undo(m) != nil
 }
@@ -243,7 +243,7 @@ func (h *history) undo(m message) *message {
 	return &h.sent[i]
 }
 
-// judgeSagas says whether both calls of each step fit together.
+// judgeSagas checks that both calls of each step fit together.
 func (h *history) judgeSagas(all map[of]*evidence) {
 	group := h.hop.String()
 	for _, m := range h.sent {
@@ -270,7 +270,7 @@ func (h *history) judgeSagas(all map[of]*evidence) {
 	}
 }
 
-// judgeRepeats says whether commands with one idempotency key have one effect.
+// judgeRepeats checks that commands with one idempotency key have one effect.
 func (h *history) judgeRepeats(all map[of]*evidence) {
 	group := h.hop.String()
 	effects := make(map[int]int)
@@ -286,7 +286,7 @@ func (h *history) judgeRepeats(all map[of]*evidence) {
 	}
 }
 
-// judgeOrder says whether effects of a key came in the order of their messages. What was redriven comes when it comes.
+// judgeOrder checks that the effects of a key came in the order of their messages. Redriven messages may come at any time.
 func (h *history) judgeOrder(all map[of]*evidence) {
 	type line struct{ group, topic, key string }
 	last := make(map[line]*message)
@@ -305,7 +305,7 @@ func (h *history) judgeOrder(all map[of]*evidence) {
 	}
 }
 
-// judgeOutbox says whether what handlers of one transaction wrote for a key is in the order in which they ran.
+// judgeOutbox checks that rows that handlers of one transaction wrote for a key are in the order in which they ran.
 func (h *history) judgeOutbox(all map[of]*evidence) {
 	rows, err := h.pool.Query(h.ctx, "SELECT cause, coalesce(key, '') FROM relayed WHERE topic = $1 ORDER BY position", h.hop.Events())
 	require.NoError(h.t, err)

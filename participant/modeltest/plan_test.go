@@ -12,7 +12,7 @@ type plan struct {
 	Steps []step
 }
 
-// setup is what does not change in a history.
+// setup does not change in a history.
 type setup struct {
 	Local      bool  `json:",omitempty"` // work comes from troupe.local_work
 	Batch      int   // Config.Batch
@@ -60,7 +60,7 @@ type body struct {
 	AuditFine bool   `json:",omitempty"` // the audit group's handler succeeds whatever Do and Fails are
 }
 
-// What a body makes its handler do.
+// The values of body.Do.
 const (
 	doRefuse    = "refuse"
 	doPermanent = "permanent"
@@ -72,7 +72,7 @@ const (
 	doRows    = "open rows"
 	doCommit  = "raw commit"
 	doLimit   = "own limit"      // SQLSTATE 53400
-	doGone    = "other database" // SQLSTATE 57P01 that is not tx's
+	doGone    = "other database" // SQLSTATE 57P01 of a connection that is not tx's
 	doSet     = "set local"
 	doGoexit  = "goexit"
 )
@@ -106,5 +106,5 @@ func (p plan) String() string {
 
 func (m message) event() bool { return m.Kind == kindHappened || m.Kind == kindReacted }
 
-// ordered says whether m takes effect in the order of its key.
+// ordered reports whether m takes effect in the order of its key.
 func (m message) ordered() bool { return m.Key != "" && m.Kind != kindLoose }

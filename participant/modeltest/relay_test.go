@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// relay moves what the outbox has to the table relayed, and produces what the hop itself consumes. A row is produced before
-// that commits, as a relay that loses its acknowledgement would.
+// relay moves the outbox's rows to the table relayed, and produces the messages that the hop itself consumes. A row is produced
+// before the move commits, as by a relay that loses its acknowledgement.
 func (h *history) relay() error {
 	return pgx.BeginFunc(h.ctx, h.pool, func(tx pgx.Tx) error {
 		found, err := tx.Query(h.ctx, "DELETE FROM troupe.outbox RETURNING "+outbox.Columns)
@@ -50,13 +50,13 @@ func (h *history) relay() error {
 	})
 }
 
-// consumes says whether the hop reads a topic.
+// consumes reports whether the hop reads a topic.
 func (h *history) consumes(topic string) bool {
 	return slices.Contains(h.consumed(), topic) || strings.HasPrefix(topic, h.hop.String()+".retry.")
 }
 
-// noteAnswer compares the id of an outcome with the one that the same life of the message was answered with before the
-// database was set back.
+// noteAnswer compares the id of an outcome with the id of the answer that the same life of the message had before the database
+// was set back.
 func (h *history) noteAnswer(m envelope.Message) {
 	if m.Topic != h.hop.Events() || (m.Type != "Answered" && m.Type != "Refused") {
 		return

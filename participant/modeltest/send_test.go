@@ -74,7 +74,7 @@ func (d *drawing) acts() []message {
 	return []message{m}
 }
 
-// earlier draws a message of those that are not forgotten, 0 where there is none.
+// earlier draws a message that is not forgotten, 0 if there is none.
 func (d *drawing) earlier(fits func(message) bool) int {
 	var some []int
 	for _, m := range d.all {
@@ -92,7 +92,7 @@ func (d *drawing) numbered(n int) message {
 	return d.all[slices.IndexFunc(d.all, func(m message) bool { return m.N == n })]
 }
 
-// step2 draws both calls of a saga's step: side by side, the compensation first, or later.
+// step2 draws both calls of a saga's step: one after the other, the compensation first, or later.
 func (d *drawing) step2() []message {
 	key := d.key()
 	forward, undo := d.next(kindAct, key), d.next(kindUndo, key)
@@ -111,7 +111,7 @@ func (d *drawing) step2() []message {
 	return []message{forward}
 }
 
-// happened draws an event, or those of both calls of a saga's step.
+// happened draws an event, or the events of both calls of a saga's step.
 func (d *drawing) happened() []message {
 	key := d.key()
 	m := d.next(kindHappened, key)
@@ -126,7 +126,7 @@ func (d *drawing) happened() []message {
 	return []message{m, undone}
 }
 
-// script draws what a command's handler does.
+// script draws the script of a command's handler.
 func (d *drawing) script(m *message) {
 	b := &m.Body
 	switch at := d.index("does", 100); {

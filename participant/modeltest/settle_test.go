@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// stallLimit is how long nothing may change while something is open, with a healthy member.
+	// stallLimit limits the time without a change while some message has not ended, with a healthy member.
 	stallLimit = 3 * time.Minute
-	// settleLimit is how long everything may take to end.
+	// settleLimit limits the time until all messages have ended.
 	settleLimit = 9 * time.Minute
 )
 
-// identity is what an inbox knows a life of a message by.
+// identity is the identity of a message's life in an inbox.
 type identity struct {
 	group, id string
 	redrive   int
 }
 
-// state is what is still to be done.
+// state counts the messages and rows that have not ended.
 type state struct {
 	open      []int // numbers of messages whose last life has not ended
 	held      int
 	outbox    int
 	deadlines int
 	local     int
-	attempts  int // made by what is held, to see progress
+	attempts  int // of the held messages, to see progress
 }
 
 func (s state) done() bool { return len(s.open)+s.held+s.outbox+s.deadlines+s.local == 0 }
@@ -42,7 +42,7 @@ func (s state) String() string {
 		len(s.open), open, s.held, s.outbox, s.deadlines, s.local, s.attempts)
 }
 
-// groupsOf are the groups that handle m.
+// groupsOf returns the groups that handle m.
 func (h *history) groupsOf(m message) []string {
 	all := h.groups()
 	if m.Kind == kindHappened && h.p.Setup.Audit {
@@ -51,7 +51,7 @@ func (h *history) groupsOf(m message) []string {
 	return all[:1]
 }
 
-// look reads what is still to be done, as of one moment.
+// look reads the state, as of one moment.
 func (h *history) look() (s state) {
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	require.NoError(h.t, pgx.BeginTxFunc(h.ctx, h.pool, snapshot, func(tx pgx.Tx) (err error) {
@@ -115,7 +115,7 @@ func (h *history) tryRelay() {
 	}
 }
 
-// settle ends the faults and waits until everything has ended. It fails when nothing changes any more before that.
+// settle ends the faults and waits until all messages have ended. It fails if nothing changes any more before that.
 func (h *history) settle() {
 	h.thaw()
 	began := time.Now()

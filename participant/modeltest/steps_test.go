@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// stopLimit is how long a member may take to stop, and a broker to forget one that was killed.
+// stopLimit limits the time in which a member stops, or a broker removes one that was killed.
 const stopLimit = 4 * time.Minute
 
 var operator = repair.By{Actor: "model", Reason: "drawn"}
@@ -82,8 +82,8 @@ func (h *history) do(s step) {
 	}
 }
 
-// resend sends m again as it was: its sender did not get the acknowledgement. The table of local work knows an id already,
-// and no writer makes it twice.
+// resend sends m again unchanged, as a sender without an acknowledgement does. The table of local work recognises an id
+// already, and no writer inserts it twice.
 func (h *history) resend(m message) {
 	if !h.p.Setup.Local {
 		h.send(m)
@@ -110,7 +110,7 @@ func (h *history) join(k task) {
 	h.members = append(h.members, m)
 }
 
-// pick gives a member that lives and is not frozen.
+// pick returns a member that lives and is not frozen.
 func (h *history) pick(n int) *member {
 	h.bury()
 	var some []*member
@@ -148,7 +148,7 @@ func (h *history) drop(m *member) {
 
 func (h *history) thaw() {
 	for _, m := range h.members {
-		_ = m.Process.Signal(syscall.SIGCONT) // one that froze by its hook too
+		_ = m.Process.Signal(syscall.SIGCONT) // also one that its hook froze
 		m.frozen = false
 	}
 }
@@ -186,7 +186,7 @@ func (h *history) killAll() {
 	}
 }
 
-// rewind makes the groups read everything again, with an inbox that forgot it or not.
+// rewind makes the groups read everything again, with an empty inbox or with the old one.
 func (h *history) rewind(forget bool) {
 	if forget {
 		h.settle()
@@ -216,7 +216,7 @@ func (h *history) rewind(forget bool) {
 	h.join(task{})
 }
 
-// swap copies the database, or puts the copy in its place: the commits since then are lost.
+// swap copies the database, or replaces it by the copy: the commits since then are lost.
 func (h *history) swap(copies bool) {
 	h.killAll()
 	h.pool.Close()
@@ -256,7 +256,7 @@ func (h *history) newTopic(topic string) {
 	h.join(task{})
 }
 
-// operate is an operator's action on what is there now.
+// operate runs an operator's action on the present rows.
 func (h *history) operate(s step) {
 	switch s.Do {
 	case "retry":
