@@ -20,44 +20,46 @@ import (
 )
 
 const (
-	connectLimit   = 5 * time.Second // for dialling, and again for TLS
+	connectLimit   = 5 * time.Second // for dialling, and again for the TLS handshake
 	defaultMaxBody = 256 << 10
-	mostMaxBody    = 900_000 // a message is not larger than 1,000,000
+	mostMaxBody    = 900_000 // a message has at most 1,000,000
 )
 
-// Config of an Ambassador. BaseURL is required.
+// Config configures an Ambassador. BaseURL is required.
 type Config struct {
-	// BaseURL is where the service is: http or https, host and, where it has one, a path, to which that of a call is added.
-	// Credentials go into Header.
+	// BaseURL is the service's address: http or https, host and optionally a path, to which a call's path is appended. Put
+	// credentials into Header.
 	BaseURL string
-	// Header is added to each request: tokens, for example. It is in no log and no error. What the ambassador sets itself
-	// wins: Content-Type, Accept, User-Agent, Idempotency-Key, X-Saga-…, ce-…, signatures and trace context.
+	// Header is added to each request, for example a token. Its values are in no log and no error. It does not replace the
+	// headers that the ambassador sets: Content-Type, Accept, User-Agent, Idempotency-Key, X-Saga-…, ce-…, signatures and
+	// trace context.
 	Header http.Header
-	// MaxBody is the largest body of an answer, in bytes. Default 262,144; not more than 900,000.
+	// MaxBody is the maximum size of a response's body in bytes. Default 262,144; at most 900,000.
 	MaxBody int
-	// Transport makes the requests, for TLS, a proxy or a limit of connections. It must not follow redirects, as no
-	// http.Transport does. Default: connections of its own, without a proxy, 5 s to dial and 5 s for TLS.
+	// Transport makes the requests; set it for TLS, a proxy or a limit of connections. It must not follow redirects; no
+	// http.Transport does. Default: a transport with its own connections, without a proxy, 5 s to dial and 5 s for TLS.
 	Transport http.RoundTripper
-	// Mode is how Post posts. Default CloudEvents.
+	// Mode is the form of the requests of Post. Default CloudEvents.
 	Mode Mode
-	// Retry400 makes 400 mean Again, to Post: for services that answer 200 when they have done it and 400 when they want to be
-	// asked again. What they refuse for good they answer with another 4xx.
+	// Retry400 makes Post treat 400 as Again: for services that answer 200 when they are done and 400 when they want the
+	// request again. Such a service must answer another 4xx for a permanent refusal.
 	Retry400 bool
-	// Sign signs what Post posts. Default: nothing is signed.
+	// Sign signs the requests of Post. Default: they are not signed.
 	Sign Signer
-	// Schemas shows Post's services Avro as JSON, and makes Avro of what they say. Default: Avro is refused.
+	// Schemas converts the Avro payloads of Post's commands to JSON, and the service's responses to Avro. Default: a command
+	// whose payload is Avro becomes a dead letter.
 	Schemas *schemas.Codec
-	// Trace says where in a trace a handler is, as in outbox.Config. Default: a request continues its command's trace.
+	// Trace returns the handler's trace context, as in outbox.Config. Default: a request continues its command's trace.
 	Trace func(context.Context) (traceparent, tracestate string)
 }
 
-// An Ambassador makes requests of one service. It may be used concurrently, by several participants too.
+// An Ambassador makes requests to one service. It may be used concurrently, also by several participants.
 type Ambassador struct {
 	cfg  Config
 	base *url.URL
 }
 
-// New checks the configuration and fills its gaps. It does no I/O.
+// New checks the configuration and sets the defaults. It does no I/O.
 func New(cfg Config) (*Ambassador, error) {
 	base, err := baseURL(cfg.BaseURL)
 	if err != nil {
@@ -87,8 +89,8 @@ func New(cfg Config) (*Ambassador, error) {
 	return &Ambassador{cfg: cfg, base: base}, nil
 }
 
-// NewTransport is Config.Transport's default, with TLS of its own and as many connections as there may be requests at
-// once.
+// NewTransport returns the default of Config.Transport with a TLS configuration, and with enough connections for a number of
+// concurrent requests.
 func NewTransport(encryption *tls.Config, requests int) *http.Transport {
 	t := newTransport()
 	t.TLSClientConfig, t.MaxIdleConnsPerHost, t.MaxConnsPerHost = encryption, requests, 2*requests
@@ -100,14 +102,14 @@ func newTransport() *http.Transport {
 		DialContext:            (&net.Dialer{Timeout: connectLimit}).DialContext,
 		TLSHandshakeTimeout:    connectLimit,
 		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // an answer is as large as it looks
+		DisableCompression:     true, // no decompression: a body is as large as on the wire
 		MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost:    64,
 		IdleConnTimeout:        time.Minute,
 	}
 }
 
-// baseURL never repeats what it was given: it may have a password.
+// baseURL parses and checks a base URL. Its errors do not contain the text, which may have a password.
 func baseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -129,12 +131,13 @@ func baseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Handle makes a the handler of Call on p's hop, never in a batch. Call it before p.Run; mistakes are Run's error.
+// Handle registers a as the handler of Call on p's hop, never in a batch. Call it before p.Run, which returns configuration
+// errors.
 func (a *Ambassador) Handle(p *participant.Participant) {
 	participant.Handle(p, a.call, participant.Alone())
 }
 
-// call makes the request that a command asks for. It writes nothing itself: its outcome is all.
+// call makes the request of a command. It writes nothing itself; it only returns the outcome.
 func (a *Ambassador) call(ctx context.Context, _ pgx.Tx, c participant.Command[Call]) (participant.Outcome, error) {
 	r := request{method: c.Body.Method, path: c.Body.Path}
 	if body := c.Body.Body; string(body) != "null" {
@@ -165,7 +168,7 @@ func (a *Ambassador) tooLarge(r request, got answer) error {
 		r, got.text(), a.cfg.MaxBody))
 }
 
-// trouble is the error of an answer that is no outcome. It says nothing of what the service said: that may be secret.
+// trouble returns the error for a response that is no outcome. It does not contain the response's text, which may be secret.
 func (a *Ambassador) trouble(r request, got answer) error {
 	switch {
 	case Meaning(got.status) == Again:

@@ -15,22 +15,24 @@ import (
 
 const maxReason = 500
 
-// answer is what came back for a request.
+// answer is the service's response to a request.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
-	cut    bool // there was more of the body
+	cut    bool // the body was larger than MaxBody, and is cut
 }
 
-// text is the status with its name, which is not the service's: that may say anything.
+// text returns the status with its standard name. The name in the service's response is not used, since it may contain
+// anything.
 func (a answer) text() string { return statusText(a.status) }
 
 func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// asJSON is the body as a value: what reads as JSON is JSON, whatever the content type says, for many say text/plain.
+// asJSON returns the body as a JSON value. A body that is valid JSON counts as JSON whatever its content type, since many
+// services send JSON as text/plain.
 func (a answer) asJSON() json.RawMessage {
 	switch {
 	case len(a.body) == 0:
@@ -40,12 +42,12 @@ func (a answer) asJSON() json.RawMessage {
 	}
 	text, err := json.Marshal(strings.ToValidUTF8(string(a.body), "\uFFFD"))
 	if err != nil {
-		return nil // a string always has one
+		return nil // cannot happen: a string always has a JSON text
 	}
 	return text
 }
 
-// reason is why the service said no.
+// reason returns the reason that the service gives for a refusal.
 func (a answer) reason() string {
 	if a.cut {
 		return a.text()
@@ -61,7 +63,7 @@ func (a answer) reason() string {
 	return a.text()
 }
 
-// refusal is the body of a failure event.
+// refusal returns the body of a failure event.
 func (a answer) refusal() json.RawMessage {
 	var object map[string]json.RawMessage
 	if !a.cut && json.Unmarshal(a.body, &object) == nil && object != nil && utf8.Valid(a.body) {
@@ -72,7 +74,7 @@ func (a answer) refusal() json.RawMessage {
 		Reason string `json:"reason"`
 	}{a.status, a.reason()})
 	if err != nil {
-		return nil // two values of their own always have a text
+		return nil // cannot happen: a number and a string always have a JSON text
 	}
 	return text
 }
@@ -89,7 +91,8 @@ func short(s string) string {
 	return s[:at]
 }
 
-// wait is how long the service asks to be left alone: Retry-After in seconds, or as a date, which is counted from its own.
+// wait returns the wait that the service asks for by Retry-After, in seconds or as a date, which is compared with the
+// response's own date if it has one.
 func (a answer) wait(now time.Time) time.Duration {
 	value := strings.TrimSpace(a.header.Get("Retry-After"))
 	if value == "" {
@@ -112,7 +115,7 @@ func (a answer) wait(now time.Time) time.Duration {
 	return max(until.Sub(now), 0)
 }
 
-// elsewhere is where a redirect leads to, without what may be secret.
+// elsewhere returns the target of a redirect, without its query and credentials, which may be secret.
 func (a answer) elsewhere(from *url.URL) string {
 	to, err := from.Parse(a.header.Get("Location"))
 	if err != nil || to.Host == "" {

@@ -47,7 +47,7 @@ func TestACallIsARequestAndItsAnswerAnEvent(t *testing.T) {
 	}
 }
 
-// TestWhatAServiceSaysIsKept: JSON as it is, anything else as a string.
+// TestWhatAServiceSaysIsKept: a body that is JSON is kept unchanged, anything else as a string.
 func TestWhatAServiceSaysIsKept(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ says, body string }{
@@ -85,7 +85,7 @@ func TestA4xxIsARefusalWithItsReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hotel := serve(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
-				w.Header().Set("Retry-After", "3600") // a refusal is one all the same
+				w.Header().Set("Retry-After", "3600") // has no effect: a refusal is not retried
 				w.WriteHeader(http.StatusConflict)
 				_, _ = io.WriteString(w, c.says)
 			})
@@ -105,7 +105,7 @@ func TestA4xxIsARefusalWithItsReason(t *testing.T) {
 	}
 }
 
-// TestCallsAreJSONInAFlowOfAvro: what the participant's codec has no schema for.
+// TestCallsAreJSONInAFlowOfAvro: the participant's codec has no schema for a call and its answers.
 func TestCallsAreJSONInAFlowOfAvro(t *testing.T) {
 	t.Parallel()
 	hotel := serve(t, status(http.StatusNoContent))

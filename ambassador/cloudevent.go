@@ -8,19 +8,19 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// A Mode is how a command is posted. Its payload is the body in either.
+// A Mode is the form of a posted command. In both modes the payload is the body.
 type Mode string
 
 // The modes.
 const (
-	// CloudEvents is the binary mode of the HTTP binding: each attribute is a header, ce-id, ce-type, ce-correlationid and
-	// so on, and the content type is the payload's.
+	// CloudEvents is the binary mode of the HTTP binding: each attribute is a header (ce-id, ce-type, ce-correlationid and so
+	// on), and the content type is the payload's.
 	CloudEvents Mode = "cloudevents"
-	// Plain has no such headers: a request like any other, which its path tells apart.
+	// Plain sends no such headers: the service distinguishes requests by their path.
 	Plain Mode = "plain"
 )
 
-// attributes are m's as CloudEvents has them in HTTP. Headers that are no attributes stay behind.
+// attributes returns m's attributes as HTTP headers of CloudEvents. Headers that are no attributes are left out.
 func attributes(m envelope.Message) http.Header {
 	header := make(http.Header, 16)
 	for _, h := range m.Headers() {
@@ -31,8 +31,8 @@ func attributes(m envelope.Message) http.Header {
 	return header
 }
 
-// encoded is a value of an attribute: CloudEvents' HTTP binding 3.1.3.2 has spaces, quotes, percent signs and all that is no
-// printable ASCII escaped, byte by byte of its UTF-8.
+// encoded returns an attribute's value as CloudEvents' HTTP binding 3.1.3.2 requires: spaces, quotes, percent signs and all
+// characters that are not printable ASCII are escaped, byte by byte of their UTF-8.
 func encoded(value string) string {
 	plain := func(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' }
 	n := 0

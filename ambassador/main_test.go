@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// service is one that speaks HTTP. It writes down what it is asked.
+// service is a service that speaks HTTP. It records its requests.
 type service struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -30,7 +30,7 @@ type service struct {
 	said  []string // their bodies
 }
 
-// serve starts one. answer is called for one request after the other, with how many came before.
+// serve starts a service. answer is called for each request, with the number of earlier requests.
 func serve(t testing.TB, answer func(w http.ResponseWriter, r *http.Request, before int)) *service {
 	s := &service{}
 	s.Server = httptest.NewServer(s.handler(answer))
@@ -55,7 +55,7 @@ func (s *service) requests() []*http.Request {
 	return append([]*http.Request(nil), s.asked...)
 }
 
-// keys are the idempotency keys of all requests.
+// keys returns the idempotency keys of all requests.
 func (s *service) keys() (all []string) {
 	for _, r := range s.requests() {
 		all = append(all, r.Header.Get("Idempotency-Key"))
@@ -67,10 +67,10 @@ func status(code int) func(http.ResponseWriter, *http.Request, int) {
 	return func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(code) }
 }
 
-// quiet is for servers to whom clients break off.
+// quiet returns a logger that discards the errors of servers whose clients disconnect.
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// stage runs an ambassador beside the service at url.
+// stage runs an ambassador for the service at url.
 func stage(t testing.TB, url string, change ...func(*ambassador.Config, *participant.Config)) *participanttest.Stage {
 	t.Helper()
 	cfg := ambassador.Config{BaseURL: url}
@@ -86,7 +86,7 @@ func stage(t testing.TB, url string, change ...func(*ambassador.Config, *partici
 	})
 }
 
-// call is a command as a saga sends it.
+// call returns a command as a saga sends it.
 func call(s *participanttest.Stage, method, path, body string) envelope.Message {
 	c := ambassador.Call{Method: method, Path: path}
 	if body != "" {

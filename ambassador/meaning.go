@@ -1,17 +1,17 @@
 package ambassador
 
-// A Verdict is what a status means for the message that was sent.
+// A Verdict is the meaning of a status for the message that was sent.
 type Verdict string
 
 // The verdicts.
 const (
-	Done    Verdict = "done"    // the service has done it
-	Refused Verdict = "refused" // its business says no: not retried
+	Done    Verdict = "done"    // the service has executed the request
+	Refused Verdict = "refused" // the service refuses: not retried
 	Again   Verdict = "again"   // not now: retried, with the same Idempotency-Key
-	Wrong   Verdict = "wrong"   // no answer to a call, such as a redirect: a person must see to it
+	Wrong   Verdict = "wrong"   // no answer to a call, such as a redirect: an operator must act
 )
 
-// Meaning is the one table of what a status means.
+// Meaning returns the verdict for a status; package ambassador uses no other table.
 func Meaning(status int) Verdict {
 	switch {
 	case status >= 200 && status <= 299:

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/ambassador"
 )
 
-// TestMeaning: every status there can be, and those that there cannot.
+// TestMeaning covers every valid status, and invalid ones.
 func TestMeaning(t *testing.T) {
 	t.Parallel()
 	again := map[int]bool{408: true, 425: true, 429: true}

@@ -19,7 +19,7 @@ func TestACommandThatComesAgainIsOneRequest(t *testing.T) {
 	hotel := serve(t, func(w http.ResponseWriter, _ *http.Request, _ int) { _, _ = w.Write([]byte(`{"id":"r-7"}`)) })
 	s := stage(t, hotel.URL)
 	m := call(s, "POST", "/rooms", `{}`)
-	again := m // as a coordinator would say it again
+	again := m // as a coordinator would send it again
 	again.ID = envelope.NewID()
 	s.Send(m, m, again)
 	require.JSONEq(t, `{"id":"r-7"}`, string(done(s, m).Body))
@@ -31,10 +31,11 @@ func TestACommandThatComesAgainIsOneRequest(t *testing.T) {
 	require.Len(t, s.Entries(s.Hop.Events()), 2)
 }
 
-// TestACrashAtEveryStepIsOneEffectForAServiceThatKnowsItsKeys: it keeps them in its own database, here the stage's.
+// TestACrashAtEveryStepIsOneEffectForAServiceThatKnowsItsKeys: the service stores the keys in its own database, here the
+// stage's.
 func TestACrashAtEveryStepIsOneEffectForAServiceThatKnowsItsKeys(t *testing.T) {
 	t.Parallel()
-	var pools sync.Map // of the stages, by their flow
+	var pools sync.Map // the pools of the stages, by flow
 	hotel := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 		pool, _ := pools.Load(r.Header.Get("X-Stage"))
 		_, err := pool.(*pgxpool.Pool).Exec(r.Context(),

@@ -28,7 +28,7 @@ import (
 
 const (
 	defaultWriters = 8
-	mostPost       = 1_000_000 + 64<<10 // a payload, and what is around it
+	mostPost       = 1_000_000 + 64<<10 // bytes of the largest payload, and of the fields around it
 	writeLimit     = 10 * time.Second
 	forgetAtOnce   = 1000
 	maxAttribute   = 1024
@@ -36,43 +36,47 @@ const (
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-// OutboxConfig of an Outbox. Pool is required.
+// OutboxConfig configures an Outbox. Pool is required.
 type OutboxConfig struct {
-	// Pool is on the ambassador's database, which has Troupe's tables.
+	// Pool connects to the ambassador's database, which has Troupe's tables.
 	Pool *pgxpool.Pool
-	// Source is ce_source of what is written: the service's name.
+	// Source is the ce_source of the messages: the service's name.
 	Source string
-	// Topics are those that may be written to. None: all.
+	// Topics lists the topics that may be written to. None: all.
 	Topics []string
-	// Token is what requests bring as Authorization: Bearer. Empty: whoever reaches the handler may write.
+	// Token is the token that a request must have as Authorization: Bearer. Empty: every request that reaches the handler may
+	// write.
 	Token string
-	// Writers is how many requests are read and written at once; the others get 503. Each may hold 1 MB. Default 8.
+	// Writers is the number of requests that are read and written at once; others get 503. Each may hold 1 MB. Default 8.
 	Writers int
-	// Log gets what the service cannot be told.
+	// Log gets the database errors, which are not in the response.
 	Log zerolog.Logger
 }
 
 // An Outbox takes messages by HTTP from a service that has no database, and writes them to the ambassador's outbox. It is an
-// http.Handler for POST, whatever its path is; it may be used concurrently.
+// http.Handler for POST on any path; it may be used concurrently.
 //
 //	POST /outbox
 //	{"id": "0198c5ce-…", "topic": "order.courier.commands", "key": "o-1", "type": "CollectParcel", "payload": {…}}
 //
-// id is a UUID that the service makes, once for a message; under it the message may be posted again until somebody answers.
+// id is a UUID that the service makes, once for each message. The service may post the message again under it until it gets a
+// response.
 //
-//	201  it stands in the outbox
-//	200  it did before: nothing was written again
-//	400  it is no such message          401  the token is missing or wrong
-//	403  the topic may not be written   409  another message came under that id
-//	413  too large                      415  not application/json
-//	429  too many wrong tokens          503  busy, or no database
+//	201  it was written to the outbox
+//	200  it was written before: nothing was written again
+//	400  it is not a valid message      401  the token is missing or wrong
+//	403  the topic may not be written   405  not POST
+//	409  another message has that id    413  too large
+//	415  not application/json           429  too many wrong tokens
+//	503  busy, or the database cannot be written
 //
 // After 429 and 503 post it again, after the seconds of Retry-After.
 //
-// Optional are key; headers, an object of texts; correlation_id and causation_id, which are the ce-correlationid and ce-id
-// of the command that the message follows from. The payload is JSON as it stands there. Of Troupe's own attributes the
-// headers may have ce_outcome and ce_idempotencykey. A message with another one, such as ce_source or ce_sagaid, or with a
-// header or type that begins with "troupe.", is refused with 400, since those name the writer and the saga of a message.
+// These fields are optional: key; headers, an object of texts; correlation_id and causation_id, which are the
+// ce-correlationid and ce-id of the command that the message follows from. The payload is written as the JSON in the request.
+// Of Troupe's own attributes the headers may have ce_outcome and ce_idempotencykey. A message with another one, such as
+// ce_source or ce_sagaid, or with a header or type that begins with "troupe.", is refused with 400, since those name the
+// writer and the saga of a message.
 type Outbox struct {
 	cfg   OutboxConfig
 	out   *outbox.Outbox
@@ -80,7 +84,7 @@ type Outbox struct {
 	turns chan struct{}
 }
 
-// NewOutbox checks the configuration and fills its gaps. It does no I/O.
+// NewOutbox checks the configuration and sets the defaults. It does no I/O.
 func NewOutbox(cfg OutboxConfig) (*Outbox, error) {
 	if cfg.Pool == nil {
 		return nil, errors.New("ambassador: outbox config without a pool")
@@ -101,7 +105,7 @@ func NewOutbox(cfg OutboxConfig) (*Outbox, error) {
 	return o, nil
 }
 
-// posted is what a service sends.
+// posted is the body of a service's request.
 type posted struct {
 	ID            string            `json:"id"`
 	Topic         string            `json:"topic"`
@@ -113,7 +117,7 @@ type posted struct {
 	CausationID   string            `json:"causation_id"`
 }
 
-// refused is a request that cannot be done, and why.
+// refused is the status and the reason of a request that is refused.
 type refused struct {
 	status int
 	reason string
@@ -127,7 +131,7 @@ func badRequest(format string, args ...any) error {
 
 var errBusy = refused{http.StatusServiceUnavailable, "busy: post it again"}
 
-// ServeHTTP is http.Handler's.
+// ServeHTTP implements http.Handler.
 func (o *Outbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, fresh, err := o.accept(w, r)
 	var no refused
@@ -154,7 +158,7 @@ func (o *Outbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", envelope.JSON)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // whoever asked has gone
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client has gone
 }
 
 func (o *Outbox) accept(w http.ResponseWriter, r *http.Request) (id string, fresh bool, err error) {
@@ -251,9 +255,9 @@ var setByUs = []string{
 	envelope.HeaderSagaID, envelope.HeaderSagaStep, envelope.HeaderSagaOperation,
 }
 
-// write says whether the message is new.
+// write writes the message unless its id is stored, and reports whether it did.
 func (o *Outbox) write(ctx context.Context, p posted) (fresh bool, err error) {
-	canonical, err := json.Marshal(p) // the payload without its white space, the headers in order
+	canonical, err := json.Marshal(p) // the payload without white space, the headers in order
 	if err != nil {
 		return false, err
 	}
@@ -293,8 +297,8 @@ func (o *Outbox) write(ctx context.Context, p posted) (fresh bool, err error) {
 	return fresh, err
 }
 
-// Forget removes the ids of messages that were posted so long ago, and says how many there were. What is posted again
-// after that is written again.
+// Forget deletes the ids of messages that were posted longer than age ago, and returns their number. A message that is posted
+// again after that is written again.
 func (o *Outbox) Forget(ctx context.Context, age time.Duration) (forgotten int64, err error) {
 	for {
 		tag, err := o.cfg.Pool.Exec(ctx, `

@@ -71,7 +71,7 @@ func TestAPostedMessageStandsInTheOutboxOnce_C18(t *testing.T) {
 	var mu sync.Mutex
 	answered := make(map[int]int)
 	var all sync.WaitGroup
-	for range 20 { // some find it busy: they come again
+	for range 20 { // some get busy and post again
 		all.Go(func() {
 			for {
 				status, _, _ := post(o, message(id, `{"n": 1}`))
@@ -156,7 +156,7 @@ func TestWhatCannotBePostedIsRefused(t *testing.T) {
 	require.Equal(t, 429, status, said)
 }
 
-// TestABusyOutboxSaysSo: what is read at once is bounded, and so is the memory.
+// TestABusyOutboxSaysSo: the number of requests that are read at once is bounded, and so is the memory.
 func TestABusyOutboxSaysSo_C19(t *testing.T) {
 	t.Parallel()
 	o, pool := takes(t, func(c *ambassador.OutboxConfig) { c.Writers = 1 })
@@ -182,7 +182,7 @@ func TestABusyOutboxSaysSo_C19(t *testing.T) {
 	text := message(envelope.NewID(), "1")
 	_, err := io.WriteString(slow, text[:10])
 	require.NoError(t, err)
-	<-reading // so it has its turn, and keeps it until all is read
+	<-reading // so it is being read, and keeps its slot until all of it is read
 	status, said, header := post(o, message(envelope.NewID(), "2"))
 	require.Equal(t, 503, status, said)
 	require.Equal(t, "1", header.Get("Retry-After"))
@@ -194,7 +194,7 @@ func TestABusyOutboxSaysSo_C19(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// watched is a body that says when it is read.
+// watched is a body that reports when it is read.
 type watched struct {
 	io.ReadCloser
 	reading chan struct{}

@@ -10,12 +10,12 @@ import (
 
 const (
 	maxPath = 2048
-	// maxDecodings is how often a path may have been escaped.
+	// maxDecodings bounds how often a path may have been escaped.
 	maxDecodings = 4
 )
 
-// checkPath refuses a path that could lead out of the base, on whatever servers it passes: some decode before they look
-// for dots, some twice, some take a backslash for a slash, some cut what stands behind a semicolon.
+// checkPath returns an error for a path that could lead out of the base on any server that handles it: some decode before
+// they remove dot segments, some decode twice, some treat a backslash as a slash, some cut a segment at a semicolon.
 func checkPath(path string) error {
 	switch {
 	case len(path) > maxPath:
@@ -48,7 +48,7 @@ func checkPath(path string) error {
 	return fmt.Errorf("path %q: it is escaped more than %d times", path, maxDecodings-1)
 }
 
-// unescape leaves what is no escape as it is, as lenient servers do.
+// unescape decodes escapes and keeps invalid ones unchanged, as lenient servers do.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-go/troupe/ambassador"
 )
 
-// FuzzCheckPath: whatever passes stays below the base, on a server that decodes as often as it likes, takes backslashes
-// for slashes, and then cleans.
+// FuzzCheckPath: a path that passes stays below the base, on a server that decodes any number of times, treats backslashes as
+// slashes, and then cleans the path.
 func FuzzCheckPath(f *testing.F) {
 	for _, p := range []string{
 		"/a", "/a/%2e%2e", "/%252e%252e/b", "/a%2fb/..;x", "/%5c..%5c", "/%25/50%25", "/a/...", "/%2525252e%2525252e", "/.%2e",

@@ -19,7 +19,7 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// request is what is asked of the service.
+// request is a request to the service.
 type request struct {
 	method string
 	path   string // escaped
@@ -27,10 +27,10 @@ type request struct {
 
 	contentType string
 	attributes  http.Header // of a CloudEvent
-	sign        Signer      // nil: not at all
+	sign        Signer      // nil: the request is not signed
 }
 
-// String is r in errors. The path is quoted, so that dead letters that differ in it alone have one cause.
+// String returns r for errors. The path is quoted, so that dead letters that differ only in it have one cause.
 func (r request) String() string { return fmt.Sprintf("%s %q", r.method, r.path) }
 
 func (r request) check() error {
@@ -45,15 +45,15 @@ func (r request) check() error {
 	return checkPath(r.path)
 }
 
-// url is the base with a path that was checked.
+// url returns the base with a path that was checked.
 func (a *Ambassador) url(path string) *url.URL {
 	u := *a.base
-	decoded, _ := url.PathUnescape(path) // checkPath has tried
+	decoded, _ := url.PathUnescape(path) // checkPath has tried it
 	u.Path, u.RawPath = a.base.Path+decoded, a.base.EscapedPath()+path
 	return &u
 }
 
-// ask makes a request for m. What it answers is what the service said, whatever that means.
+// ask makes a request for m. It returns the service's response, whatever its status.
 func (a *Ambassador) ask(ctx context.Context, r request, m envelope.Message) (answer, error) {
 	if err := r.check(); err != nil {
 		return answer{}, retry.Permanent(err)
@@ -80,7 +80,7 @@ func (a *Ambassador) ask(ctx context.Context, r request, m envelope.Message) (an
 		h.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.body)), nil }
 		h.Body, _ = h.GetBody()
 	}
-	response, err := a.cfg.Transport.RoundTrip(h) // no http.Client: that follows redirects, and reads cookies
+	response, err := a.cfg.Transport.RoundTrip(h) // no http.Client, which follows redirects and uses cookies
 	if err != nil {
 		unreached := reach.failed.Load()
 		if !unreached {
@@ -100,8 +100,8 @@ func (a *Ambassador) ask(ctx context.Context, r request, m envelope.Message) (an
 	return got, nil
 }
 
-// failed says what an error of a request means. Where there was no connection, nothing was sent, and no other request
-// would get through either.
+// failed returns a request's error: participant.Unavailable if there was no connection, since then nothing was sent and other
+// requests would fail too.
 func (a *Ambassador) failed(ctx context.Context, r request, unreached bool, err error) error {
 	err = fmt.Errorf("%s: %w", r, err)
 	if unreached && ctx.Err() == nil {
@@ -113,7 +113,7 @@ func (a *Ambassador) failed(ctx context.Context, r request, unreached bool, err 
 var errNoHTTP = errors.New(
 	"the connection ended without an answer, or what came is no HTTP, or has headers of more than 64 KiB")
 
-// silenced is err without what the service said, which net/http quotes where it cannot read it.
+// silenced returns err, or errNoHTTP if it may quote the response, as net/http does when it cannot parse it.
 func silenced(err error) error {
 	var network net.Error
 	for _, plain := range []error{io.EOF, io.ErrUnexpectedEOF, context.Canceled, context.DeadlineExceeded} {
@@ -127,7 +127,7 @@ func silenced(err error) error {
 	return errNoHTTP
 }
 
-// reach watches whether a request gets a connection.
+// reach records whether a request gets a connection.
 type reach struct{ failed atomic.Bool }
 
 func (c *reach) trace() *httptrace.ClientTrace {
@@ -137,7 +137,7 @@ func (c *reach) trace() *httptrace.ClientTrace {
 	}
 }
 
-// header are a request's.
+// header returns a request's headers.
 func (a *Ambassador) header(ctx context.Context, m envelope.Message) (http.Header, error) {
 	header := make(http.Header, len(a.cfg.Header)+8)
 	for name, values := range a.cfg.Header {
@@ -169,14 +169,15 @@ func (a *Ambassador) header(ctx context.Context, m envelope.Message) (http.Heade
 	}
 	for name, value := range map[string]string{"traceparent": parent, "tracestate": state} {
 		header.Del(name)
-		if value != "" && fits(value) { // a trace is never worth a failure
+		if value != "" && fits(value) { // an invalid trace must not fail the request
 			header.Set(name, value)
 		}
 	}
 	return header, nil
 }
 
-// checkHeader refuses what cannot be sent, or would not be. It never repeats a value.
+// checkHeader returns an error for a header that cannot be sent, or that net/http would not send. The error never contains a
+// value.
 func checkHeader(name string, values []string) error {
 	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	switch http.CanonicalHeaderKey(name) {
@@ -194,7 +195,7 @@ func checkHeader(name string, values []string) error {
 	return nil
 }
 
-// fits says whether a header may have that value.
+// fits reports whether value can be a header's value.
 func fits(value string) bool {
 	return !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }

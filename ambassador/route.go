@@ -16,33 +16,35 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// A Route says where the commands of a type are posted, and what follows. Type and Path are required.
+// A Route defines where the commands of a type are posted, and which messages follow. Type and Path are required.
 type Route struct {
 	Type string // ce_type of the commands
 	Path string // as in Call
-	// Success and Failure are ce_type of the events that answer. Default: Type with Done or Refused behind it.
+	// Success and Failure are the ce_type of the events that answer. Default: Type with Done or Refused appended.
 	Success, Failure string
-	// Next is a command for the hop whose turn it is when the service has done this one; nil: none.
+	// Next is a command that is sent when the service has executed this one; nil: none.
 	Next *Next
 }
 
-// Next is a command with the body of the success event and the key of the command that it follows from. Both are required.
+// Next is a command with the body of the success event and the key of the command that it follows from. Both fields are
+// required.
 type Next struct {
 	Topic string // of the next hop's commands
 	Type  string
 }
 
-// Post makes a the handler of commands on p's hop, of the types of the routes: each is posted to its path, and the answer is
-// made of what the service says:
+// Post registers a as the handler of commands on p's hop, of the types of the routes. Each command is posted to its route's
+// path, and the answer is made of the response:
 //
-//	Done     success event: what the service said, and {} where that was nothing
-//	Refused  failure event: the JSON object that the service sent, and where it was none {"status": …, "reason": …}
+//	Done     success event: the response's body, as in CallDone, or {} if it is empty
+//	Refused  failure event: the response's body if it is a JSON object, otherwise {"status": …, "reason": …}
 //
-// Where the command's payload is Avro, the service gets it as JSON (with Config.Schemas), and what follows from it is Avro
-// again, by the latest schema of its type. All other payloads go as they are, and what follows is JSON.
+// If the command's payload is Avro, the service gets it as JSON (with Config.Schemas), and the messages that follow are Avro
+// again, by the latest schema of their type. All other payloads are posted unchanged, and the messages that follow are JSON.
 //
-// p needs Codec. Up to its Concurrency times its Batch requests are under way: those of a batch go at once, those of a key
-// one after the other. Call it before p.Run; mistakes are errors here and of Run.
+// p needs Codec. At most its Concurrency times its Batch requests are under way: the requests of a batch are concurrent,
+// except that a key's run one after the other. Call Post before p.Run. Post returns an error for an invalid route; Run
+// returns the other errors of the registration.
 func (a *Ambassador) Post(p *participant.Participant, routes ...Route) error {
 	for _, r := range routes {
 		if err := r.Check(); err != nil {
@@ -65,7 +67,7 @@ func (a *Ambassador) Post(p *participant.Participant, routes ...Route) error {
 	return nil
 }
 
-// Check says what is wrong with a route.
+// Check returns an error if a route is invalid.
 func (r Route) Check() error {
 	switch {
 	case r.Type == "":
@@ -79,7 +81,7 @@ func (r Route) Check() error {
 	return nil
 }
 
-// post asks the service. An error says that it has given no answer.
+// post posts a command to the service. It returns an error if the response is not an answer.
 func (a *Ambassador) post(ctx context.Context, route Route, m envelope.Message) (answer, error) {
 	r := request{method: http.MethodPost, path: route.Path, body: m.Payload, contentType: m.ContentType, sign: a.cfg.Sign}
 	if m.ContentType == envelope.Avro {
@@ -103,7 +105,7 @@ func (a *Ambassador) post(ctx context.Context, route Route, m envelope.Message) 
 	case v == Done && got.cut:
 		return answer{}, a.tooLarge(r, got)
 	case v == Done, v == Refused:
-		got.header = nil // it may be large, and is kept until the commit
+		got.header = nil // it may be large, and the answer is kept until the commit
 		return got, nil
 	case v == Again:
 		return answer{}, retry.After(fmt.Errorf("%s: %s", r, got.text()), got.wait(time.Now()))
@@ -118,14 +120,14 @@ func (a *Ambassador) meaning(status int) Verdict {
 	return Meaning(status)
 }
 
-// following is a command with what the service said to it.
+// following is a command with the service's response to it.
 type following struct {
 	Route
 	command envelope.Message
 	said    answer
 }
 
-// follow makes the outcome, and writes what comes next.
+// follow returns the outcome, and writes the next command.
 func (a *Ambassador) follow(ctx context.Context, tx pgx.Tx, out *outbox.Outbox, f following) (participant.Outcome, error) {
 	if a.meaning(f.said.status) == Refused {
 		e, err := a.event(ctx, f, f.Failure, f.said.refusal())
@@ -149,7 +151,7 @@ func (a *Ambassador) follow(ctx context.Context, tx pgx.Tx, out *outbox.Outbox, 
 	return participant.Succeed(e), out.Write(ctx, tx, entry)
 }
 
-// event is a body in the form that its command had.
+// event returns an event with a body in the content type of the command.
 func (a *Ambassador) event(ctx context.Context, f following, typ string, body json.RawMessage) (event, error) {
 	e := event{typ: typ, payload: body, contentType: envelope.JSON}
 	if f.command.ContentType != envelope.Avro {
@@ -166,16 +168,17 @@ func (a *Ambassador) event(ctx context.Context, f following, typ string, body js
 	return e, err
 }
 
-// event is a body that is rendered already.
+// event is an event whose payload is encoded already.
 type event struct {
 	typ, contentType string
 	payload          []byte
 }
 
-// Codec is the participant's where Post is used: it leaves what the ambassador has rendered as it is. All else is JSON.
+// Codec is the participant's codec if Post is used: it does not change events that the ambassador has encoded. It encodes all
+// other bodies as JSON.
 type Codec struct{ envelope.JSONCodec }
 
-// Encode is the participant's.
+// Encode implements the participant's codec.
 func (c Codec) Encode(topic string, body any) (envelope.Encoded, error) {
 	if e, ok := body.(event); ok {
 		return envelope.Encoded{Payload: e.payload, Type: e.typ, ContentType: e.contentType}, nil
@@ -183,7 +186,7 @@ func (c Codec) Encode(topic string, body any) (envelope.Encoded, error) {
 	return c.JSONCodec.Encode(topic, body)
 }
 
-// MarshalJSON refuses to be rendered by another codec.
+// MarshalJSON returns an error, so that no other codec encodes an event.
 func (event) MarshalJSON() ([]byte, error) {
 	return nil, errors.New("participant.Config.Codec must be ambassador.Codec")
 }

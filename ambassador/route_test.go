@@ -25,7 +25,7 @@ import (
 	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
-// charge is a command of another service's, of which there is no Go type.
+// charge is a command of another service, for which there is no Go type.
 type charge struct {
 	Order string `json:"order"`
 }
@@ -34,7 +34,7 @@ func (charge) MessageType() string { return "Charge" }
 
 var charges = ambassador.Route{Type: "Charge", Path: "/charges", Success: "Charged", Failure: "Declined"}
 
-// beside runs an ambassador that posts commands to the service at url.
+// The function beside runs an ambassador that posts commands to the service at url.
 func beside(t testing.TB, url string, routes []ambassador.Route, change ...func(*ambassador.Config, *participant.Config)) *participanttest.Stage {
 	t.Helper()
 	cfg := ambassador.Config{BaseURL: url}
@@ -53,7 +53,7 @@ func beside(t testing.TB, url string, routes []ambassador.Route, change ...func(
 	})
 }
 
-// answers waits for the events of the stage's hop, in their order.
+// answers waits for events of the stage's hop, and returns them in their order.
 func answers(s *participanttest.Stage, t *testing.T, n int) []envelope.Message {
 	t.Helper()
 	return entries(s, t, s.Hop.Events(), n)
@@ -144,7 +144,7 @@ func TestAPlainRequestHasNoAttributes(t *testing.T) {
 	require.Equal(t, m.IdempotencyKey, r.Header.Get("Idempotency-Key"))
 }
 
-// TestA400IsRetriedWhereTheServiceMeansIt_C18: 200 is done, 400 is retry; without that a 400 is a refusal.
+// TestA400IsRetriedWhereTheServiceMeansIt_C18: with Retry400, 200 is done and 400 is retried; without it a 400 is a refusal.
 func TestA400IsRetriedWhereTheServiceMeansIt_C18(t *testing.T) {
 	t.Parallel()
 	for retried, want := range map[bool]envelope.Outcome{true: envelope.Success, false: envelope.Failure} {
@@ -167,7 +167,7 @@ func TestA400IsRetriedWhereTheServiceMeansIt_C18(t *testing.T) {
 	}
 }
 
-// TestTheTypeIsTheFlowsState_C12: what is done becomes the next hop's command, with its body, key and flow.
+// TestTheTypeIsTheFlowsState_C12: a command that is done becomes the next hop's command, with its body, key and flow.
 func TestTheTypeIsTheFlowsState_C12(t *testing.T) {
 	t.Parallel()
 	bank := serve(t, func(w http.ResponseWriter, r *http.Request, before int) {
@@ -199,7 +199,7 @@ func TestAvroIsPostedAsJSONAndAnsweredInAvro(t *testing.T) {
 	require.NoError(t, err)
 	bank := serve(t, func(w http.ResponseWriter, _ *http.Request, before int) {
 		if before == 1 {
-			_, _ = io.WriteString(w, `{"parcel":7}`) // not what the schema says
+			_, _ = io.WriteString(w, `{"parcel":7}`) // does not match the schema
 			return
 		}
 		_, _ = io.WriteString(w, `{"order_id":"o-1","shipment_id":"t-1"}`)
@@ -231,7 +231,7 @@ func TestAvroIsPostedAsJSONAndAnsweredInAvro(t *testing.T) {
 	require.Len(t, bank.requests(), 2)
 }
 
-// TestHostileServices: each costs bounded memory and time, and says what is wrong without repeating what was said.
+// TestHostileServices: each costs bounded memory and time, and gets an error that does not quote the response.
 func TestHostileServices_C18(t *testing.T) {
 	t.Parallel()
 	elsewhere := serve(t, status(200))
@@ -342,7 +342,7 @@ func TestRequestsAreSigned(t *testing.T) {
 	require.ErrorContains(t, err, "want 24 or more")
 }
 
-// TestACrashAtEveryStepPostsTheSameKey_C18: the service that knows its keys does it once.
+// TestACrashAtEveryStepPostsTheSameKey_C18: a service that stores the keys executes the command once.
 func TestACrashAtEveryStepPostsTheSameKey_C18(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
-// TestSagaAndAmbassadorMeanTheSameMessages: neither imports the other.
+// TestSagaAndAmbassadorMeanTheSameMessages: neither package imports the other, so their types must match.
 func TestSagaAndAmbassadorMeanTheSameMessages(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, saga.CallType, ambassador.Call{}.MessageType())
@@ -86,7 +86,7 @@ func TestSagaAndAmbassadorMeanTheSameMessages(t *testing.T) {
 	require.Contains(t, back.Reason, "no room")
 }
 
-// TestACompensationInDoubtIsPosted: the service did what the POST asks for, and the response was lost on its way.
+// TestACompensationInDoubtIsPosted: the service has executed the POST, and the response was lost.
 func TestACompensationInDoubtIsPosted(t *testing.T) {
 	t.Parallel()
 	hotel := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// leastSecret is the length, in bytes, below which a secret can be guessed; standard-webhooks has 24 too.
+// leastSecret is the minimum length of a secret, in bytes: a shorter one can be guessed. standard-webhooks has 24 too.
 const leastSecret = 24
 
-// A Signer sets the headers by which the service knows that a body is the ambassador's. id is the Idempotency-Key. It
-// may be used concurrently.
+// A Signer sets the headers that prove to the service that the ambassador sent a body. id is the Idempotency-Key. It may be
+// used concurrently.
 type Signer func(header http.Header, id string, at time.Time, body []byte)
 
-// StandardWebhooks signs as standard-webhooks 1.0 does: webhook-id, webhook-timestamp and webhook-signature (v1,
-// HMAC-SHA256 of the three with dots between them, in base64). The secret is in base64, with or without whsec_ before it,
-// of 24 to 64 bytes. No error has the secret.
+// StandardWebhooks returns a Signer of standard-webhooks 1.0. It sets webhook-id, webhook-timestamp and webhook-signature
+// (v1, HMAC-SHA256 of id, timestamp and body joined by dots, in base64). The secret is base64, with or without the prefix
+// whsec_, of 24 to 64 bytes. No error contains the secret.
 func StandardWebhooks(secret string) (Signer, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	if err != nil {
@@ -42,9 +42,9 @@ func StandardWebhooks(secret string) (Signer, error) {
 	}, nil
 }
 
-// GitHub signs as GitHub's webhooks are: X-Hub-Signature-256 with sha256= and the HMAC-SHA256 of the body in hex. It does not
-// cover the time, so what was overheard can be sent again: behind an idempotency key that does nothing. The secret is text
-// of 24 bytes or more.
+// GitHub returns a Signer like GitHub's webhooks: X-Hub-Signature-256 is sha256= and the HMAC-SHA256 of the body in hex. It
+// does not cover the time, so a recorded request can be sent again, which has no effect on a service that checks the
+// idempotency key. The secret is a text of at least 24 bytes.
 func GitHub(secret string) (Signer, error) {
 	if len(secret) < leastSecret {
 		return nil, fmt.Errorf("the signing secret has %d bytes: want %d or more", len(secret), leastSecret)

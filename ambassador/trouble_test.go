@@ -27,7 +27,7 @@ func attempts(n int) func(*ambassador.Config, *participant.Config) {
 	return func(_ *ambassador.Config, p *participant.Config) { p.Retry.Attempts = n }
 }
 
-// waiting is how many messages are held for that long at least, by the database's clock.
+// waiting reports whether one message is held for at least that long, by the database's clock.
 func waiting(s *participanttest.Stage, least string) func() (bool, error) {
 	return func() (bool, error) {
 		var n int
@@ -99,7 +99,7 @@ func TestNoRedirectIsFollowed(t *testing.T) {
 		hotel := serve(t, func(w http.ResponseWriter, r *http.Request, before int) {
 			switch {
 			case before > 0:
-				w.Header().Set("Location", "http://[::%zz") // nothing that could be read
+				w.Header().Set("Location", "http://[::%zz") // a header that cannot be parsed
 			default:
 				w.Header().Set("Location", strings.Replace(elsewhere.URL, "://", "://user:hunter2@", 1)+"/there?token=hunter2")
 			}
@@ -131,7 +131,7 @@ func TestAStatusThatIsNoAnswerIsADeadLetter(t *testing.T) {
 	require.Equal(t, 1, letter.Attempts)
 }
 
-// TestAServiceThatHangsCostsItsTimeOut: before the answer, and in the middle of it.
+// TestAServiceThatHangsCostsItsTimeOut: before the response, and in the middle of it.
 func TestAServiceThatHangsCostsItsTimeOut(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]string{"before the answer": "", "in the middle of it": `{"reservation`} {
@@ -143,7 +143,7 @@ func TestAServiceThatHangsCostsItsTimeOut(t *testing.T) {
 					_, _ = io.WriteString(w, before)
 					w.(http.Flusher).Flush()
 				}
-				<-r.Context().Done() // until the ambassador has gone
+				<-r.Context().Done() // until the ambassador disconnects
 				left.Add(1)
 			})
 			s := stage(t, hotel.URL, attempts(2), func(_ *ambassador.Config, p *participant.Config) { p.Timeout = 3 * time.Second }) // to reach the service
@@ -158,7 +158,7 @@ func TestAServiceThatHangsCostsItsTimeOut(t *testing.T) {
 	}
 }
 
-// TestAnEndlessAnswerIsNotRead: the memory that an answer takes is bounded.
+// TestAnEndlessAnswerIsNotRead: the memory for a response is bounded.
 func TestAnEndlessAnswerIsNotRead(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{200, 422, 503} {
@@ -204,7 +204,7 @@ func TestAnAnswerOfTheLargestSizePasses(t *testing.T) {
 	require.Contains(t, s.AwaitDeadLetter(larger).Error, "with more than 1000 bytes")
 }
 
-// TestAConnectionThatBreaksIsRetried: nobody knows what the service did, so the same key comes again.
+// TestAConnectionThatBreaksIsRetried: it is unknown whether the service executed the request, so the same key is sent again.
 func TestAConnectionThatBreaksIsRetried(t *testing.T) {
 	t.Parallel()
 	hotel := serve(t, func(w http.ResponseWriter, _ *http.Request, before int) {
@@ -228,7 +228,7 @@ func TestAConnectionThatBreaksIsRetried(t *testing.T) {
 	require.Zero(t, letters)
 }
 
-// TestAServiceThatIsAwayBurnsNoAttempts: the partition waits for it, with a policy that allows one attempt.
+// TestAServiceThatIsAwayBurnsNoAttempts: the partition waits for the service, with a policy that allows one attempt.
 func TestAServiceThatIsAwayBurnsNoAttempts(t *testing.T) {
 	t.Parallel()
 	address, listen := place(t)
@@ -252,7 +252,7 @@ func TestAServiceThatIsAwayBurnsNoAttempts(t *testing.T) {
 	require.Equal(t, []string{m.IdempotencyKey}, hotel.keys())
 }
 
-// place is an address that refuses connections until listen is called. Nobody else gets it meanwhile.
+// place reserves an address that refuses connections until listen is called. No other process can get it meanwhile.
 func place(t *testing.T) (address string, listen func() net.Listener) {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -272,7 +272,8 @@ func place(t *testing.T) (address string, listen func() net.Listener) {
 	}
 }
 
-// TestTLSThatFailsIsAServiceThatIsAway: a certificate that ran out must not cost a day's messages. Transport mends it.
+// TestTLSThatFailsIsAServiceThatIsAway: an expired certificate must not turn a day's messages into dead letters.
+// Config.Transport is the remedy.
 func TestTLSThatFailsIsAServiceThatIsAway(t *testing.T) {
 	t.Parallel()
 	hotel := &service{}

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// do is a POST: who may act, with a form of ours, has his action done.
+// do handles a POST: it checks the token, the form and the fields, and runs the page's action.
 func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	if c.cfg.Token == "" {
 		c.fail(w, r, refuse(http.StatusForbidden, "this console was started without a token: it only shows"))
@@ -31,7 +31,7 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		c.fail(w, r, refuse(http.StatusUnauthorized, "sign in to act; a program sends the header Authorization: Bearer TOKEN"))
 		return
-	case form == "": // a program, whose token no browser sends by itself
+	case form == "": // a program; no browser sends its token by itself
 		who = r.PostForm.Get("actor")
 	case !same(form, r.PostForm.Get("form")):
 		c.fail(w, r, refuse(http.StatusForbidden, "the form is not of this session: open the page again, and send it from there"))
@@ -78,12 +78,12 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	}
 }
 
-// actLimit is longer than actions wait for a lock.
+// actLimit bounds an action. It is longer than an action's wait for a lock.
 const actLimit = 2 * askLimit
 
 const mostReason = 2000
 
-// needsReason is of actions that the record wants one of.
+// needsReason returns an error unless the request has a valid reason; it is for actions whose record requires one.
 func (a *ask) needsReason() error {
 	switch {
 	case strings.TrimSpace(a.by.Reason) == "":

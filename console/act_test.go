@@ -36,7 +36,7 @@ func TestALetterIsEditedAndRedriven(t *testing.T) {
 	require.Equal(t, http.StatusConflict, d.post("/dead-letter", form("db", "order", "id", id, "do", "redrive")).Code)
 }
 
-// work waits for the end of one.
+// work waits until a Work has ended.
 func (d *desk) work(id string) (w Work) {
 	testkit.Wait(d.t, "work "+id+" to end", func() (bool, error) {
 		w = facts[Work](d, at("/work", "id", id))

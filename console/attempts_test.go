@@ -30,7 +30,7 @@ func TestWhoGuessesTheTokenIsMadeToWait(t *testing.T) {
 		r.RemoteAddr = from
 		return d.serve(r).Code
 	}
-	for i := range door.AttemptsAtOnce { // by either way
+	for i := range door.AttemptsAtOnce { // by cookie and by header
 		if i%2 == 0 {
 			require.Equal(t, http.StatusUnauthorized, signIn("192.0.2.1:1", "wrong"))
 		} else {

@@ -12,7 +12,7 @@ const (
 	chartHeight = 120
 )
 
-// A chart is a column for each stretch of time, stacked by what became of the sagas that started then.
+// A chart is a column for each interval, stacked by the present status of the sagas that started in it.
 type chart struct {
 	Width, Height int
 	Most          int // sagas in the highest column
@@ -26,7 +26,7 @@ type bar struct {
 	At                  time.Time
 }
 
-// Chart draws Started.
+// Chart returns the chart of Started.
 func (o overviewFacts) Chart() chart {
 	c := chart{Width: chartWidth, Height: chartHeight}
 	var long time.Duration
@@ -40,7 +40,7 @@ func (o overviewFacts) Chart() chart {
 	for _, one := range o.Started {
 		n := int(one.At.Sub(o.Since) / o.Every)
 		if n < 0 || n >= columns {
-			continue // it started after the look began
+			continue // it started after the page was begun
 		}
 		if counts[n] == nil {
 			counts[n] = make(map[saga.Status]int)
@@ -68,7 +68,7 @@ func (o overviewFacts) Chart() chart {
 	return c
 }
 
-// stacked is the order in a column, from below: what is well, what is under way, what is not.
+// stacked is the order of statuses in a column, from the bottom: completed, then under way, then failed.
 var stacked = []saga.Status{
 	saga.Completed, saga.Running, saga.Waiting, saga.Compensating, saga.Compensated, saga.Abandoned, saga.Parked,
 }

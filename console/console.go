@@ -21,42 +21,43 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// A Database is one service's.
+// A Database is the database of one service.
 type Database struct {
-	// Name is what pages and addresses call it: the service's. Letters, digits, dots, dashes and underscores.
+	// Name is the service's name, for pages and addresses. Letters, digits, dots, dashes and underscores, at most 63.
 	Name string
 	Pool *pgxpool.Pool
 }
 
-// Config of a Console. Databases are required.
+// Config configures a Console. Databases are required.
 type Config struct {
-	// Databases of the services, in the order in which they are shown. A few connections of each are used at a time.
+	// Databases are the services' databases, in the order in which they are shown. A few connections of each are used at a
+	// time.
 	Databases []Database
-	// Brokers, host:port, and Flow, the first part of its topics' names: where messages that were published are found.
-	// Without brokers only what the databases hold is.
+	// Brokers (host:port) and Flow, the first part of the flow's topic names, say where to find messages that were published.
+	// Without brokers only messages in the databases are found.
 	Brokers []string
 	Flow    string
-	// Watch is the database of a watcher (troupe watch), whose flows are shown. Nil: none is.
+	// Watch connects to the database of a watcher (troupe watch), whose flows are shown. Nil: no flows are shown.
 	Watch *pgxpool.Pool
 	// Registry has the schemas of Avro payloads. Nil: such payloads are shown as hex, and cannot be edited.
 	Registry *schemas.Registry
 
-	// Token is what people who act must show: at least 16 bytes. "": nobody acts.
+	// Token is required for actions: at least 16 bytes. "": actions are disabled.
 	Token string
-	// Private says that who reads must show it, too.
+	// Private makes the token required for reading too.
 	Private bool
-	// Hosts are the names by which the console may be asked, without port; IP addresses of this machine alone always
-	// may. Nil: any.
+	// Hosts are the host names of the console, without port. A request for another name is refused, unless the host is a
+	// loopback IP address. Nil: any name.
 	Hosts []string
-	// Path is where it is mounted, such as "/console". Default: at the root.
+	// Path is the path at which the console is mounted, such as "/console". Default: the root.
 	Path string
 
 	Log zerolog.Logger
-	// Kafka options come after this package's own, so they win.
+	// Kafka options are applied after the package's own, so they override them.
 	Kafka []kgo.Opt
 }
 
-// A Console is an http.Handler. It may be used concurrently. Close it when its server ends.
+// A Console is an http.Handler. It may be used concurrently. Close it when its server stops.
 type Console struct {
 	cfg       Config
 	sources   []*source
@@ -69,7 +70,7 @@ type Console struct {
 	streams   chan struct{}
 }
 
-// source is a database with its desks.
+// source is a database with its admin clients.
 type source struct {
 	Database
 	repairs *repair.Desk
@@ -77,8 +78,8 @@ type source struct {
 }
 
 const (
-	askLimit   = 10 * time.Second // for one page
-	bodyLimit  = 9 << 20          // an edited payload, and what stands around it
+	askLimit   = 10 * time.Second // to read one page
+	bodyLimit  = 9 << 20          // an edited payload, and the fields around it
 	mostLive   = 64
 	leastToken = 16
 )
@@ -114,7 +115,7 @@ func (cfg Config) validate() error {
 	return nil
 }
 
-// New makes a Console. It asks nothing of the databases and brokers yet.
+// New returns a Console. It does not connect to the databases and brokers.
 func New(ctx context.Context, cfg Config) (*Console, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
@@ -158,8 +159,8 @@ func newSource(d Database, codec *schemas.Codec) (*source, error) {
 	return &source{d, repairs, sagas}, err
 }
 
-// Close ends the pages that live, stops the work on dead letters that is under way, and waits for it. What was done is done.
-// It may be called again.
+// Close ends live pages, stops the work that is under way, and waits for it. Its completed part stays. Close may be called
+// again.
 func (c *Console) Close() { c.works.close() }
 
 func (c *Console) routes() http.Handler {
@@ -191,11 +192,11 @@ func (c *Console) routes() http.Handler {
 	return http.StripPrefix(c.cfg.Path, protection.Handler(mux))
 }
 
-// policy leaves a page nothing but what this handler serves.
+// policy allows a page only resources that this handler serves.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'"
 
-// ServeHTTP answers one request.
+// ServeHTTP implements http.Handler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -221,12 +222,12 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.handler.ServeHTTP(w, r)
 }
 
-// ours reports whether a request names this console.
+// ours reports whether a request's host names this console.
 func (c *Console) ours(host string) bool {
 	return c.cfg.Hosts == nil || door.Called(host, c.cfg.Hosts...)
 }
 
-// source is the one of that name; "": the only one.
+// source returns the database of that name; "": the only one.
 func (c *Console) source(name string) (*source, error) {
 	if name == "" && len(c.sources) == 1 {
 		return c.sources[0], nil

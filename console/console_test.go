@@ -114,7 +114,7 @@ func TestListsGoOnWhereTheyEnded(t *testing.T) {
 	require.Len(t, seen, 3)
 }
 
-// What waits and what is dead is chosen by any of several topics, and the next page keeps the choice.
+// Held keys and dead letters are filtered by any of several topics, and the next page keeps the filter.
 func TestFiltersHoldOnTheNextPage(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -186,7 +186,7 @@ func TestAWrongTokenDoesNothing(t *testing.T) {
 	require.Equal(t, repair.Open, facts[letterFacts](d, at("/dead-letter", "db", "order", "id", id)).Letter.Status)
 }
 
-// browser signs in as a browser does.
+// signIn signs in as a browser does, and returns the cookie; nil if the token is wrong.
 func (d *desk) signIn(t *testing.T, given string) *http.Cookie {
 	r := httptest.NewRequest(http.MethodPost, "/sign-in", strings.NewReader(form("name", "ann", "token", given, "to", "/held").Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/saga/verify"
 )
 
-// definitionsFacts are those that are stored, the latest of a saga first.
+// definitionsFacts are the stored definitions, the latest of a saga first.
 type definitionsFacts struct {
 	Databases []definitionsOf `json:"databases"`
 	Works     []Work          `json:"works"` // moves that are under way
@@ -41,7 +41,7 @@ func readDefinitions(ctx context.Context, a *ask) (any, error) {
 	return f, nil
 }
 
-// None says that there is nothing to show at all.
+// None reports whether there is nothing to show.
 func (f definitionsFacts) None() bool {
 	for _, one := range f.Databases {
 		if one.Error != "" || len(one.Definitions) > 0 {
@@ -51,13 +51,13 @@ func (f definitionsFacts) None() bool {
 	return true
 }
 
-// definitionFacts are one definition with what troupe saga verify finds in it.
+// definitionFacts are one definition with the findings of troupe saga verify.
 type definitionFacts struct {
 	Database   string           `json:"database"`
 	Hash       string           `json:"hash"`
 	Definition json.RawMessage  `json:"definition"`
 	Findings   []verify.Finding `json:"findings"`
-	// Against is the hash of another definition of the saga, where one is asked for, and Changes what is different since.
+	// Against is the hash of another definition of the saga, if the request names one, and Changes the differences from it.
 	Against string        `json:"against"`
 	Changes []saga.Change `json:"changes"`
 
@@ -104,10 +104,10 @@ func readDefinition(ctx context.Context, a *ask) (any, error) {
 	return f, nil
 }
 
-// Spec is what is defined.
+// Spec returns the definition's spec.
 func (f definitionFacts) Spec() saga.Spec { return f.of.Spec() }
 
-// Graph has the path of the first finding that has one drawn in.
+// Graph returns the graph of the steps, with the path of the first finding that has one.
 func (f definitionFacts) Graph() drawing {
 	d := drawSteps(f.of.Spec(), nil)
 	for _, one := range f.Findings {

@@ -1,33 +1,32 @@
-// Package console is what an operator looks at: one http.Handler over the databases of the services, for people as pages,
-// for programs as JSON under the same addresses (Accept: application/json; /openapi.json says what is in it).
+// Package console is the operator's console: one http.Handler over the databases of the services. It serves pages for people
+// and, under the same addresses, JSON for programs (Accept: application/json; /openapi.json describes it).
 //
-// It is a face and no more. Every fact comes from the packages that the command line uses (repair, saga/coordinator,
-// timeline, outbox, relay/desk, saga/verify), read when it is asked for: nothing is kept, so nothing is stale. Every action is one of
-// theirs, in one transaction with the record of who did it and why.
+// The console only presents. Every fact comes from the packages that the command line uses (repair, saga/coordinator,
+// saga/fixture, saga/verify, timeline, outbox, relay/desk, flow/watch), and is read for each request: nothing is cached.
+// Every action is one of these packages' actions, which records who did it and why in the same transaction.
 //
-// # Who may do what
+// # Permissions
 //
 //	                        no Config.Token   a token             a token, and Config.Private
-//	read                    anybody           anybody             who is signed in
-//	act                     nobody            who is signed in    who is signed in
+//	read                    all requests      all requests        signed-in users
+//	act                     none              signed-in users     signed-in users
 //
-// Signed in is who has shown the token: to /sign-in, for a cookie of twelve hours, or as Authorization: Bearer with each
-// request. Names are what people say of themselves; they stand in the records.
+// A user signs in with the token: at /sign-in, for a cookie of twelve hours, or as Authorization: Bearer with each request.
+// The user's name is not verified; it is stored in the records.
 //
-// # What a request cannot do
+// # Protection
 //
-//	from another site          an action is refused by Sec-Fetch-Site or Origin, and, with a cookie, without the form's own field
-//	text from messages         is escaped where it stands; no script and no style of a page is inline, and the policy allows none
-//	a name that is not ours    is refused where Config.Hosts names those that are: pages of others cannot rebind theirs to it
-//	guess the token            ten wrong ones from an address, then one in six seconds, by either way; the right one waits, too
-//	too much                   bodies end at 9 MiB, lists at a page, a question to a database at 10 s, live pages at 64
+//	requests of other sites    an action is refused by Sec-Fetch-Site or Origin, and, with a cookie, without the form's own field
+//	text from messages         is escaped on every page; no script and no style of a page is inline, and the policy allows none
+//	a foreign host name        is refused if Config.Hosts is set: another site cannot rebind its name to this console
+//	guessing the token         ten wrong ones from an address, then one in six seconds, by either way; the right one waits too
+//	large requests             bodies end at 9 MiB, lists at a page, reading at 10 s, acting at 20 s, live pages at 64
 //
-// # When something is down
+// # Failures
 //
-// A database that does not answer is said to be so, with why, and the others are shown. Brokers that do not answer in three
-// seconds are said to, and the rest of the overview stands. Where a page is of one database
-// alone its error is the page.
+// If a database does not respond, the page shows the error, and the facts of the others. If the brokers do not respond in
+// three seconds, the overview shows that, and its other facts. If a page needs one database only, the page shows its error.
 //
-// Work on many dead letters goes on in this process, after the request, until it is done, stopped, or Close. What was done
-// is done: the same again goes on with the rest.
+// An action on many dead letters or sagas continues in this process after the request, until it is done, stopped, or Close is
+// called. Its completed part stays; the same action again continues with the rest.
 package console

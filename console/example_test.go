@@ -14,7 +14,8 @@ import (
 	"github.com/troupe-go/troupe/migrations"
 )
 
-// A service shows its own database below /console, beside its other handlers. Without a token nobody can act.
+// A service serves the console for its own database at /console, next to its other handlers. Without a token no request can
+// act.
 func Example() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
@@ -52,7 +53,7 @@ func Example() {
 	// }
 }
 
-// shop is a service's database.
+// shop returns a service's database.
 func shop(ctx context.Context) (pool *pgxpool.Pool, end func(), err error) {
 	db, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{})
 	if err != nil {

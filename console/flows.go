@@ -13,11 +13,11 @@ import (
 	"github.com/troupe-go/troupe/flow/watch"
 )
 
-// flowsFacts are a page of the flows that a watcher has seen, as troupe watch list prints them.
+// flowsFacts are a page of the flows that a watcher has recorded, as troupe watch list prints them.
 type flowsFacts struct {
-	Watched []string     `json:"watched"` // the flows of the watcher's database, of which Flow is one
+	Watched []string     `json:"watched"` // the flows in the watcher's database; Flow is one of them
 	Flow    string       `json:"flow"`
-	SeenAt  *time.Time   `json:"seen_at"` // what the brokers had then was judged; null: not once yet
+	SeenAt  *time.Time   `json:"seen_at"` // messages that the brokers had by then have been judged; null: none yet
 	Flows   []watch.Flow `json:"flows"`
 	Next    string       `json:"next"`
 
@@ -27,7 +27,7 @@ type flowsFacts struct {
 	Filtered   bool         `json:"-"`
 }
 
-// ended is what is asked for instead of both states in which a flow has ended.
+// ended is the status in the filter that selects both states of an ended flow.
 const ended = "ended"
 
 func readFlows(ctx context.Context, a *ask) (any, error) {
@@ -76,7 +76,7 @@ func readFlows(ctx context.Context, a *ask) (any, error) {
 	return f, err
 }
 
-// watching is the desk of the flow that is named, else of the first.
+// watching returns the desk of the flow in the request, or of the first one.
 func (a *ask) watching(ctx context.Context, names []string) (*watch.Desk, error) {
 	if a.cfg.Watch == nil {
 		return nil, refuse(http.StatusNotFound, "no watcher's database is configured: troupe console --watch")
@@ -95,13 +95,13 @@ func seenAt(desk *watch.Desk) *time.Time {
 	return nil
 }
 
-// still is all but when the watcher looked last, which is always just now.
+// still returns the facts without SeenAt, which always changes.
 func (f flowsFacts) still() any {
 	f.SeenAt = nil
 	return f
 }
 
-// Statuses are what can be chosen.
+// Statuses returns the statuses for the filter.
 func (f flowsFacts) Statuses() []string {
 	all := []string{ended}
 	for _, s := range watch.Statuses {
@@ -110,15 +110,15 @@ func (f flowsFacts) Statuses() []string {
 	return all
 }
 
-// With is the query for the same list with another value.
+// With returns the query for the same list with another value.
 func (f flowsFacts) With(name, value string) string { return with(f.Asked, name, value) }
 
-// flowFacts are what troupe watch show prints.
+// flowFacts are the facts that troupe watch show prints.
 type flowFacts struct {
 	Flow   string      `json:"flow"` // the watched one
 	SeenAt *time.Time  `json:"seen_at"`
 	Shown  *watch.Flow `json:"shown"`
-	// Undeclared are the indexes of messages that no service declares to send.
+	// Undeclared has the indexes of the messages that no service declares to send.
 	Undeclared []int `json:"undeclared"`
 }
 
@@ -151,28 +151,28 @@ func (f flowFacts) still() any {
 	return f
 }
 
-// A told is a message with what follows from it.
+// A told is a message of the timeline, with the messages that follow from it.
 type told struct {
 	watch.Message
 	Number     int
-	Causes     []int // those that follow from it
+	Causes     []int // the messages that follow from it
 	Undeclared bool
-	After      time.Duration // since the first
-	Says       []string      // what was found, and what is awaited
+	After      time.Duration // since the first message
+	Says       []string      // findings, and messages that are awaited
 }
 
-// By is the number of the message that this one follows from; 0: it is not there.
+// By returns the number of the message that this one follows from; 0: it is not shown.
 func (t told) By() int { return t.Cause + 1 }
 
-// shownMessages is how many messages of a flow a page shows.
+// shownMessages is the maximum number of messages of a flow on a page.
 const shownMessages = 1000
 
-// Timeline are the messages, numbered from 1.
+// Timeline returns the messages, numbered from 1.
 func (f flowFacts) Timeline() []told {
 	messages := f.Shown.Messages[:min(len(f.Shown.Messages), shownMessages)]
 	all := make([]told, len(messages))
 	for i, m := range messages {
-		// Where clocks differ a cause may stand behind what follows from it, and be one that is not shown.
+		// If clocks differ, a cause may come after a message that follows from it, and may not be shown.
 		all[i] = told{Message: m, Number: i + 1, Causes: all[i].Causes, Undeclared: slices.Contains(f.Undeclared, i), After: m.At.Sub(f.Shown.BeganAt)}
 		if m.Cause >= 0 && m.Cause < len(all) {
 			all[m.Cause].Causes = append(all[m.Cause].Causes, i+1)
@@ -189,16 +189,16 @@ func (f flowFacts) Timeline() []told {
 	return all
 }
 
-// Hidden is how many messages are not shown.
+// Hidden returns the number of messages that are not shown.
 func (f flowFacts) Hidden() int { return max(0, len(f.Shown.Messages)-shownMessages) }
 
-// Took is from the first message to the last.
+// Took returns the time from the first message to the last.
 func (f flowFacts) Took() time.Duration { return f.Shown.LastAt.Sub(f.Shown.BeganAt) }
 
-// drawnMessages is how many messages a graph has at most: more are no picture.
+// drawnMessages is the maximum number of messages of a graph: a larger one is unreadable.
 const drawnMessages = 60
 
-// Graph is the messages by their causes, with what is missing and what is awaited.
+// Graph returns the messages as a graph of causes, with the missing and the awaited ones.
 func (f flowFacts) Graph() drawing {
 	shown := f.Shown
 	var boxes []drawnStep
@@ -244,7 +244,7 @@ func (f flowFacts) Graph() drawing {
 	return drawing{Width: plan.width, Height: plan.height, Label: "Messages: " + strings.Join(said, ", "), Steps: boxes, Edges: plan.paths}
 }
 
-// tail is the last part of a name: of a type's, or a hop's.
+// tail returns the last part of a type's or a hop's name.
 func tail(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 
 func expected(types []string) string {
@@ -255,7 +255,7 @@ func expected(types []string) string {
 	return strings.Join(names, " or ")
 }
 
-// phaseOf is how a message is coloured.
+// phaseOf returns the phase that determines a message's colour.
 func phaseOf(m watch.Message) string {
 	switch m.Outcome {
 	case "success":

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// watched is a console that also shows what a watcher has stored.
+// watched returns a console that also shows a watcher's flows.
 func watched(t testing.TB) *desk {
 	return newDesk(t, func(c *Config) {
 		s := stage.New(t)
@@ -74,7 +74,7 @@ func TestWithoutAWatcherAPageSaysHowToHaveOne(t *testing.T) {
 	require.Contains(t, nobody.html("/"), "The watcher&#39;s database cannot be read")
 }
 
-// Clocks differ: what follows may stand before its cause, which then is perhaps not shown at all.
+// Clocks differ: a message may be before its cause, which then may not be shown at all.
 func TestACauseMayStandBehindWhatFollowsFromIt(t *testing.T) {
 	t.Parallel()
 	f := flowFacts{Shown: &watch.Flow{Messages: make([]watch.Message, shownMessages+1)}}

@@ -22,7 +22,7 @@ type drawnStep struct {
 	Marked                    bool // on the path of a finding
 }
 
-// drawSteps lays a definition's steps out, with what has come of them where there is an instance.
+// drawSteps returns the graph of a definition's steps, with their phases if state is not nil.
 func drawSteps(spec saga.Spec, state *saga.State) drawing {
 	index := make(map[string]int)
 	for i, st := range spec.Steps {
@@ -52,7 +52,7 @@ func drawSteps(spec saga.Spec, state *saga.State) drawing {
 	return d
 }
 
-// asks is what a step asks of whom.
+// asks returns the command, the call or the event of a step.
 func asks(st saga.Step) string {
 	switch {
 	case st.Command != nil:

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// heldFacts are the keys that wait, of all databases.
+// heldFacts are the held keys of all databases.
 type heldFacts struct {
 	Databases []heldOf `json:"databases"`
 
@@ -21,10 +21,10 @@ type heldFacts struct {
 	Filtered bool       `json:"-"`
 }
 
-// Classes are what can be chosen.
+// Classes returns the classes for the filter.
 func (f heldFacts) Classes() []string { return classes }
 
-// More is the query for the next page of a database.
+// More returns the query for the next page of a database.
 func (f heldFacts) More(database, next string) string { return more(f.Asked, database, next) }
 
 type heldOf struct {
@@ -84,7 +84,7 @@ func readHeld(ctx context.Context, a *ask) (any, error) {
 	return f, nil
 }
 
-// None says that there is nothing to show at all.
+// None reports whether there is nothing to show.
 func (f heldFacts) None() bool {
 	for _, one := range f.Databases {
 		if one.Error != "" || len(one.Held) > 0 {
@@ -94,7 +94,7 @@ func (f heldFacts) None() bool {
 	return true
 }
 
-// heldKeyFacts are one key that waits.
+// heldKeyFacts are the facts of one held key.
 type heldKeyFacts struct {
 	Database string         `json:"database"`
 	Held     repair.HeldKey `json:"held"`
@@ -126,7 +126,7 @@ func readHeldKey(ctx context.Context, a *ask) (any, error) {
 	return heldKeyFacts{s.Name, keys[0]}, nil
 }
 
-// actOnHeld retries or releases one key.
+// actOnHeld retries the held keys of a filter, or turns one held message into a dead letter.
 func actOnHeld(ctx context.Context, a *ask) (any, string, error) {
 	s, err := a.database()
 	if err != nil {
@@ -166,7 +166,7 @@ func actOnHeld(ctx context.Context, a *ask) (any, string, error) {
 	return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or release", a.get("do"))
 }
 
-// retold is an error whose page shows the form once more, with what was wrong in it.
+// retold is an error whose page is shown again, with the form and the reason.
 type retold struct {
 	error
 	facts any
@@ -174,7 +174,7 @@ type retold struct {
 
 func (r retold) Unwrap() error { return r.error }
 
-// again is err with the page's facts, changed by change. Where there are none it is err.
+// again returns err with the page's facts, after change. If the facts cannot be read it returns err.
 func again(ctx context.Context, a *ask, err error, change func(any) any) error {
 	var refused retold
 	if errors.As(err, &refused) {

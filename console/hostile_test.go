@@ -16,13 +16,13 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// hostile is text that would act if it stood on a page as it is.
+// hostile is a text that would be active on a page that does not escape it.
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'--{{.}}</textarea><a href="javascript:alert(3)">` + "\u202e" + `x`
 
-// hostileName is hostile without its bidirectional control, which no name may have.
+// hostileName is hostile without its bidirectional control, which a name may not have.
 var hostileName = strings.ReplaceAll(hostile, "\u202e", "")
 
-// Whatever a message, an error, a person or an address says, is text on a page: no element and no attribute comes of it.
+// Any text of a message, an error, a user or an address is text on a page: it makes no element and no attribute.
 func TestTextFromOutsideIsTextOnEveryPage(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -76,7 +76,7 @@ func quoted(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
-// requireTame reads a page as a browser does.
+// requireTame parses a page as a browser does.
 func requireTame(t *testing.T, address, page string) {
 	t.Helper()
 	dec := xml.NewDecoder(strings.NewReader(page))

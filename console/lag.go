@@ -13,25 +13,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// lagFacts are how far the flow's consumer groups are behind, as the brokers tell it.
+// lagFacts are the lags of the flow's consumer groups, as the brokers report them.
 type lagFacts struct {
-	Error  string     `json:"error,omitempty"` // why it is not known, or not of all groups
+	Error  string     `json:"error,omitempty"` // why the lags are unknown, or some of them
 	Groups []groupLag `json:"groups"`
 }
 
 type groupLag struct {
 	Group string `json:"group"`
 	Topic string `json:"topic"`
-	State string `json:"state"` // of the group, as Kafka says it: Stable, Empty, …
-	Lag   int64  `json:"lag"`   // messages behind the end, of all partitions
+	State string `json:"state"` // of the group, as Kafka names it: Stable, Empty, …
+	Lag   int64  `json:"lag"`   // messages up to the end, of all partitions
 }
 
 const (
-	lagLimit   = 3 * time.Second // for the brokers to answer: the page does not wait longer
+	lagLimit   = 3 * time.Second // for the brokers to respond: the page does not wait longer
 	mostGroups = 200
 )
 
-// lag asks the brokers; nil: there are none to ask. What they do not answer in time is said, and the rest of the page stands.
+// lag queries the brokers; it returns nil if there are none. An error or a time-out is in Error, and does not fail the page.
 func (c *Console) lag(ctx context.Context) *lagFacts {
 	if len(c.cfg.Brokers) == 0 {
 		return nil

@@ -38,14 +38,14 @@ func TestTheOverviewTellsHowFarGroupsAreBehind(t *testing.T) {
 		return true, admin.CommitAllOffsets(t.Context(), group, read)
 	})
 	d := newDesk(t, func(c *Config) { c.Brokers, c.Flow = brokers, flow })
-	testkit.Wait(t, "the lag", func() (bool, error) { // within its three seconds, on a machine that is busy
+	testkit.Wait(t, "the lag", func() (bool, error) { // within the limit of three seconds, on a busy machine
 		lag := facts[overviewFacts](d, "/").Lag
 		return lag != nil && lag.Error == "" && len(lag.Groups) == 1 && lag.Groups[0] == groupLag{group, topic, "Empty", 2}, nil
 	})
 	require.Contains(t, d.html("/"), "Consumers")
 }
 
-// A broker that takes connections and never answers holds the page up no longer than its limit, and no other part of it.
+// A broker that accepts connections and never responds delays the page by no more than its limit, and no other part of it.
 func TestABrokerThatDoesNotAnswerIsSaidOnTheOverview(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

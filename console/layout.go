@@ -11,7 +11,7 @@ import (
 const (
 	boxWidth  = 216
 	boxHeight = 62
-	laneWidth = 24 // what an edge takes that passes a layer
+	laneWidth = 24 // the width of an edge that passes a layer
 	gapX      = 28
 	gapY      = 44
 	edgeRoom  = 12 // around everything
@@ -19,7 +19,7 @@ const (
 
 type box struct{ X, Y, Width, Height int }
 
-// plan is where everything stands.
+// plan has the positions of a drawing.
 type plan struct {
 	width, height int
 	boxes         []box
@@ -29,12 +29,12 @@ type plan struct {
 
 type bend struct{ x, y int }
 
-// node stands in a layer: a box, or the place where an edge passes through.
+// node is a position in a layer: a box, or the lane of an edge that passes the layer.
 type node struct {
 	box     int // -1: a lane
 	layer   int
-	place   float64 // in the order of its layer
-	x       int     // of its middle
+	place   float64 // within the order of its layer
+	x       int     // x of its middle
 	up, low []*node
 }
 
@@ -45,11 +45,11 @@ func (n *node) width() int {
 	return boxWidth
 }
 
-// layOut draws a graph without cycles from above to below: each box stands one layer below the lowest that it follows, and
+// layOut lays out a graph without cycles from top to bottom: each box is one layer below the lowest box that it follows, and
 // an edge that passes layers has a lane of its own in each, so that none crosses a box.
 func layOut(boxes int, edges [][2]int) plan {
 	layers, ways := layered(boxes, edges)
-	for range 4 { // few crossings are left after that
+	for range 4 { // more passes remove few more crossings
 		order(layers, func(n *node) []*node { return n.up })
 		slices.Reverse(layers)
 		order(layers, func(n *node) []*node { return n.low })
@@ -88,7 +88,7 @@ func layOut(boxes int, edges [][2]int) plan {
 	return p
 }
 
-// layered makes the layers, with the lanes of long edges, and the nodes that each edge passes.
+// layered returns the layers, with the lanes of long edges, and for each edge its nodes.
 func layered(boxes int, edges [][2]int) (layers [][]*node, ways [][]*node) {
 	nodes := make([]*node, boxes)
 	for i := range nodes {
@@ -124,7 +124,7 @@ func layered(boxes int, edges [][2]int) (layers [][]*node, ways [][]*node) {
 	return layers, ways
 }
 
-// order puts each layer's nodes by the middle of those that they are joined to in the layer before.
+// order sorts each layer's nodes by the mean place of the nodes that they are joined to in the layer before.
 func order(layers [][]*node, joined func(*node) []*node) {
 	for _, layer := range layers {
 		for i, n := range layer {
@@ -146,7 +146,7 @@ func order(layers [][]*node, joined func(*node) []*node) {
 	}
 }
 
-// place is where in its layer a node stands, from 0 to 1, so that layers of different lengths compare.
+// place returns the position of a node in its layer, from 0 to 1, so that layers of different lengths compare.
 func place(i int, layer []*node) float64 { return (float64(i) + 0.5) / float64(len(layer)) }
 
 func widthOf(layer []*node) int {
@@ -157,7 +157,8 @@ func widthOf(layer []*node) int {
 	return width
 }
 
-// pathOf joins bends, from below one layer to above the next by a curve, and through a layer straight.
+// pathOf returns the path through bends: a curve from the bottom of one layer to the top of the next, and a straight line
+// through a layer.
 func pathOf(bends []bend) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "M%d,%d", bends[0].x, bends[0].y)

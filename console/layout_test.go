@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No edge passes through a box: between layers it stays between them, and through a layer it keeps to a lane of its own.
+// No edge passes through a box: between layers it stays in the gap, and through a layer it stays in its own lane.
 func TestNoEdgeCrossesABox(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

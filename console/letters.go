@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// causesFacts are the dead letters of all databases by cause.
+// causesFacts are the dead letters of all databases, by cause.
 type causesFacts struct {
 	Databases []causesOf `json:"databases"`
 	Works     []Work     `json:"works"` // under way
@@ -64,15 +64,15 @@ func readCauses(ctx context.Context, a *ask) (any, error) {
 	return f, nil
 }
 
-// None says that there is nothing to show at all.
+// None reports whether there is nothing to show.
 func (f causesFacts) None() bool {
 	return !slices.ContainsFunc(f.Databases, func(one causesOf) bool { return one.Error != "" || len(one.Causes) > 0 })
 }
 
-// More is the query for the next page of a database.
+// More returns the query for the next page of a database.
 func (f causesFacts) More(database, next string) string { return more(f.Asked, database, next) }
 
-// letters is the filter that is asked for.
+// letters returns the filter in the request.
 func (a *ask) letters() (f repair.Filter, err error) {
 	f = repair.Filter{
 		Cause: a.get("cause"), Group: a.get("group"), Class: a.get("class"), Handler: a.get("handler"), Type: a.get("type"),
@@ -129,16 +129,16 @@ func readLetters(ctx context.Context, a *ask) (any, error) {
 	return lettersFacts{s.Name, orEmpty(letters), next, a.values}, nil
 }
 
-// With is the query for the same list with another value.
+// With returns the query for the same list with another value.
 func (f lettersFacts) With(name, value string) string { return with(f.Asked, name, value) }
 
-// letterFacts are what troupe dlq show prints.
+// letterFacts are the facts that troupe dlq show prints.
 type letterFacts struct {
 	Database string         `json:"database"`
 	Letter   *repair.Letter `json:"dead_letter"`
 
-	Text    string `json:"-"` // of the edit
-	Refused string `json:"-"` // why the edit was
+	Text    string `json:"-"` // the text of the edit
+	Refused string `json:"-"` // why the edit was refused
 	Reason  string `json:"-"`
 }
 
@@ -167,7 +167,7 @@ func readLetter(ctx context.Context, a *ask) (any, error) {
 	return f, nil
 }
 
-// actOnLetter edits, redrives or discards one.
+// actOnLetter edits, redrives or discards one dead letter.
 func actOnLetter(ctx context.Context, a *ask) (any, string, error) {
 	s, err := a.database()
 	if err != nil {
@@ -209,7 +209,7 @@ func actOnLetter(ctx context.Context, a *ask) (any, string, error) {
 	return nil, "", refuse(http.StatusBadRequest, "do %q: want edit, redrive or discard", a.get("do"))
 }
 
-// groupFacts are what an action on a group would be.
+// groupFacts are the preview of an action on many dead letters.
 type groupFacts struct {
 	Database string         `json:"database"`
 	Do       string         `json:"do"`
@@ -232,7 +232,7 @@ func readGroup(ctx context.Context, a *ask) (any, error) {
 	return f, err
 }
 
-// group is what an action on many is about. All of a database must be said.
+// group returns the database and the filter of an action on many dead letters. An action on all of a database requires all=1.
 func (a *ask) group() (*source, repair.Filter, error) {
 	filter, err := a.letters()
 	if err != nil {
@@ -250,7 +250,7 @@ func (a *ask) group() (*source, repair.Filter, error) {
 	return s, filter, nil
 }
 
-// Choice is what was asked for, for the form to ask the same.
+// Choice returns the parameters of the choice, for the form.
 func (f groupFacts) Choice() url.Values {
 	q := make(url.Values)
 	for _, name := range []string{"db", "do", "cause", "group", "class", "handler", "type", "key", "topic", "hop", "since", "before", "all"} {
@@ -263,13 +263,13 @@ func (f groupFacts) Choice() url.Values {
 	return q
 }
 
-// classes are those of failures.
+// classes are the classes of failures.
 var classes = []string{"transient", "permanent", "poison", "panic", "timeout"}
 
-// Classes are what can be chosen.
+// Classes returns the classes for the filter.
 func (f causesFacts) Classes() []string { return classes }
 
-// Cause is the one that all of the list have; "": they are of several.
+// Cause returns the cause that the list is filtered by; "": none, or the list is empty.
 func (f lettersFacts) Cause() string {
 	if len(f.Letters) == 0 {
 		return ""

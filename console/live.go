@@ -12,10 +12,10 @@ import (
 
 const (
 	liveEvery = 2 * time.Second
-	liveFor   = 10 * time.Minute // then the browser asks again
+	liveFor   = 10 * time.Minute // then the browser connects again
 )
 
-// live tells a page that is open when its facts are no longer those that it shows. It reads them as the page does.
+// live notifies an open page when its facts have changed. It reads them as the page does.
 func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 	who, _, ok := c.enter(w, r)
 	if !ok {

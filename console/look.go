@@ -18,7 +18,7 @@ import (
 //go:embed templates/*.html static/*
 var files embed.FS
 
-// parse reads the templates, each with the layout around it.
+// parse parses the templates, each with the layout.
 func (c *Console) parse() (map[string]*template.Template, error) {
 	layout, err := template.New("").Funcs(c.words()).ParseFS(files, "templates/layout.html", "templates/parts.html")
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *Console) parse() (map[string]*template.Template, error) {
 	return all, nil
 }
 
-// words are what templates may say.
+// words returns the functions for templates.
 func (c *Console) words() template.FuncMap {
 	return template.FuncMap{
 		"link": func(page string, values ...any) string {
@@ -89,7 +89,7 @@ func (c *Console) words() template.FuncMap {
 	}
 }
 
-// byteCount is a size as people say it.
+// byteCount returns a size in a readable unit.
 func byteCount(n int64) string {
 	size, unit := float64(n), 0
 	for ; size >= 1000 && unit < 4; unit++ {
@@ -101,7 +101,7 @@ func byteCount(n int64) string {
 	return fmt.Sprintf("%.1f %s", size, []string{"", "KiB", "MiB", "GiB", "TiB"}[unit])
 }
 
-// pretty is JSON with two spaces of indent.
+// pretty returns JSON with an indent of two spaces.
 func pretty(v any) string {
 	var text []byte
 	switch v := v.(type) {
@@ -131,7 +131,7 @@ func (c *Console) static(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// openAPI describes the JSON of every page.
+// openAPI serves the description of every page's JSON.
 func (c *Console) openAPI(w http.ResponseWriter, r *http.Request) {
 	text, err := files.ReadFile("static/openapi.json")
 	if err != nil {

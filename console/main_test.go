@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const token = "a token of some length"
 
-// desk is a console over a stage, and somebody with the token who uses it as a program does.
+// desk is a console over a stage, used with the token as a program does.
 type desk struct {
 	*stage.Stage
 	t   testing.TB
@@ -55,14 +55,14 @@ func asViewer(t testing.TB, pool *pgxpool.Pool) *pgxpool.Pool {
 	return grantstest.New(t, pool, grants.Viewer).Pool()
 }
 
-// twice adds a database in which nothing is.
+// twice adds an empty database.
 func twice(t testing.TB) func(*Config) {
 	return func(c *Config) {
 		c.Databases = append(c.Databases, Database{"empty", asViewer(t, testkit.Database(t))})
 	}
 }
 
-// letters puts what a bad morning leaves: two causes of dead letters, and a key that is held.
+// letters writes two causes of dead letters, and a held key.
 func (d *desk) letters() (ids []string) {
 	currency := stage.Letter{
 		Key: "o-1", Type: "ChargeCard", Class: "permanent", Error: `order o-1: currency "EURO" is not known`, Payload: `{"order_id": "o-1", "currency": "EURO"}`,
@@ -75,7 +75,7 @@ func (d *desk) letters() (ids []string) {
 	return ids
 }
 
-// parked is a saga whose inventory has given up.
+// parked starts a saga that is parked since inventory gives up.
 func (d *desk) parked(key string) (id string) {
 	d.Fail(key, "ReserveStock", "the warehouse answers 503")
 	return d.Order(key, saga.Parked)
@@ -87,14 +87,14 @@ func (d *desk) serve(r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// page is what a browser without JavaScript gets.
+// page returns a page as a browser without JavaScript gets it.
 func (d *desk) page(address string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, address, nil)
 	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
 	return d.serve(r)
 }
 
-// html is a page that is there.
+// html returns the text of a page that must exist.
 func (d *desk) html(address string) string {
 	d.t.Helper()
 	w := d.page(address)
@@ -108,7 +108,7 @@ func (d *desk) get(address string) *httptest.ResponseRecorder {
 	return d.serve(r)
 }
 
-// facts are a page's, as a program reads them.
+// facts returns a page's facts as a program reads them.
 func facts[T any](d *desk, address string) (f T) {
 	d.t.Helper()
 	w := d.get(address)
@@ -117,7 +117,7 @@ func facts[T any](d *desk, address string) (f T) {
 	return f
 }
 
-// post is an action of a program's.
+// post sends an action as a program does.
 func (d *desk) post(address string, form url.Values) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, address, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -130,7 +130,7 @@ func (d *desk) post(address string, form url.Values) *httptest.ResponseRecorder 
 	return d.serve(r)
 }
 
-// at makes an address.
+// at returns an address.
 func at(page string, values ...string) string {
 	q := url.Values{}
 	for i := 0; i+1 < len(values); i += 2 {

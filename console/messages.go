@@ -10,18 +10,18 @@ import (
 	"github.com/troupe-go/troupe/timeline"
 )
 
-// messagesFacts are what became of a key, a flow or a message: what troupe trace and troupe inbox find print.
+// messagesFacts are the history of a key, a flow or a message: what troupe trace and troupe inbox find print.
 type messagesFacts struct {
 	Subject  string             `json:"subject"`
-	Timeline *timeline.Timeline `json:"timeline"` // null: nothing was asked for
-	Found    []sighting         `json:"found"`    // in the inboxes, where Subject is a message's id
+	Timeline *timeline.Timeline `json:"timeline"` // null: the request has no subject
+	Found    []sighting         `json:"found"`    // inbox entries, if Subject is a message's id
 
-	Flow  bool   `json:"-"` // topics are read, too
+	Flow  bool   `json:"-"` // topics are read too
 	Since string `json:"-"`
 	All   bool   `json:"-"` // partitions
 }
 
-// A sighting is one in a database.
+// A sighting is an inbox entry with its database.
 type sighting struct {
 	Database string `json:"database"`
 	repair.Sighting
@@ -68,7 +68,7 @@ func readMessages(ctx context.Context, a *ask) (any, error) {
 	return f, nil
 }
 
-// inbox is what a database's has of a message.
+// inbox is the result of the search in one database's inbox.
 type inbox struct {
 	found []repair.Sighting
 	err   error
@@ -81,7 +81,7 @@ func (f messagesFacts) title() string {
 	return clip(f.Subject, 60) + " · Messages"
 }
 
-// A row is an entry with those that it caused.
+// A row is an entry of the timeline, with the entries that follow from it.
 type row struct {
 	timeline.Entry
 	Number int
@@ -89,7 +89,7 @@ type row struct {
 	Says   []string
 }
 
-// Rows are the entries, numbered from 1.
+// Rows returns the entries, numbered from 1.
 func (f messagesFacts) Rows() []row {
 	if f.Timeline == nil {
 		return nil
@@ -109,10 +109,10 @@ func (f messagesFacts) Rows() []row {
 	return rows
 }
 
-// By is the number of the entry that this one follows from; 0: it is not there.
+// By returns the number of the entry that this one follows from; 0: it is not there.
 func (r row) By() int { return r.Cause + 1 }
 
-// State is what a badge says.
+// State returns the text of the entry's badge.
 func (r row) State() string {
 	switch {
 	case r.DeadLetter != nil:

@@ -14,17 +14,17 @@ import (
 	"github.com/troupe-go/troupe/saga/verify"
 )
 
-// moveFacts are what would become of the sagas that run on one definition, were they to go on with another: what
-// troupe saga migrate --dry-run says of each, counted.
+// moveFacts are the preview of a move of sagas from one definition to another: the lines of troupe saga migrate --dry-run,
+// counted.
 type moveFacts struct {
 	Database string `json:"database"`
 	From     string `json:"from"` // hashes
 	To       string `json:"to"`
-	// Looked is how many sagas were looked at, and More that there are others behind them.
+	// Looked is the number of sagas that were checked. More is true if there are others.
 	Looked int  `json:"looked"`
 	More   bool `json:"more"`
 	Moves  int  `json:"moves"`
-	// Stays are those that would not move by why, the most first; at most 100 reasons.
+	// Stays has the sagas that would not move, counted by reason, the largest count first; at most 100 reasons.
 	Stays    []staying        `json:"stays"`
 	Changes  []saga.Change    `json:"changes"`  // from From to To
 	Findings []verify.Finding `json:"findings"` // of the verifier, in To
@@ -32,7 +32,7 @@ type moveFacts struct {
 	from, to *saga.Definition
 }
 
-// staying are sagas that one thing is in the way of.
+// staying counts the sagas that one obstacle keeps from moving.
 type staying struct {
 	Why     string `json:"why"`
 	Count   int    `json:"count"`
@@ -41,18 +41,18 @@ type staying struct {
 
 func (f moveFacts) title() string { return "Move to " + f.to.String() }
 
-// FromName and ToName are the definitions as a person says them.
+// FromName returns a readable name of the definition that the sagas run on.
 func (f moveFacts) FromName() string { return f.from.String() }
 
-// ToName is where to.
+// ToName returns a readable name of the definition that they would move to.
 func (f moveFacts) ToName() string { return f.to.String() }
 
 const (
-	lookedMoves = 200 // sagas that a preview looks at: it answers while a person waits
+	lookedMoves = 200 // sagas that a preview checks, so that it responds quickly
 	mostStays   = 100
 )
 
-// migration is the one that is asked for.
+// migration returns the migration in the request.
 func (a *ask) migration(ctx context.Context) (s *source, m coordinator.Migration, err error) {
 	if s, err = a.database(); err != nil {
 		return nil, m, err
@@ -78,7 +78,7 @@ func (a *ask) migration(ctx context.Context) (s *source, m coordinator.Migration
 
 var errEnough = errors.New("enough was looked at")
 
-// readMove is the preview.
+// readMove reads the preview.
 func readMove(ctx context.Context, a *ask) (any, error) {
 	s, m, err := a.migration(ctx)
 	if err != nil {
@@ -117,7 +117,7 @@ func readMove(ctx context.Context, a *ask) (any, error) {
 	return f, nil
 }
 
-// actOnMove begins the work.
+// actOnMove begins a Work that moves the sagas.
 func actOnMove(ctx context.Context, a *ask) (any, string, error) {
 	if err := a.needsReason(); err != nil {
 		return nil, "", err
@@ -157,5 +157,5 @@ func (w *Work) moved(m coordinator.Move) {
 	} else {
 		w.refuse(m.ID, m.Obstacle)
 	}
-	w.Total = max(w.Total, w.Done+w.Refused) // of those that began meanwhile
+	w.Total = max(w.Total, w.Done+w.Refused) // sagas may have started meanwhile
 }

@@ -31,7 +31,7 @@ func TestSagasMoveToAnotherVersionAsThePreviewSaid(t *testing.T) {
 	require.Contains(t, d.html(address), "1 of 2 sagas")
 	require.Contains(t, d.html(address), why)
 	for want, values := range map[int][]string{
-		http.StatusBadRequest: {"from", to}, http.StatusNotFound: {"from", "none"}, // to itself, and from what there is not
+		http.StatusBadRequest: {"from", to}, http.StatusNotFound: {"from", "none"}, // to itself, and from an unknown definition
 	} {
 		w := d.post("/definition/move", form(append(values, "db", "order", "to", to, "do", "migrate", "reason", "ticket 8")...))
 		require.Equal(t, want, w.Code, w.Body)

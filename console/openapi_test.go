@@ -25,7 +25,7 @@ import (
 
 var update = flag.Bool("update", false, "write static/openapi.json anew")
 
-// What pages give, and what their actions do.
+// The facts of pages, and the responses of actions.
 var (
 	given = map[string]any{
 		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga/fixture": fixtureFacts{}, "/flows": flowsFacts{}, "/flow": flowFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
@@ -46,7 +46,7 @@ var (
 
 type object = map[string]any
 
-// document is what static/openapi.json must be: made of the Go types that are answered.
+// document returns the text that static/openapi.json must have: it is generated from the Go types of the responses.
 func document(t *testing.T) []byte {
 	s := schemer{all: make(object)}
 	paths := make(object)
@@ -107,7 +107,7 @@ func answers(schema any) object {
 	}
 }
 
-// schemer makes schemas of types as encoding/json writes them.
+// schemer returns schemas of types as encoding/json encodes them.
 type schemer struct{ all object }
 
 var own = map[reflect.Type]object{
@@ -141,7 +141,7 @@ func (s schemer) of(t reflect.Type) object {
 	case reflect.Interface:
 		return object{}
 	}
-	if t == reflect.TypeFor[coordinator.Detail]() { // which writes itself
+	if t == reflect.TypeFor[coordinator.Detail]() { // which has its own MarshalJSON
 		return s.of(reflect.TypeFor[struct {
 			coordinator.Row
 			State saga.State      `json:"state"`
@@ -189,7 +189,7 @@ func TestTheOpenAPIDocumentIsOfThisCode(t *testing.T) {
 	require.Equal(t, string(want), string(have), "go test ./console -run OpenAPI -update")
 }
 
-// Every page's JSON, and what every action answers, is as the document that the console serves has it.
+// The JSON of every page and every action matches the document that the console serves.
 func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 	t.Parallel()
 	d := watched(t)

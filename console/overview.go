@@ -19,26 +19,26 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// overviewFacts are how everything stands.
+// overviewFacts are the facts of the overview.
 type overviewFacts struct {
-	Needs     []need          `json:"needs"` // what a person should look at, the most urgent first
+	Needs     []need          `json:"needs"` // tasks for an operator, the most urgent first
 	Databases []databaseFacts `json:"databases"`
-	Lag       *lagFacts       `json:"consumers"` // null: there are no brokers to ask
-	Window    string          `json:"window"`    // how far back Started goes
+	Lag       *lagFacts       `json:"consumers"` // null: no brokers are configured
+	Window    string          `json:"window"`    // the period of Started
 	Since     time.Time       `json:"since"`
 	Every     time.Duration   `json:"every_ns"`
-	// Started are the sagas that started in each stretch of time, by what has become of them.
+	// Started has, for each interval, the number of sagas that started in it, by their present status.
 	Started []coordinator.Started `json:"started"`
 	Totals  []total               `json:"totals"` // of Started
 }
 
-// A need is one thing that a person should look at.
+// A need is one task for an operator.
 type need struct {
 	Urgency  string `json:"urgency"`  // now, soon, or know
-	Database string `json:"database"` // "": the watcher's
+	Database string `json:"database"` // "": the watcher's database
 	Text     string `json:"text"`
 	Remedy   string `json:"remedy"`
-	Page     string `json:"page"` // where to do it
+	Page     string `json:"page"` // the page for the task
 
 	rank int
 }
@@ -49,12 +49,12 @@ type total struct {
 	About  bool        `json:"about,omitempty"` // it is an estimate
 }
 
-// databaseFacts are one database's. What could not be read is in Error, and the rest is empty.
+// databaseFacts are one database's facts. If one cannot be read, Error is set and the others are empty.
 type databaseFacts struct {
 	Name   string        `json:"database"`
 	Error  string        `json:"error,omitempty"`
 	Outbox *outbox.Stats `json:"outbox"`
-	// Relays are of troupe.outbox, and of tables with a mapping; RelaysError is why they cannot be read, where the rest can.
+	// Relays has one entry for troupe.outbox and each mapped table; RelaysError is set if only these cannot be read.
 	Relays      []relayStanding `json:"relays"`
 	RelaysError string          `json:"relays_error,omitempty"`
 	DeadLetters int             `json:"dead_letters"` // open
@@ -66,7 +66,7 @@ type databaseFacts struct {
 	started []coordinator.Started
 }
 
-// counted is a number up to a limit: More says that there are more.
+// counted is a number up to a limit. More is true if there are more.
 type counted struct {
 	Count int  `json:"count"`
 	More  bool `json:"more,omitempty"`
@@ -79,7 +79,7 @@ func (c counted) String() string {
 	return strconv.Itoa(c.Count)
 }
 
-// of is the number with what is counted.
+// of returns the number with its noun.
 func (c counted) of(one, many string) string {
 	if c.Count == 1 && !c.More {
 		return "1 " + one
@@ -87,10 +87,10 @@ func (c counted) of(one, many string) string {
 	return c.String() + " " + many
 }
 
-// countTo is how far the overview counts what is listed in full elsewhere.
+// countTo is the limit up to which the overview counts; other pages list all.
 const countTo = 100
 
-// windows are how far back sagas are counted, and in which steps.
+// windows are the periods for which started sagas are counted, with their intervals.
 var windows = []struct {
 	name  string
 	long  time.Duration
@@ -143,7 +143,7 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 	return o, nil
 }
 
-// overview asks one database. The first error ends it.
+// overview reads the facts of one database. It stops at the first error.
 func (s *source) overview(ctx context.Context, since time.Time, every time.Duration) databaseFacts {
 	d := databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []relayStanding{}}
 	if err := d.read(ctx, s, since, every); err != nil {
@@ -189,7 +189,7 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 	return err
 }
 
-// watchNeeds are what the watcher has found, and has not come since.
+// watchNeeds returns the findings of the watcher that are still open.
 func (c *Console) watchNeeds(ctx context.Context) []need {
 	all := []need{}
 	if c.cfg.Watch == nil {
@@ -237,7 +237,7 @@ const (
 	headroomSoon = 1_000_000
 )
 
-// needs are what this database has for people, in words.
+// needs returns the tasks that this database's facts imply.
 func (d *databaseFacts) needs() (all []need) {
 	add := func(rank int, urgency, text, remedy, page string, values ...string) {
 		q := url.Values{"db": {d.Name}}
@@ -283,13 +283,13 @@ func (d *databaseFacts) needs() (all []need) {
 	return all
 }
 
-// A relayStanding is whether an outbox is published.
+// A relayStanding is the state of an outbox's relays.
 type relayStanding struct {
 	Table  string        `json:"table"` // "": troupe.outbox
 	State  string        `json:"state"` // active, paused, no relay, not all shards
 	Paused *relays.Pause `json:"paused"`
 	Slot   string        `json:"slot_name"`
-	WAL    string        `json:"wal_status"` // of the slot; "": there is none
+	WAL    string        `json:"wal_status"` // of the slot; "": there is no slot
 	Parked int           `json:"parked"`
 
 	ran bool
@@ -306,7 +306,7 @@ func standingOf(o relays.Outbox) relayStanding {
 	return r
 }
 
-// relayNeeds are what one outbox has for people.
+// relayNeeds adds the tasks for one outbox.
 func (d *databaseFacts) relayNeeds(o relayStanding, add func(rank int, urgency, text, remedy, page string, values ...string)) {
 	name := tableName(o.Table)
 	if p := o.Paused; p != nil {
@@ -319,7 +319,7 @@ func (d *databaseFacts) relayNeeds(o relayStanding, add func(rank int, urgency, 
 		add(1, "now", fmt.Sprintf("Slot %s is %s: the server keeps no log for it much longer", o.Slot, o.WAL),
 			"See why nothing is published; one that is lost is made anew.", "/relay")
 	}
-	if o.Table != "" && o.Parked > 0 { // those of troupe.outbox are told by its statistics
+	if o.Table != "" && o.Parked > 0 { // troupe.outbox is counted by its statistics
 		add(1, "now", fmt.Sprintf("%s of %s cannot be published, and the keys wait behind", count(o.Parked, "row", "rows"), name),
 			"Look at the error; retry or discard each.", "/relay")
 	}
@@ -332,7 +332,7 @@ func count[N int | int64](n N, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// short is a duration as people say it.
+// short returns a duration in one readable unit.
 func short(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -349,12 +349,12 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// About says that some of what is counted is an estimate.
+// About reports whether a count is an estimate.
 func (o overviewFacts) About() bool {
 	return slices.ContainsFunc(o.Totals, func(one total) bool { return one.About })
 }
 
-// Windows are the names of those that there are.
+// Windows returns the names of the periods.
 func (o overviewFacts) Windows() []string {
 	names := make([]string, len(windows))
 	for i, w := range windows {

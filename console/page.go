@@ -25,22 +25,22 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// A page is an address. Its facts are its JSON, and what its template draws.
+// A page is one address. Its facts are its JSON, and the data of its template.
 type page struct {
 	path     string
 	title    string
 	template string
 	nav      string // the entry of the navigation that it belongs to
-	live     bool   // it is drawn anew when its facts change
-	takes    string // the values that its address may have, with blanks between
-	does     string // those of its form, beside actor and reason
+	live     bool   // the browser reloads it when its facts change
+	takes    string // the names of the parameters of its address, separated by blanks
+	does     string // the fields of its form, other than actor and reason
 	read     func(context.Context, *ask) (any, error)
-	actions  string // what its form's do may be; no other is done
-	// act is what a POST does: it gives what JSON is answered, and where a browser goes then.
+	actions  string // the values that its form's do may have; others are refused
+	// act handles a POST: it returns the JSON response, and the address that a browser is redirected to.
 	act func(context.Context, *ask) (done any, next string, err error)
 }
 
-// pages are all there are.
+// pages has every page.
 var pages = []page{
 	{
 		path: "/", title: "Overview", template: "overview", nav: "/", live: true, read: readOverview,
@@ -152,17 +152,17 @@ var pages = []page{
 	},
 }
 
-// An ask is a request for a page, as far as pages need it.
+// An ask is a request for a page, as far as pages use it.
 type ask struct {
 	*Console
 	page   *page
 	values url.Values // of the address, or of the form
-	by     repair.By  // who asks; no actor: nobody who may act
+	by     repair.By  // the user; without an actor the request may not act
 }
 
 func (a *ask) get(name string) string { return strings.TrimSpace(a.values.Get(name)) }
 
-// all are the values of a name that may be said more than once.
+// all returns the values of a parameter that may be repeated.
 func (a *ask) all(name string) (all []string) {
 	for _, value := range a.values[name] {
 		if value = strings.TrimSpace(value); value != "" {
@@ -188,7 +188,7 @@ func (a *ask) limit() (int, error) {
 	return n, nil
 }
 
-// number reads a count. "": 0.
+// number returns a count. "": 0.
 func (a *ask) number(name string) (int64, error) {
 	text := a.get(name)
 	if text == "" {
@@ -201,7 +201,7 @@ func (a *ask) number(name string) (int64, error) {
 	return n, nil
 }
 
-// moment reads a point in time: RFC 3339, or how long ago. "": the zero time.
+// moment returns a time: RFC 3339, or a duration before now. "": the zero time.
 func (a *ask) moment(name string) (time.Time, error) {
 	text := a.get(name)
 	if text == "" {
@@ -217,7 +217,7 @@ func (a *ask) moment(name string) (time.Time, error) {
 	return time.Now().Add(-ago), nil
 }
 
-// refusal is an error with a status of its own.
+// refusal is an error with an HTTP status.
 type refusal struct {
 	status int
 	text   string
@@ -229,7 +229,7 @@ func refuse(status int, format string, args ...any) error {
 	return refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// checkText refuses values that Postgres does not take as text, and names the field.
+// checkText returns an error, with the field's name, for values that Postgres does not accept as text.
 func checkText(values url.Values) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		for _, value := range values[name] {
@@ -241,7 +241,7 @@ func checkText(values url.Values) error {
 	return nil
 }
 
-// statusOf is what an error means to who asked.
+// statusOf returns the HTTP status of an error.
 func statusOf(err error) int {
 	var r refusal
 	is := func(any ...error) bool {
@@ -271,21 +271,21 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
-// view is what templates see.
+// view is the data of the layout template.
 type view struct {
 	Title   string
 	Nav     string
 	Facts   any
-	State   string // of the facts; "" where the page does not live
+	State   string // of the facts; "" if the page is not live
 	Here    string // its address
 	Who     string // "": not signed in
 	CanAct  bool   // there is a token
-	Form    string // what a form must bring along
+	Form    string // the value that a form must have
 	Path    string
 	Refused bool
 }
 
-// titled facts name the page that shows them.
+// titled facts return the title of their page.
 type titled interface{ title() string }
 
 func (c *Console) show(w http.ResponseWriter, r *http.Request, p *page) {
@@ -327,13 +327,13 @@ func viewOf(p *page, facts any) view {
 	if t, ok := facts.(titled); ok {
 		v.Title = t.title()
 	}
-	if t, ok := facts.(interface{ nav() string }); ok { // of what stands below more than one entry
+	if t, ok := facts.(interface{ nav() string }); ok { // of facts that belong to more than one entry
 		v.Nav = t.nav()
 	}
 	return v
 }
 
-// enter says who reads, and sends away who may not.
+// enter returns the signed-in user. It answers the request, and returns false, if the user may not read.
 func (c *Console) enter(w http.ResponseWriter, r *http.Request) (who, form string, ok bool) {
 	who, form = c.sessions.of(r)
 	if c.cfg.Private && who == "" {
@@ -351,7 +351,7 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) (who, form strin
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := statusOf(err)
 	if r.Context().Err() != nil {
-		return // nobody listens
+		return // the client has gone
 	}
 	if status >= 500 {
 		c.cfg.Log.Warn().Err(err).Str("path", r.URL.Path).Msg("console")
@@ -377,10 +377,10 @@ func (c *Console) draw(w http.ResponseWriter, r *http.Request, status int, name 
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = b.WriteTo(w) // whoever asked has gone
+	_, _ = b.WriteTo(w) // an error means that the client has gone
 }
 
-// wantsJSON goes by what a program asks for: browsers name text/html.
+// wantsJSON reports whether the client is a program: browsers accept text/html.
 func wantsJSON(r *http.Request) bool {
 	accept := strings.Join(r.Header.Values("Accept"), ",")
 	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
@@ -394,9 +394,9 @@ func answer(w http.ResponseWriter, status int, facts any) {
 	_ = encoder.Encode(facts)
 }
 
-// stateOf tells facts from others.
+// stateOf returns a digest that changes with the facts.
 func stateOf(facts any) string {
-	if f, ok := facts.(interface{ still() any }); ok { // without what changes while nothing happens
+	if f, ok := facts.(interface{ still() any }); ok { // without facts that change while nothing happens
 		facts = f.still()
 	}
 	text, _ := json.Marshal(facts)

@@ -46,7 +46,7 @@ func readRelay(ctx context.Context, a *ask) (any, error) {
 	return f, nil
 }
 
-// relayState is who publishes, in a word.
+// relayState describes in a word whether relays publish the outbox.
 func relayState(o relays.Outbox) string {
 	if o.Paused != nil {
 		return "paused"
@@ -73,7 +73,7 @@ func tableName(name string) string {
 	return name
 }
 
-// relayDesk is that of the outbox that the address names.
+// relayDesk returns the desk of the outbox in the request.
 func (a *ask) relayDesk() (*source, relays.Desk, error) {
 	s, err := a.database()
 	if err != nil {
@@ -82,19 +82,19 @@ func (a *ask) relayDesk() (*source, relays.Desk, error) {
 	return s, relays.Desk{DB: s.Pool, Table: relays.Table{Name: a.get("table")}}, nil
 }
 
-// troubleFacts are rows that are not published at the first try, of one outbox.
+// troubleFacts are rows of one outbox that were not published at the first try.
 type troubleFacts struct {
 	Database string       `json:"database"`
 	Table    string       `json:"table"`
 	Rows     []relays.Row `json:"rows"`
-	Next     int64        `json:"next"` // what after must be for those behind; 0: there are none
+	Next     int64        `json:"next"` // the value of after for the next page; 0: this is the last
 
 	Asked url.Values `json:"-"`
 }
 
 func (f troubleFacts) title() string { return "Rows in trouble of " + tableName(f.Table) }
 
-// Get is a value of the address.
+// Get returns a parameter of the address.
 func (f troubleFacts) Get(name string) string { return f.Asked.Get(name) }
 
 func readTrouble(ctx context.Context, a *ask) (any, error) {
@@ -121,7 +121,7 @@ func readTrouble(ctx context.Context, a *ask) (any, error) {
 	return f, err
 }
 
-// troubleRowFacts are one row in trouble.
+// troubleRowFacts are the facts of one such row.
 type troubleRowFacts struct {
 	Database string     `json:"database"`
 	Table    string     `json:"table"`
@@ -186,13 +186,13 @@ func troubleOf(s *source, desk relays.Desk) string {
 	return "/relay/rows?" + q.Encode()
 }
 
-// relayActFacts are what an action on an outbox, or on all parked rows of one of its topics, is about.
+// relayActFacts are the preview of an action on an outbox, or on all parked rows of one of its topics.
 type relayActFacts struct {
 	Database string        `json:"database"`
 	Do       string        `json:"do"` // retry, discard, pause or resume
 	Outbox   relays.Outbox `json:"outbox"`
 	Topic    *relays.Topic `json:"topic"` // of retry and discard; null: it has no row in trouble any more
-	Rows     []relays.Row  `json:"rows"`  // the first ten of those that are meant
+	Rows     []relays.Row  `json:"rows"`  // the first ten of the rows
 	Turns    []relays.Turn `json:"turns"` // of pause and resume: the last five
 
 	Asked string `json:"-"` // the topic
@@ -202,7 +202,7 @@ func (f relayActFacts) title() string {
 	return map[string]string{"retry": "Retry", "discard": "Discard", "pause": "Pause", "resume": "Resume"}[f.Do] + " · " + tableName(f.Outbox.Table)
 }
 
-// Possible says whether there is something to do.
+// Possible reports whether the action would change something.
 func (f relayActFacts) Possible() bool {
 	switch f.Do {
 	case "pause":
@@ -213,7 +213,7 @@ func (f relayActFacts) Possible() bool {
 	return f.Topic != nil && f.Topic.Parked > 0
 }
 
-// readRelayAct is the preview.
+// readRelayAct reads the preview.
 func readRelayAct(ctx context.Context, a *ask) (any, error) {
 	s, desk, err := a.relayDesk()
 	if err != nil {
@@ -254,10 +254,10 @@ func readRelayAct(ctx context.Context, a *ask) (any, error) {
 	return nil, refuse(http.StatusBadRequest, "do %q: want retry, discard, pause or resume", f.Do)
 }
 
-// relayDone is what actOnRelay did.
+// relayDone is the result of actOnRelay.
 type relayDone struct {
 	Do   string `json:"do"`
-	Rows int    `json:"rows"` // of retry and discard; with an error, those that were done before it
+	Rows int    `json:"rows"` // of retry and discard; with an error, the rows done before it
 }
 
 func actOnRelay(ctx context.Context, a *ask) (any, string, error) {
@@ -288,7 +288,7 @@ func actOnRelay(ctx context.Context, a *ask) (any, string, error) {
 	return done, troubleOf(s, desk), err
 }
 
-// A keptChart is what a slot kept in each five minutes of a day.
+// A keptChart is a chart of the log that a slot retained, in each five minutes of a day.
 type keptChart struct {
 	Width, Height int
 	Most          int64 // bytes in the highest column
@@ -304,7 +304,7 @@ type keptBar struct {
 
 const keptEvery = 5 * time.Minute
 
-// chartKept draws samples up to now. A column is missing where nobody looked.
+// chartKept returns the chart of samples up to now. A column is missing if there is no sample.
 func chartKept(samples []relays.Sample, now time.Time) *keptChart {
 	if len(samples) == 0 {
 		return nil

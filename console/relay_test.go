@@ -77,7 +77,7 @@ func TestTheRelaysArePausedAndResumed(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, d.get("/relay/act?db=order&do=pause&table=public.none").Code)
 }
 
-// A column is missing where nobody looked, and none is drawn outside of the day.
+// A column is missing if there is no sample, and none is drawn outside of the day.
 func TestTheChartOfASlotHasAColumnWhereSomebodyLooked(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 31, 12, 2, 0, 0, time.UTC)

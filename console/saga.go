@@ -13,10 +13,10 @@ import (
 	"github.com/troupe-go/troupe/saga/fixture"
 )
 
-// shownEntries is how much of a log is shown, the newest.
+// shownEntries is the maximum number of entries of a log on a page; the newest are shown.
 const shownEntries = 1000
 
-// sagaFacts are what troupe saga show prints.
+// sagaFacts are the facts that troupe saga show prints.
 type sagaFacts struct {
 	Database string              `json:"database"`
 	Saga     *coordinator.Detail `json:"saga"`
@@ -51,12 +51,12 @@ func orEmpty[T any](all []T) []T {
 	return all
 }
 
-// A variable is one of the saga's, with the step that set it.
+// A variable is a variable of the saga, with the step that set it.
 type variable struct {
 	Name, Value, By string
 }
 
-// Data are the variables, by name. Which step writes one, the definition says: each has one.
+// Data returns the variables, by name. The definition determines the step that sets a variable: each has one at most.
 func (f sagaFacts) Data() []variable {
 	by := make(map[string]string)
 	for _, st := range f.Saga.Definition.Spec().Steps {
@@ -74,19 +74,19 @@ func (f sagaFacts) Data() []variable {
 	return all
 }
 
-// A happening is a line of the history: what a person did, or a moment.
+// A happening is a line of the history: an operator's action, or a moment.
 type happening struct {
 	At   time.Time
 	What string
 	Step string
 	Why  string
-	By   string // who; "": nobody, it happened
-	Role string // the server's record of the role that wrote it, where By is set
-	// Recorded is the server's time, where the entry's own time differs.
+	By   string // the operator; "" for a moment
+	Role string // the database role that wrote the entry, if By is set
+	// Recorded is the server's time, if it differs from the entry's own time by more than 10 minutes.
 	Recorded time.Time
 }
 
-// History are the entries of the log one by one, the newest first.
+// History returns the lines of the log's entries, the newest first.
 func (f sagaFacts) History() []happening {
 	var all []happening
 	for _, e := range f.Log {
@@ -105,7 +105,7 @@ func (f sagaFacts) History() []happening {
 	return all
 }
 
-// Messages are what the saga has heard, the newest first.
+// Messages returns the messages that the saga has received, the newest first.
 func (f sagaFacts) Messages() []coordinator.Entry {
 	var all []coordinator.Entry
 	for _, e := range f.Log {
@@ -117,7 +117,7 @@ func (f sagaFacts) Messages() []coordinator.Entry {
 	return all
 }
 
-// Before is how many entries of the log are not shown.
+// Before returns the number of older entries of the log that are not shown.
 func (f sagaFacts) Before() int {
 	if len(f.Log) == 0 {
 		return 0
@@ -125,7 +125,7 @@ func (f sagaFacts) Before() int {
 	return f.Log[0].Version - 1
 }
 
-// Took is from the start to the end, or to now.
+// Took returns the time from the start to the end, or to now.
 func (f sagaFacts) Took() time.Duration {
 	if f.Saga.EndedAt != nil {
 		return f.Saga.EndedAt.Sub(f.Saga.StartedAt)
@@ -133,7 +133,7 @@ func (f sagaFacts) Took() time.Duration {
 	return f.Saga.Now.Sub(f.Saga.StartedAt)
 }
 
-// Graph is the steps, laid out.
+// Graph returns the graph of the steps.
 func (f sagaFacts) Graph() drawing {
 	return drawSteps(f.Saga.Definition.Spec(), &f.Saga.State)
 }
@@ -148,7 +148,7 @@ type fixtureFacts struct {
 
 func (f fixtureFacts) title() string { return f.ID + " as a test" }
 
-// readFixture gives what troupe saga fixture prints.
+// readFixture returns the test that troupe saga fixture prints.
 func readFixture(ctx context.Context, a *ask) (any, error) {
 	s, err := a.database()
 	if err != nil {

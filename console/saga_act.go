@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// actFacts are what an action on a saga would do, or has done: what troupe saga retry and its like print.
+// actFacts are the preview or the result of an action on a saga: what troupe saga retry and the other actions print.
 type actFacts struct {
 	Database  string           `json:"database"`
 	ID        string           `json:"saga"`
@@ -25,15 +25,15 @@ type actFacts struct {
 	Cancelled []string         `json:"cancelled"`
 	Moments   []saga.Moment    `json:"moments"`
 	Alert     string           `json:"alert"`
-	// Ignored is why nothing was started: there is a saga of the key already, which this tells of.
+	// Ignored is the reason why nothing was started: a saga of the key exists, and the other fields describe it.
 	Ignored string `json:"ignored,omitempty"`
 
-	Result  string  `json:"-"` // the step's outputs, as they were given
+	Result  string  `json:"-"` // the step's outputs, as they were entered
 	Refused string  `json:"-"`
-	Spec    drawing `json:"-"` // the steps as they would be
+	Spec    drawing `json:"-"` // the steps after the action
 }
 
-// A message is a command or an event that follows.
+// A message is a command or an event that the decision sends.
 type message struct {
 	Step      string         `json:"step,omitempty"`
 	Operation string         `json:"operation,omitempty"`
@@ -45,20 +45,20 @@ type message struct {
 
 func (f actFacts) title() string { return actionName(f.Action) + " · " + f.ID }
 
-// Sets returns whether the action sets variables.
+// Sets reports whether the action sets variables.
 func (f actFacts) Sets() bool { return f.Action.Kind == saga.ActSet }
 
-// Takes says whether the step's outputs, or variables, may be given.
+// Takes reports whether the action accepts a step's outputs, or variables.
 func (f actFacts) Takes() bool {
 	return f.Sets() || f.Action.Kind == saga.ActSkip || f.Action.Kind == saga.ActResolve && f.Action.Happened
 }
 
-// Final says that it cannot be taken back.
+// Final reports whether the action cannot be undone.
 func (f actFacts) Final() bool {
 	return f.Action.Kind != saga.ActRetry && f.Action.Kind != saga.ActResume
 }
 
-// actionName is an action as a person says it.
+// actionName returns a readable name of an action.
 func actionName(e saga.Event) string {
 	switch e.Kind {
 	case saga.ActRetry:
@@ -80,7 +80,7 @@ func actionName(e saga.Event) string {
 	return "Abandon"
 }
 
-// happened is how an address says what Resolve does.
+// happened returns the value of Resolve's parameter happened.
 func happened(e saga.Event) string {
 	switch {
 	case e.Kind != saga.ActResolve:
@@ -91,7 +91,7 @@ func happened(e saga.Event) string {
 	return "no"
 }
 
-// action is the one that is asked for.
+// action returns the action in the request.
 func (a *ask) action() (e saga.Event, err error) {
 	e = saga.Event{Kind: saga.Kind(a.get("do")), Step: a.get("step"), Actor: a.by.Actor, Reason: a.by.Reason}
 	if !e.Kind.Action() {
@@ -114,7 +114,7 @@ func (a *ask) action() (e saga.Event, err error) {
 	return e, nil
 }
 
-// readSagaAct is the preview.
+// readSagaAct reads the preview.
 func readSagaAct(ctx context.Context, a *ask) (any, error) {
 	s, err := a.database()
 	if err != nil {
@@ -130,7 +130,7 @@ func readSagaAct(ctx context.Context, a *ask) (any, error) {
 		return nil, err
 	}
 	asked := e
-	e.Actor, e.Reason = "a preview", "a preview" // which has neither
+	e.Actor, e.Reason = "a preview", "a preview" // placeholders: a preview has neither
 	would, err := s.sagas.Preview(ctx, id, e)
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func actFactsOf(database string, before saga.Status, d coordinator.Decided, done
 	return f
 }
 
-// Fields of a message as JSON.
+// JSON returns the message's fields as JSON.
 func (m message) JSON() string {
 	text, _ := json.Marshal(m.Fields)
 	return string(text)

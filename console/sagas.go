@@ -71,7 +71,7 @@ func readSagas(ctx context.Context, a *ask) (any, error) {
 	}, nil
 }
 
-// deciding is the database that is named, else the first that has sagas, else the first.
+// deciding returns the database in the request, else the first that has sagas, else the first.
 func (a *ask) deciding(ctx context.Context) (*source, error) {
 	if a.get("db") != "" {
 		return a.database()
@@ -84,7 +84,7 @@ func (a *ask) deciding(ctx context.Context) (*source, error) {
 	return a.sources[0], nil
 }
 
-// OpenOnly says what is asked for that no saga fits which has ended; "": nothing is.
+// OpenOnly describes the filter that matches no saga that has ended; "": there is none.
 func (f sagasFacts) OpenOnly() string {
 	switch {
 	case f.Asked.Get("variable") != "":
@@ -95,7 +95,7 @@ func (f sagasFacts) OpenOnly() string {
 	return ""
 }
 
-// With is the query for the same list with another value.
+// With returns the query for the same list with another value.
 func (f sagasFacts) With(name, value string) string { return with(f.Asked, name, value) }
 
 func with(asked url.Values, name, value string) string {
@@ -109,7 +109,7 @@ func with(asked url.Values, name, value string) string {
 	return "?" + q.Encode()
 }
 
-// more is the query for the next page of one of the databases that were asked for.
+// more returns the query for the next page of one of the databases.
 func more(asked url.Values, database, next string) string {
 	q := maps.Clone(asked)
 	q.Set("db", database)

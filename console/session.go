@@ -21,7 +21,8 @@ const (
 	mostName    = 200
 )
 
-// sessions know the token. What a cookie holds is signed with it, so that nothing is stored, and another token ends all.
+// sessions verifies the token and the cookies. A cookie's content is signed with a key made of the token, so no session is
+// stored, and a new token ends all sessions.
 type sessions struct {
 	key   []byte // nil: there is no token
 	token [sha256.Size]byte
@@ -36,7 +37,7 @@ func newSessions(token, path string) sessions {
 	return sessions{key[:], sha256.Sum256([]byte(token)), path + "/"}
 }
 
-// is compares in a time that says nothing about the token, nor of its length.
+// is reports whether given is the token, in a time that depends on neither the token nor its length.
 func (s sessions) is(given string) bool {
 	sum := sha256.Sum256([]byte(given))
 	return s.key != nil && subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1
@@ -56,7 +57,8 @@ func (s sessions) cookie(name string, r *http.Request, now time.Time) *http.Cook
 	}
 }
 
-// of is who a cookie says is signed in, and what his forms must bring along. "": nobody.
+// of returns the name of the user that a request is signed in as, and the value that the user's forms must have. name is ""
+// if the request is not signed in.
 func (s sessions) of(r *http.Request) (name, form string) {
 	if s.key == nil {
 		return "", ""
@@ -89,7 +91,7 @@ func (s sessions) of(r *http.Request) (name, form string) {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// signInFacts are the sign-in page's.
+// signInFacts are the facts of the sign-in page.
 type signInFacts struct {
 	To    string `json:"-"`
 	Wrong bool   `json:"-"`
@@ -104,7 +106,7 @@ func (c *Console) signInPage(w http.ResponseWriter, r *http.Request) {
 	c.draw(w, r, http.StatusOK, "sign-in", view{Title: "Sign in", Facts: signInFacts{To: c.back(r.URL.Query().Get("to"))}})
 }
 
-// back is a place of this console's own: another is no place to go to.
+// back returns to if it is a page of this console, and "/" otherwise.
 func (c *Console) back(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(to, "//") ||
@@ -130,7 +132,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit looks at the token, unless too many wrong ones came from there.
+// admit signs in a user with the right token, unless the address has sent too many wrong ones.
 func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string) {
 	right, limited := c.attempts.Try(r, func() bool { return c.sessions.is(r.PostForm.Get("token")) })
 	switch {
@@ -148,7 +150,7 @@ func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string)
 	}
 }
 
-// tooOften refuses a request with a token in its header where too many wrong ones came from its address.
+// tooOften refuses a request with a token in its header if its address has sent too many wrong ones.
 func (c *Console) tooOften(w http.ResponseWriter, r *http.Request) bool {
 	bearer, is := door.Bearer(r)
 	if !is || c.cfg.Token == "" {

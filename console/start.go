@@ -15,32 +15,33 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// startFacts are what would be begun with a definition: what troupe saga start --dry-run prints.
+// startFacts are the preview of a start: what troupe saga start --dry-run prints.
 type startFacts struct {
 	Database   string `json:"database"`
 	Definition string `json:"definition"` // hash
-	// Would is what would follow; null: no key was given.
+	// Would is the decision that would be made; null: no key was given.
 	Would *actFacts `json:"would"`
 
 	of    *saga.Definition
 	Asked url.Values        `json:"-"`
-	Wrong map[string]string `json:"-"` // why not, by field
+	Wrong map[string]string `json:"-"` // the errors, by field
 }
 
 func (f startFacts) title() string { return "Start " + f.of.String() }
 
-// Name is the definition as a person says it.
+// Name returns a readable name of the definition.
 func (f startFacts) Name() string { return f.of.String() }
 
-// Spec is what is defined.
+// Spec returns the definition's spec.
 func (f startFacts) Spec() saga.Spec { return f.of.Spec() }
 
-// Open says that a field is filled in, or wrong, which nobody needs but for the first saga of a type.
+// Open reports whether the fields for the hop are shown open: one is filled in or wrong. They are needed only for the first
+// saga of a type.
 func (f startFacts) Open() bool {
 	return f.Asked.Get("hop") != "" || f.Wrong["hop"] != ""
 }
 
-// Example is an input as the definition's variables have it.
+// Example returns an example of an input, with a variable of the definition.
 func (f startFacts) Example() string {
 	for _, name := range slices.Sorted(maps.Keys(f.Spec().Data)) {
 		if name != f.Spec().Key {
@@ -50,7 +51,7 @@ func (f startFacts) Example() string {
 	return "{}"
 }
 
-// wrongField is what is wrong with a field of a form.
+// wrongField is an error about a field of a form.
 type wrongField struct {
 	error
 	field string
@@ -60,7 +61,7 @@ func (w wrongField) Unwrap() error { return w.error }
 
 const mostInput = 64 << 10
 
-// startRequest is the saga that is asked for, of a definition that there is.
+// startRequest returns the start in the request, of an existing definition.
 func (a *ask) startRequest(d *saga.Definition) (r coordinator.StartRequest, err error) {
 	wrong := func(field, format string, args ...any) error {
 		return wrongField{refuse(http.StatusUnprocessableEntity, field+": "+format, args...), field}
@@ -101,7 +102,7 @@ func noHop(err error) error {
 	return err
 }
 
-// starting is what a start is about.
+// starting returns the database and the definition of a start.
 func (a *ask) starting(ctx context.Context) (*source, startFacts, error) {
 	s, err := a.database()
 	if err != nil {
@@ -118,7 +119,7 @@ func (a *ask) starting(ctx context.Context) (*source, startFacts, error) {
 	return s, startFacts{Database: s.Name, Definition: d.Hash(), of: d, Asked: a.values}, nil
 }
 
-// readStart is the form and, with a key, the preview.
+// readStart reads the form and, with a key, the preview.
 func readStart(ctx context.Context, a *ask) (any, error) {
 	s, f, err := a.starting(ctx)
 	if err != nil || !a.values.Has("key") {
@@ -128,7 +129,7 @@ func readStart(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, wrongly(f, err)
 	}
-	r.Actor, r.Reason = "a preview", "a preview" // which has neither
+	r.Actor, r.Reason = "a preview", "a preview" // placeholders: a preview has neither
 	would, err := s.sagas.PreviewStart(ctx, r)
 	if err != nil {
 		return nil, wrongly(f, noHop(err))
@@ -139,7 +140,7 @@ func readStart(ctx context.Context, a *ask) (any, error) {
 	return f, nil
 }
 
-// wrongly is err, which its page shows beside the field that it is about.
+// wrongly returns err with the facts of the form, which show it at its field.
 func wrongly(f startFacts, err error) error {
 	var wrong wrongField
 	if !errors.As(err, &wrong) {

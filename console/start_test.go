@@ -47,7 +47,7 @@ func TestASagaIsStartedAsItsPreviewSaid(t *testing.T) {
 func TestWhatAStartLacksIsSaidAtItsField(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	hash := d.Parcels() // of which no saga says whose it is
+	hash := d.Parcels() // no saga of it names a coordinator
 	for field, values := range map[string][]string{
 		"key": {"key", ""}, "input": {"key", "o-1", "input", "{"}, "hop": {"key", "o-1"},
 		"a variable": {"key", "o-1", "input", `{"colour": "red"}`}, "another key": {"key", "o-1", "input", `{"order_id": "o-2"}`},

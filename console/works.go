@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// A Work is a redrive or a discard of many dead letters, or a move of many sagas to another definition, which goes on after the
-// request that began it.
+// A Work is a redrive or a discard of many dead letters, or a move of many sagas to another definition, which continues after
+// the request that began it.
 type Work struct {
 	ID       string     `json:"id"`
 	Do       string     `json:"do"` // redrive, discard or migrate
@@ -30,21 +30,21 @@ type Work struct {
 	Refusals []Refusal  `json:"refusals"` // the first 100
 	Began    time.Time  `json:"began_at"`
 	Ended    *time.Time `json:"ended_at"`
-	Error    string     `json:"error,omitempty"` // why it ended before its end
+	Error    string     `json:"error,omitempty"` // why it ended before it was done
 
 	stop context.CancelFunc
 }
 
-// A Refusal is one of what a Work was about that it left as it was: a dead letter, or a saga.
+// A Refusal is a dead letter or a saga that a Work left as it was, with the reason.
 type Refusal struct {
 	ID  string `json:"id"`
 	Err string `json:"error"`
 }
 
-// Letters says whether it is about dead letters.
+// Letters reports whether it is about dead letters.
 func (w Work) Letters() bool { return w.Do != "migrate" }
 
-// Name is the work as a person says it.
+// Name returns a readable name.
 func (w Work) Name() string {
 	switch w.Do {
 	case "redrive":
@@ -59,11 +59,11 @@ const mostRefusals = 100
 
 func (w *Work) refuse(id, why string) {
 	if w.Refused++; len(w.Refusals) < mostRefusals {
-		w.Refusals = append(slices.Clip(w.Refusals), Refusal{id, why}) // those that were given away stay as they are
+		w.Refusals = append(slices.Clip(w.Refusals), Refusal{id, why}) // slices that were returned before must not change
 	}
 }
 
-// Share is how much of it is done, from 0 to 100.
+// Share returns the completed part in percent.
 func (w Work) Share() int {
 	if w.Total == 0 {
 		return 0
@@ -81,13 +81,13 @@ func (w Work) nav() string {
 }
 
 const (
-	mostWorks = 8   // at a time
-	keptWorks = 100 // that have ended
+	mostWorks = 8   // running at a time
+	keptWorks = 100 // running and ended ones
 	mostRate  = 10_000
 	ownRate   = 50
 )
 
-// works are those of this process.
+// works holds the works of this process.
 type works struct {
 	ctx  context.Context
 	end  context.CancelFunc
@@ -110,7 +110,7 @@ func (w *works) close() {
 	w.done.Wait()
 }
 
-// list is all of them as they are now, the newest first.
+// list returns a copy of each work, the newest first.
 func (w *works) list() []Work {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *works) list() []Work {
 	return list
 }
 
-// underWay are those about dead letters, or about sagas, that have not ended.
+// underWay returns the running works about dead letters, or about sagas.
 func (w *works) underWay(letters bool) []Work {
 	return slices.DeleteFunc(w.list(), func(one Work) bool { return one.Ended != nil || one.Letters() != letters })
 }
@@ -135,7 +135,7 @@ func (w *works) find(id string) (Work, error) {
 	return Work{}, refuse(http.StatusNotFound, "there is no such work: it ended long ago, or in another process")
 }
 
-// begin runs do beside the request. do tells how far it is, and ends when its context does.
+// begin runs do in a goroutine. do reports its progress, and returns when its context ends.
 func (w *works) begin(one *Work, do func(context.Context, func(func(*Work))) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +152,7 @@ func (w *works) begin(one *Work, do func(context.Context, func(func(*Work))) err
 		return refuse(http.StatusTooManyRequests, "%d works are under way: wait for one, or stop it", running)
 	}
 	if len(w.all) >= keptWorks {
-		oldest := slices.IndexFunc(w.all, func(other *Work) bool { return other.Ended != nil }) // mostWorks at most have not
+		oldest := slices.IndexFunc(w.all, func(other *Work) bool { return other.Ended != nil }) // at most mostWorks run
 		w.all = slices.Delete(w.all, oldest, oldest+1)
 	}
 	one.ID, one.Began, one.Refusals = uuid.NewString(), time.Now().UTC(), []Refusal{}
@@ -179,14 +179,14 @@ func (w *works) begin(one *Work, do func(context.Context, func(func(*Work))) err
 	return nil
 }
 
-// actOnGroup begins the work.
+// actOnGroup begins a Work on the chosen dead letters.
 func actOnGroup(_ context.Context, a *ask) (any, string, error) {
 	s, filter, err := a.group()
 	if err != nil {
 		return nil, "", err
 	}
 	rate, err := strconv.ParseFloat(cmp.Or(a.get("rate"), strconv.Itoa(ownRate)), 64)
-	if err != nil || !(rate > 0 && rate <= mostRate) { // NaN is not
+	if err != nil || !(rate > 0 && rate <= mostRate) { // false for NaN
 		return nil, "", refuse(http.StatusBadRequest, "rate %q: want more than 0 and at most %d a second", a.get("rate"), mostRate)
 	}
 	if a.get("do") == "discard" {
@@ -232,7 +232,7 @@ func discardAll(ctx context.Context, s *source, filter repair.Filter, by repair.
 
 func readWork(_ context.Context, a *ask) (any, error) { return a.works.find(a.get("id")) }
 
-// actOnWork stops it.
+// actOnWork stops a Work.
 func actOnWork(_ context.Context, a *ask) (any, string, error) {
 	one, err := a.works.find(a.get("id"))
 	if err != nil {

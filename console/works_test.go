@@ -10,7 +10,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestWhatIsUnderWayIsNotForgotten: of the works that are kept those go that ended first, however old the others are.
+// TestWhatIsUnderWayIsNotForgotten: when too many works are kept, the one removed is the oldest that has ended, even if a
+// running one is older.
 func TestWhatIsUnderWayIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorks()
@@ -25,7 +26,7 @@ func TestWhatIsUnderWayIsNotForgotten(t *testing.T) {
 		one := &Work{Do: strconv.Itoa(n)}
 		require.NoError(t, w.begin(one, func(context.Context, func(func(*Work))) error { close(ended); return nil }))
 		<-ended
-		testkit.Wait(t, "its end", func() (bool, error) { // which is written behind that
+		testkit.Wait(t, "its end", func() (bool, error) { // which is written after that
 			now, err := w.find(one.ID)
 			return now.Ended != nil, err
 		})

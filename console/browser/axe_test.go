@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// axe is the text of axe-core, which package-lock.json names. It is fetched into a folder of the test's own, and is in no
-// program of ours.
+// axe returns the text of axe-core, at the version in package-lock.json. It is downloaded into a temporary folder, and is in
+// no program of this project.
 func axe(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,7 +42,7 @@ func axe(t testing.TB) string {
 	return string(text)
 }
 
-// every is the address of every page, by a name.
+// every returns the addresses of all pages, by name.
 func (p *person) every() map[string]string {
 	p.t.Helper()
 	all := p.shots()
@@ -65,7 +65,7 @@ func (p *person) every() map[string]string {
 	return all
 }
 
-// work is a redrive that is under way for as long as the test: of three dead letters, one every hundred seconds.
+// work starts a redrive that runs for as long as the test: of three dead letters, one every hundred seconds.
 func (p *person) work() (id string) {
 	p.t.Helper()
 	form := url.Values{"db": {"order"}, "do": {"redrive"}, "class": {"permanent"}, "rate": {"0.01"}, "actor": {"ann"}}
@@ -83,14 +83,14 @@ func (p *person) work() (id string) {
 	return work.ID
 }
 
-// A violation is what axe-core finds.
+// A violation is one finding of axe-core.
 type violation struct {
 	Rule  string   `json:"rule"`
 	Help  string   `json:"help"`
 	Nodes []string `json:"nodes"`
 }
 
-// No page has what axe-core, with all of its rules but those that are experimental, calls a violation.
+// No page has a violation of any rule of axe-core that is not experimental.
 func TestPagesAreAccessible(t *testing.T) {
 	source := axe(t)
 	p := newPerson(t)

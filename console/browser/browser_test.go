@@ -36,10 +36,10 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const token = "a token of some length"
 
-// limit is of one test's doings in the browser, on a machine that is busy.
+// limit bounds one test's time in the browser, on a busy machine.
 const limit = 3 * time.Minute
 
-// A person is somebody at a browser, with a console over a flow on which things have gone wrong.
+// A person is a user with a browser, with a console over a flow with failures.
 type person struct {
 	*stage.Stage
 	t      testing.TB
@@ -48,7 +48,7 @@ type person struct {
 	letter string // a dead letter's id
 	errors chan string
 
-	first, parcels, goods string // hashes of the order's definitions: that which runs, one for which sagas can move, and one for which none can
+	first, parcels, goods string // hashes of the order's definitions: the running one, one to which sagas can move, and one to which none can
 }
 
 func newPerson(t testing.TB) *person {
@@ -90,14 +90,14 @@ func newPerson(t testing.TB) *person {
 	require.NoError(t, err)
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
-	t.Cleanup(c.Close) // first: pages that live would be waited for
+	t.Cleanup(c.Close) // first, since live pages would delay the server's end
 	p := newBrowser(t, server.URL)
 	p.Stage, p.letter = s, id.String()
 	p.first, p.parcels, p.goods = first, parcels, goods
 	return p
 }
 
-// newBrowser is a person at a browser before the console at root.
+// newBrowser returns a person with a browser at the console at root.
 func newBrowser(t testing.TB, root string) *person {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1200, 900),
 		chromedp.WSURLReadTimeout(limit), chromedp.Flag("disable-dev-shm-usage", true))
@@ -123,7 +123,7 @@ func newBrowser(t testing.TB, root string) *person {
 			}
 		}
 	})
-	// The first Run starts the browser and must not be under a limit that would end it.
+	// The first Run starts the browser, and must not have a limit that would end it.
 	require.NoError(t, chromedp.Run(ctx, log.Enable()), "want Chromium: apt-get install chromium")
 	return p
 }
@@ -156,7 +156,7 @@ func (p *person) address(page string, values ...string) string {
 	return p.root + page + "?" + q.Encode()
 }
 
-// sees waits until the page says so.
+// sees waits until the page contains text.
 func (p *person) sees(text string) {
 	p.t.Helper()
 	testkit.Wait(p.t, "the page to say "+text, func() (bool, error) {
@@ -166,20 +166,20 @@ func (p *person) sees(text string) {
 	})
 }
 
-// press clicks the first thing with that text, once it is there. It is found and clicked at one moment: a page that lives
-// may be another one the next.
+// press clicks the first element with that text, once it exists. It is found and clicked in one script, since a live page may
+// be replaced at any time.
 func (p *person) press(tag, text string) {
 	p.t.Helper()
 	p.at(fmt.Sprintf(`//main//%s[normalize-space()=%s]`, tag, "'"+text+"'"), `found.click()`)
 }
 
-// fill writes into a field, once it is there.
+// fill sets a field, once it exists.
 func (p *person) fill(id, text string) {
 	p.t.Helper()
 	p.at(fmt.Sprintf(`//main//*[@id='%s']`, id), fmt.Sprintf(`found.value = %q`, text))
 }
 
-// at does something to what an XPath finds.
+// at runs a script on the element that an XPath finds.
 func (p *person) at(xpath, does string) {
 	p.t.Helper()
 	testkit.Wait(p.t, xpath, func() (is bool, err error) {
@@ -202,7 +202,7 @@ func (p *person) signIn() {
 	p.sees("Sign out")
 }
 
-// quiet says that the browser had nothing to complain of: no error of a script, nothing that the policy forbids.
+// quiet checks that the browser logged nothing: no error of a script, nothing that the policy forbids.
 func (p *person) quiet() {
 	p.t.Helper()
 	select {
@@ -266,7 +266,7 @@ func TestAPersonRepairsWhatFailed(t *testing.T) {
 	p.press("button", "Resolve inventory: it happened")
 	p.sees("ticket 3")
 	p.Await("order/o-1013", saga.Completed)
-	p.sees("completed") // by itself: the page lives
+	p.sees("completed") // without a reload: the page is live
 
 	p.open("/saga", "db", "order", "id", "order/o-1014")
 	p.press("a", "Compensate")
@@ -293,7 +293,7 @@ func TestAPageFollowsItsFacts(t *testing.T) {
 	p.quiet()
 }
 
-// shots are the pictures, by name.
+// shots returns the addresses of the pictures, by name.
 func (p *person) shots() map[string]string {
 	letter := p.address("/dead-letter", "db", "order", "id", p.letter)
 	return map[string]string{
@@ -310,7 +310,7 @@ func (p *person) shots() map[string]string {
 	}
 }
 
-// Every page fits a telephone, has a name and a heading, and every field a label.
+// Every page fits a phone's screen, and has a name and a heading; every field has a label.
 func TestPagesFitAndAreNamed(t *testing.T) {
 	p := newPerson(t)
 	p.signIn()

@@ -19,7 +19,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// A demo is troupe demo --console in a process of its own.
+// A demo runs troupe demo --console in a process of its own.
 type demo struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -43,7 +43,7 @@ func startDemo(t *testing.T, args ...string) *demo {
 		for d.lines.Scan() {
 			d.said.WriteString(d.lines.Text() + "\n")
 		}
-		_ = d.cmd.Wait() // what a person does on the pages may make a check fail
+		_ = d.cmd.Wait() // the test's actions on the pages may make a check fail
 		if t.Failed() {
 			t.Log(d.said.String())
 		}
@@ -54,7 +54,7 @@ func startDemo(t *testing.T, args ...string) *demo {
 	return d
 }
 
-// until reads what it says up to a line with that text, and gives what stands behind it there.
+// until reads the output up to a line with that text, and returns the rest of the line.
 func (d *demo) until(text string) string {
 	d.t.Helper()
 	for d.lines.Scan() {
@@ -67,7 +67,7 @@ func (d *demo) until(text string) string {
 	return ""
 }
 
-// facts are a page's.
+// facts reads a page's facts.
 func (d *demo) facts(page string, into any) {
 	d.t.Helper()
 	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, d.root+page, nil)
@@ -80,7 +80,8 @@ func (d *demo) facts(page string, into any) {
 	require.NoError(d.t, json.NewDecoder(a.Body).Decode(into))
 }
 
-// letter is one in payment's database, as a message would leave it that somebody else's mistake sent there.
+// letter writes a dead letter into payment's database, as a message would leave it that another service sent there by
+// mistake.
 func (d *demo) letter(hop string) (id string) {
 	d.t.Helper()
 	run := strings.TrimSuffix(strings.TrimPrefix(hop, "order-"), ".order")
@@ -96,8 +97,8 @@ func (d *demo) letter(hop string) (id string) {
 	return id
 }
 
-// While processes are killed and connections cut, a demo goes on; then every page shows what it left, and a message that
-// nobody could handle is repaired.
+// A demo runs while processes are killed and connections are cut; then every page shows the result, and a message without a
+// handler is repaired.
 func TestAPersonLooksAtADemoThatWasHurt(t *testing.T) {
 	d := startDemo(t, "--chaos", "--limit", "40", "--fail", "payment=5%,inventory=5%,shipping=10%")
 	d.until("all orders have ended")

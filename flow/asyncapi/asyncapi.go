@@ -1,6 +1,6 @@
-// Package asyncapi writes what a service declares as an AsyncAPI 3 document (asyncapi.com), for catalogues and generators of
-// other languages: its channels are topics, its operations what it receives and sends, with the headers that every message
-// of Troupe has. Payloads stand in the schema registry and not here.
+// Package asyncapi writes a service's declaration as an AsyncAPI 3 document (asyncapi.com), for catalogues and for generators
+// of other languages. Its channels are topics, its operations the messages that the service receives and sends, with the
+// headers of Troupe's messages. Payloads are not described: their schemas are in the schema registry.
 package asyncapi
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 )
 
-// Version of AsyncAPI that documents follow.
+// Version is the version of AsyncAPI that the documents follow.
 const Version = "3.0.0"
 
 type document struct {
@@ -68,8 +68,8 @@ type ref struct {
 	Ref string `json:"$ref"`
 }
 
-// Document is the AsyncAPI document of a service, as JSON. version is that of the service's contract, as its owners count
-// it; "" is 1.0.0. The error is what Check has against the service.
+// Document returns the AsyncAPI document of a service, as JSON. version is the version of the service's contract, which its
+// owners assign; "" means 1.0.0. The error is the one of the service's Check.
 func Document(s reactions.Service, version string) ([]byte, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -94,10 +94,10 @@ func Document(s reactions.Service, version string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writing is a document in the making.
+// writing is a document that is being written.
 type writing struct {
 	document
-	ids map[string]string // of messages' types
+	ids map[string]string // the type of each message id
 }
 
 func (d *writing) write(s reactions.Service) {
@@ -136,7 +136,7 @@ func (d *writing) write(s reactions.Service) {
 	}
 }
 
-// whatComesOf says what a reaction does.
+// whatComesOf describes the messages that a reaction sends.
 func whatComesOf(r reactions.Reaction) string {
 	types := func(ms []reactions.Message) string {
 		var all []string
@@ -158,7 +158,7 @@ func whatComesOf(r reactions.Reaction) string {
 	return cmp.Or(strings.Join(all, " "), "Nothing is sent.")
 }
 
-// operation adds one, or what it is for to the one that is there.
+// operation adds an operation, or adds the summary to an existing one.
 func (d *writing) operation(action string, m reactions.Message, summary string) {
 	id := d.id(m)
 	on, known := d.Channels[m.Topic]
@@ -194,7 +194,8 @@ func (d *writing) operation(action string, m reactions.Message, summary string) 
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
-// id is a message's type as names in a document may be, its own where two types look alike then.
+// id returns a message's type in the characters that a name in the document may have, with a number if another type would
+// have the same id.
 func (d *writing) id(m reactions.Message) string {
 	base := unfit.ReplaceAllString(m.Type, "_")
 	for id, n := base, 2; ; id, n = fmt.Sprintf("%s-%d", base, n), n+1 {
@@ -205,7 +206,8 @@ func (d *writing) id(m reactions.Message) string {
 	}
 }
 
-// headers are those of every message; docs of package envelope say more.
+// headers describes the headers of messages; package envelope documents them. required lists the headers that every message
+// has.
 var (
 	headers = map[string]string{
 		envelope.HeaderSpecVersion:   "the version of CloudEvents, 1.0",
@@ -222,7 +224,7 @@ var (
 	required = []string{envelope.HeaderSpecVersion, envelope.HeaderID, envelope.HeaderSource, envelope.HeaderType}
 )
 
-// envelopeTrait is what all messages have: CloudEvents in headers.
+// envelopeTrait returns the parts that all messages have: CloudEvents in headers.
 func envelopeTrait() map[string]any {
 	properties := make(map[string]any)
 	for name, says := range headers {

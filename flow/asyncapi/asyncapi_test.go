@@ -20,7 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the documents in testdata anew; then run official.sh")
 
-// official is the JSON Schema of AsyncAPI 3.0.0, as its makers publish it: what their parser holds documents to first.
+// official returns the JSON Schema of AsyncAPI 3.0.0 as published by its makers, which their parser checks documents with
+// first.
 func official(t testing.TB) *jsonschema.Schema {
 	t.Helper()
 	f, err := os.Open("testdata/asyncapi-3.0.0.json.gz")
@@ -37,7 +38,7 @@ func official(t testing.TB) *jsonschema.Schema {
 	return s
 }
 
-// odd is a service that uses everything, with types that names in a document may not have.
+// odd is a service that uses everything, with types that contain characters which names in a document may not have.
 func odd() reactions.Service {
 	event := func(hop, typ string) reactions.Message { return reactions.Message{Topic: hop + ".events", Type: typ} }
 	return reactions.Service{
@@ -73,7 +74,7 @@ func services(t testing.TB) []reactions.Service {
 	return all
 }
 
-// The documents that official.sh has shown to AsyncAPI's own parser are those that are written now.
+// The documents that official.sh has checked with AsyncAPI's own parser are equal to the documents that are written now.
 func TestDocumentsAreThoseThatTheOfficialParserTook(t *testing.T) {
 	t.Parallel()
 	schema := official(t)
@@ -97,7 +98,7 @@ func TestDocumentsAreThoseThatTheOfficialParserTook(t *testing.T) {
 	require.Len(t, have, len(services(t)))
 }
 
-// resolved follows every reference, which a JSON Schema does not.
+// resolved follows every reference, which a JSON Schema does not check.
 func resolved(t *testing.T, root, v any) {
 	switch v := v.(type) {
 	case map[string]any:

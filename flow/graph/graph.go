@@ -1,5 +1,6 @@
-// Package graph draws a flow without an orchestrator from what its services declare: as a flowchart for pages that know
-// Mermaid, and as an SVG that needs nothing. Neither runs anything nor says whether the flow is sound; package verify does.
+// Package graph draws a flow without an orchestrator from the declarations of its services: as a flowchart for pages that
+// render Mermaid, and as an SVG that needs no other file. It neither runs a flow nor checks whether it is sound; package
+// verify does that.
 package graph
 
 import (
@@ -10,16 +11,16 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A kind says how a message comes to be sent.
+// A kind is the reason why a message is sent.
 type kind uint8
 
 const (
 	plain   kind = iota
-	failure      // a reaction's failure, or a time that has run out
-	undoing      // by a compensation
+	failure      // a reaction's failure, or a time limit that has expired
+	undoing      // sent by a compensation
 )
 
-// A sending is one message of one service, to all who hear it.
+// A sending is one message of one service, with its receivers.
 type sending struct {
 	message reactions.Message
 	kind    kind
@@ -29,13 +30,13 @@ type sending struct {
 	start   bool
 }
 
-// A hearing is a service that hears a message.
+// A hearing is a service that receives a message.
 type hearing struct {
 	service int
-	by      string // the join or expectation that hears it; "" for a reaction
+	by      string // the join or expectation that receives it; "" for a reaction
 }
 
-// sendings are all messages of a flow, those nearest to a start first.
+// sendings returns all messages of a flow, ordered by their distance from a start.
 func sendings(services []reactions.Service) []sending {
 	var all []sending
 	add := func(s sending) {
@@ -58,7 +59,7 @@ func sendings(services []reactions.Service) []sending {
 	return all
 }
 
-// each shows what services send, and what of.
+// each calls see for each message that services send, with the messages that cause it.
 func each(services []reactions.Service, see func(s sending, of []reactions.Message)) {
 	for i, s := range services {
 		for _, m := range s.Starts {
@@ -92,8 +93,8 @@ func each(services []reactions.Service, see func(s sending, of []reactions.Messa
 
 func key(m reactions.Message) string { return m.Topic + " " + m.Type }
 
-// depths are how far messages are from a start; what is of several is one behind the farthest of them. What no start leads to
-// comes last.
+// depths returns the distance of messages from a start. A message with several causes is one step after the farthest of them.
+// A message that no start leads to comes last.
 func depths(services []reactions.Service) map[string]int {
 	const far = 1 << 20
 	depth := make(map[string]int)
@@ -144,10 +145,10 @@ func hearers(services []reactions.Service, m reactions.Message) (to []hearing) {
 	return to
 }
 
-// short is a type without its namespace.
+// short returns a type without its namespace.
 func short(typ string) string { return typ[strings.LastIndex(typ, ".")+1:] }
 
-// names of services: without the flow, where all are of one.
+// names returns the services' names, without the flow if all are of one.
 func names(services []reactions.Service) []string {
 	all, flows := make([]string, len(services)), make(map[string]bool)
 	for i, s := range services {

@@ -29,7 +29,7 @@ func orderFlow(t testing.TB) (services []reactions.Service) {
 	return services
 }
 
-// odd is a flow of everything that is drawn in its own way, with a type that drawings could take for their own.
+// odd is a flow of everything that is drawn in its own way, with a type that contains the syntax of drawings.
 func odd() []reactions.Service {
 	event := func(hop, typ string) reactions.Message { return reactions.Message{Topic: hop + ".events", Type: typ} }
 	odd := event("f.a", `<b>"x"|&#`)

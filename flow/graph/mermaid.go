@@ -8,8 +8,9 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 )
 
-// Mermaid draws a flow as a flowchart (mermaid.js.org): services are boxes, messages are arrows; failures are dotted, what
-// undoes is thick; joins are hexagons, expectations are round. Each service must pass its Check.
+// Mermaid returns a flow as a flowchart (mermaid.js.org). Services are boxes, joins hexagons and expectations rounded boxes.
+// Messages are arrows: the arrow to a receiver is dotted for a failure and thick for the message of a compensation; the arrow
+// to an end is always plain. Each service must pass its Check.
 func Mermaid(services []reactions.Service) string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
@@ -42,7 +43,7 @@ func Mermaid(services []reactions.Service) string {
 	return b.String()
 }
 
-// node is what a sender or hearer is called in the drawing.
+// node returns the name of a sender or receiver in the drawing.
 func node(services []reactions.Service, h hearing) string {
 	s := services[h.service]
 	if k := slices.IndexFunc(s.Joins, func(j reactions.Join) bool { return j.Name == h.by }); h.by != "" && k >= 0 {
@@ -54,7 +55,7 @@ func node(services []reactions.Service, h hearing) string {
 	return fmt.Sprintf("s%d", h.service)
 }
 
-// quoted is text as a label: Mermaid takes entities for what it would read as its own, and <br/> as a new line.
+// quoted returns text as a label: characters of Mermaid's syntax become entities, and <br/> remains a line break.
 func quoted(text string) string {
 	parts := strings.Split(text, "<br/>")
 	for i, part := range parts {

@@ -22,10 +22,10 @@ const style = `svg{font-family:ui-sans-serif,system-ui,"Segoe UI",Helvetica,Aria
 .p{stroke:#57606a}.f{stroke:#b3261e;stroke-dasharray:5 3}.u{stroke:#b45309}
 .p,.f,.u{stroke-width:1.5;fill:none}.d{fill:#57606a}.e{fill:#fff;stroke:#57606a;stroke-width:1.5}.w{font-size:10px;fill:#57606a;text-anchor:middle}.b{text-anchor:start}`
 
-// SVG draws a flow as a picture that needs no other file: a line for each service, from left to right, and below each other
-// its messages, those nearest to a start first, each with an arrow to every service that hears it. Failures are red and
-// dashed, what undoes is brown; a filled dot begins, a ring ends; a join or expectation that hears or sends is named at its
-// arrow. Each service must pass its Check.
+// SVG returns a flow as a picture that needs no other file: a vertical line for each service, from left to right, and from
+// top to bottom the messages, ordered by their distance from a start, each with an arrow to every service that receives it.
+// Failures are red and dashed, messages of compensations brown. A filled dot marks a start, a ring an end. A join or
+// expectation that receives or sends is named at its arrow. Each service must pass its Check.
 func SVG(services []reactions.Service) string {
 	all := sendings(services)
 	width, height := 2*margin+lane*max(0, len(services)-1), top+row*(len(all)+1)
@@ -47,14 +47,14 @@ func SVG(services []reactions.Service) string {
 
 func x(service int) int { return margin + lane*service }
 
-// svg is a message at its height.
+// svg returns the drawing of a message at a height.
 func (s sending) svg(y int) string {
 	var b strings.Builder
 	from, class := x(s.from), map[kind]string{plain: "p", failure: "f", undoing: "u"}[s.kind]
 	left, right := from, from
 	for _, to := range s.to {
 		at := x(to.service)
-		if at == from { // to itself: a loop beside the line
+		if at == from { // to itself: a loop next to the line
 			fmt.Fprintf(&b, `<path class="%s" d="M%d,%dh26v12H%d" marker-end="url(#a)"/>`, class, from, y, from+2)
 		} else {
 			fmt.Fprintf(&b, `<path class="%s" d="M%d,%dH%d" marker-end="url(#a)"/>`, class, from, y, at)
@@ -76,7 +76,7 @@ func (s sending) svg(y int) string {
 		fmt.Fprintf(&b, `<circle class="%s" cx="%d" cy="%d" r="4"/>`, mark, from, y)
 	}
 	middle := (left + right) / 2
-	if left != from && right != from { // to both sides: beside the sender
+	if left != from && right != from { // to both sides: next to the sender
 		middle = from + lane/2
 	}
 	label := clipped(short(s.message.Type), 40)
@@ -84,7 +84,7 @@ func (s sending) svg(y int) string {
 		label += " (" + clipped(s.by, 20) + ")"
 	}
 	place := fmt.Sprintf(`class="n" x="%d" y="%d"`, middle, y-5)
-	if left == right { // to nobody else: beside the line
+	if left == right { // to no other service: next to the line
 		place = fmt.Sprintf(`class="n b" x="%d" y="%d"`, from+10, y-3)
 	}
 	fmt.Fprintf(&b, `<text %s>%s<title>%s</title></text>`+"\n", place, html.EscapeString(label),

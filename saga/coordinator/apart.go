@@ -13,25 +13,27 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// apartName is the deadline of an event that one saga cannot take.
+// apartName names the deadline that delivers an event which one saga could not take.
 const apartName = "apart"
 
-// Apart is the body of that deadline, and of the dead letter that it becomes: an event that one saga, of several that it
-// concerns, cannot take. It is tried by itself, so that it fails no other saga, and again when it is redriven.
+// Apart is the body of the deadline apartName, and of the dead letter that it becomes: an event that one saga, of several
+// that it concerns, could not take. It is tried in a message of its own, so that it does not fail the others, and again when
+// it is redriven.
 type Apart struct {
-	// Saga is the id of the saga that the event is for, or the name of the one that it is to start.
+	// Saga is the id of the saga that the event is for, or the type of the saga that it is to start.
 	Saga string `json:"saga"`
-	// Event is the saga.Event as the log has it.
+	// Event is the saga.Event as the log stores it.
 	Event json.RawMessage `json:"event"`
 }
 
-// MessageType is the message's ce_type.
+// MessageType returns the message's ce_type.
 func (Apart) MessageType() string { return "troupe.Apart" }
 
-// PlainJSON makes it JSON whatever codec the flow uses.
+// PlainJSON makes the body JSON whatever codec the flow uses.
 func (Apart) PlainJSON() {}
 
-// failed says that what t asks for cannot be done: as an error where that is all that its message is for, else apart.
+// failed handles a target that cannot be decided: it returns an error if the message is for nothing else, and otherwise sets
+// the target apart.
 func (p *pass) failed(t target, why string) error {
 	if t.message < 0 || t.alone {
 		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: %w: %s", t.id, ErrRefused, why)))
@@ -42,7 +44,7 @@ func (p *pass) failed(t target, why string) error {
 
 func (p *pass) setApart(t target) { p.apart = append(p.apart, t) }
 
-// scheduleApart has each of them delivered to this hop as a message of its own, at once.
+// scheduleApart schedules each target that was set apart as a message of its own to this hop, due at once.
 func (w *work) scheduleApart(ctx context.Context, ds *participant.Deadlines, taken []participant.Taken) error {
 	for _, t := range w.pass.apart {
 		of := t.id
@@ -65,7 +67,7 @@ func (w *work) scheduleApart(ctx context.Context, ds *participant.Deadlines, tak
 	return nil
 }
 
-// takeApart lets one saga take an event that it could not take before.
+// takeApart tries again the event that a saga could not take before.
 func (c *Coordinator) takeApart(ctx context.Context, tx pgx.Tx, d participant.Due[Apart]) error {
 	e, err := saga.ReadEvent(d.Body.Event)
 	if err != nil {

@@ -24,14 +24,14 @@ func parsed(t testing.TB, text string) *saga.Definition {
 const quote = `{"saga":"quote","version":1,"key":"id","data":{"id":"string"},
  "steps":[{"name":"quote","command":{"hop":"pricing","type":"Quote"},"success":[{"event":"Quoted"}],"failure":[{"event":"Refused"}],"timeout":"10m","irreversible":"reads"}]}`
 
-// loyalty starts by the answer of quote.
+// loyalty returns a saga that starts by the answer of quote.
 func loyalty(start string) string {
 	return `{"saga":"loyalty","version":1,"key":"id","data":{"id":"string","cents":"int"},"deadlines":[{"name":"remind","after":"1h",
   "payload":{"share":"100 / data.cents"},"emit":[{"event":"Remind"}]}],` + start + `,
  "steps":[{"name":"points","command":{"hop":"points","type":"Add"},"success":[{"event":"Added"}],"timeout":"1m","retriable":true,"irreversible":"gift"}]}`
 }
 
-// starts are those that fail by an event of a customer without cents.
+// starts are sagas whose start cannot be evaluated for an event of a customer without cents.
 var starts = map[string]string{
 	"when":     loyalty(`"start":[{"hop":"pricing","event":"Quoted","when":"event.cents > 100","set":{"id":"event.customer"}}]`),
 	"set":      loyalty(`"start":[{"hop":"pricing","event":"Quoted","set":{"id":"event.customer","cents":"event.cents"}}]`),
@@ -61,7 +61,7 @@ func TestAStartThatFailsLeavesAnotherSagasAnswerAlone(t *testing.T) {
 	}
 }
 
-// TestAStartThatFailsIsADeadLetterOfItsOwn: the answer counts, and an operator sees what did not start.
+// TestAStartThatFailsIsADeadLetterOfItsOwn: the answer takes effect, and an operator sees which start failed.
 func TestAStartThatFailsIsADeadLetterOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"when", "deadline"} {
@@ -113,7 +113,7 @@ func TestAnEventThatASagaHasNoRoomForIsADeadLetter(t *testing.T) {
 	require.ErrorIs(t, m.Take(scanned(64)), coordinator.ErrRefused)
 	require.Len(t, m.Sagas()[0].Early, 64)
 
-	// Those that came before the saga are kept outside, and as many as it has room for are given to it.
+	// The saga gets as many of the events that came before it as it has room for; the others stay in the stash.
 	m, err = coordinator.NewMemory(noon, d)
 	require.NoError(t, err)
 	for i := range 70 {
@@ -172,7 +172,7 @@ func TestAnEventFindsItsSagaByANumberOfManyDigits(t *testing.T) {
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 }
 
-// TestAStartKeepsTheFormOfItsNumbers: a double stays one where it is whole, also in a variable of any type.
+// TestAStartKeepsTheFormOfItsNumbers: a double remains a double if its value is whole, also in a variable of any type.
 func TestAStartKeepsTheFormOfItsNumbers(t *testing.T) {
 	t.Parallel()
 	d := parsed(t, `{"saga":"o","version":1,"key":"id","data":{"id":"string","price":"any","n":"any"},

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// What an answer brings may be what later events find the saga by, also one that came before.
+// A value from an answer may be the one by which later events find the saga, and also an event that came before.
 func TestASagaIsFoundByWhatAnAnswerBrought_D06(t *testing.T) {
 	d := booked(t)
 	for name, early := range map[string]bool{"before the answer": true, "after it": false} {
@@ -31,8 +31,8 @@ func TestASagaIsFoundByWhatAnAnswerBrought_D06(t *testing.T) {
 	}
 }
 
-// An event that comes when the saga of its value has ended cannot be told from one that comes before the next saga of that
-// value: it is kept as long as any, and lost to nobody.
+// An event that comes after the saga of its value has ended looks like one that comes before the next saga of that value: it
+// is stashed as long as any other, and not lost.
 func TestAnEventBehindTheEndWaitsForTheNextOfItsValue_D02(t *testing.T) {
 	for name, want := range map[string]struct {
 		after  time.Duration
@@ -79,7 +79,7 @@ func TestAnAwaitedEventWithoutItsAssociationIsADeadLetter(t *testing.T) {
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 }
 
-// TestAnEventThatOneOfTwoSagasCannotBeFoundByIsTakenByTheOther, and is no dead letter.
+// TestAnEventThatOneOfTwoSagasCannotBeFoundByIsTakenByTheOther, and becomes no dead letter.
 func TestAnEventThatOneOfTwoSagasCannotBeFoundByIsTakenByTheOther(t *testing.T) {
 	byKey := parsed(t, `{"saga":"order","version":1,"key":"id","data":{"id":"string"},
  "steps":[{"name":"seen","success":[{"event":"Confirmed","hop":"bank"}],"timeout":"24h"}]}`)
@@ -104,7 +104,7 @@ func confirmed(message string) coordinator.Message {
 	return coordinator.Message{ID: message, Hop: "bank", Type: "Confirmed", Key: "b-7", Fields: map[string]any{"booking": "b-7"}}
 }
 
-// booked is a trip that is found by its booking.
+// booked returns a trip that events find by its booking.
 func booked(t *testing.T) *saga.Definition {
 	d, err := saga.Define(saga.Spec{
 		Saga: "trip", Version: 1, Key: "trip", Data: map[string]saga.Type{"trip": saga.String, "booking": saga.String},

@@ -13,7 +13,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// An optional field of an Avro answer is its value, and a double is one also where it is whole; the log gives the same.
+// An optional field of an Avro answer has its plain value, and a double remains a double if its value is whole; so does the
+// log.
 func TestAvroAnswersFitExpressionsAndReplay(t *testing.T) {
 	t.Parallel()
 	server := srfake.New()
@@ -76,7 +77,7 @@ func (f *flow) begun(name string, fields map[string]any) string {
 	return is.ID
 }
 
-// ends waits until a saga does not run.
+// ends waits until a saga neither runs nor compensates.
 func (f *flow) ends(id string) {
 	testkit.Wait(f.t, id+" ends", func() (bool, error) {
 		var status string

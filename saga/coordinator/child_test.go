@@ -33,17 +33,17 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// childEnv holds the task of a test binary that was run again to be a process of the flow, and killed.
+// childEnv names the variable with the task of a test binary that is run again as a process of the flow, and killed.
 const childEnv = "TROUPE_TEST_SAGA_CHILD"
 
-// task is what a process of the flow does: a member of one hop, and a relay beside it.
+// task describes a process of the flow: a member of one hop, with its relay.
 type task struct {
 	Flow        string
 	Hop         string
 	URL         string
 	Brokers     []string
 	Definition  string        // of the saga, for the coordinator
-	Slow        time.Duration // how long a command that is slow waits
+	Slow        time.Duration // how long a slow command waits
 	Batch       int
 	Concurrency int // default 2
 	Session     time.Duration
@@ -51,7 +51,7 @@ type task struct {
 	Nth         int64  // at which call
 }
 
-// beChild does its task until it is killed, or its parent is.
+// beChild runs its task until it is killed, or its parent is.
 func beChild(text string) {
 	var k task
 	must(json.Unmarshal([]byte(text), &k))
@@ -78,11 +78,12 @@ func (k task) membership() []kgo.Opt {
 	}
 }
 
-// patient is the session, and the relay's lease, of members that nobody kills: they keep what they have when the machine
-// stands still for a while.
+// patient is the session time-out, and the relay's lease, of members that are not killed: they keep their partitions when the
+// machine stalls for a while.
 const patient = 10 * time.Second
 
-// session is that of members that are killed: Apache Kafka allows none below 6 s, the embedded broker does.
+// session returns the session time-out of members that are killed: Apache Kafka allows none below 6 s, the embedded broker
+// does.
 func session() time.Duration {
 	if os.Getenv("TROUPE_KAFKA") != "" {
 		return 6 * time.Second
@@ -155,7 +156,7 @@ func (k task) hooks() participant.Hooks {
 	die := func(point string) {
 		if k.Die == point && calls.Add(1) == k.Nth {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // not one instruction more
+			select {} // not one more instruction runs
 		}
 	}
 	return participant.Hooks{
@@ -179,15 +180,15 @@ func (k task) handle(p *participant.Participant) {
 	}
 }
 
-// moves leaves a row for each effect, unless the command's key says that there is trouble: its end is kind-hop.
+// moves returns a handler that writes a row for each effect, unless the command's key names a failure, in the form kind-hop:
 //
 //	refuse   refused by the business
-//	fail     fails until somebody has mended the hop
+//	fail     fails until the test repairs the hop
 //	undo     fails likewise, and the operator has the saga compensated
 //	broken   fails for ever
-//	slow     fails once, and is tried again when the saga has given up waiting
-//	late     takes as long as the saga waits, more or less
-//	refund   the compensation fails until somebody has mended the hop
+//	slow     fails once, and is tried again after the saga's time-out
+//	late     takes about as long as the saga waits
+//	refund   the compensation fails until the test repairs the hop
 func moves[T any](k task, done, refused any) func(context.Context, pgx.Tx, participant.Command[T]) (participant.Outcome, error) {
 	return func(ctx context.Context, tx pgx.Tx, c participant.Command[T]) (participant.Outcome, error) {
 		key, operation := string(c.Message.Key), c.Message.SagaOperation
@@ -220,7 +221,7 @@ func moves[T any](k task, done, refused any) func(context.Context, pgx.Tx, parti
 	}
 }
 
-// process is a task in a process of its own.
+// process runs a task in a process of its own.
 type process struct {
 	*exec.Cmd
 	task  task
@@ -266,7 +267,7 @@ func (m *process) killed(t testing.TB) {
 	}
 }
 
-// stopped waits until the process, which was asked to stop, has done so with exit status 0.
+// stopped waits until the process has stopped with exit status 0 after a SIGTERM.
 func (m *process) stopped(t testing.TB) {
 	t.Helper()
 	select {
@@ -277,7 +278,7 @@ func (m *process) stopped(t testing.TB) {
 	}
 }
 
-// safeBuffer keeps the end of what was written.
+// safeBuffer keeps the end of the output.
 type safeBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

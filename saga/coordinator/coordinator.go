@@ -19,34 +19,37 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// Config of a Coordinator. Participant, Pool and Definitions are required.
+// Config configures a Coordinator. Participant, Pool and Definitions are required.
 type Config struct {
-	// Participant that the coordinator is: it consumes the events of the hops that the definitions name, and keeps the
-	// deadlines. Its hop is the coordinator's own.
+	// Participant runs the coordinator: it consumes the events of the hops that the definitions name, and schedules the
+	// deadlines. Its hop is the coordinator's hop.
 	Participant *participant.Participant
-	// Pool is on the same database as the participant's.
+	// Pool connects to the database of the participant.
 	Pool *pgxpool.Pool
-	// Definitions that new instances get, at most one of each saga. Instances that run keep theirs.
+	// Definitions are used by new instances, at most one for each type of saga. Running instances keep theirs.
 	Definitions []*saga.Definition
-	// Schemas reads and writes payloads that are not JSON; package schemas has it for Avro. Default: all payloads are JSON.
+	// Schemas reads and writes payloads that are not JSON; package schemas implements it for Avro. Default: all payloads are
+	// JSON.
 	Schemas Schemas
-	// Parked is told of each saga that a person must act on, when that is committed; of Start and Act, whose transaction is
-	// the caller's, before. It must not block.
+	// Parked is called for each saga that an operator must act on, after the commit; for Start and Act, whose transaction is
+	// the caller's, before it. It must not block.
 	Parked func(s saga.State, reason string)
-	// Decided is told of each decision, also of one that changed nothing, as Parked is.
+	// Decided is called for each decision, also one that changed nothing, at the same time as Parked. It must not block.
 	Decided func(Decided)
-	// Stashed is told of each event that is kept since it came before its saga, as Parked is.
+	// Stashed is called for each event that is stashed since it came before its saga, at the same time as Parked. It must not
+	// block.
 	Stashed func(Stashed)
-	// Conflict is told of each transaction that had to give way to another one, with an error that wraps ErrConflict.
-	// Nothing of it is there; the participant's run again by themselves, those of Start and Act are for their caller to
-	// try again. It must not block.
+	// Conflict is called once for each transaction that failed because of a concurrent one, with an error that wraps
+	// ErrConflict. Nothing of the transaction is stored. The participant and Submit run theirs again; after Start and Act the
+	// caller must try again. It must not block.
 	Conflict func(error)
-	// Log gets a line for each saga that is parked, and never a payload.
+	// Log gets a line for each saga that is parked, and for each stored definition that cannot be read or that reads a hop
+	// which this process does not consume. It never gets a payload.
 	Log zerolog.Logger
 }
 
-// Schemas reads the values of payloads, and writes payloads from JSON, by the name of their type. Values are in the one
-// form that their types in the schema have, as schemas.Codec gives them; a message's value is a map[string]any.
+// Schemas reads the values of payloads, and writes payloads from JSON, by the name of their type. Each value has the one form
+// that its type in the schema has, as schemas.Codec returns it; a message's value is a map[string]any.
 type Schemas interface {
 	Values(ctx context.Context, payload []byte) (name string, value any, err error)
 	FromJSON(ctx context.Context, name string, text []byte) (payload []byte, err error)
@@ -57,13 +60,13 @@ type Schemas interface {
 type Coordinator struct {
 	cfg         Config
 	hop         topics.Hop
-	hops        []string // whose events are consumed, sorted; nil until New has found them
+	hops        []string // the hops whose events are consumed, sorted; nil until New has found them
 	definitions *definitions
 	submissions *keyed.Lane[*submission, struct{}]
 }
 
-// New registers what the coordinator handles with its participant, whose Run is the coordinator's, and stores the
-// definitions. Call it before that Run.
+// New stores the definitions and registers the coordinator's handlers with its participant. Call it before the participant's
+// Run, which runs the coordinator.
 func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	switch {
 	case cfg.Participant == nil:
@@ -100,8 +103,9 @@ INSERT INTO troupe.saga_definitions (hash, saga, version, definition)
 VALUES ($1, $2, $3, $4)
 ON CONFLICT (hash) DO NOTHING`
 
-// store keeps the definitions, and returns the hops whose events they read, those in use, and each stored one of the same
-// types: another process, or a person, may begin a saga of it at any time.
+// store inserts the definitions, and returns the hops whose events they read, and also the hops of the definitions in use and
+// of each stored definition of the same types: another process, or an operator, may begin a saga of such a definition at any
+// time.
 func (c *Coordinator) store(ctx context.Context) (hops []string, err error) {
 	const mayRun = `
 SELECT definition, bool_or(in_use)
@@ -140,7 +144,7 @@ ORDER BY definition`
 		var d *saga.Definition
 		if is.InUse {
 			d, err = c.definitions.of(ctx, is.Hash)
-		} else { // its hops only: events that it awaits are stashed once a saga of it was met
+		} else { // only its hops: events that it awaits are stashed once a saga of it has been loaded
 			d, err = readDefinition(ctx, c.cfg.Pool, is.Hash)
 		}
 		var mistakes saga.Mistakes
@@ -171,8 +175,8 @@ func (c *Coordinator) warnUnconsumed(d *saga.Definition) {
 	}
 }
 
-// alone returns an error where another coordinator has sagas of one of the types under way in this database: ids, locks
-// and stashed events of a type are known by its name.
+// alone returns an error if another coordinator has sagas of one of the types under way in this database: ids, locks and
+// stashed events of a type use the type's name only.
 func (c *Coordinator) alone(ctx context.Context) error {
 	const others = `
 SELECT saga, hop, consumer_group
@@ -209,19 +213,20 @@ func readDefinition(ctx context.Context, q querier, hash string) (*saga.Definiti
 	return saga.Parse([]byte(text))
 }
 
-// wakeName is the one deadline that a saga has in troupe.deadlines: its own, which stand in its state, are looked at when
-// it comes. It is left where it is when they change to later, so that most sagas cost one row.
+// wakeName names the one deadline that a saga has in troupe.deadlines. When it is due, the coordinator checks the saga's own
+// deadlines, which are stored in its state. It is not moved when the saga's next deadline becomes later, so that most sagas
+// write one such row.
 const wakeName = "saga"
 
-// Wake is the body of that deadline.
+// Wake is the body of the deadline wakeName.
 type Wake struct {
 	Saga string `json:"saga"` // its id
 }
 
-// MessageType is the message's ce_type.
+// MessageType returns the message's ce_type.
 func (Wake) MessageType() string { return "troupe.Wake" }
 
-// PlainJSON makes it JSON whatever codec the flow uses.
+// PlainJSON makes the body JSON whatever codec the flow uses.
 func (Wake) PlainJSON() {}
 
 func (c *Coordinator) register(hops []string) {
@@ -240,24 +245,26 @@ func (c *Coordinator) register(hops []string) {
 	participant.OnDeadline(p, apartName, c.takeApart)
 }
 
-// A StartResult says which saga a call of Start or Submit has led to.
+// A StartResult reports which saga a call of Start or Submit has started or found.
 type StartResult struct {
-	// ID of the saga: its type, a slash and its key.
+	// ID is the saga's id: its type, a slash and its key.
 	ID string
-	// Existed says that there was one of this key, which may have ended: it stays as it is, and nothing was started. A
-	// request that was sent twice has its saga; answer it as the first one.
+	// Existed is true if a saga of this key existed, running or ended: it stays as it is, and nothing was started. A request
+	// that was sent twice has its saga; answer it as you answered the first one.
 	Existed bool
-	// OtherData says that the one that existed was started with other values than these. The key was given to two
-	// requests: answer the second with an error, and do not let it pass for the first. It is false for one that was
-	// started by a version of this package that did not keep what it compares.
+	// OtherData is true if the existing saga was started with other values. The key was then given to two different requests:
+	// answer the second with an error, not with the result of the first. It is false for a saga that was started by a version
+	// of this package that did not store the data for this comparison.
 	OtherData bool
 }
 
-// Start begins an instance of a saga in tx, with values for its variables, at least the key. Its first commands leave when
-// tx has committed; no step has run when Start returns. If there is an instance of that key, also an ended one, it stays as
-// it is and nothing is started: the result says so, and whether that one was started with the same data. A value that the definition cannot take is an error, and tx is as it
-// was; after any other error tx is to be rolled back, and where it wraps ErrConflict, another one was faster:
-// trying it again decides anew.
+// Start begins an instance of a saga in tx, with values for its variables, at least the key. Its first commands are sent
+// after tx has committed; no step has run when Start returns. If an instance of that key exists, running or ended, it stays
+// as it is and nothing is started: the result reports that, and whether its data differ.
+//
+// After an error about a value that the definition cannot take, tx is unchanged. After any other error roll tx back. An error
+// that wraps ErrConflict means that a concurrent transaction was faster: try again, and the start is decided on the new
+// state.
 func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields map[string]any) (is StartResult, err error) {
 	err = c.within(ctx, tx, func(w *work) error {
 		is, err = w.pass.begin(ctx, name, fields)
@@ -269,9 +276,9 @@ func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields 
 	return is, nil
 }
 
-// Act is what a person does to a saga, in tx; saga.ActRetry and those beside it say what there is. e needs an Actor and a
-// Reason, which stand in the saga's log. What the saga's state does not allow is an error that wraps ErrRefused and says
-// why; then tx is as it was.
+// Act applies an operator's action to a saga, in tx; saga.ActRetry and the other saga.Act constants list the actions. e needs
+// an Actor and a Reason, which are stored in the saga's log. An action that the saga's state does not allow is an error that
+// wraps ErrRefused and gives the reason; then tx is unchanged.
 func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Event) (saga.Effects, error) {
 	if e.Actor == "" || e.Reason == "" {
 		return saga.Effects{}, fmt.Errorf("coordinator: %w: want an actor and a reason", ErrRefused)
@@ -291,7 +298,7 @@ func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Even
 	return fx, nil
 }
 
-// take decides what a transaction's events mean.
+// take decides on the events of one transaction.
 func (c *Coordinator) take(ctx context.Context, tx pgx.Tx, taken []participant.Taken) error {
 	ms := make([]Message, 0, len(taken))
 	for i, t := range taken {
@@ -317,7 +324,8 @@ func (c *Coordinator) take(ctx context.Context, tx pgx.Tx, taken []participant.T
 	return err
 }
 
-// gaveUp takes what the coordinator's own participant has made a dead letter of: an answer that it could not decide on.
+// gaveUp decides on a message that the coordinator's own participant has made a dead letter: an answer that it could not
+// decide on.
 func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event[participant.Exhausted]) error {
 	m, err := c.exhausted(ctx, tx, e.Message, message(e.Message, c.hop.Name()))
 	if err != nil {
@@ -334,7 +342,7 @@ func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event
 	return w.lost(err)
 }
 
-// wake looks at a saga's deadlines.
+// wake handles a saga's deadlines that are due.
 func (c *Coordinator) wake(ctx context.Context, tx pgx.Tx, d participant.Due[Wake]) error {
 	w := c.begin(tx)
 	err := w.pass.due(ctx, -1, d.Body.Saga)

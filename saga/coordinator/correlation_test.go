@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// sent are the commands and events of a saga, in their order.
+// sent returns the commands and events of a saga, in their order.
 type sent struct{ ID, Type, Correlation, Causation string }
 
 func (f *flow) sent(id string) []sent {
@@ -26,8 +26,8 @@ func (f *flow) sent(id string) []sent {
 	return all
 }
 
-// TestASagaIsOneFlow: from its first command, which names the flow, through what a person did from another process, which is
-// the cause of what followed from it.
+// TestASagaIsOneFlow: all messages have the id of the first command as correlation id, also those after an operator's action
+// from another process, which is the cause of the messages that follow from it.
 func TestASagaIsOneFlow_A24(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(*flow, string, saga.Event) error{

@@ -28,7 +28,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// The events that orders wait for, or start with.
+// The events that orders await, or start by.
 type (
 	OrderPlaced struct {
 		OrderID   string `json:"order_id"`
@@ -44,8 +44,8 @@ type (
 // hops of the flow, the coordinator's first.
 var hops = []string{"order", "payment", "inventory", "shipping"}
 
-// awaiting is the order flow with all that leaves rows behind: it is started by an event too, locks its customer, waits for
-// an approval found by its key and a clearance found by its reference, and payment and inventory time out.
+// awaiting returns the order flow with every feature that leaves rows: an event starts it too, it locks its customer, waits
+// for an approval found by its key and a clearance found by its reference, and payment and inventory time out.
 func awaiting(t testing.TB, timeout time.Duration) *saga.Definition {
 	t.Helper()
 	spec := order(t).Spec()
@@ -77,7 +77,7 @@ func awaiting(t testing.TB, timeout time.Duration) *saga.Definition {
 	return d
 }
 
-// crew is the order flow in processes of its own, which may be killed.
+// crew runs the order flow in processes of its own, which may be killed.
 type crew struct {
 	t       testing.TB
 	d       *saga.Definition
@@ -88,7 +88,7 @@ type crew struct {
 	ends    *testkit.Consumer // of the coordinator's events
 	task    task              // as all processes have it
 	members []*process
-	groups  []string // of the hops that were begun
+	groups  []string // of the hops that have had members
 	calls   atomic.Int64
 }
 
@@ -120,7 +120,7 @@ func newCrew(t testing.TB, d *saga.Definition) *crew {
 
 func (s *crew) hop(name string) topics.Hop { return topics.MustHop(s.task.Flow, name) }
 
-// timeout is that of the first step.
+// timeout returns the time-out of the first step.
 func (s *crew) timeout() time.Duration { return time.Duration(s.d.Spec().Steps[0].Timeout) }
 
 func (s *crew) of(hop string) task {
@@ -139,7 +139,7 @@ func (s *crew) spawn(n int, hops ...string) {
 	}
 }
 
-// dismiss asks all processes to stop, and expects that they do.
+// dismiss stops all processes, and requires that they end.
 func (s *crew) dismiss() {
 	s.t.Helper()
 	for _, m := range s.members {
@@ -166,20 +166,20 @@ func (s *crew) serveWith(hooks participant.Hooks, hops ...string) {
 	s.t.Cleanup(func() { stop(); running.Wait() })
 }
 
-// begun notes that hop's group has members.
+// begun records that hop's group has members.
 func (s *crew) begun(hop string) {
 	if group := s.hop(hop).String(); !slices.Contains(s.groups, group) {
 		s.groups = append(s.groups, group)
 	}
 }
 
-// call starts an order by the library, as often as another start is faster.
+// call starts an order by the library, and tries again after a conflict.
 func (s *crew) call(o OrderPlaced) {
 	s.t.Helper()
 	require.NoError(s.t, s.tryCall(o))
 }
 
-// tryCall starts an order, each second one with those that others submit.
+// tryCall starts an order, every second one by Submit.
 func (s *crew) tryCall(o OrderPlaced) error {
 	fields := map[string]any{
 		"order_id": o.OrderID, "customer_id": o.Customer, "reference": o.Reference, "amount_cents": 500, "title": 7, "quantity": 1,
@@ -205,7 +205,7 @@ func (s *crew) entry(hop, key string, body any) outbox.Entry {
 	return outbox.Entry{Topic: s.hop(hop).Events(), Key: key, Body: body}
 }
 
-// emit lets events of hops come by the coordinator's outbox.
+// emit publishes events of hops from the coordinator's outbox.
 func (s *crew) emit(entries ...outbox.Entry) {
 	s.t.Helper()
 	require.NoError(s.t, s.tryEmit(entries...))
@@ -217,14 +217,14 @@ func (s *crew) tryEmit(entries ...outbox.Entry) error {
 	})
 }
 
-// count is the one number that a query on a hop's database gives.
+// count returns the number that a query on a hop's database selects.
 func (s *crew) count(hop, sql string, args ...any) (n int) {
 	s.t.Helper()
 	require.NoError(s.t, s.pools[hop].QueryRow(s.t.Context(), sql, args...).Scan(&n))
 	return n
 }
 
-// mend lets what fails succeed from now on.
+// mend makes failing handlers succeed from now on.
 func (s *crew) mend() {
 	for _, hop := range hops {
 		_, err := s.pools[hop].Exec(s.t.Context(), "INSERT INTO mended DEFAULT VALUES")
@@ -232,7 +232,7 @@ func (s *crew) mend() {
 	}
 }
 
-// parked are the sagas that wait for a person.
+// parked returns the sagas that wait for an operator.
 func (s *crew) parked() (all []saga.State) {
 	s.t.Helper()
 	rows, err := s.pools["order"].Query(s.t.Context(), "SELECT state FROM troupe.sagas WHERE status = 'parked'")
@@ -248,12 +248,12 @@ func (s *crew) parked() (all []saga.State) {
 	return all
 }
 
-// remedy is what an operator does to a parked saga.
+// remedy is an operator's action on a parked saga.
 type remedy int
 
 const (
-	retries  remedy = iota // the saga sends again what was given up
-	redrives               // the hop tries again what it gave up
+	retries  remedy = iota // the saga sends the exhausted command again
+	redrives               // the hop's dead letter is redriven
 	compensates
 	remedies
 )
@@ -262,7 +262,7 @@ func (s *crew) help(parked saga.State, r remedy) {
 	s.t.Helper()
 	stuck := saga.Stuck(s.d, parked)
 	switch {
-	case parked.Back && slices.Equal(stuck, []string{"shipping"}): // nothing undoes it: did it happen?
+	case parked.Back && slices.Equal(stuck, []string{"shipping"}): // it has no compensation, and may have happened
 		if strings.Contains(parked.Key, "-broken-") {
 			s.act(parked, saga.Event{Kind: saga.ActResolve, Step: "shipping"})
 			return
@@ -279,7 +279,7 @@ func (s *crew) help(parked saga.State, r remedy) {
 	}
 }
 
-// redrive sends dead letters of all hops again.
+// redrive redrives dead letters of all hops.
 func (s *crew) redrive(f repair.Filter) {
 	s.t.Helper()
 	for _, hop := range hops[1:] {
@@ -290,7 +290,7 @@ func (s *crew) redrive(f repair.Filter) {
 	}
 }
 
-// act does e, unless the saga has gone on meanwhile.
+// act applies e, unless the saga has changed meanwhile.
 func (s *crew) act(st saga.State, e saga.Event) {
 	s.t.Helper()
 	e.Actor, e.Reason = "somebody", "a test"
@@ -306,8 +306,8 @@ func (s *crew) act(st saga.State, e saga.Event) {
 	}
 }
 
-// settle helps what is parked until all sagas have ended, but those that stay parked. It goes on as long as
-// something does.
+// settle applies remedies until all sagas have ended, except those for which stays is true. It continues as long as sagas
+// end.
 func (s *crew) settle(started int, stays func(saga.State) bool) {
 	s.t.Helper()
 	const ended = "SELECT count(*) FROM troupe.sagas WHERE status IN ('completed', 'compensated', 'abandoned')"
@@ -333,7 +333,7 @@ func (s *crew) settle(started int, stays func(saga.State) bool) {
 	s.quiesce()
 }
 
-// quiesce waits until no message is under way: what could still do harm has come.
+// quiesce waits until no message is under way, so that no late message can change the result.
 func (s *crew) quiesce() {
 	s.t.Helper()
 	admin := kadm.NewClient(s.client)
@@ -363,7 +363,7 @@ func (s *crew) quiesce() {
 		return nil
 	}
 	testkit.Wait(s.t, "nothing under way", func() (bool, error) {
-		if err := still(); err != nil { // cheaper to ask than the broker
+		if err := still(); err != nil { // cheaper than the query to the broker
 			return false, err
 		}
 		lag, end, err := read()

@@ -12,14 +12,14 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// definitions are those that are known: of each saga the one that new instances get, and all by their hashes.
+// definitions holds the known definitions: for each type of saga the one that new instances use, and all of them by hash.
 type definitions struct {
 	current map[string]*saga.Definition
 	names   []string // of current, sorted
 	mu      sync.RWMutex
 	byHash  map[string]*saga.Definition // guarded by mu
 	all     []*saga.Definition          // of byHash, by saga and hash; guarded by mu
-	// find gets one that is not known, of a saga that somebody else started.
+	// find loads a definition that is not known, of a saga that another process started.
 	find func(ctx context.Context, hash string) (*saga.Definition, error)
 }
 
@@ -39,7 +39,7 @@ func newDefinitions(defs []*saga.Definition) (*definitions, error) {
 	return ds, nil
 }
 
-// named is the one that new instances of a saga get.
+// named returns the definition that new instances of a saga use.
 func (ds *definitions) named(name string) (*saga.Definition, error) {
 	if d := ds.current[name]; d != nil {
 		return d, nil
@@ -47,7 +47,7 @@ func (ds *definitions) named(name string) (*saga.Definition, error) {
 	return nil, fmt.Errorf("there is no saga %q: there are %s", name, strings.Join(ds.names, ", "))
 }
 
-// known are all definitions that this process has met, in an order that does not depend on when.
+// known returns all definitions that this process has used, in an order that does not depend on when.
 func (ds *definitions) known() []*saga.Definition {
 	ds.mu.RLock()
 	defer ds.mu.RUnlock()
@@ -80,7 +80,7 @@ func (ds *definitions) of(ctx context.Context, hash string) (*saga.Definition, e
 	return d, err
 }
 
-// concern says whether an event that answers no command may start or move a saga.
+// concern reports whether an event that answers no command may start or move a saga.
 func (ds *definitions) concern(hop, event string) bool {
 	for _, d := range ds.known() {
 		if d.Concerns(hop, event) {

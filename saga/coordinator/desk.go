@@ -20,16 +20,16 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// DeskConfig of a Desk. Pool is required.
+// DeskConfig configures a Desk. Pool is required.
 type DeskConfig struct {
-	// Pool is on a coordinator's database. Two connections are used at a time at most.
+	// Pool connects to a coordinator's database. The Desk uses at most two connections at a time.
 	Pool *pgxpool.Pool
-	// Schemas writes the commands of flows whose payloads are Avro. Those of others are JSON with or without it.
+	// Schemas encodes the commands of flows whose payloads are Avro. It is not used for other flows, whose payloads are JSON.
 	Schemas Schemas
 }
 
-// A Desk is where people see the sagas of one database and act on them, beside the coordinators that run or do not run. It
-// may be used concurrently.
+// A Desk shows operators the sagas of one database and applies their actions, whether the coordinators run or not. It may be
+// used concurrently.
 type Desk struct {
 	cfg         DeskConfig
 	definitions *definitions
@@ -50,21 +50,21 @@ func NewDesk(cfg DeskConfig) (*Desk, error) {
 	return &Desk{cfg, ds}, nil
 }
 
-// ErrNotFound is wrapped by the error about a saga that is not in the database.
+// ErrNotFound is wrapped by the error about a saga or a definition that is not in the database.
 var ErrNotFound = errors.New("not found in this database")
 
-// A Detail is all there is to know of one saga, but for its log.
+// A Detail is everything that is stored of one saga, except its log.
 type Detail struct {
 	Row
 	Definition *saga.Definition
 	State      saga.State
-	// ContentType of the messages that it sends.
+	// ContentType is the content type of the messages that it sends.
 	ContentType string
-	// Now is the database's time at which this was so.
+	// Now is the database's time when the saga was read.
 	Now time.Time
 }
 
-// Get gives one saga. An id that there is not is an error that wraps ErrNotFound.
+// Get returns one saga. If it does not exist, the error wraps ErrNotFound.
 func (d *Desk) Get(ctx context.Context, id string) (*Detail, error) {
 	detail, err := d.get(ctx, d.cfg.Pool, id, "")
 	if err != nil {
@@ -92,8 +92,8 @@ func (d *Desk) get(ctx context.Context, q querier, id, lock string) (*Detail, er
 	return &g, err
 }
 
-// Preview is what Act would do now, by saga.Decide on the state as it is stored. Nothing is locked and nothing written, so
-// the right to read suffices; what happens to the saga in between can make it otherwise.
+// Preview returns what Act would do now: saga.Decide on the stored state. It locks and writes nothing, so the right to read
+// suffices. Act may decide differently if the saga changes in between.
 func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (Decided, error) {
 	if err := checkAction(e); err != nil {
 		return Decided{}, fmt.Errorf("saga %s: %w", id, err)
@@ -130,12 +130,12 @@ func checkWho(e saga.Event) error {
 	return nil
 }
 
-// lockLimit is how long an action waits for a saga that is being decided on.
+// lockLimit bounds the wait of an action for a saga's row while another transaction decides on it.
 const lockLimit = "10s"
 
-// Act is what a person does to a saga, as Coordinator.Act, in a transaction of its own and in the name of the coordinator
-// that the saga belongs to, which need not run: its commands stand in the outbox then. It gives what was decided, with
-// the state after it.
+// Act applies an operator's action, as Coordinator.Act does, in a transaction of its own and in the name of the coordinator
+// that the saga belongs to. That coordinator need not run: the commands are then stored in its outbox. It returns the
+// decision, with the state after it.
 func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (done Decided, err error) {
 	if err := checkAction(e); err != nil {
 		return done, fmt.Errorf("saga %s: %w", id, err)
@@ -151,7 +151,7 @@ func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (done Decided, 
 	return done, err
 }
 
-// change runs do in a transaction on a saga that is locked, and saves what it decided.
+// change locks a saga in a transaction, runs do, and saves its decisions.
 func (d *Desk) change(ctx context.Context, id string, do func(*work, *Detail) error) error {
 	err := pgx.BeginFunc(ctx, d.cfg.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+lockLimit+"'"); err != nil {
@@ -170,8 +170,8 @@ func (d *Desk) change(ctx context.Context, id string, do func(*work, *Detail) er
 	return explain(err)
 }
 
-// standIn is the coordinator that a saga belongs to, as far as writing in its name goes: it handles nothing, and stores no
-// definitions.
+// standIn returns a Coordinator that replaces the one that a saga belongs to, for writing in its name: it handles no messages
+// and stores no definitions.
 func (d *Desk) standIn(g *Detail) (*Coordinator, error) {
 	hop, err := topics.ParseHop(g.Hop)
 	if err != nil {
@@ -190,7 +190,7 @@ func (d *Desk) standIn(g *Detail) (*Coordinator, error) {
 	return c, nil
 }
 
-// canWrite says whether what follows can be written as the flow writes it.
+// canWrite returns an error if the decision's messages must be Avro and no schema registry is configured.
 func (d *Desk) canWrite(content string, done Decided) error {
 	if content != envelope.Avro || d.cfg.Schemas != nil {
 		return nil
@@ -211,8 +211,8 @@ func (d *Desk) canWrite(content string, done Decided) error {
 		"(--registry or TROUPE_REGISTRY)", done.ID, ErrRefused, strings.Join(types, ", "))
 }
 
-// Possible returns the actions that a saga's state allows at now, each as the event without actor and reason. Skip and Resolve
-// take the outputs of a step beside that, and Set the variables.
+// Possible returns the actions that a saga's state allows at now, each as the event without actor and reason. ActSkip and
+// ActResolve also take the outputs of a step, and ActSet the variables.
 func Possible(d *saga.Definition, s saga.State, now time.Time) (all []saga.Event) {
 	try := func(e saga.Event) {
 		if _, fx := saga.Decide(d, s, e, now); fx.Refused == "" && fx.Ignored == "" {
@@ -232,7 +232,7 @@ func Possible(d *saga.Definition, s saga.State, now time.Time) (all []saga.Event
 	return all
 }
 
-// MarshalJSON gives what troupe saga show prints.
+// MarshalJSON returns the JSON that troupe saga show prints.
 func (g *Detail) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Row
@@ -241,7 +241,7 @@ func (g *Detail) MarshalJSON() ([]byte, error) {
 	}{g.Row, g.State, g.Definition.JSON()})
 }
 
-// explain adds what to do about errors of Postgres that do not say it.
+// explain adds the remedy to errors of Postgres that do not contain it.
 func explain(err error) error {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {

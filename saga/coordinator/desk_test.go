@@ -49,7 +49,7 @@ func annsEvent(kind saga.Kind, step string) saga.Event {
 	return e
 }
 
-// A24: a person sees what an action would do, does it from another process, and the flow goes on.
+// An operator sees what an action would do and applies it from another process, and the flow continues.
 func TestADeskActsInTheCoordinatorsName_A24(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, f *flow) {
@@ -103,7 +103,7 @@ func TestADeskActsInTheCoordinatorsName_A24(t *testing.T) {
 	})
 }
 
-// What a flow writes as Avro, nobody writes as JSON.
+// A Desk without a registry does not write JSON into a flow whose payloads are Avro.
 func TestADeskThatCannotWriteAvroSaysSo(t *testing.T) {
 	t.Parallel()
 	f := newFlow(t, true)
@@ -131,7 +131,8 @@ func TestADeskThatCannotWriteAvroSaysSo(t *testing.T) {
 	require.NoError(t, err, "it sends nothing")
 }
 
-// B03, B04: the log of every saga folds to its row, and what was changed behind its back is found, with the place.
+// The log of every saga folds to its row (promises B03 and B04). A change of the row that is not in the log is found, with
+// its path.
 func TestReplayFindsWhatTheLogDoesNotGive_B04(t *testing.T) {
 	t.Parallel()
 	f := newFlow(t, true)
@@ -181,7 +182,7 @@ func TestReplayFindsWhatTheLogDoesNotGive_B04(t *testing.T) {
 	require.ErrorIs(t, err, coordinator.ErrNotFound)
 }
 
-// withInsurance has one more step before the shipment; it needs no answer of another hop than there are.
+// withInsurance adds a step before the shipment; it needs no answer of other hops than the flow has.
 func withInsurance(t testing.TB) *saga.Definition {
 	t.Helper()
 	spec := order(t).Spec()
@@ -196,7 +197,7 @@ func withInsurance(t testing.TB) *saga.Definition {
 	return d
 }
 
-// B06: what can move to another definition does, what cannot is told why, and the log folds over the move.
+// A saga that can move to another definition is moved, each obstacle is reported, and the log folds across the move.
 func TestSagasMoveToAnotherDefinition_B06(t *testing.T) {
 	t.Parallel()
 	f := newFlow(t, true)
@@ -239,7 +240,7 @@ func TestSagasMoveToAnotherDefinition_B06(t *testing.T) {
 	moves = nil
 	require.NoError(t, f.desk().Migrate(t.Context(), coordinator.Migration{To: to, Actor: "ann", Reason: "ticket 4712: insure"}, note))
 	require.Len(t, moves, 2)
-	f.coordinator(to) // a process with the new one
+	f.coordinator(to) // a process of the new version
 	f.setFail("o-1 inventory/forward", nil)
 	_, err = f.desk().Act(t.Context(), "order/o-1", annsEvent(saga.ActRetry, "inventory"))
 	require.NoError(t, err)
@@ -257,7 +258,7 @@ func TestSagasMoveToAnotherDefinition_B06(t *testing.T) {
 	require.Empty(t, moves)
 }
 
-// A saga that is moved is found by what only the new definition finds it by, also by events that came before.
+// A saga that is moved is found by associations that only the new definition has, also by events that came before.
 func TestAMovedSagaIsFoundAnew_B06(t *testing.T) {
 	t.Parallel()
 	f := newFlow(t, true)

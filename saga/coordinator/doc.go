@@ -1,104 +1,107 @@
-// Package coordinator runs sagas: it is a participant that decides, by saga.Decide, what follows from what hops answer, and
-// writes the decision, its log, the commands and the deadlines in one transaction.
+// Package coordinator runs sagas. A coordinator is a participant that decides with saga.Decide which commands follow an answer.
+// It writes the decision, its log, the commands and the deadlines in one transaction.
 //
 //	hop's event ─► load the saga ─► Decide ─► save: state, log, outbox, deadline ─► commit ─► relay ─► next hop
 //	                 FOR UPDATE                version compared
 //
-// A saga begins by Start, in a transaction of the caller's, by Submit, in one that callers share, or by an event that its
-// definition names. It is one row of troupe.sagas, known as its type, a slash and its key: order/o-1. Each decision counts its
-// version up and adds one row to troupe.saga_events; the view troupe.saga_log has their moments (StepStarted, StepCompleted, …)
-// one by one. Its deadlines stand in its state; the next of them wakes it, as one deadline of the participant.
+// Start begins a saga in a transaction of the caller, Submit in a transaction that several callers share; a saga also begins by
+// an event that its definition names. A saga is one row of troupe.sagas. Its id is its type, a slash and its key: order/o-1.
+// Each decision increments its version and adds one row to troupe.saga_events; the view troupe.saga_log lists the moments of
+// these rows (StepStarted, StepCompleted, …) one by one. A saga's deadlines are stored in its state; the earliest of them is
+// scheduled as one deadline of the participant, which wakes the saga.
 //
 // # Promised
 //
-// One decision, one transaction: state, log, outbox rows and deadline are there together or not at all. Folding the log by
-// saga.Decide gives the state.
+// One decision, one transaction: state, log, outbox rows and deadline are committed together or not at all. Folding the log with
+// saga.Decide (and saga.Migrate, for an entry that is a migration) gives the state.
 //
-// One at a time: whoever has loaded a saga is the only one who changes it until the transaction ends. A transaction takes
-// Config.Batch messages of the participant, of any sagas, loads them all in the order of their ids, and saves them with one
-// statement for each table.
+// One at a time: once a transaction has loaded a saga, no other one changes it until that transaction ends. A transaction takes
+// up to Config.Batch messages of the participant, of any sagas, loads all these sagas in the order of their ids, and saves them
+// with one statement for each table.
 //
-// One instance for each key. A start by an event that comes again, by a call that is repeated, or by many at once begins
-// one; what another one brought is not taken over, also when the first has ended.
+// One instance for each key. A repeated start event, a repeated call, and many starts at once all begin one instance; the data
+// of the other starts is not used, even if the first instance has ended.
 //
-// A saga keeps its definition: each is stored under its hash before any saga has it, and whoever decides reads it there.
+// A saga keeps its definition: each definition is stored under its hash before any saga uses it, and every process that decides
+// for the saga reads it there.
 //
-// An event that comes before the saga that awaits it is kept in troupe.saga_stash for as long as the definition says (1 h
-// unless set), and given to it when it begins, or when the variable that it is found by is set. Each event that is stashed
-// deletes up to two that have expired.
+// An event that comes before the saga that awaits it is stashed: it is kept in troupe.saga_stash for as long as the definition
+// says (1 h unless set). The saga gets it when it begins, or when the variable is set by which the event finds the saga. Each
+// event that is stashed deletes up to two that have expired.
 //
-// Who holds a lock (Spec.Lock) keeps it until it has ended, parked or not. The others wait in the order in which they began;
-// what comes for them is kept. A lock is among the sagas of one type in one database.
+// A saga that holds a lock (Spec.Lock) keeps it until it has ended, also while it is parked. The other sagas wait in the order
+// in which they began, and their events are kept. A lock excludes sagas of one type in one database.
 //
-// # What happens when
+// # Failures
 //
-//	what happens                        what follows
-//	an event comes twice                nothing: the inbox knows it; where that has forgotten it, Decide ignores it
+//	event                               effect
+//	an event comes twice                none: the inbox has recorded it; if the inbox entry is gone, Decide ignores it
 //	an answer comes late                ignored, or it settles a doubt, as package saga says
-//	a start whose when, set or lock     a dead letter of the coordinator's hop: of the event, or, where that is also for
-//	cannot be evaluated, an event that  another saga, of its own (troupe.Apart), so that the other saga takes it. Mend the
-//	a saga has no room to keep          definition, and redrive it
-//	an event that is for no other saga  a dead letter of the coordinator's hop: redrive it with the value, or discard it. Where
-//	and has no key, or a null or empty  another saga takes the event, that one only
-//	field, where a saga awaits it by
-//	that
-//	a saga of a type that another       Start gives an error, a start by an event is a dead letter; New refuses while sagas
-//	coordinator has in this database    of the other are under way: ids, locks and stashed events go by the type's name
-//	an answer for a saga that is not    ignored: Decided is told, nothing is written
-//	there, or that has ended
-//	an answer for a type of saga that   passed over, for good: it is somebody else's. See below
-//	is not in Config.Definitions
-//	events for one saga at once         the second waits for the row, and is decided on what the first one left
+//	a start whose when, set or lock     a dead letter of the coordinator's hop: of the event, or, if the event is also for
+//	cannot be evaluated, an event that  another saga, of a message of its own (troupe.Apart), so that the other saga takes the
+//	a saga has no room to keep          event. Correct the definition and redrive the dead letter
+//	an event that is for no other saga  a dead letter of the coordinator's hop: redrive it with the value, or discard it. If
+//	and has no key, or a null or empty  another saga takes the event, no dead letter is written
+//	field by which a saga awaits it
+//	a saga of a type that another       Start returns an error, a start by an event is a dead letter; New returns an error while
+//	coordinator has in this database    sagas of the other are under way: ids, locks and stashed events use the type's name
+//	an answer for a saga that does not  ignored: Config.Decided is called, nothing is written
+//	exist, or that has ended
+//	an answer for a type of saga that   decided if the saga is stored for this coordinator (another process started it), else
+//	is not in Config.Definitions        ignored as above: it belongs to another coordinator. See below
+//	events for one saga at once         the second waits for the row, and is decided on the state that the first one stored
 //	two coordinators at once            the same; each decides for the partitions that its participant has
-//	started twice at once               one starts; the transaction of the other runs again and finds it. Start gives
+//	started twice at once               one starts; the transaction of the other runs again and finds it. Start returns
 //	                                    ErrConflict: roll back, and try again. Submit tries again by itself
-//	one of several that are submitted   each is tried by itself; the error is its caller's alone
+//	one of several that are submitted   each is tried by itself; only its own caller gets the error
 //	together is refused
-//	an event before its saga            stashed; both see each other, since each guards the association first
-//	an event found by a variable, when  kept all the same, since it may be early for the next saga of that value, which gets
-//	the saga of that value has ended    it: let values be ones that no two sagas have within Stash, such as ids, where a
-//	                                    late event must reach nobody. One that is found by the key is ignored
-//	a crash before the commit           nothing of it is there; the message is delivered again
-//	a crash after the commit            the relay sends what stands in the outbox; the message is known
+//	an event before its saga            stashed; the event and the start see each other, since each guards the association first
+//	an event found by a variable, when  stashed too, since it may be early for the next saga of that value, which gets it. If a
+//	the saga of that value has ended    late event must reach no other saga, use values that no two sagas have within Stash,
+//	                                    such as ids. An event that is found by the key is ignored
+//	a crash before the commit           nothing is stored; the message is delivered again
+//	a crash after the commit            the relay sends the outbox rows; the inbox recognises the message
 //	an answer that cannot be read,      tried as the participant's Retry says, unless trying again cannot help; then a dead
 //	a command that cannot be rendered   letter of the coordinator's own hop, and the saga is parked with the reason
-//	an expression that fails, an        the saga is parked with the reason; other sagas of the batch are not touched
+//	an expression that fails, an        the saga is parked with the reason; other sagas of the batch are not affected
 //	answer of a type that is unknown
 //	the database is away                the participant waits; no attempt is counted, nothing is lost
-//	no coordinator runs                 events wait in Kafka; deadlines that have come meanwhile are met when one runs
-//	a definition was changed            new sagas get it, those that run keep theirs; Config.Definitions has one of each type
-//	the event that wakes a saga and     whichever commits first; the other one is decided on what it left
+//	no coordinator runs                 events wait in Kafka; deadlines that are due meanwhile are handled when one runs
+//	a definition was changed            new sagas use it, running ones keep theirs; Config.Definitions has one of each type
+//	the event that wakes a saga and     the first to commit is decided; the second is decided on the state that the first stored
 //	a deadline race
 //
 // # Rolling out another version
 //
-// Processes with the old and the new version of a definition may run side by side: each starts sagas with its own, and both
-// go on with either, also with a type that only the other has. One thing is left to mind: a process learns what a new version
-// awaits, of events that answer no command, when it first decides for a saga of it; an event that no version known to it
-// awaits is passed over for good. So let the new version run everywhere before it starts sagas that await more.
+// Processes with the old and the new version of a definition may run side by side. Each starts sagas with its own version, and
+// both continue sagas of either version, also of a type that only the other process has. One limit remains: a process learns
+// which events a new version awaits, other than answers to commands, when it first decides for a saga of that version. Until
+// then it skips, for good, each event that no version known to it awaits. So let the new version run everywhere before it starts
+// sagas that await more events.
 //
 // New subscribes to the hops of its definitions and of each stored definition of the same types, since an older process, or
-// Desk.Start, may begin a saga of one that has no saga now. A definition that is stored later may read other hops. A process
-// that meets one logs an error with the hop: where no other process of the group consumes that, restart this one, or the saga
-// waits. Delete the rows of retired definitions from troupe.saga_definitions to be rid of their hops, where no saga has them.
+// Desk.Start, may begin a saga of a definition that no saga has now. A definition that is stored later may read other hops. A
+// process that loads such a definition logs an error with the hop. If no other process of the group consumes that hop, restart
+// this one, or the saga waits. To stop consuming the hops of retired definitions, delete their rows from troupe.saga_definitions
+// once no saga has them.
 //
 // # Not promised
 //
-// Isolation between sagas, beyond Lock. That a saga ends: what is parked waits for a person, and a step without a time-out
-// for its answer; troupe saga verify warns of the latter. That hops do as they say: an effect once is their barrier's doing.
-// Order between events of different hops: they come as they come, and Decide keeps those that are too early.
+// Isolation between sagas, beyond Lock. That a saga ends: a parked saga waits for an operator, and a step without a time-out
+// waits for its answer; troupe saga verify warns of the latter. That a hop's answer is true; a hop's own barrier ensures that an
+// effect happens once. Order between events of different hops: they are decided as they arrive, and Decide keeps the early ones.
 //
 // # Concurrency and size
 //
-// A Coordinator may be used by any number of goroutines; at most the participant's Concurrency transactions run at once.
-// A saga under way is one row, of which each decision writes a new version of some hundred bytes to some KiB, and each log
-// entry stays: delete what has ended and is of no more interest from troupe.sagas and troupe.saga_events.
+// A Coordinator may be used by any number of goroutines; at most the participant's Concurrency transactions run at once. A saga
+// under way is one row. Each decision writes a new version of it, of some hundred bytes to some KiB. Nothing deletes log
+// entries: delete ended sagas that you no longer need from troupe.sagas and troupe.saga_events.
 //
-// Its Store is where sagas are kept. Postgres is the one that runs; Memory is one for tests, with the whole routing in
-// virtual time; package storetest holds both, and any third, to what Store says.
+// A coordinator keeps its sagas in a Store. Postgres is the one for production; Memory is one for tests, with the whole routing
+// in virtual time. The suite of package storetest checks that both, and any third one, keep the contract of Store.
 //
 // # Least privilege
 //
-// The role of Config.Pool needs the rights that `outbox-relay grants saga` prints; its participant's are among them.
-// The role adds to the sagas' log, and can neither read nor change it.
+// The role of Config.Pool needs the rights that `outbox-relay grants saga` prints; they include its participant's. The role can
+// add to the sagas' log, and can neither read nor change it.
 package coordinator

@@ -11,27 +11,27 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A Message is what came from a hop, read.
+// A Message is an event of a hop, decoded.
 type Message struct {
 	ID      string
 	Hop     string // the name
 	Type    string
 	Key     string
 	Outcome string
-	// Correlation is the flow's.
+	// Correlation is the flow's correlation id.
 	Correlation string
-	// SagaID, SagaStep and SagaOperation are of answers.
+	// SagaID, SagaStep and SagaOperation are set for answers.
 	SagaID, SagaStep, SagaOperation string
-	// Epoch of an answer is that of the command it answers.
+	// Epoch is, for an answer, the epoch of the command that it answers.
 	Epoch  int
 	Fields map[string]any
-	// Reason says of an exhausted event why.
+	// Reason is set for an exhausted event: why the command was given up.
 	Reason string
 }
 
-// A Decided is what followed from one event for one saga.
+// A Decided is the decision on one event for one saga.
 type Decided struct {
-	// Message is the index of the message that it followed from; -1: none did.
+	// Message is the index of the message that was decided on; -1: there was none.
 	Message int
 	ID      string
 	At      time.Time // by the store's clock
@@ -40,7 +40,7 @@ type Decided struct {
 	Effects saga.Effects
 }
 
-// pass is one transaction's decisions.
+// pass collects the decisions of one transaction.
 type pass struct {
 	*definitions
 	store Store
@@ -49,22 +49,22 @@ type pass struct {
 	sagas   map[string]*loaded
 	decided []Decided
 	stashed []Stashed
-	// correlation of what a call begins
+	// correlation is the correlation id of a saga that a call begins.
 	correlation string
-	wake        map[string]bool // sagas whose deadlines are to be looked at once more, at once
-	apart       []target        // what a message was to do, beside other things, and cannot
+	wake        map[string]bool // sagas whose deadlines are to be checked once more, at once
+	apart       []target        // starts and events that failed, of messages that have other effects too
 }
 
-// loaded is a saga in a pass. A State of version 0 is none yet.
+// loaded is a saga in a pass. If the State's version is 0, the saga does not exist yet.
 type loaded struct {
 	d       *saga.Definition
 	state   saga.State
 	was     int
 	stored  time.Time // Record.WakeAt
-	wakeAt  time.Time // the same, unless that has come
+	wakeAt  time.Time // the same; zero once that time has come
 	entries []Entry
-	owner   string        // the coordinator that it is of, unless that is this one
-	known   []Association // those it had, or has got in this pass
+	owner   string        // the coordinator that the saga belongs to, if that is another one
+	known   []Association // the associations that it had when it was loaded, or has got in this pass
 	fresh   []Association
 }
 
@@ -72,7 +72,7 @@ func (ds *definitions) begin(store Store) *pass {
 	return &pass{definitions: ds, store: store, sagas: make(map[string]*loaded), wake: make(map[string]bool)}
 }
 
-// messages takes what came, in this order.
+// messages decides on ms, in their order.
 func (p *pass) messages(ctx context.Context, ms []Message) error {
 	var targets []target
 	for i, m := range ms {
@@ -94,7 +94,7 @@ func (p *pass) messages(ctx context.Context, ms []Message) error {
 	return nil
 }
 
-// failedAt says which message could not be decided; -1: it was none.
+// failedAt is an error with the index of the message that could not be decided; -1: there was no message.
 type failedAt struct {
 	message int
 	error
@@ -104,7 +104,7 @@ func (f failedAt) Unwrap() error { return f.error }
 
 func at(message int, err error) error { return failedAt{message, err} }
 
-// load gets the sagas that are not there yet.
+// load loads the sagas that the pass does not have yet.
 func (p *pass) load(ctx context.Context, ids []string) error {
 	slices.Sort(ids)
 	ids = slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return p.sagas[id] != nil })
@@ -119,7 +119,7 @@ func (p *pass) load(ctx context.Context, ids []string) error {
 		return err
 	}
 	for _, r := range records {
-		if r.Owner != "" { // for this one it is not there
+		if r.Owner != "" { // to this coordinator it does not exist
 			p.sagas[r.ID] = &loaded{owner: r.Owner}
 			continue
 		}
@@ -157,8 +157,8 @@ func (p *pass) take(ctx context.Context, t target) error {
 	return p.unstash(ctx, t.message, t.id)
 }
 
-// await looks once more for a saga that is not there. A relay that reads the log publishes a command as soon as its
-// transaction is on disk, which is a moment before others see it: the answer may come first.
+// await loads a saga once more that was not found. A relay that reads the log publishes a command as soon as its transaction
+// is on disk, a moment before other sessions see it: the answer may come first. The guard waits for that transaction.
 func (p *pass) await(ctx context.Context, id string) error {
 	if p.sagas[id].d != nil {
 		return nil
@@ -174,18 +174,18 @@ func (p *pass) await(ctx context.Context, id string) error {
 	return p.load(ctx, []string{id})
 }
 
-// start begins a saga, unless there is one, and gives it what came before it.
+// start begins a saga, unless it exists, and gives it the events that were stashed for it.
 func (p *pass) start(ctx context.Context, t target) error {
 	l := p.sagas[t.id]
 	if l.state.Version > 0 {
-		p.decide(t.message, t.id, t.event) // says why not
+		p.decide(t.message, t.id, t.event) // records why it is ignored
 		return nil
 	}
 	if l.owner != "" {
 		return p.failed(t, "the coordinator "+l.owner+" has it in the same database: two coordinators of one type of saga "+
 			"need a database each")
 	}
-	if _, fx := saga.Decide(t.d, l.state, t.event, p.now); fx.Refused != "" { // known before it locks anything
+	if _, fx := saga.Decide(t.d, l.state, t.event, p.now); fx.Refused != "" { // checked before it takes a lock
 		p.decided = append(p.decided, Decided{t.message, t.id, p.now, t.event, l.state, fx})
 		return p.failed(t, fx.Refused)
 	}
@@ -201,7 +201,7 @@ func (p *pass) start(ctx context.Context, t target) error {
 	return p.unstash(ctx, t.message, t.id)
 }
 
-// decide is one event for one saga.
+// decide applies one event to one saga and records the decision.
 func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	l := p.sagas[id]
 	if l.d == nil {
@@ -218,13 +218,13 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	return fx
 }
 
-// due brings a saga the deadlines that have come, in their order, and its lock.
+// due applies to a saga the deadlines that are due, in their order, and its lock if it has been granted.
 func (p *pass) due(ctx context.Context, message int, id string) error {
 	if err := p.load(ctx, []string{id}); err != nil {
 		return err
 	}
 	l := p.sagas[id]
-	l.wakeAt = time.Time{} // it has come
+	l.wakeAt = time.Time{} // it is due
 	if l.d == nil {
 		return nil
 	}
@@ -249,7 +249,8 @@ func (p *pass) due(ctx context.Context, message int, id string) error {
 	return p.unstash(ctx, message, id)
 }
 
-// nextDeadline returns the deadline that is due first. An overdue one waits for no time.
+// nextDeadline returns the earliest deadline. An overdue one is left out: it has fired already, and waits until the parked
+// saga is resumed.
 func nextDeadline(s saga.State) (next saga.Armed, ok bool) {
 	for _, a := range s.Deadlines {
 		if a.Overdue {
@@ -262,7 +263,7 @@ func nextDeadline(s saga.State) (next saga.Armed, ok bool) {
 	return next, ok
 }
 
-// end gives up locks and saves what was decided. wake are the sagas whose WakeAt is new.
+// end releases the locks of sagas that have ended and saves the decisions. It returns the changes whose WakeAt is new.
 func (p *pass) end(ctx context.Context) (wake []Change, err error) {
 	for _, d := range p.decided {
 		if !d.Effects.Unlock {

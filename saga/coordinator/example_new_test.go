@@ -24,8 +24,8 @@ type (
 	RoomRefused struct{}
 )
 
-// A coordinator and the hotel that it asks, in one database without Kafka. Over Kafka the participants have Brokers instead
-// of Local, and a relay runs beside each database.
+// A coordinator and the participant hotel, in one database without Kafka. Over Kafka the participants have Brokers instead of
+// Local, and each database has a relay.
 func ExampleNew() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
@@ -89,7 +89,7 @@ func trips(ctx context.Context, pool *pgxpool.Pool) error {
 		go func() { ended <- p.Run(running) }()
 	}
 
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { // with the rows that the trip is about
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { // in the transaction of the trip's own rows
 		_, err := c.Start(ctx, tx, "trip", map[string]any{"trip": "t-1", "nights": 2})
 		return err
 	})

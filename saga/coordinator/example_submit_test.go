@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A shop takes orders, each with a row of its own, some of them twice and one that its table refuses.
+// A shop takes orders, with a row for each. Some are submitted twice, and the table rejects one.
 func ExampleCoordinator_Submit() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
@@ -58,7 +58,7 @@ func shop(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 
-	// What a request does, of which a service has many at once.
+	// Each request does this; a service handles many at once.
 	place := func(id string, quantity int) error {
 		own := &pgx.Batch{}
 		own.Queue("INSERT INTO orders (id, quantity) VALUES ($1, $2)", id, quantity)

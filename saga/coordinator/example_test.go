@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A customer has cancelled: what is to be done is looked at first.
+// A customer has cancelled: an operator previews the action first.
 func ExampleDesk() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestAStartSaysWhatWasThereBefore: a request that came twice is told from a key that was given to two requests.
+// TestAStartSaysWhatWasThereBefore: the result distinguishes a repeated request from two requests with one key.
 func TestAStartSaysWhatWasThereBefore(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t)

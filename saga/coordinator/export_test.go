@@ -1,15 +1,15 @@
 package coordinator
 
-// Listing is the statement of List.
+// Listing returns List's statement.
 var Listing = listing
 
 // The statements of Started.
 var WeighStarted, CountStarted, SampleStarted = weighStarted, countStarted, sampleStarted
 
-// CountedTo is up to how many sagas of a status Started counts one by one.
+// CountedTo is the number of sagas of a status up to which Started counts one by one.
 const CountedTo = countedTo
 
-// Submissions is how many callers of Submit wait.
+// Submissions returns the number of callers of Submit that wait.
 func (c *Coordinator) Submissions() int {
 	n, _ := c.submissions.Load()
 	return n

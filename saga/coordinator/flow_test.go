@@ -22,7 +22,7 @@ func both(t *testing.T, do func(t *testing.T, f *flow)) {
 	}
 }
 
-// A14, A03, B09.
+// Completed sagas run each step once, and their logs fold to their rows: promises A03, A14 and B09.
 func TestSagasComplete(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, f *flow) {
@@ -39,7 +39,7 @@ func TestSagasComplete(t *testing.T) {
 	})
 }
 
-// A16, B12, defect 3.
+// A refused shipment compensates the steps that are done, each once: promises A16 and B12, and defect 3.
 func TestARefusedShipmentUndoesTheRest(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, f *flow) {
@@ -52,7 +52,7 @@ func TestARefusedShipmentUndoesTheRest(t *testing.T) {
 	})
 }
 
-// A24, defect 14: what is given up parks, and a person acts.
+// A command that is given up parks the saga, and an operator acts: promise A24, and defect 14.
 func TestAnExhaustedStepParksAndIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, f *flow) {
@@ -71,7 +71,8 @@ func TestAnExhaustedStepParksAndIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A command that is never answered is in doubt when its time is up: what undoes it overtakes it, and it does nothing any more.
+// A command without an answer is in doubt when its time is up. Its compensation overtakes it, and the command then has no
+// effect.
 func TestAStepThatIsNotAnsweredInTimeIsUndone_B13_Defect11(t *testing.T) {
 	t.Parallel()
 	spec := order(t).Spec()

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// verdict is how sagas have ended.
+// verdict is the number of sagas by status at the end.
 type verdict map[saga.Status]int
 
 func (v verdict) String() string {
@@ -27,7 +27,7 @@ func (v verdict) String() string {
 	return strings.Join(all, ", ")
 }
 
-// judge holds everything that is left against what was started, when nothing is under way any more.
+// judge compares the rows that are left with the sagas that were started, when nothing is under way any more.
 func (s *crew) judge(keys []string) verdict {
 	s.t.Helper()
 	v := make(verdict)
@@ -46,7 +46,7 @@ func (s *crew) judge(keys []string) verdict {
 	return v
 }
 
-// judgeLogs: each log has no gap and gives the state in its saga's row.
+// judgeLogs checks that each log has no gap and folds to the state in its saga's row.
 func (s *crew) judgeLogs() {
 	s.t.Helper()
 	states, logs := s.states(), s.logs()
@@ -56,7 +56,7 @@ func (s *crew) judgeLogs() {
 	}
 }
 
-// judgeEffects looks at what hops did for a saga, each operation counted: money and stock are where they belong.
+// judgeEffects checks the effects of hops for a saga, with each operation counted: money and stock are where they belong.
 func (s *crew) judgeEffects(st saga.State, did map[string]int) {
 	s.t.Helper()
 	for what, n := range did {
@@ -79,7 +79,8 @@ func (s *crew) judgeEffects(st saga.State, did map[string]int) {
 	}
 }
 
-// judgeEnd: an ended saga has said so once, with nothing open or in doubt; another has not.
+// judgeEnd checks that an ended saga has emitted its end once and has no step open or in doubt, and that another has not
+// emitted one.
 func (s *crew) judgeEnd(st saga.State, ids map[string]string) {
 	s.t.Helper()
 	want := map[saga.Status]string{saga.Completed: "OrderCompleted", saga.Compensated: "OrderCancelled"}[st.Status]
@@ -95,14 +96,14 @@ func (s *crew) judgeEnd(st saga.State, ids map[string]string) {
 	}
 }
 
-// judgeRest: ended sagas have left no row that finds, wakes or holds up one.
+// judgeRest checks that ended sagas have left no row that finds, wakes or blocks a saga.
 func (s *crew) judgeRest() {
 	s.t.Helper()
 	const open = "(SELECT id FROM troupe.sagas WHERE ended_at IS NULL)"
 	require.Zero(s.t, s.count("order", "SELECT count(*) FROM troupe.deadlines WHERE scope NOT IN "+open), "deadlines")
 	require.Zero(s.t, s.count("order", "SELECT count(*) FROM troupe.saga_associations WHERE saga_id NOT IN "+open), "associations")
 	require.Zero(s.t, s.count("order", "SELECT count(*) FROM troupe.saga_locks WHERE saga_id NOT IN "+open), "locks")
-	// What comes by a reference after its saga has gone back finds nobody, and waits until it expires.
+	// An event that comes by a reference after its saga was compensated finds no saga, and waits until it expires.
 	require.Zero(s.t, s.count("order", `
 		SELECT count(*) FROM troupe.saga_stash AS h
 		WHERE NOT EXISTS (
@@ -149,7 +150,7 @@ func (s *crew) logs() map[string][]coordinator.Entry {
 	return all
 }
 
-// did is how often each hop/operation took effect, by key.
+// did returns, by key, how often each hop/operation took effect.
 func (s *crew) did() map[string]map[string]int {
 	s.t.Helper()
 	all := make(map[string]map[string]int)
@@ -170,7 +171,7 @@ func (s *crew) did() map[string]map[string]int {
 	return all
 }
 
-// emitted are the ends on the topic: by key, and by id, since a relay that is killed sends a row again.
+// emitted returns the end events on the topic, by key and by id, since a relay that is killed sends a row again.
 func (s *crew) emitted(atMost int) map[string]map[string]string {
 	s.t.Helper()
 	var ended int

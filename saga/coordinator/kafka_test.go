@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestAWorkerThatSpeaksOnlyKafkaTakesPart answers commands with nothing of ours, as docs/answers.md
-// says it: twice, since nothing keeps it from it.
+// TestAWorkerThatSpeaksOnlyKafkaTakesPart answers commands without this library, as docs/answers.md describes: twice, since
+// it has no inbox.
 func TestAWorkerThatSpeaksOnlyKafkaTakesPart(t *testing.T) {
 	t.Parallel()
 	f := newHops(t, false)

@@ -18,9 +18,9 @@ import (
 //go:embed sql/find_letter.sql
 var findLetter string
 
-// exhausted reads an exhausted event. One of another hop says which step of a saga it answers. One of the coordinator's own
-// hop may be about an answer that the coordinator could not decide on, and the exhausted event of an event has no place in
-// a saga: the dead letter, which is in the same database, has the place of the answer.
+// exhausted decodes an exhausted event. An event of another hop names the step of the saga that it answers. An event of the
+// coordinator's own hop may be about an answer that the coordinator could not decide on; it names no saga. Then the dead
+// letter, which is in the same database, has the headers of that answer, which name the saga and the step.
 func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Message, m Message) (Message, error) {
 	var body participant.Exhausted
 	if err := json.Unmarshal(in.Payload, &body); err != nil {
@@ -28,9 +28,9 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 	}
 	m.Reason = reasonOf(body)
 	if in.Topic == c.hop.Events() {
-		m.Hop = "" // the hop that answered is not in it, and saga.Decide ignores what another hop has given up
+		m.Hop = "" // the event does not name the hop that answered; saga.Decide would ignore an event of another hop
 	}
-	if in.Topic != c.hop.Events() || m.SagaID != "" || body.Type == body.MessageType() { // that would come back for ever
+	if in.Topic != c.hop.Events() || m.SagaID != "" || body.Type == body.MessageType() { // else it would come back for ever
 		return m, nil
 	}
 	id, err := uuid.Parse(body.DeadLetterID)

@@ -13,22 +13,22 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A Row is a saga in a list.
+// A Row is one saga of a list.
 type Row struct {
 	ID   string `json:"id"`
 	Saga string `json:"saga"`
 	Key  string `json:"key"`
-	// Hop and Group are the coordinator's.
+	// Hop and Group name the coordinator.
 	Hop   string `json:"hop"`
 	Group string `json:"group"`
-	// Definition is the hash of the one that it runs on.
+	// Definition is the hash of the definition that it runs on.
 	Definition string      `json:"definition"`
 	Version    int         `json:"version"`
 	Status     saga.Status `json:"status"`
-	// Steps are those that something is awaited of, or that are stuck.
+	// Steps are the names of the steps that await something or are stuck.
 	Steps     []string   `json:"steps"`
 	Reason    string     `json:"reason,omitempty"`
-	WakeAt    *time.Time `json:"wake_at,omitempty"` // when its deadlines are looked at next
+	WakeAt    *time.Time `json:"wake_at,omitempty"` // when its deadlines are checked next
 	StartedAt time.Time  `json:"started_at"`
 	UpdatedAt time.Time  `json:"updated_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
@@ -37,7 +37,7 @@ type Row struct {
 const rowColumns = `id, saga, key, hop, consumer_group, definition, version, status, coalesce(string_to_array(nullif(steps, ''), ' '), '{}'),
        coalesce(reason, ''), wake_at, started_at, updated_at, ended_at`
 
-// fields are the scan targets of rowColumns.
+// fields returns the scan targets of rowColumns.
 func (r *Row) fields() []any {
 	return []any{
 		&r.ID, &r.Saga, &r.Key, &r.Hop, &r.Group, &r.Definition, &r.Version, &r.Status, &r.Steps, &r.Reason, &r.WakeAt, &r.StartedAt,
@@ -45,33 +45,34 @@ func (r *Row) fields() []any {
 	}
 }
 
-// Statuses are all of them. The first four are of sagas that have not ended.
+// Statuses are all statuses of a saga. The first four are the statuses of sagas that have not ended.
 var Statuses = []saga.Status{
 	saga.Waiting, saga.Running, saga.Compensating, saga.Parked, saga.Completed, saga.Compensated, saga.Abandoned,
 }
 
 var open = Statuses[:4]
 
-// A Filter chooses sagas: those that every field that is set fits. The zero value fits all.
+// A Filter selects the sagas that match every field that is set. The zero value selects all.
 type Filter struct {
 	Saga     string        // the type's name
 	Statuses []saga.Status // one of these
 	Key      string
-	// Step is one that something is awaited of, or that is stuck. It fits no saga that has ended.
+	// Step selects sagas in which this step awaits something or is stuck. It matches no saga that has ended.
 	Step string
-	// Definition is the hash. Where Statuses are not set, it fits no saga that has ended: what ran on it is looked for among
-	// all sagas of those that are.
+	// Definition is a definition's hash. If Statuses is not set, it matches no saga that has ended; if Statuses is set, all
+	// sagas of these statuses are searched for it.
 	Definition string
-	// Variable and Value choose by an association: a variable by which events find sagas, with its value as text. They fit no
-	// saga that has ended: its associations are gone. They fit a saga that had the value, too, before it was set to another.
+	// Variable and Value select by an association: a variable by which events find sagas, with its value as text. They match
+	// no saga that has ended, since its associations are deleted. They also match a saga that had the value before it was set
+	// to another one.
 	Variable, Value string
 	// StartedAfter is inclusive, StartedBefore is not.
 	StartedAfter, StartedBefore time.Time
-	// NotMovedSince chooses sagas that have not ended, and that nothing has happened to since then.
+	// NotMovedSince selects sagas that have not ended and whose row has not changed since then.
 	NotMovedSince time.Time
 }
 
-// Validate says what no saga could ever fit.
+// Validate returns an error if no saga could ever match.
 func (f Filter) Validate() error {
 	for _, s := range f.Statuses {
 		if !slices.Contains(Statuses, s) {
@@ -92,19 +93,19 @@ func join(all []saga.Status) string {
 	return strings.Join(names, ", ")
 }
 
-// A Page is a part of a list.
+// A Page selects a part of a list.
 type Page struct {
-	// Limit is how many at most: 1 to 10,000. Default 50.
+	// Limit is the maximum number of sagas: 1 to 10,000. Default 50.
 	Limit int
-	// After is the mark that the page before gave; "": from the beginning.
+	// After is the cursor that List returned with the previous page; "": the first page.
 	After string
-	// Oldest says that the sagas that started first come first. Default: those that started last.
+	// Oldest lists the sagas by start, the first one first. Default: the last one first.
 	Oldest bool
 }
 
 const maxPage = 10_000
 
-// Validate says what is wrong.
+// Validate returns an error if Limit or After is invalid.
 func (p Page) Validate() error {
 	_, err := p.limit()
 	if err == nil && p.After != "" {
@@ -131,15 +132,15 @@ func (p Page) after() (at time.Time, id string, err error) {
 	return at, id, nil
 }
 
-// List gives sagas in the order in which they started. Next is the mark for the page behind; "": this was the last one. A
-// page costs as much as it is long, among a million sagas as among a thousand, and whatever page it is; Key, Variable,
-// Step, NotMovedSince and Definition cost what they look through: the sagas of that key or value, or those that have not ended.
+// List returns sagas in the order in which they started. next is the cursor for the next page; "": this was the last one. The
+// cost of a page depends on its length, not on the number of sagas or of earlier pages. Key, Variable, Step, NotMovedSince
+// and Definition add the cost of their search: through the sagas of that key or value, or through all that have not ended.
 func (d *Desk) List(ctx context.Context, f Filter, p Page) (list []Row, next string, err error) {
 	sql, args, err := listing(f, p)
 	if err != nil {
 		return nil, "", fmt.Errorf("list sagas: %w", err)
 	}
-	// Planned anew each time, with these arguments: a plan for any arguments is a bad one for most.
+	// Planned for each call, with these arguments: one plan for all arguments is a bad one for most.
 	rows, err := d.cfg.Pool.Query(ctx, sql, pgx.QueryExecModeExec, args)
 	if err == nil {
 		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Row, err error) { return r, row.Scan(r.fields()...) })
@@ -155,8 +156,8 @@ func (d *Desk) List(ctx context.Context, f Filter, p Page) (list []Row, next str
 	return list, next, nil
 }
 
-// listing is the statement of List. Each status is an arm of its own, since an index has the sagas of one status in order;
-// none gives more than a page, so that putting them in order costs little.
+// listing returns List's statement. Each status is a subquery of its own, since an index has the sagas of one status in
+// order; none returns more than a page, so sorting their union costs little.
 func listing(f Filter, p Page) (sql string, args pgx.NamedArgs, err error) {
 	limit, err := p.limit()
 	if err = errors.Join(err, f.Validate()); err != nil {
@@ -174,9 +175,9 @@ func listing(f Filter, p Page) (sql string, args pgx.NamedArgs, err error) {
 		order, than = "ASC", ">"
 	}
 	add(f.Saga != "", "saga = @saga", "saga", f.Saga)
-	// As ids, of every saga that was ever defined here: they have the one index that all sagas are in anyway.
+	// As ids, for the type of each stored definition: the primary key is the one index that contains all sagas.
 	add(f.Key != "", "id IN (SELECT saga || '/' || @key FROM troupe.saga_definitions)", "key", f.Key)
-	// Of every saga that was ever defined here, as the index begins with it.
+	// For the type of each stored definition, since the index begins with the type.
 	add(f.Variable != "", "id IN (SELECT a.saga_id FROM troupe.saga_associations AS a WHERE a.saga IN (SELECT d.saga FROM troupe.saga_definitions AS d) "+
 		"AND a.variable = @variable AND a.value = @value)", "variable", f.Variable)
 	if f.Variable != "" {
@@ -186,7 +187,7 @@ func listing(f Filter, p Page) (sql string, args pgx.NamedArgs, err error) {
 	add(f.Definition != "", "definition = @definition", "definition", f.Definition)
 	add(!f.StartedAfter.IsZero(), "started_at >= @started_after", "started_after", f.StartedAfter)
 	add(!f.StartedBefore.IsZero(), "started_at < @started_before", "started_before", f.StartedBefore)
-	// What has not moved has not started since either, which an index knows.
+	// A saga that has not changed since then has not started since then either, and started_at is indexed.
 	add(!f.NotMovedSince.IsZero(), "updated_at < @not_moved_since AND started_at < @not_moved_since", "not_moved_since", f.NotMovedSince)
 	if p.After != "" {
 		at, id, err := p.after()
@@ -208,7 +209,7 @@ func listing(f Filter, p Page) (sql string, args pgx.NamedArgs, err error) {
 	return "SELECT " + rowColumns + "\nFROM (" + strings.Join(arms, "\nUNION ALL ") + ") AS s" + inOrder, args, nil
 }
 
-// statuses are the arms that are needed: none where there are few sagas at all.
+// statuses returns the statuses that need a subquery: none if Key or Variable leaves few sagas anyway.
 func (f Filter) statuses() []saga.Status {
 	all := f.Statuses
 	if len(all) == 0 && f.Key == "" && f.Variable == "" {
@@ -234,7 +235,7 @@ func arm(conditions []string) string {
 	return from + "\nWHERE " + strings.Join(conditions, "\n  AND ")
 }
 
-// Log gives the decisions of a saga behind a version, in their order, at most limit of them (1 to 10,000).
+// Log returns the entries of a saga's log with a version above after, in order, at most limit of them (1 to 10,000).
 func (d *Desk) Log(ctx context.Context, id string, after, limit int) ([]Entry, error) {
 	if limit < 1 || limit > maxPage {
 		return nil, fmt.Errorf("log of saga %s: limit %d: want 1 to %d", id, limit, maxPage)
@@ -268,17 +269,18 @@ LIMIT @limit`
 	return log, nil
 }
 
-// A Lock is a place in the queue for what sagas lock.
+// A Lock is one saga's entry in the queue for a lock.
 type Lock struct {
 	Name string `json:"name"`
 	Saga string `json:"saga"` // its id
-	// Has says that it has the lock. Else it waits.
+	// Has is true if the saga holds the lock, false if it waits.
 	Has   bool      `json:"has"`
-	Since time.Time `json:"since"` // when it began to wait, or had it at once
+	Since time.Time `json:"since"` // when it began to wait, or got the lock at once
 }
 
-// Locks lists who has what and who waits for it behind him, by name, at most limit of them (1 to 10,000) behind the lock
-// of that name; "": from the first. A name is the saga, a slash, and what Lock of its definition gives.
+// Locks lists the sagas that hold locks and, after each of them, the sagas that wait for it, by the lock's name, at most
+// limit of them (1 to 10,000). It begins after the lock of the name after; "": with the first. A lock's name is the type of
+// saga, a slash, and the value of Lock of its definition.
 func (d *Desk) Locks(ctx context.Context, after string, limit int) ([]Lock, error) {
 	if limit < 1 || limit > maxPage {
 		return nil, fmt.Errorf("locks: limit %d: want 1 to %d", limit, maxPage)
@@ -293,15 +295,15 @@ LIMIT @limit`
 	return collect[Lock](ctx, d, "locks", list, pgx.NamedArgs{"after": after, "limit": limit})
 }
 
-// A StashCount is how many events wait for a saga of one type by one variable; an empty Variable is the key.
+// A StashCount is the number of events that wait for a saga of one type by one variable; an empty Variable means the key.
 type StashCount struct {
 	Saga     string    `json:"saga"`
 	Variable string    `json:"variable"`
 	Count    int       `json:"count"`
-	Expires  time.Time `json:"expires"` // the first of them
+	Expires  time.Time `json:"expires"` // when the first of them expires
 }
 
-// Stash counts events that came before their saga.
+// Stash counts the stashed events, including expired ones that are not deleted yet.
 func (d *Desk) Stash(ctx context.Context) ([]StashCount, error) {
 	const list = `
 SELECT saga, variable, count(*), min(expires_at)
@@ -311,14 +313,14 @@ ORDER BY saga, variable`
 	return collect[StashCount](ctx, d, "stash", list, nil)
 }
 
-// A Count is how many sagas of a type have a status.
+// A Count is the number of sagas of one type in one status.
 type Count struct {
 	Saga   string      `json:"saga"`
 	Status saga.Status `json:"status"`
 	Count  int         `json:"count"`
 }
 
-// Counts counts all sagas. It reads an index from end to end.
+// Counts counts all sagas. It scans a whole index.
 func (d *Desk) Counts(ctx context.Context) ([]Count, error) {
 	const list = `
 SELECT saga, status, count(*)
@@ -328,16 +330,16 @@ ORDER BY saga, status`
 	return collect[Count](ctx, d, "count sagas", list, nil)
 }
 
-// A Use is how many sagas run on a definition.
+// A Use is a stored definition, with the number of sagas that run on it.
 type Use struct {
 	Saga       string    `json:"saga"`
 	Version    int       `json:"version"`
 	Definition string    `json:"definition"` // hash
 	StoredAt   time.Time `json:"stored_at"`
-	Open       int       `json:"open"` // that have not ended
+	Open       int       `json:"open"` // sagas that have not ended
 }
 
-// Definitions lists those that are stored, the latest of a saga first.
+// Definitions lists the stored definitions by saga, the latest first.
 func (d *Desk) Definitions(ctx context.Context) ([]Use, error) {
 	const list = `
 SELECT d.saga, d.version, d.hash, d.created_at, coalesce(n.n, 0)

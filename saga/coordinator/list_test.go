@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// many fills a database with n sagas of three types, one started each second until now. Of 1,000 of a type 980 are
-// completed, 10 compensated, 8 run, one is going back and one is parked; the live ones are spread over all of the time.
+// many fills a database with n sagas of three types, one started each second until now. Of 1,000 of a type 980 are completed,
+// 10 compensated, 8 running, one compensating and one parked; the open ones are spread over the whole time.
 func many(t testing.TB, n int) (*pgxpool.Pool, *coordinator.Desk) {
 	t.Helper()
 	pool := testkit.Database(t)
@@ -52,13 +52,13 @@ CROSS JOIN LATERAL (
 	return pool, desk
 }
 
-// questions are what people ask of a list.
+// questions are typical filters and pages.
 var questions = []struct {
 	name   string
 	filter coordinator.Filter
 	page   coordinator.Page
 	index  string
-	arms   int // pages that are put in order, each from an index that has it in order; 0: one, and nothing to be put in order
+	arms   int // pages that are merged, each read in order from an index; 0: one page, which needs no sort
 }{
 	{"all", coordinator.Filter{}, coordinator.Page{}, "sagas_by_status", 7},
 	{"all, oldest first", coordinator.Filter{}, coordinator.Page{Oldest: true}, "sagas_by_status", 7},
@@ -76,7 +76,7 @@ var questions = []struct {
 		coordinator.Page{}, "sagas_by_status", 7},
 }
 
-// B02: each question is answered from an index that has the answer in order, wherever the page is.
+// Each question is answered from an index that has the answer in order, wherever the page is.
 func TestListsReadIndexesInOrder_B02(t *testing.T) {
 	t.Parallel()
 	const n = 60_000
@@ -99,7 +99,7 @@ func TestListsReadIndexesInOrder_B02(t *testing.T) {
 			case q.arms > 0:
 				require.Len(t, regexp.MustCompile("(?m)Limit$").FindAllString(plan, -1), q.arms+1, "%s\n%s", q.name, plan)
 				require.LessOrEqual(t, len(sorts), 1, "%s\n%s", q.name, plan)
-			case q.filter.Key+q.filter.Value == "": // of a key there are as many as types
+			case q.filter.Key+q.filter.Value == "": // a key has at most one saga of each type
 				require.Empty(t, sorts, "%s\n%s", q.name, plan)
 			}
 			_, _, err = desk.List(t.Context(), q.filter, q.page)
@@ -108,7 +108,7 @@ func TestListsReadIndexesInOrder_B02(t *testing.T) {
 	}
 }
 
-// Pages put together are what there is, once and in order, whatever the filter.
+// All pages together contain each saga once and in order, whatever the filter.
 func TestPagesAreTheWholeInOrder_B02(t *testing.T) {
 	t.Parallel()
 	pool, desk := many(t, 5_000)
@@ -172,7 +172,7 @@ func TestPagesAreTheWholeInOrder_B02(t *testing.T) {
 	require.ErrorContains(t, err, "want both, or neither")
 }
 
-// BenchmarkList gives the time of a page of 50 among 10,000 and among 1,000,000 sagas, and that of the counts:
+// BenchmarkList measures a page of 50 among 10,000 and among 1,000,000 sagas, and the counts:
 //
 //	go test -run '^$' -bench BenchmarkList -benchtime 100x -timeout 20m ./saga/coordinator
 func BenchmarkList(b *testing.B) {

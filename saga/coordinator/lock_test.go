@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestALockOfAnyLengthIsGrantedToTheNext: the saga that has a lock ends while another queues up for it.
+// TestALockOfAnyLengthIsGrantedToTheNext: the saga that has a lock ends while another one enters the queue for it.
 func TestALockOfAnyLengthIsGrantedToTheNext(t *testing.T) {
 	t.Parallel()
 	pool, ctx := testkit.Database(t), t.Context()

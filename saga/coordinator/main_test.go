@@ -68,8 +68,8 @@ type (
 	}
 )
 
-// flow is the order flow on trial: a coordinator and three hops, each with a database of its own and a relay beside it,
-// or all in one database without Kafka.
+// flow is the order flow under test: a coordinator and three hops, each with a database and a relay of its own, or all in one
+// database without Kafka.
 type flow struct {
 	t     testing.TB
 	name  string
@@ -78,7 +78,7 @@ type flow struct {
 	c     *coordinator.Coordinator
 	pools map[string]*pgxpool.Pool // by hop
 
-	// refuse and fail say what a hop makes of a command; by key and hop/operation.
+	// refuse and fail set the outcome of a hop's command, by key and hop/operation.
 	mu     sync.Mutex
 	refuse map[string]string
 	fail   map[string]error
@@ -95,7 +95,7 @@ func newFlow(t testing.TB, local bool, defs ...*saga.Definition) *flow {
 	return f
 }
 
-// newHops is the flow without a coordinator.
+// newHops returns the flow without a coordinator.
 func newHops(t testing.TB, local bool) *flow {
 	f := &flow{
 		t: t, name: testkit.Flow(t), local: local, pools: make(map[string]*pgxpool.Pool),
@@ -125,7 +125,7 @@ func newHops(t testing.TB, local bool) *flow {
 	return f
 }
 
-// coordinator begins another process of the service.
+// coordinator starts another process of the service.
 func (f *flow) coordinator(defs ...*saga.Definition) *coordinator.Coordinator {
 	f.t.Helper()
 	p := f.participant("order", f.pool)
@@ -152,7 +152,7 @@ func (f *flow) participant(hop string, pool *pgxpool.Pool) *participant.Particip
 	return p
 }
 
-// run goes on until the test ends, with a relay where there is Kafka.
+// run runs p until the test ends, with a relay if the test uses Kafka.
 func (f *flow) run(p *participant.Participant, pool *pgxpool.Pool) {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -165,7 +165,7 @@ func (f *flow) run(p *participant.Participant, pool *pgxpool.Pool) {
 	f.t.Cleanup(func() { stop(); running.Wait() })
 }
 
-// does is a handler that leaves a row for each effect.
+// does returns a handler that writes a row for each effect.
 func does[T any](f *flow, hop string, done any, refused func(string) any) func(context.Context, pgx.Tx, participant.Command[T]) (participant.Outcome, error) {
 	return func(ctx context.Context, tx pgx.Tx, c participant.Command[T]) (participant.Outcome, error) {
 		key := string(c.Message.Key)
@@ -221,7 +221,7 @@ func (f *flow) act(id string, e saga.Event) (saga.Effects, error) {
 	return fx, err
 }
 
-// state is what is stored of a saga.
+// state returns the stored state of a saga.
 func (f *flow) state(id string) (s saga.State) {
 	f.t.Helper()
 	var text []byte
@@ -244,7 +244,7 @@ func (f *flow) await(id string, want saga.Status) saga.State {
 	return f.state(id)
 }
 
-// effects are what hops did for a key, as hop/operation, in order per hop.
+// effects returns the effects of hops for a key, as hop/operation, in order per hop.
 func (f *flow) effects(key string) (all []string) {
 	f.t.Helper()
 	for _, hop := range []string{"payment", "inventory", "shipping"} {

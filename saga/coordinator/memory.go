@@ -12,11 +12,10 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Memory is a Store, and a coordinator on it, in virtual time: for tests and for looking at what a definition does. A
-// message that it is given is decided at once, and what follows is told to OnDecided; nothing is sent anywhere. It is not
-// safe for concurrent use.
+// Memory is a Store with a coordinator on it, in virtual time, for tests and for exploring a definition. It decides on each
+// message at once and reports the decision to OnDecided; it sends nothing. It is not safe for concurrent use.
 type Memory struct {
-	// OnDecided is told of each decision, also of one that changed nothing.
+	// OnDecided is called for each decision, also one that changed nothing.
 	OnDecided func(Decided)
 
 	definitions *definitions
@@ -32,7 +31,7 @@ type memoryLock struct{ name, id string }
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory begins at now.
+// NewMemory returns an empty Memory whose virtual time is now.
 func NewMemory(now time.Time, defs ...*saga.Definition) (*Memory, error) {
 	ds, err := newDefinitions(defs)
 	if err != nil {
@@ -44,7 +43,7 @@ func NewMemory(now time.Time, defs ...*saga.Definition) (*Memory, error) {
 	}, nil
 }
 
-// Start begins an instance of a saga and gives its id. If there is one of its key, that one stays as it is.
+// Start begins an instance of a saga and returns its id. If an instance of its key exists, it stays as it is.
 func (m *Memory) Start(name string, fields map[string]any) (id string, err error) {
 	err = m.pass(func(p *pass) error {
 		is, err := p.begin(context.Background(), name, fields)
@@ -54,12 +53,12 @@ func (m *Memory) Start(name string, fields map[string]any) (id string, err error
 	return id, err
 }
 
-// Take decides what a message means.
+// Take decides on a message.
 func (m *Memory) Take(msg Message) error {
 	return m.pass(func(p *pass) error { return p.messages(context.Background(), []Message{msg}) })
 }
 
-// Act is what a person does to a saga. What cannot be done is an error that wraps ErrRefused.
+// Act applies an operator's action to a saga. An action that is not allowed is an error that wraps ErrRefused.
 func (m *Memory) Act(id string, e saga.Event) (fx saga.Effects, err error) {
 	err = m.pass(func(p *pass) error {
 		fx, err = p.act(context.Background(), id, e)
@@ -68,7 +67,7 @@ func (m *Memory) Act(id string, e saga.Event) (fx saga.Effects, err error) {
 	return fx, err
 }
 
-// Advance lets d pass. What is due on the way is decided at its time.
+// Advance moves the virtual time by d. Deadlines that are due meanwhile are decided at their times.
 func (m *Memory) Advance(d time.Duration) error {
 	end := m.now.Add(d)
 	for {
@@ -92,26 +91,26 @@ func (m *Memory) Advance(d time.Duration) error {
 	}
 }
 
-// Clock is the virtual time.
+// Clock returns the virtual time.
 func (m *Memory) Clock() time.Time { return m.now }
 
-// Sagas are all of them, by their ids.
+// Sagas returns the states of all sagas, ordered by id.
 func (m *Memory) Sagas() (all []saga.State) {
 	for _, id := range sortedKeys(m.records) {
 		r := m.records[id]
 		s, err := m.definitions.byHash[r.Definition].ReadState(r.State)
 		if err != nil {
-			panic(err) // it was written here
+			panic(err) // cannot happen: this Memory wrote it
 		}
 		all = append(all, s)
 	}
 	return all
 }
 
-// Log is how a saga came to where it is.
+// Log returns the entries of a saga's log.
 func (m *Memory) Log(id string) []Entry { return slices.Clone(m.logs[id]) }
 
-// Within runs do on the store: what it writes is kept if it gives no error, else nothing of it.
+// Within runs do on the store. If do returns an error, its writes are undone.
 func (m *Memory) Within(do func(Store) error) error {
 	kept := *m
 	kept.records, kept.logs, kept.associated = maps.Clone(m.records), maps.Clone(m.logs), maps.Clone(m.associated)
@@ -140,7 +139,7 @@ func (m *Memory) pass(do func(*pass) error) error {
 			m.OnDecided(d)
 		}
 	}
-	// What was granted a lock is due at once.
+	// A saga that was granted a lock is due at once.
 	for _, id := range sortedKeys(p.wake) {
 		if err := m.pass(func(p *pass) error { return p.due(context.Background(), -1, id) }); err != nil {
 			return err
@@ -149,10 +148,10 @@ func (m *Memory) pass(do func(*pass) error) error {
 	return nil
 }
 
-// Now is the virtual time.
+// Now returns the virtual time.
 func (m *Memory) Now(context.Context) (time.Time, error) { return m.now, nil }
 
-// Load reads.
+// Load returns the sagas of ids that exist.
 func (m *Memory) Load(_ context.Context, ids []string) (found []Record, _ error) {
 	for _, id := range ids {
 		if r, ok := m.records[id]; ok {
@@ -162,7 +161,7 @@ func (m *Memory) Load(_ context.Context, ids []string) (found []Record, _ error)
 	return found, nil
 }
 
-// Save writes, or nothing where one of the changes is in conflict.
+// Save writes the changes, or none of them if one is in conflict.
 func (m *Memory) Save(_ context.Context, changes []Change) error {
 	for _, c := range changes {
 		id := c.State.ID()
@@ -199,7 +198,7 @@ func (m *Memory) Save(_ context.Context, changes []Change) error {
 	return nil
 }
 
-// Associated reads.
+// Associated returns the ids of sagas by association.
 func (m *Memory) Associated(_ context.Context, as []Association) (map[Association][]string, error) {
 	found := make(map[Association][]string)
 	for _, a := range as {
@@ -210,10 +209,10 @@ func (m *Memory) Associated(_ context.Context, as []Association) (map[Associatio
 	return found, nil
 }
 
-// Guard does nothing: there is nobody else.
+// Guard does nothing: a Memory has one user.
 func (m *Memory) Guard(context.Context, []Association) error { return nil }
 
-// Stash keeps events, and forgets those that have expired.
+// Stash adds events, and deletes expired ones.
 func (m *Memory) Stash(_ context.Context, events []Stashed) error {
 	m.stash = slices.DeleteFunc(slices.Clone(m.stash), func(e Stashed) bool { return !e.Expires.After(m.now) })
 	for _, e := range events {
@@ -224,7 +223,7 @@ func (m *Memory) Stash(_ context.Context, events []Stashed) error {
 	return nil
 }
 
-// Unstash takes.
+// Unstash returns and deletes the events of the associations.
 func (m *Memory) Unstash(_ context.Context, as []Association) (taken []Stashed, _ error) {
 	var left []Stashed
 	for _, e := range m.stash {
@@ -239,7 +238,7 @@ func (m *Memory) Unstash(_ context.Context, as []Association) (taken []Stashed, 
 	return taken, nil
 }
 
-// Lock queues up.
+// Lock adds id to the queue for name, unless it is in a queue.
 func (m *Memory) Lock(ctx context.Context, name, id string) (bool, error) {
 	if !slices.ContainsFunc(m.locks, func(l memoryLock) bool { return l.id == id }) {
 		m.locks = append(m.locks, memoryLock{name, id})
@@ -247,7 +246,7 @@ func (m *Memory) Lock(ctx context.Context, name, id string) (bool, error) {
 	return m.Granted(ctx, id)
 }
 
-// Granted says whether nobody comes before id.
+// Granted reports whether id is the first in its queue.
 func (m *Memory) Granted(_ context.Context, id string) (bool, error) {
 	i := slices.IndexFunc(m.locks, func(l memoryLock) bool { return l.id == id })
 	if i < 0 {
@@ -257,7 +256,7 @@ func (m *Memory) Granted(_ context.Context, id string) (bool, error) {
 	return first == i, nil
 }
 
-// Unlock leaves the queue.
+// Unlock removes id from its queue and returns the saga that has the lock as a result.
 func (m *Memory) Unlock(ctx context.Context, id string) ([]string, error) {
 	had, _ := m.Granted(ctx, id)
 	i := slices.IndexFunc(m.locks, func(l memoryLock) bool { return l.id == id })
@@ -273,7 +272,7 @@ func (m *Memory) Unlock(ctx context.Context, id string) ([]string, error) {
 	return []string{m.locks[next].id}, nil
 }
 
-// ErrRefused is wrapped by the error about a person's action that a saga's state does not allow, which says why.
+// ErrRefused is wrapped by the error about a start or an operator's action that is not allowed; the error gives the reason.
 var ErrRefused = errors.New("refused")
 
 // begin starts a saga by a call.
@@ -285,7 +284,7 @@ func (p *pass) begin(ctx context.Context, name string, fields map[string]any) (S
 	return p.beginOn(ctx, d, saga.Event{Fields: fields})
 }
 
-// startData are the variables as the definition has them, and the key, of what a caller gives.
+// startData returns the key and the variables, in the form of the definition, of the values that a caller gives.
 func startData(d *saga.Definition, given map[string]any) (key string, data map[string]any, err error) {
 	text, err := saga.WriteFields(given)
 	if err != nil {
@@ -298,7 +297,8 @@ func startData(d *saga.Definition, given map[string]any) (key string, data map[s
 	return d.Start(fields)
 }
 
-// started returns the start of a saga of d; e has the values for its variables, and by whom, why and of what it starts.
+// started returns the start of a saga of d. e has the values for its variables, and the actor, the reason and the message
+// that starts it.
 func started(d *saga.Definition, e saga.Event) (target, error) {
 	key, data, err := startData(d, e.Fields)
 	if err != nil {
@@ -316,7 +316,7 @@ func started(d *saga.Definition, e saga.Event) (target, error) {
 	return target{message: -1, id: id, d: d, event: e, lock: lock}, nil
 }
 
-// beginOn starts one on a definition; e says with what, by whom and why.
+// beginOn starts a saga of definition d; e has the values, the actor and the reason.
 func (p *pass) beginOn(ctx context.Context, d *saga.Definition, e saga.Event) (is StartResult, err error) {
 	e.Correlation = p.correlation
 	t, err := started(d, e)
@@ -330,13 +330,13 @@ func (p *pass) beginOn(ctx context.Context, d *saga.Definition, e saga.Event) (i
 	return is, p.start(ctx, t)
 }
 
-// found says what is there before t starts it.
+// found returns the result for t, to be read before t is started.
 func (p *pass) found(t target) StartResult {
 	s := p.sagas[t.id].state
 	return StartResult{ID: t.id, Existed: s.Version > 0, OtherData: t.event.OtherData(s)}
 }
 
-// act is what a person does.
+// act applies an operator's action.
 func (p *pass) act(ctx context.Context, id string, e saga.Event) (saga.Effects, error) {
 	if !e.Kind.Action() {
 		return saga.Effects{}, fmt.Errorf("%w: %q is no action", ErrRefused, e.Kind)

@@ -24,7 +24,7 @@ func order(t testing.TB) *saga.Definition {
 
 var anOrder = map[string]any{"order_id": "o-1", "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1}
 
-// fold is what a log comes to.
+// fold returns the state that a log folds to.
 func fold(t testing.TB, d *saga.Definition, log []coordinator.Entry) (s saga.State) {
 	t.Helper()
 	for i, e := range log {
@@ -64,7 +64,7 @@ func TestMemoryRunsASaga(t *testing.T) {
 	require.Equal(t, saga.Abandoned, m.Sagas()[0].Status)
 }
 
-// An answer to one saga is an event to others: it starts them, and they await it. The saga that it answers has it once.
+// An answer to one saga is an event for others: it starts some, and others await it. The saga that it answers gets it once.
 func TestAnAnswerIsAnEventToOtherSagas(t *testing.T) {
 	parcel := func(name string, start []saga.Start, awaits saga.Answer) *saga.Definition {
 		d, err := saga.Define(saga.Spec{

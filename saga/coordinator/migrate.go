@@ -11,24 +11,24 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A Move is whether a saga can go on with another definition.
+// A Move reports whether a saga can continue on another definition.
 type Move struct {
 	ID     string      `json:"id"`
 	Status saga.Status `json:"status"`
 	From   string      `json:"from"` // hash
-	// Obstacle is why it cannot be moved; "": it can, or was.
+	// Obstacle is the reason why it cannot be moved; "": it can, or was.
 	Obstacle string `json:"obstacle,omitempty"`
 }
 
-// A Migration is which sagas go on with which definition. To is required.
+// A Migration selects sagas and the definition that they are moved to. To is required.
 type Migration struct {
-	// From is the definition that they run on. Nil: any other one of To's saga.
+	// From is the definition that the sagas run on. Nil: any other definition of To's saga.
 	From, To *saga.Definition
-	// Actor and Reason stand in the log of each saga that is moved. Plan needs neither.
+	// Actor and Reason are stored in the log of each saga that is moved. Plan needs neither.
 	Actor, Reason string
 }
 
-// Validate says why nothing could ever be moved.
+// Validate returns an error if nothing could ever be moved.
 func (m Migration) Validate() error {
 	switch {
 	case m.To == nil:
@@ -42,8 +42,8 @@ func (m Migration) Validate() error {
 	return nil
 }
 
-// Plan gives do each saga of To's type that has not ended and runs on From, in the order of their ids, with whether it can be
-// moved. Nothing is changed. It ends with the first error of do, and gives that.
+// Plan calls do for each saga of To's type that has not ended and runs on From, in the order of their ids, with whether it
+// can be moved. It changes nothing. It stops at the first error of do, and returns that error.
 func (d *Desk) Plan(ctx context.Context, m Migration, do func(Move) error) error {
 	if err := m.Validate(); err != nil {
 		return fmt.Errorf("plan: %w", err)
@@ -70,7 +70,7 @@ func (d *Desk) Plan(ctx context.Context, m Migration, do func(Move) error) error
 	}
 }
 
-// movable are the next sagas that Plan looks at.
+// movable returns the next sagas for Plan.
 func (d *Desk) movable(ctx context.Context, m Migration, after string) ([]*Detail, error) {
 	from := ""
 	args := pg.Args{"saga": m.To.Spec().Saga, "to": m.To.Hash(), "after": after}
@@ -111,12 +111,12 @@ LIMIT 100`
 	return page, nil
 }
 
-// Migrate moves what Plan says can be moved, each saga in a transaction of its own, and tells do of all. A move is an entry
-// of the saga's log, with who and why. What changed since it was looked at is looked at again. Interrupted, the same call
-// goes on with the rest.
+// Migrate moves the sagas that Plan reports as movable, each in a transaction of its own, and calls do for every saga of the
+// plan. A move is an entry of the saga's log, with the actor and the reason. Each saga is checked again under its lock, since
+// it may have changed after the plan. If Migrate is interrupted, the same call continues with the rest.
 //
-// Coordinators must know the definition before (Config.Definitions, and started anew): else they do not read the events
-// of the hops that only it names.
+// Before it, restart the coordinators with the definition in Config.Definitions: else they do not read the events of the hops
+// that only this definition names.
 func (d *Desk) Migrate(ctx context.Context, m Migration, do func(Move) error) error {
 	err := m.Validate()
 	if err == nil {
@@ -154,10 +154,10 @@ func (d *Desk) Migrate(ctx context.Context, m Migration, do func(Move) error) er
 	})
 }
 
-// obstacle is why a saga cannot be moved.
+// obstacle is the reason why a saga cannot be moved, as an error.
 type obstacle struct{ error }
 
-// move gives a saga another definition, and what was stashed for what it can be found by from now on.
+// move gives a saga another definition, and the events that were stashed for the associations that this adds.
 func (p *pass) move(ctx context.Context, id string, to *saga.Definition, e saga.Event) error {
 	if err := p.load(ctx, []string{id}); err != nil {
 		return err

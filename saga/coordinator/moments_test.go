@@ -19,7 +19,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// publish runs a hop's relay until what stands in its outbox is published, which must be one message.
+// publish runs a hop's relay until its outbox is published, which must be one message.
 func (f *flow) publish(hop string) {
 	f.t.Helper()
 	pool := f.pools[hop]
@@ -54,7 +54,7 @@ FROM troupe.outbox
 ORDER BY position`
 )
 
-// table is what a statement gives, as text.
+// table returns a statement's result as text.
 func (f *flow) table(name, sql string) string {
 	t := f.t
 	t.Helper()
@@ -85,7 +85,7 @@ func (f *flow) table(name, sql string) string {
 	return trimmed.String()
 }
 
-// newStepwise is the hops of an order that shipping refuses, without relays and without a coordinator.
+// newStepwise returns the hops of an order that shipping refuses, without relays and without a coordinator.
 func newStepwise(t *testing.T, key string) *flow {
 	f := &flow{
 		t: t, name: testkit.Flow(t), pool: testkit.Database(t), pools: make(map[string]*pgxpool.Pool),
@@ -107,8 +107,8 @@ func newStepwise(t *testing.T, key string) *flow {
 	return f
 }
 
-// TestTheRowsOfAShippingFailure_A18 takes an order through it step by step, each relay on command, and holds
-// docs/operating-sagas.md to the rows that it finds. Run it with -v to see them.
+// TestTheRowsOfAShippingFailure_A18 takes an order through it step by step, each relay on command, and compares
+// docs/operating-sagas.md with the rows. Run it with -v to print them.
 func TestTheRowsOfAShippingFailure_A18(t *testing.T) {
 	t.Parallel()
 	f := newStepwise(t, "o-1001")

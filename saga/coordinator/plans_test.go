@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// ofOne are arguments of the hot statements, for one saga.
+// ofOne has the arguments of the hot statements, for one saga.
 var ofOne = map[string]any{
 	"ids": []string{"order/o-1"}, "hop": "order.order", "group": "order.order", "sagas": []string{"order"},
 	"variables": []string{"payment_id"}, "values": []string{"p-1"}, "was": []int32{1}, "versions": []int32{2},
@@ -19,8 +19,8 @@ var ofOne = map[string]any{
 	"wakes": []*string{nil}, "ended": []*string{nil}, "definitions": []string{"d"}, "limit": 1,
 }
 
-// A statement that was planned while its table was empty is kept to that plan for as long as its session lives, or until
-// somebody analyzes the table.
+// A statement that was planned while its table was empty keeps that plan as long as its session lives, or until the table is
+// analyzed.
 func TestWhatIsPlannedOnEmptyTablesScansNone(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -49,8 +49,8 @@ func TestWhatIsPlannedOnEmptyTablesScansNone(t *testing.T) {
 	}
 }
 
-// TestTheHotStatementsAreNotPlannedEachTime: a session plans a statement anew for each call while that looks cheaper than
-// one plan for all arguments, as it does where the planner sees how many elements an array has.
+// TestTheHotStatementsAreNotPlannedEachTime: a session plans a statement for each call while that looks cheaper than one plan
+// for all arguments, as it does when the planner sees how many elements an array has.
 func TestTheHotStatementsAreNotPlannedEachTime(t *testing.T) {
 	t.Parallel()
 	conn, err := pgx.ConnectConfig(t.Context(), testkit.Database(t).Config().ConnConfig)

@@ -52,30 +52,30 @@ var (
 	nextLock string
 )
 
-// guardClass is the first half of the advisory locks' keys that Guard and Lock take; the second is a hash.
+// guardClass is the first half of the keys of the advisory locks that Guard and Lock take; the second is a hash.
 const guardClass = 0x74727573 // "trus"
 
-// Postgres keeps sagas in the tables troupe.sagas, saga_events, saga_associations, saga_stash and saga_locks. Time is the
-// database's. Statements that give nothing travel with the next one, where tx can queue them.
+// Postgres stores sagas in the tables troupe.sagas, saga_events, saga_associations, saga_stash and saga_locks. Its time is
+// the database's. Statements without a result are sent with the next statement if tx can queue them.
 type Postgres struct {
 	tx pgx.Tx
-	// Hop and Group of the coordinator are kept with each saga, and the content type of what it sends: whoever acts on
-	// one from outside writes in its name.
+	// The coordinator's hop and group are stored with each saga, and the content type of its messages: a Desk that acts on
+	// the saga writes in that coordinator's name.
 	hop, group, content string
 	now                 time.Time
-	lost                func(error) error // is given the errors of what Save queues, which come later
+	lost                func(error) error // called with the errors of the statements that Save queues, which come later
 }
 
 var _ Store = (*Postgres)(nil)
 
-// NewPostgres is a store in tx for the sagas of a coordinator.
+// NewPostgres returns a store in tx for the sagas of the coordinator of hop and group.
 func NewPostgres(tx pgx.Tx, hop, group string) *Postgres {
 	return &Postgres{tx: tx, hop: hop, group: group, content: envelope.JSON, lost: conflict}
 }
 
 const clock = "SELECT clock_timestamp()"
 
-// Now is the database's clock: as it was at the last Load, where there was one.
+// Now returns the database's clock, read at the last Load if there was one.
 func (p *Postgres) Now(ctx context.Context) (time.Time, error) {
 	if !p.now.IsZero() {
 		return p.now, nil
@@ -84,8 +84,8 @@ func (p *Postgres) Now(ctx context.Context) (time.Time, error) {
 	return p.now, err
 }
 
-// Load locks the rows, in the order of their ids. A saga of another coordinator
-// in the same database is named with its owner. The clock is read behind that: what a decision waited for came before it.
+// Load locks the rows, in the order of their ids. A saga of another coordinator in the same database is returned with its
+// owner. The clock is read after the locks are taken, so a decision is never dated before a change that it waited for.
 func (p *Postgres) Load(ctx context.Context, ids []string) (found []Record, err error) {
 	batch := &pgx.Batch{}
 	batch.Queue(loadSagas, pg.Args{"ids": ids, "hop": p.hop, "group": p.group}).Query(func(rows pgx.Rows) error {
@@ -106,14 +106,14 @@ func record(row pgx.CollectableRow) (r Record, err error) {
 	return r, err
 }
 
-// sagaColumns are the arguments of insert_sagas.sql and update_sagas.sql.
+// sagaColumns holds the arguments of insert_sagas.sql and update_sagas.sql.
 type sagaColumns struct {
 	ids, sagas, keys, definitions, statuses, steps, reasons, states []string
 	was, versions                                                   []int32
 	wakes, started, ended                                           []*time.Time
 }
 
-// grow makes room for n.
+// grow allocates room for n sagas.
 func (c *sagaColumns) grow(n int) {
 	for _, texts := range []*[]string{&c.ids, &c.sagas, &c.keys, &c.definitions, &c.statuses, &c.steps, &c.reasons, &c.states} {
 		*texts = make([]string, 0, n)
@@ -146,7 +146,7 @@ func (c *sagaColumns) args() pg.Args {
 	}
 }
 
-// underWay names the steps that something is awaited of, or that are stuck.
+// underWay returns the names of the steps that await something or are stuck.
 func underWay(s saga.State) string {
 	var names []string
 	for _, st := range s.Steps {
@@ -158,7 +158,7 @@ func underWay(s saga.State) string {
 	return strings.Join(names, " ")
 }
 
-// storable is text as Postgres takes it.
+// storable returns s with each byte that a text of Postgres cannot hold replaced.
 func storable(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }
@@ -238,7 +238,7 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 	return queue(ctx, p.tx, batch)
 }
 
-// queue adds statements to tx, with its next one where it can.
+// queue adds statements to tx. They are sent with its next statement if tx can queue, else at once.
 func queue(ctx context.Context, tx pgx.Tx, batch *pgx.Batch) error {
 	if batch.Len() == 0 {
 		return nil
@@ -249,8 +249,8 @@ func queue(ctx context.Context, tx pgx.Tx, batch *pgx.Batch) error {
 	return conflict(tx.SendBatch(ctx, batch).Close())
 }
 
-// conflict says of a statement's error that somebody else was faster: he has written the same saga, or one transaction had
-// to give way, since each waited for the other (a deadlock) or could not be as if they had come one by one.
+// conflict wraps an error in ErrConflict if a concurrent transaction caused it: the same saga was written (a unique violation
+// in schema troupe), or one transaction had to be aborted, by a deadlock or by a serialization failure.
 func conflict(err error) error {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || errors.Is(err, ErrConflict) {
@@ -269,7 +269,7 @@ type eventColumns struct {
 	ats                                          []time.Time
 }
 
-// grow makes room for n.
+// grow allocates room for n entries.
 func (c *eventColumns) grow(n int) {
 	for _, texts := range []*[]string{&c.ids, &c.kinds, &c.events, &c.moments, &c.actors, &c.reasons} {
 		*texts = make([]string, 0, n)
@@ -322,7 +322,7 @@ func columnsOf(as []Association) (c associationColumns) {
 	return c
 }
 
-// indexable is s, or its hash where an index cannot hold s.
+// indexable returns s, or its hash if an index cannot hold s.
 func indexable(s string) string {
 	if len(s) <= 255 && !strings.Contains(s, "\x00") {
 		return s
@@ -331,7 +331,7 @@ func indexable(s string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Associated reads the table; associations of ended sagas are not in it.
+// Associated reads the table, which has no associations of ended sagas.
 func (p *Postgres) Associated(ctx context.Context, as []Association) (map[Association][]string, error) {
 	columns := columnsOf(as)
 	rows, err := p.tx.Query(ctx, findAssociated, columns.args())
@@ -354,7 +354,8 @@ func (p *Postgres) Associated(ctx context.Context, as []Association) (map[Associ
 	return found, err
 }
 
-// Guard takes advisory locks: of a variable's value as it is stored, and of a key as insert_sagas.sql does.
+// Guard takes advisory locks: for a variable on the value as it is stored, for a key on the key itself, as insert_sagas.sql
+// does.
 func (p *Postgres) Guard(ctx context.Context, as []Association) error {
 	names := make([]string, len(as))
 	for i, a := range as {
@@ -371,7 +372,7 @@ func (p *Postgres) guard(ctx context.Context, names ...string) error {
 	return err
 }
 
-// Stash inserts, and deletes up to two events that have expired for each that it inserts.
+// Stash inserts events, and deletes up to two expired ones for each.
 func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 	var c associationColumns
 	var messages, texts []string
@@ -393,7 +394,7 @@ func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 	return p.tx.SendBatch(ctx, batch).Close()
 }
 
-// Unstash deletes.
+// Unstash deletes the events of the associations, and returns the unexpired ones.
 func (p *Postgres) Unstash(ctx context.Context, as []Association) ([]Stashed, error) {
 	columns := columnsOf(as)
 	rows, err := p.tx.Query(ctx, takeStash, columns.args())
@@ -410,7 +411,7 @@ func (p *Postgres) Unstash(ctx context.Context, as []Association) ([]Stashed, er
 	})
 }
 
-// Lock queues up. Unlock knows the name as it is stored only, so both guard that.
+// Lock adds id to the queue for name. Unlock knows the name only as it is stored, so both guard the stored name.
 func (p *Postgres) Lock(ctx context.Context, name, id string) (granted bool, err error) {
 	name = indexable(name)
 	if err := p.guard(ctx, "lock "+name); err != nil {
@@ -422,7 +423,7 @@ func (p *Postgres) Lock(ctx context.Context, name, id string) (granted bool, err
 	return p.Granted(ctx, id)
 }
 
-// Granted says whether nobody comes before id.
+// Granted reports whether id is the first in its queue.
 func (p *Postgres) Granted(ctx context.Context, id string) (granted bool, err error) {
 	err = p.tx.QueryRow(ctx, hasLock, pg.Args{"id": id}).Scan(&granted)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -431,7 +432,7 @@ func (p *Postgres) Granted(ctx context.Context, id string) (granted bool, err er
 	return granted, err
 }
 
-// Unlock leaves the queue.
+// Unlock removes id from its queue and returns the saga that has the lock as a result.
 func (p *Postgres) Unlock(ctx context.Context, id string) (granted []string, err error) {
 	const find = "SELECT name FROM troupe.saga_locks WHERE saga_id = @id"
 	var name string

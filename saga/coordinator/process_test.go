@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// process is a coordinator of its own, until it is stopped.
+// process is a coordinator of its own, which runs until it is stopped.
 func (f *flow) process(d *saga.Definition) (stop func()) {
 	f.t.Helper()
 	p := f.participant("order", f.pool)
@@ -39,8 +39,8 @@ func (f *flow) goOn(p *participant.Participant) (stop func()) {
 	return stop
 }
 
-// Each decision is another process's, of which some have a version that would not release the stock, and some do not have
-// the type at all: where a saga is and what it was started with stands in the database alone.
+// Each decision is made by another process. Some of them have a version that would not release the stock, and some do not
+// have the type at all: the saga's progress and its definition are in the database alone.
 func TestEachMomentMayBeAnotherProcess_B06_B17_Defect13_Defect17(t *testing.T) {
 	t.Parallel()
 	f := newStepwise(t, "o-1")
@@ -49,7 +49,7 @@ func TestEachMomentMayBeAnotherProcess_B06_B17_Defect13_Defect17(t *testing.T) {
 	spec.Steps[1].Compensation, spec.Steps[1].Irreversible = nil, "it is kept for the next order"
 	next, err := saga.Define(spec)
 	require.NoError(t, err)
-	spec.Saga = "gift" // this process no longer has the order's type, or has it not yet
+	spec.Saga = "gift" // this process does not have the order's type, no longer or not yet
 	other, err := saga.Define(spec)
 	require.NoError(t, err)
 

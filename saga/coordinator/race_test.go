@@ -57,7 +57,7 @@ func TestTwoStartsOfOneKeyAreOneSaga_A11(t *testing.T) {
 	require.Equal(t, verdict{saga.Completed: orders}, s.judge(keys))
 }
 
-// TestAnEventAndTheStartOfItsSagaMeet_D02 lets each of the two be under way, not committed, when the other comes.
+// TestAnEventAndTheStartOfItsSagaMeet_D02: each of the two is written but not committed when the other comes.
 func TestAnEventAndTheStartOfItsSagaMeet_D02(t *testing.T) {
 	t.Parallel()
 	for name, variable := range map[string]string{"by its key": "approval", "by a variable": "clearance"} {
@@ -93,7 +93,7 @@ func TestAnEventAndTheStartOfItsSagaMeet_D02(t *testing.T) {
 				return OrderPlaced{OrderID: key, Customer: key, Reference: "ref " + key}
 			}
 			for i := range rounds {
-				// The start is written, and the event comes: it waits for the start's end.
+				// The start is written, and the event comes: it waits until the start commits.
 				o := order(fmt.Sprint("start-", i))
 				commits := i%2 == 0
 				tx, err := s.pools["order"].Begin(t.Context())
@@ -110,7 +110,7 @@ func TestAnEventAndTheStartOfItsSagaMeet_D02(t *testing.T) {
 				}
 				s.emit(other(o.OrderID))
 
-				// The event is stashed, not committed, and the start comes: it waits for the event's end.
+				// The event is stashed, not committed, and the start comes: it waits until the event's transaction commits.
 				o = order(fmt.Sprint("event-", i))
 				hold.Store(o.OrderID)
 				s.emit(event(o.OrderID))
@@ -133,7 +133,7 @@ func TestAnEventAndTheStartOfItsSagaMeet_D02(t *testing.T) {
 	}
 }
 
-// awaitGuard waits until somebody waits for another one's guard.
+// awaitGuard waits until a transaction waits for the guard of another one.
 func (s *crew) awaitGuard() {
 	s.t.Helper()
 	const waiting = `
@@ -145,7 +145,7 @@ func (s *crew) awaitGuard() {
 	})
 }
 
-// visit is an order that only waits for events.
+// visit returns an order that only awaits events.
 func visit(t testing.TB) *saga.Definition {
 	t.Helper()
 	spec := awaiting(t, time.Minute).Spec()
@@ -156,7 +156,7 @@ func visit(t testing.TB) *saga.Definition {
 	return d
 }
 
-// TestEventsAndStartsComeInAnyOrder_D02 lets everything that concerns a saga come at once, many times.
+// TestEventsAndStartsComeInAnyOrder_D02: all events and starts of a saga come at once, many times.
 func TestEventsAndStartsComeInAnyOrder_D02(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, visit(t))
@@ -202,8 +202,8 @@ func TestEventsAndStartsComeInAnyOrder_D02(t *testing.T) {
 	t.Log(&r)
 }
 
-// TestATimeoutAndALateAnswerMeet_B13 lets payments take as long as the saga waits for them: it goes on, or it goes back and the
-// payment is undone or never made.
+// TestATimeoutAndALateAnswerMeet_B13: payments take as long as the saga waits for them. The saga completes, or it is
+// compensated and the payment is undone or never made.
 func TestATimeoutAndALateAnswerMeet_B13(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, awaiting(t, 300*time.Millisecond))
@@ -233,8 +233,8 @@ func TestATimeoutAndALateAnswerMeet_B13(t *testing.T) {
 	t.Log(s.judge(keys))
 }
 
-// TestTenAnswersMeet_D02 lets ten events of ten hops come at once for each of many sagas: transactions wait for each other, and
-// fewer than one in a hundred is repeated for another's sake.
+// TestTenAnswersMeet_D02: ten events of ten hops come at once for each of many sagas. Transactions wait for each other, and
+// fewer than one in a hundred is repeated because of another one.
 func TestTenAnswersMeet_D02(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, tenWays(t))
@@ -258,8 +258,9 @@ func TestTenAnswersMeet_D02(t *testing.T) {
 	require.Less(t, r.repeated.Load()*100, r.transactions.Load())
 }
 
-// repeats counts transactions, those that were rolled back and tried again since another one was in their way, and those
-// that were for another reason: a machine that stands still for a second costs the membership, and what runs with it.
+// repeats counts the transactions, the ones that were rolled back because of a concurrent one and tried again, and the ones
+// rolled back for another reason: a machine that stalls for a second loses the group membership, and its running
+// transactions.
 type repeats struct{ transactions, repeated, others atomic.Int64 }
 
 func (r *repeats) hooks() participant.Hooks {
@@ -284,7 +285,7 @@ func (r *repeats) String() string {
 
 const ways = 10
 
-// tenWays waits for an event of each of ten hops, and then is done.
+// tenWays returns a saga that waits for an event of each of ten hops, and then is completed.
 func tenWays(t testing.TB) *saga.Definition {
 	t.Helper()
 	spec := visit(t).Spec()
@@ -301,7 +302,8 @@ func tenWays(t testing.TB) *saga.Definition {
 	return d
 }
 
-// TestTransactionsThatWaitForEachOtherConflict: of two that start the same orders in another order one is told to try again.
+// TestTransactionsThatWaitForEachOtherConflict: of two transactions that start the same orders in opposite order, one gets
+// ErrConflict.
 func TestTransactionsThatWaitForEachOtherConflict(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, visit(t))
@@ -330,8 +332,8 @@ func TestTransactionsThatWaitForEachOtherConflict(t *testing.T) {
 	require.ErrorIs(t, err, coordinator.ErrConflict)
 }
 
-// A relay that reads the log publishes a command when its transaction is on disk, which is a moment before others see it: the
-// answer may come before the start. It must not be taken for one to a saga that is not there.
+// A relay that reads the log publishes a command when its transaction is on disk, a moment before other sessions see it: the
+// answer may come before the start is visible. The coordinator must not ignore it as one for a saga that does not exist.
 func TestAnAnswerBeforeItsStartIsVisible(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, order(t))

@@ -13,16 +13,16 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A Replayed is what folding a saga's log came to.
+// A Replayed is the result of folding a saga's log.
 type Replayed struct {
 	ID     string `json:"id"`
 	Events int    `json:"events"`
-	// Difference to the row, the first that was found; "": they are equal.
+	// Difference is the first difference between the row and the folded state; "": they are equal.
 	Difference string `json:"difference,omitempty"`
 }
 
-// Replay folds a saga's log, by saga.Decide, and compares what it comes to with the row, as they were at one moment. An id
-// that there is not is an error that wraps ErrNotFound.
+// Replay folds a saga's log with saga.Decide and compares the result with the row, both read in one snapshot. If the saga
+// does not exist, the error wraps ErrNotFound.
 func (d *Desk) Replay(ctx context.Context, id string) (Replayed, error) {
 	var found *Replayed
 	_, err := d.replay(ctx, "id = @id", pgx.NamedArgs{"id": id, "limit": 1}, func(r Replayed) error {
@@ -38,11 +38,11 @@ func (d *Desk) Replay(ctx context.Context, id string) (Replayed, error) {
 	return *found, nil
 }
 
-// replayed is how many sagas are read at a time.
+// replayed is the number of sagas that are read at a time.
 const replayed = 200
 
-// ReplayAll replays all sagas behind an id, "" for all, in the order of their ids, and gives each to do. Memory is bounded
-// whatever their number: a few hundred rows, and one event at a time. Sagas may go on meanwhile.
+// ReplayAll replays all sagas whose id is after an id, "" for all, in the order of their ids, and calls do with each result.
+// Memory is bounded whatever their number: a few hundred rows, and one event at a time. Sagas may change meanwhile.
 func (d *Desk) ReplayAll(ctx context.Context, after string, do func(Replayed) error) error {
 	for {
 		last, err := d.replay(ctx, "id > @after", pgx.NamedArgs{"after": after, "limit": replayed}, do)
@@ -56,9 +56,9 @@ func (d *Desk) ReplayAll(ctx context.Context, after string, do func(Replayed) er
 	}
 }
 
-// folding is a saga whose log is read.
+// folding is a saga whose log is being folded.
 type folding struct {
-	id, definition, first string // hashes: of now, and of the start
+	id, definition, first string // id; then the hashes of the definition now and at the start
 	row                   []byte
 	version               int
 
@@ -68,7 +68,7 @@ type folding struct {
 	wrong  string
 }
 
-// replay reads rows and logs in one snapshot. It gives the last id, "" where there was none.
+// replay reads rows and logs in one snapshot. It returns the last id, or "" if there was none.
 func (d *Desk) replay(ctx context.Context, which string, args pgx.NamedArgs, do func(Replayed) error) (last string, err error) {
 	read := `
 SELECT s.id, s.definition, s.version, s.state,
@@ -139,7 +139,7 @@ func (f *folding) differs(format string, args ...any) {
 	}
 }
 
-// fold takes the next entry.
+// fold applies the next entry.
 func (d *Desk) fold(ctx context.Context, f *folding, e Entry) {
 	f.events++
 	if f.wrong != "" {
@@ -172,7 +172,7 @@ func (d *Desk) foldMove(ctx context.Context, f *folding, e Entry) {
 	f.d = to
 }
 
-// compare looks for the first difference.
+// compare records the first difference between the folded state and the row.
 func (f *folding) compare(ctx context.Context, d *Desk) {
 	if f.wrong != "" {
 		return
@@ -220,7 +220,8 @@ func tree(text string) (v any) {
 	return v
 }
 
-// differ gives the first place at which two trees are not alike, with what is there; equal texts: they are.
+// differ returns the path of the first difference between two trees, with the value of each; if the two values are equal, so
+// are the trees.
 func differ(path string, a, b any) (where, left, right string) {
 	if a, ok := a.(map[string]any); ok {
 		if b, ok := b.(map[string]any); ok {
@@ -261,7 +262,7 @@ func differ(path string, a, b any) (where, left, right string) {
 		}
 	}
 	if x, y := whole(a), whole(b); x != y {
-		if brief(a) == brief(b) { // they differ behind what is shown
+		if brief(a) == brief(b) { // they differ after the shown part
 			return path, "another value", "one that begins alike"
 		}
 		return path, brief(a), brief(b)
@@ -269,7 +270,7 @@ func differ(path string, a, b any) (where, left, right string) {
 	return "", "", ""
 }
 
-// whole is v as JSON.
+// whole returns v as JSON.
 func whole(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

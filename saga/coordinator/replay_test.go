@@ -34,8 +34,8 @@ func folded(t testing.TB, n int) *flow {
 	return f
 }
 
-// More sagas than are read at a time: each is replayed once, in the order of their ids, and going on behind one leaves out
-// what came before.
+// There are more sagas than are read at a time: each is replayed once, in the order of their ids, and a replay after an id
+// leaves out the sagas up to that id.
 func TestReplayGoesThroughAllOnce_B04(t *testing.T) {
 	t.Parallel()
 	f := folded(t, 450)
@@ -55,7 +55,7 @@ func TestReplayGoesThroughAllOnce_B04(t *testing.T) {
 	require.Equal(t, all[201:], ids)
 }
 
-// BenchmarkReplay says how many sagas of three steps are replayed in a second:
+// BenchmarkReplay measures how many sagas of three steps are replayed in a second:
 //
 //	go test -run '^$' -bench BenchmarkReplay -benchtime 3x ./saga/coordinator
 func BenchmarkReplay(b *testing.B) {

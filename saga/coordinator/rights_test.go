@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// as returns a desk that works with the rights of part and no other.
+// as returns a desk whose role has the rights of part and no others.
 func (f *flow) as(part grants.Part) *coordinator.Desk {
 	f.t.Helper()
 	desk, err := coordinator.NewDesk(coordinator.DeskConfig{Pool: grantstest.New(f.t, f.pool, part).Pool()})

@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A rolling deploy: the new version names fewer hops, and it started when no saga was under way. A process of the old version
-// begins one more, and is stopped.
+// A rolling deployment: the new version reads fewer hops, and it started when no saga was under way. A process of the old
+// version begins one more saga, and is stopped.
 func TestTheNewVersionGoesOnWithSagasThatTheOldOneBeganLast(t *testing.T) {
 	t.Parallel()
 	f := newHops(t, false)

@@ -11,29 +11,30 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// target is an event on its way to the sagas that it is for.
+// target is an event that is to be applied to the sagas that it is for.
 type target struct {
 	message int
 	event   saga.Event
-	id      string      // the saga, where it is known
-	by      Association // how it is found, where it is not
+	id      string      // the saga, if it is known
+	by      Association // how it is found, if it is not known
 	d       *saga.Definition
-	stash   time.Duration // of an event that is found so: the longest among the versions that await it
-	lock    string        // what the saga that it starts locks
-	start   saga.Event    // it with the fields of the message that it is by, where the event has the saga's variables
-	// alone says that the message is for nothing else.
+	stash   time.Duration // how long the event is kept if no saga is found: the longest time among the versions that await it
+	lock    string        // the name that the saga which it starts locks
+	start   saga.Event    // the start with the message's fields, where event has the saga's variables
+	// alone is true if the message is for nothing else.
 	alone bool
-	// answered is the saga that has the event as an answer, and does not await it as well.
+	// answered is the saga that gets the event as an answer, and so does not get it as an awaited event too.
 	answered string
 }
 
-// targets returns the sagas that m is for: the one that it answers, and, as it is an event like any other, those that it
-// starts and others that await it. A start that cannot be evaluated leaves the others alone.
+// targets returns the sagas that m is for: the one that it answers and, since an answer is also an event, the sagas that it
+// starts and the others that await it. A start that cannot be evaluated does not affect the others.
 func (p *pass) targets(i int, m Message) (ts []target, err error) {
 	answered := ""
 	if m.SagaID != "" && m.SagaStep != "" {
 		answered = m.SagaID
-		// Whatever type it is of: one that this process no longer has, or not yet, is ours if it is stored as ours.
+		// The type does not matter: a saga of a type that this process does not have, no longer or not yet, is ours if it is
+		// stored as ours.
 		ts = append(ts, target{message: i, id: m.SagaID, event: saga.Event{
 			Kind: saga.Answered, Step: m.SagaStep, Operation: m.SagaOperation, Epoch: m.Epoch, Outcome: m.Outcome,
 			Hop: m.Hop, Type: m.Type, Fields: m.Fields, Reason: m.Reason, Message: m.ID,
@@ -52,7 +53,7 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 	}
 	var all []Association
 	var unfound error
-	for _, d := range p.known() { // the older ones too, whose instances still run
+	for _, d := range p.known() { // also older ones, whose instances still run
 		for _, by := range awaits(d, m) {
 			if by.Value == "" {
 				unfound = noValue(by, m)
@@ -87,7 +88,7 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 	return ts, nil
 }
 
-// startedBy returns the saga of d that m starts, and whether it starts one.
+// startedBy returns the start of a saga of d by m, and whether m starts one.
 func startedBy(d *saga.Definition, i int, m Message) (t target, starts bool, err error) {
 	name := d.Spec().Saga
 	t = target{message: i, d: d, start: saga.Event{
@@ -117,7 +118,7 @@ func wrapped(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
-// noValue is the error of an event that can be for no saga, since it lacks the value that finds them.
+// noValue returns the error for an event that no saga can get, since it lacks the value that finds them.
 func noValue(by Association, m Message) error {
 	lacks := "has no key"
 	if by.Variable != "" {
@@ -126,7 +127,7 @@ func noValue(by Association, m Message) error {
 	return fmt.Errorf("saga %s awaits %s of %s and cannot be found: %s; redrive the event with a value, or discard it", by.Saga, m.Type, m.Hop, lacks)
 }
 
-// awaits returns the associations by which m finds sagas of d that may await it. One without a value finds none.
+// awaits returns the associations by which m finds sagas of d that may await it. An association without a value finds none.
 func awaits(d *saga.Definition, m Message) (all []Association) {
 	for _, a := range d.Awaited() {
 		if a.Hop != m.Hop || a.Event != m.Type {
@@ -143,21 +144,21 @@ func awaits(d *saga.Definition, m Message) (all []Association) {
 	return all
 }
 
-// text is a value as associations compare it.
+// text returns a value in the form in which associations are compared.
 func text(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
 	case string:
 		return v
-	case float64: // 1000000.0 and 1e6 are 1000000 to whoever sends them
+	case float64: // senders write 1000000 also as 1000000.0 and 1e6
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	}
 	return fmt.Sprint(v)
 }
 
-// find loads all sagas that targets are for, at once, and sets the ids of those that are found by association. What is for
-// several sagas becomes several targets when it is taken.
+// find loads all sagas that targets are for, at once, and sets the ids of targets that are found by the saga's key. A target
+// that is found by a variable may be for several sagas; observe finds them.
 func (p *pass) find(ctx context.Context, targets []target) error {
 	var ids []string
 	var by []Association
@@ -184,7 +185,7 @@ func (p *pass) find(ctx context.Context, targets []target) error {
 	return p.load(ctx, ids)
 }
 
-// observe brings an event to the sagas that it is for, or keeps it until there is one.
+// observe applies an event to the sagas that it is for, or stashes it if there is none.
 func (p *pass) observe(ctx context.Context, t target) error {
 	ids, err := p.observers(ctx, t)
 	if err != nil {
@@ -232,10 +233,10 @@ func (p *pass) observe(ctx context.Context, t target) error {
 	return p.store.Stash(ctx, []Stashed{kept})
 }
 
-// awaitable says whether t's saga is not there, rather than ended.
+// awaitable reports whether t's saga may still come: it does not exist, rather than having ended.
 func (p *pass) awaitable(t target) bool { return t.id == "" || p.sagas[t.id].state.Version == 0 }
 
-// observers are the sagas that t is for, as far as they are there.
+// observers returns the sagas that t is for, as far as they exist.
 func (p *pass) observers(ctx context.Context, t target) (ids []string, err error) {
 	if t.id != "" {
 		if p.sagas[t.id].state.Version == 0 {
@@ -250,7 +251,7 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 	ids = found[t.by]
 	for _, id := range ids {
 		if l := p.sagas[id]; l != nil && l.state.Version == 0 {
-			delete(p.sagas, id) // it was started by another transaction since it was looked for
+			delete(p.sagas, id) // another transaction has started it since it was loaded
 		}
 	}
 	for id, l := range p.sagas { // not saved yet
@@ -262,13 +263,13 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 	if err := p.load(ctx, slices.Clone(ids)); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { // a person has set the variable since
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { // an operator has set the variable since
 		l := p.sagas[id]
 		return l.d != nil && !slices.Contains(associations(l), t.by)
 	}), nil
 }
 
-// unstash gives a saga what came before it could be found.
+// unstash applies to a saga the events that came before they could find it.
 func (p *pass) unstash(ctx context.Context, message int, id string) error {
 	l := p.sagas[id]
 	for l.state.Version > 0 && !l.state.Ended() {
@@ -303,7 +304,7 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 	return nil
 }
 
-// associations are all by which events find l now.
+// associations returns all associations by which events find l now.
 func associations(l *loaded) (all []Association) {
 	for _, a := range l.d.Awaited() {
 		by := Association{Saga: l.state.Saga, Value: l.state.Key}

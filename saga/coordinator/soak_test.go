@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// kinds of orders: what goes wrong, and where.
+// kinds are the kinds of orders: which failure, and at which hop.
 var kinds = []string{
 	"fine", "refuse-payment", "fine", "refuse-inventory", "fail-payment", "fine", "refuse-shipping", "fail-inventory", "fine",
 	"slow-payment", "fail-shipping", "fine", "slow-inventory", "refund-refuse-shipping", "undo-fail-payment", "broken-shipping",
@@ -24,7 +24,7 @@ var kinds = []string{
 func broken(s saga.State) bool { return strings.Contains(s.Key, "-broken-") && !s.Back }
 
 // TestSoak kills and freezes coordinators and participants, with their relays, while sagas begin, fail, time out and are
-// helped: TROUPE_SOAK says for how long.
+// repaired; TROUPE_SOAK sets for how long.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	length, pause := 4*time.Second, 400*time.Millisecond
@@ -49,7 +49,7 @@ func TestSoak(t *testing.T) {
 			c.thaw()
 			s.mend()
 			s.settle(len(l.keys), broken)
-			s.redrive(repair.Filter{}) // also what belongs to sagas that have ended: it does nothing
+			s.redrive(repair.Filter{}) // also dead letters of sagas that have ended: this has no effect
 			s.settle(len(l.keys), broken)
 			v := s.judge(l.keys) // how many of them complete within their time-outs depends on the machine
 			t.Logf("%d sagas: %s; %d kills, %d freezes, %d helped meanwhile", len(l.keys), v, c.kills, c.freezes, c.helped)
@@ -63,12 +63,12 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// load begins orders: by a call, by an event, by both, by an event that comes twice; what they wait for comes before, with or
-// after that.
+// load starts orders: by a call, by an event, by both, by an event that comes twice. The events that they await come before,
+// with or after the start.
 type load struct {
 	*crew
 	keys  []string
-	later []OrderPlaced // what they wait for is still to come
+	later []OrderPlaced // orders whose awaited events are not sent yet
 }
 
 func (l *load) some(n int) {
@@ -86,7 +86,7 @@ func (l *load) some(n int) {
 		key := fmt.Sprintf("%d-%s", i, kind)
 		o := OrderPlaced{OrderID: key, Customer: key, Reference: "ref " + key}
 		if kind == "fine" {
-			o.Customer = fmt.Sprint("c-", i/8) // three or so wait for each other
+			o.Customer = fmt.Sprint("c-", i/8) // about three wait for each other
 		}
 		l.keys = append(l.keys, key)
 		if i%3 == 0 {
@@ -110,10 +110,10 @@ func (l *load) some(n int) {
 	}
 }
 
-// last lets come what is still to come.
+// last sends the events that are not sent yet.
 func (l *load) last() { l.some(0) }
 
-// chaos does what operators and machines do.
+// chaos simulates operators and failing machines.
 type chaos struct {
 	*crew
 	frozen                 *process

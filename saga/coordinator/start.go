@@ -11,24 +11,24 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A StartRequest is what Desk.Start begins. Definition, Fields, Actor and Reason are required.
+// A StartRequest describes the saga that Desk.Start begins. Definition, Fields, Actor and Reason are required.
 type StartRequest struct {
 	Definition *saga.Definition
 	// Fields are values for variables of the saga, at least its key.
 	Fields map[string]any
-	// Actor and Reason stand in the saga's log.
+	// Actor and Reason are stored in the saga's log.
 	Actor, Reason string
-	// Hop (flow.name) and Group are the coordinator's that shall decide for it. Default: those of the sagas of this type
-	// that there are; without any, Hop is required, and Group is as a participant's, the hop. Avro says that the payloads of
-	// that flow are Avro; without a Hop it is what those sagas say.
+	// Hop (flow.name) and Group name the coordinator that is to run the saga. Default: the coordinator of the existing sagas
+	// of this type. If there are none, Hop is required, and Group defaults to the hop, as a participant's does. Avro means
+	// that the payloads of that flow are Avro; without a Hop it is taken from the existing sagas.
 	Hop, Group string
 	Avro       bool
 }
 
-// startTries is how often a start is tried that gives way to another one.
+// startTries bounds the tries of a start that ends in a conflict.
 const startTries = 3
 
-// ErrNoHop is wrapped by errors about a start of which nobody knows whose it is.
+// ErrNoHop is wrapped by the error about a start for which the coordinator is unknown.
 var ErrNoHop = errors.New("there is none of this type yet, which would say whose it is")
 
 func (r StartRequest) event() (saga.Event, error) {
@@ -42,8 +42,8 @@ func (r StartRequest) event() (saga.Event, error) {
 	return e, nil
 }
 
-// PreviewStart is what Start would do now, but for what events did that came before the saga. Nothing is locked and nothing
-// written, so the right to read suffices; what happens in between can make it otherwise.
+// PreviewStart returns what Start would do now, without the effects of stashed events that came before the saga. It locks and
+// writes nothing, so the right to read suffices. Start may decide differently if something changes in between.
 func (d *Desk) PreviewStart(ctx context.Context, r StartRequest) (Decided, error) {
 	e, err := r.event()
 	if err != nil {
@@ -93,8 +93,8 @@ func (d *Desk) previewStart(ctx context.Context, r StartRequest, e saga.Event) (
 }
 
 // Start begins a saga as Coordinator.Start does, in a transaction of its own and in the name of a coordinator that need not
-// run: its first commands stand in the outbox then. It gives what was decided, with the state after it. If there is a saga
-// of that key, also an ended one, nothing is started: Effects.Ignored says so, and the state is that one's.
+// run: the first commands are then stored in its outbox. It returns the decision, with the state after it. If a saga of that
+// key exists, running or ended, nothing is started: Effects.Ignored gives the reason, and the state is the existing saga's.
 func (d *Desk) Start(ctx context.Context, r StartRequest) (done Decided, err error) {
 	e, err := r.event()
 	if err != nil {
@@ -137,7 +137,7 @@ func (d *Desk) start(ctx context.Context, tx pgx.Tx, r StartRequest, e saga.Even
 	return done, err
 }
 
-// home is whose saga it will be.
+// home returns the hop, the group and the content type of the coordinator that will run the saga.
 func (d *Desk) home(ctx context.Context, q querier, r StartRequest) (*Detail, error) {
 	var g Detail
 	if r.Hop != "" {
@@ -158,8 +158,8 @@ func (d *Desk) home(ctx context.Context, q querier, r StartRequest) (*Detail, er
 	return &g, err
 }
 
-// Definition gives one that a coordinator has stored: the one that was stored last of a saga of this name, or the one of this
-// hash. One that there is not is an error that wraps ErrNotFound.
+// Definition returns a stored definition: the one with this hash, or the latest stored of the saga with this name. If there
+// is none, the error wraps ErrNotFound.
 func (d *Desk) Definition(ctx context.Context, nameOrHash string) (*saga.Definition, error) {
 	const find = `
 SELECT hash

@@ -17,7 +17,7 @@ func TestStartedByManyAtOnceItIsOneSaga_A02_A08_A11_B08(t *testing.T) {
 	t.Parallel()
 	f := newHops(t, true)
 	f.setFail("o-1 payment/forward", errors.New("the bank is closed"))
-	p := f.participant("order", f.pool) // which does not run
+	p := f.participant("order", f.pool) // it does not run
 	var err error
 	f.c, err = coordinator.New(t.Context(), coordinator.Config{Participant: p, Pool: f.pool, Definitions: []*saga.Definition{order(t)}})
 	require.NoError(t, err)

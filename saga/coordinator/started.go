@@ -21,23 +21,23 @@ var (
 	sampleStarted string
 )
 
-// A Started is how many of the sagas that started in a stretch of time have a status now.
+// A Started is the number of sagas that started in one interval and have a status now.
 type Started struct {
-	At     time.Time   `json:"at"` // when the stretch begins
+	At     time.Time   `json:"at"` // when the interval begins
 	Status saga.Status `json:"status"`
 	Count  int         `json:"count"`
-	// About says that Count is an estimate.
+	// About is true if Count is an estimate.
 	About bool `json:"about,omitempty"`
 }
 
-// countedTo is up to how many sagas of one status are counted one by one.
+// countedTo is the number of sagas of one status up to which they are counted one by one.
 const countedTo = 10_000
 
-// Started counts the sagas that started since then, in stretches of a length that begin there. Of a status that more than
-// 10,000 of them have, it counts a sample: those that started in short times that are spread over all of it, a tenth of it
-// among a million sagas and a hundredth among ten million. Counts of that status are About, and can be wrong by much where
-// nearly all sagas of a stretch started at one moment. Of every other status they are exact. So it reads a bounded part
-// of an index, however many sagas there are.
+// Started counts the sagas that started since a time, by status, in intervals of length every that begin there; every is at
+// least 1 s. If more than 10,000 of them have a status, it counts a sample for that status: sagas that started in short times
+// that are spread over each interval, a tenth of it among a million sagas and a hundredth among ten million. These counts are
+// About, and can be far off if nearly all sagas of an interval started at one moment. The counts of other statuses are exact.
+// So it reads a bounded part of an index, however many sagas there are.
 func (d *Desk) Started(ctx context.Context, since time.Time, every time.Duration) ([]Started, error) {
 	if every < time.Second {
 		return nil, fmt.Errorf("count started sagas: stretches of %s: want 1s or more", every)

@@ -15,7 +15,7 @@ import (
 func TestSagasAreCountedByWhenTheyStarted(t *testing.T) {
 	t.Parallel()
 	pool, desk := many(t, 3000)
-	// To the second, so that what is counted does not depend on when the test runs.
+	// Truncated to the second, so that the counts do not depend on when the test runs.
 	var at time.Time
 	require.NoError(t, pool.QueryRow(t.Context(), "UPDATE troupe.sagas SET started_at = date_trunc('hour', started_at) WHERE key = 'o-3000' RETURNING started_at").Scan(&at))
 	_, err := pool.Exec(t.Context(), `
@@ -38,7 +38,8 @@ UPDATE troupe.sagas SET started_at = $1::timestamptz + make_interval(secs => sub
 	require.ErrorContains(t, err, "want 1s or more")
 }
 
-// Of what there is much, a sample is counted, and said to be one; of what there is little, and a person looks for, all.
+// If many sagas have a status, a sample is counted and marked as one; if few have it, such as the parked ones, all are
+// counted.
 func TestWhatManySagasHaveBecomeIsEstimated(t *testing.T) {
 	t.Parallel()
 	const n = 3 * coordinator.CountedTo

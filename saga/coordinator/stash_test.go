@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// While sagas of an older version run, either version may get the event. The six pairs have their hashes in either order.
+// While sagas of an older version run, either version may get the event. The six pairs cover both orders of the hashes.
 func TestAnEarlyEventIsKeptAsLongAsAnyVersionSays(t *testing.T) {
 	version := func(n int, stash string) *saga.Definition {
 		d, err := saga.Parse(fmt.Appendf(nil, `{"saga":"order","version":%d,"key":"id","data":{"id":"string"},"stash":%q,

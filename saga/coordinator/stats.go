@@ -21,28 +21,29 @@ var (
 	countStash string
 )
 
-// Stats is what the sagas of a service are at now, whichever of its processes decides for them.
+// Stats counts the open sagas and the stashed events of a service, whichever of its processes decides for them.
 type Stats struct {
-	// Hop and Group are the coordinator's.
+	// Hop and Group name the coordinator.
 	Hop   string
 	Group string
-	// Open has, by type and status, the sagas that have not ended: each type of Config.Definitions in each status, also
-	// where there are none, and other types that still run.
+	// Open has, by type and status, the sagas that have not ended: each type of Config.Definitions in each status, also with
+	// a count of 0, and other types that still run.
 	Open []OpenStats
-	// Stashed is how many events wait for a saga of a type. Each type of Config.Definitions is in it.
+	// Stashed is, by type, the number of events in this database that wait for a saga and have not expired. Each type of
+	// Config.Definitions is in it.
 	Stashed map[string]int
 }
 
-// OpenStats are the sagas of a type in a status.
+// OpenStats counts the sagas of one type in one status.
 type OpenStats struct {
 	Saga   string
 	Status saga.Status // Waiting, Running, Compensating or Parked
 	Count  int
-	Oldest time.Duration // since the first of them started; 0 where there are none
+	Oldest time.Duration // since the first of them started; 0 if there are none
 }
 
-// Stats asks the database: it reads as much as there are open sagas and stashed events, by index, so that ask it every
-// some seconds rather than more often.
+// Stats queries the database. By index it reads all open sagas and all stashed events, so call it every few seconds, not more
+// often.
 func (c *Coordinator) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Hop: c.hop.String(), Group: c.cfg.Participant.Group(), Stashed: make(map[string]int)}
 	type key struct {

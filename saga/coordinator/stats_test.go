@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestConflictsAreTold_A27 lets a start wait for one that is under way: a caller's, and the participant's own, which is run
-// again by itself.
+// TestConflictsAreTold_A27: a start waits for one that is under way. One is a caller's; the other is the participant's own,
+// which runs again by itself.
 func TestConflictsAreTold_A27(t *testing.T) {
 	t.Parallel()
 	d, err := saga.Define(saga.Spec{
@@ -66,7 +66,7 @@ func TestConflictsAreTold_A27(t *testing.T) {
 	require.EqualValues(t, 2, conflicts.Load())
 }
 
-// TestStatsSayWhatStandsOpen counts by type and status, also where there is nothing.
+// TestStatsSayWhatStandsOpen counts by type and status, also where the count is 0.
 func TestStatsSayWhatStandsOpen(t *testing.T) {
 	t.Parallel()
 	f := newHops(t, true)

@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestAFullStopSoak kills everything at once with 1,000 sagas under way (with TROUPE_SOAK 10,000), and starts it again: all
-// go on where they were. How long that takes is printed.
+// TestAFullStopSoak kills all processes at once with 1,000 sagas under way (with TROUPE_SOAK 10,000), and starts them again:
+// all sagas continue where they were. The time this takes is logged.
 func TestAFullStopSoak(t *testing.T) {
 	t.Parallel()
 	sagas := 1000
@@ -59,7 +59,7 @@ func TestAFullStopSoak(t *testing.T) {
 	s.dismiss()
 }
 
-// gate lets so many shipments be made, and keeps the others waiting until it is opened: however late somebody is killed,
+// gate lets a number of shipments through, and keeps the others waiting until it is opened: however late a process is killed,
 // most sagas are under way.
 func (s *crew) gate(most int) (open func()) {
 	s.t.Helper()
@@ -76,7 +76,7 @@ func (s *crew) gate(most int) (open func()) {
 	require.NoError(s.t, err)
 	conn, err := s.pools["shipping"].Acquire(s.t.Context())
 	require.NoError(s.t, err)
-	s.t.Cleanup(conn.Release) // gives up the lock of a test that failed, with the pool
+	s.t.Cleanup(conn.Release) // releases the lock of a test that failed, when the pool closes
 	_, err = conn.Exec(s.t.Context(), "SELECT pg_advisory_lock(1)")
 	require.NoError(s.t, err)
 	return func() {
@@ -85,7 +85,7 @@ func (s *crew) gate(most int) (open func()) {
 	}
 }
 
-// callAll starts a saga for each key, many in a transaction.
+// callAll starts a saga for each key, many in one transaction.
 func (s *crew) callAll(keys []string) {
 	s.t.Helper()
 	const some = 100

@@ -8,43 +8,44 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// ErrConflict is wrapped by the error of Save when somebody else changed or started one of the sagas meanwhile, and by the
-// errors of Start and Act also when the transaction had to give way to another, each waiting for the other. Trying the whole
-// transaction again decides anew.
+// ErrConflict is wrapped by the error of Save if a concurrent transaction has changed or started one of the sagas. The errors
+// of Start and Act wrap it also if the transaction was aborted because of another one, such as by a deadlock. Run the whole
+// transaction again: it decides on the new state.
 var ErrConflict = errors.New("the saga was changed meanwhile")
 
-// A Store keeps sagas within one transaction, which it does not end: what Save was given is there when that commits,
-// together with the messages that follow from it, or not at all. Package coordinator has two, Postgres and Memory, and
-// storetest's suite says what a third one must hold.
+// A Store stores sagas within one transaction, which it does not end: what Save writes is committed with that transaction,
+// together with the messages that follow from it, or not at all. Package coordinator has two implementations, Postgres and
+// Memory; the suite of package storetest checks the contract.
 //
-// Whoever has loaded a saga is the only one who changes it until the transaction ends: another Load of it waits, or its
-// Save gives ErrConflict. Of two that start a saga of one id, one gets ErrConflict. A Store need not be safe for concurrent
-// use; its transaction is not either.
+// Once a transaction has loaded a saga, no other one changes it until that transaction ends: another Load of it waits, or its
+// Save returns ErrConflict. Of two transactions that start a saga of one id, one gets ErrConflict. A Store need not be safe
+// for concurrent use; its transaction is not either.
 type Store interface {
-	// Now is the time that decisions are made at, by a clock that all who share the store have in common. It is not before
-	// the last Load.
+	// Now returns the time for decisions, by a clock that all users of the store share. It is not before the last Load.
 	Now(ctx context.Context) (time.Time, error)
-	// Load gives the sagas of ids that there are, in any order.
+	// Load returns the sagas of ids that exist, in any order.
 	Load(ctx context.Context, ids []string) ([]Record, error)
-	// Save writes changes. Each saga is in it at most once, and it is called at most once. ErrConflict may come later, from
-	// the transaction.
+	// Save writes changes, each saga at most once, and is called at most once. ErrConflict may come later, from the
+	// transaction.
 	Save(ctx context.Context, changes []Change) error
 
-	// Associated gives the ids of sagas that have not ended and are found by what each association says.
+	// Associated returns, for each association, the ids of the sagas that it finds and that have not ended.
 	Associated(ctx context.Context, as []Association) (map[Association][]string, error)
-	// Guard lets nobody else guard these associations until the transaction ends: so an event that finds no saga, and the
+	// Guard lets no other transaction guard these associations until this one ends: so an event that finds no saga, and the
 	// start of that saga, see each other.
 	Guard(ctx context.Context, as []Association) error
-	// Stash keeps events that came before their saga. One that is there already, by its message's id, is left alone.
+	// Stash stores events that came before their saga. An event that is stored already, by its message's id, is left
+	// unchanged.
 	Stash(ctx context.Context, events []Stashed) error
-	// Unstash takes what was stashed for these associations and has not expired, in the order in which it came.
+	// Unstash deletes the events that were stashed for these associations, and returns the unexpired ones, in the order in
+	// which they were stashed.
 	Unstash(ctx context.Context, as []Association) ([]Stashed, error)
 
-	// Lock lets a saga have what name stands for, or wait for it behind others, and says whether it has it.
+	// Lock gives saga id the lock name, or puts it at the end of the queue for it, and reports whether it has the lock.
 	Lock(ctx context.Context, name, id string) (granted bool, err error)
-	// Unlock gives up what a saga has or waits for, and says which sagas have what they waited for now.
+	// Unlock releases the lock that a saga has or waits for, and returns the sagas that have been granted theirs as a result.
 	Unlock(ctx context.Context, id string) (granted []string, err error)
-	// Granted says whether a saga has what it waited for.
+	// Granted reports whether a saga has the lock that it waited for.
 	Granted(ctx context.Context, id string) (bool, error)
 }
 
@@ -53,38 +54,39 @@ type Record struct {
 	ID         string
 	Definition string // hash
 	State      []byte // JSON of saga.State
-	// WakeAt is when its deadlines are looked at next; zero: never.
+	// WakeAt is when its deadlines are checked next; zero: never.
 	WakeAt time.Time
-	// Owner names another coordinator that the saga belongs to; then ID is all else that is set. Empty: it is this one's.
+	// Owner names the other coordinator that the saga belongs to; then only ID is set. Empty: it belongs to this one.
 	Owner string
 }
 
-// A Change is what one transaction makes of one saga.
+// A Change has the changes that one transaction makes to one saga.
 type Change struct {
-	// Was is the version before; 0: it is new.
+	// Was is the version before; 0: the saga is new.
 	Was     int
 	State   saga.State
 	Entries []Entry
 	// WakeAt is as in Record.
 	WakeAt time.Time
-	// Associations by which it is found, beside its id, that are new.
+	// Associations are the new ones by which events find it, in addition to its id.
 	Associations []Association
 }
 
-// An Entry of a saga's log is one decision: folding the events of all of them gives the saga's state.
+// An Entry of a saga's log is one decision: folding the events of all entries gives the saga's state.
 type Entry struct {
 	Version int           `json:"version"`
 	At      time.Time     `json:"at"`
 	Event   saga.Event    `json:"event"`
 	Moments []saga.Moment `json:"moments"`
-	// RecordedAt and Role are the server's: when, and by which role, the entry was written. At and Event are what the writing
-	// program states. Both are set by Desk.Log only, and zero for an entry from before the server recorded them.
+	// RecordedAt and Role are set by the server: when, and by which role, the entry was written. At and Event are set by the
+	// program that writes. Only Desk.Log returns RecordedAt and Role; they are zero for an entry from before the server
+	// recorded them.
 	RecordedAt time.Time `json:"recorded_at,omitzero"`
 	Role       string    `json:"role,omitempty"`
 }
 
-// Misdated reports whether At differs from RecordedAt by more than 10 minutes. A coordinator takes At from the database's clock, in
-// the transaction that writes the entry.
+// Misdated reports whether At differs from RecordedAt by more than 10 minutes. A coordinator takes At from the database's
+// clock, in the transaction that writes the entry.
 func (e Entry) Misdated() bool {
 	return !e.RecordedAt.IsZero() && e.RecordedAt.Sub(e.At).Abs() > 10*time.Minute
 }
@@ -94,7 +96,7 @@ type Association struct {
 	Saga, Variable, Value string
 }
 
-// Stashed is an event that waits for its saga.
+// A Stashed is an event that waits for its saga.
 type Stashed struct {
 	Association
 	Event   saga.Event

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// A09.
+// Both stores pass the same suite: promise A09.
 func TestStores(t *testing.T) {
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) {

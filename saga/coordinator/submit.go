@@ -18,30 +18,32 @@ import (
 )
 
 const (
-	// submitBatch is how many sagas a transaction of Submit starts at most, and submitAtOnce how many of those run at once.
+	// submitBatch is the maximum number of sagas that a transaction of Submit starts, and submitAtOnce the number of such
+	// transactions that may run at once.
 	submitBatch  = 100
 	submitAtOnce = 4
-	// submitGather is how long a start waits for a transaction that runs to end, from the beginning of that.
+	// submitGather bounds the wait of a start for the end of a running transaction, counted from that transaction's
+	// beginning.
 	submitGather = 20 * time.Millisecond
 )
 
 // Submit starts a saga as Start does, in a transaction of the coordinator's own, and returns when that has committed. Sagas
-// that others submit while one runs share the next: who serves many requests at once pays for a commit now and then, not
-// for each. Nobody waits for company: where nothing runs a start goes by itself, and while fewer than four transactions run none
-// waits longer than 20 ms.
+// that are submitted while such a transaction runs share the next one: a service with many concurrent requests pays for one
+// commit per batch, not per request. If nothing runs, a start goes alone and does not wait; while fewer than four
+// transactions run, none waits longer than 20 ms.
 //
-// own, unless nil, are statements for the service's own rows. They go in the same transaction where this call starts the
-// saga, and are left out where there is one of that key: a request that comes again writes nothing, and the result says that
-// it existed. A transaction that fails
-// is tried again for each saga by itself, so what one of them is refused costs the others nothing. The functions that read
-// their results run in another goroutine, once more for each try; what they find holds when Submit gives no error, and where ctx
-// has ended they may still run.
+// own, unless nil, has statements for the service's own rows. They run in the same transaction if this call starts the saga,
+// and are left out if a saga of that key exists: a repeated request writes nothing, and the result reports that the saga
+// existed. If a transaction of several sagas fails, unless the database is unavailable, each of them is tried again in a
+// transaction of its own, so that an error of one does not affect the others. The functions that read the statements' results
+// run in another goroutine, and once more for each try; their findings hold when Submit returns no error. After ctx has ended
+// they may still run.
 //
-// One that waits for a lock, such as for a Start of its key that has not committed, lets those wait that share its transaction,
+// If a start waits for a lock, such as for a Start of its key that has not committed, so do the others in its transaction,
 // each until its own ctx ends: keep such transactions short.
 //
-// An error wraps ErrConflict after three tries. Where ctx ends, or the connection is lost, before the commit is heard of, the
-// saga may have started: to submit it again is safe, and gives the same id.
+// The error wraps ErrConflict after three tries. If ctx ends or the connection is lost before the commit is confirmed, the
+// saga may have started: submitting it again is safe, and returns the same id.
 func (c *Coordinator) Submit(ctx context.Context, name string, fields map[string]any, own *pgx.Batch) (is StartResult, err error) {
 	s := &submission{ctx: ctx, own: own, done: make(chan error, 1)}
 	if err = c.definitions.submitted(s, name, fields); err == nil {
@@ -58,16 +60,16 @@ func (c *Coordinator) Submit(ctx context.Context, name string, fields map[string
 	return s.is, nil
 }
 
-// submission is a call of Submit.
+// submission is one call of Submit.
 type submission struct {
 	ctx    context.Context
 	target target
-	is     StartResult // of the last try, to be read when done has said that it was the one
+	is     StartResult // of the last try; read it after done has received
 	own    *pgx.Batch
 	done   chan error
 }
 
-// queue adds the statements of its own to tx, and keeps them as they are for another try, on another connection.
+// queue adds the submission's own statements to tx. It copies them, so that they can be sent again on another connection.
 func (s *submission) queue(tx *swift) {
 	if s.own == nil {
 		return
@@ -90,7 +92,7 @@ func (c *Coordinator) takeSubmissions() {
 	c.submissions.Release()
 }
 
-// submitted lets s be what name and fields begin.
+// submitted sets s's target: the start of the saga name with fields.
 func (ds *definitions) submitted(s *submission, name string, fields map[string]any) error {
 	d, err := ds.named(name)
 	if err != nil {
@@ -102,14 +104,14 @@ func (ds *definitions) submitted(s *submission, name string, fields map[string]a
 	return nil
 }
 
-// submit gives each its answer: of all together, or, where that failed by what may be the doing of one of them, of each by
-// itself.
+// submit starts all in one transaction and sends each its result. If that transaction fails, and not since the database is
+// unavailable, it starts each in a transaction of its own, since one of them may be the cause.
 func (c *Coordinator) submit(all []*submission) {
-	all = slices.DeleteFunc(all, func(s *submission) bool { return s.ctx.Err() != nil }) // they have gone
+	all = slices.DeleteFunc(all, func(s *submission) bool { return s.ctx.Err() != nil }) // their callers have gone
 	if len(all) == 0 {
 		return
 	}
-	slices.SortStableFunc(all, func(a, b *submission) int { return cmp.Compare(a.target.lock, b.target.lock) }) // all take locks in one order
+	slices.SortStableFunc(all, func(a, b *submission) int { return cmp.Compare(a.target.lock, b.target.lock) }) // one order for all locks
 	err := c.together(all)
 	if err != nil && len(all) > 1 && pg.Classify(err) != pg.Unavailable {
 		for _, s := range all {
@@ -122,7 +124,7 @@ func (c *Coordinator) submit(all []*submission) {
 	}
 }
 
-// together starts them in one transaction, for as long as one of them waits for it.
+// together starts all in one transaction, until no caller waits for it.
 func (c *Coordinator) together(all []*submission) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -161,7 +163,7 @@ func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 	return err
 }
 
-// startAll decides on the starts, and queues what follows.
+// startAll decides on the starts, and queues the statements and messages.
 func (w *work) startAll(ctx context.Context, tx *swift, all []*submission) error {
 	if err := w.pass.load(ctx, idsOf(all)); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// desk is a service that takes orders, each with a row of its own.
+// desk is a service that takes orders, with a row for each.
 type desk struct {
 	*flow
 	t testing.TB
@@ -65,7 +65,7 @@ func (s *desk) submitted(ctx context.Context, key, customer string) (coordinator
 	return s.c.Submit(ctx, "order", orderOf(key, customer), own)
 }
 
-// closed lets nobody write an order until it is opened.
+// closed blocks the writes of orders until open is called.
 func (s *desk) closed() (open func()) {
 	tx, err := s.pool.Begin(s.t.Context())
 	require.NoError(s.t, err)
@@ -95,7 +95,7 @@ SELECT key, headers, xmin FROM troupe.local_work WHERE topic LIKE '%.commands'
 UNION ALL
 SELECT key, headers, xmin FROM troupe.outbox WHERE topic LIKE '%.commands'`
 
-// TestWhatIsSubmittedMeanwhileSharesACommit_A11: of each order the one that comes first is started, with its own row.
+// TestWhatIsSubmittedMeanwhileSharesACommit_A11: of each order the first submission starts it, with its own row.
 func TestWhatIsSubmittedMeanwhileSharesACommit_A11(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t)
@@ -131,7 +131,7 @@ func TestWhatIsSubmittedMeanwhileSharesACommit_A11(t *testing.T) {
 	require.Empty(t, s.early)
 }
 
-// TestASubmissionThatIsRefusedCostsTheOthersNothing: it shares their transaction at first.
+// TestASubmissionThatIsRefusedCostsTheOthersNothing: it shares their transaction at first, which then fails.
 func TestASubmissionThatIsRefusedCostsTheOthersNothing(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t)
@@ -147,9 +147,9 @@ func TestASubmissionThatIsRefusedCostsTheOthersNothing(t *testing.T) {
 			key, own := fmt.Sprint("o-", i), &pgx.Batch{}
 			own.Queue("INSERT INTO orders (id, customer) VALUES ($1, $2)", key, "c-1")
 			switch i {
-			case 8: // what its caller makes of a result
+			case 8: // an error of the caller's function
 				own.Queue("SELECT").Exec(func(pgconn.CommandTag) error { return soldOut })
-			case 9: // what never reaches Postgres
+			case 9: // an argument that pgx cannot encode
 				own.Queue("SELECT $1::integer", struct{}{})
 			}
 			_, errs[i] = s.c.Submit(t.Context(), "order", orderOf(key, "c-1"), own)
@@ -223,14 +223,14 @@ func TestASubmissionGivesWayToAStartThatIsUnderWay_A11(t *testing.T) {
 	}
 }
 
-// awaitBlocked waits until so many sessions of this database wait for a lock.
+// awaitBlocked waits until a number of sessions of this database wait for a lock.
 func (s *desk) awaitBlocked(n int) {
 	s.t.Helper()
 	const blocked = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 	testkit.Wait(s.t, fmt.Sprint(n, " sessions that wait for a lock"), func() (bool, error) { return s.number(blocked) == n, nil })
 }
 
-// TestWhoSubmitsAndLeavesHoldsNobodyUp: a transaction goes on while one of its callers waits for it, and no longer.
+// TestWhoSubmitsAndLeavesHoldsNobodyUp: a transaction continues while one of its callers waits for it, and no longer.
 func TestWhoSubmitsAndLeavesHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t)
@@ -268,7 +268,7 @@ func TestWhoSubmitsAndLeavesHoldsNobodyUp(t *testing.T) {
 	require.Equal(t, 5, s.number("SELECT FROM orders WHERE right(id, 1)::int % 2 = 1"))
 }
 
-// TestASubmissionIsOfItsCallersFlow: what they share is the commit, no more.
+// TestASubmissionIsOfItsCallersFlow: the callers share the commit and nothing else.
 func TestASubmissionIsOfItsCallersFlow(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t)

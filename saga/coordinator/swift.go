@@ -10,15 +10,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// swift is a transaction that begins with its first batch and commits with its last: two round trips for a start, not four.
-// The first use of it must be a batch.
+// swift is a transaction that sends BEGIN with its first batch and COMMIT with its last: two round trips for a start, not
+// four. The first use of it must be a batch.
 type swift struct {
 	queued
 	conn *pgxpool.Conn
-	asks bool // a caller's function may refuse what is queued: COMMIT waits for it
+	asks bool // a caller's function may reject a result of the queued statements: COMMIT is sent after it
 }
 
-// SendBatch sends BEGIN before the first one.
+// SendBatch sends b, with BEGIN before the first batch.
 func (t *swift) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if t.Tx != nil {
 		return t.Tx.SendBatch(ctx, b)
@@ -34,7 +34,7 @@ func (t *swift) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return results
 }
 
-// commit sends what was queued, and COMMIT behind it.
+// commit sends the queued statements, and COMMIT after them.
 func (t *swift) commit(ctx context.Context) error {
 	if t.asks {
 		if err := t.flush(ctx); err != nil {
@@ -51,15 +51,15 @@ func (t *swift) commit(ctx context.Context) error {
 	return t.flush(ctx)
 }
 
-// rollbackLimit bounds what goes on after a context has ended.
+// rollbackLimit bounds the rollback after a context has ended.
 const rollbackLimit = 5 * time.Second
 
-// end rolls back what is not committed, and gives the connection back.
+// end rolls back unless the transaction is committed, and releases the connection.
 func (t *swift) end() {
 	defer t.conn.Release()
 	if raw := t.conn.Conn(); !raw.IsClosed() && raw.PgConn().TxStatus() != 'I' {
 		ctx, cancel := context.WithTimeout(context.Background(), rollbackLimit)
 		defer cancel()
-		_, _ = raw.Exec(ctx, "rollback") // on a connection that is gone there is nothing to do
+		_, _ = raw.Exec(ctx, "rollback") // on a closed connection there is nothing to roll back
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// without has no schema for one type.
+// without is a Schemas without a schema for one type.
 type without string
 
 func (w without) FromJSON(_ context.Context, name string, text []byte) ([]byte, error) {
@@ -29,7 +29,7 @@ func (w without) Values(_ context.Context, payload []byte) (name string, value a
 }
 
 // An answer that cannot be read, and one after which the next command cannot be rendered, become dead letters of the
-// coordinator's own hop. The saga does not stand still over it: it is parked, and says why.
+// coordinator's own hop. The saga does not stay running without progress: it is parked, with the reason.
 func TestAnAnswerThatCannotBeDecidedParksItsSaga(t *testing.T) {
 	t.Parallel()
 	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}

@@ -16,10 +16,10 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// valued is a field of an event, by a type in a schema, and the forms in which JSON may have its value.
+// valued is a field of an event with the type that it has in a schema, and the forms that its value may have in JSON.
 type valued struct {
-	schema string   // "": no type of Avro holds it
-	forms  []string // the first one is Avro's too
+	schema string   // "": Avro has no type for it
+	forms  []string // the first one is Avro's form too
 	set    saga.Type
 	to     string // an expression over event.x
 	want   any
@@ -95,10 +95,11 @@ var valueCases = []valued{
 		[]string{`{"n.R": {"y": {"n.R": {"y": null, "z": 3}}, "z": 1}}`}, saga.Double, "event.x.y.z * 1.5", 4.5, false},
 }
 
-// manyDigits are forms of a number that neither an int64 nor a float64 holds.
+// manyDigits has forms of numbers that neither an int64 nor a float64 can hold.
 var manyDigits = []string{"12345678901234567890", "12345678901234567890.0", "1.2345678901234567890e19", "1234567890123456789e1"}
 
-// What goes in by Avro, by any form of JSON, through the stored state and through the log is the same state and decision.
+// A value that comes in by Avro or by any form of JSON, through the stored state and through the log, gives the same state
+// and decision.
 func TestAValueHasOneFormWhicheverWayItComes(t *testing.T) {
 	t.Parallel()
 	server := srfake.New()
@@ -108,7 +109,7 @@ func TestAValueHasOneFormWhicheverWayItComes(t *testing.T) {
 	codec, err := schemas.New(t.Context(), schemas.Config{Registry: registry})
 	require.NoError(t, err)
 	pool := testkit.Database(t)
-	jsonb := func(v any) []byte { // as Postgres gives it back
+	jsonb := func(v any) []byte { // as Postgres returns it
 		text, err := json.Marshal(v)
 		require.NoError(t, err)
 		var stored string

@@ -20,13 +20,13 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// work is one transaction of a coordinator: a pass on its tables, and then what follows.
+// work is one transaction of a coordinator: first a pass on the sagas' tables, then the messages and deadlines that follow.
 type work struct {
 	c    *Coordinator
 	tx   pgx.Tx
 	pass *pass
-	gave bool // Conflict was told
-	// callers are the contexts of those who start sagas in one transaction, by the sagas' ids.
+	gave bool // Config.Conflict has been called
+	// callers are, by the sagas' ids, the contexts of the callers who start sagas in one transaction.
 	callers map[string]context.Context
 }
 
@@ -40,7 +40,7 @@ func (c *Coordinator) begin(tx pgx.Tx) *work {
 	return w
 }
 
-// lost tells of a conflict, once.
+// lost calls Config.Conflict if err is a conflict, once for each work.
 func (w *work) lost(err error) error {
 	err = conflict(err)
 	if hook := w.c.cfg.Conflict; hook != nil && !w.gave && errors.Is(err, ErrConflict) {
@@ -50,19 +50,19 @@ func (w *work) lost(err error) error {
 	return err
 }
 
-// queued is a caller's transaction that collects statements, so that they go in one round trip.
+// queued is a caller's transaction that collects statements, so that they are sent in one round trip.
 type queued struct {
 	pgx.Tx
 	batch pgx.Batch
 }
 
-// QueueBatch keeps b.
+// QueueBatch adds b to the statements that flush sends.
 func (q *queued) QueueBatch(b *pgx.Batch) error {
 	q.batch.QueuedQueries = append(q.batch.QueuedQueries, b.QueuedQueries...)
 	return nil
 }
 
-// flush sends what was collected.
+// flush sends the collected statements.
 func (q *queued) flush(ctx context.Context) error {
 	if q.batch.Len() == 0 {
 		return nil
@@ -70,7 +70,8 @@ func (q *queued) flush(ctx context.Context) error {
 	return q.Tx.SendBatch(ctx, &q.batch).Close()
 }
 
-// correlationOf is that of what a caller begins.
+// correlationOf returns the correlation id for a saga that a caller begins: the one of the message whose handler calls, or a
+// new one.
 func correlationOf(ctx context.Context) string {
 	if cause := envelope.CauseOf(ctx); cause != nil {
 		return cmp.Or(cause.Message.CorrelationID, cause.Message.ID)
@@ -78,7 +79,7 @@ func correlationOf(ctx context.Context) string {
 	return envelope.NewID()
 }
 
-// of is the context of whoever started a saga here, or ctx.
+// of returns the context of the caller who starts the saga, or ctx.
 func (w *work) of(ctx context.Context, id string) context.Context {
 	if caller := w.callers[id]; caller != nil {
 		return caller
@@ -86,7 +87,7 @@ func (w *work) of(ctx context.Context, id string) context.Context {
 	return ctx
 }
 
-// within runs do in a caller's transaction. Nothing is written before do has decided all.
+// within runs do in a caller's transaction. Nothing is written before do has decided everything.
 func (c *Coordinator) within(ctx context.Context, tx pgx.Tx, do func(*work) error) error {
 	q := &queued{Tx: tx}
 	w := c.begin(q)
@@ -104,7 +105,8 @@ func (c *Coordinator) within(ctx context.Context, tx pgx.Tx, do func(*work) erro
 	return w.lost(err)
 }
 
-// end saves, and writes what follows: messages, in the context of the one that each follows from, and wake-ups.
+// end saves the sagas, and writes the messages, each in the context of the message that caused it, and the deadlines that
+// wake sagas.
 func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 	wake, err := w.pass.end(ctx)
 	if err != nil {
@@ -119,7 +121,7 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 		}
 		caller := w.of(ctx, d.ID)
 		if len(entries) > 0 && d.Event.Kind == saga.Started && envelope.CauseOf(caller) == nil {
-			entries[0].ID = d.State.Correlation // the first of its flow
+			entries[0].ID = d.State.Correlation // its id is the correlation id of the flow that it begins
 		}
 		if err := out.Render(follow(caller, d, taken), &rows, entries...); err != nil {
 			return at(d.Message, err)
@@ -140,8 +142,8 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 	return queue(ctx, w.tx, batch)
 }
 
-// follow is the context of what follows from a decision. What no message brought, such as a person's action, a deadline or
-// an event that was stashed, stays in the saga's flow.
+// follow returns the context for the messages of a decision. A decision without a message of its own (an operator's action, a
+// deadline, or a stashed event) stays in the saga's flow.
 func follow(ctx context.Context, d Decided, taken []participant.Taken) context.Context {
 	if d.Message >= 0 && taken != nil {
 		return taken[d.Message].Context()
@@ -165,7 +167,7 @@ func (w *work) schedule(ctx context.Context, ds *participant.Deadlines, c Change
 	return p.Plan(ctx, ds, participant.Deadline{Name: wakeName, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
 }
 
-// tell says what was decided when that is committed, as far as this side can tell.
+// tell calls the hooks after the commit, or at once if tx does not report its commit.
 func (w *work) tell() {
 	if !participant.AfterCommit(w.tx, w.told) {
 		w.told()
@@ -192,7 +194,7 @@ func (w *work) told() {
 	}
 }
 
-// entries are the messages that follow from a decision.
+// entries returns the messages of a decision.
 func (c *Coordinator) entries(ctx context.Context, d Decided) (all []outbox.Entry, err error) {
 	for _, s := range d.Effects.Commands {
 		e := outbox.Entry{
@@ -236,7 +238,7 @@ func (c *Coordinator) entries(ctx context.Context, d Decided) (all []outbox.Entr
 	return all, nil
 }
 
-// render gives e its payload.
+// render sets e's payload.
 func (c *Coordinator) render(ctx context.Context, e *outbox.Entry, fields map[string]any) error {
 	text, err := json.Marshal(fields)
 	if err != nil {
@@ -253,7 +255,7 @@ func (c *Coordinator) render(ctx context.Context, e *outbox.Entry, fields map[st
 	return nil
 }
 
-// message takes what the headers say.
+// message returns the Message of m's headers, without its payload.
 func message(m envelope.Message, hop string) Message {
 	return Message{
 		ID: m.ID, Hop: hop, Type: m.Type, Key: string(m.Key), Outcome: string(m.Outcome), Correlation: cmp.Or(m.CorrelationID, m.ID),
@@ -261,16 +263,16 @@ func message(m envelope.Message, hop string) Message {
 	}
 }
 
-// epochOf is that of the command whose idempotency key an answer carries, as entries wrote it.
+// epochOf returns the epoch of the command that an answer's idempotency key names, in the form that entries writes.
 func epochOf(key string) int {
 	epoch, err := strconv.Atoi(key[strings.LastIndexByte(key, '/')+1:])
 	if err != nil {
-		return 0 // somebody else's key
+		return 0 // not a key that a coordinator wrote
 	}
 	return epoch
 }
 
-// read takes an event apart. What cannot be read is poison.
+// read decodes an event. One that can never be decoded is a permanent error.
 func (c *Coordinator) read(ctx context.Context, tx pgx.Tx, in envelope.Message) (Message, error) {
 	topic, err := topics.Parse(in.Topic)
 	if err != nil {
@@ -289,12 +291,12 @@ func (c *Coordinator) read(ctx context.Context, tx pgx.Tx, in envelope.Message) 
 		return m, nil
 	}
 	if name, _, _ := strings.Cut(m.SagaID, "/"); answers && c.definitions.current[name] == nil && retry.IsPermanent(err) {
-		return m, nil // most likely somebody else's
+		return m, nil // most likely of another coordinator
 	}
 	return m, fmt.Errorf("%s: %w", in.Type, err)
 }
 
-// fields are what the payload says. What can never be read is permanent.
+// fields decodes the payload. A payload that can never be decoded is a permanent error.
 func (c *Coordinator) fields(ctx context.Context, in envelope.Message) (map[string]any, error) {
 	if c.cfg.Schemas != nil && in.ContentType == envelope.Avro {
 		name, value, err := c.cfg.Schemas.Values(ctx, in.Payload)

@@ -10,7 +10,8 @@ import (
 	"github.com/troupe-go/troupe/saga/explore"
 )
 
-// One operation is the whole order saga with one duplicate, one button and commands that are given up, on one core.
+// One operation searches the whole order saga with one duplicate, one operator action and commands that are given up, on one
+// core.
 func BenchmarkOrder(b *testing.B) {
 	d := load(b, order)
 	states, before := 0, busy(b)
@@ -24,7 +25,7 @@ func BenchmarkOrder(b *testing.B) {
 	b.ReportMetric(float64(states)/(busy(b)-before).Seconds(), "states/cpu-s")
 }
 
-// busy is how long this process has computed, which on a machine that others share says more than the time of day.
+// busy returns the CPU time of this process, which on a shared machine says more than the time of day.
 func busy(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// check says what promise is broken in n.
+// check returns the invariant that n breaks, "" if none.
 func (x *explorer) check(n *world) string {
 	in := x.sagas[n.saga]
 	for i, waits := range in.waits {
@@ -28,7 +28,7 @@ func (x *explorer) check(n *world) string {
 	return ""
 }
 
-// underWay says whether a command whose answer step awaits, or that answer, is on its way.
+// underWay reports whether a command whose answer step awaits, or that answer, is in a queue.
 func (x *explorer) underWay(n *world, step int) bool {
 	op := forward
 	if x.sagas[n.saga].state.Steps[step].Phase == saga.CompensateIntent {
@@ -43,7 +43,7 @@ func (x *explorer) underWay(n *world, step int) bool {
 	})
 }
 
-// mayHappen says whether a step took effect, or a command that is on its way or a dead letter could do it.
+// mayHappen reports whether a step took effect, or whether a queued command or a dead letter could let it.
 func (x *explorer) mayHappen(n *world, step int) bool {
 	runs := func(m uint16) bool {
 		c := x.commands[m]
@@ -75,8 +75,8 @@ func (x *explorer) checkCompensated(n *world) string {
 	return ""
 }
 
-// close forgets what does not matter to a saga that has ended, if it ignores all of it, so that fewer worlds differ:
-// events, awaited events, buttons. Commands still have effects.
+// close removes events, awaited events and operator actions from a world whose saga has ended, if the saga ignores all of
+// them, so that fewer worlds differ. Commands still have effects, except after an abandoned saga.
 func (x *explorer) close(n *world) {
 	in := x.sagas[n.saga]
 	if !in.ended || x.problem != "" || !x.closed(n.saga) {
@@ -103,7 +103,7 @@ func (x *explorer) close(n *world) {
 	n.published, n.buttons = 1<<len(x.comes)-1, uint8(x.cfg.Buttons)
 }
 
-// closed says whether an ended saga refuses every button and ignores every awaited event.
+// closed reports whether an ended saga refuses every operator action and ignores every awaited event.
 func (x *explorer) closed(s uint32) bool {
 	open := func(e uint16) bool { o := x.decide(s, e); return !o.nothing || o.problem != "" }
 	if slices.ContainsFunc(x.pressed, open) {
@@ -112,7 +112,7 @@ func (x *explorer) closed(s uint32) bool {
 	return !slices.ContainsFunc(x.comes, func(all []uint16) bool { return slices.ContainsFunc(all, open) })
 }
 
-// still says what is wrong where nothing moves by itself any more.
+// still returns the invariant that w breaks if nothing moves in it any more, "" otherwise.
 func (x *explorer) still(w *world) string {
 	in := x.sagas[w.saga]
 	if len(in.fires) > 0 {

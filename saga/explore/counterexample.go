@@ -13,9 +13,9 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A Counterexample is a shortest way to a broken promise.
+// A Counterexample is a shortest execution that breaks an invariant.
 type Counterexample struct {
-	// Problem is the promise.
+	// Problem describes the broken invariant.
 	Problem string `json:"problem"`
 	Steps   []Step `json:"steps"`
 
@@ -23,19 +23,19 @@ type Counterexample struct {
 	decide func(*saga.Definition, saga.State, saga.Event, time.Time) (saga.State, saga.Effects)
 }
 
-// A Step is something that happens.
+// A Step is one event of the execution.
 type Step struct {
 	// From and To are hops, "saga", "clock", "operator" or "adversary".
 	From string `json:"from"`
 	To   string `json:"to"`
 	Text string `json:"text"`
-	// Event is what the saga decides on, if it does; then Outcome is what it decides.
+	// Event is the saga's input, if the step has one; then Outcome describes the decision.
 	Event   *saga.Event `json:"event,omitempty"`
 	Outcome string      `json:"outcome,omitempty"`
 	Sends   []Sent      `json:"sends,omitempty"`
 }
 
-// Sent is a command that follows.
+// Sent is a command that the decision sends.
 type Sent struct {
 	To   string `json:"to"`
 	Text string `json:"text"`
@@ -47,7 +47,7 @@ func (x *explorer) say(s Step) {
 	}
 }
 
-// title is a command for people.
+// title returns a description of a command.
 func (x *explorer) title(c command) string {
 	text := x.m.steps[c.step].sends[c.op] + " (" + x.m.steps[c.step].Name + "/" + operations[c.op]
 	if c.epoch > 0 {
@@ -102,7 +102,7 @@ func (x *explorer) sayDecision(e uint16, o *outcome) {
 	x.say(s)
 }
 
-// phases are those of a saga's steps: "payment done, inventory intent".
+// phases describes the phases of a saga's steps: "payment done, inventory intent".
 func phases(s saga.State) string {
 	var all []string
 	for _, ss := range s.Steps {
@@ -122,7 +122,7 @@ func fieldsText(fields map[string]any) string {
 	return " " + string(text)
 }
 
-// String is a list for people.
+// String returns the execution as a text.
 func (c *Counterexample) String() string {
 	var b strings.Builder
 	for i, s := range c.Steps {
@@ -138,11 +138,11 @@ func (c *Counterexample) String() string {
 	return b.String()
 }
 
-// Mermaid is a sequence diagram.
+// Mermaid returns the execution as a sequence diagram.
 func (c *Counterexample) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("sequenceDiagram\n")
-	known := make(map[string]string) // a hop's name may be a word of Mermaid's
+	known := make(map[string]string) // a hop's name may be a keyword of Mermaid
 	declare := func(kind, name string) {
 		if name == "" || known[name] != "" {
 			return
@@ -186,8 +186,9 @@ func (c *Counterexample) Mermaid() string {
 	return b.String()
 }
 
-// GoTest is a file with a test that gives saga.Decide the same events. It fails for as long as they lead to the same
-// state. Package and file, of the definition, stand in it.
+// GoTest returns a Go file with a test that applies the same events with saga.Decide. The test fails as long as they lead to
+// the same state and the same last commands. pkg is the file's package, and file the path of the definition that the test
+// reads.
 func (c *Counterexample) GoTest(pkg, file string) string {
 	var events strings.Builder
 	s, now := saga.State{}, moment
@@ -214,7 +215,7 @@ func (c *Counterexample) GoTest(pkg, file string) string {
 	if formatted, err := format.Source([]byte(text)); err == nil {
 		return string(formatted)
 	}
-	return text // a package name that is none
+	return text // pkg is not a package name
 }
 
 const goTest = `package %s
@@ -316,7 +317,7 @@ func eventLiteral(e saga.Event) string {
 	return "saga.Event{" + strings.Join(parts, ", ") + "}"
 }
 
-// literal is v in Go.
+// literal returns v as a Go expression.
 func literal(v any) string {
 	switch v := v.(type) {
 	case map[string]any:

@@ -23,7 +23,7 @@ func golden(t *testing.T, file, got string) {
 	require.Equal(t, string(want), got)
 }
 
-// A time-out that counts as a refusal, told in each way. The Go test stands in this package and runs with it: it passes,
+// A time-out is treated as a refusal; each format describes it. The generated Go test is a file of this package: it passes,
 // since saga.Decide is not the mutant.
 func TestACounterexampleIsToldInThreeWays(t *testing.T) {
 	r, err := explore.Explore(t.Context(), load(t, order), explore.Config{Decide: refusedWhenLate})
@@ -43,7 +43,7 @@ func TestACounterexampleIsMinimal(t *testing.T) {
 	require.Len(t, r.Counterexample.Steps, 2, "a start and a time-out are enough")
 }
 
-// Who compensates a step at another hop than the one that did it has no barrier between the two.
+// A step that is compensated by another hop than the one that did it has no barrier between the two operations.
 func TestARefundByAnotherHopOvertakesThePayment(t *testing.T) {
 	t.Parallel()
 	r, err := explore.Explore(t.Context(), load(t, "testdata/refunds.saga.json"), explore.Config{})

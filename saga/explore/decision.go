@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// moment is when everything happens. Deadlines are kept as due from the start: any that is armed may fire.
+// moment is the time of everything. Deadlines are stored as due from the start: any that is armed may fire.
 var moment = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // command is a message to a participant.
@@ -22,7 +22,7 @@ type command struct {
 	redriven bool
 }
 
-// event is something for Decide. Of an answer it says which.
+// event is an input of Decide. If it is an answer, the other fields identify it.
 type event struct {
 	saga.Event
 	step, op int
@@ -30,13 +30,13 @@ type event struct {
 	epoch    uint8
 }
 
-// instance is a state of the saga, and what is asked of it again and again.
+// instance is a state of the saga, with what the search needs of it often.
 type instance struct {
 	state     saga.State
 	decisions []*outcome // by event
 	ended     bool
-	waits     []bool  // by step: its answer, or its compensation's, is awaited and no deadline is armed
-	refused   []int   // steps that had no effect and will have none
+	waits     []bool  // by step: its answer, or its compensation's, is awaited and no deadline is armed for it
+	refused   []int   // steps that are refused: they have had no effect and must have none
 	fires     []armed // deadlines
 }
 
@@ -45,16 +45,16 @@ type armed struct {
 	name  string
 }
 
-// outcome is a decision, made once: Decide is pure.
+// outcome is a decision, computed once: Decide is pure.
 type outcome struct {
 	next    uint32
 	sends   []uint16
 	fx      saga.Effects
-	nothing bool   // it was ignored or refused
-	problem string // what it breaks
+	nothing bool   // the event was ignored or refused
+	problem string // the invariant that it breaks
 }
 
-// decide looks a decision up, or makes it.
+// decide returns the cached decision, or makes it.
 func (x *explorer) decide(s uint32, e uint16) *outcome {
 	in := x.sagas[s]
 	for len(in.decisions) <= int(e) {
@@ -90,7 +90,7 @@ func (x *explorer) decision(s saga.State, e saga.Event) *outcome {
 	return o
 }
 
-// broken says which promise a decision breaks.
+// broken returns the invariant that a decision breaks, "" if none.
 func (x *explorer) broken(s, next saga.State, e saga.Event, fx saga.Effects) string {
 	if fx.Ignored != "" || fx.Refused != "" {
 		if !reflect.DeepEqual(s, next) {
@@ -145,7 +145,7 @@ func orWaiting(p saga.Phase) saga.Phase {
 	return p
 }
 
-// deadlineOf says which step's answer a deadline stands for; -1: none's.
+// deadlineOf returns the step and the operation whose answer a deadline bounds; step is -1 if it bounds no answer.
 func (x *explorer) deadlineOf(name string) (step, op int) {
 	step, op = -1, forward
 	if of, ok := strings.CutSuffix(name, ".compensate."+saga.TimeoutName); ok {
@@ -161,7 +161,8 @@ func (x *explorer) stepIndex(name string) int {
 	return slices.IndexFunc(x.m.steps, func(s step) bool { return s.Name == name })
 }
 
-// instance is the index of s, without what tells otherwise equal sagas apart: counts, times, and texts for people.
+// instance returns the index of s, without the parts that distinguish otherwise equal sagas: counts, times, and texts for
+// people.
 func (x *explorer) instance(s saga.State) uint32 {
 	s.Version, s.Reason, s.StartedAt, s.EndedAt = min(s.Version, 1), "", moment, time.Time{}
 	s.Steps = slices.Clone(s.Steps)
@@ -201,7 +202,7 @@ func (x *explorer) instance(s saga.State) uint32 {
 	return i
 }
 
-// event is the index of e.
+// event returns the index of e.
 func (x *explorer) event(e event) uint16 {
 	key := fmt.Sprintf("%d %d %d %d %s %s %s %s %t %t %v", e.step, e.op, e.reply, e.epoch, e.Kind, e.Hop, e.Type+e.Deadline, e.Step,
 		e.Happened, e.Locked, e.Fields)
@@ -216,7 +217,7 @@ func (x *explorer) event(e event) uint16 {
 	return i
 }
 
-// answer is the event by which a participant answers c.
+// answer returns the index of the event by which a participant answers c.
 func (x *explorer) answer(c command, reply uint8) uint16 {
 	at := ((c.step*2+c.op)*256+int(reply))*(maxEpoch+1) + int(c.epoch)
 	if i, known := x.answers[at]; known {
@@ -231,7 +232,7 @@ func (x *explorer) answer(c command, reply uint8) uint16 {
 	return i
 }
 
-// command is the index of c.
+// command returns the index of c.
 func (x *explorer) command(c command) uint16 {
 	if i, known := x.commandIndex[c]; known {
 		return i

@@ -10,7 +10,7 @@ import (
 )
 
 func ExampleExplore() {
-	text, err := os.ReadFile("testdata/refunds.saga.json") // the payment's refund is asked of another hop
+	text, err := os.ReadFile("testdata/refunds.saga.json") // the payment's refund is sent to another hop
 	if err != nil {
 		panic(err)
 	}

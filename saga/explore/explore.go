@@ -9,27 +9,27 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Config bounds a search. The zero value searches all orders, refusals and deadlines, without duplicates, an operator or
-// commands that are given up.
+// Config bounds a search. The zero value searches all orders of messages across topics, all refusals of steps and all
+// deadlines, without duplicates, operator actions or commands that are given up.
 type Config struct {
-	// Start are the variables that instances start with, each its own search from the same root. Default: those that no
-	// step sets, on both sides of every number or text that a condition compares them with.
+	// Start has the variables that instances start with; all of them are searched at once. Default: every combination of the
+	// variables that no step sets, on both sides of every number or text that a condition compares them with.
 	Start []map[string]any
-	// Duplicates is how many messages at most come twice, or after a crash again. 0 to 15.
+	// Duplicates is the maximum number of messages that are delivered twice, or again after a crash. 0 to 15.
 	Duplicates int
-	// Buttons is how many at most an operator presses. 0 to 7.
+	// Buttons is the maximum number of operator actions. 0 to 7.
 	Buttons int
-	// Exhausted says that hops give commands up, and that compensations are refused.
+	// Exhausted lets hops give commands up, and refuse compensations.
 	Exhausted bool
-	// Unordered says that a topic gives its messages in any order.
+	// Unordered lets a topic deliver its messages in any order.
 	Unordered bool
-	// Careless says that the operator resolves and skips without looking.
+	// Careless lets the operator resolve and skip steps without a check.
 	Careless bool
-	// States is how many are looked at. Default 5,000,000, which take some 500 MB.
+	// States is the maximum number of states that are searched. Default 5,000,000, which take some 500 MB.
 	States int
-	// Decide is what is explored. Default saga.Decide. It must be pure.
+	// Decide is the function that is explored. Default saga.Decide. It must be pure.
 	Decide func(*saga.Definition, saga.State, saga.Event, time.Time) (saga.State, saga.Effects)
-	// Progress is called every five seconds; nil: not.
+	// Progress is called every five seconds; nil: never.
 	Progress func(Report)
 }
 
@@ -38,31 +38,32 @@ const (
 	maxEpoch      = 15
 )
 
-// A Report is what a search has come to.
+// A Report is the result of a search.
 type Report struct {
 	Saga string `json:"saga"`
-	// States were looked at, and Transitions led to one, known or new.
+	// States is the number of states that were found, and Transitions the number of moves, to a known or a new state.
 	States      int `json:"states"`
 	Transitions int `json:"transitions"`
-	// Sagas are the states of the saga itself among them, and Decisions those that were made on them.
+	// Sagas is the number of different states of the saga itself among them, and Decisions the number of decisions made on
+	// these.
 	Sagas     int `json:"sagas"`
 	Decisions int `json:"decisions"`
-	// Depth is how many moves the longest of the shortest ways has.
+	// Depth is the number of moves to the state that is farthest from the start, by a shortest path.
 	Depth int `json:"depth"`
-	// Ends says in how many states nothing moves any more, unless a person or another service does something, by status.
+	// Ends has, by status, the number of states in which nothing happens any more unless an operator or another service acts.
 	Ends map[saga.Status]int `json:"ends"`
-	// Complete says that there is nothing else within the bounds; else the bound of states was reached, or there is a
-	// Counterexample.
+	// Complete is true if everything within the bounds was searched. It is false if the bound of states was reached, or if
+	// there is a Counterexample.
 	Complete       bool            `json:"complete"`
 	Took           time.Duration   `json:"took_ns"`
 	Counterexample *Counterexample `json:"counterexample,omitempty"`
 }
 
-// PerSecond is how many states were looked at in a second.
+// PerSecond returns the number of states found per second.
 func (r Report) PerSecond() float64 { return float64(r.States) / max(r.Took.Seconds(), 1e-9) }
 
-// Explore searches what could happen to a saga of d. A promise that breaks is no error but Report.Counterexample, which is
-// of the shortest there are. It uses one goroutine, and ends early with ctx's error.
+// Explore searches the possible executions of a saga of d. A broken invariant is not an error; it is in
+// Report.Counterexample, which has as few moves as any. Explore uses one goroutine, and stops early with ctx's error.
 func Explore(ctx context.Context, d *saga.Definition, cfg Config) (Report, error) {
 	x, err := newExplorer(d, cfg)
 	if err != nil {
@@ -82,28 +83,28 @@ type explorer struct {
 	answers      map[int]uint16
 	commands     []command
 	commandIndex map[command]uint16
-	pressed      []uint16   // the events of the model's buttons
-	comes        [][]uint16 // the events of the awaited ones
+	pressed      []uint16   // the events of the model's operator actions
+	comes        [][]uint16 // the awaited events, with each of their contents
 
 	seen    *visited
-	from    uint32 // the world that is looked at
-	next    world  // the one that a move leads to
-	problem string // that it has
+	from    uint32 // the world whose moves are searched
+	next    world  // the world that a move leads to
+	problem string // the invariant that next breaks
 	bytes   []byte
 	report  Report
 	found   *finding
 
-	// visit takes each world that a move leads to. It says false to stop.
+	// visit is called for each move, with the world that it leads to in next. It returns false to stop.
 	visit   func() bool
 	stopped bool
-	tale    *[]Step // what happens is told here, if not nil
+	tale    *[]Step // if not nil, the steps of the move are appended here
 }
 
-// finding is a move that breaks a promise.
+// finding is a move that breaks an invariant.
 type finding struct {
 	from    uint32
 	problem string
-	still   bool // it is from itself, in which nothing moves
+	still   bool // the problem is in the world from itself, in which nothing moves
 }
 
 func newExplorer(d *saga.Definition, cfg Config) (*explorer, error) {
@@ -154,7 +155,7 @@ func (x *explorer) empty() world {
 	return world{places: make([]place, len(x.m.steps)), queues: make([][]uint16, hopQueues+2*len(x.m.hops))}
 }
 
-// search is breadth first: the first promise that breaks breaks in as few moves as any.
+// search is a breadth-first search: the first broken invariant that it finds takes as few moves as any.
 func (x *explorer) search(ctx context.Context) (Report, error) {
 	began := time.Now()
 	w := x.empty()
@@ -226,10 +227,10 @@ func (x *explorer) sum(began time.Time) Report {
 	return r
 }
 
-// errLost says that a way could not be told again, which is a defect of this package.
+// errLost reports that an execution could not be repeated, which is a defect of this package.
 var errLost = errors.New("explore: a world cannot be reached again from the one before")
 
-// tell goes the way to a finding once more, and says what happens on it.
+// tell repeats the moves to a finding, and records the steps.
 func (x *explorer) tell(f finding) *Counterexample {
 	var way []uint32
 	for i := f.from; ; i = x.seen.parent[i] {

@@ -23,7 +23,7 @@ func load(t testing.TB, file string) *saga.Definition {
 
 const order = "../testdata/order.saga.json"
 
-// sound explores all of a definition and wants nothing to be found.
+// sound explores all of a definition and requires that no invariant breaks.
 func sound(t testing.TB, d *saga.Definition, cfg explore.Config) explore.Report {
 	t.Helper()
 	r, err := explore.Explore(t.Context(), d, cfg)

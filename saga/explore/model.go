@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// The operations of a step.
+// The operations of a step, as indexes.
 const (
 	forward    = 0
 	compensate = 1
@@ -23,7 +23,7 @@ const (
 	exhausted = "exhausted"
 )
 
-// model is what of a definition stays the same in all worlds.
+// model has the parts of a definition that are the same in all worlds.
 type model struct {
 	d       *saga.Definition
 	spec    saga.Spec
@@ -32,26 +32,26 @@ type model struct {
 	awaited []awaited
 	starts  []saga.Event
 	buttons []button
-	// early says that the saga may complete before its steps are through.
+	// early is true if the saga may complete before all of its steps have.
 	early bool
 }
 
 type step struct {
 	saga.Step
-	// hop is the index of the hop that is asked, by operation; -1: none.
+	// hop is the index of the hop that gets the command, by operation; -1: none.
 	hop [2]int
 	// sends is the message's type.
 	sends [2]string
-	// replies by operation; the first is troupe.Nothing, the last exhausted.
+	// replies has the possible answers by operation; the first is troupe.Nothing, the last exhausted.
 	replies [2][]reply
-	// after are all steps behind it.
+	// after has all steps that depend on it, also indirectly; before has all that it depends on.
 	after  []int
 	before []int
-	// outputs are what a person gives who skips the step.
+	// outputs are the values that an operator gives who skips or resolves the step.
 	outputs map[string]any
 }
 
-// sameHop says whether one barrier knows both operations.
+// sameHop reports whether one barrier has both operations.
 func (s *step) sameHop() bool { return s.hop[forward] == s.hop[compensate] }
 
 func (s *step) undoable() bool { return s.hop[compensate] >= 0 }
@@ -61,14 +61,14 @@ type reply struct {
 	fields       map[string]any
 }
 
-// awaited is an event that answers no command, with all it may say.
+// awaited is an event that answers no command, with all contents that it may have.
 type awaited struct {
 	hop    int
 	typ    string
 	fields []map[string]any
 }
 
-// button is a person's action; step -1: on the whole saga.
+// button is an operator's action; step is -1 for an action on the whole saga.
 type button struct {
 	event saga.Event
 	step  int
@@ -174,7 +174,7 @@ func (m *model) step(st saga.Step, v *values) (step, error) {
 	return s, nil
 }
 
-// behind notes for each step what comes before i.
+// behind adds i to the after of each step that at needs, also indirectly, and these steps to the before of i.
 func (m *model) behind(i int, index map[string]int, at int) {
 	for _, name := range m.spec.Steps[at].Needs {
 		n := index[name]
@@ -206,7 +206,7 @@ func (m *model) await(v *values) error {
 	return nil
 }
 
-// press makes all buttons there are. Values of variables are those that conditions tell apart.
+// press sets the operator actions. A variable is set to each value that conditions distinguish.
 func (m *model) press(v *values) {
 	for _, name := range slices.Sorted(maps.Keys(v.data)) {
 		for _, value := range v.data[name] {

@@ -7,14 +7,14 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// How a message is delivered.
+// The ways to deliver a message.
 const (
 	once  = iota
-	stays // and again at once, as after a crash before its offset was committed
-	again // and again behind all others, as after a relay's crash
+	stays // delivered and kept, as after a crash before its offset was committed
+	again // delivered and appended after all others, as after a crash of the relay
 )
 
-// expand makes every move that is possible in w.
+// expand makes every possible move from w.
 func (x *explorer) expand(w *world) {
 	x.stopped = false
 	for queue := range w.queues {
@@ -44,7 +44,7 @@ func (x *explorer) expand(w *world) {
 	x.press(w)
 }
 
-// begin makes a world of w that a move may change.
+// begin copies w into x.next, which a move may change.
 func (x *explorer) begin(w *world) *world {
 	x.next.copyFrom(w)
 	x.problem = ""
@@ -54,7 +54,7 @@ func (x *explorer) begin(w *world) *world {
 	return &x.next
 }
 
-// end is that of a move.
+// end finishes a move: it checks the world and visits it.
 func (x *explorer) end() {
 	x.close(&x.next)
 	if x.problem == "" {
@@ -110,7 +110,7 @@ func (x *explorer) deliver(w *world, queue, at, how int) {
 	x.end()
 }
 
-// leave takes a message from its queue, or not.
+// leave takes a message from its queue, except if how is stays.
 func (x *explorer) leave(n *world, queue, at, how int) {
 	message := n.queues[queue][at]
 	if how != once {
@@ -128,7 +128,7 @@ func (x *explorer) leave(n *world, queue, at, how int) {
 	}
 }
 
-// decided lets the saga decide on an event.
+// decided applies an event to the saga and sends the commands that follow.
 func (x *explorer) decided(n *world, e uint16) {
 	o := x.decide(n.saga, e)
 	if x.tale != nil {
@@ -155,7 +155,7 @@ func (x *explorer) decided(n *world, e uint16) {
 	}
 }
 
-// fire lets deadlines come.
+// fire fires each armed deadline.
 func (x *explorer) fire(w *world) {
 	for _, a := range x.sagas[w.saga].fires {
 		if x.stopped {
@@ -167,7 +167,7 @@ func (x *explorer) fire(w *world) {
 	}
 }
 
-// redrive sends a dead letter to its topic once more.
+// redrive sends each dead letter to its topic once more.
 func (x *explorer) redrive(w *world) {
 	for i, m := range w.dead {
 		if x.stopped || i > 0 && w.dead[i-1] == m {
@@ -186,7 +186,7 @@ func (x *explorer) redrive(w *world) {
 	}
 }
 
-// come lets others publish what is awaited.
+// come publishes each awaited event that has not been published.
 func (x *explorer) come(w *world) {
 	for i, all := range x.comes {
 		if w.published&(1<<i) != 0 {
@@ -207,7 +207,7 @@ func (x *explorer) come(w *world) {
 	}
 }
 
-// press lets the operator act.
+// press takes each operator action that is not refused or ignored.
 func (x *explorer) press(w *world) {
 	if int(w.buttons) == x.cfg.Buttons || x.sagas[w.saga].state.Version == 0 {
 		return
@@ -233,8 +233,9 @@ func (x *explorer) press(w *world) {
 	}
 }
 
-// careful says whether a careful operator does b, and does what he does beside: he asks the service whether it happened,
-// as long as nothing is on its way that could still change that, and what is done by hand is done and noted.
+// careful reports whether a careful operator takes action b, and applies its effects outside the saga: the operator asks the
+// service whether the step happened, which can be answered only while no command is under way that could change it, and
+// performs by hand a step that is then reported as done.
 func (x *explorer) careful(n *world, b button) bool {
 	if b.step < 0 || b.event.Kind == saga.ActRetry {
 		return true

@@ -15,7 +15,7 @@ import (
 
 type decide = func(*saga.Definition, saga.State, saga.Event, time.Time) (saga.State, saga.Effects)
 
-// before is a defect that lies in how an event, or the state it comes to, is understood. s is the mutant's own.
+// before is a defect in how an event, or the resulting state, is interpreted. s is the mutant's own.
 func before(change func(s *saga.State, e *saga.Event)) decide {
 	return func(d *saga.Definition, s saga.State, e saga.Event, now time.Time) (saga.State, saga.Effects) {
 		own := clone(s)
@@ -28,7 +28,7 @@ func before(change func(s *saga.State, e *saga.Event)) decide {
 	}
 }
 
-// after is a defect that lies in what follows.
+// after is a defect in the effects of a decision.
 func after(change func(s saga.State, e saga.Event, next *saga.State, fx *saga.Effects)) decide {
 	return func(d *saga.Definition, s saga.State, e saga.Event, now time.Time) (saga.State, saga.Effects) {
 		next, fx := saga.Decide(d, s, e, now)
@@ -65,13 +65,12 @@ const (
 	approval = "testdata/approval.saga.json"
 )
 
-// mutants are the defects that patterns as they are published have, and some of our own, put into Decide. The numbers are
-// those of the list of defects.
+// mutants are defects of published patterns, and some others, put into Decide. The numbers are from the list of defects.
 var mutants = map[string]struct {
 	file   string
 	cfg    explore.Config
 	decide decide
-	breaks string // part of what is said
+	breaks string // part of the problem's text
 }{
 	"a compensation is forgotten (3)": {order, explore.Config{}, before(func(s *saga.State, e *saga.Event) {
 		if inv := at(s, "inventory"); inv.Phase == saga.Done && e.Outcome == "failure" {
@@ -265,7 +264,7 @@ func TestEveryMutantIsFound(t *testing.T) {
 	}
 }
 
-// Decide is pure: what it decided it decides again.
+// Decide is pure: the same arguments always give the same decision.
 func TestADecisionByChanceIsFound(t *testing.T) {
 	t.Parallel()
 	calls := 0

@@ -2,7 +2,7 @@ package explore
 
 import "github.com/troupe-go/troupe/saga"
 
-// verdict is what a barrier says of a command.
+// verdict is a barrier's decision on a command.
 type verdict int
 
 const (
@@ -12,8 +12,8 @@ const (
 	dropped
 )
 
-// judge is the barrier of package participant, and its inbox: a command that was refused does not run again when one under
-// another key was asked since.
+// judge models the barrier of package participant, and its inbox: a command that was refused is not run again after a command
+// under another idempotency key was handled.
 func (x *explorer) judge(p *place, c command) verdict {
 	known := p.row[c.op] == answered || p.row[c.op] == refused && p.epoch[c.op] == c.epoch
 	other := uint8(unknown)
@@ -59,7 +59,7 @@ func (x *explorer) eachReply(w *world, c command, f func(reply uint8)) {
 	}
 }
 
-// perform is a participant's transaction, which answers command m.
+// perform runs a participant's transaction, which answers command m.
 func (x *explorer) perform(n *world, m uint16, reply uint8) {
 	c := x.commands[m]
 	p, s := &n.places[c.step], &x.m.steps[c.step]
@@ -91,7 +91,7 @@ func (x *explorer) perform(n *world, m uint16, reply uint8) {
 	n.put(eventsOf(s.hop[c.op]), x.answer(c, reply), x.cfg.Unordered)
 }
 
-// run is a handler's.
+// run runs the handler and returns a description of its effect.
 func (x *explorer) run(n *world, m uint16, outcome string) string {
 	c := x.commands[m]
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/saga/explore"
 )
 
-// chance makes a small definition of everything that a definition may have, as the verifier would let it pass: what undoes
-// a step is asked of the step's own hop, and every step before the pivot can be undone.
+// chance returns a random small definition with any feature of a definition, as the verifier accepts it: a step is
+// compensated by its own hop, and every step before the pivot can be undone.
 func chance(r *rand.Rand) saga.Spec {
 	one := func(of int) bool { return r.IntN(of) == 0 }
 	spec := saga.Spec{Saga: "chance", Version: 1, Key: "id", Data: map[string]saga.Type{
@@ -25,7 +25,7 @@ func chance(r *rand.Rand) saga.Spec {
 	if one(4) {
 		spec.Lock = "data.id"
 	}
-	pivot := r.IntN(5) // perhaps none
+	pivot := r.IntN(5) // the index may be of no step: no pivot
 	undoable := one(4)
 	for i := range 2 + r.IntN(2) {
 		st := saga.Step{Name: "s" + strconv.Itoa(i)}
@@ -88,7 +88,7 @@ func chance(r *rand.Rand) saga.Spec {
 	return spec
 }
 
-// byChance explores the definition that seed gives.
+// byChance explores the definition of seed.
 func byChance(t *testing.T, seed uint64, states int) int {
 	r := rand.New(rand.NewPCG(seed, 1))
 	d, err := saga.Define(chance(r))

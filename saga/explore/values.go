@@ -9,14 +9,15 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// values are what variables and the fields of events may be: on both sides of what conditions compare them with.
+// values has the values for variables and for the fields of events: on both sides of each value that a condition compares
+// them with.
 type values struct {
 	spec saga.Spec
 	env  *expr.Env
 	data map[string][]any
 }
 
-// maxCombinations is how many there may be of a start's or an answer's values.
+// maxCombinations is the maximum number of combinations of values for a start or an answer.
 const maxCombinations = 64
 
 func newValues(spec saga.Spec) (*values, error) {
@@ -62,7 +63,7 @@ func plainValue(t saga.Type, name string) any {
 	return name + "-1"
 }
 
-// compared adds to all what a condition distinguishes of an object's fields.
+// compared adds to all the values of an object's fields that a condition distinguishes.
 func (v *values) compared(text, object string, all map[string][]any, typeOf func(string) saga.Type) error {
 	if text == "" {
 		return nil
@@ -107,7 +108,7 @@ func (v *values) compared(text, object string, all map[string][]any, typeOf func
 	return nil
 }
 
-// of are all the fields that an event which answers a may have.
+// of returns all combinations of fields that an event which answers a may have.
 func (v *values) of(a saga.Answer) ([]map[string]any, error) {
 	fields := make(map[string][]any)
 	for _, name := range slices.Sorted(maps.Keys(a.Set)) {
@@ -139,7 +140,7 @@ func (v *values) of(a saga.Answer) ([]map[string]any, error) {
 	return combine(fields)
 }
 
-// starts are all the variables that an instance may begin with: those that no step sets.
+// starts returns all combinations of the variables that an instance may begin with: the variables that no step sets.
 func (v *values) starts() ([]map[string]any, error) {
 	given := maps.Clone(v.data)
 	for _, st := range v.spec.Steps {

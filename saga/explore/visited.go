@@ -5,10 +5,10 @@ import (
 	"hash/maphash"
 )
 
-// visited are all worlds that were met, in the order in which they were met, which is that of the search: a breadth-first
-// queue, and each world's way back to the start. Worlds are compared, not only their hashes.
+// visited has all worlds that were found, in the order of the search, so that it is also the queue of a breadth-first search,
+// with each world's parent. Worlds are compared, not only their hashes.
 type visited struct {
-	blocks [][]byte // of blockSize; a world lies in one of them
+	blocks [][]byte // of blockSize; each world is within one of them
 	at     []uint64 // where world i begins: block and offset; its length comes before it
 	parent []uint32
 	table  []uint64 // open addressing: 32 bits of the hash, 32 bits of the index + 1
@@ -23,14 +23,14 @@ func newVisited() *visited {
 
 func (v *visited) len() int { return len(v.at) }
 
-// world gives the bytes of world i.
+// world returns the bytes of world i.
 func (v *visited) world(i uint32) []byte {
 	block, offset := v.blocks[v.at[i]>>32], uint32(v.at[i])
 	n := uint32(block[offset]) | uint32(block[offset+1])<<8
 	return block[offset+2 : offset+2+n]
 }
 
-// add says whether world is new, and keeps it.
+// add stores world unless it is known, and reports whether it is new.
 func (v *visited) add(world []byte, parent uint32) (index uint32, fresh bool) {
 	hash := maphash.Bytes(v.seed, world)
 	mask := uint64(len(v.table) - 1)

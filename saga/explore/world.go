@@ -5,41 +5,41 @@ import (
 	"slices"
 )
 
-// maxAwaited is how many different awaited events there may be: as many as published has bits.
+// maxAwaited is the maximum number of awaited events: the bits of published.
 const maxAwaited = 32
 
-// What a call has been to its participant.
+// The states of a command in its participant's barrier.
 const (
-	unknown  = iota // no row in its barrier
+	unknown  = iota // no row in the barrier
 	answered        // with success
 	refused
 )
 
-// What has become of a step, in truth.
+// The real effect of a step, whatever the saga knows of it.
 const (
 	never = iota
 	happened
 	undone
 )
 
-// By whom.
+// Bits of place.hand: operator actions on the step.
 const (
-	handDone   = 1 // a person did it, or says so
+	handDone   = 1 // the operator did it by hand, or claims so
 	handUndone = 2
 )
 
-// place is what the world knows of a step.
+// place has the world's facts about a step.
 type place struct {
-	row    [2]uint8 // the barrier's, by operation
-	epoch  [2]uint8 // of the row
+	row    [2]uint8 // the barrier's row, by operation
+	epoch  [2]uint8 // the row's epoch
 	reply  [2]uint8 // the row's, an index of step.replies
 	sent   [2]uint8 // how many commands were sent
-	inbox  [2]uint8 // bits of those that were answered, by epoch
+	inbox  [2]uint8 // the epochs of the answered commands, as bits
 	effect uint8
 	hand   uint8
 }
 
-// The queues of a world: what starts the saga, what came before it, and per hop commands and events.
+// The queues of a world: the start of the saga, the events that came before it, and for each hop commands and events.
 const (
 	startQueue = iota
 	stashQueue
@@ -49,10 +49,10 @@ const (
 func commandsOf(hop int) int { return hopQueues + 2*hop }
 func eventsOf(hop int) int   { return hopQueues + 2*hop + 1 }
 
-// world is all there is at a moment. Messages are indexes of explorer.commands and explorer.events.
+// world is the whole state of the model. Messages are indexes of explorer.commands and explorer.events.
 type world struct {
 	saga       uint32 // index of explorer.sagas
-	published  uint32 // bits of the awaited events that came
+	published  uint32 // the awaited events that have come, as bits
 	duplicates uint8
 	buttons    uint8
 	places     []place
@@ -72,7 +72,7 @@ func (w *world) copyFrom(v *world) {
 	}
 }
 
-// put appends to a queue. Where there is no order, a queue is sorted, so that equal worlds look equal.
+// put appends to a queue. An unordered queue is sorted, so that equal worlds have equal bytes.
 func (w *world) put(queue int, message uint16, unordered bool) {
 	w.queues[queue] = append(w.queues[queue], message)
 	if unordered {
@@ -87,7 +87,7 @@ func (w *world) bury(command uint16) {
 	w.dead = slices.Insert(w.dead, at, command)
 }
 
-// encode appends the world to b: equal worlds give equal bytes. A queue is its length and its messages.
+// encode appends the world to b: equal worlds give equal bytes. A queue is encoded as its length and its messages.
 func (w *world) encode(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, w.saga)
 	b = append(b, w.duplicates|w.buttons<<4)
@@ -115,7 +115,7 @@ func encodeMessages(b []byte, q []uint16) []byte {
 	return b
 }
 
-// decode is encode's inverse, into a world that has the places and queues of its model.
+// decode is the inverse of encode, into a world that has the places and queues of its model.
 func (w *world) decode(b []byte) {
 	w.saga = binary.LittleEndian.Uint32(b)
 	w.duplicates, w.buttons = b[4]&15, b[4]>>4

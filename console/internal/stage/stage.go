@@ -1,4 +1,4 @@
-// Package stage is an order flow in one database, on which things have gone wrong, for tests of the console.
+// Package stage runs an order flow with failures in one database, for tests of the console.
 package stage
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// What the hops are asked for, and answer.
+// The commands to the hops, and their answers.
 type (
 	ChargePayment struct {
 		OrderID string `json:"order_id"`
@@ -68,17 +68,17 @@ type Stage struct {
 
 	t     testing.TB
 	begin sync.Once
-	c     *coordinator.Coordinator // once it has begun
+	c     *coordinator.Coordinator // nil until the first order
 
 	mu      sync.Mutex
-	fails   map[string]string // error, by key and command
-	refuses map[string]string // reason
+	fails   map[string]string // the error, by key and command
+	refuses map[string]string // the reason, by key and command
 }
 
 //go:embed order.saga.json
 var definition []byte
 
-// New opens a database for the flow, which begins with the first order.
+// New opens a database for the flow, whose services start with the first order.
 func New(t testing.TB) *Stage {
 	return &Stage{
 		t: t, Pool: testkit.Database(t), Flow: testkit.Flow(t), fails: make(map[string]string), refuses: make(map[string]string),
@@ -105,7 +105,7 @@ func (s *Stage) open() {
 	}
 }
 
-// Store puts another version of the order's definition there, as a coordinator does that begins with it, and gives its hash.
+// Store stores another version of the order's definition, as a coordinator does that starts with it, and returns its hash.
 func (s *Stage) Store(change func(*saga.Spec)) string {
 	s.t.Helper()
 	d, err := saga.Parse(definition)
@@ -122,7 +122,8 @@ func (s *Stage) Store(change func(*saga.Spec)) string {
 	return d.Hash()
 }
 
-// Parcels is a version that ships another way: what has asked for a shipment before cannot go on with it.
+// Parcels stores a version that ships with another command, and returns its hash. A saga that has requested a shipment cannot
+// move to it.
 func (s *Stage) Parcels() (hash string) {
 	return s.Store(func(spec *saga.Spec) {
 		last := len(spec.Steps) - 1
@@ -167,21 +168,21 @@ func (s *Stage) run(run func(context.Context) error) {
 	})
 }
 
-// Fail makes a command of a key fail with a text; "": no more.
+// Fail makes a command of a key fail with a text; "": it succeeds again.
 func (s *Stage) Fail(key, command, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fails[key+" "+command] = text
 }
 
-// Refuse makes a command of a key be refused for a reason.
+// Refuse makes a hop refuse a command of a key, with a reason.
 func (s *Stage) Refuse(key, command, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuses[key+" "+command] = reason
 }
 
-// Order begins one, and waits until it has come to a status.
+// Order starts an order, and waits until it has a status.
 func (s *Stage) Order(key string, want saga.Status) (id string) {
 	s.t.Helper()
 	s.begin.Do(s.open)
@@ -196,7 +197,7 @@ func (s *Stage) Order(key string, want saga.Status) (id string) {
 	return id
 }
 
-// Await waits until a saga has come to a status.
+// Await waits until a saga has a status.
 func (s *Stage) Await(id string, want saga.Status) {
 	s.t.Helper()
 	testkit.Wait(s.t, id+" to be "+string(want), func() (bool, error) {
@@ -206,10 +207,10 @@ func (s *Stage) Await(id string, want saga.Status) {
 	})
 }
 
-// A Letter is what Dead and Hold put there.
+// A Letter is the message of a row that Dead and Hold write.
 type Letter struct {
 	Key, Type, Payload, Error, Class string
-	Headers                          []envelope.Header // beside those of its attributes
+	Headers                          []envelope.Header // in addition to its attributes
 }
 
 func (l Letter) headers(id string) []byte {
@@ -222,7 +223,7 @@ func (l Letter) headers(id string) []byte {
 	}, l.Headers...))
 }
 
-// Dead is a dead letter that a participant of another hop over Kafka would have left.
+// Dead writes a dead letter, as a participant of another hop would leave it over Kafka.
 func (s *Stage) Dead(offset int, l Letter) uuid.UUID {
 	s.t.Helper()
 	id := uuid.Must(uuid.NewV7())
@@ -238,7 +239,7 @@ func (s *Stage) Dead(offset int, l Letter) uuid.UUID {
 	return id
 }
 
-// Hold is a message that failed and waits for its next try, and behind more of its key.
+// Hold writes a message that failed and waits for its next try, and more messages of its key that wait for it.
 func (s *Stage) Hold(offset, behind int, l Letter) {
 	s.t.Helper()
 	for i := range behind + 1 {
@@ -257,7 +258,7 @@ func (s *Stage) Hold(offset, behind int, l Letter) {
 	}
 }
 
-// Trouble puts a row into the outbox that the relay could not publish, with its status, and gives its id.
+// Trouble writes an outbox row that the relay could not publish, with its status, and returns its id.
 func (s *Stage) Trouble(topic, status, why string) (id string) {
 	s.t.Helper()
 	require.NoError(s.t, s.Pool.QueryRow(s.t.Context(), `
@@ -272,7 +273,7 @@ func (s *Stage) Trouble(topic, status, why string) (id string) {
 	return id
 }
 
-// Leads writes what a relay does that leads, with a slot that kept the more the longer a day lasted.
+// Leads writes the rows of an active relay, with a slot that retained more log during the day.
 func (s *Stage) Leads() {
 	s.t.Helper()
 	_, err := s.Pool.Exec(s.t.Context(), `

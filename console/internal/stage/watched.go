@@ -10,15 +10,15 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 )
 
-// A said is a message of a flow that nobody orchestrates.
+// said is a message of a flow without an orchestrator.
 type said struct {
 	key, hop, typ string
 	cause         string // the type that it follows from
 	outcome       int    // 1: success, 2: failure
 }
 
-// Watched is what a watcher has stored of flows of shop: w-1 completed, w-2 without an answer of payment, w-3 refused, w-4
-// with a message that nobody declares, w-5 under way.
+// Watched writes the rows of a watcher for flows of shop: w-1 completed, w-2 without an answer of payment, w-3 refused, w-4
+// with a message that no service declares, w-5 under way.
 func (s *Stage) Watched() {
 	s.t.Helper()
 	event := func(hop, typ string) reactions.Message {

@@ -1,4 +1,4 @@
-// Package storetest is what every store of sagas must hold. Imported by tests only.
+// Package storetest checks the contract of coordinator.Store, with one suite for every implementation. Only tests import it.
 package storetest
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// Transact runs do in a transaction of a store, which commits if do gives no error; its error is do's or the commit's.
+// Transact runs do in a transaction of a store, and commits it if do returns no error. The error is do's or the commit's.
 type Transact func(do func(coordinator.Store) error) error
 
-// Run is the suite. open gives a store that is empty and knows the definition.
+// Run runs the suite. open returns a store that is empty and knows the definition.
 func Run(t *testing.T, open func(t testing.TB, d *saga.Definition) Transact) {
 	d := definition(t)
 	for name, test := range map[string]func(*testing.T, *stage){
@@ -65,13 +65,13 @@ func definition(t testing.TB) *saga.Definition {
 
 var ctx = context.Background()
 
-// do is a transaction that succeeds.
+// do runs a transaction that must succeed.
 func (s *stage) do(do func(coordinator.Store) error) {
 	s.t.Helper()
 	require.NoError(s.t, s.transact(do))
 }
 
-// begun is the first change of a saga.
+// begun returns the first change of a saga.
 func (s *stage) begun(key string) coordinator.Change {
 	event := saga.Event{Kind: saga.Started, Fields: map[string]any{"id": key, "guest": "g-" + key}}
 	at := time.Now().UTC().Truncate(time.Microsecond)
@@ -282,7 +282,7 @@ func gaveUp(t *testing.T, s *stage) {
 	require.Equal(t, []string{"visit/v-3"}, unlock(s, "visit/v-1"))
 }
 
-// lockedByAnyName has names that an index or a text of Postgres cannot hold.
+// lockedByAnyName uses names that an index or a text of Postgres cannot hold.
 func lockedByAnyName(t *testing.T, s *stage) {
 	for i, name := range []string{strings.Repeat("x", 300), strings.Repeat("x", 300) + "y", "a\x00b", ""} {
 		first, next := fmt.Sprintf("visit/%d-1", i), fmt.Sprintf("visit/%d-2", i)
@@ -293,7 +293,7 @@ func lockedByAnyName(t *testing.T, s *stage) {
 	}
 }
 
-// expired: what is stashed in vain makes room for what is stashed later.
+// expired checks that events that no saga has taken are deleted when later ones are stashed.
 func expired(t *testing.T, s *stage) {
 	vain := guest("nobody")
 	s.do(func(st coordinator.Store) error {
@@ -306,7 +306,7 @@ func expired(t *testing.T, s *stage) {
 		require.NoError(t, err)
 		return st.Stash(ctx, []coordinator.Stashed{early(guest("a"), "m-3", now.Add(time.Hour))})
 	})
-	// Only one that was deleted can be stashed once more.
+	// Only an event that was deleted can be stashed once more.
 	s.do(func(st coordinator.Store) error {
 		now, err := st.Now(ctx)
 		require.NoError(t, err)
