@@ -68,6 +68,8 @@ type Console struct {
 	works     *works
 	handler   http.Handler
 	streams   chan struct{}
+	payloads  chan struct{} // one for each request that holds payloads
+	limit     time.Duration // of reading one page: askLimit
 }
 
 // source is a database with its admin clients.
@@ -122,7 +124,7 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 	}
 	c := &Console{
 		cfg: cfg, pages: make(map[string]*page), sessions: newSessions(cfg.Token, cfg.Path), works: newWorks(),
-		streams: make(chan struct{}, mostLive),
+		streams: make(chan struct{}, mostLive), payloads: make(chan struct{}, mostPayloads), limit: askLimit,
 	}
 	var codec *schemas.Codec
 	if cfg.Registry != nil {
@@ -176,6 +178,7 @@ func (c *Console) routes() http.Handler {
 			mux.HandleFunc("POST "+at, func(w http.ResponseWriter, r *http.Request) { c.do(w, r, &p) })
 		}
 	}
+	mux.HandleFunc("GET /dead-letter/payload", c.download)
 	mux.HandleFunc("GET /sign-in", c.signInPage)
 	mux.HandleFunc("POST /sign-in", c.signIn)
 	mux.HandleFunc("POST /sign-out", c.signOut)

@@ -87,7 +87,9 @@ func doing(ss saga.StepState) string {
 }
 
 func clip(text string, n int) string {
-	if r := []rune(text); len(r) > n {
+	whole := len(text) <= 4*n
+	r := []rune(text[:min(len(text), 4*n)]) // n characters have 4n bytes at most
+	if !whole || len(r) > n {
 		return string(r[:n-1]) + "…"
 	}
 	return text

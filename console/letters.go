@@ -140,6 +140,14 @@ type letterFacts struct {
 	Text    string `json:"-"` // the text of the edit
 	Refused string `json:"-"` // why the edit was refused
 	Reason  string `json:"-"`
+	Large   bool   `json:"-"` // there is no text of the edit: a payload of this size is edited on the command line
+}
+
+func edited(p repair.Payload) (text string, large bool) {
+	if isCut(p) {
+		return "", true
+	}
+	return pretty(p.JSON), false
 }
 
 func (f letterFacts) title() string { return "Dead letter " + f.Letter.ID.String() }
@@ -160,9 +168,9 @@ func readLetter(ctx context.Context, a *ask) (any, error) {
 	f := letterFacts{Database: s.Name, Letter: l}
 	switch {
 	case l.Edit != nil && l.Edit.JSON != nil:
-		f.Text = pretty(l.Edit.JSON)
+		f.Text, f.Large = edited(*l.Edit)
 	case l.Payload.JSON != nil:
-		f.Text = pretty(l.Payload.JSON)
+		f.Text, f.Large = edited(l.Payload)
 	}
 	return f, nil
 }

@@ -63,7 +63,12 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) look(ctx context.Context, p *page, values url.Values, who string) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
+	release, err := c.reserve(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	return p.read(ctx, &ask{c, p, values, repair.By{Actor: who}})
 }

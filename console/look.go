@@ -1,9 +1,7 @@
 package console
 
 import (
-	"bytes"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -70,6 +68,10 @@ func (c *Console) words() template.FuncMap {
 		"happened":   happened,
 		"count":      count[int],
 		"pretty":     pretty,
+		"cut":        cut,
+		"shown":      shown,
+		"isCut":      isCut,
+		"mostShown":  func() int64 { return mostShown },
 		"clip":       clip,
 		"tail":       tail,
 		"iso":        func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) },
@@ -99,22 +101,6 @@ func byteCount(n int64) string {
 		return fmt.Sprintf("%d B", n)
 	}
 	return fmt.Sprintf("%.1f %s", size, []string{"", "KiB", "MiB", "GiB", "TiB"}[unit])
-}
-
-// pretty returns JSON with an indent of two spaces.
-func pretty(v any) string {
-	var text []byte
-	switch v := v.(type) {
-	case json.RawMessage:
-		text = v
-	default:
-		text, _ = json.Marshal(v)
-	}
-	var b bytes.Buffer
-	if json.Indent(&b, text, "", "  ") != nil {
-		return string(text)
-	}
-	return b.String()
 }
 
 func (c *Console) static(w http.ResponseWriter, r *http.Request) {

@@ -32,6 +32,7 @@ type page struct {
 	template string
 	nav      string // the entry of the navigation that it belongs to
 	live     bool   // the browser reloads it when its facts change
+	payloads bool   // its facts hold whole payloads
 	takes    string // the names of the parameters of its address, separated by blanks
 	does     string // the fields of its form, other than actor and reason
 	read     func(context.Context, *ask) (any, error)
@@ -51,7 +52,7 @@ var pages = []page{
 		takes: "db saga status key step definition variable value since before still oldest limit after",
 	},
 	{
-		path: "/saga", title: "Saga", template: "saga", nav: "/sagas", live: true, read: readSaga,
+		path: "/saga", title: "Saga", template: "saga", nav: "/sagas", live: true, payloads: true, read: readSaga,
 		takes: "db id",
 	},
 	{
@@ -87,7 +88,7 @@ var pages = []page{
 		actions: "redrive discard",
 	},
 	{
-		path: "/dead-letter", title: "Dead letter", template: "dead-letter", nav: "/dead-letters", live: true, read: readLetter,
+		path: "/dead-letter", title: "Dead letter", template: "dead-letter", nav: "/dead-letters", live: true, payloads: true, read: readLetter,
 		takes: "db id",
 		act:   actOnLetter, does: "db id do payload",
 		actions: "edit redrive discard",
@@ -109,7 +110,7 @@ var pages = []page{
 		actions: "retry release",
 	},
 	{
-		path: "/messages", title: "Messages", template: "messages", nav: "/messages", read: readMessages,
+		path: "/messages", title: "Messages", template: "messages", nav: "/messages", payloads: true, read: readMessages,
 		takes: "q since scan-all",
 	},
 	{
@@ -120,7 +121,7 @@ var pages = []page{
 		takes: "db table status topic limit after",
 	},
 	{
-		path: "/relay/row", title: "Row in trouble", template: "relay-row", nav: "/relay", live: true, read: readTroubleRow,
+		path: "/relay/row", title: "Row in trouble", template: "relay-row", nav: "/relay", live: true, payloads: true, read: readTroubleRow,
 		takes: "db table id",
 		act:   actOnTroubleRow, does: "db table id do",
 		actions: "retry discard",
@@ -293,33 +294,46 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, p *page) {
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), askLimit)
+	ctx, cancel := context.WithTimeout(r.Context(), c.limit)
 	defer cancel()
-	values := r.URL.Query()
-	var facts any
-	err := checkText(values)
-	if err == nil {
-		facts, err = p.read(ctx, &ask{c, p, values, repair.By{Actor: who}})
+	a, err := c.answerOf(ctx, r, p, who, form)
+	if err != nil {
+		c.fail(w, r, err)
+		return
 	}
+	a.writeTo(w)
+}
+
+// answerOf reads the facts of a page and renders them. It holds the turn of a page with payloads until then, and not while a client
+// receives the answer.
+func (c *Console) answerOf(ctx context.Context, r *http.Request, p *page, who, form string) (*rendered, error) {
+	values := r.URL.Query()
+	if err := checkText(values); err != nil {
+		return nil, err
+	}
+	release, err := c.reserve(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	facts, err := p.read(ctx, &ask{c, p, values, repair.By{Actor: who}})
 	status := http.StatusOK
 	var told retold
 	switch {
 	case errors.As(err, &told) && !wantsJSON(r):
 		facts, status = told.facts, statusOf(err)
 	case err != nil:
-		c.fail(w, r, err)
-		return
+		return nil, err
 	}
 	if wantsJSON(r) {
-		answer(w, http.StatusOK, facts)
-		return
+		return encode(status, facts), nil
 	}
 	v := viewOf(p, facts)
 	v.Who, v.Form = who, form
 	if p.live {
 		v.State = stateOf(facts)
 	}
-	c.draw(w, r, status, p.template, v)
+	return c.render(r, status, p.template, v), nil
 }
 
 func viewOf(p *page, facts any) view {
@@ -368,16 +382,31 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (c *Console) draw(w http.ResponseWriter, r *http.Request, status int, name string, v view) {
+	c.render(r, status, name, v).writeTo(w)
+}
+
+// rendered is an answer that only has to be sent.
+type rendered struct {
+	status int
+	media  string
+	text   bytes.Buffer
+}
+
+func (a *rendered) writeTo(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", a.media)
+	w.WriteHeader(a.status)
+	_, _ = a.text.WriteTo(w) // the client may be gone
+}
+
+func (c *Console) render(r *http.Request, status int, name string, v view) *rendered {
 	v.Path, v.Here, v.CanAct = c.cfg.Path, c.cfg.Path+cmp.Or(r.URL.RequestURI(), "/"), c.cfg.Token != ""
-	var b bytes.Buffer
-	if err := c.templates[name].ExecuteTemplate(&b, "layout", v); err != nil {
+	a := &rendered{status: status, media: "text/html; charset=utf-8"}
+	if err := c.templates[name].ExecuteTemplate(&a.text, "layout", v); err != nil {
 		c.cfg.Log.Error().Err(err).Str("template", name).Msg("console")
-		http.Error(w, "the page cannot be drawn; its JSON can be had with Accept: application/json", http.StatusInternalServerError)
-		return
+		a = &rendered{status: http.StatusInternalServerError, media: "text/plain; charset=utf-8"}
+		a.text.WriteString("the page cannot be rendered; its JSON can be had with Accept: application/json\n")
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = b.WriteTo(w) // an error means that the client has gone
+	return a
 }
 
 // wantsJSON reports whether the client is a program: browsers accept text/html.
@@ -386,12 +415,12 @@ func wantsJSON(r *http.Request) bool {
 	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
 }
 
-func answer(w http.ResponseWriter, status int, facts any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(facts)
+func answer(w http.ResponseWriter, status int, facts any) { encode(status, facts).writeTo(w) }
+
+func encode(status int, facts any) *rendered {
+	a := &rendered{status: status, media: "application/json"}
+	a.text.WriteString(pretty(facts) + "\n")
+	return a
 }
 
 // stateOf returns a digest that changes with the facts.
