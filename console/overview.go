@@ -264,7 +264,11 @@ func (d *databaseFacts) needs() (all []need) {
 		d.relayNeeds(o, add)
 	}
 	if d.DeadLetters > 0 {
-		add(3, "now", fmt.Sprintf("%s: %s", count(d.DeadLetters, "dead letter", "dead letters"), d.Causes[0].Text()),
+		text := count(d.DeadLetters, "dead letter", "dead letters")
+		if len(d.Causes) > 0 { // none if they were redriven after they were counted
+			text += ": " + d.Causes[0].Text()
+		}
+		add(3, "now", text,
 			"Mend the cause, then redrive the group; or edit, or discard.", "/dead-letters")
 	}
 	if d.Parked.Count > 0 {

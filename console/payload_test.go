@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/console/internal/stage"
+	"github.com/troupe-go/troupe/outbox"
 )
 
 func TestALargePayloadIsShownInPartAndDownloadedWhole(t *testing.T) {
@@ -87,4 +88,11 @@ func TestATextIsClippedBetweenCharacters(t *testing.T) {
 	for text, want := range map[string]string{"": "", "abc": "abc", "abcd": "ab…", "€€€": "€€€", "€€€€": "€€…", strings.Repeat("€", 100): "€€…", "\xff\xff\xff\xff\xff": "\ufffd\ufffd…"} {
 		require.Equal(t, want, clip(text, 3), text)
 	}
+}
+
+// Dead letters may be redriven between their count and the query of their causes.
+func TestAnOverviewNeedsNoCauseOfItsDeadLetters(t *testing.T) {
+	t.Parallel()
+	all := (&databaseFacts{Name: "order", DeadLetters: 2, Outbox: &outbox.Stats{Headroom: headroomSoon}}).needs()
+	require.Contains(t, all[0].Text, "2 dead letters")
 }
