@@ -148,7 +148,7 @@ func (t *transactor) holds(ctx context.Context, at checkpoint, system wal.System
 		return false, fmt.Errorf("row %d of the checkpoint in %s is published, and not visible yet: its commit waits for a synchronous standby",
 			at.position, t.topic)
 	case !there:
-		return t.discardedRow(ctx, at)
+		return t.wasDiscarded(ctx, at)
 	}
 	return there, nil
 }

@@ -14,17 +14,19 @@ import (
 // discards holds the rows that an operator discarded and that a stream may read from the log again: their line in trouble is
 // deleted, and the stream began before the LSN at which they were discarded. The value is that LSN: a row that was committed
 // after it is another one, written again by the service, and is published.
-type discards map[discarded]wal.LSN
+type discards map[discardedRow]wal.LSN
 
-// discarded identifies a row by its position and id, a row of a mapped table by its id alone.
-type discarded struct {
+// discardedRow identifies a row by its position and id, a row of a mapped table by its id alone.
+type discardedRow struct {
 	position int64
 	id       uuid.UUID
 }
 
-func (d discards) has(i *item) bool {
-	at, there := d[discarded{i.row.Position, i.row.ID}]
-	return there && i.commit <= at
+// discarded reports whether i was discarded, and is in the log again. After s.again the log repeats no row: a discard from another
+// cluster, in a restored dump, may have a greater LSN.
+func (s *stream) discarded(i *item) bool {
+	at, there := s.discards[discardedRow{i.row.Position, i.row.ID}]
+	return there && i.commit <= min(at, s.again)
 }
 
 // load reads which rows are in trouble, and then which rows were discarded since the stream's first LSN. This order matters:
@@ -51,7 +53,7 @@ func (s *stream) loadDiscards(ctx context.Context) error {
 		return s.relay.auditError(err)
 	}
 	found := make(discards)
-	var row discarded
+	var row discardedRow
 	var lsn string
 	_, err = pgx.ForEachRow(rows, []any{&row.position, &row.id, &lsn}, func() error {
 		at, err := wal.ParseLSN(lsn)
@@ -83,7 +85,7 @@ func (s *stream) passOver(w *window) {
 	}
 	for n := range w.items {
 		i := &w.items[n]
-		if !s.discards.has(i) {
+		if !s.discarded(i) {
 			continue
 		}
 		i.settled = true
@@ -123,7 +125,7 @@ func (s *stream) unrecorded(ctx context.Context, troubled []trouble) ([]trouble,
 	}
 	kept := troubled[:0:0]
 	for _, t := range troubled {
-		if t.Attempts == 0 && (recorded[t.ID] || s.discards.has(t.item)) {
+		if t.Attempts == 0 && (recorded[t.ID] || s.discarded(t.item)) {
 			t.item.settled = true
 			continue
 		}
@@ -132,9 +134,9 @@ func (s *stream) unrecorded(ctx context.Context, troubled []trouble) ([]trouble,
 	return kept, nil
 }
 
-// discardedRow reports whether the row of a checkpoint was discarded: then the checkpoint is of this server, although the row
+// wasDiscarded reports whether the row of a checkpoint was discarded: then the checkpoint is of this server, although the row
 // is no longer in the table.
-func (t *transactor) discardedRow(ctx context.Context, at checkpoint) (there bool, err error) {
+func (t *transactor) wasDiscarded(ctx context.Context, at checkpoint) (there bool, err error) {
 	err = t.db.QueryRow(ctx, findDiscard, pg.Args{"position": at.position, "id": at.id}).Scan(&there)
 	if err != nil {
 		return false, t.relay.auditError(err)

@@ -173,6 +173,24 @@ func TestExactlyOnceContinuesFromACheckpointWhoseRowWasDiscarded(t *testing.T) {
 	require.Equal(t, []string{"behind the checkpoint"}, values(s.committed(s.topic)))
 }
 
+// A restored dump has discards with the LSNs of the cluster that it comes from, which may be ahead of this one's.
+func TestADiscardOfAnotherClusterHidesNoRow(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cfg := s.config()
+	cfg.Source = relay.WAL
+	first := s.startStreaming(cfg)
+	require.NoError(t, first.stop())
+	const id = "01a20bac-edb1-708f-b3e7-c02220f7811e"
+	s.exec(`INSERT INTO troupe.outbox_repairs (actor, action, reason, row_position, row_id, topic, attempts, last_error, lsn)
+		VALUES ('ann', 'discard', 'r', 7, $1, $2, 1, 'e', 'FFFF/0')`, id, s.topic)
+	s.insert(s.topic, "k", "before the stream")
+	s.start(cfg)
+	s.exec(`INSERT INTO troupe.outbox (position, id, topic, key, type, payload) OVERRIDING SYSTEM VALUE
+		VALUES (7, $1, $2, 'k', 'Thing', 'written again')`, id, s.topic)
+	require.ElementsMatch(t, []string{"before the stream", "written again"}, values(s.gather(2, s.topic)))
+}
+
 // The relay's role learns which rows were discarded, and no more, and it cannot write that a row was. Without the right, which
 // older versions did not grant, it streams all the same.
 func TestTheRoleOfARelayOnlyReadsWhichRowsWereDiscarded(t *testing.T) {

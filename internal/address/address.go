@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -51,7 +52,7 @@ func unreadable(err error) error {
 // checkParts refuses a URL whose password has a character that ends the user's part, such as postgres://user:1/2@host/db:
 // part of the password would become the name of the database, or of a setting, which errors and logs show.
 func checkParts(text string, config *pgconn.Config) error {
-	cut := strings.Contains(config.Database, "@")
+	cut := strings.Contains(pathOf(text), "@")
 	hosts := []string{config.Host}
 	for _, f := range config.Fallbacks {
 		hosts = append(hosts, f.Host)
@@ -62,13 +63,22 @@ func checkParts(text string, config *pgconn.Config) error {
 	for name := range config.RuntimeParams {
 		cut = cut || strings.Contains(name, "@")
 	}
-	if u, err := url.Parse(text); err == nil && u.Host != "" {
-		cut = cut || u.Fragment != ""
-	}
 	if cut {
-		return errors.New("a connection string with an @, or a #, behind the host " + notShown + ": write / ? # and @ of a password as %2F %3F %23 and %40")
+		return errors.New("a connection string with an @ after the host " + notShown + ": write / ? and @ of a password, or of the database's name, as " +
+			"%2F %3F and %40")
 	}
 	return nil
+}
+
+// pathOf returns the database's name of a URL as it is written, or "" if text is no URL. A name may have an @ that is escaped.
+func pathOf(text string) string {
+	scheme, rest, url := strings.Cut(text, "://")
+	if !url || scheme != "postgres" && scheme != "postgresql" {
+		return ""
+	}
+	_, path, _ := strings.Cut(rest, "/")
+	path, _, _ = strings.Cut(path, "?")
+	return path
 }
 
 // ParseBrokers reads a list of brokers, host:port or host each, with commas between. An empty text is no broker.
@@ -80,7 +90,7 @@ func ParseBrokers(text string) ([]string, error) {
 		}
 		brokers = append(brokers, broker)
 		host, port, err := net.SplitHostPort(broker)
-		if err != nil && !strings.Contains(broker, ":") {
+		if _, notIP := netip.ParseAddr(strings.Trim(broker, "[]")); err != nil && (notIP == nil || !strings.Contains(broker, ":")) {
 			host, port, err = broker, "9092", nil
 		}
 		number, notNumber := strconv.ParseUint(port, 10, 16)

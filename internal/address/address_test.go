@@ -34,6 +34,8 @@ func TestAnAddressIsReadAsItsLibraryReadsIt(t *testing.T) {
 	for _, text := range []string{
 		"postgres://u:p@h:5432/d", "postgresql://u:p%40%2F%3F%23@h/d?sslmode=disable&application_name=a", "postgres:///d?host=/tmp", "host=/tmp dbname=d",
 		"postgres://u@h1:1,h2:2/d", "host=@abstract dbname=d", "host=/var/run/a@b dbname=d", "",
+		"postgres://u:#p@h/d", "postgres://u:12#p@h/d", "postgres://h/orders#1", "postgres://h/d?application_name=a#b", // # is data to Postgres
+		"postgres://h/tenant%40prod", "host=h dbname=tenant@prod",
 	} {
 		config, err := address.ParsePool(text)
 		require.NoError(t, err, text)
@@ -45,6 +47,7 @@ func TestAnAddressIsReadAsItsLibraryReadsIt(t *testing.T) {
 
 	for text, want := range map[string][]string{
 		"": nil, " , ": nil, "h:9092": {"h:9092"}, "h": {"h"}, " a:1, b.example:2 ,[::1]:3": {"a:1", "b.example:2", "[::1]:3"},
+		"::1, [::1], 10.0.0.1": {"::1", "[::1]", "10.0.0.1"},
 	} {
 		got, err := address.ParseBrokers(text)
 		require.NoError(t, err, text)

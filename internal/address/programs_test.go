@@ -22,7 +22,6 @@ var broken = map[string][]string{
 		"postgres://u:" + marker + "%zz@h/d",
 		"postgres://u:x " + marker + "@h/d",
 		"postgres://u:12/" + marker + "@h/d",
-		"postgres://u:12#" + marker + "@h/d",
 		"postgres://u:x/" + marker + "@h/d",
 		"postgres:/u:" + marker + "@h/d",
 		"u:" + marker + "@h/d",

@@ -1,14 +1,16 @@
 -- A row says that a forward call may have begun, or is about to. Each run makes it younger, so that it is kept as long as an
 -- answer to the call would be. A call whose answer is given again does not begin.
 INSERT INTO troupe.answers (consumer_group, message_type, idempotency_key, outcome, type, content_type, command_key)
-SELECT DISTINCT @group, m.operation, m.saga, 'begun', '', '', ''
-FROM unnest((SELECT @operations::text[]), (SELECT @forwards::text[]), (SELECT @sagas::text[]), (SELECT @command_keys::text[]))
-  AS m (operation, forward, saga, command_key)
-WHERE NOT EXISTS (
-  SELECT FROM troupe.answers AS s
-  WHERE s.consumer_group = @group AND s.message_type = m.forward AND s.idempotency_key = m.saga
-    AND (s.outcome = 'success' OR s.command_key = m.command_key)
-  OFFSET 0)
-ORDER BY 2, 3
+SELECT @group, k.operation, k.saga, 'begun', '', '', ''
+FROM (
+  SELECT DISTINCT m.operation, m.saga
+  FROM unnest((SELECT @operations::text[]), (SELECT @forwards::text[]), (SELECT @sagas::text[]), (SELECT @command_keys::text[]))
+    AS m (operation, forward, saga, command_key)
+  WHERE NOT EXISTS (
+    SELECT FROM troupe.answers AS s
+    WHERE s.consumer_group = @group AND s.message_type = m.forward AND s.idempotency_key = m.saga
+      AND (s.outcome = 'success' OR s.command_key = m.command_key)
+    OFFSET 0)) AS k
+ORDER BY k.operation COLLATE "C", k.saga COLLATE "C" -- as the locks of lock_begun.sql are taken
 ON CONFLICT (consumer_group, message_type, idempotency_key) DO UPDATE
 SET answered_at = excluded.answered_at
