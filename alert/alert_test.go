@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// receiver is a webhook that remembers what it was sent and answers as it is told.
+// receiver is a webhook that stores its requests and answers with answer.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -77,7 +77,7 @@ func letter(text string) alert.Incident {
 	return alert.Incident{Kind: "dead letter", Class: "permanent", Where: "order.payment/Charge", Key: "o-1", ID: "m-1", Text: text}
 }
 
-// counted is a template whose body says which cause and how many.
+// counted is a template whose body has the cause and the counts.
 const counted = `{"text": {{json .Text}}, "count": {{.Count}}, "dropped": {{.Dropped}}}`
 
 type count struct {
@@ -196,7 +196,7 @@ func TestAReceiverThatFailsIsTriedAgain(t *testing.T) {
 func TestWhileTheReceiverIsAwayNothingIsLostAndNobodyWaits(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
-	cfg := quick("http://127.0.0.1:1/hooks/T0P-SECRET?token=HIDDEN-TOKEN") // a port that no other test is given
+	cfg := quick("http://127.0.0.1:1/hooks/T0P-SECRET?token=HIDDEN-TOKEN") // a port that no other test uses
 	cfg.Log = zerolog.New(log)
 	n := start(t, cfg)
 	for i := range 100 {

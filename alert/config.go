@@ -17,34 +17,34 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// Config of a Notifier. The zero value logs and counts and posts nothing.
+// Config configures a Notifier. The zero value logs and counts, and posts nothing.
 type Config struct {
 	// URL of the webhook, http or https. Empty: alerts are only logged.
 	URL string
-	// Template of the body, in text/template, which is given an Alert. The function json renders a value as JSON, chat
-	// a text without what chats act on: links, mentions and control characters. Default: {"text": {{json (chat .Summary)}}},
-	// which Slack, Mattermost, Rocket.Chat, Google Chat and Teams understand.
+	// Template is the template of the body, in text/template, executed with an Alert. The function json renders a value as JSON;
+	// chat removes from a text everything on which chat programs act: links, mentions and control characters. Default: {"text":
+	// {{json (chat .Summary)}}}, which Slack, Mattermost, Rocket.Chat, Google Chat and Teams understand.
 	Template string
-	// ContentType of the body. Default application/json; then what Template makes of a trial Alert must be JSON.
+	// ContentType of the body. Default application/json; then the result of Template for a trial Alert must be JSON.
 	ContentType string
 	// Header is added to the request: tokens, for example.
 	Header http.Header
-	// Source is who speaks: the service.
+	// Source is the service that sends the alerts.
 	Source string
 
-	// Every is the least time between two alerts of one cause. Default 15 min.
+	// Every is the minimum time between two alerts of one cause. Default 15 min.
 	Every time.Duration
-	// Causes is how many different causes are counted at a time. Default 1,000.
+	// Causes bounds the different causes that are counted at a time. Default 1,000.
 	Causes int
 	// Timeout of one request. Default 10 s.
 	Timeout time.Duration
 	// Retry of an alert. Default: 1 s at first, up to 30 s, 5 attempts.
 	Retry retry.Policy
-	// Drain is how long Close may take. Default 10 s.
+	// Drain bounds the time of Close. Default 10 s.
 	Drain time.Duration
 	// Transport makes the requests. Default: http.DefaultTransport's settings, on connections of its own.
 	Transport http.RoundTripper
-	// Log gets a line per alert. The zero value discards them.
+	// Log gets a line for each alert. The zero value discards them.
 	Log zerolog.Logger
 }
 
@@ -76,13 +76,13 @@ func fill[T comparable](field *T, with T) {
 	}
 }
 
-// Validate says what New would refuse, and starts nothing.
+// Validate returns the error that New would return, and starts nothing.
 func (c Config) Validate() error {
 	_, _, _, err := c.read()
 	return err
 }
 
-// read checks everything and gives what is made of it.
+// read validates everything, and returns the parsed URL and template.
 func (c Config) read() (Config, *url.URL, *template.Template, error) {
 	c, err := c.withDefaults()
 	var u *url.URL
@@ -99,7 +99,7 @@ func (c Config) read() (Config, *url.URL, *template.Template, error) {
 	return c, u, t, nil
 }
 
-// parseURL never repeats what it was given: it is a password as a whole.
+// parseURL never repeats its input in an error: the whole URL is a secret.
 func parseURL(text string) (*url.URL, error) {
 	if text == "" {
 		return nil, nil
@@ -119,11 +119,11 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// bodyLimit is the largest body that is sent.
+// bodyLimit bounds the body in bytes.
 const bodyLimit = 64 << 10
 
-// parseTemplate tries the template on an Alert with everything set: a field that is not there is an error now, not in
-// the night.
+// parseTemplate executes the template with an Alert whose fields are all set: so an unknown field is an error at start, not at
+// the first alert.
 func parseTemplate(c Config) (*template.Template, error) {
 	t, err := template.New("alert").Funcs(template.FuncMap{"json": toJSON, "chat": chat}).Parse(c.Template)
 	if err != nil {
@@ -162,7 +162,7 @@ func toJSON(v any) (string, error) {
 	return string(b), err
 }
 
-// chat takes the sting out of what others have written: <!channel>, links with another text, @all.
+// chat replaces the parts of external text on which chat programs act: <!channel>, links with another text, @all.
 func chat(s string) string { return forChats.Replace(line(s)) }
 
 var forChats = strings.NewReplacer("<", "‹", ">", "›", "@", "＠")

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/relay"
 )
 
-// deadLetters is for participant.Config.Hooks.
+// deadLetters returns hooks for participant.Config.Hooks.
 func deadLetters(n *alert.Notifier, hop string) participant.Hooks {
 	return participant.Hooks{AfterCommit: func(d participant.Delivery) {
 		if d.Outcome == envelope.Exhausted {
@@ -25,7 +25,7 @@ func deadLetters(n *alert.Notifier, hop string) participant.Hooks {
 	}}
 }
 
-// parkedRows is for relay.Config.Hooks.
+// parkedRows returns hooks for relay.Config.Hooks.
 func parkedRows(n *alert.Notifier, service string) relay.Hooks {
 	return relay.Hooks{Troubled: func(t relay.Trouble) {
 		if t.Parked {
@@ -52,7 +52,7 @@ func Example() {
 		Message: envelope.Message{Key: []byte("o-1"), ID: "0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f"}, Handler: "order.payment/ChargePayment",
 		Outcome: envelope.Exhausted, Class: participant.Permanent, Err: errors.New("no such account"),
 	})
-	hooks.AfterCommit(participant.Delivery{Outcome: envelope.Success}) // nobody has to know
+	hooks.AfterCommit(participant.Delivery{Outcome: envelope.Success}) // causes no alert
 	fmt.Println(n.Close())
 	// Output:
 	// {"text": "payment: dead letter: order.payment/ChargePayment: permanent: no such account; key o-1; id 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f"}

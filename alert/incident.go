@@ -8,28 +8,28 @@ import (
 	"unicode"
 )
 
-// An Incident is one thing that waits for a person. Texts that are too long are cut.
+// An Incident is an event that needs an operator. Texts that are too long are cut.
 type Incident struct {
-	Kind    string    // what it is: "dead letter", "parked row"
-	Class   string    // of the failure, where it has one
+	Kind    string    // such as "dead letter", "parked row"
+	Class   string    // of the failure, if it has one
 	Where   string    // the handler, or the topic
-	Subject string    // whose it is: the hop, the service; not part of the cause
+	Subject string    // the hop or the service that it belongs to; not part of the cause
 	Key     string    // the business key
 	ID      string    // of the message
 	At      time.Time // zero: now
 	Text    string    // the error
 }
 
-// An Alert is what a template is given: the last incident of a cause, and how many there were.
+// An Alert is the input of a template: the last incident of a cause, and the number of incidents.
 type Alert struct {
 	Incident
 	Source  string    // Config.Source
 	Count   int       // incidents of this cause since the last alert, this one included
 	Since   time.Time // the first of them
-	Dropped int       // incidents of other causes that there was no room for, since the last alert
+	Dropped int       // incidents of other causes, above Config.Causes, since the last alert
 }
 
-// Summary is all of it in a line or two.
+// Summary returns the whole alert in a line or two.
 func (a Alert) Summary() string {
 	var b strings.Builder
 	if a.Source != "" {
@@ -59,12 +59,12 @@ func (a Alert) Summary() string {
 	return b.String()
 }
 
-// cause is what incidents have in common.
+// cause is the common part of incidents that are counted together.
 type cause struct{ kind, class, where, fingerprint string }
 
 func (i Incident) cause() cause { return cause{i.Kind, i.Class, i.Where, fingerprint(i.Text)} }
 
-// trimmed holds what others have written to lengths that a body bears.
+// trimmed cuts text from outside to lengths that fit into a body.
 func (i Incident) trimmed() Incident {
 	for _, field := range []*string{&i.Kind, &i.Class, &i.Where, &i.Subject, &i.Key, &i.ID} {
 		*field = cut(line(*field), 200)
@@ -83,7 +83,8 @@ var (
 	digits = regexp.MustCompile(`[0-9]+([.,:][0-9]+)*`)
 )
 
-// fingerprint is what an error says apart from this one message: quoted values, UUIDs, hex and numbers become a star.
+// fingerprint returns the part of an error that does not depend on the message: quoted values, UUIDs, hex and numbers become a
+// star.
 func fingerprint(text string) string {
 	text = quoted.ReplaceAllLiteralString(text, "*")
 	text = uuids.ReplaceAllLiteralString(text, "*")
@@ -91,12 +92,12 @@ func fingerprint(text string) string {
 		if strings.ContainsAny(word, "0123456789") {
 			return "*"
 		}
-		return word // "defaced" is none
+		return word // "defaced" is no hex number
 	})
 	return cut(digits.ReplaceAllLiteralString(text, "*"), 300)
 }
 
-// line is s as valid text on one line.
+// line returns s as valid text on one line.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// Stats are counts since New. Every incident is in one of Told, Lost, Dropped and Waiting.
+// Stats has the counts since New. Every incident is in one of Told, Lost, Dropped and Waiting.
 type Stats struct {
-	Incidents int64 `json:"incidents"` // that Notify was called with
-	Alerts    int64 `json:"alerts"`    // that the receiver took; without a URL, that were logged
-	Attempts  int64 `json:"attempts"`  // requests that failed
+	Incidents int64 `json:"incidents"` // calls of Notify
+	Alerts    int64 `json:"alerts"`    // alerts that the receiver accepted; without a URL, that were logged
+	Attempts  int64 `json:"attempts"`  // failed requests
 
-	Told    int64 `json:"told"`    // incidents in alerts that the receiver took
-	Lost    int64 `json:"lost"`    // incidents in alerts that it refused, or that there was no time left for
-	Dropped int64 `json:"dropped"` // incidents for whose cause there was no room, or after Close
+	Told    int64 `json:"told"`    // incidents in alerts that the receiver accepted
+	Lost    int64 `json:"lost"`    // incidents in alerts that it refused, or that Close had no time for
+	Dropped int64 `json:"dropped"` // incidents above Config.Causes, or after Close
 	Waiting int64 `json:"waiting"` // incidents that are counted for the next alert of their cause
 }
 
-// A Notifier posts alerts. It may be used concurrently. Close it.
+// A Notifier posts alerts. It may be used concurrently. Call Close at the end.
 type Notifier struct {
 	cfg      Config
 	url      *url.URL // nil: only log
 	template *template.Template
 	client   *http.Client
-	close    func() // idle connections
+	close    func() // closes idle connections
 	secrets  []string
 
 	wake    chan struct{}
@@ -45,7 +45,7 @@ type Notifier struct {
 	stats   Stats
 }
 
-// A tally is one cause's.
+// A tally holds the counts of one cause.
 type tally struct {
 	last  Incident
 	count int // incidents since the last alert
@@ -53,8 +53,8 @@ type tally struct {
 	due   time.Time // no alert before
 }
 
-// New checks the configuration, the template with a trial alert too, and starts the Notifier's goroutine. It connects
-// to nothing. Its errors do not repeat the URL.
+// New validates the configuration, the template with a trial alert, and starts the Notifier's goroutine. It connects to nothing.
+// Its errors do not repeat the URL.
 func New(cfg Config) (*Notifier, error) {
 	cfg, u, t, err := cfg.read()
 	if err != nil {
@@ -70,7 +70,7 @@ func New(cfg Config) (*Notifier, error) {
 	return n, nil
 }
 
-// Notify counts an incident and never waits.
+// Notify counts an incident. It never blocks.
 func (n *Notifier) Notify(i Incident) {
 	i = i.trimmed()
 	of := i.cause()
@@ -102,7 +102,7 @@ func (n *Notifier) Notify(i Incident) {
 	}
 }
 
-// sweep forgets causes that would be new again anyway.
+// sweep deletes causes without incidents for which an alert would be due at once, if there are too many causes.
 func (n *Notifier) sweep(now time.Time) {
 	if len(n.causes) < n.cfg.Causes {
 		return
@@ -114,15 +114,15 @@ func (n *Notifier) sweep(now time.Time) {
 	}
 }
 
-// Stats may be called at any time.
+// Stats returns the counts. It may be called at any time.
 func (n *Notifier) Stats() Stats {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.stats
 }
 
-// Close posts what is counted, whatever its time, for at most Config.Drain, and ends the goroutine. The error says how
-// many incidents were lost by that. What Notify gets from now on is dropped. Closing again waits for the same end.
+// Close posts the counted incidents, even if they are not due, for at most Config.Drain, and ends the goroutine. Its error has
+// the number of incidents that were lost. Later incidents are dropped. A second call waits for the same end.
 func (n *Notifier) Close() error {
 	before := n.Stats().Lost
 	n.once.Do(func() { close(n.closing) })
@@ -146,11 +146,11 @@ func (n *Notifier) isClosing() bool {
 	}
 }
 
-// run sends one alert after the other: there is one receiver, and if it is away it is for all.
+// run sends the alerts one by one: there is one receiver, and if it is away, it is away for all alerts.
 func (n *Notifier) run() {
 	defer close(n.done)
 	for {
-		last := n.isClosing() // asked first: nothing is counted after that
+		last := n.isClosing() // read first: nothing is counted after it
 		a, of, wait := n.take(time.Now())
 		if a != nil {
 			n.settle(of, *a, n.deliver(*a))
@@ -169,7 +169,7 @@ func (n *Notifier) run() {
 	}
 }
 
-// take makes an alert of the cause that is due the longest. Without one it says how long there will be none.
+// take makes an alert of the cause that is due the longest. If none is due, it returns the time until the next.
 func (n *Notifier) take(now time.Time) (a *Alert, of cause, wait time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -191,7 +191,7 @@ func (n *Notifier) take(now time.Time) (a *Alert, of cause, wait time.Duration) 
 	return a, of, 0
 }
 
-// settle books how an alert ended. One that may still arrive goes back to its cause.
+// settle counts the result of an alert. The incidents of an alert that can be posted later return to their cause.
 func (n *Notifier) settle(of cause, a Alert, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// errRefused is wrapped by errors that trying again cannot cure.
+// errRefused is wrapped by errors that a retry cannot cure.
 var errRefused = errors.New("refused")
 
 // patience is the longest Retry-After that is honoured.
@@ -31,7 +31,7 @@ func (n *Notifier) newClient() {
 	}
 	n.client = &http.Client{
 		Transport: transport, Timeout: n.cfg.Timeout,
-		// A redirect would carry what the alert says to whoever is named there, as GET and without a body.
+		// A redirect would send the alert to the host that it names, as GET and without a body.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	if n.url == nil {
@@ -40,7 +40,7 @@ func (n *Notifier) newClient() {
 	n.secrets = secretsOf(n.url, n.cfg.Header)
 }
 
-// secretsOf are the parts that a receiver could say again, the longest first.
+// secretsOf returns the secret parts that a receiver could repeat, the longest first.
 func secretsOf(u *url.URL, header http.Header) (secrets []string) {
 	password, _ := u.User.Password()
 	all := []string{u.String(), u.RequestURI(), u.RawQuery, u.EscapedPath(), u.Path, password}
@@ -60,7 +60,7 @@ func secretsOf(u *url.URL, header http.Header) (secrets []string) {
 	return secrets
 }
 
-// deliver logs the alert and posts it, again and again by the policy. Its errors are fit to be logged.
+// deliver logs the alert and posts it, with retries by the policy. Its errors contain no secrets.
 func (n *Notifier) deliver(a Alert) error {
 	n.cfg.Log.Warn().Str("kind", a.Kind).Str("class", a.Class).Str("where", a.Where).Str("subject", a.Subject).Str("key", a.Key).
 		Str("id", a.ID).Str("error", a.Text).Int("count", a.Count).Time("since", a.Since).Int("dropped", a.Dropped).Msg("alert")
@@ -92,7 +92,7 @@ func (n *Notifier) deliver(a Alert) error {
 	}
 }
 
-// post makes one request. Wait is how long the receiver asks to be left alone.
+// post makes one request. wait is the Retry-After of the receiver.
 func (n *Notifier) post(body []byte) (wait time.Duration, err error) {
 	request, err := http.NewRequestWithContext(n.ctx, http.MethodPost, n.url.String(), bytes.NewReader(body))
 	if err != nil {
@@ -108,7 +108,7 @@ func (n *Notifier) post(body []byte) (wait time.Duration, err error) {
 		return 0, n.redacted(err)
 	}
 	defer response.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(response.Body, 4<<10)) // to its end, or the connection is not used again
+	said, err := io.ReadAll(io.LimitReader(response.Body, 4<<10)) // to its end, so that the connection is used again
 	status := response.StatusCode
 	switch {
 	case status >= 200 && status < 300:
@@ -125,7 +125,7 @@ func (n *Notifier) post(body []byte) (wait time.Duration, err error) {
 	return 0, fmt.Errorf("%w: %w", n.redacted(fmt.Errorf("status %d: %s", status, cut(line(string(said)), 200))), errRefused)
 }
 
-// redacted is err without the URL, which is a secret. Of http's own errors, which begin with it, the rest is left.
+// redacted returns err without the URL, which is a secret. From http's own errors, which begin with the URL, it takes the cause.
 func (n *Notifier) redacted(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {

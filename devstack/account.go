@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// account is the user a Postgres server runs as: this process's own, except for root, as whom initdb and postgres refuse to run.
+// account is the user a Postgres server runs as: this process's own, except for root, since initdb and postgres refuse to run as
+// root.
 type account struct {
 	name     string
 	uid, gid int
@@ -27,7 +28,7 @@ func (a account) give(dir string) error {
 	})
 }
 
-// reach says whether the account may enter dir, by the permission bits of it and of its parents.
+// reach returns an error if the account may not enter dir, by the permission bits of it and of its parents.
 func (a account) reach(dir string) error {
 	if !a.other {
 		return nil

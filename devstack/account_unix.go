@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// serverAccount picks for root the first of the users postgres and nobody that exists, else the uid that is nobody's by convention.
+// serverAccount returns for root the first of the users postgres and nobody that exists, else the conventional uid of nobody.
 func serverAccount() account {
 	if os.Geteuid() != 0 {
 		return account{uid: os.Geteuid(), gid: os.Getegid()}
@@ -49,7 +49,7 @@ func (a account) enters(info fs.FileInfo) bool {
 	return info.Mode()&bit != 0
 }
 
-// ours says whether this process's user owns the file.
+// ours reports whether this process's user owns the file.
 func ours(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Geteuid()

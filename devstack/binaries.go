@@ -14,13 +14,13 @@ import (
 // oldestMajor is the oldest Postgres that Troupe supports.
 const oldestMajor = 14
 
-// binaries is a folder that holds postgres and initdb.
+// binaries is a folder with postgres and initdb.
 type binaries struct {
 	dir     string
 	version string // as the server prints it: 17.5, 18beta1
 }
 
-// findBinaries looks where packages install Postgres, and fetches it where none is.
+// findBinaries searches where packages install Postgres, and fetches it if none is installed.
 func findBinaries(ctx context.Context, who account) (binaries, error) {
 	for _, dir := range pathFolders(ctx) {
 		if b, err := inspect(ctx, dir, who); err == nil {
@@ -72,7 +72,8 @@ func packageFolders() []string {
 	return dirs
 }
 
-// inspect resolves links, because initdb looks for postgres beside itself.
+// inspect checks a folder of binaries and reads their version. It resolves links, because initdb looks for postgres in its own
+// folder.
 func inspect(ctx context.Context, dir string, who account) (binaries, error) {
 	path, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 	if err != nil {

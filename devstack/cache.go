@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// cacheDir is the folder for what is expensive to make and the same for every start: in the user's cache folder, or for root, whose home
-// the server's account cannot enter, a folder for that account.
+// cacheDir returns the folder for files that are expensive to make and the same for every start: in the user's cache folder, or
+// for root, whose home the server's account cannot enter, a folder for that account.
 func cacheDir(who account) (string, error) {
 	if who.other {
 		dir := filepath.Join("/var/cache/troupe", strconv.Itoa(who.uid))
@@ -27,8 +27,8 @@ func cacheDir(who account) (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// cached returns the folder name of the cache, which build fills on first use. Processes that want it at once wait for the one that
-// builds; one that dies while building leaves no half-filled folder under the name. The folder belongs to the account.
+// cached returns the folder name of the cache, which build fills on first use. Concurrent processes wait for the one that builds;
+// if it dies while building, no half-filled folder has the name. The folder belongs to the account.
 func cached(ctx context.Context, who account, name string, build func(dir string) error) (string, error) {
 	cache, err := cacheDir(who)
 	if err != nil {

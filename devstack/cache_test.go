@@ -72,7 +72,7 @@ func TestSweepLeavesTheFoldersOfTheLiving(t *testing.T) {
 	require.NoError(t, alive.remove())
 }
 
-// emptyCache makes the user's cache folder an empty one.
+// emptyCache sets the user's cache folder to an empty folder.
 func emptyCache(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

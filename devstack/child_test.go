@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// signals never tells, and keeps a blocked process from being taken for a deadlock.
+// signals returns a channel that never receives, and keeps the runtime from reporting a blocked process as a deadlock.
 func signals() chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGUSR1)
@@ -86,7 +86,7 @@ func TestChildEndsWithItsKilledParent(t *testing.T) {
 
 			require.NoError(t, cmd.Process.Kill())
 			_ = cmd.Wait()
-			// Parent and child hold the other end: its end is the end of both.
+			// Parent and child hold the other end: EOF means that both have ended.
 			require.NoError(t, r.SetReadDeadline(time.Now().Add(time.Minute)))
 			_, err = r.Read(make([]byte, 1))
 			require.ErrorIs(t, err, io.EOF)

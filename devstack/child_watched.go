@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// startWatched starts cmd next to a shell that reads from a pipe whose only writer is this process. The end of the pipe without a word
-// means that this process is gone, and the shell signals the child. A parent that dies between starting the child and naming it to the
-// shell, some microseconds, leaves the child behind.
+// startWatched starts cmd next to a shell that reads from a pipe whose only writer is this process. The end of the pipe without a
+// word means that this process is gone, and the shell signals the child. A parent that dies between starting the child and
+// sending its pid to the shell, some microseconds, leaves the child behind.
 func startWatched(cmd *exec.Cmd, atParentsEnd syscall.Signal) (release func(), err error) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// compatibility answers for srfake, which calls every schema compatible: it refuses what a registry would refuse at the
-// subject's level, and says why. The fake holds the subjects; itself is a client that asks it for them.
+// compatibility handles requests for srfake, which accepts every schema as compatible: it refuses a schema that a registry would
+// refuse at the subject's level, with the reason. The fake stores the subjects; itself is a client that reads them from it.
 type compatibility struct {
 	fake   http.Handler
 	itself *schemas.Registry
@@ -47,7 +47,7 @@ func (c compatibility) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// against gives the reasons against a schema. One that is not Avro, or is there already, is none of its business.
+// against returns the reasons against a schema. It returns none for a schema that is not Avro, or is registered already.
 func (c compatibility) against(req *http.Request, subject string, body []byte) (reasons []string, err error) {
 	var posted struct{ Schema, SchemaType string }
 	if json.Unmarshal(body, &posted) != nil || posted.SchemaType != "" && posted.SchemaType != "AVRO" {

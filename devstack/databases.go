@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// CreateDatabase makes a database, as a copy of the database template unless that is "", and returns its URL. Nobody may be connected
-// to the template meanwhile.
+// CreateDatabase makes a database, as a copy of the database template unless that is "", and returns its URL. No session may be
+// connected to the template meanwhile.
 func (p *Postgres) CreateDatabase(ctx context.Context, name, template string) (address string, err error) {
 	statement := "CREATE DATABASE " + pgx.Identifier{name}.Sanitize()
 	if template != "" {
@@ -23,7 +23,7 @@ func (p *Postgres) CreateDatabase(ctx context.Context, name, template string) (a
 	return p.URL(name), nil
 }
 
-// DropDatabase drops a database, cutting its connections and freeing its replication slots first. An absent one is no error.
+// DropDatabase drops a database; it first ends its connections and drops its replication slots. An absent database is no error.
 func (p *Postgres) DropDatabase(ctx context.Context, name string) error {
 	conn, err := pgx.Connect(ctx, p.URL(""))
 	if err != nil {
@@ -36,7 +36,8 @@ func (p *Postgres) DropDatabase(ctx context.Context, name string) error {
 	return nil
 }
 
-// dropDatabase repeats: FORCE does not cut a replication connection, and one that was cut holds its slot a moment longer.
+// dropDatabase repeats its statements: FORCE does not end a replication connection, and one that was ended holds its slot a
+// moment longer.
 func dropDatabase(ctx context.Context, conn *pgx.Conn, name string) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

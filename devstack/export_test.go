@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// StartWatchedChild is StartChild by the means of systems other than Linux.
+// StartWatchedChild is StartChild with the mechanism of systems other than Linux.
 func StartWatchedChild(cmd *exec.Cmd) (*Child, error) {
 	return startChild(cmd, syscall.SIGKILL, startWatched)
 }

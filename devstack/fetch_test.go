@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/devstack"
 )
 
-// What a machine without Postgres gets. The transfer happens once for a user; later runs find the cache.
+// The binaries of a machine without Postgres. The transfer happens once for a user; later runs use the cache.
 func TestPostgresRunsFromFetchedBinaries(t *testing.T) {
 	t.Parallel()
 	bin, err := devstack.FetchPostgres(t.Context())

@@ -10,21 +10,22 @@ import (
 	"strings"
 )
 
-// superuser is the role that initdb makes. It has no name of ours: search_path begins with the schema that is called like the role, and
-// there is one called troupe, into which every table of a service would then go.
+// superuser is the role that initdb makes. It is not named troupe: search_path begins with the schema that has the role's name,
+// and there is a schema troupe, in which every table of a service would then be created.
 const superuser = "postgres"
 
-// Collation C, so that a text order is the same on every machine. Who may connect is decided at each start, in pg_hba.conf.
+// initdbArgs sets collation C, so that a text order is the same on every machine. Authentication is configured at each start, in
+// pg_hba.conf.
 var initdbArgs = []string{"--username=" + superuser, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"}
 
-// initData fills the folder data, which must be absent or empty, with a new cluster. It copies one that initdb made once for these
-// binaries: 0.1 s instead of 1 to 2 s.
+// initData fills the folder data, which must be absent or empty, with a new cluster. It copies a cluster that initdb made once
+// for these binaries: 0.1 s instead of 1 to 2 s.
 func initData(ctx context.Context, b binaries, who account, data string) error {
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return err
 	}
 	template, err := cached(ctx, who, templateName(b), func(dir string) error { return initdb(ctx, b, who, dir) })
-	if err != nil { // no home folder, or a read-only one: without a copy to keep
+	if err != nil { // no home folder, or a read-only one: without a cached copy
 		if err := who.give(data); err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func initdb(ctx context.Context, b binaries, who account, data string) error {
 	return nil
 }
 
-// serverEnv leaves out PGDATA, PGPORT and their like, which the server's programs would obey.
+// serverEnv returns an environment without PGDATA, PGPORT and similar variables, which the server's programs would use.
 func serverEnv() []string {
 	env := []string{"LC_ALL=C", "TZ=UTC"}
 	for _, name := range []string{"PATH", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {

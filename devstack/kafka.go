@@ -14,30 +14,30 @@ import (
 	"github.com/troupe-go/troupe/internal/address"
 )
 
-// KafkaConfig says how an embedded broker runs. The zero value runs a throw-away one.
+// KafkaConfig configures an embedded broker. The zero value runs a throw-away one.
 type KafkaConfig struct {
-	// DataDir holds what the broker stores, and stays; a folder used before is used again. Default: a temporary folder, removed at
-	// Close. The records are on disk in either case, so that a long run does not fill the memory.
+	// DataDir has the broker's data, and is kept; a folder of an earlier run is used again. Default: a temporary folder, removed
+	// at Close. The records are on disk in either case, so that a long run does not fill the memory.
 	DataDir string
 	// Partitions of a topic whose creator leaves the number to the broker. Default 6. No topic is created by being used.
 	Partitions int
 	// Port is where it listens, on 127.0.0.1. Default: a free one.
 	Port int
-	// Log gets a line per start and end. The zero value discards them.
+	// Log gets a line for each start and end. The zero value discards them.
 	Log zerolog.Logger
 }
 
 // Kafka is a broker: kfake in this process, or the ones that TROUPE_KAFKA names.
 type Kafka struct {
 	addrs   []string
-	cluster *kfake.Cluster // nil when it runs elsewhere
+	cluster *kfake.Cluster // nil if it runs elsewhere
 	members *members
 	scratch *scratch // nil unless the data is temporary
 	log     zerolog.Logger
 }
 
-// StartKafka starts one broker on 127.0.0.1. It takes no notice of a topic's configuration beyond storing it, and a
-// member that dies during a rebalance stalls its group for the member's rebalance time-out: keep that below the session time-out.
+// StartKafka starts one broker on 127.0.0.1. The broker stores a topic's configuration, but does not apply it; and a member that
+// dies during a rebalance stalls its group for the member's rebalance time-out: keep that below the session time-out.
 func StartKafka(_ context.Context, cfg KafkaConfig) (*Kafka, error) {
 	if cfg.Partitions == 0 {
 		cfg.Partitions = 6
@@ -96,10 +96,10 @@ func OpenKafka(ctx context.Context, cfg KafkaConfig) (*Kafka, error) {
 	return k, nil
 }
 
-// Addrs are the bootstrap addresses, host:port.
+// Addrs returns the bootstrap addresses, host:port.
 func (k *Kafka) Addrs() []string { return k.addrs }
 
-// Close ends the broker and removes what is temporary. Brokers elsewhere are left alone.
+// Close stops the broker and removes temporary data. It does nothing to brokers elsewhere.
 func (k *Kafka) Close() error {
 	if k.cluster == nil {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// members ends the sessions that kfake forgets. It begins a member's session timer when it has sent the answer to a join or sync, so
-// a member whose connection breaks while it waits for one has no timer: with the next generation it owns partitions that nobody
-// reads, until some other member joins. (kfake's group.reply, seen in v0.0.0-20260918054303.)
+// members ends the sessions that kfake forgets. kfake starts a member's session timer when it has sent the answer to a join or
+// sync, so a member whose connection breaks while it waits for an answer has no timer: in the next generation it owns partitions
+// that no member reads, until another member joins. (kfake's group.reply, seen in v0.0.0-20260918054303.)
 //
-// It sees each request of a classic group, and lets a member leave that was silent for its session and for the time that a
+// It reads each request of a classic group, and removes a member that was silent for its session time-out plus the time that a
 // rebalance may keep it waiting.
 type members struct {
 	client *kgo.Client
@@ -28,10 +28,10 @@ type members struct {
 
 type member struct{ group, id string }
 
-// sign is a member's last one of life.
+// A sign is the last request of a member.
 type sign struct {
 	at      time.Time
-	silence time.Duration // that it may keep
+	silence time.Duration // how long the member may be silent
 }
 
 // watchMembers watches the groups of c until close is called.
@@ -97,13 +97,13 @@ func (m *members) watch(ctx context.Context) {
 			leaver := kmsg.NewLeaveGroupRequestMember()
 			leaver.MemberID = who.id
 			req.Members = append(req.Members, leaver)
-			// Most have left long since, and the answer says so. What fails here fails with the broker.
+			// Most members have left already, and the answer is an error. Other errors mean that the broker has failed.
 			_, _ = req.RequestWith(ctx, m.client)
 		}
 	}
 }
 
-// silent takes out the members that were silent for too long.
+// silent removes and returns the members that were silent for too long.
 func (m *members) silent() (all []member) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

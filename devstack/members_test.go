@@ -14,14 +14,14 @@ import (
 	"github.com/troupe-go/troupe/devstack"
 )
 
-// A member whose connection breaks while it waits for its join is a member of the generation that follows; it must not stay one.
+// A member whose connection breaks while it waits for its join is a member of the next generation; it must not stay one.
 func TestAMemberThatDiesInARebalanceLeavesItsGroup(t *testing.T) {
 	t.Parallel()
 	k := startKafka(t, devstack.KafkaConfig{})
 	cl := kafkaClient(t, k)
 	_, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, nil, "work")
 	require.NoError(t, err)
-	for i := range 8 { // kfake may also believe that it answered, by chance
+	for i := range 8 { // by chance kfake may also have answered the request
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			dieInARebalance(t, k, cl, fmt.Sprint("group-", i))
@@ -42,7 +42,7 @@ func dieInARebalance(t *testing.T, k *devstack.Kafka, cl *kgo.Client, group stri
 			}
 		}
 	}
-	// One that lives: its next heartbeat tells it of the other, some time after that one has gone.
+	// A member that is alive: its next heartbeat reports the rebalance, some time after the other member has gone.
 	lives := kafkaClient(t, k, kgo.ConsumerGroup(group), kgo.ConsumeTopics("work"), kgo.SessionTimeout(time.Minute),
 		kgo.RebalanceTimeout(50*time.Second), kgo.HeartbeatInterval(900*time.Millisecond))
 	go func() {
@@ -57,7 +57,7 @@ func dieInARebalance(t *testing.T, k *devstack.Kafka, cl *kgo.Client, group stri
 	require.NoError(t, err)
 	join := kmsg.NewPtrJoinGroupRequest()
 	join.Group, join.ProtocolType = group, "consumer"
-	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 3000, 2500 // it must not be over between the two requests below
+	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 3000, 2500 // the session must not end between the two requests below
 	meta, ok := describe[group].Members[0].Join.AsConsumer()
 	require.True(t, ok)
 	protocol := kmsg.NewJoinGroupRequestProtocol()
@@ -76,7 +76,8 @@ func dieInARebalance(t *testing.T, k *devstack.Kafka, cl *kgo.Client, group stri
 	dies.Close()
 	require.Error(t, <-waits)
 
-	// With one partition the first has nothing to give up, which would be another rebalance, and end it.
+	// With one partition the first member has nothing to revoke, which would cause another rebalance, and remove the other
+	// member.
 	waitForGroup("a generation of both", func(g kadm.DescribedGroup) bool { return g.State == "Stable" })
 	waitForGroup("it to be gone", func(g kadm.DescribedGroup) bool { return g.State == "Stable" && len(g.Members) == 1 })
 }

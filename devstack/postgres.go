@@ -18,36 +18,36 @@ import (
 	"github.com/troupe-go/troupe/internal/address"
 )
 
-// PostgresConfig says how an embedded Postgres runs. The zero value runs a throw-away one.
+// PostgresConfig configures an embedded Postgres. The zero value runs a throw-away one.
 type PostgresConfig struct {
-	// Dir holds the server's data and its log, postgres.log, and stays; a folder used before is used again. Run by root, the server
-	// runs as another user, who must be able to enter Dir. Default: a temporary folder, removed at Close.
+	// Dir has the server's data and its log, postgres.log, and is kept; a folder of an earlier run is used again. For root, the
+	// server runs as another user, who must be able to enter Dir. Default: a temporary folder, removed at Close.
 	Dir string
-	// Settings are lines of postgresql.conf. They win over the defaults, which are durable (fsync on) and ready for logical
+	// Settings are lines of postgresql.conf. They override the defaults, which are durable (fsync on) and ready for logical
 	// replication, with 300 connections.
 	Settings map[string]string
-	// Binaries is the folder of the programs postgres and initdb, version 14 or newer. Default: those on PATH, else the newest that a
-	// package installed, else FetchPostgres.
+	// Binaries is the folder of the programs postgres and initdb, version 14 or newer. Default: the ones on PATH, else the newest
+	// that a package installed, else FetchPostgres.
 	Binaries string
 	// Port is where it listens, on 127.0.0.1. Default: a free one.
 	Port int
-	// Password is the superuser's over TCP. Default: one that is made up.
+	// Password is the superuser's over TCP. Default: a random one.
 	Password string
-	// Log gets a line per start and end. The zero value discards them.
+	// Log gets a line for each start and end. The zero value discards them.
 	Log zerolog.Logger
 }
 
 // Postgres is a server: one that runs here, or one that TROUPE_POSTGRES names.
 type Postgres struct {
-	url    url.URL // TCP, of the database that "" stands for
-	server *server // nil when it runs elsewhere
+	url    url.URL // TCP, of the default database
+	server *server // nil if it runs elsewhere
 	log    zerolog.Logger
 }
 
 var errElsewhere = errors.New("the server was not started here")
 
-// StartPostgres starts a server on 127.0.0.1 and returns when it answers; ctx bounds the start only. Its superuser is postgres, with
-// a password over TCP and none over the socket. It ends at Close or with this process.
+// StartPostgres starts a server on 127.0.0.1 and returns when it answers; ctx bounds the start only. Its superuser is postgres,
+// with a password over TCP and none over the socket. It ends at Close or with this process.
 func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 	began := time.Now()
 	s, err := newServer(ctx, cfg)
@@ -69,7 +69,8 @@ func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 	}, nil
 }
 
-// startFirst tries again with other ports, because somebody may have taken the free one meanwhile. A port that was asked for stays.
+// startFirst tries again with other ports, because another program may have taken the free one meanwhile. It does not change a
+// configured port.
 func (s *server) startFirst(ctx context.Context, password string) error {
 	err := s.start(ctx)
 	for range 2 {
@@ -114,7 +115,7 @@ func OpenPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 	return p, nil
 }
 
-// URL connects to a database over TCP, as a role that may do everything here. "" is the database postgres, or the one that
+// URL returns the URL of a database over TCP, with a role that has all rights here. "" is the database postgres, or the one that
 // TROUPE_POSTGRES names.
 func (p *Postgres) URL(database string) string {
 	u := p.url
@@ -124,7 +125,7 @@ func (p *Postgres) URL(database string) string {
 	return u.String()
 }
 
-// SocketURL connects over the Unix socket, which costs less per round trip. For a server elsewhere it is URL.
+// SocketURL returns the URL over the Unix socket, which costs less per round trip. For a server elsewhere it returns URL.
 func (p *Postgres) SocketURL(database string) string {
 	if p.server == nil {
 		return p.URL(database)
@@ -147,17 +148,17 @@ func (p *Postgres) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop cuts every connection, rolls back, writes a checkpoint and returns when all processes of the server have ended.
+// Stop ends every connection, rolls back, writes a checkpoint and returns when all processes of the server have ended.
 func (p *Postgres) Stop(ctx context.Context) error {
 	return p.end(ctx, syscall.SIGINT, "postgres stopped")
 }
 
-// Kill kills the server as a crash would and returns when all its processes have ended. What was committed is there after Start.
+// Kill kills the server as a crash would and returns when all its processes have ended. Committed data is there after Start.
 func (p *Postgres) Kill() error {
 	return p.end(context.Background(), syscall.SIGKILL, "postgres killed")
 }
 
-// Restart is Stop and Start.
+// Restart calls Stop and Start.
 func (p *Postgres) Restart(ctx context.Context) error {
 	if err := p.Stop(ctx); err != nil {
 		return err
@@ -176,8 +177,8 @@ func (p *Postgres) end(ctx context.Context, sig os.Signal, said string) error {
 	return nil
 }
 
-// Close ends the server and removes what is temporary. One that keeps its data writes a checkpoint first, for 15 s at most; its
-// recovery is the next start's. A server elsewhere is left alone.
+// Close stops the server and removes temporary data. A server that keeps its data writes a checkpoint first, for 15 s at most;
+// after that the next start recovers it. It does nothing to a server elsewhere.
 func (p *Postgres) Close() error {
 	s := p.server
 	if s == nil {

@@ -44,7 +44,7 @@ func TestPostgresHasThePasswordThatItIsGiven(t *testing.T) {
 	require.Equal(t, "1", ask(t, p.URL(""), "SELECT '1'"))
 }
 
-// A port that was asked for is that one or none: somebody has written it down.
+// A configured port is used or fails: other configuration may depend on it.
 func TestAPortThatIsTakenIsAnError(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

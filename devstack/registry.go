@@ -17,10 +17,10 @@ import (
 // Registry is a schema registry: srfake in this process, or the one that TROUPE_REGISTRY names.
 type Registry struct {
 	url    string
-	server *http.Server // nil when it runs elsewhere
+	server *http.Server // nil if it runs elsewhere
 }
 
-// StartRegistry starts a registry on a free port of 127.0.0.1. It keeps its schemas in memory, and refuses those that are
+// StartRegistry starts a registry on a free port of 127.0.0.1. It keeps its schemas in memory, and refuses schemas that are
 // incompatible at their subject's level, BACKWARD unless set.
 func StartRegistry(context.Context) (*Registry, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +48,7 @@ func OpenRegistry(ctx context.Context) (*Registry, error) {
 	}
 	itself, err := schemas.NewRegistry(address)
 	if err == nil {
-		_, err = itself.Versions(ctx, "troupe.devstack") // no error where there are none
+		_, err = itself.Versions(ctx, "troupe.devstack") // no error if there are none
 	}
 	if err != nil {
 		return nil, fmt.Errorf("TROUPE_REGISTRY: %w", err)
@@ -56,10 +56,10 @@ func OpenRegistry(ctx context.Context) (*Registry, error) {
 	return &Registry{url: address}, nil
 }
 
-// URL is the root of Confluent's REST API.
+// URL returns the root of Confluent's REST API.
 func (r *Registry) URL() string { return r.url }
 
-// Close ends the registry and its connections. One elsewhere is left alone.
+// Close stops the registry and closes its connections. It does nothing to a registry elsewhere.
 func (r *Registry) Close() error {
 	if r.server == nil {
 		return nil

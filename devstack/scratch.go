@@ -9,11 +9,12 @@ import (
 
 const scratchPrefix = "troupe-"
 
-// longestBase leaves room for "/troupe-pg-1234567890/s/.s.PGSQL.65535" in the 104 bytes that macOS allows a Unix socket's path (Linux: 108).
+// longestBase leaves room for "/troupe-pg-1234567890/s/.s.PGSQL.65535" in the 104 bytes that macOS allows a Unix socket's path
+// (Linux: 108).
 const longestBase = 60
 
-// scratch is a folder in the temporary directory that belongs to whoever holds its lock: this process, and children that inherit the
-// lock's file. Once all of them are gone, any later newScratch removes it.
+// scratch is a folder in the temporary directory. Its owner holds its lock: this process, and children that inherit the lock's
+// file. When all of them have ended, any later newScratch removes it.
 type scratch struct {
 	dir  string
 	lock *os.File
@@ -49,7 +50,7 @@ func (s *scratch) own() error {
 	if err := os.Rename(f.Name(), lockOf(s.dir)); err != nil {
 		return err
 	}
-	return os.Chmod(s.dir, 0o711) // the server's account enters, nobody lists
+	return os.Chmod(s.dir, 0o711) // the server's account may enter, no other user may list it
 }
 
 // remove may be called again.
@@ -62,7 +63,7 @@ func (s *scratch) remove() error {
 	return err
 }
 
-// sweep removes the folders of owners that are gone. What it cannot remove is somebody else's, and stays.
+// sweep removes the folders of owners that have ended. A folder that it cannot remove belongs to another user, and stays.
 func sweep(base string) {
 	dirs, _ := filepath.Glob(filepath.Join(base, scratchPrefix+"*-*"))
 	for _, dir := range dirs {

@@ -36,7 +36,7 @@ type server struct {
 	gone  <-chan struct{} // closed when the postmaster and every backend have ended
 }
 
-// start runs the postmaster and returns when it answers. On an error nothing runs.
+// start runs the postmaster and returns when it answers. After an error nothing runs.
 func (s *server) start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,8 +67,9 @@ func (s *server) start(ctx context.Context) error {
 	return nil
 }
 
-// run starts the postmaster. It and the backends it forks inherit two files: the lock of the scratch folder, and the writing end of a
-// pipe whose end tells that all of them are gone. A backend outlives a killed postmaster by some milliseconds, in which no other may start.
+// run starts the postmaster. It and the backends it forks inherit two files: the lock of the scratch folder, and the writing end
+// of a pipe, which ends when all of them have ended. A backend outlives a killed postmaster by some milliseconds, in which no
+// other may start.
 func (s *server) run(log *os.File) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -81,7 +82,7 @@ func (s *server) run(log *os.File) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{s.scratch.lock, w}
 	cmd.SysProcAttr = s.account.attributes()
-	// SIGQUIT is Postgres's immediate shutdown: nobody is left to wait for a checkpoint.
+	// SIGQUIT is Postgres' immediate shutdown: no process is left to wait for a checkpoint.
 	child, err := startChild(cmd, syscall.SIGQUIT, startTied)
 	if err != nil {
 		_ = r.Close()
@@ -116,7 +117,7 @@ func (s *server) ready(ctx context.Context) error {
 	}
 }
 
-// stop sends sig and waits until all processes of the server have ended. Not running is no error.
+// stop sends sig and waits until all processes of the server have ended. If the server does not run, it does nothing.
 func (s *server) stop(ctx context.Context, sig os.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +152,7 @@ func (s *server) socketURL(database string) *url.URL {
 	return &url.URL{Scheme: "postgres", User: url.User(superuser), Path: "/" + database, RawQuery: query.Encode()}
 }
 
-// freePort is a port that was free a moment ago.
+// freePort returns a port that was free a moment ago.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -161,7 +162,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// newServer lays out the folders and picks a port; nothing runs yet.
+// newServer makes the folders and picks a port; nothing runs yet.
 func newServer(ctx context.Context, cfg PostgresConfig) (*server, error) {
 	s := &server{account: serverAccount(), settings: cfg.Settings, port: cfg.Port, fixed: cfg.Port != 0}
 	var err error
@@ -217,5 +218,5 @@ func (s *server) layOut(ctx context.Context, dir string) error {
 	return err
 }
 
-// keepsData says whether the data outlives the server.
+// keepsData reports whether the data outlives the server.
 func (s *server) keepsData() bool { return filepath.Dir(s.data) != s.scratch.dir }

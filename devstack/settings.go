@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// The host lines ask for the password: on a machine with several users, the port is open to all of them. The socket's folder is open to
-// the server's account only.
+// hba requires the password over TCP: on a machine with several users, the port is open to all of them. The socket's folder is
+// open to the server's account only.
 const hba = `local all         all              trust
 local replication all              trust
 host  all         all 127.0.0.1/32 scram-sha-256
 host  replication all 127.0.0.1/32 scram-sha-256
 `
 
-// configure writes the server's files anew, so that a data folder used again obeys the settings of this start.
+// configure writes the server's configuration files at each start, so that an existing data folder gets the settings of this
+// start.
 func (s *server) configure() error {
 	settings := map[string]string{
 		"listen_addresses":        "127.0.0.1",

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMigrationsOnlyAdd: programs of the version before work with the tables of this one, as docs/upgrades.md promises, so that
-// nothing has to stop and everything can go back. A table or column that is no longer used stays until no supported version has it.
+// TestMigrationsOnlyAdd: programs of the previous version work with the tables of this one, as docs/upgrades.md promises, so that
+// an upgrade needs no downtime and can be reverted. A table or column that is no longer used stays until no supported version
+// uses it.
 func TestMigrationsOnlyAdd(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("sql/*.sql")
@@ -24,7 +25,7 @@ func TestMigrationsOnlyAdd(t *testing.T) {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		sql := comment.ReplaceAllString(string(text), "")
-		// What a function of ours does later is no change of the tables now.
+		// The statements in a function's body do not change tables now.
 		sql = regexp.MustCompile(`(?s)AS \$\$.*?\$\$`).ReplaceAllString(sql, "")
 		require.Empty(t, takes.FindString(sql), "%s takes away what programs of the version before need", path)
 		for _, c := range column.FindAllString(sql, -1) {

@@ -1,8 +1,8 @@
-// Package migrations holds every table of Troupe in one history that only goes forward. A migration is never edited
-// once it was released.
+// Package migrations holds every table of Troupe in one history that only goes forward. A migration is never edited once it was
+// released.
 //
-// All tables live in the Postgres schema "troupe" of the service's own database, beside the service's tables and never
-// among them. The history's own table is troupe.migrations.
+// All tables are in the Postgres schema "troupe" of the service's own database, separate from the service's tables. The history's
+// own table is troupe.migrations.
 package migrations
 
 import (
@@ -26,29 +26,29 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
-// Status is how far a database is. Pending is Latest's distance in migrations.
+// Status is the version of a database. Latest is the version of this program's last migration.
 type Status struct {
 	Current int64
 	Latest  int64
 }
 
-// Pending says whether Up would do something.
+// Pending reports whether Up would change anything.
 func (s Status) Pending() bool { return s.Current < s.Latest }
 
-// ErrNewer says that the database was migrated by a newer Troupe than this one.
+// ErrNewer is returned for a database that was migrated by a newer Troupe than this one.
 var ErrNewer = errors.New("the database was migrated by a newer version")
 
-// makeSchema goes first, since the history's table stands in the schema. IF NOT EXISTS alone does not help two who come
-// at once: the second fails on the catalogue's unique index.
+// makeSchema runs first, since the history's table is in the schema. IF NOT EXISTS alone does not make two concurrent callers
+// safe: the second fails on the catalogue's unique index.
 const makeSchema = `
 DO $$ BEGIN
   PERFORM pg_advisory_xact_lock(x'74726f757065'::bigint);
   CREATE SCHEMA IF NOT EXISTS troupe;
 END $$`
 
-// Up brings the database at url to the latest version. Callers that come at the same time wait for each other. The role
-// needs CREATE on the database, and owns the tables from then on. One that has fewer rights may call it where there is
-// nothing to do, with USAGE on the schema troupe and SELECT on troupe.migrations.
+// Up brings the database at url to the latest version. Concurrent callers wait for each other. The role needs CREATE on the
+// database, and owns the created tables. A role with fewer rights may call it if there is nothing to do, with USAGE on the schema
+// troupe and SELECT on troupe.migrations.
 func Up(ctx context.Context, url string) error {
 	config, err := address.ParseConn(url)
 	if err != nil {
@@ -57,7 +57,7 @@ func Up(ctx context.Context, url string) error {
 	return UpConfig(ctx, config)
 }
 
-// UpConfig is Up for a connection that a URL cannot say, as with certificates that are read anew.
+// UpConfig is Up for a connection that a URL cannot express, for instance with certificates that are read at each connection.
 func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
 	if s, err := GetConfig(ctx, config); err == nil && s.Current == s.Latest {
 		return nil
@@ -76,8 +76,8 @@ func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
 	})
 }
 
-// Get says how far the database at url is, and changes nothing. A database without Troupe's schema is at 0. A database
-// that is ahead gives ErrNewer.
+// Get returns the version of the database at url, and changes nothing. A database without Troupe's schema is at 0. For a database
+// with a newer version it returns ErrNewer.
 func Get(ctx context.Context, url string) (Status, error) {
 	config, err := address.ParseConn(url)
 	if err != nil {
@@ -86,7 +86,7 @@ func Get(ctx context.Context, url string) (Status, error) {
 	return GetConfig(ctx, config)
 }
 
-// GetConfig is Get for a connection that a URL cannot say.
+// GetConfig is Get for a connection that a URL cannot express.
 func GetConfig(ctx context.Context, config *pgx.ConnConfig) (Status, error) {
 	var s Status
 	err := with(ctx, config, func(db *sql.DB, p *goose.Provider) error {

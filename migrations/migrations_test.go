@@ -34,7 +34,7 @@ func TestManyServicesMayMigrateAtOnce(t *testing.T) {
 	require.NoError(t, migrations.Up(ctx, url), "a second time changes nothing")
 }
 
-// A service's role has no right to make tables; its program calls Up all the same.
+// A service's role has no right to create tables; its program calls Up all the same.
 func TestARoleWithFewRightsMayCallUpWhereThereIsNothingToDo(t *testing.T) {
 	ctx, url := t.Context(), testkit.EmptyDatabase(t)
 	require.NoError(t, migrations.Up(ctx, url))
@@ -84,7 +84,7 @@ func TestIdsOfTheDatabaseAreVersion7AndGrow(t *testing.T) {
 	require.True(t, fresh)
 }
 
-// What the package comment of outbox grants is enough to write, and not enough to forge.
+// The grants in the package comment of outbox are enough to write, and not enough to forge.
 func TestAServiceWithTheDocumentedGrantsCanWriteAndCannotForge(t *testing.T) {
 	ctx, url := t.Context(), testkit.EmptyDatabase(t)
 	require.NoError(t, migrations.Up(ctx, url))

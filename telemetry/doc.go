@@ -1,6 +1,6 @@
-// Package telemetry tells OpenTelemetry what a participant does: metrics and traces, under the names of the semantic
-// conventions for messaging where those have one (v1.43.0, in development), under "troupe." where not. It needs the
-// API only; which SDK and exporters stand behind it, the program says.
+// Package telemetry reports a participant's metrics and traces to OpenTelemetry, under the names of the semantic conventions for
+// messaging if those have one (v1.43.0, in development), under "troupe." if not. It needs the API only; the program chooses the
+// SDK and the exporters.
 //
 //	t, err := telemetry.New(telemetry.Config{})
 //	p, err := participant.New(t.Instrument(participant.Config{…}))
@@ -11,19 +11,19 @@
 //	place order ──► outbox.Write ──► relay ──► topic ──► process order.payment.commands ──► outcome ──► …
 //	(the service's own span)                              (consumer; attempt 1, 2, …)
 //
-// What is written to the outbox takes along where its writer is in a trace, in the headers traceparent and tracestate,
-// which relay, topic, troupe.held and dead letters keep: a service gives Trace to its outbox.Config, Instrument does so
-// for handlers. Each run of a handler is a span of kind consumer, whose parent is what wrote the message; what the
-// handler emits has that span, or one that it began itself, as its parent. So a flow is one trace from its first Write
-// on, through retries and redrives. Where a message brings no context, the span begins a trace.
+// A row of the outbox carries the trace context of its writer, in the headers traceparent and tracestate, which relay, topic,
+// troupe.held and dead letters keep: a service sets outbox.Config.Trace to Trace, Instrument does so for handlers. Each run of a
+// handler is a span of kind consumer, whose parent is the span that wrote the message; messages that the handler emits have that
+// span, or one that it began itself, as their parent. So a flow is one trace from its first Write on, through retries and
+// redrives. For a message without a context, the span begins a trace.
 //
-// A span covers a run to the end of its transaction, when the message runs alone. Of a batch each span covers the
-// handler, and links to one more span, of the transaction, which begins a trace and links to what wrote each message.
+// If the message runs alone, a span covers the run to the end of its transaction. In a batch each span covers the handler, and
+// links to one more span, of the transaction, which begins a trace and links to the span that wrote each message.
 //
 // # Metrics
 //
-// Attributes are topics, partitions, handlers, classes and names of dependencies, of which there are few: never a key or
-// an id. Counters count from the process's start. Stats says more of what the gauges mean.
+// Attributes are topics, partitions, handlers, classes and names of dependencies, of which there are few: never a key or an id.
+// Counters count from the process's start. The gauges are documented at participant's Stats.
 //
 //	messaging.client.consumed.messages   counter    messages that were fetched, by partition
 //	messaging.process.duration           histogram  s, runs of handlers, by handler and error.type
@@ -40,13 +40,14 @@
 //	troupe.running, troupe.waiting       gauges     messages here, by partition
 //	troupe.held                          gauge      keys that wait for a retry, by partition
 //	troupe.later                         gauge      messages of a retry topic that are not due, by partition
-//	troupe.paused, troupe.careful        gauges     1 or 0; messages still to run behind marks, by partition
+//	troupe.paused, troupe.careful        gauges     1 or 0; messages still to run under a crash marker, by partition
 //	troupe.ready                         gauge      1 or 0
 //
-// Every message that is fetched ends, as troupe.end says: success, failure (a refusal), handled (an event), exhausted (a
-// dead letter), held, redelivered, duplicate, unhandled, elsewhere (redriven for another group), later (it went to a retry topic, from where it comes again). One
-// that was held ends once more, with troupe.from "held", as one of these or as cancelled. So over a time without rebalances
+// Every message that is fetched ends, as troupe.end shows: success, failure (a refusal), handled (an event), exhausted (a dead
+// letter), held, redelivered, duplicate, unhandled, elsewhere (redriven for another group), later (it was sent to a retry topic,
+// and is read again from there). A held message ends once more, with troupe.from "held", as one of these or as cancelled. So over
+// a time without rebalances
 //
 //	consumed = ended{from=topic} + waiting + running + later
-//	ended{from=topic, end=held} = ended{from=held} + rows in troupe.held (less what a person has released)
+//	ended{from=topic, end=held} = ended{from=held} + rows in troupe.held (less the rows that an operator has released)
 package telemetry

@@ -16,8 +16,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A service whose participant is measured and traced, and whose own writes to the outbox continue the trace that they
-// are made in.
+// A service whose participant is measured and traced, and whose own writes to the outbox continue the trace of their context.
 func Example() {
 	otel.SetMeterProvider(sdkmetric.NewMeterProvider())  // with a reader: Prometheus, OTLP
 	otel.SetTracerProvider(sdktrace.NewTracerProvider()) // with an exporter
@@ -52,7 +51,7 @@ func Example() {
 	// Output: <nil> order.payment
 }
 
-// What a span's context says to those who continue its trace.
+// The trace context of a context without a span is empty.
 func ExampleTrace() {
 	fmt.Printf("%q\n", first(telemetry.Trace(context.Background())))
 	// Output: ""

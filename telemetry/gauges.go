@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// gauges are read when somebody collects.
+// gauges are read at each collection.
 type gauges struct {
 	lag, running, waiting, held, later, paused, careful, open, ready metric.Int64ObservableGauge
 	age                                                              metric.Float64ObservableGauge
@@ -37,8 +37,8 @@ func newGauges(m metric.Meter) (g gauges, err error) {
 	return g, errors.Join(err, failed)
 }
 
-// Observe reads p's Stats and Ready whenever metrics are collected, for as long as the MeterProvider is there. It needs
-// no Instrument, and Instrument needs no Observe.
+// Observe reads p's Stats and Ready at each collection of metrics, as long as the MeterProvider exists. It needs no Instrument,
+// and Instrument needs no Observe.
 func (t *Telemetry) Observe(p *participant.Participant) error {
 	g := t.gauges
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// TestInstrumentKeepsTheHooksThatAreThere, and calls them first.
+// TestInstrumentKeepsTheHooksThatAreThere also checks that they are called first.
 func TestInstrumentKeepsTheHooksThatAreThere(t *testing.T) {
 	t.Parallel()
 	tel, err := telemetry.New(telemetry.Config{})
@@ -55,7 +55,7 @@ func TestInstrumentKeepsTheHooksThatAreThere(t *testing.T) {
 	require.Len(t, told, 9)
 	require.NotNil(t, cfg.Trace)
 
-	// What nobody listens to stays nil, and so costs nothing.
+	// Hooks that telemetry does not use stay nil, and so cost nothing.
 	bare := reflect.ValueOf(tel.Instrument(participant.Config{Hop: topics.MustHop("order", "payment")}).Hooks)
 	for _, name := range []string{"BeforeHandler", "BeforeCommit", "BeforeOffsets", "AfterOffsets"} {
 		require.True(t, bare.FieldByName(name).IsNil(), name)

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// Charge is a command, and says how it shall fail.
+// Charge is a command. Fail selects how it fails.
 type Charge struct {
 	Fail string `json:"fail,omitempty"`
 }
@@ -41,7 +41,7 @@ type Declined struct{}
 
 var errAsked = errors.New("as asked")
 
-// stage is a hop with telemetry, all of whose spans and metrics are kept.
+// stage is a hop with telemetry. It keeps all spans and metrics.
 type stage struct {
 	t       *testing.T
 	pool    *pgxpool.Pool
@@ -79,7 +79,7 @@ func (s *stage) provision(names ...string) {
 	}
 }
 
-// participant is one of hop, with telemetry.
+// participant returns a participant of hop, with telemetry.
 func (s *stage) participant(hop topics.Hop, change ...func(*participant.Config)) *participant.Participant {
 	s.provision(hop.Commands(), hop.Events(), hop.DeadLetters())
 	cfg := participant.Config{
@@ -95,7 +95,7 @@ func (s *stage) participant(hop topics.Hop, change ...func(*participant.Config))
 	return p
 }
 
-// charge does as it is told.
+// charge behaves as the command's Fail says.
 func charge(_ context.Context, _ pgx.Tx, c participant.Command[Charge]) (participant.Outcome, error) {
 	switch c.Body.Fail {
 	case "refuse":

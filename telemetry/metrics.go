@@ -17,10 +17,10 @@ import (
 // Attributes of Troupe's own.
 const (
 	KeyEnd        = attribute.Key("troupe.end")        // how a message ended; package comment
-	KeyFrom       = attribute.Key("troupe.from")       // where it came from: "topic" or "held"
-	KeyHandler    = attribute.Key("troupe.handler")    // group/type, or the group where no handler fits
-	KeyCommitted  = attribute.Key("troupe.committed")  // of a transaction: false when it was rolled back
-	KeyDependency = attribute.Key("troupe.dependency") // as given to participant.Unavailable, or "the database"
+	KeyFrom       = attribute.Key("troupe.from")       // its source: "topic" or "held"
+	KeyHandler    = attribute.Key("troupe.handler")    // group/type, or the group if no handler matches
+	KeyCommitted  = attribute.Key("troupe.committed")  // of a transaction: false if it was rolled back
+	KeyDependency = attribute.Key("troupe.dependency") // as passed to participant.Unavailable, or "the database"
 	KeyAttempt    = attribute.Key("troupe.attempt")    // of a span: counted from 1
 )
 
@@ -31,8 +31,8 @@ const (
 	poll        = "poll"
 )
 
-// maxDependencies is how many names of dependencies stand for themselves: a name that is made up per message must not
-// become a time series.
+// maxDependencies bounds the names of dependencies that become attributes: a name that is generated per message must not become a
+// time series.
 const maxDependencies = 20
 
 const other = "_OTHER"
@@ -82,17 +82,17 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 	return i, errors.Join(errs[:]...)
 }
 
-// label is all that an attribute can say. It is a key: sets are made once.
+// label holds all attributes of a measurement. It is a map key: sets are made once.
 type label struct {
 	group, topic         string
 	partition            int32 // -1: none
 	operation, kind      string
 	end, from, handler   string
 	class, dependency    string
-	committed, committal bool // the second says that the first is one
+	committed, committal bool // committal: committed is an attribute
 }
 
-// with is the attributes of l.
+// with returns the attributes of l.
 func (t *Telemetry) with(l label) metric.MeasurementOption {
 	if known, ok := t.sets.Load(l); ok {
 		return known.(metric.MeasurementOption)
@@ -135,7 +135,8 @@ func (o *observer) processed(ctx context.Context, d participant.Delivery, took t
 	o.instruments.process.Record(ctx, took.Seconds(), o.with(l))
 }
 
-// errorType is the class, or _OTHER for what says nothing about the message: a lost race, something that is away.
+// errorType returns the class, or _OTHER for a failure that says nothing about the message: a lost race, an unavailable
+// dependency.
 func errorType(d participant.Delivery) string {
 	if d.Err != nil && d.Class == "" {
 		return other
@@ -200,7 +201,7 @@ func (o *observer) fired(f participant.Fired) {
 	o.instruments.late.Record(context.Background(), f.Lag.Seconds(), with)
 }
 
-// dependency is name, or _OTHER once there are too many.
+// dependency returns name, or _OTHER once there are too many.
 func (t *Telemetry) dependency(name string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

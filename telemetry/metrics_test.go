@@ -26,7 +26,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// collect reads every metric: by name and attributes, without what all have, the value; of a histogram the count.
+// collect reads every metric: by name and attributes, without the common attributes, the value; of a histogram the count.
 func (s *stage) collect() (values map[string]float64, sums map[string]float64) {
 	s.t.Helper()
 	var all metricdata.ResourceMetrics
@@ -89,7 +89,7 @@ func lines(values map[string]float64) string {
 	return strings.Join(all, "\n") + "\n"
 }
 
-// TestEveryMetricHasItsValue after a run whose outcomes are known.
+// TestEveryMetricHasItsValue checks the values after a run whose outcomes are known.
 func TestEveryMetricHasItsValue(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -112,7 +112,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	testkit.Wait(t, "all ended", func() (bool, error) {
 		stats := p.Stats().Partitions
 		return len(stats) == 2 && stats[0].Next == 7 && stats[1].Next == 2 && stats[0].Held == 0 &&
-			stats[0].Waiting+stats[0].Running == 0, nil // a turn goes on for a moment when its key is free
+			stats[0].Waiting+stats[0].Running == 0, nil // a run continues for a moment after its key is free
 	})
 	values, sums := s.collect()
 	require.Equal(t, `messaging.client.consumed.messages{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0 messaging.operation.name=poll messaging.operation.type=receive} 7
@@ -174,7 +174,7 @@ troupe.waiting{messaging.destination.name=F.stock.events messaging.destination.p
 	require.EqualValues(t, 2, ended("held"), "as many as were held")
 }
 
-// TestGaugesSayWhatIsAt while a dependency is away, keys are held and messages wait.
+// TestGaugesSayWhatIsAt checks the gauges while a dependency is away, keys are held and messages wait.
 func TestGaugesSayWhatIsAt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -201,7 +201,7 @@ func TestGaugesSayWhatIsAt(t *testing.T) {
 	})
 }
 
-// TestNamesThatAreMadeUpBecomeNoTimeSeries.
+// TestNamesThatAreMadeUpBecomeNoTimeSeries limits the names of dependencies.
 func TestNamesThatAreMadeUpBecomeNoTimeSeries(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -215,7 +215,7 @@ func TestNamesThatAreMadeUpBecomeNoTimeSeries(t *testing.T) {
 	require.Len(t, points, 21)
 }
 
-// TestTheDocumentNamesEveryMetric, and none that is not there.
+// TestTheDocumentNamesEveryMetric also fails for a metric that does not exist.
 func TestTheDocumentNamesEveryMetric(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/observability.md")
@@ -235,7 +235,7 @@ func TestTheDocumentNamesEveryMetric(t *testing.T) {
 	require.Equal(t, slices.Sorted(maps.Keys(made)), slices.Sorted(maps.Keys(documented)))
 }
 
-// namesOnly keeps the names of the instruments that are made of it.
+// namesOnly records the names of the instruments that are made with it.
 type namesOnly struct {
 	noop.MeterProvider
 	made map[string]bool

@@ -24,15 +24,15 @@ import (
 
 var rewrite = flag.Bool("update", false, "rewrite the participants' section of docs/metrics-reference.md")
 
-// TestTheReferenceIsWhatAParticipantServes: every metric, with every label that a series of it may have, after a run in which
-// a message takes effect, one fails, something is away, and a deadline fires.
+// TestTheReferenceIsWhatAParticipantServes: every metric, with every label that a series of it may have, after a run in which a
+// message takes effect, one fails, a dependency is away, and a deadline fires.
 func TestTheReferenceIsWhatAParticipantServes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	served := prometheus.NewRegistry()
 	page, err := exporter.New(exporter.WithRegisterer(served), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
 	require.NoError(t, err)
-	s.reader = sdkmetric.NewManualReader() // the stage's has its meters
+	s.reader = sdkmetric.NewManualReader() // the stage's reader has its meters
 	s.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader), sdkmetric.WithReader(page))
 	s.Telemetry, err = telemetry.New(telemetry.Config{Meters: s.meters, Tracers: s.tracers})
 	require.NoError(t, err)

@@ -14,11 +14,11 @@ import (
 
 const scope = "github.com/troupe-go/troupe/telemetry"
 
-// Config of a Telemetry. The zero value works.
+// Config configures a Telemetry. The zero value works.
 type Config struct {
-	// Meters is where metrics go. Default: otel.GetMeterProvider().
+	// Meters makes the instruments. Default: otel.GetMeterProvider().
 	Meters metric.MeterProvider
-	// Tracers is where spans go. Default: otel.GetTracerProvider().
+	// Tracers makes the spans. Default: otel.GetTracerProvider().
 	Tracers trace.TracerProvider
 }
 
@@ -55,7 +55,7 @@ func New(cfg Config) (*Telemetry, error) {
 	return t, nil
 }
 
-// Instrument returns cfg with hooks that measure and trace beside those that it has, and with Trace unless it has one.
+// Instrument returns cfg with hooks that measure and trace, in addition to its own, and with Trace unless it has one.
 func (t *Telemetry) Instrument(cfg participant.Config) participant.Config {
 	group := cfg.Group
 	if group == "" {
@@ -84,7 +84,7 @@ func (t *Telemetry) Instrument(cfg participant.Config) participant.Config {
 	return cfg
 }
 
-// observer is told what one participant does.
+// observer implements the hooks of one participant.
 type observer struct {
 	*Telemetry
 	group string
@@ -100,10 +100,10 @@ func both[T any](first, second func(T)) func(T) {
 	}
 }
 
-// deriving is a hook that may return another context, and what is to be told of the end.
+// deriving is a hook that may return another context, and a function that is called at the end.
 type deriving[T, E any] = func(context.Context, T) (context.Context, func(E))
 
-// derived runs first and then second with the context of first. Their ends are told in the other order.
+// derived runs first and then second with the context of first. Their end functions run in the reverse order.
 func derived[T, E any](first, second deriving[T, E]) deriving[T, E] {
 	if first == nil {
 		return second

@@ -17,15 +17,15 @@ import (
 
 var w3c propagation.TraceContext
 
-// Trace is the place of ctx's span in its trace, as W3C's traceparent and tracestate; "" where ctx has none. It is made
-// for outbox.Config and participant.Config.
+// Trace returns the context of ctx's span, as W3C's traceparent and tracestate; "" if ctx has no span. It fits the field Trace of
+// outbox.Config and participant.Config.
 func Trace(ctx context.Context) (traceparent, tracestate string) {
 	c := propagation.MapCarrier{}
 	w3c.Inject(ctx, c)
 	return c[envelope.HeaderTraceParent], c[envelope.HeaderTraceState]
 }
 
-// creation is the place of what wrote m.
+// creation returns the context of the span that wrote m.
 func creation(m envelope.Message) trace.SpanContext {
 	if m.TraceParent == "" {
 		return trace.SpanContext{}
@@ -107,7 +107,7 @@ func (o *observer) handler(first handlerHook) handlerHook {
 	})
 }
 
-// place is what all spans say.
+// place returns the attributes that all spans have.
 func (o *observer) place(d participant.Delivery, operation string) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		semconv.MessagingSystemKafka, semconv.MessagingOperationName(operation), semconv.MessagingOperationTypeProcess,

@@ -22,7 +22,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// place is the command that a service writes in a transaction of its own, within a span.
+// place writes a command in a transaction of the service's own, within a span.
 func (s *stage) place(key string, body Charge) trace.SpanContext {
 	s.t.Helper()
 	out, err := outbox.New(outbox.Config{Source: "shop", Trace: telemetry.Trace})
@@ -35,7 +35,7 @@ func (s *stage) place(key string, body Charge) trace.SpanContext {
 	return span.SpanContext()
 }
 
-// named are the ended spans of a name, in the order in which they began.
+// named returns the ended spans of a name, in the order in which they began.
 func (s *stage) named(name string) (found tracetest.SpanStubs) {
 	for _, span := range s.spans.GetSpans() {
 		if span.Name == name {
@@ -61,7 +61,7 @@ func says(span tracetest.SpanStub, key attribute.Key) string {
 	return ""
 }
 
-// last is where in a trace the nth message of a topic says that it is.
+// last returns the trace context in the nth message of a topic.
 func last(t *testing.T, c *testkit.Consumer, n int) (traceparent string) {
 	t.Helper()
 	m, err := kafka.Message(c.WaitN(n)[n-1])
@@ -73,8 +73,8 @@ func traceparent(of trace.SpanContext) string {
 	return "00-" + of.TraceID().String() + "-" + of.SpanID().String() + "-01"
 }
 
-// TestAFlowIsOneTrace from the first Write over relay, broker, a retry from troupe.held and a second hop to the last
-// message.
+// TestAFlowIsOneTrace follows a flow from the first Write over relay, broker, a retry from troupe.held and a second hop to the
+// last message.
 func TestAFlowIsOneTrace(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -121,7 +121,7 @@ func TestAFlowIsOneTrace(t *testing.T) {
 	t.Log("\n" + s.tree(trace.SpanID{}, 0))
 }
 
-// tree draws the spans below one.
+// tree formats the spans below one as a tree.
 func (s *stage) tree(below trace.SpanID, depth int) (drawn string) {
 	for _, span := range s.spans.GetSpans() {
 		if span.Parent.SpanID() != below {
@@ -138,7 +138,7 @@ func (s *stage) tree(below trace.SpanID, depth int) (drawn string) {
 	return drawn
 }
 
-// TestADeadLetterKeepsItsTrace, on the topic, in the table and when it is sent again.
+// TestADeadLetterKeepsItsTrace checks the topic, the table, and the message that is redriven.
 func TestADeadLetterKeepsItsTrace(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -174,7 +174,7 @@ func TestADeadLetterKeepsItsTrace(t *testing.T) {
 	require.Equal(t, traceparent(again.SpanContext), last(t, events, 2))
 }
 
-// TestABatchLinksToWhatWroteItsMessages, and each message stays in the trace of its own.
+// TestABatchLinksToWhatWroteItsMessages also checks that each message stays in its own trace.
 func TestABatchLinksToWhatWroteItsMessages(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -212,7 +212,7 @@ func TestABatchLinksToWhatWroteItsMessages(t *testing.T) {
 	}
 }
 
-// TestABadMessageShowsInItsSpans: the batch is rolled back, and each runs alone.
+// TestABadMessageShowsInItsSpans: the batch is rolled back, and each message runs alone.
 func TestABadMessageShowsInItsSpans(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -1,11 +1,11 @@
-// Command ambassador measures troupe ambassador beside a local service that does nothing, and beside one that hangs.
+// Command ambassador measures troupe ambassador with a local service that does nothing, and with one that hangs.
 //
 //	go run ./bench/ambassador
 //	go run ./bench/ambassador --only rate --concurrency 16,64,256 --rounds 5
 //
-// Postgres runs with fsync and synchronous_commit on. The ambassador is a process of its own, so that processor time and
-// memory are its own; broker, producer and service are in this one. The topic is filled before the clock starts. A run whose
-// events do not add up ends the measuring with status 1.
+// Postgres runs with fsync and synchronous_commit on. The ambassador is a separate process, so that processor time and memory are
+// its own; broker, producer and service are in this one. The topic is filled before the clock starts. A run whose counts of
+// events are wrong ends the measurement with status 1.
 package main
 
 import (
@@ -25,12 +25,12 @@ import (
 	"github.com/troupe-go/troupe/bench/machine"
 )
 
-// sizes are how much of everything. The smallest still does every step.
+// sizes holds the sizes of a run. The smallest sizes still do every step.
 type sizes struct {
 	rounds   int
-	messages int           // of a run
+	messages int           // in a run
 	hanging  int           // that wait while the service hangs
-	hangs    time.Duration // how long it does
+	hangs    time.Duration // how long it hangs
 }
 
 var (

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// measureRate is how many messages a second go to a service that does nothing, from one part of a full topic to its end.
+// measureRate measures the messages a second that reach a service that does nothing, from a part of a full topic to its end.
 func measureRate(ctx context.Context, s *stage) error {
 	fmt.Printf("%-28s %11s %9s %9s %9s\n", "", "messages/s", "cpu us", "pg cpu us", "peak MB")
 	for _, concurrency := range s.concurrency {
@@ -74,7 +74,7 @@ func (s *stage) rate(ctx context.Context, concurrency int) (rate float64, err er
 	return rate, nil
 }
 
-// measureHang is what an ambassador holds while its service answers nobody, and a topic is full.
+// measureHang measures what an ambassador holds in memory while its service does not answer and the topic is full.
 func measureHang(ctx context.Context, s *stage) error {
 	for _, concurrency := range s.concurrency {
 		if err := s.hang(ctx, concurrency); err != nil {
@@ -93,7 +93,7 @@ func (s *stage) hang(ctx context.Context, concurrency int) (err error) {
 	var now, most, asked atomic.Int64
 	first := make(chan struct{})
 	service := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-		_, _ = io.Copy(io.Discard, q.Body) // only then is it noticed that nobody waits any more
+		_, _ = io.Copy(io.Discard, q.Body) // only then the server notices that the client has gone
 		if asked.Add(1) == 1 {
 			close(first)
 		}
@@ -124,7 +124,7 @@ func (s *stage) hang(ctx context.Context, concurrency int) (err error) {
 	if err != nil {
 		return err
 	}
-	if allowed := 2 * int64(concurrency); most.Load() > allowed { // as many again were given up, and it has not noticed yet
+	if allowed := 2 * int64(concurrency); most.Load() > allowed { // as many again are cancelled, unnoticed by the server
 		return fmt.Errorf("%d requests at once, %d in all: want %d at most", most.Load(), asked.Load(), allowed)
 	}
 	fmt.Printf("%d messages of %d bytes wait, time-out 2s, for %s: %d requests, at most %d of %d at once, %d messages held, peak %.1f MB\n",

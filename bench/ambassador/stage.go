@@ -26,7 +26,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// stage is the servers.
+// A stage holds the servers.
 type stage struct {
 	sizes
 	concurrency []int
@@ -46,7 +46,7 @@ const (
 	keys       = 10_000
 )
 
-// settings are those of a server that has the machine for itself: a checkpoint within a run would be the run's figure.
+// settings fits a server that has the machine for itself: the cost of a checkpoint within a run would be part of the result.
 var settings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min",
 }
@@ -89,7 +89,7 @@ func (s *stage) close() error {
 	return errors.Join(errs...)
 }
 
-// run is one ambassador with what it works on.
+// A run is one ambassador with its database, topics and service.
 type run struct {
 	s    *stage
 	hop  topics.Hop
@@ -101,7 +101,7 @@ type run struct {
 	drop func() error
 }
 
-// begin makes a database and fills the topic.
+// begin creates a database and fills the topic.
 func (s *stage) begin(ctx context.Context, messages, bytes int) (*run, error) {
 	s.made++
 	name := fmt.Sprintf("ambassador_%d_%d", os.Getpid(), s.made)
@@ -139,7 +139,7 @@ func (s *stage) begin(ctx context.Context, messages, bytes int) (*run, error) {
 	return r, errors.Join(s.client.Flush(ctx), failed)
 }
 
-// childEnv makes this program troupe ambassador.
+// childEnv makes this program run troupe ambassador.
 const childEnv = "TROUPE_BENCH_AMBASSADOR"
 
 type child struct {
@@ -183,7 +183,7 @@ func (r *run) start(ctx context.Context, service string, concurrency int, more .
 	return r.cmd.Start()
 }
 
-// end ends the ambassador in its order, and removes what it had.
+// end stops the ambassador with SIGTERM, and removes its database and files.
 func (r *run) end(ctx context.Context) error {
 	err := r.cmd.Process.Signal(syscall.SIGTERM)
 	if waited := r.cmd.Wait(); waited != nil {
@@ -199,7 +199,7 @@ func (r *run) count(ctx context.Context, sql string, args ...any) (n int, err er
 	return n, err
 }
 
-// beChild is the ambassador. It ends with its parent.
+// beChild runs the ambassador. It ends with its parent.
 func beChild(text string) int {
 	var c child
 	if err := json.Unmarshal([]byte(text), &c); err != nil {

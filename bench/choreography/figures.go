@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// figures are what a round showed.
+// figures holds the results of a round.
 type figures struct {
 	flat, steady part
-	messages     float64 // an order
+	messages     float64 // per order
 }
 
-// A part of a round.
+// A part is one phase of a round.
 type part struct {
 	perSecond float64 // orders ended, from the first one's row to the last one's end
 	p50, p99  float64 // ms, from an order's row to its end, by the order database's clock
 	cpu, pg   float64 // ms of processor time an order; 0: not known
-	beside    float64 // of the command beside and its sessions at the server, which are not in pg, likewise
+	beside    float64 // likewise, of the accompanying command and its sessions at the server, which are not in pg
 }
 
 func (f figures) show(name string) {
@@ -37,8 +37,8 @@ func (p part) show(name, messages string) {
 	fmt.Println(strings.TrimRight(line, " "))
 }
 
-// against is the median of what a figure is to the one of the same round, and the least and the most: what else the machine
-// does changes from minute to minute, and rounds that follow each other have most of it in common.
+// against formats the median, the lowest and the highest ratio of a figure to the figure of the same round in base: the machine's
+// other load changes from minute to minute, and is similar in rounds that follow each other.
 func against(all, base []figures, figure func(figures) float64) string {
 	ratios := make([]float64, len(all))
 	for i := range all {
@@ -48,7 +48,7 @@ func against(all, base []figures, figure func(figures) float64) string {
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1])
 }
 
-// median is each figure's own.
+// median takes the median of each figure separately.
 func median(all []figures) figures {
 	of := func(figure func(figures) float64) float64 {
 		values := make([]float64, len(all))

@@ -25,19 +25,19 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// ways is how many events meet in a join, members how many processes a service would have.
+// ways is the number of events that meet in a join, members the number of processes of the service.
 const (
 	ways    = 10
 	members = 2
 )
 
-// Arrived is such an event, Met what follows from ten.
+// Arrived is one of these events. Met follows from all of them.
 type (
 	Arrived struct{}
 	Met     struct{}
 )
 
-// joining is a service that waits for ten others.
+// joining is a service that waits for ten other hops.
 type joining struct {
 	s            *stage
 	pool         *pgxpool.Pool
@@ -48,8 +48,8 @@ type joining struct {
 	running      *errgroup.Group
 }
 
-// join has the events of all keys on the topics, each topic in an order of its own, and then lets two members of the service
-// take them at full concurrency.
+// join puts the events of all keys on the topics, each topic in its own order, and then runs two members of the service that
+// consume them at full concurrency.
 func (s *stage) join(ctx context.Context, batch int) (said string, err error) {
 	s.made++
 	j := &joining{s: s, flow: fmt.Sprintf("bench-%d-%d", os.Getpid(), s.made), batch: batch}
@@ -136,7 +136,7 @@ func (j *joining) run(ctx context.Context, url string) (said string, err error) 
 		100*float64(again)/float64(all), float64(j.s.joins*ways)/took.Seconds()), nil
 }
 
-// member is one with connections of its own, so that all that can run at once does.
+// member runs a member with connections of its own, enough for all concurrent transactions.
 func (j *joining) member(ctx context.Context, url string) error {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {

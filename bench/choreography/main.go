@@ -1,19 +1,19 @@
-// Command choreography measures the order flow in both styles: with a coordinator that decides what comes next, and with
-// services that react to each other's events.
+// Command choreography measures the order flow in both styles: with a coordinator, and with services that react to each other's
+// events.
 //
 //	go run ./bench/choreography
 //	go run ./bench/choreography --only flow --rounds 5
 //	TROUPE_KAFKA=localhost:9092 go run ./bench/choreography
 //	go run ./bench/choreography --only flow --beside 'bin/troupe watch --reactions $REACTIONS'
 //
-// It runs the demo's four services and a relay beside each, all in this process, with four databases on one server; fsync and
-// synchronous_commit are on. Rounds of both styles alternate, each with databases and topics of its own: orders are posted
-// over HTTP as fast as they are taken, which gives the throughput, and then at a rate that the machine bears, which gives a
-// latency that is no waiting line. Processor time is this process's, with the embedded broker and who posts, and the Postgres
-// server's. With --beside a command of yours, with a database of its own, runs beside a third kind of round; its processor time
-// and its sessions' at the server are shown by themselves, since what else the machine does changes a round by more. Then join
-// lets ten events of ten hops come at once for each of many keys, and says how many transactions were repeated. A round in
-// which an order does not complete, or a join is not dispatched once, ends the measuring with status 1.
+// It runs the demo's four services and a relay for each, all in this process, with four databases on one server; fsync and
+// synchronous_commit are on. Rounds of both styles alternate, each with databases and topics of its own: orders are posted over
+// HTTP as fast as they are accepted, which gives the throughput, and then at a rate that the machine sustains, which gives a
+// latency without queueing. Processor time is this process's, with the embedded broker and the client that posts, and the
+// Postgres server's. With --beside a command of yours, with a database of its own, runs during a third kind of round; its
+// processor time and its sessions' at the server are printed separately, since the machine's other load changes a round by more.
+// Then join sends ten events of ten hops at once for each of many keys, and prints how many transactions were repeated. A round
+// in which an order does not complete, or a join is not dispatched exactly once, ends the measurement with status 1.
 package main
 
 import (
@@ -32,12 +32,12 @@ import (
 	"github.com/troupe-go/troupe/internal/demo"
 )
 
-// sizes of a run.
+// sizes holds the sizes of a run.
 type sizes struct {
 	rounds  int
-	warm    int     // orders before those that count
-	orders  int     // flat out
-	steady  int     // orders at the rate
+	warm    int     // orders before the measured ones
+	orders  int     // posted as fast as possible
+	steady  int     // orders posted at the rate
 	rate    float64 // orders/s
 	callers int
 	joins   int // keys
@@ -105,7 +105,7 @@ func run(ctx context.Context, s *stage, wanted []string) (err error) {
 	return nil
 }
 
-// A kind of round.
+// A kind is a kind of round.
 type kind struct {
 	name   string
 	style  demo.Style
@@ -137,7 +137,7 @@ func (s *stage) styles(ctx context.Context) error {
 		median(k.done).show("median " + k.name)
 	}
 	for i, k := range kinds[1:] {
-		base := kinds[i] // the one before
+		base := kinds[i] // the kind before
 		fmt.Printf("\n%s, against %s in the same round: %s times the orders/s;\nat %g/s %s times the p50, %s times the p99\n",
 			k.name, base.name,
 			against(k.done, base.done, func(f figures) float64 { return f.flat.perSecond }), s.rate,

@@ -15,10 +15,10 @@ import (
 	"github.com/troupe-go/troupe/bench/machine"
 )
 
-// patience is how long nothing may move before a round has failed.
+// patience bounds the time without a change, after which a round has failed.
 const patience = time.Minute
 
-// round posts orders flat out, and then at the rate.
+// round posts orders as fast as possible, and then at the rate.
 func (s *stage) round(ctx context.Context, k kind) (f figures, err error) {
 	y, err := s.start(ctx, k)
 	defer func() { err = errors.Join(err, y.close()) }()
@@ -66,7 +66,7 @@ func (y *system) part(ctx context.Context, name string, n int, every time.Durati
 	return p, err
 }
 
-// used is the processor time so far, in seconds rather than ms an order.
+// used returns the processor time so far, in total seconds, not in ms an order.
 func (y *system) used(ctx context.Context) (p part, err error) {
 	command, sessions, err := y.besideCPU(ctx)
 	p.cpu, p.pg, p.beside = machine.CPU(), y.s.server.CPU()-sessions, command+sessions

@@ -33,7 +33,7 @@ import (
 	"github.com/troupe-go/troupe/relay"
 )
 
-// stage is the servers.
+// A stage holds the servers.
 type stage struct {
 	sizes
 	beside   string
@@ -47,7 +47,7 @@ type stage struct {
 	made     int
 }
 
-// settings are those of a server that has the machine for itself: a checkpoint within a round would be the round's figure.
+// settings fits a server that has the machine for itself: the cost of a checkpoint within a round would be part of the result.
 var settings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min",
 	"max_connections": "400",
@@ -106,15 +106,15 @@ func (s *stage) close() error {
 
 var services = map[string]demo.Service{"order": order.Run, "payment": payment.Run, "inventory": inventory.Run, "shipping": shipping.Run}
 
-// system is the order flow, running.
+// A system is the running order flow.
 type system struct {
 	s       *stage
 	flow    string
 	url     string                   // of the order service
 	pools   map[string]*pgxpool.Pool // by service
 	names   []string                 // of databases
-	folder  string                   // "", or one to be removed
-	beside  machine.Process          // 0 where none runs
+	folder  string                   // "", or a folder to remove
+	beside  machine.Process          // 0 if none runs
 	aside   string                   // its database
 	running *errgroup.Group
 	ctx     context.Context
@@ -228,7 +228,7 @@ func (y *system) accompany(command string) error {
 	return nil
 }
 
-// besideCPU is the processor time of the command beside, and that of its sessions at the server, in seconds.
+// besideCPU returns the processor time of the accompanying command, and of its sessions at the server, in seconds.
 func (y *system) besideCPU(ctx context.Context) (command, sessions float64, err error) {
 	if y.beside == 0 {
 		return 0, 0, nil
@@ -244,7 +244,7 @@ func (y *system) besideCPU(ctx context.Context) (command, sessions float64, err 
 	return y.beside.CPU(), sessions, err
 }
 
-// declared is a folder with what the services declare, for this system's flow.
+// declared returns a folder with the services' declarations, for this system's flow.
 func (y *system) declared() (string, error) {
 	folder, err := os.MkdirTemp("", y.flow)
 	if err != nil {
@@ -282,7 +282,7 @@ func (y *system) close() error {
 	return errors.Join(errs...)
 }
 
-// messages are how many stand on the flow's topics of commands and events.
+// messages returns the number of messages on the flow's topics of commands and events.
 func (y *system) messages(ctx context.Context) (n int64, err error) {
 	var names []string
 	for name := range services {
@@ -293,7 +293,7 @@ func (y *system) messages(ctx context.Context) (n int64, err error) {
 		return 0, err
 	}
 	ends.Each(func(o kadm.ListedOffset) {
-		if o.Err == nil { // one without messages may not be there
+		if o.Err == nil { // a topic without messages may not exist
 			n += o.Offset
 		}
 	})

@@ -1,13 +1,13 @@
-// Command console measures how fast the console answers where there is much to show.
+// Command console measures how fast the console answers with large databases.
 //
 //	go run ./bench/console
 //	go run ./bench/console --sagas 100000 --times 50 --within 50ms
 //
-// It fills the databases of four services, and one of a watcher, on a server of its own: by default 1,000,000 sagas that
-// started over 30 days, 10,000 open dead letters of 40 causes, 2,000 keys that are held, 20,000 rows to publish, and
-// 1,000,000 messages of choreographed flows. Then it asks each page over HTTP, as a browser does and one after the other, and
-// prints how long the answers took, to their last byte. No broker is asked: what Messages finds there depends on the brokers.
-// A page that answers with an error ends the measuring with status 1, and so does one whose p95 is above --within.
+// It fills the databases of four services, and one of a watcher, on a server of its own: by default 1,000,000 sagas that started
+// over 30 days, 10,000 open dead letters of 40 causes, 2,000 keys that are held, 20,000 rows to publish, and 1,000,000 messages
+// of choreographed flows. Then it requests each page over HTTP, like a browser and one after the other, and prints how long the
+// responses took, to their last byte. It queries no broker: the time of the page Messages depends on the brokers. A page that
+// answers with an error ends the measurement with status 1, and so does one whose p95 is above --within.
 package main
 
 import (
@@ -27,10 +27,10 @@ import (
 	"github.com/troupe-go/troupe/bench/machine"
 )
 
-// sizes of a run.
+// sizes holds the sizes of a run.
 type sizes struct {
 	sagas, letters, held, rows, messages int
-	times                                int // each page is asked
+	times                                int // requests for each page
 	within                               time.Duration
 }
 
@@ -84,7 +84,7 @@ func run(ctx context.Context, size sizes) (err error) {
 	for _, p := range pages {
 		took := make([]time.Duration, 0, size.times)
 		bytes := 0
-		for i := range size.times + 3 { // the first few make connections
+		for i := range size.times + 3 { // the first few open connections
 			begun := time.Now()
 			if bytes, err = s.get(ctx, p.address); err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
@@ -105,7 +105,7 @@ func run(ctx context.Context, size sizes) (err error) {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// get asks for a page, and reads it to its end.
+// get requests a page, and reads it to its end.
 func (s *stage) get(ctx context.Context, address string) (bytes int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.URL+address, nil)
 	if err != nil {

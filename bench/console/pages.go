@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// page is one that is asked.
+// A page is a page to request.
 type page struct{ name, address string }
 
-// pages are all there are, as people come to them.
+// pages returns all pages, with the addresses that users reach by links.
 func (s *stage) pages(ctx context.Context) (all []page, err error) {
 	add := func(name, path string, values ...string) {
 		q := make(url.Values)

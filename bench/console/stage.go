@@ -29,7 +29,7 @@ var (
 	statements embed.FS
 )
 
-// stage is a server with what there is to show, and a console over it.
+// A stage is a server with full databases, and a console over it.
 type stage struct {
 	size     sizes
 	postgres *devstack.Postgres
@@ -91,7 +91,7 @@ func (s *stage) close() error {
 
 const prefix = "troupe_bench_console_"
 
-// database makes one of a name, with the tables.
+// database creates a database with the tables.
 func (s *stage) database(ctx context.Context, name string) error {
 	conn, err := pgx.Connect(ctx, s.postgres.URL(""))
 	if err != nil {
@@ -129,11 +129,11 @@ func (s *stage) drop(ctx context.Context) error {
 	return nil
 }
 
-// declared is that payment answers each order.
+// declared declares that payment answers each order.
 const declared = `[{"hop": "shop.order", "starts": [{"topic": "shop.order.events", "type": "Placed"}]},
   {"hop": "shop.payment", "reactions": [{"on": {"topic": "shop.order.events", "type": "Placed"}, "success": [{"topic": "shop.payment.events", "type": "Paid"}]}]}]`
 
-// fill puts there what a large shop has on a bad morning.
+// fill inserts the data of a large shop with many failures.
 func (s *stage) fill(ctx context.Context) error {
 	d, err := saga.Parse(definition)
 	if err != nil {
@@ -187,8 +187,8 @@ func (s *stage) fill(ctx context.Context) error {
 	return nil
 }
 
-// life is what becomes of a saga of which so many steps have been answered, and the next one, where it is stuck, by the
-// end of all tries.
+// life returns the version, state and log of a saga of which the given number of steps are answered, as JSON. If it is stuck, the
+// next step's attempts are exhausted.
 func life(d *saga.Definition, answered int, stuck bool) (text string, err error) {
 	m, err := coordinator.NewMemory(time.Now().UTC(), d)
 	if err != nil {

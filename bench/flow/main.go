@@ -1,12 +1,12 @@
-// Command flow measures the order flow as a user would see it: sagas a second, one of each order, and the time from an
-// order's row to its end, round after round of troupe demo.
+// Command flow measures the order flow from a user's view: sagas a second, one of each order, and the time from an order's row to
+// its end, in repeated rounds of troupe demo.
 //
 //	go run ./bench/flow
 //	TROUPE_KAFKA=localhost:9092 go run ./bench/flow --rounds 5
 //
-// Each round has servers, databases and topics of its own. Rounds of two kinds alternate: flat out, which gives the
-// throughput, and at a rate that the machine bears, which gives a latency that is no waiting line. The last lines are the
-// medians. A round whose checks do not hold ends the measuring with status 1.
+// Each round has servers, databases and topics of its own. Rounds of two kinds alternate: as fast as possible, which gives the
+// throughput, and at a rate that the machine sustains, which gives a latency without queueing. The last lines are the medians. A
+// round whose checks fail ends the measurement with status 1.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"syscall"
 )
 
-// round is what is taken of the demo's result.
+// round holds the figures taken from the demo's result.
 type round struct {
 	SagasPerSecond float64 `json:"sagas_per_second"`
 	LatencyMS      struct {
@@ -90,7 +90,7 @@ func measure(ctx context.Context, rounds, limit int, rate float64, file string) 
 	return nil
 }
 
-// demo is one round.
+// demo runs one round.
 func demo(ctx context.Context, program string, limit int, rate float64, file string) (r round, err error) {
 	cmd := exec.CommandContext(ctx, program, "demo", "--output", "json", "--limit", strconv.Itoa(limit),
 		"--rate", strconv.FormatFloat(rate, 'f', -1, 64), "--orders", file)
@@ -108,7 +108,7 @@ func show(name string, r round) {
 	fmt.Printf("%-16s %9.1f %9.1f %9.1f %9.1f\n", name, r.SagasPerSecond, r.LatencyMS.P50, r.LatencyMS.P95, r.LatencyMS.P99)
 }
 
-// median is each figure's own.
+// median takes the median of each figure separately.
 func median(rounds []round) (m round) {
 	if len(rounds) == 0 {
 		return m

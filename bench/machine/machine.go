@@ -1,4 +1,4 @@
-// Package machine says what a benchmark uses of the machine, as Linux has it in /proc. Elsewhere all of it is 0, or unknown.
+// Package machine reports the resources that a benchmark uses, from Linux's /proc. On other systems all values are 0 or unknown.
 package machine
 
 import (
@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// PeakMB is the most memory that this process had resident.
+// PeakMB returns the peak resident memory of this process.
 func PeakMB() float64 { return Process(os.Getpid()).PeakMB() }
 
-// Process is the number of one that runs here.
+// Process is the id of a process on this machine.
 type Process int
 
-// PeakMB is the most memory that it had resident so far.
+// PeakMB returns its peak resident memory so far.
 func (p Process) PeakMB() float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p))
 	if err != nil {
@@ -30,10 +30,10 @@ func (p Process) PeakMB() float64 {
 	return 0
 }
 
-// CPU is its processor time, in seconds.
+// CPU returns its processor time, in seconds.
 func (p Process) CPU() float64 { return seconds(stat(int(p)), 12, 14) }
 
-// Load is the machine's load averages.
+// Load returns the machine's load averages.
 func Load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(text))
@@ -43,7 +43,7 @@ func Load() string {
 	return strings.Join(fields[:3], " ")
 }
 
-// Postgres is the number of the server's first process; 0 when it runs elsewhere.
+// Postgres is the process id of the postmaster; 0 if the server runs elsewhere.
 type Postgres int
 
 func PostgresOf(backend int) Postgres {
@@ -54,7 +54,7 @@ func PostgresOf(backend int) Postgres {
 	return 0
 }
 
-// CPU is the processor time of the server with all its processes, in seconds.
+// CPU returns the processor time of the server with all its processes, in seconds.
 func (p Postgres) CPU() float64 {
 	if p == 0 {
 		return 0
@@ -63,14 +63,14 @@ func (p Postgres) CPU() float64 {
 		ended := seconds(stat(int(p)), 14, 16)
 		used := p.running()
 		own := stat(int(p))
-		if seconds(own, 14, 16) == ended { // else one that ended meanwhile is in neither
+		if seconds(own, 14, 16) == ended { // else a process that ended meanwhile is in neither sum
 			return used + seconds(own, 12, 16)
 		}
 	}
 	return p.running() + seconds(stat(int(p)), 12, 16)
 }
 
-// running is the time of the processes that are there, without the first.
+// running returns the time of the running child processes.
 func (p Postgres) running() (used float64) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {
@@ -82,9 +82,9 @@ func (p Postgres) running() (used float64) {
 	return used
 }
 
-// seconds is the sum of fields that stat gave, of a process that may be gone.
+// seconds returns the sum of fields from stat; 0 for a process that has ended.
 func seconds(f []string, from, to int) (sum float64) {
-	const ticks = 100 // a second, on every Linux there is
+	const ticks = 100 // per second, on every Linux
 	if f == nil {
 		return 0
 	}
@@ -95,7 +95,7 @@ func seconds(f []string, from, to int) (sum float64) {
 	return sum
 }
 
-// stat are the fields of a process from its name on, in proc(5)'s order.
+// stat returns the fields of a process after its name, in the order of proc(5).
 func stat(id int) []string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package machine
 
-// CPU is not known here.
+// CPU is not known on this system.
 func CPU() float64 { return 0 }

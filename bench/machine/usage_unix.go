@@ -4,7 +4,7 @@ package machine
 
 import "syscall"
 
-// CPU is the processor time of this process, in user and kernel.
+// CPU returns the processor time of this process, in user and kernel mode, in seconds.
 func CPU() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

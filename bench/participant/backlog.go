@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// measureBacklog is a long backlog: what memory it takes, and whether its end goes as fast as its beginning.
+// measureBacklog measures the memory that a long backlog needs, and whether its end is as fast as its beginning.
 func measureBacklog(ctx context.Context, s *stage) error {
 	from, err := s.fill(ctx, partitions, s.backlog, keys, 0)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"syscall"
 )
 
-// taskEnv holds the task of this program when it was started by itself to consume.
+// taskEnv holds the task of a child process of this program, which consumes.
 const taskEnv = "TROUPE_BENCH_TASK"
 
-// task is one run.
+// A task is one run.
 type task struct {
-	Kind        string // who consumes
+	Kind        string // participant or floor
 	URL         string
 	Brokers     []string
 	Hop         string
@@ -31,24 +31,24 @@ type task struct {
 
 	Skip     int  // messages before the clock starts
 	Messages int  // messages until it stops
-	Offsets  bool // the clock goes from the first record to the last committed offset, instead of by effects
+	Offsets  bool // the clock runs from the first record to the last committed offset, instead of by effects
 	Profile  string
 }
 
-// The kinds.
+// The kinds of tasks.
 const (
 	byTroupe = "participant"
 	byHand   = "floor"
 )
 
-// result is what a run took. All but Seconds is only of the time that the clock ran.
+// result holds the results of a run. All figures except Seconds are for the measured time only.
 type result struct {
 	Messages int
 	Seconds  float64
 	CPU      float64   // seconds
 	Mallocs  uint64    // objects
-	Bytes    uint64    // of them
-	Batch    float64   // messages a transaction, warming up included
+	Bytes    uint64    // bytes of these objects
+	Batch    float64   // messages a transaction, warm-up included
 	PeakMB   float64   // resident, since the process began
 	Tenths   []float64 // seconds that each took
 
@@ -57,7 +57,7 @@ type result struct {
 
 func (r result) rate() float64 { return float64(r.Messages) / r.Seconds }
 
-// run is one task in a process of its own, on the server that it says.
+// run runs one task in a process of its own, on the servers that the task names.
 func (s *stage) run(ctx context.Context, k task) (r result, err error) {
 	if s.profiles != "" {
 		k.Profile = filepath.Join(s.profiles, s.name(fmt.Sprintf("%s-batch%d", k.Kind, k.Batch))+".pprof")
@@ -87,7 +87,7 @@ func (s *stage) run(ctx context.Context, k task) (r result, err error) {
 	if err := cmd.Start(); err != nil {
 		return r, err
 	}
-	// The first line says that the clock goes, the second what came out.
+	// The first line of the child's output marks the start of the clock, the second has the result.
 	lines := bufio.NewScanner(out)
 	var before float64
 	if lines.Scan() {

@@ -7,7 +7,7 @@ import (
 
 const failingKeys = 20
 
-// measureFailing is the rate of the good messages with and without keys that always fail among theirs.
+// measureFailing measures the rate of the good messages with and without keys that always fail among theirs.
 func measureFailing(ctx context.Context, s *stage) error {
 	without, err := s.fill(ctx, partitions, s.failing, keys, 0)
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The floor is what a participant is measured against: one service's consumer, written for its one message by somebody
-// who knows pgx, kgo and this very schema, with every statement that carries the promise and nothing beside it: no
-// retries, no held keys, no dead letters, no back-pressure but a channel's, no hooks, no rebalancing.
+// The floor is the baseline of a participant: one service's consumer, written for its one message by an expert in pgx, kgo and
+// this schema, with every statement that the guarantees need and nothing else: no retries, no held keys, no dead letters, no
+// back-pressure except a channel's, no hooks, no rebalancing.
 
-// The participant's statements, and the outbox's. A test holds them against the originals.
+// The participant's statements, and the outbox's. A test compares them with the originals.
 var (
 	//go:embed sql/enter.sql
 	enter string
@@ -97,7 +97,8 @@ func floor(ctx context.Context, k task, m *meter) (err error) {
 	return nil
 }
 
-// byPartition: each partition has a goroutine, which takes what is there in batches. Of k.Concurrency there are as many.
+// byPartition starts a goroutine for each partition, which takes the waiting messages in batches. k.Concurrency is that number,
+// too.
 func (f *floorConsumer) byPartition(ctx context.Context, all *errgroup.Group) {
 	queues := make([]chan []*kgo.Record, f.Partitions)
 	for p := range queues {
@@ -131,7 +132,7 @@ func (f *floorConsumer) byPartition(ctx context.Context, all *errgroup.Group) {
 	})
 }
 
-// byKey: each goroutine has its keys and takes one message per transaction.
+// byKey starts goroutines that each have some keys and take one message per transaction.
 func (f *floorConsumer) byKey(ctx context.Context, all *errgroup.Group) {
 	queues := make([]chan *kgo.Record, f.Concurrency)
 	for i := range queues {
@@ -178,7 +179,7 @@ func (f *floorConsumer) poll(ctx context.Context, each func(kgo.FetchTopicPartit
 			return err
 		}
 		fetches.EachTopic(func(t kgo.FetchTopic) {
-			if f.topicID != t.TopicID { // once, before anything is handed on
+			if f.topicID != t.TopicID { // once, before any record is processed
 				f.topicID = t.TopicID
 			}
 		})
@@ -190,7 +191,7 @@ func (f *floorConsumer) poll(ctx context.Context, each func(kgo.FetchTopicPartit
 	}
 }
 
-// transaction takes records of one partition: two round trips, and one for each statement that the handler waits for.
+// transaction processes records of one partition: two round trips, and one for each statement that the handler waits for.
 func (f *floorConsumer) transaction(ctx context.Context, records []*kgo.Record) error {
 	conn, err := f.pool.Acquire(ctx)
 	if err != nil {
@@ -198,7 +199,7 @@ func (f *floorConsumer) transaction(ctx context.Context, records []*kgo.Record) 
 	}
 	defer conn.Release()
 	slot, redrive := make([]int16, len(records)), make([]int32, len(records))
-	ids := make([][16]byte, len(records)) // as uuid.UUID they would go through text
+	ids := make([][16]byte, len(records)) // as uuid.UUID they would be sent as text
 	for i, r := range records {
 		if ids[i], err = idOf(r); err != nil {
 			return err
@@ -240,7 +241,7 @@ func (f *floorConsumer) transaction(ctx context.Context, records []*kgo.Record) 
 	return nil
 }
 
-// claim reads what the first statements said: which ids were new.
+// claim reads the results of the first statements, and returns which ids were new.
 func (f *floorConsumer) claim(results pgx.BatchResults, n int) (fresh map[uuid.UUID]bool, err error) {
 	for range 2 {
 		if _, err := results.Exec(); err != nil {
@@ -265,7 +266,7 @@ func (f *floorConsumer) claim(results pgx.BatchResults, n int) (fresh map[uuid.U
 	return fresh, errors.Join(err, results.Close())
 }
 
-// eventHeaders are those of the answer.
+// eventHeaders are the headers of the answer.
 type eventHeaders struct {
 	SpecVersion   string `json:"ce_specversion"`
 	Source        string `json:"ce_source"`
@@ -275,7 +276,7 @@ type eventHeaders struct {
 	Outcome       string `json:"ce_outcome"`
 }
 
-// handle is the service's work on one message.
+// handle is the service's handler of one message.
 func (f *floorConsumer) handle(ctx context.Context, conn *pgxpool.Conn, rest *pgx.Batch, r *kgo.Record, id uuid.UUID) error {
 	var d Deposit
 	if err := json.Unmarshal(r.Value, &d); err != nil {
@@ -317,7 +318,7 @@ func idOf(r *kgo.Record) (id [16]byte, err error) {
 	return id, fmt.Errorf("no ce_id at offset %d", r.Offset)
 }
 
-// move lets the watermarks follow, each second.
+// move stores the watermarks, each second.
 func (f *floorConsumer) move(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -349,7 +350,7 @@ func (f *floorConsumer) move(ctx context.Context) error {
 	}
 }
 
-// track knows how far a partition's messages have ended without a gap.
+// A track records up to which offset a partition's messages have ended without a gap.
 type track struct {
 	last    atomic.Pointer[kgo.Record]
 	mu      sync.Mutex

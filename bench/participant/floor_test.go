@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The floor is one only while it runs the participant's own statements.
+// The floor must run the participant's own statements.
 func TestTheFloorRunsTheParticipantsStatements(t *testing.T) {
 	for name, ours := range map[string]string{
 		"enter": enter, "insert_offsets": insertOffsets, "insert_recent": insertRecent,

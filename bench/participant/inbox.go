@@ -10,7 +10,7 @@ import (
 
 const inboxDays = 5
 
-// fillInbox puts ids of the last days into an inbox, a part per day, as the participant would have: UUIDv7 with the
+// fillInbox inserts ids of the last days into an inbox, a part for each day, in the form of a participant's: UUIDv7 with the
 // day's milliseconds and random bits, in the slot of the day.
 const fillInbox = `
 INSERT INTO troupe.inbox_recent (slot, id, consumer_group)
@@ -20,7 +20,7 @@ SELECT $1::bigint % 32,
        'bench'
 FROM generate_series(0, $2::bigint - 1) AS n`
 
-// measureInbox is what the size of the inbox costs: inserting into it, and forgetting a day.
+// measureInbox measures the cost of the inbox's size: inserting into it, and forgetting a day.
 func measureInbox(ctx context.Context, s *stage) error {
 	from, err := s.fill(ctx, partitions, s.batched, keys, 0)
 	if err != nil {
@@ -62,7 +62,7 @@ func measureInbox(ctx context.Context, s *stage) error {
 			return err
 		}
 		empty = append(empty, r)
-		// The same service again, on the large inbox: its own tables and the outbox begin anew.
+		// The same service again, on the large inbox: its own tables and the outbox are emptied.
 		if _, err := conn.Exec(ctx, "TRUNCATE accounts, troupe.outbox"); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func measureInbox(ctx context.Context, s *stage) error {
 	return forgetDays(ctx, conn, today, s.inbox/inboxDays)
 }
 
-// forgetDays empties slots as a participant's turn of the ring does: one that has nothing, and those with a day's ids.
+// forgetDays empties slots as a participant does when the ring advances: an empty one, and the ones with a day's ids.
 func forgetDays(ctx context.Context, conn *pgx.Conn, today int64, ids int) error {
 	for day := today - inboxDays; day < today; day++ {
 		began := time.Now()

@@ -21,14 +21,14 @@ import (
 	"github.com/troupe-go/troupe/internal/keyed"
 )
 
-// What each record takes, and of how many keys they are. The peer's program has the same.
+// The time of each record's work, and the number of keys. The peer's program has the same values.
 const (
 	work     = 5 * time.Millisecond
 	workKeys = 1000
 )
 
-// measureKeyed is concurrency by key without a database: the scheduler under a consumer as a participant's is, and
-// Confluent's parallel-consumer on the same topics.
+// measureKeyed measures concurrency by key without a database: the participant's scheduler with a consumer like a participant's,
+// and Confluent's parallel-consumer on the same topics.
 func measureKeyed(ctx context.Context, s *stage) error {
 	fmt.Printf("%-20s %9s %9s %16s %9s %16s %9s\n", "", "ideal s", "keyed s", "x ideal", "with join", "parallel-cons. s", "with join")
 	if s.peer == "" {
@@ -73,13 +73,14 @@ func measureKeyed(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// duration is of all records, in seconds: from the first one's work on, and from the client's making.
+// duration is the time of all records, in seconds: from the beginning of the first one's work, and from the creation of the
+// client.
 type duration struct {
 	Working float64 `json:"work_s"`
 	Total   float64 `json:"total_s"`
 }
 
-// fillWork makes a topic of records whose value begins with their number.
+// fillWork creates a topic of records whose value begins with their number.
 func (s *stage) fillWork(ctx context.Context, partitions int32) (topic string, err error) {
 	topic = s.name("work")
 	if err := kafka.Provision(ctx, s.client, kafka.Topic{Name: topic, Partitions: partitions}); err != nil {
@@ -97,7 +98,7 @@ func (s *stage) fillWork(ctx context.Context, partitions int32) (topic string, e
 	return topic, errors.Join(s.client.Flush(ctx), err)
 }
 
-// keyedConsumer works off a topic as participant/consumer.go does, with the same options and bounds, but for the work.
+// keyedConsumer consumes a topic as participant/consumer.go does, with the same options and bounds, except for the work.
 func keyedConsumer(ctx context.Context, brokers []string, topic string, n, atOnce int, group string) (d duration, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -162,7 +163,7 @@ func keyedConsumer(ctx context.Context, brokers []string, topic string, n, atOnc
 	return duration{c.ended.Sub(c.began).Seconds(), c.ended.Sub(began).Seconds()}, nil
 }
 
-// worked is what the records' work has seen.
+// worked records the progress of the work.
 type worked struct {
 	n    int64
 	seen atomic.Int64
@@ -198,7 +199,7 @@ func (c *worked) run(records []*kgo.Record) (ended int, again bool) {
 	return len(records), false
 }
 
-// parallelConsumer runs the peer's program, a process of its own. A JVM starts before its clock does.
+// parallelConsumer runs the peer's program in a process of its own. The start of the JVM is not measured.
 func (s *stage) parallelConsumer(ctx context.Context, topic string, atOnce int) (d duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -1,14 +1,13 @@
-// Command participant measures a participant against its floor: the same statements in the same batches, written by
-// hand with pgx and kgo; and what else docs/benchmarks.md says of consuming.
+// Command participant measures a participant against its floor: the same statements in the same batches, written by hand with pgx
+// and kgo; and the other figures of docs/benchmarks.md on consuming.
 //
 //	go run ./bench/participant
 //	go run ./bench/participant --only batched,single --rounds 5
 //	TROUPE_KAFKA=localhost:9092 go run ./bench/participant --only keyed --parallel-consumer 'CLASSES:JARS/*'
 //
-// Postgres runs with fsync and synchronous_commit on. Each run is a process of its own, so that processor time,
-// allocations and memory are of who consumes: the broker and the producer are elsewhere. What is compared runs in turns
-// within one round, and the last lines are medians over the rounds. A run whose effects do not add up ends the measuring
-// with status 1.
+// Postgres runs with fsync and synchronous_commit on. Each run is a process of its own, so that processor time, allocations and
+// memory are the consumer's: the broker and the producer are elsewhere. The compared programs run in turns within one round, and
+// the last lines are medians over the rounds. A run whose counts of effects are wrong ends the measurement with status 1.
 package main
 
 import (
@@ -27,7 +26,7 @@ import (
 	"github.com/troupe-go/troupe/bench/machine"
 )
 
-// sizes are how much of everything. The smallest still does every step.
+// sizes holds the sizes of a run. The smallest sizes still do every step.
 type sizes struct {
 	rounds  int
 	batched int // messages of a run in batches of 100
@@ -36,7 +35,7 @@ type sizes struct {
 	failing int
 	replay  int
 	backlog int
-	inbox   int // ids that stand in it
+	inbox   int // ids in the inbox
 }
 
 var (

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/bench/machine"
 )
 
-// meter is a run's clock. It may be used concurrently.
+// A meter is a run's clock. It may be used concurrently.
 type meter struct {
 	task task
 	done func()
@@ -27,7 +27,7 @@ type meter struct {
 	result       result
 }
 
-// usage is what the process has used so far.
+// usage is the process's use of resources so far.
 type usage struct {
 	cpu            float64
 	mallocs, bytes uint64
@@ -39,7 +39,7 @@ func used() usage {
 	return usage{machine.CPU(), m.Mallocs, m.TotalAlloc}
 }
 
-// start lets the clock go, if it does not go yet.
+// start starts the clock, if it does not run yet.
 func (m *meter) start() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +64,7 @@ func (m *meter) startLocked() {
 	m.tenth = m.began
 }
 
-// count says that n more messages have taken effect, in a transaction of so many.
+// count records that n more messages have taken effect, in a transaction of that many messages (of).
 func (m *meter) count(n, of int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,7 +86,7 @@ func (m *meter) count(n, of int) {
 	}
 }
 
-// reached says that so many offsets are committed, of all partitions together.
+// reached records the sum of the committed offsets of all partitions.
 func (m *meter) reached(offsets int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

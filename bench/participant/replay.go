@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// measureReplay is a topic that is read again from its start, by a group that has handled all of it: once with the
-// offsets that it has seen, and once when only the messages' identities are left, as after a restore of the topic.
+// measureReplay measures reading a topic again from its start, by a group that has handled all of it: once with its stored
+// offsets, and once with only the messages' identities, as after a restore of the topic.
 func measureReplay(ctx context.Context, s *stage) error {
 	from, err := s.fill(ctx, partitions, s.replay, keys, 0)
 	if err != nil {

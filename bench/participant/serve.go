@@ -24,7 +24,7 @@ ON CONFLICT (id) DO UPDATE SET balance = a.balance + excluded.balance, deposits 
 
 var errAlways = errors.New("this account fails always")
 
-// serve is a service with a participant.
+// serve runs a service with a participant.
 func serve(ctx context.Context, k task, m *meter) error {
 	pool, err := openPool(ctx, k)
 	if err != nil {
@@ -42,7 +42,7 @@ func serve(ctx context.Context, k task, m *meter) error {
 	committed := make(map[int32]int64)
 	p, err := participant.New(participant.Config{
 		Pool: pool, Brokers: k.Brokers, Hop: hop, Group: k.Group, Batch: k.Batch, Concurrency: k.Concurrency,
-		// A key that always fails is tried as often as the clock goes.
+		// A key that always fails is retried as long as the clock runs.
 		Retry: retry.Policy{Initial: 500 * time.Millisecond, Cap: time.Minute, Attempts: 1000},
 		Log:   zerolog.New(os.Stderr).Level(zerolog.ErrorLevel),
 		Hooks: participant.Hooks{
@@ -83,15 +83,15 @@ func serve(ctx context.Context, k task, m *meter) error {
 	return p.Run(ctx)
 }
 
-// firstFetch starts the clock with the first record, where effects do not.
+// firstFetch starts the clock at the first record, for tasks without effects.
 type firstFetch struct{ m *meter }
 
-// OnFetchRecordBuffered is kgo's.
+// OnFetchRecordBuffered implements kgo.HookFetchRecordBuffered.
 func (f firstFetch) OnFetchRecordBuffered(*kgo.Record) {
 	f.m.start()
 }
 
-// openPool has a connection for each transaction at once, and one for what goes on beside them.
+// openPool makes a pool with a connection for each concurrent transaction, and two more for the rest.
 func openPool(ctx context.Context, k task) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(k.URL)
 	if err != nil {

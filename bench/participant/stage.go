@@ -20,7 +20,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// stage is the servers, and what is filled before anything is measured.
+// A stage holds the servers.
 type stage struct {
 	sizes
 	peer     string
@@ -33,10 +33,10 @@ type stage struct {
 	broker   string
 	made     int // names that were given out
 	server   machine.Postgres
-	batches  float64 // messages/s in batches; 0 when they were not measured
+	batches  float64 // messages/s in batches; 0 if they were not measured
 }
 
-// settings are those of a server that has the machine for itself: a checkpoint within a run would be the run's figure.
+// settings fits a server that has the machine for itself: the cost of a checkpoint within a run would be part of the result.
 var settings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min",
 }
@@ -105,7 +105,7 @@ func (s *stage) name(of string) string {
 	return fmt.Sprintf("%s-%d-%d", of, os.Getpid(), s.made)
 }
 
-// database makes one with Troupe's tables and the service's own.
+// database creates a database with Troupe's tables and the service's own.
 func (s *stage) database(ctx context.Context) (url string, drop func(), err error) {
 	name := strings.ReplaceAll(s.name("bench"), "-", "_")
 	url, err = s.postgres.CreateDatabase(ctx, name, template)
@@ -146,16 +146,16 @@ type Deposited struct {
 	Reference string `json:"reference"`
 }
 
-// filled is a commands topic and what stands in it.
+// filled is a topic of commands with its contents.
 type filled struct {
 	hop        topics.Hop
 	partitions int32
 	messages   int
-	failing    int // of the messages, those whose handler always fails
+	failing    int // number of messages whose handler always fails
 }
 
-// fill makes a topic of n commands of 200 bytes for keys in turn. Each key whose number is below failing fails for ever;
-// they are spread over the topic like all others.
+// fill creates a topic of n commands of 200 bytes for keys in turn. Each key whose number is below failing always fails; their
+// messages are spread over the topic like all others.
 func (s *stage) fill(ctx context.Context, partitions int32, n, keys, failing int) (*filled, error) {
 	f := &filled{hop: topics.MustHop(s.name("bench"), "account"), partitions: partitions, messages: n}
 	for _, topic := range []string{f.hop.Commands(), f.hop.Events(), f.hop.DeadLetters()} {
@@ -202,7 +202,7 @@ func (s *stage) fill(ctx context.Context, partitions int32, n, keys, failing int
 
 const failingKey = "failing-"
 
-// remove takes the topics away.
+// remove deletes the topics.
 func (s *stage) remove(f *filled) {
 	admin := kadm.NewClient(s.client)
 	_, err := admin.DeleteTopics(context.Background(), f.hop.Commands(), f.hop.Events(), f.hop.DeadLetters())
@@ -211,7 +211,7 @@ func (s *stage) remove(f *filled) {
 	}
 }
 
-// rewind makes a group read everything again. Nobody may be in it.
+// rewind makes a group read everything again. The group must have no members.
 func (s *stage) rewind(ctx context.Context, f *filled, group string) error {
 	again := make(kadm.Offsets)
 	for p := range f.partitions {

@@ -13,7 +13,7 @@ const (
 	keys       = 10_000
 )
 
-// way is one way of consuming, and what its rounds took.
+// A way is one way of consuming, and the results of its rounds.
 type way struct {
 	name string
 	task task
@@ -27,7 +27,7 @@ func measureBatched(ctx context.Context, s *stage) error {
 	return err
 }
 
-// measureSingle compares them with one message per transaction, of sixteen keys at once.
+// measureSingle compares them with one message per transaction, of sixteen concurrent keys.
 func measureSingle(ctx context.Context, s *stage) error {
 	rate, err := s.compare(ctx, s.single, task{Batch: 1, Concurrency: 16})
 	if err == nil && s.batches > 0 {
@@ -36,8 +36,8 @@ func measureSingle(ctx context.Context, s *stage) error {
 	return err
 }
 
-// compare runs the floor and a participant, with statements that are queued and with ones that are waited for. It gives
-// the participant's rate with the queued ones.
+// compare runs the floor and a participant, with statements that are queued and with statements that are waited for. It returns
+// the participant's rate with queued statements.
 func (s *stage) compare(ctx context.Context, messages int, k task) (rate float64, err error) {
 	from, err := s.fill(ctx, partitions, messages, keys, 0)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *stage) alternate(ctx context.Context, from *filled, ways []way) error {
 	return nil
 }
 
-// consume lets a task have all of a topic, and checks the effects. A tenth of it is warming up.
+// consume runs a task on all of a topic, and checks the effects. A tenth of the topic is warm-up.
 func (s *stage) consume(ctx context.Context, from *filled, k task) (result, error) {
 	url, drop, err := s.database(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *stage) consume(ctx context.Context, from *filled, k task) (result, erro
 	return r, check(ctx, url, good)
 }
 
-// check says whether every message took effect once: one deposit each, one event each.
+// check returns an error unless every message took effect once: one deposit each, one event each.
 func check(ctx context.Context, url string, messages int) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -127,14 +127,14 @@ func heading() {
 	fmt.Printf("%-42s %10s %6s %9s %9s %9s %9s %8s\n", "", "messages/s", "batch", "cpu us", "pg cpu us", "allocs", "bytes", "peak MB")
 }
 
-// show prints what a run took: all but the rate and the peak per message.
+// show prints the results of a run: all except the rate and the peak per message.
 func show(name string, r result) {
 	n := float64(r.Messages)
 	fmt.Printf("%-42s %10.0f %6.1f %9.1f %9.1f %9.1f %9.0f %8.1f\n", name, r.rate(), r.Batch, 1e6*r.CPU/n, 1e6*r.postgresCPU/n,
 		float64(r.Mallocs)/n, float64(r.Bytes)/n, r.PeakMB)
 }
 
-// median is each figure's own.
+// median takes the median of each figure separately.
 func median(all []result) result {
 	m := all[0]
 	m.Seconds = middle(all, func(r result) float64 { return r.Seconds })
@@ -146,7 +146,7 @@ func median(all []result) result {
 	return m
 }
 
-// best is the highest rate: what comes nearest to a machine without others on it.
+// best returns the highest rate: the closest to a machine without other load.
 func best(all []result) (rate float64) {
 	for _, r := range all {
 		rate = max(rate, r.rate())

@@ -20,7 +20,7 @@ const debeziumVersion = "3.6.0.Final"
 //go:embed debezium/*.properties
 var properties embed.FS
 
-// A debezium is Debezium Server with its EventRouter. It talks to Postgres over TCP, for which alone there is a driver.
+// A debezium is Debezium Server with its EventRouter. It connects to Postgres over TCP: its driver supports no sockets.
 type debezium struct {
 	name  string
 	table table
@@ -35,7 +35,7 @@ func (d *debezium) into() table    { return d.table }
 
 const slot = "bench_debezium"
 
-// prime makes its publication and its slot.
+// prime creates its publication and its slot.
 func (d *debezium) prime(ctx context.Context, b *bed) error {
 	return execute(ctx, b.socketURL(),
 		"CREATE PUBLICATION "+slot+" FOR TABLE "+d.table.name.Sanitize()+" WITH (publish = 'insert', publish_via_partition_root = true)",
@@ -66,7 +66,7 @@ func (d *debezium) start(ctx context.Context, b *bed) (*program, error) {
 	return p, nil
 }
 
-// configuration is the files, and what only this run knows.
+// configuration returns the files, and the settings of this run.
 func (d *debezium) configuration(b *bed) (string, error) {
 	var text strings.Builder
 	for _, name := range append([]string{"base"}, d.files...) {
@@ -101,7 +101,8 @@ func (d *debezium) configuration(b *bed) (string, error) {
 	return text.String(), nil
 }
 
-// findDebezium says where Java and Debezium are, which it fetches once with Maven and keeps in the user's cache folder.
+// findDebezium returns the paths of Java and Debezium. It fetches Debezium once with Maven, and keeps it in the user's cache
+// folder.
 func findDebezium(ctx context.Context) (java, home string, err error) {
 	if java, err = findJava(ctx); err != nil {
 		return "", "", err
@@ -124,7 +125,7 @@ func fetchDebezium(ctx context.Context, home string) error {
 	if _, err := exec.LookPath("mvn"); err != nil {
 		return err
 	}
-	// A newer plugin asks for a parent that is not on Maven Central.
+	// A newer plugin needs a parent that is not on Maven Central.
 	const plugin = "org.apache.maven.plugins:maven-dependency-plugin:2.8:get"
 	fmt.Println("fetching Debezium, 780 MB, once")
 	_, err := output(ctx, "mvn", "-q", "-B", plugin, "-Dartifact=io.debezium:debezium-server-dist:"+debeziumVersion+":tar.gz", "-Dtransitive=false")
@@ -156,12 +157,12 @@ func fetchDebezium(ctx context.Context, home string) error {
 	return nil
 }
 
-// escapes are what Maven prints to colour a terminal.
+// escapes matches what Maven prints to colour a terminal.
 var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 const leastJava = 21
 
-// findJava looks at JAVA_HOME, at PATH and where Linux distributions put theirs.
+// findJava searches JAVA_HOME, PATH and the folders of Linux distributions.
 func findJava(ctx context.Context) (string, error) {
 	var candidates []string
 	if home := os.Getenv("JAVA_HOME"); home != "" {
@@ -181,7 +182,7 @@ func findJava(ctx context.Context) (string, error) {
 
 var javaRelease = regexp.MustCompile(`version "(\d+)`)
 
-// javaVersion is the number in what java -version prints, or 0.
+// javaVersion returns the version in the output of java -version, or 0.
 func javaVersion(said string) int {
 	found := javaRelease.FindStringSubmatch(said)
 	if found == nil {

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// usage is what processes have used so far, in seconds.
+// usage is the processor time of processes so far, in seconds.
 type usage struct{ own, postgres, broker float64 }
 
 func (s *stage) used(p *program) usage {
 	return usage{p.CPU(), s.server.CPU(), s.process.CPU()}
 }
 
-// stall is how long nothing may come until what is missing counts as lost. A JVM starts in less.
+// stall is the time without a new row after which missing rows count as lost. A JVM starts in less.
 const stall = time.Minute
 
-// drain makes a backlog, lets r bring all of it to Kafka, and counts what came.
+// drain makes a backlog, lets r publish all of it to Kafka, and counts the rows that arrive.
 func (s *stage) drain(ctx context.Context, r relayer, l load, tcp bool) (d drained, err error) {
 	b, err := s.bed(ctx, tcp, l.topics, r.into())
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *stage) drain(ctx context.Context, r relayer, l load, tcp bool) (d drain
 	return d, nil
 }
 
-// floor is what the server can send of the same rows: pg_recvlogical, which throws them away.
+// floor measures how fast the server can send the same rows: to pg_recvlogical, which drops them.
 func (s *stage) floor(ctx context.Context, l load, tcp bool) (d drained, err error) {
 	receive, err := findReceive()
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *stage) floor(ctx context.Context, l load, tcp bool) (d drained, err err
 	if err := b.fill(ctx, troupeTable, l); err != nil {
 		return d, err
 	}
-	// A message behind the rows is what it ends at.
+	// It ends at a message after the rows.
 	end, err := ask[string](ctx, b.socketURL(), "SELECT pg_logical_emit_message(true, 'bench', 'end')::text")
 	if err != nil {
 		return d, err
@@ -130,7 +130,7 @@ func (s *stage) floor(ctx context.Context, l load, tcp bool) (d drained, err err
 	return d, nil
 }
 
-// findReceive looks for pg_recvlogical on PATH and where packages put it.
+// findReceive searches pg_recvlogical on PATH and in the folders of packages.
 func findReceive() (string, error) {
 	path, err := exec.LookPath("pg_recvlogical")
 	if err == nil {
@@ -144,16 +144,16 @@ func findReceive() (string, error) {
 	return "", err
 }
 
-// contender is one who takes part in a comparison, and what its rounds showed.
+// A contender is a program in a comparison, with the results of its rounds.
 type contender struct {
 	name string
-	way  string // of the flag
+	way  string // name in the flag
 	tcp  bool
 	run  func(context.Context, load) (drained, error)
 	done []drained
 }
 
-// contenders are those of the flags, and the same over each transport.
+// contenders returns the contenders of the flags, over each transport.
 func (s *stage) contenders(ways []string) (all []*contender) {
 	for _, tcp := range s.transports {
 		over := ", socket"
@@ -166,7 +166,7 @@ func (s *stage) contenders(ways []string) (all []*contender) {
 				c.run = func(ctx context.Context, l load) (drained, error) { return s.floor(ctx, l, tcp) }
 			} else {
 				r := s.relayers[way].throughput
-				if _, java := r.(*debezium); java { // TCP is all there is
+				if _, java := r.(*debezium); java { // it supports only TCP
 					if slices.ContainsFunc(all, func(c *contender) bool { return c.way == way }) {
 						continue
 					}
@@ -181,8 +181,8 @@ func (s *stage) contenders(ways []string) (all []*contender) {
 	return all
 }
 
-// warmUp has a broker that is a JVM compile what it runs, once: whoever came first would pay for that, with up to three times
-// the broker's processor time for a row, and for minutes with rows that wait some milliseconds for it.
+// warmUp makes a broker that is a JVM compile its code, once: the first contender would pay for that, with up to three times the
+// broker's processor time for a row, and for minutes with rows that wait some milliseconds for the broker.
 func (s *stage) warmUp(ctx context.Context, all []*contender) error {
 	if s.quick || s.warmed {
 		return nil
@@ -198,7 +198,7 @@ func (s *stage) warmUp(ctx context.Context, all []*contender) error {
 	return nil
 }
 
-// compare lets everybody drain the same rows, in turns within each round.
+// compare makes all contenders drain the same rows, in turns within each round.
 func (s *stage) compare(ctx context.Context, l load, ways []string) error {
 	all := s.contenders(ways)
 	if err := s.warmUp(ctx, all); err != nil {
@@ -240,7 +240,7 @@ func measureDrain(ctx context.Context, s *stage) error {
 	return s.compare(ctx, l, s.ways)
 }
 
-// measureShapes drains rows that differ in keys and topics alone.
+// measureShapes drains rows that differ only in keys and topics.
 func measureShapes(ctx context.Context, s *stage) error {
 	for _, l := range []load{
 		{rows: s.rows, keys: 1_000_000, topics: 1},
@@ -255,7 +255,7 @@ func measureShapes(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// measureBacklog drains backlogs that differ in their size alone.
+// measureBacklog drains backlogs that differ only in size.
 func measureBacklog(ctx context.Context, s *stage) error {
 	for _, rows := range s.backlogs {
 		l := load{rows: rows, keys: s.keys, topics: s.topics}

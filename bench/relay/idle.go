@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// A rest is what one costs that has nothing to do.
+// A rest is the cost of an idle relay.
 type rest struct {
 	statements float64 // a minute, as the server logs them
 	cpu        float64 // seconds a minute
 	postgres   float64
 }
 
-// idle lets r wait at an empty outbox.
+// idle runs r with an empty outbox.
 func (s *stage) idle(ctx context.Context, r relayer, tcp bool) (at rest, err error) {
 	b, err := s.bed(ctx, tcp, 1, r.into())
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *stage) idle(ctx context.Context, r relayer, tcp bool) (at rest, err err
 	if err := p.ready(ctx); err != nil {
 		return at, err
 	}
-	if err := sleep(ctx, s.warm); err != nil { // until it has seen that there is nothing
+	if err := sleep(ctx, s.warm); err != nil { // until it has seen that the outbox is empty
 		return at, err
 	}
 	log, err := os.Open(filepath.Join(s.dir, "postgres", "postgres.log"))
@@ -64,8 +64,8 @@ func (s *stage) idle(ctx context.Context, r relayer, tcp bool) (at rest, err err
 	return at, p.alive()
 }
 
-// countStatements counts those of a database in a server's log, whose lines begin as devstack sets them: time, process,
-// database.
+// countStatements counts the statements of a database in a server's log, whose lines have the prefix that devstack sets: time,
+// process, database.
 func countStatements(log io.Reader, database string) (n int, err error) {
 	statement := regexp.MustCompile(`^\S+ \S+ \S+ \[\d+\] ` + regexp.QuoteMeta(database) + ` LOG:  (statement|execute [^:]*|fastpath function call): `)
 	lines := bufio.NewScanner(log)
@@ -78,7 +78,7 @@ func countStatements(log io.Reader, database string) (n int, err error) {
 	return n, lines.Err()
 }
 
-// measureIdle is measured once: nothing is compared that would vary.
+// measureIdle measures once: the figures do not vary in a way that needs a comparison.
 func measureIdle(ctx context.Context, s *stage) error {
 	fmt.Printf("an empty outbox, for %s\n", s.time)
 	fmt.Printf("%-38s %14s %10s %10s\n", "", "statements/min", "cpu s/min", "pg s/min")

@@ -14,10 +14,12 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// writers are how many connections write at once: with fewer, the rates would not be reached where a commit takes long.
+// writers is the number of connections that write concurrently: with fewer, the rates would not be reached if a commit takes
+// long.
 const writers = 8
 
-// insert puts one row into the table in tx. Into Troupe's by outbox.Write, which wakes a relay that polls.
+// insert returns a function that inserts one row into the table in tx. For Troupe's table it calls outbox.Write, which wakes a
+// relay that polls.
 func (b *bed) insert(into table) func(ctx context.Context, tx pgx.Tx, l load, i int) error {
 	if into.create == "" {
 		box, err := outbox.New(outbox.Config{})
@@ -37,13 +39,13 @@ func (b *bed) insert(into table) func(ctx context.Context, tx pgx.Tx, l load, i 
 	}
 }
 
-// stamps are when rows were committed and when they came.
+// stamps holds the times at which rows were committed and arrived.
 type stamps struct {
 	mu        sync.Mutex
 	committed []time.Time
 	came      []time.Time
 	left      int
-	all       chan struct{} // closed when all have come
+	all       chan struct{} // closed when all rows have arrived
 }
 
 func newStamps(rows int) *stamps {
@@ -65,8 +67,8 @@ func (s *stamps) come(i int, at time.Time) {
 	}
 }
 
-// delays are those of the rows from the given one on, that have come. A row that came before its writer heard of the
-// commit took no time.
+// delays returns the delays of the rows that have arrived, beginning with row from. A row that arrived before its writer's commit
+// returned counts as no delay.
 func (s *stamps) delays(from int) (all []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,11 +80,11 @@ func (s *stamps) delays(from int) (all []time.Duration) {
 	return all
 }
 
-// latency writes rows at a steady rate, one in a transaction, and clocks each from the return of its commit to a consumer.
-// Neither the first seconds count nor, as time, how late a writer was.
+// latency writes rows at a steady rate, one in a transaction, and measures the time of each from the return of its commit to a
+// consumer. The first seconds are not measured, and a writer's lateness does not count.
 func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d delay, err error) {
 	l := load{rows: rate * int((s.warm + s.time).Seconds()), keys: s.keys, topics: s.topics}
-	warm := rate * int(s.warm.Seconds()) // rows that do not count
+	warm := rate * int(s.warm.Seconds()) // rows that are not measured
 	b, err := s.bed(ctx, tcp, l.topics, r.into())
 	if err != nil {
 		return d, err
@@ -126,7 +128,7 @@ func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d d
 		case <-time.After(quiet):
 		case <-ctx.Done():
 		}
-		return sleep(ctx, 200*time.Millisecond) // for copies
+		return sleep(ctx, 200*time.Millisecond) // for duplicates
 	})
 	if err := running.Wait(); err != nil {
 		return d, errors.Join(err, p.alive())
@@ -136,7 +138,7 @@ func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d d
 	return d, nil
 }
 
-// clock notes when rows come, until ctx ends.
+// clock records when rows arrive, until ctx ends.
 func clock(ctx context.Context, consumer *kgo.Client, t *tally, st *stamps) (err error) {
 	for {
 		fetches := consumer.PollFetches(ctx)
@@ -168,7 +170,7 @@ type writing struct {
 	stamps *stamps
 }
 
-// between writes a range of them, each when it is due.
+// between writes a range of rows, each when it is due.
 func (w *writing) between(ctx context.Context, from, to int) error {
 	insert := w.bed.insert(w.into)
 	began := time.Now()
@@ -233,7 +235,7 @@ func measureLatency(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// relaying are the ways but for the floor.
+// relaying returns the ways except the floor.
 func (s *stage) relaying() (ways []string) {
 	for _, way := range s.ways {
 		if way != floorWay {

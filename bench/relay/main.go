@@ -1,5 +1,5 @@
-// Command relay measures outbox-relay beside what the server can send (pg_recvlogical, which throws the rows away) and
-// beside Debezium Server with its EventRouter, on the same rows, server and broker, in turns within each round.
+// Command relay measures outbox-relay and compares it with the server's own limit (pg_recvlogical, which drops the rows) and with
+// Debezium Server with its EventRouter, on the same rows, server and broker, in turns within each round.
 //
 //	go run ./bench/relay
 //	go run ./bench/relay --only drain --rows 2000000 --rounds 3 --transports socket,tcp
@@ -7,15 +7,15 @@
 //	go run ./bench/relay --ways floor,poll --also 'large claims=--source poll --batch 5000'
 //	go run ./bench/relay --quick
 //
-// Who relays is a process of its own: outbox-relay as it ships, built from this source. Postgres is started here, with fsync
-// and synchronous_commit on, and so is an Apache Kafka (devstack/apachekafka, which needs Java 17 and Maven); TROUPE_KAFKA
-// names another one. Debezium needs Java 21 and Maven, and 1 GB of the user's cache folder. What cannot be had is
-// named and left out. Nothing that was started here outlives this process; all listens on loopback only.
+// Each relay is a process of its own: outbox-relay as it ships, built from this source. Postgres is started here, with fsync and
+// synchronous_commit on, and so is an Apache Kafka (devstack/apachekafka, which needs Java 17 and Maven); TROUPE_KAFKA names
+// another one. Debezium needs Java 21 and Maven, and 1 GB of the user's cache folder. A way that is not available is named and
+// left out. No process that was started here outlives this one; all listen on loopback only.
 //
-// Each run has a database and topics of its own. For a drain the backlog is written while nobody relays, behind a slot that
-// was made before; the rate goes from the broker's first append to its last, so that nobody's start counts. Then a
-// consumer that reads what is committed counts rows that are lost, doubled, or out of their key's order. A run that lost
-// rows or their order ends the measuring with status 1.
+// Each run has a database and topics of its own. For a drain the backlog is written while no relay runs, after the slot was
+// created; the rate is measured from the broker's first append to its last, so that the start of a relay does not count. Then a
+// consumer of committed messages counts rows that are lost, doubled, or out of their key's order. A run that lost rows or their
+// order ends the measurement with status 1.
 package main
 
 import (
@@ -35,7 +35,7 @@ import (
 	"github.com/troupe-go/troupe/bench/machine"
 )
 
-// options are what the flags say.
+// options holds the values of the flags.
 type options struct {
 	quick      bool
 	rounds     int
@@ -51,7 +51,7 @@ type options struct {
 	relayers   map[string]tunings
 }
 
-// tunings of one who relays: Debezium has two.
+// tunings holds a relay's tunings: Debezium has two.
 type tunings struct{ throughput, latency relayer }
 
 var (
@@ -77,7 +77,7 @@ var benchmarks = []struct {
 	{"idle", measureIdle},
 }
 
-// The ways, as the flag has them.
+// The ways, with their names in the flag.
 const (
 	floorWay         = "floor"
 	debeziumWay      = "debezium"
@@ -158,7 +158,7 @@ func main() {
 	}
 }
 
-// choice reads names with commas between.
+// choice parses a comma-separated list of known names.
 func choice(flag, text string, known []string, into *[]string) error {
 	for name := range strings.SplitSeq(text, ",") {
 		if !slices.Contains(known, name) {
@@ -178,7 +178,7 @@ func parseTransports(text string, tcp *[]bool) error {
 	return err
 }
 
-// numbers reads some with commas between; "" leaves what is there.
+// numbers parses a comma-separated list of numbers; for "" it keeps the default.
 func numbers(flag, text string, into *[]int) error {
 	if text == "" {
 		return nil
@@ -196,7 +196,7 @@ func numbers(flag, text string, into *[]int) error {
 
 func measure(ctx context.Context, s *stage, wanted []string) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
-	load := machine.Load() // before what is started here adds to it
+	load := machine.Load() // before the processes that are started here add to it
 	if err := s.open(ctx); err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func measure(ctx context.Context, s *stage, wanted []string) (err error) {
 	return nil
 }
 
-// choose keeps those ways that can be gone here, and says why not the others.
+// choose keeps the ways that are available here, and prints why the others are not.
 func (s *stage) choose(ctx context.Context) error {
 	asked := s.ways
 	s.ways, s.relayers = nil, make(map[string]tunings)
@@ -273,7 +273,7 @@ func (s *stage) choose(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ours are the ways of outbox-relay.
+// ours returns the ways of outbox-relay.
 func (s *stage) ours() (ways []string) {
 	for _, way := range s.ways {
 		if _, is := s.relayers[way].throughput.(*troupe); is {

@@ -174,7 +174,7 @@ func TestNumbersAndNamesOfFlags(t *testing.T) {
 	require.ErrorContains(t, parseTransports("pipe", &tcp), `--transports: "pipe" is none of socket, tcp`)
 }
 
-// What is compared with outbox-relay is the Debezium that was tuned as it says, not one of another table or tuning.
+// Each Debezium in the comparison has the table and the tuning of its name.
 func TestEachDebeziumHasItsProperties(t *testing.T) {
 	files, err := properties.ReadDir("debezium")
 	require.NoError(t, err)

@@ -17,12 +17,12 @@ import (
 	"github.com/troupe-go/troupe/devstack"
 )
 
-// A relayer is a program, set up in one way, that brings rows to Kafka.
+// A relayer is a program in one configuration that publishes rows to Kafka.
 type relayer interface {
 	String() string
-	// into is the table that it reads.
+	// into returns the table that it reads.
 	into() table
-	// prime sees to it, before there are rows, that the server keeps them for it.
+	// prime makes the server keep the rows for it. It is called before there are rows.
 	prime(context.Context, *bed) error
 	// start runs it until stop.
 	start(context.Context, *bed) (*program, error)
@@ -33,10 +33,10 @@ type program struct {
 	machine.Process
 	child *devstack.Child
 	log   string
-	begun func(context.Context) (bool, error) // it has its place at the server
+	begun func(context.Context) (bool, error) // reports whether it has connected to the server
 }
 
-// ready waits until it relays, or would if there were rows.
+// ready waits until it publishes, or would publish if there were rows.
 func (p *program) ready(ctx context.Context) error {
 	return until(ctx, 2*time.Minute, "it does not begin", func(ctx context.Context) (bool, error) {
 		if err := p.alive(); err != nil {
@@ -61,7 +61,7 @@ func (b *bed) run(name string, cmd *exec.Cmd) (*program, error) {
 	return p, nil
 }
 
-// alive is an error, with what the program said last, once it has ended.
+// alive returns an error with the program's last output, once the program has ended.
 func (p *program) alive() error {
 	select {
 	case <-p.child.Done():
@@ -91,7 +91,7 @@ type troupe struct {
 func (t *troupe) String() string { return t.name }
 func (t *troupe) into() table    { return troupeTable }
 
-// prime lets it make its slot.
+// prime runs it until it has created its slot.
 func (t *troupe) prime(ctx context.Context, b *bed) error {
 	if !t.wal {
 		return nil
@@ -138,21 +138,21 @@ func answers(ctx context.Context, url string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// streams says whether our relay does: a slot is active while it is being made too, and the table polled.
+// streams reports whether our relay streams: a slot is active while it is being created too, when the relay polls the table.
 func (b *bed) streams(ctx context.Context) bool {
 	const stored = "SELECT EXISTS (SELECT FROM troupe.relay_state WHERE source = 'wal' AND sweep IS NULL AND published IS NOT NULL)"
 	yes, err := ask[bool](ctx, b.socketURL(), stored)
 	return err == nil && yes && b.reads(ctx)
 }
 
-// reads says whether somebody reads from a slot of the database.
+// reads reports whether a connection reads from a slot of the database.
 func (b *bed) reads(ctx context.Context) bool {
 	const active = "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE database = $1 AND active)"
 	yes, err := ask[bool](ctx, b.socketURL(), active, b.name)
 	return err == nil && yes
 }
 
-// troupe is outbox-relay in one of its ways. Why says why it is not there.
+// troupe returns outbox-relay in one of its ways. If it is not available, why has the reason.
 func (s *stage) troupe(name string) (t *troupe, why string) {
 	switch name {
 	case "wal":
@@ -170,7 +170,7 @@ func (s *stage) troupe(name string) (t *troupe, why string) {
 	return t, ""
 }
 
-// offers says whether a help text lists a flag's value, as in "--source auto|poll".
+// offers reports whether a help text lists a flag's value, as in "--source auto|poll".
 func offers(usage, flag, value string) bool {
 	for line := range strings.Lines(usage) {
 		fields := strings.Fields(line)

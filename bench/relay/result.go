@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A drained is what a run with a backlog showed.
+// A drained holds the results of a run with a backlog.
 type drained struct {
 	rows     int
 	seconds  float64 // from the broker's first append to its last
-	cpu      float64 // processor seconds of who relays, from the first row on
+	cpu      float64 // processor seconds of the relay, from the first row on
 	postgres float64 // of all of Postgres
 	broker   float64 // of Apache Kafka; 0: not known
-	peakMB   float64 // of who relays
+	peakMB   float64 // of the relay
 	lost     int
 	doubled  int
 	disorder int
@@ -22,10 +22,10 @@ type drained struct {
 
 func (d drained) rate() float64 { return float64(d.rows) / d.seconds }
 
-// million is a figure per million rows.
+// million returns a figure per million rows.
 func (d drained) million(figure float64) float64 { return figure / float64(d.rows) * 1e6 }
 
-// medianOf takes each figure's own median but for counts, which are sums.
+// medianOf takes the median of each figure separately, except counts, which it sums.
 func medianOf(all []drained) (m drained) {
 	for _, d := range all {
 		m.lost, m.doubled, m.disorder = m.lost+d.lost, m.doubled+d.doubled, m.disorder+d.disorder
@@ -53,7 +53,7 @@ func drainHeading() {
 		"", "rows/s", "of floor", "of dbz", "cpu s/M", "pg s/M", "kfk s/M", "peak MB", "lost", "doubled", "disorder")
 }
 
-// show prints a run, with its rate as a part of the floor's and of Debezium's where these are known.
+// show prints a run, with its rate as a fraction of the floor's and of Debezium's if these are known.
 func (d drained) show(name string, floor, debezium float64) {
 	ratio := func(of float64) string {
 		if of == 0 {
@@ -69,11 +69,11 @@ func (d drained) show(name string, floor, debezium float64) {
 		d.million(d.cpu), d.million(d.postgres), broker, d.peakMB, d.lost, d.doubled, d.disorder)
 }
 
-// A delay is how long rows took from the return of their commit to the consumer, at a steady rate.
+// A delay is the time of rows from the return of their commit to the consumer, at a steady rate.
 type delay struct {
-	rate                float64 // rows/s that the writers did make
+	rate                float64 // rows/s that the writers reached
 	p50, p95, p99, p999 time.Duration
-	cpu                 float64 // seconds a minute, of who relays
+	cpu                 float64 // seconds a minute, of the relay
 	postgres            float64
 	peakMB              float64
 	lost                int
@@ -85,7 +85,7 @@ func (d *delay) percentiles(took []time.Duration) {
 	d.p50, d.p95, d.p99, d.p999 = percentile(took, 0.5), percentile(took, 0.95), percentile(took, 0.99), percentile(took, 0.999)
 }
 
-// percentile is the smallest of the sorted that at least the part p of all do not exceed.
+// percentile returns the smallest of the sorted values that is not exceeded by at least the fraction p of them.
 func percentile[T cmp.Ordered](sorted []T, p float64) (at T) {
 	if len(sorted) == 0 {
 		return at

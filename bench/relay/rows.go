@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A load is the rows of a run. Row i is the same in every run: its number stands in its id, and its key, topic and payload
-// follow from it.
+// A load is the rows of a run. Row i is the same in every run: its number is in its id, and its key, topic and payload are
+// derived from it.
 type load struct {
 	rows   int
 	keys   int // taken in turn; 1 is one hot key
@@ -33,17 +33,17 @@ func (l load) String() string {
 
 func (l load) key(i int) string { return "order-" + strconv.Itoa(i%l.keys) }
 
-// topic follows from the key: order is kept for the rows of a key within a topic.
+// topic is derived from the key: order is kept for the rows of a key within a topic.
 func (l load) topic(i int) int { return i % l.keys % l.topics }
 
-// rowID is a UUID of version 8 that ends in i.
+// rowID returns a UUID of version 8 that ends in i.
 func rowID(i int) uuid.UUID {
 	id := uuid.UUID{0: 'b', 1: 'e', 2: 'n', 3: 'c', 6: 0x80, 8: 0x80}
 	binary.BigEndian.PutUint32(id[12:], uint32(i))
 	return id
 }
 
-// rowOf is the row whose id stands in a header, as text or as JSON.
+// rowOf returns the row whose id is in a header, as text or as JSON.
 func rowOf(header []byte) (i int, err error) {
 	id, err := uuid.Parse(strings.Trim(string(header), `"`))
 	if err != nil {
@@ -56,11 +56,11 @@ func rowOf(header []byte) (i int, err error) {
 	return i, nil
 }
 
-// payload is JSON of about 600 bytes, as an order with three items is.
+// payload returns JSON of about 600 bytes, like an order with three items.
 func payload(i int) []byte {
 	b := make([]byte, 0, 640)
 	random := uint64(i)
-	word := func() { // 32 digits that compress badly, as ids do
+	word := func() { // 32 digits that compress badly, like ids
 		var raw [16]byte
 		for half := range 2 {
 			random += 0x9e3779b97f4a7c15 // splitmix64
@@ -88,7 +88,7 @@ func payload(i int) []byte {
 	return append(b, `"}`...)
 }
 
-// A table is where rows are put.
+// A table is a table for the rows.
 type table struct {
 	name    pgx.Identifier
 	columns []string // for id, topic, key, type and payload
@@ -99,7 +99,7 @@ var (
 	troupeTable = table{
 		name: pgx.Identifier{"troupe", "outbox"}, columns: []string{"id", "topic", "key", "type", "payload"},
 	}
-	// debeziumTable is the shape that the documentation of Debezium's EventRouter has.
+	// debeziumTable has the shape in the documentation of Debezium's EventRouter.
 	debeziumTable = table{
 		name: pgx.Identifier{"outbox"}, columns: []string{"id", "aggregatetype", "aggregateid", "type", "payload"},
 		create: `CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, aggregateid varchar(255) NOT NULL,
@@ -109,11 +109,11 @@ var (
 
 const (
 	rowType     = "OrderPlaced"
-	transaction = 1000 // rows of one, of a backlog
+	transaction = 1000 // rows of a transaction, in a backlog
 )
 
-// fill makes the backlog, in order, in transactions of 1,000 rows, and lets the server write it all down: what is measured
-// then shares the machine with no checkpoint and no vacuum of it.
+// fill writes the backlog, in order, in transactions of 1,000 rows, then vacuums and writes a checkpoint, so that neither runs
+// during the measured run.
 func (b *bed) fill(ctx context.Context, into table, l load) error {
 	conn, err := pgx.Connect(ctx, b.socketURL())
 	if err != nil {

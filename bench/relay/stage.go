@@ -25,10 +25,10 @@ import (
 	"github.com/troupe-go/troupe/migrations"
 )
 
-// stage is the servers and programs.
+// A stage holds the servers and programs.
 type stage struct {
 	options
-	dir    string // everything that a run leaves on disk
+	dir    string // all files of a run
 	sweep  func() error
 	module string // the folder of this module's source
 
@@ -36,19 +36,19 @@ type stage struct {
 	version  string // of Postgres
 	server   machine.Postgres
 	embedded *devstack.Kafka
-	broker   string // how it is called
+	broker   string // its name
 	process  machine.Process
 	addrs    []string
 	client   *kgo.Client
 	admin    *kadm.Client
-	made     int // runs
+	made     int // number of runs
 	warmed   bool
 
 	relay string // the program outbox-relay
 	usage string // its help
 }
 
-// settings are those of a server that has the machine for itself: a checkpoint within a run would be the run's figure.
+// settings fits a server that has the machine for itself: the cost of a checkpoint within a run would be part of the result.
 var settings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "shared_buffers": "1GB", "max_wal_size": "16GB", "checkpoint_timeout": "30min",
 	"wal_level": "logical",
@@ -60,7 +60,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if s.dir, err = os.MkdirTemp("", "troupe-bench-"); err != nil {
 		return err
 	}
-	if err := os.Chmod(s.dir, 0o711); err != nil { // Postgres may run as another user, who passes through
+	if err := os.Chmod(s.dir, 0o711); err != nil { // Postgres may run as another user, who must be able to enter it
 		return err
 	}
 	if s.module, err = output(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/troupe-go/troupe"); err != nil {
@@ -82,8 +82,8 @@ func (s *stage) open(ctx context.Context) (err error) {
 	return s.openBroker(ctx)
 }
 
-// watch starts a shell that cleans up once this process has ended, however it ends: it reads from a pipe whose other end is
-// here. What runs as a child of this process ends by itself; a broker of apachekafka.sh does not.
+// watch starts a shell that cleans up once this process has ended, however it ends: it reads from a pipe whose other end is here.
+// A child of this process ends by itself; a broker of apachekafka.sh does not.
 func (s *stage) watch() error {
 	const script = `read -r _; if [ -e "$0/kafka" ]; then "$1" destroy --dir "$0/kafka"; fi; rm -rf "$0"`
 	watcher := exec.Command("/bin/sh", "-c", script, s.dir, s.apacheKafka())
@@ -181,7 +181,7 @@ func (s *stage) close() error {
 type bed struct {
 	*stage
 	name   string // of the database
-	tcp    bool   // who relays does so over TCP instead of the Unix socket
+	tcp    bool   // the relay connects over TCP instead of the Unix socket
 	topics []string
 }
 
@@ -206,7 +206,7 @@ func (s *stage) bed(ctx context.Context, tcp bool, topics int, into table) (b *b
 	}
 	for n := range topics {
 		name := fmt.Sprintf("bench-%d-%d-%d", os.Getpid(), s.made, n)
-		// The broker's time is the record's, so that who relays has no say in it.
+		// The record's time is the broker's, so that the relay does not influence it.
 		config := map[string]string{"message.timestamp.type": "LogAppendTime"}
 		if err := kafka.Provision(ctx, s.client, kafka.Topic{Name: name, Partitions: partitions, Config: config}); err != nil {
 			return b, err
@@ -228,7 +228,7 @@ func (b *bed) close() error {
 
 func (b *bed) socketURL() string { return b.postgres.SocketURL(b.name) }
 
-// url is who relays's.
+// url returns the database's URL for the relay.
 func (b *bed) url() string {
 	if b.tcp {
 		return b.postgres.URL(b.name)
@@ -236,7 +236,7 @@ func (b *bed) url() string {
 	return b.socketURL()
 }
 
-// ends is how much stands in the topics. Marks of transactions count too.
+// ends returns the number of records in the topics. Control records of transactions count too.
 func (b *bed) ends(ctx context.Context) (n int, err error) {
 	listed, err := b.admin.ListEndOffsets(ctx, b.topics...)
 	if err != nil {
@@ -275,7 +275,7 @@ func ask[T any](ctx context.Context, url, sql string, args ...any) (answer T, er
 	return answer, nil
 }
 
-// output is what a program prints.
+// output runs a program and returns its output.
 func output(ctx context.Context, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	var said bytes.Buffer
@@ -287,8 +287,8 @@ func output(ctx context.Context, program string, args ...string) (string, error)
 	return strings.TrimSpace(string(out)), nil
 }
 
-// freePorts is the first of two neighbouring ports of 127.0.0.1 that are free, below those that systems give to outgoing
-// connections: one of these may be taken again before it is used.
+// freePorts returns the first of two adjacent free ports of 127.0.0.1, below the ephemeral range: an outgoing connection could
+// use a port of that range before the caller does.
 func freePorts() (int, error) {
 	for range 100 {
 		port := 20_000 + rand.IntN(12_000)
@@ -304,7 +304,7 @@ func free(port int) bool {
 	return err == nil && l.Close() == nil
 }
 
-// until asks each 20 ms until the answer is yes, an error, or time is up.
+// until calls yes each 20 ms until it returns true or an error, or time is up.
 func until(ctx context.Context, limit time.Duration, what string, yes func(context.Context) (bool, error)) error {
 	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -327,7 +327,7 @@ func until(ctx context.Context, limit time.Duration, what string, yes func(conte
 	}
 }
 
-// sleep is a pause that ends early with ctx.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -337,7 +337,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tail is the end of a file.
+// tail returns the end of a file.
 func tail(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// A tally is what a consumer has seen of a load: each row how often, and whether rows of one key came in order.
+// A tally counts the rows of a load that a consumer has read: how often each row came, and whether rows of one key came in order.
 type tally struct {
 	load
 	seen       []uint8
@@ -28,7 +28,7 @@ func newTally(l load) *tally {
 
 func (t *tally) lost() int { return t.rows - t.distinct }
 
-// add says whether it is the row's first copy.
+// add counts a row. isNew is true for the row's first copy.
 func (t *tally) add(i int, at time.Time) (isNew bool, err error) {
 	if i >= t.rows {
 		return false, fmt.Errorf("row %d of %d came", i, t.rows)
@@ -53,7 +53,7 @@ func (t *tally) add(i int, at time.Time) (isNew bool, err error) {
 	return true, nil
 }
 
-// record adds one as it comes from the broker.
+// record counts a record of the broker.
 func (t *tally) record(r *kgo.Record) (i int, isNew bool, err error) {
 	for _, h := range r.Headers {
 		if h.Key == "ce_id" || h.Key == "id" {
@@ -66,10 +66,10 @@ func (t *tally) record(r *kgo.Record) (i int, isNew bool, err error) {
 	return 0, false, fmt.Errorf("a record of %s without an id", r.Topic)
 }
 
-// quiet is how long a topic must stay silent before what is missing counts as lost.
+// quiet is the time without a new record after which missing rows count as lost.
 const quiet = time.Minute
 
-// read counts what stands in the topics, until all rows have come and nothing more, or nothing comes any more.
+// read counts the rows in the topics, until all rows and no further records have come, or none come any more.
 func (b *bed) read(ctx context.Context, l load) (*tally, error) {
 	client, err := b.consumer()
 	if err != nil {
@@ -104,7 +104,7 @@ func (b *bed) read(ctx context.Context, l load) (*tally, error) {
 	}
 }
 
-// consumer reads the topics of a run from their beginnings, and only what is committed.
+// consumer reads the topics of a run from their beginnings, only committed messages.
 func (b *bed) consumer() (*kgo.Client, error) {
 	return kafka.NewClient(b.addrs, kgo.ConsumeTopics(b.topics...), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// insertRate is how many rows a second the writers commit, one in a transaction, each as fast as it can, beside r or, when
-// that is nil, beside nobody.
+// insertRate returns the rows a second that the writers commit, one in a transaction, each as fast as it can, while r runs, or,
+// if r is nil, without a relay.
 func (s *stage) insertRate(ctx context.Context, r relayer, into table, tcp bool) (rate float64, err error) {
 	l := load{rows: 1 << 30, keys: s.keys, topics: s.topics}
 	b, err := s.bed(ctx, tcp, l.topics, into)
@@ -63,7 +63,7 @@ func (s *stage) insertRate(ctx context.Context, r relayer, into table, tcp bool)
 	return float64(counted.Load()) / s.time.Seconds(), nil
 }
 
-// measureWriters says what a relay at work costs those who write.
+// measureWriters measures how much a running relay slows down the writers.
 func measureWriters(ctx context.Context, s *stage) error {
 	fmt.Printf("%d writers, one row in a transaction, as fast as they can, for %s\n", writers, s.time)
 	fmt.Printf("%-38s %9s %9s\n", "", "rows/s", "of alone")
@@ -97,7 +97,7 @@ func measureWriters(ctx context.Context, s *stage) error {
 			of.done = append(of.done, rate)
 		}
 	}
-	alone := make(map[string]float64) // by table; whoever is alone stands before the others
+	alone := make(map[string]float64) // by table; the rate without a relay comes before the others
 	for _, of := range lines {
 		rate, table := middle(of.done, func(r float64) float64 { return r }), of.into.name.Sanitize()
 		if alone[table] == 0 {

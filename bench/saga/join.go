@@ -18,10 +18,10 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// ways is how many events meet in a saga.
+// ways is the number of events that meet in a saga.
 const ways = 10
 
-// Arrived is such an event.
+// Arrived is one of these events.
 type Arrived struct{}
 
 func tenWays() (*saga.Definition, error) {
@@ -36,8 +36,8 @@ func tenWays() (*saga.Definition, error) {
 	return saga.Define(spec)
 }
 
-// join starts sagas, lets ten events come for each of them, all at once in any order, and counts the transactions that were
-// rolled back and tried again: first one event in each, then many.
+// join starts sagas, sends ten events for each of them, all at once in any order, and counts the transactions that were rolled
+// back and tried again: first with one event in each, then with many.
 func (s *stage) join(ctx context.Context) (said string, err error) {
 	for _, batch := range []int{1, 100} {
 		line, err := s.joinBy(ctx, batch)
@@ -98,7 +98,7 @@ func (s *stage) joinBy(ctx context.Context, batch int) (_ string, err error) {
 		100*float64(again)/float64(all), float64(s.joins*ways)/time.Since(began).Seconds()), nil
 }
 
-// arrive starts n sagas, and lets what they wait for come in any order.
+// arrive starts n sagas, and sends the events that they wait for in random order.
 func (y *system) arrive(ctx context.Context, out *outbox.Outbox, n int) error {
 	return pgx.BeginFunc(ctx, y.pool, func(tx pgx.Tx) error {
 		var events []outbox.Entry

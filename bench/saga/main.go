@@ -4,13 +4,13 @@
 //	go run ./bench/saga --only kafka --rounds 5
 //	TROUPE_KAFKA=localhost:9092 go run ./bench/saga
 //
-// The saga is the order flow's: payment, inventory, shipping. A caller starts it in a transaction of its own and waits until
-// it has ended; each hop writes a row of its own in the transaction in which it answers. Everything of Troupe's runs in
-// this process: coordinator, participants and relays, with four databases on one server (kafka), or all in one database
-// without Kafka and relays (local). fsync and synchronous_commit are on. Who else is to be compared runs in the same rounds,
-// see --peer. On demand, join lets ten events of ten hops come at once for each of many sagas, and says how many
-// transactions were repeated; recovery kills the process that runs everything, with 10,000 sagas under way, and starts it
-// again. A run whose effects do not add up ends the measuring with status 1.
+// The saga is the order flow's: payment, inventory, shipping. A caller starts it in a transaction of its own and waits until it
+// has ended; each hop writes a row of its own in the transaction in which it answers. All parts of Troupe run in this process:
+// coordinator, participants and relays, with four databases on one server (kafka), or all in one database without Kafka and
+// relays (local). fsync and synchronous_commit are on. Other programs to compare run in the same rounds, see --peer. On demand,
+// join sends ten events of ten hops at once for each of many sagas, and prints how many transactions were repeated; recovery
+// kills the process that runs everything, with 10,000 running sagas, and starts it again. A run whose counts of effects are wrong
+// ends the measurement with status 1.
 package main
 
 import (
@@ -30,15 +30,15 @@ import (
 	"github.com/troupe-go/troupe/bench/machine"
 )
 
-// sizes of a run.
+// sizes holds the sizes of a run.
 type sizes struct {
 	rounds     int
 	warm, time time.Duration
 	callers    int
 	rate       float64 // sagas/s, for the latency
 	joins      int     // sagas
-	stopped    int     // sagas under way at the full stop
-	fill       int     // megabytes of log files that are there
+	stopped    int     // running sagas when the process is killed
+	fill       int     // megabytes of log files that exist before
 }
 
 var (

@@ -34,7 +34,7 @@ var keys atomic.Int64
 
 func nextKey() string { return fmt.Sprint("o-", keys.Add(1)) }
 
-// closed has callers that begin the next saga when the last has ended.
+// closed runs callers that start the next saga when the last has ended.
 func (y *system) closed(ctx context.Context, d time.Duration) (r result, err error) {
 	var mu sync.Mutex
 	var took []time.Duration
@@ -63,7 +63,7 @@ func (y *system) closed(ctx context.Context, d time.Duration) (r result, err err
 	return r, failed
 }
 
-// open begins sagas at a steady rate, whatever becomes of them; a saga's time counts from when it was to begin.
+// open starts sagas at a steady rate, independent of their ends; a saga's time counts from when it was due to start.
 func (y *system) open(ctx context.Context, d time.Duration) (r result, err error) {
 	var mu sync.Mutex
 	var took []time.Duration

@@ -16,15 +16,15 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// childEnv holds the task of this binary run again as the process that recovery kills.
+// childEnv holds the task of a child process of this binary, which recovery kills.
 const childEnv = "TROUPE_BENCH_SAGA_CHILD"
 
-// task is a system on databases that are there.
+// A task is a system on existing databases.
 type task struct {
 	Flow  string
 	URLs  []string
 	Addrs []string
-	// Swift members and relays do not wait for the end of those before them.
+	// Swift: members and relays do not wait until the previous ones time out.
 	Swift bool
 }
 
@@ -59,8 +59,8 @@ func serve(ctx context.Context, text string) error {
 	return y.running.Wait()
 }
 
-// recovery starts sagas, kills the process that runs them when a tenth has been shipped, and starts it again: as it comes, and
-// with static members of the groups and leases of a second for the relays, which need not wait for the old ones to be missed.
+// recovery starts sagas, kills the process that runs them when a tenth has been shipped, and starts it again: with the defaults,
+// and with static members of the groups and leases of a second for the relays, which need not wait until the old ones time out.
 func (s *stage) recovery(ctx context.Context) (string, error) {
 	plain, err := s.recover(ctx, false)
 	if err != nil {
@@ -159,12 +159,12 @@ func (y *system) child() (kill func() error, err error) {
 	}
 	return func() error {
 		err := cmd.Process.Kill()
-		_ = cmd.Wait() // it says that it was killed
+		_ = cmd.Wait() // the error is that it was killed
 		return err
 	}, nil
 }
 
-// awaitCount waits until a query gives n or more.
+// awaitCount waits until a query returns n or more.
 func awaitCount(ctx context.Context, pool *pgxpool.Pool, sql string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()

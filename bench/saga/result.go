@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// result is what a run showed.
+// result holds the results of a run.
 type result struct {
 	perSecond     float64
 	p50, p95, p99 time.Duration
@@ -32,7 +32,7 @@ func (r result) show(name string) {
 	fmt.Println(strings.TrimRight(line, " "))
 }
 
-// percentiles of how long sagas took.
+// percentiles sets the percentiles of the sagas' times.
 func (r *result) percentiles(took []time.Duration) {
 	if len(took) == 0 {
 		return
@@ -42,14 +42,14 @@ func (r *result) percentiles(took []time.Duration) {
 	r.p50, r.p95, r.p99 = at(0.5), at(0.95), at(0.99)
 }
 
-// median is the run in the middle by its rate.
+// median returns the run with the median rate.
 func median(rs []result) result {
 	rs = slices.Clone(rs)
 	slices.SortFunc(rs, func(a, b result) int { return cmp.Compare(a.perSecond, b.perSecond) })
 	return rs[len(rs)/2]
 }
 
-// peer runs somebody else's harness, which prints a line of JSON.
+// peer runs an external harness, which prints a line of JSON.
 func peer(ctx context.Context, spec string) (name string, r result, err error) {
 	name, command, ok := strings.Cut(spec, "=")
 	if !ok {

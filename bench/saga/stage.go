@@ -27,7 +27,7 @@ import (
 //go:embed order.saga.json
 var definition []byte
 
-// stage is the servers.
+// A stage holds the servers.
 type stage struct {
 	sizes
 	peers    list
@@ -40,14 +40,14 @@ type stage struct {
 	server   machine.Postgres
 }
 
-// settings are those of a server that has the machine for itself: a checkpoint within a run would be the run's figure.
+// settings fits a server that has the machine for itself: the cost of a checkpoint within a run would be part of the result.
 var settings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min",
 	"min_wal_size": "2GB", "max_connections": "400",
 }
 
-// fill lets the log's files be there, as they are on a server that has run for a while: a new one is filled with zeros and flushed
-// in the middle of what is measured.
+// fill makes the files of the log exist, as on a server that has run for a while: a new file is filled with zeros and flushed
+// during the measurement.
 const fill = "SELECT count(pg_logical_emit_message(false, 'fill', repeat(' ', 1000000))) FROM generate_series(1, $1)"
 
 const (
@@ -113,7 +113,7 @@ func (s *stage) close() error {
 	return errors.Join(errs...)
 }
 
-// system is the order flow, running.
+// A system is the running order flow.
 type system struct {
 	s       *stage
 	local   bool
@@ -131,7 +131,7 @@ type system struct {
 	waits map[string]chan saga.Status // by id
 }
 
-// prepare makes the databases of a system: the coordinator's, and one for each hop unless all is local.
+// prepare creates the databases of a system: the coordinator's, and one for each hop unless all is local.
 func (s *stage) prepare(ctx context.Context, kind string) (y *system, err error) {
 	y = &system{s: s, local: kind == "local", waits: make(map[string]chan saga.Status)}
 	s.made++
@@ -157,7 +157,7 @@ func (s *stage) start(ctx context.Context, kind string) (*system, error) {
 	return y, err
 }
 
-// begin runs it.
+// begin starts the system.
 func (y *system) begin(ctx context.Context) error {
 	ctx, y.stop = context.WithCancel(ctx)
 	y.running, y.ctx = errgroup.WithContext(ctx)
@@ -254,7 +254,7 @@ func (y *system) run(p *participant.Participant, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// decided wakes who waits for a saga's end.
+// decided wakes the caller that waits for a saga's end.
 func (y *system) decided(d coordinator.Decided) {
 	if !d.State.Ended() && d.State.Status != saga.Parked {
 		return
@@ -292,7 +292,7 @@ func (y *system) one(ctx context.Context, key string) error {
 	}
 }
 
-// close ends all, and checks before that each saga had each effect once.
+// close stops everything and drops the databases.
 func (y *system) close() (err error) {
 	if y.running != nil {
 		y.stop()
@@ -349,7 +349,7 @@ type (
 	}
 )
 
-// does leaves a row and succeeds.
+// does inserts a row and succeeds.
 func does[T any](done any) func(context.Context, pgx.Tx, participant.Command[T]) (participant.Outcome, error) {
 	return func(ctx context.Context, tx pgx.Tx, c participant.Command[T]) (participant.Outcome, error) {
 		err := participant.Queue(ctx, tx, "INSERT INTO effects (key, step) VALUES ($1, $2)", string(c.Message.Key), c.Message.SagaStep)

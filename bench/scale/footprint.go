@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/migrations"
 )
 
-// What leaves something: each statement is run so many times, in transactions of one and of a hundred.
+// leaves lists statements that leave data: each is run footprintRows times, in transactions of one and of a hundred.
 var leaves = []struct{ name, table, sql string }{
 	{"an outbox row of 600 bytes", "troupe.outbox", `INSERT INTO troupe.outbox (topic, key, type, payload)
 		VALUES ('order.payment.commands', 'order-' || $1::int, 'shop.ChargePayment', convert_to(repeat('x', 600), 'UTF8'))`},
@@ -27,8 +27,8 @@ var leaves = []struct{ name, table, sql string }{
 
 const footprintRows = 20_000
 
-// printFootprint measures with a server of its own, which is gone afterwards. Checkpoints are far apart: right after one, the first change of
-// each page writes the whole page to the log.
+// printFootprint measures with a server of its own, which it removes afterwards. Checkpoints are far apart: right after one, the
+// first change of each page writes the whole page to the log.
 func printFootprint(ctx context.Context, w io.Writer) (err error) {
 	server, err := devstack.OpenPostgres(ctx, devstack.PostgresConfig{Settings: map[string]string{
 		"wal_level": "logical", "max_wal_size": "8GB", "checkpoint_timeout": "30min", "autovacuum": "off", "synchronous_commit": "off",
@@ -74,7 +74,7 @@ func printFootprint(ctx context.Context, w io.Writer) (err error) {
 	return nil
 }
 
-// fill runs a statement for each row and gives the bytes by which the log grew.
+// fill runs a statement for each row and returns the bytes by which the log grew.
 func fill(ctx context.Context, conn *pgx.Conn, sql string, batch int) (grew int64, err error) {
 	var from string
 	if err := conn.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&from); err != nil {

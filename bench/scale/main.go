@@ -1,16 +1,16 @@
-// Command scale derives what so many messages a second need, from what docs/benchmarks.md measured.
+// Command scale derives the resources for a number of messages a second from the figures in docs/benchmarks.md.
 //
 //	go run ./bench/scale
 //	go run ./bench/scale --rates 25000 --bytes 2000 --busy 0.4
 //	go run ./bench/scale --measure
 //
-// A message here is a row of an outbox that a relay brings to Kafka and a participant handles, in whose transaction the answer is
-// written: the next message. Its cost is processor time of five programs, which were measured one by one where everything comes in
-// batches of 100, and together where whole sagas ran, in batches of ten or so: there are two tables, and the truth of a design
-// lies between. What is derived is divided evenly, which keys and databases never are: it is where a design begins, not where it
-// ends.
+// A message here is a row of an outbox that a relay publishes to Kafka and a participant handles, in whose transaction the answer
+// is written: the next message. Its cost is the processor time of five programs, which were measured one by one with batches of
+// 100, and together with whole sagas, in batches of ten or so: there are two tables, and the cost of a real design is between
+// them. The results assume an even distribution, which keys and databases never have: they are where a design begins, not where
+// it ends.
 //
-// --measure says what a message leaves in Postgres and its log, with a server of its own.
+// --measure prints how many bytes a message leaves in Postgres and its log, measured with a server of its own.
 package main
 
 import (
@@ -26,14 +26,14 @@ import (
 	"syscall"
 )
 
-// costs are medians of docs/benchmarks.md, which a test holds them to.
+// costs holds medians of docs/benchmarks.md. A test compares them with the page.
 type costs struct {
 	name                       string
 	participant, participantPG float64 // us a message
 	relay, relayPG, broker     float64 // us a message, of a backlog read from the log
-	relayRate                  float64 // rows/s that one relay brought from one database, on two cores with all the others
+	relayRate                  float64 // rows/s that one relay published from one database, on two cores with all the others
 	consumerRate               float64 // messages/s that one participant handled on eight partitions, on two cores with Postgres
-	commitRate, writers        float64 // commits/s of single rows, by so many writers
+	commitRate, writers        float64 // commits/s of single rows, by that many writers
 }
 
 var (
@@ -44,8 +44,8 @@ var (
 	sagas = batched.asSagas(0.61, 0.66, 8)
 )
 
-// asSagas has what whole sagas cost: of Go, which was coordinator, participants, relays and the broker, and of Postgres, in ms for so many
-// messages.
+// asSagas returns c with the costs of whole sagas: of Go, which was coordinator, participants, relays and the broker, and of
+// Postgres, in ms for that many messages.
 func (c costs) asSagas(goMS, pgMS, messages float64) costs {
 	c.name = "as whole sagas had it, in batches of ten or so"
 	c.participant = 1000*goMS/messages - c.relay - c.broker
@@ -55,16 +55,16 @@ func (c costs) asSagas(goMS, pgMS, messages float64) costs {
 
 const measuredPartitions = 8
 
-// A design is what is asked for.
+// A design holds the requirements.
 type design struct {
 	rate     float64 // messages/s over all hops
 	bytes    float64 // of a message on the wire and in the table
-	busy     float64 // share of what was measured that is used in quiet times
-	hops     float64 // messages of a flow: one in so many is the commit of a request
+	busy     float64 // share of the measured capacity that is used in quiet times
+	hops     float64 // messages of a flow: one of them is the commit of a request
 	replicas float64 // of a partition
 }
 
-// needs is what follows.
+// needs holds the derived resources.
 type needs struct {
 	databases, relays, partitions      int
 	participants, databaseCores        int // cores
@@ -76,7 +76,7 @@ type needs struct {
 func (c costs) of(d design) (n needs) {
 	cores := func(us float64) int { return up(d.rate * us / 1e6 / d.busy) }
 	n.databases = up(d.rate / (c.relayRate * d.busy))
-	n.relays = 2 * n.databases // one publishes, one stands by
+	n.relays = 2 * n.databases // one publishes, one is a standby
 	n.partitions = up(d.rate / (c.consumerRate / measuredPartitions * d.busy))
 	n.participants = cores(c.participant)
 	n.databaseCores = cores(c.participantPG + c.relayPG)
@@ -88,8 +88,9 @@ func (c costs) of(d design) (n needs) {
 	return n
 }
 
-// journalOverhead is what a message writes to Postgres's log beyond its own bytes: the rest of its row in the outbox, and its id in the
-// inbox; see --measure. What a handler writes for itself comes on top, and after each checkpoint whole pages.
+// journalOverhead is the number of bytes that a message writes to Postgres' log beyond its own: the rest of its row in the
+// outbox, and its id in the inbox; see --measure. The handler's own writes are not included, nor whole pages after each
+// checkpoint.
 const journalOverhead = 848 - 600 + 210
 
 func up(x float64) int { return max(int(math.Ceil(x-1e-9)), 1) }

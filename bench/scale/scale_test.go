@@ -17,7 +17,7 @@ func page(t *testing.T, name string) string {
 	return string(text)
 }
 
-// words are those of each line with one blank between them.
+// words returns the words of each line, separated by single blanks.
 func words(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
@@ -25,7 +25,7 @@ func words(text string) (lines []string) {
 	return lines
 }
 
-// What the arithmetic begins with is what docs/benchmarks.md has: who measures anew, derives anew.
+// The costs must be the figures of docs/benchmarks.md: new measurements need new tables.
 func TestTheCostsAreThoseOfTheBenchmarks(t *testing.T) {
 	t.Parallel()
 	c, text := batched, strings.Join(words(page(t, "benchmarks.md")), "\n")
@@ -41,7 +41,7 @@ func TestTheCostsAreThoseOfTheBenchmarks(t *testing.T) {
 	require.Equal(t, batched.asSagas(0.61, 0.66, 8), sagas)
 }
 
-// TestTheTablesOfThePageAreThoseOfTheProgram: docs/scale.md shows what go run ./bench/scale prints.
+// TestTheTablesOfThePageAreThoseOfTheProgram: docs/scale.md has the output of go run ./bench/scale.
 func TestTheTablesOfThePageAreThoseOfTheProgram(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
@@ -65,7 +65,7 @@ func TestTwiceTheRateNeedsNoLess(t *testing.T) {
 		require.GreaterOrEqual(t, after.partitions, before.partitions)
 		require.GreaterOrEqual(t, after.participants, before.participants)
 		require.GreaterOrEqual(t, after.brokerCores, before.brokerCores)
-		// No database is given more than it was measured to bear.
+		// No database gets more than its measured capacity.
 		require.LessOrEqual(t, d.rate/float64(after.databases), batched.relayRate*d.busy)
 		before = after
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-go/troupe/internal/sidecar"
 )
 
-// newAmbassador hands everything to the sidecar, which has flags, help and exit statuses of its own.
+// newAmbassador passes all arguments to the sidecar, which has flags, help and exit statuses of its own.
 func newAmbassador() *cobra.Command {
 	return &cobra.Command{
 		Use:                "ambassador",

@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-go/troupe/internal/demo/run"
 )
 
-// newChild is what the demo starts of this program, beside itself: services and relays.
+// newChild makes the hidden command with which the demo starts child processes: services and relays.
 func newChild() *cobra.Command {
 	return &cobra.Command{
 		Use:                run.ChildCommand,

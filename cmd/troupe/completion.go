@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// completeValues lets shells know the values of flags whose usage names them all: `yes|no`.
+// completeValues registers shell completions for flags whose usage lists all their values: `yes|no`.
 func completeValues(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if kind, _ := pflag.UnquoteUsage(f); strings.Contains(kind, "|") {

@@ -24,7 +24,7 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// consoleFlags are what the command line says of a console.
+// consoleFlags holds the command-line flags of a console.
 type consoleFlags struct {
 	traceFlags
 	listen    string
@@ -83,7 +83,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	return cmd
 }
 
-// token is the file's, or the environment's; "": none.
+// token returns the token of the file, or of the environment; "": none.
 func (f *consoleFlags) token() (string, error) {
 	if f.tokenFile == "" {
 		return os.Getenv("TROUPE_CONSOLE_TOKEN"), nil
@@ -173,7 +173,7 @@ func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stder
 	server := &http.Server{
 		Handler: c, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
-	server.RegisterOnShutdown(c.Close) // or pages that live would be waited for
+	server.RegisterOnShutdown(c.Close) // else the shutdown would wait for live pages
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	_, _ = fmt.Fprintf(stderr, "console: http://%s/%s\n", l.Addr(), cmp.Or(map[bool]string{true: " (read only: no token)"}[cfg.Token == ""], ""))
@@ -193,7 +193,7 @@ func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stder
 	return nil
 }
 
-// besideDemo is a console over a demo's services. Its token is made anew, and told.
+// besideDemo returns a function that serves a console over a demo's services. It generates a token, and prints it.
 func besideDemo(listen string, stderr io.Writer) (func(context.Context, run.World) error, error) {
 	if err := address.CheckListen(listen); err != nil {
 		return nil, fmt.Errorf("--console: %w", err)

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A consoleFile is what --config names. Flags and the environment win over it.
+// A consoleFile is the file of --config. Flags and the environment take precedence over it.
 type consoleFile struct {
 	Databases map[string]secret `yaml:"databases"`
 	Kafka     string            `yaml:"kafka"`
@@ -25,12 +25,12 @@ type consoleFile struct {
 	Token     secret            `yaml:"token"`
 }
 
-// A secret stands in the file itself, or in another that it names, or in the environment.
+// A secret is in the file itself, in another file that it names, or in the environment.
 type secret struct{ text, file, env string }
 
 const mostConsoleFile = 1 << 20
 
-// UnmarshalYAML is yaml's.
+// UnmarshalYAML implements yaml.Unmarshaler.
 func (s *secret) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind == yaml.ScalarNode {
 		s.text = node.Value
@@ -44,7 +44,7 @@ func (s *secret) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// read gives the text; "" where the secret is not set at all. No error shows any of it.
+// read returns the text; "" if the secret is not set at all. No error contains any of it.
 func (s secret) read() (string, error) {
 	text := s.text
 	switch {
@@ -64,7 +64,7 @@ func (s secret) read() (string, error) {
 	return text, nil
 }
 
-// readConsoleFile refuses what it does not know. Errors of the parser may quote what stands there, which may be a secret.
+// readConsoleFile refuses unknown keys. It hides the parser's errors, which may quote values, which may be secrets.
 func readConsoleFile(path string) (c consoleFile, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -93,7 +93,7 @@ func readConsoleFile(path string) (c consoleFile, err error) {
 	return c, nil
 }
 
-// take fills what neither flags nor the environment say.
+// take sets the settings that neither flags nor the environment set.
 func (f *consoleFlags) take(c consoleFile, listens bool) (token string, err error) {
 	if len(f.databases) == 0 && os.Getenv("TROUPE_DATABASES") == "" {
 		for _, name := range slices.Sorted(maps.Keys(c.Databases)) {

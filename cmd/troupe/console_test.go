@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// serving is a command that serves a console.
+// serving is a running command that serves a console.
 type serving struct {
 	t       *testing.T
 	cmd     *exec.Cmd
@@ -26,7 +26,7 @@ type serving struct {
 	address string
 }
 
-// serve starts a command, and returns when it says where its console is.
+// serve starts a command, and returns when it has printed the console's address.
 func serve(t *testing.T, env []string, args ...string) *serving {
 	s := &serving{t: t, cmd: command(t, env, args...)}
 	out, err := s.cmd.StderrPipe()
@@ -37,7 +37,7 @@ func serve(t *testing.T, env []string, args ...string) *serving {
 	return s
 }
 
-// until reads what the command says up to a line with that text, and gives what stands behind it there.
+// until reads the command's output up to a line with text, and returns the rest of that line.
 func (s *serving) until(text string) string {
 	s.t.Helper()
 	for s.lines.Scan() {
@@ -50,13 +50,13 @@ func (s *serving) until(text string) string {
 	return ""
 }
 
-// end asks it to stop.
+// end sends SIGTERM and waits for the end.
 func (s *serving) end() (status int, said string) {
 	require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGTERM))
 	for s.lines.Scan() {
 		s.said.WriteString(s.lines.Text() + "\n")
 	}
-	_ = s.cmd.Wait() // the status says it
+	_ = s.cmd.Wait() // the exit status is read below
 	return s.cmd.ProcessState.ExitCode(), s.said.String()
 }
 
@@ -116,7 +116,7 @@ func TestConsoleSaysWhatItCannotDo(t *testing.T) {
 	require.Contains(t, o.stderr, "this machine's own")
 }
 
-// The demo's console has data, and the run goes on to its checks when it is asked to stop.
+// The demo's console has data, and the run continues with its checks after SIGTERM.
 func TestADemoStaysUpWithItsConsole(t *testing.T) {
 	t.Parallel()
 	env := []string{"TROUPE_POSTGRES=" + testkit.Postgres(t).URL("")}
@@ -133,7 +133,7 @@ func TestADemoStaysUpWithItsConsole(t *testing.T) {
 	require.Contains(t, said, "checking")
 }
 
-// What nobody orchestrates is watched while its console is up.
+// A choreographed demo is watched while its console is up.
 func TestADemoWithoutACoordinatorShowsItsFlows(t *testing.T) {
 	t.Parallel()
 	env := []string{"TROUPE_POSTGRES=" + testkit.Postgres(t).URL("")}

@@ -14,10 +14,10 @@ import (
 	"github.com/troupe-go/troupe/internal/demo/run"
 )
 
-// watched is the database of a watcher, whose flows a console shows; "": none.
+// watched is the URL of a watcher's database, whose flows a console shows; "": none.
 type watched string
 
-// open is nil where there is none.
+// open returns nil if there is none.
 func (w watched) open(ctx context.Context) (*pgxpool.Pool, error) {
 	url := cmp.Or(string(w), os.Getenv("TROUPE_WATCH_DATABASE"))
 	if url == "" {
@@ -32,8 +32,8 @@ func (w watched) open(ctx context.Context) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// watchDemo runs a watcher of a demo without an orchestrator, which keeps what it sees in the order service's database, for
-// want of another; it gives that database, and nil where an orchestrator decides. Call end when nobody looks any more.
+// watchDemo runs a watcher of a choreographed demo, which stores its data in the order service's database, since the demo has no
+// other; it returns that database, and nil in an orchestration. Call end when the console has ended.
 func watchDemo(ctx context.Context, w run.World) (pool *pgxpool.Pool, end func() error, err error) {
 	nothing := func() error { return nil }
 	if len(w.Declared) == 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// demoFlags are what the command line says of a run.
+// demoFlags holds the command-line flags of a run.
 type demoFlags struct {
 	orders  string
 	limit   int
@@ -95,7 +95,7 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 	return cmd
 }
 
-// config reads what the flags name, and finds what is wrong with them before anything is started. Flags win over the
+// config reads the files that the flags name, and validates the flags before anything is started. Flags take precedence over the
 // environment.
 func (f *demoFlags) config(stderr io.Writer) (run.Config, error) {
 	cfg := f.cfg
@@ -130,7 +130,7 @@ func (f *demoFlags) config(stderr io.Writer) (run.Config, error) {
 	switch {
 	case f.limit < 0:
 		return cfg, fmt.Errorf("--limit %d: want 1 or more", f.limit)
-	case !(cfg.Rate >= 0 && cfg.Rate <= 1e6): // NaN is not
+	case !(cfg.Rate >= 0 && cfg.Rate <= 1e6): // the comparison also refuses NaN
 		return cfg, fmt.Errorf("--rate %g: want 0 to 1000000", cfg.Rate)
 	case f.timeout <= 0:
 		return cfg, fmt.Errorf("--timeout %s: want more than none", f.timeout)

@@ -23,7 +23,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// servers are those that the tests share, as the demo's environment names them: a run needs seconds less than with its own.
+// servers returns the variables of the servers that the tests share: a run needs seconds less than with its own.
 func servers(t *testing.T) []string {
 	return []string{
 		"TROUPE_POSTGRES=" + testkit.Postgres(t).URL(""), "TROUPE_KAFKA=" + strings.Join(testkit.Kafka(t), ","),
@@ -137,7 +137,7 @@ func TestARunThatIsStuckSaysWhere(t *testing.T) {
 	d.until(t, "starting 4 services")
 	conn := d.database(t, "shipping")
 	testkit.Wait(t, "the shipping service's table, as soon as it is made", func() (bool, error) {
-		_, err := conn.Exec(t.Context(), "BEGIN; LOCK TABLE shipments IN SHARE MODE") // nobody writes it, and the checks can read it
+		_, err := conn.Exec(t.Context(), "BEGIN; LOCK TABLE shipments IN SHARE MODE") // blocks writes; the checks can read it
 		if err != nil {
 			_, _ = conn.Exec(t.Context(), "ROLLBACK")
 		}
@@ -187,7 +187,7 @@ func TestAKilledDemoLeavesNoProcessBehind(t *testing.T) {
 	requireGone(t, append(processes, postmaster))
 }
 
-// started is a demo under way.
+// started is a demo in progress.
 type started struct {
 	cmd    *exec.Cmd
 	stdout bytes.Buffer
@@ -196,7 +196,7 @@ type started struct {
 }
 
 func start(t *testing.T, cmd *exec.Cmd) *started {
-	// Not StderrPipe, which Wait closes: the test reads to the end, and so finds whoever still holds the other side.
+	// Not StderrPipe, which Wait closes: the test reads to the end, and so detects a process that still holds the other side.
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.Close() })
@@ -220,7 +220,7 @@ func (d *started) failed(t *testing.T) run.Result {
 	return r
 }
 
-// database is a connection to the run's database of a service, the only one there is.
+// database connects to the run's database of a service, of which there is only one.
 func (d *started) database(t *testing.T, service string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), testkit.Postgres(t).URL(""))
@@ -235,7 +235,7 @@ func (d *started) database(t *testing.T, service string) *pgx.Conn {
 	return conn
 }
 
-// until reads what the demo says up to the line that begins with word.
+// until reads the demo's output up to the line that begins with word.
 func (d *started) until(t *testing.T, word string) {
 	t.Helper()
 	for {
@@ -250,7 +250,7 @@ func (d *started) until(t *testing.T, word string) {
 	}
 }
 
-// processes are the pids of those that the demo has started so far.
+// processes returns the pids of the processes that the demo has started so far.
 func (d *started) processes(t *testing.T) (pids []string) {
 	file, err := os.Open(filepath.Join(d.folder, "demo.log"))
 	require.NoError(t, err)
@@ -268,12 +268,11 @@ func (d *started) processes(t *testing.T) (pids []string) {
 	return pids
 }
 
-// requireGone waits until none of the processes runs. One that has ended and that nobody has asked for its status counts
-// as gone.
+// requireGone waits until none of the processes runs. A zombie counts as gone.
 func requireGone(t *testing.T, pids []string) {
 	t.Helper()
 	testkit.Wait(t, "processes gone", func() (bool, error) {
-		out, _ := exec.Command("ps", "-o", "pid=,stat=,args=", "-p", strings.Join(pids, ",")).Output() // status 1: none is there
+		out, _ := exec.Command("ps", "-o", "pid=,stat=,args=", "-p", strings.Join(pids, ",")).Output() // status 1: there is none
 		for line := range strings.Lines(string(out)) {
 			if fields := strings.Fields(line); !strings.HasPrefix(fields[1], "Z") {
 				return false, fmt.Errorf("still there: %s", line)
@@ -283,7 +282,7 @@ func requireGone(t *testing.T, pids []string) {
 	})
 }
 
-// traces are what demos have made on the shared servers.
+// traces returns the names that demos have created on the shared servers.
 func traces(t *testing.T) (names []string) {
 	t.Helper()
 	ctx := context.Background()

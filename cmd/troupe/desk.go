@@ -22,7 +22,7 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// deskFlags say where a person works and, for actions, who and why.
+// deskFlags holds the flags for the database and, for actions, the actor and the reason.
 type deskFlags struct {
 	database string
 	registry string
@@ -60,7 +60,7 @@ func (f *deskFlags) declareYes(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.yes, "yes", false, "do it without asking")
 }
 
-// by is who acts, and why. Flags win over the operating system.
+// by returns the actor and the reason. The default actor is the operating system's user.
 func (f *deskFlags) by(reason bool) (repair.By, error) {
 	by := repair.By{Actor: f.actor, Reason: f.reason}
 	if by.Actor == "" {
@@ -77,7 +77,7 @@ func (f *deskFlags) by(reason bool) (repair.By, error) {
 	return by, nil
 }
 
-// open is what every command begins with. It connects with the first question.
+// open opens the desk for a command. It connects at the first query.
 func (f *deskFlags) open(ctx context.Context) (desk *repair.Desk, end func(), err error) {
 	pool, codec, err := f.connect(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (f *deskFlags) open(ctx context.Context) (desk *repair.Desk, end func(), er
 	return desk, pool.Close, nil
 }
 
-// connect gives the database and, where a registry is named, what reads and writes Avro.
+// connect returns the database's pool and, if a registry is named, the codec for Avro.
 func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec, error) {
 	if f.database == "" {
 		f.database = os.Getenv("DATABASE_URL")
@@ -133,7 +133,7 @@ func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec,
 	return pool, codec, nil
 }
 
-// confirm lets a person look before something is done.
+// confirm asks the user before an action is done.
 func (f *deskFlags) confirm(cmd *cobra.Command, what string) error {
 	if f.yes {
 		return nil
@@ -145,7 +145,7 @@ func (f *deskFlags) confirm(cmd *cobra.Command, what string) error {
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "This will %s. Go on? [y/N] ", what)
 	answered := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // what ends without an answer is a no
+		line, _ := bufio.NewReader(in).ReadString('\n') // the end of the input without an answer is a no
 		answered <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
@@ -161,7 +161,7 @@ func (f *deskFlags) confirm(cmd *cobra.Command, what string) error {
 // moment is a flag for a point in time: RFC 3339, or a duration before now.
 type moment struct{ time.Time }
 
-// String is the flag's value.
+// String returns the flag's value.
 func (m *moment) String() string {
 	if m.IsZero() {
 		return ""
@@ -172,7 +172,7 @@ func (m *moment) String() string {
 // Type is not shown: the usage has its own word.
 func (m *moment) Type() string { return "moment" }
 
-// Set takes both forms.
+// Set accepts both forms.
 func (m *moment) Set(text string) error {
 	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		m.Time = at
@@ -186,7 +186,7 @@ func (m *moment) Set(text string) error {
 	return nil
 }
 
-// oneLine is text from outside, cut to width characters: a terminal does what control characters tell it.
+// oneLine returns text from outside without control characters, which a terminal would execute, cut to width characters.
 func oneLine(text string, width int) string { return plain.Line(text, width) }
 
 func stamp(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05Z") }
@@ -198,7 +198,7 @@ func counted[N int | int64](n N, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// more says how to go on with a list that has another page.
+// more prints how to list the next page.
 func more(w io.Writer, next string) {
 	if next != "" {
 		_, _ = fmt.Fprintf(w, "There are more: --after %s\n", next)

@@ -22,7 +22,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// devFlags are what the command line says of the servers to develop against.
+// devFlags holds the command-line flags of the development servers.
 type devFlags struct {
 	flow                    string
 	postgresPort, kafkaPort int
@@ -30,7 +30,7 @@ type devFlags struct {
 	console                 string
 }
 
-// What the compose file of a new service has, too.
+// These values are also in the compose file of a new service.
 const (
 	devPostgresPort = 15433
 	devKafkaPort    = 19093
@@ -100,7 +100,7 @@ func (f *devFlags) run(cmd *cobra.Command, databases []string) error {
 	return nil
 }
 
-// free says whether somebody else listens there. Kafka's port is taken long after, so it is no promise.
+// free returns an error if another program listens on the port. Kafka listens much later, so the port may be taken by then.
 func free(port int) error {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -109,7 +109,7 @@ func free(port int) error {
 	return l.Close()
 }
 
-// serve starts the servers, then what runs on them, and ends them in the reverse order.
+// serve starts the servers, then the programs that use them, and stops them in the reverse order.
 func (f *devFlags) serve(ctx context.Context, databases []string, console func(context.Context, run.World) error, stderr io.Writer) (err error) {
 	log := zerolog.New(io.Discard)
 	brokers, end, err := f.brokers(ctx, log)
@@ -159,7 +159,7 @@ func (f *devFlags) serve(ctx context.Context, databases []string, console func(c
 	return g.Wait()
 }
 
-// brokers are those that are named, which must answer, or one that is started, and what ends it.
+// brokers returns the named brokers, which must answer, or starts one; end stops it.
 func (f *devFlags) brokers(ctx context.Context, log zerolog.Logger) (addresses []string, end func() error, err error) {
 	if f.kafka == "" {
 		kafka, err := devstack.StartKafka(ctx, devstack.KafkaConfig{Port: f.kafkaPort, Log: log})
@@ -184,13 +184,13 @@ func (f *devFlags) brokers(ctx context.Context, log zerolog.Logger) (addresses [
 	return addresses, func() error { return nil }, nil
 }
 
-// withoutQuery is a URL without sslmode=disable, which a server without TLS does not need to be told.
+// withoutQuery returns a URL without sslmode=disable, which a server without TLS does not need.
 func withoutQuery(address string) string {
 	before, _, _ := strings.Cut(address, "?")
 	return before
 }
 
-// runRelay is one run of outbox-relay in this process. To be asked to stop is no error.
+// runRelay runs outbox-relay in this process. SIGTERM is no error.
 func runRelay(ctx context.Context, w run.World, database string, stderr io.Writer, args ...string) error {
 	status := sidecar.Program{
 		Args: args, Stdout: io.Discard, Stderr: stderr,

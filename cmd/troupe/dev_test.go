@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// What a service writes into its outbox is on the broker, and the console is there: that is all it needs.
+// A row that a service writes into its outbox is published to the broker, and the console answers: a service needs no more.
 func TestDevRunsWhatAServiceNeeds(t *testing.T) {
 	t.Parallel()
 	dev := serve(t, nil, "dev", "--flow", "booking", "--postgres-port", "0", "--kafka-port", "0", "--console", "127.0.0.1:0", "seat-desk", "tickets")

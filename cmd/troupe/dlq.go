@@ -30,14 +30,14 @@ action is recorded with who did it and why.`,
 	return cmd
 }
 
-// parent is a command that needs one of its own.
+// parent runs a command that needs a subcommand: it prints the help and fails.
 func parent(cmd *cobra.Command, _ []string) error {
 	cmd.SetOut(cmd.ErrOrStderr())
 	_ = cmd.Help()
 	return exit{status: exitUsage}
 }
 
-// filterFlags choose dead letters.
+// filterFlags holds the flags that select dead letters.
 type filterFlags struct {
 	filter        repair.Filter
 	hop, key      string
@@ -82,7 +82,7 @@ func (f *filterFlags) chosen(cmd *cobra.Command, ids []string) (repair.Filter, e
 	return filter, filter.Validate()
 }
 
-// forAction wants something to be chosen: an action on everything must be said.
+// forAction requires a selection: an action on all dead letters needs --all.
 func (f *filterFlags) forAction(cmd *cobra.Command, ids []string) (repair.Filter, error) {
 	filter, err := f.chosen(cmd, ids)
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// maxEdit is a little more than the library takes, so that the library says what is too large.
+// maxEdit is a little above the library's limit, so that the library reports a payload that is too large.
 const maxEdit = 8<<20 + 1
 
 func newDLQEdit() *cobra.Command {
@@ -94,7 +94,7 @@ func readPayload(cmd *cobra.Command, from string, desk *repair.Desk, id uuid.UUI
 	return io.ReadAll(io.LimitReader(file, maxEdit))
 }
 
-// editPayload lets a person change what a redrive would send now.
+// editPayload opens an editor with the payload that a redrive would send now.
 func editPayload(ctx context.Context, desk *repair.Desk, id uuid.UUID) ([]byte, error) {
 	editor := strings.Fields(os.Getenv("EDITOR"))
 	if len(editor) == 0 {
@@ -112,7 +112,7 @@ func editPayload(ctx context.Context, desk *repair.Desk, id uuid.UUID) ([]byte, 
 	if p.JSON != nil {
 		_ = json.Indent(&before, p.JSON, "", "  ") // it is JSON
 	}
-	file, err := os.CreateTemp("", "troupe-edit-*.json") // for this user's eyes only
+	file, err := os.CreateTemp("", "troupe-edit-*.json") // readable by this user only
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// progressEvery is how often a long redrive says how far it is.
+// progressEvery is the interval at which a long redrive reports its progress.
 const progressEvery = 2 * time.Second
 
 func newDLQRedrive() *cobra.Command {
@@ -32,7 +32,7 @@ Exit status: 0 all were sent, 1 some or all were not, 2 wrong usage.`,
 			if err != nil {
 				return err
 			}
-			if !(rate > 0 && rate <= 1e6) { // NaN is not
+			if !(rate > 0 && rate <= 1e6) { // the comparison also refuses NaN
 				return fmt.Errorf("--rate %g: want more than 0, at most 1000000", rate)
 			}
 			by, err := f.by(false)
@@ -99,14 +99,15 @@ func redrive(cmd *cobra.Command, f *deskFlags, filter repair.Filter, cfg repair.
 	return nil
 }
 
-// preview says on standard error what is chosen, and gives it in a few words; empty: nothing is, and that was said.
+// preview prints the selection on standard error, and returns it in a few words; "": nothing is selected, and preview has printed
+// that.
 func (f *deskFlags) preview(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter) (string, error) {
 	n, err := desk.Count(cmd.Context(), filter)
 	if err != nil {
 		return "", failed(err)
 	}
 	if n == 0 && len(filter.IDs) > 0 && !f.dryRun {
-		return counted(len(filter.IDs), "dead letter", "dead letters"), nil // what is wrong with each is said by the action
+		return counted(len(filter.IDs), "dead letter", "dead letters"), nil // the action reports the errors of each id
 	}
 	if n == 0 {
 		if !f.output.forPrograms() {

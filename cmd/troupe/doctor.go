@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// doctorFlags say what is examined.
+// doctorFlags holds the flags that select the checks.
 type doctorFlags struct {
 	registry string
 	parts    []string
@@ -102,7 +102,7 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// read takes what is examined from flags, environment and the relay's file.
+// read reads the servers and parts to check from flags, environment and the relay's file.
 func (f *doctorFlags) read(cmd *cobra.Command) (inTheClear bool, err error) {
 	p := sidecar.Program{Environ: os.Environ()}
 	servers, err := p.Servers(cmd)
@@ -143,10 +143,10 @@ func (f *doctorFlags) read(cmd *cobra.Command) (inTheClear bool, err error) {
 	return servers.InTheClear, nil
 }
 
-// colourOf is the colour of a level's word on a terminal.
+// colourOf maps a level to the colour of its word on a terminal.
 var colourOf = map[doctor.Level]string{doctor.OK: "32", doctor.Warning: "33", doctor.Failure: "31"}
 
-// printReport writes the findings and what they come to.
+// printReport writes the findings and the summary.
 func printReport(w io.Writer, r *doctor.Report) error {
 	var paint func(doctor.Level, string) string
 	if colours(w) {

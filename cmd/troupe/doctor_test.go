@@ -57,7 +57,7 @@ func TestDoctorSaysWhatIsWellAndWhatIsNot(t *testing.T) {
 	require.True(t, strings.HasPrefix(o.stdout, "ok: false\nfindings:\n  - name: database\n    level: ok\n"), o.stdout)
 }
 
-// The relay's file says where things are, secrets included, and a server that is not named is not looked at.
+// The relay's file has the addresses, secrets included, and a server that is not named is not checked.
 func TestDoctorTakesTheRelaysSettings(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -25,7 +25,7 @@ import (
 
 const repository = "../.."
 
-// documented is every troupe command in a document, and every example in a command's help.
+// documented returns every troupe command in a document, and every example in a command's help.
 func documented(t *testing.T) []commands.Command {
 	t.Helper()
 	all, err := commands.Read(repository)
@@ -39,7 +39,8 @@ func documented(t *testing.T) []commands.Command {
 	return commands.Of(all, "troupe")
 }
 
-// TestTheCommandsInDocumentsAreThere, with their flags, the kinds of their values, and as many arguments as they are given.
+// TestTheCommandsInDocumentsAreThere checks each command with its flags, the kinds of their values, and the number of its
+// arguments.
 func TestTheCommandsInDocumentsAreThere(t *testing.T) {
 	t.Parallel()
 	all := documented(t)
@@ -51,7 +52,7 @@ func TestTheCommandsInDocumentsAreThere(t *testing.T) {
 	}
 }
 
-// understood says what the program would not understand of a command.
+// understood returns the error of the program about a command.
 func understood(c commands.Command) error {
 	cmd, rest, err := newRoot().Find(c.Args[1:])
 	switch {
@@ -59,11 +60,11 @@ func understood(c commands.Command) error {
 		return err
 	case c.Prose && len(c.Args) == 1:
 		return nil
-	case cmd.DisableFlagParsing: // which has a reference of its own
+	case cmd.DisableFlagParsing: // it has a reference of its own
 		return nil
 	case cmd.HasSubCommands() && !slices.ContainsFunc(rest, isFlag) && len(rest) > 0:
 		return fmt.Errorf("%s has no %s", cmd.CommandPath(), rest[0])
-	case c.Prose: // where values and arguments may be left out
+	case c.Prose: // values and arguments may be left out
 		return flagsOf(cmd, rest)
 	}
 	if err := cmd.ParseFlags(rest); err != nil {
@@ -77,9 +78,9 @@ func understood(c commands.Command) error {
 
 func isFlag(arg string) bool { return strings.HasPrefix(arg, "-") && arg != "-" }
 
-// flagsOf says which flag there is not.
+// flagsOf returns an error for a flag that does not exist.
 func flagsOf(cmd *cobra.Command, args []string) error {
-	_ = cmd.ParseFlags(nil) // adds those of all commands
+	_ = cmd.ParseFlags(nil) // adds the flags of all commands
 	for _, arg := range args {
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if strings.HasPrefix(arg, "--") && cmd.Flags().Lookup(name) == nil {
@@ -89,13 +90,13 @@ func flagsOf(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// ranElsewhere are documents whose commands another test runs, and whose output it holds the document to.
+// ranElsewhere lists documents whose commands another test runs, comparing the document with their output.
 var ranElsewhere = map[string]string{
 	"docs/dead-letters.md":    "TestTheOperatorsPage_C13_C15",
 	"docs/operating-sagas.md": "TestTheOperatorsPageOfSagas_A24_B02_B04",
 }
 
-// notRun are commands that are only looked at, each with the reason. The longest that fits counts.
+// notRun lists commands that are parsed but not run, each with the reason. The longest matching prefix applies.
 var notRun = []struct{ begins, because string }{
 	{"troupe demo", "brings servers and processes of its own and takes seconds: TestTheDemo… here and .ci/run run it"},
 	{"troupe trace cdnow-00001", "of a demo that was kept: TestTraceShowsAnOrderOfADemoThatWasKept runs it"},
@@ -114,7 +115,7 @@ var notRun = []struct{ begins, because string }{
 	{"troupe dlq edit $ID --payload -", "reads what the command before it in the pipe prints"},
 }
 
-// mayFail are commands that need not succeed on the test's stage, with what they must say then.
+// mayFail lists commands that need not succeed in the test's environment, with the text that they must print then.
 var mayFail = []struct{ begins, saying, because string }{
 	{"troupe saga retry", "refused: ", "what can be done depends on where the saga is; that it was asked is enough"},
 	{"troupe saga skip", "refused: ", "as above"},
@@ -131,7 +132,7 @@ var mayFail = []struct{ begins, saying, because string }{
 	{"troupe saga verify", "", "exit status 1 says that something is found, which docs/verifier.md is about"},
 }
 
-// TestTheCommandsInDocumentsRun, those that only look as they stand, and those that change something with --dry-run.
+// TestTheCommandsInDocumentsRun runs commands that only read as they are, and commands that change something with --dry-run.
 func TestTheCommandsInDocumentsRun(t *testing.T) {
 	t.Parallel()
 	s := newDocumentStage(t)
@@ -163,10 +164,10 @@ func TestTheCommandsInDocumentsRun(t *testing.T) {
 	}
 }
 
-// commandLimit is how long one may run.
+// commandLimit bounds the time of a command.
 const commandLimit = 2 * time.Minute
 
-// fitting is the index of the longest beginning that a command has; -1: none.
+// fitting returns the index of the longest prefix of text; -1: none.
 func fitting[T any](text string, all []T, begins func(int) string) int {
 	found := -1
 	for n := range all {
@@ -177,13 +178,13 @@ func fitting[T any](text string, all []T, begins func(int) string) int {
 	return found
 }
 
-// A documentStage has what documents speak of: the parked sagas order/o-1001 and order/o-4, a dead letter, a held key, watched flows
-// o-1001 and o-1002, topics of the flow order, and files in the folder where commands run.
+// A documentStage has the objects that documents name: the parked sagas order/o-1001 and order/o-4, a dead letter, a held key,
+// watched flows o-1001 and o-1002, topics of the flow order, and files in the folder where commands run.
 type documentStage struct {
 	*decider
 	folder  string
-	watched string            // the flow that the watcher saw
-	values  *strings.Replacer // what stands for a reader's own
+	watched string            // the flow that the watcher read
+	values  *strings.Replacer // replaces a reader's own values
 	env     []string
 }
 
@@ -217,7 +218,7 @@ func newDocumentStage(t *testing.T) *documentStage {
 	return s
 }
 
-// provision makes the topics that documents name. They stay empty, and so other runs of this test may have them too.
+// provision creates the topics that documents name. They stay empty, so concurrent runs of this test can share them.
 func (s *documentStage) provision(hops ...string) {
 	client, err := kafka.NewClient(testkit.Kafka(s.t))
 	require.NoError(s.t, err)
@@ -229,7 +230,7 @@ func (s *documentStage) provision(hops ...string) {
 	}
 }
 
-// watch lets the watcher see two flows, and ends it.
+// watch runs the watcher until it has read two flows.
 func (s *documentStage) watch() {
 	flow := testkit.Flow(s.t)
 	s.watched = flow
@@ -249,7 +250,7 @@ func (s *documentStage) watch() {
 	require.NoError(s.t, cmd.Wait())
 }
 
-// files are those that documents name: definitions, declarations of services, and folders of this repository.
+// files creates the files that documents name: definitions, declarations of services, and folders of this repository.
 func (s *documentStage) files() {
 	root, err := filepath.Abs(repository)
 	require.NoError(s.t, err)
@@ -275,7 +276,7 @@ func (s *documentStage) files() {
 	}
 }
 
-// run runs a command with values of the stage's own for the reader's.
+// run runs a command with the stage's values in place of the reader's.
 func (s *documentStage) run(c commands.Command) outcome {
 	var args []string
 	for _, arg := range c.Args[1:] {
@@ -299,12 +300,12 @@ func (s *documentStage) run(c commands.Command) outcome {
 	}
 	p := command(s.t, env, args...)
 	p.Dir = s.folder
-	end := time.AfterFunc(commandLimit, func() { _ = p.Process.Kill() }) // one that serves belongs into notRun
+	end := time.AfterFunc(commandLimit, func() { _ = p.Process.Kill() }) // a command that serves belongs into notRun
 	defer end.Stop()
 	return finish(s.t, p)
 }
 
-// TestAViewerSeesAndChangesNothing runs what reads, and what acts, as a role with a viewer's rights.
+// TestAViewerSeesAndChangesNothing runs the commands that read, and the commands that act, as a role with a viewer's rights.
 func TestAViewerSeesAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newDecider(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// wouldDo is the end of a dry run.
+// wouldDo prints the result of a dry run.
 func (f *deskFlags) wouldDo(cmd *cobra.Command, what string) error {
 	if f.output.forPrograms() {
 		return f.output.encode(cmd.OutOrStdout(), map[string]any{"done": false, "would": what})
@@ -18,7 +18,7 @@ func (f *deskFlags) wouldDo(cmd *cobra.Command, what string) error {
 	return err
 }
 
-// wouldRetry says which held keys would be due.
+// wouldRetry prints the held keys that would be due.
 func (f *deskFlags) wouldRetry(cmd *cobra.Command, desk *repair.Desk, filter repair.HeldFilter) error {
 	keys, next, err := desk.Held(cmd.Context(), filter, repair.Page{Limit: 10_000})
 	if err != nil {
@@ -34,7 +34,7 @@ func (f *deskFlags) wouldRetry(cmd *cobra.Command, desk *repair.Desk, filter rep
 	return f.wouldDo(cmd, what)
 }
 
-// wouldRelease says what would become a dead letter, and what goes on behind it.
+// wouldRelease prints the message that would become a dead letter, and the messages that would continue behind it.
 func (f *deskFlags) wouldRelease(cmd *cobra.Command, desk *repair.Desk, place repair.Place, group string) error {
 	keys, _, err := desk.Held(cmd.Context(), repair.HeldFilter{Places: []repair.Place{place}, Group: group}, repair.Page{Limit: 10})
 	switch {

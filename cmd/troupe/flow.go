@@ -15,10 +15,10 @@ import (
 	"github.com/troupe-go/troupe/flow/verify"
 )
 
-// maxReactionsFile is how much of a file is read: more than it may have, so that it is refused and not cut.
+// maxReactionsFile bounds the bytes read of a file. It is above the limit of a file, so that a larger one is refused and not cut.
 const maxReactionsFile = 1<<20 + 1
 
-// maxServices is how many files a flow may have.
+// maxServices bounds the files of a flow.
 const maxServices = 1000
 
 func newFlow() *cobra.Command {
@@ -40,7 +40,7 @@ FILE is a service's file. A folder stands for all files reactions.json and *.rea
 	return flow
 }
 
-// readReactions reads the files that paths stand for, in their order.
+// readReactions reads the files of paths, which may be files or folders, in order.
 func readReactions(paths []string) ([]verify.File, error) {
 	var files []verify.File
 	for _, path := range paths {
@@ -92,7 +92,7 @@ func readReactionsFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxReactionsFile))
 }
 
-// loadReactions reads services that are taken as they are. What is wrong with a file by itself is told with its line.
+// loadReactions reads services and does not verify their flow. An error in a file has its line.
 func loadReactions(paths []string) ([]reactions.Service, error) {
 	files, err := readReactions(paths)
 	if err != nil {

@@ -54,7 +54,8 @@ of other languages. Several services need --folder, where each gets a file of it
 	return cmd
 }
 
-// writeIfOther leaves a file alone that says the same already, so that its time tells when it changed.
+// writeIfOther does not write a file that has the same text already, so that its modification time is the time of its last
+// change.
 func writeIfOther(path string, text []byte) error {
 	have, err := os.ReadFile(path)
 	if err == nil && bytes.Equal(have, text) {

@@ -15,7 +15,7 @@ import (
 
 const demoHops = "../../internal/demo/"
 
-// orderReactions are the demo's files in a folder of their own, one of them changed.
+// orderReactions copies the demo's files to a folder, with one of them changed.
 func orderReactions(t *testing.T, hop, was, is string) string {
 	t.Helper()
 	files := make(map[string]string)
@@ -144,7 +144,7 @@ func TestFlowAsyncAPI(t *testing.T) {
 	require.Equal(t, 1, o.status)
 }
 
-// What docs/flow-reference.md shows is what the commands print.
+// The output in docs/flow-reference.md is the commands' output.
 func TestTheFlowReferenceShowsWhatCommandsPrint(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/flow-reference.md")

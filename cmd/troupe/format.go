@@ -11,14 +11,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// format is how facts are printed: a pflag.Value. Every command that prints facts has it.
+// format is the value of --output: a pflag.Value. Every command that prints facts has it.
 type format struct {
 	is     string
-	others []string // beside the three that all have
+	others []string // in addition to the three formats of all commands
 }
 
 const (
-	inTable = "table" // for people: a table, or whatever shows it best
+	inTable = "table" // for people: a table, or a more suitable layout
 	inJSON  = "json"
 	inYAML  = "yaml"
 
@@ -27,7 +27,7 @@ const (
 	inGo      = "go"
 )
 
-// declare gives a command --output, with what else it can print.
+// declare gives a command --output, with its further formats.
 func (f *format) declare(cmd *cobra.Command, others ...string) {
 	f.is, f.others = inTable, others
 	cmd.Flags().VarP(f, "output", "o", "how it is printed: `"+strings.Join(f.known(), "|")+"`")
@@ -35,19 +35,19 @@ func (f *format) declare(cmd *cobra.Command, others ...string) {
 
 func (f *format) known() []string { return append([]string{inTable, inJSON, inYAML}, f.others...) }
 
-// forPeople says whether no program is meant to read it.
+// forPeople reports whether the output is for people.
 func (f *format) forPeople() bool { return f.is == inTable }
 
-// forPrograms says whether facts are printed by encode.
+// forPrograms reports whether facts are printed by encode.
 func (f *format) forPrograms() bool { return f.is == inJSON || f.is == inYAML }
 
-// String is the flag's value.
+// String returns the flag's value.
 func (f *format) String() string { return f.is }
 
 // Type is not shown: the usage has its own word.
 func (f *format) Type() string { return "format" }
 
-// Set takes one of those that are known.
+// Set accepts a known format.
 func (f *format) Set(text string) error {
 	if !slices.Contains(f.known(), text) {
 		return fmt.Errorf("want %s", strings.Join(f.known(), ", "))
@@ -62,11 +62,11 @@ func (f *format) encode(w io.Writer, value any) error {
 		return writeYAML(w, value)
 	}
 	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false) // it is for a terminal or a program, never for a page
+	enc.SetEscapeHTML(false) // the output is for a terminal or a program, never for an HTML page
 	return enc.Encode(value)
 }
 
-// next is encode for one of many values: lines of JSON, or documents of YAML.
+// next prints one of many values: lines of JSON, or documents of YAML.
 func (f *format) next(w io.Writer, value any) error {
 	if f.is == inYAML {
 		if _, err := io.WriteString(w, "---\n"); err != nil {

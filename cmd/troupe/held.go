@@ -27,7 +27,7 @@ now; release gives the message up, so that the key goes on: it becomes a dead le
 	return cmd
 }
 
-// heldFlags choose held keys.
+// heldFlags holds the flags that select held keys.
 type heldFlags struct {
 	filter repair.HeldFilter
 	key    string

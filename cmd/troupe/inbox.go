@@ -47,7 +47,7 @@ Exit status: 0 it was found, 1 it was not or the look failed, 2 wrong usage.`,
 			if err != nil {
 				return failed(err)
 			}
-			if source != "" { // what a version before has stored without its source may be of this one
+			if source != "" { // an entry that an earlier version stored without its source may be this message's
 				identity := envelope.Message{Source: source, ID: args[0]}.Identity()
 				found = slices.DeleteFunc(found, func(s repair.Sighting) bool { return s.Identity != identity && s.Identity != args[0] })
 			}

@@ -41,7 +41,7 @@ The service is called as the folder. What it does, and its messages, are for you
 			service.Name = filepath.Base(folder)
 			if service.Hop, err = topics.ParseHop(cmp.Or(hop, "booking."+service.Name)); err != nil && hop != "" {
 				return fmt.Errorf("--hop: %w", err)
-			} // without one it is the name that is wrong, which Files says
+			} // without a hop the name is invalid: Files reports it
 			if from != "" {
 				if service.From, err = topics.ParseHop(from); err != nil {
 					return fmt.Errorf("--reacts-to: %w", err)
@@ -80,7 +80,7 @@ The service is called as the folder. What it does, and its messages, are for you
 	flags.StringVar(&service.Troupe, "troupe", "", "`folder` with a checkout of Troupe (default: that which this program was built from)")
 	flags.BoolVar(&dryRun, "dry-run", false, "say which files, and write none")
 	output.declare(cmd)
-	_ = cmd.MarkFlagDirname("troupe") // the flag is there
+	_ = cmd.MarkFlagDirname("troupe") // it fails only for an unknown flag
 	return cmd
 }
 
@@ -101,7 +101,7 @@ func printInit(w io.Writer, folder string, files []scaffold.File, dryRun bool) e
 	return err
 }
 
-// checkout is the folder of Troupe's source: the one that is named, else the one this program was built from.
+// checkout returns the folder of Troupe's source: named, else the one from which this program was built.
 func checkout(named string) (string, error) {
 	if named != "" {
 		return filepath.Abs(named)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// internal/scaffold builds what is made, and runs its tests.
+// A test of internal/scaffold builds the new service, and runs its tests.
 func TestInitMakesAService(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "seats")

@@ -1,5 +1,5 @@
-// Command troupe is Troupe's command line: the demo, which runs the whole order flow on one machine, what an operator
-// needs to see and repair what failed, and schemas.
+// Command troupe is Troupe's command line: the demo, which runs the whole order flow on one machine, the operator's commands to
+// examine and repair failures, and schemas.
 //
 // Exit status: 0 done, 1 failed, 2 wrong usage, in which case nothing was started.
 package main
@@ -27,14 +27,13 @@ const (
 )
 
 func main() {
-	// The first signal asks everything to end in its order; a second one ends the process at once, and its children
-	// with it.
+	// The first signal stops everything in order; a second one ends the process at once, and its children with it.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// exit is a status that a command has come to. Its reason, if any, is still to be told.
+// exit is the exit status of a command. main still prints the reason, if there is one.
 type exit struct {
 	status int
 	reason error
@@ -43,7 +42,7 @@ type exit struct {
 func (e exit) Error() string { return fmt.Sprintf("exit status %d: %v", e.status, e.reason) }
 func (e exit) Unwrap() error { return e.reason }
 
-// failed is the end of a command that was used rightly.
+// failed returns the error of a command that was used correctly.
 func failed(reason error) error { return exit{exitFailed, reason} }
 
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -88,7 +87,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// nameArguments lets each command say, where the number of its arguments is wrong, which it wants: cobra tells the number alone.
+// nameArguments makes each command name its arguments if their number is wrong: cobra reports only the number.
 func nameArguments(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		nameArguments(sub)

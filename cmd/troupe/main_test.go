@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// asTroupe in the environment makes this test binary the command itself, and every process that the command starts.
+// asTroupe in the environment makes this test binary run the command itself, and so does every process that the command starts.
 const asTroupe = "TEST_AS_TROUPE"
 
 func TestMain(m *testing.M) {
@@ -28,12 +28,12 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// command runs in a folder for temporary files of the test's own, and never sees settings of the machine's.
+// command runs in a folder for temporary files of the test's own, and never gets settings of the machine.
 func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self, args...)
-	dir, err := os.MkdirTemp("/tmp", "t-") // short, for Postgres's sockets
+	dir, err := os.MkdirTemp("/tmp", "t-") // short, for Postgres' sockets
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o711))
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
@@ -47,7 +47,7 @@ func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// outcome is what a command ended with.
+// outcome is the result of a command.
 type outcome struct {
 	status         int
 	stdout, stderr string
@@ -65,7 +65,7 @@ func finish(t *testing.T, cmd *exec.Cmd) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// result is of a run whose checks hold.
+// result returns the result of a run whose checks pass.
 func (o outcome) result(t *testing.T) run.Result {
 	t.Helper()
 	r := readResult(t, o.stdout)
@@ -77,7 +77,7 @@ func (o outcome) result(t *testing.T) run.Result {
 	return r
 }
 
-// readResult reads the last line of standard output, which is all that may be there.
+// readResult reads the last line of standard output, which must be the only one.
 func readResult(t *testing.T, stdout string) (r run.Result) {
 	t.Helper()
 	require.Equal(t, 1, strings.Count(stdout, "\n"), stdout)

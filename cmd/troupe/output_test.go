@@ -111,7 +111,7 @@ func TestAFileIsNoTerminal(t *testing.T) {
 	require.False(t, colours(file))
 }
 
-// Shells ask the program what fits.
+// Shells ask the program for completions.
 func TestCompletionKnowsCommandsFlagsAndValues(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string][]string{

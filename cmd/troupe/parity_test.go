@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/sidecar"
 )
 
-// byPageAndCommand are the console's actions, each with the command that does the same.
+// byPageAndCommand lists the console's actions, each with the command that does the same.
 var byPageAndCommand = map[string]string{
 	"/saga/act retry": "troupe saga retry", "/saga/act skip": "troupe saga skip", "/saga/act resolve": "troupe saga resolve",
 	"/saga/act compensate": "troupe saga compensate", "/saga/act resume": "troupe saga resume", "/saga/act abandon": "troupe saga abandon",
@@ -27,7 +27,7 @@ var byPageAndCommand = map[string]string{
 	"/relay/act pause": "outbox-relay pause", "/relay/act resume": "outbox-relay resume",
 }
 
-// byPageAlone and byCommandAlone say why there is no other way.
+// byPageAlone and byCommandAlone list actions without a counterpart, each with the reason.
 var (
 	byPageAlone = map[string]string{
 		"/work stop": "what a page has begun goes on in the memory of its console; a command's ends with Ctrl-C",
@@ -39,7 +39,7 @@ var (
 	}
 )
 
-// reading are the commands that change nothing that lasts, or that are a program of their own.
+// reading lists the commands that change nothing that lasts, or that are a program of their own.
 var reading = []string{
 	"troupe ambassador", "troupe completion", "troupe console", "troupe demo", "troupe dev", "troupe dlq list", "troupe dlq show", "troupe doctor",
 	"troupe flow asyncapi", "troupe flow diff", "troupe flow graph", "troupe flow schema", "troupe flow verify", "troupe held list",
@@ -50,15 +50,15 @@ var reading = []string{
 	"outbox-relay grants", "outbox-relay schema", "outbox-relay status",
 }
 
-// A view is a page, or the form of one, with the commands that have the same values.
+// A view is a page, or its form, with the commands that have the same values.
 type view struct {
-	commands string            // with commas between
-	called   map[string]string // what a value of the page is called as a flag; "": it is an argument
+	commands string            // comma-separated
+	called   map[string]string // maps a value of the page to the flag's name; "": it is an argument
 	page     map[string]string // values that only the page has, and flags that only a command has, each with the reason
 	command  map[string]string
 }
 
-// Where somebody looks, or who he is, is not what he looks for.
+// where lists values for the place of the search and for the actor, which select nothing.
 var where = []string{
 	"db", "do", "table", "database", "database-url", "database-url-file", "database-password-file", "database-tls-ca", "database-tls-cert",
 	"database-tls-key", "database-tls-server-name", "registry", "output", "config", "outbox", "actor", "reason", "dry-run", "yes", "help",
@@ -66,7 +66,7 @@ var where = []string{
 
 const oneOfAList = "is one line of a list, which has the filters"
 
-// views are what pages take, of the address or, behind "post ", of the form.
+// views lists the values that pages take, in the address or, after "post ", in the form.
 var views = map[string]view{
 	"/sagas": {
 		commands: "troupe saga list", called: map[string]string{"still": "not-moved-since"},
@@ -112,7 +112,7 @@ var views = map[string]view{
 	},
 }
 
-// seen are pages without a view, each with the reason.
+// seen lists pages without a view, each with the reason.
 var seen = map[string]string{
 	"/": "draws what several commands count", "/relay": "has no filter", "/definitions": "has no filter",
 	"/definition": "is of a definition that is stored; troupe saga verify and diff take files",
@@ -122,8 +122,8 @@ var seen = map[string]string{
 	"/definition/move": "is the preview of its form", "/definition/start": "is the preview of its form",
 }
 
-// What a page is asked for and what a command is are the same values, by name. One that is added to either fails this until the
-// other has it, too, or somebody has said why not.
+// A page and a command take the same values, by name. A value that is added to either fails this test until the other has it,
+// too, or the list of exceptions has it.
 func TestPagesAndCommandsTakeTheSame(t *testing.T) {
 	t.Parallel()
 	flags := make(map[string][]string)
@@ -176,7 +176,7 @@ func TestPagesAndCommandsTakeTheSame(t *testing.T) {
 	}
 }
 
-// consoleTakes are the values that pages take of the address and, behind "post ", of their forms.
+// consoleTakes returns the values that pages take in the address and, after "post ", in their forms.
 func consoleTakes(t *testing.T) map[string][]string {
 	text, err := os.ReadFile("../../console/static/openapi.json")
 	require.NoError(t, err)
@@ -206,7 +206,7 @@ func consoleTakes(t *testing.T) map[string][]string {
 	return takes
 }
 
-// consoleActions are those that the document of the console's addresses has.
+// consoleActions returns the actions in the OpenAPI document of the console.
 func consoleActions(t *testing.T) (all []string) {
 	text, err := os.ReadFile("../../console/static/openapi.json")
 	require.NoError(t, err)
@@ -239,8 +239,8 @@ func consoleActions(t *testing.T) (all []string) {
 	return all
 }
 
-// What can be done by page can be done by command, and the reverse. A new action or command fails this until somebody has
-// said what its counterpart is, or why it has none.
+// Every action of a page exists as a command, and the reverse. A new action or command fails this test until its counterpart is
+// listed, or the reason why it has none.
 func TestWhatAPageCanDoACommandCanAndTheReverse(t *testing.T) {
 	t.Parallel()
 	actions := consoleActions(t)
@@ -249,7 +249,7 @@ func TestWhatAPageCanDoACommandCanAndTheReverse(t *testing.T) {
 		_, alone := byPageAlone[action]
 		require.True(t, both != alone, "%s: say which command does the same, or why none does", action)
 	}
-	commands := make(map[string]bool) // those that change something
+	commands := make(map[string]bool) // commands that change something
 	for _, c := range append(shownCommands(newRoot()), shownCommands(sidecar.Program{}.Commands())...) {
 		if c.HasSubCommands() {
 			continue

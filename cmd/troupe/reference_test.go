@@ -40,7 +40,7 @@ program of its own: [outbox-relay, setting by setting](relay-reference.md).
 `
 )
 
-// shownCommands are all that people use, each before those below it.
+// shownCommands returns all visible commands, each before its subcommands.
 func shownCommands(cmd *cobra.Command) []*cobra.Command {
 	var all []*cobra.Command
 	for _, c := range cmd.Commands() {
@@ -116,15 +116,15 @@ func TestTheReferenceIsThatOfTheCommands(t *testing.T) {
 	require.Equal(t, want, string(have), "stale: go test ./cmd/troupe -run Reference -update")
 }
 
-// TestEveryCommandIsLikeTheOthers holds what the reference says of all to each of them.
+// TestEveryCommandIsLikeTheOthers checks that each command has the flags that the reference describes for all commands.
 func TestEveryCommandIsLikeTheOthers(t *testing.T) {
-	// Those that print what is for no program to read, or that print a file for one.
+	// noFacts lists commands whose output is not for programs, or is a file for one.
 	noFacts := []string{"ambassador", "console", "dev", "flow graph", "flow asyncapi", "flow schema", "saga fixture", "saga fmt", "saga schema",
 		"completion"}
-	// Those that change a database, a broker or a registry.
+	// changing lists commands that change a database, a broker or a registry.
 	changing := []string{"init", "dlq edit", "dlq redrive", "dlq discard", "held retry", "held release", "saga start", "saga retry", "saga skip",
 		"saga resolve", "saga compensate", "saga resume", "saga set", "saga abandon", "saga migrate", "schema register"}
-	// Those of them that cannot be taken back.
+	// asking lists the ones of changing that cannot be undone.
 	asking := []string{"dlq redrive", "dlq discard", "held release", "saga skip", "saga resolve", "saga compensate", "saga set", "saga abandon", "saga migrate"}
 	has := func(c *cobra.Command, flag string) bool { return c.Flags().Lookup(flag) != nil }
 	in := func(list []string, c *cobra.Command) bool {

@@ -30,7 +30,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// ChargePayment is what the payments service of the operator's page is asked for.
+// ChargePayment is the command of the payments service in the operator's page.
 type ChargePayment struct {
 	OrderID  string `json:"order_id"`
 	Cents    int    `json:"cents"`
@@ -49,7 +49,7 @@ type payments struct {
 	brokers []string
 	hop     topics.Hop
 	client  *kgo.Client
-	record  *strings.Builder       // commands and what they printed, as on the operator's page
+	record  *strings.Builder       // commands and their output, as on the operator's page
 	as      map[grants.Part]string // database URLs
 }
 
@@ -138,7 +138,7 @@ func (s *payments) send(key string, body ChargePayment) envelope.Message {
 	return m
 }
 
-// troupe runs the command on the service's database with the documented rights of its part, and no other.
+// troupe runs the command on the service's database with exactly the documented rights of its part.
 func (s *payments) troupe(args ...string) outcome {
 	s.t.Helper()
 	part := grants.Operator
@@ -154,7 +154,7 @@ func (s *payments) troupe(args ...string) outcome {
 	return finish(s.t, command(s.t, []string{"DATABASE_URL=" + s.as[part]}, args...))
 }
 
-// shows runs a command that must succeed, and writes it down.
+// shows runs a command that must succeed, and records its output.
 func (s *payments) shows(args ...string) string {
 	s.t.Helper()
 	o := s.troupe(args...)
@@ -180,7 +180,7 @@ func (s *payments) json(into any, args ...string) {
 	require.NoError(s.t, json.Unmarshal([]byte(o.stdout), into))
 }
 
-// alike is text without what is another in every run.
+// alike replaces the parts of text that differ in every run.
 func alike(text string) string {
 	for _, r := range []struct{ pattern, with string }{
 		{`t-[0-9a-f]{12}`, "order"},
@@ -199,11 +199,11 @@ func alike(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// TestTheOperatorsPage_C13_C15 does what docs/dead-letters.md tells, with a service, a relay and the commands, and holds
-// the page to what they print. Run it with -v to see a page's worth of output.
+// TestTheOperatorsPage_C13_C15 follows docs/dead-letters.md, with a service, a relay and the commands, and compares the page with
+// their output. Run it with -v to see a page's worth of output.
 func TestTheOperatorsPage_C13_C15(t *testing.T) {
 	s := newPayments(t)
-	// The bank is away for twelve orders; three messages are broken in themselves; one key waits for its next try.
+	// The bank is away for twelve orders; three messages are invalid; one key waits for its next attempt.
 	s.exec("INSERT INTO bank VALUES ('bank answered 503 after 1.2s')")
 	stop := s.serve(retry.Policy{Initial: time.Millisecond, Cap: time.Millisecond, Attempts: 3})
 	for n := range 12 {
@@ -332,7 +332,7 @@ func TestWhatIsAskedForMustBeMeant(t *testing.T) {
 	require.NotContains(t, o.stderr, "secret")
 }
 
-// TestCommandsWithNothingToDoSaySo: also what was not found, and who is not asked.
+// TestCommandsWithNothingToDoSaySo includes missing objects, and confirmations without a terminal.
 func TestCommandsWithNothingToDoSaySo(t *testing.T) {
 	t.Parallel()
 	s := newPayments(t)

@@ -15,16 +15,16 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// sagaAction is what a person does to a saga: what all of these commands have in common.
+// sagaAction is an operator's action on a saga: the common part of these commands.
 type sagaAction struct {
 	sagaFlags
 	kind   saga.Kind
-	asks   bool // it cannot be taken back, so it is asked whether it is meant
+	asks   bool // it cannot be undone, so the user must confirm it
 	result string
 	did    string // for resolve: yes or no
 }
 
-// command makes the command. A step that is not named is the only one that is stuck.
+// command makes the command. If no step is named, it is the only step that is stuck.
 func (a *sagaAction) command(cmd *cobra.Command, why string) *cobra.Command {
 	flags := cmd.Flags()
 	a.declare(cmd)
@@ -49,7 +49,7 @@ func (a *sagaAction) command(cmd *cobra.Command, why string) *cobra.Command {
 	return cmd
 }
 
-// event is the action, as far as the command line says it.
+// event returns the action with the parts that the command line has.
 func (a *sagaAction) event(args []string) (e saga.Event, err error) {
 	e.Kind = a.kind
 	switch {
@@ -79,7 +79,7 @@ func (a *sagaAction) event(args []string) (e saga.Event, err error) {
 	return e, err
 }
 
-// takesStep says whether the action is on a step.
+// takesStep reports whether the action is on a step.
 func (a *sagaAction) takesStep() bool {
 	return a.kind == saga.ActRetry || a.kind == saga.ActSkip || a.kind == saga.ActResolve
 }
@@ -118,7 +118,7 @@ func (a *sagaAction) run(cmd *cobra.Command, desk *coordinator.Desk, id string, 
 	return a.print(cmd.OutOrStdout(), before.Status, did, false)
 }
 
-// print says what follows from an action, done or not, on a saga that had a status before, if there was one.
+// print prints the effects of an action, done or not, and the saga's status before, if there was one.
 func (a *sagaAction) print(w io.Writer, before saga.Status, d coordinator.Decided, dry bool) error {
 	fx := d.Effects
 	if a.output.forPrograms() {
@@ -187,7 +187,7 @@ func (a *sagaAction) print(w io.Writer, before saga.Status, d coordinator.Decide
 	return nil
 }
 
-// facts are a command or an event as JSON has it.
+// facts is a command or an event in JSON.
 type facts struct {
 	Step      string         `json:"step,omitempty"`
 	Operation string         `json:"operation,omitempty"`

@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// sagaFlags say where a person works, as those of the other desk.
+// sagaFlags holds the flags for the database, as deskFlags does.
 type sagaFlags struct{ deskFlags }
 
 func (f *sagaFlags) openSagas(ctx context.Context) (desk *coordinator.Desk, end func(), err error) {

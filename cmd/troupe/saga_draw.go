@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// marks say at a glance where a step is.
+// marks has a symbol for each phase of a step.
 var marks = map[saga.Phase]string{
 	saga.StepWaiting: "·", saga.Skipped: "-", saga.Intent: "▸", saga.Done: "✓", saga.Refused: "✗", saga.GivenUp: "!", saga.Doubt: "?",
 	saga.CompensateIntent: "◂", saga.Undone: "↶", saga.CompensateFailed: "‼",
@@ -22,13 +22,13 @@ func phaseName(p saga.Phase) string {
 	return string(p)
 }
 
-// width80 is that of a terminal that a drawing fits into.
+// width80 is the width in characters of a terminal into which a drawing fits.
 const width80 = 80
 
 // drawn is a line of the tree.
 type drawn struct{ left, phase, right string }
 
-// drawSteps draws a saga's steps as a tree: each below the last of those that it needs.
+// drawSteps draws a saga's steps as a tree: each below the last of the steps that it needs.
 func drawSteps(w io.Writer, spec saga.Spec, s saga.State) {
 	children, also := treeOf(spec.Steps)
 	byName := make(map[string]saga.StepState)
@@ -63,8 +63,8 @@ func drawSteps(w io.Writer, spec saga.Spec, s saga.State) {
 	}
 }
 
-// treeOf gives each step one parent, -1 for none: of what it needs the one that is deepest, the last of these. also is what
-// it needs beside that.
+// treeOf gives each step one parent, -1 for none: the deepest of the steps that it needs, the last one of several. also has the
+// other steps that it needs.
 func treeOf(steps []saga.Step) (children map[int][]int, also map[int][]string) {
 	index, depth := make(map[string]int), make(map[string]int)
 	for i, st := range steps {
@@ -104,7 +104,7 @@ func treeOf(steps []saga.Step) (children map[int][]int, also map[int][]string) {
 	return children, also
 }
 
-// about is what else there is to say of a step.
+// about returns the further facts of a step.
 func about(st saga.Step, ss saga.StepState, also []string) string {
 	var all []string
 	switch {
@@ -130,7 +130,7 @@ func about(st saga.Step, ss saga.StepState, also []string) string {
 	return strings.Join(all, "; ")
 }
 
-// tail is the end of text that fits.
+// tail returns the last n characters of text.
 func tail(text string, n int) string {
 	if r := []rune(text); len(r) > n {
 		return "…" + string(r[len(r)-n+1:])
@@ -153,7 +153,7 @@ func mermaidSteps(w io.Writer, spec saga.Spec, s saga.State) {
 	}
 	_, _ = fmt.Fprintln(w, "flowchart TD")
 	ids := make(map[string]string)
-	for i, st := range spec.Steps { // a step may be called end, which Mermaid takes for its own
+	for i, st := range spec.Steps { // a step may be called end, which is a keyword of Mermaid
 		ids[st.Name] = fmt.Sprintf("s%d", i+1)
 	}
 	for _, st := range spec.Steps {

@@ -64,7 +64,7 @@ is 1. It is 0 where the bound of states was reached before anything was found, a
 	return cmd
 }
 
-// definitionIn reads a file of which no more is taken than a definition may have.
+// definitionIn reads a definition from a file, of which it reads little more than a definition may have.
 func definitionIn(path string) (*saga.Definition, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -113,7 +113,7 @@ func printExplored(cmd *cobra.Command, r explore.Report, output format, path str
 	return err
 }
 
-// explored is a line about a search.
+// explored formats a line about a search.
 func explored(r explore.Report, end string) string {
 	var ends []string
 	for _, status := range slices.Sorted(maps.Keys(r.Ends)) {

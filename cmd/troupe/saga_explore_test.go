@@ -70,7 +70,7 @@ func TestTheExplorersPageShowsWhatIsPrinted(t *testing.T) {
 	page, err := os.ReadFile("../../docs/explorer.md")
 	require.NoError(t, err)
 	list := finish(t, command(t, nil, "saga", "explore", refundsSaga)).stdout
-	summary := strings.LastIndex(strings.TrimSpace(list), "\n") // has rates
+	summary := strings.LastIndex(strings.TrimSpace(list), "\n") // it has rates
 	require.Contains(t, string(page), list[:summary])
 	require.Contains(t, string(page), finish(t, command(t, nil, "saga", "explore", "--output", "mermaid", refundsSaga)).stdout)
 }

@@ -63,7 +63,7 @@ Exit status 1 says that a file is no definition, or with --check that one would 
 	return cmd
 }
 
-// rewrite replaces a file at once: whoever reads it meanwhile sees the old text or the new one.
+// rewrite replaces a file atomically: a concurrent reader gets the old text or the new one.
 func rewrite(path string, text []byte) error {
 	mode := os.FileMode(0o644)
 	if info, err := os.Stat(path); err == nil {

@@ -107,7 +107,7 @@ func orDash(text string) string {
 	return text
 }
 
-// ago is how long something is past, as people say it.
+// ago formats the age d for people.
 func ago(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// maxDefinition is how large a file may be, in bytes.
+// maxDefinition bounds the size of a file in bytes.
 const maxDefinition = 4 << 20
 
 func newSagaMigrate() *cobra.Command {
@@ -137,7 +137,7 @@ func (m *moves) take(one coordinator.Move) error {
 	}
 	m.t.row(oneLine(one.ID, 60), string(one.Status), fmt.Sprintf("%.12s", one.From), oneLine(what, 400))
 	if n := m.can + m.cannot; n%100 == 0 {
-		return m.t.print(m.cmd.OutOrStdout()) // a million lines are not kept to be aligned
+		return m.t.print(m.cmd.OutOrStdout()) // a million lines are not kept in memory to align them
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ Exit status 1 where a row is not what its log gives: somebody has changed one of
 	return cmd
 }
 
-// replays counts them.
+// replays counts the replayed sagas.
 type replays struct {
 	cmd                   *cobra.Command
 	output                format

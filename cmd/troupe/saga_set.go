@@ -23,7 +23,7 @@ stays parked: retry its step, or resume it, and the expression sees the new valu
 	}, "they are set")
 }
 
-// setFields reads variables, each as name=JSON.
+// setFields parses variables, each as name=JSON.
 func setFields(args []string) (map[string]any, error) {
 	fields := make(map[string]any, len(args))
 	for _, one := range args {

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// shownEntries is how much of a log is shown.
+// shownEntries bounds the entries of a log that are shown.
 const shownEntries = 1000
 
 func newSagaShow() *cobra.Command {
@@ -143,7 +143,7 @@ func printEntry(w io.Writer, e coordinator.Entry) {
 	}
 }
 
-// printPossible names the commands that the saga's state allows. What runs by itself is left alone.
+// printPossible prints the commands that the saga's state allows, if the saga is parked. A saga that runs needs no command.
 func printPossible(w io.Writer, g *coordinator.Detail, possible []saga.Event) {
 	if g.Status != saga.Parked {
 		return

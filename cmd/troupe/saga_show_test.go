@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// TestAHistoryShowsTheServersRoleAndTime where they add to what an entry states.
+// TestAHistoryShowsTheServersRoleAndTime checks that they are printed if they differ from the entry's own.
 func TestAHistoryShowsTheServersRoleAndTime(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)

@@ -87,7 +87,7 @@ order's, is better started by that service.`,
 	return cmd
 }
 
-// startFields puts the variables together.
+// startFields merges the variables of the flags.
 func startFields(d *saga.Definition, key, text string, data []string) (fields map[string]any, err error) {
 	if text != "" {
 		if fields, err = saga.ReadFields([]byte(text)); err != nil {
@@ -101,7 +101,7 @@ func startFields(d *saga.Definition, key, text string, data []string) (fields ma
 			return nil, fmt.Errorf("--data %s: want name=value", oneLine(one, 60))
 		}
 		given[name] = value
-		if t := d.Spec().Data[name]; t != saga.String && t != "" { // what is unknown is refused with the rest
+		if t := d.Spec().Data[name]; t != saga.String && t != "" { // an unknown variable is refused with the rest
 			read, err := saga.ReadFields([]byte(`{"v":` + value + `}`))
 			if err != nil || len(read) != 1 {
 				return nil, fmt.Errorf("--data %s: want a value of type %s", oneLine(one, 60), t)

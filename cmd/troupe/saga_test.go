@@ -24,7 +24,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// What the order flow's hops are asked for, and answer.
+// The commands and answers of the order flow's hops.
 type (
 	RefundPayment   struct{}
 	PaymentRefunded struct{}
@@ -53,12 +53,12 @@ type (
 func (Charge) MessageType() string  { return "ChargePayment" }
 func (Charged) MessageType() string { return "PaymentCharged" }
 
-// decider is the order flow in one database, with hops that do as they are told.
+// decider is the order flow in one database, with hops that behave as does says.
 type decider struct {
 	*payments
 	flow string
 	c    *coordinator.Coordinator
-	gate chan struct{} // what hangs goes on when it is closed
+	gate chan struct{} // closing it lets hanging handlers continue
 
 	mu   sync.Mutex
 	does map[string]string // by key and command: fail, refuse, hang
@@ -135,7 +135,7 @@ func (s *decider) tell(what, does string) {
 
 const orderFile = "../../saga/testdata/order.saga.json"
 
-// definition is the order's, changed.
+// definition returns the order's definition after change.
 func (s *decider) definition(change func(*saga.Spec)) *saga.Definition {
 	text, err := os.ReadFile(orderFile)
 	require.NoError(s.t, err)
@@ -152,7 +152,7 @@ func (s *decider) definition(change func(*saga.Spec)) *saga.Definition {
 	return d
 }
 
-// express waits a second for its shipment.
+// express returns a definition that waits a second for its shipment.
 func (s *decider) express() *saga.Definition {
 	return s.definition(func(spec *saga.Spec) {
 		spec.Saga, spec.Steps[2].Timeout = "express", saga.Duration(time.Second)
@@ -187,8 +187,8 @@ func (s *decider) await(id string, want saga.Status) {
 	})
 }
 
-// TestTheOperatorsPageOfSagas_A24_B02_B04 does what docs/operating-sagas.md tells, with a flow and the commands, and holds
-// the page to what they print. Run it with -v to see a page's worth of output.
+// TestTheOperatorsPageOfSagas_A24_B02_B04 follows docs/operating-sagas.md, with a flow and the commands, and compares the page
+// with their output. Run it with -v to see a page's worth of output.
 func TestTheOperatorsPageOfSagas_A24_B02_B04(t *testing.T) {
 	s := newDecider(t)
 	s.begin("order", "o-1001", saga.Completed)
@@ -334,7 +334,7 @@ func TestSagasAreThereAsJSONAndMermaid(t *testing.T) {
 	}
 }
 
-// moves moves a saga to a mended definition, and back to that which is stored.
+// moves moves a saga to a corrected definition, and back to the stored one.
 func (s *decider) moves(id string) {
 	s.t.Helper()
 	mended := s.definition(func(spec *saga.Spec) { spec.Version, spec.Description = 2, "mended" })
@@ -394,8 +394,8 @@ func TestWhatIsAskedOfASagaMustBeMeant(t *testing.T) {
 	}
 }
 
-// A start from the command line takes the variables by their types, names what it cannot take, and, where there is no saga of
-// the type yet, wants to know whose it is.
+// A start from the command line converts the variables to their types, names invalid ones, and, if there is no saga of the type
+// yet, requires the hop of its coordinator.
 func TestASagaIsStartedFromTheCommandLine_A11(t *testing.T) {
 	t.Parallel()
 	s := newDecider(t)
@@ -434,12 +434,12 @@ func TestASagaIsStartedFromTheCommandLine_A11(t *testing.T) {
 	require.False(t, did.Done)
 	require.Equal(t, saga.Completed, did.Status)
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.local_work WHERE type = 'ChargePayment'"))
-	s.json(&did, append([]string{"saga", "start", s.definition(nil).Hash(), "o-2"}, fields...)...) // whose it is, the first one says
+	s.json(&did, append([]string{"saga", "start", s.definition(nil).Hash(), "o-2"}, fields...)...) // the first saga shows the hop
 	s.await("order/o-2", saga.Completed)
 	require.Contains(t, s.troupe("saga", "replay", "--all").stdout, " 0 differ")
 }
 
-// The drawing is a tree whatever the graph, and fits a terminal.
+// The drawing is a tree for any graph, and fits a terminal.
 func TestDrawingsOfGraphsFitATerminal(t *testing.T) {
 	t.Parallel()
 	spec := saga.Spec{Steps: []saga.Step{

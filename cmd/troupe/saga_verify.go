@@ -12,7 +12,8 @@ import (
 	"github.com/troupe-go/troupe/saga/verify"
 )
 
-// maxSagaFile is how much of a file is read: more than a definition may have, so that it is refused and not cut.
+// maxSagaFile bounds the bytes read of a file. It is above the limit of a definition, so that a larger one is refused and not
+// cut.
 const maxSagaFile = 1<<20 + 1
 
 func newSagaVerify() *cobra.Command {
@@ -66,7 +67,7 @@ Exit status 1 says that there are errors (warnings are none), 2 that a file cann
 	return cmd
 }
 
-// verifiedSaga is a file with what was found in it; without a definition where it is none.
+// verifiedSaga is a file with its findings; it has no definition if the file has none.
 type verifiedSaga struct {
 	verify.Report
 	definition *saga.Definition
@@ -92,7 +93,7 @@ func verified(paths []string, o verify.Options) ([]verifiedSaga, error) {
 	return all, nil
 }
 
-// readSaga reads a file of which no more is taken than a definition may have.
+// readSaga reads up to maxSagaFile bytes of a file.
 func readSaga(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -33,7 +33,7 @@ under its subject in the registry.`,
 	return cmd
 }
 
-// earlier is where earlier versions come from.
+// earlier holds the flags for the source of earlier versions.
 type earlier struct {
 	against  []string
 	registry string
@@ -50,7 +50,7 @@ func (e *earlier) declareRegistry(flags *pflag.FlagSet) {
 		"`URL` of a schema registry [TROUPE_REGISTRY]; the variable keeps a password off the process list")
 }
 
-// wrong is what is wrong with the flags. --against wins over the environment.
+// wrong returns an error for invalid flags. --against takes precedence over the environment.
 func (e *earlier) wrong() error {
 	if len(e.against) > 0 && e.registry != "" {
 		return errors.New("--against and --registry: want one of them")
@@ -62,7 +62,7 @@ func (e *earlier) wrong() error {
 	return err
 }
 
-// open reads earlier versions from files and revisions, and from a registry nothing yet.
+// open reads earlier versions from files and revisions; a registry is read later.
 func (e *earlier) open(ctx context.Context, paths []string) (history, error) {
 	if len(e.against) > 0 {
 		return readHistory(ctx, e.against, paths)
@@ -105,37 +105,37 @@ func (r registered) level(ctx context.Context, subject string) (schemas.Level, e
 // levelFlag is a pflag.Value.
 type levelFlag struct{ level schemas.Level }
 
-// levels are those of registries.
+// levels lists the levels of registries.
 const levels = "BACKWARD|BACKWARD_TRANSITIVE|FORWARD|FORWARD_TRANSITIVE|FULL|FULL_TRANSITIVE|NONE"
 
 func (l *levelFlag) declare(flags *pflag.FlagSet, otherwise string) {
 	flags.Var(l, "level", "level of compatibility: `"+levels+"` (default: "+otherwise+")")
 }
 
-// String is the flag's value.
+// String returns the flag's value.
 func (l *levelFlag) String() string { return string(l.level) }
 
 // Type is not shown: the usage has its own word.
 func (l *levelFlag) Type() string { return "level" }
 
-// Set takes a level in any case.
+// Set accepts a level in any case.
 func (l *levelFlag) Set(text string) (err error) {
 	l.level, err = schemas.ParseLevel(text)
 	return err
 }
 
-// A verdict is what the check of one file came to.
+// A verdict is the result of the check of one file.
 type verdict struct {
 	File     string            `json:"file"`
 	Subject  string            `json:"subject"`
 	Level    schemas.Level     `json:"level"`
-	Earlier  []string          `json:"earlier"` // what it was compared with
+	Earlier  []string          `json:"earlier"` // the versions that it was compared with
 	OK       bool              `json:"ok"`
 	Problems []schemas.Problem `json:"problems"`
-	Registry string            `json:"registry,omitempty"` // what it says when it refuses what is right by Problems
+	Registry string            `json:"registry,omitempty"` // the registry's reasons to refuse a schema without Problems
 }
 
-// judge checks a file at level, or, where that is none, at the history's own.
+// judge checks a file at level, or, if that is empty, at the history's own.
 func judge(
 	ctx context.Context, f schemaFile, h history, level schemas.Level,
 ) (v verdict, versions []schemas.Version, err error) {
@@ -153,7 +153,7 @@ func judge(
 	}
 	v = verdict{
 		File: f.path, Subject: f.subject, Level: level, OK: len(problems) == 0,
-		Earlier: []string{}, Problems: append([]schemas.Problem{}, problems...), // in JSON never null
+		Earlier: []string{}, Problems: append([]schemas.Problem{}, problems...), // never null in JSON
 	}
 	compared := versions
 	if !level.Transitive() && len(compared) > 1 {
@@ -167,7 +167,7 @@ func judge(
 	return v, versions, nil
 }
 
-// lines is the verdict for people.
+// lines returns the verdict for people.
 func (v verdict) lines() (lines []string) {
 	switch {
 	case !v.OK:

@@ -8,11 +8,11 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// difference is what changed in one record since its latest earlier version.
+// difference holds the changes of one record since its latest earlier version.
 type difference struct {
 	File    string           `json:"file"`
 	Subject string           `json:"subject"`
-	Since   string           `json:"since"` // empty where there is no earlier version
+	Since   string           `json:"since"` // empty if there is no earlier version
 	Changes []schemas.Change `json:"changes"`
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// Limits on what is read.
+// Limits on input.
 const (
 	maxSchema  = 1 << 20 // bytes of a file
 	maxSchemas = 10_000  // files
@@ -25,7 +25,7 @@ const (
 // A schemaFile is one .avsc file with the full name of its record.
 type schemaFile struct{ path, subject, avsc string }
 
-// readFiles reads files, and all .avsc files of folders, in the order of their paths. No record may be described twice.
+// readFiles reads files, and all .avsc files of folders, in the order of their paths. It refuses a record that is in two files.
 func readFiles(paths []string) ([]schemaFile, error) {
 	var names []string
 	for _, p := range paths {
@@ -84,7 +84,7 @@ func readFile(path string) (string, error) {
 	return string(text), err
 }
 
-// name fills in the subjects.
+// name sets the subjects.
 func name(files []schemaFile) error {
 	by := make(map[string]string)
 	for i := range files {
@@ -101,14 +101,14 @@ func name(files []schemaFile) error {
 	return nil
 }
 
-// places are histories of files and revisions: by subject, oldest first.
+// places holds histories of files and revisions: by subject, oldest first.
 type places map[string][]schemas.Version
 
 func (p places) versions(_ context.Context, subject string) ([]schemas.Version, error) {
 	return p[subject], nil
 }
 
-// level is what a running flow needs, with as many earlier versions as were given.
+// level returns the level that a running flow needs, for any number of earlier versions.
 func (places) level(context.Context, string) (schemas.Level, error) {
 	return schemas.FullTransitive, nil
 }
@@ -138,8 +138,8 @@ func readHistory(ctx context.Context, against, paths []string) (places, error) {
 	return all, nil
 }
 
-// readRevision reads the same paths as they were in a revision of the git repository that each of them is in. A path
-// that was not there then is no error.
+// readRevision reads the same paths from a revision of the git repository that contains them. A path that did not exist then is
+// no error.
 func readRevision(ctx context.Context, revision string, paths []string) (files []schemaFile, err error) {
 	if revision == "" {
 		return nil, errors.New("want git:REVISION, such as git:origin/main")

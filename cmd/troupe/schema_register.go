@@ -11,11 +11,11 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// registration is what became of one file.
+// registration is the result for one file.
 type registration struct {
 	File    string `json:"file"`
 	Subject string `json:"subject"`
-	ID      uint32 `json:"id,omitempty"` // none in a dry run that would make it
+	ID      uint32 `json:"id,omitempty"` // none in a dry run that would create it
 	New     bool   `json:"new"`
 }
 
@@ -76,7 +76,7 @@ registry: when one does not go with its earlier versions, none is registered, an
 	return cmd
 }
 
-// refusals are the verdicts on files that must not be registered. One that is registered already has nothing to fear.
+// refusals returns the verdicts on files that must not be registered. A schema that is registered already is not checked.
 func refusals(
 	ctx context.Context, registry *schemas.Registry, files []schemaFile, level schemas.Level,
 ) (refused []verdict, err error) {
@@ -102,7 +102,7 @@ func refusals(
 	return refused, nil
 }
 
-// ask adds the registry's own opinion.
+// ask adds the registry's own verdict.
 func ask(ctx context.Context, registry *schemas.Registry, f schemaFile, v *verdict) error {
 	ok, reasons, err := registry.Accepts(ctx, f.subject, f.avsc)
 	if err != nil || ok {
@@ -115,7 +115,7 @@ func ask(ctx context.Context, registry *schemas.Registry, f schemaFile, v *verdi
 	return nil
 }
 
-// register goes on until the first failure and gives what was done before it. In a dry run what is new gets no id.
+// register continues until the first failure, and returns the registrations before it. In a dry run a new schema gets no id.
 func register(ctx context.Context, registry *schemas.Registry, files []schemaFile, dryRun bool) (done []registration, err error) {
 	for _, f := range files {
 		id, err := registry.Lookup(ctx, f.subject, f.avsc)

@@ -27,7 +27,7 @@ func avsc(name string, fields ...string) string {
 	return fmt.Sprintf(`{"type":"record","name":%q,"fields":[%s]}`, name, strings.Join(fields, ","))
 }
 
-// put writes files into a folder and gives its path.
+// put writes files into a folder and returns its path.
 func put(t *testing.T, folder string, files map[string]string) string {
 	t.Helper()
 	for name, text := range files {
@@ -148,7 +148,7 @@ func TestSchemaRegisterIsIdempotentAndRefusesAsAWhole(t *testing.T) {
 	require.Equal(t, outcome{0, fmt.Sprintf("same  %s id %d\n", order, first[0].ID), ""}, o)
 	require.Equal(t, 1, versions(order))
 
-	// One does not go: nothing is registered, not even what would go.
+	// If one is incompatible, nothing is registered, not even the compatible ones.
 	put(t, dir, map[string]string{"Order.avsc": avsc(order, fieldID, fieldMust), "Parcel.avsc": avsc(parcel, fieldID)})
 	for level, why := range map[string]string{"BACKWARD": "must: it is new and has no default", "NONE": "the registry refuses it: "} {
 		o = schema(t, dir, env, "register", "--level", level, ".")

@@ -12,12 +12,11 @@ import (
 
 const (
 	gap       = 2  // blanks between columns
-	narrowest = 24 // characters that the last column, which says most, keeps
+	narrowest = 24 // minimum width of the last column, which has the most text
 )
 
-// A table prints rows for people. On a terminal that is too narrow its last column is cut, and where that is not enough each row
-// becomes a block of lines, name and value: an id is never cut, since it is there to be copied. Whoever reads from a pipe
-// gets everything.
+// A table prints rows for people. On a terminal that is too narrow its last column is cut, and if that is not enough each row
+// becomes a block of lines, name and value: an id is never cut, since it is there to be copied. In a pipe nothing is cut.
 type table struct {
 	width int // of the terminal; 0: it is none
 	head  []string
@@ -25,12 +24,12 @@ type table struct {
 	told  bool // its head is printed already
 }
 
-// newTable is a table for w.
+// newTable makes a table for w.
 func newTable(w io.Writer, head ...string) *table { return &table{width: terminalWidth(w), head: head} }
 
 func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
 
-// terminalWidth is 0 where w is no terminal.
+// terminalWidth returns 0 if w is no terminal.
 func terminalWidth(w io.Writer) int {
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -108,7 +107,7 @@ func (t *table) blocks() string {
 	return b.String()
 }
 
-// colours says whether a person sees w who has not said NO_COLOR (no-color.org).
+// colours reports whether w is a terminal that supports colours, and NO_COLOR is not set (no-color.org).
 func colours(w io.Writer) bool {
 	return terminalWidth(w) > 0 && os.Getenv("NO_COLOR") == "" && !slices.Contains([]string{"", "dumb"}, os.Getenv("TERM"))
 }

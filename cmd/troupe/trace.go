@@ -21,7 +21,7 @@ import (
 	"github.com/troupe-go/troupe/timeline"
 )
 
-// traceFlags are what the command line says of where to look.
+// traceFlags holds the flags for the servers to read.
 type traceFlags struct {
 	databases []string
 	kafka     string
@@ -31,8 +31,8 @@ type traceFlags struct {
 	payload   bool
 	output    format
 
-	application string // as databases are told; default "troupe trace"
-	connections int32  // of each database at most; default 2
+	application string // application_name of the connections; default "troupe trace"
+	connections int32  // maximum for each database; default 2
 }
 
 func newTrace() *cobra.Command {
@@ -114,7 +114,7 @@ func (f *traceFlags) run(cmd *cobra.Command, subject string) error {
 	return nil
 }
 
-// openDemo makes what a demo left the place to look at.
+// openDemo opens the servers of a kept demo, and makes them the servers to read.
 func (f *traceFlags) openDemo(ctx context.Context) (end func(), err error) {
 	if f.demo == "" {
 		return func() {}, nil
@@ -130,7 +130,7 @@ func (f *traceFlags) openDemo(ctx context.Context) (end func(), err error) {
 	return func() { _ = kept.Close() }, nil
 }
 
-// config finds what is wrong with the flags before anything is asked. Flags win over the environment.
+// config validates the flags before anything is queried. Flags take precedence over the environment.
 func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
 	cfg := f.cfg
 	for _, s := range []struct {
@@ -177,7 +177,7 @@ func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
 func (f *traceFlags) open(ctx context.Context, text string) (timeline.Database, error) {
 	name, url, ok := strings.Cut(text, "=")
 	if !ok || name == "" || strings.ContainsAny(name, ":/@ ") {
-		// What was given is not repeated: it may hold a password.
+		// The error does not repeat the text: it may contain a password.
 		return timeline.Database{}, errors.New("--database: want name=URL, such as payment=postgres://user@host/payment")
 	}
 	config, err := address.ParsePool(url)

@@ -51,7 +51,7 @@ func (p tracePrinter) findings(b *bytes.Buffer, t *timeline.Timeline) {
 	}
 }
 
-// entries writes the table, and under an entry what does not fit into its line.
+// entries writes the table, and below an entry the facts that do not fit into its line.
 func (p tracePrinter) entries(b *bytes.Buffer, t *timeline.Timeline) {
 	rows := [][]string{{"#", "TIME (UTC)", "AFTER", "HOP", "KIND", "TYPE", "OUTCOME", "BY", "ID"}}
 	for i, e := range t.Entries {
@@ -89,7 +89,7 @@ func (p tracePrinter) entries(b *bytes.Buffer, t *timeline.Timeline) {
 	}
 }
 
-// notes are the facts of an entry for which the table has no column.
+// notes returns the facts of an entry for which the table has no column.
 func (p tracePrinter) notes(e timeline.Entry) (notes []string) {
 	if e.Redrive > 0 {
 		notes = append(notes, fmt.Sprintf("redrive %d", e.Redrive))
@@ -100,7 +100,7 @@ func (p tracePrinter) notes(e timeline.Entry) (notes []string) {
 	if e.Outbox != nil {
 		notes = append(notes, fmt.Sprintf("in the outbox of %s: %s", e.Outbox.Database, e.Outbox.Status))
 	}
-	if l := e.DeadLetter; l != nil && l.Status != "open" && l.Status != "" { // else it is what the flow waits for
+	if l := e.DeadLetter; l != nil && l.Status != "open" && l.Status != "" { // an open one is what the flow waits for
 		notes = append(notes, fmt.Sprintf("%s: %s after attempt %d: %s", l.Status, l.Class, l.Attempts, l.Error))
 	}
 	if !p.payload {
@@ -112,12 +112,12 @@ func (p tracePrinter) notes(e timeline.Entry) (notes []string) {
 	return append(notes, string(e.Payload))
 }
 
-// shortType leaves out the package.
+// shortType returns the type without the package.
 func shortType(e timeline.Entry) string {
 	return printable(e.Type[strings.LastIndexByte(e.Type, '.')+1:])
 }
 
-// printable is s without what a terminal would act on: others have written it.
+// printable replaces the control characters of s, on which a terminal would act: the text comes from outside.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

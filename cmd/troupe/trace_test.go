@@ -17,7 +17,7 @@ import (
 )
 
 func TestTraceShowsAnOrderOfADemoThatWasKept(t *testing.T) {
-	dir, err := os.MkdirTemp("/tmp", "t-") // not the command's, which the demo's folder outlives; short, for Postgres's sockets
+	dir, err := os.MkdirTemp("/tmp", "t-") // not the command's, which the demo's folder outlives; short, for Postgres' sockets
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o711))
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })

@@ -11,7 +11,7 @@ import (
 
 type version struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"` // of the source, with a + where it was changed
+	Revision string `json:"revision,omitempty"` // of the source, with a + if it was changed
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }

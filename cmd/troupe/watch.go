@@ -19,7 +19,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// watchFlags say where what a watcher sees is kept.
+// watchFlags holds the flags for the database in which a watcher stores its data.
 type watchFlags struct {
 	deskFlags
 	flow  string
@@ -93,7 +93,7 @@ func (f *watchFlags) brokers(text string) (all []string, err error) {
 	return all, nil
 }
 
-// flowOf is what is watched: the flow that is named, else the only one of the services.
+// flowOf returns the flow to watch: the named one, else the only one of the services.
 func (f *watchFlags) flowOf(services []reactions.Service) (string, error) {
 	f.env()
 	if f.flow != "" {
@@ -136,7 +136,7 @@ func (f *watchFlags) watch(cmd *cobra.Command, cfg watch.Config) error {
 			_, broken = fmt.Fprintf(w, "%s  %-10s  %s  %s  %s\n", stamp(one.At), one.Kind, oneLine(one.Correlation, 60), oneLine(one.Key, 60), oneLine(one.Text, 500))
 		}
 		if broken != nil {
-			stop() // nobody reads any more
+			stop() // the reader of the output is gone
 		}
 	}
 	watcher, err := f.watcher(cfg)
@@ -152,7 +152,7 @@ func (f *watchFlags) watch(cmd *cobra.Command, cfg watch.Config) error {
 	return nil
 }
 
-// openDesk is what list, show and findings begin with.
+// openDesk opens the desk for list, show and findings.
 func (f *watchFlags) openDesk(ctx context.Context) (*watch.Desk, func(), error) {
 	f.env()
 	pool, _, err := f.connect(ctx)
@@ -250,7 +250,7 @@ func printFlows(w io.Writer, desk *watch.Desk, flows []watch.Flow, next string, 
 	return printSeen(w, desk)
 }
 
-// printSeen says how new what was read is.
+// printSeen prints up to which time the watcher has read.
 func printSeen(w io.Writer, desk *watch.Desk) error {
 	seen := "the watcher has not caught up yet"
 	if at := desk.SeenAt(); !at.IsZero() {

@@ -16,17 +16,17 @@ import (
 	"github.com/troupe-go/troupe/telemetry/flows"
 )
 
-// behindLimit is how long a watcher may judge nothing and be ready.
+// behindLimit bounds the time without an evaluation in which a watcher is still ready.
 const behindLimit = time.Minute
 
-// A watching is a watcher with the endpoints beside it.
+// A watching is a watcher with its HTTP endpoints.
 type watching struct {
 	*watch.Watcher
-	listener net.Listener // nil: none are wanted
+	listener net.Listener // nil: no endpoints
 	handler  http.Handler
 }
 
-// watcher checks the configuration and takes the admin address.
+// watcher validates the configuration and listens on the admin address.
 func (f *watchFlags) watcher(cfg watch.Config) (*watching, error) {
 	if f.admin == "" {
 		w, err := watch.New(cfg)
@@ -58,7 +58,7 @@ func (f *watchFlags) watcher(cfg watch.Config) (*watching, error) {
 	return &watching{w, listener, watchEndpoints(w, page)}, nil
 }
 
-// watchEndpoints tell counts and kinds only, no key and no id.
+// watchEndpoints returns the endpoints. They contain only counts and kinds, no key and no id.
 func watchEndpoints(w *watch.Watcher, page http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(out http.ResponseWriter, _ *http.Request) { _, _ = out.Write([]byte("ok\n")) })

@@ -87,7 +87,7 @@ func printFlow(w io.Writer, f *watch.Flow) {
 	}
 }
 
-// branches are a flow's messages below those that caused them; -1: below none.
+// branches maps a message to the messages that it caused; -1: messages without a known cause.
 func branches(f *watch.Flow) map[int][]int {
 	below := make(map[int][]int)
 	for i, m := range f.Messages {
@@ -145,7 +145,7 @@ func markOf(m watch.Message) string {
 	return "·"
 }
 
-// nameOf is the hop, without the flow, and what it said or was told.
+// nameOf returns the hop, without the flow, and the type of its message.
 func nameOf(m watch.Message) string {
 	_, hop, _ := strings.Cut(m.Hop, ".")
 	name := hop + " " + m.Type[strings.LastIndexByte(m.Type, '.')+1:]
@@ -166,7 +166,7 @@ func sinceOf(f *watch.Flow, m watch.Message) string {
 	return text
 }
 
-// mermaidFlow draws the same for pages that know Mermaid: failures are dotted, what is missing is dashed and red.
+// mermaidFlow draws the same for pages that render Mermaid: failures are dotted, missing messages are dashed and red.
 func mermaidFlow(w io.Writer, f *watch.Flow) {
 	label := strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "|", "#124;")
 	_, _ = fmt.Fprintln(w, "flowchart TD")

@@ -24,7 +24,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// watchedOrder sends orders of which some are not as declared, and gives the folder of the declarations.
+// watchedOrder sends orders of which some violate the declarations, and returns the folder of the declarations.
 func watchedOrder(t *testing.T, flow string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -71,7 +71,8 @@ func watchedOrder(t *testing.T, flow string) (folder string) {
 	return folder
 }
 
-// TestWatchPrintsWhatItFindsAndShowsEachFlow_C09 runs the watcher until it was stopped, and then reads what it has stored.
+// TestWatchPrintsWhatItFindsAndShowsEachFlow_C09 runs the watcher until it is stopped, and then reads its stored findings and
+// flows.
 func TestWatchPrintsWhatItFindsAndShowsEachFlow_C09(t *testing.T) {
 	t.Parallel()
 	flow, pool := testkit.Flow(t), testkit.Database(t)
@@ -174,7 +175,7 @@ func TestWatchPrintsWhatItFindsAndShowsEachFlow_C09(t *testing.T) {
 	require.Contains(t, o.stderr, `flow or key "o-1003": not seen by a watcher`)
 }
 
-// served is the admin address that a process has logged; "" before.
+// served returns the admin address that a process has logged; "" before.
 func served(t *testing.T, log string) string {
 	t.Helper()
 	text, err := os.ReadFile(log)
@@ -188,7 +189,7 @@ func served(t *testing.T, log string) string {
 	return ""
 }
 
-// asked is what a path of an admin address answers; "" while nobody listens.
+// asked returns the response to a path of an admin address; "" while no process listens.
 func asked(t *testing.T, address, path string) string {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// writeYAML prints a value by its JSON, so that both have the same names, and the same order of them.
+// writeYAML prints a value by its JSON, so that both have the same names in the same order.
 func writeYAML(w io.Writer, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -29,7 +29,7 @@ func writeYAML(w io.Writer, value any) error {
 	return enc.Close()
 }
 
-// yamlOf reads the next value of JSON that is well-formed.
+// yamlOf reads the next value of well-formed JSON.
 func yamlOf(dec *json.Decoder) (*yaml.Node, error) {
 	token, err := dec.Token()
 	if err != nil {
@@ -41,14 +41,14 @@ func yamlOf(dec *json.Decoder) (*yaml.Node, error) {
 	case string:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: is}, nil
 	case json.Number:
-		return &yaml.Node{Kind: yaml.ScalarNode, Value: is.String()}, nil // as JSON has it: YAML reads the same number
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: is.String()}, nil // in JSON's notation: YAML reads the same number
 	case bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(is)}, nil
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 }
 
-// yamlMany reads what stands between brackets of a kind.
+// yamlMany reads the elements of an array or object.
 func yamlMany(dec *json.Decoder, open json.Delim) (*yaml.Node, error) {
 	n := &yaml.Node{Kind: yaml.SequenceNode}
 	if open == '{' {
@@ -71,6 +71,6 @@ func yamlMany(dec *json.Decoder, open json.Delim) (*yaml.Node, error) {
 	if len(n.Content) == 0 {
 		n.Style = yaml.FlowStyle // [] and {}
 	}
-	_, err := dec.Token() // the other bracket
+	_, err := dec.Token() // the closing bracket
 	return n, err
 }

@@ -1,6 +1,6 @@
-// Package address reads the addresses of servers that users set. An address may have a password in it, at any place where
-// it is mistyped, so that no error of this package quotes one. The errors of the libraries that read addresses quote them:
-// programs read addresses by this package, and by schemas.NewRegistry, alert.Config and ambassador.Config, whose errors
+// Package address parses the addresses of servers that users configure. An address may contain a password, in any part of a
+// mistyped address, so no error of this package quotes an address. The errors of the libraries that parse addresses quote them:
+// programs parse addresses with this package, and with schemas.NewRegistry, alert.Config and ambassador.Config, whose errors
 // follow the same rule.
 package address
 
@@ -22,7 +22,7 @@ import (
 
 const notShown = "(not shown: it may hold a password)"
 
-// ParsePool is pgxpool.ParseConfig.
+// ParsePool is pgxpool.ParseConfig with errors that do not quote text.
 func ParsePool(text string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(text)
 	if err != nil {
@@ -31,7 +31,7 @@ func ParsePool(text string) (*pgxpool.Config, error) {
 	return config, checkParts(text, &config.ConnConfig.Config)
 }
 
-// ParseConn is pgx.ParseConfig.
+// ParseConn is pgx.ParseConfig with errors that do not quote text.
 func ParseConn(text string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(text)
 	if err != nil {
@@ -40,7 +40,8 @@ func ParseConn(text string) (*pgx.ConnConfig, error) {
 	return config, checkParts(text, &config.Config)
 }
 
-// unreadable names a file that the connection string names and that cannot be read, and nothing else of the string.
+// unreadable returns an error that names a file from the connection string that cannot be read, and contains nothing else of the
+// string.
 func unreadable(err error) error {
 	var file *fs.PathError
 	if errors.As(err, &file) {
@@ -49,8 +50,8 @@ func unreadable(err error) error {
 	return errors.New("not a connection string " + notShown + ": want postgres://user:password@host:5432/database")
 }
 
-// checkParts refuses a URL whose password has a character that ends the user's part, such as postgres://user:1/2@host/db:
-// part of the password would become the name of the database, or of a setting, which errors and logs show.
+// checkParts refuses a URL whose password has a character that ends the user part, such as postgres://user:1/2@host/db: part of
+// the password would become the name of the database, or of a setting, which errors and logs contain.
 func checkParts(text string, config *pgconn.Config) error {
 	cut := strings.Contains(pathOf(text), "@")
 	hosts := []string{config.Host}
@@ -81,7 +82,7 @@ func pathOf(text string) string {
 	return path
 }
 
-// ParseBrokers reads a list of brokers, host:port or host each, with commas between. An empty text is no broker.
+// ParseBrokers parses a comma-separated list of brokers, host:port or host each. For an empty text it returns no broker.
 func ParseBrokers(text string) ([]string, error) {
 	var brokers []string
 	for broker := range strings.SplitSeq(text, ",") {
@@ -127,8 +128,8 @@ var (
 	password = regexp.MustCompile(`(?i)\bpassword\s*=\s*('[^']*'?|[^\s"']+)`)
 )
 
-// Redact removes users and passwords of URLs, and passwords of connection strings, from a text that may quote what a user
-// typed where no address is expected.
+// Redact removes users and passwords of URLs, and passwords of connection strings, from a text that may quote user input where no
+// address is expected.
 func Redact(text string) string {
 	text = user.ReplaceAllStringFunc(text, func(found string) string {
 		if found == "://user:password@" { // of our own errors, which show the form

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// marker is in the password of every address of this file.
+// marker is part of the password in every address of this file.
 const marker = "s3cr3t"
 
-// Broken addresses, by kind. Each is refused before a program connects to anything.
+// broken has invalid addresses by kind. Each is refused before a program connects to anything.
 var broken = map[string][]string{
 	"database": {
 		"postgres://u:" + marker + "@h:port/d",
@@ -45,14 +45,14 @@ var broken = map[string][]string{
 	"listen": {"u:" + marker + "@127.0.0.1", "u:" + marker + "@127.0.0.1:0", "http://u:" + marker + "@127.0.0.1:0"},
 }
 
-// An entry is a setting that takes an address: a variable, or a flag, and the command that reads it. prefix is before the
-// address, and environ what else the command wants.
+// An entry is a setting that takes an address: a variable or a flag, and the command that reads it. prefix is the text before the
+// address, and environ the other variables that the command needs.
 type entry struct {
 	kind, variable, flag, prefix string
 	args, environ                []string
 }
 
-// TestNoProgramRepeatsABrokenAddress gives broken addresses to every program, by every variable and flag that takes one.
+// TestNoProgramRepeatsABrokenAddress gives broken addresses to every program, in every variable and flag that takes one.
 func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -120,7 +120,7 @@ func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
 			{kind: "url", variable: "OTEL_EXPORTER_OTLP_ENDPOINT", flag: "--otel-exporter-otlp-endpoint", environ: demo},
 			{kind: "alert", variable: "ALERT_URL", flag: "--alert-url", environ: demo},
 			{kind: "listen", variable: "DEMO_LISTEN", flag: "--listen", environ: demo},
-			// Where an address is not expected, it is not repeated either.
+			// An address where none is expected is not repeated either.
 			{kind: "database", args: []string{"--"}, environ: demo},
 		}
 	}
@@ -155,10 +155,10 @@ func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
 	}
 }
 
-// refused runs a program that must end with an error which does not have the marker.
+// refused runs a program that must fail with an error without the marker.
 func refused(t *testing.T, program string, args, environ []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // it connects to an address that it should refuse
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // it would connect to an address that it should refuse
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = t.TempDir()

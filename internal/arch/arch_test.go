@@ -1,4 +1,4 @@
-// Package arch holds the house to its plan: imports only go down.
+// Package arch checks the imports between packages against a plan: imports only go down.
 package arch
 
 import (
@@ -17,8 +17,8 @@ import (
 
 const module = "github.com/troupe-go/troupe/"
 
-// house is which packages of ours each package may import outside its tests. A package that is missing here, an
-// import that is not allowed and an allowance that nobody uses all fail.
+// house lists the packages of ours that each package may import outside its tests. A package that is missing here, an import that
+// is not allowed, and an allowance without an import all fail.
 var house = map[string][]string{
 	"topics": {},
 	"retry":  {},
@@ -31,9 +31,9 @@ var house = map[string][]string{
 	"internal/kafka":  {"envelope"},
 	"internal/keyed":  {},
 	"internal/pgtext": {},
-	// What the inbox's tables know a message by.
+	// How the inbox's tables identify a message.
 	"internal/inbox": {"envelope", "internal/pgtext"},
-	// Written for a participant and for an operator alike.
+	// For a participant and for an operator alike.
 	"internal/deadletter": {"envelope", "internal/pg", "internal/pgtext", "outbox", "topics"},
 	"internal/wal":        {"internal/pg"},
 	"internal/expr":       {},
@@ -154,7 +154,7 @@ var house = map[string][]string{
 	"bench/participant": {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/keyed", "migrations", "participant", "retry", "topics"},
 }
 
-// light is what importing a library must not pull in, however deep.
+// light lists packages that importing a library must not pull in, at any depth.
 var light = []string{
 	"github.com/spf13/cobra", "github.com/prometheus/client_golang", "github.com/docker/",
 	"github.com/testcontainers/", "github.com/chromedp/", "github.com/fergusstrange/", "github.com/twmb/franz-go/pkg/kfake",
@@ -176,7 +176,7 @@ type pkg struct {
 
 func list(t *testing.T) map[string]pkg {
 	t.Helper()
-	// The test's cached result must not outlive a change elsewhere, and go only knows of the folders the test opened.
+	// The test's cached result must not outlive a change elsewhere: go only knows the folders that the test opened.
 	require.NoError(t, filepath.WalkDir("../..", func(_ string, _ fs.DirEntry, err error) error { return err }))
 	cmd := exec.Command("go", "list", "-json=ImportPath,GoFiles,Imports,Deps", module+"...")
 	out, err := cmd.Output()
@@ -201,7 +201,7 @@ func TestImportsOnlyGoDown(t *testing.T) {
 	pkgs := list(t)
 	for name, p := range pkgs {
 		if len(p.GoFiles) == 0 {
-			delete(pkgs, name) // nothing but tests
+			delete(pkgs, name) // only tests
 			continue
 		}
 		allowed, known := house[name]
@@ -244,7 +244,7 @@ func TestLibrariesStayLight(t *testing.T) {
 	}
 }
 
-// The relay is another process, and the build proves it: nothing a service links may reach it, however deep.
+// The relay is another process: no package that a service links may import it, at any depth.
 func TestAParticipantNeverImportsTheRelay(t *testing.T) {
 	pkgs := list(t)
 	for name, p := range pkgs {
@@ -252,13 +252,13 @@ func TestAParticipantNeverImportsTheRelay(t *testing.T) {
 			continue
 		}
 		if name == "internal/demo/run" {
-			continue // runs them all
+			continue // it runs all of them
 		}
 		require.NotContains(t, p.Deps, module+"relay", "%s: the relay is another process", name)
 	}
 }
 
-// Which SDK and which exporters stand behind the metrics and spans, the program says.
+// The program chooses the SDK and the exporters of metrics and spans.
 func TestTelemetryNeedsNoMoreThanTheAPI(t *testing.T) {
 	refused := append(slices.DeleteFunc(slices.Clone(light), func(heavy string) bool { return heavy == "go.opentelemetry.io/" }),
 		"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The image is built from what .dockerignore lets through: a file that is embedded and stays behind breaks the build there, and
-// nowhere else.
+// The image is built from the files that .dockerignore lets through: an embedded file that is left out breaks the build there,
+// and only there.
 func TestWhatProgramsEmbedGoesIntoTheImage(t *testing.T) {
 	text, err := os.ReadFile("../../.dockerignore")
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
-// Headers of the copy on the dlq topic, which package participant exports and explains.
+// Headers of the copy on the dlq topic, which package participant exports and documents.
 const (
 	HeaderErrorsTopic         = errorsPrefix + "topic"
 	HeaderErrorsPartition     = errorsPrefix + "partition"
@@ -34,16 +34,15 @@ const (
 	ownPrefix    = "__troupe.dlq."
 )
 
-// untyped is the copy's type where the message had none.
+// untyped is the copy's type if the message had none.
 const untyped = "troupe.DeadLetter"
 
-// MaxBytes is the most that key, headers and payload of a copy may have: a producer's usual limit for a batch is
-// 1,000,012 bytes, and the message itself may have come from one that allows more.
+// MaxBytes bounds the total size of key, headers and payload of a copy. A producer's usual limit for a batch is 1,000,012 bytes,
+// and the message itself may come from a producer that allows more.
 const MaxBytes = 990_000
 
-// copy returns the row that carries the message to the dlq topic: its own headers and bytes, and ours behind them. It is
-// written as plain columns, since outbox.Write would give it attributes of its own. What does not fit is left out and
-// named.
+// copy returns the row that carries the message to the dlq topic: its own headers and bytes, followed by our headers. It is
+// written as plain columns, since outbox.Write would add attributes of its own. Parts that do not fit are left out and named.
 func (w Writer) copy(l Letter) pg.Args {
 	m := l.Message
 	args := pg.Args{
@@ -69,7 +68,7 @@ func (w Writer) copy(l Letter) pg.Args {
 	return args
 }
 
-// headers are those of the copy that every dead letter has.
+// headers returns the headers that every dead letter's copy has.
 func (l Letter) headers(group string) []envelope.Header {
 	text := func(key, value string) envelope.Header { return envelope.Header{Key: key, Value: []byte(value)} }
 	return []envelope.Header{
@@ -89,7 +88,7 @@ func (l Letter) headers(group string) []envelope.Header {
 	}
 }
 
-// Original returns headers without those of an earlier dead letter.
+// Original returns headers without the headers of an earlier dead letter.
 func Original(headers []envelope.Header, p Profile) []envelope.Header {
 	hs := make([]envelope.Header, 0, len(headers)+16)
 	for _, h := range headers {
@@ -100,7 +99,7 @@ func Original(headers []envelope.Header, p Profile) []envelope.Header {
 	return hs
 }
 
-// Size returns how many bytes a message has.
+// Size returns the size of a message in bytes.
 func Size(key, payload []byte, headers []envelope.Header) int {
 	n := len(key) + len(payload)
 	for _, h := range headers {

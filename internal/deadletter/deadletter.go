@@ -1,8 +1,8 @@
-// Package deadletter writes dead letters: for a participant whose attempts are used up, and for an operator who gives a
-// held message up. Both write the same, since a saga and a redrive go by what they find.
+// Package deadletter writes dead letters: for a participant whose attempts are used up, and for an operator who releases a held
+// message as a dead letter. Both write the same, since sagas and redrives depend on it.
 //
-// A dead letter is a row in troupe.dead_letters, with the message's bytes; a copy of the message for the hop's dlq topic,
-// and an exhausted event for its events topic, both through the outbox.
+// A dead letter is a row in troupe.dead_letters, with the message's bytes; a copy of the message for the hop's dlq topic, and an
+// exhausted event for its events topic, both through the outbox.
 package deadletter
 
 import (
@@ -31,37 +31,37 @@ var (
 	copyDeadLetter string
 )
 
-// A Letter is a message on its way to become a dead letter.
+// A Letter is a message that becomes a dead letter.
 type Letter struct {
 	ID string // troupe.dead_letters.id
 
-	Message   envelope.Message  // Topic is where it came from first, and ID its identity, never empty
-	Headers   []envelope.Header // as they came
+	Message   envelope.Message  // Topic is the message's first topic, ID its identity, never empty
+	Headers   []envelope.Header // as received
 	TopicID   uuid.UUID
 	Partition int32
 	Offset    int64
 	At        time.Time // the record's timestamp
-	Redrive   int       // by its group
+	Redrive   int       // how often its group redrove it
 
-	Handler  string // group/type, group/deadline.name, group/all; the group alone where none fitted
+	Handler  string // group/type, group/deadline.name, group/all; the group alone if no handler matched
 	Class    string
 	Error    string
 	Attempts int
-	// FirstFailed and LastFailed are the database's clock's. Nil: now.
+	// FirstFailed and LastFailed are times of the database's clock. Nil: now.
 	FirstFailed, LastFailed *time.Time
 }
 
 // A Writer writes the dead letters of one consumer group.
 type Writer struct {
 	Group   string
-	Hop     topics.Hop     // whose topics the copy and the event go to
-	Outbox  *outbox.Outbox // gives the event its source
+	Hop     topics.Hop     // of the topics that the copy and the event go to
+	Outbox  *outbox.Outbox // sets the event's source
 	Profile Profile
-	// Exhausted makes the event's body, which is JSON whatever codec the flow uses.
+	// Exhausted makes the event's body, which is JSON for any codec of the flow.
 	Exhausted func(Exhausted) any
 }
 
-// Exhausted is what the body of an exhausted event is made of. It has the fields of participant.Exhausted.
+// Exhausted holds the fields of an exhausted event's body. They are the fields of participant.Exhausted.
 type Exhausted struct {
 	DeadLetterID string
 	Type         string
@@ -71,8 +71,8 @@ type Exhausted struct {
 	Attempts     int
 }
 
-// Write adds the row, the copy and the event to tx. Not written: there is a dead letter of that topic id, partition and
-// offset from before the inbox forgot the message.
+// Write adds the row, the copy and the event to tx. written is false if there is a dead letter with the same topic id, partition
+// and offset already: the inbox has forgotten the message since.
 func (w Writer) Write(ctx context.Context, tx pgx.Tx, l Letter) (written bool, err error) {
 	l.Error = pgtext.Readable(l.Error, maxErrorBytes)
 	var first, last time.Time
@@ -100,7 +100,7 @@ func (w Writer) Write(ctx context.Context, tx pgx.Tx, l Letter) (written bool, e
 	return true, w.Outbox.Write(envelope.WithCause(ctx, cause), tx, e)
 }
 
-// queue adds a statement to a handler's transaction, or executes it in any other.
+// queue adds a statement to the batch of a handler's transaction; in any other transaction it executes the statement.
 func queue(ctx context.Context, tx pgx.Tx, sql string, args pg.Args) error {
 	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) }); ok {
 		var b pgx.Batch
@@ -127,7 +127,7 @@ func (w Writer) row(l Letter) pg.Args {
 	}
 }
 
-// marshal never gives nil, which the columns refuse.
+// marshal never returns nil, which the columns refuse.
 func marshal(hs []envelope.Header) []byte {
 	if b := envelope.MarshalHeaders(hs); b != nil {
 		return b

@@ -8,10 +8,10 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Profile says which headers of other frameworks the copy has. participant.Profile is the same.
+// Profile selects the headers of other frameworks that the copy has. participant.Profile has the same values.
 type Profile int
 
-// The profiles, which may be combined.
+// The profiles, which can be combined.
 const (
 	Spring Profile = 1 << iota
 	Connect
@@ -22,7 +22,7 @@ const (
 	connectPrefix = "__connect.errors."
 )
 
-// owns reports whether the profiles write key: an earlier one is replaced.
+// owns reports whether the profiles write key: then the key's earlier headers are replaced.
 func (p Profile) owns(key string) bool {
 	return p&Spring != 0 && strings.HasPrefix(key, springPrefix) ||
 		p&Connect != 0 && strings.HasPrefix(key, connectPrefix)

@@ -6,13 +6,13 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Headers of a redriven message, which package participant exports and explains.
+// Headers of a redriven message, which package participant exports and documents.
 const (
 	HeaderRedrive      = "__troupe.redrive"
 	HeaderRedriveGroup = "__troupe.redrive.group"
 )
 
-// Redrives returns how often the message with these headers was redriven for group: to other groups it is what it was.
+// Redrives returns how often the message with these headers was redriven for group; a redrive for another group does not count.
 func Redrives(headers []envelope.Header, group string) (n int) {
 	ours := true
 	for _, h := range headers {

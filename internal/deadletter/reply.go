@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// EventKey returns the idempotency key by which the event m is one question. A command that is redriven and fails again has a
-// second exhausted event with the command's idempotency key: each is known by its dead letter.
+// EventKey returns the idempotency key by which a handler recognises the event m. A command that is redriven and fails again has
+// a second exhausted event with the command's idempotency key: for an exhausted event the key contains the dead letter's id.
 func EventKey(m envelope.Message) string {
 	if m.Outcome != envelope.Exhausted || m.IdempotencyKey == "" {
 		return m.IdempotencyKey
@@ -24,9 +24,9 @@ func EventKey(m envelope.Message) string {
 	return m.IdempotencyKey + "/" + body.DeadLetterID
 }
 
-// Reply returns an entry for hop's events topic that answers m. A command's place in a saga and its idempotency key go
-// along: the answer is its step's. An event's place is its own hop's, whose step was answered by the event; what follows
-// from it here has none, and an idempotency key of its own.
+// Reply returns an entry for hop's events topic that answers m. The answer to a command has the command's saga, step and
+// idempotency key. The saga of an event is known to its own hop only, and the event has answered its step; an event that follows
+// from it here has no saga, and an idempotency key of its own.
 func Reply(hop topics.Hop, m envelope.Message) outbox.Entry {
 	e := outbox.Entry{Topic: hop.Events()}
 	switch {

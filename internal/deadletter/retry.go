@@ -6,13 +6,13 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Headers that a message has while it is on a retry topic. Handlers and dead letters do not see them.
+// Headers of a message on a retry topic. Handlers and dead letters do not get them.
 const (
 	RetryPrefix = "__troupe.retry."
-	RetryTopic  = RetryPrefix + "topic" // where it came from first
+	RetryTopic  = RetryPrefix + "topic" // the message's first topic
 )
 
-// WithoutRetry returns headers as they came first.
+// WithoutRetry returns headers without the headers of retry topics.
 func WithoutRetry(hs []envelope.Header) []envelope.Header {
 	own := make([]envelope.Header, 0, len(hs))
 	for _, h := range hs {
@@ -23,7 +23,7 @@ func WithoutRetry(hs []envelope.Header) []envelope.Header {
 	return own
 }
 
-// FirstTopic returns the topic that a message of topic came from first, by its headers.
+// FirstTopic returns the first topic of a message that was read from topic, by its headers.
 func FirstTopic(topic string, hs []envelope.Header) string {
 	for _, h := range hs {
 		if h.Key == RetryTopic {

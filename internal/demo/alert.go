@@ -8,13 +8,15 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// alert leaves the end of the service time for the participant's own.
+// alert returns the configuration of the webhook. Its drain is short, so that the rest of the service's time to stop remains for
+// the participant.
 func (c Config) alert() alert.Config {
 	return alert.Config{URL: c.AlertURL, Drain: 2 * time.Second, Log: c.Log}
 }
 
-// tellOf gives the hooks that tell a webhook of dead letters, what tells it of anything else, and what ends that. Without a
-// webhook the participant's log has to do.
+// tellOf returns the hooks that notify a webhook of dead letters, a function that notifies it of other incidents, and a function
+// that closes it. Without a webhook the hooks are empty and the functions do nothing: then only the participant's log reports
+// dead letters.
 func tellOf(cfg alert.Config, hop string) (hooks participant.Hooks, notify func(alert.Incident), end func() error, err error) {
 	if cfg.URL == "" {
 		return hooks, func(alert.Incident) {}, func() error { return nil }, nil

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Cents reads an amount of money from decimal text: "29.33", "29.3" and "29" are 2933, 2930 and 2900. No float is
-// involved. Refused are signs, exponents, separators, more than two decimals, and what does not fit into 64 bits.
+// Cents parses an amount of money from decimal text: "29.33", "29.3" and "29" are 2933, 2930 and 2900. It uses no floats. It
+// refuses signs, exponents, separators, more than two decimals, and amounts that do not fit into 64 bits.
 func Cents(text string) (int64, error) {
 	whole, fraction, point := strings.Cut(text, ".")
 	switch {
@@ -30,7 +30,7 @@ func Cents(text string) (int64, error) {
 	return cents, nil
 }
 
-// Decimal is the text that Cents reads: 2933 is "29.33". It takes what Cents gives, nothing negative.
+// Decimal returns the text that Cents parses: "29.33" for 2933. cents must not be negative.
 func Decimal(cents int64) string { return fmt.Sprintf("%d.%02d", cents/100, cents%100) }
 
 var errTooMuch = errors.New("more than 92,233,720,368,547,758.07")

@@ -40,7 +40,7 @@ func TestCentsSaysWhatIsWrong(t *testing.T) {
 		"1.2.3":                "no decimal number",
 		"0x10":                 "no decimal number",
 		"NaN":                  "no decimal number",
-		"٣.٠٠":                 "no decimal number", // digits, but not ours
+		"٣.٠٠":                 "no decimal number", // digits, but not ASCII ones
 		"-0.01":                "negative",
 		"1.234":                "more than two decimals",
 		"1.000":                "more than two decimals",
@@ -52,7 +52,7 @@ func TestCentsSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// FuzzCents holds Cents against arbitrary-precision arithmetic, and Decimal against Cents.
+// FuzzCents compares Cents with arbitrary-precision arithmetic, and Decimal with Cents.
 func FuzzCents(f *testing.F) {
 	for _, seed := range []string{"29.33", "0.00", "92233720368547758.07", "92233720368547758.08", "-1", "1.", "1e9", "0001"} {
 		f.Add(seed)

@@ -1,8 +1,8 @@
-// Package demo is what the four services of the order flow have in common: their configuration, and a run loop that
-// waits for its servers, makes its tables, and runs a participant beside an HTTP server.
+// Package demo contains the common parts of the four services of the order flow: their configuration, and a run loop that waits
+// for its servers, makes its tables, and runs a participant and an HTTP server.
 //
-// Each service is a package below this one, and a main of a few lines in cmd. They share no data: each has a database
-// of its own, and a relay beside it that is another process.
+// Each service is a package below this one, and a main of a few lines in cmd. They share no data: each has its own database, and
+// a relay in another process.
 package demo
 
 import (
@@ -22,26 +22,26 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A Service is one of the four: it runs until ctx ends and then returns nil, within 15 s.
+// A Service is one of the four services: it runs until ctx ends and then returns nil, within 15 s.
 type Service func(ctx context.Context, cfg Config) error
 
-// Config of a service. DatabaseURL, Brokers and Registry are required.
+// Config configures a service. DatabaseURL, Brokers and Registry are required.
 type Config struct {
 	DatabaseURL string   // the service's own database
 	Brokers     []string // host:port
 	Registry    string   // the schema registry's URL
 
-	Style      Style  // who decides what comes next; default Orchestration
-	Flow       string // first part of the topics, "order" by default; a run of its own is a flow of its own
+	Style      Style  // orchestrated or choreographed; default Orchestration
+	Flow       string // first part of the topics' names, "order" by default; another run of the demo needs another flow
 	Listen     string // host:port for HTTP; default 127.0.0.1, 8081 for order, 8082 payment, 8083 inventory, 8084 shipping
-	Fail       Fail   // refusals on purpose
-	Seed       int64  // of the refusals
-	Partitions int32  // of the topics that are made; default 4
-	AlertURL   string // webhook that is told of dead letters and parked sagas; "": none
-	Traces     string // where spans go, by OTLP over HTTP: http://host:4318; "": none are made
+	Fail       Fail   // share of orders to refuse on purpose
+	Seed       int64  // seed of the refusals
+	Partitions int32  // of the topics that the service creates; default 4
+	AlertURL   string // webhook that is notified of dead letters and parked sagas; "": none
+	Traces     string // where spans are sent, by OTLP over HTTP: http://host:4318; "": none are made
 
 	Kafka []kgo.Opt       // further options of the Kafka clients
-	Dial  pgconn.DialFunc // of the database's pool; nil: as usual
+	Dial  pgconn.DialFunc // of the database's pool; nil: the default
 	Log   zerolog.Logger
 }
 
@@ -57,7 +57,7 @@ func (c Config) withDefaults(service string) Config {
 	return c
 }
 
-// Validate finds what is missing or cannot be meant, names the setting and says what to do.
+// Validate returns an error for each missing or invalid setting, with the setting's name and the remedy.
 func (c Config) Validate() error {
 	var errs []error
 	missing := func(key, example string) {
@@ -102,14 +102,15 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Hop is the hop of that name in the configured flow. It panics on a flow that Validate refuses.
+// Hop returns the hop of that name in the configured flow. It panics if Validate refuses the flow.
 func (c Config) Hop(name string) topics.Hop { return topics.MustHop(cmp.Or(c.Flow, defaultFlow), name) }
 
-// Refuses says whether the hop of that name refuses the order on purpose.
+// Refuses reports whether the hop of that name refuses the order on purpose.
 func (c Config) Refuses(orderID, hop string) bool { return c.Fail.Refuses(c.Seed, orderID, hop) }
 
-// FromEnv reads the configuration from the environment: DATABASE_URL, KAFKA_BROKERS, SCHEMA_REGISTRY_URL, DEMO_STYLE,
-// DEMO_FLOW, DEMO_LISTEN, DEMO_FAIL, DEMO_SEED, DEMO_PARTITIONS, ALERT_URL and OTEL_EXPORTER_OTLP_ENDPOINT. It does not say what is missing: Validate does.
+// FromEnv reads the configuration from the environment: DATABASE_URL, KAFKA_BROKERS, SCHEMA_REGISTRY_URL, DEMO_STYLE, DEMO_FLOW,
+// DEMO_LISTEN, DEMO_FAIL, DEMO_SEED, DEMO_PARTITIONS, ALERT_URL and OTEL_EXPORTER_OTLP_ENDPOINT. It does not check for missing
+// settings: Validate does.
 func FromEnv() (Config, error) {
 	var c Config
 	for _, s := range c.settings() {

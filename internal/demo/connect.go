@@ -18,16 +18,16 @@ import (
 	"github.com/troupe-go/troupe/schemas/order"
 )
 
-// tryLimit is how long one try to reach a server may take.
+// tryLimit bounds one attempt to reach a server.
 const tryLimit = 15 * time.Second
 
-// logEvery is how often a wait is logged while it lasts.
+// logEvery is the interval at which a wait is logged.
 const logEvery = 30 * time.Second
 
-// minConns lets partitions work side by side and leaves something to HTTP.
+// minConns is the minimum size of the pool: enough for all partitions at once, and for HTTP requests.
 const minConns = 10
 
-// openDatabase waits for Postgres and makes what tables are missing: Troupe's and the service's.
+// openDatabase waits for Postgres and creates the missing tables, Troupe's and the service's.
 func openDatabase(ctx context.Context, cfg Config, schema string) (*pgxpool.Pool, error) {
 	config, err := address.ParsePool(cfg.DatabaseURL)
 	if err != nil {
@@ -54,7 +54,8 @@ func openDatabase(ctx context.Context, cfg Config, schema string) (*pgxpool.Pool
 	return pool, nil
 }
 
-// makeTables runs one process at a time: two that create the same table at once would collide.
+// makeTables creates the service's tables under an advisory lock: two processes that create one table at the same time would
+// collide.
 func makeTables(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('troupe demo tables', 0))"); err != nil {
@@ -65,7 +66,7 @@ func makeTables(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	})
 }
 
-// openCodec waits for the registry, which gives every message type its schema id.
+// openCodec waits for the registry, which assigns every message type its schema id.
 func openCodec(ctx context.Context, cfg Config) (*schemas.Codec, error) {
 	registry, err := schemas.NewRegistry(cfg.Registry)
 	if err != nil {
@@ -79,7 +80,7 @@ func openCodec(ctx context.Context, cfg Config) (*schemas.Codec, error) {
 	return codec, err
 }
 
-// await tries until it works, or until ctx ends, or until the server says that it will never do.
+// await repeats try until it succeeds, ctx ends, or the error is one that a retry cannot cure (hopeless).
 func await(ctx context.Context, log zerolog.Logger, what string, try func(context.Context) error) error {
 	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 5 * time.Second}
 	var logged time.Time
@@ -110,8 +111,8 @@ func await(ctx context.Context, log zerolog.Logger, what string, try func(contex
 	}
 }
 
-// hopeless says whether the server answered, and only a person can change its mind: who we are (class 28 of the Postgres
-// manual, appendix A), which database (3D), what we may do (42501), or a database that is ahead of this program.
+// hopeless reports whether the server answered with an error that only an operator can cure: authentication (class 28 of the
+// Postgres manual, appendix A), an unknown database (3D), missing rights (42501), or a database that is newer than this program.
 func hopeless(err error) bool {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) {

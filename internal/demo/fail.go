@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// Hops are the hops of the flow that can refuse, in its order.
+// Hops lists the hops of the flow that can refuse, in the order of the flow.
 var Hops = []string{"payment", "inventory", "shipping"}
 
 // Fail is the share of orders, 0 to 1, that each hop refuses on purpose. Nil refuses nothing.
 type Fail map[string]float64
 
-// ParseFail reads "payment=2%,inventory=3%,shipping=5%". Hops that are not named refuse nothing; an empty text is nil.
+// ParseFail parses "payment=2%,inventory=3%,shipping=5%". A hop that is not named refuses nothing; for an empty text it returns
+// nil.
 func ParseFail(text string) (Fail, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -34,7 +35,7 @@ func ParseFail(text string) (Fail, error) {
 		}
 		number, percent := strings.CutSuffix(share, "%")
 		n, err := strconv.ParseFloat(number, 64)
-		if !percent || err != nil || !(n >= 0 && n <= 100) { // NaN is not
+		if !percent || err != nil || !(n >= 0 && n <= 100) { // the comparison also refuses NaN
 			return nil, fmt.Errorf("%q: share %q: want 0%% to 100%%", term, share)
 		}
 		f[hop] = n / 100
@@ -42,7 +43,7 @@ func ParseFail(text string) (Fail, error) {
 	return f, nil
 }
 
-// String is what ParseFail reads.
+// String returns the text that ParseFail parses.
 func (f Fail) String() string {
 	var terms []string
 	for _, hop := range Hops {
@@ -53,7 +54,7 @@ func (f Fail) String() string {
 	return strings.Join(terms, ",")
 }
 
-// Refuses says whether hop refuses the order. The same three always give the same answer, in every process.
+// Refuses reports whether hop refuses the order. For the same arguments the result is the same in every process.
 func (f Fail) Refuses(seed int64, order, hop string) bool {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %q %q", seed, order, hop))
 	return float64(binary.BigEndian.Uint64(sum[:8])>>11)/(1<<53) < f[hop]

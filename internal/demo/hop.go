@@ -20,37 +20,37 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// Where many messages wait, they share a transaction, its round trips and its flush to disk. More than a few at once would
-// only be smaller; four is one a partition, for what runs behind marks after a crash.
+// When many messages wait, they share a transaction, its round trips and its flush to disk. A higher concurrency would only make
+// the batches smaller; four is one for each partition, as needed by messages that are processed one by one after a crash.
 const (
 	batch       = 100
 	concurrency = 4
 )
 
-// A Hop is what one service adds to what all four have in common.
+// A Hop is the part of a service that differs between the four services.
 type Hop struct {
-	Name   string // of the hop, and of the service
-	Schema string // the statements that make the service's tables where they are not there yet
+	Name   string // of the hop and of the service
+	Schema string // the statements that create the service's tables if they do not exist
 	// Reactions is the service's reactions.json, for the flow without a coordinator.
 	Reactions []byte
-	// Handlers registers the hop's handlers and returns its HTTP API, or nil when it has none. When it gives an error, it
-	// has registered none, and is called again.
+	// Handlers registers the hop's handlers and returns its HTTP API, or nil if it has none. If it returns an error, it has
+	// registered none, and is called again.
 	Handlers func(ctx context.Context, with Parts) (http.Handler, error)
 }
 
-// Parts are what a hop's handlers work with.
+// Parts holds the dependencies of a hop's handlers.
 type Parts struct {
 	Pool        *pgxpool.Pool
 	Participant *participant.Participant
-	Flow        *flow.Service // where each service decides for itself; else nil
+	Flow        *flow.Service // set in a choreography; else nil
 	Codec       *schemas.Codec
 	Meters      metric.MeterProvider
 	Tracers     trace.TracerProvider
-	Alert       func(alert.Incident) // does nothing where there is no webhook
+	Alert       func(alert.Incident) // does nothing if there is no webhook
 }
 
-// Run serves HTTP at once, waits until database and registry answer, brings the tables up to date, and works until ctx
-// ends: then it finishes what is under way and returns nil. The participant waits for the broker.
+// Run serves HTTP at once, waits until database and registry answer, migrates the tables, and works until ctx ends: then it
+// finishes the work in progress and returns nil. The participant waits for the broker.
 func (h Hop) Run(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults(h.Name)
 	if err := cfg.Validate(); err != nil {
@@ -127,7 +127,8 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	return p.Run(ctx)
 }
 
-// reacting is the service's part in a choreography, held to what it declares; nil where a coordinator asks.
+// reacting returns the service's reactions in a choreography, validated against its declaration. It returns nil in an
+// orchestration.
 func (h Hop) reacting(cfg Config, p *participant.Participant) (*flow.Service, error) {
 	if cfg.Style != Choreography {
 		return nil, nil

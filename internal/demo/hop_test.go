@@ -24,7 +24,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// porter is the least service: it makes a table and ships without looking.
+// porter is the smallest service: it creates a table and accepts every order.
 var porter = demo.Hop{
 	Name:   "shipping",
 	Schema: "CREATE TABLE IF NOT EXISTS parcels (order_id text)",
@@ -44,7 +44,7 @@ func config(t *testing.T) demo.Config {
 	}
 }
 
-// freePort is below the ports that the system gives out by itself, so that nobody is given it before the service takes it.
+// freePort returns an address with a port below the ephemeral range, so that no other program gets it before the service listens.
 func freePort(t *testing.T) (address string) {
 	t.Helper()
 	testkit.Wait(t, "a free port", func() (bool, error) {
@@ -58,7 +58,7 @@ func freePort(t *testing.T) (address string) {
 	return address
 }
 
-// run starts the hop and returns what ends it and waits for its end.
+// run starts the hop, and returns a function that stops it and waits for its end.
 func run(t *testing.T, h demo.Hop, cfg demo.Config) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -199,7 +199,7 @@ func TestADeadLetterIsToldToTheWebhook_A26(t *testing.T) {
 		}
 		require.NoError(t, client.ProduceSync(t.Context(), kafka.Record(m)).FirstErr())
 	}
-	// Those of a transaction come at once, before the first one is on its way.
+	// The dead letters of a transaction come at once, before the first alert is sent.
 	require.Regexp(t, `shipping: (dead letter|\d+ × dead letter since .* UTC, the last one): `+cfg.Flow+`\.shipping/troupe\.order\.ShipOrder: poison: `, <-bodies)
 	require.NoError(t, stop())
 	require.LessOrEqual(t, len(bodies), 1, "one cause is one alert, and its count at the end")

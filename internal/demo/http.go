@@ -14,13 +14,13 @@ import (
 // Limits of the HTTP server.
 const (
 	headerLimit  = 5 * time.Second
-	requestLimit = 10 * time.Second // of reading a request, and of handling it
+	requestLimit = 10 * time.Second // for reading a request, and for handling it
 	idleLimit    = time.Minute
 	drainLimit   = 10 * time.Second
 )
 
-// A front answers HTTP from the start: /livez says that the process runs, /readyz that the service does its work,
-// /metrics is for Prometheus. All else is the service's API, once that is there.
+// A front answers HTTP from the start: /livez reports that the process runs, /readyz that the service does its work, and /metrics
+// is for Prometheus. All other paths belong to the service's API, once open has set it.
 type front struct {
 	service atomic.Pointer[opened]
 }
@@ -59,7 +59,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers on l until ctx ends, and then finishes the requests that are under way.
+// serve answers on l until ctx ends, and then finishes the requests in progress.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{
 		Handler:           h,

@@ -15,11 +15,11 @@ import (
 	"github.com/troupe-go/troupe/internal/docs/manifests"
 )
 
-// longestEnd is what Service promises.
+// longestEnd is the time in which a Service returns after ctx ends.
 const longestEnd = 15 * time.Second
 
-// TestTheManifestsTellTheServiceWhatItUnderstands: each variable is a setting, the password is in a file, what is probed is served where
-// it is probed, and a pod has the time for the service's end and for that of the relay beside it.
+// TestTheManifestsTellTheServiceWhatItUnderstands checks that each variable is a setting, the password is in a file, the probed
+// paths are served on the probed ports, and a pod has the time for the end of the service and of its relay.
 func TestTheManifestsTellTheServiceWhatItUnderstands(t *testing.T) {
 	t.Parallel()
 	all, err := manifests.Read("../../docker/kubernetes")

@@ -25,7 +25,7 @@ const (
 	exitUsage  = 2
 )
 
-// Main is a service's whole main: it reads flags and environment, runs the service until SIGINT or SIGTERM, and returns
+// Main is the main function of a service: it reads flags and environment, runs the service until SIGINT or SIGTERM, and returns
 // the exit code: 0 done, 1 failed, 2 usage. A second signal ends the process at once.
 //
 // With the argument healthcheck it asks the service that runs with the same configuration whether it is ready.
@@ -101,7 +101,7 @@ func (p program) failed(err error) int {
 	return exitFailed
 }
 
-// healthcheck asks /readyz of the service that listens on address.
+// healthcheck requests /readyz of the service that listens on address.
 func healthcheck(ctx context.Context, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// start runs a program in an environment of its own, and gives what its service was given.
+// start runs a program in an environment of its own, and returns the configuration that its service got.
 func start(t *testing.T, environment map[string]string, result error, args ...string) (code int, said string, got *Config) {
 	t.Helper()
 	for _, s := range new(Config).settings() {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A setting is one field of Config as a user writes it.
+// A setting is one field of Config in the form in which users write it.
 type setting struct {
 	env   string
 	usage string
 	set   func(text string) error
 }
 
-// flag is the setting's name on the command line: --database-url, --flow.
+// flag returns the setting's name on the command line: --database-url, --flow.
 func (s setting) flag() string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(s.env, "DEMO_"), "_", "-"))
 }
@@ -69,7 +69,7 @@ func (c *Config) settings() []setting {
 	}
 }
 
-// flags are the settings on the command line; they win over the environment, which was read into c before.
+// flags returns the settings as command-line flags; they override the environment, which was read into c before.
 func (c *Config) flags(name string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	for _, s := range c.settings() {
@@ -78,7 +78,7 @@ func (c *Config) flags(name string) *flag.FlagSet {
 	return fs
 }
 
-// plain is the error about text that is no whole number in range.
+// plain returns the error for text that is no whole number in range.
 func plain(text string, err error) error {
 	if err != nil {
 		return fmt.Errorf("%q: want a whole number", text)

@@ -13,15 +13,15 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A Style says who decides what comes next.
+// A Style selects orchestration or choreography.
 type Style string
 
 const (
-	Orchestration Style = "orchestration" // the order service, by a saga; the zero value too
-	Choreography  Style = "choreography"  // each service for itself, by events
+	Orchestration Style = "orchestration" // the order service decides, by a saga; also the zero value
+	Choreography  Style = "choreography"  // each service decides for itself, by events
 )
 
-// ParseStyle reads one; an empty text is Orchestration.
+// ParseStyle parses a style; an empty text is Orchestration.
 func ParseStyle(text string) (Style, error) {
 	switch s := Style(text); s {
 	case "", Orchestration:
@@ -34,21 +34,21 @@ func ParseStyle(text string) (Style, error) {
 
 var ofOrder = regexp.MustCompile(`"(hop|topic)": "` + defaultFlow + `\.`)
 
-// Declared reads a service's reactions.json, which is of the flow order, for the flow of that name.
+// Declared parses a service's reactions.json, which is written for the flow order, for the flow of that name.
 func Declared(text []byte, flow string) (reactions.Service, error) {
 	return reactions.Parse(ofOrder.ReplaceAll(text, []byte(`"$1": "`+flow+`.`)))
 }
 
-// A Reaction is what a service does about an event E of another hop: what it would do about a command C, by the same handler.
+// A Reaction handles an event E of another hop by the handler of a command C.
 type Reaction[E, C, A any] struct {
 	From string // the other hop
 	Asks func(E) C
 	Does func(context.Context, pgx.Tx, participant.Command[C]) (participant.Outcome, error)
-	// Tells adds to the success A what a coordinator knows and those who react to it in turn do not; nil: nothing.
+	// Tells adds to the success A the facts that a coordinator would know and the services that react to A do not; nil: none.
 	Tells func(e E, a *A)
 }
 
-// On has the service react.
+// On registers the reaction.
 func (r Reaction[E, C, A]) On(s *flow.Service) {
 	from := topics.MustHop(s.Participant().Hop().Flow(), r.From)
 	flow.On(s, from, func(ctx context.Context, tx pgx.Tx, e participant.Event[E]) (participant.Outcome, error) {

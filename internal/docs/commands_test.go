@@ -20,14 +20,14 @@ import (
 	"github.com/troupe-go/troupe/internal/docs/commands"
 )
 
-// ofTheReader are words of go test that stand for what the reader has.
+// ofTheReader lists words of go test that are placeholders for the reader's own.
 var ofTheReader = map[string]string{
 	"README.md:go test ./...":       "in the new service's folder; here .ci/run runs it",
 	"CONTRIBUTING.md:-run TestName": "stands for a test's name",
 }
 
-// TestTheGoCommandsInDocumentsAreThere: their packages and folders, the tests and benchmarks that they choose, and the flags of our
-// programs. .ci/run runs benchmarks and programs, with --quick where they take minutes.
+// TestTheGoCommandsInDocumentsAreThere checks packages and folders, the tests and benchmarks that the commands select, and the
+// flags of our programs. .ci/run runs benchmarks and programs, with --quick if they take minutes.
 func TestTheGoCommandsInDocumentsAreThere(t *testing.T) {
 	t.Parallel()
 	all, err := commands.Read(root)
@@ -58,7 +58,7 @@ func TestTheGoCommandsInDocumentsAreThere(t *testing.T) {
 	require.Greater(t, checked, 40)
 }
 
-// goRun says which folder or flag there is not.
+// goRun returns an error that names a folder or flag that does not exist.
 func goRun(c commands.Command) error {
 	if c.Args[2] == "." { // the reader's own service, which troupe init made
 		return nil
@@ -77,7 +77,7 @@ func goRun(c commands.Command) error {
 	return nil
 }
 
-// flagsIn are the flags that a program or its tests declare by the package flag, and whether a value stands behind them.
+// flagsIn returns the flags that a program or its tests declare with the package flag, and whether each takes a value.
 func flagsIn(folder string) (declared map[string]bool, err error) {
 	declared = make(map[string]bool)
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
@@ -101,7 +101,7 @@ func flagsIn(folder string) (declared map[string]bool, err error) {
 			if of, ok := function.X.(*ast.Ident); !ok || of.Name != "flag" {
 				return true
 			}
-			for _, arg := range call.Args[:min(2, len(call.Args))] { // the name is the second of flag.Var
+			for _, arg := range call.Args[:min(2, len(call.Args))] { // the name is the second argument of flag.Var
 				if text, ok := arg.(*ast.BasicLit); ok && text.Kind == token.STRING {
 					name, _ := strconv.Unquote(text.Value)
 					declared[name] = !strings.HasPrefix(function.Sel.Name, "Bool")
@@ -114,13 +114,13 @@ func flagsIn(folder string) (declared map[string]bool, err error) {
 	return declared, nil
 }
 
-// Flags of go test that documents use, and whether a value stands behind them.
+// testFlags lists the flags of go test that documents use, and whether each takes a value.
 var testFlags = map[string]bool{
 	"-v": false, "-race": false, "-benchmem": false, "-run": true, "-bench": true, "-benchtime": true, "-count": true, "-timeout": true,
 	"-cpu": true, "-p": true, "-tags": true, "-fuzz": true,
 }
 
-// goTest says which package, test or benchmark there is not.
+// goTest returns an error that names a package, test or benchmark that does not exist.
 func goTest(c commands.Command) error {
 	packages, chosen := []string{}, map[string]string{}
 	for n := 2; n < len(c.Args); n++ {
@@ -157,7 +157,7 @@ func goTest(c commands.Command) error {
 		functions = append(functions, in...)
 	}
 	for _, flag := range []string{"-run", "-bench"} {
-		// What stands behind a slash chooses subtests, and what chooses nothing is meant to.
+		// The part after a slash selects subtests; these patterns select nothing on purpose.
 		pattern, _, _ := strings.Cut(chosen[flag], "/")
 		if pattern == "" || pattern == "^$" || pattern == "xxx" {
 			continue
@@ -176,7 +176,7 @@ func goTest(c commands.Command) error {
 	return nil
 }
 
-// declaredBy looks for a flag in the tests of packages.
+// declaredBy searches the tests of packages for a flag.
 func declaredBy(packages []string, name string) (takes, known bool) {
 	for _, one := range packages {
 		declared, err := flagsIn(filepath.Join(root, strings.TrimSuffix(one, "/...")))
@@ -189,7 +189,7 @@ func declaredBy(packages []string, name string) (takes, known bool) {
 
 var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Example|Fuzz)\w*)\(`)
 
-// testsIn are the names of tests and benchmarks in a package, and with /... below it too.
+// testsIn returns the names of tests and benchmarks in a package, and with /... below it too.
 func testsIn(path string) (names []string, err error) {
 	folder, all := strings.CutSuffix(path, "/...")
 	err = filepath.WalkDir(filepath.Join(root, folder), func(file string, d os.DirEntry, err error) error {
@@ -210,7 +210,7 @@ func testsIn(path string) (names []string, err error) {
 	return names, err
 }
 
-// elsewhere are flags that no reference of ours has, each with the program.
+// elsewhere lists flags that no reference of ours has, each with its program.
 var elsewhere = map[string]string{
 	"wait": "docker compose up", "profile": "docker compose", "build": "docker compose up", "volumes": "docker compose down",
 	"dir": "devstack/apachekafka/apachekafka.sh", "port": "devstack/apachekafka/apachekafka.sh",
@@ -222,8 +222,8 @@ var elsewhere = map[string]string{
 	"help":     "of all programs",
 }
 
-// TestEveryFlagThatADocumentNamesIsThere wherever it stands, also in a sentence without its command. What there is the references
-// say, which are made from the programs, and the benchmarks' source.
+// TestEveryFlagThatADocumentNamesIsThere checks flags anywhere, also in a sentence without their command. It takes the flags from
+// the references, which are made from the programs, and from the benchmarks' source.
 func TestEveryFlagThatADocumentNamesIsThere(t *testing.T) {
 	t.Parallel()
 	known := make(map[string]bool)

@@ -1,4 +1,4 @@
-// Package docs holds the documents to the code.
+// Package docs tests the documents against the code.
 package docs
 
 import (
@@ -28,7 +28,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// squeezed drops indentation, so that code may stand at another depth.
+// squeezed removes indentation, so that code may have another depth.
 func squeezed(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
@@ -64,7 +64,7 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 	}
 }
 
-// A block of JSON is a definition without a finding, or stands in one of the example.
+// A block of JSON is a definition without a finding, or a part of the example's.
 func TestTheDefinitionsInDocumentsAreProved(t *testing.T) {
 	parts := squeezed(read(t, "examples/order-on-postgres/order.saga.json"))
 	definitions := 0
@@ -83,7 +83,7 @@ func TestTheDefinitionsInDocumentsAreProved(t *testing.T) {
 	require.Positive(t, definitions)
 }
 
-// The picture of the demo without a coordinator is that of its services' declarations.
+// The picture of the demo's choreography is generated from its services' declarations.
 func TestThePictureOfTheFlowIsDrawnFromIt(t *testing.T) {
 	var services []reactions.Service
 	for _, name := range []string{"inventory", "order", "payment", "shipping"} {
@@ -95,7 +95,7 @@ func TestThePictureOfTheFlowIsDrawnFromIt(t *testing.T) {
 		"stale: go run ./cmd/troupe flow graph --output svg internal/demo/*/reactions.json > docs/choreography.svg")
 }
 
-// documents are all pages that people read, by their paths from the root.
+// documents returns all pages, by their paths from the root.
 func documents(t *testing.T) (paths []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/README.md"} {
@@ -115,13 +115,13 @@ var (
 	inCode  = regexp.MustCompile("`[^`]*`")
 	linked  = regexp.MustCompile(`\]\(([^)\s]+)[^)]*\)`)
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
-	shown   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`) // of a link, what is read
+	shown   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`) // the text of a link
 	unlike  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// links are those of a page that stay in this repository: the file from the root, and the anchor in it, "" for none.
+// links returns the links of a page within this repository: the file from the root, and the anchor in it, "" for none.
 func links(page, text string) (all [][2]string) {
-	// Without its code, in which the call of a generic function looks like a link.
+	// Code is removed first: the call of a generic function looks like a link.
 	prose := inCode.ReplaceAllString(block.ReplaceAllString(text, ""), "")
 	for _, l := range linked.FindAllStringSubmatch(prose, -1) {
 		if strings.Contains(l[1], "://") || strings.HasPrefix(l[1], "mailto:") {
@@ -136,7 +136,7 @@ func links(page, text string) (all [][2]string) {
 	return all
 }
 
-// anchors are what GitHub makes of the headings of a page.
+// anchors returns the anchors that GitHub makes of the headings of a page.
 func anchors(text string) map[string]bool {
 	all := make(map[string]bool)
 	for _, h := range heading.FindAllStringSubmatch(block.ReplaceAllString(text, ""), -1) {
@@ -162,7 +162,7 @@ func TestLinksOfDocumentsResolve(t *testing.T) {
 	}
 }
 
-// The map is the way in: whoever begins there can come to every page, by links alone.
+// Every page is reachable from the map by links alone.
 func TestEveryDocumentIsReachedFromTheMap(t *testing.T) {
 	const theMap = "docs/README.md"
 	require.Contains(t, links("README.md", read(t, "README.md")), [2]string{theMap, ""})
@@ -197,8 +197,7 @@ func TestTheReadmeShowsTheTwoCommands(t *testing.T) {
 	require.Contains(t, readme, "\n    go test ./...\n")
 }
 
-// A decision that does not say what it costs, or what else was thought of, is an advertisement.
-// What outbox-relay check and troupe doctor print of the migrations is of today's.
+// The version of the migrations in the printed output of outbox-relay check and troupe doctor is the latest.
 func TestDocumentsShowTheLatestMigration(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "migrations/sql/*.sql"))
 	require.NoError(t, err)
@@ -212,6 +211,7 @@ func TestDocumentsShowTheLatestMigration(t *testing.T) {
 	require.NotZero(t, shown)
 }
 
+// A decision must state its costs and the rejected alternatives, or it is an advertisement.
 func TestDecisionsSayWhatTheyCost(t *testing.T) {
 	pages := 0
 	for _, page := range documents(t) {

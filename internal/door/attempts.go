@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Attempts bound how often an address may bring a wrong token: AttemptsAtOnce, then one each AttemptEvery. The table of
-// addresses has a fixed size, so two addresses may share a place, and then the wrong tokens of one delay the other.
+// Attempts limits the wrong tokens from an address: AttemptsAtOnce at once, then one each AttemptEvery. The table of addresses
+// has a fixed size, so two addresses may share an entry, and then the wrong tokens of one delay the other.
 type Attempts struct {
 	Now func() time.Time // nil: time.Now
 
 	mu     sync.Mutex
 	seed   maphash.Seed
 	places [1024]struct {
-		wrong float64 // attempts, minus the forgiven ones
+		wrong float64 // wrong attempts, minus the forgiven ones
 		at    time.Time
 	}
 }
@@ -25,11 +25,12 @@ const (
 	AttemptsAtOnce = 10
 	AttemptEvery   = 6 * time.Second
 
-	// Explanation is for the person who asks; it goes with status 429.
+	// Explanation is the text for the client; it goes with status 429.
 	Explanation = "too many wrong tokens came from this address: wait a minute, and then bring the right one"
 )
 
-// Try compares a token by right. Limited: right was not called, since the request's address brought too many wrong tokens.
+// Try compares a token by calling right. If limited is true, right was not called, since the request's address sent too many
+// wrong tokens.
 func (a *Attempts) Try(r *http.Request, right func() bool) (ok, limited bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,8 +53,8 @@ func (a *Attempts) Try(r *http.Request, right func() bool) (ok, limited bool) {
 	return ok, false
 }
 
-// addressOf returns the request's address without port; of an IPv6 address the first 64 bits, since one customer has all
-// of the rest.
+// addressOf returns the request's address without port; of an IPv6 address the first 64 bits, since one customer has all of the
+// rest.
 func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package door decides which HTTP requests an endpoint answers: by the token that a request brings, by how many wrong ones
-// came from its address, and by the host name that it asks for.
+// Package door decides which HTTP requests an endpoint answers: by the request's token, by the number of wrong tokens from its
+// address, and by its Host.
 package door
 
 import (
@@ -12,25 +12,25 @@ import (
 	"sync/atomic"
 )
 
-// A Verdict on a request.
+// A Verdict is the result of checking a request's token.
 type Verdict int
 
 const (
 	NoToken Verdict = iota // the endpoint has no token, so the request needs none
-	Right                  // the request brings the token
-	Missing                // it brings none
-	Wrong                  // it brings another
-	TooMany                // its address brought too many wrong ones: the token was not compared
+	Right                  // the request has the token
+	Missing                // the request has no token
+	Wrong                  // the request has another token
+	TooMany                // its address sent too many wrong tokens: the token was not compared
 )
 
-// A Token guards endpoints. Its zero value has none: Set gives it one. It may be used concurrently.
+// A Token guards endpoints. Its zero value has no token: Set sets one. It may be used concurrently.
 type Token struct {
 	Attempts Attempts
 
 	sum atomic.Pointer[[sha256.Size]byte] // a hash, so that a comparison takes the same time for every length; nil: no token
 }
 
-// Set changes the token for the next request; "" takes it away.
+// Set changes the token, from the next request on; "" removes it.
 func (t *Token) Set(token string) {
 	if token == "" {
 		t.sum.Store(nil)
@@ -40,7 +40,7 @@ func (t *Token) Set(token string) {
 	t.sum.Store(&sum)
 }
 
-// Check reads the header Authorization, which holds "Bearer" and the token.
+// Check checks the token in the header Authorization, after the scheme Bearer.
 func (t *Token) Check(r *http.Request) Verdict {
 	want := t.sum.Load()
 	if want == nil {
@@ -63,16 +63,16 @@ func (t *Token) Check(r *http.Request) Verdict {
 	return Wrong
 }
 
-// Bearer returns the token of the header Authorization; ok is false where the header has none, or another scheme. The
-// scheme's letters may be large or small (RFC 9110, section 11.1).
+// Bearer returns the token of the header Authorization; ok is false if the header is missing or has another scheme. The scheme's
+// case does not matter (RFC 9110, section 11.1).
 func Bearer(r *http.Request) (token string, ok bool) {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	return token, ok && strings.EqualFold(scheme, "Bearer")
 }
 
-// Called reports whether the host of a request, with or without port, is an address of this machine alone or one of names.
-// An endpoint without a token refuses every other host: a web page can lead a name of its own to 127.0.0.1, and then reads
-// what the endpoint answers (DNS rebinding).
+// Called reports whether the host of a request, with or without port, is a loopback address or one of names. An endpoint without
+// a token refuses every other host: a web page can resolve a name of its own to 127.0.0.1, and then read the endpoint's responses
+// (DNS rebinding).
 func Called(host string, names ...string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -83,5 +83,5 @@ func Called(host string, names ...string) bool {
 	return ip != nil && ip.IsLoopback() || slices.ContainsFunc(names, func(own string) bool { return strings.EqualFold(own, name) })
 }
 
-// Localhost is the name by which an endpoint without a token may be called.
+// Localhost is the host name that an endpoint without a token accepts.
 const Localhost = "localhost"

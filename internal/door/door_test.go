@@ -30,7 +30,7 @@ func TestWrongTokensAreBoundedByAddressAndTime(t *testing.T) {
 	require.Equal(t, AttemptsAtOnce, looked, "it was not looked at")
 	ok, _ = try(now.Add(AttemptEvery), true)
 	require.True(t, ok)
-	for range 1000 { // right ones count nothing
+	for range 1000 { // right tokens do not count
 		ok, _ = try(now.Add(AttemptEvery), true)
 		require.True(t, ok)
 	}

@@ -16,18 +16,18 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// Limits of an evaluation. They count, and read no clock, so that an evaluation ends in the same way each time.
+// Limits of an evaluation. They count steps and bytes, and read no clock, so that an evaluation ends in the same way each time.
 const (
 	maxCost   = 100_000 // as CEL counts: a comparison is 1, and ten values of a list or map that is built or compared are 1
-	maxResult = 4 << 20 // bytes of what is copied out, as JSON about
+	maxResult = 4 << 20 // approximate bytes of the copied result, as JSON
 )
 
-// ErrTooLarge is wrapped by errors of evaluations that cost more steps, or have a larger result, than an expression may.
+// ErrTooLarge is wrapped by errors of evaluations that cost more steps, or have a larger result, than the limits allow.
 var ErrTooLarge = errors.New("too large")
 
-// bounded returns the options by which every evaluation ends. CEL's own count leaves out how much a value holds: to
-// compare or copy 28 lists [v, v] within each other takes 2^28 steps, and to build them 28. So each list and map costs
-// what it holds when it is built and when it is compared, however often it holds the same value.
+// bounded returns the options that bound every evaluation. CEL's own count ignores the size of values: to compare or copy 28
+// nested lists [v, v] takes 2^28 steps, and to build them 28. So the cost of each list and map is the number of values in it,
+// when it is built and when it is compared, even if it contains the same value many times.
 func bounded() []cel.ProgramOption {
 	compared := func(args []ref.Val, _ ref.Val) *uint64 {
 		n := uint64(1)
@@ -51,7 +51,7 @@ func bounded() []cel.ProgramOption {
 	}
 }
 
-// chargeBuilt charges literals, additions and comprehensions for the list or map that they build. A literal of constants
+// chargeBuilt adds a cost to literals, additions and comprehensions for the list or map that they build. A literal of constants
 // is as long as its text, and costs nothing.
 func chargeBuilt(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	switch i := i.(type) {
@@ -74,13 +74,13 @@ func chargeBuilt(i interpreter.InterpretableV2) (interpreter.InterpretableV2, er
 	return charged{i}, nil
 }
 
-// charged wraps a part of an expression whose value costs what it holds.
+// charged wraps a part of an expression, and adds a cost for the values in its list or map.
 type charged struct{ interpreter.InterpretableV2 }
 
 func (c charged) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	v := c.InterpretableV2.Exec(frame)
 	switch v.(type) {
-	case traits.MutableLister, traits.MutableMapper: // a comprehension's so far: it is charged once, at its end
+	case traits.MutableLister, traits.MutableMapper: // an intermediate value of a comprehension: it is charged once, at the end
 	case traits.Lister, traits.Mapper:
 		if tracker := frame.CostTracker(); tracker != nil {
 			tracker.EvalUnary(frame, c.ID(), building{}, v, v)
@@ -93,13 +93,13 @@ func (c charged) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, c.Exec)
 }
 
-// building is the call under which CEL counts a built value.
+// building is the function under which CEL counts a built value.
 type building struct{}
 
 func (building) Function() string   { return "build" }
 func (building) OverloadID() string { return "troupe_build" }
 
-// costOf counts 1 for ten values in v, or for 160 bytes of text, and stops above what an evaluation may cost.
+// costOf returns 1 for ten values in v, or for 160 bytes of text. It stops counting above the limit of an evaluation.
 func costOf(v ref.Val) uint64 {
 	left := 10 * (maxCost + 1)
 	weigh(v, &left)
@@ -126,7 +126,7 @@ func weigh(v ref.Val, left *int) {
 	}
 }
 
-// limited returns err as ErrTooLarge with the limit, where CEL stopped an evaluation that cost too much.
+// limited returns err as ErrTooLarge with the limit, if CEL stopped an evaluation that cost too much.
 func limited(err error) error {
 	var stopped interpreter.EvalCancelledError
 	if errors.As(err, &stopped) && stopped.Cause == interpreter.CostLimitExceeded {
@@ -135,7 +135,7 @@ func limited(err error) error {
 	return err
 }
 
-// native copies v to Go's values, up to maxResult.
+// native copies v to Go values, up to maxResult.
 func native(v ref.Val) (any, error) {
 	c := copying{left: maxResult}
 	return c.copy(v)

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// nested is text with each around it, n times.
+// nested returns text, n times put into the placeholder of each.
 func nested(text, each string, n int) string {
 	for range n {
 		text = strings.ReplaceAll(each, "_", text)
@@ -18,7 +18,7 @@ func nested(text, each string, n int) string {
 	return text
 }
 
-// TestAnEvaluationOfAnyValueEnds has expressions of a few hundred characters that would run for hours, or take gigabytes.
+// TestAnEvaluationOfAnyValueEnds evaluates expressions of a few hundred characters that would run for hours, or need gigabytes.
 func TestAnEvaluationOfAnyValueEnds(t *testing.T) {
 	e := env(t)
 	long := make([]any, 100_000)
@@ -53,7 +53,7 @@ func TestAnEvaluationOfAnyValueEnds(t *testing.T) {
 	}
 }
 
-// TestALargeDocumentIsPassedOn: what fits into a message costs little, however it is wrapped.
+// TestALargeDocumentIsPassedOn: a value that fits into a message costs little, however it is wrapped.
 func TestALargeDocumentIsPassedOn(t *testing.T) {
 	e := env(t)
 	rows := make([]any, 5000)

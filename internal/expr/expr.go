@@ -1,12 +1,12 @@
-// Package expr is the expressions that definitions are written in: CEL (the Common Expression Language, cel.dev) over
-// objects with declared fields, checked when it is compiled.
+// Package expr compiles and evaluates the expressions of definitions: CEL (the Common Expression Language, cel.dev) over objects
+// with declared fields, checked at compilation.
 //
-// An expression has no side effects, reads no clock and ends: its length, its depth, the steps of an evaluation and the size
-// of its result are limited, the same for each evaluation of the same values.
+// An expression has no side effects, reads no clock and ends: its length, its depth, the steps of an evaluation and the size of
+// its result are limited, the same for each evaluation of the same values.
 //
 //	failure                                        effect
 //	syntax, unknown field, wrong type              Compile's error, with the column
-//	a field that is declared and not set           Eval's error wraps ErrUnset; has(data.field) tells without an error
+//	a field that is declared and not set           Eval's error wraps ErrUnset; has(data.field) tests it without an error
 //	too many steps, a result that is too large     Eval's error wraps ErrTooLarge, with the expression and the limit
 //	division by zero, …                            Eval's error
 package expr
@@ -24,8 +24,8 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// A Type is a field's. Values are Go's string, int64, float64 and bool; Any is whatever JSON can say, with the numbers of
-// Number.
+// A Type is the type of a field. Values are Go's string, int64, float64 and bool; Any is any JSON value, with numbers as Number
+// returns them.
 type Type string
 
 // The types.
@@ -37,7 +37,7 @@ const (
 	Any    Type = "any"
 )
 
-// Valid says whether t is one of the five.
+// Valid reports whether t is one of the five types.
 func (t Type) Valid() bool { return cels[t] != nil }
 
 var cels = map[Type]*cel.Type{
@@ -53,16 +53,16 @@ const (
 // ErrUnset is wrapped by errors of evaluations that read a field without a value.
 var ErrUnset = errors.New("not set")
 
-// Fields are what an object has.
+// Fields maps the names of an object's fields to their types.
 type Fields map[string]Type
 
-// An Env is what expressions may name. It may be used concurrently.
+// An Env holds the objects that expressions may name. It may be used concurrently.
 type Env struct {
 	env     *cel.Env
 	objects map[string]Fields
 }
 
-// NewEnv has objects by their names. One that is nil has any field.
+// NewEnv makes an Env of objects by their names. An object with nil Fields has any field.
 func NewEnv(objects map[string]Fields) (*Env, error) {
 	registry, err := types.NewRegistry()
 	if err != nil {
@@ -87,7 +87,7 @@ func NewEnv(objects map[string]Fields) (*Env, error) {
 	return &Env{env, objects}, nil
 }
 
-// provider knows the objects. Their values are maps, so it gives no way to read a field.
+// provider declares the objects to CEL. Their values are maps, so it provides no access to fields.
 type provider struct {
 	*types.Registry
 	objects map[string]Fields
@@ -115,7 +115,7 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 	return p.Registry.FindStructFieldType(name, field)
 }
 
-// An Expr is compiled. It may be used concurrently.
+// An Expr is a compiled expression. It may be used concurrently.
 type Expr struct {
 	text    string
 	ast     *cel.Ast
@@ -123,14 +123,14 @@ type Expr struct {
 	reads   []Read
 }
 
-// A Read is a field that an expression names. It is Tested where has() asks for it, and the expression is safe without it
-// as far as that goes.
+// A Read is a field that an expression reads. It is Tested if the field is in a has() of the expression: then the expression can
+// be evaluated without it, unless the field is also read untested.
 type Read struct {
 	Object, Field string
 	Tested        bool
 }
 
-// Compile checks text, whose value must be of type want; Any takes all.
+// Compile compiles text, whose value must be of type want; Any accepts every type.
 func (e *Env) Compile(text string, want Type) (*Expr, error) {
 	checked, issues := e.env.Compile(text)
 	if err := issues.Err(); err != nil {
@@ -165,14 +165,13 @@ func (e *Env) readsOf(a *cel.Ast) []Read {
 	return reads
 }
 
-// Text is what it was compiled from.
+// Text returns the text that it was compiled from.
 func (x *Expr) Text() string { return x.text }
 
-// Reads are the fields it names, each once, tested and not.
+// Reads returns the fields that it reads, each once, tested and not.
 func (x *Expr) Reads() []Read { return x.reads }
 
-// Eval computes it over the objects' fields. Values are those of Type, nil, []any and map[string]any; what it gives is so
-// too.
+// Eval evaluates it over the objects' fields. Values have the types of Type, or are nil, []any or map[string]any; the result too.
 func (x *Expr) Eval(objects map[string]any) (any, error) {
 	v, _, err := x.program.Eval(objects)
 	if err = limited(err); errors.Is(err, ErrTooLarge) {
@@ -194,7 +193,7 @@ func (x *Expr) Eval(objects map[string]any) (any, error) {
 	return value, nil
 }
 
-// Holds is Eval of a condition.
+// Holds evaluates a condition.
 func (x *Expr) Holds(objects map[string]any) (bool, error) {
 	v, err := x.Eval(objects)
 	if err != nil {
@@ -213,7 +212,7 @@ type Bound struct {
 	Value         any
 }
 
-// Bounds are the literals with which the expression compares fields: where its answer may change.
+// Bounds returns the literals with which the expression compares fields: at these values its result may change.
 func (x *Expr) Bounds() []Bound {
 	var bounds []Bound
 	ast.PreOrderVisit(x.ast.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {

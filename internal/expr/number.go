@@ -19,9 +19,9 @@ import (
 // maxDigits limits the digits of a number when it is written without an exponent. A double needs at most 1,075.
 const maxDigits = 1100
 
-// Number returns a JSON number in the form that expressions and states have it in: int64 where it is written without a
-// point or an exponent and fits, float64 where a double holds all of its digits, and else a json.Number with the same
-// digits, which expressions compare and copy and do not calculate with. Equal numbers of the last form have equal texts.
+// Number returns a JSON number in the form of expressions and states: int64 if it is written without a point or an exponent and
+// fits, float64 if a double represents all of its digits, and else a json.Number with the same digits, which expressions can
+// compare and copy but not calculate with. Equal numbers of the last form have equal texts.
 func Number(text string) (any, error) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n, nil
@@ -32,7 +32,7 @@ func Number(text string) (any, error) {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err == nil && d.isDouble(f) {
-		return f + 0, nil // -0 is 0, as JSON in Postgres has no -0
+		return f + 0, nil // -0 is 0, since JSON in Postgres has no -0
 	}
 	plain := d.plain()
 	if n, err := strconv.ParseInt(plain, 10, 64); err == nil {
@@ -41,7 +41,7 @@ func Number(text string) (any, error) {
 	return json.Number(plain), nil
 }
 
-// decimal is a number as its digits, without zeros at their ends, and the power of ten of the last one.
+// decimal is a number as its digits, without leading and trailing zeros, and the power of ten of the last digit.
 type decimal struct {
 	negative bool
 	digits   string
@@ -87,8 +87,8 @@ func short(text string) string {
 	return text
 }
 
-// isDouble returns whether d is how f is written: with the least digits that give f again, or with as many of its digits as
-// d has. A whole number that has more digits than each double prints has all of f's.
+// isDouble reports whether d is a notation of f: the shortest digits that parse as f, or f rounded to as many digits as d has. A
+// whole number of more than 17 digits must have all digits of f.
 func (d decimal) isDouble(f float64) bool {
 	if d.digits == "" {
 		return true
@@ -167,7 +167,8 @@ func (n number) Type() ref.Type { return numberType }
 
 func (n number) Value() any { return json.Number(n) }
 
-// compareNumbers compares by value, and returns whether both are numbers. CEL compares an int and a double as doubles.
+// compareNumbers compares two numbers by value; are is false if one of them is no number. CEL itself compares an int and a double
+// as doubles.
 func compareNumbers(a, b ref.Val) (order int, are bool) {
 	x, y := rational(a), rational(b)
 	if x == nil || y == nil {
@@ -183,7 +184,7 @@ func rational(v ref.Val) *big.Rat {
 	case types.Uint:
 		return new(big.Rat).SetUint64(uint64(v))
 	case types.Double:
-		return new(big.Rat).SetFloat64(float64(v)) // nil where it is infinite or not a number
+		return new(big.Rat).SetFloat64(float64(v)) // nil if it is infinite or not a number
 	case number:
 		r, _ := new(big.Rat).SetString(string(v))
 		return r
@@ -191,19 +192,19 @@ func rational(v ref.Val) *big.Rat {
 	return nil
 }
 
-// celCompares returns whether CEL compares a and b by their value, as it does two that are not numbers.
+// celCompares reports whether CEL's own comparison of a and b is exact, as for two values that are not numbers.
 func celCompares(a, b ref.Val) bool {
 	if a.Type() == numberType || b.Type() == numberType {
 		return false
 	}
-	fits := func(v ref.Val) bool { // a double
+	fits := func(v ref.Val) bool { // into a double
 		n, is := v.(types.Int)
 		return is && -1<<53 <= n && n <= 1<<53
 	}
 	return a.Type() == b.Type() || fits(a) || fits(b)
 }
 
-// compared compares two values, numbers by their value whatever their types.
+// compared is a comparison of two values that compares numbers by value, also if their types differ.
 type compared struct{ interpreter.InterpretableCall }
 
 func (c compared) Exec(frame *interpreter.ExecutionFrame) ref.Val {
@@ -265,7 +266,7 @@ func (c compared) apply(a, b ref.Val) ref.Val {
 	return types.Bool(order >= 0)
 }
 
-// texted is the function string(), which takes a number of many digits, too.
+// texted is the function string() that also accepts a number of many digits.
 type texted struct{ interpreter.InterpretableCall }
 
 func (t texted) Exec(frame *interpreter.ExecutionFrame) ref.Val {

@@ -49,7 +49,7 @@ func TestANumberKeepsItsDigits(t *testing.T) {
 	}
 }
 
-// FuzzADoubleIsReadAsItWasWritten by any of the ways in which programs write one.
+// FuzzADoubleIsReadAsItWasWritten uses all notations in which programs write a double.
 func FuzzADoubleIsReadAsItWasWritten(f *testing.F) {
 	for _, v := range []float64{0.1, 1e20, 1.2345678901234567e19, 5e-324, math.MaxFloat64, 1 << 63, 1.0 / 3, 5.684341886080801e-14, 9.5367431640625e-07} {
 		f.Add(math.Float64bits(v))
@@ -77,7 +77,7 @@ func FuzzADoubleIsReadAsItWasWritten(f *testing.F) {
 	})
 }
 
-// TestNumbersOfManyDigitsAreComparedAndCopied as they are, and nothing is calculated with them.
+// TestNumbersOfManyDigitsAreComparedAndCopied also checks that they cannot be calculated with.
 func TestNumbersOfManyDigitsAreComparedAndCopied(t *testing.T) {
 	e := env(t)
 	const big = json.Number("12345678901234567890")

@@ -14,7 +14,7 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// adapter makes CEL's values of Go's, with maps that have an order.
+// adapter converts Go values to CEL values. Its maps are sorted.
 type adapter struct{ types.Adapter }
 
 func (a adapter) NativeToValue(v any) ref.Val {
@@ -39,7 +39,7 @@ func (a adapter) NativeToValue(v any) ref.Val {
 	return m
 }
 
-// sorted iterates over a map by its keys' order, so that an expression over the same values gives the same value.
+// sorted is a map that iterates in the order of its keys, so that an expression over the same values gives the same value.
 type sorted struct{ traits.Mapper }
 
 func (m sorted) Iterator() traits.Iterator {
@@ -51,7 +51,7 @@ func (m sorted) Iterator() traits.Iterator {
 	return types.NewRefValList(types.DefaultTypeAdapter, keys).Iterator()
 }
 
-// Equal unwraps the other side, since CEL compares maps of one Go type faster.
+// Equal unwraps other, since CEL compares maps of one Go type faster.
 func (m sorted) Equal(other ref.Val) ref.Val {
 	if o, is := other.(sorted); is {
 		other = o.Mapper
@@ -69,7 +69,7 @@ func compareKeys(a, b ref.Val) int {
 	return cmp.Or(cmp.Compare(a.Type().TypeName(), b.Type().TypeName()), cmp.Compare(fmt.Sprint(a.Value()), fmt.Sprint(b.Value())))
 }
 
-// canonical gives map literals an order, and lets arithmetic and comparisons take numbers of two types.
+// canonical sorts map literals, and lets arithmetic and comparisons accept numbers of two types.
 func canonical(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	switch i := i.(type) {
 	case interpreter.InterpretableConstructor:
@@ -89,7 +89,7 @@ func canonical(i interpreter.InterpretableV2) (interpreter.InterpretableV2, erro
 	return i, nil
 }
 
-// literal builds a map with an order.
+// literal builds a sorted map.
 type literal struct {
 	interpreter.InterpretableConstructor
 }
@@ -106,8 +106,8 @@ func (l literal) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, l.Exec)
 }
 
-// mixed adds, subtracts, multiplies or divides an int and a double as doubles. JSON writes a double that happens to be
-// whole as 10, and the fields of an event have no declared type: which of the two a number is depends on its value.
+// mixed adds, subtracts, multiplies or divides an int and a double as doubles. JSON writes a double with a whole value as 10, and
+// the fields of an event have no declared type: so the type of a number depends on its value.
 type mixed struct{ interpreter.InterpretableCall }
 
 func (m mixed) Exec(frame *interpreter.ExecutionFrame) ref.Val {

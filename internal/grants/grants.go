@@ -1,5 +1,6 @@
 // Package grants lists the Postgres rights that each part of Troupe needs, and no more. `outbox-relay grants` prints them, the
-// doctor compares a role with them, docs/security.md shows them, and tests run each program with a role that has just these.
+// doctor compares a role with them, docs/security.md lists them, and tests run each program with a role that has exactly these
+// rights.
 //
 // Every part also needs USAGE on the schema troupe.
 package grants
@@ -20,19 +21,20 @@ type Grant struct {
 	Objects    []string // without the schema
 	Columns    []string // nil: the whole table; else there is one privilege
 	Reason     string   // completes "the part needs it …"
-	Optional   bool     // the part works without it, with less
+	Optional   bool     // the part works without it, with less function
 	Sequence   bool     // the objects are sequences
 	Audit      bool     // the objects are audit logs: with more rights to write them a role could forge a record
 }
 
-// Usage is the statement that every role needs first.
+// Usage returns the statement that every role needs first.
 func Usage(role string) string { return "GRANT USAGE ON SCHEMA troupe TO " + Quote(role) + ";" }
 
-// writing are the privileges that To and Excess take away from the role on an audit log, before To gives columns back.
+// writing lists the privileges that To revokes from the role on an audit log, before it grants columns again, and that Excess
+// looks for.
 const writing = "INSERT, UPDATE, DELETE, TRUNCATE"
 
-// To returns the statement that gives g to a role. On an audit log it takes every other right to write from the role in the same
-// statement: privileges on columns do not narrow a privilege on the whole table, as an older version of the list has it.
+// To returns the statement that grants g to a role. On an audit log it revokes every other right to write from the role in the
+// same statement: privileges on columns do not narrow a privilege on the whole table, which an older version of the list granted.
 func (g Grant) To(role string) string {
 	give := g.give(role)
 	if !g.Audit {
@@ -59,7 +61,7 @@ func (g Grant) give(role string) string {
 
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// Quote returns an identifier as SQL has it. "public" in quotes is a role that does not exist, not everybody.
+// Quote returns name as an SQL identifier. "public" in quotes is a role that does not exist, not every role.
 func Quote(name string) string {
 	if plainName.MatchString(name) && !slices.Contains([]string{"offset", "user", "public", "current_user", "session_user", "current_role"}, name) {
 		return name
@@ -79,7 +81,7 @@ type lack struct {
 }
 
 // Missing returns the rights of part that the connected role does not have, as Grants of exactly these. Tables that do not exist
-// are left out: a migration is missing, not a right.
+// are left out: then a migration is missing, not a right.
 func Missing(ctx context.Context, db DB, part Part) ([]Grant, error) {
 	all := Of(part)
 	lacks, err := find(ctx, db, all)
@@ -115,7 +117,7 @@ func Missing(ctx context.Context, db DB, part Part) ([]Grant, error) {
 }
 
 // Excess returns the rights of part on audit logs of which the connected role has more than the list: it may set other columns,
-// or change or delete rows. Grant.To takes the others away. The owner of a log has all rights, and is left out.
+// or change or delete rows. Grant.To revokes the others. The owner of a log has all rights, and is left out.
 func Excess(ctx context.Context, db DB, part Part) ([]Grant, error) {
 	var excess []Grant
 	for _, g := range Of(part) {
@@ -146,7 +148,7 @@ func Excess(ctx context.Context, db DB, part Part) ([]Grant, error) {
 	return excess, nil
 }
 
-// joins reports whether one statement can give both.
+// joins reports whether one statement can grant both.
 func (g Grant) joins(o Grant) bool {
 	return g.Reason == o.Reason && g.Optional == o.Optional && g.Sequence == o.Sequence &&
 		slices.Equal(g.Privileges, o.Privileges) && slices.Equal(g.Columns, o.Columns)

@@ -9,7 +9,7 @@ import (
 // A Part is a program, or a part of one, that works with a role's rights.
 type Part string
 
-// The parts: the programs, then the people.
+// The parts: the programs, then the operators' tools.
 const (
 	Writer        Part = "writer"         // a service that only writes to the outbox
 	Relay         Part = "relay"          // outbox-relay run
@@ -26,12 +26,12 @@ const (
 	RelayOperator Part = "relay-operator" // outbox-relay status, parked, pause and resume
 )
 
-// Parts returns all of them.
+// Parts returns all parts.
 func Parts() []Part {
 	return []Part{Writer, Relay, MappedRelay, Participant, LocalWork, Sagas, Flow, Ambassador, Watch, Viewer, Operator, SagaOperator, RelayOperator}
 }
 
-// Includes returns the part whose rights p has too; "" for none.
+// Includes returns the part whose rights p also needs; "" for none.
 func (p Part) Includes() Part {
 	switch p {
 	case Sagas, Flow, Ambassador:
@@ -69,7 +69,7 @@ func (g Grant) sequence() Grant {
 
 func list(text string) []string { return strings.Split(text, ", ") }
 
-// ring names the partitions that are emptied in turn.
+// ring lists the names of the partitions that are truncated in rotation.
 func ring(slots int, names ...string) string {
 	var all []string
 	for _, name := range names {
@@ -95,14 +95,14 @@ const (
 	parkedColumns  = "actor, action, reason, table_name, row_position, row_id, topic, order_key, attempts, last_error, type, headers, raw_headers, " +
 		"payload, created_at, mapped_row"
 
-	// discardColumns do not show what a discarded row held.
+	// discardColumns contain no data of a discarded row.
 	discardColumns = "action, lsn, row_id, row_position, table_name"
 
 	handlingTables = "leases, inbox, inbox_recent, inbox_offsets, inbox_slots, inbox_groups, answers, started, held, dead_letters, deadlines"
 	watchTables    = "watch_names, watch_flows, watch_offsets, watch_marks, watch_findings, watch_unexpected"
 )
 
-// version lets a program see that the schema is up to date, instead of asking for the rights to migrate.
+// version lets a program check that the schema is up to date without the rights to migrate.
 var version = need("SELECT", "migrations", "to see the version of the schema")
 
 var rights = map[Part][]Grant{

@@ -1,5 +1,5 @@
-// Package inbox has the texts and the slots by which the inbox's tables know a message: for a participant that handles it, and
-// for an operator who looks for it.
+// Package inbox defines the texts and slots by which the inbox's tables identify a message: for a participant that handles it,
+// and for an operator who searches for it.
 package inbox
 
 import (
@@ -17,20 +17,20 @@ const (
 	dayMs = 24 * 60 * 60 * 1000
 )
 
-// Identity returns m's identity as troupe.inbox.message_id takes it.
+// Identity returns m's identity in the form of troupe.inbox.message_id.
 func Identity(m envelope.Message) string {
 	return pgtext.Indexable(m.ID) + strings.TrimPrefix(m.Identity(), m.ID)
 }
 
-// ID returns an id as text columns take it. It is also the identity that versions before the one with sources wrote, and the
+// ID returns an id in the form of text columns. It is also the identity that versions before the one with sources wrote, and the
 // identity of a message without ce_id, whose id is topic id, partition and offset.
 func ID(id string) string { return pgtext.Indexable(id) }
 
 // Recent returns the UUID and the day since 1970 of an identity that belongs to troupe.inbox_recent, in the slot of that day
-// modulo Slots: a UUIDv7 as Postgres writes it.
+// modulo Slots. ok is true for a UUIDv7 in the form in which Postgres prints it.
 func Recent(identity string) (id uuid.UUID, day int, ok bool) {
 	id, err := uuid.Parse(identity)
-	canonical := len(identity) == 36 && !strings.ContainsAny(identity, "ABCDEF") // as id.String() would be
+	canonical := len(identity) == 36 && !strings.ContainsAny(identity, "ABCDEF") // equal to id.String()
 	if err != nil || id.Version() != 7 || !canonical {
 		return id, 0, false
 	}

@@ -1,5 +1,5 @@
-// Package kafka is what several packages need of Kafka: a client with our defaults, records from messages and back,
-// topics, and classes of errors.
+// Package kafka contains the parts that several packages need of Kafka: a client with our defaults, conversions between records
+// and messages, topics, and classes of errors.
 package kafka
 
 import (
@@ -10,9 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// NewClient makes a client for brokers ("host:port"). Later options win over earlier ones and over the defaults:
-// no lingering, since latency counts and a busy producer batches by itself, and acknowledgement by all replicas with
-// idempotent writes, which kgo does unless told otherwise. Topics are never created by being named.
+// NewClient makes a client for brokers ("host:port"). Later options override earlier ones and the defaults: no lingering, since
+// latency counts and a busy producer fills batches anyway, and acknowledgement by all replicas with idempotent writes, which is
+// kgo's default. Topics are not created automatically.
 func NewClient(brokers []string, opts ...kgo.Opt) (*kgo.Client, error) {
 	if len(brokers) == 0 {
 		return nil, errors.New("kafka: no broker addresses")
@@ -30,7 +30,7 @@ func NewClient(brokers []string, opts ...kgo.Opt) (*kgo.Client, error) {
 	return client, nil
 }
 
-// backoff is short: a broker that restarts is away for seconds, and everybody waits for it.
+// backoff is short: a broker that restarts is away for seconds, and all clients wait for it.
 func backoff(fails int) time.Duration {
 	return min(50*time.Millisecond<<min(fails, 10), time.Second)
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A Place is an offset in a partition, or why it is not known.
+// A Place is an offset in a partition, or the error of reading it.
 type Place struct {
 	Offset int64
 	Err    error
 }
 
-// Ends are the last stable offsets of topics, by topic and partition: what can be read ends before them. It costs one
-// request to each broker that leads one of the partitions.
+// Ends returns the last stable offsets of topics, by topic and partition: a consumer of committed messages reads up to them. It
+// costs one request to each broker that leads one of the partitions.
 func Ends(ctx context.Context, client *kgo.Client, topics ...string) (map[string]map[int32]Place, error) {
 	listed, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topics...)
 	return places(listed, err)
 }
 
-// Starts are the offsets of the first messages that are still there; else as Ends.
+// Starts returns the offsets of the first messages that are not deleted yet; else it is like Ends.
 func Starts(ctx context.Context, client *kgo.Client, topics ...string) (map[string]map[int32]Place, error) {
 	listed, err := kadm.NewClient(client).ListStartOffsets(ctx, topics...)
 	return places(listed, err)

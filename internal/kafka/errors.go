@@ -8,25 +8,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Class says what an error of a produce or an admin request asks of whoever sees it.
+// Class classifies an error of a produce or an admin request by the caller's reaction to it.
 type Class int
 
 // The classes.
 const (
-	Unavailable  Class = iota // the broker or the way to it: wait; nothing is wrong with the record
-	UnknownTopic              // wait a while, then it is the record's fault
+	Unavailable  Class = iota // the broker or the network fails: wait; nothing is wrong with the record
+	UnknownTopic              // wait a while, then the record is at fault
 	Unsendable                // this record can never be accepted as it is: too large, corrupt, an invalid topic name
-	Refused                   // the broker knows us and says no: ACL, authentication
-	Fenced                    // another producer took our place: stop
+	Refused                   // the broker answers and refuses: ACL, authentication
+	Fenced                    // another client took our transactional id or instance id: stop
 )
 
-// String is the class as it stands in logs and metrics.
+// String returns the class as logs and metrics have it.
 func (c Class) String() string {
 	return [...]string{"unavailable", "unknown topic", "unsendable", "refused", "fenced"}[c]
 }
 
-// Classify reads the broker's code (the protocol's error codes, kafka.apache.org/protocol), else the kind of the
-// error. What nobody knows is Unavailable: waiting loses nothing.
+// Classify classifies by the broker's code (the protocol's error codes, kafka.apache.org/protocol), else by the kind of the
+// error. An unknown error is Unavailable: waiting loses nothing.
 func Classify(err error) Class {
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):

@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Record is m as it goes over the wire. Key and payload are not copied.
+// Record returns the record of m. Key and payload are not copied.
 func Record(m envelope.Message) *kgo.Record {
 	hs := m.Headers()
 	r := &kgo.Record{Topic: m.Topic, Key: m.Key, Value: m.Payload, Headers: make([]kgo.RecordHeader, len(hs))}
@@ -16,8 +16,8 @@ func Record(m envelope.Message) *kgo.Record {
 	return r
 }
 
-// Message reads a record. The key, payload and headers are not copied. A record without ce_id or with none of our
-// headers is a message too. The error wraps envelope.ErrHeaders, and then the message holds everything but the headers.
+// Message converts a record to a message. The key, payload and headers are not copied. A record without ce_id, or with none of
+// our headers, is a message too. The error wraps envelope.ErrHeaders, and then the message has everything except the headers.
 func Message(r *kgo.Record) (envelope.Message, error) {
 	m := envelope.Message{Topic: r.Topic, Key: r.Key, Payload: r.Value}
 	if err := m.SetHeaders(Headers(r)); err != nil {
@@ -29,7 +29,7 @@ func Message(r *kgo.Record) (envelope.Message, error) {
 	return m, nil
 }
 
-// Headers are the record's, untouched.
+// Headers returns the record's headers unchanged.
 func Headers(r *kgo.Record) []envelope.Header {
 	hs := make([]envelope.Header, len(r.Headers))
 	for i, h := range r.Headers {

@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A Topic to be provisioned. The zero values of Partitions and Replicas leave them to the broker.
+// A Topic is a topic to provision. The zero values of Partitions and Replicas select the broker's defaults.
 type Topic struct {
 	Name       string
 	Partitions int32
@@ -23,7 +23,7 @@ type Topic struct {
 	Config     map[string]string
 }
 
-// Provision creates the topics that are not there and leaves those that are as they are.
+// Provision creates the topics that do not exist, and does not change existing ones.
 func Provision(ctx context.Context, client *kgo.Client, topics ...Topic) error {
 	admin := kadm.NewClient(client)
 	var errs []error
@@ -41,7 +41,7 @@ func Provision(ctx context.Context, client *kgo.Client, topics ...Topic) error {
 	return errors.Join(errs...)
 }
 
-// orBroker is n, or -1, which asks the broker for its default (KIP-464).
+// orBroker returns n, or -1 for 0: the broker then uses its default (KIP-464).
 func orBroker[N int16 | int32](n N) N {
 	if n == 0 {
 		return -1
@@ -49,7 +49,7 @@ func orBroker[N int16 | int32](n N) N {
 	return n
 }
 
-// TopicIDs are Kafka's own ids of those topics that exist. A topic made anew under the same name has another.
+// TopicIDs returns Kafka's ids of those topics that exist. A topic that was deleted and created again has another id.
 func TopicIDs(ctx context.Context, client *kgo.Client, names ...string) (map[string][16]byte, error) {
 	details, err := kadm.NewClient(client).ListTopics(ctx, names...)
 	if err != nil {
@@ -67,7 +67,7 @@ func TopicIDs(ctx context.Context, client *kgo.Client, names ...string) (map[str
 	return ids, nil
 }
 
-// Partitions returns how many partitions each of the topics that exist has.
+// Partitions returns the number of partitions of each of the topics that exist.
 func Partitions(ctx context.Context, client *kgo.Client, names ...string) (map[string]int32, error) {
 	details, err := kadm.NewClient(client).ListTopics(ctx, names...)
 	if err != nil {
@@ -82,7 +82,7 @@ func Partitions(ctx context.Context, client *kgo.Client, names ...string) (map[s
 	return partitions, nil
 }
 
-// Retention is how long each of the topics that exist keeps its messages; negative: for ever.
+// Retention returns how long each of the topics that exist keeps its messages; negative: for ever.
 func Retention(ctx context.Context, client *kgo.Client, names ...string) (map[string]time.Duration, error) {
 	configs, err := kadm.NewClient(client).DescribeTopicConfigs(ctx, names...)
 	if err != nil {

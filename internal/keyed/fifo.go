@@ -1,6 +1,6 @@
 package keyed
 
-// fifo is a queue in a ring, which grows as it must and gives back what it holds.
+// fifo is a queue in a ring buffer. It grows as needed, and releases the values that are popped.
 type fifo[T any] struct {
 	ring  []T
 	front int
@@ -9,7 +9,7 @@ type fifo[T any] struct {
 
 func (f *fifo[T]) len() int { return f.n }
 
-// at is the i-th from the front.
+// at returns the i-th element from the front.
 func (f *fifo[T]) at(i int) *T { return &f.ring[(f.front+i)&(len(f.ring)-1)] }
 
 func (f *fifo[T]) push(v T) {
@@ -26,7 +26,7 @@ func (f *fifo[T]) pushFront(v T) {
 	*f.at(0) = v
 }
 
-// grow makes room for one more.
+// grow makes room for one more element.
 func (f *fifo[T]) grow() {
 	if f.n < len(f.ring) {
 		return

@@ -1,14 +1,14 @@
-// Package keyed runs items side by side and in order per key.
+// Package keyed runs items concurrently, and in order per key.
 //
 //	             ┌─ key a: 1 4 7 ─┐
 //	Push ─► Lane ┼─ key b: 2 5    ┼─► Pool: at most n runs at once ─► run(batch) ─► low mark
 //	             └─ key c: 3 6    ┘
 //
-// A Lane is one ordered source, such as a partition of a topic. Of a key one run goes on at a time, and its items come
-// in the order in which they were pushed; items of different keys overtake each other. What has ended without a gap
-// before it is the lane's low mark. A Pool bounds how many runs go on at once over all its lanes, which take turns.
+// A Lane is one ordered source, such as a partition of a topic. At most one run of a key is in progress, and its items run in the
+// order in which they were pushed; items of different keys overtake each other. The lane's low mark is the mark of the last item
+// below which all items have ended. A Pool bounds the concurrent runs of all its lanes, which take turns.
 //
-// Nothing here waits: Push takes whatever comes, and Pause and Resume tell the source when to stop bringing more.
+// No method blocks: Push accepts every item, and Pause and Resume tell the source when to stop and continue.
 package keyed
 
 import (
@@ -17,28 +17,29 @@ import (
 	"time"
 )
 
-// A Pool runs what its lanes have. It may be used concurrently.
+// A Pool runs the items of its lanes. It may be used concurrently.
 type Pool struct {
 	mu    sync.Mutex
 	limit int
 	busy  int
-	ready []lane      // those that have something to run, in turn; a lane is in here once
-	began time.Time   // of the last run
-	again *time.Timer // looks whether what gathers has waited long enough; nil: none is set
+	ready []lane      // lanes that have something to run, in turn; each lane is in it at most once
+	began time.Time   // start of the last run
+	again *time.Timer // checks whether a gathering batch has waited long enough; nil: not set
 }
 
-// lane is what a Pool sees of a Lane. All but work is called with the pool's lock held.
+// lane is the part of a Lane that a Pool uses. All methods except work are called with the pool's lock held.
 type lane interface {
 	take() (work func(), more bool)
-	// gathers is how long what there is waits for a run that goes on, from its beginning; 0: not at all.
+	// gathers returns how long, from the start of the last run, an incomplete batch waits while a run is in progress; 0: not at
+	// all.
 	gathers() time.Duration
 }
 
-// NewPool makes a Pool of at most limit runs at once; less than one is one.
+// NewPool makes a Pool of at most limit concurrent runs; a limit below one is one.
 func NewPool(limit int) *Pool { return &Pool{limit: max(limit, 1)} }
 
-// widen starts one more goroutine, if there may be one, and something in the turn that need not wait for the others. The lock
-// is held, as by all that it calls.
+// widen starts one more goroutine, if the limit allows it and a lane has something that need not wait for other runs. The lock is
+// held, as in everything that it calls.
 func (p *Pool) widen() {
 	if len(p.ready) == 0 || p.busy >= p.limit {
 		return
@@ -51,8 +52,8 @@ func (p *Pool) widen() {
 	go p.work()
 }
 
-// wait is how long the next run should wait while so many others go on. If one lane has something that need not wait, the
-// lanes before it in turn do not either.
+// wait returns how long the next run should wait while that number of other runs is in progress. If one lane has something that
+// need not wait, the lanes before it do not wait either.
 func (p *Pool) wait(others int) time.Duration {
 	if others == 0 {
 		return 0
@@ -79,18 +80,17 @@ func (p *Pool) lookAgain(in time.Duration) {
 	})
 }
 
-// work goes on while a lane has something that need not wait.
+// work takes and runs batches while a lane has something that need not wait.
 func (p *Pool) work() {
 	done := false
 	defer func() {
-		if !done { // a run took the goroutine along
+		if !done { // a run ended the goroutine: runtime.Goexit or a panic
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.leave()
 		}
 	}()
-	// Whoever is about to push, such as all that one commit has woken, may well push before: a run for one of them and another
-	// for the rest would cost twice.
+	// Yield once: goroutines that the same commit woke are about to push, and one run for all their items is cheaper than two.
 	runtime.Gosched()
 	p.mu.Lock()
 	for len(p.ready) > 0 && p.wait(p.busy-1) <= 0 {
@@ -116,7 +116,7 @@ func (p *Pool) work() {
 	p.mu.Unlock()
 }
 
-// leave is a goroutine's end.
+// leave ends a goroutine.
 func (p *Pool) leave() {
 	p.busy--
 	p.widen()

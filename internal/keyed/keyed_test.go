@@ -25,7 +25,7 @@ func push(l *keyed.Lane[int, int], key uint64, numbers ...int) {
 	}
 }
 
-// TestOrderPerKeyAndTheLowMark pushes at random to several lanes, and looks at every run.
+// TestOrderPerKeyAndTheLowMark pushes random items to several lanes, and checks every run.
 func TestOrderPerKeyAndTheLowMark(t *testing.T) {
 	t.Parallel()
 	const items, keys, lanes, limit = 20_000, 37, 3, 8
@@ -99,7 +99,7 @@ func TestOrderPerKeyAndTheLowMark(t *testing.T) {
 	}
 }
 
-// A key that is busy does not hold up the others, and the mark waits for it.
+// A batch of a lane with Spread has an item of each key before it has a second item of any.
 func TestASpreadBatchHasAsManyKeysAsThereAre(t *testing.T) {
 	t.Parallel()
 	var batches [][]int
@@ -125,7 +125,7 @@ func TestASpreadBatchHasAsManyKeysAsThereAre(t *testing.T) {
 	<-l.Close()
 }
 
-// While a run goes on, less than a batch waits: for its end, for more, or for some time.
+// While a run is in progress, an incomplete batch waits: for the end of the run, for more items, or for Gather.
 func TestLessThanABatchGathers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestLessThanABatchGathers(t *testing.T) {
 		gate <- struct{}{}
 		<-l.Close()
 		<-other.Close()
-		time.Sleep(gather) // until the pool has looked again
+		time.Sleep(gather) // until the pool has checked again
 	})
 }
 
@@ -230,7 +230,7 @@ func TestTheSourceIsPausedAtEachBound(t *testing.T) {
 	}
 }
 
-// Held, a lane begins nothing; closed, it ends what runs and marks it, and drops the rest.
+// A held lane begins nothing; a closed lane finishes its runs and moves the mark, and drops the rest.
 func TestHoldAndClose(t *testing.T) {
 	t.Parallel()
 	began, gate, low := make(chan int), make(chan struct{}), make(chan int, 10)
@@ -253,7 +253,7 @@ func TestHoldAndClose(t *testing.T) {
 	<-l.Close()
 }
 
-// What a run leaves closes the lane: nothing of it is run again, and nothing after it.
+// Items that a run leaves close the lane: neither they nor later items are run again.
 func TestARunThatLeavesSomethingClosesTheLane(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func() int{
@@ -283,7 +283,7 @@ func TestARunThatLeavesSomethingClosesTheLane(t *testing.T) {
 	}
 }
 
-// What is given back is run again in its place, with what came behind it; held, only one run tries.
+// Items that are given back run again at their position, before later items; while the lane is held, only one run tries.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -5,49 +5,48 @@ import (
 	"time"
 )
 
-// Config of a Lane. T is an item, M what its low mark says.
+// Config configures a Lane. T is an item, M the type of marks.
 type Config[T, M any] struct {
-	// Batch is how many items a run takes at most; less than one is one.
+	// Batch is the maximum number of items of a run; less than one is one.
 	Batch int
-	// Spread forms a batch of as many keys as there are, for runs in which the items of a key wait for each other. Else a
-	// batch has of the first keys all that waits.
+	// Spread forms a batch of as many keys as possible, for runs in which the items of a key wait for each other. Without it a
+	// batch has all waiting items of the first keys.
 	Spread bool
-	// Gather is how long, from the beginning of the pool's last run, less than a batch waits for one that goes on to end: 0
-	// is not at all. Where runs have a cost of their own, a larger one after the other is cheaper than small ones at once.
+	// Gather bounds the time, from the start of the pool's last run, for which an incomplete batch waits for a run in progress to
+	// end: 0 is no wait. If each run has a fixed cost, one larger run after the other is cheaper than small concurrent ones.
 	Gather time.Duration
-	// Run works off a batch: items of free keys in the order of their arrival, all of a key's together and in theirs.
-	// It says how many of them, counted from the front, have ended, and whether the others are to be run again: they
-	// go back to where they came from. Others that are not close the lane: nothing is run after what was left.
+	// Run processes a batch: items of free keys in the order of arrival of the keys, all items of a key together and in their
+	// order. It returns how many of them, counted from the front, have ended, and whether the others are to run again: then they
+	// return to the front of their queues. If some have not ended and are not to run again, the lane closes: no later item runs.
 	Run func(batch []T) (ended int, again bool)
-	// Low is told the mark of the last item below which every item has ended. Calls come one after the other.
+	// Low is called with the mark of the last item below which every item has ended. Calls are sequential.
 	Low func(mark M)
-	// Pause and Resume are called as the lane fills above MaxItems or MaxBytes, in waiting and running items, or has
-	// MaxGap items, ended or not, above the low mark; and as it has drained to half of each. They must not wait, and
-	// must not call the lane.
+	// Pause and Resume are called when the lane reaches MaxItems or MaxBytes, of waiting and running items, or MaxGap items,
+	// ended or not, above the low mark; and when it is below half of each. They must not block, and must not call the lane.
 	Pause, Resume              func()
 	MaxItems, MaxBytes, MaxGap int
 }
 
-// A Lane keeps the items of one source. It may be used concurrently.
+// A Lane holds the items of one source. It may be used concurrently.
 type Lane[T, M any] struct {
 	cfg  Config[T, M]
 	pool *Pool
 
-	// All of it is the pool's lock's.
+	// The pool's lock guards all fields below.
 	keys    map[uint64]*queue[T]
 	free    fifo[*queue[T]] // keys that have items and no run
 	order   fifo[entry[M]]  // from the low mark on
 	first   uint64          // number of order's first entry
-	offered bool            // in the pool's turn
+	offered bool            // it is in pool.ready
 	held    bool
-	tries   int // runs that may begin though it is held
+	tries   int // runs that may begin although it is held
 	closed  bool
 	paused  bool
 	runs    int
-	running int // items of theirs
+	running int // items of the runs in progress
 	items   int
 	bytes   int
-	idle    chan struct{} // closed with the lane's last run, once it was closed itself
+	idle    chan struct{} // closed after Close, when no run is in progress
 }
 
 type queue[T any] struct {
@@ -58,7 +57,7 @@ type queue[T any] struct {
 type item[T any] struct {
 	value  T
 	size   int
-	number uint64 // in the order, or untracked
+	number uint64 // number in the order, or untracked
 }
 
 const untracked = ^uint64(0)
@@ -68,13 +67,13 @@ type entry[M any] struct {
 	ended bool
 }
 
-// NewLane makes a lane that runs nothing until it is released.
+// NewLane makes a lane that runs nothing until Release.
 func NewLane[T, M any](p *Pool, cfg Config[T, M]) *Lane[T, M] {
 	cfg.Batch = max(cfg.Batch, 1)
 	return &Lane[T, M]{cfg: cfg, pool: p, keys: make(map[uint64]*queue[T]), held: true, idle: make(chan struct{})}
 }
 
-// Item is what Push takes: a value of a number of bytes, whose mark stands in the order of the lane.
+// Item is an element of Push: a value of a number of bytes, whose mark has a position in the order of the lane.
 type Item[T, M any] struct {
 	Value T
 	Mark  M
@@ -82,7 +81,7 @@ type Item[T, M any] struct {
 	Size  int
 }
 
-// Push adds items behind those that are there.
+// Push appends items.
 func (l *Lane[T, M]) Push(items ...Item[T, M]) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -97,7 +96,7 @@ func (l *Lane[T, M]) Push(items ...Item[T, M]) {
 	l.regulate()
 }
 
-// PushAside adds an item that has no place in the order: it waits for its key's turn and moves no mark.
+// PushAside adds an item without a position in the order: it waits for its key's turn and moves no mark.
 func (l *Lane[T, M]) PushAside(key uint64, value T) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -120,7 +119,7 @@ func (l *Lane[T, M]) add(key uint64, i item[T]) {
 	l.bytes += i.size
 }
 
-// Hold lets nothing more begin, until Release. What runs goes on.
+// Hold prevents new runs until Release. Runs in progress continue.
 func (l *Lane[T, M]) Hold() {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -135,7 +134,7 @@ func (l *Lane[T, M]) Release() {
 	l.offer()
 }
 
-// Try lets one run begin though the lane is held.
+// Try lets one run begin although the lane is held.
 func (l *Lane[T, M]) Try() {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -145,7 +144,7 @@ func (l *Lane[T, M]) Try() {
 	}
 }
 
-// Close drops what waits and lets nothing more begin. The returned channel is closed when nothing runs any more.
+// Close drops the waiting items and prevents new runs. The returned channel is closed when no run is in progress.
 func (l *Lane[T, M]) Close() (idle <-chan struct{}) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -158,20 +157,20 @@ func (l *Lane[T, M]) close() {
 		return
 	}
 	l.closed = true
-	l.keys, l.free = nil, fifo[*queue[T]]{} // the order stays: what runs may still move the mark
+	l.keys, l.free = nil, fifo[*queue[T]]{} // the order stays: runs in progress may still move the mark
 	if l.runs == 0 {
 		close(l.idle)
 	}
 }
 
-// Load is how many items wait or run, and their bytes.
+// Load returns how many items wait or run, and their bytes.
 func (l *Lane[T, M]) Load() (items, bytes int) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	return l.items, l.bytes
 }
 
-// offer enters the pool's turn if there is something to run. If the lane is in it, there may be enough now.
+// offer adds the lane to pool.ready if it has something to run. A lane that is in it already may have a complete batch now.
 func (l *Lane[T, M]) offer() {
 	if !l.runnable() {
 		return
@@ -187,7 +186,7 @@ func (l *Lane[T, M]) runnable() bool {
 	return (!l.held || l.tries > 0) && !l.closed && l.free.len() > 0
 }
 
-// take forms a batch: the free keys in turn, of each what it has.
+// take forms a batch: all items of each free key in turn, up to Batch.
 func (l *Lane[T, M]) take() (work func(), more bool) {
 	if !l.runnable() {
 		l.offered = false
@@ -219,8 +218,8 @@ func (l *Lane[T, M]) gathers() time.Duration {
 	return l.cfg.Gather
 }
 
-// spread takes an item of each free key, and then, while there is room, another of each that has one. Those of a key stand
-// together all the same.
+// spread takes an item of each free key, and then, while there is room, another of each that has one. The items of a key are
+// still next to each other in the batch.
 func (l *Lane[T, M]) spread(r *run[T, M]) {
 	batch := max(l.cfg.Batch, 1)
 	for len(r.queues) < batch && l.free.len() > 0 {
@@ -244,7 +243,7 @@ func (l *Lane[T, M]) spread(r *run[T, M]) {
 	}
 }
 
-// run is one batch under way.
+// run is one batch in progress.
 type run[T, M any] struct {
 	lane   *Lane[T, M]
 	queues []*queue[T]
@@ -258,7 +257,7 @@ func (r run[T, M]) work() {
 		values[i] = r.items[i].value
 	}
 	ended, again := 0, false
-	defer func() { r.lane.end(r, ended, again) }() // also when a run takes its goroutine along
+	defer func() { r.lane.end(r, ended, again) }() // also if Run ends its goroutine
 	ended, again = r.lane.cfg.Run(values)
 }
 
@@ -304,7 +303,7 @@ func (l *Lane[T, M]) end(r run[T, M], ended int, again bool) {
 	l.regulate()
 }
 
-// settle notes what has ended and moves the low mark over what lies without a gap.
+// settle records the items that have ended, and moves the low mark over those without a gap.
 func (l *Lane[T, M]) settle(items []item[T]) {
 	for _, i := range items {
 		if i.number != untracked {
@@ -322,7 +321,7 @@ func (l *Lane[T, M]) settle(items []item[T]) {
 	}
 }
 
-// regulate stops and starts the source.
+// regulate pauses and resumes the source.
 func (l *Lane[T, M]) regulate() {
 	above := func(n, limit int) bool { return limit > 0 && n >= limit }
 	switch {

@@ -1,15 +1,15 @@
 package keyed
 
-// State is what a Lane is at.
+// State is a snapshot of a Lane.
 type State[M any] struct {
 	Waiting int  // items that have not begun
-	Running int  // items that are run
-	Held    bool // nothing begins until Release
-	Open    bool // something has not ended
-	Oldest  M    // the first of what has not ended, when Open
+	Running int  // items in a run
+	Held    bool // no run begins until Release
+	Open    bool // some item has not ended
+	Oldest  M    // mark of the first item that has not ended, if Open
 }
 
-// State is of one moment.
+// State returns a consistent snapshot.
 func (l *Lane[T, M]) State() State[M] {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package lines knows on which line of a JSON text each thing in it stands, so that what is wrong with a value can be told
-// with its place.
+// Package lines finds the line of each value in a JSON text, so that an error about a value can name its line.
 package lines
 
 import (
@@ -13,7 +12,7 @@ import (
 
 const maxNesting = 20
 
-// An Error is what keeps a text from being one JSON value in which no name stands twice.
+// An Error is why a text is not one JSON value without duplicate names.
 type Error struct {
 	// Line is counted from 1.
 	Line int
@@ -22,10 +21,10 @@ type Error struct {
 
 func (e Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Text) }
 
-// Lines are where the paths of a JSON text stand, such as steps[1].timeout.
+// Lines maps the paths of a JSON text, such as steps[1].timeout, to their lines.
 type Lines map[string]int
 
-// Of reads a text. Its error is an Error.
+// Of parses a text. Its error is an Error.
 func Of(text []byte) (Lines, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -39,12 +38,12 @@ func Of(text []byte) (Lines, error) {
 	return l, nil
 }
 
-// At is the line of an offset.
+// At returns the line of an offset.
 func At(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:min(offset, int64(len(text)))], []byte("\n"))
 }
 
-// Of is the line of path, or of the nearest thing around it.
+// Of returns the line of path, or of the nearest value around it.
 func (l Lines) Of(path string) int {
 	for path != "" {
 		if line, ok := l[path]; ok {

@@ -1,4 +1,4 @@
-// Package metrics gives a program that runs a participant its measures: the instruments of package telemetry, read by
+// Package metrics gives a program that runs a participant its metrics: the instruments of package telemetry, exported to
 // Prometheus.
 package metrics
 
@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-go/troupe/telemetry"
 )
 
-// New is what measures the service of a name, where else it may put what it measures, and the page on which Prometheus
-// reads it all. Spans go to tracers; nil is OpenTelemetry's default, nowhere.
+// New returns the telemetry of the service of a name, the meter provider for the program's other metrics, and the page on which
+// Prometheus reads all of them. Spans go to tracers; nil is OpenTelemetry's default, which drops them.
 func New(service string, tracers trace.TracerProvider) (*telemetry.Telemetry, *metric.MeterProvider, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())

@@ -8,13 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Args are the named arguments of a statement that is constant, as pgx.NamedArgs are of any: the statement is read once in
-// a process instead of at each call, which was 2 % of the time of a process that runs sagas over Kafka, and 9 % of one with local
-// work. It is an error if one is missing.
-// Reading may be concurrent, as with any map.
+// Args are the named arguments of a constant statement, like pgx.NamedArgs for any statement: the statement is parsed once in a
+// process instead of at each call, which was 2 % of the time of a process that runs sagas over Kafka, and 9 % of one with local
+// work. A missing argument is an error. Concurrent reads are allowed, as with any map.
 type Args map[string]any
 
-// statement is one with placeholders by number, and the names of its arguments.
+// statement is a statement with numbered placeholders, and the names of its arguments.
 type statement struct {
 	sql   string
 	names []string
@@ -44,7 +43,7 @@ func (a Args) RewriteQuery(ctx context.Context, conn *pgx.Conn, sql string, _ []
 	return s.sql, values, nil
 }
 
-// read lets pgx put the arguments' own names in their places.
+// read lets pgx replace each placeholder, with the argument's name as its value.
 func (a Args) read(ctx context.Context, conn *pgx.Conn, sql string) (*statement, error) {
 	names := make(pgx.NamedArgs, len(a))
 	for name := range a {

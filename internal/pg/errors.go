@@ -1,4 +1,4 @@
-// Package pg is what several packages need of Postgres: classes of errors and a wake-up by NOTIFY.
+// Package pg contains the parts that several packages need of Postgres: classes of errors, sessions, and a wake-up by NOTIFY.
 package pg
 
 import (
@@ -11,19 +11,19 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Class says what an error asks of whoever sees it.
+// Class classifies an error by the caller's reaction to it.
 type Class int
 
-// The classes, from the one that says nothing about the statement to the one that says it can never work.
+// The classes, from errors without information about the statement to errors of statements that can never work.
 const (
-	Unknown     Class = iota // no error of Postgres's
-	Unavailable              // the server or the way to it: wait, do not count it against the message
+	Unknown     Class = iota // no error of Postgres
+	Unavailable              // the server or the network fails: wait, do not count it against the message
 	Conflict                 // lost a race with another transaction: try again at once
 	Transient                // may work later
-	Permanent                // the data cannot be stored, whenever it is tried
+	Permanent                // the data can never be stored
 )
 
-// Classify reads the SQLSTATE, or for errors that never reached a server, their kind. The codes are those of the
+// Classify classifies by the SQLSTATE, or, for an error that did not come from the server, by its kind. The codes are from the
 // Postgres manual, appendix A.
 func Classify(err error) Class {
 	if err == nil {
@@ -40,11 +40,11 @@ func Classify(err error) Class {
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return Unavailable
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return Unknown // the caller's own clock
+		return Unknown // the caller's own time-out
 	case errors.As(err, &network):
 		return Unavailable
 	}
-	// pgx closes a connection on a broken read or write and says so only in words on the next use.
+	// pgx closes a connection on a failed read or write, and reports it only as text at the next use.
 	if strings.HasSuffix(err.Error(), "conn closed") {
 		return Unavailable
 	}
@@ -57,7 +57,7 @@ func classifyState(code string) Class {
 		return Conflict
 	case "57014": // query cancelled, by statement_timeout too
 		return Transient
-	case "25006": // read-only transaction: a standby, or a primary that is one no more
+	case "25006": // read-only transaction: a standby, or a former primary
 		return Unavailable
 	case "22P05", "22021", "23502", "23514":
 		return Permanent

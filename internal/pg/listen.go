@@ -14,15 +14,15 @@ import (
 type Listener struct {
 	Config  *pgx.ConnConfig
 	Channel string
-	// OnConnect is called with each new connection, before it listens; may be nil.
+	// OnConnect is called with each new connection, before LISTEN; may be nil.
 	OnConnect func(context.Context, *pgx.Conn) error
-	OnError   func(error) // told of each lost connection; may be nil
-	// Concerns says whether a notification with this payload wakes; nil: each does.
+	OnError   func(error) // called with the error of each lost connection; may be nil
+	// Concerns reports whether a notification with this payload causes a wake-up; nil: each does.
 	Concerns func(payload string) bool
 }
 
-// Run sends to wake, without ever waiting for it, after each notification and after each connect, since what came in
-// between was missed. It reconnects until ctx ends. A wake-up is a hint: poll behind it.
+// Run sends to wake, without blocking, after each notification and after each connect, since notifications in between were
+// missed. It reconnects until ctx ends. A wake-up is a hint: poll as well.
 func (l *Listener) Run(ctx context.Context, wake chan<- struct{}) {
 	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 10 * time.Second}
 	for failed := 0; ctx.Err() == nil; {

@@ -11,32 +11,32 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A Pooler is what stands between us and the server.
+// A Pooler is the kind of pooler between a client and the server.
 type Pooler int
 
 // The kinds.
 const (
-	Direct         Pooler = iota // nothing that could be seen
-	PoolsSessions                // a connection is one session of the server's, and works like one
-	PoolsStatement               // a connection is another session from transaction to transaction
+	Direct         Pooler = iota // no pooler that could be detected
+	PoolsSessions                // a connection is one session of the server
+	PoolsStatement               // a connection may have another session in each transaction
 )
 
-// ErrPooled says that a connection is not one session: what is set in it is set for others, and notifications get lost.
+// ErrPooled is the error for a connection that is not one session: its settings affect other clients, and notifications are lost.
 var ErrPooled = errors.New("a pooler in transaction mode stands before the database: a connection is another session from " +
 	"transaction to transaction, so settings leak to other clients and notifications are lost; connect to the server itself, " +
 	"or to a pool in session mode")
 
 const (
-	poolerRounds = 4 // tries to see a session change; one is enough where nobody else uses the pool
+	poolerRounds = 4 // attempts to see a session change; one is enough if no other client uses the pool
 	closeLimit   = time.Second
 )
 
-// FindPooler says what a connection leads to. A server tells its process id in its greeting and again when asked; a pooler
-// greets with a number of its own. Then two connections tell what it pools: when one gets the session that the other had,
-// or the other loses it, sessions are not theirs.
+// FindPooler detects a pooler between config and the server. A server sends its process id when a connection begins and again
+// when queried; a pooler sends a number of its own first. Then it opens a second connection to find the pooler's mode: if one
+// connection gets the session that the other had, or the other loses it, connections are not bound to sessions.
 func FindPooler(ctx context.Context, config *pgx.ConnConfig) (Pooler, error) {
 	config = config.Copy()
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // a pooler may know no prepared statements
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // a pooler may not support prepared statements
 	first, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return Direct, poolerRefusal(err)
@@ -61,7 +61,7 @@ func FindPooler(ctx context.Context, config *pgx.ConnConfig) (Pooler, error) {
 	return PoolsSessions, nil
 }
 
-// changes lets second hold a session in a transaction that first has just used.
+// changes reports whether the sessions of the two connections change, while second keeps one in a transaction.
 func changes(ctx context.Context, first, second *pgx.Conn) (bool, error) {
 	before, err := sessionOf(ctx, first)
 	if err != nil {
@@ -90,7 +90,7 @@ func sessionOf(ctx context.Context, conn *pgx.Conn) (uint32, error) {
 	return uint32(id), nil
 }
 
-// poolerRefusal adds who speaks when a connection is refused by what no server says.
+// poolerRefusal names the pooler in the error, if a connection is refused with a text that no server sends.
 func poolerRefusal(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && refusal.Code == "08P01" && strings.HasPrefix(refusal.Message, "unsupported startup parameter") {

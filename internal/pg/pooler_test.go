@@ -29,7 +29,7 @@ func TestAServerIsDirect(t *testing.T) {
 	require.Equal(t, pg.Direct, found)
 }
 
-// What a pooler shows of itself on the wire is played here, so that it is tested wherever tests run.
+// The test plays a pooler's side of the protocol, so that it runs without a pooler installed.
 func TestAPoolerIsRecognised(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -57,7 +57,7 @@ func TestAPoolerThatRefusesAParameterIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "search_path")
 }
 
-// The real one, where it is installed: what the played ones stand for.
+// The same with a real pgbouncer, if it is installed.
 func TestPgbouncerIsRecognised(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("pgbouncer")
@@ -128,13 +128,13 @@ pool_mode = %s
 	return config
 }
 
-// A pool speaks the protocol as poolers do: it greets by itself, and lends a session of the server's to a client, for one
-// transaction or for as long as the client stays.
+// A pool speaks the protocol like a pooler: it sends its own greeting, and lends a session of the server to a client, for one
+// transaction or for as long as the client stays connected.
 type pool struct {
-	keeps    bool   // for as long as the client stays
-	oldest   bool   // lends what was used longest ago
-	sessions int    // made ahead
-	refuses  string // what it says to every client
+	keeps    bool   // for as long as the client stays connected
+	oldest   bool   // lends the session that was used longest ago
+	sessions int    // opened in advance
+	refuses  string // the error that every client gets
 
 	config *pgx.ConnConfig
 	mu     sync.Mutex
@@ -224,7 +224,7 @@ func (p *pool) serve(t *testing.T, conn net.Conn) {
 	client.Send(&pgproto3.AuthenticationOk{})
 	client.Send(&pgproto3.ParameterStatus{Name: "standard_conforming_strings", Value: "on"})
 	client.Send(&pgproto3.ParameterStatus{Name: "client_encoding", Value: "UTF8"})
-	client.Send(&pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte{0, 0, 0, 1}}) // no server's: 1 is init
+	client.Send(&pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte{0, 0, 0, 1}}) // not a server's: 1 is init
 	client.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
 	if client.Flush() != nil {
 		return
@@ -262,7 +262,7 @@ func (p *pool) serve(t *testing.T, conn net.Conn) {
 	}
 }
 
-// relayAnswer ends with the server's readiness.
+// relayAnswer forwards messages up to the server's ReadyForQuery.
 func relayAnswer(from *pgproto3.Frontend, to *pgproto3.Backend) (status byte, err error) {
 	for {
 		message, err := from.Receive()

@@ -8,18 +8,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Preamble sets what a session of Troupe's own relies on, whatever the role, the database or the server sets. Run it first
-// in each session that no code of a user's runs in; SessionPool and Prepare do.
+// Preamble makes the settings that a session of Troupe's own relies on, whatever the role, the database or the server sets. Run
+// it first in each session in which no user code runs; SessionPool and Prepare do.
 //
 //	time-outs            0: a statement may wait for a lock or read a large table, and a connection may be idle; Go
-//	                     contexts bound what must not take long
+//	                     contexts bound the statements that must not take long
 //	client_encoding      UTF8, which pgx and pgoutput's values need
-//	search_path          pg_catalog first: statements name the schemas of everything else. The rest stays, for a user's triggers
-//	isolation            read committed: a statement sees what committed before it
+//	search_path          pg_catalog first: statements qualify all other names. The rest stays, for a user's triggers
+//	isolation            read committed: a statement sees all that committed before it
 //	synchronous_commit   local instead of a level that waits for a standby: the relay may be that standby for
 //	                     synchronous_standby_names = '*', and would wait for itself. Off stays off.
 //
-// Settings that the server does not know are left out: transaction_timeout is of Postgres 17 and newer.
+// Settings that the server does not have are left out: transaction_timeout exists in Postgres 17 and newer.
 const Preamble = `
 SELECT pg_catalog.set_config(s.name, s.value, false)
 FROM (VALUES
@@ -44,8 +44,8 @@ func Prepare(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// SessionPool makes a pool of the same address and limits as another, whose connections begin with the Preamble and then
-// with each of more. It opens no connection before one is needed.
+// SessionPool makes a pool with the address and limits of another, whose connections begin with the Preamble and then call each
+// of more. It opens no connection before one is needed.
 func SessionPool(of *pgxpool.Pool, more ...func(context.Context, *pgx.Conn) error) (*pgxpool.Pool, error) {
 	config := of.Config()
 	config.MinConns, config.MinIdleConns = 0, 0
@@ -66,11 +66,11 @@ func SessionPool(of *pgxpool.Pool, more ...func(context.Context, *pgx.Conn) erro
 		}
 		return nil
 	}
-	return pgxpool.NewWithConfig(context.Background(), config) // the context is for connections that it opens at once: none
+	return pgxpool.NewWithConfig(context.Background(), config) // the context is only for connections that it opens at once: none
 }
 
-// ServerSQL identifies the server process that a session is of. Another host, the same server after a restart, and a
-// standby after its promotion have another identity. A promotion ends recovery, so the timeline follows from it.
+// ServerSQL selects the identity of a session's server process. Another host, the same server after a restart, and a standby
+// after its promotion have another identity. A promotion ends recovery, so the timeline follows from the identity.
 const ServerSQL = `
 SELECT pg_catalog.concat(extract(epoch FROM pg_catalog.pg_postmaster_start_time()),
                          CASE WHEN pg_catalog.pg_is_in_recovery() THEN ' standby' ELSE '' END)`

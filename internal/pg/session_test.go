@@ -37,7 +37,7 @@ func TestASessionOfOursDoesNotDependOnTheSettingsOfItsRole(t *testing.T) {
 		require.NoError(t, ours.QueryRow(t.Context(), "SELECT current_setting($1)", name).Scan(&got))
 		require.Equal(t, want, got, name)
 	}
-	// Asynchronous commits were asked for, and depend on nobody.
+	// Asynchronous commits were configured, and wait for no standby.
 	_, err = users.Exec(t.Context(), "ALTER DATABASE "+pgx.Identifier{users.Config().ConnConfig.Database}.Sanitize()+" SET synchronous_commit = off")
 	require.NoError(t, err)
 	ours.Reset()

@@ -12,7 +12,7 @@ import (
 // Fits reports whether a text column can hold b.
 func Fits(b []byte) bool { return utf8.Valid(b) && !bytes.Contains(b, []byte{0}) }
 
-// Indexable returns s, or its hash where a text column or an index on it cannot hold s.
+// Indexable returns s, or its hash if a text column or an index on it cannot hold s.
 func Indexable(s string) string {
 	if len(s) <= 255 && Fits([]byte(s)) {
 		return s
@@ -21,7 +21,7 @@ func Indexable(s string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Readable returns s with what a text column refuses replaced, cut to limit bytes.
+// Readable returns s, cut to limit bytes, with each part that a text column refuses replaced.
 func Readable(s string, limit int) string {
 	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 	if len(s) <= limit {

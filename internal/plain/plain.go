@@ -1,5 +1,5 @@
-// Package plain keeps control characters of names and messages out of terminals, logs and records. A terminal obeys escape
-// sequences, a line break forges a line of a log or of a table, and bidirectional controls show a name in another order than
+// Package plain keeps control characters of names and messages out of terminals, logs and records. A terminal executes escape
+// sequences, a line break forges a line of a log or of a table, and bidirectional controls display a name in another order than
 // it was written.
 package plain
 
@@ -35,8 +35,8 @@ func Lines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// CheckName refuses the name of a person that is not text of one line: with a line break, an escape, another control
-// character, or one that changes the direction of text. The joiners of some scripts are allowed.
+// CheckName refuses a person's name that is not text of one line: with a line break, an escape, another control character, or one
+// that changes the direction of text. The joiners of some scripts are allowed.
 func CheckName(name string) error {
 	if !utf8.ValidString(name) {
 		return errors.New("the name is not UTF-8")

@@ -1,8 +1,8 @@
-// Package scaffold knows what a new service begins with: a handler with its table, tests that run it as it will run, a program,
-// and a compose file with the servers it needs.
+// Package scaffold makes the files of a new service: a handler with its table, tests that run it as in production, a program, and
+// a compose file with the servers that it needs.
 //
-// The files are templates in the folder service. Nothing is written unless everything can be: Files makes them in memory,
-// Write puts them into a folder that is new or empty.
+// The files are templates in the folder service. Nothing is written unless everything can be: Files makes them in memory, Write
+// writes them to a folder that is new or empty.
 package scaffold
 
 import (
@@ -28,9 +28,9 @@ var templates embed.FS
 
 const module = "github.com/troupe-go/troupe"
 
-// A Service is one that is to be made.
+// A Service describes the service to make.
 type Service struct {
-	// Name is the program's: 1 to 40 lower-case letters, digits and dashes, beginning with a letter.
+	// Name is the program's name: 1 to 40 lower-case letters, digits and dashes, beginning with a letter.
 	Name string
 	// Module is the path of its Go module.
 	Module string
@@ -38,11 +38,11 @@ type Service struct {
 	Hop topics.Hop
 	// From is the hop of the same flow whose events it reacts to. Zero: it handles commands.
 	From topics.Hop
-	// Troupe is a checkout of this module, which the service is built against.
+	// Troupe is the folder of a checkout of this module, which the service is built against.
 	Troupe string
 }
 
-// A File is one of the service's, by its path below the service's folder.
+// A File is one of the service's files, with its path below the service's folder.
 type File struct {
 	Path string
 	Text []byte
@@ -53,16 +53,16 @@ var (
 	moduleRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~/-]*$`)
 )
 
-// Database is the name of the service's database.
+// Database returns the name of the service's database.
 func (s Service) Database() string { return strings.ReplaceAll(s.Name, "-", "_") }
 
-// Reacts says that it reacts to another hop.
+// Reacts reports whether it reacts to another hop.
 func (s Service) Reacts() bool { return !s.From.IsZero() }
 
-// Handles says that it handles commands.
+// Handles reports whether it handles commands.
 func (s Service) Handles() bool { return s.From.IsZero() }
 
-// Hears says what it does, in the middle of a sentence.
+// Hears describes its input, as a part of a sentence.
 func (s Service) Hears() string {
 	if s.Reacts() {
 		return "reacts to the events of " + s.From.Events()
@@ -70,20 +70,20 @@ func (s Service) Hears() string {
 	return "handles the commands of " + s.Hop.Commands()
 }
 
-// only are the templates of one kind of service.
+// only restricts templates to one kind of service.
 var only = map[string]func(Service) bool{
 	"seats.go": Service.Handles, "seats_test.go": Service.Handles, "ask.go": Service.Handles,
 	"tickets.go": Service.Reacts, "tickets_test.go": Service.Reacts,
 }
 
-// called are the files whose templates have another name.
+// called maps templates to the names of their files, if these differ.
 var called = map[string]string{
 	"seats.go": "handler.go", "seats_test.go": "handler_test.go", "tickets.go": "handler.go", "tickets_test.go": "handler_test.go",
-	"gitignore": ".gitignore", // whose own name would be taken for this repository's
+	"gitignore": ".gitignore", // under its own name it would be this repository's
 }
 
-// Files are those of the service, in order of their paths. An error names what is wrong with the service, or that Troupe is
-// no checkout.
+// Files returns the files of the service, sorted by path. An error names the invalid setting of the service, or reports that
+// Troupe is no checkout.
 func (s Service) Files() ([]File, error) {
 	switch {
 	case !nameRule.MatchString(s.Name):
@@ -139,13 +139,13 @@ func Write(folder string, files []File) error {
 	return nil
 }
 
-// direct are the modules that the files import, beside this one.
+// direct lists the modules that the files import, apart from this one.
 var direct = []string{"github.com/jackc/pgx/v5", "github.com/rs/zerolog", "github.com/stretchr/testify"}
 
 var requirement = regexp.MustCompile(`(?m)^\t(\S+) (v\S+)( // indirect)?$`)
 
-// modules are go.mod and go.sum with the versions that the checkout is tested with, so that the service builds without asking
-// anybody.
+// modules returns go.mod and go.sum with the versions that the checkout is tested with, so that the service builds without
+// network access to find versions.
 func (s Service) modules() ([]File, error) {
 	own, err := os.ReadFile(filepath.Join(s.Troupe, "go.mod"))
 	if err != nil || !strings.HasPrefix(string(own), "module "+module+"\n") {
@@ -169,7 +169,7 @@ func (s Service) modules() ([]File, error) {
 	return []File{{"go.mod", []byte(b.String())}, {"go.sum", sums}}, nil
 }
 
-// quoted is a path as go.mod has it.
+// quoted returns a path in the syntax of go.mod.
 func quoted(path string) string {
 	if strings.ContainsAny(path, " \t\"'`(),") {
 		return strconv.Quote(path)

@@ -21,7 +21,7 @@ func service(t *testing.T) scaffold.Service {
 	return scaffold.Service{Name: "seat-desk", Module: "example.org/seat-desk", Hop: topics.MustHop("booking", "seats"), Troupe: checkout}
 }
 
-// TestANewServiceBuildsAndItsTestsPass is what a person does on the first day: make a service, and run its tests.
+// TestANewServiceBuildsAndItsTestsPass does the first steps of a user: make a service, and run its tests.
 func TestANewServiceBuildsAndItsTestsPass(t *testing.T) {
 	t.Parallel()
 	reacts := service(t)
@@ -33,7 +33,7 @@ func TestANewServiceBuildsAndItsTestsPass(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "seat-desk")
 			require.NoError(t, scaffold.Write(folder, files))
 			for _, args := range [][]string{
-				{"vet", "./..."}, {"test", "-count=1", "-timeout=8m", "./..."}, // which builds it, too
+				{"vet", "./..."}, {"test", "-count=1", "-timeout=8m", "./..."}, // which also builds it
 			} {
 				cmd := exec.CommandContext(t.Context(), "go", args...)
 				cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
@@ -47,7 +47,7 @@ func TestANewServiceBuildsAndItsTestsPass(t *testing.T) {
 	}
 }
 
-// The compose file is read as YAML here; docker/composetest loads it as docker compose does.
+// The compose file is parsed as YAML here; docker/composetest loads it as docker compose does.
 func TestTheComposeFileNamesWhatIsThere(t *testing.T) {
 	t.Parallel()
 	s := service(t)

@@ -23,8 +23,8 @@ import (
 	"github.com/troupe-go/troupe/relay/desk"
 )
 
-// An adminHandler is the admin endpoints. Without a token it answers questions only, and run sees to it that nobody but
-// this machine can ask. With one, everything but /livez and /readyz wants it.
+// An adminHandler serves the admin endpoints. Without a token it answers reads only, and run makes it listen on loopback only.
+// With a token, every endpoint except /livez and /readyz requires it.
 type adminHandler struct {
 	guard
 	fleet *fleet
@@ -33,7 +33,8 @@ type adminHandler struct {
 	pages atomic.Pointer[mounted] // nil: there is no console
 }
 
-// A guard lets a request read that brings the token. Where there is none, it lets requests read that ask for this machine.
+// A guard admits read requests: with a token set, those requests must carry it; without one, their Host must be localhost or a
+// loopback address.
 type guard struct{ token door.Token }
 
 func newAdmin(f *fleet, registry *prometheus.Registry, log zerolog.Logger) *adminHandler {
@@ -56,19 +57,19 @@ func newAdmin(f *fleet, registry *prometheus.Registry, log zerolog.Logger) *admi
 	return a
 }
 
-// mostBody bounds what a request may bring.
+// mostBody is the largest request body in bytes that is read.
 const mostBody = 64 << 10
 
 func (a *adminHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if pages := a.pages.Load(); pages != nil && (r.URL.Path == consolePath || strings.HasPrefix(r.URL.Path, consolePath+"/")) {
-		pages.ServeHTTP(w, r) // which knows the token, and its own limits
+		pages.ServeHTTP(w, r) // the console checks the token itself, and has its own limits
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, mostBody)
 	a.mux.ServeHTTP(w, r)
 }
 
-// mayRead reports whether a request may read. Otherwise refused answers it.
+// mayRead reports whether a request may read. If not, refused answers it.
 func (g *guard) mayRead(r *http.Request) (may bool, refused func(http.ResponseWriter)) {
 	switch g.token.Check(r) {
 	case door.NoToken:
@@ -82,7 +83,7 @@ func (g *guard) mayRead(r *http.Request) (may bool, refused func(http.ResponseWr
 	}
 }
 
-// reads is for what a request reads.
+// reads wraps the handler of a request that reads.
 func (g *guard) reads(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if may, refused := g.mayRead(r); !may {
@@ -93,7 +94,7 @@ func (g *guard) reads(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// acts is for what a request changes.
+// acts wraps the handler of a request that changes something. Without a token set, it refuses all requests.
 func (a *adminHandler) acts(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch a.token.Check(r) {
@@ -120,7 +121,7 @@ func tooMany(w http.ResponseWriter) {
 	refuse(w, http.StatusTooManyRequests, door.Explanation)
 }
 
-// here lets requests through that ask for this machine, for an endpoint without a token.
+// here admits only requests whose Host is localhost or a loopback address. It wraps endpoints without a token.
 func here(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !door.Called(r.Host, door.Localhost) {
@@ -131,7 +132,8 @@ func here(next http.Handler) http.Handler {
 	})
 }
 
-// elsewhere refuses a request that a web page may have led here by a name of its own.
+// elsewhere refuses a request with another Host: a web page may have led the browser here by a host name of its own (DNS
+// rebinding).
 func elsewhere(r *http.Request) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		refuse(w, http.StatusMisdirectedRequest,
@@ -145,7 +147,7 @@ type refusal struct {
 
 func refuse(w http.ResponseWriter, code int, reason string) { answer(w, code, refusal{reason}) }
 
-// outlets are those that ?outbox= names, or all.
+// outlets returns the outlet that ?outbox= names, or all outlets. For an unknown name it answers 404 and returns nil.
 func (a *adminHandler) outlets(w http.ResponseWriter, r *http.Request) []*outlet {
 	name := r.URL.Query().Get("outbox")
 	if name == "" {
@@ -158,7 +160,8 @@ func (a *adminHandler) outlets(w http.ResponseWriter, r *http.Request) []*outlet
 	return nil
 }
 
-// outlet is the one that ?outbox= names; without it, the only one.
+// outlet returns the outlet that ?outbox= names, or the only one if the request names none. If there is no such outlet, it
+// answers the request and returns nil.
 func (a *adminHandler) outlet(w http.ResponseWriter, r *http.Request) *outlet {
 	name := r.URL.Query().Get("outbox")
 	o := a.fleet.find(name)
@@ -174,7 +177,7 @@ func (a *adminHandler) outlet(w http.ResponseWriter, r *http.Request) *outlet {
 
 type health struct {
 	OK     bool       `json:"ok"`
-	Role   relay.Role `json:"role,omitempty"` // of the only outbox
+	Role   relay.Role `json:"role,omitempty"` // set only if there is a single outbox
 	Reason string     `json:"reason,omitempty"`
 
 	Outboxes []outboxHealth `json:"outboxes,omitempty"`
@@ -187,7 +190,7 @@ type outboxHealth struct {
 	Reason string     `json:"reason,omitempty"`
 }
 
-// ready answers anybody; why not, only who may know.
+// ready answers every request with the status; it gives the reasons only to a request that may read.
 func (a *adminHandler) ready(w http.ResponseWriter, r *http.Request) {
 	all := a.outlets(w, r)
 	if all == nil {
@@ -230,7 +233,7 @@ type outletStatus struct {
 	Outbox      string             `json:"outbox"`
 	Ready       bool               `json:"ready"`
 	Reason      string             `json:"reason,omitempty"`
-	PausedSince time.Time          `json:"paused_since,omitzero"` // of POST /pause
+	PausedSince time.Time          `json:"paused_since,omitzero"` // time of POST /pause
 	StoredPause *relay.StoredPause `json:"paused_in_database,omitempty"`
 	Relay       relay.Status       `json:"relay"`
 	Rows        *rowStatus         `json:"rows,omitempty"`
@@ -288,10 +291,10 @@ func answer(w http.ResponseWriter, code int, body any) {
 	w.WriteHeader(code)
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(body) // whoever asked has gone
+	_ = encoder.Encode(body) // it fails only if the client is gone
 }
 
-// accept reads a request's JSON; unknown fields are mistakes.
+// accept decodes a request's JSON body into into. Unknown fields are errors. If it fails, it answers 400 and returns false.
 func accept(w http.ResponseWriter, r *http.Request, into any) bool {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
@@ -310,7 +313,7 @@ func (o *outlet) statistics() *statistics {
 
 func (o *outlet) desk() desk.Desk { return desk.Desk{DB: o.statistics().pool, Table: o.plan.table()} }
 
-// statistics are read when somebody asks, at most every statsFor.
+// statistics reads the outbox's figures on demand and caches them for statsFor.
 type statistics struct {
 	pool *pgxpool.Pool
 	of   desk.Table
@@ -323,8 +326,8 @@ type statistics struct {
 
 type rowStats struct {
 	outbox.Stats
-	Bytes  int64 // payloads of the rows that Pending counts
-	mapped bool  // only what is in trouble is known
+	Bytes  int64 // payload bytes of the rows that Pending counts
+	mapped bool  // the table has a mapping: only its rows in trouble are known
 }
 
 const (
@@ -354,7 +357,8 @@ func (s *statistics) read(ctx context.Context) (rowStats, error) {
 	return s.last, s.err
 }
 
-// waitingBytes reads no payload: the length of one that is stored out of line stands in its row.
+// waitingBytes sums the sizes of the payloads of up to 100,000 rows. It reads no payload: the length of a payload that is stored
+// out of line (TOAST) is in its row.
 func waitingBytes(ctx context.Context, pool *pgxpool.Pool) (bytes int64, err error) {
 	err = pool.QueryRow(ctx, `
 		SELECT coalesce(sum(octet_length(payload)), 0)::bigint

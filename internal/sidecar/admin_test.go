@@ -33,7 +33,7 @@ func (p *process) ask(method, path, token, body string) (code int, text string) 
 	return p.send(req)
 }
 
-// askAs reads a path of a host's name that leads to the process.
+// askAs sends a GET with another Host to the process.
 func (p *process) askAs(host, path string) (code int, text string) {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.admin+path, nil)
@@ -83,7 +83,7 @@ func TestWithoutATokenThereAreNoActionsAndNothingButLoopback(t *testing.T) {
 		code, _ := p.ask("GET", path, "", "")
 		require.Equal(t, http.StatusOK, code, path)
 	}
-	for _, path := range []string{"/status", "/metrics", "/parked", "/replay"} { // as a web page of another site may ask
+	for _, path := range []string{"/status", "/metrics", "/parked", "/replay"} { // as a web page of another site may request
 		code, text := p.askAs("relay.evil.example", path)
 		require.Equal(t, http.StatusMisdirectedRequest, code, path)
 		require.Contains(t, text, "set a token", path)
@@ -164,7 +164,7 @@ func TestPauseAndResume(t *testing.T) {
 	_, metrics := p.ask("GET", "/metrics", token, "")
 	require.Contains(t, metrics, `outbox_relay_paused{outbox="`+conn.Config().Database+`"} 1`)
 
-	// A relay that begins anew stays paused.
+	// A relay that is started again stays paused.
 	require.NoError(t, os.WriteFile(path, []byte("batch: 10\n"), 0o600))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	testkit.Wait(t, "the reload", func() (bool, error) { return strings.Contains(p.logs(), "reload: done"), nil })
@@ -188,7 +188,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.Contains(t, p.logs(), `"action":"pause"`)
 }
 
-// park leaves rows that are parked, and returns their ids.
+// park inserts parked rows and returns their ids.
 func park(t *testing.T, conn *pgx.Conn, topic string, n int) (ids []string) {
 	t.Helper()
 	for i := range n {
@@ -384,9 +384,9 @@ func TestAReplayOverHTTP(t *testing.T) {
 	require.Equal(t, http.StatusConflict, code)
 	require.Contains(t, text, "under poll a row is deleted once it is published")
 
-	code, _ = p.ask("POST", "/pause", token, "") // so that the rows stay, as they do under WAL
+	code, _ = p.ask("POST", "/pause", token, "") // so that the rows stay, as they do under wal
 	require.Equal(t, http.StatusOK, code)
-	const rows = 60 // a minute at one each second
+	const rows = 60 // at one a second this takes a minute
 	testkit.Wait(t, "rows that stay", func() (bool, error) {
 		insert(t, conn, topic, "k")
 		return count(t, conn, "SELECT count(*) FROM troupe.outbox") >= rows, nil

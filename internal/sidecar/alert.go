@@ -5,8 +5,8 @@ import (
 	"github.com/troupe-go/troupe/relay"
 )
 
-// tellOfParked gives the relay the hook that tells a webhook of parked rows. Nil: there is no webhook, and the relay's log
-// has to do.
+// tellOfParked adds to the relay the hook that notifies a webhook of parked rows. It returns nil if no webhook is configured:
+// then only the relay's log reports them.
 func (o *outboxPlan) tellOfParked() (*alert.Notifier, error) {
 	if o.alert.URL == "" {
 		return nil, nil

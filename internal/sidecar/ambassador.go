@@ -123,7 +123,7 @@ func (p Program) ambassadorHealth() *cobra.Command {
 	return cmd
 }
 
-// run works until ctx ends, and then finishes what is under way.
+// run works until ctx ends, and then finishes the work in progress.
 func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 	log := a.participant.Log
 	pool, err := pgxpool.NewWithConfig(ctx, a.database) // connects to nothing yet
@@ -190,7 +190,8 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 	return err
 }
 
-// listen opens what others ask, from the start. The addresses are by their settings' names: a port 0 has become another.
+// listen opens the listeners of the endpoints, before the database has answered. addresses has the address of each by the name of
+// its setting: a port 0 is replaced by the port in use.
 func (a *ambassadorPlan) listen(
 	ctx context.Context, group *errgroup.Group, pool *pgxpool.Pool, door *ambassadorDoor,
 ) (addresses map[string]any, err error) {
@@ -232,7 +233,7 @@ func (a *ambassadorPlan) listen(
 	return addresses, open(posts.name, a.outbox, mux)
 }
 
-// forgetEvery is how often ids are looked through that are old enough.
+// forgetEvery is the interval between deletions of ids that are older than the configured retention.
 const forgetEvery = 10 * time.Minute
 
 func (a *ambassadorPlan) forget(ctx context.Context, from *ambassador.Outbox) {
@@ -248,7 +249,7 @@ func (a *ambassadorPlan) forget(ctx context.Context, from *ambassador.Outbox) {
 	}
 }
 
-// begin waits until database and registry answer, and refuses a database that is not as it must be.
+// begin waits until the database and the registry answer, and refuses a database whose migrations are pending.
 func (a *ambassadorPlan) begin(ctx context.Context, pool *pgxpool.Pool, door *ambassadorDoor) error {
 	err := a.await(ctx, door, "the database", func(ctx context.Context) error {
 		if a.migrate {
@@ -294,7 +295,7 @@ func (a *ambassadorPlan) await(ctx context.Context, door *ambassadorDoor, what s
 	}
 }
 
-// tellOfDead adds the hook that tells a webhook of dead letters. Nil: there is no webhook.
+// tellOfDead adds the hook that notifies a webhook of dead letters. It returns nil if no webhook is configured.
 func (a *ambassadorPlan) tellOfDead() (*alert.Notifier, error) {
 	if a.alert.URL == "" {
 		return nil, nil
@@ -314,7 +315,7 @@ func (a *ambassadorPlan) tellOfDead() (*alert.Notifier, error) {
 	return alerts, nil
 }
 
-// An ambassadorDoor is the admin endpoints: questions only.
+// An ambassadorDoor serves the ambassador's admin endpoints. They only read.
 type ambassadorDoor struct {
 	guard
 	metrics http.Handler

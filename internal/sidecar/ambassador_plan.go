@@ -21,7 +21,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// An ambassadorPlan is what troupe ambassador needs, checked.
+// An ambassadorPlan holds the validated configuration of troupe ambassador.
 type ambassadorPlan struct {
 	database    *pgxpool.Config
 	migrate     bool
@@ -30,7 +30,7 @@ type ambassadorPlan struct {
 	service     ambassador.Config
 	routes      []ambassador.Route
 	alert       alert.Config
-	outbox      string // where it listens; empty: nowhere
+	outbox      string // address of POST /outbox; empty: not served
 	outboxToken string
 	topics      []string
 	remember    time.Duration
@@ -40,10 +40,10 @@ type ambassadorPlan struct {
 	inTheClear  bool
 }
 
-// Up to so many transactions are open, each with the requests of its batch. A few large ones save commits.
+// mostTransactions bounds the open transactions, each with the requests of its batch. A few large ones need fewer commits.
 const mostTransactions = 4
 
-// ambassadorPlan reads everything there is. Its errors are of usage, and the first one counts.
+// ambassadorPlan reads and validates all settings. It returns the first error, which is of usage.
 func (p Program) ambassadorPlan(cmd *cobra.Command, log zerolog.Logger) (*ambassadorPlan, error) {
 	l, err := p.loadFile(cmd, ambassadorProgram, ambassadorSettings)
 	if err != nil {
@@ -163,7 +163,7 @@ func (a *ambassadorPlan) readService(v values) (err error) {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if encrypted != nil {
-		if u, err := url.Parse(c.BaseURL); err == nil { // else ambassador.New says what is wrong
+		if u, err := url.Parse(c.BaseURL); err == nil { // otherwise ambassador.New reports the error
 			config = encrypted.to(u.Hostname())
 		}
 	}
@@ -207,7 +207,7 @@ func (a *ambassadorPlan) readParticipant(v values) (err error) {
 	}
 	c.Concurrency = min(mostTransactions, requests)
 	c.Batch = requests / c.Concurrency
-	c.Immediate = -1 // who is in trouble is not asked at once again
+	c.Immediate = -1 // do not retry a failing service at once
 	c.Codec = ambassador.Codec{}
 	a.database.MaxConns = max(a.database.MaxConns, int32(c.Concurrency+4))
 	if c.Retry.Attempts, err = v.number(tries); err != nil {
@@ -242,7 +242,7 @@ func (a *ambassadorPlan) readOutbox(v values) (err error) {
 	return v.guarded(posts, postsToken)
 }
 
-// readCommands reads what the file says of each command.
+// readCommands reads the commands of the file.
 func (l *settingsOf) readCommands(given any) (routes []ambassador.Route, err error) {
 	list, ok := given.([]any)
 	if !ok || len(list) == 0 || len(list) > mostCommands {
@@ -282,7 +282,7 @@ func readCommand(given any) (r ambassador.Route, err error) {
 	return r, r.Check()
 }
 
-// textsOf are the values of an object with no other keys than these.
+// textsOf returns the values of an object as text. It refuses keys other than keys, and values that are not text.
 func textsOf(given any, keys ...string) (map[string]string, error) {
 	object, ok := given.(map[string]any)
 	if !ok {

@@ -94,7 +94,7 @@ func TestTheAmbassadorsReferenceIsWhatTheProgramKnows(t *testing.T) {
 	}
 }
 
-// plannedBeside is what the program makes of a file.
+// plannedBeside returns the plan that the program makes of a file.
 func plannedBeside(t *testing.T, text string, environ ...string) (*ambassadorPlan, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ambassador.yaml")
@@ -147,7 +147,7 @@ func TestTheAmbassadorsDocumentedFileIsValidAndIsRead(t *testing.T) {
 	}, got.routes)
 }
 
-// What the schema refuses the program refuses too, and every default is valid.
+// The program refuses every file that the schema refuses, and every default is valid.
 func TestTheAmbassadorsSchemaAndTheProgramAgree(t *testing.T) {
 	t.Parallel()
 	schema := ambassadorCompiled(t)
@@ -192,7 +192,7 @@ func TestTheAmbassadorsSchemaAndTheProgramAgree(t *testing.T) {
 	}
 }
 
-// TestTheAmbassadorSaysWhatIsWrong: with the setting, its place and the remedy, and never with a secret.
+// TestTheAmbassadorSaysWhatIsWrong checks that an error has the setting, its source and the remedy, and never a secret.
 func TestTheAmbassadorSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	const base = "database-url: postgres://h/d\nbrokers: [a:1]\ncommands: [{type: A}]\n"

@@ -61,7 +61,7 @@ var (
 
 var toService = identity{serviceCA, serviceCert, serviceKey, serviceName}
 
-// ambassadorSections are the settings of troupe ambassador. Those of the database and of Kafka are the relay's.
+// ambassadorSections contains the settings of troupe ambassador. The settings of the database and of Kafka are the relay's.
 var ambassadorSections = []section{
 	{"Database", databaseSettings},
 	{"Kafka", append(slices.Clone(kafkaSettings), registry, hop, group, named, partitions)},
@@ -80,7 +80,7 @@ var ambassadorSettings = func() (all []setting) {
 	return all
 }()
 
-// The commands that the file names, which have no flags.
+// The commands are in the file only: they have no flags.
 const (
 	commandsKey  = "commands"
 	mostCommands = 1000

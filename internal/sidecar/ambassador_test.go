@@ -30,11 +30,11 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// ambassadorProgram makes this binary troupe ambassador.
+// ambassadorProgram, as the value of programEnv, makes this binary run troupe ambassador.
 const ambassadorProgram = "ambassador"
 
-// quickSession lets a group notice soon that a member was killed: Apache Kafka allows no session below 6 s, the embedded
-// broker does.
+// quickSession makes a group notice within a second that a member was killed: Apache Kafka allows no session below 6 s, the
+// embedded broker does.
 func quickSession() []kgo.Opt {
 	session := time.Second
 	if os.Getenv("TROUPE_KAFKA") != "" {
@@ -43,17 +43,17 @@ func quickSession() []kgo.Opt {
 	return []kgo.Opt{kgo.SessionTimeout(session), kgo.RebalanceTimeout(session * 9 / 10), kgo.HeartbeatInterval(100 * time.Millisecond)}
 }
 
-// quickSessionEnv makes an ambassador use it. With the usual session no member is lost while the machine stands still.
+// quickSessionEnv makes an ambassador use quickSession. With the usual session no member is lost while the machine is stalled.
 const quickSessionEnv = "TROUPE_SIDECAR_TEST_QUICK_SESSION"
 
-// house is a service with what its ambassador needs.
+// A house is a service with everything that its ambassador needs.
 type house struct {
 	t       *testing.T
 	pool    *pgxpool.Pool
 	brokers []string
 	hop     topics.Hop
 	service *httptest.Server
-	url     string // of the database, as the ambassador's role
+	url     string // of the database, with the ambassador's role
 	file    string
 	environ []string // of its processes
 }
@@ -107,7 +107,7 @@ func (h *house) waitEvents(n int) (types []string) {
 	return types
 }
 
-// TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain_C18: SIGKILL while the service answers.
+// TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain_C18 kills the ambassador (SIGKILL) while the service answers.
 func TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain_C18(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -120,7 +120,7 @@ func TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain_C18(t *testi
 		mu.Unlock()
 		_, _ = io.WriteString(w, `{"ok":`)
 		_ = http.NewResponseController(w).Flush()
-		if first { // it is done here, and half answered
+		if first { // the service has done the work, and sent half of its answer
 			close(asked)
 			<-r.Context().Done()
 			return
@@ -139,7 +139,7 @@ func TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain_C18(t *testi
 	require.Equal(t, []string{"CreatePackageDone"}, h.waitEvents(1))
 	mu.Lock()
 	require.GreaterOrEqual(t, len(keys), 2, "the first had no answer")
-	for _, key := range keys { // more than two where the second process lost its group for a moment
+	for _, key := range keys { // more than two if the second process lost its group for a moment
 		require.Equal(t, id, key)
 	}
 	mu.Unlock()
@@ -152,8 +152,8 @@ func (h *house) count(sql string, args ...any) (n int) {
 	return n
 }
 
-// TestAServiceThatHangsCostsBoundedWork_C19: no more requests than concurrency says, other keys wait in Kafka, and what
-// waited is done when the service is back.
+// TestAServiceThatHangsCostsBoundedWork_C19: no more requests run than concurrency allows, other keys wait in Kafka, and the
+// waiting commands are done when the service is back.
 func TestAServiceThatHangsCostsBoundedWork_C19(t *testing.T) {
 	t.Parallel()
 	const most, all = 6, 200
@@ -182,7 +182,7 @@ func TestAServiceThatHangsCostsBoundedWork_C19(t *testing.T) {
 	testkit.Wait(t, "as many requests as there may be", func() (bool, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		return now >= 2, nil // a batch is what was there when it began
+		return now >= 2, nil // a batch contains the messages that had arrived when it began
 	})
 	code, page, err := p.get("/metrics")
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func TestAServiceThatHangsCostsBoundedWork_C19(t *testing.T) {
 	require.Zero(t, p.terminate(), p.logs())
 }
 
-// TestAServiceThatIsAwayIsWaitedFor_C18: nothing becomes a dead letter, and /readyz says why.
+// TestAServiceThatIsAwayIsWaitedFor_C18: no command becomes a dead letter, and /readyz has the reason.
 func TestAServiceThatIsAwayIsWaitedFor_C18(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, func(http.ResponseWriter, *http.Request) {}, "retry-attempts: 1")
@@ -218,7 +218,8 @@ func TestAServiceThatIsAwayIsWaitedFor_C18(t *testing.T) {
 	require.Zero(t, p.terminate(), p.logs())
 }
 
-// TestADeadLetterOfAnAmbassadorIsToldAndRedrivable_C13: after the retry period the command is flagged and stands there.
+// TestADeadLetterOfAnAmbassadorIsTold_C13: after the retry period the webhook is notified, and the command is stored as a dead
+// letter.
 func TestADeadLetterOfAnAmbassadorIsTold_C13(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 10)
@@ -303,7 +304,7 @@ func TestAnAmbassadorRefusesADatabaseWithoutTables(t *testing.T) {
 	require.Equal(t, 2, launchToEnd(t, ambassadorProgram, "--config", h.file, "--hop", "none").cmd.ProcessState.ExitCode())
 }
 
-// place is an address that refuses connections until listen is called. Nobody else gets it meanwhile.
+// place returns an address that refuses connections until listen is called. No other process gets it meanwhile.
 func place(t *testing.T) (address string, listen func() net.Listener) {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -323,7 +324,7 @@ func place(t *testing.T) (address string, listen func() net.Listener) {
 	}
 }
 
-// launchToEnd is launch of what ends by itself.
+// launchToEnd launches a process that ends by itself, and waits for it.
 func launchToEnd(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, ended: make(chan struct{})}

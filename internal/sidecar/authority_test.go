@@ -47,13 +47,13 @@ func certificate(t *testing.T, name string) *x509.Certificate {
 	}
 }
 
-// write leaves ca.pem.
+// write writes ca.pem and returns its path.
 func (a *authority) write(t *testing.T, dir string) string {
 	t.Helper()
 	return writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", a.der)
 }
 
-// issue leaves FILE.pem and FILE.key for a name, as server and as client.
+// issue writes FILE.pem and FILE.key for a name, valid for servers and clients.
 func (a *authority) issue(t *testing.T, dir, file, name string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

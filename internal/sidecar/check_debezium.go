@@ -17,8 +17,9 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// checkDebezium prints what a Debezium connector means to a relay: the configuration to standard output, so that it can
-// be redirected into a file, and what has no equivalent to standard error. As JSON both go to standard output.
+// checkDebezium translates the configuration of a Debezium connector into one of a relay. It prints the configuration to standard
+// output, so that you can redirect it into a file, and the options without an equivalent to standard error. As JSON both go to
+// standard output.
 func (p Program) checkDebezium(path, form string) error {
 	if form != "text" && form != "json" {
 		return usagef("output: %q: want text or json", form)
@@ -51,7 +52,7 @@ func (p Program) checkDebezium(path, form string) error {
 	return err
 }
 
-// printOptions is Report.Text for names as long as options have.
+// printOptions prints the findings like Report.Text, in a layout for the long names of options.
 func printOptions(to io.Writer, findings []doctor.Finding) error {
 	var b strings.Builder
 	for _, f := range findings {
@@ -67,26 +68,27 @@ func readConnector(path string) (mapping.Connector, error) {
 		return mapping.Connector{}, errors.Unwrap(err)
 	}
 	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, 2<<20)) // FromConnector refuses less
+	text, err := io.ReadAll(io.LimitReader(f, 2<<20)) // FromConnector refuses less than that
 	if err != nil {
 		return mapping.Connector{}, err
 	}
 	return mapping.FromConnector(text)
 }
 
-// A connectorEntry is one of the outboxes in the file of --config.
+// A connectorEntry is one outbox in the file of --config.
 type connectorEntry struct {
 	Settings map[string]string `json:"settings"`
 	Mapping  map[string]string `json:"mapping"`
 }
 
-// entryOrder is how the settings of an entry are best read.
+// entryOrder is the order in which the settings of an entry are printed.
 var entryOrder = []string{
 	"name", "database-url", "database-tls-ca", "database-tls-cert", "database-tls-key", "source", "delivery", "slot", "publication",
 	"registry", "subject-strategy",
 }
 
-// entriesOf has one for each table. The slot is the first's, and copies of it are the others'.
+// entriesOf returns an entry for each table. The first entry has the connector's slot, the others have slots that are copied from
+// it.
 func entriesOf(c mapping.Connector) []connectorEntry {
 	files := map[string]string{"sslrootcert": "database-tls-ca", "sslcert": "database-tls-cert", "sslkey": "database-tls-key"}
 	entries := make([]connectorEntry, 0, len(c.Tables))
@@ -165,12 +167,12 @@ func entriesYAML(c mapping.Connector, entries []connectorEntry) string {
 	return b.String()
 }
 
-// plainYAML is text that needs no quotes: no number, no word that YAML takes for something else but true and false.
+// plainYAML matches text that needs no quotes: no number, and no word that YAML reads as another type except true and false.
 var plainYAML = regexp.MustCompile(`^[a-z][a-zA-Z0-9_.:/@?=-]*$`)
 
 func quoteYAML(text string) string {
 	if plainYAML.MatchString(text) && !strings.HasSuffix(text, ":") && !slices.Contains([]string{"yes", "no", "on", "off", "null", "y", "n"}, text) {
 		return text
 	}
-	return strconv.QuoteToASCII(text) // YAML's double quotes know all of Go's escapes
+	return strconv.QuoteToASCII(text) // YAML's double-quoted strings have all of Go's escapes
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-// A password that stands in every place of the connector where there may be one.
+// connectorSecret is the password in every setting of the connector that may hold one.
 const connectorSecret = "hunter2"
 
 func checkConnector(t *testing.T, connector string, args ...string) result {
@@ -64,7 +64,7 @@ func TestCheckReadsADebeziumConnector(t *testing.T) {
 	require.NotEmpty(t, j.Findings)
 }
 
-// TestWhatCheckPrintsIsYAMLOfTheSameMapping: whatever the connector's values are.
+// TestWhatCheckPrintsIsYAMLOfTheSameMapping holds for any values of the connector.
 func TestWhatCheckPrintsIsYAMLOfTheSameMapping(t *testing.T) {
 	t.Parallel()
 	for _, odd := range []string{"plain", "true", "no", "12", "a: b", "a#b", `q"uo\te`, "${routedByValue}.events", "é\u0085\u2028", "- x", "~", "x:", " lead"} {

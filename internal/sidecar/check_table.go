@@ -12,11 +12,11 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-// checkTable looks whether a table is as its mapping wants it, and what of it is published.
+// checkTable checks that a table fits its mapping and that the publication contains it, and reports its parked rows.
 func checkTable(ctx context.Context, r *doctor.Report, config *pgx.ConnConfig, of desk.Table, publication string) {
 	conn, err := pgx.ConnectConfig(ctx, config.Copy())
 	if err != nil {
-		return // told under database
+		return // the finding "database" reports it
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	schema, table, _ := strings.Cut(of.Name, ".")

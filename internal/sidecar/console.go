@@ -14,28 +14,29 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// consolePath is where the admin port has the console.
+// consolePath is the path of the console on the admin port.
 const consolePath = "/console"
 
-// A mounted console, with connections of its own: a relay's end with it.
+// A mounted is a console with its own connection pools: a relay closes its pool when it ends.
 type mounted struct {
 	http.Handler
 	console *console.Console
 	pools   []*pgxpool.Pool
 }
 
-const consoleConnections = 4 // of each database
+const consoleConnections = 4 // for each database
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// newConsole makes the console over the databases of all outboxes, each once. It connects to nothing. Nil: there is to be none.
+// newConsole makes the console over the databases of all outboxes, each database once. It connects to nothing. It returns nil if
+// the console is disabled.
 func newConsole(ctx context.Context, p plan, log zerolog.Logger) (*mounted, error) {
 	if !p.console {
 		return nil, nil
 	}
 	m := &mounted{}
 	cfg := console.Config{Path: consolePath, Token: p.token, Private: p.token != "", Log: log}
-	if p.token == "" { // on loopback, where pages of others must not lead here by a name of theirs
+	if p.token == "" { // on loopback, where a page of another site must not reach it by a host name of its own
 		cfg.Hosts = []string{"localhost"}
 	}
 	seen := make(map[string]bool)
@@ -71,7 +72,7 @@ func newConsole(ctx context.Context, p plan, log zerolog.Logger) (*mounted, erro
 	return m, nil
 }
 
-// consoleName is an outbox's as an address may have it.
+// consoleName returns an outbox's name with only the characters that a path may have, 63 at most.
 func consoleName(name string) string {
 	name = strings.Trim(notInName.ReplaceAllString(name, "-"), ".-_")
 	if name == "" {
@@ -80,7 +81,7 @@ func consoleName(name string) string {
 	return name[:min(len(name), 63)]
 }
 
-// close ends what the console does for people, and its connections.
+// close ends the console's requests and jobs, and closes its connections.
 func (m *mounted) close() {
 	if m == nil {
 		return

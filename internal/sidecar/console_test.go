@@ -44,7 +44,7 @@ func TestTheAdminPortServesTheConsoleByTheSameTokenRules(t *testing.T) {
 	_, style := p.ask("GET", "/console/static/console.css", "", "")
 	require.Contains(t, style, ":root")
 
-	// 200: who has not signed in is sent to the page where he can.
+	// 200: a request without a session is redirected to the sign-in page.
 	reload("console: true\nadmin-token: "+token+"\n", http.StatusOK)
 	testkit.Wait(t, "the token to be wanted", func() (bool, error) {
 		_, page := p.ask("GET", "/console/relay", "", "")

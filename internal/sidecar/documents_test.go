@@ -25,13 +25,13 @@ func documented(t *testing.T, program string) []commands.Command {
 	return commands.Of(all, program)
 }
 
-// TestTheCommandsInDocumentsAreThere, with their flags and as many arguments as they are given.
+// TestTheCommandsInDocumentsAreThere checks each command in the documents with its flags and the number of its arguments.
 func TestTheCommandsInDocumentsAreThere(t *testing.T) {
 	t.Parallel()
 	all := documented(t, relayProgram)
 	require.Greater(t, len(all), 40)
 	for _, c := range documented(t, "troupe") {
-		if len(c.Args) > 1 && c.Args[1] == "ambassador" { // whose flags are read here, not by troupe
+		if len(c.Args) > 1 && c.Args[1] == "ambassador" { // its flags are parsed by this package, not by troupe
 			all = append(all, c)
 		}
 	}
@@ -63,7 +63,7 @@ func understood(c commands.Command) error {
 	return cmd.ValidateArgs(cmd.Flags().Args())
 }
 
-// flagsOf says which flag there is not. In prose values and arguments may be left out.
+// flagsOf returns an error for a flag that does not exist. In prose, values and arguments may be left out.
 func flagsOf(cmd *cobra.Command, args []string) error {
 	for _, arg := range args {
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
@@ -77,10 +77,10 @@ func flagsOf(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// TestTheCommandsInDocumentsRun on a database with a parked row.
+// TestTheCommandsInDocumentsRun runs them on a database with a parked row.
 func TestTheCommandsInDocumentsRun(t *testing.T) {
 	t.Parallel()
-	// Those that are only looked at, each with the reason.
+	// notRun lists the commands that are parsed but not run, each with the reason.
 	notRun := map[string]string{
 		"outbox-relay check --debezium internal/sidecar/testdata/connector.json": "TestCheckReadsADebeziumConnector runs it",
 	}
@@ -91,7 +91,7 @@ func TestTheCommandsInDocumentsRun(t *testing.T) {
 	ran := make(map[string]bool)
 	for _, c := range documented(t, relayProgram) {
 		text := strings.Join(c.Args, " ")
-		serves := len(c.Args) > 1 && c.Args[1] == "run" // until it is stopped: most tests of this package run it
+		serves := len(c.Args) > 1 && c.Args[1] == "run" // runs until it is stopped: most tests of this package run it
 		if c.Prose || ran[text] || serves || notRun[text] != "" {
 			continue
 		}
@@ -108,7 +108,7 @@ func TestTheCommandsInDocumentsRun(t *testing.T) {
 		code := Program{Args: args, Stdout: &stdout, Stderr: &stderr, Environ: []string{
 			"DATABASE_URL=" + testkit.DatabaseURL(t, pool), "KAFKA_BROKERS=" + strings.Join(testkit.Kafka(t), ","),
 		}}.Main(t.Context())
-		// check has the parked row to tell of, and a topic that there is not.
+		// check reports the parked row, and a topic that does not exist.
 		if code != exitDone && (c.Args[1] != "check" || code == exitUsage) {
 			t.Errorf("%s\n\tends with status %d on a database with a parked row: %s%s\n\tmend the document, or say in notRun why not",
 				c, code, stderr.String(), stdout.String())
@@ -123,7 +123,7 @@ const aParkedRow = `
 	INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 	SELECT position, id, topic, '\x6f2d31', 'parked', 8, 8, 'no such topic' FROM one`
 
-// namedID is the row's that a command names.
+// namedID returns the id of the row that a command names.
 func namedID(c commands.Command) string {
 	for _, arg := range c.Args {
 		if len(arg) == 36 && strings.Count(arg, "-") == 4 {
@@ -133,7 +133,7 @@ func namedID(c commands.Command) string {
 	return "019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f"
 }
 
-// TestTheStatementsInDocumentsRun against the tables that there are.
+// TestTheStatementsInDocumentsRun runs them on the migrated tables.
 func TestTheStatementsInDocumentsRun(t *testing.T) {
 	t.Parallel()
 	ofTheReader := map[string]string{
@@ -156,7 +156,7 @@ func TestTheStatementsInDocumentsRun(t *testing.T) {
 	}
 }
 
-// TestARelayOperatorLooksAndRepairsWithNoMoreThanItsGrants runs every command on the outbox that people have.
+// TestARelayOperatorLooksAndRepairsWithNoMoreThanItsGrants runs every command for operators on the outbox.
 func TestARelayOperatorLooksAndRepairsWithNoMoreThanItsGrants(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)

@@ -10,11 +10,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A fleet is all outlets of the process.
+// A fleet holds all outlets of the process.
 type fleet struct {
 	log     zerolog.Logger
 	latency *prometheus.HistogramVec
-	failed  chan error // why the only outlet ended
+	failed  chan error // the error of the only outlet
 
 	mu      sync.Mutex
 	outlets []*outlet // in the file's order
@@ -30,7 +30,7 @@ func (f *fleet) list() []*outlet {
 	return slices.Clone(f.outlets)
 }
 
-// find is the outlet of a name; with an empty one, the only outlet there is.
+// find returns the outlet of a name, or the only outlet if the name is empty. It returns nil if there is no such outlet.
 func (f *fleet) find(name string) *outlet {
 	all := f.list()
 	if name == "" && len(all) == 1 {
@@ -44,12 +44,13 @@ func (f *fleet) find(name string) *outlet {
 
 func (f *fleet) several() bool { return len(f.list()) > 1 }
 
-// apply makes the fleet what the plans say. All of them are checked before any relay is touched; then those whose settings
-// changed are stopped and begin anew, and the others never notice. It returns when those that ended have ended.
+// apply replaces the outlets of the fleet by the outlets of the plans. It checks all plans before it stops a relay. Then it stops
+// the outlets whose settings changed or that have no plan, waits for their end, and starts new ones; outlets without a change
+// keep running.
 func (f *fleet) apply(ctx context.Context, plans []outboxPlan) error {
 	old := f.list()
 	next := make([]*outlet, len(plans))
-	fresh := make(map[*outlet]*outlet) // to the one it takes over from, or nil
+	fresh := make(map[*outlet]*outlet) // to the outlet that it replaces, or nil
 	for n, plan := range plans {
 		at := slices.IndexFunc(old, func(o *outlet) bool { return o.plan.name == plan.name })
 		if at >= 0 {
@@ -99,7 +100,7 @@ func (f *fleet) apply(ctx context.Context, plans []outboxPlan) error {
 	return nil
 }
 
-// watch reports the end of an outlet that nobody asked to end.
+// watch reports the error of an outlet that ended by itself, if it is the only one.
 func (f *fleet) watch(ctx context.Context, o *outlet) {
 	<-o.ended
 	if o.err != nil && ctx.Err() == nil && !f.several() {
@@ -110,7 +111,7 @@ func (f *fleet) watch(ctx context.Context, o *outlet) {
 	}
 }
 
-// end waits for all, after ctx has ended or one failed.
+// end stops all outlets and waits for them. It is called when ctx has ended or the only outlet failed.
 func (f *fleet) end() error {
 	var mu sync.Mutex
 	var errs []error

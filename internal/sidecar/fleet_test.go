@@ -19,7 +19,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// pooled is a database URL behind which a pooler speaks: it greets as process 1 and is process 2, on every connection.
+// pooled returns a database URL that reaches a pooler: on every connection it greets as process 1, and is process 2.
 func pooled(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -133,7 +133,7 @@ outboxes:
 		require.NoError(t, err)
 		require.Equal(t, want, code, name)
 	}
-	testkit.Wait(t, "the metrics", func() (bool, error) { // a row is counted after it was seen on its topic
+	testkit.Wait(t, "the metrics", func() (bool, error) { // a row is counted after it is visible on its topic
 		_, metrics, err := p.get("/metrics")
 		for _, line := range []string{
 			`outbox_relay_ready{outbox="broken"} 0`, `outbox_relay_ready{outbox="shop"} 1`,

@@ -18,7 +18,7 @@ What ` + "`outbox-relay grants PART --role NAME`" + ` prints for each part, here
 ` + "`go test ./internal/sidecar -run Grants -update`" + `. [Security](security.md#postgres) says which part is whose.
 `
 
-// TestTheGrantsPageIsWhatTheCommandPrints holds docs/grants.md to the list that roles are compared with.
+// TestTheGrantsPageIsWhatTheCommandPrints compares docs/grants.md with the list that roles are checked against.
 func TestTheGrantsPageIsWhatTheCommandPrints(t *testing.T) {
 	t.Parallel()
 	var page strings.Builder

@@ -47,7 +47,7 @@ func ask(ctx context.Context, address, token string) error {
 	defer cancel()
 	if host, port, err := net.SplitHostPort(address); err == nil {
 		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-			address = net.JoinHostPort("127.0.0.1", port) // where a relay listens that listens everywhere
+			address = net.JoinHostPort("127.0.0.1", port) // reaches a relay that listens on all addresses
 		}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
@@ -57,7 +57,7 @@ func ask(ctx context.Context, address, token string) error {
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // without a proxy
 	resp, err := client.Do(req)
 	if err != nil {
 		return err

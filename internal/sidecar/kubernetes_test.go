@@ -16,11 +16,13 @@ import (
 	"github.com/troupe-go/troupe/internal/docs/manifests"
 )
 
-// longestRelease is what a relay may take after it drained: its slot's last report and its lease's release, five seconds each.
+// longestRelease bounds the time that a relay needs after its drain: five seconds each for its slot's last report and its lease's
+// release.
 const longestRelease = 10 * time.Second
 
-// TestTheManifestsTellTheRelayWhatItUnderstands: commands, flags, variables and the file are read by the program itself, with files of
-// the test's own for those that are mounted. What is probed is served where it is probed, and a pod has the time to drain.
+// TestTheManifestsTellTheRelayWhatItUnderstands reads commands, flags, variables and the file with the program itself, with the
+// test's own files in place of the mounted ones. It also checks that the probed paths are served on the probed ports, and that a
+// pod has the time to drain.
 func TestTheManifestsTellTheRelayWhatItUnderstands(t *testing.T) {
 	t.Parallel()
 	all, err := manifests.Read("../../docker/kubernetes")
@@ -68,7 +70,7 @@ func TestTheManifestsTellTheRelayWhatItUnderstands(t *testing.T) {
 	require.Equal(t, 3, seen)
 }
 
-// environOf gives the environment, and writes the files that it, the flags and the file name.
+// environOf returns the environment, and writes the files that the environment, the flags and the file name.
 func environOf(t *testing.T, c *manifests.Container) (environ []string) {
 	t.Helper()
 	dir := t.TempDir()

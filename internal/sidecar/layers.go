@@ -14,27 +14,27 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// values are settings with where each came from, for errors that name the place to put right.
+// values are settings, each with its source, so that an error can name the source to correct.
 type values struct {
-	outbox  string // whose; empty: the process's
+	outbox  string // the outbox's name; empty: settings of the process
 	program string
 	text    map[string]string
 	from    map[string]string
 	path    map[string]string // files that secrets were read from
 
-	mapping map[string]string // the outbox's, as its entry has it
+	mapping map[string]string // of the outbox, as its entry has it
 }
 
-// A layer is one place that settings come from.
+// A layer is one source of settings: flags, environment, file or defaults.
 type layer struct {
-	get  func(name string) (text string, set bool) // under its name in the file
+	get  func(name string) (text string, set bool) // name is the setting's name in the file
 	from func(name string) string                  // for errors
 }
 
-// settingsOf are all layers as they are read at one moment.
+// settingsOf holds all layers, read once.
 type settingsOf struct {
 	program  string
-	known    []setting // all that the program has
+	known    []setting // all settings of the program
 	environ  map[string]string
 	cmd      *cobra.Command
 	path     string // of the file; empty: none
@@ -56,7 +56,7 @@ const (
 	mostEntries = 1000
 )
 
-// load reads the relay's file, and what stands beside it. Its errors are of usage.
+// load reads the relay's file with its outboxes, and the environment. Its errors are of usage.
 func (p Program) load(cmd *cobra.Command) (*settingsOf, error) {
 	l, err := p.loadFile(cmd, relayProgram, everything)
 	if err != nil {
@@ -73,7 +73,7 @@ func (p Program) load(cmd *cobra.Command) (*settingsOf, error) {
 	return l, l.readEntries(list)
 }
 
-// loadFile reads the file of a program. What is in it, nobody has looked at.
+// loadFile reads the file of a program, and the environment. It does not validate the settings.
 func (p Program) loadFile(cmd *cobra.Command, program string, known []setting) (*settingsOf, error) {
 	l := &settingsOf{program: program, known: known, environ: make(map[string]string), cmd: cmd}
 	for _, line := range p.Environ {
@@ -100,8 +100,7 @@ func (p Program) loadFile(cmd *cobra.Command, program string, known []setting) (
 
 var lineNumber = regexp.MustCompile(`line [0-9]+`)
 
-// withoutValues is what may be told of a mistake in the file: some of the parser's errors quote what they found, which may
-// be a secret.
+// withoutValues returns a parser's error without the text that it quotes, which may be a secret: only the line remains.
 func withoutValues(err error) error {
 	if !strings.ContainsAny(err.Error(), "`'\"") {
 		return err
@@ -170,7 +169,7 @@ func (l *settingsOf) refuseUnknown(where string, given map[string]any, settings 
 			return usagef("config %s: %s%s: want a value, not settings below it", l.path, where, key)
 		case string, nil:
 		default:
-			if s.secret { // 0123 would be another number, and no error may show it
+			if s.secret { // YAML reads 0123 as another number, and an error may not show a secret
 				return usagef("config %s: %s%s: want text in quotes", l.path, where, key)
 			}
 			if _, many := value.([]any); many && s.kind != list {
@@ -181,12 +180,12 @@ func (l *settingsOf) refuseUnknown(where string, given map[string]any, settings 
 	return nil
 }
 
-// process are the settings that are not of one outbox, or of the only one there is.
+// process returns the settings of the process, or of the outbox if the file names none.
 func (l *settingsOf) process(settings ...setting) (values, error) {
 	return l.resolve("", []layer{l.flags(), l.variables(), l.file(l.top, l.path), l.defaults()}, settings)
 }
 
-// of are the settings of one of the file's outboxes: what is set for one wins over what is set for all.
+// of returns the settings of one of the file's outboxes: a value that is set for one outbox overrides a value for all.
 func (l *settingsOf) of(e entry, settings ...setting) (values, error) {
 	where := l.path + ", outbox " + e.name
 	v, err := l.resolve(e.name, []layer{
@@ -196,7 +195,7 @@ func (l *settingsOf) of(e entry, settings ...setting) (values, error) {
 	return v, err
 }
 
-// one are the settings of the outbox that a command works on.
+// one returns the settings of the outbox that a command works on.
 func (l *settingsOf) one(settings ...setting) (values, error) {
 	chosen, _ := l.cmd.Flags().GetString(outboxFlag)
 	names := make([]string, len(l.outboxes))
@@ -216,7 +215,7 @@ func (l *settingsOf) one(settings ...setting) (values, error) {
 	return l.process(settings...)
 }
 
-// read is load and one.
+// read calls load, then one.
 func (p Program) read(cmd *cobra.Command, settings ...setting) (values, error) {
 	l, err := p.load(cmd)
 	if err != nil {
@@ -276,7 +275,8 @@ func (l *settingsOf) flags() layer {
 	}
 }
 
-// Variables that begin like ours but are none (Kubernetes makes some for a service of that name) are passed over.
+// variables ignores variables that begin with the program's prefix but name no setting: Kubernetes makes some for a service of
+// that name.
 func (l *settingsOf) variables() layer { return l.environment(l.variableNames(setting.variable)) }
 
 func (l *settingsOf) variablesOf(outbox string) layer {
@@ -331,7 +331,7 @@ func (l *settingsOf) defaults() layer {
 	}
 }
 
-// textOf is a value of the file as a flag would have it: a list is joined by commas.
+// textOf returns a value of the file in the form of a flag: the elements of a list are joined by commas.
 func textOf(value any) string {
 	list, ok := value.([]any)
 	if !ok {
@@ -346,7 +346,7 @@ func textOf(value any) string {
 
 const mostSecret = 64 << 10
 
-// readSecret is a file's text without the end of its last line. No error shows any of it.
+// readSecret returns a file's text without its last line break. No error contains any of the text.
 func readSecret(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// programEnv makes this binary outbox-relay itself, for what only a process can show.
+// programEnv makes this binary run outbox-relay itself, for tests that need a process.
 const programEnv = "TROUPE_SIDECAR_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -49,24 +49,24 @@ func TestMain(m *testing.M) {
 	os.Exit(p.Main(ctx))
 }
 
-// result is what one run of the program left.
+// result holds the exit status and the output of one run of the program.
 type result struct {
 	code           int
 	stdout, stderr string
 }
 
-// run calls the program with nothing in its environment but environ.
+// run runs the program with nothing in its environment but environ.
 func run(t *testing.T, environ []string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	args = append([]string{}, args...) // without any the command line would be this test's own
+	args = append([]string{}, args...) // a nil slice would make the command line this test's own
 	p := sidecar.Program{Args: args, Stdout: &stdout, Stderr: &stderr, Environ: append([]string{}, environ...)}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	return result{p.Main(ctx), stdout.String(), stderr.String()}
 }
 
-// A process is outbox-relay run, with what it logged.
+// A process is a running outbox-relay run, with its log.
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -89,7 +89,7 @@ func (p *process) logs() string {
 	return p.text.String()
 }
 
-// anyPort lets a process choose a port: one that was free a moment ago may be another's by now. It logs which.
+// anyPort makes a process choose a port: a port that was free a moment ago may be in use by now. The process logs its choice.
 const anyPort = "127.0.0.1:0"
 
 // start runs the program, and returns when the admin endpoints answer.
@@ -98,15 +98,15 @@ func start(t *testing.T, environ []string, args ...string) *process {
 	return launch(t, environ, append([]string{"run", "--admin", anyPort}, args...)...)
 }
 
-// launch is start where the configuration says that the admin address is anyPort.
+// launch is start with a configuration that sets the admin address to anyPort.
 func launch(t *testing.T, environ []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, ended: make(chan struct{})}
 	executable, err := os.Executable()
 	require.NoError(t, err)
 	p.cmd = exec.Command(executable, args...)
-	// From the table, where a row that is published is gone at once; who wants the log says so. No test here lets a relay
-	// take over from a dead one: the lease outlasts any time for which the machine stands still.
+	// The source is poll, under which a published row is deleted at once; a test of wal sets the variable. No test here makes a
+	// relay take over from a killed one: the lease is longer than any stall of the machine.
 	p.cmd.Env = append([]string{
 		programEnv + "=1", "PATH=" + os.Getenv("PATH"), "OUTBOX_RELAY_SOURCE=poll", "OUTBOX_RELAY_LEASE=1m",
 	}, environ...)
@@ -134,7 +134,7 @@ func launch(t *testing.T, environ []string, args ...string) *process {
 	return p
 }
 
-// address is one that the process listens on, as its log says.
+// address returns an address that the process listens on, from its log.
 func (p *process) address(name string) (address string) {
 	p.t.Helper()
 	said := regexp.MustCompile(`"` + name + `":"(127\.0\.0\.1:\d+)"`)
@@ -165,7 +165,7 @@ func (p *process) get(path string) (code int, body string, err error) {
 	return resp.StatusCode, string(text), err
 }
 
-// waitReady waits until /readyz answers the code, and returns its body.
+// waitReady waits until /readyz answers with the code, and returns its body.
 func (p *process) waitReady(code int) (h struct {
 	OK     bool
 	Role   string
@@ -182,7 +182,7 @@ func (p *process) waitReady(code int) (h struct {
 	return h
 }
 
-// terminate asks the process to end and returns its exit status.
+// terminate sends SIGTERM to the process and returns its exit status.
 func (p *process) terminate() int {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))

@@ -20,7 +20,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// connectorOf is Debezium's connector for two tables of the database.
+// connectorOf returns the configuration of a Debezium connector for two tables of the database.
 func connectorOf(conn *pgx.Conn, slot, flow string) string {
 	c := conn.Config()
 	text, _ := json.Marshal(map[string]string{
@@ -37,8 +37,8 @@ func connectorOf(conn *pgx.Conn, slot, flow string) string {
 	return string(text)
 }
 
-// TestTheMoveFromDebezium: what check prints runs as it is, goes on with the connector's slot, and a row that cannot be
-// published is seen and retried by the commands.
+// TestTheMoveFromDebezium: the relay runs with the output of check unchanged, continues the connector's slot, and the commands
+// show and retry a row that cannot be published.
 func TestTheMoveFromDebezium(t *testing.T) {
 	t.Parallel()
 	environ, conn, _ := site(t)
@@ -65,7 +65,7 @@ func TestTheMoveFromDebezium(t *testing.T) {
 		exec("INSERT INTO "+table+" VALUES (troupe.uuidv7(), $1, $2, 'Placed', $3)", kind, key, payload)
 		exec("DELETE FROM " + table)
 	}
-	insert("public.outbox", "order", "k", `{"n": 0, "none": null}`) // behind the connector's last place
+	insert("public.outbox", "order", "k", `{"n": 0, "none": null}`) // after the connector's last LSN
 
 	r := checkConnector(t, connectorOf(conn, slot, flow))
 	require.Equal(t, 0, r.code, r.stderr)
@@ -163,7 +163,7 @@ func headerOf(r *kgo.Record, key string) string {
 	return ""
 }
 
-// A registry makes Avro of the topics that are named.
+// A registry turns the payloads of the named topics into Avro.
 func TestARegistryIsASetting(t *testing.T) {
 	t.Parallel()
 	environ, conn, topic := site(t)

@@ -13,18 +13,18 @@ const (
 	outboxLabel  = "outbox"
 )
 
-// A figure is one metric of each outbox, with what docs/relay-reference.md says of it.
+// A figure is one metric of each outbox, with its text in docs/relay-reference.md.
 type figure struct {
 	name string // without the prefix
 	kind prometheus.ValueType
 	unit string
 	help string
-	bad  string // what a bad value means, and what to do; empty: there is none
-	// value is one of these; false: not known.
+	bad  string // what a bad value means, and the remedy; empty: there is no bad value
+	// value returns the metric's value, or false if it is not known.
 	value func(scrape) (float64, bool)
 }
 
-// A scrape is what one outbox said of itself.
+// A scrape is the state of one outbox at one scrape.
 type scrape struct {
 	status relay.Status
 	ready  bool
@@ -55,7 +55,7 @@ func inTrouble(of func(*rowStats) float64) func(scrape) (float64, bool) {
 	}
 }
 
-// inTable is absent of a table with a mapping: what is published of it only the log says.
+// inTable returns no value for a table with a mapping: none of its columns shows which rows are published.
 func inTable(of func(*rowStats) float64) func(scrape) (float64, bool) {
 	return func(s scrape) (float64, bool) {
 		if s.rows == nil || s.rows.mapped {
@@ -65,7 +65,7 @@ func inTable(of func(*rowStats) float64) func(scrape) (float64, bool) {
 	}
 }
 
-// ofSlot is absent where there is no slot, or another relay streams it.
+// ofSlot returns no value if there is no slot, or another relay streams it.
 func ofSlot(of func(*relay.SlotStatus) (float64, bool)) func(scrape) (float64, bool) {
 	return func(s scrape) (float64, bool) {
 		if s.status.Slot == nil {
@@ -80,7 +80,7 @@ const (
 	gauge   = prometheus.GaugeValue
 )
 
-// figures are all but the histogram. One more is one more line here: registration and reference follow.
+// figures contains all metrics except the histogram. Registration and reference are made from it.
 var figures = []figure{
 	{"rows_captured_total", counter, "rows", "Rows read from the outbox; each try counts.",
 		"grows much faster than rows_published_total: rows are refused and read again; see rows_retried_total",
@@ -167,14 +167,14 @@ var figures = []figure{
 		}},
 }
 
-// The histogram's text stands apart, since it is fed by hand.
+// The histogram's text is not in figures, since the histogram is not read from a scrape.
 const (
 	latencyName = "publish_seconds"
 	latencyHelp = "Time from sending a row until the brokers acknowledged it."
 	latencyBad  = "the 99th percentile is above a second: the brokers are slow, or their replicas are behind"
 )
 
-// publishLatency is counted once per row.
+// publishLatency makes the histogram of the time until acknowledgement. It counts each row once.
 func publishLatency() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    metricPrefix + latencyName,
@@ -183,8 +183,8 @@ func publishLatency() *prometheus.HistogramVec {
 	}, []string{outboxLabel})
 }
 
-// relayMetrics reads the relays' own numbers, and the outboxes' from the databases, when it is scraped. The latter are
-// left out while a database does not answer.
+// relayMetrics reads the relays' status and, from the databases, the figures of the outboxes at each scrape. The latter are
+// absent while a database does not answer.
 type relayMetrics struct{ fleet *fleet }
 
 var descriptions = func() []*prometheus.Desc {
@@ -195,14 +195,15 @@ var descriptions = func() []*prometheus.Desc {
 	return all
 }()
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (m *relayMetrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range descriptions {
 		to <- d
 	}
 }
 
-// Collect is prometheus.Collector's. A database that hangs holds up a scrape for statsLimit, however many there are.
+// Collect implements prometheus.Collector. It reads all databases concurrently: any number of databases that do not answer delay
+// a scrape by statsLimit.
 func (m *relayMetrics) Collect(to chan<- prometheus.Metric) {
 	all := m.fleet.list()
 	scrapes := make(chan scrape, len(all))

@@ -16,28 +16,28 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// An outlet is one outbox of the process with its relay. A reload that changes it makes another.
+// An outlet is one outbox of the process with its relay. A reload that changes its settings makes a new outlet.
 type outlet struct {
 	plan   outboxPlan
 	alerts *alert.Notifier
 	replay replays
 
-	// More than one outlet: one that fails is tried again, and the others go on.
+	// again reports whether a relay that failed is tried again: true with more than one outlet, so that the others continue.
 	again func() bool
 
 	mu      sync.Mutex
-	relay   *relay.Relay  // a new one after a failure, since one runs once
-	pool    *pgxpool.Pool // its
+	relay   *relay.Relay  // a new one after a failure, since a relay runs once
+	pool    *pgxpool.Pool // of the relay
 	stats   *statistics
-	failure error        // why it is not running
-	before  relay.Status // what the relays before it counted
+	failure error        // why the relay is not running
+	before  relay.Status // counts of the earlier relays
 
 	stop  context.CancelFunc
 	ended chan struct{}
-	err   error // of run; good after ended
+	err   error // result of run; valid after ended is closed
 }
 
-// newOutlet checks what the plan alone does not tell. It connects to nothing.
+// newOutlet checks the parts of the configuration that the plan does not check. It connects to nothing.
 func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, again func() bool) (*outlet, error) {
 	o := &outlet{again: again, ended: make(chan struct{})}
 	o.failure = errors.New("starting: the database has not answered yet")
@@ -59,7 +59,7 @@ func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, again func() b
 	return o, nil
 }
 
-// renew makes the relay that is to run next.
+// renew makes the relay that runs next.
 func (o *outlet) renew() error {
 	database := o.plan.database.Copy()
 	database.ShouldPing = restedLong
@@ -87,9 +87,9 @@ func (o *outlet) renew() error {
 	return nil
 }
 
-// restedLong says which sessions are tried with a statement of their own before they are used. The pool's default, after a
-// second, doubles what an idle relay asks. What it asks by a session that broke meanwhile it asks again; a person's request, such
-// as to retry a parked row, fails and says why.
+// restedLong reports whether a session is pinged before it is used: after five minutes without use. The pool's default, one
+// second, would double the statements of an idle relay. The relay repeats its own statements if a session broke meanwhile; an
+// operator's request, such as to retry a parked row, fails with the reason.
 func restedLong(_ context.Context, session pgxpool.ShouldPingParams) bool {
 	return session.IdleDuration > 5*time.Minute
 }
@@ -103,7 +103,7 @@ func (o *outlet) start(ctx context.Context) {
 	}()
 }
 
-// run returns nil when ctx ended, or the failure of the only outlet there is.
+// run returns nil when ctx has ended, or the error of the only outlet.
 func (o *outlet) run(ctx context.Context) error {
 	backoff := retry.Policy{Initial: time.Second, Cap: time.Minute}
 	for failures := 1; ; failures++ {
@@ -141,7 +141,7 @@ func (o *outlet) runOnce(ctx context.Context) error {
 	return err
 }
 
-// look refuses a pooler that a relay cannot work through, once there is an answer.
+// look waits until the database answers, and refuses a pooler that a relay cannot work through.
 func (o *outlet) look(ctx context.Context) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	log := o.plan.relay.Log
@@ -186,7 +186,7 @@ func (o *outlet) current() *relay.Relay {
 	return o.relay
 }
 
-// status is the relay's, with what earlier ones counted.
+// status returns the relay's status, with the counts of earlier relays added.
 func (o *outlet) status() relay.Status {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -204,7 +204,7 @@ func sum(a, b relay.Status) relay.Status {
 	}
 }
 
-// ready is why nothing gets published, or nil.
+// ready returns the reason why no rows are published, or nil.
 func (o *outlet) ready() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -221,18 +221,18 @@ func (o *outlet) ready() error {
 	return o.relay.Ready()
 }
 
-// take makes o go on where the outlet of before the reload was.
+// take copies the counts and the pause from the outlet that o replaces after a reload.
 func (o *outlet) take(from *outlet) {
 	before := from.status()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.before = before
-	if !from.relay.Paused().IsZero() { // it has ended: nothing changes it any more
+	if !from.relay.Paused().IsZero() { // it has ended: its pause cannot change any more
 		o.relay.Pause()
 	}
 }
 
-// wait is for the end of run; then nothing of the outlet is left.
+// wait waits for the end of run and closes the outlet's resources.
 func (o *outlet) wait() error {
 	<-o.ended
 	o.close()
@@ -245,7 +245,7 @@ func (o *outlet) close() {
 		o.pool.Close()
 	}
 	if o.alerts != nil {
-		if err := o.alerts.Close(); err != nil { // sends what is still counted
+		if err := o.alerts.Close(); err != nil { // sends the alerts that are still counted
 			o.plan.relay.Log.Error().Err(err).Msg("ended")
 		}
 	}

@@ -49,10 +49,10 @@ It wants a --reason. The table troupe.outbox_repairs keeps each with its payload
 	return cmd
 }
 
-// parkedSettings are those of all its commands.
+// parkedSettings are the settings of all commands of parked.
 var parkedSettings = append(slices.Clone(databaseSettings), output)
 
-// with connects to the one outbox's database.
+// with calls do with a connection to the database of the selected outbox.
 func (p Program) with(cmd *cobra.Command, do func(ctx context.Context, on asked) error) error {
 	v, err := p.read(cmd, parkedSettings...)
 	if err != nil {
@@ -80,10 +80,10 @@ func (p Program) with(cmd *cobra.Command, do func(ctx context.Context, on asked)
 	return do(ctx, asked{desk.Desk{DB: conn, Table: of}, form})
 }
 
-// asked is where one command works, and how it tells.
+// An asked is the table that a command works on, and the format of the command's output.
 type asked struct {
 	desk.Desk
-	form string // of the output
+	form string // format of the output
 }
 
 func (p Program) parkedListCommand() *cobra.Command {
@@ -121,7 +121,7 @@ func (p Program) parkedListCommand() *cobra.Command {
 
 const parkedPerPage = 50
 
-// A parkedPage is some parked rows; Next is what after must be for those behind, or 0.
+// A parkedPage is a page of parked rows. Next is the value of after for the next page, or 0 on the last one.
 type parkedPage struct {
 	Rows []desk.Row `json:"rows"`
 	Next int64      `json:"next,omitempty"`
@@ -201,7 +201,7 @@ func printRow(to io.Writer, r desk.Row, mapped bool) error {
 		{"error", r.LastError}, {"headers", r.Headers}, {"payload", payload},
 	} {
 		text := plain.Line(l[1], len(l[1]))
-		if l[0] == "payload" { // it may have lines, which no other field is to be taken for
+		if l[0] == "payload" { // it may have several lines, which must not be taken for other fields
 			text = strings.ReplaceAll(plain.Lines(l[1]), "\n", "\n              ")
 		}
 		if _, err := fmt.Fprintf(to, "%-14s%s\n", l[0], text); err != nil {
@@ -220,21 +220,21 @@ func printRow(to io.Writer, r desk.Row, mapped bool) error {
 	return nil
 }
 
-// A repair is what is done to parked rows.
+// A repair is one action on parked rows.
 type repair struct {
 	name, short, long, did string
-	why                    string // it wants a reason; "": it does not
+	why                    string // why a reason is required; "": none is required
 	one                    repairing
 	topic                  func(desk.Desk, context.Context, string, desk.By) (int, error)
 }
 
-// declareBy gives a command the flags of who does it, and why.
+// declareBy adds the flags for the actor and the reason to a command.
 func declareBy(cmd *cobra.Command, by *desk.By) {
 	cmd.Flags().StringVar(&by.Actor, "actor", "", "`name` of who does it, for the record (default: the operating system's user)")
 	cmd.Flags().StringVar(&by.Reason, "reason", "", "`text`: why, for the record")
 }
 
-// checkBy fills who does it, and says what is missing.
+// checkBy sets the default actor, and returns an error if the actor or a required reason is missing.
 func checkBy(by *desk.By, why string) error {
 	if by.Actor == "" {
 		if u, err := user.Current(); err == nil {
@@ -292,7 +292,7 @@ func (p Program) repairCommand(r repair) *cobra.Command {
 	return cmd
 }
 
-// repair goes on behind a row that is not parked, and fails in the end.
+// repair continues after a row that is not parked, and returns an error at the end.
 func (p Program) repair(ctx context.Context, on asked, r repair, ids []uuid.UUID, by desk.By) error {
 	type outcome struct {
 		ID uuid.UUID `json:"id"`
@@ -334,7 +334,7 @@ func (p Program) repairTopic(ctx context.Context, on asked, r repair, topic stri
 	return errors.Join(err, told)
 }
 
-// wouldRepair says which rows are meant: how many of a topic, up to a page's.
+// wouldRepair prints the rows that the action would change: of a topic, up to one page.
 func (p Program) wouldRepair(ctx context.Context, on asked, r repair, topic string, ids []uuid.UUID) error {
 	page := parkedPage{Rows: []desk.Row{}}
 	var err error

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A terminal would obey the escapes of a message, and a line break would forge a line.
+// A terminal would obey escape sequences in a message, and a line break would forge a line.
 func TestParkedRowsArePrintedWithoutControlCharacters(t *testing.T) {
 	t.Parallel()
 	environ, conn, topic := site(t)

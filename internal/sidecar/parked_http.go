@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/relay/desk"
 )
 
-// listParked shows no payloads: these are for parked show, and for who may read the database.
+// listParked returns no payloads: the command parked show prints them, for operators who may read the database.
 func (a *adminHandler) listParked(w http.ResponseWriter, r *http.Request) {
 	o := a.outlet(w, r)
 	if o == nil {
@@ -53,7 +53,7 @@ func (a *adminHandler) discardParked(w http.ResponseWriter, r *http.Request) {
 	a.repair(w, r, "discard", desk.WhyDiscard, desk.Desk.Discard)
 }
 
-// A repairing is what is done to one parked row.
+// A repairing is an action on one parked row.
 type repairing func(desk.Desk, context.Context, uuid.UUID, desk.By) (desk.Repaired, error)
 
 func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name, why string, do repairing) {

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/address"
 )
 
-// bad is an error about the value of a setting: where it came from, what it is, what it should be.
+// bad returns an error about the value of a setting, with its source, the value and the expected form.
 func (v values) bad(s setting, want string) error {
 	return usagef("%s (from %s): %q: want %s", s.name, v.from[s.name], v.text[s.name], want)
 }
@@ -82,7 +82,7 @@ func (v values) brokerList() ([]string, error) {
 	return list, nil
 }
 
-// database never shows the value: it may hold a password, also where it cannot be read.
+// database never puts the value into an error: it may contain a password, even if it cannot be parsed.
 func (v values) database() (*pgxpool.Config, error) {
 	if v.text[databaseURL.name] == "" {
 		return nil, v.required(databaseURL, "postgres://user:password@host:5432/database")

@@ -25,10 +25,10 @@ func (p Program) resumeCommand() *cobra.Command {
 	})
 }
 
-// A turn is a pause or its end.
+// A turn is an action that pauses or resumes an outbox.
 type turn struct {
 	name, short, long, did string
-	why                    string // it wants a reason; "": it does not
+	why                    string // why a reason is required; "": none is required
 	do                     func(desk.Desk, context.Context, desk.By) error
 }
 
@@ -65,7 +65,7 @@ func (p Program) turnCommand(t turn) *cobra.Command {
 	return cmd
 }
 
-// wouldTurn says how the outbox stands, and who turned it last.
+// wouldTurn prints whether the outbox is paused, and the last pause or resume with its actor.
 func (p Program) wouldTurn(ctx context.Context, on asked, t turn) error {
 	turns, err := on.Turns(ctx, 1)
 	if err != nil {

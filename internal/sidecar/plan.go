@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/relay/desk"
 )
 
-// A plan is what run needs, checked.
+// A plan is the validated configuration of the command run.
 type plan struct {
 	admin    string
 	token    string
@@ -27,20 +27,20 @@ type plan struct {
 	outboxes []outboxPlan
 }
 
-// An outboxPlan is what one relay needs.
+// An outboxPlan is the configuration of one relay.
 type outboxPlan struct {
 	name       string
 	database   *pgxpool.Config
 	relay      relay.Config
 	alert      alert.Config
 	inTheClear bool
-	given      map[string]string // the settings as text, secrets too: to see what a reload changes, never to be printed
+	given      map[string]string // the settings as text, secrets included: a reload compares them; never print them
 }
 
-// leastToken is the length below which a token can be guessed.
+// leastToken is the minimum length of a token: a shorter one can be guessed.
 const leastToken = 16
 
-// plan reads everything there is. Its errors are of usage, and the first one counts.
+// plan reads and validates all settings. It returns the first error, which is of usage.
 func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
 	l, err := p.load(cmd)
 	if err != nil {
@@ -97,7 +97,7 @@ func (v values) processPlan() (out plan, err error) {
 	return out, v.guarded(admin, adminToken)
 }
 
-// guarded refuses an address that others reach where there is no token, or one that can be guessed.
+// guarded refuses an address that other machines can reach if there is no token, and a token that can be guessed.
 func (v values) guarded(address, token setting) error {
 	token.program = v.program
 	text := v.text[token.name]
@@ -112,7 +112,7 @@ func (v values) guarded(address, token setting) error {
 	return nil
 }
 
-// codec is what compression names.
+// codec returns the codec that the setting compression names.
 func (v values) codec() (kgo.CompressionCodec, error) {
 	name, err := v.oneOf(compression)
 	switch name {
@@ -207,7 +207,7 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	return out, nil
 }
 
-// table is the outbox's own, as a parked row or a check wants it.
+// table returns the outbox's table in the form that repair commands and checks take.
 func (o outboxPlan) table() desk.Table {
 	if o.relay.Mapping == nil {
 		return desk.Table{}
@@ -215,7 +215,7 @@ func (o outboxPlan) table() desk.Table {
 	return desk.Table{Name: o.relay.Table, Mapping: o.relay.Mapping}
 }
 
-// changed are the names of the settings that differ.
+// changed returns the names of the settings that differ.
 func (o outboxPlan) changed(from outboxPlan) []string {
 	var names []string
 	all := maps.Clone(from.given)
@@ -228,7 +228,7 @@ func (o outboxPlan) changed(from outboxPlan) []string {
 	return names
 }
 
-// offered refuses what there is not, and what does not go together.
+// offered refuses unknown values, and settings that exclude each other.
 func (v values) offered() error {
 	switch v.text[source.name] {
 	case "auto", "wal", "poll":
@@ -252,7 +252,7 @@ func (v values) offered() error {
 	return v.bad(delivery, "at-least-once or exactly-once")
 }
 
-// leveled drops lines below a level that can change while loggers are in use.
+// leveled drops log lines below a level. The level can change while loggers are in use.
 type leveled struct {
 	io.Writer
 	least atomic.Int32
@@ -260,7 +260,7 @@ type leveled struct {
 
 func (l *leveled) set(level zerolog.Level) { l.least.Store(int32(level)) }
 
-// WriteLevel is zerolog's.
+// WriteLevel implements zerolog.LevelWriter.
 func (l *leveled) WriteLevel(level zerolog.Level, line []byte) (int, error) {
 	if level < zerolog.Level(l.least.Load()) {
 		return len(line), nil

@@ -27,11 +27,11 @@ type Program struct {
 	Stdout, Stderr io.Writer
 	Environ        []string // KEY=value; nil: the process's own
 
-	Kafka []kgo.Opt       // for the relay's client, over its own options; not for check
+	Kafka []kgo.Opt       // for the relay's client, applied after its own options; not used by check
 	Dial  pgconn.DialFunc // for the relay's database connections; nil: pgx's own
 }
 
-// Main runs the program and returns its exit status. It ends when ctx does: "run" then drains first.
+// Main runs the program and returns its exit status. It returns when ctx ends: the command run drains first.
 func (p Program) Main(ctx context.Context) int {
 	if p.Environ == nil {
 		p.Environ = os.Environ()
@@ -39,7 +39,7 @@ func (p Program) Main(ctx context.Context) int {
 	return p.execute(ctx, p.root())
 }
 
-// execute runs a command tree, and says on standard error what went wrong.
+// execute runs a command tree, and prints an error to standard error.
 func (p Program) execute(ctx context.Context, root *cobra.Command) int {
 	root.SetArgs(p.Args)
 	root.SetOut(p.Stdout)
@@ -59,17 +59,17 @@ func (p Program) execute(ctx context.Context, root *cobra.Command) int {
 	return exitFailed
 }
 
-// usageError is an error of whoever called the program.
+// usageError is an error in the program's arguments or settings.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// reported is a failure that standard output tells already.
+// reported is a failure that is already printed to standard output.
 type reported struct{ error }
 
-// Commands is the program's tree, for who lists it.
+// Commands returns the program's command tree, for tests and documentation that list the commands.
 func (p Program) Commands() *cobra.Command { return p.root() }
 
 func (p Program) root() *cobra.Command {
@@ -108,7 +108,7 @@ func misusedFlag(cmd *cobra.Command, err error) error {
 	return usagef("%w; see %s --help", err, cmd.CommandPath())
 }
 
-// noArguments is cobra's, as an error of usage.
+// noArguments is cobra.NoArgs with an error of usage.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usagef("%s takes no arguments, got %q", cmd.CommandPath(), args)

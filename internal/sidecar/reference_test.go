@@ -118,7 +118,7 @@ retrying, parked, headroom) are missing while the database does not answer.
 |---|---|---|---|---|
 `
 
-// mappingRows are the options of a mapping.
+// mappingRows returns the rows of the table of a mapping's options.
 func mappingRows() string {
 	var b strings.Builder
 	for _, o := range mapping.Options() {
@@ -135,7 +135,7 @@ func mappingRows() string {
 	return b.String()
 }
 
-// reference is the page.
+// reference returns the page.
 func reference(t *testing.T) string {
 	t.Helper()
 	example, err := os.ReadFile(exampleFile)
@@ -231,7 +231,7 @@ func compiled(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// fileOf is a file as JSON knows it.
+// fileOf returns a file in the types of JSON.
 func fileOf(t *testing.T, text string) any {
 	t.Helper()
 	var m map[string]any
@@ -243,7 +243,7 @@ func fileOf(t *testing.T, text string) any {
 	return doc
 }
 
-// planned is what the program makes of a file.
+// planned returns the plan that the program makes of a file.
 func planned(t *testing.T, text string, environ ...string) (plan, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "relay.yaml")
@@ -289,7 +289,7 @@ func TestTheDocumentedFileIsValidAndIsRead(t *testing.T) {
 	require.Len(t, payment.relay.Kafka, 3, "TLS, SASL and compression")
 }
 
-// What the schema refuses the program refuses too, and every default is valid.
+// The program refuses every file that the schema refuses, and every default is valid.
 func TestTheSchemaAndTheProgramAgree(t *testing.T) {
 	t.Parallel()
 	schema := compiled(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/relay"
 )
 
-// replays are those of one outbox: one at a time, and the last one is remembered.
+// replays holds the replay of one outbox: one runs at a time, and the last one is kept.
 type replays struct {
 	mu      sync.Mutex
 	current *replayJob
@@ -25,7 +25,7 @@ type replayJob struct {
 	progress replayProgress
 }
 
-// replayProgress is what /replay shows.
+// replayProgress is the response of /replay.
 type replayProgress struct {
 	Running   bool      `json:"running"`
 	Begun     time.Time `json:"begun_at"`
@@ -73,7 +73,7 @@ func (a *adminHandler) startReplay(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusConflict, err.Error())
 		return
 	}
-	select { // what it cannot do shows at once
+	select { // an error of the request shows at once
 	case <-job.began:
 	case <-job.ended:
 	case <-r.Context().Done():
@@ -175,7 +175,7 @@ func (j *replayJob) last() replayProgress {
 	return j.progress
 }
 
-// last is nil before the first.
+// last returns the progress of the last replay, or nil if there was none.
 func (r *replays) last() *replayProgress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,7 +186,7 @@ func (r *replays) last() *replayProgress {
 	return &p
 }
 
-// stop waits for the end of the one that runs.
+// stop cancels the replay that runs, and waits for its end.
 func (r *replays) stop() {
 	r.mu.Lock()
 	job := r.current

@@ -47,7 +47,7 @@ cannot change while running. A file with a mistake is refused, and everything st
 	return cmd
 }
 
-// httpLimit bounds the end of the admin endpoints.
+// httpLimit bounds the shutdown of the admin endpoints.
 const httpLimit = time.Second
 
 // A site is the running program.
@@ -92,7 +92,7 @@ func (s *site) run(ctx context.Context) error {
 	}
 	err = s.wait(ctx, work)
 	stop()
-	s.admin.pages.Swap(nil).close() // first: pages that live would be waited for
+	s.admin.pages.Swap(nil).close() // first: the shutdown of the endpoints would wait for live pages
 	err = errors.Join(err, s.fleet.end())
 
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpLimit)
@@ -102,7 +102,7 @@ func (s *site) run(ctx context.Context) error {
 	return err
 }
 
-// wait returns when ctx ended, or when the only outbox did.
+// wait returns when ctx has ended, or when the only outbox has failed. It reloads at SIGHUP.
 func (s *site) wait(ctx, work context.Context) error {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
@@ -112,14 +112,14 @@ func (s *site) wait(ctx, work context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.fleet.failed:
-			return nil // end tells it
+			return nil // fleet.end returns its error
 		case <-hangup:
 			s.reload(work)
 		}
 	}
 }
 
-// reload takes over what changed and can, or leaves everything as it is.
+// reload applies the new settings; a new admin address needs a restart. If any setting is refused, it changes nothing.
 func (s *site) reload(ctx context.Context) {
 	next, err := s.program.plan(s.cmd, s.log)
 	if err == nil && next.token == "" && s.plan.token != "" {
@@ -150,7 +150,7 @@ func (s *site) reload(ctx context.Context) {
 	s.log.Info().Int("outboxes", len(next.outboxes)).Stringer("level", next.level).Msg("reload: done")
 }
 
-// stillLoopback refuses to take the token from an address that others reach.
+// stillLoopback refuses to remove the token if other machines can reach the address.
 func (s *site) stillLoopback() error {
 	if loopback, err := isLoopback(s.plan.admin); err != nil || !loopback {
 		return fmt.Errorf("%s is gone, and the admin endpoints listen on %s: want a token there", adminToken.name, s.plan.admin)

@@ -22,7 +22,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// site is a migrated database, a broker and a topic, with the two variables that are enough.
+// site makes a migrated database, a broker and a topic, and returns the two required variables.
 func site(t *testing.T) (environ []string, conn *pgx.Conn, topic string) {
 	t.Helper()
 	url := testkit.EmptyDatabase(t)
@@ -35,7 +35,7 @@ func site(t *testing.T) (environ []string, conn *pgx.Conn, topic string) {
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	role := grantstest.New(t, pool, grants.Relay, grants.RelayOperator)
-	_, err = pool.Exec(t.Context(), "ALTER ROLE "+role.Name+" REPLICATION") // for the log, as docs/security.md has it
+	_, err = pool.Exec(t.Context(), "ALTER ROLE "+role.Name+" REPLICATION") // for wal, as in docs/security.md
 	require.NoError(t, err)
 	environ[0] = "DATABASE_URL=" + role.URL()
 	conn, err = pgx.Connect(t.Context(), url)
@@ -87,7 +87,7 @@ func TestCompressionIsASetting(t *testing.T) {
 	_, err := conn.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'k', 'T', $2)",
 		topic, bytes.Repeat([]byte("x"), 10_000))
 	require.NoError(t, err)
-	const zstd = 4 // as the record batch has it
+	const zstd = 4 // the number in the record batch
 	require.EqualValues(t, zstd, testkit.Consume(t, testkit.Kafka(t), topic).WaitN(1)[0].Attrs.CompressionType())
 	require.Equal(t, 0, p.terminate())
 	r := run(t, environ, "run", "--compression", "rar")
@@ -154,7 +154,7 @@ type missing struct{ line, body string }
 
 func (m *missing) Error() string { return "no " + m.line + " in\n" + m.body }
 
-// Neither server is there: it runs, waits and says so, and still ends when asked to.
+// Neither server is there: the relay runs, waits, reports it, and still ends at SIGTERM.
 func TestRunWaitsForServersThatAreAway(t *testing.T) {
 	t.Parallel()
 	p := start(t, []string{"DATABASE_URL=" + nowhere, "KAFKA_BROKERS=127.0.0.1:1"})

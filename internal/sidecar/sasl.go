@@ -14,7 +14,7 @@ import (
 
 var mechanisms = []string{"none", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer"}
 
-// kafka are the client's options: TLS, and who we are.
+// kafka returns the client's options for TLS and authentication.
 func (v values) kafka() ([]kgo.Opt, error) {
 	encrypted, err := v.oneOf(kafkaTLS)
 	if err != nil {
@@ -38,7 +38,8 @@ func (v values) kafka() ([]kgo.Opt, error) {
 	return append(opts, kgo.SASL(mechanism)), nil
 }
 
-// sasl is nil where we do not say who we are. What comes from a file is read for each connection: tokens are short-lived.
+// sasl returns nil if no authentication is configured. It reads a secret's file for each connection, since tokens are
+// short-lived.
 func (v values) sasl() (sasl.Mechanism, error) {
 	kind, err := v.oneOf(kafkaSASL)
 	if err != nil || kind == "none" {
@@ -76,7 +77,7 @@ func (v values) sasl() (sasl.Mechanism, error) {
 	return scram.Sha512(auth), nil
 }
 
-// fresh is a secret as its file has it now.
+// fresh returns a secret, read from its file now if it has one.
 func (v values) fresh(s setting) (string, error) {
 	path, filed := v.path[s.name]
 	if !filed {
@@ -89,7 +90,7 @@ func (v values) fresh(s setting) (string, error) {
 	return secret, nil
 }
 
-// inTheClear says whether a password would cross the network as it is.
+// inTheClear reports whether a password would cross the network unencrypted.
 func (v values) inTheClear() bool {
 	return v.text[kafkaSASL.name] == "plain" && v.text[kafkaTLS.name] != "true" &&
 		v.text[kafkaCA.name]+v.text[kafkaCert.name]+v.text[kafkaName.name] == ""

@@ -20,7 +20,7 @@ checks before a deployment. The program itself checks more: files, addresses, an
 
 type object = map[string]any
 
-// fileSchema is made from the table of settings.
+// fileSchema makes the JSON Schema of the file from the table of settings.
 func fileSchema() object {
 	top := properties(everything)
 	one := properties(eachSettings)

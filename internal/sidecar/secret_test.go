@@ -15,10 +15,10 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// marked is in every secret of this file.
+// marked is part of every secret in this file.
 const marked = "s3cr3t"
 
-// Whatever is wrong with a secret, or near one, the message names the setting and where it came from, never the value.
+// An error about a secret, or a setting near one, names the setting and its source, never the value.
 func TestNoSecretInAnyError(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -90,7 +90,7 @@ func TestNoSecretInAnyError(t *testing.T) {
 	}
 }
 
-// Every secret is set, everything fails that can, and everything that tells something is asked.
+// The test sets every secret, makes everything fail that can, and requests every endpoint.
 func TestNoSecretInAnyLogOrAnswer(t *testing.T) {
 	t.Parallel()
 	environ, conn, topic := site(t)

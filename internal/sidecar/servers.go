@@ -8,24 +8,24 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Servers are the database and the brokers of a relay's settings, for a command of another program that looks at them.
+// Servers holds the database and the brokers of a relay's settings, for commands of other programs that connect to them.
 type Servers struct {
-	Database   *pgxpool.Config // nil where none is set
-	Brokers    []string        // nil where none are set
-	Kafka      []kgo.Opt       // TLS, and who we are
-	InTheClear bool            // the password for Kafka crosses the network as it is
-	Mapped     bool            // the relay's table is one with a mapping
+	Database   *pgxpool.Config // nil if none is set
+	Brokers    []string        // nil if none are set
+	Kafka      []kgo.Opt       // TLS and authentication
+	InTheClear bool            // the password for Kafka crosses the network unencrypted
+	Mapped     bool            // the relay's table has a mapping
 }
 
-// serverSettings are those of Servers.
+// serverSettings contains the settings that Servers reads.
 var serverSettings = slices.Concat(databaseSettings, kafkaSettings)
 
-// DeclareServers gives a command the flags of the relay's settings that say where the database and Kafka are, how they are
-// reached and as whom, with --config and --outbox. Their variables are the relay's.
+// DeclareServers gives a command the flags of the relay's settings for the addresses of the database and Kafka, TLS and
+// authentication, with --config and --outbox. Their variables are the relay's.
 func DeclareServers(cmd *cobra.Command) { declareOne(cmd, serverSettings...) }
 
-// Servers reads the settings of DeclareServers, as the relay does: flags, else the environment, else the file. Neither a
-// database nor brokers need be set. Its errors are of usage.
+// Servers reads the settings of DeclareServers, as the relay does: flags, else the environment, else the file. Neither the
+// database nor the brokers need be set. Its errors are of usage.
 func (p Program) Servers(cmd *cobra.Command) (s Servers, err error) {
 	v, err := p.read(cmd, serverSettings...)
 	if err != nil {

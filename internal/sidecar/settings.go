@@ -11,26 +11,26 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// A setting is named alike as flag, in the file and, in capitals, in the environment. This table is the only place where
-// one stands: flags, file, JSON Schema and docs/relay-reference.md are made from it.
+// A setting has one name as flag, in the file and, in capitals, in the environment. This table is the only place that defines
+// settings: flags, file, JSON Schema and docs/relay-reference.md are made from it.
 type setting struct {
 	name  string
 	value string // the default
 	usage string // with the value's kind in back-quotes
-	env   string // where it is not OUTBOX_RELAY_…
+	env   string // the variable, if it is not OUTBOX_RELAY_…
 
 	kind        kind
 	choices     []string // of a choice
 	least, most int      // of a number
 
-	// A secret may also be read from a file, by NAME-file and VARIABLE_FILE. It is never printed.
+	// secret: the value may also be read from a file, by NAME-file and VARIABLE_FILE. It is never printed.
 	secret bool
-	// hidden secrets have no flag of their own, since others can see a command line.
+	// hidden: the secret has no flag of its own, since other users can see a command line.
 	hidden bool
-	each   bool // may differ from outbox to outbox; a reload starts that outbox's relay anew
+	each   bool // may differ between outboxes; a reload restarts the relay of that outbox
 
-	program string // whose its variable is; outbox-relay's where there is none
-	live    bool   // a reload changes it at once
+	program string // the program in the variable's name; empty: outbox-relay
+	live    bool   // a reload applies it at once
 }
 
 type kind int
@@ -51,14 +51,14 @@ func (s setting) variable() string {
 	return capitals(cmp.Or(s.program, relayProgram)) + "_" + capitals(s.name)
 }
 
-// variableOf is the variable of one outbox alone.
+// variableOf returns the variable that sets it for one outbox alone.
 func (s setting) variableOf(outbox string) string {
 	return "OUTBOX_RELAY_" + capitals(outbox) + "__" + capitals(s.name)
 }
 
 func capitals(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
 
-// fileName is the setting that names the file of a secret.
+// fileName returns the setting that names the file of a secret.
 func (s setting) fileName() string { return s.name + "-file" }
 
 var (
@@ -160,7 +160,7 @@ var (
 		usage: "`text|json`"}
 )
 
-// A section is a part of the reference.
+// A section is a section of the reference.
 type section struct {
 	title    string
 	settings []setting
@@ -179,7 +179,7 @@ var sections = []section{
 	{"The process", []setting{admin, adminToken, consoleSetting, logLevel, output}},
 }
 
-// everything is what the file may hold, whichever command reads it.
+// everything contains all settings that the file may hold, for any command.
 var everything = slices.Concat(sections[0].settings, sections[1].settings, sections[2].settings, sections[3].settings)
 
 var (
@@ -194,10 +194,10 @@ const (
 	outboxFlag   = "outbox"
 )
 
-// configVar is the variable with the path of a program's file.
+// configVar returns the variable with the path of a program's file.
 func configVar(program string) string { return capitals(program) + "_CONFIG" }
 
-// settingsOfProgram are settings with the variables of a program.
+// settingsOfProgram returns the settings with the variables of a program.
 func settingsOfProgram(program string, settings ...setting) []setting {
 	settings = slices.Clone(settings)
 	for n := range settings {
@@ -221,16 +221,16 @@ func declare(cmd *cobra.Command, settings ...setting) {
 	flags.String(configFlag, "", "`file.yaml` with any of these settings ["+configVar(cmp.Or(settings[0].program, relayProgram))+"]")
 }
 
-// declareOne adds the choice of one outbox, for commands that work on one.
+// declareOne adds the flag that selects one outbox, for commands that work on one.
 func declareOne(cmd *cobra.Command, settings ...setting) {
 	declare(cmd, settings...)
 	cmd.Flags().String(outboxFlag, "", "`name` of one of the file's outboxes; needed where there are several")
 }
 
-// plainUsage is the usage without the quotes around the value's kind.
+// plainUsage returns the usage without the quotes around the value's kind.
 func plainUsage(s setting) string { return strings.ReplaceAll(s.usage, "`", "") }
 
-// defaultValue is the default as the file would have it.
+// defaultValue returns the default in the type that it has in the file.
 func (s setting) defaultValue() any {
 	if s.kind == number {
 		n, _ := strconv.Atoi(s.value) // a test reads each default

@@ -19,7 +19,7 @@ func configFile(t *testing.T, text string) string {
 	return path
 }
 
-// Nothing is started, the status is 2, and the message names the setting, where it came from and what it should be.
+// Nothing is started, the status is 2, and the message names the setting, its source and the expected value.
 func TestBadSettingsAreRefusedBeforeAnythingStarts(t *testing.T) {
 	t.Parallel()
 	good := []string{"DATABASE_URL=" + nowhere, "KAFKA_BROKERS=127.0.0.1:1"}
@@ -52,7 +52,8 @@ func TestBadSettingsAreRefusedBeforeAnythingStarts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			// Two of these are found when the admin port is taken already: another test's may be the usual one.
+			// Two of these errors are found only after the program has opened the admin port. Port 0, since another test may use
+			// the default one.
 			r := run(t, append([]string{"OUTBOX_RELAY_ADMIN=127.0.0.1:0"}, c.environ...), c.args...)
 			require.Equal(t, 2, r.code, r.stderr)
 			for _, want := range c.want {
@@ -74,7 +75,7 @@ func TestUnknownKeysInTheFileAreRefusedByName(t *testing.T) {
 	require.Contains(t, r.stderr, path)
 }
 
-// Each layer sets a value that is bad in its own way, and the message tells which one counted.
+// Each layer sets a value that is bad in its own way, and the message shows which one applied.
 func TestAFlagWinsOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
 	t.Parallel()
 	path := configFile(t, "database-url: "+nowhere+"\nbrokers: [127.0.0.1:1, 127.0.0.1:2]\nbatch: 20000\n")

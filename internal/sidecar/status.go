@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/relay/desk"
 )
 
-// askLimit bounds what status and check ask of one server.
+// askLimit bounds the queries of status and check to one server.
 const askLimit = 10 * time.Second
 
 func (p Program) statusCommand() *cobra.Command {
@@ -61,17 +61,17 @@ when, which of them are in trouble, and how far the migrations are.`,
 	return cmd
 }
 
-// databaseStatus is what status prints; times are seconds.
+// databaseStatus is the output of status; times are in seconds.
 type databaseStatus struct {
 	Database   string `json:"database"`
-	Table      string `json:"table,omitempty"` // with a mapping; then only its rows in trouble are known
+	Table      string `json:"table,omitempty"` // set if the table has a mapping; then only its rows in trouble are known
 	Migrations struct {
 		Current int64 `json:"current"`
 		Latest  int64 `json:"latest"`
 	} `json:"migrations"`
-	Lease  *desk.Lease  `json:"lease"`  // of the one that leads; null: no relay has run yet
-	Leases []desk.Lease `json:"leases"` // of each shard that was taken
-	Relay  *desk.Outbox `json:"relay"`  // all that is known of it; null: the table was never published
+	Lease  *desk.Lease  `json:"lease"`  // of the leader, the active relay; null: no relay has run yet
+	Leases []desk.Lease `json:"leases"` // of each shard that was ever taken
+	Relay  *desk.Outbox `json:"relay"`  // all that is known of the relay; null: the table was never published
 	Rows   *rowStatus   `json:"outbox"`
 }
 
@@ -152,7 +152,7 @@ func (s databaseStatus) print(to io.Writer) error {
 	return nil
 }
 
-// relayLines say who publishes, from where, and what holds it up.
+// relayLines reports the active relay of each shard, its source, and why it waits.
 func (s databaseStatus) relayLines() (lines [][2]string) {
 	if s.Lease == nil {
 		lines = append(lines, [2]string{"active relay", "none has run yet"})

@@ -18,10 +18,10 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// tableKey names the table beside the options of its mapping.
+// tableKey is the key of the table's name, which is next to the options of its mapping.
 const tableKey = "table"
 
-// readMapping takes the options of an entry as text, and refuses those that a mapping would.
+// readMapping returns the options of an entry as text, and refuses options that mapping refuses.
 func readMapping(given any) (map[string]string, error) {
 	all, ok := given.(map[string]any)
 	if !ok {
@@ -57,7 +57,7 @@ func tableOfOptions(options map[string]string) (of desk.Table, err error) {
 	return of, err
 }
 
-// table is that of the settings' outbox.
+// table returns the table of the settings' outbox.
 func (v values) table() (desk.Table, error) {
 	if v.mapping == nil {
 		return desk.Table{}, nil
@@ -65,14 +65,14 @@ func (v values) table() (desk.Table, error) {
 	return tableOfOptions(v.mapping)
 }
 
-// avro makes the encoder of JSON payloads, where there is a registry. It connects to nothing.
+// avro makes the encoder of JSON payloads, if a registry is configured. It connects to nothing.
 func (v values) avro(r *relay.Config) error {
 	address := v.text[payloadRegistry.name]
 	if address == "" {
 		return nil
 	}
 	client, err := schemas.NewRegistry(address)
-	if err != nil { // which does not repeat the address
+	if err != nil { // the error does not repeat the address
 		return usagef("%s (from %s): %w", payloadRegistry.name, v.from[payloadRegistry.name], err)
 	}
 	strategy, err := v.oneOf(subjectStrategy)
@@ -102,7 +102,7 @@ func (v values) avro(r *relay.Config) error {
 	return nil
 }
 
-// mappingSchema is made from the mapping's own options.
+// mappingSchema makes the JSON Schema of a mapping from the mapping's own options.
 func mappingSchema() object {
 	all := object{tableKey: object{"type": "string", "pattern": `^[^.]+\..+$`, "description": "schema.table"}}
 	for _, o := range mapping.Options() {
@@ -126,7 +126,7 @@ func mappingSchema() object {
 	}
 }
 
-// readStats is what can be known of a table with a mapping: its rows in trouble.
+// readMappedStats reads the only figures that are known of a table with a mapping: its rows in trouble.
 func readMappedStats(ctx context.Context, pool *pgxpool.Pool, of desk.Table) (s outbox.Stats, err error) {
 	err = pool.QueryRow(ctx, `
 		SELECT count(*), count(*) FILTER (WHERE status = 'retrying'), count(*) FILTER (WHERE status = 'parked')

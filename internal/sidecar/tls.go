@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// identity are the settings of TLS to one side.
+// identity holds the TLS settings of connections to one server.
 type identity struct {
 	ca, cert, key, name setting
 }
@@ -25,14 +25,14 @@ var (
 	toKafka    = identity{kafkaCA, kafkaCert, kafkaKey, kafkaName}
 )
 
-// An encryption makes the configuration of each connection to one side. Its files are read for each connection: certificates
-// and authorities are replaced on disk while we run.
+// An encryption makes the TLS configuration of each connection to one server. It reads its files for each connection:
+// certificates and authorities are replaced on disk while the program runs.
 type encryption struct {
 	config *tls.Config
 	ca     string // file of authorities; "": the system's
 }
 
-// tls is nil where none of the settings is given.
+// tls returns nil if none of the settings is given.
 func (v values) tls(i identity) (*encryption, error) {
 	ca, cert, key, name := v.text[i.ca.name], v.text[i.cert.name], v.text[i.key.name], v.text[i.name.name]
 	if ca+cert+key+name == "" {
@@ -60,8 +60,8 @@ func (v values) tls(i identity) (*encryption, error) {
 	return e, nil
 }
 
-// to is the configuration of connections to a host. Where there is a file of authorities, the server's certificate is verified
-// by those that are in the file at the handshake.
+// to returns the configuration of connections to a host. With a file of authorities, the server's certificate is verified against
+// the authorities that are in the file at the time of the handshake.
 func (e *encryption) to(host string) *tls.Config {
 	config := e.config.Clone()
 	if config.ServerName == "" {
@@ -101,7 +101,7 @@ func (e *encryption) dial(ctx context.Context, network, address string) (net.Con
 	return d.DialContext(ctx, network, address)
 }
 
-// dialLimit bounds a connection's handshakes.
+// dialLimit bounds the time to connect, handshakes included.
 const dialLimit = 5 * time.Second
 
 var errNoCertificates = errors.New("no certificates in PEM")
@@ -126,8 +126,8 @@ func keyPair(cert, key string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// encryptDatabase makes TLS and the check of the server's name a must where one of the settings is given, whatever sslmode
-// says: there is no falling back to plain text.
+// encryptDatabase requires TLS and the check of the server's name if one of the settings is given, whatever sslmode is: there is
+// no fallback to plain text.
 func (v values) encryptDatabase(c *pgx.ConnConfig) error {
 	config, err := v.tls(toDatabase)
 	if err != nil || config == nil {
@@ -158,7 +158,7 @@ func (v values) encryptDatabase(c *pgx.ConnConfig) error {
 	return nil
 }
 
-// isLoopback says whether nobody but this machine can reach an address.
+// isLoopback reports whether only this machine can reach an address.
 func isLoopback(address string) (bool, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

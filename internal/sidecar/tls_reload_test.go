@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The authorities' file gets other contents under the same name while the program runs: the next connection goes by them.
+// The file of authorities changes its contents under the same name while the program runs: the next connection uses the new ones.
 func TestAuthoritiesAreReadForEachConnection(t *testing.T) {
 	t.Parallel()
 	before, after := newAuthority(t), newAuthority(t)
@@ -42,7 +42,7 @@ func TestAuthoritiesAreReadForEachConnection(t *testing.T) {
 	require.ErrorContains(t, connect(), "another.test")
 }
 
-// tlsServer shakes hands with whoever connects.
+// tlsServer does a TLS handshake with every client that connects.
 func tlsServer(t *testing.T, pair tls.Certificate) (address string) {
 	t.Helper()
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})

@@ -25,7 +25,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// A buffer is written and read at the same time.
+// A buffer can be written and read concurrently.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -64,7 +64,7 @@ func copyFile(t *testing.T, from, to string) {
 	writeFile(t, to, string(b))
 }
 
-// encryptedPostgres lets nobody in who has no certificate of the authority.
+// encryptedPostgres accepts only clients with a certificate of the authority.
 func encryptedPostgres(t *testing.T, ca *authority) (url string) {
 	t.Helper()
 	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{Log: testkit.Logger(t)})
@@ -99,7 +99,7 @@ func encryptedPostgres(t *testing.T, ca *authority) (url string) {
 	return server.URL("")
 }
 
-// encryptedKafka is a broker with TLS, and users.
+// encryptedKafka starts a broker with TLS and users.
 func encryptedKafka(t *testing.T, ca *authority, more ...kfake.Opt) (cluster *kfake.Cluster, address string) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(ca.issue(t, t.TempDir(), "broker", "127.0.0.1"))
@@ -117,8 +117,8 @@ var users = []kfake.Opt{
 	kfake.Superuser("SCRAM-SHA-256", "relay", "s3cr3t-256"), kfake.Superuser("SCRAM-SHA-512", "relay", "s3cr3t-512"),
 }
 
-// It begins with a client certificate that the database does not know and a password that the broker does not know. Both
-// are put right on disk while it runs.
+// The relay starts with a client certificate that the database does not accept and a password that the broker does not accept.
+// Both are corrected on disk while it runs.
 func TestTLSToBothSidesWithFilesThatChange(t *testing.T) {
 	t.Parallel()
 	ca, foreign := newAuthority(t), newAuthority(t)
@@ -189,7 +189,7 @@ interval: 50ms
 		t.Helper()
 		testkit.Wait(t, what, func() (bool, error) { return strings.Contains(logs.String(), what), nil })
 	}
-	logged(`"message":"database: failed`) // the server's reason, or only that it hung up: its alert races with our first write
+	logged(`"message":"database: failed`) // the server's reason, or only a closed connection: its alert may come after our write
 	use(good)
 	logged("database: works again")
 	logged(`"message":"active"`)
@@ -219,7 +219,7 @@ func mustRead(t *testing.T, path string) string {
 	return string(b)
 }
 
-// client is one with the options that the environment gives.
+// client makes a client with the options that the environment gives.
 func client(t *testing.T, environ ...string) *kadm.Client {
 	t.Helper()
 	p, err := planned(t, "database-url: postgres://h/d\n", environ...)
@@ -247,12 +247,12 @@ func TestEachMechanismSaysWhoWeAre(t *testing.T) {
 		_, err := client(t, append(with, "OUTBOX_RELAY_KAFKA_PASSWORD="+password)...).ListTopics(t.Context())
 		require.NoError(t, err, mechanism)
 		_, err = client(t, append(with, "OUTBOX_RELAY_KAFKA_PASSWORD=s3cr3t-none")...).ListTopics(t.Context())
-		require.Error(t, err, mechanism) // Kafka says SASL_AUTHENTICATION_FAILED, this broker hangs up
+		require.Error(t, err, mechanism) // Kafka answers SASL_AUTHENTICATION_FAILED, this broker closes the connection
 		require.NotContains(t, err.Error(), "s3cr3t")
 	}
 }
 
-// The broker of these tests knows no OAUTHBEARER: what it is sent is looked at instead.
+// The broker of these tests does not support OAUTHBEARER, so the test examines the bytes that the client sends.
 func TestATokenIsReadForEachConnection(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)

@@ -1,11 +1,11 @@
-// Package traces gives a program a place for its spans: the OpenTelemetry collector that the environment names, by the
-// variables that every SDK of OpenTelemetry reads.
+// Package traces sends a program's spans to the OpenTelemetry collector that the environment names, in the variables that every
+// SDK of OpenTelemetry reads.
 //
 //	OTEL_EXPORTER_OTLP_ENDPOINT   http://host:4318; without it no spans are made
 //	OTEL_TRACES_SAMPLER           such as parentbased_traceidratio, with OTEL_TRACES_SAMPLER_ARG; default: all
 //
-// A program works the same whether the collector is there or not: spans wait in memory, some thousands at most, and those that
-// nobody takes are dropped. The log says when that begins and when it ends, not each time.
+// A program works the same without a running collector: spans wait in memory, some thousands at most, and spans that cannot be
+// sent are dropped. The log reports when dropping begins and when it ends, not each time.
 package traces
 
 import (
@@ -22,11 +22,11 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// endLimit is how long the last spans may take.
+// endLimit bounds the time to send the last spans.
 const endLimit = 2 * time.Second
 
-// Open gives the service of a name a place for its spans at an endpoint, an http or https URL; "" is none. It connects to
-// nothing yet. End sends what is left, for 2 s at most.
+// Open returns a tracer provider that sends the spans of the named service to endpoint, an http or https URL; "" makes no spans.
+// It connects to nothing yet. end sends the remaining spans, for 2 s at most.
 func Open(ctx context.Context, endpoint, service string, log zerolog.Logger) (tracers trace.TracerProvider, end func(), err error) {
 	if endpoint == "" {
 		return noop.NewTracerProvider(), func() {}, nil
@@ -46,14 +46,14 @@ func Open(ctx context.Context, endpoint, service string, log zerolog.Logger) (tr
 	}, nil
 }
 
-// told logs when spans begin to be dropped, and when that is over.
+// told is an exporter that logs when spans begin to be dropped, and when that ends.
 type told struct {
 	sdktrace.SpanExporter
 	log     zerolog.Logger
 	dropped atomic.Bool
 }
 
-// ExportSpans is sdktrace.SpanExporter's. It gives no error, since it was logged.
+// ExportSpans implements sdktrace.SpanExporter. It returns no error, since it logs the error.
 func (e *told) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	switch was := e.dropped.Swap(err != nil); {

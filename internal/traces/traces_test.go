@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/internal/traces"
 )
 
-// collector keeps what is sent to it, or refuses it.
+// collector stores the spans that it receives, or refuses them.
 type collector struct {
 	mu      sync.Mutex
 	refuses bool

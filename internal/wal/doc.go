@@ -1,10 +1,10 @@
-// Package wal knows logical replication: slots, the stream of one, and the messages of pgoutput (protocol 1).
+// Package wal implements the client side of logical replication: slots, the stream of a slot, and the messages of pgoutput
+// (protocol 1).
 //
-// It decodes what an outbox needs: transactions, inserts, and messages of pg_logical_emit_message. Everything else on
-// the stream is skipped. Nothing is acknowledged to the server but what Report is given.
+// It decodes the messages that an outbox needs: transactions, inserts, and messages of pg_logical_emit_message. It skips
+// everything else on the stream. Only Report acknowledges anything to the server.
 //
-// Sources: the chapters "Logical Replication Message Formats" and "Streaming Replication Protocol" of the Postgres
-// documentation.
+// Sources: the chapters "Logical Replication Message Formats" and "Streaming Replication Protocol" of the Postgres documentation.
 package wal
 
 import (
@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// An LSN is a place in the write-ahead log. Zero: none.
+// An LSN is a position in the write-ahead log. Zero: none.
 type LSN uint64
 
-// ParseLSN reads the text form, as in 16/B374D848.
+// ParseLSN parses the text form, as in 16/B374D848.
 func ParseLSN(text string) (LSN, error) {
 	high, low, found := strings.Cut(text, "/")
 	if found {
@@ -31,5 +31,5 @@ func ParseLSN(text string) (LSN, error) {
 	return 0, fmt.Errorf("wal: no lsn: %.40q", text)
 }
 
-// String is the text form.
+// String returns the text form.
 func (l LSN) String() string { return fmt.Sprintf("%X/%X", uint32(l>>32), uint32(l)) }

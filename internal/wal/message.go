@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// Kind is what an Event tells.
+// Kind is the type of an Event.
 type Kind byte
 
 // The kinds of events.
 const (
 	Begin     Kind = iota + 1 // a committed transaction begins
-	Commit                    // it ends: all of it was told
+	Commit                    // it ends: all its events have been returned
 	Insert                    // a row
 	Message                   // of pg_logical_emit_message
-	Keepalive                 // of the server: nothing, up to LSN
-	Update                    // a row was changed: which table, and nothing else
+	Keepalive                 // of the server: there are no more events up to LSN
+	Update                    // a row was changed: only its table is known
 )
 
-// An Event is one thing that the stream tells. Slices are good until the next is read.
+// An Event is an event of the stream. Its slices are valid until the next event is read.
 type Event struct {
 	Kind Kind
-	// LSN of a Commit is the end of the transaction, of a Begin its commit record, of a Keepalive how far the server has
-	// read, of a Message its own place.
+	// LSN is the end of the transaction for a Commit, its commit record for a Begin, how far the server has read for a Keepalive,
+	// and the message's own position for a Message.
 	LSN LSN
 	XID uint32    // Begin
-	At  time.Time // Begin: when it committed
+	At  time.Time // Begin: commit time
 
-	Relation *Relation // Insert, Update; good as long as the stream
+	Relation *Relation // Insert, Update; valid as long as the stream
 	Tuple    Tuple     // Insert
 
 	Prefix  string // Message
@@ -38,7 +38,7 @@ type Event struct {
 	ReplyNow bool // Keepalive: the server wants a report at once
 }
 
-// A Relation is a table as it stood when a row was written.
+// A Relation is the definition of a table at the time when a row was written.
 type Relation struct {
 	ID        uint32
 	Namespace string
@@ -46,17 +46,17 @@ type Relation struct {
 	Columns   []Column
 }
 
-// A Column of a relation.
+// A Column is a column of a relation.
 type Column struct {
 	Name     string
 	Type     uint32 // its oid
 	Modifier int32  // of the type; -1: none
 }
 
-// The limits of a message: above them it is no message, but something else taken for one.
+// Limits of a message: data that exceeds them is no message.
 const (
-	maxColumns = 1600 // Postgres's own
-	maxName    = 256  // NAMEDATALEN is 64 unless built otherwise
+	maxColumns = 1600 // Postgres' own
+	maxName    = 256  // NAMEDATALEN is 64 in a standard build
 )
 
 // Value formats.
@@ -67,16 +67,16 @@ const (
 	Binary    = 'b'
 )
 
-// A Tuple gives the values of one row, in the order of the relation's columns.
+// A Tuple holds the values of one row, in the order of the relation's columns.
 type Tuple struct {
 	left int
 	data []byte
 }
 
-// Len is how many values are left.
+// Len returns the number of values left.
 func (t *Tuple) Len() int { return t.left }
 
-// Next gives the next value: its format, and its bytes if it has any. The tuple was checked when it was read.
+// Next returns the format of the next value, and its bytes if it has any. The tuple was validated when it was read.
 func (t *Tuple) Next() (format byte, value []byte) {
 	t.left--
 	format = t.data[0]
@@ -90,16 +90,16 @@ func (t *Tuple) Next() (format byte, value []byte) {
 	return format, value
 }
 
-// A Decoder turns messages of pgoutput into events. It keeps what the stream said of relations, so one belongs to one
-// stream. Use by one goroutine.
+// A Decoder decodes messages of pgoutput into events. It stores the stream's relations, so it can be used for one stream only, by
+// one goroutine.
 type Decoder struct {
 	relations map[uint32]*Relation
-	prefix    string // the last one, so that heartbeats cost no string each
+	prefix    string // the last one, so that a heartbeat does not allocate a string
 }
 
 var errShort = errors.New("message ends too soon")
 
-// reader reads a message. After an error it gives zeros.
+// reader reads the fields of a message. After an error it returns zeros.
 type reader struct {
 	data []byte
 	err  error
@@ -159,10 +159,11 @@ func (r *reader) text() []byte {
 	return nil
 }
 
-// epoch is where Postgres begins to count microseconds.
+// epoch is the zero of Postgres' microseconds.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Time is Postgres's microseconds since 2000 as a time; zero for infinity, and for years that RFC 3339 cannot express.
+// Time converts Postgres' microseconds since 2000; it returns the zero time for infinity, and for years that RFC 3339 cannot
+// express.
 func Time(micros int64) time.Time {
 	if micros < firstMicros || micros > lastMicros {
 		return time.Time{}
@@ -175,8 +176,8 @@ var (
 	lastMicros  = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - epoch.UnixMicro() - 1
 )
 
-// Decode reads one message of pgoutput. Told is false for what is skipped: deletes, origins, types,
-// truncations, and what a later protocol may add.
+// Decode decodes one message of pgoutput. told is false for messages that are skipped: deletes, origins, types, truncations, and
+// messages that a later protocol may add.
 func (d *Decoder) Decode(data []byte) (e Event, told bool, err error) {
 	if len(data) == 0 {
 		return e, false, fmt.Errorf("wal: %w", errShort)
@@ -189,7 +190,7 @@ func (d *Decoder) Decode(data []byte) (e Event, told bool, err error) {
 		r.byte()   // flags
 		r.uint64() // the commit record
 		e = Event{Kind: Commit, LSN: LSN(r.uint64())}
-		r.uint64() // when
+		r.uint64() // commit time
 	case 'I':
 		e, r.err = d.insert(&r)
 	case 'U':
@@ -271,7 +272,7 @@ func (d *Decoder) relation(r *reader) error {
 	if r.err != nil {
 		return r.err
 	}
-	if rel.Namespace == "" { // pg_catalog is sent as nothing
+	if rel.Namespace == "" { // pg_catalog is sent as an empty name
 		rel.Namespace = "pg_catalog"
 	}
 	if d.relations == nil {

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "capture the golden files anew from a server")
 
-// said are captured messages, one a line in hexadecimal.
+// said returns captured messages, one a line in hexadecimal.
 func said(t testing.TB, name string) (messages [][]byte) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".hex"))
@@ -32,7 +32,7 @@ func said(t testing.TB, name string) (messages [][]byte) {
 	return messages
 }
 
-// tell decodes messages to a text that a person can check.
+// tell decodes messages to readable text.
 func tell(t testing.TB, messages [][]byte) string {
 	t.Helper()
 	var d wal.Decoder
@@ -66,7 +66,7 @@ func tell(t testing.TB, messages [][]byte) string {
 	return out.String()
 }
 
-// What Postgres said of real rows is decoded to what was written.
+// Messages captured from Postgres are decoded to the rows that were written.
 func TestRealMessagesAreDecoded(t *testing.T) {
 	t.Parallel()
 	captured, err := filepath.Glob("testdata/*.hex")
@@ -88,7 +88,7 @@ func TestRealMessagesAreDecoded(t *testing.T) {
 	}
 }
 
-// Relation, of one column k of type text, and an insert into it.
+// A Relation message of a table with one column k of type text, and an Insert into it.
 var (
 	relation = []byte("R\x00\x00\x00\x01public\x00t\x00d\x00\x01\x00k\x00\x00\x00\x00\x19\xff\xff\xff\xff")
 	insert   = []byte("I\x00\x00\x00\x01N\x00\x01b\x00\x00\x00\x02ab")
@@ -129,7 +129,7 @@ func TestWhatIsNoMessageIsAnError(t *testing.T) {
 			_, told, err = d.Decode([]byte(c.message))
 			require.ErrorContains(t, err, c.want)
 			require.False(t, told)
-			_, told, err = d.Decode(insert) // and nothing is broken by it
+			_, told, err = d.Decode(insert) // the decoder still works
 			require.NoError(t, err)
 			require.True(t, told)
 		})
@@ -146,7 +146,7 @@ func TestWhatIsNotForAnOutboxIsSkipped(t *testing.T) {
 	}
 }
 
-// A table that changes is described again: rows are read by the description before them.
+// A table that changes is described again: rows are decoded by the last description before them.
 func TestARowIsReadByTheLastDescription(t *testing.T) {
 	t.Parallel()
 	var d wal.Decoder
@@ -175,7 +175,7 @@ func TestAnLSNIsReadAsItIsWritten(t *testing.T) {
 	}
 }
 
-// Whatever comes, Decode neither panics nor gives values from outside the message.
+// For any input, Decode neither panics nor returns values from outside the message.
 func FuzzDecode(f *testing.F) {
 	captured, err := filepath.Glob("testdata/*.hex")
 	require.NoError(f, err)
@@ -205,7 +205,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// BenchmarkInsert decodes a row of an outbox and walks its values. It must not allocate.
+// BenchmarkInsert decodes a row of an outbox and iterates over its values. It must not allocate.
 func BenchmarkInsert(b *testing.B) {
 	var d wal.Decoder
 	var row []byte

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// scripts are what the golden files were captured of. -update captures them anew.
+// scripts lists the statements that the golden files were captured from. -update captures them again.
 var scripts = map[string][]string{
 	"outbox": {
 		`INSERT INTO troupe.outbox (id, topic, key, type, headers, payload, created_at) VALUES
@@ -38,7 +38,7 @@ var scripts = map[string][]string{
 		INSERT INTO troupe.outbox (id, topic, type, created_at) VALUES ('01a1ffa3-35eb-7fab-9d24-07e11617bb26', 't', 'T', '2026-02-03 04:05:06+00'); COMMIT`},
 }
 
-// A server of these days says of each script what the golden file holds, but for numbers that it gives out.
+// A current server sends for each script the messages of the golden file, except for numbers that it assigns.
 func TestTheGoldenFilesAreWhatAServerSays(t *testing.T) {
 	t.Parallel()
 	for name, script := range scripts {
@@ -57,7 +57,7 @@ func TestTheGoldenFilesAreWhatAServerSays(t *testing.T) {
 	}
 }
 
-// stable leaves out what every server numbers by itself.
+// stable removes the numbers that every server assigns by itself.
 func stable(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
@@ -74,7 +74,7 @@ func stable(text string) string {
 	return out.String()
 }
 
-// capture runs a script and returns the messages of pgoutput that tell of it.
+// capture runs a script and returns its messages of pgoutput.
 func capture(t *testing.T, script []string) (messages [][]byte) {
 	pool := testkit.Database(t)
 	config := pool.Config().ConnConfig
@@ -99,7 +99,8 @@ func capture(t *testing.T, script []string) (messages [][]byte) {
 	return messages
 }
 
-// A stream tells what was committed, from the confirmed place or from a later one, and only the report moves that.
+// A stream returns the transactions committed after the confirmed position, or after a later one, and only Report moves that
+// position.
 func TestAStreamGoesOnFromWhatWasReported(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -155,7 +156,7 @@ func TestAStreamGoesOnFromWhatWasReported(t *testing.T) {
 		return there, err
 	})
 	first.Close()
-	for err == nil { // what had arrived before the end is still told
+	for err == nil { // events that had arrived before the end are still returned
 		_, err = first.Next()
 	}
 	var third *wal.Conn

@@ -1,5 +1,5 @@
-// Package flows tells OpenTelemetry what a watcher finds of flows without an orchestrator. It needs the API only; which SDK
-// and exporters stand behind it, the program says.
+// Package flows reports a watcher's findings on choreographed flows to OpenTelemetry. It needs the API only; the program chooses
+// the SDK and the exporters.
 //
 //	m, err := flows.New(flows.Config{})
 //	w, err := watch.New(m.Instrument(watch.Config{…}))
@@ -11,8 +11,8 @@
 //
 //	troupe.watch.findings  counter  findings by kind (troupe.watch.kind): missing, late, stuck_join, unexpected; from 0
 //	troupe.watch.messages  counter  messages that were stored
-//	troupe.watch.behind    gauge    s since all that the brokers had was stored and judged: while it grows nothing is found
+//	troupe.watch.behind    gauge    s since all messages of the brokers were stored and evaluated; nothing is found while it grows
 //
-// Findings are those that watch.Config.Found is told of: of each look at most 100, and of messages that nobody declares one
-// for each topic and type. The table says how many there are: troupe watch findings.
+// Findings are the ones passed to watch.Config.Found: at most 100 of each evaluation, and of undeclared messages one for each
+// topic and type. The table has all of them: troupe watch findings.
 package flows

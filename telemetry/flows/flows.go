@@ -23,9 +23,9 @@ const (
 
 var kinds = []watch.Kind{watch.Missing, watch.Late, watch.Stuck, watch.Unexpected}
 
-// Config of Metrics. The zero value works.
+// Config configures Metrics. The zero value works.
 type Config struct {
-	// Meters is where metrics go. Default: otel.GetMeterProvider().
+	// Meters makes the instruments. Default: otel.GetMeterProvider().
 	Meters metric.MeterProvider
 }
 
@@ -56,8 +56,8 @@ func New(cfg Config) (*Metrics, error) {
 	return m, nil
 }
 
-// Instrument returns cfg with a hook that counts findings beside the one that it has. Each kind is there from the start,
-// with 0: else the first finding would be no increase.
+// Instrument returns cfg with a hook that counts findings, in addition to its own. The counter of each kind starts with 0: else
+// the first finding would be no increase.
 func (m *Metrics) Instrument(cfg watch.Config) watch.Config {
 	of := make(map[watch.Kind]metric.MeasurementOption)
 	for _, kind := range kinds {
@@ -75,8 +75,8 @@ func (m *Metrics) Instrument(cfg watch.Config) watch.Config {
 	return cfg
 }
 
-// Observe reads w's Stats whenever metrics are collected, for as long as the MeterProvider is there. It needs no
-// Instrument, and Instrument needs no Observe.
+// Observe reads w's Stats at each collection of metrics, as long as the MeterProvider exists. It needs no Instrument, and
+// Instrument needs no Observe.
 func (m *Metrics) Observe(w *watch.Watcher) error {
 	_, err := m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		s := w.Stats()

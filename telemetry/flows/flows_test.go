@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 var rewrite = flag.Bool("update", false, "rewrite the watchers' section of docs/metrics-reference.md")
 
-// TestTheReferenceIsWhatAWatcherServes: an order was placed an hour ago, and nobody has answered.
+// TestTheReferenceIsWhatAWatcherServes: an order was placed an hour ago, and no service has answered.
 func TestTheReferenceIsWhatAWatcherServes(t *testing.T) {
 	t.Parallel()
 	flow, brokers := testkit.Flow(t), testkit.Kafka(t)
@@ -68,7 +68,7 @@ func TestTheReferenceIsWhatAWatcherServes(t *testing.T) {
 		Hold(t, *rewrite, "go test ./telemetry/flows -run Reference -update")
 }
 
-// place says that an order was placed an hour ago.
+// place publishes that an order was placed an hour ago.
 func place(t *testing.T, brokers []string, placed reactions.Message) {
 	client, err := kafka.NewClient(brokers)
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func place(t *testing.T, brokers []string, placed reactions.Message) {
 	}).FirstErr())
 }
 
-// findings are the counter's values by kind.
+// findings returns the counter's values by kind.
 func findings(all metricdata.ResourceMetrics) map[string]int64 {
 	counted := make(map[string]int64)
 	for _, scope := range all.ScopeMetrics {

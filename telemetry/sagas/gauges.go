@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// gauges are read when somebody collects.
+// gauges are read at each collection.
 type gauges struct {
 	open, stash metric.Int64ObservableGauge
 	age         metric.Float64ObservableGauge
@@ -28,12 +28,12 @@ func newGauges(m metric.Meter) (g gauges, err error) {
 	return g, errors.Join(errs[:]...)
 }
 
-// readLimit is how long collecting waits for the database.
+// readLimit bounds the time that a collection waits for the database.
 const readLimit = 5 * time.Second
 
-// Observe reads c's Stats whenever metrics are collected, for as long as the MeterProvider is there. While the database
-// does not answer within 5 s, the gauges are absent and the SDK's error handler is told. It needs no Instrument, and
-// Instrument needs no Observe.
+// Observe reads c's Stats at each collection of metrics, as long as the MeterProvider exists. If the database does not answer
+// within 5 s, the gauges are absent and the SDK's error handler gets the error. It needs no Instrument, and Instrument needs no
+// Observe.
 func (m *Metrics) Observe(c *coordinator.Coordinator) error {
 	g := m.gauges
 	_, err := m.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {

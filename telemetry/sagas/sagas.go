@@ -19,10 +19,10 @@ const scope = "github.com/troupe-go/troupe/telemetry/sagas"
 
 // Attributes.
 const (
-	KeySaga      = attribute.Key("troupe.saga")           // the type, or _OTHER of an answer to a saga that is not there
+	KeySaga      = attribute.Key("troupe.saga")           // the type, or _OTHER for an answer to a saga that does not exist
 	KeyStatus    = attribute.Key("troupe.saga.status")    // as package saga names them
 	KeyEvent     = attribute.Key("troupe.saga.event")     // the kind: started, answered, fired, …
-	KeyIgnored   = attribute.Key("troupe.saga.ignored")   // true: the event changed nothing, as a duplicate
+	KeyIgnored   = attribute.Key("troupe.saga.ignored")   // true: the event changed nothing, such as a duplicate
 	KeyStep      = attribute.Key("troupe.saga.step")      // its name
 	KeyOperation = attribute.Key("troupe.saga.operation") // forward or compensate
 	KeyEnd       = attribute.Key("troupe.saga.step.end")  // how a step ended; package comment
@@ -30,9 +30,9 @@ const (
 
 const other = "_OTHER"
 
-// Config of Metrics. The zero value works.
+// Config configures Metrics. The zero value works.
 type Config struct {
-	// Meters is where metrics go. Default: otel.GetMeterProvider().
+	// Meters makes the instruments. Default: otel.GetMeterProvider().
 	Meters metric.MeterProvider
 }
 
@@ -49,7 +49,7 @@ type instruments struct {
 	duration, step                                        metric.Float64Histogram
 }
 
-// Sagas last from milliseconds to weeks.
+// seconds has the boundaries for sagas, which last from milliseconds to weeks.
 var seconds = metric.WithExplicitBucketBoundaries(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400, 604800)
 
 // New makes the instruments.
@@ -90,10 +90,10 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 	return i, err
 }
 
-// Instrument returns cfg with hooks that measure beside those that it has.
+// Instrument returns cfg with hooks that measure, in addition to its own.
 func (m *Metrics) Instrument(cfg coordinator.Config) coordinator.Config {
 	o := &observer{Metrics: m}
-	if cfg.Participant != nil { // else coordinator.New says so
+	if cfg.Participant != nil { // else coordinator.New returns the error
 		o.group = cfg.Participant.Group()
 	}
 	cfg.Decided = both(cfg.Decided, o.decided)
@@ -112,18 +112,18 @@ func both[T any](first, second func(T)) func(T) {
 	}
 }
 
-// observer is told what one coordinator does.
+// observer implements the hooks of one coordinator.
 type observer struct {
 	*Metrics
 	group string
 	steps steps
 }
 
-// label is all that an attribute can say. It is a key: sets are made once.
+// label holds all attributes of a measurement. It is a map key: sets are made once.
 type label struct {
 	group, saga, status, event string
 	step, operation, end       string
-	decided, ignored           bool // the first says that the second is one
+	decided, ignored           bool // decided: ignored is an attribute
 }
 
 func (m *Metrics) with(l label) metric.MeasurementOption {
@@ -171,7 +171,7 @@ func (o *observer) decided(d coordinator.Decided) {
 		l := label{group: o.group, saga: name, step: e.step, operation: e.operation, end: e.end}
 		o.instruments.step.Record(ctx, e.took.Seconds(), o.with(l))
 	}
-	if d.State.Ended() { // by this decision: one behind it would be ignored
+	if d.State.Ended() { // by this decision: an event after it would be ignored
 		l.status = string(d.State.Status)
 		o.instruments.ended.Add(ctx, 1, o.with(l))
 		o.instruments.duration.Record(ctx, d.State.EndedAt.Sub(d.State.StartedAt).Seconds(), o.with(l))

@@ -72,7 +72,7 @@ func trip(t *testing.T) *saga.Definition {
 	return d
 }
 
-// run works until the test ends.
+// run runs p until the test ends.
 func run(t *testing.T, p *participant.Participant) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -141,8 +141,8 @@ func collect(t *testing.T, reader *sdkmetric.ManualReader, flow string) (map[str
 	return values, nil
 }
 
-// TestEveryMetricHasItsValue after a run whose outcomes are known: one trip completes, one is refused and goes back, one is
-// parked, one waits for its guest; somebody arrives whom nobody expects; and one start gives way to another.
+// TestEveryMetricHasItsValue_A27 checks the values after a run whose outcomes are known: one trip completes, one is refused and
+// compensated, one is parked, one waits for its guest; a guest without a trip arrives; and one start gives way to another.
 func TestEveryMetricHasItsValue_A27(t *testing.T) {
 	t.Parallel()
 	pool, flow := testkit.Database(t), testkit.Flow(t)
@@ -201,7 +201,7 @@ func TestEveryMetricHasItsValue_A27(t *testing.T) {
 			return there, err
 		})
 	}
-	// A start that comes while another one is under way.
+	// A start that is concurrent with another one.
 	first, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer first.Rollback(context.Background())
@@ -215,7 +215,7 @@ func TestEveryMetricHasItsValue_A27(t *testing.T) {
 	})
 	require.NoError(t, first.Commit(t.Context()))
 	require.ErrorIs(t, <-second, coordinator.ErrConflict)
-	require.NoError(t, pgx.BeginFunc(t.Context(), pool, start("long-2", "eve"))) // there is one
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, start("long-2", "eve"))) // it exists already
 	require.Equal(t, 1, told, "the hook that was there before")
 
 	const want = `troupe.saga.conflicts{} 1
@@ -268,8 +268,8 @@ troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=room saga.s
 		Hold(t, *rewrite, "go test ./telemetry/sagas -run EveryMetricHasItsValue -update")
 }
 
-// TestAnEndThatIsToldBeforeItsBeginningIsMeasured: two workers have committed, and the later one gets to speak first. An end
-// whose beginning another process has seen is not taken for that of the next try.
+// TestAnEndThatIsToldBeforeItsBeginningIsMeasured: two workers have committed, and the hook of the later decision is called
+// first. An end whose beginning another process has seen is not taken for the end of the next attempt.
 func TestAnEndThatIsToldBeforeItsBeginningIsMeasured(t *testing.T) {
 	t.Parallel()
 	reader := sdkmetric.NewManualReader()
@@ -298,7 +298,7 @@ func TestAnEndThatIsToldBeforeItsBeginningIsMeasured(t *testing.T) {
 	require.Equal(t, []float64{2, 4}, took)
 }
 
-// TestTheDocumentNamesEveryMetric, and none that is not there.
+// TestTheDocumentNamesEveryMetric also fails for a metric that does not exist.
 func TestTheDocumentNamesEveryMetric(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/observability.md")
@@ -315,7 +315,7 @@ func TestTheDocumentNamesEveryMetric(t *testing.T) {
 	require.Equal(t, slices.Sorted(maps.Keys(made)), slices.Sorted(maps.Keys(documented)))
 }
 
-// namesOnly keeps the names of the instruments that are made of it.
+// namesOnly records the names of the instruments that are made with it.
 type namesOnly struct {
 	noop.MeterProvider
 	made map[string]bool

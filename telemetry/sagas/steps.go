@@ -8,17 +8,17 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// maxSteps are in a generation. There are two, so that what nobody ends is forgotten some time.
+// maxSteps bounds a generation. There are two generations, so that steps without an end are forgotten after some time.
 const maxSteps = 32_768
 
-// steps are those under way whose beginning this process has seen. Of two decisions that are told at the same time the later
-// one may be told first: an end waits here for its beginning, too.
+// steps holds the running steps whose beginning this process has seen. The hooks of two concurrent decisions may be called in the
+// reverse order: so an end is kept here until its beginning comes, too.
 type steps struct {
 	mu       sync.Mutex
 	now, old map[underWay]told
 }
 
-// told is one side of a step: when it began or, with the word for it, ended.
+// told is one side of a step: its beginning or, with the word for it, its end.
 type told struct {
 	at  time.Time
 	end string
@@ -37,7 +37,7 @@ const (
 	compensate = "compensate"
 )
 
-// begins and ends say what moments mean; an end without a word is not measured.
+// begins and ends map history events to the beginnings and ends of steps; an end without a word is not measured.
 var (
 	begins = map[string]string{saga.StepStarted: forward, saga.CompensationStarted: compensate}
 	ends   = map[string]struct{ operation, end string }{
@@ -47,7 +47,7 @@ var (
 	}
 )
 
-// take gives the steps that a decision ended, and keeps those that it began.
+// take returns the steps that a decision ended, and stores the steps that it began.
 func (s *steps) take(d coordinator.Decided) (all []ended) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// TestTheOrderFlowWithoutACoordinator_A28_C01_C06_C10_C13: the handlers that answer commands elsewhere react to events here.
-// As in TestOrderFlow each part has orders and customers of its own, and the last ones send every message again.
+// TestTheOrderFlowWithoutACoordinator_A28_C01_C06_C10_C13: the handlers that answer commands in an orchestration react to events
+// here. As in TestOrderFlow each part has orders and customers of its own, and the last ones send every message again.
 func TestTheOrderFlowWithoutACoordinator_A28_C01_C06_C10_C13(t *testing.T) {
 	f := startFlow(t, demo.Choreography)
 	f.exec(t, "payment", "INSERT INTO accounts (customer_id, limit_cents) VALUES ('c-poor', 2000)")
 	f.exec(t, "shipping", "INSERT INTO undeliverable VALUES ('c-far', 'no road')")
 	messages := f.onlooker()
-	// said are the types of the order's n messages, each after its cause.
+	// said returns the types of the order's n messages, each after its cause.
 	said := func(t *testing.T, id string, n int) (types []string) {
 		all := awaitMessages(t, messages, id, n)
 		for cause := ""; len(types) < n; {
@@ -112,7 +112,7 @@ func TestTheOrderFlowWithoutACoordinator_A28_C01_C06_C10_C13(t *testing.T) {
 	})
 }
 
-// redrive gives what a service has given up to it again, as troupe dlq redrive does.
+// redrive redrives the dead letters of a service, as troupe dlq redrive does.
 func (f *flow) redrive(t *testing.T, service string) {
 	t.Helper()
 	desk, err := repair.New(repair.Config{Pool: f.databases[service]})

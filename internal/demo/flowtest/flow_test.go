@@ -1,4 +1,4 @@
-// Package flow_test runs the whole order flow in one process: the four services, a relay beside each, and real servers.
+// Package flow_test runs the whole order flow in one process: the four services, a relay for each, and real servers.
 package flow_test
 
 import (
@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// endLimit is how long services and relays have to end, on a machine that stands still for some of it.
+// endLimit bounds the time in which services and relays end, on a machine that may stall.
 const endLimit = 4 * time.Minute
 
 var services = map[string]demo.Service{
@@ -43,7 +43,7 @@ type flow struct {
 	databases map[string]*pgxpool.Pool // by service
 }
 
-// startFlow returns when every service is ready. At the test's end it stops them, and holds them to the time they have.
+// startFlow returns when every service is ready. At the test's end it stops them, and checks that they stop in time.
 func startFlow(t *testing.T, style demo.Style) *flow {
 	t.Helper()
 	f := &flow{t: t, name: testkit.Flow(t), databases: map[string]*pgxpool.Pool{}}
@@ -67,7 +67,7 @@ func startFlow(t *testing.T, style demo.Style) *flow {
 		})
 		beside, err := relay.New(relay.Config{
 			Source: relay.Poll, Pool: pool, Brokers: brokers, Service: name, Log: log,
-			Lease: time.Minute, // one that it lost for a moment might publish twice, and messages are counted
+			Lease: time.Minute, // a relay that lost its lease for a moment might publish twice, and messages are counted
 		})
 		require.NoError(t, err)
 		running.Go(func() error { return beside.Run(ctx) })
@@ -95,7 +95,7 @@ func startFlow(t *testing.T, style demo.Style) *flow {
 	return f
 }
 
-// freePort is below the ports that the system gives out by itself, so that nobody is given it before the service takes it.
+// freePort returns an address with a port below the ephemeral range, so that no other program gets it before the service listens.
 func freePort(t *testing.T) (address string) {
 	t.Helper()
 	testkit.Wait(t, "a free port", func() (bool, error) {
@@ -118,7 +118,7 @@ type asked struct {
 	Amount     string `json:"amount"`
 }
 
-// A shown order is what GET answers, as far as these tests ask.
+// A shown order holds the parts of GET's response that these tests read.
 type shown struct {
 	State, Status, Reason string
 	Version               int
@@ -128,7 +128,7 @@ type shown struct {
 	History               []struct{ What, Step string }
 }
 
-// moments are the history without what is of no step.
+// moments returns the history without the events that have no step.
 func (s shown) moments() []string {
 	var all []string
 	for _, h := range s.History {
@@ -139,7 +139,7 @@ func (s shown) moments() []string {
 	return all
 }
 
-// post places an order of c-1 for 29.33, as changed.
+// post places an order of c-1 for 29.33, after change has changed it.
 func (f *flow) post(t *testing.T, id string, change func(*asked)) {
 	t.Helper()
 	a := asked{OrderID: id, CustomerID: "c-1", PlacedAt: "1997-01-31", Quantity: 2, Amount: "29.33"}
@@ -164,7 +164,7 @@ func (f *flow) get(id string) (s shown, err error) {
 	return s, json.NewDecoder(response.Body).Decode(&s)
 }
 
-// await returns the order once its status is what it should become.
+// await waits until the order has the status, and returns it.
 func (f *flow) await(t *testing.T, id, status string) (s shown) {
 	t.Helper()
 	testkit.Wait(t, fmt.Sprintf("order %s %s", id, status), func() (ok bool, err error) {
@@ -177,7 +177,7 @@ func (f *flow) await(t *testing.T, id, status string) (s shown) {
 	return s
 }
 
-// ask reads one value of a service's database.
+// ask reads one value from a service's database.
 func ask[T any](t *testing.T, f *flow, service, sql string, args ...any) T {
 	t.Helper()
 	rows, err := f.databases[service].Query(t.Context(), sql, args...)

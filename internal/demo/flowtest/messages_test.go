@@ -27,7 +27,7 @@ func (f *flow) topics() (names []string) {
 	return names
 }
 
-// all is every message there is: the onlooker has seen as many as the broker has.
+// all returns every message: it waits until the onlooker has as many as the broker.
 func (f *flow) all(t *testing.T, c *testkit.Consumer) []*kgo.Record {
 	t.Helper()
 	cl, err := kafka.NewClient(testkit.Kafka(t))
@@ -41,7 +41,7 @@ func (f *flow) all(t *testing.T, c *testkit.Consumer) []*kgo.Record {
 	return c.WaitN(int(n))
 }
 
-// of is those messages that are of one order. Between topics they have no order.
+// of returns the messages of one order. Messages of different topics are in no order.
 func of(t *testing.T, records []*kgo.Record, orderID string) []envelope.Message {
 	t.Helper()
 	var all []envelope.Message
@@ -68,7 +68,7 @@ func awaitMessages(t *testing.T, c *testkit.Consumer, orderID string, n int) (al
 	return all
 }
 
-// again sends records a second time: as they are, or each under an id of its own.
+// again sends records a second time: unchanged, or each with a new id.
 func again(t *testing.T, records []*kgo.Record, newIDs bool) {
 	t.Helper()
 	cl, err := kafka.NewClient(testkit.Kafka(t))
@@ -84,7 +84,7 @@ func again(t *testing.T, records []*kgo.Record, newIDs bool) {
 	}
 }
 
-// awaitQuiet waits until every group has handled all there is and every outbox is empty.
+// awaitQuiet waits until every group has handled all messages and every outbox is empty.
 func (f *flow) awaitQuiet(t *testing.T) {
 	t.Helper()
 	cl, err := kafka.NewClient(testkit.Kafka(t))
@@ -94,8 +94,8 @@ func (f *flow) awaitQuiet(t *testing.T) {
 	for service := range services {
 		groups = append(groups, topics.MustHop(f.name, service).String())
 	}
-	// While a look is taken, a message can go from an outbox that was not asked yet to a topic that was: then the topics have
-	// grown by the next look.
+	// During one check, a message can move from an outbox that is not read yet to a topic that was: then the topics have grown by
+	// the next check.
 	before := int64(-1)
 	testkit.Wait(t, "a quiet flow", func() (bool, error) {
 		busy, published, err := f.busy(t, kadm.NewClient(cl), groups)
@@ -112,7 +112,7 @@ func (f *flow) awaitQuiet(t *testing.T) {
 	})
 }
 
-// busy is how many messages wait on topics and then in databases, and how many the topics had.
+// busy returns how many messages wait on topics and then in databases, and how many the topics had.
 func (f *flow) busy(t *testing.T, admin *kadm.Client, groups []string) (n, published int64, err error) {
 	lags, err := admin.Lag(t.Context(), groups...)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/internal/demo"
 )
 
-// TestOrderFlow shares one running system among its parts, each with orders and customers of its own. The last part sends
-// every message of the others again.
+// TestOrderFlow runs all parts on one system, each with orders and customers of its own. The last part sends every message of the
+// others again.
 func TestOrderFlow(t *testing.T) {
 	f := startFlow(t, demo.Orchestration)
 	f.exec(t, "payment", "INSERT INTO accounts (customer_id, limit_cents) VALUES ('c-poor', 2000)")
@@ -135,7 +135,7 @@ func TestOrderFlow(t *testing.T) {
 	})
 }
 
-// everything is all rows of the services' own tables, as text, and of others in the order database.
+// everything returns all rows of the services' own tables, as text, and of the tables ofOrder in the order database.
 func (f *flow) everything(t *testing.T, ofOrder ...string) map[string]string {
 	t.Helper()
 	tables := map[string]string{

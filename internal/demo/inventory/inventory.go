@@ -1,13 +1,13 @@
-// Package inventory is the service that sets stock aside and puts it back.
+// Package inventory is the service that reserves stock and releases it.
 //
 //	ReserveStock ─► StockReserved, or StockRefused when the title is out of stock
 //	ReleaseStock ─► StockReleased
 //
 // Without a coordinator it reserves when an order is paid, and releases when shipping refuses.
 //
-// Stock is taken in the statement that inserts the order's reservation, and put back in the one that marks it released: a
-// command that comes again finds that done, changes nothing and gets the same answer. A release without a reservation
-// leaves a released one of nothing, and the reservation that comes after it is refused.
+// Stock is decremented in the statement that inserts the order's reservation, and incremented in the statement that marks it
+// released: a repeated command finds that row, changes nothing and gets the same answer. A release without a reservation inserts
+// an empty released reservation, and the reservation that comes after it is refused.
 package inventory
 
 import (
@@ -29,7 +29,7 @@ const hop = "inventory"
 var (
 	//go:embed schema.sql
 	schema string
-	// Reactions is what the service declares to do where nobody asks it.
+	// Reactions is the service's declaration for the flow without a coordinator.
 	//go:embed reactions.json
 	Reactions []byte
 	//go:embed sql/reserve.sql
@@ -44,7 +44,7 @@ var (
 
 type service struct{ cfg demo.Config }
 
-// Run is the service, until ctx ends.
+// Run runs the service until ctx ends.
 func Run(ctx context.Context, cfg demo.Config) error {
 	return demo.Hop{
 		Name:      hop,

@@ -25,7 +25,7 @@ type warehouse struct {
 	service
 }
 
-// newWarehouse has 10 of the title.
+// newWarehouse has a stock of 10 of the title.
 func newWarehouse(t *testing.T) warehouse {
 	t.Helper()
 	pool := testkit.Database(t)
@@ -113,7 +113,8 @@ func TestDuplicatesChangeNothing(t *testing.T) {
 	require.Equal(t, 1, w.reservations())
 }
 
-// Defect 20, half of it: a compensation that comes before its forward call does nothing, and so does the forward call then.
+// Defect 20, half of it: a compensation that comes before its forward call does nothing, and neither does the forward call after
+// it.
 func TestAReleaseBeforeItsReservationKeepsItFromBeingMade(t *testing.T) {
 	t.Parallel()
 	w := newWarehouse(t)

@@ -10,15 +10,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// api is the way in.
+// api returns the handler of the HTTP API.
 //
-//	POST /orders       202: the order is written and its saga begun; Location says where to look. The Idempotency-Key
-//	                   is remembered with the order that it placed.
+//	POST /orders       202: the order is written and its saga begun; Location is the order's path. The Idempotency-Key
+//	                   is stored with the order that it placed.
 //	                     the same key, the same order      the same answer
 //	                     the same key, another order       422
 //	                     no key or another, the same order the same answer, since the order id is a key as well
 //	                     the same order id, another order  409
-//	                   400 names the field and what is wrong with it. 503: try again, with the same key.
+//	                   400 names the field and the error in it. 503: try again, with the same key.
 //	GET /orders/{id}   200: the order and its saga so far
 func (s *service) api() http.Handler {
 	mux := http.NewServeMux()
@@ -28,7 +28,7 @@ func (s *service) api() http.Handler {
 }
 
 func (s *service) post(w http.ResponseWriter, r *http.Request) {
-	ctx, span := s.spans.Start(r.Context(), "POST /orders", trace.WithSpanKind(trace.SpanKindServer)) // the flow's trace begins here
+	ctx, span := s.spans.Start(r.Context(), "POST /orders", trace.WithSpanKind(trace.SpanKindServer)) // the trace begins here
 	defer span.End()
 	o, key, err := readRequest(w, r)
 	if err == nil {
@@ -51,7 +51,7 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, "application/json", v)
 }
 
-// fail answers with the problem that err is. What is none is ours, and for the log.
+// fail answers with the problem in err. An error without a problem is internal: it is logged.
 func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var p problem
 	switch {

@@ -39,7 +39,7 @@ func answered(step, operation string, outcome envelope.Outcome, typ string, f fi
 	}
 }
 
-// The answers of the hops, each as it would be for newOrder.
+// The answers of the hops to the commands of newOrder.
 var (
 	charged         = answered("payment", "forward", "success", "PaymentCharged", fields{"order_id": "o-1", "payment_id": "pay-1", "amount_cents": int64(2933)})
 	paymentRefused  = answered("payment", "forward", "failure", "PaymentRefused", fields{"order_id": "o-1", "reason": "credit limit"})
@@ -52,7 +52,7 @@ var (
 	answers         = []saga.Event{charged, paymentRefused, refunded, reserved, stockRefused, released, shipped, shippingRefused}
 )
 
-// exhausted is what a participant says when it gives a command up.
+// exhausted returns the event with which a participant gives up a command.
 func exhausted(step, operation string) saga.Event {
 	e := answered(step, operation, envelope.Exhausted, "", fields{
 		"handler": step, "type": "a command", "attempts": int64(8), "error": "no route",
@@ -61,7 +61,7 @@ func exhausted(step, operation string) saga.Event {
 	return e
 }
 
-// everyEvent is all that can come to an order, by the name it has in the golden file.
+// everyEvent returns all events that an order can get, by their names in the golden file.
 func everyEvent() map[string]saga.Event {
 	events := map[string]saga.Event{"started": {Kind: saga.Started, Fields: newOrder("o-1").data()}}
 	for _, e := range answers {
@@ -75,7 +75,7 @@ func everyEvent() map[string]saga.Event {
 	return events
 }
 
-// events are those and the deadlines that s has.
+// events returns everyEvent and the deadlines that s has.
 func events(s saga.State) map[string]saga.Event {
 	all := everyEvent()
 	for _, a := range s.Deadlines {
@@ -94,13 +94,13 @@ func names(events map[string]saga.Event) (all []string) {
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// decide is at a time when all deadlines have come.
+// decide decides at a time when all deadlines have passed.
 func decide(t *testing.T, s saga.State, e saga.Event) (saga.State, saga.Effects) {
 	t.Helper()
 	return saga.Decide(parsed(t), s, e, noon.Add(time.Duration(s.Version)*time.Hour))
 }
 
-// play is the order after those events, and all that was sent, as fields by type.
+// play returns the order after those events, and all messages that were sent, with their type and fields.
 func play(t *testing.T, events ...saga.Event) (s saga.State, sent []message) {
 	t.Helper()
 	s, fx := decide(t, saga.State{}, saga.Event{Kind: saga.Started, Fields: newOrder("o-1").data()})
@@ -113,7 +113,7 @@ func play(t *testing.T, events ...saga.Event) (s saga.State, sent []message) {
 	return s, sent
 }
 
-// A message is what the order sends, to a hop or to the customer.
+// A message is a command to a hop or an event for the customer.
 type message struct {
 	Type   string
 	Fields fields
@@ -129,7 +129,7 @@ func sentOf(fx saga.Effects) (all []message) {
 	return all
 }
 
-// place is where an order stands, whatever came before.
+// place returns the state of an order as text, without its history.
 func place(s saga.State) string {
 	text := string(s.Status)
 	for _, st := range s.Steps {
@@ -140,7 +140,7 @@ func place(s saga.State) string {
 	return text
 }
 
-// reach is every place an order can come to, with one order that is there, found by trying every event at each.
+// reach returns every place that an order can reach, with one order in it, found by trying every event at each.
 func reach(t *testing.T) map[string]saga.State {
 	t.Helper()
 	first, _ := play(t)
@@ -210,7 +210,7 @@ func TestA17CompensationReadsEarlierResults(t *testing.T) {
 	require.Equal(t, "the payment's own id", sent[4].Fields["payment_id"])
 }
 
-// A payment in doubt is asked back although nobody knows its id.
+// A payment in doubt is refunded although its id is unknown.
 func TestAStepWithoutAnAnswerIsUndone(t *testing.T) {
 	t.Parallel()
 	s, sent := play(t, saga.Event{Kind: saga.Fired, Deadline: "payment.timeout"})
@@ -218,13 +218,13 @@ func TestAStepWithoutAnAnswerIsUndone(t *testing.T) {
 	require.Equal(t, message{"RefundPayment", fields{"order_id": "o-1", "payment_id": "", "amount_cents": int64(2933)}}, sent[1])
 }
 
-// Defect 2: the pattern's compensation waited for states that no worker ever set. Every state of a step comes about.
+// Defect 2: the pattern's compensation waited for states that no worker ever set. Here every state of a step is reached.
 func TestDefect2EveryStateTheProcessKnowsComesAbout(t *testing.T) {
 	t.Parallel()
 	visited := phases(t)
 	for _, st := range parsed(t).Spec().Steps {
 		require.Subset(t, visited[st.Name], []saga.Phase{saga.Intent, saga.Done, saga.Refused, saga.GivenUp}, st.Name)
-		if st.Compensation != nil { // what is in doubt is undone at once
+		if st.Compensation != nil { // a step in doubt is compensated at once
 			require.Subset(t, visited[st.Name], []saga.Phase{saga.CompensateIntent, saga.Undone, saga.CompensateFailed}, st.Name)
 		} else {
 			require.Contains(t, visited[st.Name], saga.Doubt, st.Name)
@@ -232,7 +232,7 @@ func TestDefect2EveryStateTheProcessKnowsComesAbout(t *testing.T) {
 	}
 }
 
-// phases are those that come about, by step; passing from one decision to the next, not within one.
+// phases returns the phases that each step reaches; a phase counts if it lasts from one decision to the next.
 func phases(t *testing.T) map[string][]saga.Phase {
 	t.Helper()
 	visited := make(map[string][]saga.Phase)
@@ -246,7 +246,7 @@ func phases(t *testing.T) map[string][]saga.Phase {
 	return visited
 }
 
-// A12: what is under way has its end, and what was undone was being undone.
+// A12: every running phase has its end phase, and every compensated step was compensating before.
 func TestA12EveryIntentHasItsDone(t *testing.T) {
 	t.Parallel()
 	for step, all := range phases(t) {
@@ -256,7 +256,7 @@ func TestA12EveryIntentHasItsDone(t *testing.T) {
 	}
 }
 
-// Defect 8: refund_intent had no way on and no way out.
+// Defect 8: refund_intent had no next state and no exit.
 func TestDefect8EveryPlaceHasAWayOnAndAWayOut(t *testing.T) {
 	t.Parallel()
 	for at, s := range reach(t) {
@@ -330,7 +330,7 @@ func TestAnEndIsTheEnd(t *testing.T) {
 	}
 }
 
-// Every message that the definition sends, and every one that it reads, survives its Avro schema.
+// Every message that the definition sends or reads survives its Avro schema.
 func TestEveryMessageFitsItsSchema(t *testing.T) {
 	t.Parallel()
 	registry, err := schemas.NewRegistry(testkit.Registry(t))
@@ -349,7 +349,7 @@ func TestEveryMessageFitsItsSchema(t *testing.T) {
 		require.Equal(t, typ, name)
 		back, err := saga.ReadFields(text)
 		require.NoError(t, err)
-		require.Subset(t, back, f, typ) // fields for those who react have their defaults
+		require.Subset(t, back, f, typ) // fields for services that react have their defaults
 		known[typ] = true
 	}
 	for _, a := range answers {
@@ -365,11 +365,11 @@ func TestEveryMessageFitsItsSchema(t *testing.T) {
 	}
 	_, first := play(t)
 	through("troupe.order.ChargePayment", first[0].Fields)
-	known["troupe.order.OrderPlaced"], known["troupe.order.OrderLate"] = true, true // where nobody decides for others
+	known["troupe.order.OrderPlaced"], known["troupe.order.OrderLate"] = true, true // in a choreography
 	require.Len(t, known, len(messages.Types()), "all messages of the flow")
 }
 
-// The whole process, one line per change: what is not in the file changes nothing.
+// The whole process, one line per transition: an event that is not in the file changes nothing.
 func TestTransitions(t *testing.T) {
 	t.Parallel()
 	var lines []string

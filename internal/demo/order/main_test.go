@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// onStage is the service without its way to Kafka: what it sends stays in the outbox, as JSON, and what hops would answer
-// is local work.
+// onStage is the service without Kafka: the messages that it sends stay in the outbox, as JSON, and the answers of hops are local
+// work.
 type onStage struct {
 	*service
 	p *participant.Participant
@@ -44,7 +44,7 @@ func newService(t *testing.T) *onStage {
 	return &onStage{s, p}
 }
 
-// running is one that takes answers until the test ends.
+// running returns a service that handles answers until the test ends.
 func running(t *testing.T) *onStage {
 	t.Helper()
 	s := newService(t)
@@ -67,7 +67,7 @@ func (s *onStage) mustPlace(t *testing.T, o Order) {
 	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error { return s.place(t.Context(), tx, o, "") }))
 }
 
-// send lets hops answer.
+// send sends answers of the hops.
 func (s *onStage) send(t *testing.T, id string, answers ...saga.Event) {
 	t.Helper()
 	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
@@ -84,7 +84,7 @@ func (s *onStage) send(t *testing.T, id string, answers ...saga.Event) {
 	}))
 }
 
-// take lets hops answer, each when the last answer was decided on.
+// take sends answers of the hops, each after the decision on the last one.
 func (s *onStage) take(t *testing.T, id string, answers ...saga.Event) {
 	t.Helper()
 	for _, a := range answers {
@@ -96,7 +96,7 @@ func (s *onStage) take(t *testing.T, id string, answers ...saga.Event) {
 	}
 }
 
-// settled waits until every answer that was sent has ended.
+// settled waits until every answer that was sent is handled.
 func (s *onStage) settled(t *testing.T) {
 	t.Helper()
 	testkit.Wait(t, "every answer to be handled", func() (done bool, err error) {
@@ -112,7 +112,7 @@ func (s *onStage) mustRead(t *testing.T, id string) view {
 	return v
 }
 
-// sent is an entry of the outbox, as far as these tests ask.
+// sent holds the parts of an outbox row that these tests read.
 type sent struct {
 	Topic, Key, Type        string
 	Outcome, IdempotencyKey string

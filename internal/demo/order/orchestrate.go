@@ -39,7 +39,8 @@ func orchestrate(ctx context.Context, cfg demo.Config, with demo.Parts) (http.Ha
 	return s.api(), measured.Observe(c)
 }
 
-// open makes cfg's participant the coordinator of orders. Its Run is not needed: no step awaits an event, so none is stashed.
+// open makes cfg's participant the coordinator of orders. The coordinator's Run is not needed: no step awaits an event, so no
+// event is stashed.
 func open(ctx context.Context, cfg coordinator.Config) (*service, *coordinator.Coordinator, error) {
 	d, err := saga.Parse(definition)
 	if err != nil {

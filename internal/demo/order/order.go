@@ -2,7 +2,7 @@ package order
 
 import "time"
 
-// An Order is what the customer asked for: a row of orders.
+// An Order is an order that a customer placed: a row of orders.
 type Order struct {
 	ID          string
 	CustomerID  string
@@ -12,7 +12,7 @@ type Order struct {
 	AmountCents int64
 }
 
-// data are the variables that the order's saga starts with.
+// data returns the variables that the order's saga starts with.
 func (o Order) data() map[string]any {
 	return map[string]any{
 		"order_id": o.ID, "customer_id": o.CustomerID, "amount_cents": o.AmountCents, "title": o.Title, "quantity": o.Quantity,

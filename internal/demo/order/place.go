@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// place writes a new order and begins its flow in one transaction; nothing of the flow has run when it returns. An order
-// that was placed before is left alone: the same one gives no error, another one a problem.
+// place writes a new order and begins its flow in one transaction; nothing of the flow has run when it returns. It does not
+// change an order that was placed before: the same order again gives no error, another one a problem.
 func (s *service) place(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) error {
 	inserted, err := insert(ctx, tx, o, idempotencyKey)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *service) place(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey 
 	return nil
 }
 
-// same says whether the customer asked for the same.
+// same reports whether a and b are the same order.
 func same(a, b Order) bool {
 	return a.ID == b.ID && a.CustomerID == b.CustomerID && a.PlacedAt.Equal(b.PlacedAt) &&
 		a.Quantity == b.Quantity && a.AmountCents == b.AmountCents

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// A problem is an answer that is an error, as RFC 9457 has it: application/problem+json.
+// A problem is an error response in the form of RFC 9457: application/problem+json.
 type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
@@ -15,7 +15,7 @@ type problem struct {
 
 func (p problem) Error() string { return p.Detail }
 
-// invalid is a request that will never do.
+// invalid returns the problem of a request that fails at every attempt.
 func invalid(field, reason string) problem {
 	return problem{Status: http.StatusBadRequest, Field: field, Detail: reason}
 }
@@ -29,5 +29,5 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client is gone
+	_ = json.NewEncoder(w).Encode(body) // it fails only if the client is gone
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// Where each service decides for itself, this one says that an order was placed, and hears how it ended. What the others do
-// in between it does not know.
+// In a choreography this service emits that an order was placed, and consumes the events that end it. It does not know the steps
+// in between.
 var (
-	// Reactions is what the service declares to do then.
+	// Reactions is the service's declaration for the choreography.
 	//go:embed reactions.json
 	Reactions []byte
 	//go:embed choreography.sql
@@ -29,7 +29,7 @@ var (
 	parkSQL string
 )
 
-// listen registers what the service does about the events of others, and gives what begins a flow.
+// listen registers the handlers of other services' events, and returns the function that begins a flow.
 func listen(f *flow.Service) (begin func(context.Context, pgx.Tx, Order) error) {
 	p := f.Participant()
 	of := func(hop string) topics.Hop { return topics.MustHop(p.Hop().Flow(), hop) }
@@ -48,10 +48,10 @@ func listen(f *flow.Service) (begin func(context.Context, pgx.Tx, Order) error) 
 	}
 }
 
-// An end of an order.
+// An end is the final status of an order.
 type end struct{ orderID, status, reason, shipmentID string }
 
-// write gives what the customer is told, beside the end.
+// write stores the end, and returns the customer and the amount for the customer's notification.
 func (e end) write(ctx context.Context, tx pgx.Tx) (customerID string, cents int64, err error) {
 	err = tx.QueryRow(ctx, endSQL, pgx.NamedArgs{
 		"order_id": e.orderID, "status": e.status, "reason": orNull(e.reason), "shipment_id": orNull(e.shipmentID),
@@ -82,14 +82,14 @@ func cancelled(ctx context.Context, tx pgx.Tx, orderID, reason string, undone []
 	return participant.Succeed(order.OrderCancelled{OrderID: orderID, CustomerID: customer, Reason: reason, Compensated: undone}), err
 }
 
-// gaveUp parks the order. Its message waits as a dead letter at the hop that gave up, which nobody but a person knows how to
-// mend: redriven, it takes the flow up where it stopped.
+// gaveUp parks the order. Its message is a dead letter at the hop that gave up, and needs an operator: when it is redriven, the
+// flow continues at that hop.
 func gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event[participant.Exhausted]) (participant.Outcome, error) {
 	reason := fmt.Sprintf("%s gave up after %d attempts: %s", e.Body.Handler, e.Body.Attempts, e.Body.Error)
 	return participant.Done(), park(ctx, tx, string(e.Message.Key), reason)
 }
 
-// late parks the order, too: somebody should look. It may still end.
+// late also parks the order, so that an operator examines it. The order may still end.
 func late(ctx context.Context, tx pgx.Tx, m flow.Missed) (participant.Outcome, error) {
 	const reason = "neither shipped nor refused nor refunded in time"
 	return participant.Refuse(order.OrderLate{OrderID: m.Key, Reason: reason}), park(ctx, tx, m.Key, reason)

@@ -20,7 +20,7 @@ import (
 // maxRequest is the largest body of a request, in bytes.
 const maxRequest = 16 << 10
 
-// titles is how many titles there are, numbered from 0.
+// titles is the number of titles, numbered from 0.
 const titles = 500
 
 // A request is the body of POST /orders.
@@ -29,10 +29,10 @@ type request struct {
 	CustomerID string `json:"customer_id"`
 	PlacedAt   string `json:"placed_at"` // 1997-01-31
 	Quantity   int64  `json:"quantity"`
-	Amount     string `json:"amount"` // decimal text, never a JSON number: those are read as floats on many ways
+	Amount     string `json:"amount"` // decimal text, never a JSON number: many programs read those as floats
 }
 
-// readRequest gives the order that is asked for, or a problem to be answered with.
+// readRequest returns the order of a request and its idempotency key, or a problem to answer with.
 func readRequest(w http.ResponseWriter, r *http.Request) (Order, string, error) {
 	key, err := idempotencyKey(r)
 	if err != nil {
@@ -78,14 +78,14 @@ func (q request) order() (Order, error) {
 	return o, nil
 }
 
-// title is what the order is for, which the request does not say.
+// title derives the order's title from its id, since the request does not contain it.
 func title(orderID string) int {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, orderID) // never fails
 	return int(h.Sum64() % titles)
 }
 
-// name says what is wrong with an id: it is a key in Kafka, a word in logs and a part of a path.
+// name returns why an id is invalid, or "": it becomes a key in Kafka, a word in logs and a part of a path.
 func name(id string) (reason string) {
 	switch {
 	case id == "":
@@ -100,7 +100,7 @@ func name(id string) (reason string) {
 	return ""
 }
 
-// idempotencyKey is the header's value, "" for none.
+// idempotencyKey returns the header's value, or "" if there is none.
 func idempotencyKey(r *http.Request) (string, error) {
 	const header = "Idempotency-Key"
 	switch keys := r.Header.Values(header); {

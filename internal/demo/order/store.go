@@ -20,8 +20,8 @@ var (
 	findKeySQL string
 )
 
-// insert writes an order. It says false when there is one with its id or its idempotency key; of two requests at the same
-// time one waits for the other.
+// insert writes an order. It returns false if an order with its id or its idempotency key exists; of two concurrent requests one
+// waits for the other.
 func insert(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) (bool, error) {
 	tag, err := tx.Exec(ctx, insertSQL, pgx.NamedArgs{
 		"order_id": o.ID, "customer_id": o.CustomerID, "placed_at": o.PlacedAt, "title": o.Title, "quantity": o.Quantity,
@@ -33,7 +33,7 @@ func insert(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) (boo
 	return tag.RowsAffected() == 1, nil
 }
 
-// read gives the order. The error of an unknown one wraps pgx.ErrNoRows.
+// read returns the order. The error of an unknown order wraps pgx.ErrNoRows.
 func read(ctx context.Context, tx pgx.Tx, id string) (Order, error) {
 	var o Order
 	err := tx.QueryRow(ctx, selectSQL, pgx.NamedArgs{"order_id": id}).Scan(
@@ -44,7 +44,7 @@ func read(ctx context.Context, tx pgx.Tx, id string) (Order, error) {
 	return o, nil
 }
 
-// findKey gives the id of the order that was placed under the idempotency key, or "".
+// findKey returns the id of the order that was placed with the idempotency key, or "".
 func findKey(ctx context.Context, tx pgx.Tx, idempotencyKey string) (id string, err error) {
 	err = tx.QueryRow(ctx, findKeySQL, pgx.NamedArgs{"idempotency_key": idempotencyKey}).Scan(&id)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {

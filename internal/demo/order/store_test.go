@@ -27,7 +27,7 @@ func TestEveryStatementFitsTheTables(t *testing.T) {
 	require.NoError(t, err, "the schema can be applied again")
 }
 
-// Defect 4: version was counted up and never compared.
+// Defect 4: version was incremented and never compared.
 func TestDefect4AnOrderThatWasChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	s := running(t)
@@ -46,7 +46,7 @@ func TestDefect4AnOrderThatWasChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	require.Equal(t, outbox, readOutbox(t, s.pool), "and nothing was sent")
 }
 
-// Defect 9: charge, reserve and schedule went out under one key.
+// Defect 9: charge, reserve and schedule were sent under one key.
 func TestDefect9EveryStepAndOperationHasItsOwnIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	s := running(t)
@@ -61,7 +61,8 @@ func TestDefect9EveryStepAndOperationHasItsOwnIdempotencyKey(t *testing.T) {
 	}, readOutbox(t, s.pool), "what tells the customer is local here: it has left")
 }
 
-// Defect 10: the customer was told by a call beside the transaction. Here nobody can be told, and so nothing ends.
+// Defect 10: the customer was notified by a call outside the transaction. Here the notification fails, and so the order does not
+// end.
 func TestDefect10TheCustomerIsNotifiedInTheTransactionThatEndsTheOrder(t *testing.T) {
 	t.Parallel()
 	s := running(t)
@@ -89,7 +90,7 @@ func TestDefect10TheCustomerIsNotifiedInTheTransactionThatEndsTheOrder(t *testin
 	require.Equal(t, []string{"troupe.order.OrderCompleted success", "troupe.order.OrderCancelled failure"}, told(t, s))
 }
 
-// told are the events for customers, which went the local way.
+// told returns the events for customers, which are local work.
 func told(t *testing.T, s *onStage) []string {
 	t.Helper()
 	rows, err := s.pool.Query(t.Context(), `
@@ -142,7 +143,7 @@ func TestHistoryHasEveryMoment(t *testing.T) {
 	}, history)
 }
 
-// The same answer at once, twice, and its opposite: one of them is decided on.
+// The same answer concurrently, twice, and its opposite: one of them is decided on.
 func TestAnswersAtOnceAreDecidedOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	s := running(t)

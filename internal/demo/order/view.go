@@ -19,7 +19,7 @@ var (
 	historySQL string
 )
 
-// A view is an order as GET /orders/{id} shows it.
+// A view is the response of GET /orders/{id}.
 type view struct {
 	OrderID       string     `json:"order_id"`
 	CustomerID    string     `json:"customer_id"`
@@ -27,11 +27,11 @@ type view struct {
 	Title         int        `json:"title"`
 	Quantity      int        `json:"quantity"`
 	Amount        string     `json:"amount"`
-	SagaID        string     `json:"saga_id,omitempty"` // empty, as the version and the history, where no saga decides
-	State         string     `json:"state"`             // the steps under way, or the end
+	SagaID        string     `json:"saga_id,omitempty"` // empty in a choreography, like the version and the history
+	State         string     `json:"state"`             // the running steps, or the end
 	Status        string     `json:"status"`            // the saga's
 	Version       int        `json:"version"`
-	Reason        *string    `json:"reason,omitempty"` // why it went back, or is parked
+	Reason        *string    `json:"reason,omitempty"` // why the order is compensated or parked
 	PaymentID     *string    `json:"payment_id,omitempty"`
 	ReservationID *string    `json:"reservation_id,omitempty"`
 	ShipmentID    *string    `json:"shipment_id,omitempty"`
@@ -40,7 +40,7 @@ type view struct {
 	History       []entry    `json:"history"`
 }
 
-// An entry is one moment of the order's saga.
+// An entry is one event in the saga's history.
 type entry struct {
 	Version int       `json:"version"`
 	At      time.Time `json:"at"`
@@ -49,7 +49,7 @@ type entry struct {
 	Why     string    `json:"why,omitempty"`
 }
 
-// readView reads order and saga as of one moment. The error of an unknown order wraps pgx.ErrNoRows.
+// readView reads order and saga in one snapshot. The error of an unknown order wraps pgx.ErrNoRows.
 func readView(ctx context.Context, pool *pgxpool.Pool, id string) (view, error) {
 	v := view{OrderID: id}
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}

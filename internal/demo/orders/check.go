@@ -13,18 +13,18 @@ import (
 	"github.com/troupe-go/troupe/internal/demo"
 )
 
-// maxProblems is how many are said at once.
+// maxProblems bounds the problems that are reported at once.
 const maxProblems = 10
 
-// A Problem is one thing that is wrong with a file.
+// A Problem is one error in a file.
 type Problem struct {
 	File   string
 	Line   int
-	Column string // "" where it is the whole line
+	Column string // "" if the whole line is wrong
 	Reason string
 }
 
-// Error is file:line: column: reason.
+// Error returns file:line: column: reason.
 func (p Problem) Error() string {
 	if p.Column == "" {
 		return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Reason)
@@ -32,11 +32,11 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s: %s", p.File, p.Line, p.Column, p.Reason)
 }
 
-// checker turns lines into orders, and remembers what is wrong.
+// checker parses lines into orders, and collects the problems.
 type checker struct {
 	file     string
 	fields   int            // in the header
-	at       []int          // of each of columns
+	at       []int          // index in the line, for each of columns
 	seen     map[string]int // order id: line
 	problems []error
 }
@@ -45,7 +45,7 @@ func (c *checker) fail(line int, column, reason string) {
 	c.problems = append(c.problems, Problem{c.file, line, column, reason})
 }
 
-// err is all that is wrong, one problem a line.
+// err returns all problems, one a line.
 func (c *checker) err() error {
 	if len(c.problems) >= maxProblems {
 		return errors.Join(append(c.problems[:maxProblems:maxProblems], fmt.Errorf("%s: no more is said after %d problems", c.file, maxProblems))...)
@@ -53,7 +53,7 @@ func (c *checker) err() error {
 	return errors.Join(c.problems...)
 }
 
-// broken is a line that is no CSV, or an error of reading.
+// broken records a line that is no CSV, or an error of reading.
 func (c *checker) broken(err error) {
 	var long tooLong
 	var syntax *csv.ParseError
@@ -67,7 +67,7 @@ func (c *checker) broken(err error) {
 	}
 }
 
-// order checks every field of a line, and says whether all of it is right.
+// order checks every field of a line. ok is true if all are valid.
 func (c *checker) order(line int, fields []string) (o Order, ok bool) {
 	if len(fields) != c.fields {
 		c.fail(line, "", fmt.Sprintf("%d fields: the header has %d", len(fields), c.fields))
@@ -107,7 +107,7 @@ func (c *checker) order(line int, fields []string) (o Order, ok bool) {
 	return o, len(c.problems) == before
 }
 
-// name says what is wrong with an id: it becomes a key in Kafka, a word in logs and a part of a path.
+// name returns why an id is invalid, or "": it becomes a key in Kafka, a word in logs and a part of a path.
 func name(id string) (reason string) {
 	switch {
 	case id == "":

@@ -97,7 +97,7 @@ func TestAFileThatNeverEndsIsGivenUp(t *testing.T) {
 	require.ErrorContains(t, err, "no more is said")
 }
 
-// endlessLines is the same bad order again and again.
+// endlessLines is a reader that repeats the same bad order.
 type endlessLines struct{}
 
 func (endlessLines) Read(p []byte) (int, error) { return copy(p, "o-1,c-1,1997-01-31,0,1.00\n"), nil }
@@ -128,7 +128,7 @@ func TestTheSampleIsGood(t *testing.T) {
 	require.Equal(t, orders.Order{ID: "cdnow-00001", CustomerID: "00004", PlacedAt: "1997-01-01", Quantity: 2, AmountCents: 2933}, sample[0])
 }
 
-// FuzzRead holds every order that is let through against what is promised of it.
+// FuzzRead checks that every order that Read returns is as the package promises.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(header + "o-1,c-1,1997-01-31,2,29.33\no-2,c-1,1997-02-01,1,0.00\n"))
 	f.Add([]byte("\ufeff" + header + "\"o\n1\",c-1,1997-01-31,2,29.33\r\n"))

@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// columns are what the header must name.
+// columns lists the columns that the header must name.
 var columns = []string{"order_id", "customer_id", "placed_at", "quantity", "amount"}
 
-// Read reads the orders in r, which is called file in errors.
+// Read reads the orders in r. file is the name of r in errors.
 func Read(file string, r io.Reader) ([]Order, error) {
 	text := bufio.NewReader(&limited{r: io.LimitReader(r, maxBytes+1)})
 	if mark, _ := text.Peek(3); string(mark) == "\ufeff" {
 		_, _ = text.Discard(3)
 	}
 	in := csv.NewReader(text)
-	in.FieldsPerRecord = -1 // said by us, in our words
+	in.FieldsPerRecord = -1 // checked below, with an error text of our own
 	in.ReuseRecord = true
 	c := &checker{file: file, seen: make(map[string]int)}
 	if err := c.header(in); err != nil {
@@ -54,7 +54,7 @@ func Read(file string, r io.Reader) ([]Order, error) {
 	return orders, c.err()
 }
 
-// header finds where each column stands.
+// header finds the index of each column.
 func (c *checker) header(in *csv.Reader) error {
 	names, err := in.Read()
 	switch {
@@ -78,12 +78,12 @@ func (c *checker) header(in *csv.Reader) error {
 	return c.err()
 }
 
-// limited fails on a line that is too long before anybody has all of it in memory, and on a file that is.
+// limited is a reader that fails on a line or a file that is too long, before all of it is in memory.
 type limited struct {
 	r      io.Reader
 	bytes  int
-	length int // of the line so far
-	line   int // lines that have ended
+	length int // of the current line so far
+	line   int // number of complete lines
 }
 
 func (l *limited) Read(p []byte) (int, error) {

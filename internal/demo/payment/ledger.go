@@ -24,14 +24,14 @@ var (
 	selectRefundSQL string
 )
 
-// An account as a charge finds it.
+// An account is the state of a customer's account before a charge.
 type account struct {
 	credit    int64  // cents that the customer may still owe
-	paymentID string // of the order's charge, "" when there is none
-	refunded  bool   // the order's refund is there
+	paymentID string // of the order's charge, "" if there is none
+	refunded  bool   // the order is refunded
 }
 
-// lockAccount opens the customer's account where there is none, and keeps others from changing it before tx ends.
+// lockAccount opens the customer's account if there is none, and locks it until tx ends.
 func lockAccount(ctx context.Context, tx pgx.Tx, c order.ChargePayment) (account, error) {
 	var a account
 	args := pgx.NamedArgs{"customer_id": c.CustomerID, "order_id": c.OrderID}
@@ -44,7 +44,7 @@ func lockAccount(ctx context.Context, tx pgx.Tx, c order.ChargePayment) (account
 	return a, nil
 }
 
-// charge adds the amount to what the customer owes.
+// charge adds the amount to the customer's balance.
 func charge(ctx context.Context, tx pgx.Tx, idempotencyKey string, c order.ChargePayment) (paymentID string, err error) {
 	paymentID = "pay-" + c.OrderID
 	err = participant.Queue(ctx, tx, chargeSQL, pgx.NamedArgs{
@@ -57,7 +57,7 @@ func charge(ctx context.Context, tx pgx.Tx, idempotencyKey string, c order.Charg
 	return paymentID, nil
 }
 
-// refund gives back what was charged for the order, once, and says what that was.
+// refund refunds the charge of the order, once, and returns the refunded payment and amount.
 func refund(ctx context.Context, tx pgx.Tx, idempotencyKey string, c order.RefundPayment) (order.PaymentRefunded, error) {
 	refunded := order.PaymentRefunded{OrderID: c.OrderID}
 	args := pgx.NamedArgs{"idempotency_key": idempotencyKey, "order_id": c.OrderID, "payment_id": c.PaymentID}

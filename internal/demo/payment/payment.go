@@ -3,11 +3,11 @@
 //	ChargePayment ─► PaymentCharged, or PaymentRefused above the customer's credit limit
 //	RefundPayment ─► PaymentRefunded
 //
-// Without a coordinator it charges when an order is placed, and refunds when inventory refuses or has put stock back.
+// Without a coordinator it charges when an order is placed, and refunds when inventory refuses or has released stock.
 //
-// Every change of a balance has a row in the ledger, in the same statement: a command that comes again finds the row,
-// changes nothing and gets the same answer. A free order is charged nothing, and has its row. A refund without a charge
-// leaves a row of nothing, and the charge that comes after it is refused.
+// Every change of a balance has a row in the ledger, in the same statement: a repeated command finds the row, changes nothing and
+// gets the same answer. A free order is charged nothing, and has its row. A refund without a charge inserts an empty row, and the
+// charge that comes after it is refused.
 package payment
 
 import (
@@ -27,14 +27,14 @@ const hop = "payment"
 var (
 	//go:embed schema.sql
 	schema string
-	// Reactions is what the service declares to do where nobody asks it.
+	// Reactions is the service's declaration for the flow without a coordinator.
 	//go:embed reactions.json
 	Reactions []byte
 )
 
 type service struct{ cfg demo.Config }
 
-// Run is the service, until ctx ends.
+// Run runs the service until ctx ends.
 func Run(ctx context.Context, cfg demo.Config) error {
 	return demo.Hop{
 		Name:      hop,

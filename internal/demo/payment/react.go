@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-go/troupe/schemas/order"
 )
 
-// react registers the same handlers for the events of others.
+// react registers the same handlers for the events of other hops.
 func (s service) react(f *flow.Service) {
 	demo.Reaction[order.OrderPlaced, order.ChargePayment, order.PaymentCharged]{
 		From: "order", Does: s.charge,

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	blowWait   = 700 * time.Millisecond // from one blow to the next, on average
-	chaosLeast = 12 * time.Second       // that posting takes, so that there is a run to hurt
+	blowWait   = 700 * time.Millisecond // average time from one fault to the next
+	chaosLeast = 12 * time.Second       // minimum time of posting, so that faults hit a run in progress
 )
 
-// Chaos is what was done to a run.
+// Chaos counts the injected faults of a run.
 type Chaos struct {
 	RelaysKilled    int64 `json:"relays_killed"`
 	ServicesKilled  int64 `json:"services_killed"`
@@ -23,8 +23,8 @@ type Chaos struct {
 	MessagesDoubled int64 `json:"messages_doubled"`
 }
 
-// A tormentor hurts a fleet. Kinds of blows and whom they hit are dealt from decks, so that a run of some seconds has had
-// every kind, and one of half a minute has hit everybody.
+// A tormentor injects faults into a fleet. Kinds of faults and their targets are dealt from decks, so that a run of some seconds
+// has had every kind of fault, and one of half a minute has hit every process.
 type tormentor struct {
 	proxy      *proxy
 	duplicator *duplicator
@@ -46,7 +46,7 @@ func newTormentor(f *fleet, p *proxy, d *duplicator, seed int64, log zerolog.Log
 	}
 }
 
-// A deck deals all its cards in an order of chance before it deals one again.
+// A deck deals all its cards in random order before it deals one again.
 type deck[T any] struct {
 	random *rand.Rand
 	all    []T
@@ -62,7 +62,7 @@ func (d *deck[T]) deal() T {
 	return card
 }
 
-// run goes on until ctx ends.
+// run injects faults until ctx ends.
 func (t *tormentor) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return t.duplicator.run(ctx) })
@@ -110,13 +110,13 @@ func (t *tormentor) cut() {
 	}
 }
 
-// report is what was done. Only after run has ended.
+// report returns the counts. Call it only after run has returned.
 func (t *tormentor) report() *Chaos {
 	t.done.MessagesDoubled = t.duplicator.copied.Load()
 	return &t.done
 }
 
-// check: chaos that did nothing proves nothing.
+// check verifies that each kind of fault was injected: chaos without effect proves nothing.
 func (c *Chaos) check() Check {
 	v := verdict{name: "chaos hurt in every way", want: "4 of 4"}
 	ways := 4

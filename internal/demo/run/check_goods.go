@@ -2,7 +2,8 @@ package run
 
 import "fmt"
 
-// checkStock: what is gone from the shelves is the completed orders, and what parked ones hold, title by title.
+// checkStock checks for each title that the missing stock equals the quantities of completed orders plus the reservations of
+// parked ones.
 func (f *facts) checkStock() Check {
 	v := verdict{name: "stock taken = completed orders"}
 	held := make(map[string]int64) // by order
@@ -16,7 +17,7 @@ func (f *facts) checkStock() Check {
 		}
 	}
 	var want, got int64
-	taken := make(map[int32]int64) // by title, as it must be
+	taken := make(map[int32]int64) // expected quantity by title
 	for _, o := range f.orders {
 		must := int64(0)
 		switch {
@@ -41,7 +42,7 @@ func (f *facts) checkStock() Check {
 	return v.check()
 }
 
-// checkShipments: every completed order was sent once, and of the others at most a parked one.
+// checkShipments checks that every completed order was shipped once, and no other order except parked ones, at most once.
 func (f *facts) checkShipments() Check {
 	v := verdict{name: "shipments = completed orders"}
 	sent := make(map[string]int)

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// notices are the events that tell the customer the end, by the status that the order then has.
+// notices maps an order's final status to the event that notifies the customer.
 var notices = map[string]string{completed: "OrderCompleted", compensated: "OrderCancelled"}
 
-// checkNotified: whoever placed an order was told its end once. A message that came twice under one id is one.
+// checkNotified checks that every customer was notified of an order's end once. Copies of a message under one id count once.
 func (f *facts) checkNotified() Check {
 	v := verdict{name: "every customer was told once"}
 	told := make(map[string]map[string]string) // order id: message id: type
@@ -50,8 +50,8 @@ func (f *facts) checkNotified() Check {
 	return v.check()
 }
 
-// checkMadeOnce: an order has each of its messages under one id, and every message has its cause on the topics. So no
-// handler took effect twice, and nothing was lost on the way from one hop to the next.
+// checkMadeOnce checks that an order has each of its messages under one id, and that the cause of every message is on the topics.
+// So no handler took effect twice, and no message was lost between two hops.
 func (f *facts) checkMadeOnce() Check {
 	v := verdict{name: "every message was made once, its cause is there"}
 	ids := make(map[string]bool, len(f.messages))
@@ -83,8 +83,8 @@ func (f *facts) checkMadeOnce() Check {
 	return v.check()
 }
 
-// checkSequence: on each topic, the messages of an order stand in the order in which they were written. A copy of one that
-// stood there before is none of them.
+// checkSequence checks that on each topic the messages of an order are in the order in which they were written. Copies of an
+// earlier message are ignored.
 func (f *facts) checkSequence() Check {
 	v := verdict{name: "every order's messages are in order", want: "0 out of order"}
 	type place struct{ topic, key string }

@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-go/troupe/internal/demo"
 )
 
-// net is what was charged and not refunded, by order, in cents.
+// net returns the amount charged and not refunded by order, in cents, and the orders that were refunded.
 func (f *facts) net() (net map[string]int64, refunded map[string]bool) {
 	net, refunded = make(map[string]int64), make(map[string]bool)
 	for _, entry := range f.ledger {
@@ -20,7 +20,8 @@ func (f *facts) net() (net map[string]int64, refunded map[string]bool) {
 	return net, refunded
 }
 
-// checkMoney: what was charged and not refunded is the completed orders, to the cent, and what parked ones hold.
+// checkMoney checks that the amounts charged and not refunded equal the amounts of completed orders, to the cent, plus the
+// charges of parked ones.
 func (f *facts) checkMoney() Check {
 	v := verdict{name: "charged - refunded = completed orders"}
 	net, _ := f.net()
@@ -31,7 +32,7 @@ func (f *facts) checkMoney() Check {
 		case o.Status == completed:
 			must = o.Cents
 		case o.Status == parked && net[o.ID] == o.Cents:
-			must = o.Cents // holds its charge
+			must = o.Cents // its charge is not refunded
 		}
 		want, got = want+must, got+net[o.ID]
 		if net[o.ID] != must {
@@ -48,8 +49,8 @@ func (f *facts) checkMoney() Check {
 	return v.check()
 }
 
-// checkBalances: every customer owes what the ledger says. Balances are added to and subtracted from, so an effect that
-// was doubled shows here, even where the ledger's key kept its row single.
+// checkBalances checks that every customer's balance equals the sum in the ledger. Balances are incremented and decremented, so
+// an effect that was applied twice shows here, even if the ledger's key prevented a second row.
 func (f *facts) checkBalances() Check {
 	v := verdict{name: "account balances = ledger"}
 	net, _ := f.net()
@@ -69,7 +70,7 @@ func (f *facts) checkBalances() Check {
 	return v.check()
 }
 
-// checkShippedAndRefunded: nobody got both the parcel and the money.
+// checkShippedAndRefunded checks that no order was both shipped and refunded.
 func (f *facts) checkShippedAndRefunded() Check {
 	v := verdict{name: "no order has a shipment and a refund", want: "0"}
 	_, refunded := f.net()

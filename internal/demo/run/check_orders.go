@@ -8,14 +8,14 @@ import (
 	"github.com/troupe-go/troupe/internal/demo/orders"
 )
 
-// The ends of an order, as its status says them.
+// The final statuses of an order.
 const (
 	completed   = "completed"
 	compensated = "compensated"
 	parked      = "parked"
 )
 
-// checkEnds: the orders there are, are those that were posted, and each came to an end once.
+// checkEnds checks that the stored orders are the posted ones, and that each ended once.
 func (f *facts) checkEnds() Check {
 	v := verdict{name: "every order posted ended exactly once", want: fmt.Sprintf("%d orders", len(f.posted))}
 	ended := 0
@@ -45,8 +45,8 @@ func (f *facts) checkEnds() Check {
 	return v.check()
 }
 
-// ends is how often an order came to an end or was parked: its saga, by its log, or where there is none its row. A parked
-// row has not ended.
+// ends returns how often an order ended or was parked: by its saga's log, or without a saga by its row. A parked row has not
+// ended.
 func (f *facts) ends(o orderRow) (n int) {
 	if f.style == demo.Choreography {
 		if o.Status == parked {
@@ -60,8 +60,8 @@ func (f *facts) ends(o orderRow) (n int) {
 	return n
 }
 
-// checkOutcomes: the orders that were cancelled are those that --fail chose, so each can be told beforehand. A parked one
-// can end either way, and so can one that a business rule may refuse: see mayBeRefused.
+// checkOutcomes checks that exactly the orders that --fail chose were cancelled; they are known in advance. It ignores a parked
+// order, which can end either way, and an order that a business rule may refuse: see mayBeRefused.
 func (f *facts) checkOutcomes() Check {
 	v := verdict{name: "completed and compensated as the seed has it"}
 	might := f.mayBeRefused()
@@ -85,7 +85,7 @@ func (f *facts) checkOutcomes() Check {
 	return v.check()
 }
 
-// predict is how an order ends when no business rule refuses it: at each hop that --fail chose for it.
+// predict returns the status with which an order ends if no business rule refuses it: --fail decides at each hop.
 func (f *facts) predict(orderID string) string {
 	for _, hop := range services[1:] {
 		if f.fail.Refuses(f.seed, orderID, hop) {
@@ -95,8 +95,9 @@ func (f *facts) predict(orderID string) string {
 	return completed
 }
 
-// mayBeRefused says of which orders the customer asked for more, over all, than the credit limit, or all asked for more
-// of the title than there was. Which of those are refused depends on who came first.
+// mayBeRefused returns a function that reports whether a business rule may refuse the order: its customer ordered more, over all,
+// than the credit limit, or all customers ordered more of the title than there was. Which of those orders are refused depends on
+// their timing.
 func (f *facts) mayBeRefused() func(orders.Order, orderRow) bool {
 	spent, wanted := make(map[string]int64), make(map[int32]int64)
 	for _, o := range f.posted {
@@ -108,7 +109,7 @@ func (f *facts) mayBeRefused() func(orders.Order, orderRow) bool {
 	}
 }
 
-// add stops at what 64 bits hold. Neither is negative.
+// add returns a + b, or the largest int64 if the sum overflows. Neither a nor b is negative.
 func add(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -2,7 +2,7 @@ package run
 
 import "fmt"
 
-// checkDeadLetters: a message that nobody tries any more belongs to an order that a person will look at.
+// checkDeadLetters checks that every dead letter belongs to a parked order, which an operator will examine.
 func (f *facts) checkDeadLetters() Check {
 	v := verdict{name: "no dead letter without a parked order", want: "0"}
 	n := 0
@@ -16,12 +16,12 @@ func (f *facts) checkDeadLetters() Check {
 	return v.check()
 }
 
-// checkOutboxes: everything that was written has left.
+// checkOutboxes checks that every row of an outbox was published.
 func (f *facts) checkOutboxes() Check {
 	return f.checkQueue("every outbox is empty", func(q queueRow) int64 { return q.Outbox + q.Trouble })
 }
 
-// checkHeld: no message waits for another try, or behind one that does.
+// checkHeld checks that no message waits for another attempt, or for an earlier message of its key that does.
 func (f *facts) checkHeld() Check {
 	return f.checkQueue("no message is held", func(q queueRow) int64 { return q.Held })
 }
@@ -39,7 +39,7 @@ func (f *facts) checkQueue(name string, count func(queueRow) int64) Check {
 	return v.check()
 }
 
-// checkUnread: every group has taken note of every message, copies included.
+// checkUnread checks that every group has committed every message, copies included.
 func (f *facts) checkUnread() Check {
 	v := verdict{name: "every message is consumed", want: fmt.Sprintf("0 left by %d groups", len(services))}
 	var n int64

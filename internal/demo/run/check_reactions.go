@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/demo/shipping"
 )
 
-// declarations are what the services say they do in a flow of that name.
+// declarations returns the declarations of the services, for a flow of that name.
 func declarations(flow string) (all []reactions.Service, err error) {
 	for _, text := range [][]byte{order.Reactions, payment.Reactions, inventory.Reactions, shipping.Reactions} {
 		declared, err := demo.Declared(text, flow)
@@ -25,15 +25,15 @@ func declarations(flow string) (all []reactions.Service, err error) {
 	return all, nil
 }
 
-// is says whether m is a message as a declaration names it.
+// is reports whether m has the topic and the type of a declared message.
 func (m message) is(declared reactions.Message) bool {
 	return m.topic == declared.Topic && m.typ == declared.Type[strings.LastIndexByte(declared.Type, '.')+1:]
 }
 
-// exhausted is the event that every hop may send, by itself, about anything.
+// exhausted is the type of the event that every hop may emit without a declaration.
 const exhausted = "Exhausted"
 
-// distinct are the messages by their ids: a copy is none.
+// distinct returns the messages by their ids, without copies.
 func (f *facts) distinct() map[string]message {
 	all := make(map[string]message, len(f.messages))
 	for _, m := range f.messages {
@@ -42,7 +42,7 @@ func (f *facts) distinct() map[string]message {
 	return all
 }
 
-// checkDeclared: every message is what a service has declared to begin with, or to say about the one that is its cause.
+// checkDeclared checks that every message is declared: either a service may begin with it, or emit it as a reaction to its cause.
 func (f *facts) checkDeclared() Check {
 	v := verdict{name: "every event follows from a declared reaction"}
 	all := f.distinct()
@@ -73,8 +73,8 @@ func (f *facts) mayFollow(m, cause message, caused bool) bool {
 	return false
 }
 
-// checkAnswered: every message got one answer of each reaction to it that is declared to answer. Where a hop gave up, that
-// answer is its exhausted event, and where the order is parked it may be still to come.
+// checkAnswered checks that every message got one answer of each reaction to it that is declared to answer. If the hop gave up,
+// its exhausted event is the answer; if the order is parked, the answer may be missing.
 func (f *facts) checkAnswered() Check {
 	v := verdict{name: "every reaction answered once"}
 	all := f.distinct()
@@ -106,7 +106,7 @@ func (f *facts) checkAnswered() Check {
 	return v.check()
 }
 
-// checkAwaited: of an order that has ended nobody expects an end any more.
+// checkAwaited checks that no expectation of an end is left of an order that has ended.
 func (f *facts) checkAwaited() Check {
 	v := verdict{name: "nothing is awaited of what ended", want: "0"}
 	n := 0

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/internal/demo"
 )
 
-// choreographed are the facts of a good run without a coordinator: an order of each end, as in goodOrders.
+// choreographed returns the facts of a good run without a coordinator: an order of each final status, as in goodOrders.
 func (w *world) choreographed() *facts {
 	w.t.Helper()
 	schema, err := os.ReadFile("../order/choreography.sql")
@@ -64,7 +64,7 @@ func (w *world) choreographedFacts() *facts {
 	return f
 }
 
-// TestEveryCheckOfAChoreographyFindsWhatItIsFor is TestEveryCheckFindsWhatItIsFor, for what is checked in another way.
+// TestEveryCheckOfAChoreographyFindsWhatItIsFor is TestEveryCheckFindsWhatItIsFor for the checks that differ in a choreography.
 func TestEveryCheckOfAChoreographyFindsWhatItIsFor(t *testing.T) {
 	const (
 		declared = "every event follows from a declared reaction"
@@ -87,7 +87,7 @@ func TestEveryCheckOfAChoreographyFindsWhatItIsFor(t *testing.T) {
 		LatencyMS: Latency{P50: 2000, P95: 3000, P99: 3000}, ParkedOrders: []ParkedOrder{{"o-parked", "parked"}},
 	}, r)
 	for _, c := range []struct {
-		what, sql string // in the order service
+		what, sql string // sql runs in the order service's database
 		change    func(*facts)
 		want      map[string]string
 	}{

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// checkReplay: every order has its saga, and that is what deciding on its log once more gives.
+// checkReplay checks that every order has its saga, and that replaying the saga's log gives its stored state.
 func (f *facts) checkReplay() Check {
 	v := verdict{name: "every saga's log gives its state", want: fmt.Sprintf("%d sagas", len(f.orders))}
 	equal := 0
@@ -27,7 +27,7 @@ func (f *facts) checkReplay() Check {
 	return v.check()
 }
 
-// replay says whether the saga's log, decided again, gives its row.
+// replay reports whether replaying the saga's log gives its row.
 func (f *facts) replay(row sagaRow) (same bool, err error) {
 	d := f.definitions[row.Definition]
 	if d == nil {
@@ -53,7 +53,7 @@ func (f *facts) replay(row sagaRow) (same bool, err error) {
 	return bytes.Equal(want, got), err
 }
 
-// checkLogs: a saga's log has one entry for each of its versions, and there is no log of no saga.
+// checkLogs checks that a saga's log has one entry for each of its versions, and that every log has a saga.
 func (f *facts) checkLogs() Check {
 	v := verdict{name: "every saga's log is without a gap"}
 	want, got := 0, 0
@@ -75,7 +75,7 @@ func (f *facts) checkLogs() Check {
 	return v.check()
 }
 
-// checkDeadlines: what has ended waits for nothing any more.
+// checkDeadlines checks that no deadline is left of a saga that has ended.
 func (f *facts) checkDeadlines() Check {
 	v := verdict{name: "no deadline is left of what ended", want: "0"}
 	n := 0

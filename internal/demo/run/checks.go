@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/internal/demo"
 )
 
-// A Check is one thing that must be so at the end of a run, and whether it is.
+// A Check is a condition that must hold at the end of a run, with its result.
 type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
@@ -16,7 +16,7 @@ type Check struct {
 	Got  string `json:"got"`
 }
 
-// checks are those that hold of every run, in the order in which they are shown.
+// checks returns the results of the checks for the run's style, in the order in which they are printed.
 func (f *facts) checks() []Check {
 	all := []Check{
 		f.checkEnds(),
@@ -40,7 +40,7 @@ func (f *facts) checks() []Check {
 	return append(all, f.checkReplay(), f.checkLogs(), f.checkDeadlines())
 }
 
-// A verdict is a check being made: what must be, what is, and whatever is against it.
+// A verdict is a check in progress: the expected value, the actual value, and the complaints.
 type verdict struct {
 	name, want, got string
 	against         []string
@@ -50,7 +50,8 @@ func (v *verdict) complain(format string, args ...any) {
 	v.against = append(v.against, fmt.Sprintf(format, args...))
 }
 
-// check holds where nothing is against it and what is equals what must be. The first three complaints are told.
+// check passes if there is no complaint and the actual value equals the expected one. Only the first three complaints are
+// printed.
 func (v *verdict) check() Check {
 	c := Check{Name: v.name, Want: v.want, Got: v.got, OK: v.got == v.want && len(v.against) == 0}
 	slices.Sort(v.against) // most come out of maps

@@ -29,8 +29,7 @@ const (
 	overdue   = "no deadline is left of what ended"
 )
 
-// TestEveryCheckFindsWhatItIsFor breaks a good world in one way after the other, and wants the checks named, and no
-// other, to fail.
+// TestEveryCheckFindsWhatItIsFor breaks a good world in one way at a time, and requires exactly the named checks to fail.
 func TestEveryCheckFindsWhatItIsFor(t *testing.T) {
 	w := newWorld(t)
 	w.reset()
@@ -43,7 +42,7 @@ func TestEveryCheckFindsWhatItIsFor(t *testing.T) {
 		service string
 		sql     string
 		change  func(*facts)
-		want    map[string]string // checks that fail, and a part of what they say
+		want    map[string]string // checks that fail, and a part of their text
 	}{
 		{
 			what: "an order was lost", service: "order", sql: "DELETE FROM orders WHERE order_id = 'o-refused'",
@@ -261,7 +260,7 @@ func TestAnOrderAboveTheLimitsMayBeRefused(t *testing.T) {
 		w.reset()
 		w.exec(sql[0], sql[1])
 		f := w.facts()
-		f.fail = map[string]float64{"shipping": 0.3} // o-refused is nobody's choice now
+		f.fail = map[string]float64{"shipping": 0.3} // no share chooses o-refused now
 		require.True(t, f.checkOutcomes().OK, "%s: %+v", what, f.checkOutcomes())
 	}
 	w.reset()

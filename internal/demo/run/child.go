@@ -22,19 +22,18 @@ import (
 	"github.com/troupe-go/troupe/internal/sidecar"
 )
 
-// ChildCommand is the program's argument that makes it a child: it hands those that follow to Child.
+// ChildCommand is the program's argument that makes it a child process: the program passes the arguments after it to Child.
 const ChildCommand = "demo-child"
 
-// What a child is told beyond the settings that service and relay have anyway.
+// Variables of a child, in addition to the settings of services and relays.
 const (
-	envProxy = "TROUPE_DEMO_PROXY" // the proxy's way, see through
-	envChild = "TROUPE_DEMO_CHILD" // its name there
+	envProxy = "TROUPE_DEMO_PROXY" // token and address of the proxy, see through
+	envChild = "TROUPE_DEMO_CHILD" // the child's name in the proxy
 )
 
 var runs = map[string]demo.Service{"order": order.Run, "payment": payment.Run, "inventory": inventory.Run, "shipping": shipping.Run}
 
-// Child is the whole of a child process, "service NAME" or "relay", and gives its exit status. Its settings come from the
-// environment.
+// Child runs a child process, "service NAME" or "relay", and returns its exit status. Its settings come from the environment.
 func Child(ctx context.Context, args []string, stderr io.Writer) int {
 	dial, err := childDialer()
 	if err != nil {
@@ -68,14 +67,14 @@ func runService(ctx context.Context, name string, dial dialer, stderr io.Writer)
 	cfg.Log = zerolog.New(stderr).With().Timestamp().Str("service", name).Int("pid", os.Getpid()).Logger()
 	if dial != nil {
 		cfg.Dial = pgconn.DialFunc(dial)
-		// A static member that was killed takes its partitions up again as soon as it is back. A dynamic one would be
-		// a new member each time, and the group would wait a session time-out for the dead one: ten seconds a kill.
+		// A static member that was killed resumes its partitions as soon as it is back. A dynamic one would be a new member each
+		// time, and the group would wait a session time-out for the killed one: ten seconds a kill.
 		cfg.Kafka = []kgo.Opt{kgo.Dialer(dial), kgo.InstanceID(name)}
 	}
 	return runs[name](ctx, cfg)
 }
 
-// childDialer is nil where connections are made as usual.
+// childDialer returns nil if the child connects directly.
 func childDialer() (dialer, error) {
 	way := os.Getenv(envProxy)
 	if way == "" {
@@ -88,17 +87,17 @@ func childDialer() (dialer, error) {
 	return dial, nil
 }
 
-// settings are what all children of a run have in common.
+// settings holds the settings that all children of a run share.
 type settings struct {
 	brokers, registry, flow string
 	style                   demo.Style
 	fail                    demo.Fail
 	seed                    int64
-	way                     string // through the proxy; "": none
+	way                     string // token and address of the proxy; "": none
 }
 
-// environment is a child's: ours without the settings that services and relays read, so that nothing set up for others
-// gets into a run, and then those of this run.
+// environment returns a child's environment: this process's without the settings that services and relays read, so that settings
+// of other programs do not affect the run, and then the settings of this run.
 func (s settings) environment(service, child, databaseURL, listen string) []string {
 	set := map[string]string{
 		"DATABASE_URL":         databaseURL,
@@ -126,5 +125,5 @@ func (s settings) environment(service, child, databaseURL, listen string) []stri
 	return env
 }
 
-// relayLease is how long a killed relay's place stays taken. Here its successor comes at once and waits for it.
+// relayLease bounds how long a killed relay keeps its lease. Its successor starts at once and waits for the lease.
 const relayLease = "1500ms"

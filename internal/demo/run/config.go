@@ -14,40 +14,41 @@ import (
 	"github.com/troupe-go/troupe/internal/demo/orders"
 )
 
-// Config of a run. Orders and Program are required.
+// Config configures a run. Orders and Program are required.
 type Config struct {
 	Orders  []orders.Order
-	Program []string // starts a child: ChildCommand's arguments are added to it
+	Program []string // starts a child: ChildCommand and its arguments are appended
 
-	Style demo.Style // who decides what comes next; default demo.Orchestration
+	Style demo.Style // orchestrated or choreographed; default demo.Orchestration
 
-	Fail  demo.Fail // refusals on purpose
-	Seed  int64     // of the refusals, and of chaos
-	Chaos bool      // kill, cut and double while the run goes on
-	Rate  float64   // orders posted a second; 0: as fast as they are taken
+	Fail  demo.Fail // share of orders to refuse on purpose
+	Seed  int64     // seed of the refusals and of chaos
+	Chaos bool      // kill processes, cut connections and duplicate messages during the run
+	Rate  float64   // orders posted a second; 0: as fast as they are accepted
 
-	Postgres string // URL of a server where databases may be made; "": one is started
+	Postgres string // URL of a server where databases may be created; "": one is started
 	Kafka    string // host:port,…; "": one is started
 	Registry string // URL; "": one is started
 
-	Keep  bool          // leave databases, topics and groups; of servers started here, their folders
-	Limit time.Duration // give up when no order has moved for so long; default 2 min
+	Keep  bool          // keep databases, topics and groups; of servers started here, their folders
+	Limit time.Duration // give up when no order has changed for so long; default 2 min
 
-	// Beside runs beside the run from when the services are up, and is told where everything is. When the orders have ended
-	// the run waits for it, and for ctx to end, which then does not end the run: it goes on to its checks. Nil: nothing.
+	// Beside is called when the services are ready, with the addresses of everything, and runs concurrently with the run. When
+	// the orders have ended the run waits until Beside returns or ctx ends; then the end of ctx does not end the run, which goes
+	// on to its checks. Nil: nothing runs.
 	Beside func(ctx context.Context, w World) error
 
 	Progress io.Writer // lines for people; nil: none
-	Width    int       // columns of the terminal that Progress is, where one line is written over; 0: it is none
+	Width    int       // columns of the terminal that Progress is, where one line is overwritten; 0: Progress is no terminal
 }
 
-// A World is where a run's things are.
+// A World has the names and addresses of a run's topics, servers and databases.
 type World struct {
 	Flow      string
 	Brokers   []string
 	Registry  string            // its URL
 	Databases map[string]string // URLs by service
-	// Declared is what the services say they do, where none of them orchestrates.
+	// Declared contains the services' declarations, in a choreography.
 	Declared []reactions.Service
 }
 
@@ -74,7 +75,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// pace is the time from one order to the next. With chaos, posting takes so long that there is a run to hurt.
+// pace returns the time from one order to the next. With chaos, posting is slowed down so that faults hit a run in progress.
 func (c Config) pace() time.Duration {
 	var pace time.Duration
 	if c.Rate > 0 {
@@ -86,10 +87,10 @@ func (c Config) pace() time.Duration {
 	return pace
 }
 
-// services are the four, in the order of the flow. Each is a hop of the same name.
+// services lists the four services in the order of the flow. Each is a hop of the same name.
 var services = []string{"order", "payment", "inventory", "shipping"}
 
-// names are what a run's things are called.
+// names derives the names of a run's databases and topics from its id.
 type names struct{ id string }
 
 func newNames() names {

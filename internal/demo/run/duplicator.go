@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	copyShare = 0.06            // of the records are sent again
-	copyLater = 4 * time.Second // up to so much later; half of them at once
+	copyShare = 0.06            // share of the records that are sent again
+	copyLater = 4 * time.Second // maximum delay of a copy; half of them are sent at once
 )
 
-// A duplicator sends some of a flow's records again: the same key, value and headers, to the same partition. It copies no
-// copy, so what it does comes to an end.
+// A duplicator sends some of a flow's records again: the same key, value and headers, to the same partition. It makes no copy of
+// a copy, so the number of copies is bounded.
 type duplicator struct {
 	client *kgo.Client
 	random *rand.Rand
@@ -41,7 +41,7 @@ func newDuplicator(brokers, topics []string, seed int64, log zerolog.Logger) (*d
 	return &duplicator{client: client, random: rand.New(rand.NewPCG(uint64(seed), 2)), log: log}, nil
 }
 
-// run copies until ctx ends. Copies that are due later are then not made.
+// run makes copies until ctx ends. Copies that are due later are dropped.
 func (d *duplicator) run(ctx context.Context) error {
 	defer d.client.Close()
 	seen := make(map[string]bool)

@@ -15,10 +15,10 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Facts are all that the checks compare: what was asked for, and what stands in the databases and topics at the end.
+// facts holds the input of all checks: the posted orders, and the contents of the databases and topics at the end.
 type facts struct {
 	style    demo.Style
-	declared []reactions.Service // where each service decides for itself
+	declared []reactions.Service // of the services, for a choreography
 	posted   []orders.Order
 	fail     demo.Fail
 	seed     int64
@@ -27,7 +27,7 @@ type facts struct {
 	sagas        map[string]sagaRow          // by id
 	logs         map[string][]eventRow       // by the saga's id, in order
 	definitions  map[string]*saga.Definition // by hash
-	deadlines    []string                    // ids of the sagas, or of orders, that a deadline is left of
+	deadlines    []string                    // ids of the sagas or orders that still have a deadline
 	ledger       []ledgerRow
 	accounts     map[string]accountRow // by customer id
 	stock        map[int32]stockRow    // by title
@@ -46,10 +46,10 @@ type orderRow struct {
 	Cents                             int64
 	Created                           time.Time
 	Ended                             *time.Time
-	Times                             int // that it ended, where no saga's log says so
+	Times                             int // how often it ended, if no saga's log has it
 }
 
-// ended says that nothing moves the order any more, but for a person.
+// ended reports whether the order has ended, or is parked and only an operator can resume it.
 func (o orderRow) ended() bool { return o.Ended != nil || o.Status == parked }
 
 type sagaRow struct {
@@ -65,7 +65,7 @@ type eventRow struct {
 	Version int
 	At      time.Time
 	Event   []byte
-	Ends    int // moments at which the saga came to an end, or was parked
+	Ends    int // history events with which the saga ended or was parked
 }
 
 type ledgerRow struct {
@@ -85,7 +85,7 @@ type stockRow struct {
 
 type reservationRow struct {
 	OrderID  string
-	Title    *int32 // nil: of nothing
+	Title    *int32 // nil: an empty reservation
 	Quantity int32
 	Released bool
 }
@@ -94,12 +94,12 @@ type deadLetterRow struct {
 	OrderID, Type, Class, Error string
 }
 
-// queueRow is what waits in a service's database.
+// queueRow counts the messages that wait in a service's database.
 type queueRow struct {
 	Outbox, Trouble, Held int64
 }
 
-// pools are a connection or two to each database of the run, by service. They do not go through the proxy.
+// pools holds a small pool for each database of the run, by service. Its connections do not go through the proxy.
 type pools map[string]*pgxpool.Pool
 
 func openPools(ctx context.Context, urls map[string]string) (pools, error) {
@@ -123,7 +123,7 @@ func (p pools) close() {
 	}
 }
 
-// readRows fills f from the databases. Nothing may be running any more.
+// readRows fills f from the databases. All processes must have ended.
 func (f *facts) readRows(ctx context.Context, p pools) error {
 	placed, err := rows[orderRow](ctx, p["order"],
 		`SELECT order_id, customer_id, coalesce(state, ''), coalesce(status, ''), coalesce(saga_id, ''), title, quantity,
@@ -222,13 +222,14 @@ func (f *facts) readQueues(ctx context.Context, p pools) error {
 	return nil
 }
 
-// timesSQL is how often an order ended.
+// timesSQL selects how often an order ended.
 var timesSQL = map[demo.Style]string{
 	demo.Orchestration: "0",
 	demo.Choreography:  "coalesce((SELECT times FROM order_ends AS e WHERE e.order_id = order_flow.order_id), 0)",
 }
 
-// openSQL is what still waits in the order database: a deadline of a saga, or an order that nobody has seen end.
+// openSQL selects the ids that still wait in the order database: of a saga with a deadline, or of an order whose end is still
+// expected.
 var openSQL = map[demo.Style]string{
 	demo.Orchestration: "SELECT scope FROM troupe.deadlines",
 	demo.Choreography:  "SELECT scope FROM troupe.deadlines UNION SELECT key FROM troupe.expectations WHERE forget_at IS NULL",

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	readyLimit = 2 * time.Minute  // of all processes together, the first time and after chaos
-	stopLimit  = 45 * time.Second // what a process may take to end when asked to: more than what it gives its work, and the machine may be busy
+	readyLimit = 2 * time.Minute  // for all processes together, at the start and after chaos
+	stopLimit  = 45 * time.Second // for the end after SIGTERM: longer than the process gives its work, as the machine may be busy
 )
 
-// A fleet is the processes of a run: four services and a relay beside each.
+// A fleet holds the processes of a run: four services and a relay for each.
 type fleet struct {
 	processes []*process
 	group     *errgroup.Group
@@ -29,7 +29,7 @@ type fleet struct {
 	stopped   bool
 }
 
-// newFleet lays out the processes; nothing runs yet. databases are URLs by service.
+// newFleet prepares the processes and starts none. databases are URLs by service.
 func newFleet(program []string, s settings, databases map[string]string, dir string, log zerolog.Logger) (*fleet, error) {
 	f := &fleet{stopping: make(chan struct{})}
 	f.group, f.running = errgroup.WithContext(context.Background())
@@ -62,7 +62,7 @@ func newFleet(program []string, s settings, databases map[string]string, dir str
 	return f, nil
 }
 
-// start brings the processes up: the services first, since they make the tables that the relays read.
+// start starts the processes: the services first, since they create the tables that the relays read.
 func (f *fleet) start(ctx context.Context) error {
 	for _, kind := range []kind{service, relay} {
 		for _, p := range f.of(kind) {
@@ -79,12 +79,12 @@ func (f *fleet) of(k kind) []*process {
 	return slices.DeleteFunc(slices.Clone(f.processes), func(p *process) bool { return p.kind != k })
 }
 
-// url is the root of the named service's HTTP API. It stays the same however often the service is killed.
+// url returns the root of the named service's HTTP API. It stays the same when the service is killed and restarted.
 func (f *fleet) url(name string) string {
 	return "http://" + f.processes[slices.Index(services, name)].address
 }
 
-// ready waits until every one of processes says so itself.
+// ready waits until /readyz of every process answers with success.
 func (f *fleet) ready(ctx context.Context, processes []*process) error {
 	limited, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
@@ -112,7 +112,7 @@ func (f *fleet) ready(ctx context.Context, processes []*process) error {
 	return nil
 }
 
-// stop asks every process to end and waits until all have. It may be called again.
+// stop ends every process and waits for them. It may be called again.
 func (f *fleet) stop() error {
 	if !f.stopped {
 		f.stopped = true
@@ -121,7 +121,7 @@ func (f *fleet) stop() error {
 	return f.group.Wait()
 }
 
-// faults says which processes ended by themselves, and how.
+// faults lists the processes that ended by themselves, with the reason.
 func (f *fleet) faults() []string {
 	var all []string
 	for _, p := range f.processes {
@@ -132,7 +132,7 @@ func (f *fleet) faults() []string {
 	return all
 }
 
-// unclean says which processes did not end with status 0 within stopLimit when asked to.
+// unclean lists the processes that did not end with status 0 within stopLimit after SIGTERM.
 func (f *fleet) unclean() []string {
 	var all []string
 	for _, p := range f.processes {
@@ -143,7 +143,7 @@ func (f *fleet) unclean() []string {
 	return all
 }
 
-// tail is the last lines of a log, for errors.
+// tail returns the last lines of a log, for errors.
 func tail(path string) string {
 	const lines = 5
 	text, err := os.ReadFile(path)

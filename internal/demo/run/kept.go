@@ -12,10 +12,10 @@ import (
 	"github.com/troupe-go/troupe/devstack"
 )
 
-// keptFile stands in the folder of a run that was to be kept.
+// keptFile is the name of the file that a run with Config.Keep writes into its folder.
 const keptFile = "kept.json"
 
-// kept is what the file says.
+// kept is the content of the file.
 type kept struct {
 	Flow      string            `json:"flow"`
 	Databases map[string]string `json:"databases"` // names by service
@@ -33,19 +33,19 @@ func (r *run) writeKept() error {
 	return os.WriteFile(filepath.Join(r.dir, keptFile), text, 0o600)
 }
 
-// Kept is what a run with Config.Keep has left, on its servers: those that TROUPE_POSTGRES, TROUPE_KAFKA and
-// TROUPE_REGISTRY name, else those that the run had started, which run again until Close.
+// Kept gives access to the databases and topics of a run with Config.Keep, on its servers: the ones that TROUPE_POSTGRES,
+// TROUPE_KAFKA and TROUPE_REGISTRY name, else the ones that the run had started, which run again until Close.
 type Kept struct {
 	Flow      string
 	Brokers   []string
-	Registry  string            // its URL; "" where the run had started it: its schemas ended with it
+	Registry  string            // its URL; "" if the run had started the registry: its schemas ended with it
 	Databases map[string]string // URLs by service
 
 	postgres *devstack.Postgres
 	kafka    *devstack.Kafka
 }
 
-// OpenKept opens the servers of the run whose Result.Folder it is given.
+// OpenKept opens the servers of the run whose Result.Folder is folder.
 func OpenKept(ctx context.Context, folder string) (_ *Kept, err error) {
 	text, err := os.ReadFile(filepath.Join(folder, keptFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,12 +83,12 @@ func OpenKept(ctx context.Context, folder string) (_ *Kept, err error) {
 	return k, nil
 }
 
-// keptDirs are where servers that a run starts keep their data.
+// keptDirs returns where servers that a run starts keep their data.
 func keptDirs(folder string) (devstack.PostgresConfig, devstack.KafkaConfig) {
 	return devstack.PostgresConfig{Dir: filepath.Join(folder, "postgres")}, devstack.KafkaConfig{DataDir: filepath.Join(folder, "kafka")}
 }
 
-// Close ends what was started; what was kept stays.
+// Close stops the servers that OpenKept started; their data stays.
 func (k *Kept) Close() error {
 	var errs []error
 	if k.kafka != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A message is what the checks look at of a record.
+// A message holds the parts of a record that the checks read.
 type message struct {
 	topic, key, id, typ, cause string
-	written                    time.Time // when its row was, by its database's clock
+	written                    time.Time // when its row was written, by its database's clock
 }
 
-// flowTopics are the topics of commands and events of the flow. What stands on the others are copies.
+// flowTopics returns the topics of commands and events of the flow. The flow's other topics contain only copies.
 func flowTopics(ctx context.Context, client *kgo.Client, flow string) ([]string, error) {
 	all, err := kadm.NewClient(client).ListTopics(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func flowTopics(ctx context.Context, client *kgo.Client, flow string) ([]string,
 	}), nil
 }
 
-// readMessages reads the flow's topics from their beginning to where they end now.
+// readMessages reads the flow's topics from their beginning to their current end.
 func readMessages(ctx context.Context, brokers []string, client *kgo.Client, flow string) ([]message, error) {
 	names, err := flowTopics(ctx, client, flow)
 	if err != nil || len(names) == 0 {
@@ -90,14 +90,14 @@ func readMessages(ctx context.Context, brokers []string, client *kgo.Client, flo
 }
 
 func read(r *kgo.Record) message {
-	m, _ := kafka.Message(r) // what cannot be read is missing afterwards, and that is found
+	m, _ := kafka.Message(r) // an unreadable message is missing in the result, and the checks find that
 	return message{
 		topic: r.Topic, key: string(r.Key), id: m.ID, typ: m.Type[strings.LastIndexByte(m.Type, '.')+1:], cause: m.CausationID,
 		written: m.Time,
 	}
 }
 
-// readUnread says how many messages each group of the flow has not yet committed.
+// readUnread returns how many messages each group of the flow has not yet committed.
 func readUnread(ctx context.Context, client *kgo.Client, flow string) (map[string]int64, error) {
 	admin := kadm.NewClient(client)
 	groups, err := admin.ListGroups(ctx)

@@ -77,7 +77,7 @@ func TestWhatGroupsHaveNotReadIsCounted(t *testing.T) {
 	require.Equal(t, map[string]int64{"payment": 6}, unread)
 }
 
-// consume commits that so many of the flow's messages to payment were read.
+// consume commits that n of the flow's messages to payment were read.
 func consume(t *testing.T, flow string, n int, opts ...kgo.Opt) {
 	member, err := kafka.NewClient(testkit.Kafka(t), append(opts,
 		kgo.ConsumerGroup(flow+".payment"), kgo.ConsumeTopics(flow+".payment.commands"), kgo.DisableAutoCommit())...)
@@ -101,7 +101,7 @@ func TestAFlowIsRemovedWithItsStaticMembersAndNoOtherFlow(t *testing.T) {
 	groups, err := admin.ListGroups(t.Context())
 	require.NoError(t, err)
 	require.NotContains(t, groups.Groups(), flow+".payment")
-	testkit.Wait(t, "topics gone", func() (bool, error) { // the client remembers them for a moment
+	testkit.Wait(t, "topics gone", func() (bool, error) { // the client caches them for a moment
 		topics, err := admin.ListTopics(t.Context())
 		return len(ofFlow(topics.Names(), flow)) == 0 && topics.Has(flow+"x.payment.commands"), err
 	})

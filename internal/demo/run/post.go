@@ -19,11 +19,11 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// atOnce is how many orders are being posted at a time.
+// atOnce bounds the orders that are posted concurrently.
 const atOnce = 16
 
-// A poster sends orders to the order service as a customer would who does not give up: the same order with the same
-// Idempotency-Key, until it is answered.
+// A poster posts orders to the order service like a customer that never gives up: the same order with the same Idempotency-Key,
+// until it gets an answer.
 type poster struct {
 	url    string
 	pace   time.Duration // from one order to the next; 0: none
@@ -44,8 +44,8 @@ func newPoster(url string, pace time.Duration) *poster {
 	}
 }
 
-// post sends all, in their order but for those that are under way at once. It ends early with the first order that is
-// refused, or with ctx.
+// post posts all orders in sequence, atOnce of them concurrently. It returns early at the first order that is refused, and when
+// ctx ends.
 func (p *poster) post(ctx context.Context, all []orders.Order) error {
 	defer p.client.CloseIdleConnections()
 	group, running := errgroup.WithContext(ctx)
@@ -100,7 +100,7 @@ func (p *poster) one(ctx context.Context, o orders.Order) error {
 	}
 }
 
-// try is one request. A final error is one that another request would get too.
+// try sends one request. An error is final if another request would get it too.
 func (p *poster) try(ctx context.Context, key string, body []byte) (final bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/orders", bytes.NewReader(body))
 	if err != nil {

@@ -35,7 +35,7 @@ func TestOrdersArePostedUntilTheyAreTaken(t *testing.T) {
 		requests[key]++
 		switch requests[key] {
 		case 1:
-			panic(http.ErrAbortHandler) // as a service that is killed
+			panic(http.ErrAbortHandler) // like a service that is killed
 		case 2:
 			http.Error(w, "no database", http.StatusServiceUnavailable)
 			return

@@ -20,7 +20,7 @@ import (
 	"github.com/troupe-go/troupe/devstack"
 )
 
-// kind is what a process does.
+// kind is the program that a process runs.
 type kind string
 
 const (
@@ -30,11 +30,11 @@ const (
 
 const (
 	restartWait = 200 * time.Millisecond // after a process ended by itself
-	maxFaults   = 10                     // times that it may
+	maxFaults   = 10                     // how often it may
 )
 
-// A process is one place in the fleet. Whoever holds it ends now and then, and gets a successor with the same name,
-// address and log.
+// A process is a member of the fleet. Its child is killed now and then, and replaced by another with the same name, address and
+// log.
 type process struct {
 	name    string
 	kind    kind
@@ -45,19 +45,19 @@ type process struct {
 
 	mu     sync.Mutex
 	child  *devstack.Child // nil while there is none
-	killed bool            // this child, by us
+	killed bool            // this child was killed by us
 	said   report
 }
 
-// A report is what a process has to be asked about afterwards.
+// A report is the history of a process.
 type report struct {
 	kills  int
-	faults []string // how it ended without having been asked to
-	end    string   // what was wrong with its last end; "" for a clean one
+	faults []string // how it ended without SIGTERM or SIGKILL from us
+	end    string   // the error of its last end; "" for a clean one
 }
 
-// keep has a child running until stop is closed, and then ends it: SIGTERM, and SIGKILL after stopLimit. It gives up on
-// a process that ends by itself again and again.
+// keep keeps a child running until stop is closed, and then ends it: SIGTERM, and SIGKILL after stopLimit. It gives up on a
+// process that ends by itself more than maxFaults times.
 func (p *process) keep(ctx context.Context, stop <-chan struct{}) error {
 	for {
 		if err := p.start(); err != nil {
@@ -91,7 +91,7 @@ func (p *process) keep(ctx context.Context, stop <-chan struct{}) error {
 }
 
 func (p *process) start() error {
-	// Not only the owner may read it: in a shared folder that is for the folder to say.
+	// Other users may read the log: the permissions of a shared folder decide.
 	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (p *process) start() error {
 
 func (p *process) end() {
 	began := time.Now()
-	_ = p.child.Signal(syscall.SIGTERM) // one that has ended by now has a status, too
+	_ = p.child.Signal(syscall.SIGTERM) // an error means that it has ended: then it has a status as well
 	end := ""
 	select {
 	case <-p.child.Done():
@@ -129,7 +129,7 @@ func (p *process) end() {
 	p.said.end = end
 }
 
-// kill is SIGKILL for whoever holds the place now. It says whether there was anybody.
+// kill sends SIGKILL to the current child. It returns false if there is none, or it is killed already.
 func (p *process) kill() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +166,7 @@ func (p *process) report() report {
 	return p.said
 }
 
-// status is how a process ended; "" for exit status 0.
+// status returns how a process ended; "" for exit status 0.
 func status(err error) string {
 	if err == nil {
 		return ""
@@ -174,7 +174,7 @@ func status(err error) string {
 	return err.Error()
 }
 
-// ready asks the process itself.
+// ready requests /readyz of the process.
 func (p *process) ready(ctx context.Context, client *http.Client) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+"/readyz", nil)
 	if err != nil {
@@ -192,8 +192,8 @@ func (p *process) ready(ctx context.Context, client *http.Client) error {
 	return nil
 }
 
-// freeAddresses are ports of this machine below those that connections take by themselves (from 32768 on Linux, 49152
-// elsewhere), or one of them could have it while a killed process comes back.
+// freeAddresses returns free ports of this machine below the ephemeral range (from 32768 on Linux, 49152 elsewhere): an outgoing
+// connection could use one of that range while a killed process restarts.
 func freeAddresses(n int) ([]string, error) {
 	var addresses []string
 	for misses := 0; len(addresses) < n; {
@@ -204,7 +204,7 @@ func freeAddresses(n int) ([]string, error) {
 			}
 			continue
 		}
-		defer l.Close() // when there are n, so that they differ
+		defer l.Close() // after all n are found, so that they differ
 		addresses = append(addresses, l.Addr().String())
 	}
 	return addresses, nil

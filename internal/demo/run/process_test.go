@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// place is a process that runs script, and appends what it prints to a log.
+// place returns a process that runs script, and appends its output to a log.
 func place(t *testing.T, script string) (p *process, lines func() []string) {
 	p = &process{
 		name: "payment", kind: service, log: zerolog.Nop(), logPath: filepath.Join(t.TempDir(), "payment.log"),
@@ -56,7 +56,7 @@ func TestAKilledProcessHasASuccessorAndNoFault(t *testing.T) {
 	stop := keep(t, p)
 	for n := range 2 {
 		waitLines(t, lines, n+1)
-		testkit.Wait(t, "a kill", func() (bool, error) { return p.kill(), nil }) // it may talk before we know its pid
+		testkit.Wait(t, "a kill", func() (bool, error) { return p.kill(), nil }) // it may print before we know its pid
 	}
 	waitLines(t, lines, 3)
 	require.NoError(t, stop())

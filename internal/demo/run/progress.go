@@ -13,13 +13,13 @@ const (
 	plainEvery = 5 * time.Second
 )
 
-// progress tells a person how far a run is: on a terminal one line that is written over, elsewhere now and then a line.
+// progress prints the progress of a run: on a terminal one line that is overwritten, elsewhere a line at intervals.
 type progress struct {
 	w     io.Writer
 	width int // of the terminal; 0: none
 
 	mu    sync.Mutex
-	line  bool // a live line stands there
+	line  bool // a live line is displayed
 	told  time.Time
 	marks []mark // of the last seconds, for the rate
 }
@@ -37,7 +37,7 @@ func (p *progress) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.w, format+"\n", args...)
 }
 
-// wipe takes the live line away.
+// wipe removes the live line.
 func (p *progress) wipe() {
 	if p.line {
 		_, _ = io.WriteString(p.w, "\r\x1b[K")
@@ -45,7 +45,7 @@ func (p *progress) wipe() {
 	}
 }
 
-// tell says how many orders are where.
+// tell prints how many orders are in which status.
 func (p *progress) tell(posted, of int, c counts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +66,7 @@ func (p *progress) tell(posted, of int, c counts) {
 		grouped(posted), grouped(of), grouped(int(c.Running)), grouped(int(c.Completed)), grouped(int(c.Compensated)),
 		grouped(int(c.Parked)), grouped(int(rate)))
 	if p.width > 0 {
-		if runes := []rune(line); len(runes) >= p.width { // a line that wraps cannot be written over
+		if runes := []rune(line); len(runes) >= p.width { // a line that wraps cannot be overwritten
 			line = string(runes[:p.width-1])
 		}
 		_, _ = io.WriteString(p.w, "\r\x1b[K"+line)
@@ -76,7 +76,7 @@ func (p *progress) tell(posted, of int, c counts) {
 	_, _ = io.WriteString(p.w, line+"\n")
 }
 
-// rate is ends per second over the last three seconds.
+// rate returns the ended orders per second over the last three seconds.
 func (p *progress) rate(now time.Time, ended int64) float64 {
 	p.marks = append(p.marks, mark{now, ended})
 	for len(p.marks) > 2 && now.Sub(p.marks[0].at) > 3*time.Second {
@@ -89,14 +89,14 @@ func (p *progress) rate(now time.Time, ended int64) float64 {
 	return float64(ended-first.ended) / now.Sub(first.at).Seconds()
 }
 
-// done takes the live line away for good.
+// done removes the live line at the end.
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wipe()
 }
 
-// grouped is 6,919.
+// grouped formats 6919 as 6,919.
 func grouped(n int) string {
 	digits := fmt.Sprint(n)
 	var b strings.Builder

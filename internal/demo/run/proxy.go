@@ -16,16 +16,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// helloLimit is how long a connection has to say where it wants to go, and the proxy to get there.
+// helloLimit bounds the time in which a client sends its first line, and in which the proxy connects to the server.
 const helloLimit = 5 * time.Second
 
-// A proxy passes the children's connections on, and cuts them when asked to. It knows nothing of what passes: a client
-// names the way in its first line,
+// A proxy forwards the children's connections, and can cut them. It does not interpret the bytes: a client names its target in
+// its first line,
 //
 //	<token> <child> <host:port>
 //
-// and is answered by a line, "ok" or the reason why not. So every address is reached through it that a broker
-// advertises, whichever that is. The token keeps other users of the machine from borrowing our way.
+// and the proxy answers with a line, "ok" or the error. So a child reaches every address through it that a broker advertises,
+// whatever it is. The token keeps other users of the machine from using the proxy.
 type proxy struct {
 	listener net.Listener
 	token    string
@@ -34,7 +34,7 @@ type proxy struct {
 	links map[*link]struct{}
 }
 
-// A link is one connection that passes: the child's half and the server's.
+// A link is one forwarded connection: the child's half and the server's.
 type link struct {
 	child        string
 	near, beyond *net.TCPConn
@@ -48,10 +48,10 @@ func newProxy() (*proxy, error) {
 	return &proxy{listener: listener, token: rand.Text(), links: make(map[*link]struct{})}, nil
 }
 
-// way is what a child must know to pass: see through.
+// way returns the proxy's token and address for a child: see through.
 func (p *proxy) way() string { return p.token + "@" + p.listener.Addr().String() }
 
-// run passes connections on until ctx ends, and then cuts those that are left.
+// run forwards connections until ctx ends, and then cuts the remaining ones.
 func (p *proxy) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -120,7 +120,7 @@ func (p *proxy) hello(in *bufio.Reader) (child, address string, err error) {
 	return fields[1], fields[2], nil
 }
 
-// carry copies both ways until either end is closed. in is near with what was read ahead of it.
+// carry copies in both directions until either end is closed. in is near, preceded by the bytes that were read ahead.
 func (l *link) carry(in io.Reader) {
 	done := make(chan struct{})
 	go func() {
@@ -133,7 +133,7 @@ func (l *link) carry(in io.Reader) {
 	<-done
 }
 
-// cut resets every connection of child, in the middle of whatever passes, and says how many those were.
+// cut resets every connection of child, in the middle of any transfer, and returns their number.
 func (p *proxy) cut(child string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func (p *proxy) cut(child string) int {
 			continue
 		}
 		for _, conn := range []*net.TCPConn{l.near, l.beyond} {
-			_ = conn.SetLinger(0) // close sends RST, and forgets what was not sent
+			_ = conn.SetLinger(0) // close sends RST, and drops the unsent bytes
 			_ = conn.Close()
 		}
 		n++

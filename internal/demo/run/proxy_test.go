@@ -20,7 +20,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// echo is a server that sends back what it gets, and greets first.
+// echo starts a server that sends a greeting, then echoes its input.
 func echo(t *testing.T) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestAQueryThatIsGivenUpIsCancelledThroughTheProxy(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	<-conn.PgConn().CleanupDone()
-	// Without the cancel request it sleeps on: a connection's end is not noticed meanwhile.
+	// Without the cancel request it sleeps on: the server does not notice the end of the connection meanwhile.
 	testkit.Wait(t, "the cancel request to arrive", running(0))
 }
 
@@ -208,7 +208,7 @@ func TestStrangersDoNotPass(t *testing.T) {
 }
 
 func TestADialEndsWithItsContext(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never answers
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	require.NoError(t, err)
 	defer l.Close()
 	d, err := through("token@"+l.Addr().String(), "order")
@@ -238,7 +238,7 @@ func TestManyAtOncePassAndAreCut(t *testing.T) {
 		all.Go(func() {
 			conn, err := dial(t, p, fmt.Sprint("child-", n%4), server)
 			if err != nil {
-				return // cut while it said hello
+				return // cut while it sent its first line
 			}
 			_, _ = io.Copy(io.Discard, conn)
 		})

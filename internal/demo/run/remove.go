@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// removeFlow deletes the groups and topics whose names begin with the flow's. A member that was killed still counts as
-// one until its session ends, and a static one even after SIGTERM, so all are sent away first.
+// removeFlow deletes the groups and topics whose names begin with the flow's. A member that was killed still counts as a member
+// until its session ends, and a static one even after SIGTERM, so all members are removed first.
 func removeFlow(ctx context.Context, client *kgo.Client, flow string) error {
 	admin := kadm.NewClient(client)
 	groups, err := admin.ListGroups(ctx)

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/internal/demo"
 )
 
-// A Result is what a run came to. Its JSON is the last line of troupe demo --output json.
+// A Result is the result of a run. Its JSON is the last line of troupe demo --output json.
 type Result struct {
 	Style       demo.Style `json:"style"`
 	Orders      int        `json:"orders"` // posted
@@ -16,19 +16,19 @@ type Result struct {
 	Compensated int        `json:"compensated"`
 	Parked      int        `json:"parked"`
 
-	SagasPerSecond     float64 `json:"sagas_per_second"`     // orders ended, a saga each where one decides, from the first order's row to the last one's end
-	DecisionsPerSecond float64 `json:"decisions_per_second"` // made by the order service for others, in the same time
+	SagasPerSecond     float64 `json:"sagas_per_second"`     // orders (in an orchestration: sagas) ended, first row to last end
+	DecisionsPerSecond float64 `json:"decisions_per_second"` // made by the order service as coordinator, in the same time
 	MessagesPerOrder   float64 `json:"messages_per_order"`   // on the flow's topics, copies not counted
 	LatencyMS          Latency `json:"latency_ms"`           // from an order's row to its end, by the order database's clock
 
 	Checks []Check `json:"checks"`
-	OK     bool    `json:"ok"` // all of them
+	OK     bool    `json:"ok"` // all checks passed
 
 	Seconds      float64       `json:"seconds"` // the whole run, servers included
 	Requests     int           `json:"requests"`
 	Chaos        *Chaos        `json:"chaos,omitempty"`
 	ParkedOrders []ParkedOrder `json:"parked_orders,omitempty"`
-	Stuck        string        `json:"stuck,omitempty"` // where orders are that nothing moved any more
+	Stuck        string        `json:"stuck,omitempty"` // where the orders are that do not change any more
 	Flow         string        `json:"flow"`
 	Folder       string        `json:"folder"` // of the logs
 }
@@ -40,13 +40,13 @@ type Latency struct {
 	P99 float64 `json:"p99"`
 }
 
-// A ParkedOrder waits for a person.
+// A ParkedOrder waits for an operator.
 type ParkedOrder struct {
 	ID    string `json:"order_id"`
 	State string `json:"state"`
 }
 
-// summarize counts and measures what ended. A parked order has no latency: it waits.
+// summarize counts and measures the orders that ended. A parked order has no latency: it waits.
 func (r *Result) summarize(f *facts) {
 	r.Orders = len(f.posted)
 	var took []time.Duration
@@ -90,7 +90,7 @@ func (r *Result) summarize(f *facts) {
 	r.LatencyMS = Latency{P50: percentile(took, 50), P95: percentile(took, 95), P99: percentile(took, 99)}
 }
 
-// percentile is the least of sorted that n per cent are not above, in milliseconds; 0 of none.
+// percentile returns the n-th percentile of sorted by the nearest-rank method, in milliseconds; 0 if sorted is empty.
 func percentile(sorted []time.Duration, n int) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -99,7 +99,7 @@ func percentile(sorted []time.Duration, n int) float64 {
 	return round(float64(sorted[max(rank, 1)-1]) / float64(time.Millisecond))
 }
 
-// round keeps one digit behind the point.
+// round rounds to one decimal.
 func round(f float64) float64 { return float64(int64(f*10+0.5)) / 10 }
 
 func (r *Result) add(checks ...Check) {

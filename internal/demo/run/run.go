@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/internal/demo"
 )
 
-// A run is one from its servers to its checks.
+// A run holds the state of one run, from its servers to its checks.
 type run struct {
 	cfg     Config
 	names   names
@@ -30,9 +30,9 @@ type run struct {
 	result Result
 }
 
-// Run does one run and says what it came to. A Result whose checks do not hold is no error; an error is what kept the
-// run from coming to its checks, such as ctx's end. In either case everything that was started has ended, and what was
-// made is removed unless it is to be kept. The logs stay.
+// Run runs the flow once and returns the result. A Result whose checks fail is no error; an error is returned if the run did not
+// reach its checks, for instance because ctx ended. In either case everything that was started has ended, and everything that was
+// created is removed unless it is to be kept. The logs stay.
 func Run(ctx context.Context, cfg Config) (_ Result, err error) {
 	began := time.Now()
 	cfg, err = cfg.withDefaults()
@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg Config) (_ Result, err error) {
 	return r.result, nil
 }
 
-// openFolder makes the folder for the logs, which others may enter: root's Postgres is another user.
+// openFolder creates the folder for the logs. Other users may enter it: under root, Postgres runs as another user.
 func (r *run) openFolder() (closeLog func(), err error) {
 	if r.dir, err = os.MkdirTemp("", "troupe-demo-"); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (r *run) all(ctx context.Context) (err error) {
 		if err := beside.wait(); err != nil {
 			return err
 		}
-		ctx = context.WithoutCancel(ctx) // that it ended was the wish to go on
+		ctx = context.WithoutCancel(ctx) // the end of ctx was the signal to continue
 	}
 	r.show.say("stopping every process")
 	if err := r.fleet.stop(); err != nil {
@@ -122,11 +122,11 @@ func (r *run) all(ctx context.Context) (err error) {
 	return nil
 }
 
-// beside is Config.Beside, running.
+// A beside is a running call of Config.Beside.
 type beside struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
-	err    error // when ended is closed
+	err    error // valid when ended is closed
 }
 
 func (r *run) beside(ctx context.Context) *beside {
@@ -160,7 +160,7 @@ func (b *beside) end() {
 	<-b.ended
 }
 
-// startProxy puts the proxy between the children and the servers, where connections are to be cut.
+// startProxy starts the proxy between the children and the servers, if connections are to be cut.
 func (r *run) startProxy() (end func(), err error) {
 	if !r.cfg.Chaos {
 		return func() {}, nil
@@ -197,8 +197,8 @@ func (r *run) startFleet(ctx context.Context) (err error) {
 	return nil
 }
 
-// work posts the orders, hurts the fleet meanwhile if asked to, and waits until all is done. That nothing moves any more
-// is no error: the checks say what is missing.
+// work posts the orders, injects faults meanwhile if configured, and waits until all is done. It returns no error if nothing
+// changes any more: the checks report the missing parts.
 func (r *run) work(ctx context.Context) error {
 	calm, err := r.hurt(ctx)
 	if err != nil {
@@ -211,13 +211,13 @@ func (r *run) work(ctx context.Context) error {
 	}
 	calm()
 	if ended {
-		// Those that were killed last are still coming back: only who runs can end cleanly.
+		// The processes that were killed last are still starting: only a running process can end cleanly.
 		if err := r.fleet.ready(ctx, r.fleet.processes); err != nil {
 			return err
 		}
 		client := r.servers.client
 		if !r.cfg.Chaos && r.cfg.Style == demo.Orchestration {
-			client = nil // no copies to wait for: everything that matters has been consumed, or orders would not have ended
+			client = nil // no copies to wait for: every message that matters is consumed, or orders would not have ended
 		}
 		if ended, err = untilQuiet(ctx, r.pools, client, r.names.flow(), r.cfg.Limit); err != nil {
 			return err
@@ -240,7 +240,7 @@ func (r *run) postAndWait(ctx context.Context) (ended bool, err error) {
 	group.Go(func() error {
 		err := poster.post(posting, r.cfg.Orders)
 		if posting.Err() != nil && running.Err() == nil {
-			return nil // given up by the other one
+			return nil // cancelled by the other goroutine
 		}
 		return err
 	})
@@ -260,7 +260,7 @@ func (r *run) postAndWait(ctx context.Context) (ended bool, err error) {
 	return ended, group.Wait()
 }
 
-// hurt begins chaos, and gives what ends it.
+// hurt starts the injection of faults, and returns a function that ends it.
 func (r *run) hurt(ctx context.Context) (calm func(), err error) {
 	if r.proxy == nil {
 		return func() {}, nil
@@ -290,7 +290,7 @@ func (r *run) hurt(ctx context.Context) (calm func(), err error) {
 	}, nil
 }
 
-// check reads the facts, now that nothing changes them any more.
+// check reads the facts after all processes have ended, and runs the checks.
 func (r *run) check(ctx context.Context) (err error) {
 	f := &facts{style: r.cfg.Style, posted: r.cfg.Orders, fail: r.cfg.Fail, seed: r.cfg.Seed}
 	if f.declared, err = declarations(r.names.flow()); err != nil {
@@ -314,7 +314,7 @@ func (r *run) check(ctx context.Context) (err error) {
 	return nil
 }
 
-// serverNames says what is started and what is used.
+// serverNames lists the servers that the run starts and the ones that it uses.
 func (c Config) serverNames() string {
 	var here, there []string
 	for _, s := range []struct{ name, address string }{{"Postgres", c.Postgres}, {"Kafka", c.Kafka}, {"the schema registry", c.Registry}} {

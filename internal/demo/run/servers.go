@@ -14,21 +14,21 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// removeLimit is how long it may take to remove what a run has made.
+// removeLimit bounds the time to remove everything that a run has created.
 const removeLimit = 30 * time.Second
 
-// servers are what a run works on, started here or named by the user, and what it made there.
+// servers holds the servers of a run, started here or named by the user, and the names of everything that the run created there.
 type servers struct {
 	cfg      Config
 	names    names
 	postgres *devstack.Postgres
 	kafka    *devstack.Kafka
 	registry *devstack.Registry
-	client   *kgo.Client // for what the run itself asks of the brokers
+	client   *kgo.Client // for the run's own requests to the brokers
 	made     []string    // databases
 }
 
-// openServers opens all three and makes a database per service. On an error nothing is left; else close them.
+// openServers opens all three servers and creates a database for each service. After an error nothing is left; else call close.
 func openServers(ctx context.Context, cfg Config, n names, dir string, log zerolog.Logger) (_ *servers, err error) {
 	s := &servers{cfg: cfg, names: n}
 	defer func() {
@@ -50,7 +50,7 @@ func openServers(ctx context.Context, cfg Config, n names, dir string, log zerol
 		{"TROUPE_KAFKA", cfg.Kafka, func() (err error) { s.kafka, err = devstack.OpenKafka(ctx, broker); return err }},
 		{"TROUPE_REGISTRY", cfg.Registry, func() (err error) { s.registry, err = devstack.OpenRegistry(ctx); return err }},
 	} {
-		// A flag is the same setting as the variable, which devstack reads, and wins over it.
+		// A flag sets the variable, which devstack reads, and so takes precedence over it.
 		if err := os.Setenv(server.variable, server.value); err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func openServers(ctx context.Context, cfg Config, n names, dir string, log zerol
 	return s, nil
 }
 
-// databaseURLs are by service.
+// databaseURLs returns the URLs by service.
 func (s *servers) databaseURLs() map[string]string {
 	urls := make(map[string]string, len(services))
 	for _, service := range services {
@@ -79,8 +79,8 @@ func (s *servers) databaseURLs() map[string]string {
 	return urls
 }
 
-// close removes what the run made, unless it is to be kept, and ends what was started here. A server that ends with the
-// run needs nothing removed.
+// close removes everything that the run created, unless it is to be kept, and stops the servers that were started here. On a
+// server that stops with the run nothing needs to be removed.
 func (s *servers) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
 	defer cancel()

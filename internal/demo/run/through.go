@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// A dialer opens connections, as pgx and kgo let one be given.
+// A dialer opens connections, in the form that pgx and kgo accept.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// through is a dialer that goes through the proxy whose way it is, as the named child. Names of hosts are resolved at
-// the other end.
+// through returns a dialer that connects through a proxy as the named child. way is the proxy's token and address, from
+// proxy.way. Host names are resolved by the proxy.
 func through(way, child string) (dialer, error) {
 	token, proxy, ok := strings.Cut(way, "@")
 	if !ok {
@@ -37,8 +37,7 @@ func through(way, child string) (dialer, error) {
 	}, nil
 }
 
-// passing is a connection that says whom it reaches, not that it goes by the proxy: pgx sends its cancel requests to the
-// address at the other end.
+// passing is a connection whose remote address is the target, not the proxy: pgx sends its cancel requests to the remote address.
 type passing struct {
 	net.Conn
 	target net.Addr
@@ -52,7 +51,7 @@ type target string
 func (t target) Network() string { return "tcp" }
 func (t target) String() string  { return string(t) }
 
-// ask says hello and takes the answer, not a byte more.
+// ask sends hello and reads the answer, and not a byte more.
 func ask(ctx context.Context, conn net.Conn, hello string) error {
 	limit := time.Now().Add(2 * helloLimit)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(limit) {
@@ -71,13 +70,14 @@ func ask(ctx context.Context, conn net.Conn, hello string) error {
 	if answer != "ok\n" {
 		return errors.New(strings.TrimSpace(answer))
 	}
-	if !stop() { // ctx ended meanwhile, and the deadline with it
+	if !stop() { // ctx ended meanwhile and has changed the deadline
 		return ctx.Err()
 	}
 	return conn.SetDeadline(time.Time{})
 }
 
-// oneByOne keeps a reader from taking more than it needs: what follows is the server's.
+// oneByOne reads one byte at a time, so that a buffered reader takes no more than it needs: the bytes after the answer are the
+// server's.
 type oneByOne struct{ r io.Reader }
 
 func (o oneByOne) Read(p []byte) (int, error) { return o.r.Read(p[:min(len(p), 1)]) }

@@ -13,15 +13,15 @@ import (
 	"github.com/troupe-go/troupe/internal/demo"
 )
 
-// counts are orders by status, and how many decisions were made on all of them; where nobody decides for others, those that
-// have ended.
+// counts holds the number of orders by status, and the number of decisions on all of them; in a choreography Decisions is the
+// number of orders that have ended.
 type counts struct {
 	Running, Completed, Compensated, Parked, Decisions int64
 }
 
 func (c counts) ended() int64 { return c.Completed + c.Compensated + c.Parked }
 
-// countsSQL looks at the order database.
+// countsSQL reads the order database.
 var countsSQL = map[demo.Style]string{
 	demo.Orchestration: `
 		SELECT count(*) FILTER (WHERE status IN ('running', 'compensating')), count(*) FILTER (WHERE status = 'completed'),
@@ -59,7 +59,7 @@ func (p *patience) over(now any) bool {
 
 const waitTick = 100 * time.Millisecond
 
-// untilEnded waits until total orders have ended. It says false when nothing moved any more.
+// untilEnded waits until total orders have ended. It returns false if nothing has changed for limit.
 func untilEnded(ctx context.Context, pool *pgxpool.Pool, counting string, total int, posted func() int, limit time.Duration, show *progress) (bool, error) {
 	tick := time.NewTicker(waitTick)
 	defer tick.Stop()
@@ -85,8 +85,8 @@ func untilEnded(ctx context.Context, pool *pgxpool.Pool, counting string, total 
 	}
 }
 
-// untilQuiet waits until nothing is left in an outbox, nothing is held and, where copies were sent, every message is
-// consumed. It says false when nothing moved any more.
+// untilQuiet waits until every outbox is empty, no message is held and, if copies were sent, every message is consumed. It
+// returns false if nothing has changed for limit.
 func untilQuiet(ctx context.Context, p pools, client *kgo.Client, flow string, limit time.Duration) (bool, error) {
 	tick := time.NewTicker(waitTick / 2)
 	defer tick.Stop()
@@ -123,7 +123,7 @@ func untilQuiet(ctx context.Context, p pools, client *kgo.Client, flow string, l
 	}
 }
 
-// whereStuck says where the orders are that have not ended, and what waits in which database.
+// whereStuck returns the states of the orders that have not ended, and the messages that wait in each database.
 func whereStuck(ctx context.Context, p pools) string {
 	var b strings.Builder
 	b.WriteString(list(ctx, p, "order", "orders", `
@@ -139,7 +139,7 @@ func whereStuck(ctx context.Context, p pools) string {
 	return b.String()
 }
 
-// list is a line per row of a query of texts and counts.
+// list returns a line for each row of a query of texts and counts.
 func list(ctx context.Context, p pools, service, what, sql string) string {
 	found, err := p[service].Query(ctx, sql)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// A world is the four databases as a good run leaves them, with the services' own tables but without their constraints:
-// what those forbid, the checks must find all the same.
+// A world holds the four databases as a good run leaves them, with the services' own tables but without their constraints: the
+// checks must find violations of those as well.
 type world struct {
 	t     *testing.T
 	pools pools
@@ -54,7 +54,7 @@ func (w *world) exec(service, sql string) {
 
 var inService = regexp.MustCompile(`(?m)^-- in (\w+)$`)
 
-// reset makes everything good again.
+// reset restores the good state.
 func (w *world) reset() {
 	text, err := os.ReadFile("testdata/world.sql")
 	require.NoError(w.t, err)
@@ -65,7 +65,7 @@ func (w *world) reset() {
 	w.playSagas()
 }
 
-// playSagas decides and keeps the orders' sagas as the coordinator does, for good.
+// playSagas decides the orders' sagas and stores them, as the coordinator does in a good run.
 func (w *world) playSagas() {
 	w.t.Helper()
 	text, err := os.ReadFile("../order/order.saga.json")
@@ -118,7 +118,7 @@ var goodOrders = []orders.Order{
 	{ID: "o-parked", CustomerID: "c-2", PlacedAt: "1997-01-04", Quantity: 4, AmountCents: 125},
 }
 
-// facts are what stands in the databases, beside what was posted and what stands on the topics of a good run.
+// facts returns the contents of the databases, with the posted orders and the messages of a good run.
 func (w *world) facts() *facts {
 	w.t.Helper()
 	f := &facts{
@@ -132,7 +132,7 @@ func (w *world) facts() *facts {
 	return f
 }
 
-// goodSeed is one for which the shares above choose o-refused at payment and o-undone at shipping, and nothing else.
+// goodSeed is a seed for which the shares above choose o-refused at payment and o-undone at shipping, and nothing else.
 const goodSeed = 31
 
 func goodMessages() []message {

@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-go/troupe/schemas/order"
 )
 
-// react registers the same handler for the event of another.
+// react registers the same handler for the event of another hop.
 func (s service) react(f *flow.Service) {
 	demo.Reaction[order.StockReserved, order.ShipOrder, order.OrderShipped]{
 		From: "inventory", Does: s.ship,

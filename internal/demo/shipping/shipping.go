@@ -1,11 +1,11 @@
 // Package shipping is the service that sends orders to their customers.
 //
-//	ShipOrder ─► OrderShipped, or ShippingRefused where it cannot deliver
+//	ShipOrder ─► OrderShipped, or ShippingRefused if it cannot deliver
 //
 // Without a coordinator it ships when stock is reserved.
 //
-// It is the last of the flow, so nothing ever undoes a shipment. An order has one, and a command that comes again gets
-// the same answer.
+// It is the last hop of the flow, so a shipment is never compensated. An order has one shipment, and a repeated command gets the
+// same answer.
 package shipping
 
 import (
@@ -27,7 +27,7 @@ const hop = "shipping"
 var (
 	//go:embed schema.sql
 	schema string
-	// Reactions is what the service declares to do where nobody asks it.
+	// Reactions is the service's declaration for the flow without a coordinator.
 	//go:embed reactions.json
 	Reactions []byte
 	//go:embed sql/ship.sql
@@ -36,7 +36,7 @@ var (
 
 type service struct{ cfg demo.Config }
 
-// Run is the service, until ctx ends.
+// Run runs the service until ctx ends.
 func Run(ctx context.Context, cfg demo.Config) error {
 	return demo.Hop{
 		Name:      hop,

@@ -1,14 +1,13 @@
-// Package commands reads the commands that the documents tell people to run, so that tests can try them.
+// Package commands extracts the commands from the documents, so that tests can run them.
 //
-// A command is a line of a block (indented by four, or fenced as text, sh or nothing) or code within a sentence, that begins
-// with the name of a program. In a block "$ " may stand before it, what it printed below it, and a line that ends with \ goes on.
-// Assignments before a program are its environment; what && and | join are commands of their own; what stands behind > or # is
-// not read.
+// A command is a line of a block (indented by four, or fenced as text, sh or nothing) or code within a sentence, that begins with
+// the name of a program. In a block it may begin with "$ ", its output may follow it, and a line that ends with \ continues.
+// Assignments before a program are its environment; && and | separate commands; text after > or # is ignored.
 //
-// Who tries what: cmd/troupe runs troupe, internal/sidecar outbox-relay and psql, internal/docs looks at go run, go test and the
-// scripts of this repository. Each names the place that is wrong, and what is wrong with it.
+// Several tests run them: cmd/troupe runs troupe, internal/sidecar runs outbox-relay and psql, internal/docs checks go run, go
+// test and the scripts of this repository. A failure names the page, the line and the error.
 //
-// It is for tests.
+// The package is for tests.
 package commands
 
 import (
@@ -20,13 +19,13 @@ import (
 	"strings"
 )
 
-// A Command is what a document tells people to run.
+// A Command is a command in a document.
 type Command struct {
-	Page   string // from the root of the repository
+	Page   string // path from the root of the repository
 	Line   int
-	Prose  bool     // it stands within a sentence, where values and arguments may be left out
+	Prose  bool     // it is within a sentence, where values and arguments may be left out
 	Env    []string // NAME=value
-	Args   []string // the program first, as it is called where it is installed: troupe, not go run ./cmd/troupe
+	Args   []string // the program first, with the name of its installed file: troupe, not go run ./cmd/troupe
 	Script bool     // the program is a file of this repository
 }
 
@@ -34,10 +33,10 @@ func (c Command) String() string {
 	return fmt.Sprintf("%s:%d: %s", c.Page, c.Line, strings.Join(c.Args, " "))
 }
 
-// madeFromTheProgram is a page whose commands cmd/troupe takes from where the page has them: there are usage lines between them.
+// madeFromTheProgram is a page that cmd/troupe parses by itself: it has usage lines between its commands.
 const madeFromTheProgram = "docs/cli-reference.md"
 
-// Pages are all documents below the root of the repository.
+// Pages returns all documents below the root of the repository.
 func Pages(root string) (pages []string, err error) {
 	pages = []string{"README.md", "CONTRIBUTING.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "examples/*/README.md"} {
@@ -58,7 +57,7 @@ func Pages(root string) (pages []string, err error) {
 	return pages, nil
 }
 
-// Read gives the commands of all documents below the root of the repository, in their order.
+// Read returns the commands of all documents below the root of the repository, in order.
 func Read(root string) (found []Command, err error) {
 	pages, err := Pages(root)
 	if err != nil {
@@ -78,7 +77,7 @@ func Read(root string) (found []Command, err error) {
 	return found, nil
 }
 
-// Of is those of a program.
+// Of returns the commands of a program.
 func Of(all []Command, program string) []Command {
 	return slices.DeleteFunc(slices.Clone(all), func(c Command) bool { return c.Args[0] != program })
 }
@@ -88,7 +87,7 @@ var (
 	fence  = regexp.MustCompile("^\\s*```(\\w*)")
 )
 
-// Parse gives the commands of one page.
+// Parse returns the commands of one page.
 func Parse(page, text string) (found []Command, err error) {
 	fenced, language := false, ""
 	lines := strings.Split(text, "\n")
@@ -124,7 +123,7 @@ func Parse(page, text string) (found []Command, err error) {
 	return found, nil
 }
 
-// ours are the programs of which a line is a command, as they are called in a clone of this repository too.
+// ours maps the names of programs, including their names in a clone of this repository, to the program.
 var ours = map[string]string{
 	"troupe": "troupe", "bin/troupe": "troupe", "outbox-relay": "outbox-relay", "bin/outbox-relay": "outbox-relay", "go": "go", "psql": "psql",
 }
@@ -161,7 +160,7 @@ func appendLine(found []Command, c Command, line string) ([]Command, error) {
 	return found, nil
 }
 
-// named says whether the command is of a program of ours, and calls it by its name.
+// named reports whether the command runs a program of ours, and replaces its name by the program's.
 func (c *Command) named() bool {
 	switch {
 	case len(c.Args) == 0:
@@ -181,13 +180,13 @@ func (c *Command) named() bool {
 	return true
 }
 
-// quoted says whether a command's line ends within quotes, and goes on in the next one.
+// quoted reports whether a command's line ends within quotes, and continues in the next line.
 func quoted(line string) bool {
 	first, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "$ "), " ")
 	return ours[first] != "" && strings.Count(strings.ReplaceAll(line, `\"`, ""), `"`)%2 == 1
 }
 
-// A word of a line; one that joins is not part of a command.
+// A word is a word of a line. One that joins separates commands.
 type word struct {
 	text  string
 	joins bool
@@ -202,7 +201,7 @@ var (
 	redirect   = regexp.MustCompile(`^[<>]+\s*\S+`)
 )
 
-// split takes a line apart as a shell does, where it has words, quotes, joints and redirections only.
+// split splits a line as a shell does, for words, quotes, joints and redirections only.
 func split(line string) (words []word, err error) {
 	within := false // a word
 	for line != "" {

@@ -1,7 +1,7 @@
-// Package manifests reads what the Kubernetes manifests in docker/kubernetes tell our programs, so that the tests of the programs can
-// try it. Whether the manifests are such as Kubernetes takes, docker/kubernetestest says.
+// Package manifests extracts the configuration of our programs from the Kubernetes manifests in docker/kubernetes, so that the
+// tests of the programs can check it. docker/kubernetestest checks that Kubernetes accepts the manifests.
 //
-// It is for tests.
+// The package is for tests.
 package manifests
 
 import (
@@ -25,11 +25,11 @@ type Container struct {
 	Env      map[string]string
 	Ports    map[string]int // by name
 	Probes   []Probe
-	Grace    time.Duration     // of the whole pod; 30 s where it says none
-	Files    map[string]string // of config maps, by the path at which the container finds them
+	Grace    time.Duration     // of the whole pod; 30 s if it sets none
+	Files    map[string]string // of config maps, by their paths in the container
 }
 
-// A Probe is what Kubernetes asks a container.
+// A Probe is an HTTP probe of a container.
 type Probe struct{ Path, Port string }
 
 type object struct {
@@ -70,7 +70,7 @@ type probe struct {
 	Get struct{ Path, Port string } `yaml:"httpGet"`
 }
 
-// Read gives the containers of all files in a folder.
+// Read returns the containers of all files in a folder.
 func Read(folder string) (found []Container, err error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {

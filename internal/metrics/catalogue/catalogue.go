@@ -1,7 +1,8 @@
-// Package catalogue is docs/metrics-reference.md: what every process serves to Prometheus. Each section is written, and held
-// to what is really served, by the test of the package that serves it; alert rules and dashboards are held to the page.
+// Package catalogue reads and writes docs/metrics-reference.md, the list of the metrics that every process serves to Prometheus.
+// The test of each package that serves metrics writes its section, and compares it with the metrics that are really served; alert
+// rules and dashboards are compared with the page.
 //
-// It is for tests.
+// The package is for tests.
 package catalogue
 
 import (
@@ -18,10 +19,10 @@ import (
 
 // A Metric is a row of the page.
 type Metric struct {
-	Name    string // as Prometheus has it, without the histograms' _bucket, _sum and _count
-	Source  string // OpenTelemetry's name, where it has one
+	Name    string // Prometheus' name, without the histograms' _bucket, _sum and _count
+	Source  string // OpenTelemetry's name, if it has one
 	Type    string // counter, gauge or histogram
-	Unit    string // UCUM's, as OpenTelemetry writes them
+	Unit    string // in UCUM, as OpenTelemetry has it
 	Meaning string
 	Labels  []string // all that a series may have; sorted
 }
@@ -38,17 +39,18 @@ func (m Metric) row() string {
 	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", name, m.Type, m.Unit, strings.ReplaceAll(m.Meaning, "|", `\|`), strings.Join(labels, ", "))
 }
 
-// Section is all that stands between a heading "## title" of the page and the next one, as metrics make it. The words
-// before the table are the page's own.
+// Section is the part of the page between a heading "## title" and the next heading. Its table is made from metrics; the text
+// before the table is kept.
 type Section struct {
 	Title   string
-	Page    string // where the page is
+	Page    string // path of the page
 	Metrics []Metric
 }
 
 const head = "| name | type | unit | meaning | labels |\n|---|---|---|---|---|\n"
 
-// Hold compares the section with the page, or writes it there; how is the command that rewrites it.
+// Hold compares the section with the page, or writes it to the page if rewrite is set; how is the command that rewrites it, for
+// the failure.
 func (s Section) Hold(t testing.TB, rewrite bool, how string) {
 	t.Helper()
 	text, err := os.ReadFile(s.Page)
@@ -102,10 +104,10 @@ func (s Section) find(text string) (before, table, after string, err error) {
 	return text[:from], text[from:end], text[end:], nil
 }
 
-// A Collection is what OpenTelemetry has collected over some time.
+// A Collection accumulates the metrics that OpenTelemetry collects.
 type Collection map[string]*Metric // by OpenTelemetry's name
 
-// Add takes in what was collected once. The names that Prometheus has are those of its exporter.
+// Add adds one collection. The Prometheus names are the ones that the exporter makes.
 func (c Collection) Add(t testing.TB, all metricdata.ResourceMetrics) {
 	t.Helper()
 	for _, scope := range all.ScopeMetrics {
@@ -158,7 +160,7 @@ func (m *Metric) carries(set attribute.Set) {
 	}
 }
 
-// exported is the name that the exporter makes of m's.
+// exported returns the name that the exporter makes of m's.
 func exported(m Metric) string {
 	name := underscored(m.Source)
 	if m.Unit == "s" {
@@ -172,7 +174,7 @@ func exported(m Metric) string {
 
 func underscored(name string) string { return strings.ReplaceAll(name, ".", "_") }
 
-// Metrics are the rows.
+// Metrics returns the rows.
 func (c Collection) Metrics() (all []Metric) {
 	for _, m := range c {
 		all = append(all, *m)
@@ -180,7 +182,7 @@ func (c Collection) Metrics() (all []Metric) {
 	return all
 }
 
-// Carries says whether a series with label was collected of the metric.
+// Carries reports whether a series of the metric with label was collected.
 func (c Collection) Carries(metric, label string) bool {
 	return c[metric] != nil && slices.Contains(c[metric].Labels, label)
 }
