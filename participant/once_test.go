@@ -173,7 +173,7 @@ func TestATopicMadeAnewStartsAnew(t *testing.T) {
 		_, err := admin.DeleteTopic(t.Context(), s.hop.Commands())
 		require.NoError(t, err)
 		s.client.PurgeTopicsFromClient(s.hop.Commands())
-		waitFor(t, "the topic made anew", func() bool { // created by the member that misses it, maybe
+		waitFor(t, "the topic made anew", func() bool { // a member that misses the topic may create it
 			s.provision(1)
 			return s.waitTopic(s.hop.Commands()) != before
 		})

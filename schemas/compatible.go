@@ -72,7 +72,7 @@ func Check(level Level, next Version, earlier ...Version) ([]Problem, error) {
 }
 
 // problems returns the reasons why reader cannot read data of writer. In direction Backward the reader is the new version. If
-// it finds none, it also runs the library's check, which reports only one problem, but is what resolves payloads later.
+// it finds none, it also runs the library's check, which reports only one problem, but resolves payloads later.
 func problems(direction Level, earlier string, reader, writer tree) []Problem {
 	r := resolve(reader, writer, direction == Backward)
 	if len(r.found) == 0 {

@@ -100,7 +100,7 @@ func (p tracePrinter) notes(e timeline.Entry) (notes []string) {
 	if e.Outbox != nil {
 		notes = append(notes, fmt.Sprintf("in the outbox of %s: %s", e.Outbox.Database, e.Outbox.Status))
 	}
-	if l := e.DeadLetter; l != nil && l.Status != "open" && l.Status != "" { // an open one is what the flow waits for
+	if l := e.DeadLetter; l != nil && l.Status != "open" && l.Status != "" { // the flow waits for an open one
 		notes = append(notes, fmt.Sprintf("%s: %s after attempt %d: %s", l.Status, l.Class, l.Attempts, l.Error))
 	}
 	if !p.payload {

@@ -40,7 +40,12 @@ func (g Grant) To(role string) string {
 	if !g.Audit {
 		return give
 	}
-	return fmt.Sprintf("DO $$ BEGIN\n  REVOKE %s ON troupe.%s FROM %s;\n  %s\nEND $$;", writing, strings.Join(g.Objects, ", troupe."), Quote(role), give)
+	body := fmt.Sprintf(" BEGIN\n  REVOKE %s ON troupe.%s FROM %s;\n  %s\nEND ", writing, strings.Join(g.Objects, ", troupe."), Quote(role), give)
+	tag := ""
+	for strings.Contains(body, "$"+tag+"$") { // the role's name must not end the quoted body
+		tag += "q"
+	}
+	return "DO $" + tag + "$" + body + "$" + tag + "$;"
 }
 
 func (g Grant) give(role string) string {
