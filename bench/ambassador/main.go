@@ -1,7 +1,7 @@
 // Command ambassador measures troupe ambassador with a local service that does nothing, and with one that hangs.
 //
-//	go run ./bench/ambassador
-//	go run ./bench/ambassador --only rate --concurrency 16,64,256 --rounds 5
+//	go run -C bench ./ambassador
+//	go run -C bench ./ambassador --only rate --concurrency 16,64,256 --rounds 5
 //
 // Postgres runs with fsync and synchronous_commit on. The ambassador is a separate process, so that processor time and memory are
 // its own; broker, producer and service are in this one. The topic is filled before the clock starts. A run whose counts of

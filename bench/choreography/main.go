@@ -1,10 +1,10 @@
 // Command choreography measures the order flow in both styles: with a coordinator, and with services that react to each other's
 // events.
 //
-//	go run ./bench/choreography
-//	go run ./bench/choreography --only flow --rounds 5
-//	TROUPE_KAFKA=localhost:9092 go run ./bench/choreography
-//	go run ./bench/choreography --only flow --beside 'bin/troupe watch --reactions $REACTIONS'
+//	go run -C bench ./choreography
+//	go run -C bench ./choreography --only flow --rounds 5
+//	TROUPE_KAFKA=localhost:9092 go run -C bench ./choreography
+//	go run -C bench ./choreography --only flow --beside '../bin/troupe watch --reactions $REACTIONS'
 //
 // It runs the demo's four services and a relay for each, all in this process, with four databases on one server; fsync and
 // synchronous_commit are on. Rounds of both styles alternate, each with databases and topics of its own: orders are posted over

@@ -205,7 +205,7 @@ func (y *system) accompany(command string) error {
 	if err := migrations.Up(y.ctx, database); err != nil {
 		return err
 	}
-	declared, err := y.declared()
+	declared, err := y.declared(y.ctx)
 	if err != nil {
 		return err
 	}
@@ -245,16 +245,20 @@ func (y *system) besideCPU(ctx context.Context) (command, sessions float64, err 
 }
 
 // declared returns a folder with the services' declarations, for this system's flow.
-func (y *system) declared() (string, error) {
+func (y *system) declared(ctx context.Context) (string, error) {
+	checkout, err := machine.Checkout(ctx)
+	if err != nil {
+		return "", err
+	}
 	folder, err := os.MkdirTemp("", y.flow)
 	if err != nil {
 		return "", err
 	}
 	y.folder = folder
 	for service := range services {
-		text, err := os.ReadFile(filepath.Join("internal", "demo", service, "reactions.json"))
+		text, err := os.ReadFile(filepath.Join(checkout, "internal", "demo", service, "reactions.json"))
 		if err != nil {
-			return "", fmt.Errorf("--beside wants the checkout as its working directory: %w", err)
+			return "", err
 		}
 		if err := os.MkdirAll(filepath.Join(folder, service), 0o700); err != nil {
 			return "", err

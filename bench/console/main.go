@@ -1,7 +1,7 @@
 // Command console measures how fast the console answers with large databases.
 //
-//	go run ./bench/console
-//	go run ./bench/console --sagas 100000 --times 50 --within 50ms
+//	go run -C bench ./console
+//	go run -C bench ./console --sagas 100000 --times 50 --within 50ms
 //
 // It fills the databases of four services, and one of a watcher, on a server of its own: by default 1,000,000 sagas that started
 // over 30 days, 10,000 open dead letters of 40 causes, 2,000 keys that are held, 20,000 rows to publish, and 1,000,000 messages

@@ -1,8 +1,8 @@
 // Command flow measures the order flow from a user's view: sagas a second, one of each order, and the time from an order's row to
 // its end, in repeated rounds of troupe demo.
 //
-//	go run ./bench/flow
-//	TROUPE_KAFKA=localhost:9092 go run ./bench/flow --rounds 5
+//	go run -C bench ./flow
+//	TROUPE_KAFKA=localhost:9092 go run -C bench ./flow --rounds 5
 //
 // Each round has servers, databases and topics of its own. Rounds of two kinds alternate: as fast as possible, which gives the
 // throughput, and at a rate that the machine sustains, which gives a latency without queueing. The last lines are the medians. A
@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+
+	"github.com/troupe-go/troupe/bench/machine"
 )
 
 // round holds the figures taken from the demo's result.
@@ -56,10 +58,8 @@ func measure(ctx context.Context, rounds, limit int, rate float64, file string) 
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "troupe")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/troupe-go/troupe/cmd/troupe")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return fmt.Errorf("build troupe: %w", err)
+	if err := machine.Build(ctx, "cmd/troupe", program); err != nil {
+		return err
 	}
 	broker := "embedded"
 	if address := os.Getenv("TROUPE_KAFKA"); address != "" {

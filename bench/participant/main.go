@@ -1,9 +1,9 @@
 // Command participant measures a participant against its floor: the same statements in the same batches, written by hand with pgx
 // and kgo; and the other figures of docs/benchmarks.md on consuming.
 //
-//	go run ./bench/participant
-//	go run ./bench/participant --only batched,single --rounds 5
-//	TROUPE_KAFKA=localhost:9092 go run ./bench/participant --only keyed --parallel-consumer 'CLASSES:JARS/*'
+//	go run -C bench ./participant
+//	go run -C bench ./participant --only batched,single --rounds 5
+//	TROUPE_KAFKA=localhost:9092 go run -C bench ./participant --only keyed --parallel-consumer 'CLASSES:JARS/*'
 //
 // Postgres runs with fsync and synchronous_commit on. Each run is a process of its own, so that processor time, allocations and
 // memory are the consumer's: the broker and the producer are elsewhere. The compared programs run in turns within one round, and
@@ -74,7 +74,7 @@ func main() {
 	peer := flag.String("parallel-consumer", "", "`classpath` of the class Bench, which runs Confluent's parallel-consumer")
 	profiles := flag.String("profiles", "", "`folder` for profiles of every run: processor, and allocations")
 	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Measures participants.\n\n  go run ./bench/participant --only batched,keyed --rounds 5\n\n")
+		fmt.Fprintf(flag.CommandLine.Output(), "Measures participants.\n\n  go run -C bench ./participant --only batched,keyed --rounds 5\n\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

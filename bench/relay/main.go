@@ -1,11 +1,11 @@
 // Command relay measures outbox-relay and compares it with the server's own limit (pg_recvlogical, which drops the rows) and with
 // Debezium Server with its EventRouter, on the same rows, server and broker, in turns within each round.
 //
-//	go run ./bench/relay
-//	go run ./bench/relay --only drain --rows 2000000 --rounds 3 --transports socket,tcp
-//	go run ./bench/relay --only latency --ways wal,debezium
-//	go run ./bench/relay --ways floor,poll --also 'large claims=--source poll --batch 5000'
-//	go run ./bench/relay --quick
+//	go run -C bench ./relay
+//	go run -C bench ./relay --only drain --rows 2000000 --rounds 3 --transports socket,tcp
+//	go run -C bench ./relay --only latency --ways wal,debezium
+//	go run -C bench ./relay --ways floor,poll --also 'large claims=--source poll --batch 5000'
+//	go run -C bench ./relay --quick
 //
 // Each relay is a process of its own: outbox-relay as it ships, built from this source. Postgres is started here, with fsync and
 // synchronous_commit on, and so is an Apache Kafka (devstack/apachekafka, which needs Java 17 and Maven); TROUPE_KAFKA names
@@ -112,7 +112,7 @@ func main() {
 	lasts := flag.Duration("time", 0, "`time` of each latency, of writers and of an idle outbox (default 1m, quick 2s)")
 	backlogs := flag.String("backlogs", "", "`rows,…` of the backlogs (default 200000,2000000,10000000, quick 2000,20000)")
 	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Measures relays.\n\n  go run ./bench/relay --only drain,latency --rounds 5\n\n")
+		fmt.Fprintf(flag.CommandLine.Output(), "Measures relays.\n\n  go run -C bench ./relay --only drain,latency --rounds 5\n\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

@@ -63,14 +63,14 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if err := os.Chmod(s.dir, 0o711); err != nil { // Postgres may run as another user, who must be able to enter it
 		return err
 	}
-	if s.module, err = output(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/troupe-go/troupe"); err != nil {
+	if s.module, err = machine.Checkout(ctx); err != nil {
 		return err
 	}
 	if err := s.watch(); err != nil {
 		return err
 	}
 	s.relay = filepath.Join(s.dir, "outbox-relay")
-	if _, err := output(ctx, "go", "build", "-o", s.relay, "github.com/troupe-go/troupe/cmd/outbox-relay"); err != nil {
+	if err := machine.Build(ctx, "cmd/outbox-relay", s.relay); err != nil {
 		return err
 	}
 	if s.usage, err = output(ctx, s.relay, "run", "--help"); err != nil {

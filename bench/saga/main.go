@@ -1,8 +1,8 @@
 // Command saga measures sagas of three steps: how many end in a second, and how long one takes.
 //
-//	go run ./bench/saga
-//	go run ./bench/saga --only kafka --rounds 5
-//	TROUPE_KAFKA=localhost:9092 go run ./bench/saga
+//	go run -C bench ./saga
+//	go run -C bench ./saga --only kafka --rounds 5
+//	TROUPE_KAFKA=localhost:9092 go run -C bench ./saga
 //
 // The saga is the order flow's: payment, inventory, shipping. A caller starts it in a transaction of its own and waits until it
 // has ended; each hop writes a row of its own in the transaction in which it answers. All parts of Troupe run in this process:
@@ -61,7 +61,7 @@ func main() {
 	var peers list
 	flag.Var(&peers, "peer", "`name=command` that is run in each round and prints a line of JSON with per_s, p50_ms and p99_ms; may be given again")
 	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Measures sagas.\n\n  go run ./bench/saga --only kafka --rounds 5\n\n")
+		fmt.Fprintf(flag.CommandLine.Output(), "Measures sagas.\n\n  go run -C bench ./saga --only kafka --rounds 5\n\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

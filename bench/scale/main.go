@@ -1,8 +1,8 @@
 // Command scale derives the resources for a number of messages a second from the figures in docs/benchmarks.md.
 //
-//	go run ./bench/scale
-//	go run ./bench/scale --rates 25000 --bytes 2000 --busy 0.4
-//	go run ./bench/scale --measure
+//	go run -C bench ./scale
+//	go run -C bench ./scale --rates 25000 --bytes 2000 --busy 0.4
+//	go run -C bench ./scale --measure
 //
 // A message here is a row of an outbox that a relay publishes to Kafka and a participant handles, in whose transaction the answer
 // is written: the next message. Its cost is the processor time of five programs, which were measured one by one with batches of

@@ -30,23 +30,23 @@ func TestTheCostsAreThoseOfTheBenchmarks(t *testing.T) {
 	t.Parallel()
 	c, text := batched, strings.Join(words(page(t, "benchmarks.md")), "\n")
 	for what, line := range map[string]string{
-		"go run ./bench/relay --only drain":          fmt.Sprintf("\nmedian wal, socket %.0f 0.44 3.06 %.2f %.2f %.2f ", c.relayRate, c.relay, c.relayPG, c.broker),
-		"go run ./bench/participant --only batched":  fmt.Sprintf("\nmedian participant, queued %.0f 98.0 %.1f %.1f ", c.consumerRate, c.participant, c.participantPG),
-		"go run ./bench/relay --only writers":        fmt.Sprintf("\nnobody, Troupe's table %.0f\n", c.commitRate),
-		"go run ./bench/relay --only writers, again": fmt.Sprintf("\n%.0f writers, one row in a transaction", c.writers),
-		"go run ./bench/saga --only kafka":           "\nmedian kafka, flat out 1334.4 47.6 61.3 68.6 0.61 0.66\n",
+		"go run -C bench ./relay --only drain":          fmt.Sprintf("\nmedian wal, socket %.0f 0.44 3.06 %.2f %.2f %.2f ", c.relayRate, c.relay, c.relayPG, c.broker),
+		"go run -C bench ./participant --only batched":  fmt.Sprintf("\nmedian participant, queued %.0f 98.0 %.1f %.1f ", c.consumerRate, c.participant, c.participantPG),
+		"go run -C bench ./relay --only writers":        fmt.Sprintf("\nnobody, Troupe's table %.0f\n", c.commitRate),
+		"go run -C bench ./relay --only writers, again": fmt.Sprintf("\n%.0f writers, one row in a transaction", c.writers),
+		"go run -C bench ./saga --only kafka":           "\nmedian kafka, flat out 1334.4 47.6 61.3 68.6 0.61 0.66\n",
 	} {
-		require.Contains(t, text, line, "docs/benchmarks.md has other figures of %s: take them over, and run go run ./bench/scale", what)
+		require.Contains(t, text, line, "docs/benchmarks.md has other figures of %s: take them over, and run go run -C bench ./scale", what)
 	}
 	require.Equal(t, batched.asSagas(0.61, 0.66, 8), sagas)
 }
 
-// TestTheTablesOfThePageAreThoseOfTheProgram: docs/scale.md has the output of go run ./bench/scale.
+// TestTheTablesOfThePageAreThoseOfTheProgram: docs/scale.md has the output of go run -C bench ./scale.
 func TestTheTablesOfThePageAreThoseOfTheProgram(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	usual.print(&b, []float64{1e3, 1e4, 1e5, 1e6})
-	require.Contains(t, page(t, "scale.md"), b.String(), "docs/scale.md: run go run ./bench/scale, and put in what it prints")
+	require.Contains(t, page(t, "scale.md"), b.String(), "docs/scale.md: run go run -C bench ./scale, and put in what it prints")
 }
 
 func TestTwiceTheRateNeedsNoLess(t *testing.T) {

@@ -137,21 +137,6 @@ var house = map[string][]string{
 	"examples/drone-delivery":    {"devstack", "internal/sidecar", "migrations", "repair"},
 	"examples/letter-of-credit":  {"saga"},
 	"examples/order-on-postgres": {"devstack", "migrations", "participant", "retry", "saga", "saga/coordinator", "topics"},
-
-	"bench/ambassador": {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/sidecar", "migrations", "topics"},
-	"bench/choreography": {
-		"bench/machine", "devstack", "envelope", "flow", "flow/reactions", "internal/demo", "internal/demo/inventory", "internal/demo/order",
-		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "migrations", "participant", "relay", "topics",
-	},
-	"bench/console": {
-		"bench/machine", "console", "devstack", "envelope", "migrations", "saga", "saga/coordinator",
-	},
-	"bench/flow":        {},
-	"bench/machine":     {},
-	"bench/relay":       {"bench/machine", "devstack", "internal/kafka", "migrations", "outbox"},
-	"bench/scale":       {"devstack", "migrations"},
-	"bench/saga":        {"bench/machine", "devstack", "migrations", "outbox", "participant", "relay", "saga", "saga/coordinator", "topics"},
-	"bench/participant": {"bench/machine", "devstack", "envelope", "internal/kafka", "internal/keyed", "migrations", "participant", "retry", "topics"},
 }
 
 // light lists packages that importing a library must not pull in, at any depth.

@@ -47,11 +47,11 @@ func measure(_ string, files []source) (size, error) {
 	return s, nil
 }
 
-// private reports whether users cannot import a folder, or are not meant to: benchmarks and examples.
+// private reports whether users cannot import a folder, or are not meant to: examples.
 func private(folder string) bool {
 	for part := range strings.SplitSeq(folder, "/") {
 		switch part {
-		case "internal", "cmd", "bench", "examples":
+		case "internal", "cmd", "examples":
 			return true
 		}
 	}
