@@ -27,6 +27,8 @@ type Message struct {
 	Fields map[string]any
 	// Reason is set for an exhausted event: why the command was given up.
 	Reason string
+	// unreadable is the error about an answer without Fields, since its payload cannot be decoded.
+	unreadable error
 }
 
 // A Decided is the decision on one event for one saga.
@@ -152,6 +154,9 @@ func (p *pass) take(ctx context.Context, t target) error {
 	}
 	if err := p.await(ctx, t.id); err != nil {
 		return err
+	}
+	if t.unreadable != nil && p.sagas[t.id].d != nil {
+		return at(t.message, t.unreadable)
 	}
 	p.decide(t.message, t.id, t.event)
 	return p.unstash(ctx, t.message, t.id)

@@ -23,6 +23,8 @@ type target struct {
 	start   saga.Event    // the start with the message's fields, where event has the saga's variables
 	// alone is true if the message is for nothing else.
 	alone bool
+	// unreadable is the Message's, set for its answer only.
+	unreadable error
 	// answered is the saga that gets the event as an answer, and so does not get it as an awaited event too.
 	answered string
 }
@@ -35,7 +37,7 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 		answered = m.SagaID
 		// The type does not matter: a saga of a type that this process does not have, no longer or not yet, is ours if it is
 		// stored as ours.
-		ts = append(ts, target{message: i, id: m.SagaID, event: saga.Event{
+		ts = append(ts, target{message: i, id: m.SagaID, unreadable: m.unreadable, event: saga.Event{
 			Kind: saga.Answered, Step: m.SagaStep, Operation: m.SagaOperation, Epoch: m.Epoch, Outcome: m.Outcome,
 			Hop: m.Hop, Type: m.Type, Fields: m.Fields, Reason: m.Reason, Message: m.ID,
 		}})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/saga"
@@ -33,6 +34,59 @@ func (w without) Values(_ context.Context, payload []byte) (name string, value a
 func TestAnAnswerThatCannotBeDecidedParksItsSaga(t *testing.T) {
 	t.Parallel()
 	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+	p := f.participant("order", f.pool)
+	parked := make(chan string, 10)
+	var err error
+	f.c, err = coordinator.New(t.Context(), coordinator.Config{
+		Participant: p, Pool: f.pool, Definitions: []*saga.Definition{visitSaga(t)}, Schemas: without("TellGuest"), Log: testkit.Logger(t),
+		Parked: func(s saga.State, reason string) { parked <- s.ID() },
+	})
+	require.NoError(t, err)
+	stop := f.goOn(p)
+	for key, payload := range map[string]string{"v-1": `{"slot": "9:15"`, "v-2": `{"slot": "9:15"}`} {
+		id := f.startVisit(key)
+		f.answerBook(id, key, payload)
+		f.awaitParked(id)
+	}
+	stop()
+	require.Len(t, parked, 2)
+	for key, why := range map[string]string{"visit/v-1": "unexpected EOF", "visit/v-2": "there is no schema for TellGuest"} {
+		require.Contains(t, f.reason(key), why)
+	}
+}
+
+// A process that begins no saga of the type decides for one that is under way. Its step reads no field of the answer.
+func TestAnUnreadableAnswerParksASagaOfATypeThatTheProcessDoesNotBegin(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+	spec := visitSaga(t).Spec()
+	spec.Steps[0].Success[0].Set = nil
+	old, err := saga.Define(spec)
+	require.NoError(t, err)
+	spec.Saga = "stay"
+	next, err := saga.Define(spec)
+	require.NoError(t, err)
+	p := f.participant("order", f.pool)
+	f.c, err = coordinator.New(t.Context(), coordinator.Config{Participant: p, Pool: f.pool, Definitions: []*saga.Definition{old}, Log: testkit.Logger(t)})
+	require.NoError(t, err)
+	id := f.startVisit("v-1")
+	p = f.participant("order", f.pool)
+	_, err = coordinator.New(t.Context(), coordinator.Config{Participant: p, Pool: f.pool, Definitions: []*saga.Definition{next}, Log: testkit.Logger(t)})
+	require.NoError(t, err)
+	stop := f.goOn(p)
+	f.answerBook("visit/of-another-coordinator", "v-0", "{")
+	f.answerBook(id, "v-1", "{")
+	f.awaitParked(id)
+	stop()
+	require.Contains(t, f.reason(id), "unexpected EOF")
+	var letters int
+	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.dead_letters").Scan(&letters))
+	require.Equal(t, 1, letters, "an answer to a saga that is not stored here is no dead letter")
+}
+
+// visitSaga returns a saga of two steps, of which the first one's answer sets a variable.
+func visitSaga(t *testing.T) *saga.Definition {
+	t.Helper()
 	d, err := saga.Define(saga.Spec{
 		Saga: "visit", Version: 1, Key: "id", Data: map[string]saga.Type{"id": saga.String, "slot": saga.String},
 		Steps: []saga.Step{
@@ -47,36 +101,38 @@ func TestAnAnswerThatCannotBeDecidedParksItsSaga(t *testing.T) {
 		},
 	})
 	require.NoError(t, err)
-	p := f.participant("order", f.pool)
-	parked := make(chan string, 10)
-	f.c, err = coordinator.New(t.Context(), coordinator.Config{
-		Participant: p, Pool: f.pool, Definitions: []*saga.Definition{d}, Schemas: without("TellGuest"), Log: testkit.Logger(t),
-		Parked: func(s saga.State, reason string) { parked <- s.ID() },
-	})
-	require.NoError(t, err)
-	stop := f.goOn(p)
-	for key, payload := range map[string]string{"v-1": `{"slot": "9:15"`, "v-2": `{"slot": "9:15"}`} {
-		tx, err := f.pool.Begin(t.Context())
-		require.NoError(t, err)
-		is, err := f.c.Start(t.Context(), tx, "visit", map[string]any{"id": key})
-		require.NoError(t, err)
-		id := is.ID
-		require.NoError(t, tx.Commit(t.Context()))
-		const answer = `
+	return d
+}
+
+func (f *flow) startVisit(key string) (id string) {
+	f.t.Helper()
+	require.NoError(f.t, pgx.BeginFunc(f.t.Context(), f.pool, func(tx pgx.Tx) error {
+		is, err := f.c.Start(f.t.Context(), tx, "visit", map[string]any{"id": key})
+		id = is.ID
+		return err
+	}))
+	return id
+}
+
+func (f *flow) answerBook(id, key, payload string) {
+	f.t.Helper()
+	const answer = `
 INSERT INTO troupe.outbox (topic, key, type, payload, headers)
 VALUES ($1, $2, 'SlotBooked', $3, jsonb_build_object('ce_sagaid', $4::text, 'ce_sagastep', 'book', 'ce_sagaoperation', 'forward',
         'ce_outcome', 'success', 'ce_idempotencykey', $4 || '/book/forward/0'))`
-		_, err = f.pool.Exec(t.Context(), answer, f.name+".hotel.events", key, payload, id)
-		require.NoError(t, err)
-		testkit.Wait(t, id+" to be parked", func() (is bool, err error) {
-			return is, f.pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM troupe.sagas WHERE id = $1 AND status = 'parked')", id).Scan(&is)
-		})
-	}
-	stop()
-	require.Len(t, parked, 2)
-	for key, why := range map[string]string{"visit/v-1": "unexpected EOF", "visit/v-2": "there is no schema for TellGuest"} {
-		var reason string
-		require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT reason FROM troupe.sagas WHERE id = $1", key).Scan(&reason))
-		require.Contains(t, reason, why)
-	}
+	_, err := f.pool.Exec(f.t.Context(), answer, f.name+".hotel.events", key, payload, id)
+	require.NoError(f.t, err)
+}
+
+func (f *flow) awaitParked(id string) {
+	f.t.Helper()
+	testkit.Wait(f.t, id+" to be parked", func() (is bool, err error) {
+		return is, f.pool.QueryRow(f.t.Context(), "SELECT EXISTS (SELECT FROM troupe.sagas WHERE id = $1 AND status = 'parked')", id).Scan(&is)
+	})
+}
+
+func (f *flow) reason(id string) (reason string) {
+	f.t.Helper()
+	require.NoError(f.t, f.pool.QueryRow(f.t.Context(), "SELECT reason FROM troupe.sagas WHERE id = $1", id).Scan(&reason))
+	return reason
 }

@@ -282,18 +282,20 @@ func (c *Coordinator) read(ctx context.Context, tx pgx.Tx, in envelope.Message) 
 	if in.Outcome == envelope.Exhausted {
 		return c.exhausted(ctx, tx, in, m)
 	}
-	answers := m.SagaID != "" && m.SagaStep != ""
-	if !answers && !c.definitions.concern(m.Hop, m.Type) {
+	answers, concerns := m.SagaID != "" && m.SagaStep != "", c.definitions.concern(m.Hop, m.Type)
+	if !answers && !concerns {
 		return m, nil
 	}
 	m.Fields, err = c.fields(ctx, in)
 	if err == nil {
 		return m, nil
 	}
-	if name, _, _ := strings.Cut(m.SagaID, "/"); answers && c.definitions.current[name] == nil && retry.IsPermanent(err) {
-		return m, nil // most likely of another coordinator
+	err = fmt.Errorf("%s: %w", in.Type, err)
+	if name, _, _ := strings.Cut(m.SagaID, "/"); answers && !concerns && c.definitions.current[name] == nil && retry.IsPermanent(err) {
+		m.unreadable = err // an error only if the saga is stored as this coordinator's
+		return m, nil
 	}
-	return m, fmt.Errorf("%s: %w", in.Type, err)
+	return m, err
 }
 
 // fields decodes the payload. A payload that can never be decoded is a permanent error.
