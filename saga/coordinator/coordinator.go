@@ -125,7 +125,7 @@ ORDER BY definition`
 		}
 		hops = append(hops, d.Hops()...)
 	}
-	if err := c.alone(ctx); err != nil {
+	if err := alone(ctx, c.cfg.Pool, c.definitions.names, c.hop.String(), c.cfg.Participant.Group()); err != nil {
 		return nil, err
 	}
 	rows, err := c.cfg.Pool.Query(ctx, mayRun, c.hop.String(), c.cfg.Participant.Group(), c.definitions.names)
@@ -175,9 +175,9 @@ func (c *Coordinator) warnUnconsumed(d *saga.Definition) {
 	}
 }
 
-// alone returns an error if another coordinator has sagas of one of the types under way in this database: ids, locks and
-// stashed events of a type use the type's name only.
-func (c *Coordinator) alone(ctx context.Context) error {
+// alone returns an error if another coordinator than the one of hop and group has sagas of one of the types under way in this
+// database: ids, locks and stashed events of a type use the type's name only.
+func alone(ctx context.Context, q querier, types []string, hop, group string) error {
 	const others = `
 SELECT saga, hop, consumer_group
 FROM troupe.sagas
@@ -185,16 +185,16 @@ WHERE saga = ANY ($1)
   AND status IN ('waiting', 'running', 'compensating', 'parked')
   AND (hop, consumer_group) <> ($2, $3)
 LIMIT 1`
-	var name, hop, group string
-	err := c.cfg.Pool.QueryRow(ctx, others, c.definitions.names, c.hop.String(), c.cfg.Participant.Group()).Scan(&name, &hop, &group)
+	var name, otherHop, otherGroup string
+	err := q.QueryRow(ctx, others, types, hop, group).Scan(&name, &otherHop, &otherGroup)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("look for other coordinators: %w", err)
 	}
-	return fmt.Errorf("the coordinator %s (group %s) has sagas %s under way in this database: give this one a database of its own, "+
-		"or let those end first", hop, group, name)
+	return fmt.Errorf("%w: the coordinator %s (group %s) has sagas %s under way in this database: give %s a database of its own, "+
+		"or let those end first", ErrRefused, otherHop, otherGroup, name, hop)
 }
 
 type querier interface {

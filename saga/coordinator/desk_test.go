@@ -332,10 +332,14 @@ func TestLocksAndStashAreListed(t *testing.T) {
 
 	event, err := json.Marshal(saga.Event{Kind: saga.Observed, Message: "m-1"})
 	require.NoError(t, err)
-	_, err = pool.Exec(t.Context(), "INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at) VALUES ('order', '', 'o-9', 'm-1', $1, now() + interval '1 hour')", string(event))
+	_, err = pool.Exec(t.Context(), "INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at) VALUES "+
+		"('order', '', 'o-9', 'm-1', $1, now() + interval '1 hour'), ('order', '', 'o-9', 'expired', $1, now() - interval '1 hour')", string(event))
 	require.NoError(t, err)
 	stash, err := desk.Stash(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, stash[0].Count)
 	require.True(t, stash[0].Expires.After(time.Now()))
+	counts, err := c.Stats(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"order": 1}, counts.Stashed, "neither counts what has expired")
 }

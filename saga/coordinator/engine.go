@@ -187,8 +187,7 @@ func (p *pass) start(ctx context.Context, t target) error {
 		return nil
 	}
 	if l.owner != "" {
-		return p.failed(t, "the coordinator "+l.owner+" has it in the same database: two coordinators of one type of saga "+
-			"need a database each")
+		return p.failed(t, ownedBy(l.owner))
 	}
 	if _, fx := saga.Decide(t.d, l.state, t.event, p.now); fx.Refused != "" { // checked before it takes a lock
 		p.decided = append(p.decided, Decided{t.message, t.id, p.now, t.event, l.state, fx})
@@ -204,6 +203,11 @@ func (p *pass) start(ctx context.Context, t target) error {
 	}
 	p.decide(t.message, t.id, t.event)
 	return p.unstash(ctx, t.message, t.id)
+}
+
+// ownedBy returns why a coordinator cannot start a saga that another coordinator has.
+func ownedBy(owner string) string {
+	return "the coordinator " + owner + " has it in the same database: two coordinators of one type of saga need a database each"
 }
 
 // decide applies one event to one saga and records the decision.

@@ -60,3 +60,29 @@ func TestTwoCoordinatorsOfOneSagaInOneDatabaseAreRefused(t *testing.T) {
 	})
 	require.ErrorContains(t, err, "the coordinator "+first.name+".order")
 }
+
+// An operator names the hop of another coordinator, or misspells it. With a saga under way for each, no process of either
+// coordinator could start.
+func TestASagaOfATypeThatAnotherCoordinatorHasIsNotStartedByHand(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+	f.c = f.coordinator(order(t))
+	id := f.start("o-1")
+	desk, err := coordinator.NewDesk(coordinator.DeskConfig{Pool: f.pool})
+	require.NoError(t, err)
+	refused := func(key, why string) {
+		t.Helper()
+		r := coordinator.StartRequest{Definition: order(t), Fields: orderOf(key, "c-1"), Actor: "ann", Reason: "r", Hop: f.name + ".ordr"}
+		_, err := desk.PreviewStart(t.Context(), r)
+		require.ErrorIs(t, err, coordinator.ErrRefused)
+		require.ErrorContains(t, err, why)
+		_, started := desk.Start(t.Context(), r)
+		require.EqualError(t, started, err.Error())
+	}
+	refused("o-1", "has sagas order under way in this database")
+	refused("o-2", "has sagas order under way in this database")
+	_, err = desk.Act(t.Context(), id, annsEvent(saga.ActAbandon, ""))
+	require.NoError(t, err)
+	refused("o-1", "has it in the same database")
+	f.coordinator(order(t))
+}

@@ -303,11 +303,12 @@ type StashCount struct {
 	Expires  time.Time `json:"expires"` // when the first of them expires
 }
 
-// Stash counts the stashed events, including expired ones that are not deleted yet.
+// Stash counts the stashed events that have not expired, as Stats does.
 func (d *Desk) Stash(ctx context.Context) ([]StashCount, error) {
 	const list = `
 SELECT saga, variable, count(*), min(expires_at)
 FROM troupe.saga_stash
+WHERE expires_at > clock_timestamp()
 GROUP BY saga, variable
 ORDER BY saga, variable`
 	return collect[StashCount](ctx, d, "stash", list, nil)

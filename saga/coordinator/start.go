@@ -63,16 +63,20 @@ func (d *Desk) previewStart(ctx context.Context, r StartRequest, e saga.Event) (
 	}
 	would = Decided{Message: -1, ID: r.Definition.Spec().Saga + "/" + key, Event: e}
 	would.Event.Fields = data
-	if is, err := d.get(ctx, d.cfg.Pool, would.ID, ""); !errors.Is(err, ErrNotFound) {
-		if err == nil {
-			would.At = is.Now
-			would.State, would.Effects = saga.Decide(is.Definition, is.State, would.Event, is.Now)
-		}
-		return would, err
-	}
 	home, err := d.home(ctx, d.cfg.Pool, r)
 	if err != nil {
 		return would, err
+	}
+	if is, err := d.get(ctx, d.cfg.Pool, would.ID, ""); !errors.Is(err, ErrNotFound) {
+		if err != nil {
+			return would, err
+		}
+		if is.Hop != home.Hop || is.Group != home.Group {
+			return would, fmt.Errorf("saga %s: %w: %s", would.ID, ErrRefused, ownedBy(is.Hop+" (group "+is.Group+")"))
+		}
+		would.At = is.Now
+		would.State, would.Effects = saga.Decide(is.Definition, is.State, would.Event, is.Now)
+		return would, nil
 	}
 	if _, err := d.standIn(home); err != nil {
 		return would, err
@@ -137,8 +141,18 @@ func (d *Desk) start(ctx context.Context, tx pgx.Tx, r StartRequest, e saga.Even
 	return done, err
 }
 
-// home returns the hop, the group and the content type of the coordinator that will run the saga.
+// home returns the hop, the group and the content type of the coordinator that will run the saga. While another coordinator has
+// sagas of the type under way it returns an error: a saga of each would keep both coordinators' processes from starting.
 func (d *Desk) home(ctx context.Context, q querier, r StartRequest) (*Detail, error) {
+	g, err := d.named(ctx, q, r)
+	if err == nil {
+		err = alone(ctx, q, []string{r.Definition.Spec().Saga}, g.Hop, g.Group)
+	}
+	return g, err
+}
+
+// named returns the coordinator that the request names, or else the coordinator of a stored saga of the type.
+func (d *Desk) named(ctx context.Context, q querier, r StartRequest) (*Detail, error) {
 	var g Detail
 	if r.Hop != "" {
 		g.Hop, g.Group, g.ContentType = r.Hop, r.Group, envelope.JSON
