@@ -68,6 +68,13 @@ func TestDrawings(t *testing.T) {
 	golden(t, "odd.svg", graph.SVG(odd()))
 }
 
+func TestAFailureThatEndsAFlowIsDrawnAsAFailure(t *testing.T) {
+	t.Parallel()
+	drawn := graph.Mermaid(orderFlow(t))
+	require.Contains(t, drawn, `-.->|"OrderLate"| e`)
+	require.Contains(t, drawn, `-->|"OrderCompleted"| e`)
+}
+
 func TestASVGIsXMLAndTakesNoTextForItsOwn(t *testing.T) {
 	t.Parallel()
 	drawn := graph.SVG(odd())

@@ -9,8 +9,8 @@ import (
 )
 
 // Mermaid returns a flow as a flowchart (mermaid.js.org). Services are boxes, joins hexagons and expectations rounded boxes.
-// Messages are arrows: the arrow to a receiver is dotted for a failure and thick for the message of a compensation; the arrow
-// to an end is always plain. Each service must pass its Check.
+// Messages are arrows, to their receivers or to an end: dotted for a failure, thick for the message of a compensation. Each
+// service must pass its Check.
 func Mermaid(services []reactions.Service) string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
@@ -31,12 +31,12 @@ func Mermaid(services []reactions.Service) string {
 		if s.start {
 			fmt.Fprintf(&b, "    b%d(( )) --> %s\n", k, from)
 		}
+		arrow := map[kind]string{plain: "-->", failure: "-.->", undoing: "==>"}[s.kind]
 		for _, to := range s.to {
-			arrow := map[kind]string{plain: "-->", failure: "-.->", undoing: "==>"}[s.kind]
 			fmt.Fprintf(&b, "    %s %s|%s| %s\n", from, arrow, label, node(services, to))
 		}
 		if s.message.Last || len(s.to) == 0 {
-			fmt.Fprintf(&b, "    %s --> |%s| e%d((( )))\n", from, label, ends)
+			fmt.Fprintf(&b, "    %s %s|%s| e%d((( )))\n", from, arrow, label, ends)
 			ends++
 		}
 	}
