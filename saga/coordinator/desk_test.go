@@ -341,5 +341,5 @@ func TestLocksAndStashAreListed(t *testing.T) {
 	require.True(t, stash[0].Expires.After(time.Now()))
 	counts, err := c.Stats(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, map[string]int{"order": 1}, counts.Stashed, "neither counts what has expired")
+	require.Equal(t, map[string]int{"order": 1}, counts.Stashed, "neither counts expired events")
 }
