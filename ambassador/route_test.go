@@ -17,10 +17,10 @@ import (
 
 	"github.com/troupe-go/troupe/ambassador"
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
-	"github.com/troupe-go/troupe/schemas/order"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/testkit/participanttest"
 )
@@ -195,7 +195,7 @@ func TestAvroIsPostedAsJSONAndAnsweredInAvro(t *testing.T) {
 	t.Parallel()
 	registry, err := schemas.NewRegistry(testkit.Registry(t))
 	require.NoError(t, err)
-	codec, err := schemas.New(t.Context(), schemas.Config{Registry: registry, Types: order.Types()})
+	codec, err := schemas.New(t.Context(), schemas.Config{Registry: registry, Types: messages.Types()})
 	require.NoError(t, err)
 	bank := serve(t, func(w http.ResponseWriter, _ *http.Request, before int) {
 		if before == 1 {
@@ -208,7 +208,7 @@ func TestAvroIsPostedAsJSONAndAnsweredInAvro(t *testing.T) {
 		{Type: "troupe.order.ShipOrder", Path: "/", Success: "troupe.order.OrderShipped", Failure: "troupe.order.ShippingRefused"},
 	}, func(c *ambassador.Config, _ *participant.Config) { c.Schemas = codec })
 	command := func() envelope.Message {
-		encoded, err := codec.Encode("", order.ShipOrder{OrderID: "o-1"})
+		encoded, err := codec.Encode("", messages.ShipOrder{OrderID: "o-1"})
 		require.NoError(t, err)
 		m := s.Command("o-1", charge{})
 		m.Payload, m.Type, m.ContentType = encoded.Payload, encoded.Type, encoded.ContentType
@@ -222,7 +222,7 @@ func TestAvroIsPostedAsJSONAndAnsweredInAvro(t *testing.T) {
 	require.Contains(t, letter.Error, "has done its part")
 	require.Equal(t, 1, letter.Attempts)
 	require.Equal(t, participant.Poison, s.AwaitDeadLetter(poison).Class)
-	var shipped order.OrderShipped
+	var shipped messages.OrderShipped
 	e := s.Entries(s.Hop.Events())[0]
 	require.Equal(t, envelope.Avro, e.ContentType)
 	require.NoError(t, codec.Decode(e, &shipped))

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/troupe-go/troupe/internal/fixture"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
-	"github.com/troupe-go/troupe/saga/fixture"
 )
 
 // shownEntries is the maximum number of entries of a log on a page; the newest are shown.

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/schemas/order"
 )
 
 // orderSpec returns testdata/order.saga.json in Go, with the order flow's own types.
@@ -27,56 +27,56 @@ func orderSpec() saga.Spec {
 		Steps: []saga.Step{
 			{
 				Name: "payment",
-				Command: saga.CommandOf[order.ChargePayment](codec, "payment", saga.Mapping{
+				Command: saga.CommandOf[messages.ChargePayment](codec, "payment", saga.Mapping{
 					"order_id": "data.order_id", "customer_id": "data.customer_id", "amount_cents": "data.amount_cents",
 				}),
-				Success: []saga.Answer{saga.AnswerOf[order.PaymentCharged](codec, saga.Answer{
+				Success: []saga.Answer{saga.AnswerOf[messages.PaymentCharged](codec, saga.Answer{
 					Set: saga.Mapping{"payment_id": "event.payment_id"},
 				})},
-				Failure: []saga.Answer{saga.AnswerOf[order.PaymentRefused](codec, because)},
+				Failure: []saga.Answer{saga.AnswerOf[messages.PaymentRefused](codec, because)},
 				Timeout: tenMinutes,
 				Compensation: &saga.Compensation{
-					Command: saga.CommandOf[order.RefundPayment](codec, "payment", saga.Mapping{
+					Command: saga.CommandOf[messages.RefundPayment](codec, "payment", saga.Mapping{
 						"order_id": "data.order_id", "amount_cents": "data.amount_cents",
 						"payment_id": "has(data.payment_id) ? data.payment_id : ''",
 					}),
-					Success: []saga.Answer{saga.AnswerOf[order.PaymentRefunded](codec, saga.Answer{})},
+					Success: []saga.Answer{saga.AnswerOf[messages.PaymentRefunded](codec, saga.Answer{})},
 				},
 			},
 			{
 				Name: "inventory", Needs: []string{"payment"},
-				Command: saga.CommandOf[order.ReserveStock](codec, "inventory", saga.Mapping{
+				Command: saga.CommandOf[messages.ReserveStock](codec, "inventory", saga.Mapping{
 					"order_id": "data.order_id", "title": "data.title", "quantity": "data.quantity",
 				}),
-				Success: []saga.Answer{saga.AnswerOf[order.StockReserved](codec, saga.Answer{
+				Success: []saga.Answer{saga.AnswerOf[messages.StockReserved](codec, saga.Answer{
 					Set: saga.Mapping{"reservation_id": "event.reservation_id"},
 				})},
-				Failure: []saga.Answer{saga.AnswerOf[order.StockRefused](codec, because)},
+				Failure: []saga.Answer{saga.AnswerOf[messages.StockRefused](codec, because)},
 				Timeout: tenMinutes,
 				Compensation: &saga.Compensation{
-					Command: saga.CommandOf[order.ReleaseStock](codec, "inventory", saga.Mapping{
+					Command: saga.CommandOf[messages.ReleaseStock](codec, "inventory", saga.Mapping{
 						"order_id": "data.order_id", "reservation_id": "has(data.reservation_id) ? data.reservation_id : ''",
 					}),
-					Success: []saga.Answer{saga.AnswerOf[order.StockReleased](codec, saga.Answer{})},
+					Success: []saga.Answer{saga.AnswerOf[messages.StockReleased](codec, saga.Answer{})},
 				},
 			},
 			{
 				Name: "shipping", Needs: []string{"inventory"}, Pivot: true,
-				Command: saga.CommandOf[order.ShipOrder](codec, "shipping", saga.Mapping{
+				Command: saga.CommandOf[messages.ShipOrder](codec, "shipping", saga.Mapping{
 					"order_id": "data.order_id", "customer_id": "data.customer_id",
 					"title": "data.title", "quantity": "data.quantity",
 				}),
-				Success: []saga.Answer{saga.AnswerOf[order.OrderShipped](codec, saga.Answer{
+				Success: []saga.Answer{saga.AnswerOf[messages.OrderShipped](codec, saga.Answer{
 					Set: saga.Mapping{"shipment_id": "event.shipment_id"},
 				})},
-				Failure: []saga.Answer{saga.AnswerOf[order.ShippingRefused](codec, because)},
+				Failure: []saga.Answer{saga.AnswerOf[messages.ShippingRefused](codec, because)},
 			},
 		},
-		Completed: []saga.Emit{saga.EmitOf[order.OrderCompleted](codec, saga.Emit{Input: saga.Mapping{
+		Completed: []saga.Emit{saga.EmitOf[messages.OrderCompleted](codec, saga.Emit{Input: saga.Mapping{
 			"order_id": "data.order_id", "customer_id": "data.customer_id",
 			"amount_cents": "data.amount_cents", "shipment_id": "data.shipment_id",
 		}})},
-		Compensated: []saga.Emit{saga.EmitOf[order.OrderCancelled](codec, saga.Emit{Failure: true, Input: saga.Mapping{
+		Compensated: []saga.Emit{saga.EmitOf[messages.OrderCancelled](codec, saga.Emit{Failure: true, Input: saga.Mapping{
 			"order_id": "data.order_id", "customer_id": "data.customer_id",
 			"reason": "saga.reason", "compensated": "saga.compensated",
 		}})},
@@ -131,7 +131,7 @@ func TestATypedDefinitionIsHeldToItsTypes(t *testing.T) {
 		},
 		"a start's field that there is not": {
 			func(s *saga.Spec) {
-				s.Start = []saga.Start{saga.StartOf[order.ChargePayment](codec, saga.Start{
+				s.Start = []saga.Start{saga.StartOf[messages.ChargePayment](codec, saga.Start{
 					Hop: "shop", Set: saga.Mapping{"order_id": "event.id"},
 				})}
 			},

@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/schemas"
-	"github.com/troupe-go/troupe/schemas/order"
 )
 
 func newRegistry(t testing.TB) (*schemas.Registry, *srfake.Registry) {
@@ -45,7 +45,7 @@ type reminder struct{ Text string }
 func (reminder) MessageType() string { return "troupe.Reminder" }
 
 func TestWhatIsNotBoundIsJSONOrAnError(t *testing.T) {
-	c := newCodec(t, order.Types()...)
+	c := newCodec(t, messages.Types()...)
 
 	e, err := c.Encode("t", reminder{"pay"})
 	require.NoError(t, err)
@@ -225,12 +225,12 @@ func TestReadOnlyRegistersNothing(t *testing.T) {
 func TestAnIncompatibleWriterIsPoison(t *testing.T) {
 	ctx := context.Background()
 	r, _ := newRegistry(t)
-	c, err := schemas.New(ctx, schemas.Config{Registry: r, Types: append(order.Types(), schemas.Bind[parcel](parcelSchema))})
+	c, err := schemas.New(ctx, schemas.Config{Registry: r, Types: append(messages.Types(), schemas.Bind[parcel](parcelSchema))})
 	require.NoError(t, err)
 
-	other, err := c.Encode("t", order.PaymentRefused{OrderID: "o", Reason: "r"})
+	other, err := c.Encode("t", messages.PaymentRefused{OrderID: "o", Reason: "r"})
 	require.NoError(t, err)
-	require.ErrorIs(t, c.Decode(envelope.Message{Payload: other.Payload}, &order.StockRefused{}), envelope.ErrPayload,
+	require.ErrorIs(t, c.Decode(envelope.Message{Payload: other.Payload}, &messages.StockRefused{}), envelope.ErrPayload,
 		"the same fields under another name are another message")
 
 	id, err := r.Register(ctx, "shop.Parcel", `{"type":"record","name":"shop.Parcel","fields":[{"name":"id","type":"string"}]}`)

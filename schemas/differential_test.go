@@ -14,18 +14,18 @@ import (
 	"github.com/twmb/avro"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/schemas/order"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 )
 
-// messages has one of each struct of the order flow, by the name of its file.
-var messages = map[string]any{
-	"ChargePayment": order.ChargePayment{}, "PaymentCharged": order.PaymentCharged{}, "PaymentRefused": order.PaymentRefused{},
-	"RefundPayment": order.RefundPayment{}, "PaymentRefunded": order.PaymentRefunded{},
-	"ReserveStock": order.ReserveStock{}, "StockReserved": order.StockReserved{}, "StockRefused": order.StockRefused{},
-	"ReleaseStock": order.ReleaseStock{}, "StockReleased": order.StockReleased{},
-	"ShipOrder": order.ShipOrder{}, "OrderShipped": order.OrderShipped{}, "ShippingRefused": order.ShippingRefused{},
-	"OrderPlaced": order.OrderPlaced{}, "OrderLate": order.OrderLate{},
-	"OrderCompleted": order.OrderCompleted{}, "OrderCancelled": order.OrderCancelled{},
+// zeroes has one of each struct of the order flow, by the name of its file.
+var zeroes = map[string]any{
+	"ChargePayment": messages.ChargePayment{}, "PaymentCharged": messages.PaymentCharged{}, "PaymentRefused": messages.PaymentRefused{},
+	"RefundPayment": messages.RefundPayment{}, "PaymentRefunded": messages.PaymentRefunded{},
+	"ReserveStock": messages.ReserveStock{}, "StockReserved": messages.StockReserved{}, "StockRefused": messages.StockRefused{},
+	"ReleaseStock": messages.ReleaseStock{}, "StockReleased": messages.StockReleased{},
+	"ShipOrder": messages.ShipOrder{}, "OrderShipped": messages.OrderShipped{}, "ShippingRefused": messages.ShippingRefused{},
+	"OrderPlaced": messages.OrderPlaced{}, "OrderLate": messages.OrderLate{},
+	"OrderCompleted": messages.OrderCompleted{}, "OrderCancelled": messages.OrderCancelled{},
 }
 
 // random sets one field, to numbers as wide as 32 bits if the schema has an int.
@@ -72,10 +72,10 @@ func native(v reflect.Value) map[string]any {
 }
 
 func TestBothLibrariesWriteTheSameBytes(t *testing.T) {
-	c := newCodec(t, order.Types()...)
+	c := newCodec(t, messages.Types()...)
 	r := rand.New(rand.NewPCG(1, 2))
-	for name, zero := range messages {
-		avsc, err := os.ReadFile(filepath.Join("order", name+".avsc"))
+	for name, zero := range zeroes {
+		avsc, err := os.ReadFile(filepath.Join("..", "internal", "demo", "messages", name+".avsc"))
 		require.NoError(t, err)
 		generic, err := goavro.NewCodec(string(avsc))
 		require.NoError(t, err)
@@ -109,8 +109,8 @@ func TestBothLibrariesWriteTheSameBytes(t *testing.T) {
 }
 
 func TestNumbersThatDoNotFitAreRefusedByBoth(t *testing.T) {
-	c := newCodec(t, order.Types()...)
-	_, err := c.Encode("t", order.ReserveStock{Quantity: math.MaxInt32 + 1})
+	c := newCodec(t, messages.Types()...)
+	_, err := c.Encode("t", messages.ReserveStock{Quantity: math.MaxInt32 + 1})
 	require.Error(t, err)
 	_, err = c.FromJSON(t.Context(), "troupe.order.ReserveStock", []byte(`{"order_id":"o","title":1,"quantity":2147483648}`))
 	require.ErrorIs(t, err, envelope.ErrPayload)
@@ -119,11 +119,11 @@ func TestNumbersThatDoNotFitAreRefusedByBoth(t *testing.T) {
 }
 
 func TestEveryFileIsBoundAndDocumented(t *testing.T) {
-	files, err := filepath.Glob("order/*.avsc")
+	files, err := filepath.Glob("../internal/demo/messages/*.avsc")
 	require.NoError(t, err)
-	require.Len(t, files, len(messages))
-	require.Len(t, order.Types(), len(messages))
-	c := newCodec(t, order.Types()...)
+	require.Len(t, files, len(zeroes))
+	require.Len(t, messages.Types(), len(zeroes))
+	c := newCodec(t, messages.Types()...)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".avsc")
 		avsc, err := os.ReadFile(file)
@@ -136,9 +136,9 @@ func TestEveryFileIsBoundAndDocumented(t *testing.T) {
 		for _, f := range root.Fields {
 			require.NotEmpty(t, f.Doc, "%s.%s", name, f.Name)
 		}
-		bound, err := c.TypeOf(messages[name])
+		bound, err := c.TypeOf(zeroes[name])
 		require.NoError(t, err)
 		require.Equal(t, "troupe.order."+name, bound)
-		require.Equal(t, name, reflect.TypeOf(messages[name]).Name())
+		require.Equal(t, name, reflect.TypeOf(zeroes[name]).Name())
 	}
 }

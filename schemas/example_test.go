@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/schemas"
-	"github.com/troupe-go/troupe/schemas/order"
 )
 
 func ExampleNew() {
@@ -22,18 +22,18 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	codec, err := schemas.New(ctx, schemas.Config{Registry: registry, Types: order.Types()})
+	codec, err := schemas.New(ctx, schemas.Config{Registry: registry, Types: messages.Types()})
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	encoded, err := codec.Encode("order.payment.commands", order.ChargePayment{OrderID: "o-17", CustomerID: "c-1", AmountCents: 1250})
+	encoded, err := codec.Encode("order.payment.commands", messages.ChargePayment{OrderID: "o-17", CustomerID: "c-1", AmountCents: 1250})
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Printf("%s, %s\n%x\n", encoded.Type, encoded.ContentType, encoded.Payload)
 
-	var charge order.ChargePayment
+	var charge messages.ChargePayment
 	err = codec.Decode(envelope.Message{ContentType: encoded.ContentType, Payload: encoded.Payload}, &charge)
 	fmt.Printf("%+v %v\n", charge, err)
 	// Output:

@@ -13,10 +13,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/schemas"
-	"github.com/troupe-go/troupe/schemas/order"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/timeline"
 )
@@ -344,9 +344,9 @@ func TestPayloadsAreShownAsJSONWhateverTheyAreWrittenAs(t *testing.T) {
 	s.provision(name, 1)
 	registry, err := schemas.NewRegistry(testkit.Registry(t))
 	require.NoError(t, err)
-	codec, err := schemas.New(t.Context(), schemas.Config{Registry: registry, Types: order.Types()})
+	codec, err := schemas.New(t.Context(), schemas.Config{Registry: registry, Types: messages.Types()})
 	require.NoError(t, err)
-	encoded, err := codec.Encode(name, order.ChargePayment{OrderID: "o-1", CustomerID: "c-1", AmountCents: 2933})
+	encoded, err := codec.Encode(name, messages.ChargePayment{OrderID: "o-1", CustomerID: "c-1", AmountCents: 2933})
 	require.NoError(t, err)
 	for _, m := range []envelope.Message{
 		{Type: "Avro", ContentType: encoded.ContentType, Payload: encoded.Payload},

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/saga/fixture"
+	"github.com/troupe-go/troupe/internal/fixture"
 )
 
 func newSagaFixture() *cobra.Command {

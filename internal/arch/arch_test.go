@@ -23,14 +23,14 @@ var house = map[string][]string{
 	"topics": {},
 	"retry":  {},
 
-	"envelope":        {},
-	"migrations":      {"internal/address"},
-	"schemas":         {"envelope"},
-	"schemas/order":   {"schemas"},
-	"internal/pg":     {"retry"},
-	"internal/kafka":  {"envelope"},
-	"internal/keyed":  {},
-	"internal/pgtext": {},
+	"envelope":               {},
+	"migrations":             {"internal/address"},
+	"schemas":                {"envelope"},
+	"internal/demo/messages": {"schemas"},
+	"internal/pg":            {"retry"},
+	"internal/kafka":         {"envelope"},
+	"internal/keyed":         {},
+	"internal/pgtext":        {},
 	// How the inbox's tables identify a message.
 	"internal/inbox": {"envelope", "internal/pgtext"},
 	// For a participant and for an operator alike.
@@ -77,23 +77,23 @@ var house = map[string][]string{
 	"telemetry/flows":  {"flow/watch"},
 	"saga/explore":     {"internal/expr", "saga"},
 	"saga/verify":      {"internal/expr", "retry", "saga"},
-	"saga/fixture":     {"saga", "saga/coordinator"},
+	"internal/fixture": {"saga", "saga/coordinator"},
 	"saga/sagatest":    {"internal/expr", "saga", "saga/coordinator"},
 
 	"internal/demo": {
 		"alert", "envelope", "flow", "flow/reactions", "internal/address", "internal/metrics", "internal/traces", "migrations", "participant", "retry", "schemas",
-		"schemas/order", "topics",
+		"internal/demo/messages", "topics",
 	},
 	"internal/demo/order": {
-		"alert", "envelope", "flow", "internal/demo", "outbox", "participant", "saga", "saga/coordinator", "schemas/order", "telemetry/sagas",
+		"alert", "envelope", "flow", "internal/demo", "outbox", "participant", "saga", "saga/coordinator", "internal/demo/messages", "telemetry/sagas",
 		"topics",
 	},
-	"internal/demo/payment":   {"flow", "internal/demo", "participant", "schemas/order"},
-	"internal/demo/inventory": {"flow", "internal/demo", "participant", "schemas/order"},
-	"internal/demo/shipping":  {"flow", "internal/demo", "participant", "schemas/order"},
+	"internal/demo/payment":   {"flow", "internal/demo", "participant", "internal/demo/messages"},
+	"internal/demo/inventory": {"flow", "internal/demo", "participant", "internal/demo/messages"},
+	"internal/demo/shipping":  {"flow", "internal/demo", "participant", "internal/demo/messages"},
 
 	"console": {
-		"flow/watch", "internal/door", "internal/plain", "outbox", "relay/desk", "repair", "saga", "saga/coordinator", "saga/fixture", "saga/verify", "schemas", "timeline",
+		"flow/watch", "internal/door", "internal/plain", "outbox", "relay/desk", "repair", "saga", "saga/coordinator", "internal/fixture", "saga/verify", "schemas", "timeline",
 		"topics",
 	},
 	"console/browser":        {},
@@ -102,7 +102,7 @@ var house = map[string][]string{
 	"devstack": {"internal/address", "schemas"},
 	"testkit":  {"devstack", "migrations"},
 
-	"saga/coordinator/storetest": {"saga", "saga/coordinator"},
+	"saga/coordinator/internal/storetest": {"saga", "saga/coordinator"},
 
 	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
 
@@ -126,7 +126,7 @@ var house = map[string][]string{
 	"cmd/troupe": {
 		"console", "devstack", "doctor", "envelope",
 		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/address", "internal/demo", "internal/demo/orders",
-		"internal/demo/run", "internal/metrics", "internal/plain", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "saga/fixture",
+		"internal/demo/run", "internal/metrics", "internal/plain", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "internal/fixture",
 		"saga/verify", "schemas", "telemetry/flows", "timeline", "topics",
 	},
 	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},

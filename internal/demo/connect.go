@@ -12,10 +12,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
-	"github.com/troupe-go/troupe/schemas/order"
 )
 
 // tryLimit bounds one attempt to reach a server.
@@ -74,7 +74,7 @@ func openCodec(ctx context.Context, cfg Config) (*schemas.Codec, error) {
 	}
 	var codec *schemas.Codec
 	err = await(ctx, cfg.Log, "schema registry", func(ctx context.Context) (err error) {
-		codec, err = schemas.New(ctx, schemas.Config{Registry: registry, Types: order.Types()})
+		codec, err = schemas.New(ctx, schemas.Config{Registry: registry, Types: messages.Types()})
 		return err
 	})
 	return codec, err

@@ -18,9 +18,9 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/schemas/order"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -29,8 +29,8 @@ var porter = demo.Hop{
 	Name:   "shipping",
 	Schema: "CREATE TABLE IF NOT EXISTS parcels (order_id text)",
 	Handlers: func(_ context.Context, with demo.Parts) (http.Handler, error) {
-		participant.Handle(with.Participant, func(context.Context, pgx.Tx, participant.Command[order.ShipOrder]) (participant.Outcome, error) {
-			return participant.Succeed(order.OrderShipped{}), nil
+		participant.Handle(with.Participant, func(context.Context, pgx.Tx, participant.Command[messages.ShipOrder]) (participant.Outcome, error) {
+			return participant.Succeed(messages.OrderShipped{}), nil
 		})
 		return nil, nil
 	},

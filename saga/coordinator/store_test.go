@@ -8,7 +8,7 @@ import (
 
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
-	"github.com/troupe-go/troupe/saga/coordinator/storetest"
+	"github.com/troupe-go/troupe/saga/coordinator/internal/storetest"
 	"github.com/troupe-go/troupe/testkit"
 )
 

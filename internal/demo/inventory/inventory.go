@@ -20,8 +20,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/schemas/order"
 )
 
 const hop = "inventory"
@@ -66,9 +66,9 @@ func (s service) register(p *participant.Participant) {
 	participant.Handle(p, s.release)
 }
 
-func (s service) reserve(ctx context.Context, tx pgx.Tx, c participant.Command[order.ReserveStock]) (participant.Outcome, error) {
+func (s service) reserve(ctx context.Context, tx pgx.Tx, c participant.Command[messages.ReserveStock]) (participant.Outcome, error) {
 	refuse := func(reason string) (participant.Outcome, error) {
-		return participant.Refuse(order.StockRefused{OrderID: c.Body.OrderID, Reason: reason}), nil
+		return participant.Refuse(messages.StockRefused{OrderID: c.Body.OrderID, Reason: reason}), nil
 	}
 	if s.cfg.Refuses(c.Body.OrderID, hop) {
 		return refuse("damaged in the warehouse")
@@ -81,7 +81,7 @@ func (s service) reserve(ctx context.Context, tx pgx.Tx, c participant.Command[o
 		return participant.Outcome{}, fmt.Errorf("reserve: %w", err)
 	}
 	var released bool
-	r := order.StockReserved{OrderID: c.Body.OrderID, Title: c.Body.Title}
+	r := messages.StockReserved{OrderID: c.Body.OrderID, Title: c.Body.Title}
 	err = tx.QueryRow(ctx, selectSQL, pgx.NamedArgs{"order_id": c.Body.OrderID}).Scan(&r.ReservationID, &r.Quantity, &released)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -94,7 +94,7 @@ func (s service) reserve(ctx context.Context, tx pgx.Tx, c participant.Command[o
 	return participant.Succeed(r), nil
 }
 
-func (s service) release(ctx context.Context, tx pgx.Tx, c participant.Command[order.ReleaseStock]) (participant.Outcome, error) {
+func (s service) release(ctx context.Context, tx pgx.Tx, c participant.Command[messages.ReleaseStock]) (participant.Outcome, error) {
 	args := pgx.NamedArgs{
 		"reservation_id": reservationID(c.Body.OrderID), "order_id": c.Body.OrderID,
 		"idempotency_key": c.Message.IdempotencyKey,
@@ -104,7 +104,7 @@ func (s service) release(ctx context.Context, tx pgx.Tx, c participant.Command[o
 			return participant.Outcome{}, fmt.Errorf("release: %w", err)
 		}
 	}
-	return participant.Succeed(order.StockReleased{OrderID: c.Body.OrderID, ReservationID: reservationID(c.Body.OrderID)}), nil
+	return participant.Succeed(messages.StockReleased{OrderID: c.Body.OrderID, ReservationID: reservationID(c.Body.OrderID)}), nil
 }
 
 func reservationID(orderID string) string { return "res-" + orderID }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/schemas/order"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/testkit/participanttest"
 )
@@ -39,8 +39,8 @@ func newWarehouse(t *testing.T) warehouse {
 func (w warehouse) reserve(id string, title, quantity int) (out participant.Outcome) {
 	w.t.Helper()
 	require.NoError(w.t, pgx.BeginFunc(w.t.Context(), w.pool, func(tx pgx.Tx) (err error) {
-		out, err = w.service.reserve(w.t.Context(), tx, participant.Command[order.ReserveStock]{
-			Body:    order.ReserveStock{OrderID: id, Title: title, Quantity: quantity},
+		out, err = w.service.reserve(w.t.Context(), tx, participant.Command[messages.ReserveStock]{
+			Body:    messages.ReserveStock{OrderID: id, Title: title, Quantity: quantity},
 			Message: envelope.Message{IdempotencyKey: id + "/inventory/forward"},
 		})
 		return err
@@ -51,8 +51,8 @@ func (w warehouse) reserve(id string, title, quantity int) (out participant.Outc
 func (w warehouse) release(id string) (out participant.Outcome) {
 	w.t.Helper()
 	require.NoError(w.t, pgx.BeginFunc(w.t.Context(), w.pool, func(tx pgx.Tx) (err error) {
-		out, err = w.service.release(w.t.Context(), tx, participant.Command[order.ReleaseStock]{
-			Body:    order.ReleaseStock{OrderID: id, ReservationID: "res-" + id},
+		out, err = w.service.release(w.t.Context(), tx, participant.Command[messages.ReleaseStock]{
+			Body:    messages.ReleaseStock{OrderID: id, ReservationID: "res-" + id},
 			Message: envelope.Message{IdempotencyKey: id + "/inventory/compensate"},
 		})
 		return err
@@ -73,15 +73,15 @@ func (w warehouse) reservations() (n int) {
 }
 
 func reserved(id string, quantity int) participant.Outcome {
-	return participant.Succeed(order.StockReserved{OrderID: id, ReservationID: "res-" + id, Title: title, Quantity: quantity})
+	return participant.Succeed(messages.StockReserved{OrderID: id, ReservationID: "res-" + id, Title: title, Quantity: quantity})
 }
 
 func released(id string) participant.Outcome {
-	return participant.Succeed(order.StockReleased{OrderID: id, ReservationID: "res-" + id})
+	return participant.Succeed(messages.StockReleased{OrderID: id, ReservationID: "res-" + id})
 }
 
 func refused(id, reason string) participant.Outcome {
-	return participant.Refuse(order.StockRefused{OrderID: id, Reason: reason})
+	return participant.Refuse(messages.StockRefused{OrderID: id, Reason: reason})
 }
 
 func TestOutOfStockIsRefused(t *testing.T) {
@@ -133,7 +133,7 @@ func TestStockIsTakenAndPutBackOnceWhereverThatIsInterrupted(t *testing.T) {
 		SELECT reservation_id, order_id, title, quantity, released_at IS NOT NULL, (SELECT sum(available) FROM stock)
 		FROM reservations`)
 	reserveOf := func(s *participanttest.Stage) envelope.Message {
-		return s.Command("o-1", order.ReserveStock{OrderID: "o-1", Title: title, Quantity: 4})
+		return s.Command("o-1", messages.ReserveStock{OrderID: "o-1", Title: title, Quantity: 4})
 	}
 	t.Run("reserve", func(t *testing.T) {
 		t.Parallel()
@@ -144,8 +144,8 @@ func TestStockIsTakenAndPutBackOnceWhereverThatIsInterrupted(t *testing.T) {
 		participanttest.CrashAtEveryStep(t, cfg, func(s *participanttest.Stage) envelope.Message {
 			c := reserveOf(s)
 			s.Send(c)
-			r := participanttest.Await[order.StockReserved](s, c).Body
-			return s.Command("o-1", order.ReleaseStock{OrderID: "o-1", ReservationID: r.ReservationID})
+			r := participanttest.Await[messages.StockReserved](s, c).Body
+			return s.Command("o-1", messages.ReleaseStock{OrderID: "o-1", ReservationID: r.ReservationID})
 		}, shelf)
 	})
 }

@@ -3,23 +3,23 @@ package inventory
 import (
 	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/demo"
-	"github.com/troupe-go/troupe/schemas/order"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 )
 
 // react registers the same handlers for the events of other hops.
 func (s service) react(f *flow.Service) {
-	demo.Reaction[order.PaymentCharged, order.ReserveStock, order.StockReserved]{
+	demo.Reaction[messages.PaymentCharged, messages.ReserveStock, messages.StockReserved]{
 		From: "payment", Does: s.reserve,
-		Asks: func(p order.PaymentCharged) order.ReserveStock {
-			return order.ReserveStock{OrderID: p.OrderID, Title: p.Title, Quantity: p.Quantity}
+		Asks: func(p messages.PaymentCharged) messages.ReserveStock {
+			return messages.ReserveStock{OrderID: p.OrderID, Title: p.Title, Quantity: p.Quantity}
 		},
-		Tells: func(p order.PaymentCharged, reserved *order.StockReserved) { reserved.CustomerID = p.CustomerID },
+		Tells: func(p messages.PaymentCharged, reserved *messages.StockReserved) { reserved.CustomerID = p.CustomerID },
 	}.On(f)
-	demo.Reaction[order.ShippingRefused, order.ReleaseStock, order.StockReleased]{
+	demo.Reaction[messages.ShippingRefused, messages.ReleaseStock, messages.StockReleased]{
 		From: "shipping", Does: s.release,
-		Asks: func(r order.ShippingRefused) order.ReleaseStock {
-			return order.ReleaseStock{OrderID: r.OrderID, ReservationID: reservationID(r.OrderID)}
+		Asks: func(r messages.ShippingRefused) messages.ReleaseStock {
+			return messages.ReleaseStock{OrderID: r.OrderID, ReservationID: reservationID(r.OrderID)}
 		},
-		Tells: func(r order.ShippingRefused, released *order.StockReleased) { released.Reason = r.Reason },
+		Tells: func(r messages.ShippingRefused, released *messages.StockReleased) { released.Reason = r.Reason },
 	}.On(f)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/schemas"
-	messages "github.com/troupe-go/troupe/schemas/order"
 	"github.com/troupe-go/troupe/testkit"
 )
 

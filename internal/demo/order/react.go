@@ -9,9 +9,9 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/schemas/order"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -43,7 +43,7 @@ func listen(f *flow.Service) (begin func(context.Context, pgx.Tx, Order) error) 
 	return func(ctx context.Context, tx pgx.Tx, o Order) error {
 		return p.Outbox().Write(ctx, tx, outbox.Entry{
 			Topic: p.Hop().Events(), Key: o.ID, Outcome: envelope.Success, IdempotencyKey: o.ID,
-			Body: order.OrderPlaced{OrderID: o.ID, CustomerID: o.CustomerID, AmountCents: o.AmountCents, Title: o.Title, Quantity: o.Quantity},
+			Body: messages.OrderPlaced{OrderID: o.ID, CustomerID: o.CustomerID, AmountCents: o.AmountCents, Title: o.Title, Quantity: o.Quantity},
 		})
 	}
 }
@@ -62,24 +62,24 @@ func (e end) write(ctx context.Context, tx pgx.Tx) (customerID string, cents int
 	return customerID, cents, err
 }
 
-func onShipped(ctx context.Context, tx pgx.Tx, e participant.Event[order.OrderShipped]) (participant.Outcome, error) {
+func onShipped(ctx context.Context, tx pgx.Tx, e participant.Event[messages.OrderShipped]) (participant.Outcome, error) {
 	customer, cents, err := end{e.Body.OrderID, "completed", "", e.Body.ShipmentID}.write(ctx, tx)
-	return participant.Succeed(order.OrderCompleted{
+	return participant.Succeed(messages.OrderCompleted{
 		OrderID: e.Body.OrderID, CustomerID: customer, AmountCents: cents, ShipmentID: e.Body.ShipmentID,
 	}), err
 }
 
-func onRefused(ctx context.Context, tx pgx.Tx, e participant.Event[order.PaymentRefused]) (participant.Outcome, error) {
+func onRefused(ctx context.Context, tx pgx.Tx, e participant.Event[messages.PaymentRefused]) (participant.Outcome, error) {
 	return cancelled(ctx, tx, e.Body.OrderID, e.Body.Reason, nil)
 }
 
-func onRefunded(ctx context.Context, tx pgx.Tx, e participant.Event[order.PaymentRefunded]) (participant.Outcome, error) {
+func onRefunded(ctx context.Context, tx pgx.Tx, e participant.Event[messages.PaymentRefunded]) (participant.Outcome, error) {
 	return cancelled(ctx, tx, e.Body.OrderID, e.Body.Reason, e.Body.Compensated)
 }
 
 func cancelled(ctx context.Context, tx pgx.Tx, orderID, reason string, undone []string) (participant.Outcome, error) {
 	customer, _, err := end{orderID, "compensated", reason, ""}.write(ctx, tx)
-	return participant.Succeed(order.OrderCancelled{OrderID: orderID, CustomerID: customer, Reason: reason, Compensated: undone}), err
+	return participant.Succeed(messages.OrderCancelled{OrderID: orderID, CustomerID: customer, Reason: reason, Compensated: undone}), err
 }
 
 // gaveUp parks the order. Its message is a dead letter at the hop that gave up, and needs an operator: when it is redriven, the
@@ -92,7 +92,7 @@ func gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event[participant.Exha
 // late also parks the order, so that an operator examines it. The order may still end.
 func late(ctx context.Context, tx pgx.Tx, m flow.Missed) (participant.Outcome, error) {
 	const reason = "neither shipped nor refused nor refunded in time"
-	return participant.Refuse(order.OrderLate{OrderID: m.Key, Reason: reason}), park(ctx, tx, m.Key, reason)
+	return participant.Refuse(messages.OrderLate{OrderID: m.Key, Reason: reason}), park(ctx, tx, m.Key, reason)
 }
 
 func park(ctx context.Context, tx pgx.Tx, orderID, reason string) error {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/schemas/order"
 )
 
 var (
@@ -32,7 +32,7 @@ type account struct {
 }
 
 // lockAccount opens the customer's account if there is none, and locks it until tx ends.
-func lockAccount(ctx context.Context, tx pgx.Tx, c order.ChargePayment) (account, error) {
+func lockAccount(ctx context.Context, tx pgx.Tx, c messages.ChargePayment) (account, error) {
 	var a account
 	args := pgx.NamedArgs{"customer_id": c.CustomerID, "order_id": c.OrderID}
 	if err := participant.Queue(ctx, tx, openSQL, args); err != nil {
@@ -45,7 +45,7 @@ func lockAccount(ctx context.Context, tx pgx.Tx, c order.ChargePayment) (account
 }
 
 // charge adds the amount to the customer's balance.
-func charge(ctx context.Context, tx pgx.Tx, idempotencyKey string, c order.ChargePayment) (paymentID string, err error) {
+func charge(ctx context.Context, tx pgx.Tx, idempotencyKey string, c messages.ChargePayment) (paymentID string, err error) {
 	paymentID = "pay-" + c.OrderID
 	err = participant.Queue(ctx, tx, chargeSQL, pgx.NamedArgs{
 		"idempotency_key": idempotencyKey, "order_id": c.OrderID, "customer_id": c.CustomerID,
@@ -58,8 +58,8 @@ func charge(ctx context.Context, tx pgx.Tx, idempotencyKey string, c order.Charg
 }
 
 // refund refunds the charge of the order, once, and returns the refunded payment and amount.
-func refund(ctx context.Context, tx pgx.Tx, idempotencyKey string, c order.RefundPayment) (order.PaymentRefunded, error) {
-	refunded := order.PaymentRefunded{OrderID: c.OrderID}
+func refund(ctx context.Context, tx pgx.Tx, idempotencyKey string, c messages.RefundPayment) (messages.PaymentRefunded, error) {
+	refunded := messages.PaymentRefunded{OrderID: c.OrderID}
 	args := pgx.NamedArgs{"idempotency_key": idempotencyKey, "order_id": c.OrderID, "payment_id": c.PaymentID}
 	if err := participant.Queue(ctx, tx, refundSQL, args); err != nil {
 		return refunded, fmt.Errorf("refund: %w", err)

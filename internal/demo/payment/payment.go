@@ -18,8 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/schemas/order"
 )
 
 const hop = "payment"
@@ -56,7 +56,7 @@ func (s service) register(p *participant.Participant) {
 	participant.Handle(p, s.refund)
 }
 
-func (s service) charge(ctx context.Context, tx pgx.Tx, c participant.Command[order.ChargePayment]) (participant.Outcome, error) {
+func (s service) charge(ctx context.Context, tx pgx.Tx, c participant.Command[messages.ChargePayment]) (participant.Outcome, error) {
 	a, err := lockAccount(ctx, tx, c.Body)
 	if err != nil {
 		return participant.Outcome{}, err
@@ -75,15 +75,15 @@ func (s service) charge(ctx context.Context, tx pgx.Tx, c participant.Command[or
 	return charged(c.Body, id), err
 }
 
-func (s service) refund(ctx context.Context, tx pgx.Tx, c participant.Command[order.RefundPayment]) (participant.Outcome, error) {
+func (s service) refund(ctx context.Context, tx pgx.Tx, c participant.Command[messages.RefundPayment]) (participant.Outcome, error) {
 	refunded, err := refund(ctx, tx, c.Message.IdempotencyKey, c.Body)
 	return participant.Succeed(refunded), err
 }
 
-func charged(c order.ChargePayment, paymentID string) participant.Outcome {
-	return participant.Succeed(order.PaymentCharged{OrderID: c.OrderID, PaymentID: paymentID, AmountCents: c.AmountCents})
+func charged(c messages.ChargePayment, paymentID string) participant.Outcome {
+	return participant.Succeed(messages.PaymentCharged{OrderID: c.OrderID, PaymentID: paymentID, AmountCents: c.AmountCents})
 }
 
-func refused(c order.ChargePayment, reason string) participant.Outcome {
-	return participant.Refuse(order.PaymentRefused{OrderID: c.OrderID, Reason: reason})
+func refused(c messages.ChargePayment, reason string) participant.Outcome {
+	return participant.Refuse(messages.PaymentRefused{OrderID: c.OrderID, Reason: reason})
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/schemas/order"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/testkit/participanttest"
 )
@@ -41,8 +41,8 @@ func (b bank) charge(id string, cents int64) (out participant.Outcome) {
 
 func (b bank) tryCharge(id, key string, cents int64, out *participant.Outcome) error {
 	return pgx.BeginFunc(b.t.Context(), b.pool, func(tx pgx.Tx) (err error) {
-		*out, err = b.service.charge(b.t.Context(), tx, participant.Command[order.ChargePayment]{
-			Body:    order.ChargePayment{OrderID: id, CustomerID: "c-1", AmountCents: cents},
+		*out, err = b.service.charge(b.t.Context(), tx, participant.Command[messages.ChargePayment]{
+			Body:    messages.ChargePayment{OrderID: id, CustomerID: "c-1", AmountCents: cents},
 			Message: envelope.Message{IdempotencyKey: key},
 		})
 		return err
@@ -52,8 +52,8 @@ func (b bank) tryCharge(id, key string, cents int64, out *participant.Outcome) e
 func (b bank) refund(id string, cents int64) (out participant.Outcome) {
 	b.t.Helper()
 	require.NoError(b.t, pgx.BeginFunc(b.t.Context(), b.pool, func(tx pgx.Tx) (err error) {
-		out, err = b.service.refund(b.t.Context(), tx, participant.Command[order.RefundPayment]{
-			Body:    order.RefundPayment{OrderID: id, PaymentID: "pay-" + id, AmountCents: cents},
+		out, err = b.service.refund(b.t.Context(), tx, participant.Command[messages.RefundPayment]{
+			Body:    messages.RefundPayment{OrderID: id, PaymentID: "pay-" + id, AmountCents: cents},
 			Message: envelope.Message{IdempotencyKey: id + "/payment/compensate"},
 		})
 		return err
@@ -74,11 +74,11 @@ func (b bank) entries() (n int) {
 }
 
 func paid(id string, cents int64) participant.Outcome {
-	return participant.Succeed(order.PaymentCharged{OrderID: id, PaymentID: "pay-" + id, AmountCents: cents})
+	return participant.Succeed(messages.PaymentCharged{OrderID: id, PaymentID: "pay-" + id, AmountCents: cents})
 }
 
 func refusedFor(id, reason string) participant.Outcome {
-	return participant.Refuse(order.PaymentRefused{OrderID: id, Reason: reason})
+	return participant.Refuse(messages.PaymentRefused{OrderID: id, Reason: reason})
 }
 
 func TestAChargeIsOwed(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAFreeOrderIsChargedNothing(t *testing.T) {
 	require.Equal(t, paid("o-1", 0), b.charge("o-1", 0))
 	require.Zero(t, b.balance())
 	require.Equal(t, 1, b.entries())
-	require.Equal(t, participant.Succeed(order.PaymentRefunded{OrderID: "o-1", PaymentID: "pay-o-1"}), b.refund("o-1", 0))
+	require.Equal(t, participant.Succeed(messages.PaymentRefunded{OrderID: "o-1", PaymentID: "pay-o-1"}), b.refund("o-1", 0))
 	require.Zero(t, b.balance())
 }
 
@@ -124,7 +124,7 @@ func TestDuplicatesChangeNothing(t *testing.T) {
 	require.Equal(t, first, b.charge("o-1", 2933))
 	require.Equal(t, int64(2933), b.balance())
 	refund := b.refund("o-1", 2933)
-	require.Equal(t, participant.Succeed(order.PaymentRefunded{OrderID: "o-1", PaymentID: "pay-o-1", AmountCents: 2933}), refund)
+	require.Equal(t, participant.Succeed(messages.PaymentRefunded{OrderID: "o-1", PaymentID: "pay-o-1", AmountCents: 2933}), refund)
 	require.Equal(t, refund, b.refund("o-1", 2933))
 	require.Zero(t, b.balance())
 	require.Equal(t, first, b.charge("o-1", 2933), "the charge is answered as before")
@@ -137,7 +137,7 @@ func TestDuplicatesChangeNothing(t *testing.T) {
 func TestARefundBeforeItsChargeKeepsTheChargeFromBeingMade(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	require.Equal(t, participant.Succeed(order.PaymentRefunded{OrderID: "o-1", PaymentID: "pay-o-1"}), b.refund("o-1", 2933))
+	require.Equal(t, participant.Succeed(messages.PaymentRefunded{OrderID: "o-1", PaymentID: "pay-o-1"}), b.refund("o-1", 2933))
 	require.Equal(t, refusedFor("o-1", "the order was cancelled"), b.charge("o-1", 2933))
 	require.Zero(t, b.balance())
 	require.Equal(t, 1, b.entries())
@@ -166,7 +166,7 @@ func TestAChargeAndItsRefundAreMadeOnceWhereverTheyAreInterrupted(t *testing.T) 
 	books := participanttest.Query(`
 		SELECT order_id, kind, customer_id, payment_id, amount_cents, (SELECT sum(balance_cents) FROM accounts) FROM ledger`)
 	chargeOf := func(s *participanttest.Stage) envelope.Message {
-		return s.Command("o-1", order.ChargePayment{OrderID: "o-1", CustomerID: "c-1", AmountCents: 2933})
+		return s.Command("o-1", messages.ChargePayment{OrderID: "o-1", CustomerID: "c-1", AmountCents: 2933})
 	}
 	t.Run("charge", func(t *testing.T) {
 		t.Parallel()
@@ -177,8 +177,8 @@ func TestAChargeAndItsRefundAreMadeOnceWhereverTheyAreInterrupted(t *testing.T) 
 		participanttest.CrashAtEveryStep(t, cfg, func(s *participanttest.Stage) envelope.Message {
 			c := chargeOf(s)
 			s.Send(c)
-			paid := participanttest.Await[order.PaymentCharged](s, c).Body
-			return s.Command("o-1", order.RefundPayment{OrderID: "o-1", PaymentID: paid.PaymentID, AmountCents: 2933})
+			paid := participanttest.Await[messages.PaymentCharged](s, c).Body
+			return s.Command("o-1", messages.RefundPayment{OrderID: "o-1", PaymentID: paid.PaymentID, AmountCents: 2933})
 		}, books)
 	})
 }

@@ -3,31 +3,35 @@ package payment
 import (
 	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/demo"
-	"github.com/troupe-go/troupe/schemas/order"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 )
 
 // react registers the same handlers for the events of other hops.
 func (s service) react(f *flow.Service) {
-	demo.Reaction[order.OrderPlaced, order.ChargePayment, order.PaymentCharged]{
+	demo.Reaction[messages.OrderPlaced, messages.ChargePayment, messages.PaymentCharged]{
 		From: "order", Does: s.charge,
-		Asks: func(o order.OrderPlaced) order.ChargePayment {
-			return order.ChargePayment{OrderID: o.OrderID, CustomerID: o.CustomerID, AmountCents: o.AmountCents}
+		Asks: func(o messages.OrderPlaced) messages.ChargePayment {
+			return messages.ChargePayment{OrderID: o.OrderID, CustomerID: o.CustomerID, AmountCents: o.AmountCents}
 		},
-		Tells: func(o order.OrderPlaced, paid *order.PaymentCharged) {
+		Tells: func(o messages.OrderPlaced, paid *messages.PaymentCharged) {
 			paid.CustomerID, paid.Title, paid.Quantity = o.CustomerID, o.Title, o.Quantity
 		},
 	}.On(f)
-	demo.Reaction[order.StockRefused, order.RefundPayment, order.PaymentRefunded]{
+	demo.Reaction[messages.StockRefused, messages.RefundPayment, messages.PaymentRefunded]{
 		From: "inventory", Does: s.refund,
-		Asks: func(r order.StockRefused) order.RefundPayment { return order.RefundPayment{OrderID: r.OrderID} },
-		Tells: func(r order.StockRefused, back *order.PaymentRefunded) {
+		Asks: func(r messages.StockRefused) messages.RefundPayment {
+			return messages.RefundPayment{OrderID: r.OrderID}
+		},
+		Tells: func(r messages.StockRefused, back *messages.PaymentRefunded) {
 			back.Reason, back.Compensated = r.Reason, []string{hop}
 		},
 	}.On(f)
-	demo.Reaction[order.StockReleased, order.RefundPayment, order.PaymentRefunded]{
+	demo.Reaction[messages.StockReleased, messages.RefundPayment, messages.PaymentRefunded]{
 		From: "inventory", Does: s.refund,
-		Asks: func(r order.StockReleased) order.RefundPayment { return order.RefundPayment{OrderID: r.OrderID} },
-		Tells: func(r order.StockReleased, back *order.PaymentRefunded) {
+		Asks: func(r messages.StockReleased) messages.RefundPayment {
+			return messages.RefundPayment{OrderID: r.OrderID}
+		},
+		Tells: func(r messages.StockReleased, back *messages.PaymentRefunded) {
 			back.Reason, back.Compensated = r.Reason, []string{"inventory", hop}
 		},
 	}.On(f)

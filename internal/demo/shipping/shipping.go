@@ -18,8 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/schemas/order"
 )
 
 const hop = "shipping"
@@ -55,9 +55,9 @@ func Run(ctx context.Context, cfg demo.Config) error {
 
 func (s service) register(p *participant.Participant) { participant.Handle(p, s.ship) }
 
-func (s service) ship(ctx context.Context, tx pgx.Tx, c participant.Command[order.ShipOrder]) (participant.Outcome, error) {
+func (s service) ship(ctx context.Context, tx pgx.Tx, c participant.Command[messages.ShipOrder]) (participant.Outcome, error) {
 	refuse := func(reason string) (participant.Outcome, error) {
-		return participant.Refuse(order.ShippingRefused{OrderID: c.Body.OrderID, Reason: reason}), nil
+		return participant.Refuse(messages.ShippingRefused{OrderID: c.Body.OrderID, Reason: reason}), nil
 	}
 	if s.cfg.Refuses(c.Body.OrderID, hop) {
 		return refuse("lost on the way")
@@ -70,7 +70,7 @@ func (s service) ship(ctx context.Context, tx pgx.Tx, c participant.Command[orde
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return participant.Outcome{}, fmt.Errorf("read where nothing is delivered: %w", err)
 	}
-	shipped := order.OrderShipped{OrderID: c.Body.OrderID, ShipmentID: "shp-" + c.Body.OrderID}
+	shipped := messages.OrderShipped{OrderID: c.Body.OrderID, ShipmentID: "shp-" + c.Body.OrderID}
 	err = participant.Queue(ctx, tx, shipSQL, pgx.NamedArgs{
 		"shipment_id": shipped.ShipmentID, "order_id": c.Body.OrderID, "idempotency_key": c.Message.IdempotencyKey,
 		"customer_id": c.Body.CustomerID, "title": c.Body.Title, "quantity": c.Body.Quantity,

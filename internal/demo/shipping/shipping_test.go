@@ -7,8 +7,8 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/schemas/order"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/testkit/participanttest"
 )
@@ -23,7 +23,7 @@ func depot(cfg demo.Config) participanttest.Config {
 }
 
 func ship(s *participanttest.Stage, id, customer string) envelope.Message {
-	return s.Command(id, order.ShipOrder{OrderID: id, CustomerID: customer, Title: 7, Quantity: 2})
+	return s.Command(id, messages.ShipOrder{OrderID: id, CustomerID: customer, Title: 7, Quantity: 2})
 }
 
 var shipments = participanttest.Query("SELECT shipment_id, order_id, customer_id, title, quantity FROM shipments")
@@ -42,10 +42,10 @@ func TestWhereNothingCanBeDeliveredIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	near, far := ship(s, "o-1", "c-1"), ship(s, "o-2", "c-2")
 	s.Send(near, far)
-	require.Equal(t, order.OrderShipped{OrderID: "o-1", ShipmentID: "shp-o-1"},
-		participanttest.Await[order.OrderShipped](s, near).Body)
-	require.Equal(t, order.ShippingRefused{OrderID: "o-2", Reason: "cannot deliver: no road"},
-		participanttest.Await[order.ShippingRefused](s, far).Body)
+	require.Equal(t, messages.OrderShipped{OrderID: "o-1", ShipmentID: "shp-o-1"},
+		participanttest.Await[messages.OrderShipped](s, near).Body)
+	require.Equal(t, messages.ShippingRefused{OrderID: "o-2", Reason: "cannot deliver: no road"},
+		participanttest.Await[messages.ShippingRefused](s, far).Body)
 	requireShipments(t, s, "shp-o-1 o-1 c-1 7 2")
 }
 
@@ -56,8 +56,8 @@ func TestADuplicateUnderAnotherIDIsSentOnce(t *testing.T) {
 	again := first
 	again.ID = envelope.NewID()
 	s.Send(first, again)
-	answer := participanttest.Await[order.OrderShipped](s, first)
-	require.Equal(t, answer.Body, participanttest.Await[order.OrderShipped](s, again).Body)
+	answer := participanttest.Await[messages.OrderShipped](s, first)
+	require.Equal(t, answer.Body, participanttest.Await[messages.OrderShipped](s, again).Body)
 	requireShipments(t, s, "shp-o-1 o-1 c-1 7 2")
 }
 
@@ -66,7 +66,7 @@ func TestFailRefuses(t *testing.T) {
 	s := participanttest.New(t, depot(demo.Config{Fail: demo.Fail{"shipping": 1}}))
 	m := ship(s, "o-1", "c-1")
 	s.Send(m)
-	require.Equal(t, "lost on the way", participanttest.Await[order.ShippingRefused](s, m).Body.Reason)
+	require.Equal(t, "lost on the way", participanttest.Await[messages.ShippingRefused](s, m).Body.Reason)
 	requireShipments(t, s)
 }
 

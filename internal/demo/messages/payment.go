@@ -1,4 +1,4 @@
-package order
+package messages
 
 // ChargePayment is the command to payment: take the money for an order.
 type ChargePayment struct {

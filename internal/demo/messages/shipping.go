@@ -1,4 +1,4 @@
-package order
+package messages
 
 // ShipOrder is the command to shipping: send an order to its customer.
 type ShipOrder struct {

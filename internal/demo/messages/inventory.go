@@ -1,4 +1,4 @@
-package order
+package messages
 
 // ReserveStock is the command to inventory: set stock aside for an order.
 type ReserveStock struct {

@@ -1,10 +1,10 @@
-// Package order is the messages of the order flow: order → payment → inventory → shipping. Commands ask a hop to act;
+// Package messages contains the messages of the order flow: order → payment → inventory → shipping. Commands ask a hop to act;
 // each answers with a success event or with a refusal. Without a coordinator there are no commands: each hop reacts to
 // the events of others, which then say what the next one needs to know.
 //
 // The .avsc files are the contract and carry the documentation of every field; the structs are what Go code uses. The
 // order's id is the key of every message. Amounts are cents.
-package order
+package messages
 
 import (
 	"embed"
