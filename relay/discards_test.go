@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -73,6 +74,45 @@ func TestADiscardedRowThatTheLogHasOnceMoreIsPassedOver(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A server that is restored from an image of its disk between the two transactions would lack the later one, and is known by
+// that.
+func TestTheCheckpointNamesTheLastRowOfItsTransactionThoughThatWasDiscarded(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cfg := s.exactly()
+	first := s.startStreaming(cfg)
+	require.NoError(t, first.stop())
+	s.insert(s.topic, "k", "published")
+	var between string
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT pg_current_wal_insert_lsn()::text").Scan(&between))
+	s.insert(s.flow+".late.commands", "k", "discarded")
+	s.killBehindTrouble(childConfig{Source: relay.WAL, Delivery: relay.ExactlyOnce})
+	s.discard("", s.flow+".late.commands")
+	r := s.start(cfg)
+	s.waitStreamed()
+	require.NoError(t, r.stop())
+	require.Equal(t, []string{"published"}, values(s.committed(s.topic)))
+	var slot string
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()").Scan(&slot))
+	var named struct {
+		LSN      string
+		Position int
+	}
+	for _, record := range s.committed(topics.Relay(slot)) {
+		if string(record.Key) == slot {
+			require.NoError(t, json.Unmarshal(record.Value, &named))
+		}
+	}
+	// It is behind the first transaction only if the relay has read the second one when it commits the first one's row.
+	want := "published"
+	if s.count("SELECT ($1::text::pg_lsn > $2::text::pg_lsn)::int", named.LSN, between) == 1 {
+		want = "discarded"
+	}
+	rows := map[int]string{named.Position: "published"}
+	rows[s.count("SELECT row_position FROM troupe.outbox_repairs")] = "discarded"
+	require.Equal(t, want, rows[named.Position])
 }
 
 func TestADiscardedRowOfAMappedTableThatTheLogHasOnceMoreIsPassedOver(t *testing.T) {

@@ -115,7 +115,7 @@ func (s *stream) part() ([]*item, error) {
 	w := s.now
 	if s.tx != nil && w.upTo > 0 {
 		if items := w.left(w.whole); len(items) > 0 {
-			s.tx.takes(items)
+			s.tx.takes()
 			return items, nil
 		}
 		if err := s.reach(); err != nil {
@@ -124,7 +124,7 @@ func (s *stream) part() ([]*item, error) {
 	}
 	items := w.left(len(w.items))
 	if s.tx != nil && len(items) > 0 {
-		s.tx.takes(items)
+		s.tx.takes()
 	}
 	return items, nil
 }
@@ -134,6 +134,9 @@ func (s *stream) reach() error {
 	upTo, end := s.now.upTo, s.now.end
 	s.now.upTo, s.now.end = 0, 0
 	if s.tx != nil {
+		if s.now.whole > 0 {
+			s.tx.passed(&s.now.items[s.now.whole-1])
+		}
 		return s.tx.reached(s, upTo, end)
 	}
 	s.passes(upTo)
@@ -194,6 +197,9 @@ func (s *stream) settled() error {
 		}
 	}
 	s.rows.Add(int64(len(w.items)))
+	if s.tx != nil && len(w.items) > 0 {
+		s.tx.passed(&w.items[len(w.items)-1])
+	}
 	w.clear()
 	s.now = nil
 	s.mu.Lock()

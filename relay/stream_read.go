@@ -69,10 +69,11 @@ func (s *stream) read() {
 			if w == nil {
 				return
 			}
+			before := len(w.items)
 			if err = w.add(l, e.Tuple, &s.skip, texts); err != nil {
 				err = fmt.Errorf("%w: row of %s: %w", errUnreadable, e.Relation.Name, err)
 			}
-			rows = true
+			rows = rows || len(w.items) > before // not where they are published: a checkpoint could not name one
 			s.mu.Unlock()
 			if err != nil {
 				s.ended(err)

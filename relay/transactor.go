@@ -47,7 +47,7 @@ type transactor struct {
 
 	at    checkpoint // committed checkpoint
 	next  checkpoint // checkpoint after the last complete transaction with rows
-	last  outbox.Row // position and id of the last row taken
+	last  outbox.Row // position and id of the last row that the stream has settled
 	xid   uint64     // transaction id that wrote that row
 	apart bool       // the rows are not from the log now: their transactions store no checkpoint
 	open  bool       // a transaction is open
@@ -159,10 +159,11 @@ func (t *transactor) inTime() error {
 func (t *transactor) busy() bool { return t.open || t.noted }
 
 // takes is called before rows of the log are sent: they may be of a transaction that is not complete.
-func (t *transactor) takes(items []*item) {
-	t.whole = false
-	last := items[len(items)-1]
-	t.last, t.xid = outbox.Row{Position: last.row.Position, ID: last.row.ID}, last.xid
+func (t *transactor) takes() { t.whole = false }
+
+// passed is called when the stream has settled i and all rows before it, also by passing over them.
+func (t *transactor) passed(i *item) {
+	t.last, t.xid = outbox.Row{Position: i.row.Position, ID: i.row.ID}, i.xid
 }
 
 // reached is called when all rows before upTo are in the transaction, or recorded.
