@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -116,7 +117,7 @@ func await(ctx context.Context, log zerolog.Logger, what string, try func(contex
 func hopeless(err error) bool {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) {
-		return answer.Code[:2] == "28" || answer.Code[:2] == "3D" || answer.Code == "42501"
+		return strings.HasPrefix(answer.Code, "28") || strings.HasPrefix(answer.Code, "3D") || answer.Code == "42501"
 	}
 	return errors.Is(err, migrations.ErrNewer)
 }
