@@ -100,16 +100,17 @@ func (p Program) loadFile(cmd *cobra.Command, program string, known []setting) (
 
 var lineNumber = regexp.MustCompile(`line [0-9]+`)
 
-// withoutValues returns a parser's error without the text that it quotes, which may be a secret: only the line remains.
+// withoutValues returns a parser's error without the text that it quotes, which may be a secret: only the line remains. A key
+// that is a list or a map is printed as Go does, in braces.
 func withoutValues(err error) error {
-	if !strings.ContainsAny(err.Error(), "`'\"") {
+	if !strings.ContainsAny(err.Error(), "`'\"{") {
 		return err
 	}
 	where := lineNumber.FindString(err.Error())
 	if where == "" {
 		where = "some line"
 	}
-	return errors.New(where + ": cannot be read as settings (what stands there is not shown: it may be a secret)")
+	return errors.New(where + ": cannot be read as settings (the text is not shown, since it may be a secret)")
 }
 
 var entryName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
