@@ -25,15 +25,16 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 		}
 		return
 	}
-	who, form := c.sessions.of(r)
+	u := c.userOf(r)
+	who := u.name
 	switch {
 	case who == "":
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		c.fail(w, r, refuse(http.StatusUnauthorized, "sign in to act; a program sends the header Authorization: Bearer TOKEN"))
 		return
-	case form == "": // a program; no browser sends its token by itself
+	case u.form == "": // a program; no browser sends its token by itself
 		who = r.PostForm.Get("actor")
-	case !same(form, r.PostForm.Get("form")):
+	case !same(u.form, r.PostForm.Get("form")):
 		c.fail(w, r, refuse(http.StatusForbidden, "the form is not of this session: open the page again, and send it from there"))
 		return
 	}
@@ -67,7 +68,7 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	switch {
 	case errors.As(err, &told) && !wantsJSON(r):
 		v := viewOf(p, told.facts)
-		v.Who, v.Form = who, form
+		v.Who, v.Form = who, u.form
 		c.draw(w, r, statusOf(err), p.template, v)
 	case err != nil:
 		c.fail(w, r, err)

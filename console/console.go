@@ -46,6 +46,9 @@ type Config struct {
 	Token string
 	// Private makes the token required for reading too.
 	Private bool
+	// HTTPS declares that browsers reach the console by https only, through a proxy that ends TLS: the cookie of a session is then
+	// Secure. It is Secure without HTTPS, too, where this process itself serves TLS.
+	HTTPS bool
 	// Hosts are the host names of the console, without port. A request for another name is refused, unless the host is a
 	// loopback IP address. Nil: any name.
 	Hosts []string
@@ -63,7 +66,7 @@ type Console struct {
 	sources   []*source
 	pages     map[string]*page // by path
 	templates map[string]*template.Template
-	sessions  sessions
+	sessions  *sessions
 	attempts  door.Attempts
 	works     *works
 	handler   http.Handler
@@ -123,7 +126,7 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	c := &Console{
-		cfg: cfg, pages: make(map[string]*page), sessions: newSessions(cfg.Token, cfg.Path), works: newWorks(),
+		cfg: cfg, pages: make(map[string]*page), sessions: newSessions(), works: newWorks(),
 		streams: make(chan struct{}, mostLive), payloads: make(chan struct{}, mostPayloads), limit: askLimit,
 	}
 	var codec *schemas.Codec

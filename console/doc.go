@@ -12,13 +12,14 @@
 //	act                     none              signed-in users     signed-in users
 //
 // A user signs in with the token: at /sign-in, for a cookie of twelve hours, or as Authorization: Bearer with each request.
-// The user's name is not verified; it is stored in the records.
+// The user's name is not verified; it is stored in the records. Sessions are in memory: a sign-out ends one, a restart ends all.
 //
 // # Protection
 //
 //	requests of other sites    an action is refused by Sec-Fetch-Site or Origin, and, with a cookie, without the form's own field
 //	text from messages         is escaped on every page; no script and no style of a page is inline, and the policy allows none
 //	a foreign host name        is refused if Config.Hosts is set: another site cannot rebind its name to this console
+//	a stolen cookie            ends with the sign-out; with HTTPS it is sent by https only
 //	guessing the token         ten wrong ones from an address, then one in six seconds, by either way; the right one waits too
 //	large requests             bodies end at 9 MiB, lists at a page, reading at 10 s, acting at 20 s, live pages at 64
 //

@@ -17,7 +17,7 @@ const (
 
 // live notifies an open page when its facts have changed. It reads them as the page does.
 func (c *Console) live(w http.ResponseWriter, r *http.Request) {
-	who, _, ok := c.enter(w, r)
+	u, ok := c.enter(w, r)
 	if !ok {
 		return
 	}
@@ -41,8 +41,11 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()
 	for {
+		if u = c.userOf(r); c.cfg.Private && u.name == "" {
+			return // signed out meanwhile
+		}
 		state := "gone"
-		if facts, err := c.look(ctx, c.pages[at.Path], at.Query(), who); err == nil {
+		if facts, err := c.look(ctx, c.pages[at.Path], at.Query(), u); err == nil {
 			state = stateOf(facts)
 		}
 		line := ": as before\n\n"
@@ -62,7 +65,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (c *Console) look(ctx context.Context, p *page, values url.Values, who string) (any, error) {
+func (c *Console) look(ctx context.Context, p *page, values url.Values, u user) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
 	release, err := c.reserve(ctx, p)
@@ -70,5 +73,5 @@ func (c *Console) look(ctx context.Context, p *page, values url.Values, who stri
 		return nil, err
 	}
 	defer release()
-	return p.read(ctx, &ask{c, p, values, repair.By{Actor: who}})
+	return p.read(ctx, &ask{c, p, values, repair.By{Actor: u.name}})
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -28,6 +29,8 @@ type desk struct {
 	t   testing.TB
 	c   *Console
 	cfg Config
+
+	token string // that programs send; "": reads have none, and actions have the one of Config
 }
 
 func newDesk(t testing.TB, change ...func(*Config)) *desk {
@@ -105,6 +108,9 @@ func (d *desk) html(address string) string {
 func (d *desk) get(address string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, address, nil)
 	r.Header.Set("Accept", "application/json")
+	if d.token != "" {
+		r.Header.Set("Authorization", "Bearer "+d.token)
+	}
 	return d.serve(r)
 }
 
@@ -122,7 +128,7 @@ func (d *desk) post(address string, form url.Values) *httptest.ResponseRecorder 
 	r := httptest.NewRequest(http.MethodPost, address, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Accept", "application/json")
-	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Authorization", "Bearer "+cmp.Or(d.token, token))
 	if !form.Has("actor") {
 		form.Set("actor", "ann")
 		return d.post(address, form)

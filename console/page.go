@@ -290,13 +290,13 @@ type view struct {
 type titled interface{ title() string }
 
 func (c *Console) show(w http.ResponseWriter, r *http.Request, p *page) {
-	who, form, ok := c.enter(w, r)
+	u, ok := c.enter(w, r)
 	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), c.limit)
 	defer cancel()
-	a, err := c.answerOf(ctx, r, p, who, form)
+	a, err := c.answerOf(ctx, r, p, u)
 	if err != nil {
 		c.fail(w, r, err)
 		return
@@ -306,7 +306,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, p *page) {
 
 // answerOf reads the facts of a page and renders them. It holds the turn of a page with payloads until then, and not while a client
 // receives the answer.
-func (c *Console) answerOf(ctx context.Context, r *http.Request, p *page, who, form string) (*rendered, error) {
+func (c *Console) answerOf(ctx context.Context, r *http.Request, p *page, u user) (*rendered, error) {
 	values := r.URL.Query()
 	if err := checkText(values); err != nil {
 		return nil, err
@@ -316,7 +316,7 @@ func (c *Console) answerOf(ctx context.Context, r *http.Request, p *page, who, f
 		return nil, err
 	}
 	defer release()
-	facts, err := p.read(ctx, &ask{c, p, values, repair.By{Actor: who}})
+	facts, err := p.read(ctx, &ask{c, p, values, repair.By{Actor: u.name}})
 	status := http.StatusOK
 	var told retold
 	switch {
@@ -329,7 +329,7 @@ func (c *Console) answerOf(ctx context.Context, r *http.Request, p *page, who, f
 		return encode(status, facts), nil
 	}
 	v := viewOf(p, facts)
-	v.Who, v.Form = who, form
+	v.Who, v.Form = u.name, u.form
 	if p.live {
 		v.State = stateOf(facts)
 	}
@@ -348,18 +348,18 @@ func viewOf(p *page, facts any) view {
 }
 
 // enter returns the signed-in user. It answers the request, and returns false, if the user may not read.
-func (c *Console) enter(w http.ResponseWriter, r *http.Request) (who, form string, ok bool) {
-	who, form = c.sessions.of(r)
-	if c.cfg.Private && who == "" {
+func (c *Console) enter(w http.ResponseWriter, r *http.Request) (u user, ok bool) {
+	u = c.userOf(r)
+	if c.cfg.Private && u.name == "" {
 		if wantsJSON(r) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			c.fail(w, r, refuse(http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN"))
 		} else {
 			http.Redirect(w, r, c.cfg.Path+"/sign-in?to="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 		}
-		return "", "", false
+		return user{}, false
 	}
-	return who, form, true
+	return u, true
 }
 
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -374,11 +374,8 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 		answer(w, status, map[string]string{"error": err.Error()})
 		return
 	}
-	who, form := c.sessions.of(r)
-	if c.cfg.Private && who == "" {
-		form = ""
-	}
-	c.draw(w, r, status, "error", view{Title: http.StatusText(status), Facts: err.Error(), Who: who, Form: form, Refused: true})
+	u := c.userOf(r)
+	c.draw(w, r, status, "error", view{Title: http.StatusText(status), Facts: err.Error(), Who: u.name, Form: u.form, Refused: true})
 }
 
 func (c *Console) draw(w http.ResponseWriter, r *http.Request, status int, name string, v view) {

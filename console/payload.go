@@ -101,13 +101,13 @@ func isCut(p repair.Payload) bool { return len(p.JSON) > mostShown || len(p.Hex)
 // download answers the whole payload of a dead letter, as JSON if it can be read as such: with edited=1 what a redrive sends, else
 // as the message came.
 func (c *Console) download(w http.ResponseWriter, r *http.Request) {
-	who, _, ok := c.enter(w, r)
+	u, ok := c.enter(w, r)
 	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), c.limit)
 	defer cancel()
-	text, name, err := c.wholePayload(ctx, r.URL.Query(), who)
+	text, name, err := c.wholePayload(ctx, r.URL.Query(), u)
 	if err != nil {
 		c.fail(w, r, err)
 		return
@@ -117,7 +117,7 @@ func (c *Console) download(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // the client may be gone
 }
 
-func (c *Console) wholePayload(ctx context.Context, values url.Values, who string) (text []byte, name string, err error) {
+func (c *Console) wholePayload(ctx context.Context, values url.Values, u user) (text []byte, name string, err error) {
 	if err := checkText(values); err != nil {
 		return nil, "", err
 	}
@@ -127,7 +127,7 @@ func (c *Console) wholePayload(ctx context.Context, values url.Values, who strin
 		return nil, "", err
 	}
 	defer release()
-	facts, err := readLetter(ctx, &ask{c, p, values, repair.By{Actor: who}})
+	facts, err := readLetter(ctx, &ask{c, p, values, repair.By{Actor: u.name}})
 	if err != nil {
 		return nil, "", err
 	}

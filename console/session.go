@@ -1,14 +1,13 @@
 package console
 
 import (
-	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/troupe-go/troupe/internal/door"
@@ -16,77 +15,105 @@ import (
 )
 
 const (
-	cookieName  = "troupe_console"
-	sessionLast = 12 * time.Hour
-	mostName    = 200
+	cookieName   = "troupe_console"
+	sessionLast  = 12 * time.Hour
+	mostSessions = 1000
+	mostName     = 200
 )
 
-// sessions verifies the token and the cookies. A cookie's content is signed with a key made of the token, so no session is
-// stored, and a new token ends all sessions.
+// user is the signed-in user of a request. Its zero value is no user.
+type user struct {
+	name string
+	form string // the value that the user's forms must have; "": the request is a program's, with a token
+}
+
+// sessions has the sessions of signed-in browsers, in the memory of this process: a restart ends all of them, and another
+// console does not know them. At most mostSessions exist; a further one ends the oldest.
 type sessions struct {
-	key   []byte // nil: there is no token
-	token [sha256.Size]byte
-	path  string
+	now func() time.Time
+
+	mu  sync.Mutex
+	all map[[sha256.Size]byte]session // by the hash of the cookie's value, so that the time of a search depends on no part of a value
 }
 
-func newSessions(token, path string) sessions {
-	if token == "" {
-		return sessions{}
-	}
-	key := sha256.Sum256([]byte("troupe console: sessions: " + token))
-	return sessions{key[:], sha256.Sum256([]byte(token)), path + "/"}
+type session struct {
+	user  user
+	until time.Time
 }
 
-// is reports whether given is the token, in a time that depends on neither the token nor its length.
-func (s sessions) is(given string) bool {
-	sum := sha256.Sum256([]byte(given))
-	return s.key != nil && subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1
+func newSessions() *sessions {
+	return &sessions{now: time.Now, all: make(map[[sha256.Size]byte]session)}
 }
 
-func (s sessions) sign(what, text string) string {
-	mac := hmac.New(sha256.New, s.key)
-	mac.Write([]byte(what + "\x00" + text))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-}
-
-func (s sessions) cookie(name string, r *http.Request, now time.Time) *http.Cookie {
-	text := base64.RawURLEncoding.EncodeToString([]byte(name)) + "." + strconv.FormatInt(now.Add(sessionLast).Unix(), 10)
-	return &http.Cookie{
-		Name: cookieName, Value: text + "." + s.sign("cookie", text), Path: s.path, MaxAge: int(sessionLast.Seconds()),
-		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
-	}
-}
-
-// of returns the name of the user that a request is signed in as, and the value that the user's forms must have. name is ""
-// if the request is not signed in.
-func (s sessions) of(r *http.Request) (name, form string) {
-	if s.key == nil {
-		return "", ""
-	}
-	if bearer, is := door.Bearer(r); is {
-		if s.is(bearer) {
-			return "somebody with the token", ""
+// begin starts a session, and returns the value of its cookie.
+func (s *sessions) begin(u user) (value string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	var oldest [sha256.Size]byte
+	for at, one := range s.all {
+		if !now.Before(one.until) {
+			delete(s.all, at)
+		} else if first, is := s.all[oldest]; !is || one.until.Before(first.until) {
+			oldest = at
 		}
-		return "", ""
 	}
+	if len(s.all) >= mostSessions {
+		delete(s.all, oldest)
+	}
+	value, u.form = rand.Text(), rand.Text()
+	s.all[sha256.Sum256([]byte(value))] = session{u, now.Add(sessionLast)}
+	return value
+}
+
+// of returns the user of a request's cookie.
+func (s *sessions) of(r *http.Request) user {
 	c, err := r.Cookie(cookieName)
 	if err != nil {
-		return "", ""
+		return user{}
 	}
-	at := strings.LastIndexByte(c.Value, '.')
-	if at < 0 || !same(c.Value[at+1:], s.sign("cookie", c.Value[:at])) {
-		return "", ""
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one, is := s.all[sha256.Sum256([]byte(c.Value))]
+	if !is || !s.now().Before(one.until) {
+		return user{}
 	}
-	encoded, until, _ := strings.Cut(c.Value[:at], ".")
-	seconds, err := strconv.ParseInt(until, 10, 64)
-	if err != nil || time.Now().Unix() >= seconds {
-		return "", ""
+	return one.user
+}
+
+// end ends the session of a request's cookie.
+func (s *sessions) end(r *http.Request) {
+	if c, err := r.Cookie(cookieName); err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.all, sha256.Sum256([]byte(c.Value)))
 	}
-	text, err := base64.RawURLEncoding.DecodeString(encoded)
-	if err != nil || len(text) == 0 {
-		return "", ""
+}
+
+// cookie returns the cookie of a session. It is Lax, so that a link in a chat leads a signed-in user to its page: a browser sends
+// it with a link of another site, and not with a form of one.
+func (c *Console) cookie(r *http.Request, value string, last time.Duration) *http.Cookie {
+	return &http.Cookie{
+		Name: cookieName, Value: value, Path: c.cfg.Path + "/", MaxAge: int(last.Seconds()),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.cfg.HTTPS || r.TLS != nil,
 	}
-	return string(text), s.sign("form", c.Value)
+}
+
+// userOf returns the user that a request is signed in as.
+func (c *Console) userOf(r *http.Request) user {
+	if bearer, is := door.Bearer(r); is {
+		if c.isToken(bearer) {
+			return user{name: "somebody with the token"}
+		}
+		return user{}
+	}
+	return c.sessions.of(r)
+}
+
+// isToken reports whether given is the token, in a time that depends on neither the token nor its length.
+func (c *Console) isToken(given string) bool {
+	sum, want := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(c.cfg.Token))
+	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1 && c.cfg.Token != ""
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
@@ -132,9 +159,10 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit signs in a user with the right token, unless the address has sent too many wrong ones.
+// admit signs in a user with the right token, unless the address has sent too many wrong ones. The session has a new cookie, and
+// ends the one of the cookie in the request.
 func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string) {
-	right, limited := c.attempts.Try(r, func() bool { return c.sessions.is(r.PostForm.Get("token")) })
+	right, limited := c.attempts.Try(r, func() bool { return c.isToken(r.PostForm.Get("token")) })
 	switch {
 	case limited:
 		c.cfg.Log.Warn().Str("from", r.RemoteAddr).Msg("console: too many sign-ins with a wrong token")
@@ -145,7 +173,8 @@ func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string)
 		c.draw(w, r, http.StatusUnauthorized, "sign-in", view{Title: "Sign in", Facts: signInFacts{To: to, Wrong: true, Name: name}})
 	default:
 		c.cfg.Log.Info().Str("name", name).Str("from", r.RemoteAddr).Msg("console: signed in")
-		http.SetCookie(w, c.sessions.cookie(name, r, time.Now()))
+		c.sessions.end(r)
+		http.SetCookie(w, c.cookie(r, c.sessions.begin(user{name: name}), sessionLast))
 		http.Redirect(w, r, c.cfg.Path+to, http.StatusSeeOther)
 	}
 }
@@ -156,7 +185,7 @@ func (c *Console) tooOften(w http.ResponseWriter, r *http.Request) bool {
 	if !is || c.cfg.Token == "" {
 		return false
 	}
-	_, limited := c.attempts.Try(r, func() bool { return c.sessions.is(bearer) })
+	_, limited := c.attempts.Try(r, func() bool { return c.isToken(bearer) })
 	if limited {
 		w.Header().Set("Retry-After", "6")
 		answer(w, http.StatusTooManyRequests, map[string]string{"error": door.Explanation})
@@ -164,7 +193,12 @@ func (c *Console) tooOften(w http.ResponseWriter, r *http.Request) bool {
 	return limited
 }
 
+// signOut ends the session in this process, so that a copy of its cookie has no use.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: c.sessions.path, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	if u := c.sessions.of(r); u.name != "" {
+		c.cfg.Log.Info().Str("name", u.name).Str("from", r.RemoteAddr).Msg("console: signed out")
+	}
+	c.sessions.end(r)
+	http.SetCookie(w, c.cookie(r, "", -time.Second))
 	http.Redirect(w, r, c.cfg.Path+"/", http.StatusSeeOther)
 }

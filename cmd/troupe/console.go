@@ -32,6 +32,7 @@ type consoleFlags struct {
 	hosts     []string
 	file      string
 	watch     string
+	https     bool
 }
 
 const consoleAddress = "127.0.0.1:8090"
@@ -76,8 +77,9 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags.StringVar(&f.watch, "watch", "", "`URL` of the database that troupe watch keeps, to show choreographed flows [TROUPE_WATCH_DATABASE]")
 	flags.StringVar(&f.listen, "listen", consoleAddress, "`host:port` to serve on")
 	flags.StringSliceVar(&f.hosts, "host", nil, "`name` by which browsers ask for it, beside localhost, repeatable; on loopback no other is answered")
+	flags.BoolVar(&f.https, "https", false, "browsers reach it by https, through a proxy that ends TLS: cookies are sent by https only")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token that people who act must show, at least 16 bytes [TROUPE_CONSOLE_TOKEN holds the token itself]")
-	flags.StringVar(&f.file, "config", "", "`file.yaml` with databases, kafka, flow, registry, listen, hosts and token; flags and the environment win over it")
+	flags.StringVar(&f.file, "config", "", "`file.yaml` with databases, kafka, flow, registry, listen, hosts, https and token; flags and the environment win over it")
 	f.application, f.connections = "troupe console", 8
 	f.cfg.Since, f.cfg.Timeout, f.cfg.MaxRecords = 24*time.Hour, 10*time.Second, 1_000_000
 	return cmd
@@ -138,7 +140,7 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	cfg := console.Config{
-		Brokers: looked.Brokers, Flow: looked.Flow, Registry: looked.Registry, Token: token, Private: !local,
+		Brokers: looked.Brokers, Flow: looked.Flow, Registry: looked.Registry, Token: token, Private: !local, HTTPS: f.https,
 		Log: zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger(),
 	}
 	if len(looked.Brokers) == 0 {

@@ -22,6 +22,7 @@ type consoleFile struct {
 	Registry  secret            `yaml:"registry"`
 	Listen    string            `yaml:"listen"`
 	Hosts     []string          `yaml:"hosts"`
+	HTTPS     bool              `yaml:"https"`
 	Token     secret            `yaml:"token"`
 }
 
@@ -77,7 +78,7 @@ func readConsoleFile(path string) (c consoleFile, err error) {
 	if yaml.Unmarshal(text, &keys) != nil {
 		return c, fmt.Errorf("--config: %s is no YAML of settings (what stands there is not shown: it may be a secret)", path)
 	}
-	known := []string{"databases", "flow", "hosts", "kafka", "listen", "registry", "token"}
+	known := []string{"databases", "flow", "hosts", "https", "kafka", "listen", "registry", "token"}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(known, key) {
 			return c, fmt.Errorf("--config: %s: unknown key %q; known are %s", path, key, strings.Join(known, ", "))
@@ -117,6 +118,7 @@ func (f *consoleFlags) take(c consoleFile, listens bool) (token string, err erro
 	if len(f.hosts) == 0 {
 		f.hosts = c.Hosts
 	}
+	f.https = f.https || c.HTTPS
 	if token, err = c.Token.read(); err != nil {
 		return "", fmt.Errorf("--config: token: %w", err)
 	}
