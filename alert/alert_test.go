@@ -111,7 +111,7 @@ func requireBooked(t *testing.T, s alert.Stats) {
 	require.Equal(t, s.Incidents, s.Told+s.Lost+s.Dropped+s.Waiting, "%+v", s)
 }
 
-func TestThousandDeadLettersOfTwoCausesAreTwoAlertsAndThenCounts_A26(t *testing.T) {
+func TestThousandDeadLettersOfTwoCausesAreTwoAlertsAndThenCounts(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
 	cfg := quick(r.URL)

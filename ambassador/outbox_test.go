@@ -64,7 +64,7 @@ func stored(t *testing.T, pool *pgxpool.Pool) (all []envelope.Message) {
 	return all
 }
 
-func TestAPostedMessageStandsInTheOutboxOnce_C18(t *testing.T) {
+func TestAPostedMessageStandsInTheOutboxOnce(t *testing.T) {
 	t.Parallel()
 	o, pool := takes(t)
 	id := envelope.NewID()
@@ -157,7 +157,7 @@ func TestWhatCannotBePostedIsRefused(t *testing.T) {
 }
 
 // TestABusyOutboxSaysSo: the number of requests that are read at once is bounded, and so is the memory.
-func TestABusyOutboxSaysSo_C19(t *testing.T) {
+func TestABusyOutboxSaysSo(t *testing.T) {
 	t.Parallel()
 	o, pool := takes(t, func(c *ambassador.OutboxConfig) { c.Writers = 1 })
 	reading := make(chan struct{})

@@ -69,7 +69,7 @@ func entries(s *participanttest.Stage, t *testing.T, topic string, n int) (all [
 	return all
 }
 
-func TestACommandIsPostedAndItsAnswerMadeOfTheResponse_C18(t *testing.T) {
+func TestACommandIsPostedAndItsAnswerMadeOfTheResponse(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	bank := serve(t, func(w http.ResponseWriter, r *http.Request, before int) {
@@ -144,8 +144,8 @@ func TestAPlainRequestHasNoAttributes(t *testing.T) {
 	require.Equal(t, m.IdempotencyKey, r.Header.Get("Idempotency-Key"))
 }
 
-// TestA400IsRetriedWhereTheServiceMeansIt_C18: with Retry400, 200 is done and 400 is retried; without it a 400 is a refusal.
-func TestA400IsRetriedWhereTheServiceMeansIt_C18(t *testing.T) {
+// TestA400IsRetriedWhereTheServiceMeansIt: with Retry400, 200 is done and 400 is retried; without it a 400 is a refusal.
+func TestA400IsRetriedWhereTheServiceMeansIt(t *testing.T) {
 	t.Parallel()
 	for retried, want := range map[bool]envelope.Outcome{true: envelope.Success, false: envelope.Failure} {
 		t.Run(fmt.Sprint(retried), func(t *testing.T) {
@@ -167,8 +167,8 @@ func TestA400IsRetriedWhereTheServiceMeansIt_C18(t *testing.T) {
 	}
 }
 
-// TestTheTypeIsTheFlowsState_C12: a command that is done becomes the next hop's command, with its body, key and flow.
-func TestTheTypeIsTheFlowsState_C12(t *testing.T) {
+// TestTheTypeIsTheFlowsState: a command that is done becomes the next hop's command, with its body, key and flow.
+func TestTheTypeIsTheFlowsState(t *testing.T) {
 	t.Parallel()
 	bank := serve(t, func(w http.ResponseWriter, r *http.Request, before int) {
 		if before == 1 {
@@ -232,7 +232,7 @@ func TestAvroIsPostedAsJSONAndAnsweredInAvro(t *testing.T) {
 }
 
 // TestHostileServices: each costs bounded memory and time, and gets an error that does not quote the response.
-func TestHostileServices_C18(t *testing.T) {
+func TestHostileServices(t *testing.T) {
 	t.Parallel()
 	elsewhere := serve(t, status(200))
 	for name, c := range map[string]struct {
@@ -342,8 +342,8 @@ func TestRequestsAreSigned(t *testing.T) {
 	require.ErrorContains(t, err, "want 24 or more")
 }
 
-// TestACrashAtEveryStepPostsTheSameKey_C18: a service that stores the keys executes the command once.
-func TestACrashAtEveryStepPostsTheSameKey_C18(t *testing.T) {
+// TestACrashAtEveryStepPostsTheSameKey: a service that stores the keys executes the command once.
+func TestACrashAtEveryStepPostsTheSameKey(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	asked := make(map[string]int)

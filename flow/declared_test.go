@@ -143,9 +143,9 @@ func tellerStage(t testing.TB) participanttest.Config {
 	}
 }
 
-// TestAReactionSaysWhatItDeclares_C02_C06_C11 checks that an undeclared message is refused before it is written, and that a run
+// TestAReactionSaysWhatItDeclares checks that an undeclared message is refused before it is written, and that a run
 // without any message is an error.
-func TestAReactionSaysWhatItDeclares_C02_C06_C11(t *testing.T) {
+func TestAReactionSaysWhatItDeclares(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, tellerStage(t))
 	for reason, want := range map[string]string{

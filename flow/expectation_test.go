@@ -37,8 +37,8 @@ func observerStage(t testing.TB) participanttest.Config {
 
 const timedOut = `failure o-1 TimedOut {"Missing":["o-1","{\"Cents\":999}"]}`
 
-// TestWhatDoesNotComeIsRaisedOnce_C07 also checks that a late or repeated message changes nothing.
-func TestWhatDoesNotComeIsRaisedOnce_C07(t *testing.T) {
+// TestWhatDoesNotComeIsRaisedOnce also checks that a late or repeated message changes nothing.
+func TestWhatDoesNotComeIsRaisedOnce(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, observerStage(t))
 	paid, shipped := event(s, "payment", "o-1", Paid{999}), event(s, "shipping", "o-1", Shipped{})
@@ -57,9 +57,9 @@ func TestWhatDoesNotComeIsRaisedOnce_C07(t *testing.T) {
 	require.Equal(t, 1, count(t, s, "SELECT count(*) FROM troupe.expectations WHERE raised_at < met_at AND payload IS NULL"), "late")
 }
 
-// TestWhatComesInTimeIsNotRaised_C07 sends the expected message after the message that it is expected after, before it, and in
+// TestWhatComesInTimeIsNotRaised sends the expected message after the message that it is expected after, before it, and in
 // each of the expected types.
-func TestWhatComesInTimeIsNotRaised_C07(t *testing.T) {
+func TestWhatComesInTimeIsNotRaised(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, observerStage(t))
 	s.Send(event(s, "payment", "behind", Paid{1}), event(s, "payment", "other", Paid{1}), event(s, "shipping", "before", Shipped{}))
@@ -74,8 +74,8 @@ func TestWhatComesInTimeIsNotRaised_C07(t *testing.T) {
 	require.Equal(t, 3, count(t, s, "SELECT count(*) FROM troupe.expectations WHERE met_at IS NOT NULL AND after_at IS NOT NULL AND forget_at > now()"))
 }
 
-// TestAnExpectationIsWholeWhereverItIsInterrupted_C07 cuts the connection at each statement of its beginning and of its end.
-func TestAnExpectationIsWholeWhereverItIsInterrupted_C07(t *testing.T) {
+// TestAnExpectationIsWholeWhereverItIsInterrupted cuts the connection at each statement of its beginning and of its end.
+func TestAnExpectationIsWholeWhereverItIsInterrupted(t *testing.T) {
 	t.Parallel()
 	effect := participanttest.Query(`
 		SELECT after_at IS NULL, met_at IS NULL, raised_at IS NULL, (SELECT count(*) FROM troupe.deadlines) FROM troupe.expectations`)

@@ -21,8 +21,8 @@ import (
 
 const bothShipped = `success o-1 Shipped {"Cents":999,"Titles":2}`
 
-// TestAJoinIsDispatchedOnceInAnyOrder_C08 sends the messages in both orders, and repeats each under its own id and under others.
-func TestAJoinIsDispatchedOnceInAnyOrder_C08(t *testing.T) {
+// TestAJoinIsDispatchedOnceInAnyOrder sends the messages in both orders, and repeats each under its own id and under others.
+func TestAJoinIsDispatchedOnceInAnyOrder(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, shippingStage(t))
 	for _, order := range [][]int{{0, 1}, {1, 0}} {
@@ -57,8 +57,8 @@ func TestAJoinIsDispatchedOnceInAnyOrder_C08(t *testing.T) {
 	require.Equal(t, 4, count(t, s, "SELECT count(*) FROM shipments"))
 }
 
-// TestAFailureBreaksAJoin_C08 sends the failure before the other messages, between them, and too late.
-func TestAFailureBreaksAJoin_C08(t *testing.T) {
+// TestAFailureBreaksAJoin sends the failure before the other messages, between them, and too late.
+func TestAFailureBreaksAJoin(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, shippingStage(t))
 	first, between, late := "first", "between", "late"
@@ -80,9 +80,9 @@ func TestAFailureBreaksAJoin_C08(t *testing.T) {
 	require.Equal(t, 1, count(t, s, "SELECT count(*) FROM troupe.joins WHERE status = 'complete'"))
 }
 
-// TestAJoinExpires_C08 checks that a join expires once and names the missing messages, and that the last message arrives too
+// TestAJoinExpires checks that a join expires once and names the missing messages, and that the last message arrives too
 // late.
-func TestAJoinExpires_C08(t *testing.T) {
+func TestAJoinExpires(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, shippingStage(t))
 	s.Send(event(s, "inventory", "o-1", Reserved{2}), event(s, "payment", "o-2", Paid{1}), event(s, "inventory", "o-2", Reserved{1}))
@@ -103,9 +103,9 @@ func TestAJoinExpires_C08(t *testing.T) {
 	require.Zero(t, count(t, s, "SELECT count(*) FROM troupe.join_parts"))
 }
 
-// TestAJoinIsWholeWhereverItIsInterrupted_C08 cuts the connection at each statement of the first message, of the last one and of
+// TestAJoinIsWholeWhereverItIsInterrupted cuts the connection at each statement of the first message, of the last one and of
 // the failure.
-func TestAJoinIsWholeWhereverItIsInterrupted_C08(t *testing.T) {
+func TestAJoinIsWholeWhereverItIsInterrupted(t *testing.T) {
 	t.Parallel()
 	effect := participanttest.Query(`
 		SELECT j.status, j.arrived::text LIKE '%Paid%', j.arrived::text LIKE '%Reserved%',
@@ -131,9 +131,9 @@ func TestAJoinIsWholeWhereverItIsInterrupted_C08(t *testing.T) {
 	}
 }
 
-// TestAJoinThatFailsIsParkedWithItsLastMessage_C10_C13 checks that a join whose handler fails is parked with the message that
+// TestAJoinThatFailsIsParkedWithItsLastMessage checks that a join whose handler fails is parked with the message that
 // completes it, and that a redrive of that message completes it.
-func TestAJoinThatFailsIsParkedWithItsLastMessage_C10_C13(t *testing.T) {
+func TestAJoinThatFailsIsParkedWithItsLastMessage(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
 	broken.Store(true)
@@ -167,9 +167,9 @@ func TestAJoinThatFailsIsParkedWithItsLastMessage_C10_C13(t *testing.T) {
 	require.Equal(t, bothShipped, said(s)[1], "behind the exhausted event")
 }
 
-// TestTenThatComeAtOnceAreJoinedOnce_C08 has ten topics and two members, and sends every message twice, in batches and one by
+// TestTenThatComeAtOnceAreJoinedOnce has ten topics and two members, and sends every message twice, in batches and one by
 // one.
-func TestTenThatComeAtOnceAreJoinedOnce_C08(t *testing.T) {
+func TestTenThatComeAtOnceAreJoinedOnce(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 50} {
 		t.Run(fmt.Sprintf("%d a transaction", batch), func(t *testing.T) {

@@ -210,9 +210,9 @@ func (w *world) shipping() {
 	})
 }
 
-// TestEveryFlowEnds_C01_C03_C06_C10_C20 runs forty orders. Some are refused by a service, some need retries and some are given
+// TestEveryFlowEnds runs forty orders. Some are refused by a service, some need retries and some are given
 // up; each ends completed, compensated or parked, and no process decides for the others.
-func TestEveryFlowEnds_C01_C03_C06_C10_C20(t *testing.T) {
+func TestEveryFlowEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.parts()
@@ -268,9 +268,9 @@ func TestEveryFlowEnds_C01_C03_C06_C10_C20(t *testing.T) {
 	require.Zero(t, w.count("shipping", "SELECT count(*) FROM troupe.deadlines"))
 }
 
-// TestServicesComeAndGo_C05 adds a service that counts sales to a running flow and removes it again; nothing else changes, and
+// TestServicesComeAndGo adds a service that counts sales to a running flow and removes it again; nothing else changes, and
 // nothing waits for it.
-func TestServicesComeAndGo_C05(t *testing.T) {
+func TestServicesComeAndGo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.parts()

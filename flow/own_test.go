@@ -55,9 +55,9 @@ const (
 	reserved = `success o-1 Reserved {"Titles":7}`
 )
 
-// TestAnExpectationBeginsWhereItsEventIsWritten_C07 checks that it begins in the same transaction, and not again when the event
+// TestAnExpectationBeginsWhereItsEventIsWritten checks that it begins in the same transaction, and not again when the event
 // is consumed.
-func TestAnExpectationBeginsWhereItsEventIsWritten_C07(t *testing.T) {
+func TestAnExpectationBeginsWhereItsEventIsWritten(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, reserving(t, nil))
 	s.Send(event(s, "payment", "o-1", Paid{7}), event(s, "payment", "o-2", Paid{8}), event(s, "payment", "o-3", Paid{9}))
@@ -83,9 +83,9 @@ func TestAnExpectationBeginsWhereItsEventIsWritten_C07(t *testing.T) {
 	require.Zero(t, count(t, s, waiting))
 }
 
-// TestTheSameEventAgainLeavesTheClock_C07 emits the event under another id: this moves no deadline, and begins nothing after the
+// TestTheSameEventAgainLeavesTheClock emits the event under another id: this moves no deadline, and begins nothing after the
 // end.
-func TestTheSameEventAgainLeavesTheClock_C07(t *testing.T) {
+func TestTheSameEventAgainLeavesTheClock(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, reserving(t, nil))
 	s.Send(event(s, "payment", "o-1", Paid{7}))
@@ -108,9 +108,9 @@ func TestTheSameEventAgainLeavesTheClock_C07(t *testing.T) {
 	require.Zero(t, count(t, s, waiting))
 }
 
-// TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo_C07 writes the event by SQL, and as an earlier version of the service wrote
+// TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo writes the event by SQL, and as an earlier version of the service wrote
 // it.
-func TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo_C07(t *testing.T) {
+func TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, reserving(t, nil))
 	written := s.Event(s.Hop, "o-1", Reserved{7})
@@ -126,9 +126,9 @@ func TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo_C07(t *testing.T) {
 	require.Equal(t, []string{notCome}, said(s))
 }
 
-// TestAnExpectationBeginsWithAFlow_C07 checks an expectation that begins in the transaction of the request that starts a flow, or
+// TestAnExpectationBeginsWithAFlow checks an expectation that begins in the transaction of the request that starts a flow, or
 // not at all.
-func TestAnExpectationBeginsWithAFlow_C07(t *testing.T) {
+func TestAnExpectationBeginsWithAFlow(t *testing.T) {
 	t.Parallel()
 	var out *outbox.Outbox
 	s := participanttest.New(t, reserving(t, &out))
@@ -148,8 +148,8 @@ func TestAnExpectationBeginsWithAFlow_C07(t *testing.T) {
 	require.Equal(t, []string{reserved, notCome}, said(s))
 }
 
-// TestABeginningIsWholeWhereverItIsInterrupted_C07 checks that event, expectation and deadline are all stored, or none of them.
-func TestABeginningIsWholeWhereverItIsInterrupted_C07(t *testing.T) {
+// TestABeginningIsWholeWhereverItIsInterrupted checks that event, expectation and deadline are all stored, or none of them.
+func TestABeginningIsWholeWhereverItIsInterrupted(t *testing.T) {
 	t.Parallel()
 	participanttest.CrashAtEveryStep(t, reserving(t, nil),
 		func(s *participanttest.Stage) envelope.Message { return event(s, "payment", "o-1", Paid{7}) },

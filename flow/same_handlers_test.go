@@ -64,9 +64,9 @@ func stops(t *testing.T, pool *pgxpool.Pool, name string) (p *participant.Partic
 	return p
 }
 
-// TestTheSameHandlersInBothStyles_A28 runs the handlers with a coordinator that decides on the next step, and with reactions of
+// TestTheSameHandlersInBothStyles runs the handlers with a coordinator that decides on the next step, and with reactions of
 // each hop; the rows are the same.
-func TestTheSameHandlersInBothStyles_A28(t *testing.T) {
+func TestTheSameHandlersInBothStyles(t *testing.T) {
 	t.Parallel()
 	for style, begin := range map[string]func(*testing.T, *pgxpool.Pool) func(guest string){
 		"orchestrated": orchestrated, "choreographed": choreographed,

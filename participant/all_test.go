@@ -104,9 +104,9 @@ func (k *taken) handle(p *participant.Participant, next string) func(context.Con
 	}
 }
 
-// TestABatchIsHandedOverAtOnce_A23 checks that a transaction has one call, in the order of each key; the message that an error
+// TestABatchIsHandedOverAtOnce checks that a transaction has one call, in the order of each key; the message that an error
 // names is tried alone, the others take effect once, and written entries have the same ids in each run.
-func TestABatchIsHandedOverAtOnce_A23(t *testing.T) {
+func TestABatchIsHandedOverAtOnce(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, s *stage) {
 		const keys, each, attempts = 40, 2, 4

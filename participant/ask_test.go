@@ -71,7 +71,7 @@ func (o *oracle) take(_ context.Context, _ pgx.Tx, c participant.Command[[]byte]
 	return participant.Succeed(Counted{N: said.N}), nil
 }
 
-func TestTheMessagesOfABatchAskAtOnceAndNobodyTwice_C19(t *testing.T) {
+func TestTheMessagesOfABatchAskAtOnceAndNobodyTwice(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	const keys, each, attempts, batch = 12, 3, 4, 30

@@ -113,9 +113,9 @@ func bothWays(t *testing.T, test func(t *testing.T, s *stage)) {
 // batched configures one partition, and as many messages in a transaction as the test sets.
 func (s *stage) batched(c *participant.Config) { c.Partitions, c.Batch = 1, s.batch }
 
-// TestTheBarrierOfAStep_B15_Defect15_Defect20 checks that the effects of a step's two calls decide about later ones, whatever
+// TestTheBarrierOfAStep checks that the effects of a step's two calls decide about later ones, whatever
 // their ids and keys are.
-func TestTheBarrierOfAStep_B15_Defect15_Defect20(t *testing.T) {
+func TestTheBarrierOfAStep(t *testing.T) {
 	t.Parallel()
 	const (
 		counted = "success Counted"
@@ -222,9 +222,9 @@ func TestTheBarrierOfAStep_B15_Defect15_Defect20(t *testing.T) {
 	})
 }
 
-// TestTheCallsOfAStepMeet_B16_Defect20 checks that, in two concurrent transactions on two partitions, the unique key decides:
+// TestTheCallsOfAStepMeet checks that, in two concurrent transactions on two partitions, the unique key decides:
 // the second one runs again and sees the first one's answer.
-func TestTheCallsOfAStepMeet_B16_Defect20(t *testing.T) {
+func TestTheCallsOfAStepMeet(t *testing.T) {
 	t.Parallel()
 	refusal := call{operation: "forward", key: "f:1", fail: "refuse"}
 	for name, c := range map[string]struct {

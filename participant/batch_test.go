@@ -16,9 +16,9 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestABadMessageOfABatchCostsOnlyItself_A23 checks that a message that fails in a batch runs alone, and only those runs count,
+// TestABadMessageOfABatchCostsOnlyItself checks that a message that fails in a batch runs alone, and only those runs count,
 // so that N failing messages have exactly N times as many as the policy allows.
-func TestABadMessageOfABatchCostsOnlyItself_A23(t *testing.T) {
+func TestABadMessageOfABatchCostsOnlyItself(t *testing.T) {
 	t.Parallel()
 	const keys, bad, attempts = 200, 7, 4
 	s := newStage(t)
@@ -64,8 +64,8 @@ func TestABadMessageOfABatchCostsOnlyItself_A23(t *testing.T) {
 	require.Positive(t, batches)
 }
 
-// TestDuplicatesWithinABatch_B16 checks a message that comes twice in one transaction: it takes effect once.
-func TestDuplicatesWithinABatch_B16(t *testing.T) {
+// TestDuplicatesWithinABatch checks a message that comes twice in one transaction: it takes effect once.
+func TestDuplicatesWithinABatch(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 100 })

@@ -17,9 +17,9 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// TestAMessageThatKillsItsProcessIsPoison_Defect5 checks that the first crash counts for no message; after five more in
+// TestAMessageThatKillsItsProcessIsPoison checks that the first crash counts for no message; after five more in
 // quarantine the message is a dead letter, and the messages that came with it take effect once.
-func TestAMessageThatKillsItsProcessIsPoison_Defect5(t *testing.T) {
+func TestAMessageThatKillsItsProcessIsPoison(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.batch = 10
@@ -65,9 +65,9 @@ func TestWhatIsAwayIsNoCrash(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
 
-// TestAKillerAmongManyCostsItsGroupOnly_Defect5 checks for one start in its group and four alone; the others of that group run
+// TestAKillerAmongManyCostsItsGroupOnly checks for one start in its group and four alone; the others of that group run
 // alone once, and messages of other groups never.
-func TestAKillerAmongManyCostsItsGroupOnly_Defect5(t *testing.T) {
+func TestAKillerAmongManyCostsItsGroupOnly(t *testing.T) {
 	t.Parallel()
 	const keys, each, batch = 75, 4, 100
 	s := newStage(t)
@@ -100,9 +100,9 @@ func TestAKillerAmongManyCostsItsGroupOnly_Defect5(t *testing.T) {
 	require.LessOrEqual(t, transactions-alone, 2+2*each, "the two that it killed, and what was never suspected")
 }
 
-// TestANeighbourOfFiveKillersIsNoPoison_Defect5 checks a message of their group, which waits behind them through all their
+// TestANeighbourOfFiveKillersIsNoPoison checks a message of their group, which waits behind them through all their
 // crashes.
-func TestANeighbourOfFiveKillersIsNoPoison_Defect5(t *testing.T) {
+func TestANeighbourOfFiveKillersIsNoPoison(t *testing.T) {
 	t.Parallel()
 	const killers = 5
 	s := newStage(t)

@@ -21,8 +21,8 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// TestUsedUpAttemptsBecomeADeadLetter_C15 checks all four parts of it, and the bytes.
-func TestUsedUpAttemptsBecomeADeadLetter_C15(t *testing.T) {
+// TestUsedUpAttemptsBecomeADeadLetter checks all four parts of it, and the bytes.
+func TestUsedUpAttemptsBecomeADeadLetter(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	p := s.new(onePartition)
@@ -87,7 +87,7 @@ func TestUsedUpAttemptsBecomeADeadLetter_C15(t *testing.T) {
 	require.Equal(t, want, own, "attributes are the message's own")
 }
 
-func TestErrorsAreClassified_A25(t *testing.T) {
+func TestErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		fail, class string
@@ -134,8 +134,8 @@ func TestErrorsAreClassified_A25(t *testing.T) {
 	}
 }
 
-// TestPoisonNeverReachesTheHandler_C15 checks that an unreadable message is stored byte for byte.
-func TestPoisonNeverReachesTheHandler_C15(t *testing.T) {
+// TestPoisonNeverReachesTheHandler checks that an unreadable message is stored byte for byte.
+func TestPoisonNeverReachesTheHandler(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	p := s.new(onePartition, atOnce)

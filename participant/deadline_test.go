@@ -123,7 +123,7 @@ func (s *stage) fired(n int) []envelope.Message {
 	return s.entries(s.hop.Commands())
 }
 
-func TestADeadlineOfAHandlersTransactionIsMetByItsName_D12_D13_D15(t *testing.T) {
+func TestADeadlineOfAHandlersTransactionIsMetByItsName(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
 	p := s.new(onePartition)
@@ -159,7 +159,7 @@ func TestADeadlineOfAHandlersTransactionIsMetByItsName_D12_D13_D15(t *testing.T)
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
 
-func TestARollbackSchedulesAndCancelsNothing_D12(t *testing.T) {
+func TestARollbackSchedulesAndCancelsNothing(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
 	p := s.expecting()
@@ -191,7 +191,7 @@ func TestSchedulingAgainReplaces(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.deadlines WHERE scope = 'b' AND fired_at IS NULL"))
 }
 
-func TestALateFiringIsIgnored_D14(t *testing.T) {
+func TestALateFiringIsIgnored(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]string{"cancelled": "cancel", "cancelled with all": "cancel all", "replaced": "schedule"} {
 		t.Run(how, func(t *testing.T) {
@@ -221,8 +221,8 @@ func TestALateFiringIsIgnored_D14(t *testing.T) {
 	}
 }
 
-// TestACancelJustBeforeInTheSameTransactionCounts_D14 checks a batch with the cancelling command and the deadline.
-func TestACancelJustBeforeInTheSameTransactionCounts_D14(t *testing.T) {
+// TestACancelJustBeforeInTheSameTransactionCounts checks a batch with the cancelling command and the deadline.
+func TestACancelJustBeforeInTheSameTransactionCounts(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
 	p := s.expecting()
@@ -284,7 +284,7 @@ func TestADeadlineThatFailsGoesTheWayOfAMessage(t *testing.T) {
 	s.waitMet(1)
 }
 
-func TestWhatNobodyCouldHandleIsRefused_Defect21(t *testing.T) {
+func TestWhatNobodyCouldHandleIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
 	p := s.expecting()
@@ -425,9 +425,9 @@ func TestAProcessThatOnlySchedulesNeedsNoRun(t *testing.T) {
 	s.waitMet(1)
 }
 
-// TestTenThousandPendingFireOnceAndInOrder_A20 lets two members fire, no deadline twice, none before it is due, none before an
+// TestTenThousandPendingFireOnceAndInOrder lets two members fire, no deadline twice, none before it is due, none before an
 // earlier one.
-func TestTenThousandPendingFireOnceAndInOrder_A20(t *testing.T) {
+func TestTenThousandPendingFireOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
 	s.provision(1)
@@ -462,9 +462,9 @@ func (s *stage) pending(n int, from, within time.Duration) {
 	require.NoError(s.t, err)
 }
 
-// TestAKillOfAMemberFiresEachDeadlineOnce_D12 kills a member right after it fired, in the middle of the statement, and at each
+// TestAKillOfAMemberFiresEachDeadlineOnce kills a member right after it fired, in the middle of the statement, and at each
 // step of the handling.
-func TestAKillOfAMemberFiresEachDeadlineOnce_D12(t *testing.T) {
+func TestAKillOfAMemberFiresEachDeadlineOnce(t *testing.T) {
 	t.Parallel()
 	const n = 50
 	for _, point := range []string{"after firing", "before the handler", "before the commit", "after the commit"} {

@@ -22,7 +22,7 @@ func atOnce(c *participant.Config) { c.UnknownTypeWait = -1 }
 // onePartition makes all keys share one worker.
 func onePartition(c *participant.Config) { c.Partitions = 1 }
 
-func TestAHeldKeyWaitsInOrderWhileOthersGoOn_A23(t *testing.T) {
+func TestAHeldKeyWaitsInOrderWhileOthersGoOn(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var mu sync.Mutex
@@ -61,8 +61,8 @@ func TestAHeldKeyWaitsInOrderWhileOthersGoOn_A23(t *testing.T) {
 	require.Positive(t, s.count("SELECT max(attempt) FROM done WHERE key = 'a' AND n = 1"))
 }
 
-// TestNextTryIsHonoured_A23 checks for two tries at once, then none before the back-off is over, by the database's clock.
-func TestNextTryIsHonoured_A23(t *testing.T) {
+// TestNextTryIsHonoured checks for two tries at once, then none before the back-off is over, by the database's clock.
+func TestNextTryIsHonoured(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var mu sync.Mutex

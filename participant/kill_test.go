@@ -10,9 +10,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestAKillAtAnyArrowLosesAndDoublesNothing_A07 kills a member by SIGKILL at each arrow of the delivery diagram and lets
+// TestAKillAtAnyArrowLosesAndDoublesNothing kills a member by SIGKILL at each arrow of the delivery diagram and lets
 // another take over.
-func TestAKillAtAnyArrowLosesAndDoublesNothing_A07(t *testing.T) {
+func TestAKillAtAnyArrowLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	const keys, each = 5, 20
 	for _, point := range []string{
@@ -38,8 +38,8 @@ func TestAKillAtAnyArrowLosesAndDoublesNothing_A07(t *testing.T) {
 	}
 }
 
-// TestAttemptsSurviveACrash_A23 kills the member after each failed attempt: the attempts made are never made again.
-func TestAttemptsSurviveACrash_A23(t *testing.T) {
+// TestAttemptsSurviveACrash kills the member after each failed attempt: the attempts made are never made again.
+func TestAttemptsSurviveACrash(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.send(s.command("a", Count{N: 1, Fail: "error"}), s.command("a", Count{N: 2}))

@@ -13,9 +13,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestAFrozenMemberHoldsNobodyUp_B16 freezes a member, lets another take its partitions, and wakes it: inside its transaction,
+// TestAFrozenMemberHoldsNobodyUp freezes a member, lets another take its partitions, and wakes it: inside its transaction,
 // which must not delay the new owner, and between two.
-func TestAFrozenMemberHoldsNobodyUp_B16(t *testing.T) {
+func TestAFrozenMemberHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	const keys, each = 5, 20
 	for point, inside := range map[string]bool{
@@ -59,9 +59,9 @@ func (s *stage) waitFrozen(m *process) {
 	})
 }
 
-// TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp_B16 checks that transaction, which has the lease's row locked: the next owner
+// TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp checks that transaction, which has the lease's row locked: the next owner
 // must be able to end it like the transactions of handlers.
-func TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp_B16(t *testing.T) {
+func TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.provision(1)
@@ -105,9 +105,9 @@ func TestAMemberFrozenAsItMovesTheMarkHoldsNobodyUp_B16(t *testing.T) {
 	require.Error(t, err, "its session was ended")
 }
 
-// TestAMemberFrozenAsItTakesALeaseHoldsNobodyUp_B16 checks that transaction, which has the exclusive lock, so that Postgres
+// TestAMemberFrozenAsItTakesALeaseHoldsNobodyUp checks that transaction, which has the exclusive lock, so that Postgres
 // ends it, not the next owner.
-func TestAMemberFrozenAsItTakesALeaseHoldsNobodyUp_B16(t *testing.T) {
+func TestAMemberFrozenAsItTakesALeaseHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.provision(1)

@@ -76,8 +76,8 @@ func (s *stage) expectLegal() {
 	require.Zero(s.t, s.count("SELECT count(*) FROM troupe.local_work WHERE status IN ('done', 'failed') AND (locked_at IS NOT NULL OR next_try IS NOT NULL)"))
 }
 
-// TestLocalWorkIsAnsweredLikeAnyOther_A05_A06_A29 checks, without a broker, the same handlers with the same outcomes.
-func TestLocalWorkIsAnsweredLikeAnyOther_A05_A06_A29(t *testing.T) {
+// TestLocalWorkIsAnsweredLikeAnyOther checks, without a broker, the same handlers with the same outcomes.
+func TestLocalWorkIsAnsweredLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
 	p := s.new()
@@ -113,8 +113,8 @@ func TestLocalWorkIsAnsweredLikeAnyOther_A05_A06_A29(t *testing.T) {
 	s.expectLegal()
 }
 
-// TestLocalWorkKeepsTheOrderOfAKey_A19 checks batches and single entries, next to a key that fails.
-func TestLocalWorkKeepsTheOrderOfAKey_A19(t *testing.T) {
+// TestLocalWorkKeepsTheOrderOfAKey checks batches and single entries, next to a key that fails.
+func TestLocalWorkKeepsTheOrderOfAKey(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 7, 100} {
 		t.Run(fmt.Sprintf("%d at once", batch), func(t *testing.T) {
@@ -151,9 +151,9 @@ func TestLocalWorkKeepsTheOrderOfAKey_A19(t *testing.T) {
 	}
 }
 
-// TestAFailingHeadHoldsItsKeyOnly_A23_A24_Defect1 checks that next_try is honoured, later entries of the key wait, and every
+// TestAFailingHeadHoldsItsKeyOnly checks that next_try is honoured, later entries of the key wait, and every
 // other key continues.
-func TestAFailingHeadHoldsItsKeyOnly_A23_A24_Defect1(t *testing.T) {
+func TestAFailingHeadHoldsItsKeyOnly(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
 	s.makeLocal()

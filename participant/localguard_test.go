@@ -14,9 +14,9 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// TestWhoeverLostAnEntryDoesNotRunIt_A21 checks entries that another member has taken over and not begun. A run by the previous
+// TestWhoeverLostAnEntryDoesNotRunIt checks entries that another member has taken over and not begun. A run by the previous
 // owner would be one that is not counted.
-func TestWhoeverLostAnEntryDoesNotRunIt_A21(t *testing.T) {
+func TestWhoeverLostAnEntryDoesNotRunIt(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
 	s.makeLocal()
@@ -97,9 +97,9 @@ func (s *stage) late(key string, body Count) (commit func()) {
 	}
 }
 
-// TestAnEntryThatIsCommittedLateLeavesWhatWaitsBehindIt_A23 checks one that comes before an entry of its key that has failed:
+// TestAnEntryThatIsCommittedLateLeavesWhatWaitsBehindIt checks one that comes before an entry of its key that has failed:
 // it does not bring the next try of that entry forward.
-func TestAnEntryThatIsCommittedLateLeavesWhatWaitsBehindIt_A23(t *testing.T) {
+func TestAnEntryThatIsCommittedLateLeavesWhatWaitsBehindIt(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
 	s.makeLocal()
@@ -118,9 +118,9 @@ func TestAnEntryThatIsCommittedLateLeavesWhatWaitsBehindIt_A23(t *testing.T) {
 	require.Equal(t, 2, s.count("SELECT count(*) FROM claims"), "one for each")
 }
 
-// TestAnEntryThatIsCommittedLateLeavesWhatRunsBehindIt_A21 checks that the running entry is not claimed with it, nor waited
+// TestAnEntryThatIsCommittedLateLeavesWhatRunsBehindIt checks that the running entry is not claimed with it, nor waited
 // for.
-func TestAnEntryThatIsCommittedLateLeavesWhatRunsBehindIt_A21(t *testing.T) {
+func TestAnEntryThatIsCommittedLateLeavesWhatRunsBehindIt(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
 	s.makeLocal()

@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestCompetingProcessesNeverClaimTwice_A20 lets three processes with their workers empty one table.
-func TestCompetingProcessesNeverClaimTwice_A20(t *testing.T) {
+// TestCompetingProcessesNeverClaimTwice lets three processes with their workers empty one table.
+func TestCompetingProcessesNeverClaimTwice(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 20} {
 		t.Run(fmt.Sprintf("%d at once", batch), func(t *testing.T) {
@@ -53,8 +53,8 @@ func TestCompetingProcessesNeverClaimTwice_A20(t *testing.T) {
 	}
 }
 
-// TestAKillAtAnyStepOfLocalWorkLosesAndDoublesNothing_A21 checks that the entries of a killed process are taken over at once.
-func TestAKillAtAnyStepOfLocalWorkLosesAndDoublesNothing_A21(t *testing.T) {
+// TestAKillAtAnyStepOfLocalWorkLosesAndDoublesNothing checks that the entries of a killed process are taken over at once.
+func TestAKillAtAnyStepOfLocalWorkLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	const keys, each = 5, 20
 	for _, point := range []string{"before the handler", "before the commit", "after the commit"} {
@@ -75,8 +75,8 @@ func TestAKillAtAnyStepOfLocalWorkLosesAndDoublesNothing_A21(t *testing.T) {
 	}
 }
 
-// TestAttemptsOfLocalWorkSurviveACrash_A23 kills the member after each failed attempt.
-func TestAttemptsOfLocalWorkSurviveACrash_A23(t *testing.T) {
+// TestAttemptsOfLocalWorkSurviveACrash kills the member after each failed attempt.
+func TestAttemptsOfLocalWorkSurviveACrash(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
 	s.makeLocal()
@@ -92,8 +92,8 @@ func TestAttemptsOfLocalWorkSurviveACrash_A23(t *testing.T) {
 	last.terminate(t)
 }
 
-// TestLocalWorkThatKillsItsProcessIsPoison_Defect5 checks also that no other entry counts as the cause.
-func TestLocalWorkThatKillsItsProcessIsPoison_Defect5(t *testing.T) {
+// TestLocalWorkThatKillsItsProcessIsPoison checks also that no other entry counts as the cause.
+func TestLocalWorkThatKillsItsProcessIsPoison(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
 	s.makeLocal()
@@ -123,9 +123,9 @@ func TestLocalWorkThatKillsItsProcessIsPoison_Defect5(t *testing.T) {
 	s.expectLegal()
 }
 
-// TestAFrozenMembersLocalWorkIsTakenOverWhenStale_A21 checks a member that had claimed the entries and not begun them; when it
+// TestAFrozenMembersLocalWorkIsTakenOverWhenStale checks a member that had claimed the entries and not begun them; when it
 // wakes they have another owner.
-func TestAFrozenMembersLocalWorkIsTakenOverWhenStale_A21(t *testing.T) {
+func TestAFrozenMembersLocalWorkIsTakenOverWhenStale(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
 	s.makeLocal()
@@ -148,8 +148,8 @@ func TestAFrozenMembersLocalWorkIsTakenOverWhenStale_A21(t *testing.T) {
 	s.expectExactly(1, each)
 }
 
-// TestALongCallDoesNotRunTwice_Defect6 checks that a call that outlasts the stale lock several times over runs once.
-func TestALongCallDoesNotRunTwice_Defect6(t *testing.T) {
+// TestALongCallDoesNotRunTwice checks that a call that outlasts the stale lock several times over runs once.
+func TestALongCallDoesNotRunTwice(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
 	s.makeLocal()

@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// TestDuplicatesChangeNothing_B16 delivers everything under the same offsets again, and under others.
-func TestDuplicatesChangeNothing_B16(t *testing.T) {
+// TestDuplicatesChangeNothing delivers everything under the same offsets again, and under others.
+func TestDuplicatesChangeNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	commands := s.commands(3, 10)
@@ -42,8 +42,8 @@ func TestDuplicatesChangeNothing_B16(t *testing.T) {
 	require.Equal(t, 35, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Events()), "duplicates are silent")
 }
 
-// TestAMessageWithoutAnIDIsKnownByItsPlace_B16 checks that the same bytes twice are two messages, the same offset twice is one.
-func TestAMessageWithoutAnIDIsKnownByItsPlace_B16(t *testing.T) {
+// TestAMessageWithoutAnIDIsKnownByItsPlace checks that the same bytes twice are two messages, the same offset twice is one.
+func TestAMessageWithoutAnIDIsKnownByItsPlace(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	m := s.command("a", Count{N: 1})
@@ -92,8 +92,8 @@ func TestARedrivenMessageIsNoDuplicate(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE n = 1"), "redriven for another group, it is what it was")
 }
 
-// TestUpsertsOfARepeatedMessageLeaveOneRow_C16 checks it without the inbox, whose rows are deleted in time.
-func TestUpsertsOfARepeatedMessageLeaveOneRow_C16(t *testing.T) {
+// TestUpsertsOfARepeatedMessageLeaveOneRow checks it without the inbox, whose rows are deleted in time.
+func TestUpsertsOfARepeatedMessageLeaveOneRow(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	p := s.new(onePartition)

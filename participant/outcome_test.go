@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-func TestAnAnswerIsAnEventOfTheCommandsKey_C02_C17(t *testing.T) {
+func TestAnAnswerIsAnEventOfTheCommandsKey(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	p := s.new()

@@ -23,9 +23,9 @@ func (s *stage) heard(key string, body Count) envelope.Message {
 	return m
 }
 
-// TestAReactionIsAnsweredLikeACommand_C02_C11 checks that the answer is an event of the hop, once, of no saga; that Done emits
+// TestAReactionIsAnsweredLikeACommand checks that the answer is an event of the hop, once, of no saga; that Done emits
 // none; and that no outcome is an error.
-func TestAReactionIsAnsweredLikeACommand_C02_C11(t *testing.T) {
+func TestAReactionIsAnsweredLikeACommand(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{1, 10} {
 		s := newStage(t)
@@ -180,8 +180,8 @@ func TestAContractIsAsked(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox WHERE type = 'Counted'"))
 }
 
-// TestACommandIsNotDone_C11 checks that a command needs an answer.
-func TestACommandIsNotDone_C11(t *testing.T) {
+// TestACommandIsNotDone checks that a command needs an answer.
+func TestACommandIsNotDone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	p := s.new(onePartition)

@@ -16,9 +16,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestMembersComeAndGoUnderLoad_B16 moves partitions: nothing is lost, doubled or out of its key's order, with members or the
+// TestMembersComeAndGoUnderLoad moves partitions: nothing is lost, doubled or out of its key's order, with members or the
 // broker assigning them.
-func TestMembersComeAndGoUnderLoad_B16(t *testing.T) {
+func TestMembersComeAndGoUnderLoad(t *testing.T) {
 	t.Parallel()
 	for name, protocol := range map[string][]kgo.Opt{
 		"the members assign":          nil,

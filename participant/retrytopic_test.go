@@ -40,9 +40,9 @@ func (s *stage) publish(topic string, times int) (n int) {
 	return n
 }
 
-// TestRetryTopics_C04 checks that a message that fails waits on one topic after the other, that no message waits behind it, and
+// TestRetryTopics checks that a message that fails waits on one topic after the other, that no message waits behind it, and
 // that duplicates on the way have one effect, with the attempts of one.
-func TestRetryTopics_C04(t *testing.T) {
+func TestRetryTopics(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	first, second := s.hop.Retry(time.Second), s.hop.Retry(2*time.Second)

@@ -111,8 +111,8 @@ func TestTheRingForgetsByDay(t *testing.T) {
 	}
 }
 
-// TestAnIdentityIsKnownWhereverItStands_B16 checks one that was handled when its day had no table, or before there were any.
-func TestAnIdentityIsKnownWhereverItStands_B16(t *testing.T) {
+// TestAnIdentityIsKnownWhereverItStands checks one that was handled when its day had no table, or before there were any.
+func TestAnIdentityIsKnownWhereverItStands(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.provision(1)

@@ -89,9 +89,9 @@ func FuzzRetryHeader(f *testing.F) {
 	})
 }
 
-// TestASendersRetryPolicyCountsForItsCommand_B14 checks attempts, waits and time-out; a header that cannot be read changes
+// TestASendersRetryPolicyCountsForItsCommand checks attempts, waits and time-out; a header that cannot be read changes
 // nothing.
-func TestASendersRetryPolicyCountsForItsCommand_B14(t *testing.T) {
+func TestASendersRetryPolicyCountsForItsCommand(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, s *stage) {
 		var log safeBuffer
@@ -140,8 +140,8 @@ func TestASendersRetryPolicyCountsForItsCommand_B14(t *testing.T) {
 	})
 }
 
-// TestASendersTimeOutIsNoLongerThanTheParticipants_B14 checks a longer one in the header.
-func TestASendersTimeOutIsNoLongerThanTheParticipants_B14(t *testing.T) {
+// TestASendersTimeOutIsNoLongerThanTheParticipants checks a longer one in the header.
+func TestASendersTimeOutIsNoLongerThanTheParticipants(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.provision(1)
@@ -152,8 +152,8 @@ func TestASendersTimeOutIsNoLongerThanTheParticipants_B14(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 1 AND error LIKE 'ran longer than 2s:%'")
 }
 
-// TestASendersAttemptsOutliveARedriveAndRetryTopics_B14 checks it, since the header is the message's own.
-func TestASendersAttemptsOutliveARedriveAndRetryTopics_B14(t *testing.T) {
+// TestASendersAttemptsOutliveARedriveAndRetryTopics checks it, since the header is the message's own.
+func TestASendersAttemptsOutliveARedriveAndRetryTopics(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.provision(1)

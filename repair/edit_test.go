@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-func TestAnEditIsWhatARedriveSends_C15(t *testing.T) {
+func TestAnEditIsWhatARedriveSends(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.fails("*", "cents must not be negative", true)
@@ -56,9 +56,9 @@ type avroCharge struct {
 const avroSchema = `{"type":"record","name":"shop.ChargeCard","fields":[
 	{"name":"n","type":"long"},{"name":"cents","type":"long"},{"name":"note","type":"string","default":""}]}`
 
-// TestAvroIsShownAndEditedAsJSON_C15 uses the schema that the message was written with, and checks what that schema does not
+// TestAvroIsShownAndEditedAsJSON uses the schema that the message was written with, and checks what that schema does not
 // allow.
-func TestAvroIsShownAndEditedAsJSON_C15(t *testing.T) {
+func TestAvroIsShownAndEditedAsJSON(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	registry, err := schemas.NewRegistry(testkit.Registry(t))

@@ -89,8 +89,8 @@ func TestHeldKeysAreListedByTheirHeads(t *testing.T) {
 	}
 }
 
-// TestRetryMakesTheNextTryDue_C13 checks that the member that runs the hop next tries at once.
-func TestRetryMakesTheNextTryDue_C13(t *testing.T) {
+// TestRetryMakesTheNextTryDue checks that the member that runs the hop next tries at once.
+func TestRetryMakesTheNextTryDue(t *testing.T) {
 	t.Parallel()
 	s, _ := waiting(t)
 	listen := s.listen("troupe_held")
@@ -116,9 +116,9 @@ func TestRetryMakesTheNextTryDue_C13(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 }
 
-// TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn_C13 compares the result with a dead letter that a participant writes when the
+// TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn compares the result with a dead letter that a participant writes when the
 // attempts are used up.
-func TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn_C13(t *testing.T) {
+func TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn(t *testing.T) {
 	t.Parallel()
 	s, sent := waiting(t)
 	head := s.held("a")

@@ -50,8 +50,8 @@ func must(err error) {
 	}
 }
 
-// TestAKilledRedriveGoesOnWithTheRest_C15 checks that none is lost or sent twice, and that each key keeps its order.
-func TestAKilledRedriveGoesOnWithTheRest_C15(t *testing.T) {
+// TestAKilledRedriveGoesOnWithTheRest checks that none is lost or sent twice, and that each key keeps its order.
+func TestAKilledRedriveGoesOnWithTheRest(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.fails("*", "no", true)

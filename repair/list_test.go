@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestAStormIsAFewLines_C15 has a thousand dead letters of three causes, each error with values of its own.
-func TestAStormIsAFewLines_C15(t *testing.T) {
+// TestAStormIsAFewLines has a thousand dead letters of three causes, each error with values of its own.
+func TestAStormIsAFewLines(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	const storm = 1000

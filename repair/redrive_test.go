@@ -21,8 +21,8 @@ import (
 
 var quickly = repair.RedriveConfig{By: repair.By{Actor: "ann"}, Rate: -1}
 
-// TestARedrivenMessageGetsItsOutcomeOnce_C13_C15 covers the whole path: handler, dead letter, outbox, relay, topic, handler.
-func TestARedrivenMessageGetsItsOutcomeOnce_C13_C15(t *testing.T) {
+// TestARedrivenMessageGetsItsOutcomeOnce covers the whole path: handler, dead letter, outbox, relay, topic, handler.
+func TestARedrivenMessageGetsItsOutcomeOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.fails("a", "account service says 503", false)
@@ -65,8 +65,8 @@ func TestARedrivenMessageGetsItsOutcomeOnce_C13_C15(t *testing.T) {
 	require.Equal(t, repair.Redriven, found[0].Status)
 }
 
-// TestARedriveLeavesBytesAndHeadersAlone_C15 compares the record of the redrive with the original one.
-func TestARedriveLeavesBytesAndHeadersAlone_C15(t *testing.T) {
+// TestARedriveLeavesBytesAndHeadersAlone compares the record of the redrive with the original one.
+func TestARedriveLeavesBytesAndHeadersAlone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.fails("*", "no", true)

@@ -173,9 +173,9 @@ func TestALineAndAnExpressionAreFoundByTheirPath(t *testing.T) {
 	require.Nil(t, d.Expr("steps[0].when"))
 }
 
-// TestNothingIsUndoneWhileAPivotIsInDoubt_Defect11 checks a pivot that was not answered in time and may still be done: until its
+// TestNothingIsUndoneWhileAPivotIsInDoubt checks a pivot that was not answered in time and may still be done: until its
 // result is known nothing is compensated and no step is skipped.
-func TestNothingIsUndoneWhileAPivotIsInDoubt_Defect11(t *testing.T) {
+func TestNothingIsUndoneWhileAPivotIsInDoubt(t *testing.T) {
 	t.Parallel()
 	step := func(name, needs string) saga.Step {
 		st := saga.Step{Name: name, Command: &saga.Command{Hop: "hop", Type: "Do"}, Success: []saga.Answer{{Event: "Done"}}}
@@ -208,7 +208,7 @@ func TestNothingIsUndoneWhileAPivotIsInDoubt_Defect11(t *testing.T) {
 	}
 }
 
-func TestAVariableHasOneSetter_B10(t *testing.T) {
+func TestAVariableHasOneSetter(t *testing.T) {
 	answer := []saga.Answer{{Event: "Paid", Set: saga.Mapping{"receipt": "event.receipt"}}}
 	spec := saga.Spec{
 		Saga: "order", Version: 1, Key: "order_id", Data: map[string]saga.Type{"order_id": saga.String, "receipt": saga.String},

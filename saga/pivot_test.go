@@ -32,7 +32,7 @@ func besides(t *testing.T, deadlines ...saga.Deadline) *run {
 	return r
 }
 
-func TestNothingIsUndoneWhileAPivotIsInDoubt(t *testing.T) {
+func TestAPivotsAnswerDecidesTheStepsBesideIt(t *testing.T) {
 	for _, ends := range []struct {
 		outcome string
 		status  saga.Status

@@ -92,8 +92,8 @@ func flagsOf(cmd *cobra.Command, args []string) error {
 
 // ranElsewhere lists documents whose commands another test runs, comparing the document with their output.
 var ranElsewhere = map[string]string{
-	"docs/dead-letters.md":    "TestTheOperatorsPage_C13_C15",
-	"docs/operating-sagas.md": "TestTheOperatorsPageOfSagas_A24_B02_B04",
+	"docs/dead-letters.md":    "TestTheOperatorsPage",
+	"docs/operating-sagas.md": "TestTheOperatorsPageOfSagas",
 }
 
 // notRun lists commands that are parsed but not run, each with the reason. The longest matching prefix applies.
@@ -102,7 +102,7 @@ var notRun = []struct{ begins, because string }{
 	{"troupe trace cdnow-00001", "of a demo that was kept: TestTraceShowsAnOrderOfADemoThatWasKept runs it"},
 	{"troupe console", "serves until it is stopped: the tests of console.go run it"},
 	{"troupe ambassador", "serves until it is stopped: internal/sidecar runs it"},
-	{"troupe watch --", "serves until it is stopped: TestWatchPrintsWhatItFindsAndShowsEachFlow_C09 runs it"},
+	{"troupe watch --", "serves until it is stopped: TestWatchPrintsWhatItFindsAndShowsEachFlow runs it"},
 	{"troupe dev", "serves until it is stopped: TestDev… run it"},
 	{"troupe trace b-", "of the service that the reader has made: internal/scaffold tests that"},
 	{"troupe init", "writes a module and fetches what it needs: TestInit… runs it"},

@@ -199,9 +199,9 @@ func alike(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// TestTheOperatorsPage_C13_C15 follows docs/dead-letters.md, with a service, a relay and the commands, and compares the page with
+// TestTheOperatorsPage follows docs/dead-letters.md, with a service, a relay and the commands, and compares the page with
 // their output. Run it with -v to see a page's worth of output.
-func TestTheOperatorsPage_C13_C15(t *testing.T) {
+func TestTheOperatorsPage(t *testing.T) {
 	s := newPayments(t)
 	// The bank is away for twelve orders; three messages are invalid; one key waits for its next attempt.
 	s.exec("INSERT INTO bank VALUES ('bank answered 503 after 1.2s')")

@@ -187,9 +187,9 @@ func (s *decider) await(id string, want saga.Status) {
 	})
 }
 
-// TestTheOperatorsPageOfSagas_A24_B02_B04 follows docs/operating-sagas.md, with a flow and the commands, and compares the page
+// TestTheOperatorsPageOfSagas follows docs/operating-sagas.md, with a flow and the commands, and compares the page
 // with their output. Run it with -v to see a page's worth of output.
-func TestTheOperatorsPageOfSagas_A24_B02_B04(t *testing.T) {
+func TestTheOperatorsPageOfSagas(t *testing.T) {
 	s := newDecider(t)
 	s.begin("order", "o-1001", saga.Completed)
 	s.tell("o-1002 ReserveStock", "fail")
@@ -396,7 +396,7 @@ func TestWhatIsAskedOfASagaMustBeMeant(t *testing.T) {
 
 // A start from the command line converts the variables to their types, names invalid ones, and, if there is no saga of the type
 // yet, requires the hop of its coordinator.
-func TestASagaIsStartedFromTheCommandLine_A11(t *testing.T) {
+func TestASagaIsStartedFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := newDecider(t)
 	start := func(more ...string) outcome { return s.troupe(append([]string{"saga", "start", "order"}, more...)...) }

@@ -71,9 +71,9 @@ func watchedOrder(t *testing.T, flow string) (folder string) {
 	return folder
 }
 
-// TestWatchPrintsWhatItFindsAndShowsEachFlow_C09 runs the watcher until it is stopped, and then reads its stored findings and
+// TestWatchPrintsWhatItFindsAndShowsEachFlow runs the watcher until it is stopped, and then reads its stored findings and
 // flows.
-func TestWatchPrintsWhatItFindsAndShowsEachFlow_C09(t *testing.T) {
+func TestWatchPrintsWhatItFindsAndShowsEachFlow(t *testing.T) {
 	t.Parallel()
 	flow, pool := testkit.Flow(t), testkit.Database(t)
 	folder := watchedOrder(t, flow)

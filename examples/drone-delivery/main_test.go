@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// TestDroneDelivery_C12_C13_C18 runs the program. What it prints is what the README shows.
-func TestDroneDelivery_C12_C13_C18(t *testing.T) {
+// TestDroneDelivery runs the program. What it prints is what the README shows.
+func TestDroneDelivery(t *testing.T) {
 	t.Parallel()
 	s := servers{databases: make(map[string]string), brokers: testkit.Kafka(t), flow: testkit.Flow(t)}
 	for _, hop := range hops {

@@ -81,7 +81,7 @@ func orders(ms ...sagatest.Message) (all [][]sagatest.Message) {
 	return all
 }
 
-func TestAJoinOfThreeInAnyOrder_D02_D11(t *testing.T) {
+func TestAJoinOfThreeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	for _, order := range orders(value("a-1", true), legality("p-1", true), credit("c-1", true)) {
 		for _, again := range []int{1, 2} { // once, and each twice
@@ -103,7 +103,7 @@ func TestAJoinOfThreeInAnyOrder_D02_D11(t *testing.T) {
 }
 
 // An assessment may come before the application: it is kept until the saga is there.
-func TestWhatComesBeforeTheApplicationCounts_D02(t *testing.T) {
+func TestWhatComesBeforeTheApplicationCounts(t *testing.T) {
 	t.Parallel()
 	for _, order := range orders(submitted("a-1", 999_999), value("a-1", true), legality("p-1", true), credit("c-1", true)) {
 		approvals(t).Given(order[:3]...).WhenPublished(order[3]).ThenCommands(approve).ThenActive(1)
@@ -111,7 +111,7 @@ func TestWhatComesBeforeTheApplicationCounts_D02(t *testing.T) {
 }
 
 // The boundary stands once, in approval.saga.json: what is less than USD 10,000 is approved automatically, USD 10,000 is not.
-func TestTheBoundaryIsTenThousand_D03_Defect23(t *testing.T) {
+func TestTheBoundaryIsTenThousand(t *testing.T) {
 	t.Parallel()
 	for cents, automatic := range map[int]bool{0: true, 1: true, 999_999: true, 1_000_000: false, 1_000_001: false} {
 		f := approvals(t).WhenPublished(submitted("a-1", cents))
@@ -125,7 +125,7 @@ func TestTheBoundaryIsTenThousand_D03_Defect23(t *testing.T) {
 	}
 }
 
-func TestOneSagaForEachApplication_D04(t *testing.T) {
+func TestOneSagaForEachApplication(t *testing.T) {
 	t.Parallel()
 	f := approvals(t).Given(submitted("a-1", 500), submitted("a-2", 700)).ThenActive(2)
 	f.WhenPublished(submitted("a-1", 900)).ThenNothing().ThenActive(2) // it was submitted before
@@ -135,7 +135,7 @@ func TestOneSagaForEachApplication_D04(t *testing.T) {
 	require.False(t, set)
 }
 
-func TestTheApplicationStartsIt_D05(t *testing.T) {
+func TestTheApplicationStartsIt(t *testing.T) {
 	t.Parallel()
 	f := approvals(t).WhenPublished(value("a-1", true)).ThenActive(0)
 	f.WhenPublished(decided("ApplicationDeclined", "a-1")).ThenActive(0)
@@ -143,7 +143,7 @@ func TestTheApplicationStartsIt_D05(t *testing.T) {
 }
 
 // One assessment of an applicant is for all of his applications, and of no other's.
-func TestAnEventFindsItsSagasByAnyProperty_D06(t *testing.T) {
+func TestAnEventFindsItsSagasByAnyProperty(t *testing.T) {
 	t.Parallel()
 	other := submitted("a-3", 500)
 	other.Fields["applicant_id"], other.Fields["product_id"] = "c-3", "p-3"
@@ -153,7 +153,7 @@ func TestAnEventFindsItsSagasByAnyProperty_D06(t *testing.T) {
 }
 
 // It ends by its declaration as soon as a condition holds, and by what a command is answered.
-func TestItEndsAtOnceWhenOneIsNotFavourable_D09_D10(t *testing.T) {
+func TestItEndsAtOnceWhenOneIsNotFavourable(t *testing.T) {
 	t.Parallel()
 	for reason, bad := range map[string]sagatest.Message{
 		"product value": value("a-1", false), "product legality": legality("p-1", false), "applicant credit": credit("c-1", false),
@@ -168,7 +168,7 @@ func TestItEndsAtOnceWhenOneIsNotFavourable_D09_D10(t *testing.T) {
 }
 
 // Who must decide what the flow cannot: the application's service may refuse, or give up.
-func TestARefusedApprovalNeedsAPerson_D09(t *testing.T) {
+func TestARefusedApprovalNeedsAPerson(t *testing.T) {
 	t.Parallel()
 	all := []sagatest.Message{submitted("a-1", 500), value("a-1", true), legality("p-1", true), credit("c-1", true)}
 	f := approvals(t).Given(all...)
@@ -183,7 +183,7 @@ func TestARefusedApprovalNeedsAPerson_D09(t *testing.T) {
 }
 
 // What a saga knows is data and survives as JSON; who acts on it are hops, which it names and never holds.
-func TestItsFieldsArePersisted_D08(t *testing.T) {
+func TestItsFieldsArePersisted(t *testing.T) {
 	t.Parallel()
 	approval, _ := definitions(t)
 	f := approvals(t).Given(submitted("a-1", 500), value("a-1", true))

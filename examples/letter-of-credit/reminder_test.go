@@ -18,13 +18,13 @@ var reminderDue = sagatest.Emitted{Saga: "reminder/a-1", Type: "ReminderDue", Fi
 	"application_id": "a-1", "applicant_id": "c-1", "amount_cents": 500,
 }}
 
-func TestAReminderIsScheduledWithItsPayload_D12(t *testing.T) {
+func TestAReminderIsScheduledWithItsPayload(t *testing.T) {
 	t.Parallel()
 	f := reminders(t).WhenPublished(submitted("a-1", 500)).ThenScheduled("reminder", 10*day)
 	f.WhenTimePasses(3*day).ThenScheduled("reminder", 7*day).ThenNoEvents()
 }
 
-func TestAfterTenDaysOfSilenceThereIsAReminder_D13_D15(t *testing.T) {
+func TestAfterTenDaysOfSilenceThereIsAReminder(t *testing.T) {
 	t.Parallel()
 	f := reminders(t).Given(submitted("a-1", 500))
 	f.WhenTimePasses(10*day - time.Second).ThenNoEvents().ThenDeadlinesMet()
@@ -33,7 +33,7 @@ func TestAfterTenDaysOfSilenceThereIsAReminder_D13_D15(t *testing.T) {
 	f.WhenPublished(decided("ApplicationApproved", "a-1")).ThenActive(0).ThenNoEvents()
 }
 
-func TestADecisionCancelsTheReminder_D14(t *testing.T) {
+func TestADecisionCancelsTheReminder(t *testing.T) {
 	t.Parallel()
 	for _, decision := range []string{"ApplicationApproved", "ApplicationDeclined"} {
 		f := reminders(t).Given(submitted("a-1", 500), submitted("a-2", 500))
@@ -45,7 +45,7 @@ func TestADecisionCancelsTheReminder_D14(t *testing.T) {
 }
 
 // A person who gives it up cancels it too: there is no way out that leaves a deadline behind.
-func TestAbandoningCancelsTheReminder_D14(t *testing.T) {
+func TestAbandoningCancelsTheReminder(t *testing.T) {
 	t.Parallel()
 	f := reminders(t).Given(submitted("a-1", 500))
 	f.WhenActs("reminder/a-1", saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "by phone"}).ThenNoDeadlines().ThenActive(0)
@@ -53,7 +53,7 @@ func TestAbandoningCancelsTheReminder_D14(t *testing.T) {
 }
 
 // Two processes: an application that has left the automatic path still needs its person, and somebody is reminded.
-func TestTheReminderOutlivesTheAutomaticPath_D15(t *testing.T) {
+func TestTheReminderOutlivesTheAutomaticPath(t *testing.T) {
 	t.Parallel()
 	f := sagatest.New(t, both(t)...).WhenPublished(submitted("a-1", 500)).ThenActive(2)
 	f.WhenPublished(credit("c-1", false)).ThenEvents(byHand("applicant credit")).ThenActive(1)
@@ -62,7 +62,7 @@ func TestTheReminderOutlivesTheAutomaticPath_D15(t *testing.T) {
 }
 
 // The automatic approval's own answer is the event that ends the reminder.
-func TestAnAutomaticApprovalEndsTheReminder_D14(t *testing.T) {
+func TestAnAutomaticApprovalEndsTheReminder(t *testing.T) {
 	t.Parallel()
 	f := sagatest.New(t, both(t)...).Given(submitted("a-1", 500), value("a-1", true), legality("p-1", true), credit("c-1", true))
 	f.WhenPublished(sagatest.Success("approve", "ApplicationApproved", sagatest.Fields{"application_id": "a-1"})).

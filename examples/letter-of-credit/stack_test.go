@@ -219,7 +219,7 @@ func (s *stack) waitForSagas(status string, want int) {
 }
 
 // Four applications, as README.md shows them.
-func TestFourApplicationsOnTheStack_D07_D12_D15(t *testing.T) {
+func TestFourApplicationsOnTheStack(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, 200*time.Millisecond)
 	for id, cents := range map[string]int64{"a-1": 9_999_99, "a-2": 10_000_00, "a-3": 500_00, "a-4": 500_00} {
@@ -250,7 +250,7 @@ ORDER BY id`)
 }
 
 // D11 under concurrency: every order of arrival, many at once, and each application is approved once.
-func TestManyApplicationsAtOnceAreApprovedOnceEach_D11(t *testing.T) {
+func TestManyApplicationsAtOnceAreApprovedOnceEach(t *testing.T) {
 	t.Parallel()
 	const n = 60
 	s := newStack(t, time.Hour)

@@ -57,7 +57,7 @@ func TestGoAndJSONAreOneTree(t *testing.T) {
 
 var anOrder = sagatest.Fields{"order_id": "o-1", "book": 1, "copies": 2, "cents": 3000, "address": "Moon"}
 
-func TestARefusedShipmentIsUndoneInReverse_A16_B12(t *testing.T) {
+func TestARefusedShipmentIsUndoneInReverse(t *testing.T) {
 	f := sagatest.New(t, order(t))
 	f.WhenStarted("order", anOrder).ThenCommands(sagatest.Command{Type: "ChargePayment"})
 	f.Given(sagatest.Success("payment", "PaymentCharged", sagatest.Fields{"payment_id": "p-1"}))
@@ -70,7 +70,7 @@ func TestARefusedShipmentIsUndoneInReverse_A16_B12(t *testing.T) {
 	f.ThenEvents(sagatest.Emitted{Type: "OrderCancelled", Outcome: "failure"}).ThenActive(0).ThenNoDeadlines()
 }
 
-func TestASilentInventoryIsInDoubtAndUndone_Defect11(t *testing.T) {
+func TestASilentInventoryIsInDoubtAndUndone(t *testing.T) {
 	f := sagatest.New(t, order(t))
 	f.WhenStarted("order", anOrder)
 	f.WhenPublished(sagatest.Success("payment", "PaymentCharged", sagatest.Fields{"payment_id": "p-1"}))

@@ -12,9 +12,9 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// TestAnOrderFlowOnPostgresAlone_A01_A14 runs the program on a database of its own, and again: nothing is done twice. What
+// TestAnOrderFlowOnPostgresAlone runs the program on a database of its own, and again: nothing is done twice. What
 // it prints is what the README and the tutorial show.
-func TestAnOrderFlowOnPostgresAlone_A01_A14(t *testing.T) {
+func TestAnOrderFlowOnPostgresAlone(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
 	pages := make(map[string]string)

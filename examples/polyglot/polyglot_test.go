@@ -46,8 +46,8 @@ type system struct {
 	ctx      context.Context
 }
 
-// TestServicesInOtherLanguagesTakePartInTheOrderFlow_C18: one behind an ambassador, one with a Kafka client of its own.
-func TestServicesInOtherLanguagesTakePartInTheOrderFlow_C18(t *testing.T) {
+// TestServicesInOtherLanguagesTakePartInTheOrderFlow: one behind an ambassador, one with a Kafka client of its own.
+func TestServicesInOtherLanguagesTakePartInTheOrderFlow(t *testing.T) {
 	t.Parallel()
 	python, node := install(t)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -227,9 +227,9 @@ func TestTwoFilesForOneHop(t *testing.T) {
 	require.Equal(t, []string{"again:1: same-hop"}, places(found))
 }
 
-// In TestAnExpectationThatAsksAgainOwnsRetriesToo_C14 a handler tries a message five times, and another service sends it again
+// In TestAnExpectationThatAsksAgainOwnsRetriesToo a handler tries a message five times, and another service sends it again
 // when its answer is late.
-func TestAnExpectationThatAsksAgainOwnsRetriesToo_C14(t *testing.T) {
+func TestAnExpectationThatAsksAgainOwnsRetriesToo(t *testing.T) {
 	t.Parallel()
 	ask := func(attempts string) []string {
 		_, found := verify.Files([]verify.File{

@@ -30,8 +30,8 @@ func (s *stage) keys(f watch.Filter, limit int) (keys []string) {
 	}
 }
 
-// TestFlowsAreFoundByHowTheyStand_C09 checks that for each filter all pages together contain every flow once and in order.
-func TestFlowsAreFoundByHowTheyStand_C09(t *testing.T) {
+// TestFlowsAreFoundByHowTheyStand checks that for each filter all pages together contain every flow once and in order.
+func TestFlowsAreFoundByHowTheyStand(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	all := [][]said{order("done-1"), order("done-2"), order("missing"), order("late"), order("refused"), order("odd")}

@@ -219,8 +219,8 @@ func (s *stage) show(subject string) *watch.Flow {
 	return f
 }
 
-// TestAFlowThatWasOverBeforeTheWatcherCameIsSeenWhole_C09 starts the watcher late; it reads from the beginning of the log.
-func TestAFlowThatWasOverBeforeTheWatcherCameIsSeenWhole_C09(t *testing.T) {
+// TestAFlowThatWasOverBeforeTheWatcherCameIsSeenWhole starts the watcher late; it reads from the beginning of the log.
+func TestAFlowThatWasOverBeforeTheWatcherCameIsSeenWhole(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.send(order("o-1")...)
@@ -251,8 +251,8 @@ func TestAFlowThatWasOverBeforeTheWatcherCameIsSeenWhole_C09(t *testing.T) {
 	require.ErrorIs(t, err, watch.ErrNone)
 }
 
-// TestWhatIsMissingIsFoundAndTakenBackWhenItComes_C09 checks a missing answer, and the join that waits for it.
-func TestWhatIsMissingIsFoundAndTakenBackWhenItComes_C09(t *testing.T) {
+// TestWhatIsMissingIsFoundAndTakenBackWhenItComes checks a missing answer, and the join that waits for it.
+func TestWhatIsMissingIsFoundAndTakenBackWhenItComes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	o := order("o-1")
@@ -282,8 +282,8 @@ func TestWhatIsMissingIsFoundAndTakenBackWhenItComes_C09(t *testing.T) {
 	require.Len(t, w.texts(), 4, "and no more")
 }
 
-// TestWhatCameTooLateBeforeItWasLookedAtIsLate_C09 stops the watcher while the answer arrives.
-func TestWhatCameTooLateBeforeItWasLookedAtIsLate_C09(t *testing.T) {
+// TestWhatCameTooLateBeforeItWasLookedAtIsLate stops the watcher while the answer arrives.
+func TestWhatCameTooLateBeforeItWasLookedAtIsLate(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	o := order("o-1")
@@ -299,9 +299,9 @@ func TestWhatCameTooLateBeforeItWasLookedAtIsLate_C09(t *testing.T) {
 	require.Equal(t, watch.Completed, s.show("o-1").Status)
 }
 
-// TestExpectationsAreJudgedByTheKey_C09_C07 checks that the expected message may arrive first, and that if it does not arrive, an
+// TestExpectationsAreJudgedByTheKey checks that the expected message may arrive first, and that if it does not arrive, an
 // event must report it.
-func TestExpectationsAreJudgedByTheKey_C09_C07(t *testing.T) {
+func TestExpectationsAreJudgedByTheKey(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	expecting := func(c *watch.Config) {
@@ -331,8 +331,8 @@ func TestExpectationsAreJudgedByTheKey_C09_C07(t *testing.T) {
 	}, found)
 }
 
-// TestWhatNobodyDeclaresIsToldOnceAndCounted_C09 also checks that a hop's dead letters and exhausted events are not unexpected.
-func TestWhatNobodyDeclaresIsToldOnceAndCounted_C09(t *testing.T) {
+// TestWhatNobodyDeclaresIsToldOnceAndCounted also checks that a hop's dead letters and exhausted events are not unexpected.
+func TestWhatNobodyDeclaresIsToldOnceAndCounted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	w := s.watch()
@@ -352,9 +352,9 @@ func TestWhatNobodyDeclaresIsToldOnceAndCounted_C09(t *testing.T) {
 	require.Equal(t, watch.Parked, s.show("o-1").Status)
 }
 
-// TestAWatcherThatIsStoppedAnywhereCountsNothingTwice_C09 stops and starts watchers, two of them at a time, while messages
+// TestAWatcherThatIsStoppedAnywhereCountsNothingTwice stops and starts watchers, two of them at a time, while messages
 // arrive.
-func TestAWatcherThatIsStoppedAnywhereCountsNothingTwice_C09(t *testing.T) {
+func TestAWatcherThatIsStoppedAnywhereCountsNothingTwice(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	small := func(c *watch.Config) { c.Batch = 7 }
@@ -387,8 +387,8 @@ func TestAWatcherThatIsStoppedAnywhereCountsNothingTwice_C09(t *testing.T) {
 	require.Empty(t, w.texts(), "what was told of before")
 }
 
-// TestAnotherDeclarationJudgesAnew_C09 checks that stored messages are judged again, too.
-func TestAnotherDeclarationJudgesAnew_C09(t *testing.T) {
+// TestAnotherDeclarationJudgesAnew checks that stored messages are judged again, too.
+func TestAnotherDeclarationJudgesAnew(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.send(order("o-1")...)
@@ -415,8 +415,8 @@ func TestAnotherDeclarationJudgesAnew_C09(t *testing.T) {
 	require.Empty(t, found)
 }
 
-// TestAFlowUnderWayIsNoFinding_C09 also creates the flow's topics one by one.
-func TestAFlowUnderWayIsNoFinding_C09(t *testing.T) {
+// TestAFlowUnderWayIsNoFinding also creates the flow's topics one by one.
+func TestAFlowUnderWayIsNoFinding(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	w := s.watch(func(c *watch.Config) { c.Answer = time.Hour })
@@ -433,9 +433,9 @@ func TestAFlowUnderWayIsNoFinding_C09(t *testing.T) {
 	require.Equal(t, []string{"unexpected: Seen on extra.events is declared by nobody"}, w.texts())
 }
 
-// TestWhatAnotherFlowSaysIsHeardAndNotJudged_C09 checks that a topic of another flow is read if a reaction names it, and that all
+// TestWhatAnotherFlowSaysIsHeardAndNotJudged checks that a topic of another flow is read if a reaction names it, and that all
 // of its types are accepted.
-func TestWhatAnotherFlowSaysIsHeardAndNotJudged_C09(t *testing.T) {
+func TestWhatAnotherFlowSaysIsHeardAndNotJudged(t *testing.T) {
 	t.Parallel()
 	s, other := newStage(t), newStage(t)
 	other.send(said{hop: "order", typ: "Opened", key: "k", id: "1", ago: time.Hour}, said{hop: "order", typ: "Closed", key: "k", id: "2", ago: time.Hour})
@@ -451,8 +451,8 @@ func TestWhatAnotherFlowSaysIsHeardAndNotJudged_C09(t *testing.T) {
 	require.Equal(t, "missing: order has not sent Welcomed within 5s after Opened of other.order.events", found)
 }
 
-// TestATopicThatIsMadeAnewIsReadFromItsBeginning_C09 recreates a topic with fewer messages than the old one had.
-func TestATopicThatIsMadeAnewIsReadFromItsBeginning_C09(t *testing.T) {
+// TestATopicThatIsMadeAnewIsReadFromItsBeginning recreates a topic with fewer messages than the old one had.
+func TestATopicThatIsMadeAnewIsReadFromItsBeginning(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	for i := range 5 {
@@ -487,8 +487,8 @@ func TestATopicThatIsMadeAnewIsReadFromItsBeginning_C09(t *testing.T) {
 	require.Equal(t, 5, s.count("SELECT count(*) FROM troupe.watch_messages WHERE id_text LIKE 'old-%'"))
 }
 
-// TestDaysPastTheRetentionAreEmptied_C09 checks that their partitions are truncated.
-func TestDaysPastTheRetentionAreEmptied_C09(t *testing.T) {
+// TestDaysPastTheRetentionAreEmptied checks that their partitions are truncated.
+func TestDaysPastTheRetentionAreEmptied(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.send(order("o-1")...)
@@ -511,8 +511,8 @@ func TestDaysPastTheRetentionAreEmptied_C09(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.watch_days WHERE day BETWEEN 1 AND $1 - 4", today))
 }
 
-// TestWhateverARecordHoldsIsStored_C09 writes records without Troupe's headers, as other producers may.
-func TestWhateverARecordHoldsIsStored_C09(t *testing.T) {
+// TestWhateverARecordHoldsIsStored writes records without Troupe's headers, as other producers may.
+func TestWhateverARecordHoldsIsStored(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	long := strings.Repeat("k", 3000)
@@ -534,9 +534,9 @@ func TestWhateverARecordHoldsIsStored_C09(t *testing.T) {
 	require.Equal(t, 1, s.show(long).Count, "keys are hashed where they are long, and found all the same")
 }
 
-// TestNothingOfTheFlowChanges_C09 checks that there is no new group, offset or record, with only the rights that the package
+// TestNothingOfTheFlowChanges checks that there is no new group, offset or record, with only the rights that the package
 // comment names.
-func TestNothingOfTheFlowChanges_C09(t *testing.T) {
+func TestNothingOfTheFlowChanges(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	admin := kadm.NewClient(s.client)

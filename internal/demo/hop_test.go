@@ -176,7 +176,7 @@ func TestWhatOnlyAPersonCanMendEndsAService(t *testing.T) {
 	require.ErrorContains(t, porter.Run(t.Context(), demo.Config{}), "DATABASE_URL is not set")
 }
 
-func TestADeadLetterIsToldToTheWebhook_A26(t *testing.T) {
+func TestADeadLetterIsToldToTheWebhook(t *testing.T) {
 	t.Parallel()
 	bodies := make(chan string, 10)
 	chat := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -107,8 +107,8 @@ func (h *house) waitEvents(n int) (types []string) {
 	return types
 }
 
-// TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain_C18 kills the ambassador (SIGKILL) while the service answers.
-func TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain_C18(t *testing.T) {
+// TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain kills the ambassador (SIGKILL) while the service answers.
+func TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var keys []string
@@ -152,9 +152,9 @@ func (h *house) count(sql string, args ...any) (n int) {
 	return n
 }
 
-// TestAServiceThatHangsCostsBoundedWork_C19: no more requests run than concurrency allows, other keys wait in Kafka, and the
+// TestAServiceThatHangsCostsBoundedWork: no more requests run than concurrency allows, other keys wait in Kafka, and the
 // waiting commands are done when the service is back.
-func TestAServiceThatHangsCostsBoundedWork_C19(t *testing.T) {
+func TestAServiceThatHangsCostsBoundedWork(t *testing.T) {
 	t.Parallel()
 	const most, all = 6, 200
 	hangs := make(chan struct{})
@@ -196,8 +196,8 @@ func TestAServiceThatHangsCostsBoundedWork_C19(t *testing.T) {
 	require.Zero(t, p.terminate(), p.logs())
 }
 
-// TestAServiceThatIsAwayIsWaitedFor_C18: no command becomes a dead letter, and /readyz has the reason.
-func TestAServiceThatIsAwayIsWaitedFor_C18(t *testing.T) {
+// TestAServiceThatIsAwayIsWaitedFor: no command becomes a dead letter, and /readyz has the reason.
+func TestAServiceThatIsAwayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, func(http.ResponseWriter, *http.Request) {}, "retry-attempts: 1")
 	address, listen := place(t)
@@ -218,9 +218,9 @@ func TestAServiceThatIsAwayIsWaitedFor_C18(t *testing.T) {
 	require.Zero(t, p.terminate(), p.logs())
 }
 
-// TestADeadLetterOfAnAmbassadorIsTold_C13: after the retry period the webhook is notified, and the command is stored as a dead
+// TestADeadLetterOfAnAmbassadorIsTold: after the retry period the webhook is notified, and the command is stored as a dead
 // letter.
-func TestADeadLetterOfAnAmbassadorIsTold_C13(t *testing.T) {
+func TestADeadLetterOfAnAmbassadorIsTold(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 10)
 	chat := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -240,7 +240,7 @@ func TestADeadLetterOfAnAmbassadorIsTold_C13(t *testing.T) {
 	require.Zero(t, p.terminate(), p.logs())
 }
 
-func TestAServicePostsToItsAmbassadorsOutbox_C18(t *testing.T) {
+func TestAServicePostsToItsAmbassadorsOutbox(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef"
 	h := newHouse(t, func(http.ResponseWriter, *http.Request) {}, "outbox: "+anyPort, "outbox-token: '"+token+"'")

@@ -179,7 +179,7 @@ func TestATakenAdminAddressIsAFailureWithARemedy(t *testing.T) {
 	require.Contains(t, r.stderr, "choose another address with --admin")
 }
 
-func TestAParkedRowIsToldToTheWebhook_A26(t *testing.T) {
+func TestAParkedRowIsToldToTheWebhook(t *testing.T) {
 	t.Parallel()
 	environ, conn, topic := site(t)
 	bodies := make(chan string, 10)

@@ -11,7 +11,7 @@ import (
 )
 
 // A value from an answer may be the one by which later events find the saga, and also an event that came before.
-func TestASagaIsFoundByWhatAnAnswerBrought_D06(t *testing.T) {
+func TestASagaIsFoundByWhatAnAnswerBrought(t *testing.T) {
 	d := booked(t)
 	for name, early := range map[string]bool{"before the answer": true, "after it": false} {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestASagaIsFoundByWhatAnAnswerBrought_D06(t *testing.T) {
 
 // An event that comes after the saga of its value has ended looks like one that comes before the next saga of that value: it
 // is stashed as long as any other, and not lost.
-func TestAnEventBehindTheEndWaitsForTheNextOfItsValue_D02(t *testing.T) {
+func TestAnEventBehindTheEndWaitsForTheNextOfItsValue(t *testing.T) {
 	for name, want := range map[string]struct {
 		after  time.Duration
 		status saga.Status

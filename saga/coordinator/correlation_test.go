@@ -28,7 +28,7 @@ func (f *flow) sent(id string) []sent {
 
 // TestASagaIsOneFlow: all messages have the id of the first command as correlation id, also those after an operator's action
 // from another process, which is the cause of the messages that follow from it.
-func TestASagaIsOneFlow_A24(t *testing.T) {
+func TestASagaIsOneFlow(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(*flow, string, saga.Event) error{
 		"from the desk": func(f *flow, id string, e saga.Event) error {

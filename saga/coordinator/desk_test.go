@@ -50,7 +50,7 @@ func annsEvent(kind saga.Kind, step string) saga.Event {
 }
 
 // An operator sees what an action would do and applies it from another process, and the flow continues.
-func TestADeskActsInTheCoordinatorsName_A24(t *testing.T) {
+func TestADeskActsInTheCoordinatorsName(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, f *flow) {
 		f.setFail("o-1 inventory/forward", errors.New("no forklift"))
@@ -133,7 +133,7 @@ func TestADeskThatCannotWriteAvroSaysSo(t *testing.T) {
 
 // The log of every saga folds to its row (promises B03 and B04). A change of the row that is not in the log is found, with
 // its path.
-func TestReplayFindsWhatTheLogDoesNotGive_B04(t *testing.T) {
+func TestReplayFindsWhatTheLogDoesNotGive(t *testing.T) {
 	t.Parallel()
 	f := newFlow(t, true)
 	for i := range 6 {
@@ -198,7 +198,7 @@ func withInsurance(t testing.TB) *saga.Definition {
 }
 
 // A saga that can move to another definition is moved, each obstacle is reported, and the log folds across the move.
-func TestSagasMoveToAnotherDefinition_B06(t *testing.T) {
+func TestSagasMoveToAnotherDefinition(t *testing.T) {
 	t.Parallel()
 	f := newFlow(t, true)
 	f.setFail("o-1 inventory/forward", errors.New("no forklift"))
@@ -259,7 +259,7 @@ func TestSagasMoveToAnotherDefinition_B06(t *testing.T) {
 }
 
 // A saga that is moved is found by associations that only the new definition has, also by events that came before.
-func TestAMovedSagaIsFoundAnew_B06(t *testing.T) {
+func TestAMovedSagaIsFoundAnew(t *testing.T) {
 	t.Parallel()
 	f := newFlow(t, true)
 	f.setFail("o-1 inventory/forward", errors.New("no forklift"))

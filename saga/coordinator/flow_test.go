@@ -73,7 +73,7 @@ func TestAnExhaustedStepParksAndIsTriedAgain(t *testing.T) {
 
 // A command without an answer is in doubt when its time is up. Its compensation overtakes it, and the command then has no
 // effect.
-func TestAStepThatIsNotAnsweredInTimeIsUndone_B13_Defect11(t *testing.T) {
+func TestAStepThatIsNotAnsweredInTimeIsUndone(t *testing.T) {
 	t.Parallel()
 	spec := order(t).Spec()
 	spec.Steps[1].Timeout = saga.Duration(300 * time.Millisecond)

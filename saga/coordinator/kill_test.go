@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAKillAtAnyArrowLeavesEachSagaWhole_A07 kills a coordinator by SIGKILL at each arrow of its transaction, and lets another
+// TestAKillAtAnyArrowLeavesEachSagaWhole kills a coordinator by SIGKILL at each arrow of its transaction, and lets another
 // take over.
-func TestAKillAtAnyArrowLeavesEachSagaWhole_A07(t *testing.T) {
+func TestAKillAtAnyArrowLeavesEachSagaWhole(t *testing.T) {
 	t.Parallel()
 	for _, arrow := range []struct {
 		point string

@@ -77,7 +77,7 @@ var questions = []struct {
 }
 
 // Each question is answered from an index that has the answer in order, wherever the page is.
-func TestListsReadIndexesInOrder_B02(t *testing.T) {
+func TestListsReadIndexesInOrder(t *testing.T) {
 	t.Parallel()
 	const n = 60_000
 	pool, desk := many(t, n)
@@ -109,7 +109,7 @@ func TestListsReadIndexesInOrder_B02(t *testing.T) {
 }
 
 // All pages together contain each saga once and in order, whatever the filter.
-func TestPagesAreTheWholeInOrder_B02(t *testing.T) {
+func TestPagesAreTheWholeInOrder(t *testing.T) {
 	t.Parallel()
 	pool, desk := many(t, 5_000)
 	for _, c := range []struct {

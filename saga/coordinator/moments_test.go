@@ -107,9 +107,9 @@ func newStepwise(t *testing.T, key string) *flow {
 	return f
 }
 
-// TestTheRowsOfAShippingFailure_A18 takes an order through it step by step, each relay on command, and compares
+// TestTheRowsOfAShippingFailure takes an order through it step by step, each relay on command, and compares
 // docs/operating-sagas.md with the rows. Run it with -v to print them.
-func TestTheRowsOfAShippingFailure_A18(t *testing.T) {
+func TestTheRowsOfAShippingFailure(t *testing.T) {
 	t.Parallel()
 	f := newStepwise(t, "o-1001")
 	f.process(order(t))

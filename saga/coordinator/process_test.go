@@ -41,7 +41,7 @@ func (f *flow) goOn(p *participant.Participant) (stop func()) {
 
 // Each decision is made by another process. Some of them have a version that would not release the stock, and some do not
 // have the type at all: the saga's progress and its definition are in the database alone.
-func TestEachMomentMayBeAnotherProcess_B06_B17_Defect13_Defect17(t *testing.T) {
+func TestEachMomentMayBeAnotherProcess(t *testing.T) {
 	t.Parallel()
 	f := newStepwise(t, "o-1")
 	spec := order(t).Spec()

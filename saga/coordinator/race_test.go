@@ -24,8 +24,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestTwoStartsOfOneKeyAreOneSaga_A11 starts each order by calls and by events at the same time.
-func TestTwoStartsOfOneKeyAreOneSaga_A11(t *testing.T) {
+// TestTwoStartsOfOneKeyAreOneSaga starts each order by calls and by events at the same time.
+func TestTwoStartsOfOneKeyAreOneSaga(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, awaiting(t, time.Hour)) // nothing times out
 	s.serve(hops...)
@@ -57,8 +57,8 @@ func TestTwoStartsOfOneKeyAreOneSaga_A11(t *testing.T) {
 	require.Equal(t, verdict{saga.Completed: orders}, s.judge(keys))
 }
 
-// TestAnEventAndTheStartOfItsSagaMeet_D02: each of the two is written but not committed when the other comes.
-func TestAnEventAndTheStartOfItsSagaMeet_D02(t *testing.T) {
+// TestAnEventAndTheStartOfItsSagaMeet: each of the two is written but not committed when the other comes.
+func TestAnEventAndTheStartOfItsSagaMeet(t *testing.T) {
 	t.Parallel()
 	for name, variable := range map[string]string{"by its key": "approval", "by a variable": "clearance"} {
 		t.Run(name, func(t *testing.T) {
@@ -156,8 +156,8 @@ func visit(t testing.TB) *saga.Definition {
 	return d
 }
 
-// TestEventsAndStartsComeInAnyOrder_D02: all events and starts of a saga come at once, many times.
-func TestEventsAndStartsComeInAnyOrder_D02(t *testing.T) {
+// TestEventsAndStartsComeInAnyOrder: all events and starts of a saga come at once, many times.
+func TestEventsAndStartsComeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, visit(t))
 	var r repeats
@@ -202,9 +202,9 @@ func TestEventsAndStartsComeInAnyOrder_D02(t *testing.T) {
 	t.Log(&r)
 }
 
-// TestATimeoutAndALateAnswerMeet_B13: payments take as long as the saga waits for them. The saga completes, or it is
+// TestATimeoutAndALateAnswerMeet: payments take as long as the saga waits for them. The saga completes, or it is
 // compensated and the payment is undone or never made.
-func TestATimeoutAndALateAnswerMeet_B13(t *testing.T) {
+func TestATimeoutAndALateAnswerMeet(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, awaiting(t, 300*time.Millisecond))
 	s.task.Batch, s.task.Concurrency, s.task.Slow = 1, 10, s.timeout()
@@ -233,9 +233,9 @@ func TestATimeoutAndALateAnswerMeet_B13(t *testing.T) {
 	t.Log(s.judge(keys))
 }
 
-// TestTenAnswersMeet_D02: ten events of ten hops come at once for each of many sagas. Transactions wait for each other, and
+// TestTenAnswersMeet: ten events of ten hops come at once for each of many sagas. Transactions wait for each other, and
 // fewer than one in a hundred is repeated because of another one.
-func TestTenAnswersMeet_D02(t *testing.T) {
+func TestTenAnswersMeet(t *testing.T) {
 	t.Parallel()
 	s := newCrew(t, tenWays(t))
 	s.task.Batch, s.task.Concurrency = 1, ways

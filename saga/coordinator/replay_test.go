@@ -36,7 +36,7 @@ func folded(t testing.TB, n int) *flow {
 
 // There are more sagas than are read at a time: each is replayed once, in the order of their ids, and a replay after an id
 // leaves out the sagas up to that id.
-func TestReplayGoesThroughAllOnce_B04(t *testing.T) {
+func TestReplayGoesThroughAllOnce(t *testing.T) {
 	t.Parallel()
 	f := folded(t, 450)
 	var ids []string

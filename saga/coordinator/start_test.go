@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-func TestStartedByManyAtOnceItIsOneSaga_A02_A08_A11_B08(t *testing.T) {
+func TestStartedByManyAtOnceItIsOneSaga(t *testing.T) {
 	t.Parallel()
 	f := newHops(t, true)
 	f.setFail("o-1 payment/forward", errors.New("the bank is closed"))
@@ -53,7 +53,7 @@ func TestStartedByManyAtOnceItIsOneSaga_A02_A08_A11_B08(t *testing.T) {
 	}
 }
 
-func TestEveryCommandSaysWhoseItIs_A13_B11_Defect9(t *testing.T) {
+func TestEveryCommandSaysWhoseItIs(t *testing.T) {
 	t.Parallel()
 	f := newFlow(t, true)
 	f.set(f.refuse, "o-1 shipping/forward", "no carrier")

@@ -14,9 +14,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestConflictsAreTold_A27: a start waits for one that is under way. One is a caller's; the other is the participant's own,
+// TestConflictsAreTold: a start waits for one that is under way. One is a caller's; the other is the participant's own,
 // which runs again by itself.
-func TestConflictsAreTold_A27(t *testing.T) {
+func TestConflictsAreTold(t *testing.T) {
 	t.Parallel()
 	d, err := saga.Define(saga.Spec{
 		Saga: "stay", Version: 1, Key: "id", Data: map[string]saga.Type{"id": saga.String},

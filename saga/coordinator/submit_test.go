@@ -95,8 +95,8 @@ SELECT key, headers, xmin FROM troupe.local_work WHERE topic LIKE '%.commands'
 UNION ALL
 SELECT key, headers, xmin FROM troupe.outbox WHERE topic LIKE '%.commands'`
 
-// TestWhatIsSubmittedMeanwhileSharesACommit_A11: of each order the first submission starts it, with its own row.
-func TestWhatIsSubmittedMeanwhileSharesACommit_A11(t *testing.T) {
+// TestWhatIsSubmittedMeanwhileSharesACommit: of each order the first submission starts it, with its own row.
+func TestWhatIsSubmittedMeanwhileSharesACommit(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t)
 	open := s.closed()
@@ -189,7 +189,7 @@ func TestWhatCannotBeASagaIsRefusedBeforeItIsSent(t *testing.T) {
 	require.Empty(t, s.told)
 }
 
-func TestASubmissionGivesWayToAStartThatIsUnderWay_A11(t *testing.T) {
+func TestASubmissionGivesWayToAStartThatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	for _, commits := range []bool{true, false} {
 		t.Run(fmt.Sprint(commits), func(t *testing.T) {

@@ -58,7 +58,7 @@ func checked(room string) sagatest.Message {
 	return sagatest.Event("house", "RoomChecked", room, sagatest.Fields{"room": room, "ok": true})
 }
 
-func TestGivenWhenThen_D16(t *testing.T) {
+func TestGivenWhenThen(t *testing.T) {
 	t.Parallel()
 	f := sagatest.New(t, visit(t)).Given(asked("v-1", "r-1"), asked("v-2", "r-2")).ThenActive(2).ThenNoCommands()
 	f.WhenPublished(checked("r-2")).
@@ -70,7 +70,7 @@ func TestGivenWhenThen_D16(t *testing.T) {
 	f.WhenPublished(sagatest.Success("invite", "Invited", nil)).ThenNothing().ThenNoEvents()
 }
 
-func TestTimeIsVirtual_D17_D18(t *testing.T) {
+func TestTimeIsVirtual(t *testing.T) {
 	t.Parallel()
 	f := sagatest.New(t, visit(t)).Given(asked("v-1", "r-1")).ThenScheduled("reminder", 240*time.Hour)
 	f.WhenTimePasses(239*time.Hour).ThenDeadlinesMet().ThenScheduled("reminder", time.Hour)
@@ -78,7 +78,7 @@ func TestTimeIsVirtual_D17_D18(t *testing.T) {
 		ThenEvents(sagatest.Emitted{Type: "Reminded", Fields: sagatest.Fields{"room": "r-1"}})
 }
 
-func TestCancelledDeadlinesDoNotCome_D19_D20(t *testing.T) {
+func TestCancelledDeadlinesDoNotCome(t *testing.T) {
 	t.Parallel()
 	f := sagatest.New(t, visit(t)).Given(asked("v-1", "r-1"))
 	f.WhenPublished(checked("r-1")).ThenNoDeadlines()

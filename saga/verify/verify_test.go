@@ -78,9 +78,9 @@ func TestEveryExampleBelongsToARule(t *testing.T) {
 	}
 }
 
-// TestThePublishedPatternsFail_Defects_2_3_8_11_14_15_16_21_23 verifies the pseudocode of the published patterns, unchanged. The
+// TestThePublishedPatternsFail verifies the pseudocode of the published patterns, unchanged. The
 // rules show which of its defects would have been found before it ran.
-func TestThePublishedPatternsFail_Defects_2_3_8_11_14_15_16_21_23(t *testing.T) {
+func TestThePublishedPatternsFail(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]map[string][]string{
 		"published-a": {
@@ -115,13 +115,13 @@ func TestThePublishedPatternsFail_Defects_2_3_8_11_14_15_16_21_23(t *testing.T) 
 	}
 }
 
-func TestThirtySecondsAreLessThanTheLegalRetries_Defect16(t *testing.T) {
+func TestThirtySecondsAreLessThanTheLegalRetries(t *testing.T) {
 	t.Parallel()
 	found := find(t, files("timeout-below-retries", "bad"), "")
 	require.Contains(t, found[0].Text, "may take 31.5s")
 }
 
-func TestTheBoundaryItselfBelongsSomewhere_Defect23(t *testing.T) {
+func TestTheBoundaryItselfBelongsSomewhere(t *testing.T) {
 	t.Parallel()
 	found := find(t, files("guard-boundary", "bad"), "")
 	require.Equal(t, []string{"data.amount_usd = 10000", "approve: not taken", "the end: not taken"}, found[0].Trace)

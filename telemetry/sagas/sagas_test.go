@@ -141,9 +141,9 @@ func collect(t *testing.T, reader *sdkmetric.ManualReader, flow string) (map[str
 	return values, nil
 }
 
-// TestEveryMetricHasItsValue_A27 checks the values after a run whose outcomes are known: one trip completes, one is refused and
+// TestEveryMetricHasItsValue checks the values after a run whose outcomes are known: one trip completes, one is refused and
 // compensated, one is parked, one waits for its guest; a guest without a trip arrives; and one start gives way to another.
-func TestEveryMetricHasItsValue_A27(t *testing.T) {
+func TestEveryMetricHasItsValue(t *testing.T) {
 	t.Parallel()
 	pool, flow := testkit.Database(t), testkit.Flow(t)
 	hotel := local(t, pool, topics.MustHop(flow, "hotel"))

@@ -11,9 +11,9 @@ import (
 	"github.com/troupe-go/troupe/repair"
 )
 
-// TestTheOrderFlowWithoutACoordinator_A28_C01_C06_C10_C13: the handlers that answer commands in an orchestration react to events
+// TestTheOrderFlowWithoutACoordinator: the handlers that answer commands in an orchestration react to events
 // here. As in TestOrderFlow each part has orders and customers of its own, and the last ones send every message again.
-func TestTheOrderFlowWithoutACoordinator_A28_C01_C06_C10_C13(t *testing.T) {
+func TestTheOrderFlowWithoutACoordinator(t *testing.T) {
 	f := startFlow(t, demo.Choreography)
 	f.exec(t, "payment", "INSERT INTO accounts (customer_id, limit_cents) VALUES ('c-poor', 2000)")
 	f.exec(t, "shipping", "INSERT INTO undeliverable VALUES ('c-far', 'no road')")

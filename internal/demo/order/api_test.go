@@ -41,7 +41,7 @@ func (s *onStage) count(t *testing.T, table string) (n int) {
 	return n
 }
 
-func TestA08PlacingAnOrderReturnsBeforeAnyStepRan(t *testing.T) {
+func TestPlacingAnOrderReturnsBeforeAnyStepRan(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	got := s.call(t, "POST", "/orders", placeable)
@@ -95,7 +95,7 @@ func TestAnOrderIsPlacedOnce(t *testing.T) {
 	}
 }
 
-func TestA11TheSameOrderPlacedByManyAtOnceIsPlacedOnce(t *testing.T) {
+func TestTheSameOrderPlacedByManyAtOnceIsPlacedOnce(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	answers := make([]answer, 16)

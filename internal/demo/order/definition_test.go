@@ -158,7 +158,7 @@ func reach(t *testing.T) map[string]saga.State {
 	return found
 }
 
-func TestA14PaymentInventoryShippingCompleted(t *testing.T) {
+func TestPaymentInventoryShippingCompleted(t *testing.T) {
 	t.Parallel()
 	s, sent := play(t, charged, reserved, shipped)
 	require.Equal(t, saga.Completed, s.Status)
@@ -179,7 +179,7 @@ func TestRefusedPaymentLeavesNothingToUndo(t *testing.T) {
 	}, sent[1:])
 }
 
-func TestA16InventoryFailureRefundsThePayment(t *testing.T) {
+func TestInventoryFailureRefundsThePayment(t *testing.T) {
 	t.Parallel()
 	s, sent := play(t, charged, stockRefused, refunded)
 	require.Equal(t, saga.Compensated, s.Status)
@@ -190,7 +190,7 @@ func TestA16InventoryFailureRefundsThePayment(t *testing.T) {
 }
 
 // Defect 3: the pattern refunded the payment and kept the stock.
-func TestDefect3ShippingFailureReleasesInventoryAndRefundsThePayment(t *testing.T) {
+func TestShippingFailureReleasesInventoryAndRefundsThePayment(t *testing.T) {
 	t.Parallel()
 	s, sent := play(t, charged, reserved, shippingRefused, released, refunded)
 	require.Equal(t, saga.Compensated, s.Status)
@@ -201,7 +201,7 @@ func TestDefect3ShippingFailureReleasesInventoryAndRefundsThePayment(t *testing.
 	}, sent[3:], "in reverse, one after the other")
 }
 
-func TestA17CompensationReadsEarlierResults(t *testing.T) {
+func TestCompensationReadsEarlierResults(t *testing.T) {
 	t.Parallel()
 	pay, reserve := charged, reserved
 	pay.Fields, reserve.Fields = fields{"payment_id": "the payment's own id"}, fields{"reservation_id": "the reservation's own id"}
@@ -219,7 +219,7 @@ func TestAStepWithoutAnAnswerIsUndone(t *testing.T) {
 }
 
 // Defect 2: the pattern's compensation waited for states that no worker ever set. Here every state of a step is reached.
-func TestDefect2EveryStateTheProcessKnowsComesAbout(t *testing.T) {
+func TestEveryStateTheProcessKnowsComesAbout(t *testing.T) {
 	t.Parallel()
 	visited := phases(t)
 	for _, st := range parsed(t).Spec().Steps {
@@ -247,7 +247,7 @@ func phases(t *testing.T) map[string][]saga.Phase {
 }
 
 // A12: every running phase has its end phase, and every compensated step was compensating before.
-func TestA12EveryIntentHasItsDone(t *testing.T) {
+func TestEveryIntentHasItsDone(t *testing.T) {
 	t.Parallel()
 	for step, all := range phases(t) {
 		for before, after := range map[saga.Phase]saga.Phase{saga.Intent: saga.Done, saga.CompensateIntent: saga.Undone} {
@@ -257,7 +257,7 @@ func TestA12EveryIntentHasItsDone(t *testing.T) {
 }
 
 // Defect 8: refund_intent had no next state and no exit.
-func TestDefect8EveryPlaceHasAWayOnAndAWayOut(t *testing.T) {
+func TestEveryPlaceHasAWayOnAndAWayOut(t *testing.T) {
 	t.Parallel()
 	for at, s := range reach(t) {
 		if s.Ended() {
@@ -281,7 +281,7 @@ func TestDefect8EveryPlaceHasAWayOnAndAWayOut(t *testing.T) {
 }
 
 // Defect 7: after a worker's success nothing called the orchestrator again.
-func TestDefect7TheAnswerItselfLeadsToTheNextCommand(t *testing.T) {
+func TestTheAnswerItselfLeadsToTheNextCommand(t *testing.T) {
 	t.Parallel()
 	for at, s := range reach(t) {
 		for name, e := range events(s) {
@@ -293,7 +293,7 @@ func TestDefect7TheAnswerItselfLeadsToTheNextCommand(t *testing.T) {
 	}
 }
 
-func TestA10CalledAgainTheProcessSendsNothing(t *testing.T) {
+func TestCalledAgainTheProcessSendsNothing(t *testing.T) {
 	t.Parallel()
 	for at, s := range reach(t) {
 		again, fx := decide(t, s, everyEvent()["started"])

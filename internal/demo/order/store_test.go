@@ -28,7 +28,7 @@ func TestEveryStatementFitsTheTables(t *testing.T) {
 }
 
 // Defect 4: version was incremented and never compared.
-func TestDefect4AnOrderThatWasChangedMeanwhileIsNotOverwritten(t *testing.T) {
+func TestAnOrderThatWasChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	s := running(t)
 	s.mustPlace(t, newOrder("o-1"))
@@ -47,7 +47,7 @@ func TestDefect4AnOrderThatWasChangedMeanwhileIsNotOverwritten(t *testing.T) {
 }
 
 // Defect 9: charge, reserve and schedule were sent under one key.
-func TestDefect9EveryStepAndOperationHasItsOwnIdempotencyKey(t *testing.T) {
+func TestEveryStepAndOperationHasItsOwnIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	s := running(t)
 	s.mustPlace(t, newOrder("o-1"))
@@ -63,7 +63,7 @@ func TestDefect9EveryStepAndOperationHasItsOwnIdempotencyKey(t *testing.T) {
 
 // Defect 10: the customer was notified by a call outside the transaction. Here the notification fails, and so the order does not
 // end.
-func TestDefect10TheCustomerIsNotifiedInTheTransactionThatEndsTheOrder(t *testing.T) {
+func TestTheCustomerIsNotifiedInTheTransactionThatEndsTheOrder(t *testing.T) {
 	t.Parallel()
 	s := running(t)
 	_, err := s.pool.Exec(t.Context(), `
