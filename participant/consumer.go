@@ -131,8 +131,7 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 			var loss *kgo.ErrDataLoss
 			var session *kgo.ErrGroupSession
 			switch {
-			case errors.Is(err, kgo.ErrMaxDecompress):
-				c.block(topicPartition{topic, partition}, err)
+			case errors.Is(err, kgo.ErrMaxDecompress): // blocks the partition, below
 			case errors.As(err, &loss):
 				c.p.cfg.Log.Error().Err(err).Msg("messages were lost in Kafka before they were read")
 			case errors.As(err, &session):
@@ -151,6 +150,9 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 					w.bound()
 					w.tellFetched(f.Records)
 					w.receive(topicID(t.Topic, t.TopicID), f.Records)
+					if errors.Is(f.Err, kgo.ErrMaxDecompress) {
+						w.block(topicID(t.Topic, t.TopicID), f.Err)
+					}
 				}
 			})
 		})
@@ -168,17 +170,6 @@ func topicID(name string, id [16]byte) uuid.UUID {
 		return uuid.NewSHA1(uuid.NameSpaceURL, []byte("kafka:"+name))
 	}
 	return id
-}
-
-// block records that kgo stopped consuming a partition. Joining again would not help: the unreadable batch stays there.
-func (c *consumer) block(at topicPartition, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w := c.workers[at]; w != nil {
-		w.blocked.Store(&err)
-	}
-	c.p.cfg.Log.Error().Err(err).Stringer("partition", at).
-		Msg("the partition stands still: raise kgo.MaxDecompressBatchBytes in Config.Kafka, or move the group's offset past the batch")
 }
 
 // errWedged ends Run: a process that cannot stop a handler must be restarted.

@@ -86,6 +86,7 @@ const (
 	Elsewhere   Reason = "elsewhere"   // an event that was redriven for another group, or a message that another group of the hop retries
 	Later       Reason = "later"       // it went to a retry topic, from which it comes again
 	Cancelled   Reason = "cancelled"   // a held command that its compensation has overtaken
+	Skipped     Reason = "skipped"     // the last offset of a batch that could not be read and that an operator skipped
 )
 
 // Breaker reports that a partition waits for a dependency that is away, or, without Err, that it continues.

@@ -191,7 +191,7 @@ func (p *Participant) run(ctx context.Context) error {
 		}
 		p.enter(broken, nil)
 		trouble.report(broken)
-		if time.Since(began) > time.Minute {
+		if time.Since(began) > time.Minute || errors.Is(broken, errSkipped) {
 			failed = 1
 		}
 		select {

@@ -49,7 +49,7 @@ func (c *consumer) ready(now time.Time) error {
 			return fmt.Errorf("%s waits for %s since %s: %w", at, waits.what, now.Sub(waits.since).Round(time.Second), waits.unavailable)
 		}
 		if blocked := w.blocked.Load(); blocked != nil {
-			return fmt.Errorf("%s cannot be read: %w", at, *blocked)
+			return fmt.Errorf("%s cannot be read: %w", at, blocked.err)
 		}
 		if w.died.Load() {
 			return fmt.Errorf("%s: a handler ended its goroutine", at)

@@ -68,7 +68,9 @@ type worker struct {
 	later later
 	brake brake
 
-	blocked atomic.Pointer[error] // why the partition cannot be read
+	blocked     atomic.Pointer[unreadableBatch] // blocks the partition
+	unreadBytes atomic.Int64                    // compressed size of the last batch that kgo did not unpack
+	skip        atomic.Pointer[kgo.Record]      // queued in place of a skipped batch
 
 	progress progress
 }
@@ -128,6 +130,7 @@ func recordBytes(r *kgo.Record) int {
 
 // ended is called with the mark up to which all messages have ended.
 func (w *worker) ended(at mark) {
+	defer w.joinBehind(at)
 	w.progress.next.Store(at.offset + 1)
 	w.c.offsets.mark(w.at, at)
 	if !w.lease.clean && at.offset+1 >= w.written.Load() && w.holds.count() == 0 {
@@ -173,6 +176,10 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 // only its handler must run, and it may share a transaction with others.
 func (w *worker) look(m *message) (passes, plain bool) {
 	if m.record != nil && m.record.Attrs.IsControl() {
+		return true, false
+	}
+	if m.record != nil && m.record == w.skip.Load() {
+		m.passed = Skipped
 		return true, false
 	}
 	if m.held == nil && w.lease.seen.has(m.topicID, m.offset, m.epoch) {
@@ -355,6 +362,7 @@ func (w *worker) keep() {
 		case <-alarm.C:
 		case <-move.C:
 			w.attend(func(ctx context.Context) error { return w.move(ctx, false) })
+			w.attend(w.skipMarked)
 		case <-reload.C:
 			began, every := time.Now(), w.p.tick
 			if w.holds.count() == 0 {

@@ -45,8 +45,8 @@ func New(cfg Config) (*Desk, error) {
 	return &Desk{pool: cfg.Pool, codec: cfg.Codec}, nil
 }
 
-// By names the operator (at most 200 bytes) and the reason (at most 2,000). Every action needs an Actor; Edit, Discard and
-// Release also need a Reason.
+// By names the operator (at most 200 bytes) and the reason (at most 2,000). Every action needs an Actor; Edit, Discard,
+// Release and Skip also need a Reason.
 type By struct {
 	Actor  string
 	Reason string

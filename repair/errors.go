@@ -9,9 +9,9 @@ import (
 
 // These are the errors that callers distinguish. The text of all others describes the remedy.
 var (
-	// ErrNotFound means that there is no such dead letter, or no such held message.
+	// ErrNotFound means that there is no such dead letter, held message or unreadable batch.
 	ErrNotFound = errors.New("not found")
-	// ErrNotOpen means that the dead letter was redriven or discarded before.
+	// ErrNotOpen means that the dead letter was redriven or discarded before, or the batch skipped.
 	ErrNotOpen = errors.New("not open any more")
 	// ErrBusy means that another session has locked the message: a running handler, or another operator.
 	ErrBusy = errors.New("busy")

@@ -67,7 +67,7 @@ func ParsePlace(text string) (Place, error) {
 			return Place{parts[0], int32(partition), offset}, nil
 		}
 	}
-	return Place{}, fmt.Errorf("place %q: want topic/partition/offset, as troupe held list prints it", text)
+	return Place{}, fmt.Errorf("place %q: want topic/partition/offset, as troupe held list and troupe batch list print it", text)
 }
 
 // String returns topic/partition/offset.

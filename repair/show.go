@@ -44,6 +44,7 @@ const (
 	actionDiscard = "discard"
 	actionRetry   = "retry"
 	actionRelease = "release"
+	actionSkip    = "skip"
 )
 
 // Show returns one dead letter. The error wraps ErrNotFound if there is none.

@@ -178,8 +178,8 @@ func fitting[T any](text string, all []T, begins func(int) string) int {
 	return found
 }
 
-// A documentStage has the objects that documents name: the parked sagas order/o-1001 and order/o-4, a dead letter, a held key,
-// watched flows o-1001 and o-1002, topics of the flow order, and files in the folder where commands run.
+// A documentStage has the objects that documents name: the parked sagas order/o-1001 and order/o-4, a dead letter, a held key, an
+// unreadable batch, watched flows o-1001 and o-1002, topics of the flow order, and files in the folder where commands run.
 type documentStage struct {
 	*decider
 	folder  string
@@ -204,6 +204,8 @@ func newDocumentStage(t *testing.T) *documentStage {
 			attempts, max_attempts, next_try, error_class, last_error, first_failed_at, last_failed_at)
 		VALUES ('order.payment', gen_random_uuid(), 3, 1024, 'order.payment.commands', '\x00', 'o-1001', '', '{}', now(),
 			1, 8, now() + interval '1 hour', 'timeout', 'the ledger did not answer', now(), now())`)
+	s.exec(`INSERT INTO troupe.unreadable_batches (consumer_group, topic, topic_id, partition, "offset", next_offset, bytes)
+		VALUES ('order.payment', 'order.payment.commands', gen_random_uuid(), 3, 1024, 1026, 27481)`)
 
 	brokers, url := strings.Join(testkit.Kafka(t), ","), testkit.DatabaseURL(t, s.pool)
 	s.env = []string{

@@ -35,13 +35,14 @@ var (
 	byCommandAlone = map[string]string{
 		"troupe init":            "writes files where the developer sits",
 		"troupe schema register": "belongs to a release: the files are in its repository, not in a database",
+		"troupe batch skip":      "is for an incident that is rare, and its runbook has the command",
 		"outbox-relay migrate":   "changes the schema, with a role that a console must not have",
 	}
 )
 
 // reading lists the commands that change nothing that lasts, or that are a program of their own.
 var reading = []string{
-	"troupe ambassador", "troupe completion", "troupe console", "troupe demo", "troupe dev", "troupe dlq list", "troupe dlq show", "troupe doctor",
+	"troupe ambassador", "troupe batch list", "troupe completion", "troupe console", "troupe demo", "troupe dev", "troupe dlq list", "troupe dlq show", "troupe doctor",
 	"troupe flow asyncapi", "troupe flow diff", "troupe flow graph", "troupe flow schema", "troupe flow verify", "troupe held list",
 	"troupe inbox find", "troupe saga diff", "troupe saga explore", "troupe saga fixture", "troupe saga fmt", "troupe saga list", "troupe saga locks", "troupe saga replay", "troupe saga schema",
 	"troupe saga show", "troupe saga verify", "troupe schema check", "troupe schema diff", "troupe trace", "troupe version",

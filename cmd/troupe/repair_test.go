@@ -312,6 +312,9 @@ func TestWhatIsAskedForMustBeMeant(t *testing.T) {
 		"held retry a/1":                    `place "a/1"`,
 		"held release a/1/2":                "--reason is not set",
 		"held release a/1/2 --reason r":     "say --yes",
+		"batch skip a/1/2":                  "--reason is not set",
+		"batch skip a/1 --reason r --yes":   `place "a/1"`,
+		"batch list --limit 0":              "--limit 0",
 		"held release a/1 --reason r --yes": `place "a/1"`,
 		"inbox find":                        "accepts 1 arg",
 		"dlq list --registry nowhere":       "unknown flag",
@@ -346,6 +349,9 @@ func TestCommandsWithNothingToDoSaySo(t *testing.T) {
 		"dlq list --output json":               {0, `{"causes":[],"next":""}` + "\n", ""},
 		"dlq list --letters --output json":     {0, `{"dead_letters":[],"next":""}` + "\n", ""},
 		"held list":                            {0, "No key is held.\n", ""},
+		"batch list":                           {0, "No batch has blocked a partition.\n", ""},
+		"batch list --output json":             {0, `{"batches":[]}` + "\n", ""},
+		"batch skip a/1/2 --reason r --yes":    {1, "", "not found"},
 		"held list --output json":              {0, `{"held":[],"next":""}` + "\n", ""},
 		"dlq redrive --all":                    {0, "No open dead letters fit: there is nothing to do.\n", ""},
 		"dlq redrive --all --yes":              {0, "No open dead letters fit: there is nothing to do.\n", ""},
@@ -379,4 +385,18 @@ func TestCommandsWithNothingToDoSaySo(t *testing.T) {
 	o = s.troupe("dlq", "list", "--letters")
 	require.Contains(t, o.stdout, "boom·[2J·second line", "a terminal is not told what to do")
 	require.Contains(t, o.stdout, "  -  ", "no key")
+}
+
+func TestABatchIsSkippedOnceWithANameAndAReason(t *testing.T) {
+	t.Parallel()
+	s := newPayments(t)
+	s.exec(`INSERT INTO troupe.unreadable_batches (consumer_group, topic, topic_id, partition, "offset", next_offset, bytes)
+		VALUES ('order.payment', 'order.payment.commands', gen_random_uuid(), 3, 1024, 1026, 27481)`)
+	skip := []string{"batch", "skip", "order.payment.commands/3/1024", "--actor", "ann", "--reason", "ticket 4711"}
+	require.Equal(t, "Would skip 2 offsets of order.payment.commands/3 for group order.payment, from offset 1024 to 1025, in a batch of "+
+		"27481 bytes compressed.\nNothing was done.\n", s.troupe(append(skip, "--dry-run")...).stdout)
+	require.Equal(t, "Skipped: the participant continues at offset 1026.\n", s.troupe(append(skip, "--yes")...).stdout)
+	require.Contains(t, s.troupe(append(skip, "--yes")...).stderr, "not open any more: it was skipped at ")
+	listed := s.troupe("batch", "list").stdout
+	require.Regexp(t, `order.payment.commands/3/1024 +2 +27481 +order.payment +\S+ \S+ +\S+ \S+ +ann +ticket 4711`, listed)
 }

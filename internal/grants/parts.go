@@ -21,7 +21,7 @@ const (
 	Ambassador    Part = "ambassador"     // troupe ambassador; includes Participant
 	Watch         Part = "watch"          // troupe watch, in a database of its own
 	Viewer        Part = "viewer"         // every page of the console, and every command that only reads
-	Operator      Part = "operator"       // troupe dlq, held and inbox
+	Operator      Part = "operator"       // troupe dlq, held, inbox and batch
 	SagaOperator  Part = "saga-operator"  // troupe saga
 	RelayOperator Part = "relay-operator" // outbox-relay status, parked, pause and resume
 )
@@ -88,7 +88,8 @@ const (
 	repairColumns = "actor, action, reason, dead_letter_id, consumer_group, topic, partition, offset, message_id, payload_before, payload_after"
 	letterColumns = "id, consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, offset, key, headers, payload, " +
 		"message_id, message_type, correlation_id, redrives, first_failed_at, last_failed_at"
-	sagaColumns = "id, saga, key, hop, consumer_group, content_type, definition, version, status, steps, reason, state, wake_at, " +
+	batchColumns = "consumer_group, topic, topic_id, partition, offset, next_offset, bytes"
+	sagaColumns  = "id, saga, key, hop, consumer_group, content_type, definition, version, status, steps, reason, state, wake_at, " +
 		"started_at, ended_at"
 	changedColumns = "version, status, steps, reason, state, wake_at, updated_at, ended_at, definition"
 	eventColumns   = "saga_id, version, at, kind, event, moments, actor, reason"
@@ -134,6 +135,8 @@ var rights = map[Part][]Grant{
 		need("INSERT", "outbox", "to answer").columns(writeColumns),
 		need(readWrite, handlingTables, "to handle messages"),
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
+		need("SELECT", "unreadable_batches", "to go on behind a batch that an operator skipped"),
+		need("INSERT", "unreadable_batches", "to record a batch that cannot be read").columns(batchColumns),
 	},
 	LocalWork: {
 		version,
@@ -170,17 +173,18 @@ var rights = map[Part][]Grant{
 			"relay_leases, relay_pauses, relay_slot_samples, relay_state", "to see the outbox and its relay"),
 		need("SELECT", "outbox_position_seq", "to count waiting rows").sequence(),
 		need("SELECT", "inbox, inbox_recent, inbox_offsets, inbox_slots, inbox_groups, answers, started, leases, held, dead_letters, deadlines, "+
-			"repairs, local_topics, local_work", "to see what participants handled and did not"),
+			"repairs, unreadable_batches, local_topics, local_work", "to see what participants handled and did not"),
 		need("SELECT", "sagas, saga_definitions, saga_events, saga_log, saga_associations, saga_locks, saga_stash, joins, join_parts, expectations",
 			"to see sagas and flows"),
 		need("SELECT", watchTables+", watch_messages, watch_days", "to see what a watcher found"),
 	},
 	Operator: {
-		need("SELECT", "dead_letters, held, inbox, inbox_recent, repairs", "to look"),
+		need("SELECT", "dead_letters, held, inbox, inbox_recent, repairs, unreadable_batches", "to look"),
 		need("INSERT", "repairs", "to act").columns(repairColumns).audit(),
 		need("UPDATE", "dead_letters", "to edit, redrive and discard").columns("status, edited_payload"),
 		need("INSERT", "outbox", "to redrive and release").columns(sendColumns),
 		need("UPDATE", "held", "to retry and release").columns("next_try"),
+		need("UPDATE", "unreadable_batches", "to skip a batch that cannot be read").columns("skipped_at"),
 		need("DELETE", "held", "to release"),
 		need("INSERT", "inbox", "to release").columns("consumer_group, message_id, redrive"),
 		need("INSERT", "dead_letters", "to release").columns(letterColumns),
