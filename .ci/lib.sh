@@ -26,12 +26,12 @@ kafka_start() { # sets KAFKA to the address of a fresh Apache Kafka
   need java openjdk-17-jre-headless
   need mvn maven
   kafka_dir=$(mktemp -d)
-  KAFKA=$(devstack/apachekafka/apachekafka.sh start --dir "$kafka_dir" --port "$(free_port)")
+  KAFKA=$(internal/devstack/apachekafka/apachekafka.sh start --dir "$kafka_dir" --port "$(free_port)")
   echo "Apache Kafka on $KAFKA"
 }
 kafka_stop() {
   [ -z "$kafka_dir" ] && return
-  devstack/apachekafka/apachekafka.sh destroy --dir "$kafka_dir"
+  internal/devstack/apachekafka/apachekafka.sh destroy --dir "$kafka_dir"
   rm -rf "$kafka_dir"
   kafka_dir=
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/plain"
-	"github.com/troupe-go/troupe/repair"
 )
 
 // do handles a POST: it checks the token, the form and the fields, and runs the page's action.

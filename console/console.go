@@ -15,8 +15,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/door"
-	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/schemas"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupe-go/troupe/flow/watch"
+	"github.com/troupe-go/troupe/internal/flow/watch"
 )
 
 // flowsFacts are a page of the flows that a watcher has recorded, as troupe watch list prints them.

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 )
 
 const (

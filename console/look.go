@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	relays "github.com/troupe-go/troupe/relay/desk"
+	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
 )
 
 //go:embed templates/*.html static/*

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupe-go/troupe/repair"
-	"github.com/troupe-go/troupe/timeline"
+	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/admin/timeline"
 )
 
 // messagesFacts are the history of a key, a flow or a message: what troupe trace and troupe inbox find print.

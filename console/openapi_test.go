@@ -17,8 +17,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
-	relays "github.com/troupe-go/troupe/relay/desk"
-	"github.com/troupe-go/troupe/repair"
+	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 )

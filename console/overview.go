@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupe-go/troupe/flow/watch"
+	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/outbox"
-	relays "github.com/troupe-go/troupe/relay/desk"
-	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 )

@@ -18,10 +18,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/troupe-go/troupe/flow/watch"
+	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/plain"
-	relays "github.com/troupe-go/troupe/relay/desk"
-	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
+	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/outbox"
-	relays "github.com/troupe-go/troupe/relay/desk"
 )
 
 // relayFacts are the outboxes with their relays.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	relays "github.com/troupe-go/troupe/relay/desk"
+	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
 )
 
 func TestTheRelayPageTellsWhoPublishesAndWhatIsInTheWay(t *testing.T) {

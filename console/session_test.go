@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/testkit"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
 )

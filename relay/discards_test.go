@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/relay"
-	"github.com/troupe-go/troupe/relay/desk"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )

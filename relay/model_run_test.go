@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/migrations"

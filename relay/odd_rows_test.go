@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay"
-	"github.com/troupe-go/troupe/relay/desk"
 	"github.com/troupe-go/troupe/testkit"
 )
 

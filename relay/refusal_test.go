@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/relay"
-	"github.com/troupe-go/troupe/relay/desk"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"

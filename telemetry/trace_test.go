@@ -13,10 +13,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/telemetry"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"

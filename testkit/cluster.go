@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/migrations"
 )
 

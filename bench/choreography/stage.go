@@ -22,12 +22,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/bench/machine"
-	"github.com/troupe-go/troupe/devstack"
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/inventory"
 	"github.com/troupe-go/troupe/internal/demo/order"
 	"github.com/troupe-go/troupe/internal/demo/payment"
 	"github.com/troupe-go/troupe/internal/demo/shipping"
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/relay"

@@ -15,8 +15,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupe-go/troupe/console"
-	"github.com/troupe-go/troupe/devstack"
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"

@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/bench/machine"
-	"github.com/troupe-go/troupe/devstack"
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/topics"

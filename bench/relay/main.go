@@ -8,7 +8,7 @@
 //	go run -C bench ./relay --quick
 //
 // Each relay is a process of its own: outbox-relay as it ships, built from this source. Postgres is started here, with fsync and
-// synchronous_commit on, and so is an Apache Kafka (devstack/apachekafka, which needs Java 17 and Maven); TROUPE_KAFKA names
+// synchronous_commit on, and so is an Apache Kafka (internal/devstack/apachekafka, which needs Java 17 and Maven); TROUPE_KAFKA names
 // another one. Debezium needs Java 21 and Maven, and 1 GB of the user's cache folder. A way that is not available is named and
 // left out. No process that was started here outlives this one; all listen on loopback only.
 //

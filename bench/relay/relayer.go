@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/bench/machine"
-	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/devstack"
 )
 
 // A relayer is a program in one configuration that publishes rows to Kafka.

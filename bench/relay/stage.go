@@ -20,7 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/bench/machine"
-	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/migrations"
 )
@@ -101,7 +101,7 @@ func (s *stage) watch() error {
 }
 
 func (s *stage) apacheKafka() string {
-	return filepath.Join(s.module, "devstack", "apachekafka", "apachekafka.sh")
+	return filepath.Join(s.module, "internal", "devstack", "apachekafka", "apachekafka.sh")
 }
 
 func (s *stage) openPostgres(ctx context.Context) (err error) {

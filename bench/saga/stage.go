@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/bench/machine"
-	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 )
 
 func newBatch() *cobra.Command {

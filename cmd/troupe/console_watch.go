@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 
-	"github.com/troupe-go/troupe/flow/watch"
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/demo/run"
+	"github.com/troupe-go/troupe/internal/flow/watch"
 )
 
 // watched is the URL of a watcher's database, whose flows a console shows; "": none.

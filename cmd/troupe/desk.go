@@ -17,8 +17,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/plain"
-	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/schemas"
 )
 

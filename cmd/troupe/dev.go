@@ -15,9 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/troupe-go/troupe/devstack"
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/demo/run"
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/sidecar"
 	"github.com/troupe-go/troupe/topics"
 )

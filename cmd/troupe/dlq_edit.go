@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 )
 
 // maxEdit is a little above the library's limit, so that the library reports a payload that is too large.

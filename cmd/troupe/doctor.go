@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/doctor"
+	"github.com/troupe-go/troupe/internal/admin/doctor"
 	"github.com/troupe-go/troupe/internal/sidecar"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/topics"

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/watch"
 	"github.com/troupe-go/troupe/internal/docs/commands"
+	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/flow/asyncapi"
+	"github.com/troupe-go/troupe/internal/flow/asyncapi"
 )
 
 func newFlowAsyncAPI() *cobra.Command {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/flow/graph"
+	"github.com/troupe-go/troupe/internal/flow/graph"
 )
 
 func newFlowGraph() *cobra.Command {

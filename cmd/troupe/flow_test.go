@@ -136,7 +136,7 @@ func TestFlowAsyncAPI(t *testing.T) {
 	for _, hop := range []string{"order", "payment", "inventory", "shipping"} {
 		have, err := os.ReadFile(filepath.Join(dir, "order."+hop+".asyncapi.json"))
 		require.NoError(t, err)
-		want, err := os.ReadFile("../../flow/asyncapi/testdata/order." + hop + ".asyncapi.json")
+		want, err := os.ReadFile("../../internal/flow/asyncapi/testdata/order." + hop + ".asyncapi.json")
 		require.NoError(t, err)
 		require.Equal(t, string(want), string(have))
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/repair"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 )
 
 func newInbox() *cobra.Command {

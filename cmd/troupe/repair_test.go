@@ -19,12 +19,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
-	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"

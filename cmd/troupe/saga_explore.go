@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/explore"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/explore"
 )
 
 func newSagaExplore() *cobra.Command {

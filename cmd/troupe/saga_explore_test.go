@@ -8,12 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/saga/explore"
+	"github.com/troupe-go/troupe/internal/explore"
 )
 
 const (
 	orderSaga   = "../../saga/testdata/order.saga.json"
-	refundsSaga = "../../saga/explore/testdata/refunds.saga.json"
+	refundsSaga = "../../internal/explore/testdata/refunds.saga.json"
 )
 
 func TestSagaExploreSaysThatItIsComplete(t *testing.T) {

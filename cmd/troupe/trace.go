@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/admin/timeline"
 	"github.com/troupe-go/troupe/internal/demo/run"
 	"github.com/troupe-go/troupe/schemas"
-	"github.com/troupe-go/troupe/timeline"
 )
 
 // traceFlags holds the flags for the servers to read.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/troupe-go/troupe/timeline"
+	"github.com/troupe-go/troupe/internal/admin/timeline"
 )
 
 const timeLayout = "2006-01-02 15:04:05.000"

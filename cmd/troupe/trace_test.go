@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin/timeline"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/timeline"
 )
 
 func TestTraceShowsAnOrderOfADemoThatWasKept(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/flow/reactions"
-	"github.com/troupe-go/troupe/flow/watch"
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/topics"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/troupe-go/troupe/flow/watch"
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/flow/telemetry"
+	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/metrics"
-	"github.com/troupe-go/troupe/telemetry/flows"
 )
 
 // behindLimit bounds the time without an evaluation in which a watcher is still ready.

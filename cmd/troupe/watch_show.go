@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/flow/watch"
-	"github.com/troupe-go/troupe/timeline"
+	"github.com/troupe-go/troupe/internal/admin/timeline"
+	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/topics"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/flow/watch"
+	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"

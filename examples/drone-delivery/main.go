@@ -35,10 +35,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/sidecar"
 	"github.com/troupe-go/troupe/migrations"
-	"github.com/troupe-go/troupe/repair"
 )
 
 //go:embed *.yaml

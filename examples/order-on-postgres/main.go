@@ -19,7 +19,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"
 )

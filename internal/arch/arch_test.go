@@ -1,11 +1,14 @@
-// Package arch checks the imports between packages against a plan: imports only go down.
+// Package arch checks the imports between packages: they only go down.
 package arch
 
 import (
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,126 +20,49 @@ import (
 
 const module = "github.com/troupe-go/troupe/"
 
-// house lists the packages of ours that each package may import outside its tests. A package that is missing here, an import that
-// is not allowed, and an allowance without an import all fail.
-var house = map[string][]string{
-	"topics": {},
-	"retry":  {},
+var update = flag.Bool("update", false, "rewrite the table of floors in CONTRIBUTING.md")
 
-	"envelope":               {},
-	"migrations":             {"internal/address"},
-	"schemas":                {"envelope"},
-	"internal/demo/messages": {"schemas"},
-	"internal/pg":            {"retry"},
-	"internal/kafka":         {"envelope"},
-	"internal/keyed":         {},
-	"internal/pgtext":        {},
-	// How the inbox's tables identify a message.
-	"internal/inbox": {"envelope", "internal/pgtext"},
-	// For a participant and for an operator alike.
-	"internal/deadletter": {"envelope", "internal/pg", "internal/pgtext", "outbox", "topics"},
-	"internal/wal":        {"internal/pg"},
-	"internal/expr":       {},
-	"internal/plain":      {},
-	"internal/address":    {},
-	"internal/grants":     {},
+// floor is one level of the house. A package imports packages of lower floors only, never of its own.
+type floor struct {
+	name     string // for people
+	packages []string
+}
 
-	"internal/grants/grantstest": {"internal/grants"},
-
-	"internal/door":  {},
-	"internal/lines": {},
-	"internal/house": {},
-
-	"outbox": {"envelope"},
-
-	"relay":         {"envelope", "internal/kafka", "internal/pg", "internal/plain", "internal/wal", "outbox", "relay/mapping", "retry", "schemas", "topics"},
-	"participant":   {"envelope", "internal/deadletter", "internal/inbox", "internal/kafka", "internal/keyed", "internal/pg", "internal/pgtext", "outbox", "retry", "topics"},
-	"alert":         {"retry"},
-	"timeline":      {"envelope", "internal/kafka", "outbox", "participant", "schemas", "topics"},
-	"relay/mapping": {"envelope"},
-	"relay/desk":    {"internal/plain", "outbox", "relay/mapping"},
-
-	"participant/modeltest": {},
-
-	"repair": {"envelope", "internal/deadletter", "internal/inbox", "internal/plain", "internal/pgtext", "outbox", "participant", "topics"},
-	"doctor": {"internal/grants", "internal/pg", "migrations", "relay", "schemas", "topics"},
-
-	"telemetry": {"envelope", "participant"},
-
-	"flow":           {"envelope", "flow/reactions", "internal/pg", "participant", "retry", "topics"},
-	"flow/reactions": {"internal/lines", "topics"},
-	"flow/asyncapi":  {"envelope", "flow/reactions"},
-	"flow/graph":     {"flow/reactions", "topics"},
-	"flow/verify":    {"flow/reactions", "internal/lines", "topics"},
-	"flow/watch":     {"envelope", "flow/reactions", "internal/kafka", "participant", "topics"},
-
-	"ambassador":       {"envelope", "internal/door", "outbox", "participant", "retry", "schemas"},
-	"saga":             {"envelope", "internal/expr", "internal/lines", "topics"},
-	"saga/coordinator": {"envelope", "internal/keyed", "internal/pg", "internal/plain", "outbox", "participant", "retry", "saga", "topics"},
-	"telemetry/sagas":  {"saga", "saga/coordinator"},
-	"telemetry/flows":  {"flow/watch"},
-	"saga/explore":     {"internal/expr", "saga"},
-	"saga/verify":      {"internal/expr", "retry", "saga"},
-	"internal/fixture": {"saga", "saga/coordinator"},
-	"saga/sagatest":    {"internal/expr", "saga", "saga/coordinator"},
-
-	"internal/demo": {
-		"alert", "envelope", "flow", "flow/reactions", "internal/address", "internal/metrics", "internal/traces", "migrations", "participant", "retry", "schemas",
-		"internal/demo/messages", "topics",
-	},
-	"internal/demo/order": {
-		"alert", "envelope", "flow", "internal/demo", "outbox", "participant", "saga", "saga/coordinator", "internal/demo/messages", "telemetry/sagas",
-		"topics",
-	},
-	"internal/demo/payment":   {"flow", "internal/demo", "participant", "internal/demo/messages"},
-	"internal/demo/inventory": {"flow", "internal/demo", "participant", "internal/demo/messages"},
-	"internal/demo/shipping":  {"flow", "internal/demo", "participant", "internal/demo/messages"},
-
-	"console": {
-		"flow/watch", "internal/door", "internal/plain", "outbox", "relay/desk", "repair", "saga", "saga/coordinator", "internal/fixture", "saga/verify", "schemas", "timeline",
-		"topics",
-	},
-	"console/browser":        {},
-	"console/internal/stage": {"envelope", "flow/reactions", "participant", "retry", "saga", "saga/coordinator", "testkit", "topics"},
-
-	"devstack": {"internal/address", "schemas"},
-	"testkit":  {"devstack", "migrations"},
-
-	"saga/coordinator/internal/storetest": {"saga", "saga/coordinator"},
-
-	"testkit/participanttest": {"envelope", "internal/kafka", "outbox", "participant", "testkit", "topics"},
-
-	"internal/docs/manifests":    {},
-	"internal/docs/commands":     {},
-	"internal/traces":            {},
-	"internal/metrics":           {"telemetry"},
-	"internal/metrics/catalogue": {},
-	"internal/scaffold":          {"topics"},
-	"internal/sidecar": {
-		"alert", "ambassador", "console", "doctor", "envelope", "internal/address", "internal/door", "internal/grants", "internal/metrics", "internal/pg", "internal/plain", "migrations", "outbox", "participant", "relay", "relay/desk", "relay/mapping",
-		"retry", "schemas", "topics",
-	},
-	"internal/demo/orders": {"internal/demo"},
-	"internal/demo/run": {
-		"devstack", "flow/reactions", "internal/address", "internal/demo", "internal/demo/inventory", "internal/demo/order", "internal/demo/orders",
-		"internal/demo/payment", "internal/demo/shipping", "internal/kafka", "internal/sidecar", "retry", "saga", "topics",
-	},
-
-	"cmd/outbox-relay": {"internal/sidecar"},
-	"cmd/troupe": {
-		"console", "devstack", "doctor", "envelope",
-		"flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch", "internal/address", "internal/demo", "internal/demo/orders",
-		"internal/demo/run", "internal/metrics", "internal/plain", "internal/scaffold", "internal/sidecar", "repair", "saga", "saga/coordinator", "saga/explore", "internal/fixture",
-		"saga/verify", "schemas", "telemetry/flows", "timeline", "topics",
-	},
-	"cmd/demo-order":     {"internal/demo", "internal/demo/order"},
-	"cmd/demo-payment":   {"internal/demo", "internal/demo/payment"},
-	"cmd/demo-inventory": {"internal/demo", "internal/demo/inventory"},
-	"cmd/demo-shipping":  {"internal/demo", "internal/demo/shipping"},
-
-	"examples/drone-delivery":    {"devstack", "internal/sidecar", "migrations", "repair"},
-	"examples/letter-of-credit":  {"saga"},
-	"examples/order-on-postgres": {"devstack", "migrations", "participant", "retry", "saga", "saga/coordinator", "topics"},
+// floors lists the levels from the lowest up. A package that no floor lists, a package that is listed twice or does not exist, and
+// an import that does not go down all fail. CONTRIBUTING.md shows this list: go test ./internal/arch -update.
+var floors = []floor{
+	{"names, policies, the message, and tools that know nothing of Troupe", []string{
+		"topics", "retry", "envelope",
+		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/pgtext", "internal/plain",
+		"internal/traces", "internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "console/internal/browser",
+	}},
+	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
+		"migrations", "outbox", "schemas", "saga", "flow/reactions", "relay/mapping",
+		"internal/alert", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/pg", "internal/scaffold",
+	}},
+	{"the replication protocol, dead letters, checks of declarations, servers for tests", []string{
+		"saga/verify", "flow/verify",
+		"internal/wal", "internal/deadletter", "internal/explore", "internal/flow/asyncapi", "internal/flow/graph", "internal/admin/relaydesk",
+		"internal/devstack", "internal/demo/messages",
+	}},
+	{"the two that run, and the tests' servers", []string{"participant", "relay", "testkit"}},
+	{"built on a participant; examination and repair", []string{
+		"flow", "saga/coordinator", "telemetry", "testkit/participanttest",
+		"internal/ambassador", "internal/flow/watch", "internal/admin/doctor", "internal/admin/repair", "internal/admin/timeline",
+	}},
+	{"tests and metrics of sagas and flows", []string{
+		"saga/sagatest", "telemetry/sagas", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "saga/coordinator/internal/storetest",
+		"console/internal/stage", "examples/letter-of-credit", "examples/order-on-postgres",
+	}},
+	{"pages, and the base of the demo's services", []string{"console", "internal/demo"}},
+	{"the sidecar, and the demo's services", []string{
+		"internal/sidecar", "internal/demo/order", "internal/demo/payment", "internal/demo/inventory", "internal/demo/shipping", "internal/demo/orders",
+	}},
+	{"programs", []string{
+		"cmd/outbox-relay", "cmd/demo-order", "cmd/demo-payment", "cmd/demo-inventory", "cmd/demo-shipping", "internal/demo/run",
+		"examples/drone-delivery",
+	}},
+	{"the command line", []string{"cmd/troupe"}},
 }
 
 // light lists packages that importing a library must not pull in, at any depth.
@@ -147,9 +73,9 @@ var light = []string{
 }
 
 var libraries = []string{
-	"topics", "retry", "envelope", "schemas", "alert", "migrations", "outbox", "relay", "relay/desk", "relay/mapping", "participant", "repair", "timeline", "doctor",
-	"saga", "saga/coordinator", "saga/explore", "saga/verify", "ambassador", "console",
-	"flow", "flow/asyncapi", "flow/graph", "flow/reactions", "flow/verify", "flow/watch",
+	"topics", "retry", "envelope", "schemas", "internal/alert", "migrations", "outbox", "relay", "internal/admin/relaydesk", "relay/mapping", "participant", "internal/admin/repair", "internal/admin/timeline", "internal/admin/doctor",
+	"saga", "saga/coordinator", "internal/explore", "saga/verify", "internal/ambassador", "console",
+	"flow", "internal/flow/asyncapi", "internal/flow/graph", "flow/reactions", "flow/verify", "internal/flow/watch",
 }
 
 type pkg struct {
@@ -183,37 +109,58 @@ func list(t *testing.T) map[string]pkg {
 }
 
 func TestImportsOnlyGoDown(t *testing.T) {
+	level := map[string]int{}
+	for i, f := range floors {
+		for _, name := range f.packages {
+			if _, twice := level[name]; twice {
+				t.Errorf("%s is on two floors", name)
+			}
+			level[name] = i
+		}
+	}
 	pkgs := list(t)
 	for name, p := range pkgs {
 		if len(p.GoFiles) == 0 {
 			delete(pkgs, name) // only tests
 			continue
 		}
-		allowed, known := house[name]
+		of, known := level[name]
 		if !known {
-			t.Errorf("%s stands nowhere in the house: give it a floor", name)
+			t.Errorf("%s is on no floor: add it to floors", name)
 			continue
 		}
-		var used []string
 		for _, i := range p.Imports {
-			if of, ours := strings.CutPrefix(i, module); ours {
-				used = append(used, of)
-				if !slices.Contains(allowed, of) {
-					t.Errorf("%s imports %s, which the house does not allow", name, of)
-				}
-			}
-		}
-		for _, a := range allowed {
-			if !slices.Contains(used, a) {
-				t.Errorf("%s may import %s and does not: strike it out", name, a)
+			if imported, ours := strings.CutPrefix(i, module); ours && level[imported] >= of {
+				t.Errorf("%s, on floor %d, imports %s, on floor %d: imports go down", name, of, imported, level[imported])
 			}
 		}
 	}
-	for name := range house {
-		if _, there := pkgs[name]; !there {
-			t.Errorf("the house lists %s, which is not there", name)
+	for name := range level {
+		if _, exists := pkgs[name]; !exists {
+			t.Errorf("floors lists %s, which does not exist", name)
 		}
 	}
+}
+
+// TestContributingShowsTheFloors compares the picture of the house in CONTRIBUTING.md with floors.
+func TestContributingShowsTheFloors(t *testing.T) {
+	var picture strings.Builder
+	for i, f := range slices.Backward(floors) {
+		fmt.Fprintf(&picture, "| %d | %s | `%s` |\n", i, f.name, strings.Join(f.packages, "` `"))
+	}
+	const file, begin, end = "../../CONTRIBUTING.md", "|---|---|---|\n", "\n<!-- end of the floors -->"
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(text), begin)
+	require.True(t, found, "CONTRIBUTING.md has no table of floors")
+	_, after, found := strings.Cut(rest, end)
+	require.True(t, found, "CONTRIBUTING.md does not mark the end of the floors")
+	want := before + begin + picture.String() + end + after
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(want), 0o644))
+		return
+	}
+	require.Equal(t, want, string(text), "stale: go test ./internal/arch -update")
 }
 
 func TestLibrariesStayLight(t *testing.T) {
@@ -247,7 +194,7 @@ func TestAParticipantNeverImportsTheRelay(t *testing.T) {
 func TestTelemetryNeedsNoMoreThanTheAPI(t *testing.T) {
 	refused := append(slices.DeleteFunc(slices.Clone(light), func(heavy string) bool { return heavy == "go.opentelemetry.io/" }),
 		"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters")
-	for _, name := range []string{"telemetry", "telemetry/flows", "telemetry/sagas"} {
+	for _, name := range []string{"telemetry", "internal/flow/telemetry", "telemetry/sagas"} {
 		for _, d := range list(t)[name].Deps {
 			for _, heavy := range refused {
 				if d == heavy || strings.HasPrefix(d, strings.TrimSuffix(heavy, "/")+"/") {

@@ -3,8 +3,8 @@ package demo
 import (
 	"time"
 
-	"github.com/troupe-go/troupe/alert"
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/participant"
 )
 

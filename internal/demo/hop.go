@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/troupe-go/troupe/alert"
 	"github.com/troupe-go/troupe/flow"
+	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/metrics"
 	"github.com/troupe-go/troupe/internal/traces"
 	"github.com/troupe-go/troupe/participant"

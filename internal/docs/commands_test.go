@@ -217,7 +217,7 @@ func testsIn(path string) (names []string, err error) {
 // elsewhere lists flags that no reference of ours has, each with its program.
 var elsewhere = map[string]string{
 	"wait": "docker compose up", "profile": "docker compose", "build": "docker compose up", "volumes": "docker compose down",
-	"dir": "devstack/apachekafka/apachekafka.sh", "port": "devstack/apachekafka/apachekafka.sh",
+	"dir": "internal/devstack/apachekafka/apachekafka.sh", "port": "internal/devstack/apachekafka/apachekafka.sh",
 	"create": "kafka-topics.sh",
 	"add":    "kafka-acls.sh", "allow-principal": "kafka-acls.sh", "operation": "kafka-acls.sh", "resource-pattern-type": "kafka-acls.sh",
 	"transactional-id": "kafka-acls.sh", "bootstrap-server": "kafka-acls.sh", "command-config": "kafka-acls.sh",

@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/graph"
 	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/internal/flow/graph"
 	"github.com/troupe-go/troupe/saga/verify"
 )
 
@@ -43,7 +43,7 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"docs/participant.md":  {"participant/example_test.go"},
 		"docs/testing.md":      {"testkit/participanttest/example/payment_test.go", "internal/scaffold/service/tickets_test.go.tmpl"},
 		"docs/start.md":        {"internal/scaffold/service/seats.go.tmpl", "internal/scaffold/service/tickets.go.tmpl"},
-		"docs/ambassador.md":   {"ambassador/example_test.go"},
+		"docs/ambassador.md":   {"internal/ambassador/example_test.go"},
 		"docs/choreography.md": {"flow/example_test.go"},
 
 		"docs/operating-sagas.md": {"internal/demo/order/orchestrate.go"},

@@ -17,10 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
 
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/door"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay"
-	"github.com/troupe-go/troupe/relay/desk"
 )
 
 // An adminHandler serves the admin endpoints. Without a token it answers reads only, and run makes it listen on loopback only.

@@ -1,7 +1,7 @@
 package sidecar
 
 import (
-	"github.com/troupe-go/troupe/alert"
+	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/relay"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/troupe-go/troupe/alert"
-	"github.com/troupe-go/troupe/ambassador"
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/alert"
+	"github.com/troupe-go/troupe/internal/ambassador"
 	"github.com/troupe-go/troupe/internal/metrics"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"

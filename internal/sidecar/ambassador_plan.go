@@ -14,8 +14,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/alert"
-	"github.com/troupe-go/troupe/ambassador"
+	"github.com/troupe-go/troupe/internal/alert"
+	"github.com/troupe-go/troupe/internal/ambassador"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/topics"

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/ambassador"
+	"github.com/troupe-go/troupe/internal/ambassador"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/doctor"
+	"github.com/troupe-go/troupe/internal/admin/doctor"
 )
 
 func (p Program) checkCommand() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/troupe-go/troupe/doctor"
+	"github.com/troupe-go/troupe/internal/admin/doctor"
 	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/schemas"
 )

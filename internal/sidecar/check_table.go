@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/troupe-go/troupe/doctor"
-	"github.com/troupe-go/troupe/relay/desk"
+	"github.com/troupe-go/troupe/internal/admin/doctor"
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 

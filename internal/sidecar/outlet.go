@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/troupe-go/troupe/alert"
+	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/retry"

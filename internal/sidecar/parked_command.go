@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/plain"
-	"github.com/troupe-go/troupe/relay/desk"
 )
 
 func (p Program) parkedCommand() *cobra.Command {

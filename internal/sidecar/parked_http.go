@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/troupe-go/troupe/relay/desk"
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 )
 
 // listParked returns no payloads: the command parked show prints them, for operators who may read the database.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/relay/desk"
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 )
 
 func (p Program) pauseCommand() *cobra.Command {

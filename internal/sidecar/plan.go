@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/troupe-go/troupe/alert"
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/relay"
-	"github.com/troupe-go/troupe/relay/desk"
 )
 
 // A plan is the validated configuration of the command run.

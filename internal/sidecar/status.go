@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/relay/desk"
 )
 
 // askLimit bounds the queries of status and check to one server.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay"
-	"github.com/troupe-go/troupe/relay/desk"
 	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/schemas"
 )

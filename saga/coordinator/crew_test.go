@@ -18,10 +18,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/repair"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/demo"
-	"github.com/troupe-go/troupe/repair"
 )
 
 // TestTheOrderFlowWithoutACoordinator: the handlers that answer commands in an orchestration react to events

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/troupe-go/troupe/alert"
+	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"

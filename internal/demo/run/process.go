@@ -17,7 +17,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/troupe-go/troupe/devstack"
+	"github.com/troupe-go/troupe/internal/devstack"
 )
 
 // kind is the program that a process runs.

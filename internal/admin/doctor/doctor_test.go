@@ -1,0 +1,262 @@
+package doctor_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/admin/doctor"
+	"github.com/troupe-go/troupe/internal/devstack"
+	"github.com/troupe-go/troupe/migrations"
+	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+func examine(t *testing.T, cfg doctor.Config) *doctor.Report {
+	t.Helper()
+	cfg.Limit = 2 * time.Minute // for a busy machine
+	r, err := doctor.Examine(t.Context(), cfg)
+	require.NoError(t, err)
+	for _, f := range r.Findings {
+		if f.Level == doctor.Warning || f.Level == doctor.Failure {
+			require.NotEmpty(t, f.Remedy, "%+v", f)
+		}
+		require.NotContains(t, f.Found+f.Remedy, "%!", "%+v", f)
+		require.NotContains(t, f.Found+f.Remedy, "s3cr3t", "%+v", f)
+	}
+	return r
+}
+
+// of returns the findings of a name.
+func of(r *doctor.Report, name string) (all []doctor.Finding) {
+	for _, f := range r.Findings {
+		if f.Name == name {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// require1 returns the only finding of a name.
+func require1(t *testing.T, r *doctor.Report, name string) doctor.Finding {
+	t.Helper()
+	all := of(r, name)
+	require.Len(t, all, 1, "%s: %+v", name, r.Findings)
+	return all[0]
+}
+
+func config(pool *pgxpool.Pool) *pgx.ConnConfig { return pool.Config().ConnConfig }
+
+func exec(t *testing.T, pool *pgxpool.Pool, sql string) {
+	t.Helper()
+	_, err := pool.Exec(t.Context(), sql)
+	require.NoError(t, err, sql)
+}
+
+func TestWhatIsWellIsSaidToBeWell(t *testing.T) {
+	t.Parallel()
+	registry, err := schemas.NewRegistry(testkit.Registry(t))
+	require.NoError(t, err)
+	pool := testkit.Database(t)
+	r := examine(t, doctor.Config{Database: config(pool), Brokers: testkit.Kafka(t), Registry: registry})
+	require.True(t, r.OK(), "%+v", r.Findings)
+	for _, name := range []string{"database", "server", "connections", "clock", "migrations", "source", "headroom", "kafka", "topics", "registry"} {
+		require.Equal(t, doctor.OK, require1(t, r, name).Level, "%+v", r.Findings)
+	}
+	for _, f := range of(r, "privileges") {
+		require.Equal(t, doctor.OK, f.Level, "%+v", f)
+	}
+	require.Len(t, of(r, "privileges"), 2, "relay and participant")
+	require.Equal(t, doctor.Warning, require1(t, r, "durability").Level, "the tests' server does not sync")
+}
+
+func TestNothingToLookAtIsAMistake(t *testing.T) {
+	t.Parallel()
+	for text, cfg := range map[string]doctor.Config{
+		"nothing to look at":      {},
+		`part "dancer"`:           {Brokers: []string{"a:1"}, Parts: []doctor.Part{"dancer"}},
+		`flow "Order"`:            {Brokers: []string{"a:1"}, Flow: "Order"},
+		"a flow or a hop without": {Database: &pgx.ConnConfig{}, Flow: "order"},
+		"is negative":             {Brokers: []string{"a:1"}, Limit: -1},
+	} {
+		_, err := doctor.Examine(t.Context(), cfg)
+		require.ErrorContains(t, err, text)
+	}
+}
+
+func TestADatabaseThatCannotBeReachedIsToldByItsCause(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	role := roleOf(t, pool, "nologin")
+	exec(t, pool, "ALTER ROLE "+role+" PASSWORD 's3cr3t'")
+	for name, c := range map[string]struct {
+		change func(*pgx.ConnConfig)
+		remedy string
+	}{
+		"nobody listens": {func(c *pgx.ConnConfig) { c.Host, c.Port = "127.0.0.1", 1 }, "that the server is up"},
+		"no database":    {func(c *pgx.ConnConfig) { c.Database = "nobodys" }, "CREATE DATABASE"},
+		"no right":       {func(c *pgx.ConnConfig) { c.User, c.Password = role, "s3cr3t" }, "LOGIN"},
+		"wrong password": {func(c *pgx.ConnConfig) { c.Password = "s3cr3t" }, "the password is wrong"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c0 := config(pool).Copy()
+			c0.Fallbacks = nil
+			c.change(c0)
+			r := examine(t, doctor.Config{Database: c0})
+			require.False(t, r.OK())
+			require.Len(t, r.Findings, 1)
+			require.Equal(t, doctor.Failure, r.Findings[0].Level)
+			require.Contains(t, r.Findings[0].Remedy, c.remedy)
+		})
+	}
+}
+
+func TestMigrationsAreComparedWithTheProgram(t *testing.T) {
+	t.Parallel()
+	empty, err := pgx.ParseConfig(testkit.EmptyDatabase(t))
+	require.NoError(t, err)
+	f := require1(t, examine(t, doctor.Config{Database: empty}), "migrations")
+	require.Equal(t, doctor.Failure, f.Level)
+	require.Equal(t, "outbox-relay migrate", f.Remedy)
+
+	pool := testkit.Database(t)
+	exec(t, pool, "DELETE FROM troupe.migrations WHERE version_id = (SELECT max(version_id) FROM troupe.migrations)")
+	f = require1(t, examine(t, doctor.Config{Database: config(pool)}), "migrations")
+	require.Equal(t, doctor.Failure, f.Level)
+	exec(t, pool, "INSERT INTO troupe.migrations (version_id, is_applied) VALUES (9999, true)")
+	f = require1(t, examine(t, doctor.Config{Database: config(pool)}), "migrations")
+	require.Equal(t, doctor.Failure, f.Level)
+	require.Contains(t, f.Found, "9999")
+}
+
+func TestAClockThatIsOffIsFound(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	for off, word := range map[time.Duration]string{time.Hour: "behind", -time.Hour: "ahead of"} {
+		r := examine(t, doctor.Config{Database: config(pool), Now: func() time.Time { return time.Now().Add(off) }})
+		f := require1(t, r, "clock")
+		require.Equal(t, doctor.Warning, f.Level)
+		require.Contains(t, f.Found, word)
+		require.True(t, r.OK(), "a warning")
+	}
+}
+
+func TestASlotThatNobodyReadsIsFound(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	name := strings.ReplaceAll(config(pool).Database, "-", "_")
+	exec(t, pool, "SELECT pg_create_logical_replication_slot('"+name+"', 'pgoutput')")
+	drop := "SELECT pg_drop_replication_slot('" + name + "');"
+	var found bool
+	for _, f := range of(examine(t, doctor.Config{Database: config(pool)}), "slots") {
+		if strings.Contains(f.Found, "nobody reads "+name) {
+			found = true
+			require.Equal(t, doctor.Warning, f.Level)
+			_, statement, _ := strings.Cut(f.Remedy, ": ")
+			require.Equal(t, drop, statement)
+		}
+	}
+	exec(t, pool, drop)
+	require.True(t, found)
+}
+
+func TestADatabaseThatIsNotInUTF8IsFound(t *testing.T) {
+	t.Parallel()
+	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "CREATE DATABASE bytes ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
+	for database, warned := range map[string]bool{"bytes": true, "postgres": false} {
+		cfg, err := pgx.ParseConfig(server.URL(database))
+		require.NoError(t, err)
+		found := of(examine(t, doctor.Config{Database: cfg}), "encoding")
+		if !warned {
+			require.Empty(t, found)
+			continue
+		}
+		require.Len(t, found, 1)
+		require.Equal(t, doctor.Warning, found[0].Level)
+		require.Contains(t, found[0].Found, "SQL_ASCII")
+	}
+}
+
+func TestAServerThatTakesTheRelayForAStandbyIsFound(t *testing.T) {
+	t.Parallel()
+	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	address, err := server.CreateDatabase(t.Context(), "shop", "")
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(t.Context(), address))
+	pool, err := pgxpool.New(t.Context(), address)
+	require.NoError(t, err)
+	defer pool.Close()
+	require.Empty(t, of(examine(t, doctor.Config{Database: config(pool)}), "standbys"))
+	exec(t, pool, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+	exec(t, pool, "SELECT pg_reload_conf()")
+	testkit.Wait(t, "the setting", func() (bool, error) {
+		var names string
+		err := pool.QueryRow(t.Context(), "SELECT current_setting('synchronous_standby_names')").Scan(&names)
+		return names == "*", err
+	})
+	require.Equal(t, doctor.Warning, require1(t, examine(t, doctor.Config{Database: config(pool)}), "standbys").Level)
+}
+
+func TestRowsInTroubleAreFound(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	topic := testkit.Flow(t) + ".x.commands"
+	exec(t, pool, "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ('"+topic+"', 'k', 'T', '{}')")
+	exec(t, pool, `INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
+		SELECT position, id, topic, 'parked', 1, 1, 'e' FROM troupe.outbox`)
+	r := examine(t, doctor.Config{Database: config(pool), Brokers: testkit.Kafka(t)})
+	require.Contains(t, require1(t, r, "parked").Found, "1 rows wait for a person")
+	f := require1(t, r, "topics")
+	require.Equal(t, doctor.Failure, f.Level)
+	require.Equal(t, topic+": does not exist, and rows wait for it", f.Found)
+}
+
+func TestARegistryIsAsked(t *testing.T) {
+	t.Parallel()
+	gone, err := schemas.NewRegistry("http://127.0.0.1:1")
+	require.NoError(t, err)
+	r := examine(t, doctor.Config{Registry: gone})
+	require.Equal(t, doctor.Failure, require1(t, r, "registry").Level)
+}
+
+func TestTheReportForPeopleAndForPrograms(t *testing.T) {
+	t.Parallel()
+	var r doctor.Report
+	text, err := json.Marshal(&r)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"ok": true, "findings": []}`, string(text))
+
+	r.Ok("server", "Postgres 17")
+	r.Fail("privileges", "relay: \x1b[2Jshop lacks\nrights", "GRANT a;\nGRANT b;")
+	var b bytes.Buffer
+	require.NoError(t, r.Text(&b, nil))
+	require.Equal(t, `ok       server       Postgres 17
+failure  privileges   relay: `+"\uFFFD"+`[2Jshop lacks rights
+                      → GRANT a;
+                        GRANT b;
+`, b.String())
+	b.Reset()
+	require.NoError(t, r.Text(&b, func(l doctor.Level, word string) string { return "<" + strings.TrimSpace(word) + ">" }))
+	require.True(t, strings.HasPrefix(b.String(), "<ok> server"))
+	text, err = json.Marshal(&r)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"ok":false`)
+}

@@ -1,0 +1,185 @@
+package desk_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+type stage struct {
+	desk.Desk
+	t    *testing.T
+	pool *pgxpool.Pool
+}
+
+func newStage(t *testing.T) *stage {
+	pool := testkit.Database(t)
+	return &stage{desk.Desk{DB: pool}, t, pool}
+}
+
+func (s *stage) exec(sql string, args ...any) {
+	s.t.Helper()
+	_, err := s.pool.Exec(s.t.Context(), sql, args...)
+	require.NoError(s.t, err)
+}
+
+func (s *stage) count(sql string) (n int) {
+	s.t.Helper()
+	require.NoError(s.t, s.pool.QueryRow(s.t.Context(), sql).Scan(&n))
+	return n
+}
+
+// park writes as many parked rows of topic as rows says, one row that is retried and one that waits.
+func (s *stage) park(topic string, rows int) {
+	s.exec("INSERT INTO troupe.outbox (topic, key, type, payload) SELECT $1, 'k-' || n, 'Charge', '{}' FROM generate_series(1, $2 + 2) AS n", topic, rows)
+	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
+		SELECT position, id, topic, key::bytea,
+		       CASE WHEN n <= $2 THEN 'parked' WHEN n = $2 + 1 THEN 'retrying' ELSE 'waiting' END, 5, 8, CASE WHEN n = $2 + 1 THEN now() END, 'MESSAGE_TOO_LARGE'
+		FROM (SELECT *, row_number() OVER (ORDER BY position) AS n FROM troupe.outbox WHERE topic = $1) AS o`, topic, rows)
+}
+
+var ann = desk.By{Actor: "ann", Reason: "ticket 7"}
+
+// Parks more rows than one statement handles. Each is done once and recorded, and no other row is changed.
+func TestAllParkedRowsOfATopicAreRetriedOrDiscarded(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.park("a.b.commands", 1003)
+	s.park("a.c.commands", 3)
+	n, err := s.RetryTopic(t.Context(), "a.b.commands", desk.By{Actor: "ann"})
+	require.NoError(t, err)
+	require.Equal(t, 1003, n)
+	require.Equal(t, 1004, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE topic = 'a.b.commands' AND status = 'retrying'"))
+	require.Equal(t, 1003, s.count("SELECT count(*) FROM troupe.outbox_repairs WHERE action = 'retry' AND actor = 'ann' AND topic = 'a.b.commands'"))
+
+	_, err = s.DiscardTopic(t.Context(), "a.c.commands", desk.By{Actor: "ann"})
+	require.ErrorContains(t, err, "want a reason")
+	n, err = s.DiscardTopic(t.Context(), "a.c.commands", ann)
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = 'a.c.commands'"))
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE topic = 'a.c.commands'"))
+	require.Equal(t, 3, s.count("SELECT count(*) FROM troupe.outbox_repairs WHERE action = 'discard' AND reason = 'ticket 7' AND payload IS NOT NULL"))
+	n, err = s.DiscardTopic(t.Context(), "a.c.commands", ann)
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
+func TestRowsInTroubleAreListedAndShown(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.park("a.b.commands", 3)
+	rows, next, err := s.List(t.Context(), desk.Filter{}, desk.Page{Rows: 2})
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+	require.NotZero(t, next)
+	behind, next, err := s.List(t.Context(), desk.Filter{}, desk.Page{After: next, Rows: 10})
+	require.NoError(t, err)
+	require.Zero(t, next)
+	require.Equal(t, []desk.Status{desk.Parked, desk.Retrying, desk.Waiting}, []desk.Status{behind[0].Status, behind[1].Status, behind[2].Status})
+	waiting, _, err := s.List(t.Context(), desk.Filter{Status: desk.Waiting, Topic: "a.b.commands"}, desk.Page{Rows: 10})
+	require.NoError(t, err)
+	require.Len(t, waiting, 1)
+	row, err := s.Show(t.Context(), waiting[0].ID)
+	require.NoError(t, err)
+	require.Equal(t, "{}", *row.Payload)
+	require.Equal(t, "k-5", row.Key)
+	_, err = s.Retry(t.Context(), row.ID, ann)
+	require.ErrorIs(t, err, desk.ErrNotParked)
+	_, err = s.Show(t.Context(), uuid.New())
+	require.ErrorIs(t, err, desk.ErrNoTrouble)
+	require.Equal(t, 0, s.count("SELECT count(*) FROM troupe.outbox_repairs"))
+}
+
+// A pause may be stored before any relay has run; the first relay still gets the first term.
+func TestAnOutboxIsPausedAndResumedWithARecord(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	require.ErrorIs(t, s.Resume(t.Context(), ann), desk.ErrNotPaused)
+	require.ErrorContains(t, s.Pause(t.Context(), desk.By{Actor: "ann"}), "want a reason")
+	require.NoError(t, s.Pause(t.Context(), ann))
+	require.ErrorIs(t, s.Pause(t.Context(), desk.By{Actor: "bob", Reason: "mine"}), desk.ErrPaused)
+	all, err := desk.Look(t.Context(), s.pool)
+	require.NoError(t, err)
+	require.Equal(t, ann, all[0].Paused.By)
+	require.Empty(t, all[0].Leases, "no relay has run")
+	require.NoError(t, s.Resume(t.Context(), desk.By{Actor: "bob"}))
+	all, err = desk.Look(t.Context(), s.pool)
+	require.NoError(t, err)
+	require.Nil(t, all[0].Paused)
+	turns, err := s.Turns(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"resume", "pause"}, []string{turns[0].Action, turns[1].Action})
+	require.Equal(t, []string{"bob", "ann"}, []string{turns[0].Actor, turns[1].Actor})
+
+	other := desk.Desk{DB: s.pool, Table: desk.Table{Name: "public.events"}}
+	require.ErrorIs(t, other.Pause(t.Context(), ann), desk.ErrNoRelay)
+}
+
+func TestALookTellsOfShardsSlotsAndTablesWithAMapping(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.park("a.b.commands", 2)
+	s.exec(`INSERT INTO troupe.relay_leases (shard, holder, term, expires_at, shards, layout, source, source_why) VALUES
+		(0, 'r-1', 3, now() + interval '1 minute', 2, 5, 'poll', 'by configuration'), (1, 'r-2', 4, now() - interval '1 minute', 1, 5, NULL, NULL),
+		(2, 'r-9', 4, now() - interval '1 hour', 1, 4, NULL, NULL)`)
+	s.exec("INSERT INTO troupe.mapped_tables (name) VALUES ('public.events')")
+	s.exec(`INSERT INTO troupe.relay_leases (shard, holder, term, expires_at, source, source_why)
+		SELECT shard, 'r-3', 1, now() + interval '1 minute', 'wal', 'it can' FROM troupe.mapped_tables`)
+	s.exec(`INSERT INTO troupe.relay_slot_samples (shard, minute, at, slot, retained)
+		SELECT t.shard, n, now() - n * interval '1 minute', 'gone', n FROM troupe.mapped_tables t, generate_series(0, 1439) AS n`)
+	s.exec(`INSERT INTO troupe.mapped_trouble (table_name, id, event_id, topic, order_key, status, attempts, max_attempts, last_error, row)
+		VALUES ('public.events', gen_random_uuid(), 'e-1', 'a.d.commands', 'k', 'parked', 1, 8, 'no topic', '{}')`)
+	all, err := desk.Look(t.Context(), s.pool)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	own, events := all[0], all[1]
+	require.Equal(t, "poll", own.Source)
+	require.Equal(t, 2, own.Shards)
+	require.Equal(t, []bool{true, false}, []bool{own.Leases[0].Held, own.Leases[1].Held}, "that of a former layout is not told")
+	require.Equal(t, []desk.Topic{{Topic: "a.b.commands", Parked: 2, Retrying: 1, Waiting: 1, Error: "MESSAGE_TOO_LARGE"}}, own.Topics)
+	require.Empty(t, own.Samples)
+	require.Equal(t, "public.events", events.Table)
+	require.Equal(t, "gone", events.SlotName)
+	require.Nil(t, events.Slot)
+	require.InDelta(t, 288, len(events.Samples), 1)
+	require.Equal(t, 1, events.Topics[0].Parked)
+
+	of := desk.Desk{DB: s.pool, Table: desk.Table{Name: "public.events"}}
+	rows, _, err := of.List(t.Context(), desk.Filter{Status: desk.Parked}, desk.Page{Rows: 10})
+	require.NoError(t, err)
+	require.Equal(t, "k", rows[0].Key)
+	n, err := of.RetryTopic(t.Context(), "a.d.commands", ann)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+func TestADatabaseThatIsNotMigratedIsSaidToBe(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), testkit.EmptyDatabase(t))
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	_, err = desk.Look(t.Context(), pool)
+	require.ErrorContains(t, err, "outbox-relay migrate")
+}
+
+func ExampleDesk_RetryTopic() {
+	mended := func(ctx context.Context, conn *pgx.Conn) error {
+		d := desk.Desk{DB: conn} // troupe.outbox
+		n, err := d.RetryTopic(ctx, "order.payment.commands", desk.By{Actor: "ann", Reason: "ticket 4711: the topic is there now"})
+		fmt.Println(n, "rows are tried again")
+		return err
+	}
+	_ = mended
+	// Output:
+}

@@ -1,0 +1,119 @@
+package explore_test
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/explore"
+	"github.com/troupe-go/troupe/saga"
+)
+
+// chance returns a random small definition with any feature of a definition, as the verifier accepts it: a step is
+// compensated by its own hop, and every step before the pivot can be undone.
+func chance(r *rand.Rand) saga.Spec {
+	one := func(of int) bool { return r.IntN(of) == 0 }
+	spec := saga.Spec{Saga: "chance", Version: 1, Key: "id", Data: map[string]saga.Type{
+		"id": saga.String, "n": saga.Int, "ok": saga.Bool,
+	}}
+	if one(3) {
+		spec.Timeout = saga.Duration(time.Hour)
+	}
+	if one(4) {
+		spec.Lock = "data.id"
+	}
+	pivot := r.IntN(5) // the index may be of no step: no pivot
+	undoable := one(4)
+	for i := range 2 + r.IntN(2) {
+		st := saga.Step{Name: "s" + strconv.Itoa(i)}
+		for k := range i {
+			if one(2) {
+				st.Needs = append(st.Needs, "s"+strconv.Itoa(k))
+			}
+		}
+		if len(st.Needs) > 1 {
+			st.Join = []saga.Join{saga.All, saga.First, saga.Merge}[r.IntN(3)]
+		}
+		hop := "h" + strconv.Itoa(r.IntN(2))
+		if one(4) {
+			st.When = "data.n < 2"
+		}
+		if one(2) {
+			st.Timeout = saga.Duration(time.Minute)
+		}
+		if one(6) && i != pivot {
+			st.Success = []saga.Answer{{Hop: hop, Event: "Came" + strconv.Itoa(i)}}
+			if one(2) {
+				st.Failure = []saga.Answer{{Hop: hop, Event: "Failed" + strconv.Itoa(i)}}
+			}
+			spec.Steps = append(spec.Steps, st)
+			continue
+		}
+		st.Command = &saga.Command{Hop: hop, Type: "Do"}
+		st.Success = []saga.Answer{{Event: "Done"}}
+		if i == 0 {
+			st.Success[0].Set = saga.Mapping{"ok": "event.ok"}
+		}
+		st.Failure = []saga.Answer{{Event: "Refused"}}
+		if one(3) {
+			st.Exhausted = saga.CompensateThen
+		}
+		st.Pivot = i == pivot
+		switch {
+		case st.Pivot && !undoable:
+		case one(6):
+			st.Irreversible = "nobody minds"
+		default:
+			st.Compensation = &saga.Compensation{Command: &saga.Command{Hop: hop, Type: "Undo"}, Success: []saga.Answer{{Event: "Undone"}}}
+			if one(3) {
+				st.Compensation.Timeout = saga.Duration(time.Minute)
+			}
+		}
+		if i > pivot && one(2) {
+			st.Retriable = true
+		}
+		spec.Steps = append(spec.Steps, st)
+	}
+	if one(3) {
+		then := []saga.Then{saga.ThenCompensate, saga.ThenPark, saga.ThenComplete, saga.GoOn}[r.IntN(4)]
+		spec.Deadlines = []saga.Deadline{{Name: "due", After: saga.Duration(time.Hour), Then: then, Emit: []saga.Emit{{Event: "Due"}}}}
+	}
+	if one(4) {
+		then := []saga.Then{saga.ThenCompensate, saga.ThenPark, saga.ThenComplete}[r.IntN(3)]
+		spec.Ends = []saga.End{{When: "!data.ok", Then: then}}
+	}
+	return spec
+}
+
+// byChance explores the definition of seed.
+func byChance(t *testing.T, seed uint64, states int) int {
+	r := rand.New(rand.NewPCG(seed, 1))
+	d, err := saga.Define(chance(r))
+	require.NoError(t, err)
+	cfg := explore.Config{
+		Duplicates: r.IntN(2), Buttons: r.IntN(3), Exhausted: r.IntN(2) == 0, Unordered: r.IntN(4) == 0, States: states,
+	}
+	report, err := explore.Explore(t.Context(), d, cfg)
+	require.NoError(t, err)
+	if report.Counterexample != nil {
+		t.Fatalf("seed %d, %+v:\n%s\n%s", seed, cfg, d.JSON(), report.Counterexample)
+	}
+	return report.States
+}
+
+func TestDefinitionsByChanceKeepTheirPromises(t *testing.T) {
+	t.Parallel()
+	states := 0
+	for seed := range uint64(40) {
+		states += byChance(t, seed, 5_000)
+	}
+	t.Logf("%d states", states)
+}
+
+func FuzzDefinitionsByChance(f *testing.F) {
+	f.Add(uint64(10)) // a pivot in doubt; a deadline that completes
+	f.Fuzz(func(t *testing.T, seed uint64) { byChance(t, seed, 20_000) })
+}

@@ -1,0 +1,303 @@
+package modeltest_test
+
+import (
+	"errors"
+	"maps"
+	"syscall"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/troupe-go/troupe/internal/admin/repair"
+)
+
+// stopLimit limits the time in which a member stops, or a broker removes one that was killed.
+const stopLimit = 4 * time.Minute
+
+var operator = repair.By{Actor: "model", Reason: "drawn"}
+
+// run runs the steps.
+func (h *history) run() {
+	for _, s := range h.p.Steps {
+		h.do(s)
+		if !h.p.Setup.Local || s.Do != "send" {
+			h.tryRelay()
+		}
+	}
+}
+
+func (h *history) do(s step) {
+	switch s.Do {
+	case "send":
+		h.sent = append(h.sent, s.Messages...)
+		h.send(s.Messages...)
+	case "resend":
+		for _, m := range h.sent {
+			if m.N == s.N {
+				h.resend(m)
+			}
+		}
+	case "let":
+		h.let(s.N)
+	case "join":
+		h.join(task{Die: s.Die, Nth: int64(s.N), Freeze: s.Freeze})
+	case "leave":
+		if m := h.pick(s.N); m != nil {
+			h.stop(m)
+		}
+	case "kill":
+		if m := h.pick(s.N); m != nil {
+			m.kill()
+			h.drop(m)
+		}
+	case "freeze":
+		if m := h.pick(s.N); m != nil && m.up() {
+			require.NoError(h.t, m.Process.Signal(syscall.SIGSTOP))
+			m.frozen = true
+		}
+	case "thaw":
+		h.thaw()
+	case "cut":
+		h.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()", memberEnv)
+	case "redrive", "discard", "release", "retry":
+		h.operate(s)
+	case "settle":
+		h.settle()
+	case "rewind":
+		h.rewind(s.Forget)
+	case "copy", "set back":
+		if s.Peace {
+			h.stopAll()
+		}
+		h.swap(s.Do == "copy")
+	case "new topic":
+		h.newTopic(h.consumed()[s.N])
+	case "new delay":
+		h.stopAll()
+		h.delay = 3*time.Second - h.delay
+		h.join(task{})
+	default:
+		h.t.Fatalf("step %q", s.Do)
+	}
+}
+
+// resend sends m again unchanged, as a sender without an acknowledgement does. The table of local work recognises an id
+// already, and no writer inserts it twice.
+func (h *history) resend(m message) {
+	if !h.p.Setup.Local {
+		h.send(m)
+	}
+}
+
+// let waits until n more messages have ended, or for a moment.
+func (h *history) let(n int) {
+	before := len(h.look().open)
+	within(300*time.Millisecond, func() bool {
+		h.tryRelay()
+		return len(h.look().open) <= max(before-n, 0)
+	})
+}
+
+func (h *history) join(k task) {
+	k.Setup, k.Local, k.Brokers, k.Flow, k.Delay = h.p.Setup, h.p.Setup.Local, h.theater.brokers, h.flow, h.delay
+	k.URL = h.theater.postgres.URL(h.database)
+	if k.Local {
+		k.Brokers = nil
+	}
+	m, err := startMember(k)
+	require.NoError(h.t, err)
+	h.members = append(h.members, m)
+}
+
+// pick returns a member that lives and is not frozen.
+func (h *history) pick(n int) *member {
+	h.bury()
+	var some []*member
+	for _, m := range h.members {
+		if !m.frozen {
+			some = append(some, m)
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	return some[n%len(some)]
+}
+
+// bury drops members that have died by their own hook. One that ended in another way has failed.
+func (h *history) bury() {
+	for _, m := range append([]*member(nil), h.members...) {
+		if m.dead() {
+			if code := m.ProcessState.ExitCode(); code >= 0 {
+				h.violate("member %d ended with exit code %d", m.Process.Pid, code)
+			}
+			h.drop(m)
+		}
+	}
+}
+
+func (h *history) drop(m *member) {
+	for i, other := range h.members {
+		if other == m {
+			h.members = append(h.members[:i:i], h.members[i+1:]...)
+		}
+	}
+	h.ended = append(h.ended, m)
+}
+
+func (h *history) thaw() {
+	for _, m := range h.members {
+		_ = m.Process.Signal(syscall.SIGCONT) // also one that its hook froze
+		m.frozen = false
+	}
+}
+
+// stop asks a member to stop and expects exit code 0, unless its hook kills it meanwhile.
+func (h *history) stop(m *member) {
+	h.await("the member to come up", stopLimit, func() bool { return m.up() || m.dead() })
+	_ = m.Process.Signal(syscall.SIGCONT)
+	_ = m.Process.Signal(syscall.SIGTERM)
+	stopped := within(stopLimit, func() bool {
+		_ = m.Process.Signal(syscall.SIGCONT)
+		return m.dead()
+	})
+	if !stopped {
+		h.violate("member %d did not stop within %s", m.Process.Pid, stopLimit)
+		m.kill()
+	} else if code := m.ProcessState.ExitCode(); code > 0 {
+		h.violate("member %d stopped with exit code %d", m.Process.Pid, code)
+	}
+	h.drop(m)
+}
+
+func (h *history) stopAll() {
+	h.bury()
+	for len(h.members) > 0 {
+		h.stop(h.members[0])
+	}
+}
+
+func (h *history) killAll() {
+	for len(h.members) > 0 {
+		m := h.members[0]
+		m.kill()
+		h.drop(m)
+	}
+}
+
+// rewind makes the groups read everything again, with an empty inbox or with the old one.
+func (h *history) rewind(forget bool) {
+	if forget {
+		h.settle()
+	}
+	h.stopAll()
+	if forget {
+		for _, m := range h.sent {
+			h.ended0[m.N] = true
+		}
+		h.exec("DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent")
+		if draws("forgotten answers") {
+			h.exec("DELETE FROM troupe.answers")
+		}
+	}
+	admin := kadm.NewClient(h.client)
+	for _, group := range h.groups() {
+		h.await("group "+group+" to take offsets", stopLimit, func() bool {
+			offsets, err := admin.FetchOffsets(h.ctx, group)
+			if err != nil || len(offsets) == 0 {
+				return true // no member has committed anything
+			}
+			again := make(kadm.Offsets)
+			offsets.Each(func(o kadm.OffsetResponse) { again.AddOffset(o.Topic, o.Partition, 0, -1) })
+			return admin.CommitAllOffsets(h.ctx, group, again) == nil
+		})
+	}
+	h.join(task{})
+}
+
+// swap copies the database, or replaces it by the copy: the commits since then are lost.
+func (h *history) swap(copies bool) {
+	h.killAll()
+	h.pool.Close()
+	var err error
+	if copies {
+		if h.saved != "" {
+			require.NoError(h.t, h.theater.postgres.DropDatabase(h.ctx, h.saved))
+		}
+		h.saved = h.database + "_copy"
+		h.await("a copy of the database", stopLimit, func() bool { // its sessions end one by one
+			_, err = h.theater.postgres.CreateDatabase(h.ctx, h.saved, h.database)
+			return err == nil
+		})
+		h.endedSaved = maps.Clone(h.ended0)
+	} else {
+		require.NoError(h.t, h.theater.postgres.DropDatabase(h.ctx, h.database))
+		_, err = h.theater.postgres.CreateDatabase(h.ctx, h.database, h.saved)
+		require.NoError(h.t, err)
+		h.ended0, h.wentBack = h.endedSaved, true
+	}
+	h.connect()
+	h.join(task{})
+}
+
+// newTopic deletes a topic whose messages have ended and creates it again.
+func (h *history) newTopic(topic string) {
+	h.settle()
+	h.stopAll()
+	admin := kadm.NewClient(h.client)
+	h.await("the topic to be deleted", stopLimit, func() bool {
+		_, _ = admin.DeleteTopics(h.ctx, topic)
+		found, err := admin.ListTopics(h.ctx, topic)
+		return err == nil && !found.Has(topic)
+	})
+	h.createTopics(topic)
+	h.client.PurgeTopicsFromClient(topic)
+	h.join(task{})
+}
+
+// operate runs an operator's action on the present rows.
+func (h *history) operate(s step) {
+	switch s.Do {
+	case "retry":
+		_, err := h.desk.Retry(h.ctx, repair.HeldFilter{}, operator)
+		h.expectNil("retry", err)
+	case "release":
+		keys, _, err := h.desk.Held(h.ctx, repair.HeldFilter{}, repair.Page{})
+		h.expectNil("list held keys", err)
+		if len(keys) == 0 {
+			return
+		}
+		k := keys[s.N%len(keys)]
+		n, known := h.numbers[k.MessageID]
+		if !known || k.Attempts == 0 {
+			return // a deadline, or a message that comes next
+		}
+		h.operated[n] = true
+		_, err = h.desk.Release(h.ctx, k.Place, repair.ReleaseConfig{By: operator, Group: k.Group})
+		if !errors.Is(err, repair.ErrGone) && !errors.Is(err, repair.ErrBehind) && !errors.Is(err, repair.ErrBusy) {
+			h.expectNil("release", err)
+		}
+	default:
+		letters, _, err := h.desk.List(h.ctx, repair.Filter{}, repair.Page{})
+		h.expectNil("list dead letters", err)
+		if len(letters) == 0 {
+			return
+		}
+		l := letters[s.N%len(letters)]
+		h.operated[h.numbers[l.MessageID]] = h.operated[h.numbers[l.MessageID]] || h.wentBack || h.saved != ""
+		f := repair.Filter{IDs: append(repair.Filter{}.IDs, l.ID)}
+		if s.Do == "redrive" {
+			_, err = h.desk.Redrive(h.ctx, f, repair.RedriveConfig{By: operator, Rate: -1})
+		} else {
+			_, err = h.desk.Discard(h.ctx, f, operator)
+		}
+		h.expectNil(s.Do, err)
+	}
+}
+
+func (h *history) expectNil(what string, err error) {
+	if err != nil {
+		h.fail("%s: %v", what, err)
+	}
+}
