@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 )
 
 // relayFacts are the outboxes with their relays.
@@ -19,10 +19,10 @@ type relayFacts struct {
 }
 
 type outboxOf struct {
-	Database string          `json:"database"`
-	Error    string          `json:"error,omitempty"`
-	Outbox   *outbox.Stats   `json:"outbox"` // of troupe.outbox
-	Relays   []relays.Outbox `json:"relays"` // troupe.outbox first, then tables with a mapping
+	Database string           `json:"database"`
+	Error    string           `json:"error,omitempty"`
+	Outbox   *retention.Stats `json:"outbox"` // of troupe.outbox
+	Relays   []relays.Outbox  `json:"relays"` // troupe.outbox first, then tables with a mapping
 }
 
 func readRelay(ctx context.Context, a *ask) (any, error) {
@@ -31,7 +31,7 @@ func readRelay(ctx context.Context, a *ask) (any, error) {
 	for i, s := range a.sources {
 		all.Go(func() {
 			one := outboxOf{Database: s.Name, Relays: []relays.Outbox{}}
-			stats, err := outbox.ReadStats(ctx, s.Pool)
+			stats, err := retention.ReadStats(ctx, s.Pool)
 			if err == nil {
 				one.Outbox = &stats
 				one.Relays, err = relays.Look(ctx, s.Pool)

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -206,7 +206,7 @@ func (p *Participant) makeTopicLocal(ctx context.Context, topic string) error {
 // of its own: entries that were claimed under an earlier one, and are not known to be running, are taken over.
 func (l *local) live(ctx context.Context) {
 	listener := pg.Listener{
-		Config: l.p.cfg.Pool.Config().ConnConfig, Channel: outbox.Channel, OnConnect: l.born, Concerns: l.concerns,
+		Config: l.p.cfg.Pool.Config().ConnConfig, Channel: outboxrow.Channel, OnConnect: l.born, Concerns: l.concerns,
 		OnError: func(err error) {
 			l.member.Store(0)
 			l.p.outage(theDatabase).report(err)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
@@ -24,13 +24,13 @@ import (
 // publish publishes the rows of a topic as a relay does, each several times, as one that crashed would.
 func (s *stage) publish(topic string, times int) (n int) {
 	s.t.Helper()
-	rows, err := s.pool.Query(s.t.Context(), "DELETE FROM troupe.outbox WHERE topic = $1 RETURNING "+outbox.Columns, topic)
+	rows, err := s.pool.Query(s.t.Context(), "DELETE FROM troupe.outbox WHERE topic = $1 RETURNING "+outboxrow.Columns, topic)
 	require.NoError(s.t, err)
 	defer rows.Close()
 	for ; rows.Next(); n++ {
-		var r outbox.Row
+		var r outboxrow.Row
 		require.NoError(s.t, rows.Scan(r.Fields()...))
-		m, err := r.Message(outbox.Defaults{Source: "payment"})
+		m, err := r.Message(outboxrow.Defaults{Source: "payment"})
 		require.NoError(s.t, err)
 		for range times {
 			require.NoError(s.t, s.client.ProduceSync(s.t.Context(), kafka.Record(m)).FirstErr())

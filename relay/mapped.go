@@ -13,9 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
@@ -171,7 +171,7 @@ func (m *mappedRow) item(source string) item {
 		m.message.Source = source
 	}
 	return item{
-		row: outbox.Row{
+		row: outboxrow.Row{
 			ID: m.id(), Topic: m.message.Topic, KeyBytes: m.message.Key, Type: m.message.Type,
 			CreatedAt: m.message.Timestamp,
 		},

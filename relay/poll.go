@@ -12,14 +12,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/outbox"
 )
 
 // An item is a row on its way through one round.
 type item struct {
-	row         outbox.Row
+	row         outboxrow.Row
 	xid         uint64        // from a stream: transaction id that wrote it
 	commit      wal.LSN       // from a stream: commit LSN of that transaction
 	mapped      *mappedRow    // of a table other than troupe.outbox

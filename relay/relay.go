@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
@@ -102,7 +102,7 @@ type Config struct {
 	UnknownTopic time.Duration
 
 	// Retention is the shortest time that rows published by a stream stay in the table, so that they can be replayed. Whole
-	// partitions are dropped, see outbox.Retention; under Poll a row is deleted when it is published. Default 1 h; negative:
+	// partitions are dropped, see package internal/retention; under Poll a row is deleted when it is published. Default 1 h; negative:
 	// none.
 	Retention time.Duration
 
@@ -311,8 +311,8 @@ func newHolder() string {
 	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + hex.EncodeToString(random)
 }
 
-func (r *Relay) defaults() outbox.Defaults {
-	return outbox.Defaults{Source: r.cfg.Service, ContentType: r.cfg.ContentType}
+func (r *Relay) defaults() outboxrow.Defaults {
+	return outboxrow.Defaults{Source: r.cfg.Service, ContentType: r.cfg.ContentType}
 }
 
 // newClient creates a client with the relay's options and more. A publisher has one per term, a transactor one of its own.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -271,7 +271,7 @@ func (r *Relay) poll(idle, term context.Context, p *publisher, but scanned) erro
 	if p.lease.of() > 1 {
 		source.looker = r.looker
 	} else {
-		side.Go(func() { r.listen(idle, outbox.Channel, wake) })
+		side.Go(func() { r.listen(idle, outboxrow.Channel, wake) })
 	}
 	p.source = source
 	return r.publish(idle, term, p)

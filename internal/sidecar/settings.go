@@ -108,7 +108,7 @@ var (
 		usage: "`megabytes` before /readyz says so; no less than slot-warn-mb"}
 	slotLimit = setting{name: "slot-limit-mb", value: "0", kind: number, most: 1 << 30, each: true,
 		usage: "`megabytes` at which the slot is dropped, rather than fill the server's disk, and the table polled; 0: never"}
-	retention = setting{name: "retention", value: "1h", kind: duration, each: true,
+	retentionSetting = setting{name: "retention", value: "1h", kind: duration, each: true,
 		usage: "`time` that rows which wal has published stay at least, to be replayed"}
 	delivery = setting{name: "delivery", value: "at-least-once", kind: choice, choices: []string{"at-least-once", "exactly-once"}, each: true,
 		usage: "`at-least-once|exactly-once`: repeats carry the same ce_id; exactly-once publishes in Kafka transactions, and needs the wal source"}
@@ -172,7 +172,7 @@ var sections = []section{
 		brokers, kafkaTLS, kafkaCA, kafkaCert, kafkaKey, kafkaName, kafkaSASL, kafkaUser, kafkaPassword, kafkaToken,
 	}},
 	{"Publishing", []setting{
-		service, source, slot, publicationSetting, slotWarn, slotUnready, slotLimit, retention, delivery, transactions, transactionTimeout,
+		service, source, slot, publicationSetting, slotWarn, slotUnready, slotLimit, retentionSetting, delivery, transactions, transactionTimeout,
 		compression, shards, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic,
 		payloadRegistry, subjectStrategy, avroTopics, alertURL,
 	}},

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -74,13 +74,13 @@ func (s *Stage) Entries(topic string) (all []envelope.Message) {
 
 func (s *Stage) outbox() (all []envelope.Message) {
 	s.t.Helper()
-	rows, err := s.Pool.Query(s.t.Context(), "SELECT "+outbox.Columns+" FROM troupe.outbox ORDER BY position")
+	rows, err := s.Pool.Query(s.t.Context(), "SELECT "+outboxrow.Columns+" FROM troupe.outbox ORDER BY position")
 	require.NoError(s.t, err)
-	var r outbox.Row
+	var r outboxrow.Row
 	_, err = pgx.ForEachRow(rows, r.Fields(), func() error {
-		m, err := r.Message(outbox.Defaults{})
+		m, err := r.Message(outboxrow.Defaults{})
 		all = append(all, m)
-		r = outbox.Row{}
+		r = outboxrow.Row{}
 		return err
 	})
 	require.NoError(s.t, err)

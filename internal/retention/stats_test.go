@@ -1,4 +1,4 @@
-package outbox_test
+package retention_test
 
 import (
 	"testing"
@@ -7,14 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/testkit"
 )
 
 func TestStatisticsCountWhatWaits(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
-	s, err := outbox.ReadStats(t.Context(), pool)
+	s, err := retention.ReadStats(t.Context(), pool)
 	require.NoError(t, err)
 	require.Zero(t, s.Pending+s.Retrying+s.Parked)
 	require.Zero(t, s.Oldest)
@@ -27,7 +27,7 @@ func TestStatisticsCountWhatWaits(t *testing.T) {
 		SELECT position, id, topic, s, CASE s WHEN 'retrying' THEN now() END, 1, 8, 'e'
 		FROM troupe.outbox JOIN (VALUES (1, 'retrying'), (2, 'parked'), (3, 'parked')) AS x (n, s) ON n = position`)
 	require.NoError(t, err)
-	s, err = outbox.ReadStats(t.Context(), pool)
+	s, err = retention.ReadStats(t.Context(), pool)
 	require.NoError(t, err)
 	require.Equal(t, []int64{5, 1, 2}, []int64{s.Pending, s.Retrying, s.Parked})
 	require.InDelta(t, time.Hour, s.Oldest, float64(time.Minute))
@@ -53,14 +53,14 @@ func TestStatisticsKnowWhatIsPublished(t *testing.T) {
 	require.NoError(t, err)
 	write(100, "3 hours", "published")
 	confirm()
-	s, err := outbox.ReadStats(t.Context(), r.pool)
+	s, err := retention.ReadStats(t.Context(), r.pool)
 	require.NoError(t, err)
 	require.Equal(t, []int64{0, 0}, []int64{s.Pending, s.Bytes})
 	require.Zero(t, s.Oldest)
 
 	require.NoError(t, late.Commit(t.Context())) // below the last that is published
 	write(3, "1 hour", "12")
-	s, err = outbox.ReadStats(t.Context(), r.pool)
+	s, err = retention.ReadStats(t.Context(), r.pool)
 	require.NoError(t, err)
 	require.Equal(t, []int64{4, 10}, []int64{s.Pending, s.Bytes})
 	require.InDelta(t, 2*time.Hour, s.Oldest, float64(time.Minute))
@@ -68,14 +68,14 @@ func TestStatisticsKnowWhatIsPublished(t *testing.T) {
 	r.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 8, 'e' FROM troupe.outbox WHERE position = 7`)
 	confirm()
-	s, err = outbox.ReadStats(t.Context(), r.pool)
+	s, err = retention.ReadStats(t.Context(), r.pool)
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 1, 9}, []int64{s.Pending, s.Parked, s.Bytes})
 	require.InDelta(t, 3*time.Hour, s.Oldest, float64(time.Minute))
 
 	write(100_000, "1 hour", "") // as many as are looked at
 	confirm()
-	s, err = outbox.ReadStats(t.Context(), r.pool)
+	s, err = retention.ReadStats(t.Context(), r.pool)
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 1, 0}, []int64{s.Pending, s.Parked, s.Bytes})
 	require.InDelta(t, 3*time.Hour, s.Oldest, float64(time.Minute))

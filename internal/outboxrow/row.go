@@ -1,4 +1,6 @@
-package outbox
+// Package outboxrow knows the rows of the table troupe.outbox: their columns, how a row becomes a message, and the channel on which
+// writers notify. Package outbox writes the rows; the relay, participants with local work, and the operator's tools read them.
+package outboxrow
 
 import (
 	"encoding/json"
@@ -11,7 +13,13 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pgtext"
 )
+
+// Channel is the Postgres notification channel: writers notify on it, relays and local participants listen. The payload is
+// empty, or a topic with new rows. Programs that insert with plain SQL may send an empty payload, or no notification: all
+// listeners also poll.
+const Channel = "troupe_outbox"
 
 // Columns lists the columns that a Row is scanned from, in this order.
 const Columns = "position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at"
@@ -88,7 +96,7 @@ func (r *Row) Message(d Defaults) (envelope.Message, error) {
 	if m.Time.IsZero() {
 		m.Time = r.CreatedAt
 	}
-	if isText(string(m.Key)) {
+	if pgtext.Fits(m.Key) {
 		fill(&m.Subject, string(m.Key))
 	}
 	if m.ContentType == "" && m.Payload != nil {

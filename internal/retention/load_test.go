@@ -1,4 +1,4 @@
-package outbox_test
+package retention_test
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/devstack"
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/migrations"
-	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -55,35 +55,35 @@ func TestAPreparedWriterKeepsItsPartitionThroughARestart(t *testing.T) {
 	_, err = prepare.Exec(t.Context(), "PREPARE TRANSACTION 'p'")
 	require.NoError(t, err)
 	r.insert(25)
-	retention := r.retention(atOnce)
-	require.Empty(t, r.drop(retention, r.snapshot()).Dropped)
+	dropper := r.retention(atOnce)
+	require.Empty(t, r.drop(dropper, r.snapshot()).Dropped)
 
 	require.NoError(t, server.Restart(t.Context()))
 	testkit.Wait(t, "the server", func() (bool, error) { return true, pool.Ping(t.Context()) })
 	testkit.Wait(t, "a call that gets through", func() (bool, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		_, err := retention.Drop(ctx, r.snapshot()) // the first Drop finds its connection closed
+		_, err := dropper.Drop(ctx, r.snapshot()) // the first Drop finds its connection closed
 		return true, err
 	})
 	for range 3 {
-		require.Empty(t, r.drop(retention, r.snapshot()).Dropped)
+		require.Empty(t, r.drop(dropper, r.snapshot()).Dropped)
 	}
 	require.Equal(t, "attached", r.state(first))
 	r.insert(10)
 
 	r.exec("COMMIT PREPARED 'p'")
 	require.Equal(t, 1, r.count("SELECT count(*) FROM troupe.outbox WHERE topic = 'late'"))
-	require.Subset(t, r.drop(retention, r.snapshot()).Dropped, []string{first, second})
+	require.Subset(t, r.drop(dropper, r.snapshot()).Dropped, []string{first, second})
 }
 
 // stream publishes nothing: it records the positions that logical decoding delivered, and the confirmed snapshot.
 type stream struct {
 	pool      *pgxpool.Pool
 	seen      map[int64]int
-	published atomic.Value // outbox.Published
+	published atomic.Value // retention.Published
 
-	snapshot outbox.Published // to be confirmed when the stream has passed lsn
+	snapshot retention.Published // to be confirmed when the stream has passed lsn
 	lsn      string
 }
 
@@ -97,7 +97,7 @@ func openStream(t testing.TB, pool *pgxpool.Pool) *stream {
 		require.NoError(t, err)
 	}
 	s := &stream{pool: pool, seen: make(map[int64]int)}
-	s.published.Store(outbox.Published(""))
+	s.published.Store(retention.Published(""))
 	return s
 }
 
@@ -270,7 +270,7 @@ func TestNoRowIsLostWhilePartitionsComeAndGo(t *testing.T) {
 	s := openStream(t, pool)
 	_, err := pool.Exec(t.Context(), "SELECT setval('troupe.outbox_position_seq', 19999999)")
 	require.NoError(t, err)
-	small := outbox.Partitions{Size: 400, Ahead: 60} // whose creation may stall for a while; the writers continue
+	small := retention.Partitions{Size: 400, Ahead: 60} // whose creation may stall for a while; the writers continue
 	_, err = small.Ensure(t.Context(), pool)
 	require.NoError(t, err)
 
@@ -304,15 +304,15 @@ func TestNoRowIsLostWhilePartitionsComeAndGo(t *testing.T) {
 	})
 	repeat("read", s.read)
 	dropped := atomic.Int64{}
-	retention, err := outbox.NewRetention(outbox.RetentionConfig{Pool: pool, Age: atOnce})
+	dropper, err := retention.New(retention.Config{Pool: pool, Age: atOnce})
 	require.NoError(t, err)
-	defer retention.Close()
+	defer dropper.Close()
 	calls := 0
 	repeat("drop", func(ctx context.Context) error {
 		if calls++; calls%5 == 0 {
-			retention.Close() // the results of (a) and (b) are forgotten
+			dropper.Close() // the results of (a) and (b) are forgotten
 		}
-		d, err := retention.Drop(ctx, s.published.Load().(outbox.Published))
+		d, err := dropper.Drop(ctx, s.published.Load().(retention.Published))
 		dropped.Add(int64(len(d.Dropped)))
 		for _, k := range d.Kept {
 			if strings.HasPrefix(k.Why, "it is detached") {
@@ -354,9 +354,9 @@ func BenchmarkInsertWhilePartitionsAreDropped(b *testing.B) {
 			_, pool := ownServer(b)
 			_, err := pool.Exec(b.Context(), "SELECT setval('troupe.outbox_position_seq', 19999999)")
 			require.NoError(b, err)
-			small := outbox.Partitions{Size: 1000, Ahead: 20}
+			small := retention.Partitions{Size: 1000, Ahead: 20}
 			if !dropping {
-				small = outbox.Partitions{}
+				small = retention.Partitions{}
 			}
 			_, err = small.Ensure(b.Context(), pool)
 			require.NoError(b, err)
@@ -393,20 +393,20 @@ func BenchmarkInsertWhilePartitionsAreDropped(b *testing.B) {
 			}
 			dropped := 0
 			if dropping {
-				retention, err := outbox.NewRetention(outbox.RetentionConfig{Pool: pool, Age: atOnce})
+				dropper, err := retention.New(retention.Config{Pool: pool, Age: atOnce})
 				require.NoError(b, err)
-				defer retention.Close()
+				defer dropper.Close()
 				repeat(func(ctx context.Context) error {
 					time.Sleep(50 * time.Millisecond) // a relay looks each minute
 					_, err := small.Ensure(ctx, pool)
 					return err
 				})
 				repeat(func(ctx context.Context) error {
-					var published outbox.Published
+					var published retention.Published
 					if err := pool.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&published); err != nil {
 						return err
 					}
-					d, err := retention.Drop(ctx, published)
+					d, err := dropper.Drop(ctx, published)
 					dropped += len(d.Dropped)
 					return err
 				})

@@ -1,4 +1,4 @@
-package outbox
+package retention
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func (p partition) stands() standing {
 
 // full reads the partitions whose positions were all given out. It leaves out the highest partition, since the next one is
 // created after it.
-func (r *Retention) full(ctx context.Context) ([]partition, error) {
+func (r *Dropper) full(ctx context.Context) ([]partition, error) {
 	rows, err := r.conn.Query(ctx, `
 		SELECT p.name, p.lo, p.hi, p.state, c.oid IS NOT NULL, i.inhrelid IS NOT NULL,
 		       CASE WHEN p.done_at + $1::interval > clock_timestamp() THEN p.done_at + $1::interval END

@@ -1,4 +1,4 @@
-package outbox
+package retention
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // advance brings one partition as far as possible. An empty why means that it is gone; otherwise why is the reason that it
 // stays.
-func (r *Retention) advance(ctx context.Context, p partition, published Published) (why string, err error) {
+func (r *Dropper) advance(ctx context.Context, p partition, published Published) (why string, err error) {
 	switch p.stands() {
 	case mayGo:
 		why, err = r.consider(ctx, p, published)
@@ -41,7 +41,7 @@ func (r *Retention) advance(ctx context.Context, p partition, published Publishe
 }
 
 // consider returns the reason why a partition must stay, or "" if it may be detached.
-func (r *Retention) consider(ctx context.Context, p partition, published Published) (why string, err error) {
+func (r *Dropper) consider(ctx context.Context, p partition, published Published) (why string, err error) {
 	if p.hi-1 > r.writers.passed {
 		return "somebody may still write there: " + r.writers.describe(), nil
 	}
@@ -72,7 +72,7 @@ func keptUntil(t time.Time) string {
 }
 
 // unpublished returns the reason if a row of p is not published or is in trouble, or "". It reads all of p.
-func (r *Retention) unpublished(ctx context.Context, p partition, published Published) (why string, empty bool, err error) {
+func (r *Dropper) unpublished(ctx context.Context, p partition, published Published) (why string, empty bool, err error) {
 	var troubled int64
 	err = r.conn.QueryRow(ctx, `SELECT count(*) FROM troupe.outbox_trouble WHERE position >= $1 AND position < $2`,
 		p.lo, p.hi).Scan(&troubled)
@@ -98,7 +98,7 @@ func (r *Retention) unpublished(ctx context.Context, p partition, published Publ
 
 // detach may wait as long as any transaction uses the table. It has no time-out, since a time-out would leave the partition
 // half detached.
-func (r *Retention) detach(ctx context.Context, p partition) error {
+func (r *Dropper) detach(ctx context.Context, p partition) error {
 	if err := r.note(ctx, p, "detaching"); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (r *Retention) detach(ctx context.Context, p partition) error {
 // remove drops a detached table. A row that is found in it and is not published keeps the table: no stream delivers it and no
 // poll finds it. remove checks under the same lock with which it drops; by then only a reader of the table can be blocked by
 // that lock.
-func (r *Retention) remove(ctx context.Context, p partition, published Published) (why string, err error) {
+func (r *Dropper) remove(ctx context.Context, p partition, published Published) (why string, err error) {
 	if err := r.reached("noted"); err != nil {
 		return "", err
 	}
@@ -152,7 +152,7 @@ func (r *Retention) remove(ctx context.Context, p partition, published Published
 }
 
 // finalize completes detaches that were interrupted. While there is one, Postgres refuses every other detach.
-func (r *Retention) finalize(ctx context.Context) error {
+func (r *Dropper) finalize(ctx context.Context) error {
 	rows, err := r.conn.Query(ctx, `
 		SELECT inhrelid::regclass::text
 		FROM pg_inherits
@@ -172,12 +172,12 @@ func (r *Retention) finalize(ctx context.Context) error {
 	return nil
 }
 
-func (r *Retention) note(ctx context.Context, p partition, state string) error {
+func (r *Dropper) note(ctx context.Context, p partition, state string) error {
 	_, err := r.conn.Exec(ctx, "UPDATE troupe.outbox_partitions SET state = $2 WHERE name = $1", p.name, state)
 	return err
 }
 
-func (r *Retention) reached(step string) error {
+func (r *Dropper) reached(step string) error {
 	if r.at == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package outbox_test
+package retention_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -26,7 +26,7 @@ type room struct {
 	pool *pgxpool.Pool
 }
 
-var tens = outbox.Partitions{Size: 10, Ahead: 8}
+var tens = retention.Partitions{Size: 10, Ahead: 8}
 
 func newRoom(t *testing.T) room { return furnish(t, testkit.Database(t)) }
 
@@ -59,26 +59,26 @@ func (r room) ensure() {
 	require.NoError(r, err)
 }
 
-func (r room) retention(age time.Duration) *outbox.Retention {
+func (r room) retention(age time.Duration) *retention.Dropper {
 	r.Helper()
-	retention, err := outbox.NewRetention(outbox.RetentionConfig{Pool: r.pool, Age: age})
+	dropper, err := retention.New(retention.Config{Pool: r.pool, Age: age})
 	require.NoError(r, err)
-	r.Cleanup(retention.Close)
-	return retention
+	r.Cleanup(dropper.Close)
+	return dropper
 }
 
 // drop must return: it could only wait for a transaction if it had missed that one.
-func (r room) drop(retention *outbox.Retention, published outbox.Published) outbox.Dropping {
+func (r room) drop(dropper *retention.Dropper, published retention.Published) retention.Dropping {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Minute)
 	defer cancel()
-	d, err := retention.Drop(ctx, published)
+	d, err := dropper.Drop(ctx, published)
 	require.NoError(r, err)
 	return d
 }
 
 // snapshot returns the snapshot that a relay confirms after it has published all existing rows.
-func (r room) snapshot() (s outbox.Published) {
+func (r room) snapshot() (s retention.Published) {
 	r.Helper()
 	require.NoError(r, r.pool.QueryRow(r.Context(), "SELECT pg_current_snapshot()::text").Scan(&s))
 	return s
@@ -123,15 +123,15 @@ const first, second, third = "outbox_20000000", "outbox_20000010", "outbox_20000
 func TestPartitionsThatAreDoneAreDropped(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
-	retention := r.retention(atOnce)
+	dropper := r.retention(atOnce)
 	r.insert(25)
-	require.Empty(t, r.drop(retention, "").Dropped, "nothing is confirmed")
+	require.Empty(t, r.drop(dropper, "").Dropped, "nothing is confirmed")
 	early := r.snapshot()
 	r.insert(20) // ten of them in the third
 
-	require.Equal(t, []string{first, second}, r.drop(retention, early).Dropped)
+	require.Equal(t, []string{first, second}, r.drop(dropper, early).Dropped)
 	require.Equal(t, "attached", r.state(third), "it has rows that the snapshot does not see")
-	require.Equal(t, []string{third, "outbox_20000030"}, r.drop(retention, r.snapshot()).Dropped)
+	require.Equal(t, []string{third, "outbox_20000030"}, r.drop(dropper, r.snapshot()).Dropped)
 	require.Equal(t, 5, r.count("SELECT count(*) FROM troupe.outbox"), "one not full, and nobody drops that")
 	r.ensure()
 	r.insert(40)
@@ -141,12 +141,12 @@ func TestPartitionsThatAreDoneAreDropped(t *testing.T) {
 func TestPublishedRowsOfAnOlderClusterDoNotKeepTheirPartition(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
-	retention := r.retention(atOnce)
+	dropper := r.retention(atOnce)
 	r.insert(25)
 	early := r.snapshot()
 	r.exec("UPDATE troupe.outbox SET xid = '4000000000'")
-	require.Empty(t, r.drop(retention, early).Dropped, "restored behind the snapshot")
-	require.Equal(t, []string{first, second}, r.drop(retention, r.snapshot()).Dropped)
+	require.Empty(t, r.drop(dropper, early).Dropped, "restored behind the snapshot")
+	require.Equal(t, []string{first, second}, r.drop(dropper, r.snapshot()).Dropped)
 }
 
 // Even if the sequence was moved past all partitions: the next one is created after the highest.
@@ -162,22 +162,22 @@ func TestTheHighestPartitionStays(t *testing.T) {
 func TestUnderPollAPartitionGoesWhenItIsEmpty(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
-	retention := r.retention(0)
+	dropper := r.retention(0)
 	r.insert(25)
 	r.exec("DELETE FROM troupe.outbox WHERE position <> 20000015")
-	require.Equal(t, outbox.Dropping{
-		Dropped: []string{first}, Kept: []outbox.KeptPartition{{Name: second, Why: "position 20000015 is not published"}},
-	}, r.drop(retention, ""))
+	require.Equal(t, retention.Dropping{
+		Dropped: []string{first}, Kept: []retention.KeptPartition{{Name: second, Why: "position 20000015 is not published"}},
+	}, r.drop(dropper, ""))
 	r.exec("DELETE FROM troupe.outbox WHERE position = 20000015")
-	require.Equal(t, []string{second}, r.drop(retention, "").Dropped)
+	require.Equal(t, []string{second}, r.drop(dropper, "").Dropped)
 }
 
 func TestPublishedRowsStayForTheirAge(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	r.insert(25)
-	retention := r.retention(0)
-	d := r.drop(retention, r.snapshot())
+	dropper := r.retention(0)
+	d := r.drop(dropper, r.snapshot())
 	require.Empty(t, d.Dropped)
 	require.Len(t, d.Kept, 2)
 	require.Contains(t, d.Kept[0].Why, "published and kept until")
@@ -185,7 +185,7 @@ func TestPublishedRowsStayForTheirAge(t *testing.T) {
 	tx := r.begin() // millions of rows are not read each minute for an hour
 	_, err := tx.Exec(t.Context(), "LOCK TABLE troupe."+first)
 	require.NoError(t, err)
-	require.Empty(t, r.drop(retention, r.snapshot()).Dropped)
+	require.Empty(t, r.drop(dropper, r.snapshot()).Dropped)
 	require.NoError(t, tx.Rollback(t.Context()))
 	r.exec("UPDATE troupe.outbox_partitions SET done_at = done_at - interval '1 minute' WHERE name = $1", first)
 	require.Equal(t, []string{first}, r.drop(r.retention(0), r.snapshot()).Dropped, "a restart does not begin the hour anew")
@@ -194,42 +194,42 @@ func TestPublishedRowsStayForTheirAge(t *testing.T) {
 func TestRowsInTroubleKeepTheirPartition(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
-	retention := r.retention(atOnce)
+	dropper := r.retention(atOnce)
 	r.insert(25)
 	r.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 1, 'e' FROM troupe.outbox WHERE position = 20000003`)
-	require.Equal(t, outbox.Dropping{
+	require.Equal(t, retention.Dropping{
 		Dropped: []string{second},
-		Kept:    []outbox.KeptPartition{{Name: first, Why: "1 of its rows stand in troupe.outbox_trouble"}},
-	}, r.drop(retention, r.snapshot()))
+		Kept:    []retention.KeptPartition{{Name: first, Why: "1 of its rows stand in troupe.outbox_trouble"}},
+	}, r.drop(dropper, r.snapshot()))
 	r.exec("DELETE FROM troupe.outbox_trouble")
-	require.Equal(t, []string{first}, r.drop(retention, r.snapshot()).Dropped)
+	require.Equal(t, []string{first}, r.drop(dropper, r.snapshot()).Dropped)
 }
 
 // A position was given out, its row is not visible, and all visible rows were published.
 func TestAnOpenTransactionKeepsItsPartition(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
-	retention := r.retention(atOnce)
+	dropper := r.retention(atOnce)
 	late := r.begin()
 	_, err := late.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, type) VALUES ('t', 'T')")
 	require.NoError(t, err)
 	r.insert(25)
-	d := r.drop(retention, r.snapshot())
+	d := r.drop(dropper, r.snapshot())
 	require.Empty(t, d.Dropped)
 	require.Contains(t, d.Kept[0].Why, "1 transactions that inserted into the outbox are open")
 	require.NoError(t, late.Commit(t.Context()))
-	stale := r.drop(retention, outbox.Published("3:3:"))
+	stale := r.drop(dropper, retention.Published("3:3:"))
 	require.Empty(t, stale.Dropped)
 	require.Contains(t, stale.Kept[0].Why, "is not published")
-	require.Equal(t, []string{first, second}, r.drop(retention, r.snapshot()).Dropped)
+	require.Equal(t, []string{first, second}, r.drop(dropper, r.snapshot()).Dropped)
 }
 
 // An insert takes its position before its transaction id, so no rule about ids sees it in between.
 func TestAWriterWithoutATransactionIDKeepsItsPartition(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
-	retention := r.retention(atOnce)
+	dropper := r.retention(atOnce)
 	r.exec(`CREATE FUNCTION slow_xid() RETURNS xid8 LANGUAGE plpgsql AS $$
 		BEGIN PERFORM pg_advisory_lock_shared(7); PERFORM pg_advisory_unlock_shared(7); RETURN pg_current_xact_id(); END $$`)
 	gate, err := r.pool.Acquire(t.Context())
@@ -266,14 +266,14 @@ func TestAWriterWithoutATransactionIDKeepsItsPartition(t *testing.T) {
 	}
 	r.exec("INSERT INTO troupe.outbox (topic, type, xid) SELECT 't', 'T', pg_current_xact_id() FROM generate_series(1, 25)")
 	for range 3 {
-		require.Empty(t, r.drop(retention, r.snapshot()).Dropped)
+		require.Empty(t, r.drop(dropper, r.snapshot()).Dropped)
 	}
 	require.Equal(t, "attached", r.state(first))
 
 	release()
 	require.NoError(t, <-written)
 	require.Equal(t, 1, r.count("SELECT count(*) FROM troupe.outbox WHERE topic = 'late'"))
-	require.Subset(t, r.drop(retention, r.snapshot()).Dropped, []string{first, second}) // each further try filled some more
+	require.Subset(t, r.drop(dropper, r.snapshot()).Dropped, []string{first, second}) // each further try filled some more
 }
 
 func TestACrashBetweenAnyTwoStepsIsTakenUp(t *testing.T) {
@@ -316,15 +316,15 @@ func TestWhoHoldsTheTableDelaysADropAndStallsNobody(t *testing.T) {
 			t.Parallel()
 			r := newRoom(t)
 			r.insert(25)
-			retention := r.retention(atOnce)
-			r.drop(retention, "") // has found that no transaction can write into the full partitions
+			dropper := r.retention(atOnce)
+			r.drop(dropper, "") // has found that no transaction can write into the full partitions
 			holder := r.begin()
 			_, err := holder.Exec(t.Context(), hold)
 			require.NoError(t, err)
 
-			dropped, published := make(chan outbox.Dropping, 1), r.snapshot()
+			dropped, published := make(chan retention.Dropping, 1), r.snapshot()
 			go func() {
-				d, err := retention.Drop(context.Background(), published)
+				d, err := dropper.Drop(context.Background(), published)
 				if err != nil {
 					t.Errorf("drop: %v", err)
 				}
@@ -370,10 +370,10 @@ func TestADetachCutShortIsFinalised(t *testing.T) {
 			require.NoError(t, err)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			retention := r.retention(atOnce)
+			dropper := r.retention(atOnce)
 			ended, published := make(chan error, 1), r.snapshot()
 			go func() {
-				_, err := retention.Drop(ctx, published)
+				_, err := dropper.Drop(ctx, published)
 				ended <- err
 			}()
 			r.waiting("DETACH PARTITION")
@@ -389,7 +389,7 @@ func TestADetachCutShortIsFinalised(t *testing.T) {
 
 			var dropped []string
 			testkit.Wait(t, "both partitions gone", func() (bool, error) {
-				d, err := retention.Drop(t.Context(), r.snapshot()) // refused until the server has cancelled the first
+				d, err := dropper.Drop(t.Context(), r.snapshot()) // refused until the server has cancelled the first
 				dropped = append(dropped, d.Dropped...)
 				return len(dropped) == 2, err
 			})
@@ -403,8 +403,8 @@ func TestARowThatTurnsUpAfterTheDetachKeepsTheTable(t *testing.T) {
 	r := newRoom(t)
 	r.insert(25)
 	published := r.snapshot()
-	retention := r.retention(atOnce)
-	retention.At(func(step string) error {
+	dropper := r.retention(atOnce)
+	dropper.At(func(step string) error {
 		if step == "detached" && r.count("SELECT count(*) FROM troupe."+first) == 9 {
 			r.exec("INSERT INTO troupe." + first + " (position, topic, type) VALUES (20000000, 'by hand', 'T')")
 		}
@@ -412,7 +412,7 @@ func TestARowThatTurnsUpAfterTheDetachKeepsTheTable(t *testing.T) {
 	})
 	r.exec("DELETE FROM troupe." + first + " WHERE position = 20000000")
 	for range 2 {
-		d := r.drop(retention, published)
+		d := r.drop(dropper, published)
 		require.Equal(t, first, d.Kept[0].Name)
 		require.Contains(t, d.Kept[0].Why, "position 20000000 is not published")
 		require.Equal(t, "detached", r.state(first))
@@ -423,7 +423,7 @@ func TestARowThatTurnsUpAfterTheDetachKeepsTheTable(t *testing.T) {
 	r.exec(`WITH late AS (DELETE FROM troupe.outbox_20000000 WHERE position = 20000000 RETURNING *)
 		INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at)
 		SELECT id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at FROM late ORDER BY position`)
-	require.Equal(t, []string{first}, r.drop(retention, published).Dropped)
+	require.Equal(t, []string{first}, r.drop(dropper, published).Dropped)
 	require.Equal(t, 1, r.count("SELECT count(*) FROM troupe.outbox WHERE topic = 'by hand'"))
 }
 
@@ -431,19 +431,19 @@ func TestADroppedTableThatSomebodyReadsIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	r.insert(15)
-	retention := r.retention(atOnce)
+	dropper := r.retention(atOnce)
 	reader := r.begin()
-	retention.At(func(step string) error {
+	dropper.At(func(step string) error {
 		if step != "detached" {
 			return nil
 		}
 		_, err := reader.Exec(t.Context(), "SELECT count(*) FROM troupe."+first)
 		return err
 	})
-	d := r.drop(retention, r.snapshot())
-	require.Equal(t, []outbox.KeptPartition{{Name: first, Why: "it is detached, and somebody reads it"}}, d.Kept)
+	d := r.drop(dropper, r.snapshot())
+	require.Equal(t, []retention.KeptPartition{{Name: first, Why: "it is detached, and somebody reads it"}}, d.Kept)
 	require.NoError(t, reader.Rollback(t.Context()))
-	require.Equal(t, []string{first}, r.drop(retention, r.snapshot()).Dropped)
+	require.Equal(t, []string{first}, r.drop(dropper, r.snapshot()).Dropped)
 }
 
 func TestWhatWasDoneByHandIsUnderstood(t *testing.T) {
@@ -508,12 +508,12 @@ func TestNothingIsDroppedWhereTheRulesDoNotHold(t *testing.T) {
 		limited, err := pgxpool.NewWithConfig(t.Context(), config)
 		require.NoError(t, err)
 		t.Cleanup(limited.Close)
-		retention, err := outbox.NewRetention(outbox.RetentionConfig{Pool: limited})
+		dropper, err := retention.New(retention.Config{Pool: limited})
 		require.NoError(t, err)
-		defer retention.Close()
-		_, err = retention.Drop(t.Context(), r.snapshot())
+		defer dropper.Close()
+		_, err = dropper.Drop(t.Context(), r.snapshot())
 		require.ErrorContains(t, err, "does not own troupe.outbox")
 	})
-	_, err := outbox.NewRetention(outbox.RetentionConfig{})
+	_, err := retention.New(retention.Config{})
 	require.ErrorContains(t, err, "no pool")
 }

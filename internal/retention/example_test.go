@@ -1,4 +1,4 @@
-package outbox_test
+package retention_test
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/internal/devstack"
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/migrations"
-	"github.com/troupe-go/troupe/outbox"
 )
 
 // Partitions of ten positions, and when each is dropped.
-func ExampleRetention_Drop() {
+func ExampleDropper_Drop() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	pool, end, err := throwAway(ctx)
@@ -30,18 +30,18 @@ func ExampleRetention_Drop() {
 		}
 	}
 	exec("SELECT setval('troupe.outbox_position_seq', 19999999)")
-	if _, err := (outbox.Partitions{Size: 10}).Ensure(ctx, pool); err != nil {
+	if _, err := (retention.Partitions{Size: 10}).Ensure(ctx, pool); err != nil {
 		fmt.Println(err)
 		return
 	}
-	retention, err := outbox.NewRetention(outbox.RetentionConfig{Pool: pool})
+	dropper, err := retention.New(retention.Config{Pool: pool})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer retention.Close()
-	drop := func(published outbox.Published) {
-		d, err := retention.Drop(ctx, published)
+	defer dropper.Close()
+	drop := func(published retention.Published) {
+		d, err := dropper.Drop(ctx, published)
 		if err != nil {
 			fmt.Println(err)
 		}
@@ -58,7 +58,7 @@ func ExampleRetention_Drop() {
 	exec("INSERT INTO troupe.outbox (topic, type) SELECT 't', 'T' FROM generate_series(1, 25)")
 	drop("")
 
-	var published outbox.Published // as a relay would confirm it
+	var published retention.Published // as a relay would confirm it
 	if err := pool.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&published); err != nil {
 		fmt.Println(err)
 	}
@@ -99,12 +99,12 @@ func ExamplePurge_Run() {
 		fmt.Println(err)
 		return
 	}
-	var published outbox.Published // as a relay would confirm it
+	var published retention.Published // as a relay would confirm it
 	if err := pool.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&published); err != nil {
 		fmt.Println(err)
 		return
 	}
-	purge := outbox.Purge{
+	purge := retention.Purge{
 		Table: pgx.Identifier{"public", "outboxevent"}, Position: "id", CreatedAt: "created_at", Age: 24 * time.Hour,
 	}
 	deleted, err := purge.Run(ctx, pool, published)

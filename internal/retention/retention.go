@@ -1,4 +1,7 @@
-package outbox
+// Package retention creates the partitions of troupe.outbox ahead of its writers, drops those whose rows are all published, and
+// purges foreign tables of published rows. It also reads the statistics of an outbox. Type Dropper documents when a partition is
+// dropped, and the effect of each failure.
+package retention
 
 import (
 	"context"
@@ -15,8 +18,8 @@ import (
 // existing rows was published: under poll the relay deletes published rows.
 type Published string
 
-// RetentionConfig configures a Retention. Pool is required.
-type RetentionConfig struct {
+// Config configures a Dropper. Pool is required.
+type Config struct {
 	// Pool provides one connection, which the retention keeps. The pool's role must own troupe.outbox, and the connection
 	// must not go through a pooler.
 	Pool *pgxpool.Pool
@@ -26,7 +29,7 @@ type RetentionConfig struct {
 	Age time.Duration
 }
 
-// A Retention drops the partitions of troupe.outbox whose rows are all published. It is not safe for concurrent use.
+// A Dropper drops the partitions of troupe.outbox whose rows are all published. It is not safe for concurrent use.
 //
 // A partition is dropped when, in this order,
 //
@@ -61,7 +64,7 @@ type RetentionConfig struct {
 //	CACHE is not 1, or there is a DEFAULT  nothing is dropped; the error says what to do
 //	partition
 //	two run at once                        the second is refused, by an advisory lock
-type Retention struct {
+type Dropper struct {
 	pool *pgxpool.Pool
 	age  time.Duration
 
@@ -91,15 +94,15 @@ var ErrNotOwner = errors.New("this role does not own troupe.outbox: run as the r
 // hours, and writers need positions meanwhile.
 const retentionLock = partitionsLock + 1
 
-// NewRetention checks the configuration. It does not connect.
-func NewRetention(cfg RetentionConfig) (*Retention, error) {
+// New checks the configuration. It does not connect.
+func New(cfg Config) (*Dropper, error) {
 	if cfg.Pool == nil {
 		return nil, errors.New("outbox: retention: no pool")
 	}
 	if cfg.Age == 0 {
 		cfg.Age = time.Hour
 	}
-	return &Retention{pool: cfg.Pool, age: max(cfg.Age, 0)}, nil
+	return &Dropper{pool: cfg.Pool, age: max(cfg.Age, 0)}, nil
 }
 
 // Drop drops the partitions that can be dropped now. Call it about once a minute, with the newest confirmed snapshot.
@@ -107,7 +110,7 @@ func NewRetention(cfg RetentionConfig) (*Retention, error) {
 // Drop returns within seconds, except while it detaches: DETACH waits for every transaction that uses the table at that
 // moment, which is hours while a dump runs. No writer waits meanwhile, and the caller must call Ensure from another
 // goroutine, so that it does not wait either. When ctx ends, the wait ends too, and the next call continues.
-func (r *Retention) Drop(ctx context.Context, published Published) (Dropping, error) {
+func (r *Dropper) Drop(ctx context.Context, published Published) (Dropping, error) {
 	var d Dropping
 	err := r.drop(ctx, published, &d)
 	if err != nil {
@@ -118,7 +121,7 @@ func (r *Retention) Drop(ctx context.Context, published Published) (Dropping, er
 }
 
 // Close closes the connection. A later Drop opens another.
-func (r *Retention) Close() {
+func (r *Dropper) Close() {
 	if r.conn == nil {
 		return
 	}
@@ -128,7 +131,7 @@ func (r *Retention) Close() {
 	r.conn, r.writers = nil, writers{} // the results of (a) and (b) are valid for this connection only
 }
 
-func (r *Retention) drop(ctx context.Context, published Published, d *Dropping) error {
+func (r *Dropper) drop(ctx context.Context, published Published, d *Dropping) error {
 	if err := r.connect(ctx); err != nil {
 		return err
 	}
@@ -178,7 +181,7 @@ WHERE name = 'synchronous_commit'
 UNION ALL
 SELECT set_config('application_name', 'troupe retention', false)`
 
-func (r *Retention) connect(ctx context.Context) error {
+func (r *Dropper) connect(ctx context.Context) error {
 	if r.conn != nil && !r.conn.IsClosed() {
 		return nil
 	}
@@ -192,7 +195,7 @@ func (r *Retention) connect(ctx context.Context) error {
 	return err
 }
 
-func (r *Retention) lock(ctx context.Context) error {
+func (r *Dropper) lock(ctx context.Context) error {
 	var locked bool
 	if err := r.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(retentionLock)).Scan(&locked); err != nil {
 		return err
@@ -204,7 +207,7 @@ func (r *Retention) lock(ctx context.Context) error {
 }
 
 // unlock releases the lock on a connection that stays open; closing the connection releases it too.
-func (r *Retention) unlock(ctx context.Context) {
+func (r *Dropper) unlock(ctx context.Context) {
 	if r.conn == nil || r.conn.IsClosed() {
 		return
 	}
@@ -214,7 +217,7 @@ func (r *Retention) unlock(ctx context.Context) {
 }
 
 // refuse returns an error if a condition must be corrected before any partition may be dropped.
-func (r *Retention) refuse(ctx context.Context, published Published) error {
+func (r *Dropper) refuse(ctx context.Context, published Published) error {
 	var cache int64
 	var fallback string
 	var owner, ours bool
@@ -252,7 +255,7 @@ func (r *Retention) refuse(ctx context.Context, published Published) error {
 
 // lookAtWriters advances writers.passed if that can let a partition be dropped, and waits up to a second for writers that are
 // about to end.
-func (r *Retention) lookAtWriters(ctx context.Context, full []partition) error {
+func (r *Dropper) lookAtWriters(ctx context.Context, full []partition) error {
 	const looks, between = 10, 100 * time.Millisecond
 	wanted := int64(0)
 	for _, p := range full {

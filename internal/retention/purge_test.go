@@ -1,4 +1,4 @@
-package outbox_test
+package retention_test
 
 import (
 	"context"
@@ -7,20 +7,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/testkit"
 )
 
 // A table that another program created, with and without a column for the transaction id.
-func foreign(t *testing.T) (r room, kinds map[string]outbox.Purge) {
+func foreign(t *testing.T) (r room, kinds map[string]retention.Purge) {
 	t.Helper()
 	r = room{t, testkit.Database(t)}
 	r.exec(`CREATE TABLE "Events" (
 		n bigserial PRIMARY KEY, at timestamptz NOT NULL DEFAULT now(), tx xid8 DEFAULT pg_current_xact_id())`)
-	base := outbox.Purge{Table: pgx.Identifier{"public", "Events"}, Position: "n", Age: atOnce, Batch: 10, Pause: -1}
+	base := retention.Purge{Table: pgx.Identifier{"public", "Events"}, Position: "n", Age: atOnce, Batch: 10, Pause: -1}
 	with := base
 	with.XID = "tx"
-	return r, map[string]outbox.Purge{"by its column": with, "by its tuple": base}
+	return r, map[string]retention.Purge{"by its column": with, "by its tuple": base}
 }
 
 func TestAForeignTableIsPurgedOfWhatIsPublished(t *testing.T) {
@@ -34,7 +34,7 @@ func TestAForeignTableIsPurgedOfWhatIsPublished(t *testing.T) {
 				r.exec(`INSERT INTO "Events" (at) SELECT now() FROM generate_series(1, $1)`, rows)
 			}
 			rows := func() int { return r.count(`SELECT count(*) FROM "Events"`) }
-			run := func(s outbox.Published) int {
+			run := func(s retention.Published) int {
 				deleted, err := purge.Run(t.Context(), r.pool, s)
 				require.NoError(t, err)
 				return int(deleted)
@@ -93,14 +93,14 @@ func TestAPurgeKeepsToItsLimits(t *testing.T) {
 func TestAPurgeThatCannotBeMeantIsRefused(t *testing.T) {
 	t.Parallel()
 	r, kinds := foreign(t)
-	for want, change := range map[string]func(*outbox.Purge){
-		"no table":               func(p *outbox.Purge) { p.Table = nil },
-		"no column for the posi": func(p *outbox.Purge) { p.Position = "" },
-		"no column for the time": func(p *outbox.Purge) { p.Age = 0 },
-		"batch 10001":            func(p *outbox.Purge) { p.Batch = 10_001 },
-		"limit 5":                func(p *outbox.Purge) { p.Limit = 5 },
-		`no column "missing"`:    func(p *outbox.Purge) { p.Position = "missing" },
-		"does not exist":         func(p *outbox.Purge) { p.Table = pgx.Identifier{"none"} },
+	for want, change := range map[string]func(*retention.Purge){
+		"no table":               func(p *retention.Purge) { p.Table = nil },
+		"no column for the posi": func(p *retention.Purge) { p.Position = "" },
+		"no column for the time": func(p *retention.Purge) { p.Age = 0 },
+		"batch 10001":            func(p *retention.Purge) { p.Batch = 10_001 },
+		"limit 5":                func(p *retention.Purge) { p.Limit = 5 },
+		`no column "missing"`:    func(p *retention.Purge) { p.Position = "missing" },
+		"does not exist":         func(p *retention.Purge) { p.Table = pgx.Identifier{"none"} },
 	} {
 		bad := kinds["by its tuple"]
 		change(&bad)
