@@ -17,8 +17,9 @@
 // Effect once. A message takes effect in the transaction that inserts its identity into the inbox, and the identity is
 // unique: a repeated delivery, to any member, changes nothing and emits nothing. The identity is ce_id with ce_source
 // (ce_id alone if it is a UUID: envelope.Message.Identity) and the redrive count; a message without ce_id is identified by
-// topic id, partition and offset. In addition each partition has a watermark: no message below it is handled again, however
-// old it is. Only tx may carry effects, since a handler may run again after a rollback.
+// topic id, partition, offset and a hash of its timestamp, key, payload and headers. In addition each partition has a watermark:
+// no message below it is handled again, however old it is. Only tx may carry effects, since a handler may run again after a
+// rollback.
 //
 // One answer. A command that comes under another identity with an idempotency key that was answered gets that answer, under
 // an id of its own, and its handler does not run. If its key or body differs, it is a permanent dead letter: an

@@ -40,6 +40,7 @@ type heldRow struct {
 	attempts    int
 	firstFailed *time.Time
 	heldFor     time.Duration // when it was read
+	id          string        // as its message was identified when it was held
 }
 
 // failure is a failed run, whose error is about its message.
@@ -185,8 +186,9 @@ func (w *worker) forward(m *message) (found []*message, err error) {
 	var f message
 	var headers []byte
 	var row heldRow
-	_, err = pgx.ForEachRow(rows, []any{&row.position, &f.topicID, &f.offset, &headers, &row.attempts}, func() error {
-		held := message{topicID: f.topicID, partition: w.id, offset: f.offset, held: &heldRow{position: row.position, attempts: row.attempts}}
+	_, err = pgx.ForEachRow(rows, []any{&row.position, &f.topicID, &f.offset, &headers, &row.attempts, &row.id}, func() error {
+		of := row
+		held := message{topicID: f.topicID, partition: w.id, offset: f.offset, held: &of}
 		held.Topic, held.Key = w.topic, m.Key
 		if held.stored, held.unreadable = envelope.UnmarshalHeaders(headers); held.unreadable == nil {
 			held.unreadable = held.SetHeaders(held.stored)
@@ -256,7 +258,7 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 		var left, heldFor float64
 		var unhandledFor *float64
 		err = rows.Scan(&m.held.position, &m.topicID, &m.offset, &m.Key, &headers, &m.Payload, &m.at, &m.held.attempts, &m.held.firstFailed,
-			&left, &heldFor, &unhandledFor)
+			&left, &heldFor, &unhandledFor, &m.held.id)
 		if err != nil {
 			return nil, 0, database(err)
 		}
