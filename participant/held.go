@@ -47,7 +47,12 @@ type heldRow struct {
 type failure struct {
 	class     Class
 	err       error
-	uncounted bool // it is no attempt: the message waits for a member that has a handler for its type
+	uncounted bool // it is no attempt: the message waits for a member that has a handler for its type, or for a call under way
+}
+
+// failureOf returns the failure of a run that ended with err.
+func failureOf(err error) failure {
+	return failure{class: classify(err), err: err, uncounted: errors.Is(err, errUnderWay)}
 }
 
 // attempts returns how many attempts of m have failed with f.
@@ -88,7 +93,10 @@ func (w *worker) record(m *message, f failure) error {
 
 // waitAfter returns how long m waits after f for its next try.
 func (p *Participant) waitAfter(m *message, f failure) time.Duration {
-	if f.uncounted {
+	switch {
+	case errors.Is(f.err, errUnderWay):
+		return underWayWait
+	case f.uncounted:
 		return p.waitForHandler(m)
 	}
 	return max(p.wait(m, f.attempts(m)), retry.NotBefore(f.err))
@@ -148,9 +156,6 @@ func (w *worker) overtake(m *message) error {
 	err = w.write([]*message{m}, func(b *pgx.Batch) {
 		for _, f := range cancelled {
 			b.Queue(releaseHeld, w.releaseArgs(f))
-			if f.held.attempts > 0 || !w.lease.clean { // a member of an earlier version marks no call before it begins
-				w.p.markBegun(b, f)
-			}
 		}
 		if len(cancelled) > 0 {
 			w.p.claim(b, cancelled)

@@ -54,6 +54,8 @@ type message struct {
 	idle             string           // why the run did nothing, if its saga's barrier blocked the handler
 	passed           Reason           // why it ends without effect
 	said             *said            // the result of its handler's ask, until it ends
+	announced        *uint32          // version of the mark of its call, if its present run inserted it
+	called           bool             // its call outside the database was made
 	alone            bool             // the run has no other message
 	unhandledFor     time.Duration    // how long it has waited for a member with a handler, when it was read
 	ended            error            // its handler, or another in its transaction, ended the transaction
