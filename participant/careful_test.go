@@ -310,10 +310,10 @@ func TestWhatIsWrittenAfterACrashNeedsNoMark(t *testing.T) {
 	}
 }
 
-// TestTheQuarantineHasAllMessagesThatMayHaveRun checks batches of which one alone has more messages than two of the default.
+// TestTheQuarantineHasAllMessagesThatMayHaveRun checks batches of which one alone has more messages than the quarantine by default.
 func TestTheQuarantineHasAllMessagesThatMayHaveRun(t *testing.T) {
 	t.Parallel()
-	const batch = 400
+	const batch = 600
 	s := newStage(t)
 	s.provision(1)
 	_, err := s.pool.Exec(t.Context(), `
