@@ -187,6 +187,29 @@ func TestACompensationWaitsForACallThatIsUnderWay(t *testing.T) {
 // long sets a time-out after which Postgres does not end a transaction that waits for the test.
 func long(c *participant.Config) { c.Timeout = 10 * time.Minute }
 
+// TestLocalWorkWaitsForACallThatIsUnderWay checks that the wait counts no attempt, and no crash, there either.
+func TestLocalWorkWaitsForACallThatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	called, goes := make(chan struct{}), make(chan struct{})
+	p := s.new(long, func(c *participant.Config) { c.Batch, c.Retry.Attempts = 10, 1 })
+	participant.Ask(p, "Count", func(context.Context, participant.Command[[]byte]) (struct{}, error) {
+		close(called)
+		<-goes
+		return struct{}{}, nil
+	}, (*bank)(nil).take)
+	participant.Handle(p, undo)
+	s.start(p)
+	s.give(s.forwardCall("a"))
+	<-called
+	s.give(s.undoCall("b"))
+	s.waitCount(1, "SELECT count(*) FROM troupe.local_work WHERE attempts = 0 AND crashes = 0 AND last_error LIKE '%is under way%' AND status = 'pending'")
+	close(goes)
+	s.waitCount(1, undone)
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+}
+
 // TestACallThatMeetsItsCompensationIsUndone begins the call after the compensation has found no mark and before it commits.
 func TestACallThatMeetsItsCompensationIsUndone(t *testing.T) {
 	t.Parallel()
