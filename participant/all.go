@@ -42,7 +42,8 @@ func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pg
 
 // A Taken is one message that OnAll passes to its function, its body undecoded.
 type Taken struct {
-	// Message is the received message, with its attributes. If it had no ce_id, ID is topic id, partition and offset.
+	// Message is the received message, with its attributes. If it had no ce_id, ID is made of its place and a hash of its
+	// record.
 	Message envelope.Message
 	// Attempt is the number of this run, counted from 1, as in Command; 1 in a batch, whose runs do not count.
 	Attempt int

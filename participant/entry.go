@@ -302,7 +302,7 @@ func (l *local) deliver(m *message) error {
 	if !l.counts(err) {
 		return err
 	}
-	return l.settle(m, failure{class: classify(err), err: err})
+	return l.settle(m, failureOf(err))
 }
 
 // pass ends events without their handlers, at once.
@@ -411,7 +411,7 @@ func (l *local) record(m *message, f failure) error {
 		return l.p.oursAlone(err)
 	}
 	m.entry.waits = true
-	if f.uncounted {
+	if m.lacksHandler() {
 		wait += unhandledYield
 	}
 	time.AfterFunc(wait, l.hint)
