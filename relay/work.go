@@ -81,8 +81,8 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	r.state.update(func(s *Status) { s.Source = source })
-	if _, err := r.pool.Exec(idle, noteSource, p.lease.args(pg.Args{"source": string(source), "why": why})); err != nil {
-		return fmt.Errorf("note the source: %w", err)
+	if err := r.noteSource(idle, p.lease, source, why); err != nil {
+		return err
 	}
 	if r.cfg.Delivery == ExactlyOnce {
 		if err := r.transact(idle, term, p); err != nil {
@@ -106,6 +106,20 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 	}
 	r.cfg.Log.Info().Str("source", string(WAL)).Str("slot", r.cfg.Slot).Msg("source")
 	return r.stream(idle, term, p)
+}
+
+// noteSource stores the source and the reason for it, for the console.
+func (r *Relay) noteSource(ctx context.Context, l *lease, source Source, why string) error {
+	args := l.args(pg.Args{"source": string(source), "why": why})
+	_, err := r.pool.Exec(ctx, noteSource, args)
+	if unconvertible(err) { // the database's encoding lacks a character of the reason
+		args["why"] = asciiText(why)
+		_, err = r.pool.Exec(ctx, noteSource, args)
+	}
+	if err != nil {
+		return fmt.Errorf("note the source: %w", err)
+	}
+	return nil
 }
 
 // pollOutbox ends streaming, if the table was streamed before, and polls the rows that the stream did not publish.

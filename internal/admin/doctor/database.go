@@ -119,7 +119,7 @@ func (e *examination) encoding(ctx context.Context, conn *pgx.Conn) {
 		return
 	}
 	if name != "UTF8" {
-		e.Warn("encoding", name+": a row with a text that the server cannot convert to UTF-8 stops the relay of the whole outbox",
+		e.Warn("encoding", name+": a row with text that the server cannot convert to UTF-8 is parked, and in a table with a mapping it stops that table's relay",
 			"dump the database, and restore it into one that was created with ENCODING 'UTF8'")
 	}
 }
