@@ -87,11 +87,11 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	w.written.Store(math.MaxInt64) // not known yet
 	most := max(backlogRecords, 2*w.p.cfg.Batch, 2*w.p.cfg.Concurrency)
 	gather := w.p.gather
-	if w.p.handlers.asks() {
+	if w.p.registered().asks() {
 		gather = 0 // its runs wait for another service, not for the database
 	}
 	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, mark]{
-		Batch: w.p.cfg.Batch, Spread: w.p.handlers.asks(), Gather: gather, Run: w.run, Low: w.ended,
+		Batch: w.p.cfg.Batch, Spread: w.p.registered().asks(), Gather: gather, Run: w.run, Low: w.ended,
 		MaxItems: most, MaxBytes: backlogBytes, MaxGap: backlogGap,
 		Pause:  func() { w.brake.set(full, true) },
 		Resume: func() { w.brake.set(full, false) },
