@@ -49,11 +49,11 @@ type Config struct {
 	Log zerolog.Logger
 }
 
-// Schemas reads the values of payloads, and writes payloads from JSON, by the name of their type. Each value has the one form
-// that its type in the schema has, as schemas.Codec returns it; a message's value is a map[string]any.
+// Schemas reads the values of payloads, and writes payloads from the JSON of such values, by the name of their type. Each value
+// has the one form that its type in the schema has, as schemas.Codec returns it; a message's value is a map[string]any.
 type Schemas interface {
 	Values(ctx context.Context, payload []byte) (name string, value any, err error)
-	FromJSON(ctx context.Context, name string, text []byte) (payload []byte, err error)
+	FromValues(ctx context.Context, name string, text []byte) (payload []byte, err error)
 }
 
 // A Coordinator decides for the sagas of one service. It may be used concurrently, and several processes may run one: each

@@ -249,7 +249,7 @@ func (c *Coordinator) render(ctx context.Context, e *outbox.Entry, fields map[st
 	if c.cfg.Schemas == nil || e.Type == saga.CallType {
 		return nil
 	}
-	if e.Payload, err = c.cfg.Schemas.FromJSON(ctx, e.Type, text); err != nil {
+	if e.Payload, err = c.cfg.Schemas.FromValues(ctx, e.Type, text); err != nil {
 		return fmt.Errorf("%s: %w", e.Type, err)
 	}
 	e.ContentType = envelope.Avro
@@ -309,6 +309,9 @@ func (c *Coordinator) fields(ctx context.Context, in envelope.Message) (map[stri
 		fields, is := value.(map[string]any)
 		if err == nil && !is {
 			err = retry.Permanent(fmt.Errorf("%s is no record", name))
+		}
+		if err == nil {
+			err = retry.Permanent(saga.Canonical(fields))
 		}
 		return fields, err
 	}
