@@ -19,7 +19,7 @@ import (
 // Avro's JSON encoding writes bytes as a text with a character for each byte, also of a decimal and of a UUID of 16 bytes. Values
 // returns these two as a number and as the UUID's usual text; the functions below convert between the two.
 
-// maxDigits limits the digits of a decimal that Values returns, as package saga limits those of a number.
+// maxDigits limits the digits of a decimal that Values returns, as package saga limits a number.
 const maxDigits = 1100
 
 // isDecimal reports whether values of n are numbers.
