@@ -162,7 +162,7 @@ func setKey(e *outbox.Entry, key []byte) {
 func (p *Participant) expects(name string) (*handler, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := p.handlers[p.cfg.Hop.Commands()][route{deadline: name}]
+	h := p.registered()[p.cfg.Hop.Commands()][route{deadline: name}]
 	if h == nil {
 		return nil, errors.New("nobody expects it: register the name with OnDeadline")
 	}
@@ -239,8 +239,8 @@ func (p *Participant) route(m *message) {
 	if p.foreign(m) {
 		return
 	}
-	if m.handler = p.handlers[m.Topic][to]; m.handler == nil {
-		m.handler = p.handlers[m.Topic][route{all: true}]
+	if m.handler = p.registered()[m.Topic][to]; m.handler == nil {
+		m.handler = p.registered()[m.Topic][route{all: true}]
 	}
 	if p.wasObserved(m) {
 		m.handler = nil

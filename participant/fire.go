@@ -147,7 +147,7 @@ func (p *Participant) fires() bool { return len(p.deadlineNames()) > 0 }
 // deadlineNames returns the names that have handlers. Never nil.
 func (p *Participant) deadlineNames() []string {
 	names := []string{}
-	for to := range p.handlers[p.cfg.Hop.Commands()] {
+	for to := range p.registered()[p.cfg.Hop.Commands()] {
 		if to.deadline != "" {
 			names = append(names, to.deadline)
 		}

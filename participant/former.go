@@ -38,7 +38,7 @@ const formerLimit = 5 * time.Second
 func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) (former []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, formerLimit)
 	defer cancel()
-	args := pg.Args{"group": p.cfg.Group, "consumed": slices.Sorted(maps.Keys(p.handlers))}
+	args := pg.Args{"group": p.cfg.Group, "consumed": slices.Sorted(maps.Keys(p.registered()))}
 	rows, _ := p.cfg.Pool.Query(ctx, formerTopics, args)
 	had, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
@@ -92,7 +92,7 @@ func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, aband
 
 // consumed returns the topics that the group reads.
 func (p *Participant) consumed() []string {
-	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(p.handlers)), p.former)))
+	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(p.registered())), p.former)))
 }
 
 // warnHeldEvery is the interval at which held messages of topics that are not consumed are logged.

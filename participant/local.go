@@ -102,7 +102,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	}
 	ctx, broken := context.WithCancelCause(ctx)
 	defer broken(nil)
-	l := &local{wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), broken: broken, types: p.handlers.types()}
+	l := &local{wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), broken: broken, types: p.registered().types()}
 	l.runner = newRunner(p, l, topicPartition{p.cfg.Hop.Commands(), localPartition})
 	defer l.cancel()
 	p.enterLocal(l)
@@ -114,6 +114,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	background.Go(func() { l.look(living) })
 	background.Go(func() { l.prune(living) })
 	background.Go(func() { l.watch(living) })
+	background.Go(func() { p.addLocal(ctx) })
 	for range p.cfg.Concurrency {
 		l.work.Go(l.worker)
 	}
@@ -152,7 +153,7 @@ func (l *local) end() error {
 // makeLocal makes the participant's topics local. The database refuses it if the role lacks the right.
 func (p *Participant) makeLocal(ctx context.Context) error {
 	wanted := map[string]bool{p.cfg.Hop.Commands(): true}
-	for topic := range p.handlers {
+	for topic := range p.registered() {
 		wanted[topic] = true
 	}
 	trouble := p.repeated("make topics local")
@@ -225,7 +226,7 @@ func (l *local) live(ctx context.Context) {
 
 // concerns reports whether a notification is about a topic that is consumed here, and counts it.
 func (l *local) concerns(topic string) bool {
-	ours := topic == "" || topic == l.p.cfg.Hop.Commands() || l.p.handlers[topic] != nil
+	ours := topic == "" || topic == l.p.cfg.Hop.Commands() || l.p.registered()[topic] != nil
 	if ours {
 		l.hints.Add(1)
 	}

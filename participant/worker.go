@@ -86,11 +86,11 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	w.progress.begin(time.Now())
 	w.written.Store(math.MaxInt64) // not known yet
 	gather := w.p.gather
-	if w.p.handlers.asks() {
+	if w.p.registered().asks() {
 		gather = 0 // its runs wait for another service, not for the database
 	}
 	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, mark]{
-		Batch: w.p.cfg.Batch, Spread: w.p.handlers.asks(), Gather: gather, Run: w.run, Low: w.ended,
+		Batch: w.p.cfg.Batch, Spread: w.p.registered().asks(), Gather: gather, Run: w.run, Low: w.ended,
 		MaxItems: w.p.backlog(), MaxBytes: backlogBytes, MaxGap: backlogGap,
 		Pause:  func() { w.brake.set(full, true) },
 		Resume: func() { w.brake.set(full, false) },

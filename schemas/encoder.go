@@ -86,7 +86,7 @@ func (e *JSONEncoder) Encode(ctx context.Context, topic, typ string, json []byte
 	if err != nil {
 		return nil, err
 	}
-	return e.codec.fromJSON(ctx, id, subject, json)
+	return e.codec.fromJSON(ctx, id, subject, json, false)
 }
 
 func (e *JSONEncoder) latest(ctx context.Context, subject string) (uint32, error) {
