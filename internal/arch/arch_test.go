@@ -108,7 +108,7 @@ var house = map[string][]string{
 
 	"internal/docs/manifests":    {},
 	"internal/docs/commands":     {},
-	"internal/traces":            {},
+	"internal/traces":            {"internal/address"},
 	"internal/metrics":           {"telemetry"},
 	"internal/metrics/catalogue": {},
 	"internal/scaffold":          {"topics"},

@@ -77,7 +77,7 @@ func (s Surplus) revoke(grantor string) string {
 	return revoke
 }
 
-// grant returns the statement that gives the holder the columns again that it keeps. The connected role keeps those of its parts.
+// grant returns the statement that gives the holder the columns again that it keeps. The connected role keeps the columns of its parts.
 func (s Surplus) grant(kept []string, role string, parts []Part) string {
 	if s.Holder == role {
 		for _, part := range parts {

@@ -71,6 +71,6 @@ const (
 	endOfTags    = '\U000e007f'
 )
 
-// inWords lists characters of Cf that change how the letters beside them look: zero width non-joiner and joiner, and the Mongolian
+// inWords lists characters of Cf that change how adjacent letters look: zero width non-joiner and joiner, and the Mongolian
 // vowel separator.
 var inWords = []rune{'\u200c', '\u200d', '\u180e'}
