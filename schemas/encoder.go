@@ -112,6 +112,6 @@ func (e *JSONEncoder) latest(ctx context.Context, subject string) (uint32, error
 	default:
 		known.until = now().Add(forgetLatest)
 	}
-	e.last.put(subject, known)
+	e.last.put(subject, known, len(subject))
 	return known.id, nil
 }

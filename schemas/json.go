@@ -171,7 +171,7 @@ func (c *Codec) generic(ctx context.Context, id uint32) (generic, error) {
 	if g.err != nil {
 		g.err = fmt.Errorf("%w: schema id %d: %w", envelope.ErrPayload, id, g.err)
 	}
-	c.generics.put(id, g)
+	c.generics.put(id, g, parsedBytes(avsc))
 	return g, g.err
 }
 

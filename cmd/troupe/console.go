@@ -90,6 +90,9 @@ func (f *consoleFlags) token() (string, error) {
 	if f.tokenFile == "" {
 		return os.Getenv("TROUPE_CONSOLE_TOKEN"), nil
 	}
+	if strings.ContainsAny(f.tokenFile, "\r\n") {
+		return "", errors.New("--token-file: several lines (not shown): want the path of a file")
+	}
 	text, err := os.ReadFile(f.tokenFile)
 	if err != nil {
 		return "", fmt.Errorf("--token-file: %w", err)

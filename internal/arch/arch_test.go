@@ -35,12 +35,12 @@ var floors = []floor{
 		"topics", "retry", "envelope",
 		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/plain",
 		"internal/pgtext",
-		"internal/traces", "internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "console/internal/browser",
+		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "console/internal/browser",
 	}},
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
 		"migrations", "schemas", "saga", "flow/reactions", "relay/mapping",
 		"internal/alert", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/outboxrow", "internal/pg", "internal/retention",
-		"internal/scaffold",
+		"internal/scaffold", "internal/traces",
 	}},
 	{"writing the outbox, the replication protocol, checks of declarations, servers for tests", []string{
 		"outbox", "saga/verify", "flow/verify",

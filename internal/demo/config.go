@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/traces"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -98,6 +99,9 @@ func (c Config) Validate() error {
 	}
 	if err := address.CheckURL(c.Traces); c.Traces != "" && err != nil {
 		errs = append(errs, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT: %w: want http://host:port, of a collector that takes OTLP over HTTP", err))
+	}
+	if c.Traces != "" {
+		errs = append(errs, traces.CheckEnvironment())
 	}
 	return errors.Join(errs...)
 }
