@@ -120,8 +120,10 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 	for i, s := range a.sources {
 		all.Go(func() { o.Databases[i] = s.overview(ctx, o.Since, o.Every) })
 	}
-	all.Go(func() { o.Lag = a.lag(ctx) })
-	all.Go(func() { o.Needs = a.watchNeeds(ctx) })
+	if a.everywhere() {
+		all.Go(func() { o.Lag = a.lag(ctx) })
+		all.Go(func() { o.Needs = a.watchNeeds(ctx) })
+	}
 	all.Wait()
 	for _, d := range o.Databases {
 		o.Needs = append(o.Needs, d.needs()...)
@@ -334,6 +336,14 @@ func count[N int | int64](n N, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// ago returns a duration before now; a negative one is after now.
+func ago(d time.Duration) string {
+	if d < 0 {
+		return "in " + short(max(-d, time.Second))
+	}
+	return short(max(d, time.Second)) + " ago"
 }
 
 // short returns a duration in one readable unit.

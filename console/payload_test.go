@@ -71,7 +71,7 @@ func TestOnlySomeRequestsHoldPayloadsAtATime(t *testing.T) {
 	}
 	require.Equal(t, http.StatusServiceUnavailable, d.get(address).Code)
 	require.Equal(t, http.StatusServiceUnavailable, d.get(at("/dead-letter/payload", "db", "order", "id", id)).Code)
-	d.c.limit = askLimit
+	d.c.limit = testLimit
 	require.Equal(t, http.StatusOK, d.get("/sign-in").Code, "a page without payloads")
 	for range mostPayloads {
 		<-d.c.payloads

@@ -66,6 +66,24 @@ func relayState(o relays.Outbox) string {
 	return "active"
 }
 
+// badge is a status with another text than its own.
+type badge struct{ Status, Text string }
+
+// relayBadge returns the badge of an outbox's relays. Relays that are active over parked rows are not shown as if all were well.
+func relayBadge(o relays.Outbox) badge {
+	state, parked := relayState(o), 0
+	for _, t := range o.Topics {
+		parked += t.Parked
+	}
+	switch {
+	case parked == 0:
+		return badge{state, state}
+	case state == "active":
+		return badge{"parked", state + ", " + count(parked, "row", "rows") + " parked"}
+	}
+	return badge{state, state + ", " + count(parked, "row", "rows") + " parked"}
+}
+
 func tableName(name string) string {
 	if name == "" {
 		return "troupe.outbox"
@@ -283,9 +301,27 @@ func actOnRelay(ctx context.Context, a *ask) (any, string, error) {
 	case done.Do == "retry":
 		done.Rows, err = desk.RetryTopic(ctx, topic, by)
 	default:
-		done.Rows, err = desk.DiscardTopic(ctx, topic, by)
+		if err = a.counted(func() (int, error) { return parkedOf(ctx, s, desk, topic) }); err == nil {
+			done.Rows, err = desk.DiscardTopic(ctx, topic, by)
+		}
 	}
 	return done, troubleOf(s, desk), err
+}
+
+// parkedOf returns the number of parked rows of a topic.
+func parkedOf(ctx context.Context, s *source, desk relays.Desk, topic string) (int, error) {
+	all, err := relays.Look(ctx, s.Pool)
+	for _, o := range all {
+		if o.Table != desk.Table.Name {
+			continue
+		}
+		for _, t := range o.Topics {
+			if t.Topic == topic {
+				return t.Parked, err
+			}
+		}
+	}
+	return 0, err
 }
 
 // A keptChart is a chart of the log that a slot retained, in each five minutes of a day.
