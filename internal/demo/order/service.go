@@ -58,10 +58,8 @@ type service struct {
 // Run runs the service until ctx ends.
 func Run(ctx context.Context, cfg demo.Config) error {
 	h := demo.Hop{
-		Name:      own,
-		Schema:    schema,
-		Reactions: Reactions,
-		Handlers: func(ctx context.Context, with demo.Parts) (http.Handler, error) {
+		Name: own, Schema: schema, Reactions: Reactions,
+		API: func(ctx context.Context, with demo.Parts) (http.Handler, error) {
 			if with.Flow != nil {
 				return (&service{pool: with.Pool, begin: listen(with.Flow), spans: with.Tracers.Tracer(scope), log: cfg.Log}).api(), nil
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"syscall"
@@ -190,21 +191,16 @@ func TestAnAddressThatCannotBeReachedIsSaid(t *testing.T) {
 
 func TestStrangersDoNotPass(t *testing.T) {
 	p, server := startProxy(t), echo(t)
-	for _, hello := range []string{
-		"wrong order " + server + "\n",
-		"order " + server + "\n",
-		p.token + " order " + server + " more\n",
-		strings.Repeat("x", 2000) + "\n",
-		"GET / HTTP/1.1\r\n\r\n",
-	} {
-		conn, err := net.Dial("tcp", p.listener.Addr().String())
+	for _, token := range []string{"", "wrong", p.token + "x"} {
+		d, err := through(token+"@"+p.listener.Addr().String(), "order")
 		require.NoError(t, err)
-		_, err = io.WriteString(conn, hello)
-		require.NoError(t, err)
-		answer, _ := io.ReadAll(conn)
-		require.Empty(t, answer, "%.40q", hello)
-		require.NoError(t, conn.Close())
+		_, err = d(t.Context(), "tcp", server)
+		require.ErrorContains(t, err, "not one of ours")
 	}
+	response, err := http.Get("http://order:" + p.token + "@" + p.listener.Addr().String() + "/")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusForbidden, response.StatusCode)
 }
 
 func TestADialEndsWithItsContext(t *testing.T) {
