@@ -126,15 +126,15 @@ func (p pools) close() {
 // readRows fills f from the databases. All processes must have ended.
 func (f *facts) readRows(ctx context.Context, p pools) error {
 	r := &rowReader{ctx: ctx}
-	f.orders = by(readAll[orderRow](r, p["order"], `
+	f.orders = indexBy(readAll[orderRow](r, p["order"], `
 		SELECT order_id, customer_id, coalesce(state, ''), coalesce(status, ''), coalesce(saga_id, ''), title, quantity,
 		       amount_cents, created_at, ended_at, `+timesSQL[f.style]+`
 		FROM order_flow`), func(r orderRow) string { return r.ID })
 	f.readSagas(r, p["order"])
 	f.ledger = readAll[ledgerRow](r, p["payment"], `SELECT order_id, kind, amount_cents FROM ledger`)
-	f.accounts = by(readAll[accountRow](r, p["payment"], `SELECT customer_id, balance_cents, limit_cents FROM accounts`),
+	f.accounts = indexBy(readAll[accountRow](r, p["payment"], `SELECT customer_id, balance_cents, limit_cents FROM accounts`),
 		func(r accountRow) string { return r.Customer })
-	f.stock = by(readAll[stockRow](r, p["inventory"], `SELECT title, initial, available FROM stock`), func(r stockRow) int32 { return r.Title })
+	f.stock = indexBy(readAll[stockRow](r, p["inventory"], `SELECT title, initial, available FROM stock`), func(r stockRow) int32 { return r.Title })
 	f.reservations = readAll[reservationRow](r, p["inventory"], `SELECT order_id, title, quantity, released_at IS NOT NULL FROM reservations`)
 	f.shipments = readTexts(r, p["shipping"], `SELECT order_id FROM shipments`)
 	f.queues = make(map[string]queueRow, len(services))
@@ -152,7 +152,7 @@ func (f *facts) readRows(ctx context.Context, p pools) error {
 
 func (f *facts) readSagas(r *rowReader, pool *pgxpool.Pool) {
 	sagas := readAll[sagaRow](r, pool, `SELECT id, definition, version, state, ended_at IS NOT NULL FROM troupe.sagas`)
-	f.sagas = by(sagas, func(r sagaRow) string { return r.ID })
+	f.sagas = indexBy(sagas, func(r sagaRow) string { return r.ID })
 	f.logs = make(map[string][]eventRow, len(sagas))
 	for _, e := range readAll[eventRow](r, pool, `
 		SELECT saga_id, version, at, event, (
@@ -221,7 +221,7 @@ func readBy[T any](r *rowReader, pool *pgxpool.Pool, sql string, to pgx.RowToFun
 	return all
 }
 
-func by[K comparable, T any](all []T, key func(T) K) map[K]T {
+func indexBy[K comparable, T any](all []T, key func(T) K) map[K]T {
 	m := make(map[K]T, len(all))
 	for _, row := range all {
 		m[key(row)] = row

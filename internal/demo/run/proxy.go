@@ -44,8 +44,8 @@ func newProxy() (*proxy, error) {
 	return &proxy{listener: listener, token: rand.Text(), links: make(map[*link]struct{})}, nil
 }
 
-// way returns the proxy's token and address for a child: see through.
-func (p *proxy) way() string { return p.token + "@" + p.listener.Addr().String() }
+// credentials returns the proxy's token and address for a child: see dialThrough.
+func (p *proxy) credentials() string { return p.token + "@" + p.listener.Addr().String() }
 
 // run forwards connections until ctx ends, and then closes the remaining ones.
 func (p *proxy) run(ctx context.Context) error {
@@ -122,12 +122,12 @@ func (p *proxy) cut(child string) (n int) {
 // A dialer opens connections, in the form that pgx and kgo accept.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// through returns a dialer that connects through a proxy as the named child. way is the proxy's token and address, from
-// proxy.way. Host names are resolved by the proxy.
-func through(way, child string) (dialer, error) {
-	token, proxy, ok := strings.Cut(way, "@")
+// dialThrough returns a dialer that connects through a proxy as the named child. credentials is the proxy's token and address, from
+// proxy.credentials. Host names are resolved by the proxy.
+func dialThrough(credentials, child string) (dialer, error) {
+	token, proxy, ok := strings.Cut(credentials, "@")
 	if !ok {
-		return nil, errors.New("a proxy's way is token@host:port")
+		return nil, errors.New("want token@host:port of the proxy")
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if !strings.HasPrefix(network, "tcp") {

@@ -176,7 +176,7 @@ func (r *run) startFleet(ctx context.Context) (err error) {
 		style: r.cfg.Style, fail: r.cfg.Fail, seed: r.cfg.Seed,
 	}
 	if r.proxy != nil {
-		s.way = r.proxy.way()
+		s.credentials = r.proxy.credentials()
 	}
 	r.show.print("starting %d services and a relay beside each", len(services))
 	if r.fleet, err = newFleet(r.cfg.Program, s, r.servers.databaseURLs(), r.dir, r.log); err != nil {

@@ -105,21 +105,21 @@ func untilQuiet(ctx context.Context, p pools, client *kgo.Client, flow string, l
 // whereStuck returns the states of the orders that have not ended, and the messages that wait in each database.
 func whereStuck(ctx context.Context, p pools) string {
 	var b strings.Builder
-	b.WriteString(list(ctx, p, "order", "orders", `
+	b.WriteString(listCounts(ctx, p, "order", "orders", `
 		SELECT state || ' (' || status || ')', count(*) FROM order_flow WHERE ended_at IS NULL GROUP BY 1 ORDER BY 2 DESC`))
 	for _, service := range services {
-		b.WriteString(list(ctx, p, service, service+" outbox", `
+		b.WriteString(listCounts(ctx, p, service, service+" outbox", `
 			SELECT topic || ', ' || status || coalesce(': ' || last_error, ''), count(*) FROM troupe.outbox_status GROUP BY 1`))
-		b.WriteString(list(ctx, p, service, service+" held", `
+		b.WriteString(listCounts(ctx, p, service, service+" held", `
 			SELECT topic || ': ' || coalesce(last_error, 'behind its key'), count(*) FROM troupe.held GROUP BY 1`))
-		b.WriteString(list(ctx, p, service, service+" dead letters", `
+		b.WriteString(listCounts(ctx, p, service, service+" dead letters", `
 			SELECT message_type || ': ' || error, count(*) FROM troupe.dead_letters GROUP BY 1`))
 	}
 	return b.String()
 }
 
-// list returns a line for each row of a query of texts and counts.
-func list(ctx context.Context, p pools, service, what, sql string) string {
+// listCounts returns a line for each row of a query of texts and counts.
+func listCounts(ctx context.Context, p pools, service, what, sql string) string {
 	r := &rowReader{ctx: ctx}
 	var b strings.Builder
 	for _, row := range readAll[struct {
