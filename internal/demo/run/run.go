@@ -265,10 +265,10 @@ func (r *run) startFaults(ctx context.Context) (stop func(), err error) {
 		return nil, err
 	}
 	c := newFaults(r.fleet, r.proxy, copier, r.cfg.Seed, r.log)
-	stop = r.runUntilStopped("chaos", c.run)
+	stopChaos := r.runUntilStopped("chaos", c.run)
 	r.show.print("chaos: killing processes, cutting connections and sending messages twice, all along")
 	return sync.OnceFunc(func() {
-		stop()
+		stopChaos()
 		r.result.Chaos = c.report()
 	}), nil
 }
