@@ -5,7 +5,25 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
+
+// CheckID returns why an id of an order or a customer is invalid, or "": it becomes a key in Kafka, a word in logs and a part of a
+// path.
+func CheckID(id string) (reason string) {
+	switch {
+	case id == "":
+		return "missing"
+	case len(id) > 200:
+		return "longer than 200 bytes"
+	case id == "." || id == "..":
+		return fmt.Sprintf("%q cannot be a part of a path", id)
+	case strings.ContainsFunc(id, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }):
+		return fmt.Sprintf("%.40q has a character that cannot be printed", id)
+	}
+	return ""
+}
 
 // Cents parses an amount of money from decimal text: "29.33", "29.3" and "29" are 2933, 2930 and 2900. It uses no floats. It
 // refuses signs, exponents, separators, more than two decimals, and amounts that do not fit into 64 bits.

@@ -1,5 +1,4 @@
-// Package machine reports the resources that a benchmark uses, from Linux's /proc. On other systems all values are 0 or unknown.
-package machine
+package harness
 
 import (
 	"fmt"
