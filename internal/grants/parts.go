@@ -179,7 +179,7 @@ var rights = map[Part][]Grant{
 		need("SELECT", watchTables+", watch_messages, watch_days", "to see what a watcher found"),
 	},
 	Operator: {
-		need("SELECT", "dead_letters, held, inbox, inbox_recent, repairs, unreadable_batches", "to look"),
+		need("SELECT", "dead_letters, held, inbox, inbox_recent, inbox_slots, inbox_groups, repairs, unreadable_batches", "to look"),
 		need("INSERT", "repairs", "to act").columns(repairColumns).audit(),
 		need("UPDATE", "dead_letters", "to edit, redrive and discard").columns("status, edited_payload"),
 		need("INSERT", "outbox", "to redrive and release").columns(sendColumns),
@@ -187,6 +187,7 @@ var rights = map[Part][]Grant{
 		need("UPDATE", "unreadable_batches", "to skip a batch that cannot be read").columns("skipped_at"),
 		need("DELETE", "held", "to release"),
 		need("INSERT", "inbox", "to release").columns("consumer_group, message_id, redrive"),
+		need("INSERT", "inbox_recent", "to release").columns("consumer_group, slot, id, redrive"),
 		need("INSERT", "dead_letters", "to release").columns(letterColumns),
 	},
 	SagaOperator: {
