@@ -30,8 +30,8 @@ var (
 // formerLimit limits the search for former retry topics, which a start waits for.
 const formerLimit = 5 * time.Second
 
-// findFormer returns the retry topics of the hop that an earlier version of the group consumed and no handler has any more.
-// They are consumed as long as they exist: messages wait there, and the relay may publish more that the earlier version wrote.
+// findFormer returns the retry topics of the hop that an earlier version of the group consumed, or sent messages to, and no handler
+// has any more. They are consumed as long as they exist: messages wait there, and the relay may publish more that the earlier version wrote.
 // Each message runs once more; if it fails, its handler's present topics decide, and without a next one it becomes a dead
 // letter. Retry topics of another hop, as the group had before its hop was renamed, are logged: their messages are for handlers
 // that this version does not have.

@@ -38,8 +38,12 @@ func (m *message) id() string {
 	return m.ID
 }
 
-// identity returns the text that identifies the message in the inbox.
+// identity returns the text that identifies the message in the inbox. A message from a retry topic has the identity that it had on
+// its first topic.
 func (m *message) identity() string {
+	if first := deadletter.FirstIdentity(m.Extra); first != "" {
+		return first
+	}
 	if m.ID == "" {
 		return inbox.ID(m.place)
 	}
