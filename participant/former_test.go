@@ -151,7 +151,9 @@ func TestHeldMessagesOfATopicThatIsNotConsumedAreLogged(t *testing.T) {
 	waitFor(t, "the log", func() bool {
 		return strings.Contains(log.String(), "messages are held of a topic that this group does not consume any more")
 	})
-	require.Contains(t, log.String(), topics.MustHop(s.hop.Flow(), "order").Events())
+	topic := topics.MustHop(s.hop.Flow(), "order").Events()
+	require.Contains(t, log.String(), topic)
+	require.Equal(t, []participant.Stranded{{Topic: topic, Messages: 1}}, p.Stats().Stranded)
 }
 
 // TestRetryTopicsOfAHopsFormerNameAreLogged checks a group that kept its own name: messages may wait there.

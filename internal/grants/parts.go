@@ -135,6 +135,7 @@ var rights = map[Part][]Grant{
 		need("INSERT", "outbox", "to answer").columns(writeColumns),
 		need(readWrite, handlingTables, "to handle messages"),
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
+		need("SELECT", "local_work", "to report local work that is not handled"),
 		need("SELECT", "unreadable_batches", "to go on behind a batch that an operator skipped"),
 		need("INSERT", "unreadable_batches", "to record a batch that cannot be read").columns(batchColumns),
 	},
@@ -145,6 +146,7 @@ var rights = map[Part][]Grant{
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
 		need("SELECT, UPDATE, DELETE", "local_work", "to take local work"),
 		need("SELECT", "local_topics", "to know the local topics"),
+		need("SELECT", "held", "to report held messages that are not tried again"),
 		need("USAGE", "local_members", "to take local work").sequence(),
 	},
 	Sagas: {
