@@ -34,7 +34,7 @@ var house = map[string][]string{
 	// How the inbox's tables identify a message.
 	"internal/inbox": {"envelope", "internal/pgtext"},
 	// For a participant and for an operator alike.
-	"internal/deadletter": {"envelope", "internal/pg", "internal/pgtext", "outbox", "topics"},
+	"internal/deadletter": {"envelope", "internal/inbox", "internal/pg", "internal/pgtext", "outbox", "topics"},
 	"internal/wal":        {"internal/pg"},
 	"internal/expr":       {},
 	"internal/plain":      {},

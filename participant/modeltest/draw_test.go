@@ -12,7 +12,6 @@ import (
 // choices to draw nevertheless, "all" for every one.
 var closed = map[string]string{
 	"set back":          "a copy from before a partition's first message has no watermark, and the committed offset is believed",
-	"new delay":         "messages stay on a retry topic that left the code",
 	"forgotten answers": "a redriven command runs although its compensation has, since the answer is forgotten",
 }
 
