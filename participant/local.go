@@ -115,6 +115,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	background.Go(func() { l.prune(living) })
 	background.Go(func() { l.watch(living) })
 	background.Go(func() { p.addLocal(ctx) })
+	background.Go(func() { p.watchStranded(living, nil) })
 	for range p.cfg.Concurrency {
 		l.work.Go(l.worker)
 	}

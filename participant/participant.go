@@ -52,6 +52,7 @@ type Participant struct {
 	local         *local
 	state         error // why no message can have been consumed yet
 	unfired       error // why deadlines cannot be fired
+	stranded      []Stranded
 }
 
 var (
@@ -232,7 +233,7 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	background.Go(func() { c.watch(committing) })
 	background.Go(func() { p.awaitMore(committing, func() { abandon(errMoreTopics) }) })
 	background.Go(func() { c.watchProgress(committing) })
-	background.Go(func() { p.watchHeldElsewhere(committing, c.client) })
+	background.Go(func() { p.watchStranded(committing, c.client) })
 	if p.formerUnknown {
 		background.Go(func() { p.awaitFormer(committing, c.client, abandon) })
 	}

@@ -64,7 +64,7 @@ const (
 	retryStage     = retryPrefix + "stage"    // which of the handler's delays it waits for, counted from 1
 	retryAttempts  = retryPrefix + "attempts" // made
 	retryFirstTime = retryPrefix + "first.failed"
-	retryIdentity  = retryPrefix + "identity" // its identity on the first topic: the relay may have added a source
+	retryIdentity  = deadletter.RetryIdentity
 )
 
 //go:embed sql/send_again.sql

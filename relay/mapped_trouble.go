@@ -91,7 +91,7 @@ func (t *mappedTable) due(ctx context.Context, db *server, after int64, service 
 			return nil, fmt.Errorf("position %d: %w", position, err)
 		}
 		row.message, row.err = row.Message(t.mapping)
-		i := row.item(service)
+		i := row.item(t, service)
 		i.row.Position, i.row.ID, i.key = position, id, was.key // as recorded, since rows wait behind that key
 		i.troubled, i.attempts, i.troubledFor, i.maxAttempts = true, was.attempts, was.troubledFor, was.maxAttempts
 		return &i, nil

@@ -32,7 +32,8 @@ type Config struct {
 	Pool *pgxpool.Pool
 	// Brokers are addresses of the form host:port.
 	Brokers []string
-	// Service is the ce_source of rows that name none.
+	// Service is the ce_source of rows that name none. Where a row of a table with a mapping has an id that is no UUID of version
+	// 1, 4, 6 or 7, "/" and the table's name follow, since two tables of the service may number their events alike.
 	Service string
 	// ContentType returns the content type of rows that name none, by topic. Default: application/json.
 	ContentType func(topic string) string

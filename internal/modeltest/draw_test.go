@@ -2,26 +2,9 @@ package modeltest_test
 
 import (
 	"fmt"
-	"os"
-	"slices"
-	"strings"
 
 	"pgregory.net/rapid"
 )
-
-// closed lists the choices that the generator leaves out, each with the defect that is open there. TROUPE_MODEL_OPEN lists
-// choices to draw nevertheless, "all" for every one.
-var closed = map[string]string{
-	"new delay": "messages stay on a retry topic that left the code",
-}
-
-func draws(choice string) bool {
-	if _, known := closed[choice]; !known {
-		return true
-	}
-	open := strings.Split(os.Getenv("TROUPE_MODEL_OPEN"), ",")
-	return slices.Contains(open, choice) || slices.Contains(open, "all")
-}
 
 // drawing is a plan that is being drawn.
 type drawing struct {
@@ -100,7 +83,7 @@ func (d *drawing) step() {
 		{15, kafka && !d.copied, func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
 		{60, kafka && d.copied, d.setBack},
 		{3, kafka, func() { d.add(step{Do: "new topic", N: d.one("topic", 0, 1)}); d.copied, d.members = false, 1 }},
-		{8, kafka && draws("new delay"), d.newDelay},
+		{8, kafka, d.newDelay},
 	}
 	total := 0
 	for _, c := range choices {

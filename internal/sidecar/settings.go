@@ -95,7 +95,7 @@ var (
 		usage: "`token` for oauthbearer; its file is read again for each connection"}
 
 	service = setting{name: "service", each: true,
-		usage: "`name` for ce_source of rows that name none; default: the database's name"}
+		usage: "`name` for ce_source of rows that name none; default: the database's name. \"/\" and the table follow for mapped rows whose id is no UUID"}
 	source = setting{name: "source", value: "auto", kind: choice, choices: []string{"auto", "wal", "poll"}, each: true,
 		usage: "`auto|wal|poll`: where rows are read; auto is wal where the server and the role allow it, and the log says why not"}
 	slot = setting{name: "slot", each: true,

@@ -49,6 +49,9 @@ func (e *examination) database(ctx context.Context) {
 		e.outbox(ctx, conn)
 		e.waiting = waitingTopics(ctx, conn)
 	}
+	if e.has(Participant) || e.has(LocalWork) {
+		e.stranded(ctx, conn)
+	}
 }
 
 // whyNoDatabase returns the remedy for the usual causes. The codes are listed in appendix A of the Postgres manual.

@@ -44,7 +44,8 @@ type Sighting struct {
 
 // Find returns the states of the message with that id in every group of this database. The id is ce_id, or for a message without
 // one, topic id/partition/offset, with or without the hash of its identity. No result means that the message has not arrived yet,
-// or was handled so long ago that the inbox no longer contains it. An id that is no UUID may belong to several messages of different sources: Sighting.Identity
+// waits on a retry topic, or was handled so long ago that the inbox no longer contains it. An id that is no UUID may belong to
+// several messages of different sources: Sighting.Identity
 // distinguishes them, and is envelope.Message.Identity of source and id.
 func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 	if id == "" {

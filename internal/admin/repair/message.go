@@ -35,8 +35,12 @@ func read(headers []byte, topicID uuid.UUID, partition int32, offset int64) (m m
 // id returns ce_id, or the id that the participant made if it has none.
 func (m *message) id() string { return cmp.Or(m.ID, m.unnamed, m.place) }
 
-// identity returns the text that identifies the message in the inbox.
+// identity returns the text that identifies the message in the inbox. A message from a retry topic has the identity that it had on
+// its first topic.
 func (m *message) identity() string {
+	if first := deadletter.FirstIdentity(m.Extra); first != "" {
+		return first
+	}
 	if m.ID == "" {
 		return inbox.ID(m.id())
 	}
