@@ -38,7 +38,7 @@ func TestTextFromOutsideIsTextOnEveryPage(t *testing.T) {
 	require.Equal(t, http.StatusOK, d.post("/saga/act", form("db", "order", "id", sagaID, "do", "compensate", "actor", hostileName, "reason", hostile)).Code)
 	d.Await(sagaID, saga.Compensated)
 	other := d.Order("p-"+hostile, saga.Completed)
-	row := d.Trouble(hostile, "parked", hostile)
+	row := d.FailedRow(hostile, "parked", hostile)
 	d.Leads()
 	require.Equal(t, http.StatusOK, d.post("/relay/act", form("db", "order", "do", "pause", "actor", hostileName, "reason", hostile)).Code)
 	cause := facts[lettersFacts](d, "/dead-letters/list?db=order").Letters[0].Cause

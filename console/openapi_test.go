@@ -31,7 +31,7 @@ var (
 		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga/fixture": fixtureFacts{}, "/flows": flowsFacts{}, "/flow": flowFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
 		"/dead-letters/list": lettersFacts{}, "/dead-letters/act": groupFacts{}, "/dead-letter": letterFacts{}, "/work": Work{}, "/held": heldFacts{},
 		"/held/key": heldKeyFacts{}, "/messages": messagesFacts{}, "/relay": relayFacts{},
-		"/relay/rows": troubleFacts{}, "/relay/row": troubleRowFacts{}, "/relay/act": relayActFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{}, "/definition/move": moveFacts{}, "/definition/start": startFacts{},
+		"/relay/rows": failedRowsFacts{}, "/relay/row": failedRowFacts{}, "/relay/act": relayActFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{}, "/definition/move": moveFacts{}, "/definition/start": startFacts{},
 	}
 	done = map[string][]any{
 		"/relay/row": {relays.Repaired{}}, "/relay/act": {relayDone{}}, "/saga/act": {actFacts{}}, "/dead-letters/act": {Work{}}, "/work": {Work{}}, "/definition/move": {Work{}}, "/definition/start": {actFacts{}},
@@ -200,7 +200,7 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 	ids := d.letters()
 	d.Order("o-1001", saga.Completed)
 	parked, other := d.parked("o-1002"), d.parked("o-1003")
-	row, another := d.Trouble("shop.none.commands", "parked", "no such topic"), d.Trouble("shop.none.commands", "parked", "no such topic")
+	row, another := d.FailedRow("shop.none.commands", "parked", "no such topic"), d.FailedRow("shop.none.commands", "parked", "no such topic")
 	d.Leads()
 	served := d.get("/openapi.json").Body.Bytes()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(served))

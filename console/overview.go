@@ -284,7 +284,7 @@ func (d *databaseFacts) needs() (all []need) {
 		add(6, "soon", d.Held.of("key is held, and waits for its", "keys are held, and wait for their")+" next try", "They go on by themselves when the trouble is over.", "/held")
 	}
 	if n := d.Outbox.Retrying; n > 0 {
-		add(7, "know", fmt.Sprintf("%s tried again by the relay", count(n, "row is", "rows are")), "Kafka or the network is in trouble, or was.", "/relay")
+		add(7, "know", fmt.Sprintf("%s tried again by the relay", count(n, "row is", "rows are")), "Kafka or the network fails, or was.", "/relay")
 	}
 	return all
 }

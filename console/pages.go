@@ -127,13 +127,13 @@ var pages = []page{
 		path: "/relay", title: "Relay", template: "relay", nav: "/relay", live: true, read: readRelay,
 	},
 	{
-		path: "/relay/rows", title: "Rows in trouble", template: "relay-rows", nav: "/relay", live: true, read: readTrouble,
+		path: "/relay/rows", title: "Failed rows", template: "relay-rows", nav: "/relay", live: true, read: readFailedRows,
 		takes: "db table status topic limit after",
 	},
 	{
-		path: "/relay/row", title: "Row in trouble", template: "relay-row", nav: "/relay", live: true, payloads: true, needs: Operator, read: readTroubleRow,
+		path: "/relay/row", title: "Failed row", template: "relay-row", nav: "/relay", live: true, payloads: true, needs: Operator, read: readFailedRow,
 		takes: "db table id",
-		act:   actOnTroubleRow, does: "db table id do",
+		act:   actOnFailedRow, does: "db table id do",
 		operator: "retry", admin: "discard",
 	},
 	{

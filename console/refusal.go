@@ -59,7 +59,7 @@ func statusOf(err error) int {
 		return r.status
 	case errors.As(err, &tooLarge):
 		return http.StatusRequestEntityTooLarge
-	case is(repair.ErrNotFound, coordinator.ErrNotFound, relays.ErrNoTrouble, relays.ErrNoRelay, watch.ErrNone):
+	case is(repair.ErrNotFound, coordinator.ErrNotFound, relays.ErrNoFailure, relays.ErrNoRelay, watch.ErrNone):
 		return http.StatusNotFound
 	case is(repair.ErrNotOpen, repair.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, coordinator.ErrRefused,
 		relays.ErrNotParked, relays.ErrPaused, relays.ErrNotPaused):

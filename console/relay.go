@@ -100,8 +100,8 @@ func (a *ask) relayDesk() (*source, relays.Desk, error) {
 	return s, relays.Desk{DB: s.Pool, Table: relays.Table{Name: a.get("table")}}, nil
 }
 
-// troubleFacts are rows of one outbox that were not published at the first try.
-type troubleFacts struct {
+// failedRowsFacts are rows of one outbox that were not published at the first try.
+type failedRowsFacts struct {
 	Database string       `json:"database"`
 	Table    string       `json:"table"`
 	Rows     []relays.Row `json:"rows"`
@@ -110,12 +110,12 @@ type troubleFacts struct {
 	Asked url.Values `json:"-"`
 }
 
-func (f troubleFacts) title() string { return "Rows in trouble of " + tableName(f.Table) }
+func (f failedRowsFacts) title() string { return "Failed rows of " + tableName(f.Table) }
 
 // Get returns a parameter of the address.
-func (f troubleFacts) Get(name string) string { return f.Asked.Get(name) }
+func (f failedRowsFacts) Get(name string) string { return f.Asked.Get(name) }
 
-func readTrouble(ctx context.Context, a *ask) (any, error) {
+func readFailedRows(ctx context.Context, a *ask) (any, error) {
 	s, desk, err := a.relayDesk()
 	if err != nil {
 		return nil, err
@@ -133,20 +133,20 @@ func readTrouble(ctx context.Context, a *ask) (any, error) {
 	if page.After, err = a.number("after"); err != nil {
 		return nil, err
 	}
-	f := troubleFacts{Database: s.Name, Table: desk.Table.Name, Asked: a.values}
+	f := failedRowsFacts{Database: s.Name, Table: desk.Table.Name, Asked: a.values}
 	f.Rows, f.Next, err = desk.List(ctx, filter, page)
 	f.Rows = orEmpty(f.Rows)
 	return f, err
 }
 
-// troubleRowFacts are the facts of one such row.
-type troubleRowFacts struct {
+// failedRowFacts are the facts of one such row.
+type failedRowFacts struct {
 	Database string     `json:"database"`
 	Table    string     `json:"table"`
 	Row      relays.Row `json:"row"`
 }
 
-func (f troubleRowFacts) title() string { return "Row " + f.Row.ID.String() }
+func (f failedRowFacts) title() string { return "Row " + f.Row.ID.String() }
 
 func (a *ask) rowID() (uuid.UUID, error) {
 	id, err := uuid.Parse(a.get("id"))
@@ -156,7 +156,7 @@ func (a *ask) rowID() (uuid.UUID, error) {
 	return id, nil
 }
 
-func readTroubleRow(ctx context.Context, a *ask) (any, error) {
+func readFailedRow(ctx context.Context, a *ask) (any, error) {
 	s, desk, err := a.relayDesk()
 	if err != nil {
 		return nil, err
@@ -166,11 +166,11 @@ func readTroubleRow(ctx context.Context, a *ask) (any, error) {
 		return nil, err
 	}
 	row, err := desk.Show(ctx, id)
-	return troubleRowFacts{s.Name, desk.Table.Name, row}, err
+	return failedRowFacts{s.Name, desk.Table.Name, row}, err
 }
 
-// actOnTroubleRow retries or discards one row.
-func actOnTroubleRow(ctx context.Context, a *ask) (any, string, error) {
+// actOnFailedRow retries or discards one row.
+func actOnFailedRow(ctx context.Context, a *ask) (any, string, error) {
 	s, desk, err := a.relayDesk()
 	if err != nil {
 		return nil, "", err
@@ -191,12 +191,12 @@ func actOnTroubleRow(ctx context.Context, a *ask) (any, string, error) {
 		return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or discard", a.get("do"))
 	}
 	done, err := do(ctx, id, a.relayBy())
-	return done, troubleOf(s, desk), err
+	return done, failureOf(s, desk), err
 }
 
 func (a *ask) relayBy() relays.By { return relays.By{Actor: a.by.Actor, Reason: a.by.Reason} }
 
-func troubleOf(s *source, desk relays.Desk) string {
+func failureOf(s *source, desk relays.Desk) string {
 	q := url.Values{"db": {s.Name}}
 	if desk.Table.Name != "" {
 		q.Set("table", desk.Table.Name)
@@ -209,7 +209,7 @@ type relayActFacts struct {
 	Database string        `json:"database"`
 	Do       string        `json:"do"` // retry, discard, pause or resume
 	Outbox   relays.Outbox `json:"outbox"`
-	Topic    *relays.Topic `json:"topic"` // of retry and discard; null: it has no row in trouble any more
+	Topic    *relays.Topic `json:"topic"` // of retry and discard; null: it has no failed row any more
 	Rows     []relays.Row  `json:"rows"`  // the first ten of the rows
 	Turns    []relays.Turn `json:"turns"` // of pause and resume: the last five
 
@@ -305,7 +305,7 @@ func actOnRelay(ctx context.Context, a *ask) (any, string, error) {
 			done.Rows, err = desk.DiscardTopic(ctx, topic, by)
 		}
 	}
-	return done, troubleOf(s, desk), err
+	return done, failureOf(s, desk), err
 }
 
 // parkedOf returns the number of parked rows of a topic.

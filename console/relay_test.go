@@ -16,7 +16,7 @@ func TestTheRelayPageTellsWhoPublishesAndWhatIsInTheWay(t *testing.T) {
 	require.Contains(t, d.html("/relay"), "No relay has run yet")
 	d.Leads()
 	for _, status := range []string{"parked", "parked", "retrying", "waiting"} {
-		d.Trouble("shop.none.commands", status, "UNKNOWN_TOPIC_OR_PARTITION")
+		d.FailedRow("shop.none.commands", status, "UNKNOWN_TOPIC_OR_PARTITION")
 	}
 	page := d.html("/relay")
 	for _, text := range []string{"relay-7f9c", "the server and the role allow it", "troupe_order", "UNKNOWN_TOPIC_OR_PARTITION", "Retry all", "What the slot kept", "active, 2 rows parked"} {
@@ -25,7 +25,7 @@ func TestTheRelayPageTellsWhoPublishesAndWhatIsInTheWay(t *testing.T) {
 	require.NotContains(t, page, `data-status="active"`, "it is not shown as if all were well")
 	f := facts[relayFacts](d, "/relay")
 	require.Equal(t, []relays.Topic{{Topic: "shop.none.commands", Parked: 2, Retrying: 1, Waiting: 1, Error: "UNKNOWN_TOPIC_OR_PARTITION"}}, f.Databases[0].Relays[0].Topics)
-	require.Len(t, facts[troubleFacts](d, "/relay/rows?db=order&status=parked").Rows, 2)
+	require.Len(t, facts[failedRowsFacts](d, "/relay/rows?db=order&status=parked").Rows, 2)
 	require.Contains(t, d.html("/relay/rows?db=order&limit=2"), "after=")
 	require.Contains(t, d.html("/"), "2 rows cannot be published")
 }
@@ -35,7 +35,7 @@ func TestParkedRowsAreRetriedAndDiscarded(t *testing.T) {
 	d := newDesk(t)
 	var ids []string
 	for range 4 {
-		ids = append(ids, d.Trouble("shop.none.commands", "parked", "UNKNOWN_TOPIC_OR_PARTITION"))
+		ids = append(ids, d.FailedRow("shop.none.commands", "parked", "UNKNOWN_TOPIC_OR_PARTITION"))
 	}
 	require.Contains(t, d.html(at("/relay/row", "db", "order", "id", ids[0])), "1999")
 	require.Equal(t, http.StatusBadRequest, d.post("/relay/row", form("db", "order", "id", ids[0], "do", "discard")).Code, "no reason")
@@ -43,7 +43,7 @@ func TestParkedRowsAreRetriedAndDiscarded(t *testing.T) {
 	require.Equal(t, http.StatusConflict, d.post("/relay/row", form("db", "order", "id", ids[0], "do", "discard", "reason", "ticket 1")).Code)
 	require.Equal(t, http.StatusNotFound, d.get(at("/relay/row", "db", "order", "id", ids[0])).Code)
 	require.Equal(t, http.StatusOK, d.post("/relay/row", form("db", "order", "id", ids[1], "do", "retry")).Code)
-	require.Equal(t, relays.Retrying, facts[troubleRowFacts](d, at("/relay/row", "db", "order", "id", ids[1])).Row.Status)
+	require.Equal(t, relays.Retrying, facts[failedRowFacts](d, at("/relay/row", "db", "order", "id", ids[1])).Row.Status)
 
 	preview := facts[relayActFacts](d, at("/relay/act", "db", "order", "do", "discard", "topic", "shop.none.commands"))
 	require.Equal(t, 2, preview.Topic.Parked)

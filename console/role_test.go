@@ -43,7 +43,7 @@ func roled(t testing.TB) *desk {
 
 // places returns an address with its parameters for each page, and a valid form for each action.
 func (d *desk) places(t *testing.T) (gets map[string]string, posts map[string]url.Values) {
-	letters, parked, row := d.letters(), d.parked("o-1002"), d.Trouble("shop.none.commands", "parked", "no such topic")
+	letters, parked, row := d.letters(), d.parked("o-1002"), d.FailedRow("shop.none.commands", "parked", "no such topic")
 	d.Leads()
 	to := d.Parcels()
 	admin := d.as(tokenOf("admin"))

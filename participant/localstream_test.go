@@ -13,7 +13,7 @@ import (
 )
 
 // TestATopicThatBecomesLocalTakesNoPublishedRowAlong checks that only rows that a stored snapshot does not contain move, and
-// rows in trouble.
+// failed rows.
 func TestATopicThatBecomesLocalTakesNoPublishedRowAlong(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
@@ -27,7 +27,7 @@ func TestATopicThatBecomesLocalTakesNoPublishedRowAlong(t *testing.T) {
 	s.write("published", Count{N: 1}, Count{N: 2})
 	s.write("parked", Count{N: 3})
 	_, err := s.pool.Exec(t.Context(), `
-		INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
+		INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 1, 'refused' FROM troupe.outbox WHERE key = 'parked'`)
 	require.NoError(t, err)
 	state("stream", "system_identifier::text", "pg_current_snapshot()")
@@ -45,7 +45,7 @@ func TestATopicThatBecomesLocalTakesNoPublishedRowAlong(t *testing.T) {
 	}
 	require.Equal(t, []string{"published", "published"}, keys("outbox"))
 	require.Equal(t, []string{"parked", "pending"}, keys("local_work"))
-	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures"))
 }
 
 // TestATopicBecomesLocalBehindAStream checks it long after, when the inbox has deleted the commands that the relay published.

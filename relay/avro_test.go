@@ -65,7 +65,7 @@ func TestJSONPayloadsBecomeAvro(t *testing.T) {
 	require.NoError(t, err)
 	cfg := s.config()
 	cfg.Avro, cfg.AvroTopic = encoder, func(topic string) bool { return topic != plain }
-	seen := troubles(&cfg)
+	seen := publishFailures(&cfg)
 	s.start(cfg)
 	s.insert(s.topic, "a", `{"n": 1, "note": "x"}`)
 	s.insert(s.topic, "bad", `{"n": "one"}`)
@@ -82,9 +82,9 @@ func TestJSONPayloadsBecomeAvro(t *testing.T) {
 	require.Nil(t, ofKey(records, "none")[0].Value)
 	require.Equal(t, "\x00", string(ofKey(records, "avro")[0].Value))
 	for {
-		if trouble := <-seen; trouble.Parked {
-			require.ErrorContains(t, trouble.Err, "not encodable")
-			require.ErrorContains(t, trouble.Err, "n: want a long")
+		if failure := <-seen; failure.Parked {
+			require.ErrorContains(t, failure.Err, "not encodable")
+			require.ErrorContains(t, failure.Err, "n: want a long")
 			break
 		}
 	}
@@ -92,7 +92,7 @@ func TestJSONPayloadsBecomeAvro(t *testing.T) {
 	require.Equal(t, `{"n": 4}`, string(left.Value))
 	require.Equal(t, "application/json", header(left, "content-type"))
 	require.Empty(t, ofKey(records, "bad"))
-	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'"))
 }
 
 // An unavailable registry parks no row and counts no attempt: the relay waits, and reports it.
@@ -115,7 +115,7 @@ func TestARegistryThatIsAwayIsWaitedFor(t *testing.T) {
 		err := r.Ready()
 		return err != nil && strings.Contains(err.Error(), "registry"), nil
 	})
-	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures"))
 	require.Zero(t, r.Status().Published)
 	shut.Store(false)
 	payloads := values(s.collect(3, s.topic)) // with a lease of a second rows may be repeated
@@ -132,13 +132,13 @@ func TestASubjectWithoutASchemaIsParkedInTheEnd(t *testing.T) {
 	_, encoder, _ := s.avro(schemas.TopicName)
 	cfg := s.config()
 	cfg.Avro, cfg.UnknownTopic = encoder, 100*time.Millisecond
-	seen := troubles(&cfg)
+	seen := publishFailures(&cfg)
 	s.start(cfg)
 	s.insert(s.topic, "k", `{"n": 1}`)
 	for parked := false; !parked; {
-		trouble := <-seen
-		require.ErrorIs(t, trouble.Err, schemas.ErrNoSchema)
-		parked = trouble.Parked
+		failure := <-seen
+		require.ErrorIs(t, failure.Err, schemas.ErrNoSchema)
+		parked = failure.Parked
 	}
 }
 

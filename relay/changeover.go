@@ -132,7 +132,7 @@ func (r *Relay) connectTo(ctx context.Context, db *server) (*wal.Conn, error) {
 // slotEvery is the time between two attempts to create a slot; the table is polled meanwhile.
 const slotEvery = 10 * time.Second
 
-// sweep publishes the rows that the stream will not deliver. Rows that wait behind rows in trouble are recorded, as a stream
+// sweep publishes the rows that the stream will not deliver. Rows that wait behind failed rows are recorded, as a stream
 // records them.
 func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st standing) (standing, error) {
 	if r.mapped != nil {

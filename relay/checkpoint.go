@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A checkpoint is an LSN: each row committed before it is published, or recorded as trouble. It is the end of a transaction,
+// A checkpoint is an LSN: each row committed before it is published, or recorded as failed. It is the end of a transaction,
 // and names the last row of that transaction: a server that was set back to a disk image from before the transaction has the
 // same name and timeline, but not this row.
 type checkpoint struct {

@@ -125,8 +125,8 @@ func (c childConfig) hooks() (h relay.Hooks) {
 		h.Sent = func(int) { die() }
 	case "after ack, before delete":
 		h.Acked = func(int, time.Duration) { die() }
-	case "trouble":
-		h.Troubled = func(relay.Trouble) { die() }
+	case "failure":
+		h.PublishFailed = func(relay.PublishFailure) { die() }
 	case "before the end":
 		h.Ending = func(int) { die() }
 	case "after delete":

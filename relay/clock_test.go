@@ -52,7 +52,7 @@ func TestANextTryFromAClockThatWasAheadIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.insert(s.topic, "k", "1")
-	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
+	s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
 		SELECT position, id, topic, 'k', 'retrying', 1, 8, clock_timestamp() + interval '1 hour', 'it failed' FROM troupe.outbox`)
 	s.insert(s.topic, "k", "2")
 	s.start(s.config())

@@ -117,7 +117,7 @@ func TestARowOfTwoMegabytesIsParked(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
 	cfg := s.wal()
-	seen := troubles(&cfg)
+	seen := publishFailures(&cfg)
 	s.start(cfg)
 	s.waitStream()
 	s.insert(s.topic, "big", "first")
@@ -126,12 +126,12 @@ func TestARowOfTwoMegabytesIsParked(t *testing.T) {
 	s.insert(s.topic, "small", "0")
 	require.True(t, (<-seen).Parked)
 	s.gather(2, s.topic)
-	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'"))
 	testkit.Wait(t, "the row behind it", func() (bool, error) {
-		return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'waiting'") == 1, nil
+		return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'waiting'") == 1, nil
 	})
 	// The line is deleted, and with it the row is given up.
-	s.exec("DELETE FROM troupe.outbox_trouble WHERE status = 'parked'")
+	s.exec("DELETE FROM troupe.outbox_failures WHERE status = 'parked'")
 	var big []string
 	for _, r := range s.gather(3, s.topic) {
 		if string(r.Key) == "big" {

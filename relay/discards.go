@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// discards holds the rows that an operator discarded and that a stream may read from the log again: their line in trouble is
+// discards holds the rows that an operator discarded and that a stream may read from the log again: their failure is
 // deleted, and the stream began before the LSN at which they were discarded. The value is that LSN: a row that was committed
 // after it is another one, written again by the service, and is published.
 type discards map[discardedRow]wal.LSN
@@ -29,7 +29,7 @@ func (s *stream) discarded(i *item) bool {
 	return there && i.commit <= min(at, s.again)
 }
 
-// load reads which rows are in trouble, and then which rows were discarded since the stream's first LSN. This order matters:
+// load reads which rows failed, and then which rows were discarded since the stream's first LSN. This order matters:
 // a row that is discarded in between is in both results, and in the other order would be in none. After s.again the log
 // repeats no row, so discards are not needed.
 func (s *stream) load(ctx context.Context) error {
@@ -98,18 +98,18 @@ func (s *stream) passOver(w *window) {
 // that have a line already, and rows whose line was discarded a moment ago. It reads lines before discards, for the same
 // reason as load. A row of troupe.outbox needs no such check: a discard deletes the row itself, and a line without a row is
 // never published.
-func (s *stream) unrecorded(ctx context.Context, troubled []trouble) ([]trouble, error) {
+func (s *stream) unrecorded(ctx context.Context, failures []failure) ([]failure, error) {
 	if s.relay.mapped == nil || s.published.Load() >= uint64(s.again) {
-		return troubled, nil
+		return failures, nil
 	}
-	ids := make([][16]byte, 0, len(troubled))
-	for _, t := range troubled {
+	ids := make([][16]byte, 0, len(failures))
+	for _, t := range failures {
 		if t.Attempts == 0 {
 			ids = append(ids, t.ID)
 		}
 	}
 	if len(ids) == 0 {
-		return troubled, nil
+		return failures, nil
 	}
 	rows, err := s.db.Query(ctx, listRecordedMapped, s.relay.mapped.args(pg.Args{"ids": ids}))
 	if err != nil {
@@ -123,8 +123,8 @@ func (s *stream) unrecorded(ctx context.Context, troubled []trouble) ([]trouble,
 	if err := s.loadDiscards(ctx); err != nil {
 		return nil, err
 	}
-	kept := troubled[:0:0]
-	for _, t := range troubled {
+	kept := failures[:0:0]
+	for _, t := range failures {
 		if t.Attempts == 0 && (recorded[t.ID] || s.discarded(t.item)) {
 			t.item.settled = true
 			continue

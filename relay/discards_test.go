@@ -21,19 +21,19 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// killBehindTrouble lets a relay record a row in trouble and die before it has stored its checkpoint.
-func (s *stage) killBehindTrouble(c childConfig) {
+// killBehindFailures lets a relay record a failed row and die before it has stored its checkpoint.
+func (s *stage) killBehindFailures(c childConfig) {
 	s.t.Helper()
-	c.Holder, c.Lease, c.KillAt, c.KillNth = "victim", 1500*time.Millisecond, "trouble", 1
+	c.Holder, c.Lease, c.KillAt, c.KillNth = "victim", 1500*time.Millisecond, "failure", 1
 	require.Equal(s.t, syscall.SIGKILL, s.spawn(c).wait(waitLimit).Signal())
 }
 
-// discard parks the only row of a topic that is in trouble, and discards it.
+// discard parks the only row of a topic that failed, and discards it.
 func (s *stage) discard(table, topic string) {
 	s.t.Helper()
-	kept := "troupe.outbox_trouble"
+	kept := "troupe.outbox_failures"
 	if table != "" {
-		kept = "troupe.mapped_trouble"
+		kept = "troupe.mapped_failures"
 	}
 	s.exec("UPDATE "+kept+" SET status = 'parked', next_try = NULL WHERE topic = $1", topic)
 	done, err := desk.Desk{DB: s.pool, Table: desk.Table{Name: table}}.
@@ -42,7 +42,7 @@ func (s *stage) discard(table, topic string) {
 	require.EqualValues(s.t, 1, done)
 }
 
-// A row is recorded as trouble, the relay dies before it has stored its checkpoint, and an operator discards the row. The log
+// A row is recorded as failed, the relay dies before it has stored its checkpoint, and an operator discards the row. The log
 // has the row once more for the next relay.
 func TestADiscardedRowThatTheLogHasOnceMoreIsPassedOver(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ func TestADiscardedRowThatTheLogHasOnceMoreIsPassedOver(t *testing.T) {
 				require.NoError(t, first.stop())
 				late := s.flow + ".late.commands"
 				s.insert(late, "k", "discarded")
-				s.killBehindTrouble(childConfig{Source: relay.WAL, Delivery: delivery})
+				s.killBehindFailures(childConfig{Source: relay.WAL, Delivery: delivery})
 				s.discard("", late)
 				s.provision(kafka.Topic{Name: late, Partitions: 1})
 				want := []string{"last"}
@@ -88,7 +88,7 @@ func TestTheCheckpointNamesTheLastRowOfItsTransactionThoughThatWasDiscarded(t *t
 	var between string
 	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT pg_current_wal_insert_lsn()::text").Scan(&between))
 	s.insert(s.flow+".late.commands", "k", "discarded")
-	s.killBehindTrouble(childConfig{Source: relay.WAL, Delivery: relay.ExactlyOnce})
+	s.killBehindFailures(childConfig{Source: relay.WAL, Delivery: relay.ExactlyOnce})
 	s.discard("", s.flow+".late.commands")
 	r := s.start(cfg)
 	s.waitStreamed()
@@ -127,7 +127,7 @@ func TestADiscardedRowOfAMappedTableThatTheLogHasOnceMoreIsPassedOver(t *testing
 			s.waitTable(first)
 			require.NoError(t, first.stop())
 			s.insertEvent("late", "k", `"discarded"`)
-			s.killBehindTrouble(childConfig{Table: "public.outbox", Mapping: s.routed(nil)})
+			s.killBehindFailures(childConfig{Table: "public.outbox", Mapping: s.routed(nil)})
 			s.discard("public.outbox", s.flow+".late.events")
 			topic := s.eventTopic("late")
 			want := []string{`"last"`}
@@ -157,7 +157,7 @@ func TestARowOfAMappedTableThatIsDiscardedWhileTheLogIsReadOnceMoreIsNotPublishe
 	s.exec(`INSERT INTO public.outbox
 		SELECT troupe.uuidv7(), CASE WHEN n > $1 THEN 'late' ELSE 'other' END, CASE WHEN n > $1 THEN 'k' ELSE n::text END, 'T', to_jsonb(n)
 		FROM generate_series(1, $1 + 1) AS n`, rows)
-	s.killBehindTrouble(childConfig{Table: "public.outbox", Mapping: s.routed(nil)})
+	s.killBehindFailures(childConfig{Table: "public.outbox", Mapping: s.routed(nil)})
 	sends, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	cfg.Hooks.BeforeSend = func(int) {
@@ -175,7 +175,7 @@ func TestARowOfAMappedTableThatIsDiscardedWhileTheLogIsReadOnceMoreIsNotPublishe
 	s.insertEvent("late", "k", `"last"`)
 	consumer := testkit.Consume(t, s.brokers, topic)
 	require.Equal(t, []string{`"last"`}, values(consumer.WaitN(1)))
-	testkit.Wait(t, "no trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.mapped_trouble") == 0, nil })
+	testkit.Wait(t, "no failure", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.mapped_failures") == 0, nil })
 	require.Equal(t, []string{`"last"`}, values(consumer.Records()))
 	require.NotEmpty(t, testkit.Consume(t, s.brokers, other).WaitN(rows))
 }
@@ -202,7 +202,7 @@ func TestExactlyOnceContinuesFromACheckpointWhoseRowWasDiscarded(t *testing.T) {
 		Topic: topics.Relay(cfg.Slot), Key: []byte(cfg.Slot),
 		Value: fmt.Appendf(nil, `{"lsn":%q,"system":%q,"timeline":%d,"position":%d,"id":%q}`, lsn, system, timeline, position, id),
 	}).FirstErr())
-	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+	s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 		VALUES ($1, $2, $3, 'k', 'parked', 1, 1, 'e')`, position, id, s.topic)
 	s.discard("", s.topic)
 	r := s.start(cfg)

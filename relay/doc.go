@@ -9,7 +9,7 @@
 //	                                └──── confirm ◄── store the checkpoint, under the term of the lease
 //
 // Under poll the relay deletes a row once Kafka has acknowledged it. Under wal the row stays until its partition is dropped. The
-// relay's checkpoint is an LSN: each row committed before it is published, or recorded in troupe.outbox_trouble. The relay stores the
+// relay's checkpoint is an LSN: each row committed before it is published, or recorded in troupe.outbox_failures. The relay stores the
 // checkpoint in troupe.relay_state before it confirms it to the server, with a snapshot of the published transactions. A slot whose
 // confirmed LSN is ahead of the checkpoint was therefore created by another program; if the slot is lost, the snapshot shows
 // which rows of the table are still to be published.
@@ -101,9 +101,9 @@
 // The process that dropped a slot at the limit does not create it again: it polls, and Status.GivenUp and an error in the log
 // report it. A relay that is started again, or a standby that takes over, streams again.
 //
-// # Rows in trouble
+// # Failed rows
 //
-// A row has a line in troupe.outbox_trouble if it is parked, if it waits for its next try, or (under wal) if it waits behind such a
+// A row has a line in troupe.outbox_failures if it is parked, if it waits for its next try, or (under wal) if it waits behind such a
 // row of its key. Under wal this line is the only reason to try the row again, since a stream delivers each row once:
 //
 //	you delete                poll                                      wal
@@ -195,8 +195,8 @@
 //
 // With Table and Mapping the outbox is a table of any shape. It is read from the log alone: none of its columns shows which rows are
 // published, and the relay may not delete its rows, so it cannot be polled. Its relay has a lease, a slot, a publication and
-// a checkpoint of its own (troupe.mapped_tables), and the promises above hold. A row in trouble is kept whole in
-// troupe.mapped_trouble, since its table need not keep it, and is mapped again when it is tried again.
+// a checkpoint of its own (troupe.mapped_tables), and the promises above hold. A failed row is kept whole in
+// troupe.mapped_failures, since its table need not keep it, and is mapped again when it is tried again.
 //
 //	failure                                effect
 //	another program's slot, at first start continued from its LSN; refused while the other program streams it
@@ -240,7 +240,7 @@
 //	USAGE on schema troupe
 //	SELECT, DELETE on troupe.outbox
 //	SELECT, INSERT, UPDATE on troupe.relay_leases, troupe.relay_state
-//	SELECT, INSERT, UPDATE, DELETE on troupe.outbox_trouble
+//	SELECT, INSERT, UPDATE, DELETE on troupe.outbox_failures
 //	SELECT (action, lsn, row_id, row_position, table_name) on troupe.outbox_repairs: without it a discarded row may be published
 //	after a crash, and the log warns of it
 //	SELECT, INSERT, UPDATE on troupe.relay_slot_samples: without it the console has no history of the slot, and the log warns of it
@@ -250,7 +250,7 @@
 //	USAGE on schema troupe
 //	SELECT on the table, for rows that its slot does not deliver
 //	SELECT, INSERT, UPDATE on troupe.relay_leases, troupe.mapped_tables
-//	SELECT, INSERT, UPDATE, DELETE on troupe.mapped_trouble
+//	SELECT, INSERT, UPDATE, DELETE on troupe.mapped_failures
 //	SELECT (action, lsn, row_id, row_position, table_name) on troupe.outbox_repairs, as above
 //	SELECT, INSERT, UPDATE on troupe.relay_slot_samples, as above
 //

@@ -39,13 +39,13 @@ func toASCII(lists ...[]string) {
 }
 
 // A rowsParked is returned by a claim that failed at rows whose text cannot be converted to UTF-8, and has parked them.
-type rowsParked struct{ rows []Trouble }
+type rowsParked struct{ rows []PublishFailure }
 
 func (r *rowsParked) Error() string {
 	return fmt.Sprintf("%d rows whose text cannot be converted to UTF-8 are parked", len(r.rows))
 }
 
-// parkUnreadable parks the rows at which a claim failed with cause. statement is parkUnreadable or parkUnreadableTrouble. The
+// parkUnreadable parks the rows at which a claim failed with cause. statement is parkUnreadable or parkUnreadableFailures. The
 // error is a *rowsParked, or cause if there is no such row.
 func parkUnreadable(ctx context.Context, db interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -54,8 +54,8 @@ func parkUnreadable(ctx context.Context, db interface {
 	if err != nil {
 		return fmt.Errorf("park rows that are not UTF-8: %w", err)
 	}
-	parked, err := pgx.CollectRows(rows, func(one pgx.CollectableRow) (Trouble, error) {
-		t := Trouble{Parked: true}
+	parked, err := pgx.CollectRows(rows, func(one pgx.CollectableRow) (PublishFailure, error) {
+		t := PublishFailure{Parked: true}
 		var reason string
 		err := one.Scan(&t.Position, &t.ID, &t.Topic, &t.Attempts, &reason)
 		t.Err = errors.New(reason)

@@ -80,7 +80,7 @@ func TestARowThatIsNotUTF8IsParkedAndTheOthersGoOn(t *testing.T) {
 				}
 				published("0", "behind "+c.fine, "behind free")
 				parked := func(payload string, attempts int) int {
-					return s.count(`SELECT count(*) FROM troupe.outbox_trouble t JOIN troupe.outbox o USING (position)
+					return s.count(`SELECT count(*) FROM troupe.outbox_failures t JOIN troupe.outbox o USING (position)
 						WHERE t.status = 'parked' AND t.last_error LIKE '%' || $1 || '%' AND t.attempts = $2
 						  AND o.payload LIKE $3`, c.encoding, attempts, []byte(payload))
 				}
@@ -92,7 +92,7 @@ func TestARowThatIsNotUTF8IsParkedAndTheOthersGoOn(t *testing.T) {
 				require.GreaterOrEqual(t, len(rows), 3)
 
 				// Tried again, it is parked again, and holds nothing up.
-				s.exec("UPDATE troupe.outbox_trouble SET status = 'retrying', next_try = clock_timestamp() WHERE status = 'parked'")
+				s.exec("UPDATE troupe.outbox_failures SET status = 'retrying', next_try = clock_timestamp() WHERE status = 'parked'")
 				testkit.Wait(t, "the odd rows to be parked again", func() (bool, error) { return parked("odd %", 2) == 3, nil })
 				// Another relay reads what the first one has left.
 				require.NoError(t, r.stop())
@@ -105,10 +105,10 @@ func TestARowThatIsNotUTF8IsParkedAndTheOthersGoOn(t *testing.T) {
 				// The row is discarded, and its key goes on.
 				require.NotContains(t, values(consumer.Records()), "behind header", "its key waits")
 				s.exec(`WITH gone AS (DELETE FROM troupe.outbox WHERE payload LIKE 'odd %'::bytea RETURNING position)
-					DELETE FROM troupe.outbox_trouble t USING gone WHERE t.position = gone.position`)
+					DELETE FROM troupe.outbox_failures t USING gone WHERE t.position = gone.position`)
 				published("behind header", "behind topic")
 				testkit.Wait(t, "the row behind the odd key to be parked", func() (bool, error) {
-					return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'") == 1, nil
+					return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'") == 1, nil
 				})
 			})
 		}
@@ -117,12 +117,12 @@ func TestARowThatIsNotUTF8IsParkedAndTheOthersGoOn(t *testing.T) {
 
 // What the relay records has characters that the database's encoding lacks: a long topic is cut with an ellipsis, and so is an
 // error. The row is parked all the same.
-func TestTroubleIsRecordedInADatabaseOfAnyEncoding(t *testing.T) {
+func TestAFailureIsRecordedInADatabaseOfAnyEncoding(t *testing.T) {
 	t.Parallel()
 	s, server := newServer(t, nil)
 	s.inEncoding(server.URL, "LATIN1")
 	for _, source := range []relay.Source{relay.Poll, relay.WAL} {
-		s.exec("TRUNCATE troupe.outbox, troupe.outbox_trouble")
+		s.exec("TRUNCATE troupe.outbox, troupe.outbox_failures")
 		cfg := s.config()
 		cfg.Source = source
 		r := s.start(cfg)
@@ -132,7 +132,7 @@ func TestTroubleIsRecordedInADatabaseOfAnyEncoding(t *testing.T) {
 		s.insert(strings.Repeat("x", 300), "long", "0")
 		s.insert(s.topic, "free", string(source))
 		testkit.Wait(t, "the row to be parked", func() (bool, error) {
-			return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'") == 1, nil
+			return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'") == 1, nil
 		})
 		testkit.Wait(t, "the other row", func() (bool, error) { return r.Status().Published == 1, nil })
 		require.NoError(t, r.stop())

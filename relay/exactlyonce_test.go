@@ -123,9 +123,9 @@ func (s *stage) waitSlot() {
 	})
 }
 
-// A row is recorded as trouble before its transaction ends. If the relay dies in between, the next one reads the row in the
+// A row is recorded as failed before its transaction ends. If the relay dies in between, the next one reads the row in the
 // log again, and publishes it once, from its record.
-func TestExactlyOnceSurvivesAKillBehindTrouble(t *testing.T) {
+func TestExactlyOnceSurvivesAKillBehindFailures(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	first := s.startStreaming(s.exactly())
@@ -135,14 +135,14 @@ func TestExactlyOnceSurvivesAKillBehindTrouble(t *testing.T) {
 	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'late', 'Thing', '0'), ($1, NULL, 'Thing', '0')`, late)
 	s.insert(s.topic, "k1", strconv.Itoa(committed["k1"]))
 	committed["k1"]++
-	victim := s.spawn(childConfig{Holder: "victim", Lease: 1500 * time.Millisecond, KillAt: "trouble", KillNth: 1, Exactly: time.Minute})
+	victim := s.spawn(childConfig{Holder: "victim", Lease: 1500 * time.Millisecond, KillAt: "failure", KillNth: 1, Exactly: time.Minute})
 	require.Equal(t, syscall.SIGKILL, victim.wait(waitLimit).Signal())
-	require.Positive(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+	require.Positive(t, s.count("SELECT count(*) FROM troupe.outbox_failures"))
 
 	s.provision(kafka.Topic{Name: late, Partitions: 1})
-	s.exec("UPDATE troupe.outbox_trouble SET next_try = clock_timestamp() WHERE status = 'retrying'")
+	s.exec("UPDATE troupe.outbox_failures SET next_try = clock_timestamp() WHERE status = 'retrying'")
 	r := s.start(s.exactly())
-	testkit.Wait(t, "no trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_trouble") == 0, nil })
+	testkit.Wait(t, "no failure", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_failures") == 0, nil })
 	s.waitStreamed()
 	require.NoError(t, r.stop())
 	judge(s.committed(s.topic), committed).requireExact(t)
@@ -400,16 +400,16 @@ func TestExactlyOnceParksARowAndGoesOn(t *testing.T) {
 	}
 	s.waitStreamed()
 	testkit.Wait(t, "three rows parked", func() (bool, error) {
-		return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'") == 3, nil
+		return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'") == 3, nil
 	})
-	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'waiting' AND order_key = 'k1'"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'waiting' AND order_key = 'k1'"))
 	judge(s.committed(small), committed).requireExact(t)
 
 	// Once the first row is published, the rows behind it are published too, once.
-	s.exec("DELETE FROM troupe.outbox_trouble WHERE status = 'parked' AND order_key = 'k1'")
+	s.exec("DELETE FROM troupe.outbox_failures WHERE status = 'parked' AND order_key = 'k1'")
 	committed["k1"]++
 	testkit.Wait(t, "the row behind", func() (bool, error) {
-		return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE order_key = 'k1'") == 0, nil
+		return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE order_key = 'k1'") == 0, nil
 	})
 	require.NoError(t, r.stop())
 	judge(s.committed(small), committed).requireExact(t)
@@ -426,7 +426,7 @@ func TestExactlyOnceWhatStandsBeforeAParkedRowGoesOut(t *testing.T) {
 	s.exec(`CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		INSERT INTO noted SELECT convert_from(payload, 'UTF8') FROM troupe.outbox o WHERE o.position = new.position AND new.status = 'waiting';
 		RETURN new; END $$`)
-	s.exec("CREATE TRIGGER note AFTER INSERT ON troupe.outbox_trouble FOR EACH ROW EXECUTE FUNCTION note()")
+	s.exec("CREATE TRIGGER note AFTER INSERT ON troupe.outbox_failures FOR EACH ROW EXECUTE FUNCTION note()")
 	cfg := s.exactly()
 	cfg.Kafka = []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}
 	cfg.Retry.Attempts = 1
@@ -434,7 +434,7 @@ func TestExactlyOnceWhatStandsBeforeAParkedRowGoesOut(t *testing.T) {
 	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload)
 		SELECT $1, 'k1', 'Thing', convert_to(text, 'UTF8') FROM unnest(ARRAY['0', '1', repeat('x', 20000), '2']) AS text`, small)
 	testkit.Wait(t, "the row behind to wait", func() (bool, error) {
-		return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'waiting'") == 1, nil
+		return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'waiting'") == 1, nil
 	})
 	s.waitStreamed()
 	judge(s.committed(small), map[string]int{"k1": 2}).requireExact(t)

@@ -33,7 +33,7 @@ func TestATopicThatTheBrokerAlwaysRefusesHoldsNoOtherUp(t *testing.T) {
 	waiting := func(condition string) {
 		t.Helper()
 		testkit.Wait(t, "the first row of each key to wait for its next try", func() (bool, error) {
-			return s.count(`SELECT count(*) FROM troupe.outbox_trouble
+			return s.count(`SELECT count(*) FROM troupe.outbox_failures
 				WHERE status = 'retrying' AND last_error LIKE '%UNKNOWN_SERVER_ERROR%' AND `+condition) == 10, nil
 		})
 	}
@@ -47,10 +47,10 @@ func TestATopicThatTheBrokerAlwaysRefusesHoldsNoOtherUp(t *testing.T) {
 	cfg.UnknownTopic, cfg.Retry = 10*time.Hour, retry.Policy{Initial: time.Hour, Cap: time.Hour, Attempts: 8, NoJitter: true}
 	s.start(cfg)
 	require.Equal(t, []string{"0"}, values(testkit.Consume(t, s.brokers, "ill.free").WaitN(1)))
-	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'"))
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'"))
 	waiting("next_try > clock_timestamp() + interval '30 minutes'")
 	ill.Store(false)
-	s.exec("UPDATE troupe.outbox_trouble SET next_try = clock_timestamp() WHERE status = 'retrying'")
+	s.exec("UPDATE troupe.outbox_failures SET next_try = clock_timestamp() WHERE status = 'retrying'")
 	records := s.gather(50, "ill")
 	for n := range 10 {
 		require.Equal(t, []string{"0", "1", "2", "3", "4"}, values(ofKey(records, "k"+strconv.Itoa(n))))

@@ -201,7 +201,7 @@ func TestAServerCanBeRestartedUnderLoad(t *testing.T) {
 	require.NoError(t, r.stop())
 }
 
-// The documented rights are sufficient: to poll, to create a slot, to stream, to record trouble and to read missing rows from
+// The documented rights are sufficient: to poll, to create a slot, to stream, to record failure and to read missing rows from
 // the table.
 func TestARelayThatStreamsNeedsNoMoreThanItsGrants(t *testing.T) {
 	t.Parallel()
@@ -211,7 +211,7 @@ func TestARelayThatStreamsNeedsNoMoreThanItsGrants(t *testing.T) {
 	pool := role.Pool()
 	cfg := s.wal()
 	cfg.Pool = pool
-	seen := troubles(&cfg)
+	seen := publishFailures(&cfg)
 	r := s.start(cfg)
 	s.waitStream()
 	committed := s.fill(s.topic, 10, 20)

@@ -37,7 +37,7 @@ func TestADatabaseThatIsNotInUTF8(t *testing.T) {
 			require.Equal(t, "café", header(first, "x-name"))
 			insert(s.flow+".none.commands", "1")
 			testkit.Wait(t, "a parked row", func() (bool, error) {
-				return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'") == 1, nil
+				return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'") == 1, nil
 			})
 			insert(s.topic, "2")
 			s.insert(s.topic, "free", "3")

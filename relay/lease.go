@@ -96,7 +96,7 @@ type scope struct {
 	low       int64   // only rows with higher positions
 	past      int64   // only rows with higher positions, while the digest is blocking
 	blocking  string  // digest of the rows that others wait behind
-	published *string // snapshot: only rows that it does not see, and rows in trouble
+	published *string // snapshot: only rows that it does not see, and failed rows
 	sweep     *string // snapshot: only rows that it sees
 }
 

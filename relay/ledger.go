@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A ledger knows for a stream which rows are in troupe.outbox_trouble, since a stream delivers each row once. A row behind a
+// A ledger knows for a stream which rows are in troupe.outbox_failures, since a stream delivers each row once. A row behind a
 // recorded row of its key is recorded too. A row that is itself recorded, and that the stream delivers again after a restart,
 // is skipped; a row without a key is recognised by its id. A row below all recorded rows of its key that is delivered again
 // is published again. Keys are kept as hashes: two keys with the same hash wait for each other, which does no harm.
@@ -29,7 +29,7 @@ type ledger struct {
 	noted    int64  // since that look, the lowest position that was recorded; with table: the highest position recorded before it
 }
 
-// A line counts the rows in trouble of one key.
+// A line counts the failed rows of one key.
 type line struct {
 	rows   int
 	lowest int64 // lowest position, or lower if that row was published since; 0 for a table with a mapping
@@ -41,13 +41,13 @@ func (r *Relay) newLedger(db *server, l *lease) ledger {
 
 // load reads all lines from the table again.
 func (l *ledger) load(ctx context.Context) error {
-	query, args := troubledKeys, []any(nil)
+	query, args := failedKeys, []any(nil)
 	if l.table != nil {
 		query, args = mappedKeys, []any{l.table.args(nil)}
 	}
 	rows, err := l.db.Query(ctx, query, args...)
 	if err != nil {
-		return fmt.Errorf("read troubled keys: %w", err)
+		return fmt.Errorf("read failures keys: %w", err)
 	}
 	l.seed, l.keys, l.rows = maphash.MakeSeed(), make(map[uint64]line), 0
 	var key []byte
@@ -57,14 +57,14 @@ func (l *ledger) load(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("read troubled keys: %w", err)
+		return fmt.Errorf("read failures keys: %w", err)
 	}
 	return nil
 }
 
 func (l *ledger) hash(key []byte) uint64 { return maphash.Bytes(l.seed, key) }
 
-// known returns the bytes by which a row in trouble is recognised: its key, or its id if it has none.
+// known returns the bytes by which a failed row is recognised: its key, or its id if it has none.
 func known(i *item) []byte {
 	if i.key == nil {
 		return i.row.ID[:]
@@ -104,7 +104,7 @@ func (l *ledger) count(key []byte, more line) {
 	l.keys[h] = of
 }
 
-// due reads rows in trouble that may be published now.
+// due reads failed rows that may be published now.
 func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	// Waiting rows are read again only if a row that they may wait behind is gone: there may be a million of them.
 	if l.table != nil {
@@ -121,31 +121,31 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	items, err := l.claim(ctx, from)
 	switch {
 	case unconvertible(err):
-		return nil, parkUnreadable(ctx, l.db, parkUnreadableTrouble, l.lease.args(nil), err)
+		return nil, parkUnreadable(ctx, l.db, parkUnreadableFailures, l.lease.args(nil), err)
 	case err == nil && len(items) == 0:
 		l.blocking, l.noted = blocking, math.MaxInt64
 	}
 	return items, err
 }
 
-// claim reads rows of troupe.outbox in trouble that may be published now.
+// claim reads failed rows of troupe.outbox that may be published now.
 func (l *ledger) claim(ctx context.Context, from int64) ([]*item, error) {
-	rows, err := l.db.Query(ctx, claimTrouble, pg.Args{"rows": 1000, "from": from})
+	rows, err := l.db.Query(ctx, claimFailures, pg.Args{"rows": 1000, "from": from})
 	if err != nil {
-		return nil, fmt.Errorf("claim rows in trouble: %w", err)
+		return nil, fmt.Errorf("claim failed rows: %w", err)
 	}
 	defer rows.Close()
 	var items []*item
 	for rows.Next() {
 		i := &item{}
-		if err := rows.Scan(append(i.row.Fields(), &i.troubled, &i.attempts, &i.troubledFor, &i.maxAttempts)...); err != nil {
-			return nil, fmt.Errorf("claim rows in trouble: %w", err)
+		if err := rows.Scan(append(i.row.Fields(), &i.failedBefore, &i.attempts, &i.failingFor, &i.maxAttempts)...); err != nil {
+			return nil, fmt.Errorf("claim failed rows: %w", err)
 		}
 		i.key = i.row.OrderKey()
 		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("claim rows in trouble: %w", err)
+		return nil, fmt.Errorf("claim failed rows: %w", err)
 	}
 	return items, nil
 }
@@ -172,7 +172,7 @@ func (l *ledger) dueMapped(ctx context.Context) ([]*item, error) {
 func (l *ledger) cure(ctx context.Context, items []*item) error {
 	positions, ids := make([]int64, 0, len(items)), make([][16]byte, 0, len(items))
 	for _, i := range items {
-		if i.troubled {
+		if i.failedBefore {
 			positions, ids = append(positions, i.row.Position), append(ids, i.row.ID)
 		}
 	}
@@ -188,11 +188,11 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 	}
 	var held int
 	args := l.lease.args(pg.Args{"positions": positions, "ids": ids})
-	switch err := l.db.QueryRow(ctx, cureTrouble, args).Scan(&held); {
+	switch err := l.db.QueryRow(ctx, cureFailures, args).Scan(&held); {
 	case err != nil:
-		return fmt.Errorf("cure trouble: %w", err)
+		return fmt.Errorf("cure failure: %w", err)
 	case held == 0:
-		return fmt.Errorf("cure trouble: %w", errLost)
+		return fmt.Errorf("cure failure: %w", errLost)
 	}
 	l.cured(items)
 	return nil
@@ -200,7 +200,7 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 
 func (l *ledger) cured(items []*item) {
 	for _, i := range items {
-		if i.troubled {
+		if i.failedBefore {
 			l.count(known(i), line{-1, i.row.Position})
 		}
 	}

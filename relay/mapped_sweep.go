@@ -232,11 +232,11 @@ func (m *mappedSweep) remove(_ context.Context, acked []*item) error {
 	return nil
 }
 
-func (m *mappedSweep) record(ctx context.Context, troubled []trouble) error {
-	if err := m.relay.recordTrouble(ctx, m.db, m.lease, troubled); err != nil {
+func (m *mappedSweep) record(ctx context.Context, failures []failure) error {
+	if err := m.relay.recordFailures(ctx, m.db, m.lease, failures); err != nil {
 		return err
 	}
-	for _, t := range troubled {
+	for _, t := range failures {
 		m.ledger.note(t.item)
 		t.item.settled = true
 	}

@@ -186,7 +186,7 @@ func TestAParkedRowOfAMappedTableOutlivesIt(t *testing.T) {
 	topic := s.eventTopic("order")
 	placed := map[string]string{"table.fields.additional.placement": "part:partition"}
 	cfg := s.mapped("public.outbox", s.routed(placed))
-	seen := troubles(&cfg)
+	seen := publishFailures(&cfg)
 	r := s.start(cfg)
 	s.waitTable(r)
 	s.exec(`INSERT INTO public.outbox VALUES (troupe.uuidv7(), 'order', 'a', 'T', '0', 99);
@@ -198,30 +198,30 @@ func TestAParkedRowOfAMappedTableOutlivesIt(t *testing.T) {
 	require.Equal(t, []string{`"free"`}, values(consumer.WaitN(1)))
 	parked := 0
 	for parked < 2 {
-		if trouble := <-seen; trouble.Parked {
+		if failure := <-seen; failure.Parked {
 			parked++
-			require.NotZero(t, trouble.ID)
+			require.NotZero(t, failure.ID)
 		}
 	}
-	require.Equal(t, 1, s.count(`SELECT count(*) FROM troupe.mapped_trouble
+	require.Equal(t, 1, s.count(`SELECT count(*) FROM troupe.mapped_failures
 		WHERE status = 'parked' AND last_error LIKE '%the topic has no such partition: 99%'`))
-	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.mapped_trouble WHERE status = 'parked' AND last_error LIKE '%column part: is -1%'"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.mapped_failures WHERE status = 'parked' AND last_error LIKE '%column part: is -1%'"))
 	testkit.Wait(t, "the row behind", func() (bool, error) {
-		return s.count("SELECT count(*) FROM troupe.mapped_trouble WHERE status = 'waiting'") == 1, nil
+		return s.count("SELECT count(*) FROM troupe.mapped_failures WHERE status = 'waiting'") == 1, nil
 	})
-	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures"))
 	require.NoError(t, r.stop())
 
-	s.exec(`UPDATE troupe.mapped_trouble SET status = 'retrying', next_try = clock_timestamp() + interval '1 hour' -- by a clock that was ahead
+	s.exec(`UPDATE troupe.mapped_failures SET status = 'retrying', next_try = clock_timestamp() + interval '1 hour' -- by a clock that was ahead
 		WHERE status = 'parked' AND order_key = 'c'`)
 	r = s.start(s.mapped("public.outbox", s.routed(nil)))
 	s.waitTable(r)
 	s.insertEvent("order", "a", "2")
-	s.exec("UPDATE troupe.mapped_trouble SET status = 'retrying', next_try = clock_timestamp() WHERE status = 'parked'")
+	s.exec("UPDATE troupe.mapped_failures SET status = 'retrying', next_try = clock_timestamp() WHERE status = 'parked'")
 	records := consumer.WaitN(5)
 	require.Equal(t, []string{"0", "1", "2"}, values(ofKey(records, "a")))
 	require.Equal(t, []string{"0"}, values(ofKey(records, "c")))
-	testkit.Wait(t, "no trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.mapped_trouble") == 0, nil })
+	testkit.Wait(t, "no failure", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.mapped_failures") == 0, nil })
 }
 
 // A row without an event id is parked, whether it is read from the table or from the log, and no other column is used as its
@@ -251,15 +251,15 @@ func TestARowWithoutAnEventIDIsParked(t *testing.T) {
 			consumer := testkit.Consume(t, s.brokers, topic)
 			require.Equal(t, "c", string(consumer.WaitN(1)[0].Key))
 			testkit.Wait(t, "parked rows", func() (bool, error) {
-				return s.count("SELECT count(*) FROM troupe.mapped_trouble WHERE status = 'parked' AND event_id = ''") == 2 &&
-					s.count("SELECT count(*) FROM troupe.mapped_trouble WHERE status = 'waiting'") == 1, nil
+				return s.count("SELECT count(*) FROM troupe.mapped_failures WHERE status = 'parked' AND event_id = ''") == 2 &&
+					s.count("SELECT count(*) FROM troupe.mapped_failures WHERE status = 'waiting'") == 1, nil
 			})
-			require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.mapped_trouble WHERE last_error LIKE '%column id: is null%table.field.event.id%'"))
+			require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.mapped_failures WHERE last_error LIKE '%column id: is null%table.field.event.id%'"))
 			require.NoError(t, r.stop())
 
 			s.start(s.mapped("public.outbox", s.routed(map[string]string{"table.field.event.id": "ref"})))
-			s.exec("UPDATE troupe.mapped_trouble SET status = 'retrying', next_try = clock_timestamp() WHERE status = 'parked'")
-			testkit.Wait(t, "no trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.mapped_trouble") == 0, nil })
+			s.exec("UPDATE troupe.mapped_failures SET status = 'retrying', next_try = clock_timestamp() WHERE status = 'parked'")
+			testkit.Wait(t, "no failure", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.mapped_failures") == 0, nil })
 			var ids map[string][]string
 			testkit.Wait(t, "the rows that were parked", func() (bool, error) {
 				ids = make(map[string][]string)

@@ -22,7 +22,7 @@ func TestRowsOfAMappedTableThatWaitAreLookedAtOnce(t *testing.T) {
 	exec("INSERT INTO troupe.mapped_tables (name) VALUES ('public.orders'), ('public.others')")
 	record := func(table, key, status string, rows int) {
 		t.Helper()
-		exec(`INSERT INTO troupe.mapped_trouble (table_name, id, event_id, topic, order_key, status, next_try, attempts, max_attempts, last_error, row)
+		exec(`INSERT INTO troupe.mapped_failures (table_name, id, event_id, topic, order_key, status, next_try, attempts, max_attempts, last_error, row)
 			SELECT $1, gen_random_uuid(), '', 't', $2, CASE $3 WHEN 'due' THEN 'retrying' ELSE $3 END, CASE $3 WHEN 'due' THEN now() END,
 			       CASE $3 WHEN 'waiting' THEN 0 ELSE 1 END, 1, 'e', '[]' FROM generate_series(1, $4::int)`, table, []byte(key), status, rows)
 	}
@@ -46,9 +46,9 @@ func TestRowsOfAMappedTableThatWaitAreLookedAtOnce(t *testing.T) {
 	defer conn.Release()
 	read := func() int {
 		t.Helper()
-		exec("ANALYZE troupe.mapped_trouble")
+		exec("ANALYZE troupe.mapped_failures")
 		return max(rowsRead(t, conn.Conn(), readMappedBlocking, table.args(nil)),
-			rowsRead(t, conn.Conn(), claimMappedTrouble, table.args(pg.Args{"rows": 1000, "after": l.noted})))
+			rowsRead(t, conn.Conn(), claimMappedFailures, table.args(pg.Args{"rows": 1000, "after": l.noted})))
 	}
 
 	record("public.orders", "hot", "parked", 1)
@@ -61,13 +61,13 @@ func TestRowsOfAMappedTableThatWaitAreLookedAtOnce(t *testing.T) {
 	record("public.orders", "late", "due", 1)
 	record("public.orders", "gone", "waiting", 2)
 	require.Equal(t, []int64{3012, 3013, 3014}, due(), "recorded since")
-	exec("DELETE FROM troupe.mapped_trouble WHERE position >= 3012")
+	exec("DELETE FROM troupe.mapped_failures WHERE position >= 3012")
 	require.Empty(t, due())
 	require.Less(t, read(), 100)
 
-	exec("UPDATE troupe.mapped_trouble SET status = 'retrying', next_try = now() WHERE position = 1")
+	exec("UPDATE troupe.mapped_failures SET status = 'retrying', next_try = now() WHERE position = 1")
 	require.Equal(t, []int64{1}, due())
-	exec("DELETE FROM troupe.mapped_trouble WHERE position = 1")
+	exec("DELETE FROM troupe.mapped_failures WHERE position = 1")
 	positions := due()
 	require.Len(t, positions, 1000)
 	require.EqualValues(t, 12, positions[0], "nothing waits any more")

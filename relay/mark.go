@@ -26,12 +26,12 @@ const (
 // wait behind are the same and none of them is due; each statement checks that itself.
 type mark struct {
 	low      int64  // no row at or below it
-	past     int64  // rows at or below it are in trouble, or wait behind rows in trouble, while blocking holds
+	past     int64  // rows at or below it failed, or wait behind failed rows, while blocking holds
 	blocking string // digest of the rows that others wait behind
 	removed  int    // rows removed since the last mark was begun
 
 	lease     *lease  // lease of the shard
-	published *string // snapshot: rows that it sees do not count as left, except rows in trouble
+	published *string // snapshot: rows that it sees do not count as left, except failed rows
 
 	newest  int64               // candidate; 0: none
 	writers map[string]struct{} // transactions still to be waited for

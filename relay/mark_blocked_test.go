@@ -48,16 +48,16 @@ func TestClaimsPassOverRowsThatWaitBehindAParkedOne(t *testing.T) {
 	insert := func(key string, rows int) {
 		exec(fmt.Sprintf("INSERT INTO troupe.outbox (topic, key, type) SELECT 't', '%s', 'T' FROM generate_series(1, %d)", key, rows))
 	}
-	trouble := func(position int, key, status string) {
-		exec(fmt.Sprintf(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, next_try, attempts, max_attempts, last_error)
+	failure := func(position int, key, status string) {
+		exec(fmt.Sprintf(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, next_try, attempts, max_attempts, last_error)
 			SELECT position, id, 't', '%s', '%s', CASE '%[2]s' WHEN 'retrying' THEN now() + interval '1 hour' END, 1, 1, 'e'
 			FROM troupe.outbox WHERE position = %d`, key, status, position))
 	}
 	insert("hot", 1)
 	insert("late", 1)
 	insert("hot", behind)
-	trouble(1, "hot", "parked")
-	trouble(2, "late", "retrying")
+	failure(1, "hot", "parked")
+	failure(2, "late", "retrying")
 	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: time.Hour}
 	defer p.close()
 	mark := func() {
@@ -90,14 +90,14 @@ func TestClaimsPassOverRowsThatWaitBehindAParkedOne(t *testing.T) {
 	require.Empty(t, claimedNow(t, p))
 	require.Less(t, read(), 100, "a full look leaves the mark")
 
-	exec("UPDATE troupe.outbox_trouble SET next_try = now() WHERE status = 'retrying'")
+	exec("UPDATE troupe.outbox_failures SET next_try = now() WHERE status = 'retrying'")
 	require.Equal(t, []string{"late2"}, claimedNow(t, p), "it is due, and below the mark")
-	exec("DELETE FROM troupe.outbox_trouble WHERE position = 2")
+	exec("DELETE FROM troupe.outbox_failures WHERE position = 2")
 	require.GreaterOrEqual(t, read(), behind, "what others wait behind is another")
 	mark()
 	require.Less(t, read(), 100)
 
-	exec("DELETE FROM troupe.outbox_trouble WHERE position = 1")
+	exec("DELETE FROM troupe.outbox_failures WHERE position = 1")
 	items, err := p.claim(t.Context(), 0)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, items[0].row.Position)
@@ -118,7 +118,7 @@ func TestAFullLookFindsWhatIsBelowAMark(t *testing.T) {
 			}
 			exec("SELECT setval('troupe.outbox_position_seq', 100)")
 			exec("INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'hot', 'T' FROM generate_series(1, 100)")
-			exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+			exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 				SELECT position, id, 't', 'hot', 'parked', 1, 1, 'e' FROM troupe.outbox WHERE position = 101`)
 			p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: time.Hour}
 			defer p.close()

@@ -99,13 +99,13 @@ func (h *history) giveUpBadRows() {
 		return
 	}
 	h.await("rows that cannot be published to be shown", func() (bool, error) {
-		n := h.count(`SELECT count(*) FROM troupe.outbox o JOIN troupe.outbox_trouble t USING (position)
+		n := h.count(`SELECT count(*) FROM troupe.outbox o JOIN troupe.outbox_failures t USING (position)
 			WHERE (o.topic <> $1 OR length(o.payload) > 20000) AND t.attempts > 0`, h.topic)
 		hidden := h.count(`SELECT count(*) FROM troupe.outbox o WHERE (o.topic <> $1 OR length(o.payload) > 20000)
-			AND NOT EXISTS (SELECT FROM troupe.outbox_trouble t WHERE t.position = o.position)`, h.topic)
-		h.exec(`WITH bad AS (DELETE FROM troupe.outbox o USING troupe.outbox_trouble t
+			AND NOT EXISTS (SELECT FROM troupe.outbox_failures t WHERE t.position = o.position)`, h.topic)
+		h.exec(`WITH bad AS (DELETE FROM troupe.outbox o USING troupe.outbox_failures t
 			WHERE o.position = t.position AND (o.topic <> $1 OR length(o.payload) > 20000) RETURNING o.position)
-			DELETE FROM troupe.outbox_trouble t USING bad WHERE t.position = bad.position`, h.topic)
+			DELETE FROM troupe.outbox_failures t USING bad WHERE t.position = bad.position`, h.topic)
 		return hidden == 0, fmt.Errorf("%d are shown, %d are not", n, hidden)
 	})
 }

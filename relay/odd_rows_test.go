@@ -32,7 +32,7 @@ func TestARowWithoutAUsableCreationTimeIsPublishedAsAnyOther(t *testing.T) {
 				insert(s.flow+".late.commands", at)
 			}
 			testkit.Wait(t, "each row to fail", func() (bool, error) {
-				return s.count("SELECT count(*) FROM troupe.outbox_trouble") == len(times), nil
+				return s.count("SELECT count(*) FROM troupe.outbox_failures") == len(times), nil
 			})
 			_, err := retention.ReadStats(t.Context(), s.pool)
 			require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestOnePositionTwiceInABatchOfRefusedRowsHoldsNobodyBack(t *testing.T) {
 	s.start(cfg)
 	require.Equal(t, []string{"0", "1"}, values(s.gather(2, s.topic)))
 	testkit.Wait(t, "the failure of the row that the table has", func() (bool, error) { // the others of its batch may go out first
-		return s.count("SELECT count(*) FROM troupe.outbox_trouble t JOIN troupe.outbox o USING (position, id)") == 1, nil
+		return s.count("SELECT count(*) FROM troupe.outbox_failures t JOIN troupe.outbox o USING (position, id)") == 1, nil
 	})
 	late := s.createTopic("late", 1)
 	require.Equal(t, []string{"of the table now"}, values(testkit.Consume(t, s.brokers, late).WaitN(1)))
@@ -90,7 +90,7 @@ func TestALineOfAnotherRowAtThePositionHidesNoRow(t *testing.T) {
 			require.NoError(t, err)
 			s.insert(s.topic, "b", "1")
 			s.insert(s.topic, "b", "2")
-			s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+			s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 				SELECT min(position), troupe.uuidv7(), 't', 'a', 'parked', 1, 1, 'of a row that is gone' FROM troupe.outbox`)
 			s.start(s.divided(shards))
 			require.Equal(t, []string{"1", "2"}, values(s.gather(2, s.topic)))

@@ -71,8 +71,8 @@ func TestARowThatIsTooLargeParksOnlyItsKey(t *testing.T) {
 			committed := s.fill(c.topic, 3, 100)
 			var parked atomic.Int64
 			cfg := s.config()
-			cfg.Hooks.Troubled = func(trouble relay.Trouble) {
-				if trouble.Parked {
+			cfg.Hooks.PublishFailed = func(failure relay.PublishFailure) {
+				if failure.Parked {
 					parked.Add(1)
 				}
 			}
@@ -85,8 +85,8 @@ func TestARowThatIsTooLargeParksOnlyItsKey(t *testing.T) {
 			require.NoError(t, r.Ready(), "parked rows are a person's work, not the relay's")
 
 			// The operator discards the row; its key continues, still in order.
-			s.exec("DELETE FROM troupe.outbox WHERE position = (SELECT position FROM troupe.outbox_trouble WHERE status = 'parked')")
-			s.exec("DELETE FROM troupe.outbox_trouble WHERE status = 'parked'")
+			s.exec("DELETE FROM troupe.outbox WHERE position = (SELECT position FROM troupe.outbox_failures WHERE status = 'parked')")
+			s.exec("DELETE FROM troupe.outbox_failures WHERE status = 'parked'")
 			records := s.collect(302, c.topic)
 			var of []string
 			for _, record := range records {

@@ -78,7 +78,7 @@ func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 			wire := &wire{}
 			cfg := s.config()
 			cfg.Kafka, cfg.Lease = []kgo.Opt{kgo.Dialer(wire.dial)}, 3*time.Second
-			cfg.Hooks.Troubled = func(trouble relay.Trouble) { t.Errorf("%+v", trouble) }
+			cfg.Hooks.PublishFailed = func(failure relay.PublishFailure) { t.Errorf("%+v", failure) }
 			if !c.known {
 				wire.cut()
 			}
@@ -99,7 +99,7 @@ func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 				return reason != nil && strings.Contains(reason.Error(), "the wire is cut"), nil
 			})
 			require.Equal(t, relay.Active, r.Status().Role, "the lease is kept")
-			require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures"))
 			// A stream leaves the first row where it is.
 			require.Equal(t, 200, s.count("SELECT count(*) FROM troupe.outbox WHERE key <> 'before'"))
 

@@ -19,7 +19,7 @@ func (s *stage) park() {
 	s.t.Helper()
 	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload, raw_headers) VALUES ($1, 'hot', 'Thing', 'x', '\x07')`, s.topic)
 	testkit.Wait(s.t, "a parked row", func() (bool, error) {
-		return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'") == 1, nil
+		return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'") == 1, nil
 	})
 }
 
@@ -35,7 +35,7 @@ func TestRowsThatWaitAreFoundWhenWhatTheyWaitForIsGone(t *testing.T) {
 	waiting := func(n int) {
 		t.Helper()
 		testkit.Wait(t, "rows that wait", func() (bool, error) {
-			return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'waiting'") == n, nil
+			return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'waiting'") == n, nil
 		})
 	}
 	s.insert(s.topic, "hot", "0")
@@ -46,7 +46,7 @@ func TestRowsThatWaitAreFoundWhenWhatTheyWaitForIsGone(t *testing.T) {
 	s.insert(s.topic, "hot", "1")
 	waiting(2)
 	s.exec("DELETE FROM troupe.outbox WHERE raw_headers IS NOT NULL")
-	s.exec("DELETE FROM troupe.outbox_trouble WHERE status = 'parked'")
+	s.exec("DELETE FROM troupe.outbox_failures WHERE status = 'parked'")
 	s.insert(s.topic, "hot", "2")
 	require.Equal(t, []string{"0", "1", "2"}, values(ofKey(s.gather(4, s.topic), "hot")))
 	waiting(0)
@@ -72,7 +72,7 @@ func BenchmarkParkedKey(b *testing.B) {
 						s.exec("INSERT INTO troupe.outbox (topic, key, type, payload) SELECT $1, "+key+", 'Thing', '{}' FROM generate_series(1, $2::int) AS n", s.topic, n)
 					},
 					clear: func() {
-						s.exec("TRUNCATE troupe.outbox_trouble")
+						s.exec("TRUNCATE troupe.outbox_failures")
 						s.exec("DELETE FROM troupe.outbox")
 						s.exec("VACUUM troupe.outbox")
 					},
@@ -98,14 +98,14 @@ func BenchmarkParkedKeyOfAMappedTable(b *testing.B) {
 				park: func() {
 					s.insertEvent("none", "hot", "{}")
 					testkit.Wait(b, "a parked row", func() (bool, error) {
-						return s.count("SELECT count(*) FROM troupe.mapped_trouble WHERE status = 'parked'") == 1, nil
+						return s.count("SELECT count(*) FROM troupe.mapped_failures WHERE status = 'parked'") == 1, nil
 					})
 				},
 				insert: func(key string, n int) {
 					s.exec("INSERT INTO public.outbox SELECT troupe.uuidv7(), 'order', "+key+", 'T', '{}' FROM generate_series(1, $1::int) AS n", n)
 				},
 				clear: func() {
-					s.exec("TRUNCATE troupe.mapped_trouble")
+					s.exec("TRUNCATE troupe.mapped_failures")
 					s.exec("TRUNCATE public.outbox")
 				},
 			})

@@ -19,20 +19,20 @@ import (
 
 // An item is a row on its way through one round.
 type item struct {
-	row         outboxrow.Row
-	xid         uint64        // from a stream: transaction id that wrote it
-	commit      wal.LSN       // from a stream: commit LSN of that transaction
-	mapped      *mappedRow    // of a table other than troupe.outbox
-	troubled    bool          // it has a line in troupe.outbox_trouble
-	settled     bool          // in a window: published, or recorded
-	key         []byte        // rows of one key keep their order; nil: no key
-	attempts    int           // failed tries so far
-	troubledFor time.Duration // time since the first of them
-	maxAttempts int           // of the policy that counted the last one; 0: limited by time
-	record      *kgo.Record
-	size        int   // upper bound of the record's size in a batch, in bytes
-	err         error // of the last send
-	unreadable  error // why the row's text is not UTF-8
+	row          outboxrow.Row
+	xid          uint64        // from a stream: transaction id that wrote it
+	commit       wal.LSN       // from a stream: commit LSN of that transaction
+	mapped       *mappedRow    // of a table other than troupe.outbox
+	failedBefore bool          // it has a line in troupe.outbox_failures
+	settled      bool          // in a window: published, or recorded
+	key          []byte        // rows of one key keep their order; nil: no key
+	attempts     int           // failed tries so far
+	failingFor   time.Duration // time since the first of them
+	maxAttempts  int           // of the policy that counted the last one; 0: limited by time
+	record       *kgo.Record
+	size         int   // upper bound of the record's size in a batch, in bytes
+	err          error // of the last send
+	unreadable   error // why the row's text is not UTF-8
 }
 
 // fullLookEvery is the time between two claims that begin at the very first row, to find positions that were set by hand.
@@ -122,7 +122,7 @@ func (p *poll) compare(lowest *item) {
 	switch {
 	case lowest.row.Position <= p.mark.low:
 		p.mark = p.unmarked()
-	case lowest.row.Position <= p.mark.past && !lowest.troubled:
+	case lowest.row.Position <= p.mark.past && !lowest.failedBefore:
 		p.mark.past = 0
 	}
 }
@@ -230,18 +230,18 @@ func (w *window) scan(values [][]byte, known words) error {
 		}
 	}
 	i.key = i.row.KeyBytes
-	return i.trouble(values[len(claimed):])
+	return i.failure(values[len(claimed):])
 }
 
-// trouble reads the columns after the row's: troubled, attempts, troubled_for, max_attempts.
-func (i *item) trouble(values [][]byte) error {
+// failure reads the columns after the row's: failures, attempts, failing_for, max_attempts.
+func (i *item) failure(values [][]byte) error {
 	if len(values[0]) != 1 || len(values[1]) != 4 || len(values[2]) != 8 || len(values[3]) != 4 {
 		return errors.New("a claim in a form that is not known")
 	}
-	i.troubled = values[0][0] == 1
+	i.failedBefore = values[0][0] == 1
 	i.attempts = int(binary.BigEndian.Uint32(values[1]))
 	seconds := math.Float64frombits(binary.BigEndian.Uint64(values[2]))
-	i.troubledFor = time.Duration(seconds * float64(time.Second))
+	i.failingFor = time.Duration(seconds * float64(time.Second))
 	i.maxAttempts = int(binary.BigEndian.Uint32(values[3]))
 	return nil
 }
@@ -255,14 +255,14 @@ func (p *poll) remove(ctx context.Context, items []*item) error {
 	}
 	positions, ids := make([]int64, len(items)), make([][16]byte, len(items)) // not uuid.UUID, which pgx would send as text
 	lowest, highest := items[0].row.Position, items[0].row.Position
-	troubled := false
+	failedBefore := false
 	for n, i := range items {
 		positions[n], ids[n] = i.row.Position, i.row.ID
 		lowest, highest = min(lowest, i.row.Position), max(highest, i.row.Position)
-		troubled = troubled || i.troubled
+		failedBefore = failedBefore || i.failedBefore
 	}
 	args := p.lease.args(pg.Args{"positions": positions, "ids": ids, "lowest": lowest, "highest": highest})
-	if !troubled && together(len(items), highest-lowest, p.lease.of()) {
+	if !failedBefore && together(len(items), highest-lowest, p.lease.of()) {
 		tag, err := p.conn.Exec(ctx, deleteRange, pgx.QueryExecModeCacheDescribe, args)
 		if err != nil {
 			return p.check(fmt.Errorf("delete rows: %w", err))

@@ -77,8 +77,8 @@ func TestAPassGoesOnBesideRowsThatWaitBehindAParkedOne(t *testing.T) {
 	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passes: time.Hour}
 	defer p.close()
 	insertAlternating(t, pool, 14) // hot1, k2, hot3, k4, …
-	noteTrouble(t, pool, 1, "parked")
-	noteTrouble(t, pool, 12, "parked")
+	noteFailures(t, pool, 1, "parked")
+	noteFailures(t, pool, 12, "parked")
 	require.Equal(t, []string{"k2", "k4"}, claimedNow(t, p))
 	for _, want := range [][]string{{"k6", "k8"}, {"k10"}} {
 		require.NotNil(t, p.ahead, "the next claim is under way")
@@ -93,10 +93,10 @@ func TestAPassGoesOnBesideRowsThatWaitBehindAParkedOne(t *testing.T) {
 func TestAPassEndsWhenRowsThatItLeftOutWaitNoMore(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, status, change string }{
-		{"the parked row was given up", "parked", "WITH row AS (DELETE FROM troupe.outbox WHERE position = 1) DELETE FROM troupe.outbox_trouble"},
-		{"the parked row's failure was deleted", "parked", "DELETE FROM troupe.outbox_trouble"},
+		{"the parked row was given up", "parked", "WITH row AS (DELETE FROM troupe.outbox WHERE position = 1) DELETE FROM troupe.outbox_failures"},
+		{"the parked row's failure was deleted", "parked", "DELETE FROM troupe.outbox_failures"},
 		{"the row that is tried again is published", "due", ""},
-		{"another row is parked", "parked", `INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+		{"another row is parked", "parked", `INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 			SELECT position, id, topic, 'k', 'parked', 1, 1, 'e' FROM troupe.outbox WHERE position = 14`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestAPassEndsWhenRowsThatItLeftOutWaitNoMore(t *testing.T) {
 			p := &poll{session: session{pool: pool}, lease: l, batch: 2, passes: time.Hour}
 			defer p.close()
 			insertAlternating(t, pool, 20)
-			noteTrouble(t, pool, 1, c.status)
+			noteFailures(t, pool, 1, c.status)
 			var got []string
 			for n := range 12 {
 				got = append(got, claimedNow(t, p)...)
@@ -125,7 +125,7 @@ func TestAPassEndsWhenRowsThatItLeftOutWaitNoMore(t *testing.T) {
 			}
 			var left int
 			require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM troupe.outbox o WHERE NOT EXISTS (
-				SELECT FROM troupe.outbox_trouble t WHERE t.order_key = convert_to(o.key, 'UTF8') AND t.position <= o.position)`).Scan(&left))
+				SELECT FROM troupe.outbox_failures t WHERE t.order_key = convert_to(o.key, 'UTF8') AND t.position <= o.position)`).Scan(&left))
 			require.Zero(t, left, "%v", got)
 		})
 	}
@@ -139,14 +139,14 @@ func TestAPassTakesRowsThatAStreamRecordedBehindOthers(t *testing.T) {
 	defer p.close()
 	insertAlternating(t, pool, 10)
 	for _, position := range []int{5, 7, 9} {
-		noteTrouble(t, pool, position, "waiting")
+		noteFailures(t, pool, position, "waiting")
 	}
 	for _, want := range [][]string{{"hot1", "k2"}, {"hot3", "k4"}, {"hot5", "k6"}, {"hot7", "k8"}, {"hot9", "k10"}} {
 		require.Equal(t, want, claimedNow(t, p))
 	}
 	require.Empty(t, claimedNow(t, p))
 	var lines int
-	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.outbox_trouble").Scan(&lines))
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.outbox_failures").Scan(&lines))
 	require.Zero(t, lines)
 }
 
@@ -158,10 +158,10 @@ func insertAlternating(t *testing.T, db querier, rows int) {
 	require.NoError(t, err)
 }
 
-// noteTrouble records a row; due: as retrying, and its time has come.
-func noteTrouble(t *testing.T, db querier, position int, status string) {
+// noteFailures records a row; due: as retrying, and its time has come.
+func noteFailures(t *testing.T, db querier, position int, status string) {
 	t.Helper()
-	_, err := db.Exec(t.Context(), `INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, next_try, attempts, max_attempts, last_error)
+	_, err := db.Exec(t.Context(), `INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, next_try, attempts, max_attempts, last_error)
 		SELECT position, id, topic, convert_to(key, 'UTF8'), CASE $2 WHEN 'due' THEN 'retrying' ELSE $2 END, CASE $2 WHEN 'due' THEN now() END,
 		       CASE $2 WHEN 'waiting' THEN 0 ELSE 1 END, 1, 'e'
 		FROM troupe.outbox WHERE position = $1`, position, status)
@@ -247,7 +247,7 @@ func TestPlansOfABacklog(t *testing.T) {
 				require.Regexp(t, `Index Scan using outbox_0_pkey`, text, name)
 			}
 		}
-		_, err = pool.Exec(t.Context(), "ANALYZE troupe.outbox, troupe.outbox_trouble")
+		_, err = pool.Exec(t.Context(), "ANALYZE troupe.outbox, troupe.outbox_failures")
 		require.NoError(t, err)
 	}
 }

@@ -22,7 +22,7 @@ type source interface {
 	// remove settles rows that the broker has acknowledged.
 	remove(ctx context.Context, acked []*item) error
 	// record settles rows that could not be published, under the term.
-	record(ctx context.Context, troubled []trouble) error
+	record(ctx context.Context, failures []failure) error
 	// behind reports whether a row waits behind a recorded row of its key, and must be recorded too.
 	behind(i *item) bool
 	// rest waits for the next claim after one that found no rows, and reports whether a notification ended the wait.
@@ -47,7 +47,7 @@ type publisher struct {
 func (p *publisher) round(idle, term context.Context, waited time.Duration) (found bool, err error) {
 	items, err := p.source.claim(idle, waited)
 	if parked := (*rowsParked)(nil); errors.As(err, &parked) {
-		p.troubled(parked.rows)
+		p.reportFailures(parked.rows)
 		return true, nil
 	}
 	if err != nil {
@@ -65,11 +65,11 @@ func (p *publisher) round(idle, term context.Context, waited time.Duration) (fou
 		p.tx.apart = p.apart(items)
 	}
 
-	queue, troubled, err := p.prepare(idle, items)
+	queue, failures, err := p.prepare(idle, items)
 	if err != nil {
 		return true, err
 	}
-	if err := p.note(term, troubled); err != nil {
+	if err := p.note(term, failures); err != nil {
 		return true, err
 	}
 	for len(queue) > 0 && idle.Err() == nil {
@@ -91,8 +91,8 @@ func (i *item) age() time.Duration {
 // errCheckpointTopic refuses a row of a service that would be read as the relay's own record.
 var errCheckpointTopic = errors.New("the topic is the relay's own: it holds the checkpoint of exactly-once delivery")
 
-// prepare makes records of rows. Rows that cannot be sent become trouble, and later rows of their keys are left out.
-func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, troubled []trouble, err error) {
+// prepare makes records of rows. Rows that cannot be sent become failure, and later rows of their keys are left out.
+func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, failures []failure, err error) {
 	absent, err := p.sender.look(ctx, items)
 	if err != nil {
 		return nil, nil, err
@@ -105,7 +105,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			continue
 		}
 		if p.source.behind(i) {
-			troubled = append(troubled, behindOthers(i))
+			failures = append(failures, behindOthers(i))
 			continue
 		}
 		var err error
@@ -135,9 +135,9 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			return nil, nil, err // nothing was sent: all rows are claimed again
 		}
 		held.add(i)
-		troubled = append(troubled, t)
+		failures = append(failures, t)
 	}
-	return queue, troubled, nil
+	return queue, failures, nil
 }
 
 // next sends the first part of the queue, settles it and returns the rows that are still to be sent.
@@ -155,7 +155,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		return nil, err
 	}
 	var acked, again []*item
-	var troubled []trouble
+	var failures []failure
 	var failed error
 	held := make(keys)
 	batches := sizes(now)
@@ -188,10 +188,10 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			continue
 		}
 		held.add(i)
-		troubled = append(troubled, t)
+		failures = append(failures, t)
 	}
 	if p.tx != nil {
-		if err := p.settleTx(ctx, sent{len(now), acked, troubled, failed}); err != nil {
+		if err := p.settleTx(ctx, sent{len(now), acked, failures, failed}); err != nil {
 			return nil, err
 		}
 		if len(acked) < len(now) {
@@ -199,7 +199,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		}
 		return later, nil
 	}
-	if err := errors.Join(failed, p.settle(ctx, acked, troubled)); err != nil {
+	if err := errors.Join(failed, p.settle(ctx, acked, failures)); err != nil {
 		if cause := (*kerr.Error)(nil); errors.As(failed, &cause) && !cause.Retriable {
 			return nil, errors.Join(err, p.renew())
 		}
@@ -217,10 +217,10 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 // postpone records a row for its next try if the broker has refused its topic for UnknownTopic, for a reason that is neither
 // the row's nor the relay's. So the topic's rows do not fill the claims of other topics. It parks no row: if the broker
 // refuses every topic, all rows are published once it accepts them again.
-func (p *publisher) postpone(i *item) (t trouble, ours bool) {
+func (p *publisher) postpone(i *item) (t failure, ours bool) {
 	cause := (*kerr.Error)(nil)
 	if !errors.As(i.err, &cause) || cause.Retriable || kafka.Classify(i.err) != kafka.Unavailable {
-		return trouble{}, false
+		return failure{}, false
 	}
 	since, known := p.failing[i.record.Topic]
 	if !known {
@@ -228,9 +228,9 @@ func (p *publisher) postpone(i *item) (t trouble, ours bool) {
 		p.failing[i.record.Topic] = since
 	}
 	if i.attempts == 0 && time.Since(since) < p.relay.cfg.UnknownTopic {
-		return trouble{}, false
+		return failure{}, false
 	}
-	return trouble{item: i, Trouble: Trouble{
+	return failure{item: i, PublishFailure: PublishFailure{
 		Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic, Attempts: i.attempts + 1, Err: i.err,
 		Wait: p.relay.untilNext(i.attempts + 1),
 	}}, true
@@ -289,8 +289,8 @@ func (p *publisher) send(ctx context.Context, items []*item) error {
 
 // settle deletes acknowledged rows and records failed ones. It retries until that is done or the term is over, since rows
 // that are not deleted are sent again.
-func (p *publisher) settle(ctx context.Context, acked []*item, troubled []trouble) error {
-	if err := p.note(ctx, troubled); err != nil {
+func (p *publisher) settle(ctx context.Context, acked []*item, failures []failure) error {
+	if err := p.note(ctx, failures); err != nil {
 		return err
 	}
 	if len(acked) == 0 {

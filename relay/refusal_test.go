@@ -62,7 +62,7 @@ func TestARowForTheRelaysOwnTopicIsParked(t *testing.T) {
 			s.waitStream()
 			s.insert(own, cfg.Slot, `{"lsn": "nonsense"}`)
 			testkit.Wait(t, "a parked row", func() (bool, error) {
-				return s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked' AND last_error LIKE '%the relay''s own%'") == 1, nil
+				return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked' AND last_error LIKE '%the relay''s own%'") == 1, nil
 			})
 			require.NoError(t, r.stop())
 			s.start(cfg)
@@ -81,15 +81,15 @@ func TestAttemptsWithoutATopicDoNotCountForThePolicy(t *testing.T) {
 	cfg := s.config()
 	cfg.Retry = retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 5}
 	s.insert(closed, "k", "0")
-	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
+	s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
 		SELECT position, id, topic, key::bytea, 'retrying', 12, 0, now(), 'UNKNOWN_TOPIC_OR_PARTITION' FROM troupe.outbox`)
-	seen := troubles(&cfg)
+	seen := publishFailures(&cfg)
 	s.start(cfg)
 	for attempt := 1; attempt <= 5; attempt++ {
-		trouble := <-seen
-		require.ErrorIs(t, trouble.Err, kerr.TopicAuthorizationFailed)
-		require.Equal(t, attempt, trouble.Attempts)
-		require.Equal(t, attempt == 5, trouble.Parked)
+		failure := <-seen
+		require.ErrorIs(t, failure.Err, kerr.TopicAuthorizationFailed)
+		require.Equal(t, attempt, failure.Attempts)
+		require.Equal(t, attempt == 5, failure.Parked)
 	}
 }
 
@@ -102,21 +102,21 @@ func TestARowThatWaitedIsTriedForAsLongAsAnyOther(t *testing.T) {
 			s, _ := newServer(t, nil)
 			cfg := s.config()
 			cfg.Source, cfg.Delivery = source, relay.AtLeastOnce
-			seen := troubles(&cfg)
+			seen := publishFailures(&cfg)
 			s.start(cfg)
 			s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload, raw_headers) VALUES ($1, 'k', 'Thing', 'bad', '\x01')`, s.topic)
 			bad := <-seen
 			require.True(t, bad.Parked)
 			s.insert(s.flow+".missing.commands", "k", "1")
-			s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error, first_failed_at)
+			s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error, first_failed_at)
 				SELECT position, id, topic, key::bytea, 'waiting', 0, 0, '', now() - interval '1 hour' FROM troupe.outbox WHERE raw_headers IS NULL
 				ON CONFLICT (position) DO UPDATE SET first_failed_at = excluded.first_failed_at`)
 			_, err := desk.Desk{DB: s.pool}.Discard(t.Context(), bad.ID, desk.By{Actor: "ann", Reason: "wrong"})
 			require.NoError(t, err)
 			for attempt := 1; attempt <= 2; attempt++ {
-				trouble := <-seen
-				require.Equal(t, attempt, trouble.Attempts)
-				require.False(t, trouble.Parked, "%v", trouble.Err)
+				failure := <-seen
+				require.Equal(t, attempt, failure.Attempts)
+				require.False(t, failure.Parked, "%v", failure.Err)
 			}
 		})
 	}

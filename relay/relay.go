@@ -132,8 +132,8 @@ type Hooks struct {
 	Ending func(rows int)
 	// Deleted is called when rows are done.
 	Deleted func(rows int)
-	// Troubled is called when a row could not be published, and waits for its next try or for an operator.
-	Troubled func(Trouble)
+	// Failuresd is called when a row could not be published, and waits for its next try or for an operator.
+	PublishFailed func(PublishFailure)
 	// Leading is called when this relay took the lease.
 	Leading func(term int64)
 	// Standing is called when this relay's term ended; the cause is nil when Run's context ended.

@@ -129,7 +129,7 @@ func (s *stage) count(sql string, args ...any) (n int) {
 func (s *stage) left() string {
 	left := "SELECT count(*) FROM troupe.outbox"
 	if source == relay.WAL {
-		left += ` o WHERE EXISTS (SELECT FROM troupe.outbox_trouble t WHERE t.position = o.position)
+		left += ` o WHERE EXISTS (SELECT FROM troupe.outbox_failures t WHERE t.position = o.position)
 			OR NOT pg_visible_in_snapshot(o.xid, coalesce((SELECT published FROM troupe.relay_state), '1:1:'))`
 	}
 	return left

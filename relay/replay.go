@@ -22,7 +22,7 @@ import (
 // messages after new ones. A consumer that recognises ids processes none of them twice; for the same reason a participant
 // that has processed them does nothing.
 //
-// Rows that are not published yet, and rows in trouble, are left to the relay. Rows that are no longer in the table cannot be
+// Rows that are not published yet, and failed rows, are left to the relay. Rows that are no longer in the table cannot be
 // replayed: under poll a row is deleted once it is published, under wal with its partition.
 type Replay struct {
 	From, To     int64     // positions, both inclusive; 0: the lowest, and the highest at the start
@@ -136,7 +136,7 @@ func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgres
 	}
 }
 
-// publishedSnapshot returns the relay's stored snapshot: all rows visible in it are published, or in trouble. It is not valid
+// publishedSnapshot returns the relay's stored snapshot: all rows visible in it are published, or failed. It is not valid
 // on another cluster, which numbers its transactions differently.
 func publishedSnapshot(ctx context.Context, db *server) (string, error) {
 	type kept struct {

@@ -34,7 +34,7 @@ func TestAReplayPublishesOnceMoreWhatWasPublished(t *testing.T) {
 	other := s.createTopic("other", 1)
 	s.insert(other, "k", "3")
 	s.insert(s.topic, "k", "4")
-	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
+	s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 1, 'e' FROM troupe.outbox WHERE payload = '4'`)
 	s.published()
 	s.insert(s.topic, "k", "5") // not published yet
@@ -47,7 +47,7 @@ func TestAReplayPublishesOnceMoreWhatWasPublished(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(3), p.Published)
 	require.Equal(t, p.Last, p.Position)
-	require.Equal(t, []string{"1", "2", "3"}, sorted(texts(here.WaitN(3))), "neither what is in trouble nor what is not published")
+	require.Equal(t, []string{"1", "2", "3"}, sorted(texts(here.WaitN(3))), "neither what failed nor what is not published")
 	require.GreaterOrEqual(t, len(told), 3)
 	require.Zero(t, told[0].Published)
 	require.Equal(t, p, told[len(told)-1])

@@ -32,12 +32,12 @@ func TestRowsThatAreRefusedAgainAndAgainLeaveRoomForNewOnes(t *testing.T) {
 			cfg := again(s.config())
 			cfg.Source, cfg.Batch = relay.Poll, batch
 			s.start(cfg)
-			s.waitTried("troupe.outbox_trouble", refused)
+			s.waitTried("troupe.outbox_failures", refused)
 			for n := range others {
 				s.insert(s.topic, "free", strconv.Itoa(n))
 			}
 			require.Len(t, s.gather(others, s.topic), others)
-			s.waitTried("troupe.outbox_trouble", refused)
+			s.waitTried("troupe.outbox_failures", refused)
 		})
 	}
 	t.Run("wal", func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestRowsThatAreRefusedAgainAndAgainLeaveRoomForNewOnes(t *testing.T) {
 		for n := range refused {
 			s.insert(s.flow+".none.commands", "k"+strconv.Itoa(n), "refused")
 		}
-		s.waitTried("troupe.outbox_trouble", refused)
+		s.waitTried("troupe.outbox_failures", refused)
 		for n := range others {
 			s.insert(s.topic, "free", strconv.Itoa(n))
 		}
@@ -64,7 +64,7 @@ func TestRowsThatAreRefusedAgainAndAgainLeaveRoomForNewOnes(t *testing.T) {
 		for n := range refused {
 			s.insertEvent("none", "k"+strconv.Itoa(n), `{}`)
 		}
-		s.waitTried("troupe.mapped_trouble", refused)
+		s.waitTried("troupe.mapped_failures", refused)
 		for n := range others {
 			s.insertEvent("free", "free", `{"n": `+strconv.Itoa(n)+`}`)
 		}
@@ -72,7 +72,7 @@ func TestRowsThatAreRefusedAgainAndAgainLeaveRoomForNewOnes(t *testing.T) {
 	})
 }
 
-// waitTried waits until each of n rows in trouble was tried more than once.
+// waitTried waits until each of n failed rows was tried more than once.
 func (s *stage) waitTried(table string, n int) {
 	s.t.Helper()
 	testkit.Wait(s.t, "each refused row to be tried again", func() (bool, error) {

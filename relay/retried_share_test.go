@@ -17,7 +17,7 @@ func TestRowsThatAreTriedAgainHaveHalfOfAClaim(t *testing.T) {
 		require.NoError(t, err)
 	}
 	exec("INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'k' || n, 'T' FROM generate_series(1, 40) AS n")
-	exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
+	exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
 		SELECT position, id, topic, convert_to(key, 'UTF8'), 'retrying', 1, 0, now() - (position || ' s')::interval, 'e'
 		FROM troupe.outbox WHERE position <= 20`)
 	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: time.Hour}
@@ -28,7 +28,7 @@ func TestRowsThatAreTriedAgainHaveHalfOfAClaim(t *testing.T) {
 		items, err := p.claim(t.Context(), 0)
 		require.NoError(t, err)
 		for _, i := range items {
-			if i.troubled {
+			if i.failedBefore {
 				retried = append(retried, i.row.Position)
 			} else {
 				fresh = append(fresh, i.row.Position)
@@ -39,7 +39,7 @@ func TestRowsThatAreTriedAgainHaveHalfOfAClaim(t *testing.T) {
 	retried, fresh := claim()
 	require.Equal(t, []int64{16, 17, 18, 19, 20}, retried, "due the longest")
 	require.Equal(t, []int64{21, 22, 23, 24, 25}, fresh)
-	exec("UPDATE troupe.outbox_trouble SET next_try = now() WHERE position > 15")
+	exec("UPDATE troupe.outbox_failures SET next_try = now() WHERE position > 15")
 	retried, _ = claim()
 	require.Equal(t, []int64{11, 12, 13, 14, 15}, retried)
 	exec("DELETE FROM troupe.outbox WHERE position > 20")

@@ -34,12 +34,12 @@ func TestARelayWithNoMoreThanItsGrantsWorks(t *testing.T) {
 		VALUES ('troupe_' || current_database(), 'poll', '1', 1, '4000000000:4000000000:')`)
 	cfg := s.config()
 	cfg.Pool, cfg.Source = pool, relay.Auto // which selects poll, without the right to replicate
-	seen := troubles(&cfg)
+	seen := publishFailures(&cfg)
 	r := s.start(cfg)
 	s.insert(s.flow+".none.commands", "a", "0")
 	require.False(t, (<-seen).Parked)
 	committed := s.fill(s.topic, 10, 1100) // enough for a low mark
-	testkit.Wait(t, "all but the one in trouble", func() (bool, error) { return r.Status().Deleted == 11_000, nil })
+	testkit.Wait(t, "all but the failed one", func() (bool, error) { return r.Status().Deleted == 11_000, nil })
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox"))
 	s.insert(s.topic, "k1", "1100")
 	committed["k1"]++

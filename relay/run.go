@@ -232,14 +232,14 @@ func (r *Relay) keepHouse(ctx context.Context) {
 
 func (r *Relay) tidy(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := r.recall(ctx, pool); err != nil {
-		return fmt.Errorf("recall trouble from a clock that was ahead: %w", err)
+		return fmt.Errorf("recall failure from a clock that was ahead: %w", err)
 	}
 	if r.mapped != nil {
 		r.quiet.recovered("housekeeping")
 		return nil
 	}
-	if _, err := pool.Exec(ctx, forgetTrouble); err != nil {
-		return fmt.Errorf("forget trouble of rows that are gone: %w", err)
+	if _, err := pool.Exec(ctx, forgetFailures); err != nil {
+		return fmt.Errorf("forget failure of rows that are gone: %w", err)
 	}
 	// A role that does not own the table cannot do this: then the owner must, before the last position is used.
 	headroom, err := retention.Partitions{}.Ensure(ctx, pool)
@@ -256,9 +256,9 @@ func (r *Relay) tidy(ctx context.Context, pool *pgxpool.Pool) error {
 // recall makes rows due that would wait longer than twice the longest wait: these were recorded while the database's clock
 // was ahead, as with leases.
 func (r *Relay) recall(ctx context.Context, pool *pgxpool.Pool) error {
-	statement, args := recallTrouble, pg.Args{"longest": 2 * max(r.cfg.Retry.Cap, r.cfg.UnknownTopic/10)}
+	statement, args := recallFailures, pg.Args{"longest": 2 * max(r.cfg.Retry.Cap, r.cfg.UnknownTopic/10)}
 	if r.mapped != nil {
-		statement, args = recallMappedTrouble, r.mapped.args(args)
+		statement, args = recallMappedFailures, r.mapped.args(args)
 	}
 	_, err := pool.Exec(ctx, statement, args)
 	return err

@@ -223,8 +223,8 @@ func TestAParkedRowHoldsOnlyItsKeyAmongShards(t *testing.T) {
 	testkit.Wait(t, "all but the large rows and those behind them", func() (bool, error) {
 		return s.count("SELECT count(*) FROM troupe.outbox") == 16 && r.Status().Parked == 8, nil
 	})
-	s.exec("DELETE FROM troupe.outbox o USING troupe.outbox_trouble t WHERE o.position = t.position")
-	s.exec("DELETE FROM troupe.outbox_trouble")
+	s.exec("DELETE FROM troupe.outbox o USING troupe.outbox_failures t WHERE o.position = t.position")
+	s.exec("DELETE FROM troupe.outbox_failures")
 	rest := s.collect(2008, s.topic)
 	keyed := rest[:0]
 	for _, record := range rest {

@@ -51,7 +51,7 @@ func TestALookAndAClaimAgree(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		key     any // of the row that is looked at, at position 2
-		trouble string
+		failure string
 		want    int
 	}{
 		{"a free row", "k", "", 1},
@@ -74,10 +74,10 @@ func TestALookAndAClaimAgree(t *testing.T) {
 				require.NoError(t, err)
 			}
 			exec("INSERT INTO troupe.outbox (position, topic, key, type) OVERRIDING SYSTEM VALUE VALUES (2, 't', $1, 'T')", c.key)
-			if c.trouble != "" {
-				exec(`INSERT INTO troupe.outbox_trouble (position, order_key, status, next_try, id, topic, attempts, max_attempts, last_error)
+			if c.failure != "" {
+				exec(`INSERT INTO troupe.outbox_failures (position, order_key, status, next_try, id, topic, attempts, max_attempts, last_error)
 					SELECT n, k::bytea, s, t::timestamptz, coalesce(o.id, troupe.uuidv7()), 't', 1, 1, 'e'
-					FROM (VALUES ` + c.trouble + `) AS x (n, k, s, t)
+					FROM (VALUES ` + c.failure + `) AS x (n, k, s, t)
 					LEFT JOIN troupe.outbox o ON o.position = n AND o.key IS NOT DISTINCT FROM k`)
 			}
 			found, err := l.renew(t.Context(), pool, scope{})
@@ -120,7 +120,7 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 				require.NotRegexp(t, `Sort|Seq Scan|Bitmap|Hash|Gather|rows=20000 loops`, line, statistics)
 			}
 		}
-		_, err = pool.Exec(t.Context(), "ANALYZE troupe.outbox, troupe.outbox_trouble")
+		_, err = pool.Exec(t.Context(), "ANALYZE troupe.outbox, troupe.outbox_failures")
 		require.NoError(t, err)
 	}
 }
@@ -168,11 +168,11 @@ func TestNothingIsDeletedOrNotedUnderATermThatIsOver(t *testing.T) {
 			_, err = pool.Exec(t.Context(), c.end)
 			require.NoError(t, err)
 			require.ErrorIs(t, p.remove(t.Context(), items), errLost)
-			failed := []trouble{{item: items[0], Trouble: Trouble{Position: 1, ID: items[0].row.ID, Attempts: 1, Parked: true, Err: errLost}}}
+			failed := []failure{{item: items[0], PublishFailure: PublishFailure{Position: 1, ID: items[0].row.ID, Attempts: 1, Parked: true, Err: errLost}}}
 			require.ErrorIs(t, p.record(t.Context(), failed), errLost)
 			var rows, noted int
 			require.NoError(t, pool.QueryRow(t.Context(),
-				"SELECT (SELECT count(*) FROM troupe.outbox), (SELECT count(*) FROM troupe.outbox_trouble)").Scan(&rows, &noted))
+				"SELECT (SELECT count(*) FROM troupe.outbox), (SELECT count(*) FROM troupe.outbox_failures)").Scan(&rows, &noted))
 			require.Equal(t, 1, rows)
 			require.Zero(t, noted)
 		})

@@ -44,9 +44,9 @@ type Status struct {
 	InFlight  int64 `json:"in_flight"` // rows sent and not yet acknowledged
 
 	// Lag is the age of the first row of the last claim, by this machine's clock, of the shard with the greatest; 0 if the
-	// last look found none. A row in trouble counts only in the claim that tries it again.
+	// last look found none. A failed row counts only in the claim that tries it again.
 	Lag time.Duration `json:"lag_ns"`
-	// Progress is the last time at which rows were acknowledged, deleted or recorded as trouble, or the outbox was found
+	// Progress is the last time at which rows were acknowledged, deleted or recorded as failed, or the outbox was found
 	// empty; on a standby, at which the lease was read. With several shards it is the oldest of their times.
 	Progress time.Time `json:"progress"`
 	// Headroom is the number of positions left in the existing partitions; 0 until known.
@@ -167,7 +167,7 @@ func (r *Relay) Status() Status {
 // Ready returns nil while the relay is active and makes progress, or is a standby that can read the lease. Otherwise it
 // returns what the relay waits for. It depends on progress, not on connections: no progress for a lease's length and two
 // intervals is an error. A slot that the server is about to lose, or for which it keeps more log than Config.SlotUnready, is
-// an error too, and so is a stream that repeatedly ends at one LSN. Rows in trouble are not an error. Ready may be called at
+// an error too, and so is a stream that repeatedly ends at one LSN. Failed rows are not an error. Ready may be called at
 // any time, from any goroutine.
 func (r *Relay) Ready() error {
 	held := r.looker.held()

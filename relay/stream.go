@@ -21,7 +21,7 @@ const (
 	sampleEvery  = time.Second      // while rows are published
 	beatEvery    = 15 * time.Second // while none are
 	storeBehind  = 16 << 20         // bytes of other tables' WAL after which the checkpoint is stored
-	troubleEvery = time.Second
+	failureEvery = time.Second
 	reloadEvery  = 10 * time.Second
 )
 
@@ -62,7 +62,7 @@ type stream struct {
 	torn     bool      // the window before it ended within a transaction
 	ending   bool      // the relay must stop
 	tried    time.Time
-	retried  bool // the last claim returned rows in trouble
+	retried  bool // the last claim returned failed rows
 	reloaded time.Time
 	reload   time.Duration // interval between two loads
 

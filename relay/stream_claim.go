@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// claim returns the unsettled rows of the window, then rows in trouble that are due, then the next window.
+// claim returns the unsettled rows of the window, then failed rows that are due, then the next window.
 func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	if s.ending {
 		return s.begun(ctx)
@@ -30,12 +30,12 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 			return s.next(ctx)
 		}
 	}
-	// New rows take turns with rows in trouble: of these, more may be due at any time than one claim holds.
+	// New rows take turns with failed rows: of these, more may be due at any time than one claim holds.
 	if s.retried && s.holdsRows() {
 		s.retried = false
 		return s.next(ctx)
 	}
-	if s.ledger.rows > 0 && time.Since(s.tried) >= troubleEvery {
+	if s.ledger.rows > 0 && time.Since(s.tried) >= failureEvery {
 		if time.Since(s.reloaded) >= s.reload { // an operator may have discarded some
 			began := time.Now()
 			if err := s.load(ctx); err != nil {
@@ -61,9 +61,9 @@ func (s *stream) holdsRows() bool {
 	return len(s.filling.items) > 0
 }
 
-// next waits for a window, and returns no rows after troubleEvery, or earlier if a transaction must end.
+// next waits for a window, and returns no rows after failureEvery, or earlier if a transaction must end.
 func (s *stream) next(ctx context.Context) ([]*item, error) {
-	most := troubleEvery
+	most := failureEvery
 	if s.tx != nil {
 		most = s.tx.wait(most)
 	}
@@ -253,7 +253,7 @@ func (s *stream) remove(ctx context.Context, acked []*item) error {
 	cured := 0
 	for _, i := range acked {
 		i.settled = true
-		if i.troubled {
+		if i.failedBefore {
 			cured++
 		}
 	}
@@ -261,16 +261,16 @@ func (s *stream) remove(ctx context.Context, acked []*item) error {
 	return nil
 }
 
-func (s *stream) record(ctx context.Context, troubled []trouble) error {
-	troubled, err := s.unrecorded(ctx, troubled)
-	if err != nil || len(troubled) == 0 {
+func (s *stream) record(ctx context.Context, failures []failure) error {
+	failures, err := s.unrecorded(ctx, failures)
+	if err != nil || len(failures) == 0 {
 		return err
 	}
-	if err := s.relay.recordTrouble(ctx, s.db, s.lease, troubled); err != nil {
+	if err := s.relay.recordFailures(ctx, s.db, s.lease, failures); err != nil {
 		return err
 	}
-	for _, t := range troubled {
-		if !t.item.troubled {
+	for _, t := range failures {
+		if !t.item.failedBefore {
 			s.ledger.note(t.item)
 			if s.tx != nil {
 				s.tx.noted = true
@@ -281,8 +281,8 @@ func (s *stream) record(ctx context.Context, troubled []trouble) error {
 	return nil
 }
 
-// behind applies to rows of a window. Rows that are already in trouble are due, and wait for no other row.
-func (s *stream) behind(i *item) bool { return !i.troubled && s.ledger.behind(i) }
+// behind applies to rows of a window. Failed rows are due, and wait for no other row.
+func (s *stream) behind(i *item) bool { return !i.failedBefore && s.ledger.behind(i) }
 
 // rest returns at once, since claim itself waits.
 func (s *stream) rest(context.Context, time.Duration) bool { return false }

@@ -55,7 +55,7 @@ type transactor struct {
 	ended time.Time     // when the one before ended
 	rows  int           // number of rows in it
 	whole bool          // it contains only complete Postgres transactions
-	noted bool          // rows were recorded as trouble since the last one
+	noted bool          // rows were recorded as failed since the last one
 	upTo  wal.LSN       // LSN to confirm after the complete ones; 0: none
 }
 
@@ -112,7 +112,7 @@ func (t *transactor) identify(ctx context.Context) error {
 // apart reports whether rows are published in transactions that store no checkpoint: rows that the log does not deliver now.
 func (p *publisher) apart(items []*item) bool {
 	_, streams := p.source.(*stream)
-	return !streams || items[0].troubled
+	return !streams || items[0].failedBefore
 }
 
 // mayGoOn waits while the relay is paused. It does not wait within a transaction, since consumers would wait too. It returns
@@ -301,7 +301,7 @@ func (t *transactor) close() {
 type sent struct {
 	rows     int
 	acked    []*item
-	troubled []trouble
+	failures []failure
 	failed   error // an error that is not a row's
 }
 
@@ -322,14 +322,14 @@ func (p *publisher) settleTx(ctx context.Context, s sent) error {
 		return p.settle(ctx, s.acked, nil)
 	}
 	switch {
-	case ofTopics(s.troubled) > 1 && !t.sender.single:
+	case ofTopics(s.failures) > 1 && !t.sender.single:
 		// A broker may refuse all partitions of a transaction because of one of them: each topic is tried alone.
-		t.sender.single, s.troubled = true, nil
-	case len(s.troubled) == 0 && s.failed == nil: // batches were halved
+		t.sender.single, s.failures = true, nil
+	case len(s.failures) == 0 && s.failed == nil: // batches were halved
 		t.sender.steady = true
 	}
 	// Before the abort: if the relay dies here, the row is recorded, and not published.
-	if err := p.note(ctx, s.troubled); err != nil {
+	if err := p.note(ctx, s.failures); err != nil {
 		return err
 	}
 	switch {
@@ -341,9 +341,9 @@ func (p *publisher) settleTx(ctx context.Context, s sent) error {
 	return errAgain
 }
 
-func ofTopics(troubled []trouble) int {
+func ofTopics(failures []failure) int {
 	names := make(map[string]struct{})
-	for _, t := range troubled {
+	for _, t := range failures {
 		names[t.Topic] = struct{}{}
 	}
 	return len(names)

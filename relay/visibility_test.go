@@ -50,7 +50,7 @@ func (s *stage) insertUnseen(topic, key, payload string) (letGo func()) {
 }
 
 // The log has a row before other sessions see it. Its failure is not treated as the failure of a deleted row.
-func TestARowThatIsNotVisibleYetKeepsItsTrouble(t *testing.T) {
+func TestARowThatIsNotVisibleYetKeepsItsFailure(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, standbys)
 	cfg := s.wal()
@@ -58,11 +58,11 @@ func TestARowThatIsNotVisibleYetKeepsItsTrouble(t *testing.T) {
 	r := s.start(cfg)
 	s.waitStream()
 	letGo := s.insertUnseen(s.flow+".late.commands", "k", "1")
-	testkit.Wait(t, "trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_trouble") == 1, nil })
+	testkit.Wait(t, "failure", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_failures") == 1, nil })
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox"))
 	require.NoError(t, r.stop())
 	s.exec("CREATE FUNCTION tidied() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NOTIFY tidied; RETURN NULL; END'")
-	s.exec("CREATE TRIGGER tidied AFTER DELETE ON troupe.outbox_trouble FOR EACH STATEMENT EXECUTE FUNCTION tidied()")
+	s.exec("CREATE TRIGGER tidied AFTER DELETE ON troupe.outbox_failures FOR EACH STATEMENT EXECUTE FUNCTION tidied()")
 	listener, err := s.pool.Acquire(t.Context())
 	require.NoError(t, err)
 	defer listener.Release()
@@ -71,25 +71,25 @@ func TestARowThatIsNotVisibleYetKeepsItsTrouble(t *testing.T) {
 	s.start(cfg) // a term begins with housekeeping
 	_, err = listener.Conn().WaitForNotification(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_failures"))
 	letGo()
 	s.createTopic("late", 1)
 	require.Equal(t, []string{"1"}, values(s.gather(1, s.flow+".late.commands")))
 }
 
 // The failure of a row that was deleted is deleted too.
-func TestTroubleOfARowThatWasTakenOutIsForgotten(t *testing.T) {
+func TestAFailureOfARemovedRowIsForgotten(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil) // no other test's open transaction delays it
 	cfg := s.config()
 	cfg.UnknownTopic = time.Hour
 	r := s.start(cfg)
 	s.insert(s.flow+".none.commands", "k", "1")
-	testkit.Wait(t, "trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_trouble") == 1, nil })
+	testkit.Wait(t, "failure", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_failures") == 1, nil })
 	require.NoError(t, r.stop())
 	s.exec("DELETE FROM troupe.outbox")
 	s.start(cfg)
-	testkit.Wait(t, "no trouble", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_trouble") == 0, nil })
+	testkit.Wait(t, "no failure", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_failures") == 0, nil })
 }
 
 // The row of the checkpoint may not be visible yet when the next relay looks for it: that does not mean another server.

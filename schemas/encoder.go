@@ -90,7 +90,7 @@ func (e *JSONEncoder) Encode(ctx context.Context, topic, typ string, json []byte
 }
 
 func (e *JSONEncoder) latest(ctx context.Context, subject string) (uint32, error) {
-	now := e.codec.registry.trouble.now
+	now := e.codec.registry.failures.now
 	known, seen := e.last.get(subject)
 	if seen && now().Before(known.until) {
 		return known.id, nil

@@ -24,8 +24,8 @@ type latest struct {
 	until time.Time
 }
 
-// trouble stores failures, so that many bad messages do not cause many requests to the registry.
-type trouble struct {
+// failures stores the registry's failures, so that many bad messages do not cause many requests to the registry.
+type failures struct {
 	turn  chan struct{}           // one caller sends a request, the others wait and then use its result
 	about *cache[string, failure] // by id or subject
 	now   func() time.Time
@@ -43,8 +43,8 @@ type failure struct {
 // errNotYet is wrapped together with ErrNoSchema while the registry may still get the schema.
 var errNotYet = errors.New("it may come to know it")
 
-func newTrouble() trouble {
-	return trouble{turn: make(chan struct{}, 1), about: newCache[string, failure](), now: time.Now}
+func newFailures() failures {
+	return failures{turn: make(chan struct{}, 1), about: newCache[string, failure](), now: time.Now}
 }
 
 // ByID returns the schema with an id. The first call for an id queries the registry; later calls do not. An error that wraps
@@ -70,7 +70,7 @@ func (r *Registry) ByID(ctx context.Context, id uint32) (string, error) {
 func (r *Registry) Latest(ctx context.Context, subject string) (id uint32, avsc string, err error) {
 	known := func() (latest, bool) {
 		l, ok := r.latest.get(subject)
-		return l, ok && r.trouble.now().Before(l.until)
+		return l, ok && r.failures.now().Before(l.until)
 	}
 	l, err := ask(ctx, r, "subject "+subject, known, func() (latest, error) {
 		s, err := r.client.SchemaByVersion(ctx, subject, -1)
@@ -81,7 +81,7 @@ func (r *Registry) Latest(ctx context.Context, subject string) (id uint32, avsc 
 			return latest{}, err
 		}
 		id, err := r.remember(s.ID, s.Schema.Schema)
-		l := latest{id, s.Schema.Schema, r.trouble.now().Add(forgetLatest)}
+		l := latest{id, s.Schema.Schema, r.failures.now().Add(forgetLatest)}
 		if err == nil {
 			r.latest.put(subject, l, len(l.avsc))
 		}
@@ -115,7 +115,7 @@ func ask[V any](ctx context.Context, r *Registry, what string, known func() (V, 
 			err = fmt.Errorf("%s: %w", what, err)
 		}
 	}()
-	t := &r.trouble
+	t := &r.failures
 	if err := t.recent(what); err != nil {
 		return v, err
 	}
@@ -146,7 +146,7 @@ func ask[V any](ctx context.Context, r *Registry, what string, known func() (V, 
 	return v, err
 }
 
-func (t *trouble) recent(what string) error {
+func (t *failures) recent(what string) error {
 	now := t.now()
 	if f, ok := t.about.get(what); ok && now.Before(f.until) {
 		return f.err
@@ -161,7 +161,7 @@ func (t *trouble) recent(what string) error {
 
 // unknown counts how often the registry did not have a schema. A registry of several servers may lag behind a schema that
 // another one of them has just stored.
-func (t *trouble) unknown(what string, r *Registry) error {
+func (t *failures) unknown(what string, r *Registry) error {
 	before, _ := t.about.get(what)
 	f := failure{asked: before.asked + 1}
 	if f.asked < askUnknown {
@@ -178,7 +178,7 @@ func (t *trouble) unknown(what string, r *Registry) error {
 
 // add stores a failure under the requested id or subject if the registry responded, and for the whole registry if it did not:
 // one bad id must not prevent requests for others.
-func (t *trouble) add(what string, err error) {
+func (t *failures) add(what string, err error) {
 	var answer *sr.ResponseError
 	switch {
 	case errors.Is(err, ErrNoSchema):

@@ -26,9 +26,9 @@ type Registry struct {
 	client  *sr.Client
 	address string
 
-	byID    *cache[uint32, string]
-	latest  *cache[string, latest]
-	trouble trouble
+	byID     *cache[uint32, string]
+	latest   *cache[string, latest]
+	failures failures
 }
 
 // NewRegistry creates a client for the registry at address, an http or https URL, whose user and password, if any, become
@@ -60,11 +60,11 @@ func NewRegistry(address string, opts ...sr.ClientOpt) (*Registry, error) {
 		return nil, fmt.Errorf("registry %s: %w", u, err)
 	}
 	return &Registry{
-		client:  client,
-		address: u.String(),
-		byID:    newCache[uint32, string](),
-		latest:  newCache[string, latest](),
-		trouble: newTrouble(),
+		client:   client,
+		address:  u.String(),
+		byID:     newCache[uint32, string](),
+		latest:   newCache[string, latest](),
+		failures: newFailures(),
 	}, nil
 }
 

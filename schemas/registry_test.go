@@ -119,7 +119,7 @@ func TestDecodeGivesUpOnASilentRegistry(t *testing.T) {
 	require.NoError(t, c.Decode(envelope.Message{Payload: good.Payload}, &parcel{}), "what is known needs no registry")
 }
 
-func TestTroubleIsForgotten(t *testing.T) {
+func TestAFailureOfTheRegistryIsForgotten(t *testing.T) {
 	var status atomic.Int64
 	r, asked := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		switch status.Load() {
@@ -177,7 +177,7 @@ func TestTroubleIsForgotten(t *testing.T) {
 	}
 }
 
-func TestACallerWhoLeavesIsNoTrouble(t *testing.T) {
+func TestACallerThatLeavesIsNoFailure(t *testing.T) {
 	arrived, release := make(chan struct{}, 1), make(chan struct{})
 	first := true
 	r, _ := serve(t, func(w http.ResponseWriter, req *http.Request) {

@@ -27,7 +27,7 @@ func deadLetters(n *alert.Notifier, hop string) participant.Hooks {
 
 // parkedRows returns hooks for relay.Config.Hooks.
 func parkedRows(n *alert.Notifier, service string) relay.Hooks {
-	return relay.Hooks{Troubled: func(t relay.Trouble) {
+	return relay.Hooks{PublishFailed: func(t relay.PublishFailure) {
 		if t.Parked {
 			n.Notify(alert.Incident{Kind: "parked row", Where: t.Topic, Subject: service, ID: t.ID.String(), Text: t.Err.Error()})
 		}

@@ -160,7 +160,7 @@ func (a *Ambassador) call(ctx context.Context, _ pgx.Tx, c participant.Command[C
 		}
 		return participant.Refuse(refused), nil
 	}
-	return participant.Outcome{}, a.trouble(r, got)
+	return participant.Outcome{}, a.noOutcome(r, got)
 }
 
 func (a *Ambassador) tooLarge(r request, got answer) error {
@@ -168,8 +168,8 @@ func (a *Ambassador) tooLarge(r request, got answer) error {
 		r, got.text(), a.cfg.MaxBody))
 }
 
-// trouble returns the error for a response that is no outcome. It does not contain the response's text, which may be secret.
-func (a *Ambassador) trouble(r request, got answer) error {
+// noOutcome returns the error for a response that is no outcome. It does not contain the response's text, which may be secret.
+func (a *Ambassador) noOutcome(r request, got answer) error {
 	switch {
 	case Meaning(got.status) == Again:
 		return retry.After(fmt.Errorf("%s: %s", r, got.text()), got.wait(time.Now()))

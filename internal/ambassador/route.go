@@ -110,7 +110,7 @@ func (a *Ambassador) post(ctx context.Context, route Route, m envelope.Message) 
 	case v == Again:
 		return answer{}, retry.After(fmt.Errorf("%s: %s", r, got.text()), got.wait(time.Now()))
 	}
-	return answer{}, a.trouble(r, got)
+	return answer{}, a.noOutcome(r, got)
 }
 
 func (a *Ambassador) meaning(status int) Verdict {

@@ -116,7 +116,7 @@ var rights = map[Part][]Grant{
 		need("SELECT, INSERT, UPDATE", "relay_leases", "to lead"),
 		need("SELECT", "relay_state", "to know what a stream has published"),
 		need("INSERT, UPDATE", "relay_state", "to stream").optional(),
-		need(readWrite, "outbox_trouble", "to put rows off, park them and take them up again"),
+		need(readWrite, "outbox_failures", "to put rows off, park them and take them up again"),
 		need("SELECT, INSERT, UPDATE", "relay_slot_samples", "to keep samples of the slot").optional(),
 		need("SELECT", "outbox_repairs", "to pass over discarded rows that the log has once more").columns(discardColumns).optional(),
 		need("SELECT", "outbox_partitions", "to see how many positions are left").optional(),
@@ -126,7 +126,7 @@ var rights = map[Part][]Grant{
 		version,
 		need("SELECT, INSERT, UPDATE", "relay_leases", "to lead"),
 		need("SELECT, INSERT, UPDATE", "mapped_tables", "to stream"),
-		need(readWrite, "mapped_trouble", "to put rows off, park them and take them up again"),
+		need(readWrite, "mapped_failures", "to put rows off, park them and take them up again"),
 		need("SELECT", "outbox_repairs", "to pass over discarded rows that the log has once more").columns(discardColumns).optional(),
 		need("SELECT, INSERT, UPDATE", "relay_slot_samples", "to keep samples of the slot").optional(),
 	},
@@ -171,7 +171,7 @@ var rights = map[Part][]Grant{
 	},
 	Viewer: {
 		version,
-		need("SELECT", "outbox, outbox_partitions, outbox_posts, outbox_trouble, outbox_status, outbox_repairs, mapped_tables, mapped_trouble, "+
+		need("SELECT", "outbox, outbox_partitions, outbox_posts, outbox_failures, outbox_status, outbox_repairs, mapped_tables, mapped_failures, "+
 			"relay_leases, relay_pauses, relay_slot_samples, relay_state", "to see the outbox and its relay"),
 		need("SELECT", "outbox_position_seq", "to count waiting rows").sequence(),
 		need("SELECT", "inbox, inbox_recent, inbox_offsets, inbox_slots, inbox_groups, answers, started, leases, held, dead_letters, deadlines, "+
@@ -206,13 +206,13 @@ var rights = map[Part][]Grant{
 	},
 	RelayOperator: {
 		version,
-		need("SELECT", "outbox, outbox_partitions, outbox_trouble, mapped_tables, mapped_trouble, relay_leases, relay_pauses, relay_slot_samples, relay_state", "to look"),
+		need("SELECT", "outbox, outbox_partitions, outbox_failures, mapped_tables, mapped_failures, relay_leases, relay_pauses, relay_slot_samples, relay_state", "to look"),
 		need("SELECT", "outbox_position_seq", "to count waiting rows").sequence(),
 		need("INSERT", "relay_leases", "to pause").columns("shard, holder, term, expires_at, paused_at, paused_by, paused_why"),
 		need("UPDATE", "relay_leases", "to pause and resume").columns("paused_at, paused_by, paused_why"),
 		need("INSERT", "relay_pauses", "to pause and resume").columns("actor, action, reason, shard").audit(),
-		need("UPDATE", "outbox_trouble, mapped_trouble", "to retry parked rows"),
-		need("DELETE", "outbox, outbox_trouble, mapped_trouble", "to discard parked rows"),
+		need("UPDATE", "outbox_failures, mapped_failures", "to retry parked rows"),
+		need("DELETE", "outbox, outbox_failures, mapped_failures", "to discard parked rows"),
 		need("INSERT", "outbox_repairs", "to retry and discard parked rows").columns(parkedColumns).audit(),
 	},
 }

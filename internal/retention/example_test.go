@@ -62,11 +62,11 @@ func ExampleDropper_Drop() {
 	if err := pool.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&published); err != nil {
 		fmt.Println(err)
 	}
-	exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
+	exec(`INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 8, 8, 'message too large' FROM troupe.outbox WHERE position = 20000003`)
 	drop(published)
 
-	exec("DELETE FROM troupe.outbox_trouble")
+	exec("DELETE FROM troupe.outbox_failures")
 	exec("UPDATE troupe.outbox_partitions SET done_at = clock_timestamp() - interval '1 hour' WHERE name = 'outbox_20000010'")
 	drop(published)
 	// Output:
@@ -76,7 +76,7 @@ func ExampleDropper_Drop() {
 	// dropped outbox_15000000
 	// kept outbox_20000000: position 20000000 is not published
 	// kept outbox_20000010: position 20000010 is not published
-	// kept outbox_20000000: 1 of its rows stand in troupe.outbox_trouble
+	// kept outbox_20000000: 1 of its rows stand in troupe.outbox_failures
 	// kept outbox_20000010: its rows are published and kept
 	// dropped outbox_20000010
 	// kept outbox_20000000: its rows are published and kept

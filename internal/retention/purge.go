@@ -14,11 +14,11 @@ import (
 // columns. By default such a table is not purged: in many cases the program that created it deletes its rows. Table and
 // Position are required, and CreatedAt unless Age is negative.
 //
-// A row is deleted when it was published, its position is not in troupe.outbox_trouble, and it is older than Age. With XID, a
+// A row is deleted when it was published, its position is not in troupe.outbox_failures, and it is older than Age. With XID, a
 // row counts as published when the confirmed snapshot sees that transaction id. Without XID, it counts as published when the
 // transaction that wrote it last is older than all transactions that were open in the snapshot: later, but never wrong.
 //
-// It needs SELECT and DELETE on the table, and SELECT on troupe.outbox_trouble.
+// It needs SELECT and DELETE on the table, and SELECT on troupe.outbox_failures.
 type Purge struct {
 	Table     pgx.Identifier
 	Position  string        // column with an index, whose order is about the order in which rows were written
@@ -144,7 +144,7 @@ WITH now AS MATERIALIZED (
   SELECT %[2]s AS position, %[3]s AS done
   FROM %[1]s x, now
   WHERE %[4]s
-    AND NOT EXISTS (SELECT FROM troupe.outbox_trouble t WHERE t.position::text = %[2]s::text)
+    AND NOT EXISTS (SELECT FROM troupe.outbox_failures t WHERE t.position::text = %[2]s::text)
   ORDER BY %[2]s
   LIMIT @rows
 ), gone AS (

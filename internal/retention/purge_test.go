@@ -61,7 +61,7 @@ func TestAForeignTableIsPurgedOfWhatIsPublished(t *testing.T) {
 			require.Equal(t, 25, run(early))
 			require.Equal(t, 11, rows())
 
-			r.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
+			r.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 				SELECT n, gen_random_uuid(), 't', 'parked', 1, 8, 'e' FROM "Events" ORDER BY n LIMIT 1`)
 			settle()
 			require.Equal(t, 10, run(r.snapshot()))

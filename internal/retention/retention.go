@@ -14,7 +14,7 @@ import (
 )
 
 // Published is a confirmed snapshot: the text of a pg_snapshot. Every row that is visible in it was published, or is in
-// troupe.outbox_trouble, or waits behind a row there, and its commit is on the server's disk. "" means that none of the
+// troupe.outbox_failures, or waits behind a row there, and its commit is on the server's disk. "" means that none of the
 // existing rows was published: under poll the relay deletes published rows.
 type Published string
 
@@ -35,7 +35,7 @@ type Config struct {
 //
 //	(a) the sequence is past it, so that new inserts get later positions
 //	(b) all transactions that held the writers' lock after that have ended, prepared ones too: no insert into it is possible
-//	(c) each of its rows is visible in a confirmed snapshot, and none is in troupe.outbox_trouble
+//	(c) each of its rows is visible in a confirmed snapshot, and none is in troupe.outbox_failures
 //	(d) Age has passed since then
 //	(e) it was detached, concurrently, and (c) still holds for the detached table
 //
@@ -58,7 +58,7 @@ type Config struct {
 //	the server restarts                    (a) and (b) start again; prepared transactions are waited for
 //	a transaction stays open after insert  its partition and all later ones stay; no writer waits
 //	a reader stays open (pg_dump)          DETACH waits, DROP is tried again; no writer waits; partitions ahead are created
-//	a row is in trouble                    its partition stays, others are dropped
+//	a row has failed                       its partition stays, others are dropped
 //	no confirmed snapshot, or an old one   partitions stay
 //	a row is found after DETACH            the table stays, and each call reports it: see docs/retention.md
 //	CACHE is not 1, or there is a DEFAULT  nothing is dropped; the error says what to do

@@ -191,18 +191,18 @@ func TestPublishedRowsStayForTheirAge(t *testing.T) {
 	require.Equal(t, []string{first}, r.drop(r.retention(0), r.snapshot()).Dropped, "a restart does not begin the hour anew")
 }
 
-func TestRowsInTroubleKeepTheirPartition(t *testing.T) {
+func TestFailedRowsKeepTheirPartition(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	dropper := r.retention(atOnce)
 	r.insert(25)
-	r.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
+	r.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 1, 'e' FROM troupe.outbox WHERE position = 20000003`)
 	require.Equal(t, retention.Dropping{
 		Dropped: []string{second},
-		Kept:    []retention.KeptPartition{{Name: first, Why: "1 of its rows stand in troupe.outbox_trouble"}},
+		Kept:    []retention.KeptPartition{{Name: first, Why: "1 of its rows stand in troupe.outbox_failures"}},
 	}, r.drop(dropper, r.snapshot()))
-	r.exec("DELETE FROM troupe.outbox_trouble")
+	r.exec("DELETE FROM troupe.outbox_failures")
 	require.Equal(t, []string{first}, r.drop(dropper, r.snapshot()).Dropped)
 }
 

@@ -10,12 +10,12 @@ import (
 
 // Stats summarises the state of an outbox.
 type Stats struct {
-	// Pending counts the rows that are not published, including rows in trouble, up to 100,000. Where published rows stay
+	// Pending counts the rows that are not published, including failed rows, up to 100,000. Where published rows stay
 	// (source wal), rows are recognised as published by the confirmed snapshot, which may be some seconds old, and only among
 	// the newest 100,000 rows: the rows of a transaction that stayed open while that many other rows were written are not
-	// counted, unless they are in trouble.
+	// counted, unless they are in failed.
 	Pending  int64         `json:"pending"`
-	Bytes    int64         `json:"bytes"`    // of the counted rows' payloads, without rows in trouble below the newest 100,000
+	Bytes    int64         `json:"bytes"`    // of the counted rows' payloads, without failed rows below the newest 100,000
 	Oldest   time.Duration `json:"oldest"`   // age of the lowest pending row; 0 when there is none
 	Retrying int64         `json:"retrying"` // rows that wait for their next try
 	Parked   int64         `json:"parked"`   // rows that an operator must look at
@@ -24,7 +24,7 @@ type Stats struct {
 
 // readStats walks down from the newest row, since unpublished rows are the newest, and reads at most 100,000: the rows below
 // may be millions of published ones. If no snapshot is confirmed, all rows are pending, and the oldest is the lowest row of
-// the table. A row in trouble is counted by its line in outbox_trouble, wherever the row is.
+// the table. A failed row is counted by its line in outbox_failures, wherever the row is.
 const readStats = `
 WITH state AS MATERIALIZED (
   SELECT (SELECT published FROM troupe.relay_state WHERE published IS NOT NULL ORDER BY updated_at DESC LIMIT 1) AS published
@@ -39,30 +39,30 @@ WITH state AS MATERIALIZED (
          min(n.position) AS lowest
   FROM newest n
   CROSS JOIN state s
-  LEFT JOIN troupe.outbox_trouble t USING (position, id)
+  LEFT JOIN troupe.outbox_failures t USING (position, id)
   WHERE t.position IS NOT NULL OR s.published IS NULL
      OR NOT (pg_visible_in_snapshot(n.xid, s.published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(n.xid, n.xmin), s.published))
-), trouble AS (
+), failed AS (
   SELECT count(*) AS rows,
          count(*) FILTER (WHERE status = 'retrying') AS retrying,
          count(*) FILTER (WHERE status = 'parked') AS parked,
          min(position) AS lowest
-  FROM troupe.outbox_trouble
+  FROM troupe.outbox_failures
 ), lowest AS (
   SELECT CASE
            WHEN (SELECT published FROM state) IS NULL
            THEN (SELECT position FROM troupe.outbox ORDER BY position LIMIT 1)
-           ELSE least(pending.lowest, trouble.lowest)
+           ELSE least(pending.lowest, failed.lowest)
          END AS position
-  FROM pending, trouble
+  FROM pending, failed
 )
-SELECT least(pending.rows + trouble.rows, 100000), pending.bytes,
+SELECT least(pending.rows + failed.rows, 100000), pending.bytes,
        (SELECT extract(epoch FROM clock_timestamp() - created_at)::float8
         FROM troupe.outbox WHERE position = (SELECT position FROM lowest) AND isfinite(created_at)),
-       trouble.retrying, trouble.parked,
+       failed.retrying, failed.parked,
        (SELECT coalesce(max(hi), 0) FROM troupe.outbox_partitions WHERE state = 'attached')
          - (SELECT last_value FROM troupe.outbox_position_seq)
-FROM pending, trouble`
+FROM pending, failed`
 
 // ReadStats reads the statistics in one round trip. It reads at most 100,000 rows, so that it stays cheap with any backlog
 // and any number of published rows.

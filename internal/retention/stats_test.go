@@ -23,7 +23,7 @@ func TestStatisticsCountWhatWaits(t *testing.T) {
 	_, err = pool.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, type, created_at)
 		SELECT 't', 'T', now() - interval '1 hour' FROM generate_series(1, 5)`)
 	require.NoError(t, err)
-	_, err = pool.Exec(t.Context(), `INSERT INTO troupe.outbox_trouble (position, id, topic, status, next_try, attempts, max_attempts, last_error)
+	_, err = pool.Exec(t.Context(), `INSERT INTO troupe.outbox_failures (position, id, topic, status, next_try, attempts, max_attempts, last_error)
 		SELECT position, id, topic, s, CASE s WHEN 'retrying' THEN now() END, 1, 8, 'e'
 		FROM troupe.outbox JOIN (VALUES (1, 'retrying'), (2, 'parked'), (3, 'parked')) AS x (n, s) ON n = position`)
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestStatisticsKnowWhatIsPublished(t *testing.T) {
 	require.Equal(t, []int64{4, 10}, []int64{s.Pending, s.Bytes})
 	require.InDelta(t, 2*time.Hour, s.Oldest, float64(time.Minute))
 
-	r.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
+	r.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 8, 'e' FROM troupe.outbox WHERE position = 7`)
 	confirm()
 	s, err = retention.ReadStats(t.Context(), r.pool)
@@ -81,7 +81,7 @@ func TestStatisticsKnowWhatIsPublished(t *testing.T) {
 	require.InDelta(t, 3*time.Hour, s.Oldest, float64(time.Minute))
 }
 
-// A row in trouble is not done although the snapshot sees it, and one that the snapshot does not see is pending.
+// A failed row is not done although the snapshot sees it, and one that the snapshot does not see is pending.
 func TestEveryEntryHasAStatus(t *testing.T) {
 	t.Parallel()
 	r := room{t, testkit.Database(t)}
@@ -93,7 +93,7 @@ func TestEveryEntryHasAStatus(t *testing.T) {
 		return all
 	}
 	r.insert(3)
-	r.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
+	r.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 8, 'e' FROM troupe.outbox WHERE position = 2`)
 	r.exec("INSERT INTO troupe.relay_state (slot, source, system_id, timeline) VALUES ('s', 'poll', '1', 1)")
 	require.Equal(t, []string{"pending", "parked", "pending"}, statuses(), "nobody confirmed anything")

@@ -71,16 +71,16 @@ func keptUntil(t time.Time) string {
 	return "its rows are published and kept until " + t.UTC().Format(time.RFC3339)
 }
 
-// unpublished returns the reason if a row of p is not published or is in trouble, or "". It reads all of p.
+// unpublished returns the reason if a row of p is not published or failed, or "". It reads all of p.
 func (r *Dropper) unpublished(ctx context.Context, p partition, published Published) (why string, empty bool, err error) {
-	var troubled int64
-	err = r.conn.QueryRow(ctx, `SELECT count(*) FROM troupe.outbox_trouble WHERE position >= $1 AND position < $2`,
-		p.lo, p.hi).Scan(&troubled)
+	var failed int64
+	err = r.conn.QueryRow(ctx, `SELECT count(*) FROM troupe.outbox_failures WHERE position >= $1 AND position < $2`,
+		p.lo, p.hi).Scan(&failed)
 	if err != nil {
 		return "", false, err
 	}
-	if troubled > 0 {
-		return fmt.Sprintf("%d of its rows stand in troupe.outbox_trouble", troubled), false, nil
+	if failed > 0 {
+		return fmt.Sprintf("%d of its rows are in troupe.outbox_failures", failed), false, nil
 	}
 	// Without a prepared statement: the table is about to be dropped.
 	var position *int64

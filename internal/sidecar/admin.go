@@ -327,7 +327,7 @@ type statistics struct {
 type rowStats struct {
 	retention.Stats
 	Bytes  int64 // payload bytes of the rows that Pending counts
-	mapped bool  // the table has a mapping: only its rows in trouble are known
+	mapped bool  // the table has a mapping: only its failed rows are known
 }
 
 const (

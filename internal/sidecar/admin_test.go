@@ -194,10 +194,10 @@ func park(t *testing.T, conn *pgx.Conn, topic string, n int) (ids []string) {
 	for i := range n {
 		insert(t, conn, topic, fmt.Sprintf("k-%d", i))
 	}
-	_, err := conn.Exec(t.Context(), `INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+	_, err := conn.Exec(t.Context(), `INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, key::bytea, 'parked', 5, 8, 'MESSAGE_TOO_LARGE' FROM troupe.outbox`)
 	require.NoError(t, err)
-	rows, err := conn.Query(t.Context(), "SELECT id::text FROM troupe.outbox_trouble ORDER BY position")
+	rows, err := conn.Query(t.Context(), "SELECT id::text FROM troupe.outbox_failures ORDER BY position")
 	require.NoError(t, err)
 	ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
@@ -278,7 +278,7 @@ func TestParkedRowsOverHTTP(t *testing.T) {
 		require.Equal(t, c.code, code, text)
 		require.Contains(t, text, c.want)
 	}
-	require.Equal(t, 5, count(t, conn, "SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'"))
+	require.Equal(t, 5, count(t, conn, "SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'"))
 
 	code, text := p.ask("POST", "/parked/"+ids[0]+"/retry", token, who)
 	require.Equal(t, http.StatusOK, code, text)
@@ -287,7 +287,7 @@ func TestParkedRowsOverHTTP(t *testing.T) {
 	require.Equal(t, http.StatusOK, code, text)
 	testkit.Wait(t, "both are gone", func() (bool, error) {
 		return count(t, conn, "SELECT count(*) FROM troupe.outbox_status WHERE status <> 'done'") == 3 &&
-			count(t, conn, "SELECT count(*) FROM troupe.outbox_trouble") == 3, nil
+			count(t, conn, "SELECT count(*) FROM troupe.outbox_failures") == 3, nil
 	})
 	payload := "{}"
 	require.Equal(t, []audit{{"ann", "retry", "ticket 4711", topic, "MESSAGE_TOO_LARGE", 5, nil}}, audits(t, conn, ids[0]))
@@ -326,7 +326,7 @@ func TestParkedRowsOnTheCommandLine(t *testing.T) {
 	r = run(t, environ, "parked", "retry", ids[0], "--actor", "ann")
 	require.Equal(t, 0, r.code, r.stderr)
 	require.Contains(t, r.stdout, "will be tried again")
-	require.Equal(t, 1, count(t, conn, "SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'retrying' AND attempts = 1 AND next_try <= now()"))
+	require.Equal(t, 1, count(t, conn, "SELECT count(*) FROM troupe.outbox_failures WHERE status = 'retrying' AND attempts = 1 AND next_try <= now()"))
 	for _, action := range []string{"retry", "discard"} {
 		r = run(t, environ, "parked", action, ids[0], "--actor", "ann", "--reason", "again")
 		require.Equal(t, 1, r.code)

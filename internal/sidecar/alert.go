@@ -16,7 +16,7 @@ func (o *outboxPlan) tellOfParked() (*alert.Notifier, error) {
 		return nil, err
 	}
 	service := o.relay.Service
-	o.relay.Hooks.Troubled = func(t relay.Trouble) {
+	o.relay.Hooks.PublishFailed = func(t relay.PublishFailure) {
 		if t.Parked {
 			alerts.Notify(alert.Incident{
 				Kind: "parked row", Where: t.Topic, Subject: service, ID: t.ID.String(), Text: t.Err.Error(),

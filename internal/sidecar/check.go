@@ -16,7 +16,7 @@ func (p Program) checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Say what would go wrong, and what to do about it",
 		Long: `check looks at the database and at Kafka with the relay's own rights and changes nothing: version,
-migrations, privileges, partitions, brokers, the topics of waiting rows, rows in trouble. troupe doctor
+migrations, privileges, partitions, brokers, the topics of waiting rows, failed rows. troupe doctor
 looks at more: a service's rights, the topics of a flow, the registry.
 
 With --debezium it looks at neither: it reads the JSON of a Debezium connector for Postgres and prints

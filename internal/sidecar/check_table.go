@@ -37,7 +37,7 @@ func checkTable(ctx context.Context, r *doctor.Report, config *pgx.ConnConfig, o
 	}
 	checkPublication(ctx, r, conn, of, publication)
 	var parked int
-	err = conn.QueryRow(ctx, "SELECT count(*) FROM troupe.mapped_trouble WHERE table_name = $1 AND status = 'parked'", of.Name).Scan(&parked)
+	err = conn.QueryRow(ctx, "SELECT count(*) FROM troupe.mapped_failures WHERE table_name = $1 AND status = 'parked'", of.Name).Scan(&parked)
 	if err == nil && parked > 0 {
 		r.Warn("parked", fmt.Sprintf("%d rows wait for a person, and their keys behind them", parked),
 			"outbox-relay parked list; cure the cause, then outbox-relay parked retry, or discard")

@@ -102,13 +102,13 @@ func TestStatusTellsOfAllShardsAndParkedRowsOfATopicAreRetried(t *testing.T) {
 
 	r = run(t, environ, "parked", "retry", "--topic", topic, "--dry-run")
 	require.Contains(t, r.stdout, "3 rows: retry would be")
-	require.Equal(t, 3, count(t, conn, "SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'"))
+	require.Equal(t, 3, count(t, conn, "SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'"))
 	r = run(t, environ, "parked", "retry", "--topic", topic, someID)
 	require.Equal(t, 2, r.code)
 	r = run(t, environ, "parked", "retry", "--topic", topic, "--output", "json")
 	require.Equal(t, 0, r.code, r.stderr)
 	require.JSONEq(t, `{"topic": `+quoted(topic)+`, "done": 3}`, r.stdout)
-	require.Equal(t, 3, count(t, conn, "SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'retrying'"))
+	require.Equal(t, 3, count(t, conn, "SELECT count(*) FROM troupe.outbox_failures WHERE status = 'retrying'"))
 }
 
 func quoted(text string) string {

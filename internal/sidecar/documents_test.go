@@ -96,7 +96,7 @@ func TestTheCommandsInDocumentsRun(t *testing.T) {
 			continue
 		}
 		ran[text] = true
-		_, err := pool.Exec(t.Context(), "TRUNCATE troupe.outbox, troupe.outbox_trouble")
+		_, err := pool.Exec(t.Context(), "TRUNCATE troupe.outbox, troupe.outbox_failures")
 		require.NoError(t, err)
 		_, err = pool.Exec(t.Context(), aParkedRow, namedID(c))
 		require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestTheCommandsInDocumentsRun(t *testing.T) {
 const aParkedRow = `
 	WITH one AS (INSERT INTO troupe.outbox (id, topic, key, type, payload)
 		VALUES ($1, 'order.payment.commands', 'o-1', 'ChargePayment', '{}') RETURNING position, id, topic)
-	INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+	INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 	SELECT position, id, topic, '\x6f2d31', 'parked', 8, 8, 'no such topic' FROM one`
 
 // namedID returns the id of the row that a command names.

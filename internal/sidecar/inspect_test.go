@@ -52,7 +52,7 @@ func TestCheckSaysWhatWouldGoWrong(t *testing.T) {
 	require.Equal(t, "ok", f.level("topics"))
 
 	insert(t, conn, topic+"-none", "k")
-	_, err := conn.Exec(t.Context(), `INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
+	_, err := conn.Exec(t.Context(), `INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 1, 'e' FROM troupe.outbox LIMIT 1`)
 	require.NoError(t, err)
 	_, err = conn.Exec(t.Context(), "SELECT setval('troupe.outbox_position_seq', 19999990)")

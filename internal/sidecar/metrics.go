@@ -46,7 +46,7 @@ func tells(of func(scrape) bool) func(scrape) (float64, bool) {
 	}
 }
 
-func inTrouble(of func(*rowStats) float64) func(scrape) (float64, bool) {
+func failedRows(of func(*rowStats) float64) func(scrape) (float64, bool) {
 	return func(s scrape) (float64, bool) {
 		if s.rows == nil {
 			return 0, false
@@ -142,10 +142,10 @@ var figures = []figure{
 		inTable(func(r *rowStats) float64 { return float64(r.Bytes) })},
 	{"retrying_rows", gauge, "rows", "Rows that wait for their next try.",
 		"above 0 for minutes: a topic does not exist or refuses us; soon they are parked",
-		inTrouble(func(r *rowStats) float64 { return float64(r.Retrying) })},
+		failedRows(func(r *rowStats) float64 { return float64(r.Retrying) })},
 	{"parked_rows", gauge, "rows", "Rows that a person must look at.",
 		"above 0: their keys wait behind them; outbox-relay parked list",
-		inTrouble(func(r *rowStats) float64 { return float64(r.Parked) })},
+		failedRows(func(r *rowStats) float64 { return float64(r.Parked) })},
 	{"headroom_positions", gauge, "positions", "Positions left in the partitions there are.",
 		"falls below a day's rows: partitions are not made ahead; at 0 every insert fails; see outbox-relay check",
 		inTable(func(r *rowStats) float64 { return float64(r.Headroom) })},

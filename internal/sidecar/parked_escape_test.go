@@ -13,7 +13,7 @@ func TestParkedRowsArePrintedWithoutControlCharacters(t *testing.T) {
 	id := park(t, conn, topic+"\x1b[2J", 1)[0]
 	_, err := conn.Exec(t.Context(), `UPDATE troupe.outbox SET payload = E'{"a": "\x1b]0;owned\x07"}', type = E'T\x1b[31m\nstatus forged', headers = E'{"x": "\u202e"}'`)
 	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), `UPDATE troupe.outbox_trouble SET last_error = E'refused \x1b[1A\u009b2J'`)
+	_, err = conn.Exec(t.Context(), `UPDATE troupe.outbox_failures SET last_error = E'refused \x1b[1A\u009b2J'`)
 	require.NoError(t, err)
 	for _, args := range [][]string{{"parked", "list"}, {"parked", "show", id}, {"parked", "retry", "--topic", topic + "\x1b[2J", "--dry-run", "--actor", "ann"}, {"parked", "retry", id, "--actor", "ann"}} {
 		r := run(t, environ, args...)

@@ -55,7 +55,7 @@ most after a minute, and the others go on; ` + "`/readyz`" + ` says which one it
 An entry's ` + "`mapping`" + ` has ` + "`table`" + `, as schema.table, and the options of Debezium's EventRouter, each a key with a dot in it:
 the tables of one process may all be of other shapes. Such a table is read from the log (` + "`source`" + ` auto or wal; poll is refused, since it
 deletes what it publishes) and never written to; its database must be migrated all the same, since the relay keeps its state and
-rows in trouble there. [from-debezium.md](from-debezium.md) has what each option does.
+failed rows there. [from-debezium.md](from-debezium.md) has what each option does.
 
 | option | default | one of |
 |---|---|---|
@@ -104,7 +104,7 @@ A replay publishes rows again, under their ids, that were published and are stil
 
 ` + "`from_position` or `since`" + ` is needed, the rest is not. It has a producer of its own and is **outside of the relay's order**:
 a consumer sees old messages after new ones, and participants that have handled an id do nothing again. Rows that are not
-published yet, and those in trouble, are left out. Under poll a row is deleted once it is published, and cannot be replayed;
+published yet, and failed rows, are left out. Under poll a row is deleted once it is published, and cannot be replayed;
 the answer says so. One runs at a time per outbox.
 `
 

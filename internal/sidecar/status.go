@@ -24,7 +24,7 @@ func (p Program) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Say who leads, and what waits",
 		Long: `status asks the database, not a relay: which relay holds the lease, how many rows wait and since
-when, which of them are in trouble, and how far the migrations are.`,
+when, which of them failed, and how far the migrations are.`,
 		Example: `  DATABASE_URL=postgres://shop:…@127.0.0.1:5432/shop outbox-relay status
   outbox-relay status --output json | jq .outbox.pending`,
 		Args: noArguments,
@@ -64,7 +64,7 @@ when, which of them are in trouble, and how far the migrations are.`,
 // databaseStatus is the output of status; times are in seconds.
 type databaseStatus struct {
 	Database   string `json:"database"`
-	Table      string `json:"table,omitempty"` // set if the table has a mapping; then only its rows in trouble are known
+	Table      string `json:"table,omitempty"` // set if the table has a mapping; then only its failed rows are known
 	Migrations struct {
 		Current int64 `json:"current"`
 		Latest  int64 `json:"latest"`
@@ -137,7 +137,7 @@ func (s databaseStatus) print(to io.Writer) error {
 	}
 	if s.Rows != nil {
 		lines = append(lines, s.relayLines()...)
-		lines = append(lines, [2]string{"in trouble", fmt.Sprintf("%d retrying, %d parked", s.Rows.Retrying, s.Rows.Parked)})
+		lines = append(lines, [2]string{"failed", fmt.Sprintf("%d retrying, %d parked", s.Rows.Retrying, s.Rows.Parked)})
 		if s.Table == "" {
 			lines = slices.Insert(lines, len(lines)-1,
 				[2]string{"waiting rows", fmt.Sprintf("%d, the oldest for %.1f s", s.Rows.Pending, s.Rows.Oldest)})

@@ -126,10 +126,10 @@ func mappingSchema() object {
 	}
 }
 
-// readMappedStats reads the only figures that are known of a table with a mapping: its rows in trouble.
+// readMappedStats reads the only figures that are known of a table with a mapping: its failed rows.
 func readMappedStats(ctx context.Context, pool *pgxpool.Pool, of desk.Table) (s retention.Stats, err error) {
 	err = pool.QueryRow(ctx, `
 		SELECT count(*), count(*) FILTER (WHERE status = 'retrying'), count(*) FILTER (WHERE status = 'parked')
-		FROM troupe.mapped_trouble WHERE table_name = $1`, of.Name).Scan(&s.Pending, &s.Retrying, &s.Parked)
+		FROM troupe.mapped_failures WHERE table_name = $1`, of.Name).Scan(&s.Pending, &s.Retrying, &s.Parked)
 	return s, err
 }

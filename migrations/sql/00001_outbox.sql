@@ -60,7 +60,7 @@ $$;
 -- +goose StatementEnd
 
 -- Rows that could not be published at the first try, and only those.
-CREATE TABLE troupe.outbox_trouble (
+CREATE TABLE troupe.outbox_failures (
   position        bigint      PRIMARY KEY,
   id              uuid        NOT NULL,
   topic           text        NOT NULL,
@@ -75,7 +75,7 @@ CREATE TABLE troupe.outbox_trouble (
   CHECK ((status = 'retrying') = (next_try IS NOT NULL))
 );
 -- By hash: a key may be longer than a b-tree's entry.
-CREATE INDEX outbox_trouble_order_key ON troupe.outbox_trouble USING hash (order_key);
+CREATE INDEX outbox_failures_order_key ON troupe.outbox_failures USING hash (order_key);
 
 -- Every entry with its status. An entry that was published is gone.
 CREATE VIEW troupe.outbox_status AS
@@ -84,7 +84,7 @@ SELECT o.position, o.id, o.topic, o.key, o.type, o.created_at,
        coalesce(t.attempts, 0)       AS attempts,
        t.max_attempts, t.next_try, t.last_error, t.locked_at
 FROM troupe.outbox o
-LEFT JOIN troupe.outbox_trouble t USING (position);
+LEFT JOIN troupe.outbox_failures t USING (position);
 
 -- One active relay per shard. The term grows with every change of holder and is checked in every delete.
 CREATE TABLE troupe.relay_leases (

@@ -16,7 +16,7 @@ AS $$
     300)
 $$;
 
--- What dead letters are grouped by: 12 digits that say the same for the same trouble. convert_to is only STABLE for the
+-- What dead letters are grouped by: 12 digits that say the same for the same cause. convert_to is only STABLE for the
 -- sake of other encodings than the one named here.
 CREATE FUNCTION troupe.error_cause(consumer_group text, error_class text, handler text, error text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT

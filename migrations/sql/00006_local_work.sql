@@ -120,7 +120,7 @@ BEGIN
   WITH moved AS (
     DELETE FROM troupe.outbox AS o WHERE o.topic = make_local.topic RETURNING o.*
   ), cured AS (
-    DELETE FROM troupe.outbox_trouble AS t WHERE t.topic = make_local.topic
+    DELETE FROM troupe.outbox_failures AS t WHERE t.topic = make_local.topic
   )
   INSERT INTO troupe.local_work (position, consumer_group, id, topic, key, key_bytes, type, headers, raw_headers, payload,
                                  created_at, hold_key)

@@ -16,7 +16,7 @@ CREATE TABLE troupe.mapped_tables (
 
 -- Their rows that could not be published at the first try, and those that wait behind them. The row itself stands here
 -- too: many services delete it in the transaction that inserts it.
-CREATE TABLE troupe.mapped_trouble (
+CREATE TABLE troupe.mapped_failures (
   position        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- in the order in which the rows were told
   table_name      text        NOT NULL REFERENCES troupe.mapped_tables (name),
   id              uuid        NOT NULL, -- the event's, or made of it where that is no UUID
@@ -34,7 +34,7 @@ CREATE TABLE troupe.mapped_trouble (
   CHECK ((status = 'retrying') = (next_try IS NOT NULL))
 );
 -- By hash: a key may be longer than a b-tree's entry.
-CREATE INDEX mapped_trouble_order_key ON troupe.mapped_trouble USING hash (order_key);
+CREATE INDEX mapped_failures_order_key ON troupe.mapped_failures USING hash (order_key);
 
 -- A discarded row of such a table is kept whole too.
 ALTER TABLE troupe.outbox_repairs

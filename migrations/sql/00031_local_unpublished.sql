@@ -1,7 +1,7 @@
 -- +goose Up
 
 -- Under wal the outbox keeps rows that were published until their partition is dropped. Those stay where they are when their topic
--- becomes local: moved, they would take effect once more as soon as the inbox has forgotten them. Rows in trouble were not
+-- becomes local: moved, they would take effect once more as soon as the inbox has forgotten them. Failed rows were not
 -- published, although the snapshot sees them. A state of another cluster says nothing about the rows here, as for the relay.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION troupe.make_local(topic text, consumer_group text) RETURNS void
@@ -31,14 +31,14 @@ BEGIN
   WITH moved AS (
     DELETE FROM troupe.outbox AS o
     WHERE o.topic = make_local.topic
-      AND (EXISTS (SELECT FROM troupe.outbox_trouble AS t WHERE t.position = o.position)
+      AND (EXISTS (SELECT FROM troupe.outbox_failures AS t WHERE t.position = o.position)
            OR NOT EXISTS (SELECT
                           FROM troupe.relay_state AS s
                           WHERE s.system_id = (SELECT system_identifier::text FROM pg_control_system())
                             AND pg_visible_in_snapshot(o.xid, s.published)))
     RETURNING o.*
   ), cured AS (
-    DELETE FROM troupe.outbox_trouble AS t WHERE t.topic = make_local.topic
+    DELETE FROM troupe.outbox_failures AS t WHERE t.topic = make_local.topic
   )
   INSERT INTO troupe.local_work (position, consumer_group, id, topic, key, key_bytes, type, headers, raw_headers, payload,
                                  created_at, hold_key)

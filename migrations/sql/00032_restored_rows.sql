@@ -29,4 +29,4 @@ SELECT o.position, o.id, o.topic, o.key, o.type, o.created_at,
        coalesce(t.attempts, 0) AS attempts,
        t.max_attempts, t.next_try, t.last_error, t.locked_at
 FROM troupe.outbox o
-LEFT JOIN troupe.outbox_trouble t ON t.position = o.position AND t.id = o.id;
+LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id;

@@ -6,16 +6,16 @@
 -- which rows block others, as a digest: see read_on.sql.
 WITH blocking AS MATERIALIZED (
   SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')) AS positions
-  FROM troupe.outbox_trouble
+  FROM troupe.outbox_failures
   WHERE status <> 'waiting'
 ), retried AS MATERIALIZED (
   SELECT due.position
-  FROM troupe.outbox_trouble due
+  FROM troupe.outbox_failures due
   WHERE due.status = 'retrying' AND due.next_try <= clock_timestamp()
     AND (@shards::int = 1 OR troupe.outbox_shard(NULL, due.order_key, due.id, @shards) = @shard)
     AND NOT EXISTS (
       SELECT
-      FROM troupe.outbox_trouble ahead
+      FROM troupe.outbox_failures ahead
       WHERE ahead.order_key = due.order_key
         AND ahead.status <> 'waiting'
         AND ahead.position < due.position)
@@ -23,19 +23,19 @@ WITH blocking AS MATERIALIZED (
   ORDER BY due.next_try
   LIMIT @retried
 )
-SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for, max_attempts,
+SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, failed_before, attempts, failing_for, max_attempts,
        (SELECT pg_current_snapshot()::text) AS snapshot,
        (SELECT positions FROM blocking) AS blocking
 FROM (
   SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,
-         t.position IS NOT NULL AS troubled,
+         t.position IS NOT NULL AS failed_before,
          coalesce(t.attempts, 0) AS attempts,
-         coalesce(extract(epoch FROM clock_timestamp() - t.first_failed_at), 0)::float8 AS troubled_for,
+         coalesce(extract(epoch FROM clock_timestamp() - t.first_failed_at), 0)::float8 AS failing_for,
          coalesce(t.max_attempts, 0) AS max_attempts,
          size.bytes,
          sum(size.bytes) OVER (ORDER BY o.position ROWS UNBOUNDED PRECEDING) AS bytes_so_far
   FROM troupe.outbox o
-  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position AND t.id = o.id
+  LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id
   CROSS JOIN LATERAL (
     SELECT coalesce(octet_length(o.payload), 0) + pg_column_size(o.headers) + coalesce(octet_length(o.raw_headers), 0)
   ) AS size (bytes)
@@ -55,7 +55,7 @@ FROM (
     AND (t.position IS NULL OR t.status = 'waiting' OR t.position IN (SELECT r.position FROM retried r))
     AND NOT EXISTS (
       SELECT
-      FROM troupe.outbox_trouble ahead
+      FROM troupe.outbox_failures ahead
       WHERE ahead.order_key = troupe.outbox_order_key(o.key, o.key_bytes)
         AND ahead.status <> 'waiting'
         AND ahead.position < o.position)

@@ -1,4 +1,4 @@
--- Deletes many rows of near positions, none of them in trouble, by one walk from the lowest to the highest. A row between them
+-- Deletes many rows of near positions, none of them failed before, by one walk from the lowest to the highest. A row between them
 -- may have the id of one of them: a redrive and the copy of a dead letter take the id of their message. The sum keeps the
 -- positions out of the index condition, which would search for each. Fewer rows than asked for: see delete_rows.sql.
 WITH lease AS MATERIALIZED (

@@ -18,7 +18,7 @@ WITH lease AS MATERIALIZED (
     AND EXISTS (SELECT FROM lease)
   RETURNING o.position
 ), cured AS (
-  DELETE FROM troupe.outbox_trouble t
+  DELETE FROM troupe.outbox_failures t
   USING unnest(@positions::bigint[], @ids::uuid[]) AS acked (position, id)
   WHERE t.position = acked.position
     AND t.id = acked.id

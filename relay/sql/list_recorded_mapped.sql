@@ -1,5 +1,5 @@
--- Which of the given rows of a mapped table are recorded as rows in trouble.
+-- Which of the given rows of a mapped table are recorded as failed rows.
 SELECT id
-FROM troupe.mapped_trouble
+FROM troupe.mapped_failures
 WHERE table_name = @table
   AND id = ANY (@ids::uuid[])

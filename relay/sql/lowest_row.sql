@@ -1,15 +1,15 @@
 -- Given that nothing new can appear up to @newest: the position below which nothing of the shard is left to publish, and the
--- one up to which all that is left is in trouble or waits behind what is, which holds while what others wait behind is the
+-- one up to which all rows that are left failed or wait behind failed ones, which holds while what others wait behind is the
 -- same.
 WITH blocking AS MATERIALIZED (
   SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')) AS positions
-  FROM troupe.outbox_trouble
+  FROM troupe.outbox_failures
   WHERE status <> 'waiting'
 )
 SELECT coalesce((
          SELECT o.position - 1
          FROM troupe.outbox o
-         LEFT JOIN troupe.outbox_trouble t ON t.position = o.position AND t.id = o.id
+         LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id
          WHERE o.position > @low
            AND o.position <= @newest
            AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
@@ -19,7 +19,7 @@ SELECT coalesce((
        coalesce((
          SELECT o.position - 1
          FROM troupe.outbox o
-         LEFT JOIN troupe.outbox_trouble t ON t.position = o.position AND t.id = o.id
+         LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id
          WHERE o.position > CASE WHEN blocking.positions = @blocking::text THEN greatest(@low, @past::bigint) ELSE @low END
            AND o.position <= @newest
            AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
@@ -27,7 +27,7 @@ SELECT coalesce((
            AND (t.position IS NULL OR t.status = 'waiting')
            AND NOT EXISTS (
              SELECT
-             FROM troupe.outbox_trouble ahead
+             FROM troupe.outbox_failures ahead
              WHERE ahead.order_key = troupe.outbox_order_key(o.key, o.key_bytes)
                AND ahead.status <> 'waiting'
                AND ahead.position < o.position)

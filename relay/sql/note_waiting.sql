@@ -1,4 +1,4 @@
--- Records the rows that a stream will not deliver and that wait behind others in trouble, if the term still is ours. A line of
+-- Records the rows that a stream will not deliver and that wait behind failed ones, if the term still is ours. A line of
 -- another row at the position is replaced: that row is gone.
 WITH lease AS MATERIALIZED (
   SELECT term
@@ -9,7 +9,7 @@ WITH lease AS MATERIALIZED (
     AND expires_at > clock_timestamp()
   FOR SHARE
 )
-INSERT INTO troupe.outbox_trouble AS t (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+INSERT INTO troupe.outbox_failures AS t (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 SELECT o.position, o.id, o.topic, troupe.outbox_order_key(o.key, o.key_bytes), 'waiting', 0, 0, ''
 FROM troupe.outbox o
 WHERE EXISTS (SELECT FROM lease)

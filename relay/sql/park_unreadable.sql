@@ -12,7 +12,7 @@ WITH lease AS MATERIALIZED (
   SELECT o.position, o.id, o.topic, troupe.outbox_order_key(o.key, o.key_bytes) AS order_key, coalesce(t.attempts, 0) + 1 AS attempts,
          troupe.outbox_unreadable(o.topic, o.key, o.type, o.headers) AS reason
   FROM troupe.outbox o
-  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position AND t.id = o.id
+  LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id
   WHERE o.position > @low
     AND EXISTS (SELECT FROM lease)
     AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
@@ -22,7 +22,7 @@ WITH lease AS MATERIALIZED (
     AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @sweep))
     AND (t.position IS NULL OR t.status <> 'parked')
 )
-INSERT INTO troupe.outbox_trouble AS t (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+INSERT INTO troupe.outbox_failures AS t (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 SELECT position, id, regexp_replace(topic, '[^ -~]', '?', 'g'), order_key, 'parked', attempts, 1, left(reason, 1000)
 FROM unreadable
 WHERE reason IS NOT NULL

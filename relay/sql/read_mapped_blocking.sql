@@ -1,6 +1,6 @@
 -- As read_blocking.sql, with the position behind which the next rows will be recorded.
 SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')),
-       (SELECT coalesce(max(position), 0) FROM troupe.mapped_trouble) AS newest
-FROM troupe.mapped_trouble
+       (SELECT coalesce(max(position), 0) FROM troupe.mapped_failures) AS newest
+FROM troupe.mapped_failures
 WHERE table_name = @table
   AND status <> 'waiting'

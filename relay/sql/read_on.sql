@@ -2,24 +2,24 @@
 -- visible since waits for the next claim from the lowest row: a row that commits late may be before @after, and nothing that
 -- was written after it may overtake it. Rows that are due, and rows behind any that was not published, wait for it too. There
 -- is none when the rows that others wait behind are not those of @blocking: rows before @after may wait no more.
-SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for, max_attempts
+SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, failed_before, attempts, failing_for, max_attempts
 FROM (
   SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,
-         t.position IS NOT NULL AS troubled,
+         t.position IS NOT NULL AS failed_before,
          coalesce(t.attempts, 0) AS attempts,
-         coalesce(extract(epoch FROM clock_timestamp() - t.first_failed_at), 0)::float8 AS troubled_for,
+         coalesce(extract(epoch FROM clock_timestamp() - t.first_failed_at), 0)::float8 AS failing_for,
          coalesce(t.max_attempts, 0) AS max_attempts,
          size.bytes,
          sum(size.bytes) OVER (ORDER BY o.position ROWS UNBOUNDED PRECEDING) AS bytes_so_far
   FROM troupe.outbox o
-  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position AND t.id = o.id
+  LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id
   CROSS JOIN LATERAL (
     SELECT coalesce(octet_length(o.payload), 0) + pg_column_size(o.headers) + coalesce(octet_length(o.raw_headers), 0)
   ) AS size (bytes)
   WHERE o.position > @after
     AND @blocking::text = (
       SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), ''))
-      FROM troupe.outbox_trouble
+      FROM troupe.outbox_failures
       WHERE status <> 'waiting')
     AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
     AND (pg_visible_in_snapshot(o.xid, @snapshot::text::pg_snapshot)
@@ -31,7 +31,7 @@ FROM (
     AND (t.position IS NULL OR t.status = 'waiting')
     AND NOT EXISTS (
       SELECT
-      FROM troupe.outbox_trouble ahead
+      FROM troupe.outbox_failures ahead
       WHERE ahead.order_key = troupe.outbox_order_key(o.key, o.key_bytes)
         AND ahead.status <> 'waiting'
         AND ahead.position < o.position)

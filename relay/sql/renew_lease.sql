@@ -17,23 +17,23 @@ WHERE shard = @shard
 RETURNING CASE WHEN shard > 0 THEN (SELECT paused_at FROM lead) ELSE paused_at END IS NOT NULL AS paused, EXISTS (
   SELECT
   FROM troupe.outbox o
-  LEFT JOIN troupe.outbox_trouble t ON t.position = o.position AND t.id = o.id
+  LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id
   -- as in claim_rows.sql
   WHERE o.position > (
       SELECT CASE
         WHEN @past::bigint <= @low::bigint
           OR @blocking::text <> (
             SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), ''))
-            FROM troupe.outbox_trouble
+            FROM troupe.outbox_failures
             WHERE status <> 'waiting')
           OR EXISTS (
             SELECT
-            FROM troupe.outbox_trouble due
+            FROM troupe.outbox_failures due
             WHERE due.status <> 'waiting'
               AND due.status = 'retrying' AND due.next_try <= clock_timestamp()
               AND NOT EXISTS (
                 SELECT
-                FROM troupe.outbox_trouble ahead
+                FROM troupe.outbox_failures ahead
                 WHERE ahead.order_key = due.order_key
                   AND ahead.status <> 'waiting'
                   AND ahead.position < due.position))
@@ -48,7 +48,7 @@ RETURNING CASE WHEN shard > 0 THEN (SELECT paused_at FROM lead) ELSE paused_at E
     AND (t.position IS NULL OR t.status = 'waiting' OR t.status = 'retrying' AND t.next_try <= clock_timestamp())
     AND NOT EXISTS (
       SELECT
-      FROM troupe.outbox_trouble ahead
+      FROM troupe.outbox_failures ahead
       WHERE ahead.order_key = troupe.outbox_order_key(o.key, o.key_bytes)
         AND ahead.status <> 'waiting'
         AND ahead.position < o.position)

@@ -1,4 +1,4 @@
--- The next rows that are published and still here, above @position. Not those in trouble.
+-- The next rows that are published and still here, above @position. Failed rows are left out.
 SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at
 FROM troupe.outbox o
 WHERE position > @position
@@ -8,6 +8,6 @@ WHERE position > @position
   AND (@topic::text = '' OR topic = @topic)
   AND (@since::timestamptz IS NULL OR created_at >= @since)
   AND (@until::timestamptz IS NULL OR created_at < @until)
-  AND NOT EXISTS (SELECT FROM troupe.outbox_trouble t WHERE t.position = o.position AND t.id = o.id)
+  AND NOT EXISTS (SELECT FROM troupe.outbox_failures t WHERE t.position = o.position AND t.id = o.id)
 ORDER BY position
 LIMIT @rows

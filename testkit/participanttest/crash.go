@@ -69,15 +69,15 @@ func CrashAtEveryStep(t testing.TB, cfg Config, given func(s *Stage) envelope.Me
 	if !c.attempt(t, func(t testing.TB) { want = c.deliver(t, 0) }) {
 		t.FailNow()
 	}
-	if want.trouble != "" {
-		t.Fatalf("without any crash: %s", want.trouble)
+	if want.problem != "" {
+		t.Fatalf("without any crash: %s", want.problem)
 	}
 	crashes := c.all(t)
 	for i, got := range crashes {
 		t.Logf("crash %d: %s", i+1, got.step)
 		switch {
-		case got.trouble != "":
-			t.Errorf("crash %s: %s", got.step, got.trouble)
+		case got.problem != "":
+			t.Errorf("crash %s: %s", got.step, got.problem)
 		case !assert.ObjectsAreEqual(want.effect, got.effect):
 			t.Errorf("crash %s: the effect is %+v, without a crash it is %+v", got.step, got.effect, want.effect)
 		case !slices.Equal(want.outbox, got.outbox):
@@ -140,7 +140,7 @@ type crash struct {
 // after is the result of one run.
 type after struct {
 	step    string // the step at which the connection was cut; "" if it was not
-	trouble string // why the message neither took effect nor was refused; "" if it did
+	problem string // why the message neither took effect nor was refused; "" if it did
 	effect  any
 	outbox  []string
 }
@@ -159,7 +159,7 @@ func (c *crash) deliver(t testing.TB, n int) (left after) {
 		s.Send(m)
 		s.Settle()
 	}
-	if left.trouble = s.trouble(); left.trouble != "" {
+	if left.problem = s.problem(); left.problem != "" {
 		return left
 	}
 	var err error
@@ -169,8 +169,8 @@ func (c *crash) deliver(t testing.TB, n int) (left after) {
 	return left
 }
 
-// trouble returns the reason why a message has neither taken effect nor was refused.
-func (s *Stage) trouble() string {
+// problem returns the reason why a message has neither taken effect nor was refused.
+func (s *Stage) problem() string {
 	s.t.Helper()
 	for _, h := range s.held() {
 		return fmt.Sprintf("the message is held after %d failed attempts, the last: %s", h.Attempts, h.Error)

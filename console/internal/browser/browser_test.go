@@ -81,9 +81,9 @@ func newPerson(t testing.TB) *person {
 	})
 	s.Leads()
 	for _, status := range []string{"parked", "parked", "waiting"} {
-		s.Trouble("shop.delivery.commands", status, "UNKNOWN_TOPIC_OR_PARTITION: the topic does not exist")
+		s.FailedRow("shop.delivery.commands", status, "UNKNOWN_TOPIC_OR_PARTITION: the topic does not exist")
 	}
-	s.Trouble("shop.billing.commands", "retrying", "NOT_ENOUGH_REPLICAS: messages are rejected")
+	s.FailedRow("shop.billing.commands", "retrying", "NOT_ENOUGH_REPLICAS: messages are rejected")
 	s.Watched()
 	c, err := console.New(t.Context(), console.Config{
 		Databases: []console.Database{{Name: "order", Pool: s.Pool}}, Watch: s.Pool, Token: token, Log: testkit.Logger(t),

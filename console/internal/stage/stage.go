@@ -258,15 +258,15 @@ func (s *Stage) Hold(offset, behind int, l Letter) {
 	}
 }
 
-// Trouble writes an outbox row that the relay could not publish, with its status, and returns its id.
-func (s *Stage) Trouble(topic, status, why string) (id string) {
+// FailedRow writes an outbox row that the relay could not publish, with its status, and returns its id.
+func (s *Stage) FailedRow(topic, status, why string) (id string) {
 	s.t.Helper()
 	require.NoError(s.t, s.Pool.QueryRow(s.t.Context(), `
 		WITH row AS (
-		  INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'o-' || (SELECT count(*) + 1 FROM troupe.outbox_trouble), 'shop.ChargeCard', '{"cents": 1999}')
+		  INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'o-' || (SELECT count(*) + 1 FROM troupe.outbox_failures), 'shop.ChargeCard', '{"cents": 1999}')
 		  RETURNING position, id, topic, key
 		)
-		INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
+		INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
 		SELECT position, id, topic, key::bytea, $2, CASE WHEN $2 = 'waiting' THEN 0 ELSE 8 END, 8, CASE WHEN $2 = 'retrying' THEN now() + interval '1 hour' END, $3
 		FROM row
 		RETURNING id::text`, topic, status, why).Scan(&id))

@@ -215,12 +215,12 @@ func TestAServerThatTakesTheRelayForAStandbyIsFound(t *testing.T) {
 	require.Equal(t, doctor.Warning, require1(t, examine(t, doctor.Config{Database: config(pool)}), "standbys").Level)
 }
 
-func TestRowsInTroubleAreFound(t *testing.T) {
+func TestFailedRowsAreFound(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
 	topic := testkit.Flow(t) + ".x.commands"
 	exec(t, pool, "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ('"+topic+"', 'k', 'T', '{}')")
-	exec(t, pool, `INSERT INTO troupe.outbox_trouble (position, id, topic, status, attempts, max_attempts, last_error)
+	exec(t, pool, `INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 1, 'e' FROM troupe.outbox`)
 	r := examine(t, doctor.Config{Database: config(pool), Brokers: testkit.Kafka(t)})
 	require.Contains(t, require1(t, r, "parked").Found, "1 rows wait for a person")

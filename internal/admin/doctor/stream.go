@@ -105,7 +105,7 @@ func (e *examination) outbox(ctx context.Context, conn *pgx.Conn) {
 		SELECT (SELECT coalesce(max(hi), 0) FROM troupe.outbox_partitions WHERE state = 'attached')
 		         - (SELECT last_value FROM troupe.outbox_position_seq),
 		       (SELECT seqcache FROM pg_sequence WHERE seqrelid = 'troupe.outbox_position_seq'::regclass),
-		       (SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked')`).Scan(&headroom, &cache, &parked)
+		       (SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked')`).Scan(&headroom, &cache, &parked)
 	if err != nil {
 		e.Warn("outbox", err.Error(), "grant what is missing, see privileges")
 		return

@@ -42,7 +42,7 @@ func (s *stage) count(sql string) (n int) {
 // park writes as many parked rows of topic as rows says, one row that is retried and one that waits.
 func (s *stage) park(topic string, rows int) {
 	s.exec("INSERT INTO troupe.outbox (topic, key, type, payload) SELECT $1, 'k-' || n, 'Charge', '{}' FROM generate_series(1, $2 + 2) AS n", topic, rows)
-	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
+	s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
 		SELECT position, id, topic, key::bytea,
 		       CASE WHEN n <= $2 THEN 'parked' WHEN n = $2 + 1 THEN 'retrying' ELSE 'waiting' END, 5, 8, CASE WHEN n = $2 + 1 THEN now() END, 'MESSAGE_TOO_LARGE'
 		FROM (SELECT *, row_number() OVER (ORDER BY position) AS n FROM troupe.outbox WHERE topic = $1) AS o`, topic, rows)
@@ -59,7 +59,7 @@ func TestAllParkedRowsOfATopicAreRetriedOrDiscarded(t *testing.T) {
 	n, err := s.RetryTopic(t.Context(), "a.b.commands", desk.By{Actor: "ann"})
 	require.NoError(t, err)
 	require.Equal(t, 1003, n)
-	require.Equal(t, 1004, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE topic = 'a.b.commands' AND status = 'retrying'"))
+	require.Equal(t, 1004, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE topic = 'a.b.commands' AND status = 'retrying'"))
 	require.Equal(t, 1003, s.count("SELECT count(*) FROM troupe.outbox_repairs WHERE action = 'retry' AND actor = 'ann' AND topic = 'a.b.commands'"))
 
 	_, err = s.DiscardTopic(t.Context(), "a.c.commands", desk.By{Actor: "ann"})
@@ -68,14 +68,14 @@ func TestAllParkedRowsOfATopicAreRetriedOrDiscarded(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = 'a.c.commands'"))
-	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE topic = 'a.c.commands'"))
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE topic = 'a.c.commands'"))
 	require.Equal(t, 3, s.count("SELECT count(*) FROM troupe.outbox_repairs WHERE action = 'discard' AND reason = 'ticket 7' AND payload IS NOT NULL"))
 	n, err = s.DiscardTopic(t.Context(), "a.c.commands", ann)
 	require.NoError(t, err)
 	require.Zero(t, n)
 }
 
-func TestRowsInTroubleAreListedAndShown(t *testing.T) {
+func TestFailedRowsAreListedAndShown(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.park("a.b.commands", 3)
@@ -97,7 +97,7 @@ func TestRowsInTroubleAreListedAndShown(t *testing.T) {
 	_, err = s.Retry(t.Context(), row.ID, ann)
 	require.ErrorIs(t, err, desk.ErrNotParked)
 	_, err = s.Show(t.Context(), uuid.New())
-	require.ErrorIs(t, err, desk.ErrNoTrouble)
+	require.ErrorIs(t, err, desk.ErrNoFailure)
 	require.Equal(t, 0, s.count("SELECT count(*) FROM troupe.outbox_repairs"))
 }
 
@@ -138,7 +138,7 @@ func TestALookTellsOfShardsSlotsAndTablesWithAMapping(t *testing.T) {
 		SELECT shard, 'r-3', 1, now() + interval '1 minute', 'wal', 'it can' FROM troupe.mapped_tables`)
 	s.exec(`INSERT INTO troupe.relay_slot_samples (shard, minute, at, slot, retained)
 		SELECT t.shard, n, now() - n * interval '1 minute', 'gone', n FROM troupe.mapped_tables t, generate_series(0, 1439) AS n`)
-	s.exec(`INSERT INTO troupe.mapped_trouble (table_name, id, event_id, topic, order_key, status, attempts, max_attempts, last_error, row)
+	s.exec(`INSERT INTO troupe.mapped_failures (table_name, id, event_id, topic, order_key, status, attempts, max_attempts, last_error, row)
 		VALUES ('public.events', gen_random_uuid(), 'e-1', 'a.d.commands', 'k', 'parked', 1, 8, 'no topic', '{}')`)
 	all, err := desk.Look(t.Context(), s.pool)
 	require.NoError(t, err)

@@ -5,7 +5,7 @@
 //
 // Look returns, for each outbox of a database (troupe.outbox, and each table with a mapping), the holder of each shard, the
 // source of its rows and why, how much log its replication slot retains now and retained in the last day, whether it is
-// paused, and how many rows are in trouble, by topic. All of it is read from tables that relays write, and from the server's
+// paused, and how many rows failed, by topic. All of it is read from tables that relays write, and from the server's
 // views of its slots: no relay is queried. A standby writes nothing, so Look does not return it; its own /readyz and /status
 // report that it is a standby.
 //
@@ -24,7 +24,7 @@
 //
 // # Rights
 //
-// To read, a role needs USAGE on schema troupe and SELECT on troupe.outbox, outbox_trouble, relay_leases, relay_state,
-// relay_slot_samples, relay_pauses, mapped_tables and mapped_trouble. To act, it also needs INSERT on outbox_repairs and
-// relay_pauses, UPDATE and DELETE on outbox_trouble and mapped_trouble, DELETE on outbox, INSERT and UPDATE on relay_leases.
+// To read, a role needs USAGE on schema troupe and SELECT on troupe.outbox, outbox_failures, relay_leases, relay_state,
+// relay_slot_samples, relay_pauses, mapped_tables and mapped_failures. To act, it also needs INSERT on outbox_repairs and
+// relay_pauses, UPDATE and DELETE on outbox_failures and mapped_failures, DELETE on outbox, INSERT and UPDATE on relay_leases.
 package desk

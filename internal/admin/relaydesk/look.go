@@ -20,7 +20,7 @@ type Outbox struct {
 	// SlotName names the slot that is streamed, or was; "": none.
 	SlotName string   `json:"slot_name"`
 	Samples  []Sample `json:"samples"` // of the last day, oldest first; none for times at which no relay took one
-	Topics   []Topic  `json:"topics"`  // topics with rows in trouble, the most parked first; 200 at most
+	Topics   []Topic  `json:"topics"`  // topics with failed rows, the most parked first; 200 at most
 }
 
 // A Lease is the right to publish a shard.
@@ -52,7 +52,7 @@ type Sample struct {
 	Retained int64     `json:"retained_bytes"`
 }
 
-// A Topic counts rows in trouble of one topic.
+// A Topic counts failed rows of one topic.
 type Topic struct {
 	Topic    string `json:"topic"`
 	Parked   int    `json:"parked"`
@@ -149,7 +149,7 @@ func readTopics(ctx context.Context, db DB, outboxes []Outbox) error {
 		table string
 		Topic
 	}
-	topics, err := all(ctx, db, countTrouble, nil, func(one pgx.CollectableRow) (t topic, err error) {
+	topics, err := all(ctx, db, countFailures, nil, func(one pgx.CollectableRow) (t topic, err error) {
 		return t, one.Scan(&t.table, &t.Topic.Topic, &t.Parked, &t.Retrying, &t.Waiting, &t.Error)
 	})
 	for i := range outboxes {

@@ -14,7 +14,7 @@ import (
 // Errors of Retry, Discard and Show. Nothing was changed.
 var (
 	ErrNotParked = errors.New("not parked")
-	ErrNoTrouble = errors.New("not in trouble")
+	ErrNoFailure = errors.New("no failed row")
 )
 
 // A Repaired identifies a row on which an action was done.

@@ -8,11 +8,11 @@ import "embed"
 var statementFiles embed.FS
 
 var (
-	listTrouble  = statement("list_trouble")
-	showTrouble  = statement("show_trouble")
-	countTrouble = statement("count_trouble")
-	retryRows    = statement("retry_parked")
-	discardRows  = statement("discard_parked")
+	listFailures  = statement("list_failures")
+	showFailure   = statement("show_failure")
+	countFailures = statement("count_failures")
+	retryRows     = statement("retry_parked")
+	discardRows   = statement("discard_parked")
 
 	listMapped    = statement("list_mapped")
 	showMapped    = statement("show_mapped")

@@ -146,7 +146,7 @@ func TestAMessageOnARetryTopicFollowsFromTheCommand(t *testing.T) {
 	require.Contains(t, got.Entries[2].Record.Topic, ".payment.retry.7200s")
 }
 
-func TestWhatIsNotPublishedIsShownWithItsTrouble(t *testing.T) {
+func TestARowThatIsNotPublishedIsShownWithItsFailure(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.provision(s.hop("payment").Commands(), 1)

@@ -14,7 +14,7 @@ func (f *facts) checkDeadLetters(v *verdict) {
 
 // checkOutboxes checks that every row of an outbox was published.
 func (f *facts) checkOutboxes(v *verdict) {
-	f.checkQueue(v, func(q queueRow) int64 { return q.Outbox + q.Trouble })
+	f.checkQueue(v, func(q queueRow) int64 { return q.Outbox + q.Failed })
 }
 
 // checkHeld checks that no message waits for another attempt, or for an earlier message of its key that does.

@@ -96,7 +96,7 @@ type deadLetterRow struct {
 
 // queueRow counts the messages that wait in a service's database.
 type queueRow struct {
-	Outbox, Trouble, Held int64
+	Outbox, Failed, Held int64
 }
 
 // pools holds a small pool for each database of the run, by service. Its connections do not go through the proxy.
@@ -188,7 +188,7 @@ var openSQL = map[demo.Style]string{
 
 const queuesSQL = `
 SELECT (SELECT count(*) FROM troupe.outbox_status WHERE status <> 'done'),
-       (SELECT count(*) FROM troupe.outbox_trouble),
+       (SELECT count(*) FROM troupe.outbox_failures),
        (SELECT count(*) FROM troupe.held)`
 
 // A rowReader reads the results of queries until the first error.

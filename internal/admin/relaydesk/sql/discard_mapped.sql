@@ -1,14 +1,14 @@
 -- As discard_parked.sql, of a table with a mapping: they go from where the relay keeps them, and their own table is left alone.
 WITH chosen AS MATERIALIZED (
   SELECT position
-  FROM troupe.mapped_trouble
+  FROM troupe.mapped_failures
   WHERE table_name = @table
     AND status = 'parked'
     AND CASE WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after ELSE id = @id END
   ORDER BY position
   LIMIT @rows
 ), parked AS (
-  DELETE FROM troupe.mapped_trouble t
+  DELETE FROM troupe.mapped_failures t
   USING chosen
   WHERE t.position = chosen.position
     AND t.status = 'parked'

@@ -2,13 +2,13 @@
 -- the repairs.
 WITH chosen AS MATERIALIZED (
   SELECT position
-  FROM troupe.outbox_trouble
+  FROM troupe.outbox_failures
   WHERE status = 'parked'
     AND CASE WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after ELSE id = @id END
   ORDER BY position
   LIMIT @rows
 ), parked AS (
-  DELETE FROM troupe.outbox_trouble t
+  DELETE FROM troupe.outbox_failures t
   USING chosen
   WHERE t.position = chosen.position
     AND t.status = 'parked'

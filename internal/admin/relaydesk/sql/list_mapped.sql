@@ -1,6 +1,6 @@
--- Rows in trouble of a table with a mapping, above a position, lowest first; with @status only those.
+-- Failed rows of a table with a mapping, above a position, lowest first; with @status only those.
 SELECT position, id, event_id, topic, order_key, status, attempts, max_attempts, next_try, last_error, first_failed_at
-FROM troupe.mapped_trouble
+FROM troupe.mapped_failures
 WHERE table_name = @table
   AND position > @after
   AND (@status::text = '' OR status = @status)

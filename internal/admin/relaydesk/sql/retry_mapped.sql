@@ -1,7 +1,7 @@
 -- As retry_parked.sql. The table is named, since two of them may know one id.
 WITH parked AS MATERIALIZED (
   SELECT position, id, topic, order_key, attempts, last_error
-  FROM troupe.mapped_trouble
+  FROM troupe.mapped_failures
   WHERE table_name = @table
     AND status = 'parked'
     AND CASE WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after ELSE id = @id END
@@ -9,7 +9,7 @@ WITH parked AS MATERIALIZED (
   LIMIT @rows
   FOR UPDATE
 ), again AS (
-  UPDATE troupe.mapped_trouble t
+  UPDATE troupe.mapped_failures t
   SET status          = 'retrying',
       attempts        = 1,
       next_try        = clock_timestamp(),

@@ -2,14 +2,14 @@
 -- note who wanted it. The line stays, so that what is behind a row goes on waiting for it.
 WITH parked AS MATERIALIZED (
   SELECT position, id, topic, order_key, attempts, last_error
-  FROM troupe.outbox_trouble
+  FROM troupe.outbox_failures
   WHERE status = 'parked'
     AND CASE WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after ELSE id = @id END
   ORDER BY position
   LIMIT @rows
   FOR UPDATE
 ), again AS (
-  UPDATE troupe.outbox_trouble t
+  UPDATE troupe.outbox_failures t
   SET status          = 'retrying',
       attempts        = 1,
       next_try        = clock_timestamp(),

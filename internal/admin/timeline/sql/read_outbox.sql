@@ -11,7 +11,7 @@ FROM troupe.outbox o
 JOIN troupe.outbox_status s USING (position)
 LEFT JOIN LATERAL (
   SELECT t.position, t.status, t.last_error
-  FROM troupe.outbox_trouble t
+  FROM troupe.outbox_failures t
   WHERE t.order_key = troupe.outbox_order_key(o.key, o.key_bytes)
     AND t.status <> 'waiting'
     AND t.position < o.position

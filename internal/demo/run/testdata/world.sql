@@ -6,7 +6,7 @@ DELETE FROM troupe.sagas;
 DELETE FROM troupe.saga_events;
 DELETE FROM troupe.deadlines;
 DELETE FROM troupe.outbox;
-DELETE FROM troupe.outbox_trouble;
+DELETE FROM troupe.outbox_failures;
 DELETE FROM troupe.held;
 DELETE FROM troupe.dead_letters;
 INSERT INTO orders (order_id, customer_id, placed_at, title, quantity, amount_cents, created_at) VALUES
@@ -18,7 +18,7 @@ INSERT INTO orders (order_id, customer_id, placed_at, title, quantity, amount_ce
 DELETE FROM accounts;
 DELETE FROM ledger;
 DELETE FROM troupe.outbox;
-DELETE FROM troupe.outbox_trouble;
+DELETE FROM troupe.outbox_failures;
 DELETE FROM troupe.held;
 DELETE FROM troupe.dead_letters;
 INSERT INTO accounts (customer_id, balance_cents) VALUES ('c-1', 1000), ('c-2', 125);
@@ -31,7 +31,7 @@ INSERT INTO ledger (idempotency_key, order_id, kind, customer_id, payment_id, am
 DELETE FROM stock;
 DELETE FROM reservations;
 DELETE FROM troupe.outbox;
-DELETE FROM troupe.outbox_trouble;
+DELETE FROM troupe.outbox_failures;
 DELETE FROM troupe.held;
 DELETE FROM troupe.dead_letters;
 INSERT INTO stock (title, initial, available) VALUES (7, 100, 98), (8, 100, 96), (9, 100, 100);
@@ -42,7 +42,7 @@ INSERT INTO reservations (reservation_id, order_id, idempotency_key, title, quan
 -- in shipping
 DELETE FROM shipments;
 DELETE FROM troupe.outbox;
-DELETE FROM troupe.outbox_trouble;
+DELETE FROM troupe.outbox_failures;
 DELETE FROM troupe.held;
 DELETE FROM troupe.dead_letters;
 INSERT INTO shipments (shipment_id, order_id, idempotency_key, customer_id, title, quantity) VALUES

@@ -1,13 +1,13 @@
--- As claim_trouble.sql: due, or, behind position @after, waiting for nothing any more.
-SELECT t.position, t.id, t.order_key, t.row, t.attempts, clock_timestamp() - t.first_failed_at AS troubled_for, t.max_attempts
+-- As claim_failures.sql: due, or, behind position @after, waiting for nothing any more.
+SELECT t.position, t.id, t.order_key, t.row, t.attempts, clock_timestamp() - t.first_failed_at AS failing_for, t.max_attempts
 FROM (
   (SELECT t.position
-   FROM troupe.mapped_trouble t
+   FROM troupe.mapped_failures t
    WHERE t.table_name = @table
      AND t.status = 'retrying' AND t.next_try <= clock_timestamp()
      AND NOT EXISTS (
        SELECT
-       FROM troupe.mapped_trouble ahead
+       FROM troupe.mapped_failures ahead
        WHERE ahead.table_name = t.table_name
          AND ahead.order_key = t.order_key
          AND ahead.status <> 'waiting'
@@ -16,13 +16,13 @@ FROM (
    LIMIT @rows / 2)
   UNION ALL
   (SELECT t.position
-   FROM troupe.mapped_trouble t
+   FROM troupe.mapped_failures t
    WHERE t.table_name = @table
      AND t.status = 'waiting'
      AND t.position > @after
      AND NOT EXISTS (
        SELECT
-       FROM troupe.mapped_trouble ahead
+       FROM troupe.mapped_failures ahead
        WHERE ahead.table_name = t.table_name
          AND ahead.order_key = t.order_key
          AND ahead.status <> 'waiting'
@@ -30,5 +30,5 @@ FROM (
    ORDER BY t.position
    LIMIT @rows)
 ) AS ready
-JOIN troupe.mapped_trouble t ON t.position = ready.position
+JOIN troupe.mapped_failures t ON t.position = ready.position
 ORDER BY t.position

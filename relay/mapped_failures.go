@@ -11,23 +11,23 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// recordTrouble records the rows that a stream, or a sweep of a mapped table, could not publish.
-func (r *Relay) recordTrouble(ctx context.Context, db *server, l *lease, troubled []trouble) error {
+// recordFailures records the rows that a stream, or a sweep of a mapped table, could not publish.
+func (r *Relay) recordFailures(ctx context.Context, db *server, l *lease, failures []failure) error {
 	if r.mapped != nil {
-		return r.mapped.record(ctx, db, l, troubled)
+		return r.mapped.record(ctx, db, l, failures)
 	}
-	return record(ctx, db, l, troubled)
+	return record(ctx, db, l, failures)
 }
 
-// record stores trouble together with the rows themselves, under the term: the table need not keep them.
-func (t *mappedTable) record(ctx context.Context, db querier, l *lease, troubled []trouble) error {
+// record stores failure together with the rows themselves, under the term: the table need not keep them.
+func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures []failure) error {
 	var ids [][16]byte
 	var eventIDs, topics, errs, rows []string
 	var keys [][]byte
 	var attempts, most []int
 	var waits []*string
 	seen := make(map[uuid.UUID]bool)
-	for _, one := range troubled {
+	for _, one := range failures {
 		row := one.item.mapped
 		if seen[one.ID] { // two rows with the same id are one message
 			continue
@@ -35,7 +35,7 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, troubled
 		seen[one.ID] = true
 		text, err := json.Marshal(row.Row)
 		if err != nil {
-			return fmt.Errorf("record trouble: %w", err)
+			return fmt.Errorf("record failure: %w", err)
 		}
 		ids, eventIDs, topics = append(ids, one.ID), append(eventIDs, row.message.EventID), append(topics, one.Topic)
 		keys, rows = append(keys, one.item.key), append(rows, string(text))
@@ -57,33 +57,33 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, troubled
 		"ids": ids, "event_ids": eventIDs, "topics": topics, "order_keys": keys,
 		"attempts": attempts, "max_attempts": most, "waits": waits, "errors": errs, "rows": rows,
 	}))
-	err := db.QueryRow(ctx, recordMappedTrouble, args).Scan(&held)
+	err := db.QueryRow(ctx, recordMappedFailures, args).Scan(&held)
 	if unconvertible(err) { // as in record
 		toASCII(topics, errs)
-		err = db.QueryRow(ctx, recordMappedTrouble, args).Scan(&held)
+		err = db.QueryRow(ctx, recordMappedFailures, args).Scan(&held)
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("record trouble: %w", err)
+		return fmt.Errorf("record failure: %w", err)
 	case held == 0:
-		return fmt.Errorf("record trouble: %w", errLost)
+		return fmt.Errorf("record failure: %w", errLost)
 	}
 	return nil
 }
 
-// due reads rows in trouble that may be published now; of the waiting rows only those recorded after a position. It maps the
+// due reads failed rows that may be published now; of the waiting rows only those recorded after a position. It maps the
 // rows again, since the configuration may have changed.
 func (t *mappedTable) due(ctx context.Context, db *server, after int64, service string) ([]*item, error) {
-	rows, err := db.Query(ctx, claimMappedTrouble, t.args(pg.Args{"rows": 1000, "after": after}))
+	rows, err := db.Query(ctx, claimMappedFailures, t.args(pg.Args{"rows": 1000, "after": after}))
 	if err != nil {
-		return nil, fmt.Errorf("claim rows in trouble: %w", err)
+		return nil, fmt.Errorf("claim failed rows: %w", err)
 	}
 	items, err := pgx.CollectRows(rows, func(one pgx.CollectableRow) (*item, error) {
 		var position int64
 		var id [16]byte
 		var kept []byte
 		was := item{}
-		if err := one.Scan(&position, &id, &was.key, &kept, &was.attempts, &was.troubledFor, &was.maxAttempts); err != nil {
+		if err := one.Scan(&position, &id, &was.key, &kept, &was.attempts, &was.failingFor, &was.maxAttempts); err != nil {
 			return nil, err
 		}
 		row := &mappedRow{}
@@ -93,11 +93,11 @@ func (t *mappedTable) due(ctx context.Context, db *server, after int64, service 
 		row.message, row.err = row.Message(t.mapping)
 		i := row.item(t, service)
 		i.row.Position, i.row.ID, i.key = position, id, was.key // as recorded, since rows wait behind that key
-		i.troubled, i.attempts, i.troubledFor, i.maxAttempts = true, was.attempts, was.troubledFor, was.maxAttempts
+		i.failedBefore, i.attempts, i.failingFor, i.maxAttempts = true, was.attempts, was.failingFor, was.maxAttempts
 		return &i, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("claim rows in trouble: %w", err)
+		return nil, fmt.Errorf("claim failed rows: %w", err)
 	}
 	return items, nil
 }
@@ -105,11 +105,11 @@ func (t *mappedTable) due(ctx context.Context, db *server, after int64, service 
 // cure deletes the lines of rows that were published. The error wraps errLost when the term is over.
 func (t *mappedTable) cure(ctx context.Context, db querier, l *lease, ids [][16]byte) error {
 	var held int
-	switch err := db.QueryRow(ctx, cureMappedTrouble, l.args(t.args(pg.Args{"ids": ids}))).Scan(&held); {
+	switch err := db.QueryRow(ctx, cureMappedFailures, l.args(t.args(pg.Args{"ids": ids}))).Scan(&held); {
 	case err != nil:
-		return fmt.Errorf("cure trouble: %w", err)
+		return fmt.Errorf("cure failure: %w", err)
 	case held == 0:
-		return fmt.Errorf("cure trouble: %w", errLost)
+		return fmt.Errorf("cure failure: %w", errLost)
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// Trouble describes a row that could not be published. Later rows of its key wait behind it.
-type Trouble struct {
+// PublishFailure describes a row that could not be published. Later rows of its key wait behind it.
+type PublishFailure struct {
 	Position int64
 	ID       uuid.UUID
 	Topic    string
@@ -28,15 +28,15 @@ type Trouble struct {
 	Err      error
 }
 
-type trouble struct {
-	Trouble
+type failure struct {
+	PublishFailure
 	item        *item
 	maxAttempts int // 0: limited by time
 }
 
 // behindOthers records a row that waits behind others of its key. It must be recorded, since a stream delivers it only once.
-func behindOthers(i *item) trouble {
-	return trouble{Trouble: Trouble{Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic}, item: i}
+func behindOthers(i *item) failure {
+	return failure{PublishFailure: PublishFailure{Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic}, item: i}
 }
 
 // judge decides what happens to a row that failed with err. ours is false if the failure is not the row's. Attempts are
@@ -47,9 +47,9 @@ func behindOthers(i *item) trouble {
 //	the topic is denied (ACL)                     retry by the policy, then park
 //	too large, an impossible topic, bad headers,
 //	no such partition, not encodable              park
-func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
-	t = trouble{
-		Trouble: Trouble{
+func (r *Relay) judge(i *item, err error) (t failure, ours bool) {
+	t = failure{
+		PublishFailure: PublishFailure{
 			Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic,
 			Attempts: i.attempts + 1, Err: err,
 		},
@@ -63,7 +63,7 @@ func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
 		if i.maxAttempts > 0 { // they were counted for the policy
 			t.Attempts = 1
 		}
-		t.Parked = t.Attempts > 1 && i.troubledFor >= r.cfg.UnknownTopic
+		t.Parked = t.Attempts > 1 && i.failingFor >= r.cfg.UnknownTopic
 		t.Wait = r.untilNext(t.Attempts)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		if i.maxAttempts == 0 { // they were counted for an unknown topic
@@ -73,7 +73,7 @@ func (r *Relay) judge(i *item, err error) (t trouble, ours bool) {
 		t.Parked = r.cfg.Retry.Exhausted(t.Attempts)
 		t.Wait = r.cfg.Retry.Wait(t.Attempts)
 	default:
-		return trouble{}, false
+		return failure{}, false
 	}
 	if t.Parked {
 		t.Wait = 0
@@ -86,24 +86,24 @@ func (r *Relay) untilNext(attempts int) time.Duration {
 	return min(r.cfg.Retry.Wait(attempts), r.cfg.UnknownTopic/10)
 }
 
-// note records trouble before anything else is sent. From then on a claim leaves out those rows, and the rows behind them.
-func (p *publisher) note(ctx context.Context, troubled []trouble) error {
-	if len(troubled) == 0 {
+// note records failure before anything else is sent. From then on a claim leaves out those rows, and the rows behind them.
+func (p *publisher) note(ctx context.Context, failures []failure) error {
+	if len(failures) == 0 {
 		return nil
 	}
-	if err := p.insist(ctx, func() error { return p.source.record(ctx, troubled) }); err != nil {
+	if err := p.insist(ctx, func() error { return p.source.record(ctx, failures) }); err != nil {
 		return err
 	}
-	rows := make([]Trouble, len(troubled))
-	for n, t := range troubled {
-		rows[n] = t.Trouble
+	rows := make([]PublishFailure, len(failures))
+	for n, t := range failures {
+		rows[n] = t.PublishFailure
 	}
-	p.troubled(rows)
+	p.reportFailures(rows)
 	return nil
 }
 
-// troubled counts and logs rows that were recorded.
-func (p *publisher) troubled(rows []Trouble) {
+// reportFailures counts and logs rows that were recorded.
+func (p *publisher) reportFailures(rows []PublishFailure) {
 	r := p.relay
 	r.state.progressed(p.lease.ordinal(), func(s *Status) {
 		for _, t := range rows {
@@ -125,8 +125,8 @@ func (p *publisher) troubled(rows []Trouble) {
 		default:
 			r.quiet.failed("topic "+topicName(t.Topic), t.Err)
 		}
-		if r.cfg.Hooks.Troubled != nil {
-			r.cfg.Hooks.Troubled(t)
+		if r.cfg.Hooks.PublishFailed != nil {
+			r.cfg.Hooks.PublishFailed(t)
 		}
 	}
 }
@@ -135,24 +135,24 @@ func (p *publisher) troubled(rows []Trouble) {
 // have any text there.
 func topicName(topic string) string { return plain.Line(topic, maxTopicName) }
 
-// record records trouble, under the term.
-func (p *poll) record(ctx context.Context, troubled []trouble) error {
+// record records failure, under the term.
+func (p *poll) record(ctx context.Context, failures []failure) error {
 	p.join(ctx)
 	if err := p.connect(ctx); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	return p.check(record(ctx, p.conn, p.lease, troubled))
+	return p.check(record(ctx, p.conn, p.lease, failures))
 }
 
 // behind returns false: a claim already leaves out rows that wait behind others.
 func (p *poll) behind(*item) bool { return false }
 
-func record(ctx context.Context, db querier, l *lease, troubled []trouble) error {
-	troubled = newestOf(troubled)
-	n := len(troubled)
+func record(ctx context.Context, db querier, l *lease, failures []failure) error {
+	failures = newestOf(failures)
+	n := len(failures)
 	positions, ids, topics, keys := make([]int64, n), make([][16]byte, n), make([]string, n), make([][]byte, n)
 	attempts, most, waits, texts := make([]int, n), make([]int, n), make([]*time.Duration, n), make([]string, n)
-	for i, t := range troubled {
+	for i, t := range failures {
 		positions[i], ids[i], topics[i], keys[i] = t.Position, t.ID, t.Topic, t.item.key
 		attempts[i], most[i] = t.Attempts, t.maxAttempts
 		if t.Err != nil {
@@ -167,32 +167,32 @@ func record(ctx context.Context, db querier, l *lease, troubled []trouble) error
 		"positions": positions, "ids": ids, "topics": topics, "order_keys": keys,
 		"attempts": attempts, "max_attempts": most, "waits": waits, "errors": texts,
 	})
-	err := db.QueryRow(ctx, recordTrouble, args).Scan(&held)
+	err := db.QueryRow(ctx, recordFailures, args).Scan(&held)
 	if unconvertible(err) { // the database's encoding lacks a character of a topic or an error
 		toASCII(topics, texts)
-		err = db.QueryRow(ctx, recordTrouble, args).Scan(&held)
+		err = db.QueryRow(ctx, recordFailures, args).Scan(&held)
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("record trouble: %w", err)
+		return fmt.Errorf("record failure: %w", err)
 	case held == 0:
-		return fmt.Errorf("record trouble: %w", errLost)
+		return fmt.Errorf("record failure: %w", errLost)
 	}
 	return nil
 }
 
 // newestOf keeps one entry for each position: the log can contain a position twice, after TRUNCATE … RESTART IDENTITY, and
 // only the row that was committed last can still be in the table.
-func newestOf(troubled []trouble) []trouble {
-	last := make(map[int64]int, len(troubled))
-	for n, t := range troubled {
+func newestOf(failures []failure) []failure {
+	last := make(map[int64]int, len(failures))
+	for n, t := range failures {
 		last[t.Position] = n
 	}
-	if len(last) == len(troubled) {
-		return troubled
+	if len(last) == len(failures) {
+		return failures
 	}
-	kept := make([]trouble, 0, len(last))
-	for n, t := range troubled {
+	kept := make([]failure, 0, len(last))
+	for n, t := range failures {
 		if last[t.Position] == n {
 			kept = append(kept, t)
 		}

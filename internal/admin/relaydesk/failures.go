@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
-// A Status says why a row in trouble is not published.
+// A Status says why a failed row is not published.
 type Status string
 
 // The statuses. A row that is published, or was never tried, has none.
@@ -24,7 +24,7 @@ const (
 	Waiting  Status = "waiting"  // behind such a row of its key
 )
 
-// A Row describes one row in trouble.
+// A Row describes one failed row.
 type Row struct {
 	Position    int64      `json:"position"`
 	ID          uuid.UUID  `json:"id"`
@@ -75,9 +75,9 @@ type Page struct {
 // MostRows is the maximum number of rows of a page.
 const MostRows = 1000
 
-// List returns rows in trouble, lowest position first, and the value of After for the next page, 0 if this page is the last.
+// List returns failed rows, lowest position first, and the value of After for the next page, 0 if this page is the last.
 func (d Desk) List(ctx context.Context, f Filter, p Page) (rows []Row, next int64, err error) {
-	query, scan := listTrouble, func(one pgx.CollectableRow) (r Row, err error) { return r, one.Scan(r.fields()...) }
+	query, scan := listFailures, func(one pgx.CollectableRow) (r Row, err error) { return r, one.Scan(r.fields()...) }
 	if d.mapped() {
 		query, scan = listMapped, scanMapped
 	}
@@ -98,10 +98,10 @@ func scanMapped(one pgx.CollectableRow) (r Row, err error) {
 	return r, err
 }
 
-// Show returns one row in trouble with its headers and payload, or its columns. The error wraps ErrNoTrouble if the row is
-// not in trouble.
+// Show returns one failed row with its headers and payload, or its columns. The error wraps ErrNoFailure if the row is
+// no failed row.
 func (d Desk) Show(ctx context.Context, id uuid.UUID) (Row, error) {
-	query, scan := showTrouble, func(one pgx.CollectableRow) (r Row, err error) {
+	query, scan := showFailure, func(one pgx.CollectableRow) (r Row, err error) {
 		var payload []byte
 		err = one.Scan(append(r.fields(), &r.Headers, &payload)...)
 		r.Payload = shown(payload)
@@ -115,7 +115,7 @@ func (d Desk) Show(ctx context.Context, id uuid.UUID) (Row, error) {
 	case err != nil:
 		return Row{}, err
 	case len(rows) == 0:
-		return Row{}, fmt.Errorf("%s is %w: perhaps it was published or discarded meanwhile", id, ErrNoTrouble)
+		return Row{}, fmt.Errorf("%s is %w: perhaps it was published or discarded meanwhile", id, ErrNoFailure)
 	}
 	return rows[0], nil
 }
@@ -162,7 +162,7 @@ func (r *Row) fill(row mapping.Row, m *mapping.Mapping) {
 	}
 }
 
-// keyText renders a key as list_trouble.sql does.
+// keyText renders a key as list_failures.sql does.
 func keyText(key []byte) string {
 	if text := shown(key); text != nil && !strings.HasPrefix(*text, `\x`) {
 		return *text

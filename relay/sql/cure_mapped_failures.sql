@@ -1,4 +1,4 @@
--- What was in trouble is published, if the term still is ours.
+-- Removes the failures of rows that are published now, if the term is still ours.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases
@@ -8,7 +8,7 @@ WITH lease AS MATERIALIZED (
     AND expires_at > clock_timestamp()
   FOR SHARE
 ), cured AS (
-  DELETE FROM troupe.mapped_trouble
+  DELETE FROM troupe.mapped_failures
   WHERE table_name = @table
     AND id = ANY(@ids::uuid[])
     AND EXISTS (SELECT FROM lease)

@@ -1,4 +1,4 @@
--- As park_unreadable.sql, for rows in trouble that claim_trouble.sql would read.
+-- As park_unreadable.sql, for failed rows that claim_failures.sql would read.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases
@@ -9,12 +9,12 @@ WITH lease AS MATERIALIZED (
   FOR SHARE
 ), unreadable AS MATERIALIZED (
   SELECT o.position, o.id, troupe.outbox_unreadable(o.topic, o.key, o.type, o.headers) AS reason
-  FROM troupe.outbox_trouble t
+  FROM troupe.outbox_failures t
   JOIN troupe.outbox o ON o.position = t.position AND o.id = t.id
   WHERE t.status <> 'parked'
     AND EXISTS (SELECT FROM lease)
 )
-UPDATE troupe.outbox_trouble t
+UPDATE troupe.outbox_failures t
 SET status          = 'parked',
     attempts        = t.attempts + 1,
     max_attempts    = 1,

@@ -1,4 +1,4 @@
--- Note rows that could not be published, if the term still is ours. As in record_trouble.sql, but for the row itself, which
+-- Note rows that could not be published, if the term still is ours. As in record_failures.sql, but for the row itself, which
 -- stands here since its table need not keep it.
 WITH lease AS MATERIALIZED (
   SELECT term
@@ -9,7 +9,7 @@ WITH lease AS MATERIALIZED (
     AND expires_at > clock_timestamp()
   FOR SHARE
 ), noted AS (
-  INSERT INTO troupe.mapped_trouble AS t
+  INSERT INTO troupe.mapped_failures AS t
     (table_name, id, event_id, topic, order_key, status, attempts, max_attempts, next_try, last_error, row)
   SELECT @table, f.id, f.event_id, f.topic, f.order_key,
          CASE WHEN f.attempts = 0 THEN 'waiting' WHEN f.wait IS NULL THEN 'parked' ELSE 'retrying' END,

@@ -20,10 +20,10 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// troubles is a hook that passes on the trouble that it gets.
-func troubles(cfg *relay.Config) <-chan relay.Trouble {
-	seen := make(chan relay.Trouble, 10_000)
-	cfg.Hooks.Troubled = func(trouble relay.Trouble) { seen <- trouble }
+// publishFailures is a hook that passes on the failure that it gets.
+func publishFailures(cfg *relay.Config) <-chan relay.PublishFailure {
+	seen := make(chan relay.PublishFailure, 10_000)
+	cfg.Hooks.PublishFailed = func(failure relay.PublishFailure) { seen <- failure }
 	return seen
 }
 
@@ -40,18 +40,18 @@ func TestAnUnknownTopicIsTriedUntilItIsThere(t *testing.T) {
 	cfg := s.config()
 	cfg.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true}
 	cfg.UnknownTopic = 100 * time.Hour
-	seen := troubles(&cfg)
-	all := cfg.Hooks.Troubled
-	cfg.Hooks.Troubled = func(trouble relay.Trouble) {
-		if trouble.Topic == later {
-			all(trouble)
+	seen := publishFailures(&cfg)
+	all := cfg.Hooks.PublishFailed
+	cfg.Hooks.PublishFailed = func(failure relay.PublishFailure) {
+		if failure.Topic == later {
+			all(failure)
 		}
 	}
 	s.start(cfg)
 	consumer := testkit.Consume(t, s.brokers, s.topic)
 	testkit.Wait(t, "the free row", func() (bool, error) {
 		// A broker may take a moment to know a topic that was just created.
-		s.exec("UPDATE troupe.outbox_trouble SET next_try = clock_timestamp() WHERE topic = $1 AND status = 'retrying'", s.topic)
+		s.exec("UPDATE troupe.outbox_failures SET next_try = clock_timestamp() WHERE topic = $1 AND status = 'retrying'", s.topic)
 		return len(consumer.Records()) == 1, nil
 	})
 	require.Equal(t, []string{"free"}, values(consumer.Records()))
@@ -60,16 +60,16 @@ func TestAnUnknownTopicIsTriedUntilItIsThere(t *testing.T) {
 		t.Helper()
 		rows := make(map[int64]bool)
 		for range 2 {
-			trouble := <-seen
-			require.False(t, trouble.Parked)
-			require.ErrorIs(t, trouble.Err, kerr.UnknownTopicOrPartition)
-			require.Equal(t, attempts, trouble.Attempts)
-			rows[trouble.Position] = true
+			failure := <-seen
+			require.False(t, failure.Parked)
+			require.ErrorIs(t, failure.Err, kerr.UnknownTopicOrPartition)
+			require.Equal(t, attempts, failure.Attempts)
+			rows[failure.Position] = true
 		}
 		require.Len(t, rows, 2, "only the first row of each key is tried")
 	}
 	due := func() {
-		s.exec("UPDATE troupe.outbox_trouble SET next_try = clock_timestamp() WHERE status = 'retrying'")
+		s.exec("UPDATE troupe.outbox_failures SET next_try = clock_timestamp() WHERE status = 'retrying'")
 	}
 	tried(1)
 	for n := range 3 { // rounds go by
@@ -90,7 +90,7 @@ func TestAnUnknownTopicIsTriedUntilItIsThere(t *testing.T) {
 	})
 	require.Equal(t, []string{"free", "0", "1", "2", "behind a"}, values(consumer.Records()))
 	require.Len(t, s.collect(3, later), 3)
-	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures"))
 }
 
 func TestAnUnknownTopicIsParkedInTheEnd(t *testing.T) {
@@ -102,13 +102,13 @@ func TestAnUnknownTopicIsParkedInTheEnd(t *testing.T) {
 	s.insert(s.topic, "free", "free")
 	cfg := s.config()
 	cfg.UnknownTopic = 300 * time.Millisecond
-	seen := troubles(&cfg)
+	seen := publishFailures(&cfg)
 	s.start(cfg)
-	parked := make(map[int64]relay.Trouble)
+	parked := make(map[int64]relay.PublishFailure)
 	for len(parked) < 2501 {
-		if trouble := <-seen; trouble.Parked {
-			require.NotContains(t, parked, trouble.Position, "parked once")
-			parked[trouble.Position] = trouble
+		if failure := <-seen; failure.Parked {
+			require.NotContains(t, parked, failure.Position, "parked once")
+			parked[failure.Position] = failure
 		}
 	}
 	require.Greater(t, parked[1].Attempts, 1)
@@ -126,17 +126,17 @@ func TestATopicThatWasDeletedAndMadeAnewIsFound(t *testing.T) {
 	topic := s.createTopic("again", 1)
 	cfg := s.config()
 	cfg.Retry = retry.Policy{Initial: 50 * time.Millisecond, Cap: 100 * time.Millisecond}
-	seen := troubles(&cfg)
+	seen := publishFailures(&cfg)
 	s.start(cfg)
 	s.insert(topic, "k", "0")
 	s.waitEmpty()
 	s.deleteTopic(topic)
 	s.insert(topic, "k", "1")
-	trouble := <-seen
-	for trouble.Position != 2 { // the first row's: a broker may take a moment to know a topic that was just created
-		trouble = <-seen
+	failure := <-seen
+	for failure.Position != 2 { // the first row's: a broker may take a moment to know a topic that was just created
+		failure = <-seen
 	}
-	require.Equal(t, kafka.UnknownTopic, kafka.Classify(trouble.Err))
+	require.Equal(t, kafka.UnknownTopic, kafka.Classify(failure.Err))
 	s.provision(kafka.Topic{Name: topic, Partitions: 1})
 	require.Equal(t, []string{"1"}, values(s.collect(1, topic)))
 }
@@ -150,7 +150,7 @@ func TestHeadersThatCannotBeReadParkTheRow(t *testing.T) {
 	s.insert(s.topic, "a", "behind")
 	s.insert(s.topic, "c", "free")
 	cfg := s.config()
-	seen := troubles(&cfg)
+	seen := publishFailures(&cfg)
 	s.start(cfg)
 	for range 2 {
 		require.True(t, (<-seen).Parked)
@@ -172,10 +172,10 @@ func TestRowsWithoutAKeyWaitForNobody(t *testing.T) {
 }
 
 // An operator deleted the row and left its line: the key must not wait forever.
-func TestTroubleWithoutARowHoldsNobodyBack(t *testing.T) {
+func TestAFailureWithoutItsRowBlocksNoKey(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil) // no other test's open transaction delays it
-	s.exec(`INSERT INTO troupe.outbox_trouble (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+	s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 		VALUES (0, troupe.uuidv7(), $1, 'k', 'parked', 1, 1, 'gone')`, s.topic)
 	s.insert(s.topic, "k", "free")
 	s.start(s.config())
@@ -256,7 +256,7 @@ func TestWhatIsAcknowledgedBehindAFailureIsDone(t *testing.T) {
 		return s.count("SELECT count(*) FROM troupe.outbox WHERE topic = 'closed.free'") == 0, nil
 	})
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox"))
-	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_trouble"))
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures"))
 }
 
 // Kafka responds like this for a topic on which the client has no right at all.
@@ -299,19 +299,19 @@ func TestATopicThatWeMayNotDescribeHoldsNobodyElseBack(t *testing.T) {
 	s.brokers = cluster.ListenAddrs()
 	cfg := s.config()
 	cfg.Retry = retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 2}
-	seen := troubles(&cfg)
+	seen := publishFailures(&cfg)
 	s.insert("closed", "a", "0")
 	s.insert(strings.Repeat("x", 40_000), "c", "far too long a name")
 	s.insert("free", "b", "free")
 	s.start(cfg)
 	require.Equal(t, []string{"free"}, values(testkit.Consume(t, s.brokers, "free").WaitN(1)))
 	for parked := 0; parked < 2; {
-		trouble := <-seen
-		if trouble.Parked {
+		failure := <-seen
+		if failure.Parked {
 			parked++
 		}
 	}
-	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_trouble WHERE status = 'parked'"))
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'"))
 }
 
 func TestATopicThatRefusesUsIsRetriedByThePolicyAndThenParked(t *testing.T) {
@@ -320,16 +320,16 @@ func TestATopicThatRefusesUsIsRetriedByThePolicyAndThenParked(t *testing.T) {
 	s.brokers = refusing(t, "closed", func() *kerr.Error { return kerr.TopicAuthorizationFailed })
 	cfg := s.config()
 	cfg.Retry = retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 3}
-	seen := troubles(&cfg)
+	seen := publishFailures(&cfg)
 	s.insert("closed", "a", "0")
 	s.insert("closed", "a", "1")
 	s.insert("closed.free", "b", "free")
 	s.start(cfg)
 	for attempt := 1; attempt <= 3; attempt++ {
-		trouble := <-seen
-		require.ErrorIs(t, trouble.Err, kerr.TopicAuthorizationFailed)
-		require.Equal(t, attempt, trouble.Attempts)
-		require.Equal(t, attempt == 3, trouble.Parked)
+		failure := <-seen
+		require.ErrorIs(t, failure.Err, kerr.TopicAuthorizationFailed)
+		require.Equal(t, attempt, failure.Attempts)
+		require.Equal(t, attempt == 3, failure.Parked)
 	}
 	require.Equal(t, []string{"free"}, values(testkit.Consume(t, s.brokers, "closed.free").WaitN(1)))
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_status WHERE status = 'parked' AND attempts = 3 AND max_attempts = 3"))
@@ -353,7 +353,7 @@ func TestABrokerThatFailsParksNothing(t *testing.T) {
 	})
 	committed := s.fill("ill", 5, 20)
 	cfg := s.config()
-	cfg.Hooks.Troubled = func(trouble relay.Trouble) { t.Errorf("%+v", trouble) }
+	cfg.Hooks.PublishFailed = func(failure relay.PublishFailure) { t.Errorf("%+v", failure) }
 	r := s.start(cfg)
 	judge(s.collect(100, "ill"), committed).requireSound(t)
 	require.Contains(t, r.Status().LastError, "UNKNOWN_SERVER_ERROR")

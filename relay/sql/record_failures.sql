@@ -11,7 +11,7 @@ WITH lease AS MATERIALIZED (
     AND expires_at > clock_timestamp()
   FOR SHARE
 ), noted AS (
-  INSERT INTO troupe.outbox_trouble AS t
+  INSERT INTO troupe.outbox_failures AS t
     (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
   SELECT f.position, f.id, f.topic, f.order_key,
          CASE WHEN f.attempts = 0 THEN 'waiting' WHEN f.wait IS NULL THEN 'parked' ELSE 'retrying' END,

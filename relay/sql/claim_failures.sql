@@ -1,14 +1,14 @@
--- Rows in trouble that may go out now, lowest first: due, or, from position @from on, waiting for nothing any more. For a
+-- Failed rows that may go out now, lowest first: due, or, from position @from on, waiting for nothing any more. For a
 -- stream, which tells each row only once.
 SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,
-       true AS troubled, t.attempts, clock_timestamp() - t.first_failed_at AS troubled_for, t.max_attempts
+       true AS failed_before, t.attempts, clock_timestamp() - t.first_failed_at AS failing_for, t.max_attempts
 FROM (
   (SELECT t.position, t.id, t.attempts, t.first_failed_at, t.max_attempts
-   FROM troupe.outbox_trouble t
+   FROM troupe.outbox_failures t
    WHERE t.status = 'retrying' AND t.next_try <= clock_timestamp()
      AND NOT EXISTS (
        SELECT
-       FROM troupe.outbox_trouble ahead
+       FROM troupe.outbox_failures ahead
        WHERE ahead.order_key = t.order_key
          AND ahead.status <> 'waiting'
          AND ahead.position < t.position)
@@ -17,12 +17,12 @@ FROM (
    LIMIT @rows / 2)
   UNION ALL
   (SELECT t.position, t.id, t.attempts, t.first_failed_at, t.max_attempts
-   FROM troupe.outbox_trouble t
+   FROM troupe.outbox_failures t
    WHERE t.status = 'waiting'
      AND t.position >= @from
      AND NOT EXISTS (
        SELECT
-       FROM troupe.outbox_trouble ahead
+       FROM troupe.outbox_failures ahead
        WHERE ahead.order_key = t.order_key
          AND ahead.status <> 'waiting'
          AND ahead.position < t.position)

@@ -1,14 +1,14 @@
--- Rows in trouble by table and topic, the most parked first. Counted up to 100,000 of each kind of table.
+-- Failed rows by table and topic, the most parked first. Counted up to 100,000 of each kind of table.
 SELECT table_name, topic,
        count(*) FILTER (WHERE status = 'parked')   AS parked,
        count(*) FILTER (WHERE status = 'retrying') AS retrying,
        count(*) FILTER (WHERE status = 'waiting')  AS waiting,
        coalesce((array_agg(last_error ORDER BY position) FILTER (WHERE status <> 'waiting'))[1], '') AS first_error
 FROM (
-  (SELECT '' AS table_name, topic, status, last_error, position FROM troupe.outbox_trouble LIMIT 100000)
+  (SELECT '' AS table_name, topic, status, last_error, position FROM troupe.outbox_failures LIMIT 100000)
   UNION ALL
-  (SELECT table_name, topic, status, last_error, position FROM troupe.mapped_trouble LIMIT 100000)
-) AS trouble
+  (SELECT table_name, topic, status, last_error, position FROM troupe.mapped_failures LIMIT 100000)
+) AS failed
 GROUP BY table_name, topic
 ORDER BY parked DESC, retrying DESC, table_name, topic
 LIMIT 200

@@ -1,5 +1,0 @@
--- A row in trouble that would wait for its next try longer than any wait is from a clock that was ahead: it is due.
-UPDATE troupe.outbox_trouble
-SET next_try = clock_timestamp()
-WHERE status <> 'waiting'
-  AND status = 'retrying' AND next_try > clock_timestamp() + @longest::interval
