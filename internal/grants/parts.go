@@ -136,6 +136,7 @@ var rights = map[Part][]Grant{
 		need(readWrite, handlingTables, "to handle messages"),
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
 		need("SELECT", "unreadable_batches", "to go on behind a batch that an operator skipped"),
+		need("SELECT", "local_topics, local_work", "to see whether messages of its topics wait as local work").optional(),
 		need("INSERT", "unreadable_batches", "to record a batch that cannot be read").columns(batchColumns),
 	},
 	LocalWork: {
@@ -180,6 +181,7 @@ var rights = map[Part][]Grant{
 	},
 	Operator: {
 		need("SELECT", "dead_letters, held, inbox, inbox_recent, repairs, unreadable_batches", "to look"),
+		need("SELECT", "inbox_slots, inbox_groups", "to release"),
 		need("INSERT", "repairs", "to act").columns(repairColumns).audit(),
 		need("UPDATE", "dead_letters", "to edit, redrive and discard").columns("status, edited_payload"),
 		need("INSERT", "outbox", "to redrive and release").columns(sendColumns),
@@ -187,6 +189,7 @@ var rights = map[Part][]Grant{
 		need("UPDATE", "unreadable_batches", "to skip a batch that cannot be read").columns("skipped_at"),
 		need("DELETE", "held", "to release"),
 		need("INSERT", "inbox", "to release").columns("consumer_group, message_id, redrive"),
+		need("INSERT", "inbox_recent", "to release").columns("slot, id, consumer_group, redrive"),
 		need("INSERT", "dead_letters", "to release").columns(letterColumns),
 	},
 	SagaOperator: {

@@ -87,6 +87,8 @@ func TestHeldKeysAreListedByTheirHeads(t *testing.T) {
 		_, err := repair.ParsePlace(text)
 		require.Error(t, err, text)
 	}
+	_, err = repair.ParsePlace("t/-1/7") // as hooks and logs print local work
+	require.ErrorContains(t, err, "troupe.local_work")
 }
 
 // TestRetryMakesTheNextTryDue checks that the member that runs the hop next tries at once.
@@ -222,7 +224,7 @@ func TestAReleasedMessageLooksLikeOneThatUsedUpItsAttempts(t *testing.T) {
 		return letter, events
 	}
 	letter, events := state()
-	s.exec("TRUNCATE troupe.dead_letters, troupe.inbox, troupe.outbox, troupe.repairs")
+	s.exec("TRUNCATE troupe.dead_letters, troupe.inbox, troupe.inbox_recent, troupe.outbox, troupe.repairs")
 	s.participant(once)
 	s.send(m)
 	s.waitCount(1, openLetters)

@@ -126,10 +126,10 @@ func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
 // UUIDv7 of days that the ring does not hold, are in troupe.inbox. A message is known if its identity is in either.
 const recent = "troupe.inbox_recent WHERE slot = @slot AND id = @uuid"
 
-// recentArgs returns the arguments of recent. ok is false if the identity cannot be in these tables.
+// recentArgs returns the arguments of recent and of claimRecent. ok is false if the identity cannot be in these tables.
 func recentArgs(identity string) (args pgx.NamedArgs, ok bool) {
 	id, day, ok := inbox.Recent(identity)
-	return pgx.NamedArgs{"slot": int16(day % inbox.Slots), "uuid": id}, ok
+	return pgx.NamedArgs{"slot": int16(day % inbox.Slots), "day": day, "uuid": id}, ok
 }
 
 func (d *Desk) findRecent(ctx context.Context, id string) ([]Sighting, error) {

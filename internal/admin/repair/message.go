@@ -38,8 +38,14 @@ func (m *message) id() string {
 	return m.ID
 }
 
-// identity returns the text that identifies the message in the inbox.
+// identity returns the text that identifies the message in the inbox. A copy on a retry topic names the identity of the message
+// that it is a copy of.
 func (m *message) identity() string {
+	for _, h := range m.headers {
+		if h.Key == deadletter.RetryPrefix+"identity" && len(h.Value) > 0 {
+			return string(h.Value)
+		}
+	}
 	if m.ID == "" {
 		return inbox.ID(m.place)
 	}

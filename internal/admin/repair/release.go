@@ -49,6 +49,24 @@ func (d *Desk) Release(ctx context.Context, p Place, cfg ReleaseConfig) (Release
 	return r, nil
 }
 
+// claimRecent and claimInbox insert the identity wherever a participant may insert it at this moment, so that a duplicate that
+// runs is waited for: see insert_other.sql of package participant. claimRecent returns whether the identity is in the ring
+// already.
+const claimRecent = `
+WITH s AS (
+  SELECT slot
+  FROM troupe.inbox_slots
+  WHERE slot = @slot AND day = @day
+    AND EXISTS (SELECT FROM troupe.inbox_groups WHERE consumer_group = @group AND days > 0)
+), inserted AS (
+  INSERT INTO troupe.inbox_recent (slot, id, consumer_group, redrive)
+  SELECT slot, @uuid, @group, @redrive
+  FROM s
+  ON CONFLICT DO NOTHING
+  RETURNING id)
+SELECT EXISTS (SELECT FROM troupe.inbox_recent WHERE slot = @slot AND id = @uuid AND consumer_group = @group AND redrive = @redrive)
+    OR EXISTS (SELECT FROM s) AND NOT EXISTS (SELECT FROM inserted)`
+
 // claimInbox also recognises the identity without its source, as earlier versions stored it.
 const claimInbox = `
 INSERT INTO troupe.inbox (consumer_group, message_id, redrive)
@@ -102,9 +120,7 @@ func (k *HeldKey) claim(ctx context.Context, tx pgx.Tx) (first bool, err error) 
 	if args, ok := recentArgs(identity); ok {
 		var known bool
 		args["group"], args["redrive"] = k.Group, k.row.redrive
-		err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+recent+" AND consumer_group = @group AND redrive = @redrive)", args).
-			Scan(&known)
-		if err != nil || known {
+		if err := tx.QueryRow(ctx, claimRecent, args).Scan(&known); err != nil || known {
 			return false, err
 		}
 	}
