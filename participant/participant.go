@@ -49,6 +49,7 @@ type Participant struct {
 	local         *local
 	state         error // why no message can have been consumed yet
 	unfired       error // why deadlines cannot be fired
+	diverted      error // why messages do not reach Kafka
 }
 
 var (
@@ -175,8 +176,10 @@ func (p *Participant) run(ctx context.Context) error {
 		background.Go(func() { p.fire(ctx) })
 	}
 	if p.cfg.Local {
+		background.Go(func() { p.watchUnclaimed(ctx) })
 		return p.runLocal(ctx)
 	}
+	background.Go(func() { p.watchDiverted(ctx) })
 	trouble := p.repeated("membership")
 	policy := retry.Policy{Initial: 500 * time.Millisecond, Cap: 30 * time.Second}
 	for failed := 1; ; failed++ {
