@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func TestAGroupIsRedrivenAndAnotherDiscarded(t *testing.T) {
 
 	var begun Work
 	for i, do := range []string{"redrive", "discard"} {
-		w := d.post("/dead-letters/act", form("db", "order", "do", do, "cause", causes[i].ID, "reason", "ticket 2", "rate", "1000"))
+		w := d.post("/dead-letters/act", form("db", "order", "do", do, "cause", causes[i].ID, "reason", "ticket 2", "rate", "1000", "count", strconv.Itoa(causes[i].Count)))
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
 		begun = decoded[Work](t, w.Body.Bytes())
 		ended := d.work(begun.ID)

@@ -42,7 +42,10 @@ type Config struct {
 	// Registry has the schemas of Avro payloads. Nil: such payloads are shown as hex, and cannot be edited.
 	Registry *schemas.Registry
 
-	// Token is required for actions: at least 16 bytes. "": actions are disabled.
+	// Access names users with roles. It excludes Token, and requires a user for reading, too. Nil: Token.
+	Access *Access
+	// Token is required for actions: at least 16 bytes. Its users are Admin of all databases, and type a name that nothing proves. "":
+	// actions are disabled, unless there is Access.
 	Token string
 	// Private makes the token required for reading too.
 	Private bool
@@ -66,11 +69,13 @@ type Console struct {
 	sources   []*source
 	pages     map[string]*page // by path
 	templates map[string]*template.Template
+	accounts  *accounts
 	sessions  *sessions
 	attempts  door.Attempts
 	works     *works
 	handler   http.Handler
-	streams   chan struct{}
+	streams   streams
+	looks     *looks
 	payloads  chan struct{} // one for each request that holds payloads
 	limit     time.Duration // of reading one page: askLimit
 }
@@ -85,7 +90,6 @@ type source struct {
 const (
 	askLimit   = 10 * time.Second // to read one page
 	bodyLimit  = 9 << 20          // an edited payload, and the fields around it
-	mostLive   = 64
 	leastToken = 16
 )
 
@@ -110,12 +114,16 @@ func (cfg Config) validate() error {
 	switch {
 	case cfg.Token != "" && len(cfg.Token) < leastToken:
 		return fmt.Errorf("a token of %d bytes: want at least %d", len(cfg.Token), leastToken)
-	case cfg.Private && cfg.Token == "":
+	case cfg.Token != "" && cfg.Access != nil:
+		return errors.New("a token for all and users with roles: want one of both")
+	case cfg.Private && cfg.Token == "" && cfg.Access == nil:
 		return errors.New("private without a token: nobody could read")
 	case cfg.Path != "" && (!strings.HasPrefix(cfg.Path, "/") || strings.HasSuffix(cfg.Path, "/")):
 		return fmt.Errorf("path %q: want one like /console", cfg.Path)
 	case len(cfg.Brokers) > 0 && cfg.Flow == "":
 		return errors.New("brokers without a flow to look at")
+	case cfg.Access != nil:
+		return cfg.Access.validate(names)
 	}
 	return nil
 }
@@ -125,10 +133,12 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
+	cfg.Private = cfg.Private || cfg.Access != nil
 	c := &Console{
-		cfg: cfg, pages: make(map[string]*page), sessions: newSessions(), works: newWorks(),
-		streams: make(chan struct{}, mostLive), payloads: make(chan struct{}, mostPayloads), limit: askLimit,
+		cfg: cfg, pages: make(map[string]*page), accounts: newAccounts(cfg), sessions: newSessions(), works: newWorks(),
+		payloads: make(chan struct{}, mostPayloads), limit: askLimit,
 	}
+	c.looks = newLooks(c.works)
 	var codec *schemas.Codec
 	if cfg.Registry != nil {
 		var err error
@@ -231,28 +241,4 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // ours reports whether a request's host names this console.
 func (c *Console) ours(host string) bool {
 	return c.cfg.Hosts == nil || door.Called(host, c.cfg.Hosts...)
-}
-
-// source returns the database of that name; "": the only one.
-func (c *Console) source(name string) (*source, error) {
-	if name == "" && len(c.sources) == 1 {
-		return c.sources[0], nil
-	}
-	for _, s := range c.sources {
-		if s.Name == name {
-			return s, nil
-		}
-	}
-	if name == "" {
-		return nil, refuse(http.StatusBadRequest, "db: want the name of a database: %s", strings.Join(c.names(), ", "))
-	}
-	return nil, refuse(http.StatusNotFound, "there is no database %s: want one of %s", name, strings.Join(c.names(), ", "))
-}
-
-func (c *Console) names() []string {
-	all := make([]string, len(c.sources))
-	for i, s := range c.sources {
-		all[i] = s.Name
-	}
-	return all
 }

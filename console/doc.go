@@ -7,12 +7,17 @@
 //
 // # Permissions
 //
-//	                        no Config.Token   a token             a token, and Config.Private
-//	read                    all requests      all requests        signed-in users
-//	act                     none              signed-in users     signed-in users
+//	        no Config.Token   a token            a token, and Config.Private   Config.Access
+//	read    all requests      all requests       signed-in users               users, by role
+//	act     none              signed-in users    signed-in users               users, by role
 //
-// A user signs in with the token: at /sign-in, for a cookie of twelve hours, or as Authorization: Bearer with each request.
-// The user's name is not verified; it is stored in the records. Sessions are in memory: a sign-out ends one, a restart ends all.
+// A user signs in with a token: at /sign-in, for a cookie of twelve hours, or as Authorization: Bearer with each request.
+// Sessions are in memory: a sign-out ends one, a restart ends all. With Config.Token the user's name is not verified; it is stored in
+// the records.
+//
+// With Access each user has a token, or is named by a proxy, and has a role on each database. The table in pages.go has the role of
+// each page and action; askOf compares it before a page is read or an action begins. A user does not see a database without a role
+// on it.
 //
 // # Protection
 //
@@ -21,7 +26,8 @@
 //	a foreign host name        is refused if Config.Hosts is set: another site cannot rebind its name to this console
 //	a stolen cookie            ends with the sign-out; with HTTPS it is sent by https only
 //	guessing the token         ten wrong ones from an address, then one in six seconds, by either way; the right one waits too
-//	large requests             bodies end at 9 MiB, lists at a page, reading at 10 s, acting at 20 s, live pages at 64
+//	large requests             bodies end at 9 MiB, lists at a page, reading at 10 s, acting at 20 s
+//	many live pages            8 for a client, 64 without a user, 256 in all; pages with the same facts share one look
 //
 // # Failures
 //

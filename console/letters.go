@@ -46,7 +46,7 @@ func readCauses(ctx context.Context, a *ask) (any, error) {
 		return nil, err
 	}
 	f := causesFacts{
-		Databases: make([]causesOf, len(sources)), Works: a.works.underWay(true), Asked: a.values,
+		Databases: make([]causesOf, len(sources)), Works: a.underWay(true), Asked: a.values,
 		Filtered: slices.ContainsFunc([]string{"cause", "class", "group", "handler", "type", "key", "topic", "since", "before", "hop", "status"}, func(name string) bool { return a.get(name) != "" }),
 	}
 	var all sync.WaitGroup

@@ -56,13 +56,17 @@ func (c *Console) words() template.FuncMap {
 			}
 			return c.cfg.Path + page + "?" + q.Encode()
 		},
-		"go":         func(address string) string { return c.cfg.Path + address },
+		"go": func(address string) string { return c.cfg.Path + address },
+		"urgency": func(name string) string {
+			return map[string]string{"now": "Now", "soon": "Soon", "know": "For information"}[name]
+		},
 		"short":      short,
 		"bytes":      byteCount,
 		"int":        func(n int64) int { return int(n) },
 		"list":       func(all ...string) []string { return all },
 		"kept":       func(samples []relays.Sample) *keptChart { return chartKept(samples, time.Now()) },
 		"relayState": relayState,
+		"relayBadge": relayBadge,
 		"table":      tableName,
 		"actionName": actionName,
 		"happened":   happened,
@@ -74,6 +78,7 @@ func (c *Console) words() template.FuncMap {
 		"mostShown":  func() int64 { return mostShown },
 		"clip":       clip,
 		"tail":       tail,
+		"ago":        func(at time.Time) string { return ago(time.Since(at)) },
 		"iso":        func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) },
 		"utc":        func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05") },
 		"millis":     func(at time.Time) string { return at.UTC().Format("15:04:05.000") },

@@ -28,11 +28,14 @@ type sighting struct {
 }
 
 func readMessages(ctx context.Context, a *ask) (any, error) {
-	f := messagesFacts{Subject: a.get("q"), Found: []sighting{}, Flow: len(a.cfg.Brokers) > 0, Since: a.get("since"), All: a.get("scan-all") != ""}
+	f := messagesFacts{Subject: a.get("q"), Found: []sighting{}, Flow: len(a.cfg.Brokers) > 0 && a.everywhere(), Since: a.get("since"), All: a.get("scan-all") != ""}
 	if f.Subject == "" {
 		return f, nil
 	}
-	cfg := timeline.Config{Brokers: a.cfg.Brokers, Flow: a.cfg.Flow, Registry: a.cfg.Registry, Timeout: askLimit / 3, Kafka: a.cfg.Kafka, ScanAll: f.All}
+	cfg := timeline.Config{Registry: a.cfg.Registry, Timeout: askLimit / 3, Kafka: a.cfg.Kafka, ScanAll: f.All}
+	if f.Flow { // topics have the messages of all databases
+		cfg.Brokers, cfg.Flow = a.cfg.Brokers, a.cfg.Flow
+	}
 	if f.Since != "" {
 		since, err := time.ParseDuration(f.Since)
 		if err != nil || since <= 0 {

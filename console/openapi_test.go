@@ -53,7 +53,7 @@ func document(t *testing.T) []byte {
 	for _, p := range pages {
 		require.Contains(t, given, p.path)
 		entry := object{"get": object{
-			"summary": p.title, "parameters": parameters(p.takes), "responses": answers(s.of(reflect.TypeOf(given[p.path]))),
+			"summary": p.title, "x-role": p.role(), "parameters": parameters(p.takes), "responses": answers(s.of(reflect.TypeOf(given[p.path]))),
 		}}
 		if p.act != nil {
 			var either []any
@@ -65,10 +65,14 @@ func document(t *testing.T) []byte {
 			for name := range strings.FieldsSeq(p.does + " actor reason") {
 				fields[name] = object{"type": "string"}
 			}
-			require.NotEmpty(t, p.actions, p.path)
-			fields["do"] = object{"type": "string", "enum": strings.Fields(p.actions)}
+			require.NotEmpty(t, p.actions(), p.path)
+			fields["do"] = object{"type": "string", "enum": p.actions()}
+			roles := object{}
+			for _, do := range p.actions() {
+				roles[do], _ = p.roleOf(do)
+			}
 			entry["post"] = object{
-				"summary": p.title + ": act", "security": []any{object{"token": []string{}}}, "responses": answers(object{"anyOf": either}),
+				"summary": p.title + ": act", "x-roles": roles, "security": []any{object{"token": []string{}}}, "responses": answers(object{"anyOf": either}),
 				"requestBody": object{"content": object{"application/x-www-form-urlencoded": object{"schema": object{"type": "object", "properties": fields}}}},
 			}
 		}
@@ -277,7 +281,7 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 		act("/dead-letter", "db", "order", "id", ids[1], "do", "discard")
 		act("/held/key", "db", "order", "place", "shop.billing.commands/0/9", "do", "retry")
 		act("/held/key", "db", "order", "place", "shop.billing.commands/0/9", "do", "release")
-		begun := decoded[Work](t, act("/dead-letters/act", "db", "order", "do", "discard", "cause", cause))
+		begun := decoded[Work](t, act("/dead-letters/act", "db", "order", "do", "discard", "cause", cause, "count", "1"))
 		d.work(begun.ID)
 		get("/work", at("/work", "id", begun.ID))
 		act("/work", "id", begun.ID, "do", "stop")

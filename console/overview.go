@@ -14,7 +14,7 @@ import (
 	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/flow/watch"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
@@ -51,9 +51,9 @@ type total struct {
 
 // databaseFacts are one database's facts. If one cannot be read, Error is set and the others are empty.
 type databaseFacts struct {
-	Name   string        `json:"database"`
-	Error  string        `json:"error,omitempty"`
-	Outbox *outbox.Stats `json:"outbox"`
+	Name   string           `json:"database"`
+	Error  string           `json:"error,omitempty"`
+	Outbox *retention.Stats `json:"outbox"`
 	// Relays has one entry for troupe.outbox and each mapped table; RelaysError is set if only these cannot be read.
 	Relays      []relayStanding `json:"relays"`
 	RelaysError string          `json:"relays_error,omitempty"`
@@ -120,8 +120,10 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 	for i, s := range a.sources {
 		all.Go(func() { o.Databases[i] = s.overview(ctx, o.Since, o.Every) })
 	}
-	all.Go(func() { o.Lag = a.lag(ctx) })
-	all.Go(func() { o.Needs = a.watchNeeds(ctx) })
+	if a.everywhere() {
+		all.Go(func() { o.Lag = a.lag(ctx) })
+		all.Go(func() { o.Needs = a.watchNeeds(ctx) })
+	}
 	all.Wait()
 	for _, d := range o.Databases {
 		o.Needs = append(o.Needs, d.needs()...)
@@ -153,7 +155,7 @@ func (s *source) overview(ctx context.Context, since time.Time, every time.Durat
 }
 
 func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, every time.Duration) error {
-	stats, err := outbox.ReadStats(ctx, s.Pool)
+	stats, err := retention.ReadStats(ctx, s.Pool)
 	if err != nil {
 		return err
 	}
@@ -334,6 +336,14 @@ func count[N int | int64](n N, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// ago returns a duration before now; a negative one is after now.
+func ago(d time.Duration) string {
+	if d < 0 {
+		return "in " + short(max(-d, time.Second))
+	}
+	return short(max(d, time.Second)) + " ago"
 }
 
 // short returns a duration in one readable unit.

@@ -122,12 +122,16 @@ func (c *Console) wholePayload(ctx context.Context, values url.Values, u user) (
 		return nil, "", err
 	}
 	p := c.pages["/dead-letter"]
+	a, err := c.askOf(p, values, u, p.role())
+	if err != nil {
+		return nil, "", err
+	}
 	release, err := c.reserve(ctx, p)
 	if err != nil {
 		return nil, "", err
 	}
 	defer release()
-	facts, err := readLetter(ctx, &ask{c, p, values, repair.By{Actor: u.name}})
+	facts, err := readLetter(ctx, a)
 	if err != nil {
 		return nil, "", err
 	}

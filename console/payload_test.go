@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/console/internal/stage"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 )
 
 func TestALargePayloadIsShownInPartAndDownloadedWhole(t *testing.T) {
@@ -71,7 +71,7 @@ func TestOnlySomeRequestsHoldPayloadsAtATime(t *testing.T) {
 	}
 	require.Equal(t, http.StatusServiceUnavailable, d.get(address).Code)
 	require.Equal(t, http.StatusServiceUnavailable, d.get(at("/dead-letter/payload", "db", "order", "id", id)).Code)
-	d.c.limit = askLimit
+	d.c.limit = testLimit
 	require.Equal(t, http.StatusOK, d.get("/sign-in").Code, "a page without payloads")
 	for range mostPayloads {
 		<-d.c.payloads
@@ -93,6 +93,6 @@ func TestATextIsClippedBetweenCharacters(t *testing.T) {
 // Dead letters may be redriven between their count and the query of their causes.
 func TestAnOverviewNeedsNoCauseOfItsDeadLetters(t *testing.T) {
 	t.Parallel()
-	all := (&databaseFacts{Name: "order", DeadLetters: 2, Outbox: &outbox.Stats{Headroom: headroomSoon}}).needs()
+	all := (&databaseFacts{Name: "order", DeadLetters: 2, Outbox: &retention.Stats{Headroom: headroomSoon}}).needs()
 	require.Contains(t, all[0].Text, "2 dead letters")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 )
 
 // relayFacts are the outboxes with their relays.
@@ -19,10 +19,10 @@ type relayFacts struct {
 }
 
 type outboxOf struct {
-	Database string          `json:"database"`
-	Error    string          `json:"error,omitempty"`
-	Outbox   *outbox.Stats   `json:"outbox"` // of troupe.outbox
-	Relays   []relays.Outbox `json:"relays"` // troupe.outbox first, then tables with a mapping
+	Database string           `json:"database"`
+	Error    string           `json:"error,omitempty"`
+	Outbox   *retention.Stats `json:"outbox"` // of troupe.outbox
+	Relays   []relays.Outbox  `json:"relays"` // troupe.outbox first, then tables with a mapping
 }
 
 func readRelay(ctx context.Context, a *ask) (any, error) {
@@ -31,7 +31,7 @@ func readRelay(ctx context.Context, a *ask) (any, error) {
 	for i, s := range a.sources {
 		all.Go(func() {
 			one := outboxOf{Database: s.Name, Relays: []relays.Outbox{}}
-			stats, err := outbox.ReadStats(ctx, s.Pool)
+			stats, err := retention.ReadStats(ctx, s.Pool)
 			if err == nil {
 				one.Outbox = &stats
 				one.Relays, err = relays.Look(ctx, s.Pool)
@@ -64,6 +64,24 @@ func relayState(o relays.Outbox) string {
 		return "not all shards"
 	}
 	return "active"
+}
+
+// badge is a status with another text than its own.
+type badge struct{ Status, Text string }
+
+// relayBadge returns the badge of an outbox's relays. Relays that are active over parked rows are not shown as if all were well.
+func relayBadge(o relays.Outbox) badge {
+	state, parked := relayState(o), 0
+	for _, t := range o.Topics {
+		parked += t.Parked
+	}
+	switch {
+	case parked == 0:
+		return badge{state, state}
+	case state == "active":
+		return badge{"parked", state + ", " + count(parked, "row", "rows") + " parked"}
+	}
+	return badge{state, state + ", " + count(parked, "row", "rows") + " parked"}
 }
 
 func tableName(name string) string {
@@ -283,9 +301,27 @@ func actOnRelay(ctx context.Context, a *ask) (any, string, error) {
 	case done.Do == "retry":
 		done.Rows, err = desk.RetryTopic(ctx, topic, by)
 	default:
-		done.Rows, err = desk.DiscardTopic(ctx, topic, by)
+		if err = a.counted(func() (int, error) { return parkedOf(ctx, s, desk, topic) }); err == nil {
+			done.Rows, err = desk.DiscardTopic(ctx, topic, by)
+		}
 	}
 	return done, troubleOf(s, desk), err
+}
+
+// parkedOf returns the number of parked rows of a topic.
+func parkedOf(ctx context.Context, s *source, desk relays.Desk, topic string) (int, error) {
+	all, err := relays.Look(ctx, s.Pool)
+	for _, o := range all {
+		if o.Table != desk.Table.Name {
+			continue
+		}
+		for _, t := range o.Topics {
+			if t.Topic == topic {
+				return t.Parked, err
+			}
+		}
+	}
+	return 0, err
 }
 
 // A keptChart is a chart of the log that a slot retained, in each five minutes of a day.

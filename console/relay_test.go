@@ -19,9 +19,10 @@ func TestTheRelayPageTellsWhoPublishesAndWhatIsInTheWay(t *testing.T) {
 		d.Trouble("shop.none.commands", status, "UNKNOWN_TOPIC_OR_PARTITION")
 	}
 	page := d.html("/relay")
-	for _, text := range []string{"relay-7f9c", "the server and the role allow it", "troupe_order", "UNKNOWN_TOPIC_OR_PARTITION", "Retry all", "What the slot kept", "active"} {
+	for _, text := range []string{"relay-7f9c", "the server and the role allow it", "troupe_order", "UNKNOWN_TOPIC_OR_PARTITION", "Retry all", "What the slot kept", "active, 2 rows parked"} {
 		require.Contains(t, page, text)
 	}
+	require.NotContains(t, page, `data-status="active"`, "it is not shown as if all were well")
 	f := facts[relayFacts](d, "/relay")
 	require.Equal(t, []relays.Topic{{Topic: "shop.none.commands", Parked: 2, Retrying: 1, Waiting: 1, Error: "UNKNOWN_TOPIC_OR_PARTITION"}}, f.Databases[0].Relays[0].Topics)
 	require.Len(t, facts[troubleFacts](d, "/relay/rows?db=order&status=parked").Rows, 2)
@@ -49,7 +50,11 @@ func TestParkedRowsAreRetriedAndDiscarded(t *testing.T) {
 	require.Len(t, preview.Rows, 2)
 	require.Equal(t, http.StatusBadRequest, d.post("/relay/act", form("db", "order", "do", "discard", "topic", "shop.none.commands")).Code, "no reason")
 	require.Equal(t, http.StatusBadRequest, d.post("/relay/act", form("db", "order", "do", "discard", "reason", "all of them?")).Code, "no topic")
-	w := d.post("/relay/act", form("db", "order", "do", "discard", "topic", "shop.none.commands", "reason", "ticket 2"))
+	for count, want := range map[string]int{"": http.StatusBadRequest, "two": http.StatusBadRequest, "1": http.StatusConflict, "3": http.StatusConflict} {
+		w := d.post("/relay/act", form("db", "order", "do", "discard", "topic", "shop.none.commands", "reason", "ticket 2", "count", count))
+		require.Equal(t, want, w.Code, "%s: %s", count, w.Body)
+	}
+	w := d.post("/relay/act", form("db", "order", "do", "discard", "topic", "shop.none.commands", "reason", "ticket 2", "count", "2"))
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	require.Equal(t, relayDone{"discard", 2}, decoded[relayDone](t, w.Body.Bytes()))
 	require.Contains(t, d.html(at("/relay/act", "db", "order", "do", "retry", "topic", "shop.none.commands")), "nothing to do")

@@ -24,6 +24,54 @@ type sagaFacts struct {
 	Possible []saga.Event        `json:"possible"` // actions that the state allows
 }
 
+// Recommended returns the action that most likely lets a parked saga continue as its definition says; nil: none is better than the
+// others.
+func (f sagaFacts) Recommended() *saga.Event {
+	if f.Saga.Status != saga.Parked {
+		return nil
+	}
+	for _, kind := range []saga.Kind{saga.ActRetry, saga.ActResume, saga.ActCompensate} {
+		for i, e := range f.Possible {
+			if e.Kind == kind {
+				return &f.Possible[i]
+			}
+		}
+	}
+	return nil
+}
+
+// Because explains the recommended action.
+func (f sagaFacts) Because() string {
+	switch f.Recommended().Kind {
+	case saga.ActRetry:
+		return "correct the cause first; then this sends the command of " + f.Recommended().Step + " again"
+	case saga.ActResume:
+		return "correct the cause first; then the saga continues"
+	}
+	return "undoes the steps that have taken effect"
+}
+
+// Others returns the possible actions without the recommended one and without the ones of Last.
+func (f sagaFacts) Others() (all []saga.Event) {
+	best := f.Recommended()
+	for i, e := range f.Possible {
+		if e.Kind != saga.ActAbandon && best != &f.Possible[i] {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// Last returns the actions after which the saga never continues.
+func (f sagaFacts) Last() (all []saga.Event) {
+	for _, e := range f.Possible {
+		if e.Kind == saga.ActAbandon {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
 func (f sagaFacts) title() string { return f.Saga.ID }
 
 func readSaga(ctx context.Context, a *ask) (any, error) {

@@ -56,6 +56,9 @@ func readSagas(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if filter.Variable != "" && a.user.roles.on(s.Name) < Operator { // a viewer could guess a value
+		return nil, refuse(http.StatusForbidden, "variable: to find sagas by a variable needs the role %s on %s", Operator, s.Name)
+	}
 	list, next, err := s.sagas.List(ctx, filter, page)
 	if err != nil {
 		return nil, err

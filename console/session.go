@@ -21,10 +21,13 @@ const (
 	mostName     = 200
 )
 
-// user is the signed-in user of a request. Its zero value is no user.
+// user is the user of a request. Without a name the request is not signed in.
 type user struct {
-	name string
-	form string // the value that the user's forms must have; "": the request is a program's, with a token
+	name    string
+	roles   Roles
+	form    string // the value that the user's forms must have; "": the request is a program's, with a token
+	shared  bool   // the request has the token that all share, so that it also gives the actor's name
+	proxied bool   // the proxy named the user
 }
 
 // sessions has the sessions of signed-in browsers, in the memory of this process: a restart ends all of them, and another
@@ -99,22 +102,27 @@ func (c *Console) cookie(r *http.Request, value string, last time.Duration) *htt
 	}
 }
 
-// userOf returns the user that a request is signed in as.
+// userOf returns the user of a request: the one that the proxy names, the one of its token, or the one of its cookie. Without a
+// user, a console that is not private shows everything.
 func (c *Console) userOf(r *http.Request) user {
+	if u, is := c.accounts.proxied(r); is {
+		return u
+	}
 	if bearer, is := door.Bearer(r); is {
-		if c.isToken(bearer) {
-			return user{name: "somebody with the token"}
+		if u, is := c.accounts.ofToken(bearer); is {
+			return u
 		}
+	} else if u := c.sessions.of(r); u.name != "" {
+		return u
+	}
+	if c.cfg.Private {
 		return user{}
 	}
-	return c.sessions.of(r)
+	return user{roles: Roles{AllDatabases: Operator}}
 }
 
-// isToken reports whether given is the token, in a time that depends on neither the token nor its length.
-func (c *Console) isToken(given string) bool {
-	sum, want := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(c.cfg.Token))
-	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1 && c.cfg.Token != ""
-}
+// acts reports whether users can sign in and act.
+func (c *Console) acts() bool { return c.cfg.Token != "" || c.cfg.Access != nil }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
@@ -122,23 +130,44 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 type signInFacts struct {
 	To    string `json:"-"`
 	Wrong bool   `json:"-"`
+	Named bool   `json:"-"` // the token names the user
 	Name  string `json:"-"`
 }
 
-func (c *Console) signInPage(w http.ResponseWriter, r *http.Request) {
-	if c.cfg.Token == "" {
-		c.fail(w, r, refuse(http.StatusForbidden, "this console was started without a token: it only shows"))
-		return
+// cannotSignIn returns an error if the console has no token at all.
+func (c *Console) cannotSignIn() error {
+	switch {
+	case !c.acts():
+		return refuse(http.StatusForbidden, "this console was started without a token: it only shows")
+	case len(c.accounts.tokens) == 0:
+		return refuse(http.StatusForbidden, "the proxy signs users in: reach the console through it")
 	}
-	c.draw(w, r, http.StatusOK, "sign-in", view{Title: "Sign in", Facts: signInFacts{To: c.back(r.URL.Query().Get("to"))}})
+	return nil
 }
 
-// back returns to if it is a page of this console, and "/" otherwise.
+func (c *Console) signInPage(w http.ResponseWriter, r *http.Request) {
+	if err := c.cannotSignIn(); err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	to := c.back(r.URL.Query().Get("to"))
+	if u := c.userOf(r); u.name != "" { // signed in meanwhile, in another tab
+		http.Redirect(w, r, to, http.StatusSeeOther)
+		return
+	}
+	c.draw(w, r, http.StatusOK, "sign-in", view{Title: "Sign in", Facts: signInFacts{To: to, Named: c.cfg.Access != nil}})
+}
+
+// back returns to if it is the address of a page of this console, and the address of the overview otherwise.
 func (c *Console) back(to string) string {
+	home := c.cfg.Path + "/"
 	u, err := url.Parse(to)
-	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(to, "//") ||
-		strings.ContainsAny(to, "\\\r\n") || c.pages[u.Path] == nil {
-		return "/"
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(to, home) || strings.HasPrefix(to, "//") ||
+		strings.ContainsAny(to, "\\\r\n") {
+		return home
+	}
+	if c.pages[strings.TrimPrefix(u.Path, c.cfg.Path)] == nil || !strings.HasPrefix(to, u.Path) { // no escapes in the path
+		return home
 	}
 	return to
 }
@@ -149,43 +178,56 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name, to := strings.TrimSpace(r.PostForm.Get("name")), c.back(r.PostForm.Get("to"))
-	switch {
-	case c.cfg.Token == "":
-		c.fail(w, r, refuse(http.StatusForbidden, "this console was started without a token: it only shows"))
-	case name == "" || len(name) > mostName || plain.CheckName(name) != nil:
+	if err := c.cannotSignIn(); err != nil {
+		c.fail(w, r, err)
+	} else if c.cfg.Access == nil && (name == "" || len(name) > mostName || plain.CheckName(name) != nil) {
 		c.fail(w, r, refuse(http.StatusBadRequest, "want a name, for the records of what you do: text of one line, of at most %d bytes", mostName))
-	default:
+	} else {
 		c.admit(w, r, name, to)
 	}
 }
 
 // admit signs in a user with the right token, unless the address has sent too many wrong ones. The session has a new cookie, and
-// ends the one of the cookie in the request.
+// ends the one of the cookie in the request. The name is the one of the token, if it has one, whatever the form says.
 func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string) {
-	right, limited := c.attempts.Try(r, func() bool { return c.isToken(r.PostForm.Get("token")) })
+	var u user
+	right, limited := c.attempts.Try(r, func() (is bool) {
+		u, is = c.accounts.ofToken(r.PostForm.Get("token"))
+		return is
+	})
+	if u.shared {
+		u.name, u.shared = name, false
+	}
 	switch {
 	case limited:
 		c.cfg.Log.Warn().Str("from", r.RemoteAddr).Msg("console: too many sign-ins with a wrong token")
 		w.Header().Set("Retry-After", "6")
 		c.fail(w, r, refuse(http.StatusTooManyRequests, door.Explanation))
 	case !right:
-		c.cfg.Log.Warn().Str("name", name).Str("from", r.RemoteAddr).Msg("console: sign-in with a wrong token")
-		c.draw(w, r, http.StatusUnauthorized, "sign-in", view{Title: "Sign in", Facts: signInFacts{To: to, Wrong: true, Name: name}})
+		c.cfg.Log.Warn().Str("from", r.RemoteAddr).Msg("console: sign-in with a wrong token")
+		facts := signInFacts{To: to, Wrong: true, Named: c.cfg.Access != nil, Name: name}
+		c.draw(w, r, http.StatusUnauthorized, "sign-in", view{Title: "Sign in", Facts: facts})
 	default:
-		c.cfg.Log.Info().Str("name", name).Str("from", r.RemoteAddr).Msg("console: signed in")
+		c.cfg.Log.Info().Str("name", u.name).Str("from", r.RemoteAddr).Msg("console: signed in")
 		c.sessions.end(r)
-		http.SetCookie(w, c.cookie(r, c.sessions.begin(user{name: name}), sessionLast))
-		http.Redirect(w, r, c.cfg.Path+to, http.StatusSeeOther)
+		http.SetCookie(w, c.cookie(r, c.sessions.begin(u), sessionLast))
+		http.Redirect(w, r, to, http.StatusSeeOther)
 	}
 }
 
-// tooOften refuses a request with a token in its header if its address has sent too many wrong ones.
+// tooOften refuses a request with a token, or with a proxy's secret, in its header if its address has sent too many wrong ones.
 func (c *Console) tooOften(w http.ResponseWriter, r *http.Request) bool {
+	var right func() bool
 	bearer, is := door.Bearer(r)
-	if !is || c.cfg.Token == "" {
+	switch {
+	case c.accounts.proxy != nil && c.cfg.Access.Proxy.Secret != "" && len(r.Header.Values(door.ProxySecret)) > 0:
+		right = func() bool { return c.accounts.proxy.Sent(r) }
+	case is && len(c.accounts.tokens) > 0:
+		right = func() bool { _, is := c.accounts.ofToken(bearer); return is }
+	default:
 		return false
 	}
-	_, limited := c.attempts.Try(r, func() bool { return c.isToken(bearer) })
+	_, limited := c.attempts.Try(r, right)
 	if limited {
 		w.Header().Set("Retry-After", "6")
 		answer(w, http.StatusTooManyRequests, map[string]string{"error": door.Explanation})

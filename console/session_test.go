@@ -187,3 +187,22 @@ func TestALivePageEndsWithTheSession(t *testing.T) {
 		}
 	})
 }
+
+// A sign-in leads to the page that asked for it, also in a console below a path, and nowhere else.
+func TestAReturnBelowAPathLeadsToItsPage(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, private, func(c *Config) { c.Path = "/console" })
+	for to, want := range map[string]string{
+		"/console/held?db=order": "/console/held?db=order", "/console/": "/console/", "/held": "/console/", "/console//evil.example": "/console/",
+		"/console/%2fevil.example": "/console/", "//evil.example/console/held": "/console/", "https://evil.example/console/held": "/console/",
+		"https://x@evil.example/console/held": "/console/", "/console/held\r\nx: y": "/console/",
+	} {
+		require.Equal(t, want, d.c.back(to), to)
+	}
+	w := d.browse("/console/held?db=order", nil)
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	page := d.browse(w.Header().Get("Location"), nil).Body.String()
+	require.Contains(t, page, `name="to" value="/console/held?db=order"`)
+	w = d.submit("/console/sign-in", form("name", "ann", "token", token, "to", "/console/held?db=order"), nil)
+	require.Equal(t, "/console/held?db=order", w.Header().Get("Location"))
+}

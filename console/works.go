@@ -110,6 +110,17 @@ func (w *works) close() {
 	w.done.Wait()
 }
 
+// start runs do in a goroutine, which must return when w.ctx ends.
+func (w *works) start(do func()) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() != nil {
+		return refuse(http.StatusServiceUnavailable, "the console is about to end")
+	}
+	w.done.Go(do)
+	return nil
+}
+
 // list returns a copy of each work, the newest first.
 func (w *works) list() []Work {
 	w.mu.Lock()
@@ -180,7 +191,7 @@ func (w *works) begin(one *Work, do func(context.Context, func(func(*Work))) err
 }
 
 // actOnGroup begins a Work on the chosen dead letters.
-func actOnGroup(_ context.Context, a *ask) (any, string, error) {
+func actOnGroup(ctx context.Context, a *ask) (any, string, error) {
 	s, filter, err := a.group()
 	if err != nil {
 		return nil, "", err
@@ -191,6 +202,9 @@ func actOnGroup(_ context.Context, a *ask) (any, string, error) {
 	}
 	if a.get("do") == "discard" {
 		if err := a.needsReason(); err != nil {
+			return nil, "", err
+		}
+		if err := a.counted(func() (int, error) { return s.repairs.Count(ctx, filter) }); err != nil {
 			return nil, "", err
 		}
 	}
@@ -230,11 +244,11 @@ func discardAll(ctx context.Context, s *source, filter repair.Filter, by repair.
 	return err
 }
 
-func readWork(_ context.Context, a *ask) (any, error) { return a.works.find(a.get("id")) }
+func readWork(_ context.Context, a *ask) (any, error) { return a.work(a.get("id")) }
 
 // actOnWork stops a Work.
 func actOnWork(_ context.Context, a *ask) (any, string, error) {
-	one, err := a.works.find(a.get("id"))
+	one, err := a.work(a.get("id"))
 	if err != nil {
 		return nil, "", err
 	}

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
 // An Entry is one message to write. Topic is required, and either Body or Type.
@@ -125,7 +125,7 @@ func renderHeaders(hs []envelope.Header) (asJSON, raw []byte, err error) {
 	b := append(make([]byte, 0, size), '{')
 	for i, h := range hs {
 		same := func(other envelope.Header) bool { return other.Key == h.Key }
-		if slices.ContainsFunc(hs[:i], same) || !isText(h.Key) || !isText(h.Value) {
+		if slices.ContainsFunc(hs[:i], same) || !pgtext.Fits(h.Key) || !pgtext.Fits(h.Value) {
 			return []byte("{}"), envelope.MarshalHeaders(hs), nil
 		}
 		if i > 0 {
@@ -155,16 +155,4 @@ func appendJSON[T string | []byte](b []byte, s T) ([]byte, error) {
 	b = append(b, '"')
 	b = append(b, s...)
 	return append(b, '"'), nil
-}
-
-// isText reports whether Postgres's type text can store s: UTF-8 without NUL.
-func isText[T string | []byte](s T) bool {
-	ascii := true
-	for i := range len(s) {
-		if s[i] == 0 {
-			return false
-		}
-		ascii = ascii && s[i] < utf8.RuneSelf
-	}
-	return ascii || utf8.ValidString(string(s))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -36,7 +37,7 @@ func TestHeadersComeBackAsTheyWere(t *testing.T) {
 			all := rows(t, pool)
 			require.Len(t, all, 1)
 			require.Equal(t, c.raw, all[0].RawHeaders != nil)
-			m, err := all[0].Message(outbox.Defaults{})
+			m, err := all[0].Message(outboxrow.Defaults{})
 			require.NoError(t, err)
 			require.Equal(t, c.headers, m.Extra)
 			require.Equal(t, "i", m.IdempotencyKey)
@@ -60,7 +61,7 @@ func TestKeysThatAreNoText(t *testing.T) {
 	require.NotNil(t, all[2].OrderKey(), "an empty key is a key")
 	require.Empty(t, all[2].OrderKey())
 	require.Nil(t, all[3].OrderKey())
-	m, err := all[0].Message(outbox.Defaults{})
+	m, err := all[0].Message(outboxrow.Defaults{})
 	require.NoError(t, err)
 	require.Empty(t, m.Subject, "a subject is text")
 }
@@ -69,13 +70,13 @@ func TestRowsWhoseHeadersCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		row  outbox.Row
+		row  outboxrow.Row
 	}{
-		{"cut short", outbox.Row{RawHeaders: []byte{10, 'a'}}},
-		{"no JSON", outbox.Row{Headers: []byte("{")}},
-		{"too much", outbox.Row{RawHeaders: envelope.MarshalHeaders([]envelope.Header{{Key: "a", Value: make([]byte, 70_000)}})}},
+		{"cut short", outboxrow.Row{RawHeaders: []byte{10, 'a'}}},
+		{"no JSON", outboxrow.Row{Headers: []byte("{")}},
+		{"too much", outboxrow.Row{RawHeaders: envelope.MarshalHeaders([]envelope.Header{{Key: "a", Value: make([]byte, 70_000)}})}},
 	} {
-		_, err := c.row.Message(outbox.Defaults{})
+		_, err := c.row.Message(outboxrow.Defaults{})
 		require.ErrorIs(t, err, envelope.ErrHeaders, c.name)
 	}
 }
@@ -91,13 +92,13 @@ func TestAnIDThatIsNoUUIDStandsInRawHeaders(t *testing.T) {
 		"":                                     own.String(),
 	} {
 		hs := []envelope.Header{{Key: envelope.HeaderID, Value: []byte(given)}}
-		r := outbox.Row{ID: own, Topic: "t", Type: "T", RawHeaders: envelope.MarshalHeaders(hs)}
-		m, err := r.Message(outbox.Defaults{})
+		r := outboxrow.Row{ID: own, Topic: "t", Type: "T", RawHeaders: envelope.MarshalHeaders(hs)}
+		m, err := r.Message(outboxrow.Defaults{})
 		require.NoError(t, err)
 		require.Equal(t, want, m.ID)
 	}
-	r := outbox.Row{ID: own, Topic: "t", Type: "T", Headers: []byte(`{"ce_id":"charge-17"}`)}
-	m, err := r.Message(outbox.Defaults{})
+	r := outboxrow.Row{ID: own, Topic: "t", Type: "T", Headers: []byte(`{"ce_id":"charge-17"}`)}
+	m, err := r.Message(outboxrow.Defaults{})
 	require.NoError(t, err)
 	require.Equal(t, own.String(), m.ID, "a plain insert names its message by the column")
 }
@@ -122,7 +123,7 @@ func TestHeadersOfManyEntriesComeBackAsTheyWere(t *testing.T) {
 	all := rows(t, pool)
 	require.Len(t, all, len(kinds))
 	for i, row := range all {
-		m, err := row.Message(outbox.Defaults{})
+		m, err := row.Message(outboxrow.Defaults{})
 		require.NoError(t, err)
 		require.Equal(t, kinds[i], m.Extra)
 		require.Equal(t, i%2 == 0, row.Payload != nil)

@@ -5,9 +5,11 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
-const notify = "SELECT pg_notify('" + Channel + "', topic) FROM unnest($1::text[]) AS topic"
+const notify = "SELECT pg_notify('" + outboxrow.Channel + "', topic) FROM unnest($1::text[]) AS topic"
 
 // mostHints limits the topics that one commit names. A commit to more topics sends one notification that names none.
 const mostHints = 8

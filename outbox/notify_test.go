@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -33,7 +34,7 @@ func listen(t *testing.T, pool *pgxpool.Pool, during func()) (heard int) {
 		if n.Channel == "test_end" {
 			return heard
 		}
-		require.Equal(t, outbox.Channel, n.Channel)
+		require.Equal(t, outboxrow.Channel, n.Channel)
 		heard++
 	}
 }

@@ -16,10 +16,10 @@
 //	crash after the commit               the relay publishes when it runs
 //	no relay runs                        entries wait; the table grows; nothing is lost
 //	Write fails                          Postgres has aborted the transaction, or Write sent nothing
-//	partitions run out                   inserts fail; Partitions creates them in advance, Stats.Headroom counts the positions left
+//	partitions run out                   inserts fail; the relay creates them in advance and measures the positions left
 //
 // The relay that published rows removes them: under poll it deletes each row once Kafka has acknowledged it, under wal it
-// drops whole partitions. Type Retention documents when, and the effect of each failure.
+// drops whole partitions. Package internal/retention documents when, and the effect of each failure.
 //
 // Programs in any language can write with a plain statement; all columns but topic, type and payload have a default:
 //
@@ -40,12 +40,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 )
-
-// Channel is the Postgres notification channel: Write notifies on it, relays and local participants listen. The payload is
-// empty, or, with Config.NotifyTopics, a topic with new rows. Programs that insert without this package may send an empty
-// payload, or no notification: all listeners also poll.
-const Channel = "troupe_outbox"
 
 // ErrTooLarge is wrapped by the error for a payload above Config.MaxBytes.
 var ErrTooLarge = errors.New("larger than the outbox takes")
@@ -200,13 +196,13 @@ func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 
 // Row returns e as Write would insert it in the same context, for callers that store it and insert it later. It has no
 // position and no time. Headers that a Check adds are included; the statements that a Check adds are not.
-func (o *Outbox) Row(ctx context.Context, e Entry) (Row, error) {
+func (o *Outbox) Row(ctx context.Context, e Entry) (outboxrow.Row, error) {
 	traceparent, tracestate := o.trace(ctx)
 	c, err := o.columns(ctx, e, traceparent, tracestate, &pgx.Batch{})
 	if err != nil {
-		return Row{}, fmt.Errorf("outbox: %w", err)
+		return outboxrow.Row{}, fmt.Errorf("outbox: %w", err)
 	}
-	return Row{
+	return outboxrow.Row{
 		ID: c.id, Topic: c.topic, Key: c.key, KeyBytes: c.keyBytes, Type: c.typ,
 		Headers: c.headers, RawHeaders: c.rawHeaders, Payload: c.payload,
 	}, nil

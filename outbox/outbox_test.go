@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -37,11 +38,11 @@ func write(t testing.TB, pool *pgxpool.Pool, box *outbox.Outbox, entries ...outb
 }
 
 // rows returns all rows of the table, in the order of their positions.
-func rows(t testing.TB, pool *pgxpool.Pool) []outbox.Row {
+func rows(t testing.TB, pool *pgxpool.Pool) []outboxrow.Row {
 	t.Helper()
-	found, err := pool.Query(t.Context(), "SELECT "+outbox.Columns+" FROM troupe.outbox ORDER BY position")
+	found, err := pool.Query(t.Context(), "SELECT "+outboxrow.Columns+" FROM troupe.outbox ORDER BY position")
 	require.NoError(t, err)
-	all, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (r outbox.Row, err error) {
+	all, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (r outboxrow.Row, err error) {
 		return r, row.Scan(r.Fields()...)
 	})
 	require.NoError(t, err)
@@ -52,7 +53,7 @@ func only(t testing.TB, pool *pgxpool.Pool) envelope.Message {
 	t.Helper()
 	all := rows(t, pool)
 	require.Len(t, all, 1)
-	m, err := all[0].Message(outbox.Defaults{Source: "shop"})
+	m, err := all[0].Message(outboxrow.Defaults{Source: "shop"})
 	require.NoError(t, err)
 	return m
 }
@@ -238,7 +239,7 @@ func TestEntriesOfAHandlerFollowFromItsMessage(t *testing.T) {
 	require.Equal(t, all[0].ID, all[2].ID)
 	require.Equal(t, all[1].ID, all[3].ID)
 	require.NotEqual(t, all[0].ID, all[1].ID)
-	m, err := all[0].Message(outbox.Defaults{})
+	m, err := all[0].Message(outboxrow.Defaults{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"flow", "in", "tp", "ts"}, []string{m.CorrelationID, m.CausationID, m.TraceParent, m.TraceState})
 }
@@ -267,9 +268,9 @@ func TestARowKeptForLaterIsTheOneThatWriteWrites(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return box.Write(context(), tx, e) }))
 		written := rows(t, pool)[0]
-		want, err := written.Message(outbox.Defaults{})
+		want, err := written.Message(outboxrow.Defaults{})
 		require.NoError(t, err)
-		got, err := kept.Message(outbox.Defaults{})
+		got, err := kept.Message(outboxrow.Defaults{})
 		require.NoError(t, err)
 		want.Time = got.Time
 		require.Equal(t, want, got)

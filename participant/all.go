@@ -24,25 +24,36 @@ import (
 // with its attempts, and the others continue together. After an error that names none each of them runs alone once, so fn must
 // have the same effect with one message as with many.
 //
+// OnAll may also be called while Run runs, for hops whose events have no handler yet. The participant then joins its group again,
+// with the topics of these hops too; a Contract does not check them, and Ready reports it until that is done.
+//
 // A topic has either OnAll or On; both are a mistake that Run reports. Local work of one transaction may come in more than one
 // call, if commands or deadlines of a key come between its events.
 func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pgx.Tx, ms []Taken) error) {
 	all := &taker{fn}
+	var hs []*handler
 	if len(from) == 0 {
-		p.register(&handler{topic: "no topic", mistake: errors.New("events of no hop")})
+		hs = append(hs, &handler{topic: "no topic", mistake: errors.New("events of no hop")})
 	}
 	for _, hop := range from {
 		h := &handler{topic: hop.Events(), name: p.cfg.Group + "/all", all: all}
 		if hop.IsZero() {
 			h.mistake = errors.New("events of no hop")
 		}
+		hs = append(hs, h)
+	}
+	if p.extend(hs) {
+		return
+	}
+	for _, h := range hs {
 		p.register(h)
 	}
 }
 
 // A Taken is one message that OnAll passes to its function, its body undecoded.
 type Taken struct {
-	// Message is the received message, with its attributes. If it had no ce_id, ID is topic id, partition and offset.
+	// Message is the received message, with its attributes. If it had no ce_id, ID is made of its place and a hash of its
+	// record.
 	Message envelope.Message
 	// Attempt is the number of this run, counted from 1, as in Command; 1 in a batch, whose runs do not count.
 	Attempt int

@@ -79,6 +79,7 @@ func (m *message) ask(ctx context.Context) (any, error) {
 
 func (h *handler) hear(ctx context.Context, m *message) (s *said) {
 	s = new(said)
+	m.called = true
 	defer recovered(&s.err)
 	s.what, s.err = h.ask(ctx, m)
 	return s

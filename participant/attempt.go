@@ -101,6 +101,7 @@ func (w *runner) attempt(ms ...*message) (err error) {
 	if err := w.announce(ms); err != nil {
 		return err
 	}
+	defer w.withdraw(ms)
 	u, err := w.start(ms, nil)
 	if err != nil {
 		return err
@@ -195,6 +196,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		}
 		if locks {
 			_, err = results.Exec()
+			err = underWay(err)
 		}
 		if asked && err == nil {
 			u.answers, err = readAnswers(results)
@@ -204,7 +206,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		}
 		return err
 	})
-	if errors.Is(err, errFenced) {
+	if errors.Is(err, errFenced) || errors.Is(err, errUnderWay) {
 		return nil, err
 	}
 	if err != nil {
@@ -229,7 +231,7 @@ func (u *unit) commit() error {
 	if u.tx.conn == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(u.w.ctx, statementLimit)
+	ctx, cancel := context.WithTimeout(u.w.ctx, u.w.p.limit)
 	defer cancel()
 	err := u.tx.commit(ctx)
 	if err == nil {
@@ -289,6 +291,7 @@ func (u *unit) handle(m *message) (err error) {
 		hook(u.delivery(m))
 	}
 	tx := u.tx.lend()
+	m.called = true
 	outcome, said := w.call(ctx, m, run, tx)
 	err = u.takeBack(m, tx, said)
 	if err == nil && m.handler.answers {

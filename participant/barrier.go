@@ -124,7 +124,7 @@ func (u *unit) judge(m *message) (v verdict, stored storedAnswer, reason string)
 	}
 	other, there := u.answers[m.stepKey(m.otherOperation())]
 	doubt := m.SagaOperation == compensate && m.inDoubt()
-	if doubt && u.answers[m.stepKey(begun)].outcome == begun {
+	if doubt && u.mayHaveBegun(m) {
 		return runs, stored, ""
 	}
 	if !there && (doubt || !known) && u.forgotten(m) {
@@ -186,6 +186,9 @@ func (u *unit) precede(m *message) error {
 		return err
 	}
 	u.forbid(m, encoded)
+	if _, marked := u.answers[m.stepKey(begun)]; !marked {
+		u.bar(m)
+	}
 	return nil
 }
 

@@ -5,9 +5,12 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/pg"
@@ -21,10 +24,11 @@ import (
 //	compensation                          lock it ──► read the answers ──► a mark: undo ──► commit
 //	 in doubt                                                              no mark: nothing, bar the key of the mark ──► commit
 //
-// The mark is a row in troupe.answers under the operation begun. Only an answer of the handler deletes it; a transaction that
-// ends otherwise, with its session or not, leaves it. A compensation in doubt waits for the lock. If it finds no mark, it
-// inserts a row with the key of the mark: if a call marks the same key at that time, the second of the two waits for the
-// first, runs again if necessary, and reads the rows of the first.
+// The mark is a row in troupe.answers under the operation begun. An answer of the handler deletes it, and a run that inserted it
+// and ends without the call; a transaction that ends otherwise, with its session or not, leaves it. A compensation, in doubt or
+// not, and a call that find the mark locked end without effect and wait for underWayWait, with no attempt counted. A compensation
+// that finds no mark, and no success of the call, inserts a row with the key of the mark: if a call marks the same key at that
+// time, the second of the two waits for the first, runs again if necessary, and reads the rows of the first.
 
 var (
 	//go:embed sql/mark_begun.sql
@@ -37,6 +41,21 @@ const (
 	begun  = "begun"                    // the operation, and the outcome of its row
 	barred = envelope.Outcome("barred") // the outcome of the row if a compensation has found no mark
 )
+
+// underWayWait is the time between two tries of a message that waits for a call that is under way.
+const underWayWait = time.Second
+
+// errUnderWay counts no attempt.
+var errUnderWay = errors.New("a call of the saga's step is under way in another transaction: the message waits for its end")
+
+// underWay returns errUnderWay if err is the refusal to wait for a lock on a mark, and else err.
+func underWay(err error) error {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == "55P03" { // lock_not_available
+		return errUnderWay
+	}
+	return err
+}
 
 // outside reports whether a run of h may take effect outside the database.
 func (h *handler) outside() bool { return h.ask != nil || h.alone }
@@ -60,6 +79,13 @@ func (p *Participant) markBegun(b *pgx.Batch, ms ...*message) {
 	}
 }
 
+// durably applies to the transaction of the marks. A call must not begin before its mark is on disk, whatever the role's
+// synchronous_commit is; and a compensation that has the row locked is not waited for.
+const durably = `
+SELECT set_config('lock_timeout', $1, true),
+       set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
+                                        ELSE current_setting('synchronous_commit') END, true)`
+
 // announce commits the marks of the calls that a run of ms may make.
 func (w *runner) announce(ms []*message) error {
 	if !slices.ContainsFunc(ms, w.p.callsOutside) {
@@ -67,16 +93,71 @@ func (w *runner) announce(ms []*message) error {
 	}
 	var b pgx.Batch
 	b.Queue(beginCommitted)
+	b.Queue(durably, fmt.Sprint(underWayWait.Milliseconds()))
 	w.p.markBegun(&b, ms...)
 	b.Queue("commit")
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
 	defer cancel()
-	return w.p.ours(w.p.cfg.Pool.SendBatch(ctx, &b).Close())
+	results := w.p.cfg.Pool.SendBatch(ctx, &b)
+	err := readMarks(results, ms)
+	if err = errors.Join(err, ignore(results.Close(), err)); underWay(err) == errUnderWay {
+		return errUnderWay
+	}
+	return w.p.ours(err)
 }
 
-// needsMark reports whether the mark of m's step matters to a run of m: m is the call, or a compensation in doubt.
+// readMarks sets the version of each mark that was inserted in the messages that inserted it.
+func readMarks(results pgx.BatchResults, ms []*message) error {
+	for range 2 {
+		if _, err := results.Exec(); err != nil {
+			return err
+		}
+	}
+	rows, _ := results.Query()
+	var k answerKey
+	var version uint32
+	var inserted bool
+	_, err := pgx.ForEachRow(rows, []any{&k.typ, &k.key, &version, &inserted}, func() error {
+		for _, m := range ms {
+			if inserted && m.SagaStep != "" && m.stepKey(begun) == k {
+				of := version
+				m.announced = &of
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// withdraw deletes the marks that runs of ms inserted and whose calls were not made. A mark that another run has marked again has
+// another version, and stays. One that stays although no call was made, since this fails, costs a compensation that undoes nothing.
+func (w *runner) withdraw(ms []*message) {
+	var b pgx.Batch
+	for _, m := range ms {
+		if m.announced == nil {
+			continue
+		}
+		k := m.stepKey(begun)
+		if !slices.ContainsFunc(ms, func(of *message) bool { return of.called && of.announced != nil && of.stepKey(begun) == k }) {
+			b.Queue(deleteAnswer, w.p.cfg.Group, k.typ, k.key, *m.announced)
+		}
+	}
+	for _, m := range ms {
+		m.announced = nil
+	}
+	if b.Len() == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), releaseLimit)
+	defer cancel()
+	if err := w.p.cfg.Pool.SendBatch(ctx, &b).Close(); err != nil {
+		w.p.cfg.Log.Debug().Err(err).Msg("marks of calls that were not made stay")
+	}
+}
+
+// needsMark reports whether the mark of m's step matters to a run of m: m is the call, or its compensation.
 func (p *Participant) needsMark(m *message) bool {
-	return p.callsOutside(m) || m.answered() && m.ofSaga() && m.SagaOperation == compensate && m.inDoubt()
+	return p.callsOutside(m) || m.answered() && m.ofSaga() && m.SagaOperation == compensate
 }
 
 // lockBegun queues the locks on the marks that a run of ms needs, if there are any.
@@ -102,6 +183,15 @@ func (p *Participant) lockBegun(b *pgx.Batch, ms []*message) (queued bool) {
 // errMarkGone makes a run begin again: another call of the same step was answered between the mark and the transaction.
 var errMarkGone = conflict{error: errors.New("another call of the saga's step was answered at the same time"), ours: true}
 
+// mayHaveBegun reports whether the call of m's step has a mark, other than one that a later message of this transaction has
+// inserted.
+func (u *unit) mayHaveBegun(m *message) bool {
+	mark := u.answers[m.stepKey(begun)]
+	return mark.outcome == begun && !slices.ContainsFunc(u.all, func(of *message) bool {
+		return !of.called && of.announced != nil && mark.version != nil && *of.announced == *mark.version
+	})
+}
+
 // unmarked reports whether m is a call that must not be made, since its mark is gone.
 func (u *unit) unmarked(m *message) bool {
 	_, marked := u.answers[m.stepKey(begun)]
@@ -118,5 +208,5 @@ func (u *unit) endCall(m *message) {
 	u.tx.stored.Queue(deleteAnswer, u.w.p.cfg.Group, k.typ, k.key, nil)
 }
 
-// bar stores that m, a compensation in doubt, has found no mark.
+// bar stores that m, a compensation, has found no mark.
 func (u *unit) bar(m *message) { u.store(m, m.stepKey(begun), storedAnswer{outcome: barred}) }

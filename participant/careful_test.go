@@ -309,3 +309,36 @@ func TestWhatIsWrittenAfterACrashNeedsNoMark(t *testing.T) {
 		})
 	}
 }
+
+// TestTheQuarantineHasAllMessagesThatMayHaveRun checks batches of which one alone has more messages than the quarantine by default.
+func TestTheQuarantineHasAllMessagesThatMayHaveRun(t *testing.T) {
+	t.Parallel()
+	const batch = 600
+	s := newStage(t)
+	s.provision(1)
+	_, err := s.pool.Exec(t.Context(), `
+		INSERT INTO troupe.leases (consumer_group, topic, partition, owner) VALUES ($1, $2, 0, 'one that crashed')`,
+		s.hop.String(), s.hop.Commands())
+	require.NoError(t, err)
+	s.send(s.commands(2*batch, 1)...)
+	var mu sync.Mutex
+	var unmarked []int64
+	p := s.new(onePartition, func(c *participant.Config) {
+		c.Batch, c.Concurrency = batch, 1
+		c.Hooks.BeforeHandler = func(d participant.Delivery) {
+			var marked bool
+			err := s.pool.QueryRow(context.Background(), `SELECT EXISTS (SELECT FROM troupe.started WHERE "offset" = $1)`, d.Offset).Scan(&marked)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || !marked {
+				unmarked = append(unmarked, d.Offset)
+			}
+		}
+	})
+	participant.Handle(p, count)
+	s.start(p)
+	s.waitCount(2*batch, "SELECT count(*) FROM done")
+	mu.Lock()
+	defer mu.Unlock()
+	require.Empty(t, unmarked)
+}

@@ -47,7 +47,7 @@ func (p *Participant) kept() error {
 		return nil
 	}
 	var all []Registered
-	for topic, byRoute := range p.handlers {
+	for topic, byRoute := range p.registered() {
 		for _, h := range byRoute {
 			r := Registered{Topic: topic, Type: h.typ, Deadline: h.deadline, Answers: h.answers, Handled: h.bind != nil || h.all != nil}
 			all = append(all, r)

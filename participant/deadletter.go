@@ -64,14 +64,11 @@ func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (writ
 	}
 	defer u.tx.rollback(w.ctx)
 	for range u.first {
-		ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
+		ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
 		written, err = w.p.letters().Write(ctx, u.tx, w.letter(m, f, id))
 		cancel()
 		if err != nil {
 			return false, err
-		}
-		if written {
-			w.p.markBegun(&u.tx.queue, m)
 		}
 		tell(w.p.cfg.Hooks.BeforeCommit, d)
 	}

@@ -109,7 +109,8 @@ func (p *Participant) Schedule(ctx context.Context, tx pgx.Tx, d Deadline) error
 
 // Cancel removes the deadline of a name from a scope, if tx commits. It is no error if there is none. A deadline that has fired
 // and was not handled yet is ignored when it comes. An empty scope means the key of the message being handled, which Schedule
-// takes for a deadline without a Key and a Scope.
+// takes for a deadline without a Key and a Scope. A deadline that was
+// scheduled with a Key and no Scope has that Key as its scope, and only a Cancel that names it removes it.
 func (p *Participant) Cancel(ctx context.Context, tx pgx.Tx, name, scope string) error {
 	var ds Deadlines
 	if err := p.PlanCancel(ctx, &ds, name, scope); err != nil {
@@ -161,7 +162,7 @@ func setKey(e *outbox.Entry, key []byte) {
 func (p *Participant) expects(name string) (*handler, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := p.handlers[p.cfg.Hop.Commands()][route{deadline: name}]
+	h := p.registered()[p.cfg.Hop.Commands()][route{deadline: name}]
 	if h == nil {
 		return nil, errors.New("nobody expects it: register the name with OnDeadline")
 	}
@@ -238,8 +239,8 @@ func (p *Participant) route(m *message) {
 	if p.foreign(m) {
 		return
 	}
-	if m.handler = p.handlers[m.Topic][to]; m.handler == nil {
-		m.handler = p.handlers[m.Topic][route{all: true}]
+	if m.handler = p.registered()[m.Topic][to]; m.handler == nil {
+		m.handler = p.registered()[m.Topic][route{all: true}]
 	}
 	if p.wasObserved(m) {
 		m.handler = nil

@@ -191,6 +191,30 @@ func TestSchedulingAgainReplaces(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.deadlines WHERE scope = 'b' AND fired_at IS NULL"))
 }
 
+// TestADeadlineWithAKeyIsCancelledByItsKey checks that the key of the message being handled is not its scope.
+func TestADeadlineWithAKeyIsCancelledByItsKey(t *testing.T) {
+	t.Parallel()
+	s := newDeadlineStage(t)
+	s.provision(1)
+	p := s.new(onePartition)
+	participant.OnDeadline(p, overdueName, overdue)
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		var err error
+		if c.Body.N == 1 {
+			err = p.Schedule(ctx, tx, participant.Deadline{Name: overdueName, Key: "order-1", After: time.Hour, Body: Overdue{}})
+		} else {
+			err = p.Cancel(ctx, tx, overdueName, c.Body.Fail)
+		}
+		return participant.Succeed(Counted{N: c.Body.N}), err
+	})
+	s.start(p)
+	s.send(s.command("a", Count{N: 1}), s.command("a", Count{N: 2}))
+	s.waitEvents(2)
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.deadlines WHERE scope = 'order-1'"))
+	s.send(s.command("a", Count{N: 3, Fail: "order-1"}))
+	s.waitEvents(3)
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.deadlines"))
+}
 func TestALateFiringIsIgnored(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]string{"cancelled": "cancel", "cancelled with all": "cancel all", "replaced": "schedule"} {

@@ -17,8 +17,9 @@
 // Effect once. A message takes effect in the transaction that inserts its identity into the inbox, and the identity is
 // unique: a repeated delivery, to any member, changes nothing and emits nothing. The identity is ce_id with ce_source
 // (ce_id alone if it is a UUID: envelope.Message.Identity) and the redrive count; a message without ce_id is identified by
-// topic id, partition and offset. In addition each partition has a watermark: no message below it is handled again, however
-// old it is. Only tx may carry effects, since a handler may run again after a rollback.
+// topic id, partition, offset and a hash of its timestamp, key, payload and headers. In addition each partition has a watermark:
+// no message below it is handled again, however old it is. Only tx may carry effects, since a handler may run again after a
+// rollback.
 //
 // One answer. A command that comes under another identity with an idempotency key that was answered gets that answer, under
 // an id of its own, and its handler does not run. If its key or body differs, it is a permanent dead letter: an
@@ -88,7 +89,8 @@
 // A topic is local for the groups for which troupe.make_local(topic, group) was called, by Run or by a role that has the right
 // to, until troupe.end_local(topic). The change waits for open transactions of writers. Rows of the topic in the outbox that
 // were not published move to the table, and back, in their order. Messages that had reached Kafka do not move: let a
-// participant with Brokers handle them, of the same Group, whose inbox has the messages handled here. A row that the relay
+// participant with Brokers handle them, of the same Group, whose inbox has the messages handled here. That also holds for held
+// messages, which Stats.Stranded counts while no such participant tries them. A row that the relay
 // published and has not recorded as published yet (a few seconds under wal) moves too; its second delivery is a duplicate for
 // the Group's inbox, within Config.InboxRetention. A writer's INSERT for a local topic reports no inserted row and RETURNING
 // returns none, since the row is not in the outbox; everything else about it is the same.
@@ -126,6 +128,9 @@
 //	Config.UnknownTypeWait                      after a member with a handler has tried it
 //	a held event whose handler is    transient  the same: it had a handler when it came. An event that comes while it has
 //	gone                                        no handler is skipped
+//	a call outside (Ask, Alone) of   transient  its key is held and tried every second; no attempt is counted
+//	its saga's step is under way in
+//	another partition
 //	attempts used up                 the last   dead letter
 //	any of these in a batch          -          the batch is rolled back, that message runs alone, the others in
 //	                                            smaller batches; only runs alone count
@@ -147,11 +152,11 @@
 //	crash after the commit           -          delivered again; inbox and watermark recognise a duplicate
 //	commit with unknown result       -          run again; the inbox decides
 //	crash between two attempts       -          the number of attempts is stored in troupe.held
-//	the message ends the process     poison     quarantine: after a crash the partition's first 512 messages, of those
-//	                                            already in the log, are recorded in troupe.started before they run, in
-//	                                            groups of Config.Batch; the messages of a group that crashed run one by
-//	                                            one. A message runs in its group and four times alone: then it is a dead
-//	                                            letter
+//	the message ends the process     poison     quarantine: after a crash the partition's first 512 messages (twice Batch
+//	                                            or Concurrency, if that is more), of those already in the log, are
+//	                                            recorded in troupe.started before they run, in groups of Config.Batch; the
+//	                                            messages of a group that crashed run one by one. A message runs in its
+//	                                            group and four times alone: then it is a dead letter
 //	others are in its group          -          they run alone once; from then on only their own runs count for them
 //	handler ignores its time-out     -          Ready reports it, the member leaves the group, Run ends with an error
 //	deadline cancelled or scheduled  -          ignored, and logged at level info; Hooks.Late counts it

@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/outbox"
 )
 
 // localPartition is the partition of a local message; its offset is the entry's position.
@@ -104,7 +104,7 @@ func (l *local) claim(from []byte, dueFirst, careful bool) (ms []*message, err e
 
 func (l *local) scan(rows pgx.Rows) (*message, error) {
 	m := &message{partition: localPartition, epoch: -1, held: &heldRow{}, entry: &entry{}}
-	var r outbox.Row
+	var r outboxrow.Row
 	var key []byte
 	var unhandledFor float64
 	err := rows.Scan(&r.Position, (*[16]byte)(&r.ID), &r.Topic, &r.Key, &r.KeyBytes, &r.Type, &r.Headers, &r.RawHeaders, &r.Payload,
@@ -118,7 +118,7 @@ func (l *local) scan(rows pgx.Rows) (*message, error) {
 		m.held = nil
 	}
 	m.offset, m.at, m.topicID = r.Position, r.CreatedAt, localTopicID(r.Topic)
-	if m.Message, err = r.Message(outbox.Defaults{Source: l.p.cfg.Source}); err != nil {
+	if m.Message, err = r.Message(outboxrow.Defaults{Source: l.p.cfg.Source}); err != nil {
 		m.unreadable = err
 		m.ID, m.Type = r.ID.String(), r.Type
 	}
@@ -302,7 +302,7 @@ func (l *local) deliver(m *message) error {
 	if !l.counts(err) {
 		return err
 	}
-	return l.settle(m, failure{class: classify(err), err: err})
+	return l.settle(m, failureOf(err))
 }
 
 // pass ends events without their handlers, at once.
@@ -412,7 +412,7 @@ func (l *local) record(m *message, f failure) error {
 		return l.p.oursAlone(err)
 	}
 	m.entry.waits = true
-	if f.uncounted {
+	if m.lacksHandler() {
 		wait += unhandledYield
 	}
 	time.AfterFunc(wait, l.hint)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -130,7 +130,7 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 	var lag float64
 	err = f.p.cfg.Pool.QueryRow(ctx, fireDeadlines, pg.Args{
 		"group": f.p.cfg.Group, "names": f.names, "back": from(back), "limit": fireLimit, "class": int32(fireClass),
-		"topic": f.p.cfg.Hop.Commands(), "channel": outbox.Channel,
+		"topic": f.p.cfg.Hop.Commands(), "channel": outboxrow.Channel,
 	}).Scan(&n, &lag, nil)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
@@ -147,7 +147,7 @@ func (p *Participant) fires() bool { return len(p.deadlineNames()) > 0 }
 // deadlineNames returns the names that have handlers. Never nil.
 func (p *Participant) deadlineNames() []string {
 	names := []string{}
-	for to := range p.handlers[p.cfg.Hop.Commands()] {
+	for to := range p.registered()[p.cfg.Hop.Commands()] {
 		if to.deadline != "" {
 			names = append(names, to.deadline)
 		}

@@ -3,6 +3,7 @@ package participant_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
@@ -121,85 +123,154 @@ func TestACompensationInDoubtUndoesAFirstCallWhoseBatchWasRolledBack(t *testing.
 	s.waitCount(1, undone)
 }
 
-// blocked counts the sessions of the test's database that wait for a row.
-const blocked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+// waits counts the held messages that wait for a call that is under way. None of them has an attempt.
+const waits = "SELECT count(*) FROM troupe.held WHERE attempts = 0 AND last_error LIKE '%is under way%'"
 
-// TestACompensationInDoubtWaitsForACallThatIsUnderWay checks two partitions: without the wait the compensation would undo a
-// call that has not taken effect yet.
-func TestACompensationInDoubtWaitsForACallThatIsUnderWay(t *testing.T) {
+// TestACompensationWaitsForACallThatIsUnderWay checks two partitions: without the wait the compensation would undo a call that has
+// not taken effect yet. The wait counts no attempt, and other messages of the compensation's batch go on.
+func TestACompensationWaitsForACallThatIsUnderWay(t *testing.T) {
 	t.Parallel()
-	for name, fails := range map[string]bool{"it succeeds": false, "it fails": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.provision(2)
-			keys := s.keys(2)
-			called, goes := make(chan struct{}), make(chan struct{})
-			var ended atomic.Bool
-			p := s.new(holdLong, long)
-			participant.Ask(p, "Count", func(context.Context, participant.Command[[]byte]) (struct{}, error) {
-				close(called)
-				<-goes
-				ended.Store(true)
-				if fails {
-					return struct{}{}, retry.Permanent(errAsked)
+	for _, doubt := range []bool{true, false} {
+		for _, fails := range []bool{true, false} {
+			t.Run(fmt.Sprintf("in doubt %t, it fails %t", doubt, fails), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				s.provision(2)
+				keys := s.keys(2)
+				called, goes := make(chan struct{}), make(chan struct{})
+				var ended atomic.Bool
+				p := s.new(long, func(c *participant.Config) { c.Batch, c.Retry.Attempts = 10, 1 })
+				participant.Ask(p, "Count", func(_ context.Context, c participant.Command[[]byte]) (struct{}, error) {
+					if c.Message.SagaID == "" {
+						return struct{}{}, nil
+					}
+					close(called)
+					<-goes
+					ended.Store(true)
+					if fails {
+						return struct{}{}, retry.Permanent(errAsked)
+					}
+					return struct{}{}, nil
+				}, (*bank)(nil).take)
+				after := make(chan bool, 10)
+				participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Undo]) (participant.Outcome, error) {
+					after <- ended.Load()
+					return undo(ctx, tx, c)
+				})
+				s.start(p)
+				s.send(s.forwardCall(keys[0]))
+				<-called
+				undo := s.undoCall(keys[1])
+				if !doubt {
+					undo.Extra = nil
 				}
-				return struct{}{}, nil
-			}, (*bank)(nil).take)
-			after := make(chan bool, 10)
-			participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Undo]) (participant.Outcome, error) {
-				after <- ended.Load()
-				return undo(ctx, tx, c)
+				sent := []envelope.Message{undo}
+				pick := kgo.StickyKeyPartitioner(nil).ForTopic("")
+				for n := 0; len(sent) < 5; n++ {
+					key := fmt.Sprintf("other-%d", n)
+					if pick.Partition(&kgo.Record{Key: []byte(key)}, 2) == 1 { // as the compensation
+						sent = append(sent, s.command(key, Count{}))
+					}
+				}
+				s.send(sent...)
+				s.waitCount(1, waits)
+				s.waitEvents(4)
+				close(goes)
+				s.waitCount(1, undone)
+				require.True(t, <-after)
+				require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters WHERE message_type = 'Undo'"))
 			})
-			s.start(p)
-			s.send(s.forwardCall(keys[0]))
-			<-called
-			s.send(s.undoCall(keys[1]))
-			s.waitCount(1, blocked)
-			close(goes)
-			s.waitCount(1, undone)
-			require.True(t, <-after)
-		})
+		}
 	}
 }
 
 // long sets a time-out after which Postgres does not end a transaction that waits for the test.
 func long(c *participant.Config) { c.Timeout = 10 * time.Minute }
 
-// TestACallThatMeetsItsCompensationInDoubtIsUndone begins the call after the compensation has found no mark and before it
-// commits.
-func TestACallThatMeetsItsCompensationInDoubtIsUndone(t *testing.T) {
+// TestLocalWorkWaitsForACallThatIsUnderWay checks that the wait counts no attempt, and no crash, there either.
+func TestLocalWorkWaitsForACallThatIsUnderWay(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.provision(2)
-	keys := s.keys(2)
-	found, commits, called, responds := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	p := s.new(long, func(c *participant.Config) {
-		c.Hooks.BeforeCommit = func(d participant.Delivery) {
-			if d.Message.SagaOperation == "compensate" {
-				once.Do(func() { close(found); <-commits })
-			}
-		}
-	})
+	s := newLocalStage(t)
+	s.makeLocal()
+	called, goes := make(chan struct{}), make(chan struct{})
+	p := s.new(long, func(c *participant.Config) { c.Batch, c.Retry.Attempts = 10, 1 })
 	participant.Ask(p, "Count", func(context.Context, participant.Command[[]byte]) (struct{}, error) {
 		close(called)
-		<-responds
+		<-goes
 		return struct{}{}, nil
 	}, (*bank)(nil).take)
 	participant.Handle(p, undo)
 	s.start(p)
-	s.send(s.undoCall(keys[1]))
-	<-found
-	s.send(s.forwardCall(keys[0]))
+	s.give(s.forwardCall("a"))
 	<-called
-	close(commits)
-	waitFor(t, "the compensation to wait for the call", func() bool {
-		return s.count(blocked) > 0 || len(s.entries(s.hop.Events())) > 0
+	s.give(s.undoCall("b"))
+	s.waitCount(1, "SELECT count(*) FROM troupe.local_work WHERE attempts = 0 AND crashes = 0 AND last_error LIKE '%is under way%' AND status = 'pending'")
+	close(goes)
+	s.waitCount(1, undone)
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+}
+
+// TestACallThatMeetsItsCompensationIsUndone begins the call after the compensation has found no mark and before it commits.
+func TestACallThatMeetsItsCompensationIsUndone(t *testing.T) {
+	t.Parallel()
+	for _, doubt := range []bool{true, false} {
+		t.Run(fmt.Sprintf("in doubt %t", doubt), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.provision(2)
+			keys := s.keys(2)
+			found, commits, called, responds := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			p := s.new(long, func(c *participant.Config) {
+				c.Hooks.BeforeCommit = func(d participant.Delivery) {
+					if d.Message.SagaOperation == "compensate" {
+						once.Do(func() { close(found); <-commits })
+					}
+				}
+			})
+			participant.Ask(p, "Count", func(context.Context, participant.Command[[]byte]) (struct{}, error) {
+				close(called)
+				<-responds
+				return struct{}{}, nil
+			}, (*bank)(nil).take)
+			participant.Handle(p, undo)
+			s.start(p)
+			undo := s.undoCall(keys[1])
+			if !doubt {
+				undo.Extra = nil
+			}
+			s.send(undo)
+			<-found
+			s.send(s.forwardCall(keys[0]))
+			<-called
+			close(commits)
+			s.waitCount(1, waits)
+			close(responds)
+			events := s.waitEvents(2)
+			require.Equal(t, []string{"Counted", "Undone"}, []string{events[0].Type, events[1].Type})
+			require.Equal(t, 1, s.count(undone))
+		})
+	}
+}
+
+// TestACallIsNotMadeAfterItsCompensation checks a compensation without doubt whose call comes while it runs, or later.
+func TestACallIsNotMadeAfterItsCompensation(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(t *testing.T, s *stage) {
+		var b bank
+		p := s.new(s.batched)
+		participant.Ask(p, "Count", b.ask, b.take)
+		participant.Handle(p, undo)
+		s.start(p)
+		undo := s.undoCall("a")
+		undo.Extra = nil
+		s.give(undo)
+		s.waitEvents(1)
+		require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.answers WHERE outcome = 'barred'"))
+		s.give(s.forwardCall("b"))
+		require.Equal(t, "troupe.Nothing", s.waitEvents(2)[1].Type)
+		require.Zero(t, b.charged.Load())
 	})
-	close(responds)
-	s.waitEvents(2)
-	require.Equal(t, 1, s.count(undone))
 }
 
 // TestOnlyARunAfterTheLastAnswerOfTheCallIsInDoubt checks that an answer of the handler ends the doubt of the runs before it.

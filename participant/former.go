@@ -18,27 +18,21 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-var (
-	//go:embed sql/former_topics.sql
-	formerTopics string
-	//go:embed sql/held_elsewhere.sql
-	heldElsewhere string
-	//go:embed sql/held_beyond.sql
-	heldBeyond string
-)
+//go:embed sql/former_topics.sql
+var formerTopics string
 
 // formerLimit limits the search for former retry topics, which a start waits for.
 const formerLimit = 5 * time.Second
 
-// findFormer returns the retry topics of the hop that an earlier version of the group consumed and no handler has any more.
-// They are consumed as long as they exist: messages wait there, and the relay may publish more that the earlier version wrote.
+// findFormer returns the retry topics of the hop that an earlier version of the group consumed, or sent messages to, and no handler
+// has any more. They are consumed as long as they exist: messages wait there, and the relay may publish more that the earlier version wrote.
 // Each message runs once more; if it fails, its handler's present topics decide, and without a next one it becomes a dead
 // letter. Retry topics of another hop, as the group had before its hop was renamed, are logged: their messages are for handlers
 // that this version does not have.
 func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) (former []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, formerLimit)
 	defer cancel()
-	args := pg.Args{"group": p.cfg.Group, "consumed": slices.Sorted(maps.Keys(p.handlers))}
+	args := pg.Args{"group": p.cfg.Group, "consumed": slices.Sorted(maps.Keys(p.registered()))}
 	rows, _ := p.cfg.Pool.Query(ctx, formerTopics, args)
 	had, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
@@ -92,66 +86,5 @@ func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, aband
 
 // consumed returns the topics that the group reads.
 func (p *Participant) consumed() []string {
-	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(p.handlers)), p.former)))
-}
-
-// warnHeldEvery is the interval at which held messages of topics that are not consumed are logged.
-const warnHeldEvery = 10 * time.Minute
-
-// watchHeldElsewhere logs held messages of topics that the group does not consume: no member tries them again. The same holds
-// for partitions that a topic lost when it was deleted and created with fewer.
-func (p *Participant) watchHeldElsewhere(ctx context.Context, client *kgo.Client) {
-	tick := time.NewTicker(warnHeldEvery)
-	defer tick.Stop()
-	trouble := p.repeated("look for held messages of topics that are not consumed")
-	for {
-		err := errors.Join(p.warnHeldElsewhere(ctx), p.warnHeldBeyond(ctx, client))
-		if ctx.Err() != nil {
-			return
-		}
-		trouble.report(err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-func (p *Participant) warnHeldElsewhere(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, statementLimit)
-	defer cancel()
-	rows, _ := p.cfg.Pool.Query(ctx, heldElsewhere, pg.Args{"group": p.cfg.Group, "consumed": p.consumed()})
-	var topic string
-	var n int
-	_, err := pgx.ForEachRow(rows, []any{&topic, &n}, func() error {
-		p.cfg.Log.Error().Str("topic", topic).Int("messages", n).
-			Msg("messages are held of a topic that this group does not consume any more: register its handler again, or give them up with troupe held release")
-		return nil
-	})
-	return err
-}
-
-func (p *Participant) warnHeldBeyond(ctx context.Context, client *kgo.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, statementLimit)
-	defer cancel()
-	there, err := kafka.Partitions(ctx, client, p.consumed()...)
-	if err != nil {
-		return err
-	}
-	var names []string
-	var partitions []int32
-	for topic, n := range there {
-		names, partitions = append(names, topic), append(partitions, n)
-	}
-	rows, _ := p.cfg.Pool.Query(ctx, heldBeyond, pg.Args{"group": p.cfg.Group, "topics": names, "partitions": partitions})
-	var topic string
-	var partition int32
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{&topic, &partition, &n}, func() error {
-		p.cfg.Log.Error().Str("topic", topic).Int32("partition", partition).Int("messages", n).
-			Msg("messages are held of a partition that the topic does not have any more: add partitions to it, or give them up with troupe held release")
-		return nil
-	})
-	return err
+	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(p.registered())), p.former)))
 }

@@ -18,7 +18,8 @@ import (
 // A Command is a message that asks this hop to act, with its body decoded.
 type Command[T any] struct {
 	Body T
-	// Message is the received message, with its attributes. If it had no ce_id, ID is topic id, partition and offset.
+	// Message is the received message, with its attributes. If it had no ce_id, ID is made of its place and a hash of its
+	// record.
 	Message envelope.Message
 	// Attempt is the number of this run, counted from 1. Runs that were lost with a process are not counted.
 	Attempt int

@@ -46,13 +46,19 @@ type heldRow struct {
 	attempts    int
 	firstFailed *time.Time
 	heldFor     time.Duration // when it was read
+	id          string        // as its message was identified when it was held
 }
 
 // failure is a failed run, whose error is about its message.
 type failure struct {
 	class     Class
 	err       error
-	uncounted bool // it is no attempt: the message waits for a member that has a handler for its type
+	uncounted bool // it is no attempt: the message waits for a member that has a handler for its type, or for a call under way
+}
+
+// failureOf returns the failure of a run that ended with err.
+func failureOf(err error) failure {
+	return failure{class: classify(err), err: err, uncounted: errors.Is(err, errUnderWay)}
 }
 
 // attempts returns how many attempts of m have failed with f.
@@ -93,7 +99,10 @@ func (w *worker) record(m *message, f failure) error {
 
 // waitAfter returns how long m waits after f for its next try.
 func (p *Participant) waitAfter(m *message, f failure) time.Duration {
-	if f.uncounted {
+	switch {
+	case errors.Is(f.err, errUnderWay):
+		return underWayWait
+	case f.uncounted:
 		return p.waitForHandler(m)
 	}
 	return max(p.wait(m, f.attempts(m)), retry.NotBefore(f.err))
@@ -156,9 +165,6 @@ func (w *worker) overtake(m *message) error {
 	err = w.write([]*message{m}, func(b *pgx.Batch) {
 		for _, f := range cancelled {
 			b.Queue(releaseHeld, w.releaseArgs(f))
-			if f.held.attempts > 0 || !w.lease.clean { // a member of an earlier version marks no call before it begins
-				w.p.markBegun(b, f)
-			}
 		}
 		if len(cancelled) > 0 {
 			w.p.claim(b, cancelled)
@@ -194,8 +200,9 @@ func (w *worker) forward(m *message) (found []*message, err error) {
 	var f message
 	var headers []byte
 	var row heldRow
-	_, err = pgx.ForEachRow(rows, []any{&row.position, &f.topicID, &f.offset, &headers, &row.attempts}, func() error {
-		held := message{topicID: f.topicID, partition: w.id, offset: f.offset, held: &heldRow{position: row.position, attempts: row.attempts}}
+	_, err = pgx.ForEachRow(rows, []any{&row.position, &f.topicID, &f.offset, &headers, &row.attempts, &row.id}, func() error {
+		of := row
+		held := message{topicID: f.topicID, partition: w.id, offset: f.offset, held: &of}
 		held.Topic, held.Key = w.topic, m.Key
 		if held.stored, held.unreadable = envelope.UnmarshalHeaders(headers); held.unreadable == nil {
 			held.unreadable = held.SetHeaders(held.stored)
@@ -265,7 +272,7 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 		var left, heldFor float64
 		var unhandledFor *float64
 		err = rows.Scan(&m.held.position, &m.topicID, &m.offset, &m.Key, &headers, &m.Payload, &m.at, &m.held.attempts, &m.held.firstFailed,
-			&left, &heldFor, &unhandledFor)
+			&left, &heldFor, &unhandledFor, &m.held.id)
 		if err != nil {
 			return nil, 0, database(err)
 		}

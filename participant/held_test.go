@@ -207,4 +207,5 @@ func TestHeldMessagesOfAPartitionThatIsGoneAreLogged(t *testing.T) {
 	waitFor(t, "the log", func() bool {
 		return strings.Contains(log.String(), "messages are held of a partition that the topic does not have any more")
 	})
+	require.Equal(t, []participant.Stranded{{Topic: s.hop.Commands(), Partition: 3, Messages: 1}}, p.Stats().Stranded)
 }

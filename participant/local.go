@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -102,7 +102,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	}
 	ctx, broken := context.WithCancelCause(ctx)
 	defer broken(nil)
-	l := &local{wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), broken: broken, types: p.handlers.types()}
+	l := &local{wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), broken: broken, types: p.registered().types()}
 	l.runner = newRunner(p, l, topicPartition{p.cfg.Hop.Commands(), localPartition})
 	defer l.cancel()
 	p.enterLocal(l)
@@ -114,6 +114,8 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	background.Go(func() { l.look(living) })
 	background.Go(func() { l.prune(living) })
 	background.Go(func() { l.watch(living) })
+	background.Go(func() { p.addLocal(ctx) })
+	background.Go(func() { p.watchStranded(living, nil) })
 	for range p.cfg.Concurrency {
 		l.work.Go(l.worker)
 	}
@@ -152,7 +154,7 @@ func (l *local) end() error {
 // makeLocal makes the participant's topics local. The database refuses it if the role lacks the right.
 func (p *Participant) makeLocal(ctx context.Context) error {
 	wanted := map[string]bool{p.cfg.Hop.Commands(): true}
-	for topic := range p.handlers {
+	for topic := range p.registered() {
 		wanted[topic] = true
 	}
 	trouble := p.repeated("make topics local")
@@ -206,7 +208,7 @@ func (p *Participant) makeTopicLocal(ctx context.Context, topic string) error {
 // of its own: entries that were claimed under an earlier one, and are not known to be running, are taken over.
 func (l *local) live(ctx context.Context) {
 	listener := pg.Listener{
-		Config: l.p.cfg.Pool.Config().ConnConfig, Channel: outbox.Channel, OnConnect: l.born, Concerns: l.concerns,
+		Config: l.p.cfg.Pool.Config().ConnConfig, Channel: outboxrow.Channel, OnConnect: l.born, Concerns: l.concerns,
 		OnError: func(err error) {
 			l.member.Store(0)
 			l.p.outage(theDatabase).report(err)
@@ -225,7 +227,7 @@ func (l *local) live(ctx context.Context) {
 
 // concerns reports whether a notification is about a topic that is consumed here, and counts it.
 func (l *local) concerns(topic string) bool {
-	ours := topic == "" || topic == l.p.cfg.Hop.Commands() || l.p.handlers[topic] != nil
+	ours := topic == "" || topic == l.p.cfg.Hop.Commands() || l.p.registered()[topic] != nil
 	if ours {
 		l.hints.Add(1)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
@@ -50,7 +50,7 @@ func (s *stage) write(key string, bodies ...Count) {
 	for _, body := range bodies {
 		batch.Queue("INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, 'Count', $3)", s.hop.Commands(), key, marshal(body))
 	}
-	batch.Queue("SELECT pg_notify('" + outbox.Channel + "', '')")
+	batch.Queue("SELECT pg_notify('" + outboxrow.Channel + "', '')")
 	require.NoError(s.t, s.pool.SendBatch(s.t.Context(), batch).Close())
 }
 

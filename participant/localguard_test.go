@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -89,7 +89,7 @@ func (s *stage) late(key string, body Count) (commit func()) {
 	_, err = tx.Exec(s.t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, 'Count', $3)",
 		s.hop.Commands(), key, marshal(body))
 	require.NoError(s.t, err)
-	_, err = tx.Exec(s.t.Context(), "SELECT pg_notify('"+outbox.Channel+"', '')")
+	_, err = tx.Exec(s.t.Context(), "SELECT pg_notify('"+outboxrow.Channel+"', '')")
 	require.NoError(s.t, err)
 	return func() {
 		s.t.Helper()

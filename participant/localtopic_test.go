@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
@@ -110,7 +110,7 @@ func TestPartitionsMadeLaterAreLocalToo(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
 	s.makeLocal()
-	_, err := outbox.Partitions{Size: 5_000_000, Ahead: 6}.Ensure(t.Context(), s.pool)
+	_, err := retention.Partitions{Size: 5_000_000, Ahead: 6}.Ensure(t.Context(), s.pool)
 	require.NoError(t, err)
 	_, err = s.pool.Exec(t.Context(), "SELECT setval('troupe.outbox_position_seq', 25000001)")
 	require.NoError(t, err)

@@ -14,29 +14,6 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestAParticipantWithBrokersSaysThatItsTopicIsLocal changes the Config from Local to Brokers without troupe.end_local: the
-// hop's commands do not reach Kafka.
-func TestAParticipantWithBrokersSaysThatItsTopicIsLocal(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.provision(1)
-	s.makeLocal()
-	var logged safeBuffer
-	p := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&logged) })
-	participant.Handle(p, count)
-	s.write("a", Count{N: 1})
-	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.local_work SET created_at = created_at - interval '1 hour'")
-	require.NoError(t, err)
-	s.start(p)
-	waitUnready(t, p, "troupe.end_local")
-	waitFor(t, "a log line", func() bool { return strings.Contains(logged.String(), "troupe.end_local") })
-	_, err = s.pool.Exec(t.Context(), "SELECT troupe.end_local($1)", s.hop.Commands())
-	require.NoError(t, err)
-	waitFor(t, "ready", func() bool { return p.Ready() == nil })
-	require.Equal(t, 1, s.publish(s.hop.Commands(), 1))
-	s.waitCount(1, "SELECT count(*) FROM done")
-}
-
 // TestLocalWorkOfAFormerGroupIsLogged changes the Group of local work: no member claims the entries of the former name.
 func TestLocalWorkOfAFormerGroupIsLogged(t *testing.T) {
 	t.Parallel()

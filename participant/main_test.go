@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -243,14 +244,14 @@ func (s *stage) topic(name string) {
 // entries returns the outbox's rows for a topic, as messages, in their order.
 func (s *stage) entries(topic string) []envelope.Message {
 	s.t.Helper()
-	rows, err := s.pool.Query(s.t.Context(), "SELECT "+outbox.Columns+" FROM troupe.outbox WHERE topic = $1 ORDER BY position", topic)
+	rows, err := s.pool.Query(s.t.Context(), "SELECT "+outboxrow.Columns+" FROM troupe.outbox WHERE topic = $1 ORDER BY position", topic)
 	require.NoError(s.t, err)
 	defer rows.Close()
 	var all []envelope.Message
 	for rows.Next() {
-		var r outbox.Row
+		var r outboxrow.Row
 		require.NoError(s.t, rows.Scan(r.Fields()...))
-		m, err := r.Message(outbox.Defaults{})
+		m, err := r.Message(outboxrow.Defaults{})
 		require.NoError(s.t, err)
 		all = append(all, m)
 	}

@@ -54,6 +54,8 @@ type message struct {
 	idle             string           // why the run did nothing, if its saga's barrier blocked the handler
 	passed           Reason           // why it ends without effect
 	said             *said            // the result of its handler's ask, until it ends
+	announced        *uint32          // version of the mark of its call, if its present run inserted it
+	called           bool             // its call outside the database was made
 	alone            bool             // the run has no other message
 	unhandledFor     time.Duration    // how long it has waited for a member with a handler, when it was read
 	ended            error            // its handler, or another in its transaction, ended the transaction
@@ -81,7 +83,7 @@ func (m *message) mark() mark { return mark{m.topicID, m.offset, m.epoch, m.at.U
 // identify sets the fields that are read from the headers.
 func (m *message) identify(group string) {
 	if m.unnamed = m.ID == ""; m.unnamed {
-		m.ID = fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset)
+		m.ID = m.unnamedID()
 	}
 	switch {
 	case m.again.identity != "":
@@ -95,6 +97,17 @@ func (m *message) identify(group string) {
 	m.elsewhere = slices.ContainsFunc(m.Extra, func(h envelope.Header) bool {
 		return h.Key == HeaderRedriveGroup && string(h.Value) != group
 	})
+}
+
+// unnamedID returns the id of m, which has no ce_id. A row of troupe.held has it, since an earlier version made another one.
+func (m *message) unnamedID() string {
+	switch {
+	case m.record != nil:
+		return kafka.UnnamedID(m.topicID, m.record)
+	case m.held != nil && m.held.id != "":
+		return m.held.id
+	}
+	return fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset)
 }
 
 // passes returns the reason to skip m without its handler, or "". own is true if m's topic has messages of the hop's own: each

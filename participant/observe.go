@@ -50,10 +50,10 @@ func (p *Participant) Observe(topic, typ string, fn func(ctx context.Context, tx
 // addObservers adds the observers to their handlers, and creates a handler if there is none.
 func (p *Participant) addObservers() error {
 	for _, o := range p.observed {
-		h := p.handlers[o.topic][route{typ: o.typ}]
+		h := p.registered()[o.topic][route{typ: o.typ}]
 		if h == nil {
 			h = &handler{topic: o.topic, typ: o.typ, name: p.cfg.Group + "/" + o.typ}
-			if err := p.handlers.add(h); err != nil {
+			if err := p.registered().add(h); err != nil {
 				return errors.Join(errors.New("an observer and OnAll do not go together"), err)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -32,16 +33,18 @@ type Participant struct {
 	turns    *turns
 	// awaited holds the messages that wait for a member with a handler.
 	awaited awaited
+	more    chan struct{} // topics were added since the group was joined
 
 	outages map[string]*repeated // by the dependency that is away; shared by the partitions, which all lose it at once
 
 	mu       sync.Mutex
-	handlers handlers // not changed once running
-	former   []string // retry topics that no handler has any more; changed between memberships only
+	handlers atomic.Pointer[handlers] // replaced, not changed, once running
+	former   []string                 // retry topics that no handler has any more; changed between memberships only
 	// formerUnknown is true if the database did not answer at the start of the membership.
 	formerUnknown bool
 	observed      []observer
-	owns          []Own // not changed once running
+	owns          []Own                       // not changed once running
+	alongside     []func(ctx context.Context) // not changed once running
 	mistakes      []error
 	running       bool
 	late          context.CancelCauseFunc // ends Run with an error
@@ -49,7 +52,7 @@ type Participant struct {
 	local         *local
 	state         error // why no message can have been consumed yet
 	unfired       error // why deadlines cannot be fired
-	diverted      error // why messages do not reach Kafka
+	stranded      []Stranded
 }
 
 var (
@@ -77,7 +80,8 @@ func New(cfg Config) (*Participant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("participant: %w", err)
 	}
-	p := &Participant{cfg: cfg, out: out, handlers: make(handlers), turns: newTurns(), state: errNotRunning}
+	p := &Participant{cfg: cfg, out: out, turns: newTurns(), state: errNotRunning, more: make(chan struct{}, 1)}
+	p.handlers.Store(&handlers{})
 	p.checked = out.Checked(p.mayEmit)
 	p.failures = &failures{p: p}
 	p.strange = p.repeated("reading header " + HeaderRetry)
@@ -105,7 +109,7 @@ func (p *Participant) register(h *handler) {
 		p.late(mistake{errLate})
 		return
 	}
-	if err := p.handlers.add(h); err != nil {
+	if err := p.registered().add(h); err != nil {
 		p.mistakes = append(p.mistakes, err)
 	}
 }
@@ -147,18 +151,18 @@ func (p *Participant) begin(late context.CancelCauseFunc) error {
 	if err := p.addObservers(); err != nil {
 		return err
 	}
-	if len(p.handlers) == 0 {
+	if len(p.registered()) == 0 {
 		return errors.New("no handlers")
 	}
 	if err := p.kept(); err != nil {
 		return err
 	}
 	if p.cfg.Local {
-		if h := p.handlers.delayed(); h != nil {
+		if h := p.registered().delayed(); h != nil {
 			return fmt.Errorf("handler %s has retry topics, which local work has not", h.name)
 		}
 	}
-	p.handlers.withRetryTopics(p.cfg.Hop)
+	p.registered().withRetryTopics(p.cfg.Hop)
 	p.running, p.late = true, late
 	return nil
 }
@@ -175,11 +179,13 @@ func (p *Participant) run(ctx context.Context) error {
 	if p.fires() {
 		background.Go(func() { p.fire(ctx) })
 	}
+	for _, fn := range p.alongside {
+		background.Go(func() { fn(ctx) })
+	}
 	if p.cfg.Local {
 		background.Go(func() { p.watchUnclaimed(ctx) })
 		return p.runLocal(ctx)
 	}
-	background.Go(func() { p.watchDiverted(ctx) })
 	trouble := p.repeated("membership")
 	policy := retry.Policy{Initial: 500 * time.Millisecond, Cap: 30 * time.Second}
 	for failed := 1; ; failed++ {
@@ -193,6 +199,10 @@ func (p *Participant) run(ctx context.Context) error {
 			return err
 		}
 		p.enter(broken, nil)
+		if errors.Is(broken, errMoreTopics) {
+			failed = 0
+			continue
+		}
 		trouble.report(broken)
 		if time.Since(began) > time.Minute || errors.Is(broken, errSkipped) {
 			failed = 1
@@ -209,6 +219,10 @@ func (p *Participant) run(ctx context.Context) error {
 func (p *Participant) join(ctx context.Context) (broken, err error) {
 	member, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
+	select {
+	case <-p.more: // newConsumer consumes their topics
+	default:
+	}
 	c, err := newConsumer(p, abandon)
 	if err != nil {
 		return nil, err
@@ -218,8 +232,9 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	var background sync.WaitGroup
 	background.Go(func() { c.commitOften(committing) })
 	background.Go(func() { c.watch(committing) })
+	background.Go(func() { p.awaitMore(committing, func() { abandon(errMoreTopics) }) })
 	background.Go(func() { c.watchProgress(committing) })
-	background.Go(func() { p.watchHeldElsewhere(committing, c.client) })
+	background.Go(func() { p.watchStranded(committing, c.client) })
 	if p.formerUnknown {
 		background.Go(func() { p.awaitFormer(committing, c.client, abandon) })
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/outbox"
 )
 
 var (
@@ -38,7 +38,7 @@ type deadlineID struct{ scope, name string }
 
 type deadlineRow struct {
 	deadlineID
-	row   outbox.Row
+	row   outboxrow.Row
 	at    *time.Time
 	after time.Duration
 }

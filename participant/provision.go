@@ -20,7 +20,7 @@ const retryKept = 7 * 24 * time.Hour
 // enough that they exist.
 func (p *Participant) provision(ctx context.Context) error {
 	names := map[string]bool{p.cfg.Hop.Commands(): true, p.cfg.Hop.Events(): true, p.cfg.Hop.DeadLetters(): true}
-	for topic := range p.handlers {
+	for topic := range p.registered() {
 		names[topic] = true
 	}
 	var wanted []kafka.Topic
@@ -78,7 +78,7 @@ func (p *Participant) checkRetention(ctx context.Context, client *kgo.Client) {
 	if p.cfg.InboxRetention < 0 {
 		return
 	}
-	read := slices.Sorted(maps.Keys(p.handlers))
+	read := slices.Sorted(maps.Keys(p.registered()))
 	read = slices.DeleteFunc(read, func(topic string) bool { return delayOf(topic, p.cfg.Hop) > 0 }) // no sender writes there
 	kept, err := kafka.Retention(ctx, client, read...)
 	if err != nil {

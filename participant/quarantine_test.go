@@ -31,7 +31,9 @@ func TestAPartitionThatWaitsForAnotherQuarantineIsGivenUp(t *testing.T) {
 	s.send(s.command(keys[0], Count{N: 2}), s.command(keys[1], Count{N: 2}))
 	var logged safeBuffer
 	running := make(chan string, 2)
-	p := s.new(func(c *participant.Config) { c.Log, c.Drain, c.Timeout = zerolog.New(&logged), time.Millisecond, 5*time.Minute })
+	p := s.new(func(c *participant.Config) {
+		c.Log, c.Drain, c.Timeout = zerolog.New(&logged), time.Millisecond, 5*time.Minute
+	})
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		running <- string(c.Message.Key)
 		<-ctx.Done()

@@ -15,8 +15,8 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/deadletter"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -64,7 +64,7 @@ const (
 	retryStage     = retryPrefix + "stage"    // which of the handler's delays it waits for, counted from 1
 	retryAttempts  = retryPrefix + "attempts" // made
 	retryFirstTime = retryPrefix + "first.failed"
-	retryIdentity  = retryPrefix + "identity" // its identity on the first topic: the relay may have added a source
+	retryIdentity  = deadletter.RetryIdentity
 )
 
 //go:embed sql/send_again.sql
@@ -183,7 +183,7 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 			b.Queue(releaseHeld, w.releaseArgs(m))
 		}
 		b.Queue(sendAgain, args)
-		b.Queue("SELECT pg_notify($1, '')", outbox.Channel)
+		b.Queue("SELECT pg_notify($1, '')", outboxrow.Channel)
 	})
 	if err == nil {
 		w.p.cfg.Log.Debug().Str("message", m.place()).Str("class", string(f.class)).Msg("sent to a retry topic")

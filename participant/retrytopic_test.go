@@ -15,7 +15,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
@@ -24,13 +24,13 @@ import (
 // publish publishes the rows of a topic as a relay does, each several times, as one that crashed would.
 func (s *stage) publish(topic string, times int) (n int) {
 	s.t.Helper()
-	rows, err := s.pool.Query(s.t.Context(), "DELETE FROM troupe.outbox WHERE topic = $1 RETURNING "+outbox.Columns, topic)
+	rows, err := s.pool.Query(s.t.Context(), "DELETE FROM troupe.outbox WHERE topic = $1 RETURNING "+outboxrow.Columns, topic)
 	require.NoError(s.t, err)
 	defer rows.Close()
 	for ; rows.Next(); n++ {
-		var r outbox.Row
+		var r outboxrow.Row
 		require.NoError(s.t, rows.Scan(r.Fields()...))
-		m, err := r.Message(outbox.Defaults{Source: "payment"})
+		m, err := r.Message(outboxrow.Defaults{Source: "payment"})
 		require.NoError(s.t, err)
 		for range times {
 			require.NoError(s.t, s.client.ProduceSync(s.t.Context(), kafka.Record(m)).FirstErr())
@@ -176,60 +176,6 @@ func TestAMessageIsRetriedAgainAfterItsRetryTopicLostIt(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 2")
 }
 
-// TestWhatWaitsOnAFormerRetryTopicIsHandled checks a next version with another delay or without retry topics. A message that
-// fails again goes to the next topic of its handler, if there is one, or becomes a dead letter, and holds no key.
-func TestWhatWaitsOnAFormerRetryTopicIsHandled(t *testing.T) {
-	t.Parallel()
-	for name, opts := range map[string][]participant.HandlerOption{
-		"another delay": {participant.RetryTopics(2 * time.Second)}, "no retry topics": nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			s.provision(1)
-			former := s.hop.Retry(time.Second)
-			p := s.new(onePartition)
-			participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error) {
-				return participant.Outcome{}, errAsked
-			}, participant.RetryTopics(time.Second, time.Hour))
-			s.send(s.command("a", Count{N: 1}), s.command("b", Count{N: 2, Fail: "error"}))
-			stop := s.start(p)
-			s.waitCount(2, "SELECT count(*) FROM troupe.outbox WHERE topic = $1", former)
-			s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1", former) // Apache Kafka assigns a topic some time after it was created
-			stop()
-			next := s.new(onePartition)
-			participant.Handle(next, count, opts...)
-			s.start(next)
-			testkit.Wait(t, "ready", func() (bool, error) { return next.Ready() == nil, nil })
-			s.publish(former, 1) // by a relay that was behind
-			s.waitCount(1, "SELECT count(*) FROM done WHERE n = 1")
-			s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 4 AND topic = $1", s.hop.Commands())
-			require.Zero(t, s.count("SELECT count(*) FROM troupe.held"))
-		})
-	}
-}
-
-// TestHeldMessagesOfATopicThatIsNotConsumedAreLogged checks the log, since no member tries them again.
-func TestHeldMessagesOfATopicThatIsNotConsumedAreLogged(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.provision(1)
-	p := s.new(onePartition, holdLong)
-	participant.On(p, topics.MustHop(s.hop.Flow(), "order"), func(context.Context, pgx.Tx, participant.Event[Count]) error { return errAsked })
-	s.send(s.heard("a", Count{N: 1}))
-	stop := s.start(p)
-	s.waitCount(1, "SELECT count(*) FROM troupe.held")
-	stop()
-	var log safeBuffer
-	p = s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
-	participant.Handle(p, count)
-	s.start(p)
-	waitFor(t, "the log", func() bool {
-		return strings.Contains(log.String(), "messages are held of a topic that this group does not consume any more")
-	})
-	require.Contains(t, log.String(), topics.MustHop(s.hop.Flow(), "order").Events())
-}
-
 // TestAGroupLeavesTheRetriesOfAnotherGroupOfItsHopAlone checks two groups that consume the retry topic, one of which has no
 // handler for the messages that the other retries.
 func TestAGroupLeavesTheRetriesOfAnotherGroupOfItsHopAlone(t *testing.T) {
@@ -332,28 +278,6 @@ func TestAMessageThatIsTooLargeForItsRetryTopicIsADeadLetter(t *testing.T) {
 	s.start(p)
 	s.waitCount(2, "SELECT count(*) FROM troupe.dead_letters WHERE error LIKE '%as asked%'")
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Retry(time.Second)))
-}
-
-// TestRetryTopicsOfAHopsFormerNameAreLogged checks a group that kept its own name: messages may wait there.
-func TestRetryTopicsOfAHopsFormerNameAreLogged(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	s.provision(1)
-	group := s.hop.String()
-	p := s.new(onePartition, func(c *participant.Config) { c.Group = group })
-	participant.Handle(p, count, participant.RetryTopics(time.Second))
-	former := s.hop.Retry(time.Second)
-	stop := s.start(p)
-	s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1", former)
-	stop()
-	var log safeBuffer
-	next := s.new(onePartition, func(c *participant.Config) {
-		c.Hop, c.Group, c.Log = topics.MustHop(s.hop.Flow(), "charge"), group, zerolog.New(&log)
-	})
-	participant.Handle(next, count, participant.RetryTopics(time.Second))
-	s.start(next)
-	waitFor(t, "the log", func() bool { return strings.Contains(log.String(), "messages that wait there are not retried") })
-	require.Contains(t, log.String(), former)
 }
 
 func TestRetryTopicsAreChecked(t *testing.T) {

@@ -82,10 +82,11 @@ func (w *runner) settle(m *message, f failure) error {
 	if err := w.from.record(m, f); err != nil {
 		return err
 	}
-	if f.uncounted {
-		w.p.waitsForHandler(m)
-	} else {
+	switch {
+	case !f.uncounted:
 		w.failed(m, f)
+	case m.lacksHandler():
+		w.p.waitsForHandler(m)
 	}
 	if m.held == nil {
 		d := w.delivery(m)

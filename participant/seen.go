@@ -79,8 +79,8 @@ func sorted(runs []ended) []ended {
 	return runs
 }
 
-// merge joins adjacent runs, so that one search finds an offset. If runs of two leaders overlap, the log was cut: only the
-// later one's is kept, since the inbox still recognises dropped offsets by their identities.
+// merge joins adjacent runs, so that one search finds an offset. If runs of two leaders overlap, the log was cut where the later
+// one's begins: of the earlier one's run only the offsets before that are kept.
 func merge(runs []ended) []ended {
 	merged := runs[:0]
 	for _, r := range runs {
@@ -93,7 +93,10 @@ func merge(runs []ended) []ended {
 		case r.low > merged[last].high:
 			merged = append(merged, r)
 		case r.epoch > merged[last].epoch:
-			merged[last] = r
+			if merged[last].high = r.low - 1; merged[last].high < merged[last].low {
+				merged = merged[:last]
+			}
+			merged = append(merged, r)
 		}
 	}
 	return merged

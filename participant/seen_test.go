@@ -35,6 +35,8 @@ func TestWhatHasEnded(t *testing.T) {
 		{"in a run that was cut off", runs{{13, 15, 3}}, 14, 4, false},
 		{"under the later of two leaders", runs{{13, 20, 3}, {15, 16, 4}}, 15, 4, true},
 		{"beside the later of two leaders", runs{{13, 20, 3}, {15, 16, 4}}, 18, 4, false},
+		{"before the later of two leaders", runs{{13, 20, 3}, {15, 16, 4}}, 14, 3, true},
+		{"of the earlier leader where both begin", runs{{13, 20, 3}, {13, 14, 4}}, 15, 3, false},
 		{"under a leader before", runs{{13, 15, 5}}, 14, 3, true},
 	} {
 		require.Equal(t, c.want, participant.Seen(10, 3, c.above, c.offset, c.epoch), c.name)

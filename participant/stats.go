@@ -15,6 +15,9 @@ type Stats struct {
 	// Unhandled holds the types without a handler here of which messages wait for a member that has one; see
 	// Config.UnknownTypeWait.
 	Unhandled []UnhandledType
+	// Stranded holds the stored messages that no member like this one handles, as they were at most a minute ago while Run is
+	// active. Every member reports all messages of the group.
+	Stranded []Stranded
 }
 
 // PartitionStats is one partition of a participant.
@@ -61,9 +64,9 @@ type PartitionStats struct {
 // nearly so.
 func (p *Participant) Stats() Stats {
 	p.mu.Lock()
-	c := p.consumer
+	c, stranded := p.consumer, slices.Clone(p.stranded)
 	p.mu.Unlock()
-	s := Stats{Group: p.cfg.Group, Unhandled: p.awaited.types(p.cfg.UnknownTypeWait)}
+	s := Stats{Group: p.cfg.Group, Stranded: stranded, Unhandled: p.awaited.types(p.cfg.UnknownTypeWait)}
 	if c == nil {
 		return s
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -271,6 +271,6 @@ func (s *stage) writeOther(key string, types ...string) {
 	for i, typ := range types {
 		b.Queue("INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, $3, $4)", s.hop.Commands(), key, typ, marshal(Count{N: i + 1}))
 	}
-	b.Queue("SELECT pg_notify('" + outbox.Channel + "', '')")
+	b.Queue("SELECT pg_notify('" + outboxrow.Channel + "', '')")
 	require.NoError(s.t, s.pool.SendBatch(s.t.Context(), &b).Close())
 }

@@ -87,19 +87,21 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	w.brake.client, w.brake.part = c.client, map[string][]int32{at.topic: {at.partition}}
 	w.progress.begin(time.Now())
 	w.written.Store(math.MaxInt64) // not known yet
-	most := max(backlogRecords, 2*w.p.cfg.Batch, 2*w.p.cfg.Concurrency)
 	gather := w.p.gather
-	if w.p.handlers.asks() {
+	if w.p.registered().asks() {
 		gather = 0 // its runs wait for another service, not for the database
 	}
 	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, mark]{
-		Batch: w.p.cfg.Batch, Spread: w.p.handlers.asks(), Gather: gather, Run: w.run, Low: w.ended,
-		MaxItems: most, MaxBytes: backlogBytes, MaxGap: backlogGap,
+		Batch: w.p.cfg.Batch, Spread: w.p.registered().asks(), Gather: gather, Run: w.run, Low: w.ended,
+		MaxItems: w.p.backlog(), MaxBytes: backlogBytes, MaxGap: backlogGap,
 		Pause:  func() { w.brake.set(full, true) },
 		Resume: func() { w.brake.set(full, false) },
 	})
 	return w
 }
+
+// backlog returns the number of messages that may wait or run in a partition before it fetches no more.
+func (p *Participant) backlog() int { return max(backlogRecords, 2*p.cfg.Batch, 2*p.cfg.Concurrency) }
 
 // receive accepts one fetch's records. It never waits.
 func (w *worker) receive(topicID uuid.UUID, records []*kgo.Record) {
@@ -266,8 +268,8 @@ func (w *worker) decide(m *message, err error) error {
 	if !w.counts(err) {
 		return err
 	}
-	f := failure{class: classify(err), err: err}
-	if m.handler != nil && (m.handler.delays != nil || m.again.stage > 0) && !f.final() {
+	f := failureOf(err)
+	if m.handler != nil && (m.handler.delays != nil || m.again.stage > 0) && !f.final() && !f.uncounted {
 		return w.unordered(m, f)
 	}
 	return w.settle(m, f)
@@ -340,7 +342,7 @@ func (w *worker) acquire(ctx context.Context) error {
 		if err := w.loadMarks(ctx); err != nil {
 			return database(err)
 		}
-		w.careful.Store(backlogRecords)
+		w.careful.Store(int64(w.p.backlog()))
 		w.p.cfg.Log.Warn().Stringer("partition", w.at).Int("suspected", len(w.starts.of)).
 			Msg("the partition's last owner crashed: its first messages run behind marks, those suspected one by one")
 	}

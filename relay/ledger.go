@@ -118,6 +118,18 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	if blocking != l.blocking {
 		from = math.MinInt64
 	}
+	items, err := l.claim(ctx, from)
+	switch {
+	case unconvertible(err):
+		return nil, parkUnreadable(ctx, l.db, parkUnreadableTrouble, l.lease.args(nil), err)
+	case err == nil && len(items) == 0:
+		l.blocking, l.noted = blocking, math.MaxInt64
+	}
+	return items, err
+}
+
+// claim reads rows of troupe.outbox in trouble that may be published now.
+func (l *ledger) claim(ctx context.Context, from int64) ([]*item, error) {
 	rows, err := l.db.Query(ctx, claimTrouble, pg.Args{"rows": 1000, "from": from})
 	if err != nil {
 		return nil, fmt.Errorf("claim rows in trouble: %w", err)
@@ -134,9 +146,6 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("claim rows in trouble: %w", err)
-	}
-	if len(items) == 0 {
-		l.blocking, l.noted = blocking, math.MaxInt64
 	}
 	return items, nil
 }

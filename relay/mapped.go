@@ -13,9 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
@@ -88,6 +88,18 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	return nil
 }
 
+// setSource sets the source of a message that has attributes and names none. Two tables may number their events alike: the
+// source of an event whose id is no unique UUID names the table, so that consumers do not take one for the other.
+func (t *mappedTable) setSource(m *mapping.Message, service string) {
+	switch {
+	case m.ID == "" || m.Source != "":
+	case m.Identity() == m.ID:
+		m.Source = service
+	default:
+		m.Source = service + "/" + t.String()
+	}
+}
+
 // columns reads the table's columns from the catalog.
 func (t *mappedTable) columns(ctx context.Context, r *Relay) ([]mapping.Column, error) {
 	rows, err := r.pool.Query(ctx, mapping.ColumnsSQL, t.identifier())
@@ -106,7 +118,8 @@ type boundTable struct {
 	columns []mapping.Column
 	table   *mapping.Table
 	xid     bool // rows contain their transaction id
-	source  string
+	of      *mappedTable
+	service string
 }
 
 func (t *mappedTable) bind(r *Relay, columns []mapping.Column) (*boundTable, error) {
@@ -114,7 +127,7 @@ func (t *mappedTable) bind(r *Relay, columns []mapping.Column) (*boundTable, err
 	if err != nil {
 		return nil, fmt.Errorf("table %s: %w", t, err)
 	}
-	return &boundTable{columns, table, t.mapping.Config().XID != "", r.cfg.Service}, nil
+	return &boundTable{columns, table, t.mapping.Config().XID != "", t, r.cfg.Service}, nil
 }
 
 const firstOwnType = 16384 // OIDs below are of types that every server has
@@ -158,7 +171,7 @@ type mappedRow struct {
 func (b *boundTable) item(values []mapping.Value, at time.Time) item {
 	row := &mappedRow{Row: mapping.Row{Columns: b.columns, Values: values}}
 	row.message, row.err = b.table.Message(values)
-	i := row.item(b.source)
+	i := row.item(b.of, b.service)
 	if i.row.CreatedAt.IsZero() {
 		i.row.CreatedAt = at
 	}
@@ -166,12 +179,10 @@ func (b *boundTable) item(values []mapping.Value, at time.Time) item {
 }
 
 // item returns the fields of the row that the publisher needs: destination, key and id.
-func (m *mappedRow) item(source string) item {
-	if m.message.ID != "" && m.message.Source == "" { // the message has attributes
-		m.message.Source = source
-	}
+func (m *mappedRow) item(t *mappedTable, service string) item {
+	t.setSource(&m.message, service)
 	return item{
-		row: outbox.Row{
+		row: outboxrow.Row{
 			ID: m.id(), Topic: m.message.Topic, KeyBytes: m.message.Key, Type: m.message.Type,
 			CreatedAt: m.message.Timestamp,
 		},

@@ -53,10 +53,15 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, troubled
 		waits = append(waits, wait)
 	}
 	var held int
-	err := db.QueryRow(ctx, recordMappedTrouble, l.args(t.args(pg.Args{
+	args := l.args(t.args(pg.Args{
 		"ids": ids, "event_ids": eventIDs, "topics": topics, "order_keys": keys,
 		"attempts": attempts, "max_attempts": most, "waits": waits, "errors": errs, "rows": rows,
-	}))).Scan(&held)
+	}))
+	err := db.QueryRow(ctx, recordMappedTrouble, args).Scan(&held)
+	if unconvertible(err) { // as in record
+		toASCII(topics, errs)
+		err = db.QueryRow(ctx, recordMappedTrouble, args).Scan(&held)
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("record trouble: %w", err)
@@ -86,7 +91,7 @@ func (t *mappedTable) due(ctx context.Context, db *server, after int64, service 
 			return nil, fmt.Errorf("position %d: %w", position, err)
 		}
 		row.message, row.err = row.Message(t.mapping)
-		i := row.item(service)
+		i := row.item(t, service)
 		i.row.Position, i.row.ID, i.key = position, id, was.key // as recorded, since rows wait behind that key
 		i.troubled, i.attempts, i.troubledFor, i.maxAttempts = true, was.attempts, was.troubledFor, was.maxAttempts
 		return &i, nil

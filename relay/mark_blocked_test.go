@@ -72,7 +72,7 @@ func TestClaimsPassOverRowsThatWaitBehindAParkedOne(t *testing.T) {
 		t.Helper()
 		s := p.scope()
 		return max(
-			rowsRead(t, p.conn, claimRows, s.args(l.args(pg.Args{"rows": 10, "bytes": claimBytes}))),
+			rowsRead(t, p.conn, claimRows, s.args(l.args(pg.Args{"rows": 10, "retried": 5, "bytes": claimBytes}))),
 			rowsRead(t, p.conn, renewLease, s.args(l.args(pg.Args{"length": l.length, "slot": nil}))),
 			rowsRead(t, p.conn, look, pg.Args{
 				"holder": l.holder, "length": l.length, "longest": longest(l.length), "shard_list": []int{0}, "terms": []int64{l.term},

@@ -177,6 +177,10 @@ func (h *history) do(step modelStep) {
 		h.insertBad(step.Key, h.topic, string(incompressible(60_000)))
 	case "unknown topic":
 		h.insertBad(step.Key, h.topic+".unknown", "never")
+	case "not UTF-8":
+		h.exec(`INSERT INTO troupe.outbox (topic, key, type, payload)
+			SELECT $1, $2, convert_from($3, getdatabaseencoding()), 'never'`, h.topic+".unknown", modelKeys[step.Key], []byte("odd\x81"))
+		h.bad++
 	case "settle":
 		h.awaitMarker()
 	case "cut":

@@ -71,7 +71,7 @@ var modelSettings = map[string][]string{
 
 func drawModelPlan(t *rapid.T) modelPlan {
 	p := modelPlan{
-		Encoding: rapid.SampledFrom([]string{"UTF8", "UTF8", "LATIN1"}).Draw(t, "encoding"),
+		Encoding: rapid.SampledFrom([]string{"UTF8", "UTF8", "LATIN1", "WIN1252", "SQL_ASCII"}).Draw(t, "encoding"),
 		Settings: map[string]string{},
 		Source:   rapid.SampledFrom(modelSources).Draw(t, "source"),
 	}
@@ -89,6 +89,9 @@ func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 	kinds := []string{"write", "write", "write", "open", "close", "settle", "cut", "kill", "stop", "freeze", "thaw"}
 	if p.Source != fromMappedTable {
 		kinds = append(kinds, "too large", "unknown topic")
+		if p.Encoding == "WIN1252" || p.Encoding == "SQL_ASCII" {
+			kinds = append(kinds, "not UTF-8", "not UTF-8")
+		}
 	}
 	if p.Source != fromPoll && p.Source != fromShards {
 		kinds = append(kinds, "drop slot", "publication off", "publication on")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -34,7 +34,7 @@ func TestARowWithoutAUsableCreationTimeIsPublishedAsAnyOther(t *testing.T) {
 			testkit.Wait(t, "each row to fail", func() (bool, error) {
 				return s.count("SELECT count(*) FROM troupe.outbox_trouble") == len(times), nil
 			})
-			_, err := outbox.ReadStats(t.Context(), s.pool)
+			_, err := retention.ReadStats(t.Context(), s.pool)
 			require.NoError(t, err)
 			listed, _, err := desk.Desk{DB: s.pool}.List(t.Context(), desk.Filter{}, desk.Page{Rows: 10})
 			require.NoError(t, err)

@@ -12,14 +12,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/outbox"
 )
 
 // An item is a row on its way through one round.
 type item struct {
-	row         outbox.Row
+	row         outboxrow.Row
 	xid         uint64        // from a stream: transaction id that wrote it
 	commit      wal.LSN       // from a stream: commit LSN of that transaction
 	mapped      *mappedRow    // of a table other than troupe.outbox
@@ -32,6 +32,7 @@ type item struct {
 	record      *kgo.Record
 	size        int   // upper bound of the record's size in a batch, in bytes
 	err         error // of the last send
+	unreadable  error // why the row's text is not UTF-8
 }
 
 // fullLookEvery is the time between two claims that begin at the very first row, to find positions that were set by hand.
@@ -57,11 +58,20 @@ type poll struct {
 	passes     time.Duration // limit of a pass's length
 	pass       pass
 	ahead      *ahead // next claim of the pass, if it is being read
+	turn       bool   // with a batch of one row: the last claim was for a row that is tried again
 }
 
 // claim reads the rows that may be published now, lowest first. After an idle wait it renews the lease with a statement that
 // also looks for rows, and reads only if there are some, so that an idle relay runs one statement per look.
 func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error) {
+	items, err := p.claimRows(ctx, waited)
+	if unconvertible(err) {
+		return nil, p.setAside(ctx, err)
+	}
+	return items, err
+}
+
+func (p *poll) claimRows(ctx context.Context, waited time.Duration) ([]*item, error) {
 	if items, err := p.readOn(ctx); err != nil || len(items) > 0 {
 		return items, err
 	}
@@ -148,7 +158,7 @@ var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 // read begins a pass at the lowest row.
 func (p *poll) read(ctx context.Context, from scope) error {
 	began := time.Now()
-	args := from.args(p.lease.args(pg.Args{"rows": p.batch, "bytes": claimBytes}))
+	args := from.args(p.lease.args(pg.Args{"rows": p.batch, "retried": p.retried(), "bytes": claimBytes}))
 	rows, err := p.conn.Query(ctx, claimRows, inBinary, args)
 	if err != nil {
 		return err
@@ -171,6 +181,16 @@ func (p *poll) read(ctx context.Context, from scope) error {
 	first.began, first.more = time.Now(), p.ended(w)
 	p.pass = first
 	return rows.Err()
+}
+
+// retried returns how many rows of the next claim may be rows that are tried again: half of them, so that new rows are
+// published also if the broker refuses more rows than a claim holds, and these are due again before all of them were tried.
+func (p *poll) retried() int {
+	if p.batch == 1 {
+		p.turn = !p.turn
+		return map[bool]int{true: 1}[p.turn]
+	}
+	return p.batch / 2
 }
 
 // far reports whether a claim walked over so many rows that a new mark would save the next claim that walk.

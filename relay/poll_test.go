@@ -231,7 +231,7 @@ func TestPlansOfABacklog(t *testing.T) {
 			l.divided(shards)
 			for name, args := range map[string]pg.Args{
 				"read_on":      of.args(pg.Args{"rows": 100, "bytes": claimBytes}),
-				"claim_rows":   {"rows": 100, "bytes": claimBytes},
+				"claim_rows":   {"rows": 100, "retried": 50, "bytes": claimBytes},
 				"delete_range": {"lowest": 1, "highest": 100, "positions": positions, "ids": ids},
 			} {
 				tx, err := p.conn.Begin(t.Context())

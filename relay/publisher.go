@@ -46,6 +46,10 @@ type publisher struct {
 // round claims once and publishes the rows. Claims end with idle; rows that were sent are settled until term ends.
 func (p *publisher) round(idle, term context.Context, waited time.Duration) (found bool, err error) {
 	items, err := p.source.claim(idle, waited)
+	if parked := (*rowsParked)(nil); errors.As(err, &parked) {
+		p.troubled(parked.rows)
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -105,7 +109,9 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			continue
 		}
 		var err error
-		if i.row.Topic == p.relay.checkpointTopic {
+		if i.unreadable != nil {
+			err = i.unreadable
+		} else if i.row.Topic == p.relay.checkpointTopic {
 			err = errCheckpointTopic
 		} else if i.mapped != nil {
 			i.record, err = i.mapped.record()

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
@@ -32,7 +32,8 @@ type Config struct {
 	Pool *pgxpool.Pool
 	// Brokers are addresses of the form host:port.
 	Brokers []string
-	// Service is the ce_source of rows that name none.
+	// Service is the ce_source of rows that name none. Where a row of a table with a mapping has an id that is no UUID of version
+	// 1, 4, 6 or 7, "/" and the table's name follow, since two tables of the service may number their events alike.
 	Service string
 	// ContentType returns the content type of rows that name none, by topic. Default: application/json.
 	ContentType func(topic string) string
@@ -102,7 +103,7 @@ type Config struct {
 	UnknownTopic time.Duration
 
 	// Retention is the shortest time that rows published by a stream stay in the table, so that they can be replayed. Whole
-	// partitions are dropped, see outbox.Retention; under Poll a row is deleted when it is published. Default 1 h; negative:
+	// partitions are dropped, see package internal/retention; under Poll a row is deleted when it is published. Default 1 h; negative:
 	// none.
 	Retention time.Duration
 
@@ -157,6 +158,7 @@ type Relay struct {
 
 	givenUp   atomic.Bool   // the slot held more than SlotLimit
 	slotMoved chan struct{} // signalled when a stream begins
+	asStored  bool          // text of the log is streamed as it is stored; used by the publishing goroutine
 	large     *wal.LSN      // checkpoint after which a transaction did not fit; used by the publishing goroutine
 	reading   time.Duration // checkpointTimeout
 	silence   time.Duration // maxSilence
@@ -311,8 +313,8 @@ func newHolder() string {
 	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + hex.EncodeToString(random)
 }
 
-func (r *Relay) defaults() outbox.Defaults {
-	return outbox.Defaults{Source: r.cfg.Service, ContentType: r.cfg.ContentType}
+func (r *Relay) defaults() outboxrow.Defaults {
+	return outboxrow.Defaults{Source: r.cfg.Service, ContentType: r.cfg.ContentType}
 }
 
 // newClient creates a client with the relay's options and more. A publisher has one per term, a transactor one of its own.

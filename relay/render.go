@@ -12,14 +12,14 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
-// A renderer makes records of rows. It gives the same result as outbox.Row.Message and kafka.Record, without an allocation
+// A renderer makes records of rows. It gives the same result as outboxrow.Row.Message and kafka.Record, without an allocation
 // for nearly all rows: those whose headers are a flat object of plain strings. A test compares the two ways. Records are
 // valid until reset.
 type renderer struct {
-	defaults outbox.Defaults
+	defaults outboxrow.Defaults
 	source   []byte
 	types    map[string][]byte // content types by topic
 
@@ -28,7 +28,7 @@ type renderer struct {
 	bytes   []byte
 }
 
-func newRenderer(d outbox.Defaults) *renderer {
+func newRenderer(d outboxrow.Defaults) *renderer {
 	return &renderer{defaults: d, source: []byte(d.Source), types: make(map[string][]byte)}
 }
 
@@ -43,7 +43,7 @@ func (r *renderer) reset(n int) {
 }
 
 // record makes the record of a row. The error means that its headers cannot be read.
-func (r *renderer) record(row *outbox.Row) (*kgo.Record, error) {
+func (r *renderer) record(row *outboxrow.Row) (*kgo.Record, error) {
 	var set attributes
 	if row.RawHeaders != nil || !set.read(row.Headers) {
 		m, err := row.Message(r.defaults)
@@ -63,7 +63,7 @@ func (r *renderer) record(row *outbox.Row) (*kgo.Record, error) {
 
 var specVersion = []byte("1.0")
 
-func (r *renderer) headersOf(row *outbox.Row, set *attributes, key []byte) []kgo.RecordHeader {
+func (r *renderer) headersOf(row *outboxrow.Row, set *attributes, key []byte) []kgo.RecordHeader {
 	id := r.id(row.ID)
 	set.values[attributeID] = id
 	set.values[attributeType] = r.text(row.Type)
@@ -177,7 +177,7 @@ type pair struct{ key, value []byte }
 
 const (
 	maxExtra      = 8
-	maxPlain      = 4 << 10 // bytes of headers; larger ones go through outbox.Row.Message, which checks the limits
+	maxPlain      = 4 << 10 // bytes of headers; larger ones go through outboxrow.Row.Message, which checks the limits
 	maxPlainValue = 1024
 )
 
@@ -265,7 +265,7 @@ func (a *attributes) set(key, value []byte) bool {
 	return true
 }
 
-// sort orders the extra headers by name, as outbox.Row.Message does.
+// sort orders the extra headers by name, as outboxrow.Row.Message does.
 func (a *attributes) sort() {
 	slices.SortFunc(a.extra[:a.extras], func(x, y pair) int { return bytes.Compare(x.key, y.key) })
 }

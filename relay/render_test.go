@@ -10,11 +10,11 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
-func renderDefaults() outbox.Defaults {
-	return outbox.Defaults{Source: "shop", ContentType: func(topic string) string {
+func renderDefaults() outboxrow.Defaults {
+	return outboxrow.Defaults{Source: "shop", ContentType: func(topic string) string {
 		if topic == "avro" {
 			return "application/avro"
 		}
@@ -23,7 +23,7 @@ func renderDefaults() outbox.Defaults {
 }
 
 // requireSame compares the fast path with the general one, which defines the result.
-func requireSame(t *testing.T, row outbox.Row) {
+func requireSame(t *testing.T, row outboxrow.Row) {
 	t.Helper()
 	r := newRenderer(renderDefaults())
 	got, gotErr := r.record(&row)
@@ -45,9 +45,9 @@ func requireSame(t *testing.T, row outbox.Row) {
 	}
 }
 
-func renderRow(headers string) outbox.Row {
+func renderRow(headers string) outboxrow.Row {
 	key := "k"
-	return outbox.Row{
+	return outboxrow.Row{
 		Position: 1, ID: uuid.MustParse("01a1ff92-4930-752c-b1f2-f31fec83bcc8"), Topic: "t", Key: &key, Type: "Thing",
 		Headers: []byte(headers), Payload: []byte("{}"), CreatedAt: time.Date(2026, 11, 21, 1, 2, 3, 456000, time.UTC),
 	}
@@ -64,20 +64,20 @@ func TestARecordIsTheSameOnTheShortWay(t *testing.T) {
 	} {
 		requireSame(t, renderRow(headers))
 	}
-	for name, change := range map[string]func(*outbox.Row){
-		"no key":        func(r *outbox.Row) { r.Key = nil },
-		"key of bytes":  func(r *outbox.Row) { r.KeyBytes = []byte{0xff, 0} },
-		"empty key":     func(r *outbox.Row) { r.KeyBytes = []byte{} },
-		"tombstone":     func(r *outbox.Row) { r.Payload = nil },
-		"empty payload": func(r *outbox.Row) { r.Payload = []byte{} },
-		"content type":  func(r *outbox.Row) { r.Topic = "avro" },
-		"raw headers": func(r *outbox.Row) {
+	for name, change := range map[string]func(*outboxrow.Row){
+		"no key":        func(r *outboxrow.Row) { r.Key = nil },
+		"key of bytes":  func(r *outboxrow.Row) { r.KeyBytes = []byte{0xff, 0} },
+		"empty key":     func(r *outboxrow.Row) { r.KeyBytes = []byte{} },
+		"tombstone":     func(r *outboxrow.Row) { r.Payload = nil },
+		"empty payload": func(r *outboxrow.Row) { r.Payload = []byte{} },
+		"content type":  func(r *outboxrow.Row) { r.Topic = "avro" },
+		"raw headers": func(r *outboxrow.Row) {
 			r.RawHeaders = envelope.MarshalHeaders([]envelope.Header{{Key: "a", Value: []byte{0xff}}})
 		},
-		"many headers":   func(r *outbox.Row) { r.Headers = many(t, 300) },
-		"some headers":   func(r *outbox.Row) { r.Headers = many(t, 9) },
-		"no created_at":  func(r *outbox.Row) { r.CreatedAt = time.Time{} },
-		"bad raw header": func(r *outbox.Row) { r.RawHeaders = []byte{7} },
+		"many headers":   func(r *outboxrow.Row) { r.Headers = many(t, 300) },
+		"some headers":   func(r *outboxrow.Row) { r.Headers = many(t, 9) },
+		"no created_at":  func(r *outboxrow.Row) { r.CreatedAt = time.Time{} },
+		"bad raw header": func(r *outboxrow.Row) { r.RawHeaders = []byte{7} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			row := renderRow(`{"a": "b"}`)

@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/outbox"
 )
 
 // A Replay publishes rows again, under the same ids, that were published before and are still in the table. The zero value
@@ -164,7 +164,7 @@ func publishedSnapshot(ctx context.Context, db *server) (string, error) {
 	return states[0].Published, nil
 }
 
-func (r Replay) read(ctx context.Context, db *server, snapshot string, p ReplayProgress) ([]outbox.Row, error) {
+func (r Replay) read(ctx context.Context, db *server, snapshot string, p ReplayProgress) ([]outboxrow.Row, error) {
 	found, err := db.Query(ctx, replayRows, pg.Args{
 		"position": p.Position, "last": p.Last, "snapshot": snapshot, "topic": r.Topic,
 		"since": orNil(r.Since), "until": orNil(r.Until), "rows": min(max(r.Rate/10, 1), mostReplayRows),
@@ -172,13 +172,13 @@ func (r Replay) read(ctx context.Context, db *server, snapshot string, p ReplayP
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(found, func(one pgx.CollectableRow) (row outbox.Row, err error) {
+	return pgx.CollectRows(found, func(one pgx.CollectableRow) (row outboxrow.Row, err error) {
 		return row, one.Scan(row.Fields()...)
 	})
 }
 
-func (r Replay) send(ctx context.Context, client *kgo.Client, rows []outbox.Row, cfg *Config) error {
-	defaults := outbox.Defaults{Source: cfg.Service, ContentType: cfg.ContentType}
+func (r Replay) send(ctx context.Context, client *kgo.Client, rows []outboxrow.Row, cfg *Config) error {
+	defaults := outboxrow.Defaults{Source: cfg.Service, ContentType: cfg.ContentType}
 	records := make([]*kgo.Record, len(rows))
 	for n := range rows {
 		message, err := rows[n].Message(defaults)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 )
 
 // retainEvery is the time between two checks of the partitions. It is long since partitions are large.
@@ -18,7 +18,7 @@ func (r *Relay) retain(ctx context.Context) {
 	for !pause(ctx, retainEvery, nil) && ctx.Err() == nil {
 		switch err := r.retainOn(ctx); {
 		case err == nil || ctx.Err() != nil:
-		case !errors.Is(err, outbox.ErrNotOwner):
+		case !errors.Is(err, retention.ErrNotOwner):
 			r.quiet.failed("retention", err)
 		case !logged: // the operator who granted the rights decided this; it is not a failure
 			logged = true
@@ -35,13 +35,13 @@ func (r *Relay) retainOn(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	retention, err := outbox.NewRetention(outbox.RetentionConfig{Pool: db.Pool, Age: r.cfg.Retention})
+	dropper, err := retention.New(retention.Config{Pool: db.Pool, Age: r.cfg.Retention})
 	if err != nil {
 		return err
 	}
-	defer retention.Close()
+	defer dropper.Close()
 	for {
-		if err := r.drop(ctx, db, retention); err != nil {
+		if err := r.drop(ctx, db, dropper); err != nil {
 			return err
 		}
 		r.quiet.recovered("retention")
@@ -54,14 +54,14 @@ func (r *Relay) retainOn(ctx context.Context) error {
 // drop drops the partitions whose rows are published according to the stored state. If that state is of another cluster, it
 // drops nothing: in a copied or restored database the same numbers are other transactions, and the relay publishes its rows
 // before it stores a state of its own.
-func (r *Relay) drop(ctx context.Context, db *server, retention *outbox.Retention) error {
+func (r *Relay) drop(ctx context.Context, db *server, dropper *retention.Dropper) error {
 	st, err := r.readState(ctx, db)
 	if err != nil {
 		return err
 	}
-	var published outbox.Published
+	var published retention.Published
 	if st.published != nil {
-		published = outbox.Published(*st.published)
+		published = retention.Published(*st.published)
 		system, err := systemOf(ctx, db)
 		switch {
 		case err != nil:
@@ -71,7 +71,7 @@ func (r *Relay) drop(ctx context.Context, db *server, retention *outbox.Retentio
 				st.system, system)
 		}
 	}
-	d, err := retention.Drop(ctx, published)
+	d, err := dropper.Drop(ctx, published)
 	for _, name := range d.Dropped {
 		r.cfg.Log.Info().Str("partition", name).Msg("partition dropped: its rows were published")
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 )
 
 // A copied or restored database has the former cluster's state, whose snapshot has other transactions under the same numbers
@@ -24,7 +24,7 @@ func TestAStateOfAnotherClusterDropsNoPartition(t *testing.T) {
 	db, err := r.bindNow(t.Context())
 	require.NoError(t, err)
 	defer db.Close()
-	retention, err := outbox.NewRetention(outbox.RetentionConfig{Pool: db.Pool, Age: -1})
+	retention, err := retention.New(retention.Config{Pool: db.Pool, Age: -1})
 	require.NoError(t, err)
 	defer retention.Close()
 	there := func() (there bool) {

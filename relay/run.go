@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -242,7 +242,7 @@ func (r *Relay) tidy(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("forget trouble of rows that are gone: %w", err)
 	}
 	// A role that does not own the table cannot do this: then the owner must, before the last position is used.
-	headroom, err := outbox.Partitions{}.Ensure(ctx, pool)
+	headroom, err := retention.Partitions{}.Ensure(ctx, pool)
 	if headroom > 0 {
 		r.state.update(func(s *Status) { s.Headroom = headroom })
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/outbox"
 )
 
 // mostShards is the maximum, which a CHECK of the table repeats.
@@ -102,7 +102,7 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 	defer unlisten()
 	freed := make(chan struct{}, 1)
 	side.Go(func() { r.listen(listening, leaseChannel, freed) })
-	side.Go(func() { r.listen(listening, outbox.Channel, r.looker.wake) })
+	side.Go(func() { r.listen(listening, outboxrow.Channel, r.looker.wake) })
 	looking, stopLooking := context.WithCancel(work)
 	defer stopLooking()
 	defer serving.Wait() // the looker runs until they have ended

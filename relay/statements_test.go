@@ -112,7 +112,7 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 		require.NoError(t, err)
 		for _, statement := range []string{claimRows, readOn} {
 			rows, err := p.conn.Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF) "+statement,
-				p.pass.args(p.scope().args(l.args(pg.Args{"rows": 100, "bytes": claimBytes}))))
+				p.pass.args(p.scope().args(l.args(pg.Args{"rows": 100, "retried": 50, "bytes": claimBytes}))))
 			require.NoError(t, err)
 			plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			require.NoError(t, err)

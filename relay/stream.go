@@ -40,6 +40,7 @@ type stream struct {
 	conn        *wal.Conn
 	ledger      ledger
 	mapped      *mappedReader // nil: the table is troupe.outbox
+	converter   *converter    // nil: the server converts text
 	skip        snapshot      // rows that it sees were published before
 	tx          *transactor
 	publication string   // publication that the stored checkpoint belongs to
@@ -61,6 +62,7 @@ type stream struct {
 	torn     bool      // the window before it ended within a transaction
 	ending   bool      // the relay must stop
 	tried    time.Time
+	retried  bool // the last claim returned rows in trouble
 	reloaded time.Time
 	reload   time.Duration // interval between two loads
 
@@ -152,6 +154,15 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 			return err
 		}
 	}
+	var text *converter
+	if r.asStored {
+		if text, err = r.newConverter(idle, db); err != nil {
+			return err
+		}
+		if err := conn.KeepEncoding(idle); err != nil {
+			return err
+		}
+	}
 	if err := conn.Start(idle, r.cfg.Slot, r.cfg.Publication, from); err != nil {
 		return err
 	}
@@ -175,7 +186,13 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	began := st.lsn
-	err = r.follow(idle, term, p, streaming{db, conn, st, from, told})
+	err = r.follow(idle, term, p, streaming{db, conn, st, from, told, text})
+	if r.mapped == nil && !r.asStored && unconvertible(err) {
+		r.asStored = true
+		r.cfg.Log.Warn().Err(err).Msg("the server cannot convert a row of the log to UTF-8: " +
+			"rows are streamed in the database's encoding from here on, and such rows are parked")
+		return errAgain
+	}
 	r.stuck.ended(began, err)
 	return err
 }
@@ -196,6 +213,7 @@ type streaming struct {
 	st   standing
 	from wal.LSN
 	told wal.LSN // no row after it was delivered before
+	text *converter
 }
 
 // follow publishes from the slot until idle or the stream ends.
@@ -203,7 +221,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	conn, st := from.conn, from.st
 	s := &stream{
 		relay: r, lease: p.lease, db: from.db, conn: conn, publication: *st.publication,
-		from: from.from, again: from.told,
+		from: from.from, again: from.told, converter: from.text,
 		ledger:  r.newLedger(from.db, p.lease),
 		filling: &window{}, spare: &window{},
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1), passed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),

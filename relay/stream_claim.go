@@ -30,6 +30,11 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 			return s.next(ctx)
 		}
 	}
+	// New rows take turns with rows in trouble: of these, more may be due at any time than one claim holds.
+	if s.retried && s.holdsRows() {
+		s.retried = false
+		return s.next(ctx)
+	}
 	if s.ledger.rows > 0 && time.Since(s.tried) >= troubleEvery {
 		if time.Since(s.reloaded) >= s.reload { // an operator may have discarded some
 			began := time.Now()
@@ -41,11 +46,19 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 		}
 		items, err := s.ledger.due(ctx)
 		if err != nil || len(items) > 0 {
+			s.retried = true
 			return items, err
 		}
 		s.tried = time.Now()
 	}
 	return s.next(ctx)
+}
+
+// holdsRows reports whether the next window has rows.
+func (s *stream) holdsRows() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.filling.items) > 0
 }
 
 // next waits for a window, and returns no rows after troubleEvery, or earlier if a transaction must end.

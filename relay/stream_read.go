@@ -65,13 +65,23 @@ func (s *stream) read() {
 			if l == nil { // of another table, which a wider publication may contain: the server is alive all the same
 				break
 			}
+			tuple, reason := e.Tuple, error(nil)
+			if s.converter != nil {
+				if tuple, reason, err = s.converter.tuple(l, tuple); err != nil {
+					s.ended(err)
+					return
+				}
+			}
 			w := s.roomy()
 			if w == nil {
 				return
 			}
 			before := len(w.items)
-			if err = w.add(l, e.Tuple, &s.skip, texts); err != nil {
+			if err = w.add(l, tuple, &s.skip, texts); err != nil {
 				err = fmt.Errorf("%w: row of %s: %w", errUnreadable, e.Relation.Name, err)
+			} else if reason != nil && len(w.items) > before {
+				i := &w.items[before]
+				i.unreadable, i.row.Topic = reason, asciiText(i.row.Topic)
 			}
 			rows = rows || len(w.items) > before // not where they are published: a checkpoint could not name one
 			s.mu.Unlock()

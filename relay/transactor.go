@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -45,18 +45,18 @@ type transactor struct {
 	topic  string // topic of the checkpoint
 	id     producerID
 
-	at    checkpoint // committed checkpoint
-	next  checkpoint // checkpoint after the last complete transaction with rows
-	last  outbox.Row // position and id of the last row that the stream has settled
-	xid   uint64     // transaction id that wrote that row
-	apart bool       // the rows are not from the log now: their transactions store no checkpoint
-	open  bool       // a transaction is open
-	begun time.Time  // when it began
-	ended time.Time  // when the one before ended
-	rows  int        // number of rows in it
-	whole bool       // it contains only complete Postgres transactions
-	noted bool       // rows were recorded as trouble since the last one
-	upTo  wal.LSN    // LSN to confirm after the complete ones; 0: none
+	at    checkpoint    // committed checkpoint
+	next  checkpoint    // checkpoint after the last complete transaction with rows
+	last  outboxrow.Row // position and id of the last row that the stream has settled
+	xid   uint64        // transaction id that wrote that row
+	apart bool          // the rows are not from the log now: their transactions store no checkpoint
+	open  bool          // a transaction is open
+	begun time.Time     // when it began
+	ended time.Time     // when the one before ended
+	rows  int           // number of rows in it
+	whole bool          // it contains only complete Postgres transactions
+	noted bool          // rows were recorded as trouble since the last one
+	upTo  wal.LSN       // LSN to confirm after the complete ones; 0: none
 }
 
 type producerID struct {
@@ -163,7 +163,7 @@ func (t *transactor) takes() { t.whole = false }
 
 // passed is called when the stream has settled i and all rows before it, also by passing over them.
 func (t *transactor) passed(i *item) {
-	t.last, t.xid = outbox.Row{Position: i.row.Position, ID: i.row.ID}, i.xid
+	t.last, t.xid = outboxrow.Row{Position: i.row.Position, ID: i.row.ID}, i.xid
 }
 
 // reached is called when all rows before upTo are in the transaction, or recorded.

@@ -94,9 +94,19 @@ func (p *publisher) note(ctx context.Context, troubled []trouble) error {
 	if err := p.insist(ctx, func() error { return p.source.record(ctx, troubled) }); err != nil {
 		return err
 	}
+	rows := make([]Trouble, len(troubled))
+	for n, t := range troubled {
+		rows[n] = t.Trouble
+	}
+	p.troubled(rows)
+	return nil
+}
+
+// troubled counts and logs rows that were recorded.
+func (p *publisher) troubled(rows []Trouble) {
 	r := p.relay
 	r.state.progressed(p.lease.ordinal(), func(s *Status) {
-		for _, t := range troubled {
+		for _, t := range rows {
 			switch {
 			case t.Parked:
 				s.Parked++
@@ -105,7 +115,7 @@ func (p *publisher) note(ctx context.Context, troubled []trouble) error {
 			}
 		}
 	})
-	for _, t := range troubled {
+	for _, t := range rows {
 		switch {
 		case t.Attempts == 0:
 			continue
@@ -116,10 +126,9 @@ func (p *publisher) note(ctx context.Context, troubled []trouble) error {
 			r.quiet.failed("topic "+topicName(t.Topic), t.Err)
 		}
 		if r.cfg.Hooks.Troubled != nil {
-			r.cfg.Hooks.Troubled(t.Trouble)
+			r.cfg.Hooks.Troubled(t)
 		}
 	}
-	return nil
 }
 
 // topicName returns the name of a row's topic for logs and errors, of at most maxTopicName characters. A row may
@@ -154,10 +163,15 @@ func record(ctx context.Context, db querier, l *lease, troubled []trouble) error
 		}
 	}
 	var held int
-	err := db.QueryRow(ctx, recordTrouble, l.args(pg.Args{
+	args := l.args(pg.Args{
 		"positions": positions, "ids": ids, "topics": topics, "order_keys": keys,
 		"attempts": attempts, "max_attempts": most, "waits": waits, "errors": texts,
-	})).Scan(&held)
+	})
+	err := db.QueryRow(ctx, recordTrouble, args).Scan(&held)
+	if unconvertible(err) { // the database's encoding lacks a character of a topic or an error
+		toASCII(topics, texts)
+		err = db.QueryRow(ctx, recordTrouble, args).Scan(&held)
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("record trouble: %w", err)

@@ -13,9 +13,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -81,8 +81,8 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	r.state.update(func(s *Status) { s.Source = source })
-	if _, err := r.pool.Exec(idle, noteSource, p.lease.args(pg.Args{"source": string(source), "why": why})); err != nil {
-		return fmt.Errorf("note the source: %w", err)
+	if err := r.noteSource(idle, p.lease, source, why); err != nil {
+		return err
 	}
 	if r.cfg.Delivery == ExactlyOnce {
 		if err := r.transact(idle, term, p); err != nil {
@@ -106,6 +106,20 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 	}
 	r.cfg.Log.Info().Str("source", string(WAL)).Str("slot", r.cfg.Slot).Msg("source")
 	return r.stream(idle, term, p)
+}
+
+// noteSource stores the source and the reason for it, for the console.
+func (r *Relay) noteSource(ctx context.Context, l *lease, source Source, why string) error {
+	args := l.args(pg.Args{"source": string(source), "why": why})
+	_, err := r.pool.Exec(ctx, noteSource, args)
+	if unconvertible(err) { // the database's encoding lacks a character of the reason
+		args["why"] = asciiText(why)
+		_, err = r.pool.Exec(ctx, noteSource, args)
+	}
+	if err != nil {
+		return fmt.Errorf("note the source: %w", err)
+	}
+	return nil
 }
 
 // pollOutbox ends streaming, if the table was streamed before, and polls the rows that the stream did not publish.
@@ -271,7 +285,7 @@ func (r *Relay) poll(idle, term context.Context, p *publisher, but scanned) erro
 	if p.lease.of() > 1 {
 		source.looker = r.looker
 	} else {
-		side.Go(func() { r.listen(idle, outbox.Channel, wake) })
+		side.Go(func() { r.listen(idle, outboxrow.Channel, wake) })
 	}
 	p.source = source
 	return r.publish(idle, term, p)

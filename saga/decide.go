@@ -44,7 +44,7 @@ func (x *decision) ignore(format string, args ...any) { x.fx.Ignored = fmt.Sprin
 func (x *decision) refuse(format string, args ...any) { x.fx.Refused = fmt.Sprintf(format, args...) }
 
 func (x *decision) moment(what, step, why string) {
-	x.fx.Moments = append(x.fx.Moments, Moment{what, step, why})
+	x.fx.Moments = append(x.fx.Moments, Moment{what, step, cut(why)})
 }
 
 func (x *decision) take(e Event) {
@@ -126,6 +126,7 @@ func (x *decision) because(reason string) {
 }
 
 func (x *decision) park(reason string) {
+	reason = cut(reason)
 	x.because(reason)
 	x.fx.Alert = reason
 	x.s.Status = Parked
@@ -235,6 +236,7 @@ func (x *decision) objects(more map[string]any) map[string]any {
 const maxReason = 2000
 
 func cut(s string) string {
+	s = strings.ReplaceAll(s, "\x00", "\uFFFD") // the reason may be a text of an event, and Postgres cannot store it
 	if len(s) <= maxReason {
 		return s
 	}

@@ -223,6 +223,9 @@ func (d *Definition) Start(fields map[string]any) (key string, data map[string]a
 	if key == "" {
 		return "", nil, fmt.Errorf("saga %s: the variable %s, which is its key, has no value", d.spec.Saga, d.spec.Key)
 	}
+	if strings.Contains(key, "\x00") {
+		return "", nil, fmt.Errorf("saga %s: the variable %s, which is its key, has the character U+0000, which no key can have", d.spec.Saga, d.spec.Key)
+	}
 	return key, data, nil
 }
 

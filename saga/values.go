@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/troupe-go/troupe/internal/expr"
 )
@@ -14,34 +16,55 @@ import (
 // int64, doubles are float64 even if they are whole, and a number with more digits than either can hold is a json.Number. In JSON
 // the point distinguishes the first two: 10 and 10.0. So a decision that is replayed from the log sees the values of the original
 // one.
+//
+// A text of Postgres, and of jsonb, cannot hold the character U+0000, which the bytes of an Avro message often have. It is stored
+// as the two characters escape and 0, and escape itself as escape and 1.
 
-// fields writes doubles with a decimal point.
+// escape is U+FDD0, which Unicode has reserved for such uses: no text of a person has it.
+const escape = "\uFDD0"
+
+var (
+	escaped   = strings.NewReplacer("\x00", escape+"0", escape, escape+"1")
+	unescaped = strings.NewReplacer(escape+"0", "\x00", escape+"1", escape)
+)
+
+func storable(text string) string {
+	if strings.IndexByte(text, 0) < 0 && !strings.Contains(text, escape) {
+		return text
+	}
+	return escaped.Replace(text)
+}
+
+// fields writes values for the log and the stored state.
 type fields map[string]any
 
 func (f fields) MarshalJSON() ([]byte, error) {
 	if f == nil {
 		return []byte("null"), nil
 	}
-	return json.Marshal(pointed(map[string]any(f)))
+	return json.Marshal(pointed(map[string]any(f), storable))
 }
 
-// pointed copies v, with doubles as JSON numbers that are read as doubles again, even after Postgres has reformatted them.
-func pointed(v any) any {
+// pointed copies v, with doubles as JSON numbers that are read as doubles again, even after Postgres has reformatted them, and
+// with the result of text for each text.
+func pointed(v any, text func(string) string) any {
 	switch v := v.(type) {
 	case map[string]any:
 		m := make(map[string]any, len(v))
 		for name, inner := range v {
-			m[name] = pointed(inner)
+			m[text(name)] = pointed(inner, text)
 		}
 		return m
 	case []any:
 		l := make([]any, len(v))
 		for i, inner := range v {
-			l[i] = pointed(inner)
+			l[i] = pointed(inner, text)
 		}
 		return l
+	case string:
+		return text(v)
 	case float32:
-		return pointed(float64(v))
+		return pointed(float64(v), text)
 	case float64:
 		if v == math.Trunc(v) && !math.IsInf(v, 0) {
 			return json.Number(strconv.FormatFloat(v, 'f', -1, 64) + ".0")
@@ -53,6 +76,7 @@ func pointed(v any) any {
 // MarshalJSON writes doubles in Fields so that they differ from whole numbers.
 func (e Event) MarshalJSON() ([]byte, error) {
 	type event Event
+	e.Reason = cut(e.Reason)
 	return json.Marshal(struct {
 		event
 		Fields fields `json:"fields,omitempty"`
@@ -157,7 +181,46 @@ func plain(v any) (_ any, err error) {
 }
 
 // WriteFields writes f as a JSON object from which ReadFields reads the same numbers.
-func WriteFields(f map[string]any) ([]byte, error) { return json.Marshal(fields(f)) }
+func WriteFields(f map[string]any) ([]byte, error) {
+	if f == nil {
+		return []byte("null"), nil
+	}
+	return json.Marshal(pointed(f, func(text string) string { return text }))
+}
+
+// Canonical gives the numbers in f, such as the json.Number of a decimal, the form of Event.Fields, in place.
+func Canonical(f map[string]any) error {
+	_, err := plain(f)
+	return err
+}
+
+// unescape returns v with the texts that fields has written, in place.
+func unescape(v any) any {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			v[i] = unescape(v[i])
+		}
+	case map[string]any:
+		var renamed map[string]any // added at the end: a new name may be an old one of the map
+		for name, inner := range v {
+			v[name] = unescape(inner)
+			if strings.Contains(name, escape) {
+				if renamed == nil {
+					renamed = make(map[string]any)
+				}
+				renamed[unescaped.Replace(name)] = v[name]
+				delete(v, name)
+			}
+		}
+		maps.Copy(v, renamed)
+	case string:
+		if strings.Contains(v, escape) {
+			return unescaped.Replace(v)
+		}
+	}
+	return v
+}
 
 // ReadFields reads a JSON object into the form of Event.Fields: whole numbers stay whole, and a number with more digits than an
 // int64 or a float64 can hold is a json.Number with all of them. A number of more than 1,100 digits is an error.
@@ -185,15 +248,19 @@ func (d *Definition) ReadState(text []byte) (State, error) {
 	if s.Definition != d.hash || len(s.Steps) != len(d.steps) {
 		return State{}, fmt.Errorf("saga %s is of another definition than %s", s.ID(), d)
 	}
-	_, err := plain(s.Data)
+	stored := func(f map[string]any) error {
+		unescape(f)
+		return Canonical(f)
+	}
+	err := stored(s.Data)
 	for i := range s.Early {
 		if err == nil {
-			_, err = plain(s.Early[i].Fields)
+			err = stored(s.Early[i].Fields)
 		}
 	}
 	for i := range s.Deadlines {
 		if err == nil {
-			_, err = plain(s.Deadlines[i].Payload)
+			err = stored(s.Deadlines[i].Payload)
 		}
 	}
 	for name, v := range s.Data {
@@ -215,6 +282,6 @@ func ReadEvent(text []byte) (Event, error) {
 	if err := dec.Decode(&e); err != nil {
 		return e, err
 	}
-	_, err := plain(e.Fields)
-	return e, err
+	unescape(e.Fields)
+	return e, Canonical(e.Fields)
 }

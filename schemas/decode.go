@@ -82,7 +82,7 @@ func (c *Codec) reader(id uint32, to *binding) (reader, error) {
 	if r.err != nil {
 		r.err = fmt.Errorf("%w: schema id %d: %w", envelope.ErrPayload, id, r.err)
 	}
-	c.readers.put(key, r)
+	c.readers.put(key, r, parsedBytes(avsc))
 	return r, r.err
 }
 

@@ -86,7 +86,7 @@ func (e *JSONEncoder) Encode(ctx context.Context, topic, typ string, json []byte
 	if err != nil {
 		return nil, err
 	}
-	return e.codec.fromJSON(ctx, id, subject, json)
+	return e.codec.fromJSON(ctx, id, subject, json, false)
 }
 
 func (e *JSONEncoder) latest(ctx context.Context, subject string) (uint32, error) {
@@ -112,6 +112,6 @@ func (e *JSONEncoder) latest(ctx context.Context, subject string) (uint32, error
 	default:
 		known.until = now().Add(forgetLatest)
 	}
-	e.last.put(subject, known)
+	e.last.put(subject, known, len(subject))
 	return known.id, nil
 }

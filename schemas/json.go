@@ -28,7 +28,9 @@ type generic struct {
 	shape  *shape
 	tagged *goavro.Codec // unions as {"string": "x"}
 	bare   *goavro.Codec // unions as "x"; nil if the schema is recursive
-	err    error
+	// hasBytes reports that JSON must be converted before goavro encodes it.
+	hasBytes bool
+	err      error
 }
 
 // ToJSON converts a payload in wire format to JSON, in Avro's own encoding, in which a union's value names its branch.
@@ -64,7 +66,8 @@ func (c *Codec) ToJSON(ctx context.Context, payload []byte) (schemaName string, 
 // The value of a union may name its branch, as ToJSON writes it, or may be a bare value, as in other JSON. For a bare value
 // the first branch that can hold it is used, for numbers in the order double, float, int, long. A bare value is not accepted
 // if the schema is recursive, since trying the branches would take exponential time. Fields that the record does not have are
-// errors.
+// errors. A decimal may be the text of its bytes, as ToJSON writes it, or a number, which is not rounded; a UUID of 16 bytes may
+// be its usual text.
 //
 // An error wraps envelope.ErrPayload if text does not fit the schema, and begins with the path of the first mistake
 // ("lines[1].cents: want a long, got a string") if that can be determined. It wraps ErrNoSchema if there is no schema.
@@ -73,7 +76,17 @@ func (c *Codec) FromJSON(ctx context.Context, name string, text []byte) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	return c.fromJSON(ctx, id, name, text)
+	return c.fromJSON(ctx, id, name, text, false)
+}
+
+// FromValues is FromJSON for the JSON of values as Values returns them. A text for a decimal is an error, and not taken for the
+// bytes of another number; so is null where the schema does not allow it, and not taken for NaN.
+func (c *Codec) FromValues(ctx context.Context, name string, text []byte) ([]byte, error) {
+	id, err := c.idOf(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return c.fromJSON(ctx, id, name, text, true)
 }
 
 // FromJSONLike is FromJSON with the schema of another payload in wire format: readers of that payload can read the new one.
@@ -83,10 +96,11 @@ func (c *Codec) FromJSONLike(ctx context.Context, like, text []byte) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	return c.fromJSON(ctx, id, "", text)
+	return c.fromJSON(ctx, id, "", text, false)
 }
 
-func (c *Codec) fromJSON(ctx context.Context, id uint32, name string, text []byte) ([]byte, error) {
+// fromJSON converts text with schema id. With values it must have the form that Values returns.
+func (c *Codec) fromJSON(ctx context.Context, id uint32, name string, text []byte, values bool) ([]byte, error) {
 	g, err := c.generic(ctx, id)
 	if err != nil {
 		return nil, err
@@ -96,6 +110,11 @@ func (c *Codec) fromJSON(ctx context.Context, id uint32, name string, text []byt
 	}
 	if err := checkJSON(text); err != nil {
 		return nil, poison(name, err)
+	}
+	if g.hasBytes || values {
+		if text, err = (writer{g.types, values}).convert(text); err != nil {
+			return nil, poison(name, err)
+		}
 	}
 	payload, err := g.encode(g.tagged, id, text)
 	if err != nil && g.bare != nil {
@@ -152,7 +171,7 @@ func (c *Codec) generic(ctx context.Context, id uint32) (generic, error) {
 	if g.err != nil {
 		g.err = fmt.Errorf("%w: schema id %d: %w", envelope.ErrPayload, id, g.err)
 	}
-	c.generics.put(id, g)
+	c.generics.put(id, g, parsedBytes(avsc))
 	return g, g.err
 }
 
@@ -162,7 +181,7 @@ func makeGeneric(avsc string) (g generic) {
 		if g.types, err = parseTree(avsc); err != nil {
 			return err
 		}
-		g.root = g.types.root
+		g.root, g.hasBytes = g.types.root, g.types.hasBytes()
 		if g.name = fullName(g.root); g.name == "" {
 			g.name = g.root.Type
 		}

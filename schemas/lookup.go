@@ -60,7 +60,7 @@ func (r *Registry) ByID(ctx context.Context, id uint32) (string, error) {
 			err = usable(s)
 		}
 		if err == nil {
-			r.byID.put(id, s.Schema)
+			r.byID.put(id, s.Schema, len(s.Schema))
 		}
 		return s.Schema, err
 	})
@@ -83,7 +83,7 @@ func (r *Registry) Latest(ctx context.Context, subject string) (id uint32, avsc 
 		id, err := r.remember(s.ID, s.Schema.Schema)
 		l := latest{id, s.Schema.Schema, r.trouble.now().Add(forgetLatest)}
 		if err == nil {
-			r.latest.put(subject, l)
+			r.latest.put(subject, l, len(l.avsc))
 		}
 		return l, err
 	})
@@ -172,7 +172,7 @@ func (t *trouble) unknown(what string, r *Registry) error {
 		f.until = t.now().Add(forgetUnknown)
 		f.err = fmt.Errorf("%w: registry %s does not have it", ErrNoSchema, r)
 	}
-	t.about.put(what, f)
+	t.about.put(what, f, len(what))
 	return f.err
 }
 
@@ -182,9 +182,9 @@ func (t *trouble) add(what string, err error) {
 	var answer *sr.ResponseError
 	switch {
 	case errors.Is(err, ErrNoSchema):
-		t.about.put(what, failure{err: err, until: t.now().Add(forgetUnknown)})
+		t.about.put(what, failure{err: err, until: t.now().Add(forgetUnknown)}, len(what))
 	case errors.As(err, &answer), errors.Is(err, errAnswerTooLarge):
-		t.about.put(what, failure{err: err, until: t.now().Add(forgetDown)})
+		t.about.put(what, failure{err: err, until: t.now().Add(forgetDown)}, len(what))
 	default:
 		t.mu.Lock()
 		defer t.mu.Unlock()

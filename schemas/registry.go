@@ -151,7 +151,7 @@ func (r *Registry) remember(id int, avsc string) (uint32, error) {
 	if id <= 0 || id > math.MaxInt32 {
 		return 0, fmt.Errorf("registry %s: its answer has schema id %d, want 1 to %d", r, id, math.MaxInt32)
 	}
-	r.byID.put(uint32(id), avsc)
+	r.byID.put(uint32(id), avsc, len(avsc))
 	return uint32(id), nil
 }
 
@@ -187,10 +187,12 @@ func (r *Registry) explain(err error) error {
 	if len(text) > 300 {
 		text = strings.ToValidUTF8(text[:300], "") + "…"
 	}
-	return &refusal{fmt.Sprintf("registry %s: status %d: %s", r, answer.StatusCode, text), err}
+	cut := *answer
+	cut.Raw, cut.Message = nil, text // errors are kept for a while
+	return &refusal{fmt.Sprintf("registry %s: status %d: %s", r, answer.StatusCode, text), &cut}
 }
 
-// A refusal is a shortened error response of the registry; it wraps the whole one.
+// A refusal is a shortened error response of the registry; it wraps a *sr.ResponseError with the shortened text.
 type refusal struct {
 	text   string
 	answer error

@@ -12,8 +12,10 @@ import (
 
 // Values decodes a payload in wire format to Go values, each in one form that depends on its type in the schema: float and
 // double are float64 even if they are whole, int and long are int64, a union is the value of its branch or nil, a record and
-// a map are a map[string]any, an array is a []any. Times are the int64 on the wire. All other types, such as an enum, bytes
-// or a decimal, are the text that ToJSON writes for them. A float that is NaN or infinite is nil.
+// a map are a map[string]any, an array is a []any. Times are the int64 on the wire. A decimal is a json.Number with all digits
+// of its scale, such as 12.50, and a UUID is its text, also where it is 16 bytes. All other types are the text that ToJSON writes
+// for them: an enum its symbol, bytes, a fixed and a duration a character for each byte. A float that is NaN or infinite is nil.
+// FromValues converts the JSON of such values back.
 //
 // It also returns the name that ToJSON returns. Errors are the same as Decode's.
 func (c *Codec) Values(ctx context.Context, payload []byte) (schemaName string, value any, err error) {
@@ -80,6 +82,13 @@ func (t tree) value(n *avro.SchemaNode, v any) (any, error) {
 			return nil, nil
 		}
 		return f, nil
+	case string:
+		if isDecimal(n) {
+			return numberOf(n, v)
+		}
+		if isUUID(n) {
+			return uuidOf(v)
+		}
 	}
 	return v, nil
 }
@@ -92,13 +101,21 @@ func (t tree) within(m map[string]any, name string, n *avro.SchemaNode) (err err
 // branch unwraps a union's value, which names its branch.
 func (t tree) branch(n *avro.SchemaNode, v map[string]any) (any, error) {
 	for name, inner := range v {
-		for i := range n.Branches {
-			b := t.follow(&n.Branches[i])
-			if name == fullName(b) || name == b.Type || name == b.Type+"."+b.LogicalType {
-				return t.value(b, inner)
-			}
+		if b := t.branchOf(n, name); b != nil {
+			return t.value(b, inner)
 		}
 		return nil, fmt.Errorf("the union has no branch %q", name)
 	}
 	return nil, fmt.Errorf("a union's value without its branch")
+}
+
+// branchOf returns the branch of a union that JSON names so, or nil.
+func (t tree) branchOf(n *avro.SchemaNode, name string) *avro.SchemaNode {
+	for i := range n.Branches {
+		b := t.follow(&n.Branches[i])
+		if name == fullName(b) || name == b.Type || name == b.Type+"."+b.LogicalType {
+			return b
+		}
+	}
+	return nil
 }

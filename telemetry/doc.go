@@ -39,6 +39,7 @@
 //	troupe.lag, troupe.lag.age           gauges     messages, and s since the oldest was written, by partition
 //	troupe.running, troupe.waiting       gauges     messages here, by partition
 //	troupe.held                          gauge      keys that wait for a retry, by partition
+//	troupe.stranded                      gauge      stored messages that no member handles, by topic, of the whole group
 //	troupe.later                         gauge      messages of a retry topic that are not due, by partition
 //	troupe.paused, troupe.careful        gauges     1 or 0; messages still to run under a crash marker, by partition
 //	troupe.ready                         gauge      1 or 0

@@ -12,8 +12,8 @@ import (
 
 // gauges are read at each collection.
 type gauges struct {
-	lag, running, waiting, held, later, paused, careful, open, ready metric.Int64ObservableGauge
-	age                                                              metric.Float64ObservableGauge
+	lag, running, waiting, held, later, paused, careful, open, ready, stranded metric.Int64ObservableGauge
+	age                                                                        metric.Float64ObservableGauge
 }
 
 func newGauges(m metric.Meter) (g gauges, err error) {
@@ -26,6 +26,7 @@ func newGauges(m metric.Meter) (g gauges, err error) {
 	g.running = whole("troupe.running", "{message}", "Messages in transactions under way.")
 	g.waiting = whole("troupe.waiting", "{message}", "Messages that were fetched and have not begun.")
 	g.held = whole("troupe.held", "{key}", "Keys that wait for a retry.")
+	g.stranded = whole("troupe.stranded", "{message}", "Stored messages of the group that no member like this one handles.")
 	g.later = whole("troupe.later", "{message}", "Messages of a retry topic that were fetched and are not due.")
 	g.paused = whole("troupe.paused", "{partition}", "1 while nothing is fetched, since enough waits or nothing is due.")
 	g.careful = whole("troupe.careful", "{message}", "Messages still to run behind marks after a crash.")
@@ -44,7 +45,7 @@ func (t *Telemetry) Observe(p *participant.Participant) error {
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		t.observe(o, p)
 		return nil
-	}, g.lag, g.age, g.running, g.waiting, g.held, g.later, g.paused, g.careful, g.open, g.ready)
+	}, g.lag, g.age, g.running, g.waiting, g.held, g.later, g.paused, g.careful, g.open, g.ready, g.stranded)
 	if err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
@@ -70,6 +71,13 @@ func (t *Telemetry) observe(o metric.Observer, p *participant.Participant) {
 			l.dependency = t.dependency(s.WaitsFor)
 		}
 		o.ObserveInt64(g.open, oneIf(s.WaitsFor != ""), t.with(l))
+	}
+	stranded := make(map[string]int64)
+	for _, s := range stats.Stranded {
+		stranded[s.Topic] += int64(s.Messages)
+	}
+	for topic, n := range stranded {
+		o.ObserveInt64(g.stranded, n, t.with(label{group: stats.Group, topic: topic, partition: -1}))
 	}
 	o.ObserveInt64(g.ready, oneIf(p.Ready() == nil), t.with(label{group: stats.Group, partition: -1}))
 }

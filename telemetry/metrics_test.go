@@ -272,3 +272,24 @@ func (n namedMeter) Float64ObservableGauge(name string, o ...metric.Float64Obser
 	n.made[name] = true
 	return n.Meter.Float64ObservableGauge(name, o...)
 }
+
+// TestStrandedMessagesAreAMetric checks held messages of a topic that the group does not consume.
+func TestStrandedMessagesAreAMetric(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.participant(s.hop)
+	participant.Handle(p, charge)
+	s.strand(p.Group())
+	s.run(p.Run)
+	testkit.Wait(t, "the look", func() (bool, error) { return len(p.Stats().Stranded) == 2, nil })
+	values, _ := s.collect()
+	require.EqualValues(t, 2, values["troupe.stranded{messaging.destination.name=F.gone.events}"])
+}
+
+// strand inserts two held messages of a topic that the group does not consume.
+func (s *stage) strand(group string) {
+	s.t.Helper()
+	_, err := s.pool.Exec(s.t.Context(), `INSERT INTO troupe.held (consumer_group, topic, topic_id, partition, "offset", hold_key, headers, message_time, max_attempts)
+		SELECT $1, $2, troupe.uuidv7(), n, 1, '', '', now(), 4 FROM generate_series(0, 1) AS n`, group, s.flow+".gone.events")
+	require.NoError(s.t, err)
+}

@@ -25,7 +25,7 @@ import (
 var rewrite = flag.Bool("update", false, "rewrite the participants' section of docs/metrics-reference.md")
 
 // TestTheReferenceIsWhatAParticipantServes: every metric, with every label that a series of it may have, after a run in which a
-// message takes effect, one fails, a dependency is away, and a deadline fires.
+// message takes effect, one fails, a dependency is away, a deadline fires, and messages are held that no member handles.
 func TestTheReferenceIsWhatAParticipantServes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -50,6 +50,7 @@ func TestTheReferenceIsWhatAParticipantServes(t *testing.T) {
 	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
 		return p.Schedule(t.Context(), tx, participant.Deadline{Name: "overdue", Scope: "a", Key: "a", At: time.Now(), Body: Charge{}})
 	}))
+	s.strand(p.Group())
 	s.run(p.Run)
 	s.send(s.command("a", Charge{}), s.command("b", Charge{Fail: "permanent"}))
 	seen := make(catalogue.Collection)

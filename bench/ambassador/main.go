@@ -13,16 +13,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"runtime"
-	"slices"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
-	"github.com/troupe-go/troupe/bench/machine"
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // sizes holds the sizes of a run. The smallest sizes still do every step.
@@ -38,65 +31,29 @@ var (
 	quick = sizes{rounds: 1, messages: 2_000, hanging: 2_000, hangs: 3 * time.Second}
 )
 
-var benchmarks = []struct {
-	name    string
-	measure func(context.Context, *stage) error
-}{
-	{"rate", measureRate},
-	{"hang", measureHang},
-}
-
 func main() {
-	if text := os.Getenv(childEnv); text != "" {
-		os.Exit(beChild(text))
-	}
+	harness.Child("ambassador", runAmbassador)
+	s := &stage{sizes: full}
+	benchmarks := []harness.Benchmark{{Name: "rate", Measure: s.measureRate}, {Name: "hang", Measure: s.measureHang}}
 	only := flag.String("only", "rate,hang", "`names` of what to measure, with commas between")
-	small := flag.Bool("quick", false, "everything in small, to see that it works: its figures say nothing")
+	small := flag.Bool("quick", false, harness.QuickUsage)
 	rounds := flag.Int("rounds", 0, "`rounds` of each rate (default: 3, quick 1)")
 	requests := flag.String("concurrency", "64", "`requests` at once, several with commas between")
-	profiles := flag.String("profiles", "", "`folder` for a processor profile of every run")
-	flag.Parse()
-	s := &stage{sizes: full, profiles: *profiles}
-	if *small {
-		s.sizes = quick
-	}
-	if *rounds > 0 {
-		s.rounds = *rounds
-	}
-	wanted := strings.Split(*only, ",")
-	for _, text := range strings.Split(*requests, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || flag.NArg() > 0 {
-			fmt.Fprintf(os.Stderr, "ambassador: %q: want numbers with commas between\n", strings.Join(append(flag.Args(), text), " "))
-			os.Exit(2)
+	flag.StringVar(&s.profiles, "profiles", "", "`folder` for a processor profile of every run")
+	harness.Main("ambassador", "Measures the ambassador.\n\n  go run -C bench ./ambassador --only rate --concurrency 16,64,256", func(ctx context.Context) (err error) {
+		if *small {
+			s.sizes = quick
 		}
-		s.concurrency = append(s.concurrency, n)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := measure(ctx, s, wanted); err != nil {
-		fmt.Fprintln(os.Stderr, "ambassador:", err)
-		os.Exit(1)
-	}
-}
-
-func measure(ctx context.Context, s *stage, wanted []string) (err error) {
-	if err := s.open(ctx); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	fmt.Printf("%s, %s/%s, %d cores, load %s, Postgres %s, broker %s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
-		runtime.NumCPU(), machine.Load(), s.version, s.broker)
-	for _, b := range benchmarks {
-		if !slices.Contains(wanted, b.name) {
-			continue
+		harness.Set(&s.rounds, *rounds)
+		chosen, err := harness.Choose("--only", *only, harness.Names(benchmarks)...)
+		if err := errors.Join(err, harness.Numbers("--concurrency", *requests, &s.concurrency)); err != nil {
+			return err
 		}
-		began := time.Now()
-		fmt.Printf("\n%s\n", b.name)
-		if err := b.measure(ctx, s); err != nil {
-			return fmt.Errorf("%s: %w", b.name, err)
+		defer func() { err = errors.Join(err, s.Close()) }()
+		if err := s.open(ctx); err != nil {
+			return err
 		}
-		fmt.Printf("(%s took %s, load %s)\n", b.name, time.Since(began).Round(100*time.Millisecond), machine.Load())
-	}
-	return nil
+		fmt.Println(s.Header())
+		return harness.Run(ctx, benchmarks, chosen)
+	})
 }

@@ -1,15 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // figures holds the results of a round.
 type figures struct {
 	flat, steady part
-	messages     float64 // per order
 }
 
 // A part is one phase of a round.
@@ -17,24 +18,32 @@ type part struct {
 	perSecond float64 // orders ended, from the first one's row to the last one's end
 	p50, p99  float64 // ms, from an order's row to its end, by the order database's clock
 	cpu, pg   float64 // ms of processor time an order; 0: not known
-	beside    float64 // likewise, of the accompanying command and its sessions at the server, which are not in pg
+	command   float64 // likewise, of the accompanying command and its sessions at the server, which are not in pg
+	messages  float64 // per order, over the whole round
 }
+
+var table = harness.Table[part]{Width: 36, Columns: []harness.Column[part]{
+	{Head: "orders/s", Width: 9, Decimals: 1, Figure: func(p *part) *float64 { return &p.perSecond }},
+	{Head: "p50 ms", Width: 9, Decimals: 1, Figure: func(p *part) *float64 { return &p.p50 }},
+	{Head: "p99 ms", Width: 9, Decimals: 1, Figure: func(p *part) *float64 { return &p.p99 }},
+	{Head: "go ms/order", Width: 12, Decimals: 2, Figure: func(p *part) *float64 { return &p.cpu }, Optional: true},
+	{Head: "pg ms/order", Width: 12, Decimals: 2, Figure: func(p *part) *float64 { return &p.pg }, Optional: true},
+	{Head: "beside ms/order", Width: 15, Decimals: 2, Figure: func(p *part) *float64 { return &p.command }, Optional: true},
+	{Head: "messages/order", Width: 14, Decimals: 1, Figure: func(p *part) *float64 { return &p.messages }, Optional: true},
+}}
 
 func (f figures) show(name string) {
-	f.flat.show(name+", flat out", fmt.Sprintf("%.1f", f.messages))
-	f.steady.show(name+", steady", "")
+	table.Show(name+", flat out", f.flat)
+	table.Show(name+", steady", f.steady)
 }
 
-func (p part) show(name, messages string) {
-	known := func(ms float64) string {
-		if ms == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%.2f", ms)
+// median returns the median of each figure separately.
+func median(all []figures) (m figures) {
+	var flat, steady []part
+	for _, f := range all {
+		flat, steady = append(flat, f.flat), append(steady, f.steady)
 	}
-	line := fmt.Sprintf("%-36s %9.1f %9.1f %9.1f %12s %12s %15s %14s", name, p.perSecond, p.p50, p.p99,
-		known(p.cpu), known(p.pg), known(p.beside), messages)
-	fmt.Println(strings.TrimRight(line, " "))
+	return figures{table.Median(flat), table.Median(steady)}
 }
 
 // against formats the median, the lowest and the highest ratio of a figure to the figure of the same round in base: the machine's
@@ -44,33 +53,50 @@ func against(all, base []figures, figure func(figures) float64) string {
 	for i := range all {
 		ratios[i] = figure(all[i]) / figure(base[i])
 	}
-	slices.Sort(ratios)
-	return fmt.Sprintf("%.2f (%.2f to %.2f)", ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1])
+	median := harness.Median(ratios, func(ratio float64) float64 { return ratio })
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", median, slices.Min(ratios), slices.Max(ratios))
 }
 
-// median takes the median of each figure separately.
-func median(all []figures) figures {
-	of := func(figure func(figures) float64) float64 {
-		values := make([]float64, len(all))
-		for i, f := range all {
-			values[i] = figure(f)
+// A kind is a kind of round.
+type kind struct {
+	*harness.Contender[figures]
+	command string
+}
+
+// styles runs rounds of each kind in turn.
+func (s *stage) styles(ctx context.Context) error {
+	kinds := []kind{s.kind("orchestration", ""), s.kind("choreography", "")}
+	if s.command != "" {
+		kinds = append(kinds, s.kind("choreography", s.command))
+	}
+	all := make([]*harness.Contender[figures], len(kinds))
+	for i, k := range kinds {
+		all[i] = k.Contender
+	}
+	fmt.Printf("%d orders flat out, %d at once; then %d at %g/s\n\n", s.orders, s.callers, s.steady, s.rate)
+	table.Heading()
+	err := harness.Compare(ctx, s.rounds, all, func(name string, f figures) error {
+		f.show(name)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Println()
+	for _, k := range kinds {
+		median(k.Results).show("median " + k.Name)
+	}
+	for i, k := range kinds[1:] {
+		base := kinds[i] // the kind before
+		fmt.Printf("\n%s, against %s in the same round: %s times the orders/s;\nat %g/s %s times the p50, %s times the p99\n",
+			k.Name, base.Name,
+			against(k.Results, base.Results, func(f figures) float64 { return f.flat.perSecond }), s.rate,
+			against(k.Results, base.Results, func(f figures) float64 { return f.steady.p50 }),
+			against(k.Results, base.Results, func(f figures) float64 { return f.steady.p99 }))
+		if k.command != "" {
+			m := median(k.Results).flat
+			fmt.Printf("the command takes %.1f %% of what the flow takes of the processors, flat out\n", 100*m.command/(m.cpu+m.pg))
 		}
-		slices.Sort(values)
-		return values[len(values)/2]
 	}
-	ofPart := func(in func(figures) part) part {
-		return part{
-			perSecond: of(func(f figures) float64 { return in(f).perSecond }),
-			p50:       of(func(f figures) float64 { return in(f).p50 }),
-			p99:       of(func(f figures) float64 { return in(f).p99 }),
-			cpu:       of(func(f figures) float64 { return in(f).cpu }),
-			pg:        of(func(f figures) float64 { return in(f).pg }),
-			beside:    of(func(f figures) float64 { return in(f).beside }),
-		}
-	}
-	return figures{
-		flat:     ofPart(func(f figures) part { return f.flat }),
-		steady:   ofPart(func(f figures) part { return f.steady }),
-		messages: of(func(f figures) float64 { return f.messages }),
-	}
+	return nil
 }

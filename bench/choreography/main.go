@@ -21,15 +21,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"runtime"
 	"slices"
-	"strings"
-	"syscall"
 
-	"github.com/troupe-go/troupe/bench/machine"
-	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // sizes holds the sizes of a run.
@@ -49,104 +43,40 @@ var (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	s := &stage{sizes: full}
 	only := flag.String("only", "flow,join", "`names` of what to measure, with commas between: flow, join")
-	small := flag.Bool("quick", false, "everything in small, to see that it works: its figures say nothing")
+	small := flag.Bool("quick", false, harness.QuickUsage)
 	rounds := flag.Int("rounds", 0, "`rounds` (default 3, quick 1)")
 	rate := flag.Float64("rate", 0, "`orders` a second in the part that is not flat out (default 20)")
-	beside := flag.String("beside", "", "`command` that runs beside a third kind of round, a choreography; it finds KAFKA_BROKERS, TROUPE_FLOW, DATABASE_URL and REACTIONS set, and ends by SIGTERM")
-	flag.Parse()
-	s := &stage{sizes: full, beside: *beside}
-	if *small {
-		s.sizes = quick
-	}
-	if *rounds > 0 {
-		s.rounds = *rounds
-	}
-	if *rate > 0 {
-		s.rate = *rate
-	}
-	wanted := strings.Split(*only, ",")
-	for _, name := range wanted {
-		if !slices.Contains([]string{"flow", "join"}, name) || flag.NArg() > 0 {
-			fmt.Fprintf(os.Stderr, "choreography: want --only with flow, join or both, and no arguments\n")
-			os.Exit(2)
+	flag.StringVar(&s.command, "beside", "", "`command` that runs beside a third kind of round, a choreography; it finds KAFKA_BROKERS, TROUPE_FLOW, DATABASE_URL and REACTIONS set, and ends by SIGTERM")
+	harness.Main("choreography", "Measures choreographies.\n\n  go run -C bench ./choreography --only flow --rounds 5", func(ctx context.Context) (err error) {
+		if *small {
+			s.sizes = quick
 		}
-	}
-	if err := run(ctx, s, wanted); err != nil {
-		fmt.Fprintln(os.Stderr, "choreography:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, s *stage, wanted []string) (err error) {
-	if err := s.open(ctx); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	fmt.Printf("%s, %s/%s, %d cores, load %s, Postgres %s, broker %s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
-		machine.Load(), s.version, s.broker)
-	if slices.Contains(wanted, "flow") {
-		if err := s.styles(ctx); err != nil {
+		harness.Set(&s.rounds, *rounds)
+		harness.Set(&s.rate, *rate)
+		chosen, err := harness.Choose("--only", *only, "flow", "join")
+		if err != nil {
 			return err
 		}
-	}
-	if slices.Contains(wanted, "join") {
-		fmt.Println()
-		for _, batch := range []int{1, 100} {
-			said, err := s.join(ctx, batch)
-			if err != nil {
-				return fmt.Errorf("join: %w", err)
+		defer func() { err = errors.Join(err, s.close()) }()
+		if err := s.open(ctx); err != nil {
+			return err
+		}
+		fmt.Println(s.Header())
+		if slices.Contains(chosen, "flow") {
+			if err := s.styles(ctx); err != nil {
+				return err
 			}
-			fmt.Println(said)
 		}
-	}
-	return nil
-}
-
-// A kind is a kind of round.
-type kind struct {
-	name   string
-	style  demo.Style
-	beside string
-	done   []figures
-}
-
-// styles runs rounds of each kind in turn.
-func (s *stage) styles(ctx context.Context) error {
-	kinds := []*kind{{name: "orchestration", style: demo.Orchestration}, {name: "choreography", style: demo.Choreography}}
-	if s.beside != "" {
-		kinds = append(kinds, &kind{name: "choreography, beside", style: demo.Choreography, beside: s.beside})
-	}
-	fmt.Printf("%d orders flat out, %d at once; then %d at %g/s\n\n", s.orders, s.callers, s.steady, s.rate)
-	fmt.Printf("%-36s %9s %9s %9s %12s %12s %15s %14s\n", "", "orders/s", "p50 ms", "p99 ms", "go ms/order", "pg ms/order", "beside ms/order",
-		"messages/order")
-	for range s.rounds {
-		for _, k := range kinds {
-			f, err := s.round(ctx, *k)
-			if err != nil {
-				return fmt.Errorf("%s: %w", k.name, err)
+		if slices.Contains(chosen, "join") {
+			fmt.Println()
+			for _, batch := range []int{1, 100} {
+				if err := s.join(ctx, batch); err != nil {
+					return fmt.Errorf("join: %w", err)
+				}
 			}
-			k.done = append(k.done, f)
-			f.show(k.name)
 		}
-	}
-	fmt.Println()
-	for _, k := range kinds {
-		median(k.done).show("median " + k.name)
-	}
-	for i, k := range kinds[1:] {
-		base := kinds[i] // the kind before
-		fmt.Printf("\n%s, against %s in the same round: %s times the orders/s;\nat %g/s %s times the p50, %s times the p99\n",
-			k.name, base.name,
-			against(k.done, base.done, func(f figures) float64 { return f.flat.perSecond }), s.rate,
-			against(k.done, base.done, func(f figures) float64 { return f.steady.p50 }),
-			against(k.done, base.done, func(f figures) float64 { return f.steady.p99 }))
-		if k.beside != "" {
-			m := median(k.done).flat
-			fmt.Printf("the command takes %.1f %% of what the flow takes of the processors, flat out\n", 100*m.beside/(m.cpu+m.pg))
-		}
-	}
-	return nil
+		return nil
+	})
 }

@@ -12,15 +12,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/troupe-go/troupe/bench/machine"
+	"github.com/troupe-go/troupe/bench/harness"
+	"github.com/troupe-go/troupe/internal/demo"
 )
 
 // patience bounds the time without a change, after which a round has failed.
 const patience = time.Minute
 
 // round posts orders as fast as possible, and then at the rate.
-func (s *stage) round(ctx context.Context, k kind) (f figures, err error) {
-	y, err := s.start(ctx, k)
+func (s *stage) round(ctx context.Context, style demo.Style, command string) (f figures, err error) {
+	y, err := s.start(ctx, style, command)
 	defer func() { err = errors.Join(err, y.close()) }()
 	if err != nil {
 		return f, err
@@ -35,7 +36,7 @@ func (s *stage) round(ctx context.Context, k kind) (f figures, err error) {
 		return f, err
 	}
 	n, err := y.messages(ctx)
-	f.messages = float64(n) / float64(s.warm+s.orders+s.steady)
+	f.flat.messages = float64(n) / float64(s.warm+s.orders+s.steady)
 	return f, err
 }
 
@@ -56,7 +57,7 @@ func (y *system) part(ctx context.Context, name string, n int, every time.Durati
 		return p, err
 	}
 	each := 1000 / float64(n)
-	p.cpu, p.pg, p.beside = (after.cpu-before.cpu)*each, (after.pg-before.pg)*each, (after.beside-before.beside)*each
+	p.cpu, p.pg, p.command = (after.cpu-before.cpu)*each, (after.pg-before.pg)*each, (after.command-before.command)*each
 	err = y.pools["order"].QueryRow(ctx, `
 		SELECT count(*) / extract(epoch FROM max(ended_at) - min(created_at)),
 		       1000 * percentile_disc(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM ended_at - created_at)),
@@ -68,24 +69,24 @@ func (y *system) part(ctx context.Context, name string, n int, every time.Durati
 
 // used returns the processor time so far, in total seconds, not in ms an order.
 func (y *system) used(ctx context.Context) (p part, err error) {
-	command, sessions, err := y.besideCPU(ctx)
-	p.cpu, p.pg, p.beside = machine.CPU(), y.s.server.CPU()-sessions, command+sessions
+	command, sessions, err := y.commandCPU(ctx)
+	p.cpu, p.pg, p.command = harness.CPU(), y.Server.CPU()-sessions, command+sessions
 	return p, err
 }
 
 func (y *system) post(ctx context.Context, name string, n int, every time.Duration) error {
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: y.s.callers}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: y.stage.callers}}
 	defer client.CloseIdleConnections()
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(y.s.callers)
+	group.SetLimit(y.stage.callers)
 	for i, began := 0, time.Now(); i < n && ctx.Err() == nil; i++ {
 		time.Sleep(time.Until(began.Add(time.Duration(i) * every)))
-		group.Go(func() error { return y.one(ctx, client, name, i) })
+		group.Go(func() error { return y.postOrder(ctx, client, name, i) })
 	}
 	return group.Wait()
 }
 
-func (y *system) one(ctx context.Context, client *http.Client, name string, i int) error {
+func (y *system) postOrder(ctx context.Context, client *http.Client, name string, i int) error {
 	body, err := json.Marshal(map[string]any{
 		"order_id": fmt.Sprintf("%s-%d", name, i), "customer_id": fmt.Sprintf("c-%d", i%500), "placed_at": "1997-01-31", "quantity": 1, "amount": "5.00",
 	})
@@ -109,9 +110,13 @@ func (y *system) one(ctx context.Context, client *http.Client, name string, i in
 	return err
 }
 
+// completed waits until the orders of a part have completed.
 func (y *system) completed(ctx context.Context, name string, want int) error {
-	had, since := -1, time.Now()
-	for {
+	last, since := -1, time.Now()
+	return harness.Until(ctx, time.Hour, "the orders have not completed", func(ctx context.Context) (bool, error) {
+		if y.Context.Err() != nil {
+			return false, y.Wait()
+		}
 		var completed, others int
 		err := y.pools["order"].QueryRow(ctx, `
 			SELECT count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status IN ('compensated', 'parked'))
@@ -119,20 +124,14 @@ func (y *system) completed(ctx context.Context, name string, want int) error {
 			WHERE order_id LIKE $1 || '-%'`, name).Scan(&completed, &others)
 		switch {
 		case err != nil:
-			return err
+			return false, err
 		case others > 0:
-			return fmt.Errorf("%d orders did not complete", others)
-		case completed == want:
-			return nil
-		case completed != had:
-			had, since = completed, time.Now()
+			return false, fmt.Errorf("%d orders did not complete", others)
+		case completed != last:
+			last, since = completed, time.Now()
 		case time.Since(since) > patience:
-			return fmt.Errorf("%d of %d orders have completed, and no other one for %s", completed, want, patience)
+			return false, fmt.Errorf("%d of %d orders have completed, and no other one for %s", completed, want, patience)
 		}
-		select {
-		case <-y.ctx.Done():
-			return y.running.Wait()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		return completed == want, nil
+	})
 }

@@ -19,113 +19,65 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/troupe-go/troupe/bench/machine"
+	"github.com/troupe-go/troupe/bench/harness"
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/inventory"
 	"github.com/troupe-go/troupe/internal/demo/order"
 	"github.com/troupe-go/troupe/internal/demo/payment"
 	"github.com/troupe-go/troupe/internal/demo/shipping"
 	"github.com/troupe-go/troupe/internal/devstack"
-	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/relay"
 )
 
 // A stage holds the servers.
 type stage struct {
 	sizes
-	beside   string
-	postgres *devstack.Postgres
-	kafka    *devstack.Kafka
+	harness.Servers
+	command  string // that runs during a third kind of round
 	registry *devstack.Registry
-	client   *kgo.Client
-	server   machine.Postgres
-	version  string // of Postgres
-	broker   string
-	made     int
-}
-
-// settings fits a server that has the machine for itself: the cost of a checkpoint within a round would be part of the result.
-var settings = map[string]string{
-	"fsync": "on", "synchronous_commit": "on", "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min",
-	"max_connections": "400",
 }
 
 func (s *stage) open(ctx context.Context) (err error) {
-	if s.postgres, err = devstack.OpenPostgres(ctx, devstack.PostgresConfig{Settings: settings}); err != nil {
+	if err := s.Open(ctx, map[string]string{"max_connections": "400"}, kgo.UnknownTopicRetries(-1)); err != nil {
 		return err
 	}
-	if s.kafka, err = devstack.OpenKafka(ctx, devstack.KafkaConfig{}); err != nil {
-		return err
-	}
-	if s.registry, err = devstack.OpenRegistry(ctx); err != nil {
-		return err
-	}
-	s.broker = "embedded"
-	if address := os.Getenv("TROUPE_KAFKA"); address != "" {
-		s.broker = address
-	}
-	if s.client, err = kafka.NewClient(s.kafka.Addrs(), kgo.UnknownTopicRetries(-1)); err != nil {
-		return err
-	}
-	conn, err := pgx.Connect(ctx, s.postgres.URL(""))
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	var fsync, commits string
-	const ask = "SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit')"
-	if err := conn.QueryRow(ctx, ask).Scan(&s.version, &fsync, &commits); err != nil {
-		return err
-	}
-	if fsync != "on" || commits != "on" {
-		return fmt.Errorf("TROUPE_POSTGRES has fsync %s and synchronous_commit %s: want both on", fsync, commits)
-	}
-	s.server = machine.PostgresOf(int(conn.PgConn().PID()))
-	return nil
+	s.registry, err = devstack.OpenRegistry(ctx)
+	return err
 }
 
-func (s *stage) close() error {
-	var errs []error
-	if s.client != nil {
-		s.client.Close()
-	}
+func (s *stage) close() (err error) {
 	if s.registry != nil {
-		errs = append(errs, s.registry.Close())
+		err = s.registry.Close()
 	}
-	if s.kafka != nil {
-		errs = append(errs, s.kafka.Close())
+	return errors.Join(err, s.Close())
+}
+
+// kind returns rounds of a style, during which the command runs.
+func (s *stage) kind(style demo.Style, command string) kind {
+	name := string(style)
+	if command != "" {
+		name += ", beside"
 	}
-	if s.postgres != nil {
-		errs = append(errs, s.postgres.Close())
-	}
-	return errors.Join(errs...)
+	return kind{command: command, Contender: &harness.Contender[figures]{
+		Name: name, Run: func(ctx context.Context) (figures, error) { return s.round(ctx, style, command) },
+	}}
 }
 
 var services = map[string]demo.Service{"order": order.Run, "payment": payment.Run, "inventory": inventory.Run, "shipping": shipping.Run}
 
 // A system is the running order flow.
 type system struct {
-	s       *stage
-	flow    string
+	*harness.System
+	stage   *stage
 	url     string                   // of the order service
 	pools   map[string]*pgxpool.Pool // by service
-	names   []string                 // of databases
 	folder  string                   // "", or a folder to remove
-	beside  machine.Process          // 0 if none runs
-	aside   string                   // its database
-	running *errgroup.Group
-	ctx     context.Context
-	stop    context.CancelFunc
+	process harness.Process          // of the command; 0 if none runs
 }
 
-func (s *stage) start(ctx context.Context, k kind) (y *system, err error) {
-	s.made++
-	y = &system{s: s, flow: fmt.Sprintf("bench-%d-%d", os.Getpid(), s.made), pools: make(map[string]*pgxpool.Pool)}
-	ctx, y.stop = context.WithCancel(ctx)
-	y.running, y.ctx = errgroup.WithContext(ctx)
+func (s *stage) start(ctx context.Context, style demo.Style, command string) (y *system, err error) {
+	y = &system{System: s.NewSystem(ctx), stage: s, pools: make(map[string]*pgxpool.Pool)}
 	var ready []string
 	for name, service := range services {
 		address, err := freeAddress()
@@ -136,91 +88,79 @@ func (s *stage) start(ctx context.Context, k kind) (y *system, err error) {
 		if name == "order" {
 			y.url = "http://" + address
 		}
-		url, err := y.database(ctx, name)
+		url, err := y.Database(ctx, "_"+name)
 		if err != nil {
 			return y, err
 		}
-		y.running.Go(func() error {
-			return service(y.ctx, demo.Config{
-				DatabaseURL: url, Brokers: s.kafka.Addrs(), Registry: s.registry.URL(), Style: k.style, Flow: y.flow, Listen: address,
+		if y.pools[name], err = y.Pool(ctx, url, 0); err != nil {
+			return y, err
+		}
+		y.Go(func(ctx context.Context) error {
+			return service(ctx, demo.Config{
+				DatabaseURL: url, Brokers: s.Kafka.Addrs(), Registry: s.registry.URL(), Style: style, Flow: y.Flow, Listen: address,
 			})
 		})
-		r, err := relay.New(relay.Config{Pool: y.pools[name], Brokers: s.kafka.Addrs(), Service: name})
+		r, err := relay.New(relay.Config{Pool: y.pools[name], Brokers: s.Kafka.Addrs(), Service: name})
 		if err != nil {
 			return y, err
 		}
-		y.running.Go(func() error { return r.Run(y.ctx) })
+		y.Go(r.Run)
 	}
 	for _, url := range ready {
 		if err := y.ready(url); err != nil {
 			return y, err
 		}
 	}
-	if k.beside != "" {
-		return y, y.accompany(k.beside)
+	if command != "" {
+		return y, y.runCommand(command)
 	}
 	return y, nil
 }
 
-func (y *system) database(ctx context.Context, service string) (string, error) {
-	name := strings.ReplaceAll(y.flow, "-", "_") + "_" + service
-	url, err := y.s.postgres.CreateDatabase(ctx, name, "")
-	if err != nil {
-		return "", err
-	}
-	y.names = append(y.names, name)
-	if err := migrations.Up(ctx, url); err != nil {
-		return "", err
-	}
-	y.pools[service], err = pgxpool.New(ctx, url)
-	return url, err
-}
-
 func (y *system) ready(url string) error {
-	for began := time.Now(); y.ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+	var last error
+	err := harness.Until(y.Context, patience, url+"/readyz", func(context.Context) (bool, error) {
 		response, err := http.Get(url + "/readyz")
-		if err == nil {
-			reason, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(reason))
+		if err != nil {
+			last = err
+			return false, nil
 		}
-		if time.Since(began) > patience {
-			return fmt.Errorf("%s/readyz after %s: %w", url, patience, err)
-		}
+		defer response.Body.Close()
+		reason, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		last = fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(reason))
+		return response.StatusCode == http.StatusOK, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case y.Context.Err() != nil:
+		return y.Wait()
 	}
-	return y.running.Wait()
+	return fmt.Errorf("%w: %w", err, last)
 }
 
-// accompany runs a command, with a database of its own, until the system is closed.
-func (y *system) accompany(command string) error {
-	name := strings.ReplaceAll(y.flow, "-", "_") + "_beside"
-	database, err := y.s.postgres.CreateDatabase(y.ctx, name, "")
+// runCommand runs a command, with a database of its own, until the system is closed.
+func (y *system) runCommand(command string) error {
+	database, err := y.Database(y.Context, "_beside")
 	if err != nil {
 		return err
 	}
-	y.names, y.aside = append(y.names, name), name
-	if err := migrations.Up(y.ctx, database); err != nil {
-		return err
-	}
-	declared, err := y.declared(y.ctx)
+	declared, err := y.declared(y.Context)
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(y.ctx, "sh", "-c", "exec "+command)
+	cmd := exec.CommandContext(y.Context, "sh", "-c", "exec "+command)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Stderr = os.Stderr
-	cmd.Env = append(os.Environ(), "KAFKA_BROKERS="+strings.Join(y.s.kafka.Addrs(), ","), "TROUPE_FLOW="+y.flow, "DATABASE_URL="+database,
+	cmd.Env = append(os.Environ(), "KAFKA_BROKERS="+strings.Join(y.Kafka.Addrs(), ","), "TROUPE_FLOW="+y.Flow, "DATABASE_URL="+database,
 		"REACTIONS="+declared)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	y.beside = machine.Process(cmd.Process.Pid)
-	y.running.Go(func() error {
-		if err := cmd.Wait(); y.ctx.Err() == nil {
+	y.process = harness.Process(cmd.Process.Pid)
+	y.Go(func(ctx context.Context) error {
+		if err := cmd.Wait(); ctx.Err() == nil {
 			return fmt.Errorf("%s: ended by itself: %w", command, err)
 		}
 		return nil
@@ -228,29 +168,29 @@ func (y *system) accompany(command string) error {
 	return nil
 }
 
-// besideCPU returns the processor time of the accompanying command, and of its sessions at the server, in seconds.
-func (y *system) besideCPU(ctx context.Context) (command, sessions float64, err error) {
-	if y.beside == 0 {
+// commandCPU returns the processor time of the command, and of its sessions at the server, in seconds.
+func (y *system) commandCPU(ctx context.Context) (command, sessions float64, err error) {
+	if y.process == 0 {
 		return 0, 0, nil
 	}
-	rows, err := y.pools["order"].Query(ctx, "SELECT pid FROM pg_stat_activity WHERE datname = $1", y.aside)
+	rows, err := y.pools["order"].Query(ctx, "SELECT pid FROM pg_stat_activity WHERE datname = replace(current_database(), '_order', '_beside')")
 	if err != nil {
 		return 0, 0, err
 	}
 	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	for _, pid := range pids {
-		sessions += machine.Process(pid).CPU()
+		sessions += harness.Process(pid).CPU()
 	}
-	return y.beside.CPU(), sessions, err
+	return y.process.CPU(), sessions, err
 }
 
 // declared returns a folder with the services' declarations, for this system's flow.
 func (y *system) declared(ctx context.Context) (string, error) {
-	checkout, err := machine.Checkout(ctx)
+	checkout, err := harness.Checkout(ctx)
 	if err != nil {
 		return "", err
 	}
-	folder, err := os.MkdirTemp("", y.flow)
+	folder, err := os.MkdirTemp("", y.Flow)
 	if err != nil {
 		return "", err
 	}
@@ -263,7 +203,7 @@ func (y *system) declared(ctx context.Context) (string, error) {
 		if err := os.MkdirAll(filepath.Join(folder, service), 0o700); err != nil {
 			return "", err
 		}
-		text = bytes.ReplaceAll(text, []byte(`"order.`), []byte(`"`+y.flow+`.`))
+		text = bytes.ReplaceAll(text, []byte(`"order.`), []byte(`"`+y.Flow+`.`))
 		if err := os.WriteFile(filepath.Join(folder, service, "reactions.json"), text, 0o600); err != nil {
 			return "", err
 		}
@@ -272,27 +212,16 @@ func (y *system) declared(ctx context.Context) (string, error) {
 }
 
 func (y *system) close() error {
-	y.stop()
-	errs := []error{y.running.Wait()}
-	if y.folder != "" {
-		errs = append(errs, os.RemoveAll(y.folder))
-	}
-	for _, p := range y.pools {
-		p.Close()
-	}
-	for _, name := range y.names {
-		errs = append(errs, y.s.postgres.DropDatabase(context.Background(), name))
-	}
-	return errors.Join(errs...)
+	return errors.Join(y.Close(), os.RemoveAll(y.folder))
 }
 
 // messages returns the number of messages on the flow's topics of commands and events.
 func (y *system) messages(ctx context.Context) (n int64, err error) {
 	var names []string
 	for name := range services {
-		names = append(names, y.flow+"."+name+".events", y.flow+"."+name+".commands")
+		names = append(names, y.Flow+"."+name+".events", y.Flow+"."+name+".commands")
 	}
-	ends, err := kadm.NewClient(y.s.client).ListEndOffsets(ctx, names...)
+	ends, err := kadm.NewClient(y.Client).ListEndOffsets(ctx, names...)
 	if err != nil {
 		return 0, err
 	}

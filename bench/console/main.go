@@ -17,14 +17,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/signal"
-	"runtime"
 	"slices"
-	"syscall"
 	"time"
 
-	"github.com/troupe-go/troupe/bench/machine"
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // sizes holds the sizes of a run.
@@ -40,70 +36,68 @@ var (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	small := flag.Bool("quick", false, "everything in small, to see that it works: its figures say nothing")
-	sagas := flag.Int("sagas", 0, "`sagas` that there are (default 1,000,000)")
-	times := flag.Int("times", 0, "how many `times` each page is asked (default 100)")
-	within := flag.Duration("within", 0, "`time` in which 95 of 100 answers of each page must be there (default: any)")
-	flag.Parse()
 	size := full
-	if *small {
-		size = quick
-	}
-	if *sagas > 0 {
-		size.sagas = *sagas
-	}
-	if *times > 0 {
-		size.times = *times
-	}
-	size.within = *within
-	if err := run(ctx, size); err != nil {
-		fmt.Fprintln(os.Stderr, "console:", err)
-		os.Exit(1)
-	}
+	small := flag.Bool("quick", false, harness.QuickUsage)
+	sagas := flag.Int("sagas", 0, "`sagas` that there are (default 1,000,000)")
+	times := flag.Int("times", 0, "how many `times` each page is requested (default 100)")
+	within := flag.Duration("within", 0, "`time` in which 95 of 100 answers of each page must be there (default: any)")
+	harness.Main("console", "Measures the console.\n\n  go run -C bench ./console --sagas 100000 --times 50 --within 50ms", func(ctx context.Context) error {
+		if *small {
+			size = quick
+		}
+		harness.Set(&size.sagas, *sagas)
+		harness.Set(&size.times, *times)
+		size.within = *within
+		return run(ctx, size)
+	})
 }
+
+// answers holds the times of a page's answers.
+type answers struct{ least, p50, p95, most, kib float64 }
+
+var table = harness.Table[answers]{Width: 44, Columns: []harness.Column[answers]{
+	{Head: "min ms", Width: 8, Decimals: 1, Figure: func(a *answers) *float64 { return &a.least }},
+	{Head: "p50 ms", Width: 8, Decimals: 1, Figure: func(a *answers) *float64 { return &a.p50 }},
+	{Head: "p95 ms", Width: 8, Decimals: 1, Figure: func(a *answers) *float64 { return &a.p95 }},
+	{Head: "max ms", Width: 8, Decimals: 1, Figure: func(a *answers) *float64 { return &a.most }},
+	{Head: "KiB", Width: 8, Decimals: 1, Figure: func(a *answers) *float64 { return &a.kib }},
+}}
 
 func run(ctx context.Context, size sizes) (err error) {
 	s, err := open(ctx, size)
-	if s != nil {
-		defer func() { err = errors.Join(err, s.close()) }()
-	}
+	defer func() { err = errors.Join(err, s.close()) }()
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s, %s/%s, %d cores, load %s, Postgres %s; %d sagas, %d dead letters, %d held keys, %d messages of flows; each page %d times\n\n",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), machine.Load(), s.version, size.sagas, size.letters, size.held,
-		size.messages, size.times)
-	pages, err := s.pages(ctx)
+	fmt.Printf("%s, load %s, Postgres %s; %d sagas, %d dead letters, %d held keys, %d messages of flows; each page %d times\n\n",
+		harness.Platform(), harness.Load(), s.Version, size.sagas, size.letters, size.held, size.messages, size.times)
+	pages, err := s.pagesToRequest(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-44s %8s %8s %8s %8s %8s\n", "", "min ms", "p50 ms", "p95 ms", "max ms", "KiB")
+	table.Heading()
 	var slow []error
 	for _, p := range pages {
-		took := make([]time.Duration, 0, size.times)
+		times := make([]time.Duration, 0, size.times)
 		bytes := 0
 		for i := range size.times + 3 { // the first few open connections
-			begun := time.Now()
+			began := time.Now()
 			if bytes, err = s.get(ctx, p.address); err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
 			if i >= 3 {
-				took = append(took, time.Since(begun))
+				times = append(times, time.Since(began))
 			}
 		}
-		slices.Sort(took)
-		p95 := took[len(took)*95/100]
-		fmt.Printf("%-44s %8.1f %8.1f %8.1f %8.1f %8.1f\n", p.name, ms(took[0]), ms(took[len(took)/2]), ms(p95), ms(took[len(took)-1]), float64(bytes)/1024)
-		if size.within > 0 && p95 > size.within {
+		slices.Sort(times)
+		ms := func(p float64) float64 { return harness.Percentile(times, p).Seconds() * 1000 }
+		table.Show(p.name, answers{ms(0), ms(0.5), ms(0.95), ms(1), float64(bytes) / 1024})
+		if p95 := harness.Percentile(times, 0.95); size.within > 0 && p95 > size.within {
 			slow = append(slow, fmt.Errorf("%s: p95 is %s, above %s", p.name, p95, size.within))
 		}
 	}
 	return errors.Join(slow...)
 }
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // get requests a page, and reads it to its end.
 func (s *stage) get(ctx context.Context, address string) (bytes int, err error) {

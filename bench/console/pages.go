@@ -10,8 +10,8 @@ import (
 // A page is a page to request.
 type page struct{ name, address string }
 
-// pages returns all pages, with the addresses that users reach by links.
-func (s *stage) pages(ctx context.Context) (all []page, err error) {
+// pagesToRequest returns all pages, with the addresses that users reach by links.
+func (s *stage) pagesToRequest(ctx context.Context) (all []page, err error) {
 	add := func(name, path string, values ...string) {
 		q := make(url.Values)
 		for i := 0; i+1 < len(values); i += 2 {
@@ -38,8 +38,8 @@ func (s *stage) pages(ctx context.Context) (all []page, err error) {
 	letter := one("payment", "SELECT id FROM troupe.dead_letters WHERE status = 'open' ORDER BY last_failed_at LIMIT 1")
 	message := one("payment", "SELECT message_id FROM troupe.dead_letters WHERE status = 'open' ORDER BY last_failed_at LIMIT 1")
 	cause := one("payment", "SELECT cause FROM troupe.dead_letters WHERE status = 'open' ORDER BY last_failed_at LIMIT 1")
-	mark := one("payment", `SELECT to_char(last_failed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') || '/' || id
-		FROM troupe.dead_letters WHERE status = 'open' ORDER BY last_failed_at OFFSET $1 LIMIT 1`, s.size.letters/2)
+	cursor := one("payment", `SELECT to_char(last_failed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') || '/' || id
+		FROM troupe.dead_letters WHERE status = 'open' ORDER BY last_failed_at OFFSET $1 LIMIT 1`, s.letters/2)
 	middle := time.Now().Add(-15*24*time.Hour).UTC().Format(time.RFC3339Nano) + ",order/o-1"
 
 	add("overview", "/")
@@ -76,7 +76,7 @@ func (s *stage) pages(ctx context.Context) (all []page, err error) {
 	add("dead letters, of a class", "/dead-letters", "class", "timeout")
 	add("dead letters, of a key", "/dead-letters", "key", "o-77")
 	add("dead letters, one by one", "/dead-letters/list", "db", "payment")
-	add("dead letters, one by one, in the middle", "/dead-letters/list", "db", "payment", "after", mark)
+	add("dead letters, one by one, in the middle", "/dead-letters/list", "db", "payment", "after", cursor)
 	add("dead letters, of a cause", "/dead-letters/list", "db", "payment", "cause", cause)
 	add("dead letter", "/dead-letter", "db", "payment", "id", letter)
 	add("dead letters, before a redrive", "/dead-letters/act", "db", "payment", "do", "redrive", "cause", cause)

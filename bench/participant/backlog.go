@@ -2,24 +2,26 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 )
 
 // measureBacklog measures the memory that a long backlog needs, and whether its end is as fast as its beginning.
-func measureBacklog(ctx context.Context, s *stage) error {
-	from, err := s.fill(ctx, partitions, s.backlog, keys, 0)
+func (s *stage) measureBacklog(ctx context.Context) (err error) {
+	from, err := s.fill(ctx, s.backlog, 0)
 	if err != nil {
 		return err
 	}
 	defer s.remove(from)
-	url, drop, err := s.database(ctx)
+	y := s.NewSystem(ctx)
+	defer func() { err = errors.Join(err, y.Close()) }()
+	url, err := y.Database(ctx, "")
 	if err != nil {
 		return err
 	}
-	defer drop()
 	r, err := s.run(ctx, task{
-		Kind: byTroupe, URL: url, Hop: from.hop.String(), Group: s.name("group"), Partitions: from.partitions,
+		Kind: byTroupe, URL: url, Hop: from.hop.String(), Group: s.Name("group"), Partitions: from.partitions,
 		Batch: 100, Concurrency: partitions, Messages: from.messages,
 	})
 	if err != nil {
@@ -28,8 +30,8 @@ func measureBacklog(ctx context.Context, s *stage) error {
 	if err := check(ctx, url, from.messages); err != nil {
 		return err
 	}
-	heading()
-	show(fmt.Sprintf("backlog of %d", from.messages), r)
+	table.Heading()
+	table.Show(fmt.Sprintf("backlog of %d", from.messages), r)
 	var tenths []string
 	for _, seconds := range r.Tenths {
 		tenths = append(tenths, fmt.Sprintf("%.0f", float64(from.messages/10)/seconds))

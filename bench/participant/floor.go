@@ -17,6 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // The floor is the baseline of a participant: one service's consumer, written for its one message by an expert in pgx, kgo and
@@ -64,7 +66,7 @@ type floorConsumer struct {
 func floor(ctx context.Context, k task, m *meter) (err error) {
 	f := &floorConsumer{task: k, m: m, commands: k.Hop + ".commands", events: k.Hop + ".events"}
 	f.leases, f.tracks = make([]int32, k.Partitions), make([]track, k.Partitions)
-	if f.pool, err = openPool(ctx, k); err != nil {
+	if f.pool, err = harness.OpenPool(ctx, k.URL, k.Concurrency+2); err != nil {
 		return err
 	}
 	defer f.pool.Close()
@@ -85,7 +87,7 @@ func floor(ctx context.Context, k task, m *meter) (err error) {
 	}
 	defer f.client.Close()
 	all, inner := errgroup.WithContext(ctx)
-	all.Go(func() error { return f.move(inner) })
+	all.Go(func() error { return f.storeWatermarks(inner) })
 	if k.Batch > 1 {
 		f.byPartition(inner, all)
 	} else {
@@ -147,7 +149,7 @@ func (f *floorConsumer) byKey(ctx context.Context, all *errgroup.Group) {
 					if err := f.transaction(ctx, one); err != nil {
 						return err
 					}
-					if low := f.tracks[one[0].Partition].end(one[0]); low != nil {
+					if low := f.tracks[one[0].Partition].finish(one[0]); low != nil {
 						f.client.MarkCommitRecords(low)
 					}
 				}
@@ -157,7 +159,7 @@ func (f *floorConsumer) byKey(ctx context.Context, all *errgroup.Group) {
 	seed := maphash.MakeSeed()
 	all.Go(func() error {
 		return f.poll(ctx, func(p kgo.FetchTopicPartition) {
-			f.tracks[p.Partition].begin(p.Records)
+			f.tracks[p.Partition].start(p.Records)
 			for _, r := range p.Records {
 				select {
 				case queues[maphash.Bytes(seed, r.Key)%uint64(len(queues))] <- r:
@@ -318,8 +320,8 @@ func idOf(r *kgo.Record) (id [16]byte, err error) {
 	return id, fmt.Errorf("no ce_id at offset %d", r.Offset)
 }
 
-// move stores the watermarks, each second.
-func (f *floorConsumer) move(ctx context.Context) error {
+// storeWatermarks stores the watermarks, each second.
+func (f *floorConsumer) storeWatermarks(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -358,7 +360,7 @@ type track struct {
 	ended   map[int64]bool
 }
 
-func (t *track) begin(records []*kgo.Record) {
+func (t *track) start(records []*kgo.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running = append(t.running, records...)
@@ -367,7 +369,7 @@ func (t *track) begin(records []*kgo.Record) {
 	}
 }
 
-func (t *track) end(r *kgo.Record) (low *kgo.Record) {
+func (t *track) finish(r *kgo.Record) (low *kgo.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended[r.Offset] = true

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 const inboxDays = 5
@@ -21,19 +24,19 @@ SELECT $1::bigint % 32,
 FROM generate_series(0, $2::bigint - 1) AS n`
 
 // measureInbox measures the cost of the inbox's size: inserting into it, and forgetting a day.
-func measureInbox(ctx context.Context, s *stage) error {
-	from, err := s.fill(ctx, partitions, s.batched, keys, 0)
+func (s *stage) measureInbox(ctx context.Context) (err error) {
+	from, err := s.fill(ctx, s.batched, 0)
 	if err != nil {
 		return err
 	}
 	defer s.remove(from)
 	began := time.Now()
-	large := s.name("inbox")
-	url, err := s.postgres.CreateDatabase(ctx, large, template)
+	y := s.NewSystem(ctx)
+	defer func() { err = errors.Join(err, y.Close()) }()
+	url, err := y.Database(ctx, "")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.postgres.DropDatabase(context.Background(), large) }()
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
@@ -45,41 +48,29 @@ func measureInbox(ctx context.Context, s *stage) error {
 			return err
 		}
 	}
-	if _, err := conn.Exec(ctx, "VACUUM ANALYZE troupe.inbox_recent"); err != nil {
-		return err
-	}
-	if _, err := conn.Exec(ctx, "CHECKPOINT"); err != nil {
+	if err := harness.Execute(ctx, url, "VACUUM ANALYZE troupe.inbox_recent", "CHECKPOINT"); err != nil {
 		return err
 	}
 	fmt.Printf("%d ids were put in, in %s\n", s.inbox, time.Since(began).Round(time.Second))
 
-	heading()
-	var empty, filledUp []result
-	for range s.rounds {
-		k := task{Kind: byTroupe, Batch: 100, Concurrency: partitions}
-		r, err := s.consume(ctx, from, k)
-		if err != nil {
-			return err
-		}
-		empty = append(empty, r)
+	table.Heading()
+	k := task{Kind: byTroupe, Batch: 100, Concurrency: partitions}
+	empty := s.way(from, k, byTroupe)
+	large := &harness.Contender[result]{Name: "large inbox", Run: func(ctx context.Context) (result, error) {
 		// The same service again, on the large inbox: its own tables and the outbox are emptied.
 		if _, err := conn.Exec(ctx, "TRUNCATE accounts, troupe.outbox"); err != nil {
-			return err
+			return result{}, err
 		}
-		k.URL, k.Hop, k.Partitions, k.Group = url, from.hop.String(), from.partitions, s.name("group")
-		k.Skip = from.messages / 10
-		k.Messages = from.messages - k.Skip
-		if r, err = s.run(ctx, k); err != nil {
-			return err
-		}
-		if err := check(ctx, url, from.messages); err != nil {
-			return err
-		}
-		filledUp = append(filledUp, r)
+		k.URL = url
+		return s.consumeInto(ctx, from, k)
+	}}
+	if err := s.compare(ctx, empty, large); err != nil {
+		return err
 	}
-	show("empty inbox", median(empty))
-	show(fmt.Sprintf("inbox of %d", s.inbox), median(filledUp))
-	fmt.Printf("the large one takes ids at %.2f of the empty one's rate\n", median(filledUp).rate()/median(empty).rate())
+	e, l := table.Median(empty.Results), table.Median(large.Results)
+	table.Show("empty inbox", e)
+	table.Show(fmt.Sprintf("inbox of %d", s.inbox), l)
+	fmt.Printf("the large one takes ids at %.2f of the empty one's rate\n", l.rate()/e.rate())
 	return forgetDays(ctx, conn, today, s.inbox/inboxDays)
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/bench/harness"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/keyed"
 )
@@ -29,7 +29,7 @@ const (
 
 // measureKeyed measures concurrency by key without a database: the participant's scheduler with a consumer like a participant's,
 // and Confluent's parallel-consumer on the same topics.
-func measureKeyed(ctx context.Context, s *stage) error {
+func (s *stage) measureKeyed(ctx context.Context) error {
 	fmt.Printf("%-20s %9s %9s %16s %9s %16s %9s\n", "", "ideal s", "keyed s", "x ideal", "with join", "parallel-cons. s", "with join")
 	if s.peer == "" {
 		defer fmt.Println("parallel-consumer was not asked for: see --parallel-consumer")
@@ -43,7 +43,7 @@ func measureKeyed(ctx context.Context, s *stage) error {
 			name := fmt.Sprintf("%d partitions, %d", partitions, atOnce)
 			var ours, theirs []duration
 			for range s.rounds {
-				d, err := keyedConsumer(ctx, s.kafka.Addrs(), topic, s.keyed, atOnce, s.name("group"))
+				d, err := keyedConsumer(ctx, s.Kafka.Addrs(), topic, s.keyed, atOnce, s.Name("group"))
 				if err != nil {
 					return err
 				}
@@ -59,14 +59,14 @@ func measureKeyed(ctx context.Context, s *stage) error {
 			ideal := float64(s.keyed) / float64(atOnce) * work.Seconds()
 			working := func(d duration) float64 { return d.Working }
 			total := func(d duration) float64 { return d.Total }
-			mid := middle(ours, working)
-			fmt.Printf("%-20s %9.3f %9.3f %16.2f %9.3f", name, ideal, mid, mid/ideal, middle(ours, total))
+			mid := harness.Median(ours, working)
+			fmt.Printf("%-20s %9.3f %9.3f %16.2f %9.3f", name, ideal, mid, mid/ideal, harness.Median(ours, total))
 			if len(theirs) > 0 {
-				fmt.Printf(" %16.3f %9.3f", middle(theirs, working), middle(theirs, total))
+				fmt.Printf(" %16.3f %9.3f", harness.Median(theirs, working), harness.Median(theirs, total))
 			}
 			fmt.Println()
 		}
-		if _, err := kadm.NewClient(s.client).DeleteTopics(ctx, topic); err != nil {
+		if _, err := kadm.NewClient(s.Client).DeleteTopics(ctx, topic); err != nil {
 			return err
 		}
 	}
@@ -82,20 +82,13 @@ type duration struct {
 
 // fillWork creates a topic of records whose value begins with their number.
 func (s *stage) fillWork(ctx context.Context, partitions int32) (topic string, err error) {
-	topic = s.name("work")
-	if err := kafka.Provision(ctx, s.client, kafka.Topic{Name: topic, Partitions: partitions}); err != nil {
+	topic = s.Name("work")
+	if err := kafka.Provision(ctx, s.Client, kafka.Topic{Name: topic, Partitions: partitions}); err != nil {
 		return "", err
 	}
-	for i := range s.keyed {
-		s.client.Produce(ctx, &kgo.Record{
-			Topic: topic, Key: fmt.Appendf(nil, "k%d", i%workKeys), Value: fmt.Appendf(nil, "%d %s", i, strings.Repeat("x", 590)),
-		}, func(_ *kgo.Record, produceErr error) {
-			if produceErr != nil {
-				err = produceErr
-			}
-		})
-	}
-	return topic, errors.Join(s.client.Flush(ctx), err)
+	return topic, s.Produce(ctx, s.keyed, func(i int) *kgo.Record {
+		return &kgo.Record{Topic: topic, Key: fmt.Appendf(nil, "k%d", i%workKeys), Value: fmt.Appendf(nil, "%d %s", i, strings.Repeat("x", 590))}
+	})
 }
 
 // keyedConsumer consumes a topic as participant/consumer.go does, with the same options and bounds, except for the work.
@@ -203,20 +196,16 @@ func (c *worked) run(records []*kgo.Record) (ended int, again bool) {
 func (s *stage) parallelConsumer(ctx context.Context, topic string, atOnce int) (d duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "java", "-cp", s.peer, "Bench",
-		s.kafka.Addrs()[0], "pc", topic, strconv.Itoa(s.keyed), strconv.Itoa(atOnce))
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
+	out, err := harness.Output(ctx, "java", "-cp", s.peer, "Bench", s.Kafka.Addrs()[0], "pc", topic, strconv.Itoa(s.keyed), strconv.Itoa(atOnce))
 	if err != nil {
-		return d, fmt.Errorf("parallel-consumer: %w: %s", err, said.String())
+		return d, fmt.Errorf("parallel-consumer: %w", err)
 	}
 	var r struct {
 		duration
 		Complete bool `json:"complete"`
 		Disorder int  `json:"disorder"`
 	}
-	if err := json.Unmarshal(bytes.TrimSpace(out), &r); err != nil {
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		return d, fmt.Errorf("parallel-consumer: %w: %s", err, out)
 	}
 	if !r.Complete || r.Disorder > 0 {

@@ -11,19 +11,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"runtime"
-	"slices"
 	"strings"
-	"syscall"
-	"time"
 
-	"github.com/troupe-go/troupe/bench/machine"
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // sizes holds the sizes of a run. The smallest sizes still do every step.
@@ -43,83 +38,38 @@ var (
 	quick = sizes{rounds: 1, batched: 2_000, single: 500, keyed: 1_000, failing: 3_000, replay: 2_000, backlog: 5_000, inbox: 20_000}
 )
 
-var benchmarks = []struct {
-	name    string
-	measure func(context.Context, *stage) error
-}{
-	{"batched", measureBatched},
-	{"single", measureSingle},
-	{"keyed", measureKeyed},
-	{"failing", measureFailing},
-	{"replay", measureReplay},
-	{"backlog", measureBacklog},
-	{"inbox", measureInbox},
-}
-
 func main() {
-	if text := os.Getenv(taskEnv); text != "" {
-		if err := beChild(text); err != nil {
-			fmt.Fprintln(os.Stderr, "participant:", err)
-			os.Exit(1)
-		}
-		return
+	harness.Child("participant", consume)
+	s := &stage{sizes: full}
+	benchmarks := []harness.Benchmark{
+		{Name: "batched", Measure: s.measureBatched},
+		{Name: "single", Measure: s.measureSingle},
+		{Name: "keyed", Measure: s.measureKeyed},
+		{Name: "failing", Measure: s.measureFailing},
+		{Name: "replay", Measure: s.measureReplay},
+		{Name: "backlog", Measure: s.measureBacklog},
+		{Name: "inbox", Measure: s.measureInbox},
 	}
-	var names []string
-	for _, b := range benchmarks {
-		names = append(names, b.name)
-	}
+	names := harness.Names(benchmarks)
 	only := flag.String("only", "", "`names` of what to measure, with commas between: "+strings.Join(names, ", ")+" (default: all)")
-	small := flag.Bool("quick", false, "everything in small, to see that it works: its figures say nothing")
+	small := flag.Bool("quick", false, harness.QuickUsage)
 	rounds := flag.Int("rounds", 0, "`rounds` of what is compared (default: 5, quick 1)")
-	peer := flag.String("parallel-consumer", "", "`classpath` of the class Bench, which runs Confluent's parallel-consumer")
-	profiles := flag.String("profiles", "", "`folder` for profiles of every run: processor, and allocations")
-	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Measures participants.\n\n  go run -C bench ./participant --only batched,keyed --rounds 5\n\n")
-		flag.PrintDefaults()
-	}
-	flag.Parse()
-	wanted := strings.Split(*only, ",")
-	if *only == "" {
-		wanted = names
-	}
-	for _, name := range wanted {
-		if !slices.Contains(names, name) || flag.NArg() > 0 {
-			fmt.Fprintf(os.Stderr, "participant: %q is none of %s\n", strings.Join(append(flag.Args(), name), " "), strings.Join(names, ", "))
-			os.Exit(2)
+	flag.StringVar(&s.peer, "parallel-consumer", "", "`classpath` of the class Bench, which runs Confluent's parallel-consumer")
+	flag.StringVar(&s.profiles, "profiles", "", "`folder` for profiles of every run: processor, and allocations")
+	harness.Main("participant", "Measures participants.\n\n  go run -C bench ./participant --only batched,keyed --rounds 5", func(ctx context.Context) (err error) {
+		if *small {
+			s.sizes = quick
 		}
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	s := &stage{sizes: full, peer: *peer, profiles: *profiles}
-	if *small {
-		s.sizes = quick
-	}
-	if *rounds > 0 {
-		s.rounds = *rounds
-	}
-	if err := measure(ctx, s, wanted); err != nil {
-		fmt.Fprintln(os.Stderr, "participant:", err)
-		os.Exit(1)
-	}
-}
-
-func measure(ctx context.Context, s *stage, wanted []string) (err error) {
-	if err := s.open(ctx); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	fmt.Printf("%s, %s/%s, %d cores, load %s, Postgres %s, broker %s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
-		runtime.NumCPU(), machine.Load(), s.version, s.broker)
-	for _, b := range benchmarks {
-		if !slices.Contains(wanted, b.name) {
-			continue
+		harness.Set(&s.rounds, *rounds)
+		chosen, err := harness.Choose("--only", cmp.Or(*only, strings.Join(names, ",")), names...)
+		if err != nil {
+			return err
 		}
-		began := time.Now()
-		fmt.Printf("\n%s\n", b.name)
-		if err := b.measure(ctx, s); err != nil {
-			return fmt.Errorf("%s: %w", b.name, err)
+		defer func() { err = errors.Join(err, s.Close()) }()
+		if err := s.open(ctx); err != nil {
+			return err
 		}
-		fmt.Printf("(%s took %s, load %s)\n", b.name, time.Since(began).Round(100*time.Millisecond), machine.Load())
-	}
-	return nil
+		fmt.Println(s.Header())
+		return harness.Run(ctx, benchmarks, chosen)
+	})
 }

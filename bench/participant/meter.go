@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupe-go/troupe/bench/machine"
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // A meter is a run's clock. It may be used concurrently.
@@ -23,20 +23,19 @@ type meter struct {
 	began        time.Time
 	tenth        time.Time // when the last one ended
 	before       usage
-	profile      *os.File
+	endProfile   func()
 	result       result
 }
 
 // usage is the process's use of resources so far.
 type usage struct {
-	cpu            float64
-	mallocs, bytes uint64
+	cpu, mallocs, bytes float64
 }
 
 func used() usage {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return usage{machine.CPU(), m.Mallocs, m.TotalAlloc}
+	return usage{harness.CPU(), float64(m.Mallocs), float64(m.TotalAlloc)}
 }
 
 // start starts the clock, if it does not run yet.
@@ -51,14 +50,9 @@ func (m *meter) startLocked() {
 		return
 	}
 	fmt.Println("began")
-	if m.task.Profile != "" {
-		var err error
-		if m.profile, err = os.Create(m.task.Profile); err == nil {
-			err = pprof.StartCPUProfile(m.profile)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "profile:", err)
-		}
+	var err error
+	if m.endProfile, err = harness.Profile(m.task.Profile); err != nil {
+		fmt.Fprintln(os.Stderr, "profile:", err)
 	}
 	m.before, m.began = used(), time.Now()
 	m.tenth = m.began
@@ -98,9 +92,10 @@ func (m *meter) reached(offsets int64) {
 
 func (m *meter) stop() {
 	took, after := time.Since(m.began), used()
-	if m.profile != nil {
-		pprof.StopCPUProfile()
-		_ = m.profile.Close()
+	if m.endProfile != nil {
+		m.endProfile()
+	}
+	if m.task.Profile != "" {
 		if file, err := os.Create(m.task.Profile + ".allocs"); err == nil {
 			_ = pprof.Lookup("allocs").WriteTo(file, 0)
 			_ = file.Close()
@@ -112,7 +107,7 @@ func (m *meter) stop() {
 	if m.transactions > 0 {
 		m.result.Batch = float64(m.counted) / m.transactions
 	}
-	m.result.PeakMB = machine.PeakMB()
+	m.result.PeakMB = harness.PeakMB()
 	m.done()
 }
 

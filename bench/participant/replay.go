@@ -2,68 +2,65 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // measureReplay measures reading a topic again from its start, by a group that has handled all of it: once with its stored
 // offsets, and once with only the messages' identities, as after a restore of the topic.
-func measureReplay(ctx context.Context, s *stage) error {
-	from, err := s.fill(ctx, partitions, s.replay, keys, 0)
+func (s *stage) measureReplay(ctx context.Context) error {
+	from, err := s.fill(ctx, s.replay, 0)
 	if err != nil {
 		return err
 	}
 	defer s.remove(from)
-	heading()
+	table.Heading()
 	var first, again, known []result
 	for range s.rounds {
-		a, b, c, err := s.replays(ctx, from)
+		r, err := s.replays(ctx, from)
 		if err != nil {
 			return err
 		}
-		first, again, known = append(first, a), append(again, b), append(known, c)
+		first, again, known = append(first, r[0]), append(again, r[1]), append(known, r[2])
 	}
-	show("the first time", median(first))
-	show("again, known by offsets", median(again))
-	show("again, known by identities", median(known))
-	fmt.Printf("again: %.1f x the first rate by offsets, %.1f x by identities\n",
-		median(again).rate()/median(first).rate(), median(known).rate()/median(first).rate())
+	a, b, c := table.Median(first), table.Median(again), table.Median(known)
+	table.Show("the first time", a)
+	table.Show("again, known by offsets", b)
+	table.Show("again, known by identities", c)
+	fmt.Printf("again: %.1f x the first rate by offsets, %.1f x by identities\n", b.rate()/a.rate(), c.rate()/a.rate())
 	return nil
 }
 
-func (s *stage) replays(ctx context.Context, from *filled) (first, again, known result, err error) {
-	url, drop, err := s.database(ctx)
+// replays reads the topic three times: for the first time, with stored offsets, and without them.
+func (s *stage) replays(ctx context.Context, from *filled) (results [3]result, err error) {
+	y := s.NewSystem(ctx)
+	defer func() { err = errors.Join(err, y.Close()) }()
+	url, err := y.Database(ctx, "")
 	if err != nil {
-		return
+		return results, err
 	}
-	defer drop()
 	k := task{
-		Kind: byTroupe, URL: url, Hop: from.hop.String(), Group: s.name("group"), Partitions: from.partitions,
+		Kind: byTroupe, URL: url, Hop: from.hop.String(), Group: s.Name("group"), Partitions: from.partitions,
 		Batch: 100, Concurrency: partitions, Messages: from.messages, Offsets: true,
 	}
-	const forget = "TRUNCATE troupe.leases, troupe.inbox_offsets"
-	steps := []struct {
-		into   *result
-		before func() error
-	}{
-		{&first, func() error { return nil }},
-		{&again, func() error { return s.rewind(ctx, from, k.Group) }},
-		{&known, func() error {
-			if err := execute(ctx, url, forget); err != nil {
-				return err
-			}
-			return s.rewind(ctx, from, k.Group)
-		}},
-	}
-	for _, step := range steps {
-		if err = step.before(); err != nil {
-			return
+	for i := range results {
+		if i == 2 {
+			err = harness.Execute(ctx, url, "TRUNCATE troupe.leases, troupe.inbox_offsets")
 		}
-		if *step.into, err = s.run(ctx, k); err != nil {
-			return
+		if i > 0 && err == nil {
+			err = s.rewind(ctx, from, k.Group)
 		}
-		if err = check(ctx, url, from.messages); err != nil {
-			return
+		if err != nil {
+			return results, err
+		}
+		if results[i], err = s.run(ctx, k); err != nil {
+			return results, err
+		}
+		if err := check(ctx, url, from.messages); err != nil {
+			return results, err
 		}
 	}
-	return
+	return results, nil
 }

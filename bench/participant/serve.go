@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/bench/harness"
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -26,7 +26,7 @@ var errAlways = errors.New("this account fails always")
 
 // serve runs a service with a participant.
 func serve(ctx context.Context, k task, m *meter) error {
-	pool, err := openPool(ctx, k)
+	pool, err := harness.OpenPool(ctx, k.URL, k.Concurrency+2) // one for each concurrent transaction, and two more
 	if err != nil {
 		return err
 	}
@@ -89,14 +89,4 @@ type firstFetch struct{ m *meter }
 // OnFetchRecordBuffered implements kgo.HookFetchRecordBuffered.
 func (f firstFetch) OnFetchRecordBuffered(*kgo.Record) {
 	f.m.start()
-}
-
-// openPool makes a pool with a connection for each concurrent transaction, and two more for the rest.
-func openPool(ctx context.Context, k task) (*pgxpool.Pool, error) {
-	cfg, err := pgxpool.ParseConfig(k.URL)
-	if err != nil {
-		return nil, err
-	}
-	cfg.MaxConns = int32(k.Concurrency) + 2
-	return pgxpool.NewWithConfig(ctx, cfg)
 }

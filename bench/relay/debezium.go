@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 const debeziumVersion = "3.6.0.Final"
@@ -23,7 +25,7 @@ var properties embed.FS
 // A debezium is Debezium Server with its EventRouter. It connects to Postgres over TCP: its driver supports no sockets.
 type debezium struct {
 	name  string
-	table table
+	reads table
 	files []string // of debezium/, besides base
 	jvm   []string
 	java  string
@@ -31,14 +33,14 @@ type debezium struct {
 }
 
 func (d *debezium) String() string { return d.name }
-func (d *debezium) into() table    { return d.table }
+func (d *debezium) table() table   { return d.reads }
 
 const slot = "bench_debezium"
 
 // prime creates its publication and its slot.
 func (d *debezium) prime(ctx context.Context, b *bed) error {
-	return execute(ctx, b.socketURL(),
-		"CREATE PUBLICATION "+slot+" FOR TABLE "+d.table.name.Sanitize()+" WITH (publish = 'insert', publish_via_partition_root = true)",
+	return harness.Execute(ctx, b.socketURL(),
+		"CREATE PUBLICATION "+slot+" FOR TABLE "+d.reads.name.Sanitize()+" WITH (publish = 'insert', publish_via_partition_root = true)",
 		"SELECT pg_create_logical_replication_slot('"+slot+"', 'pgoutput')")
 }
 
@@ -76,7 +78,7 @@ func (d *debezium) configuration(b *bed) (string, error) {
 		}
 		text.Write(part)
 	}
-	address, err := url.Parse(b.postgres.URL(b.name))
+	address, err := url.Parse(b.Postgres.URL(b.name))
 	if err != nil {
 		return "", err
 	}
@@ -128,11 +130,11 @@ func fetchDebezium(ctx context.Context, home string) error {
 	// A newer plugin needs a parent that is not on Maven Central.
 	const plugin = "org.apache.maven.plugins:maven-dependency-plugin:2.8:get"
 	fmt.Println("fetching Debezium, 780 MB, once")
-	_, err := output(ctx, "mvn", "-q", "-B", plugin, "-Dartifact=io.debezium:debezium-server-dist:"+debeziumVersion+":tar.gz", "-Dtransitive=false")
+	_, err := harness.Output(ctx, "mvn", "-q", "-B", plugin, "-Dartifact=io.debezium:debezium-server-dist:"+debeziumVersion+":tar.gz", "-Dtransitive=false")
 	if err != nil {
 		return err
 	}
-	repository, err := output(ctx, "mvn", "-q", "-B", "help:evaluate", "-Dexpression=settings.localRepository", "-DforceStdout")
+	repository, err := harness.Output(ctx, "mvn", "-q", "-B", "help:evaluate", "-Dexpression=settings.localRepository", "-DforceStdout")
 	if err != nil {
 		return err
 	}
@@ -146,7 +148,7 @@ func fetchDebezium(ctx context.Context, home string) error {
 		return err
 	}
 	defer os.RemoveAll(partial)
-	_, err = output(ctx, "tar", "-C", partial, "-xzf", archive, "--strip-components=1", "debezium-server/lib",
+	_, err = harness.Output(ctx, "tar", "-C", partial, "-xzf", archive, "--strip-components=1", "debezium-server/lib",
 		"debezium-server/debezium-server-dist-"+debeziumVersion+"-runner.jar")
 	if err != nil {
 		return err

@@ -8,13 +8,15 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // usage is the processor time of processes so far, in seconds.
 type usage struct{ own, postgres, broker float64 }
 
 func (s *stage) used(p *program) usage {
-	return usage{p.CPU(), s.server.CPU(), s.process.CPU()}
+	return usage{p.CPU(), s.Server.CPU(), s.process.CPU()}
 }
 
 // stall is the time without a new row after which missing rows count as lost. A JVM starts in less.
@@ -22,15 +24,12 @@ const stall = time.Minute
 
 // drain makes a backlog, lets r publish all of it to Kafka, and counts the rows that arrive.
 func (s *stage) drain(ctx context.Context, r relayer, l load, tcp bool) (d drained, err error) {
-	b, err := s.bed(ctx, tcp, l.topics, r.into())
+	b, err := s.newBed(ctx, tcp, l.topics, r, r.table())
 	if err != nil {
 		return d, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	if err := r.prime(ctx, b); err != nil {
-		return d, fmt.Errorf("prime: %w", err)
-	}
-	if err := b.fill(ctx, r.into(), l); err != nil {
+	if err := b.fill(ctx, r.table(), l); err != nil {
 		return d, err
 	}
 	p, err := r.start(ctx, b)
@@ -41,7 +40,7 @@ func (s *stage) drain(ctx context.Context, r relayer, l load, tcp bool) (d drain
 	var before, after usage
 	grown, last := time.Now(), 0
 	limit := 2*time.Minute + time.Duration(l.rows)*time.Millisecond/2
-	err = until(ctx, limit, "not drained", func(ctx context.Context) (bool, error) {
+	err = harness.Until(ctx, limit, "not drained", func(ctx context.Context) (bool, error) {
 		n, err := b.ends(ctx)
 		if err != nil {
 			return false, err
@@ -65,12 +64,11 @@ func (s *stage) drain(ctx context.Context, r relayer, l load, tcp bool) (d drain
 	if err != nil {
 		return d, err
 	}
-	d = drained{
+	return drained{
 		rows: l.rows, seconds: max(t.last.Sub(t.first).Seconds(), 0.001), cpu: after.own - before.own,
 		postgres: after.postgres - before.postgres, broker: after.broker - before.broker,
-		peakMB: p.PeakMB(), lost: t.lost(), doubled: t.doubled, disorder: t.disordered,
-	}
-	return d, nil
+		peakMB: p.PeakMB(), lost: float64(t.lost()), doubled: float64(t.doubled), disorder: float64(t.disordered),
+	}, nil
 }
 
 // floor measures how fast the server can send the same rows: to pg_recvlogical, which drops them.
@@ -79,13 +77,13 @@ func (s *stage) floor(ctx context.Context, l load, tcp bool) (d drained, err err
 	if err != nil {
 		return d, err
 	}
-	b, err := s.bed(ctx, tcp, l.topics, troupeTable)
+	b, err := s.newBed(ctx, tcp, l.topics, nil, troupeTable)
 	if err != nil {
 		return d, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	const name = "bench_floor"
-	err = execute(ctx, b.socketURL(),
+	err = harness.Execute(ctx, b.socketURL(),
 		"CREATE PUBLICATION "+name+" FOR TABLE troupe.outbox WITH (publish = 'insert', publish_via_partition_root = true)",
 		"SELECT pg_create_logical_replication_slot('"+name+"', 'pgoutput')")
 	if err != nil {
@@ -95,7 +93,7 @@ func (s *stage) floor(ctx context.Context, l load, tcp bool) (d drained, err err
 		return d, err
 	}
 	// It ends at a message after the rows.
-	end, err := ask[string](ctx, b.socketURL(), "SELECT pg_logical_emit_message(true, 'bench', 'end')::text")
+	end, err := harness.Query[string](ctx, b.socketURL(), "SELECT pg_logical_emit_message(true, 'bench', 'end')::text")
 	if err != nil {
 		return d, err
 	}
@@ -144,110 +142,112 @@ func findReceive() (string, error) {
 	return "", err
 }
 
-// A contender is a program in a comparison, with the results of its rounds.
+// A contender is a program in a comparison, over one transport.
 type contender struct {
 	name string
 	way  string // name in the flag
 	tcp  bool
-	run  func(context.Context, load) (drained, error)
-	done []drained
 }
 
-// contenders returns the contenders of the flags, over each transport.
-func (s *stage) contenders(ways []string) (all []*contender) {
+// contenders returns the contenders of the flags, over each transport. Debezium supports only TCP.
+func (s *stage) contenders(ways []string) (all []contender) {
 	for _, tcp := range s.transports {
-		over := ", socket"
-		if tcp {
-			over = ", TCP"
-		}
 		for _, way := range ways {
-			c := &contender{name: way + over, way: way, tcp: tcp}
-			if way == floorWay {
-				c.run = func(ctx context.Context, l load) (drained, error) { return s.floor(ctx, l, tcp) }
-			} else {
+			c := contender{name: way, way: way, tcp: tcp}
+			if way != floorWay {
 				r := s.relayers[way].throughput
-				if _, java := r.(*debezium); java { // it supports only TCP
-					if slices.ContainsFunc(all, func(c *contender) bool { return c.way == way }) {
+				c.name = r.String()
+				if _, java := r.(*debezium); java {
+					if slices.ContainsFunc(all, func(c contender) bool { return c.way == way }) {
 						continue
 					}
-					c.tcp, over = true, ", TCP"
+					c.tcp = true
 				}
-				c.name = r.String() + over
-				c.run = func(ctx context.Context, l load) (drained, error) { return s.drain(ctx, r, l, c.tcp) }
 			}
+			c.name += map[bool]string{false: ", socket", true: ", TCP"}[c.tcp]
 			all = append(all, c)
 		}
 	}
 	return all
 }
 
+// drainOnce runs a contender on a backlog.
+func (s *stage) drainOnce(ctx context.Context, c contender, l load) (drained, error) {
+	if c.way == floorWay {
+		return s.floor(ctx, l, c.tcp)
+	}
+	return s.drain(ctx, s.relayers[c.way].throughput, l, c.tcp)
+}
+
 // warmUp makes a broker that is a JVM compile its code, once: the first contender would pay for that, with up to three times the
 // broker's processor time for a row, and for minutes with rows that wait some milliseconds for the broker.
-func (s *stage) warmUp(ctx context.Context, all []*contender) error {
+func (s *stage) warmUp(ctx context.Context, all []contender) error {
 	if s.quick || s.warmed {
 		return nil
 	}
 	s.warmed = true
 	const enough = 4_000_000
-	i := slices.IndexFunc(all, func(c *contender) bool { return c.way != floorWay })
+	i := slices.IndexFunc(all, func(c contender) bool { return c.way != floorWay })
 	for done := 0; i >= 0 && done < enough; done += s.rows {
-		if _, err := all[i].run(ctx, load{rows: s.rows, keys: s.keys, topics: s.topics}); err != nil {
+		if _, err := s.drainOnce(ctx, all[i], s.load(s.rows)); err != nil {
 			return fmt.Errorf("warm up: %s: %w", all[i].name, err)
 		}
 	}
 	return nil
 }
 
+func (s *stage) load(rows int) load { return load{rows: rows, keys: s.keys, topics: s.topics} }
+
 // compare makes all contenders drain the same rows, in turns within each round.
 func (s *stage) compare(ctx context.Context, l load, ways []string) error {
-	all := s.contenders(ways)
-	if err := s.warmUp(ctx, all); err != nil {
+	fmt.Printf("%d rows, %s\n", l.rows, l)
+	contenders := s.contenders(ways)
+	if err := s.warmUp(ctx, contenders); err != nil {
 		return err
 	}
-	drainHeading()
-	var wrong []error
-	for range s.rounds {
-		for _, c := range all {
-			d, err := c.run(ctx, l)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			d.show(c.name, 0, 0)
-			if d.lost > 0 || d.disorder > 0 {
-				wrong = append(wrong, fmt.Errorf("%s: %d rows lost, %d out of order", c.name, d.lost, d.disorder))
-			}
-			c.done = append(c.done, d)
-		}
+	drainTable.Heading()
+	all := make([]*harness.Contender[drained], len(contenders))
+	for i, c := range contenders {
+		all[i] = &harness.Contender[drained]{Name: c.name, Run: func(ctx context.Context) (drained, error) { return s.drainOnce(ctx, c, l) }}
 	}
-	for _, c := range all {
-		var floor, dbz float64
-		for _, other := range all {
+	var wrong []error
+	err := harness.Compare(ctx, s.rounds, all, func(name string, d drained) error {
+		drainTable.Show(name, d)
+		if d.lost > 0 || d.disorder > 0 {
+			wrong = append(wrong, fmt.Errorf("%s: %.0f rows lost, %.0f out of order", name, d.lost, d.disorder))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, c := range contenders {
+		m := drainTable.Median(all[i].Results)
+		for j, other := range contenders {
+			rate := drainTable.Median(all[j].Results).rate()
 			if other.way == floorWay && other.tcp == c.tcp {
-				floor = medianOf(other.done).rate()
+				m.ofFloor = m.rate() / rate
 			}
 			if other.way == debeziumWay {
-				dbz = medianOf(other.done).rate()
+				m.ofDebezium = m.rate() / rate
 			}
 		}
-		medianOf(c.done).show("median "+c.name, floor, dbz)
+		drainTable.Show("median "+c.name, m)
 	}
 	return errors.Join(wrong...)
 }
 
-func measureDrain(ctx context.Context, s *stage) error {
-	l := load{rows: s.rows, keys: s.keys, topics: s.topics}
-	fmt.Printf("%d rows, %s\n", l.rows, l)
-	return s.compare(ctx, l, s.ways)
+func (s *stage) measureDrain(ctx context.Context) error {
+	return s.compare(ctx, s.load(s.rows), s.ways)
 }
 
 // measureShapes drains rows that differ only in keys and topics.
-func measureShapes(ctx context.Context, s *stage) error {
+func (s *stage) measureShapes(ctx context.Context) error {
 	for _, l := range []load{
 		{rows: s.rows, keys: 1_000_000, topics: 1},
 		{rows: s.rows, keys: 1_000_000, topics: 10},
 		{rows: s.rows, keys: 1, topics: 1},
 	} {
-		fmt.Printf("%d rows, %s\n", l.rows, l)
 		if err := s.compare(ctx, l, s.ours()); err != nil {
 			return err
 		}
@@ -256,11 +256,9 @@ func measureShapes(ctx context.Context, s *stage) error {
 }
 
 // measureBacklog drains backlogs that differ only in size.
-func measureBacklog(ctx context.Context, s *stage) error {
+func (s *stage) measureBacklog(ctx context.Context) error {
 	for _, rows := range s.backlogs {
-		l := load{rows: rows, keys: s.keys, topics: s.topics}
-		fmt.Printf("%d rows, %s\n", l.rows, l)
-		if err := s.compare(ctx, l, s.ours()); err != nil {
+		if err := s.compare(ctx, s.load(rows), s.ours()); err != nil {
 			return err
 		}
 	}

@@ -10,58 +10,47 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
+
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
-// A rest is the cost of an idle relay.
-type rest struct {
-	statements float64 // a minute, as the server logs them
-	cpu        float64 // seconds a minute
-	postgres   float64
-}
-
 // idle runs r with an empty outbox.
-func (s *stage) idle(ctx context.Context, r relayer, tcp bool) (at rest, err error) {
-	b, err := s.bed(ctx, tcp, 1, r.into())
+func (s *stage) idle(ctx context.Context, r relayer, tcp bool) (cost idling, err error) {
+	b, err := s.newBed(ctx, tcp, 1, r, r.table())
 	if err != nil {
-		return at, err
+		return cost, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	if err := r.prime(ctx, b); err != nil {
-		return at, fmt.Errorf("prime: %w", err)
+	if err := harness.Execute(ctx, s.Postgres.SocketURL(""), "ALTER DATABASE "+b.name+" SET log_statement = 'all'"); err != nil {
+		return cost, err
 	}
-	if err := execute(ctx, s.postgres.SocketURL(""), "ALTER DATABASE "+b.name+" SET log_statement = 'all'"); err != nil {
-		return at, err
-	}
-	p, err := r.start(ctx, b)
+	p, err := b.startReady(ctx, r)
 	if err != nil {
-		return at, err
+		return cost, err
 	}
 	defer p.stop()
-	if err := p.ready(ctx); err != nil {
-		return at, err
-	}
-	if err := sleep(ctx, s.warm); err != nil { // until it has seen that the outbox is empty
-		return at, err
+	if err := harness.Sleep(ctx, s.warm); err != nil { // until it has seen that the outbox is empty
+		return cost, err
 	}
 	log, err := os.Open(filepath.Join(s.dir, "postgres", "postgres.log"))
 	if err != nil {
-		return at, err
+		return cost, err
 	}
 	defer log.Close()
 	if _, err := log.Seek(0, io.SeekEnd); err != nil {
-		return at, err
+		return cost, err
 	}
 	before, began := s.used(p), time.Now()
-	if err := sleep(ctx, s.time); err != nil {
-		return at, err
+	if err := harness.Sleep(ctx, s.time); err != nil {
+		return cost, err
 	}
 	after, minutes := s.used(p), time.Since(began).Minutes()
 	n, err := countStatements(log, b.name)
 	if err != nil {
-		return at, err
+		return cost, err
 	}
-	at = rest{float64(n) / minutes, (after.own - before.own) / minutes, (after.postgres - before.postgres) / minutes}
-	return at, p.alive()
+	cost = idling{float64(n) / minutes, (after.own - before.own) / minutes, (after.postgres - before.postgres) / minutes}
+	return cost, p.alive()
 }
 
 // countStatements counts the statements of a database in a server's log, whose lines have the prefix that devstack sets: time,
@@ -79,15 +68,15 @@ func countStatements(log io.Reader, database string) (n int, err error) {
 }
 
 // measureIdle measures once: the figures do not vary in a way that needs a comparison.
-func measureIdle(ctx context.Context, s *stage) error {
+func (s *stage) measureIdle(ctx context.Context) error {
 	fmt.Printf("an empty outbox, for %s\n", s.time)
-	fmt.Printf("%-38s %14s %10s %10s\n", "", "statements/min", "cpu s/min", "pg s/min")
+	idleTable.Heading()
 	for _, c := range s.contenders(s.relaying()) {
-		at, err := s.idle(ctx, s.relayers[c.way].latency, c.tcp)
+		cost, err := s.idle(ctx, s.relayers[c.way].latency, c.tcp)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		fmt.Printf("%-38s %14.0f %10.2f %10.2f\n", c.name, at.statements, at.cpu, at.postgres)
+		idleTable.Show(c.name, cost)
 	}
 	return nil
 }

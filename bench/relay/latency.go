@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/troupe-go/troupe/bench/harness"
 	"github.com/troupe-go/troupe/outbox"
 )
 
@@ -43,13 +44,13 @@ func (b *bed) insert(into table) func(ctx context.Context, tx pgx.Tx, l load, i 
 type stamps struct {
 	mu        sync.Mutex
 	committed []time.Time
-	came      []time.Time
+	arrived   []time.Time
 	left      int
 	all       chan struct{} // closed when all rows have arrived
 }
 
 func newStamps(rows int) *stamps {
-	return &stamps{committed: make([]time.Time, rows), came: make([]time.Time, rows), left: rows, all: make(chan struct{})}
+	return &stamps{committed: make([]time.Time, rows), arrived: make([]time.Time, rows), left: rows, all: make(chan struct{})}
 }
 
 func (s *stamps) commit(i int, at time.Time) {
@@ -58,10 +59,10 @@ func (s *stamps) commit(i int, at time.Time) {
 	s.committed[i] = at
 }
 
-func (s *stamps) come(i int, at time.Time) {
+func (s *stamps) arrive(i int, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.came[i] = at
+	s.arrived[i] = at
 	if s.left--; s.left == 0 {
 		close(s.all)
 	}
@@ -72,9 +73,9 @@ func (s *stamps) come(i int, at time.Time) {
 func (s *stamps) delays(from int) (all []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := from; i < len(s.came); i++ {
-		if !s.came[i].IsZero() {
-			all = append(all, max(0, s.came[i].Sub(s.committed[i])))
+	for i := from; i < len(s.arrived); i++ {
+		if !s.arrived[i].IsZero() {
+			all = append(all, max(0, s.arrived[i].Sub(s.committed[i])))
 		}
 	}
 	return all
@@ -83,24 +84,18 @@ func (s *stamps) delays(from int) (all []time.Duration) {
 // latency writes rows at a steady rate, one in a transaction, and measures the time of each from the return of its commit to a
 // consumer. The first seconds are not measured, and a writer's lateness does not count.
 func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d delay, err error) {
-	l := load{rows: rate * int((s.warm + s.time).Seconds()), keys: s.keys, topics: s.topics}
+	l := s.load(rate * int((s.warm + s.time).Seconds()))
 	warm := rate * int(s.warm.Seconds()) // rows that are not measured
-	b, err := s.bed(ctx, tcp, l.topics, r.into())
+	b, err := s.newBed(ctx, tcp, l.topics, r, r.table())
 	if err != nil {
 		return d, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	if err := r.prime(ctx, b); err != nil {
-		return d, fmt.Errorf("prime: %w", err)
-	}
-	p, err := r.start(ctx, b)
+	p, err := b.startReady(ctx, r)
 	if err != nil {
 		return d, err
 	}
 	defer p.stop()
-	if err := p.ready(ctx); err != nil {
-		return d, err
-	}
 	st, t := newStamps(l.rows), newTally(l)
 	consumer, err := b.consumer()
 	if err != nil {
@@ -108,16 +103,16 @@ func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d d
 	}
 	defer consumer.Close()
 	running, ctx := errgroup.WithContext(ctx)
-	listen, hush := context.WithCancel(ctx)
-	running.Go(func() error { return clock(listen, consumer, t, st) })
+	listening, stopListening := context.WithCancel(ctx)
+	running.Go(func() error { return recordArrivals(listening, consumer, t, st) })
 	running.Go(func() error {
-		defer hush()
-		w := &writing{bed: b, into: r.into(), load: l, rate: rate, stamps: st}
-		if err := w.between(ctx, 0, warm); err != nil {
+		defer stopListening()
+		w := &writer{bed: b, into: r.table(), load: l, rate: rate, stamps: st}
+		if err := w.write(ctx, 0, warm); err != nil {
 			return err
 		}
 		before, began := s.used(p), time.Now()
-		if err := w.between(ctx, warm, l.rows); err != nil {
+		if err := w.write(ctx, warm, l.rows); err != nil {
 			return err
 		}
 		after, took := s.used(p), time.Since(began)
@@ -128,18 +123,18 @@ func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d d
 		case <-time.After(quiet):
 		case <-ctx.Done():
 		}
-		return sleep(ctx, 200*time.Millisecond) // for duplicates
+		return harness.Sleep(ctx, 200*time.Millisecond) // for duplicates
 	})
 	if err := running.Wait(); err != nil {
 		return d, errors.Join(err, p.alive())
 	}
 	d.percentiles(st.delays(warm))
-	d.peakMB, d.lost, d.doubled = p.PeakMB(), t.lost(), t.doubled
+	d.peakMB, d.lost, d.doubled = p.PeakMB(), float64(t.lost()), float64(t.doubled)
 	return d, nil
 }
 
-// clock records when rows arrive, until ctx ends.
-func clock(ctx context.Context, consumer *kgo.Client, t *tally, st *stamps) (err error) {
+// recordArrivals records when rows arrive, until ctx ends.
+func recordArrivals(ctx context.Context, consumer *kgo.Client, t *tally, st *stamps) (err error) {
 	for {
 		fetches := consumer.PollFetches(ctx)
 		now := time.Now()
@@ -149,7 +144,7 @@ func clock(ctx context.Context, consumer *kgo.Client, t *tally, st *stamps) (err
 		fetches.EachRecord(func(r *kgo.Record) {
 			i, isNew, bad := t.record(r)
 			if isNew {
-				st.come(i, now)
+				st.arrive(i, now)
 			}
 			if bad != nil && err == nil {
 				err = bad
@@ -161,8 +156,8 @@ func clock(ctx context.Context, consumer *kgo.Client, t *tally, st *stamps) (err
 	}
 }
 
-// writing commits rows at a steady rate.
-type writing struct {
+// writer commits rows at a steady rate.
+type writer struct {
 	bed    *bed
 	into   table
 	load   load
@@ -170,8 +165,8 @@ type writing struct {
 	stamps *stamps
 }
 
-// between writes a range of rows, each when it is due.
-func (w *writing) between(ctx context.Context, from, to int) error {
+// write writes a range of rows, each when it is due.
+func (w *writer) write(ctx context.Context, from, to int) error {
 	insert := w.bed.insert(w.into)
 	began := time.Now()
 	running, ctx := errgroup.WithContext(ctx)
@@ -184,7 +179,7 @@ func (w *writing) between(ctx context.Context, from, to int) error {
 			defer conn.Close(context.WithoutCancel(ctx))
 			for i := first; i < to; i += writers {
 				due := began.Add(time.Duration(i-from) * time.Second / time.Duration(w.rate))
-				if err := sleep(ctx, time.Until(due)); err != nil {
+				if err := harness.Sleep(ctx, time.Until(due)); err != nil {
 					return err
 				}
 				if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return insert(ctx, tx, w.load, i) }); err != nil {
@@ -198,39 +193,31 @@ func (w *writing) between(ctx context.Context, from, to int) error {
 	return running.Wait()
 }
 
-func measureLatency(ctx context.Context, s *stage) error {
-	if err := s.warmUp(ctx, s.contenders(s.relaying())); err != nil {
+func (s *stage) measureLatency(ctx context.Context) error {
+	contenders := s.contenders(s.relaying())
+	if err := s.warmUp(ctx, contenders); err != nil {
 		return err
-	}
-	type line struct {
-		name string
-		done []delay
 	}
 	for _, rate := range s.rates {
 		fmt.Printf("%d rows/s, one in a transaction, for %s\n", rate, s.time)
-		delayHeading()
-		var lines []*line
-		for round := range s.rounds {
-			n := 0
-			for _, c := range s.contenders(s.relaying()) {
-				d, err := s.latency(ctx, s.relayers[c.way].latency, rate, c.tcp)
-				if err != nil {
-					return fmt.Errorf("%s: %w", c.name, err)
-				}
-				d.show(c.name)
-				if d.lost > 0 {
-					return fmt.Errorf("%s: %d rows lost", c.name, d.lost)
-				}
-				if round == 0 {
-					lines = append(lines, &line{name: c.name})
-				}
-				lines[n].done = append(lines[n].done, d)
-				n++
+		delayTable.Heading()
+		all := make([]*harness.Contender[delay], len(contenders))
+		for i, c := range contenders {
+			all[i] = &harness.Contender[delay]{Name: c.name, Run: func(ctx context.Context) (delay, error) {
+				return s.latency(ctx, s.relayers[c.way].latency, rate, c.tcp)
+			}}
+		}
+		err := harness.Compare(ctx, s.rounds, all, func(name string, d delay) error {
+			delayTable.Show(name, d)
+			if d.lost > 0 {
+				return fmt.Errorf("%.0f rows lost", d.lost)
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		for _, of := range lines {
-			medianDelay(of.done).show("median " + of.name)
-		}
+		delayTable.Medians(all)
 	}
 	return nil
 }

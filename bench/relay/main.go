@@ -23,16 +23,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/troupe-go/troupe/bench/machine"
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // options holds the values of the flags.
@@ -65,18 +60,6 @@ var (
 	}
 )
 
-var benchmarks = []struct {
-	name    string
-	measure func(context.Context, *stage) error
-}{
-	{"drain", measureDrain},
-	{"latency", measureLatency},
-	{"shapes", measureShapes},
-	{"backlog", measureBacklog},
-	{"writers", measureWriters},
-	{"idle", measureIdle},
-}
-
 // The ways, with their names in the flag.
 const (
 	floorWay         = "floor"
@@ -87,10 +70,16 @@ const (
 var everyWay = []string{floorWay, "wal", "exactly-once", "poll", debeziumWay, debeziumOnTroupe}
 
 func main() {
-	var names []string
-	for _, b := range benchmarks {
-		names = append(names, b.name)
+	s := &stage{options: full}
+	benchmarks := []harness.Benchmark{
+		{Name: "drain", Measure: s.measureDrain},
+		{Name: "latency", Measure: s.measureLatency},
+		{Name: "shapes", Measure: s.measureShapes},
+		{Name: "backlog", Measure: s.measureBacklog},
+		{Name: "writers", Measure: s.measureWriters},
+		{Name: "idle", Measure: s.measureIdle},
 	}
+	names := harness.Names(benchmarks)
 	only := flag.String("only", strings.Join(names, ","), "`names` of what to measure, with commas between")
 	ways := flag.String("ways", strings.Join(everyWay, ","),
 		"`names` of who takes part, with commas between; debezium reads the table of its documentation, debezium-troupe Troupe's")
@@ -111,124 +100,61 @@ func main() {
 	topics := flag.Int("topics", 1, "`topics`, which keys are spread over; each has 6 partitions")
 	lasts := flag.Duration("time", 0, "`time` of each latency, of writers and of an idle outbox (default 1m, quick 2s)")
 	backlogs := flag.String("backlogs", "", "`rows,…` of the backlogs (default 200000,2000000,10000000, quick 2000,20000)")
-	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Measures relays.\n\n  go run -C bench ./relay --only drain,latency --rounds 5\n\n")
-		flag.PrintDefaults()
-	}
-	flag.Parse()
-	o := full
-	if *quick {
-		o = small
-	}
-	if *rounds > 0 {
-		o.rounds = *rounds
-	}
-	if *rows > 0 {
-		o.rows = *rows
-	}
-	if *lasts > 0 {
-		o.time = *lasts
-	}
-	o.keys, o.topics, o.also = *keys, *topics, also
-	err := errors.Join(
-		choice("--only", *only, names, &[]string{}),
-		choice("--ways", *ways, everyWay, &o.ways),
-		parseTransports(*transports, &o.transports),
-		numbers("--backlogs", *backlogs, &o.backlogs),
-	)
-	switch {
-	case err != nil:
-	case flag.NArg() > 0:
-		err = fmt.Errorf("%q: want flags only", flag.Arg(0))
-	case o.keys < 1 || o.topics < 1:
-		err = fmt.Errorf("--keys %d, --topics %d: want 1 or more", o.keys, o.topics)
-	case o.time < time.Second:
-		err = fmt.Errorf("--time %s: want a second or more", o.time)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "relay:", err)
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = measure(ctx, &stage{options: o}, strings.Split(*only, ","))
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "relay:", err)
-		os.Exit(1)
-	}
-}
-
-// choice parses a comma-separated list of known names.
-func choice(flag, text string, known []string, into *[]string) error {
-	for name := range strings.SplitSeq(text, ",") {
-		if !slices.Contains(known, name) {
-			return fmt.Errorf("%s: %q is none of %s", flag, name, strings.Join(known, ", "))
+	harness.Main("relay", "Measures relays.\n\n  go run -C bench ./relay --only drain,latency --rounds 5", func(ctx context.Context) error {
+		if *quick {
+			s.options = small
 		}
-		*into = append(*into, name)
-	}
-	return nil
+		harness.Set(&s.rounds, *rounds)
+		harness.Set(&s.rows, *rows)
+		harness.Set(&s.time, *lasts)
+		s.keys, s.topics, s.also = *keys, *topics, also
+		chosen, err := harness.Choose("--only", *only, names...)
+		var unknown error
+		s.ways, unknown = harness.Choose("--ways", *ways, everyWay...)
+		err = errors.Join(err, unknown, parseTransports(*transports, &s.transports), harness.Numbers("--backlogs", *backlogs, &s.backlogs))
+		switch {
+		case err != nil:
+			return err
+		case s.keys < 1 || s.topics < 1:
+			return harness.Misused("--keys %d, --topics %d: want 1 or more", s.keys, s.topics)
+		case s.time < time.Second:
+			return harness.Misused("--time %s: want a second or more", s.time)
+		}
+		return s.measure(ctx, benchmarks, chosen)
+	})
 }
 
 func parseTransports(text string, tcp *[]bool) error {
-	var names []string
-	err := choice("--transports", text, []string{"socket", "tcp"}, &names)
+	names, err := harness.Choose("--transports", text, "socket", "tcp")
 	for _, name := range names {
 		*tcp = append(*tcp, name == "tcp")
 	}
 	return err
 }
 
-// numbers parses a comma-separated list of numbers; for "" it keeps the default.
-func numbers(flag, text string, into *[]int) error {
-	if text == "" {
-		return nil
-	}
-	*into = nil
-	for part := range strings.SplitSeq(text, ",") {
-		n, err := strconv.Atoi(part)
-		if err != nil || n < 1 {
-			return fmt.Errorf("%s: %q: want whole numbers above 0 with commas between", flag, text)
-		}
-		*into = append(*into, n)
-	}
-	return nil
-}
-
-func measure(ctx context.Context, s *stage, wanted []string) (err error) {
+func (s *stage) measure(ctx context.Context, benchmarks []harness.Benchmark, chosen []string) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
-	load := machine.Load() // before the processes that are started here add to it
+	load := harness.Load() // before the processes that are started here add to it
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("%s, %s/%s, %d cores, load %s, Postgres %s, broker %s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
-		runtime.NumCPU(), load, s.version, s.broker)
+	fmt.Printf("%s, load %s, Postgres %s, broker %s\n", harness.Platform(), load, s.Version, s.Broker)
 	if err := s.choose(ctx); err != nil {
 		return err
 	}
-	for _, b := range benchmarks {
-		if !slices.Contains(wanted, b.name) {
-			continue
-		}
-		began := time.Now()
-		fmt.Printf("\n%s\n", b.name)
-		if err := b.measure(ctx, s); err != nil {
-			return fmt.Errorf("%s: %w", b.name, err)
-		}
-		fmt.Printf("(%s took %s, load %s)\n", b.name, time.Since(began).Round(100*time.Millisecond), machine.Load())
-	}
-	return nil
+	return harness.Run(ctx, benchmarks, chosen)
 }
 
 // choose keeps the ways that are available here, and prints why the others are not.
 func (s *stage) choose(ctx context.Context) error {
-	asked := s.ways
+	wanted := s.ways
 	s.ways, s.relayers = nil, make(map[string]tunings)
 	var java, home string
 	var missing error
-	if !s.quick && (slices.Contains(asked, debeziumWay) || slices.Contains(asked, debeziumOnTroupe)) {
+	if !s.quick && (slices.Contains(wanted, debeziumWay) || slices.Contains(wanted, debeziumOnTroupe)) {
 		java, home, missing = findDebezium(ctx)
 	}
-	for _, way := range asked {
+	for _, way := range wanted {
 		why := ""
 		switch way {
 		case floorWay:
@@ -236,9 +162,9 @@ func (s *stage) choose(ctx context.Context) error {
 				why = err.Error()
 			}
 		case debeziumWay, debeziumOnTroupe:
-			d := debezium{name: "Debezium", table: debeziumTable, files: []string{"own"}, java: java, home: home}
+			d := debezium{name: "Debezium", reads: debeziumTable, files: []string{"own"}, java: java, home: home}
 			if way == debeziumOnTroupe {
-				d.name, d.table, d.files = "Debezium, Troupe's table", troupeTable, []string{"troupe"}
+				d.name, d.reads, d.files = "Debezium, Troupe's table", troupeTable, []string{"troupe"}
 			}
 			throughput, latency := d, d
 			throughput.files, throughput.jvm = append([]string{"throughput"}, d.files...), []string{"-XX:+UseParallelGC"}

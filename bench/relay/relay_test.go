@@ -12,27 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-func TestAPercentileIsTheSmallestThatThePartDoesNotExceed(t *testing.T) {
-	hundred := make([]int, 100)
-	for i := range hundred {
-		hundred[i] = i + 1
-	}
-	for _, c := range []struct {
-		of   []int
-		p    float64
-		want int
-	}{
-		{nil, 0.5, 0},
-		{[]int{7}, 0, 7}, {[]int{7}, 0.5, 7}, {[]int{7}, 0.999, 7},
-		{[]int{1, 2}, 0.5, 1}, {[]int{1, 2, 3}, 0.5, 2}, {[]int{1, 2, 3}, 0.99, 3},
-		{hundred, 0.5, 50}, {hundred, 0.95, 95}, {hundred, 0.99, 99}, {hundred, 0.999, 100}, {hundred, 1, 100},
-	} {
-		require.Equal(t, c.want, percentile(c.of, c.p), "%v of %d", c.p, len(c.of))
-	}
-}
-
 func TestAMedianIsOfEachFigureAndCountsAreSums(t *testing.T) {
-	m := medianOf([]drained{
+	m := drainTable.Median([]drained{
 		{rows: 10, seconds: 3, cpu: 1, peakMB: 50, lost: 1, doubled: 2},
 		{rows: 10, seconds: 1, cpu: 3, peakMB: 70, doubled: 3},
 		{rows: 10, seconds: 2, cpu: 2, peakMB: 60, disorder: 4},
@@ -159,15 +140,7 @@ func TestJavaSaysItsVersion(t *testing.T) {
 	}
 }
 
-func TestNumbersAndNamesOfFlags(t *testing.T) {
-	got := []int{1}
-	require.NoError(t, numbers("--backlogs", "", &got))
-	require.Equal(t, []int{1}, got)
-	require.NoError(t, numbers("--backlogs", "20,300", &got))
-	require.Equal(t, []int{20, 300}, got)
-	for _, bad := range []string{"x", "1,", "0", "-1"} {
-		require.ErrorContains(t, numbers("--backlogs", bad, &got), "--backlogs")
-	}
+func TestATransportIsSocketOrTCP(t *testing.T) {
 	var tcp []bool
 	require.NoError(t, parseTransports("socket,tcp", &tcp))
 	require.Equal(t, []bool{false, true}, tcp)

@@ -8,20 +8,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/troupe-go/troupe/bench/machine"
+	"github.com/troupe-go/troupe/bench/harness"
 	"github.com/troupe-go/troupe/internal/devstack"
 )
 
 // A relayer is a program in one configuration that publishes rows to Kafka.
 type relayer interface {
 	String() string
-	// into returns the table that it reads.
-	into() table
+	// table returns the table that it reads.
+	table() table
 	// prime makes the server keep the rows for it. It is called before there are rows.
 	prime(context.Context, *bed) error
 	// start runs it until stop.
@@ -30,7 +31,7 @@ type relayer interface {
 
 // A program is a process that was started here and ends with this one.
 type program struct {
-	machine.Process
+	harness.Process
 	child *devstack.Child
 	log   string
 	begun func(context.Context) (bool, error) // reports whether it has connected to the server
@@ -38,12 +39,25 @@ type program struct {
 
 // ready waits until it publishes, or would publish if there were rows.
 func (p *program) ready(ctx context.Context) error {
-	return until(ctx, 2*time.Minute, "it does not begin", func(ctx context.Context) (bool, error) {
+	return harness.Until(ctx, 2*time.Minute, "it does not begin", func(ctx context.Context) (bool, error) {
 		if err := p.alive(); err != nil {
 			return false, err
 		}
 		return p.begun(ctx)
 	})
+}
+
+// startReady starts r and waits until it is ready.
+func (b *bed) startReady(ctx context.Context, r relayer) (*program, error) {
+	p, err := r.start(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.ready(ctx); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return p, nil
 }
 
 func (b *bed) run(name string, cmd *exec.Cmd) (*program, error) {
@@ -57,7 +71,7 @@ func (b *bed) run(name string, cmd *exec.Cmd) (*program, error) {
 	if p.child, err = devstack.StartChild(cmd); err != nil {
 		return nil, err
 	}
-	p.Process = machine.Process(p.child.Pid())
+	p.Process = harness.Process(p.child.Pid())
 	return p, nil
 }
 
@@ -89,19 +103,18 @@ type troupe struct {
 }
 
 func (t *troupe) String() string { return t.name }
-func (t *troupe) into() table    { return troupeTable }
+func (t *troupe) table() table   { return troupeTable }
 
 // prime runs it until it has created its slot.
 func (t *troupe) prime(ctx context.Context, b *bed) error {
 	if !t.wal {
 		return nil
 	}
-	p, err := t.start(ctx, b)
-	if err != nil {
-		return err
+	p, err := b.startReady(ctx, t)
+	if err == nil {
+		p.stop()
 	}
-	defer p.stop()
-	return p.ready(ctx)
+	return err
 }
 
 func (t *troupe) start(ctx context.Context, b *bed) (*program, error) {
@@ -141,14 +154,14 @@ func answers(ctx context.Context, url string) bool {
 // streams reports whether our relay streams: a slot is active while it is being created too, when the relay polls the table.
 func (b *bed) streams(ctx context.Context) bool {
 	const stored = "SELECT EXISTS (SELECT FROM troupe.relay_state WHERE source = 'wal' AND sweep IS NULL AND published IS NOT NULL)"
-	yes, err := ask[bool](ctx, b.socketURL(), stored)
+	yes, err := harness.Query[bool](ctx, b.socketURL(), stored)
 	return err == nil && yes && b.reads(ctx)
 }
 
 // reads reports whether a connection reads from a slot of the database.
 func (b *bed) reads(ctx context.Context) bool {
 	const active = "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE database = $1 AND active)"
-	yes, err := ask[bool](ctx, b.socketURL(), active, b.name)
+	yes, err := harness.Query[bool](ctx, b.socketURL(), active, b.name)
 	return err == nil && yes
 }
 
@@ -177,10 +190,8 @@ func offers(usage, flag, value string) bool {
 		if len(fields) < 2 || fields[0] != flag {
 			continue
 		}
-		for one := range strings.SplitSeq(fields[1], "|") {
-			if one == value {
-				return true
-			}
+		if slices.Contains(strings.Split(fields[1], "|"), value) {
+			return true
 		}
 	}
 	return false

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,45 +12,30 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/troupe-go/troupe/bench/machine"
+	"github.com/troupe-go/troupe/bench/harness"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/migrations"
 )
 
 // A stage holds the servers and programs.
 type stage struct {
 	options
+	harness.Servers
 	dir    string // all files of a run
 	sweep  func() error
-	module string // the folder of this module's source
+	module string // the folder of Troupe's source
 
-	postgres *devstack.Postgres
-	version  string // of Postgres
-	server   machine.Postgres
-	embedded *devstack.Kafka
-	broker   string // its name
-	process  machine.Process
-	addrs    []string
-	client   *kgo.Client
-	admin    *kadm.Client
-	made     int // number of runs
-	warmed   bool
+	process harness.Process // the broker's; 0 if it is not known
+	addrs   []string
+	admin   *kadm.Client
+	made    int // number of runs
+	warmed  bool
 
 	relay string // the program outbox-relay
 	usage string // its help
-}
-
-// settings fits a server that has the machine for itself: the cost of a checkpoint within a run would be part of the result.
-var settings = map[string]string{
-	"fsync": "on", "synchronous_commit": "on", "shared_buffers": "1GB", "max_wal_size": "16GB", "checkpoint_timeout": "30min",
-	"wal_level": "logical",
 }
 
 const template = "troupe_bench_relay"
@@ -63,17 +47,17 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if err := os.Chmod(s.dir, 0o711); err != nil { // Postgres may run as another user, who must be able to enter it
 		return err
 	}
-	if s.module, err = machine.Checkout(ctx); err != nil {
+	if s.module, err = harness.Checkout(ctx); err != nil {
 		return err
 	}
-	if err := s.watch(); err != nil {
+	if err := s.startSweeper(); err != nil {
 		return err
 	}
 	s.relay = filepath.Join(s.dir, "outbox-relay")
-	if err := machine.Build(ctx, "cmd/outbox-relay", s.relay); err != nil {
+	if err := harness.Build(ctx, "cmd/outbox-relay", s.relay); err != nil {
 		return err
 	}
-	if s.usage, err = output(ctx, s.relay, "run", "--help"); err != nil {
+	if s.usage, err = harness.Output(ctx, s.relay, "run", "--help"); err != nil {
 		return err
 	}
 	if err := s.openPostgres(ctx); err != nil {
@@ -82,9 +66,9 @@ func (s *stage) open(ctx context.Context) (err error) {
 	return s.openBroker(ctx)
 }
 
-// watch starts a shell that cleans up once this process has ended, however it ends: it reads from a pipe whose other end is here.
+// startSweeper starts a shell that cleans up once this process has ended, however it ends: it reads from a pipe whose other end is here.
 // A child of this process ends by itself; a broker of apachekafka.sh does not.
-func (s *stage) watch() error {
+func (s *stage) startSweeper() error {
 	const script = `read -r _; if [ -e "$0/kafka" ]; then "$1" destroy --dir "$0/kafka"; fi; rm -rf "$0"`
 	watcher := exec.Command("/bin/sh", "-c", script, s.dir, s.apacheKafka())
 	pipe, err := watcher.StdinPipe()
@@ -106,75 +90,56 @@ func (s *stage) apacheKafka() string {
 
 func (s *stage) openPostgres(ctx context.Context) (err error) {
 	// The folder is our own for its log, from which statements are counted.
-	cfg := devstack.PostgresConfig{Dir: filepath.Join(s.dir, "postgres"), Settings: settings}
-	if s.postgres, err = devstack.StartPostgres(ctx, cfg); err != nil {
+	cfg := devstack.PostgresConfig{
+		Dir: filepath.Join(s.dir, "postgres"), Settings: harness.Settings(map[string]string{"max_wal_size": "16GB", "wal_level": "logical"}),
+	}
+	if s.Postgres, err = devstack.StartPostgres(ctx, cfg); err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, s.postgres.SocketURL(""))
-	if err != nil {
+	if err := s.Describe(ctx, s.Postgres.SocketURL("")); err != nil {
 		return err
 	}
-	defer conn.Close(ctx)
-	if err := conn.QueryRow(ctx, "SHOW server_version").Scan(&s.version); err != nil {
-		return err
-	}
-	s.server = machine.PostgresOf(int(conn.PgConn().PID()))
-	url, err := s.postgres.CreateDatabase(ctx, template, "")
-	if err != nil {
-		return err
-	}
-	return migrations.Up(ctx, url)
+	return s.Template(ctx, template)
 }
 
 func (s *stage) openBroker(ctx context.Context) (err error) {
 	switch address := os.Getenv("TROUPE_KAFKA"); {
 	case address != "":
-		s.broker, s.addrs = address, strings.Split(address, ",")
+		s.Broker, s.addrs = address, strings.Split(address, ",")
 	case s.quick:
-		if s.embedded, err = devstack.StartKafka(ctx, devstack.KafkaConfig{}); err != nil {
+		if s.Kafka, err = devstack.StartKafka(ctx, devstack.KafkaConfig{}); err != nil {
 			return err
 		}
-		s.broker, s.addrs = "embedded", s.embedded.Addrs()
+		s.Broker, s.addrs = "embedded", s.Kafka.Addrs()
 	default:
 		port, err := freePorts()
 		if err != nil {
 			return err
 		}
 		folder := filepath.Join(s.dir, "kafka")
-		address, err = output(ctx, s.apacheKafka(), "start", "--dir", folder, "--port", strconv.Itoa(port), "--set", "log.segment.delete.delay.ms=1000")
+		address, err = harness.Output(ctx, s.apacheKafka(), "start", "--dir", folder, "--port", strconv.Itoa(port), "--set", "log.segment.delete.delay.ms=1000")
 		if err != nil {
 			return fmt.Errorf("%w\nset TROUPE_KAFKA to a broker that runs, or see to it with --quick", err)
 		}
-		s.broker, s.addrs = "Apache Kafka on "+address, []string{address}
+		s.Broker, s.addrs = "Apache Kafka on "+address, []string{address}
 		if text, err := os.ReadFile(filepath.Join(folder, "pid")); err == nil {
 			pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-			s.process = machine.Process(pid)
+			s.process = harness.Process(pid)
 		}
 	}
-	s.client, err = kafka.NewClient(s.addrs)
+	s.Client, err = kafka.NewClient(s.addrs)
 	if err == nil {
-		s.admin = kadm.NewClient(s.client)
+		s.admin = kadm.NewClient(s.Client)
 	}
 	return err
 }
 
 func (s *stage) close() error {
-	var errs []error
-	if s.client != nil {
-		s.client.Close()
-	}
-	if s.embedded != nil {
-		errs = append(errs, s.embedded.Close())
-	}
-	if s.postgres != nil {
-		errs = append(errs, s.postgres.Close())
-	}
+	err := s.Servers.Close()
 	if s.sweep != nil {
-		errs = append(errs, s.sweep())
-	} else if s.dir != "" {
-		errs = append(errs, os.RemoveAll(s.dir))
+		return errors.Join(err, s.sweep())
 	}
-	return errors.Join(errs...)
+	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
 // A bed is a run's own database and topics.
@@ -187,7 +152,8 @@ type bed struct {
 
 const partitions = 6
 
-func (s *stage) bed(ctx context.Context, tcp bool, topics int, into table) (b *bed, err error) {
+// newBed creates the database and the topics of a run, and prepares the server for r, unless that is nil.
+func (s *stage) newBed(ctx context.Context, tcp bool, topics int, r relayer, into table) (b *bed, err error) {
 	s.made++
 	b = &bed{stage: s, name: fmt.Sprintf("bench_relay_%d", s.made), tcp: tcp}
 	defer func() {
@@ -195,12 +161,12 @@ func (s *stage) bed(ctx context.Context, tcp bool, topics int, into table) (b *b
 			err = errors.Join(err, b.close())
 		}
 	}()
-	url, err := s.postgres.CreateDatabase(ctx, b.name, template)
+	url, err := s.Postgres.CreateDatabase(ctx, b.name, template)
 	if err != nil {
 		return b, err
 	}
 	if into.create != "" {
-		if err := execute(ctx, url, into.create); err != nil {
+		if err := harness.Execute(ctx, url, into.create); err != nil {
 			return b, err
 		}
 	}
@@ -208,17 +174,23 @@ func (s *stage) bed(ctx context.Context, tcp bool, topics int, into table) (b *b
 		name := fmt.Sprintf("bench-%d-%d-%d", os.Getpid(), s.made, n)
 		// The record's time is the broker's, so that the relay does not influence it.
 		config := map[string]string{"message.timestamp.type": "LogAppendTime"}
-		if err := kafka.Provision(ctx, s.client, kafka.Topic{Name: name, Partitions: partitions, Config: config}); err != nil {
+		if err := kafka.Provision(ctx, s.Client, kafka.Topic{Name: name, Partitions: partitions, Config: config}); err != nil {
 			return b, err
 		}
 		b.topics = append(b.topics, name)
+	}
+	if r == nil {
+		return b, nil
+	}
+	if err := r.prime(ctx, b); err != nil {
+		return b, fmt.Errorf("prime: %w", err)
 	}
 	return b, nil
 }
 
 func (b *bed) close() error {
 	ctx := context.Background()
-	err := b.postgres.DropDatabase(ctx, b.name)
+	err := b.Postgres.DropDatabase(ctx, b.name)
 	if len(b.topics) > 0 {
 		_, failed := b.admin.DeleteTopics(ctx, b.topics...)
 		err = errors.Join(err, failed)
@@ -226,12 +198,12 @@ func (b *bed) close() error {
 	return err
 }
 
-func (b *bed) socketURL() string { return b.postgres.SocketURL(b.name) }
+func (b *bed) socketURL() string { return b.Postgres.SocketURL(b.name) }
 
 // url returns the database's URL for the relay.
 func (b *bed) url() string {
 	if b.tcp {
-		return b.postgres.URL(b.name)
+		return b.Postgres.URL(b.name)
 	}
 	return b.socketURL()
 }
@@ -249,44 +221,6 @@ func (b *bed) ends(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-func execute(ctx context.Context, url string, statements ...string) error {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	for _, sql := range statements {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("%s: %w", sql, err)
-		}
-	}
-	return nil
-}
-
-func ask[T any](ctx context.Context, url, sql string, args ...any) (answer T, err error) {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return answer, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if err := conn.QueryRow(ctx, sql, args...).Scan(&answer); err != nil {
-		return answer, fmt.Errorf("%s: %w", sql, err)
-	}
-	return answer, nil
-}
-
-// output runs a program and returns its output.
-func output(ctx context.Context, program string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, program, args...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", cmd, err, strings.TrimSpace(said.String()))
-	}
-	return strings.TrimSpace(string(out)), nil
-}
-
 // freePorts returns the first of two adjacent free ports of 127.0.0.1, below the ephemeral range: an outgoing connection could
 // use a port of that range before the caller does.
 func freePorts() (int, error) {
@@ -302,39 +236,6 @@ func freePorts() (int, error) {
 func free(port int) bool {
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	return err == nil && l.Close() == nil
-}
-
-// until calls yes each 20 ms until it returns true or an error, or time is up.
-func until(ctx context.Context, limit time.Duration, what string, yes func(context.Context) (bool, error)) error {
-	outer := ctx
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, err := yes(ctx)
-		if ok || err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			if err := outer.Err(); err != nil {
-				return err
-			}
-			return fmt.Errorf("%s after %s", what, limit)
-		}
-	}
-}
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // tail returns the end of a file.

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/troupe-go/troupe/bench/harness"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
@@ -38,23 +39,21 @@ func tenWays() (*saga.Definition, error) {
 
 // join starts sagas, sends ten events for each of them, all at once in any order, and counts the transactions that were rolled
 // back and tried again: first with one event in each, then with many.
-func (s *stage) join(ctx context.Context) (said string, err error) {
+func (s *stage) join(ctx context.Context) (string, error) {
+	var lines []string
 	for _, batch := range []int{1, 100} {
 		line, err := s.joinBy(ctx, batch)
 		if err != nil {
 			return "", err
 		}
-		if said != "" {
-			said += "; "
-		}
-		said += line
+		lines = append(lines, line)
 	}
-	return said, nil
+	return strings.Join(lines, "; "), nil
 }
 
 func (s *stage) joinBy(ctx context.Context, batch int) (_ string, err error) {
 	y, err := s.prepare(ctx, "kafka")
-	defer func() { err = errors.Join(err, y.close()) }()
+	defer func() { err = errors.Join(err, y.Close()) }()
 	if err != nil {
 		return "", err
 	}
@@ -64,7 +63,7 @@ func (s *stage) joinBy(ctx context.Context, batch int) (_ string, err error) {
 	}
 	var transactions, repeated atomic.Int64
 	p, err := participant.New(participant.Config{
-		Pool: y.pool, Brokers: s.addrs, Hop: topics.MustHop(y.flow, "join"), Batch: batch, Concurrency: ways, Partitions: 1,
+		Pool: y.order, Brokers: s.Kafka.Addrs(), Hop: topics.MustHop(y.Flow, "join"), Batch: batch, Concurrency: ways, Partitions: 1,
 		Hooks: participant.Hooks{Transaction: func(ctx context.Context, _ []participant.Delivery) (context.Context, func(error)) {
 			return ctx, func(err error) {
 				transactions.Add(1)
@@ -77,7 +76,7 @@ func (s *stage) joinBy(ctx context.Context, batch int) (_ string, err error) {
 	if err != nil {
 		return "", err
 	}
-	y.c, err = coordinator.New(ctx, coordinator.Config{Participant: p, Pool: y.pool, Definitions: []*saga.Definition{d}})
+	y.coordinator, err = coordinator.New(ctx, coordinator.Config{Participant: p, Pool: y.order, Definitions: []*saga.Definition{d}})
 	if err != nil {
 		return "", err
 	}
@@ -85,12 +84,10 @@ func (s *stage) joinBy(ctx context.Context, batch int) (_ string, err error) {
 		return "", err
 	}
 	began := time.Now()
-	ctx, y.stop = context.WithCancel(ctx)
-	y.running, y.ctx = errgroup.WithContext(ctx)
-	if err := y.run(p, y.pool); err != nil {
+	if err := y.runHop(p, y.order); err != nil {
 		return "", err
 	}
-	if err := awaitCount(ctx, y.pool, "SELECT count(*) FROM troupe.sagas WHERE status = 'completed'", s.joins); err != nil {
+	if err := harness.UntilCount(ctx, y.order, patience, "SELECT count(*) FROM troupe.sagas WHERE status = 'completed'", s.joins); err != nil {
 		return "", err
 	}
 	again, all := repeated.Load(), transactions.Load()
@@ -100,15 +97,15 @@ func (s *stage) joinBy(ctx context.Context, batch int) (_ string, err error) {
 
 // arrive starts n sagas, and sends the events that they wait for in random order.
 func (y *system) arrive(ctx context.Context, out *outbox.Outbox, n int) error {
-	return pgx.BeginFunc(ctx, y.pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, y.order, func(tx pgx.Tx) error {
 		var events []outbox.Entry
 		for range n {
 			key := nextKey()
-			if _, err := y.c.Start(ctx, tx, "join", map[string]any{"id": key}); err != nil {
+			if _, err := y.coordinator.Start(ctx, tx, "join", map[string]any{"id": key}); err != nil {
 				return err
 			}
 			for way := range ways {
-				topic := topics.MustHop(y.flow, fmt.Sprint("way-", way)).Events()
+				topic := topics.MustHop(y.Flow, fmt.Sprint("way-", way)).Events()
 				events = append(events, outbox.Entry{Topic: topic, Key: key, Body: Arrived{}})
 			}
 		}

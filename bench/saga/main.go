@@ -18,16 +18,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"runtime"
-	"runtime/pprof"
-	"slices"
-	"strings"
-	"syscall"
 	"time"
 
-	"github.com/troupe-go/troupe/bench/machine"
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // sizes holds the sizes of a run.
@@ -47,88 +40,63 @@ var (
 )
 
 func main() {
-	if task := os.Getenv(childEnv); task != "" {
-		beChild(task)
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	harness.Child("saga", serve)
+	s := &stage{sizes: full}
 	only := flag.String("only", "kafka,local", "`names` of what to measure, with commas between: kafka, local, join, recovery")
-	small := flag.Bool("quick", false, "everything in small, to see that it works: its figures say nothing")
+	small := flag.Bool("quick", false, harness.QuickUsage)
 	rounds := flag.Int("rounds", 0, "`rounds` (default 3, quick 1)")
 	callers := flag.Int("callers", 0, "sagas under way at once (default 64)")
 	profile := flag.String("profile", "", "`file` for a profile of the processor, of the runs at full speed")
-	var peers list
-	flag.Var(&peers, "peer", "`name=command` that is run in each round and prints a line of JSON with per_s, p50_ms and p99_ms; may be given again")
-	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Measures sagas.\n\n  go run -C bench ./saga --only kafka --rounds 5\n\n")
-		flag.PrintDefaults()
-	}
-	flag.Parse()
-	s := &stage{sizes: full, peers: peers}
-	if *small {
-		s.sizes = quick
-	}
-	if *rounds > 0 {
-		s.rounds = *rounds
-	}
-	if *callers > 0 {
-		s.callers = *callers
-	}
-	wanted := strings.Split(*only, ",")
-	for _, name := range wanted {
-		if !slices.Contains([]string{"kafka", "local", "join", "recovery"}, name) || flag.NArg() > 0 {
-			fmt.Fprintf(os.Stderr, "saga: %q is none of kafka, local, join, recovery\n", name)
-			os.Exit(2)
+	flag.Func("peer", "`name=command` that is run in each round and prints a line of JSON with per_s, p50_ms and p99_ms; may be given again",
+		func(text string) error {
+			s.peers = append(s.peers, text)
+			return nil
+		})
+	harness.Main("saga", "Measures sagas.\n\n  go run -C bench ./saga --only kafka --rounds 5", func(ctx context.Context) (err error) {
+		if *small {
+			s.sizes = quick
 		}
-	}
-	if err := run(ctx, s, wanted, *profile); err != nil {
-		fmt.Fprintln(os.Stderr, "saga:", err)
-		os.Exit(1)
-	}
-}
-
-type list []string
-
-func (l *list) String() string     { return strings.Join(*l, " ") }
-func (l *list) Set(s string) error { *l = append(*l, s); return nil }
-
-func run(ctx context.Context, s *stage, wanted []string, profile string) (err error) {
-	if err := s.open(ctx); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	fmt.Printf("%s, %s/%s, %d cores, load %s, Postgres %s, broker %s; %d sagas at once, and %.0f/s\n", runtime.Version(), runtime.GOOS,
-		runtime.GOARCH, runtime.NumCPU(), machine.Load(), s.version, s.broker, s.callers, s.rate)
-	if profile != "" {
-		f, err := os.Create(profile)
+		harness.Set(&s.rounds, *rounds)
+		harness.Set(&s.callers, *callers)
+		chosen, err := harness.Choose("--only", *only, "kafka", "local", "join", "recovery")
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
+		defer func() { err = errors.Join(err, s.Close()) }()
+		if err := s.open(ctx); err != nil {
 			return err
 		}
-		defer pprof.StopCPUProfile()
-	}
-	fmt.Printf("\n%-24s %9s %9s %9s %9s %11s %11s\n", "", "sagas/s", "p50 ms", "p95 ms", "p99 ms", "cpu ms/saga", "pg ms/saga")
-	all := make(map[string][]result)
-	var order []string
-	add := func(name string, r result) {
-		if all[name] == nil {
-			order = append(order, name)
+		fmt.Printf("%s; %d sagas at once, and %.0f/s\n\n", s.Header(), s.callers, s.rate)
+		stop, err := harness.Profile(*profile)
+		if err != nil {
+			return err
 		}
-		all[name] = append(all[name], r)
-		r.show(name)
+		defer stop()
+		return s.compare(ctx, chosen)
+	})
+}
+
+// compare runs what was chosen, and the peers, in turns within each round.
+func (s *stage) compare(ctx context.Context, chosen []string) error {
+	table.Heading()
+	results := make(map[string][]result)
+	var names []string
+	add := func(name string, r result) {
+		if results[name] == nil {
+			names = append(names, name)
+		}
+		results[name] = append(results[name], r)
+		table.Show(name, r)
 	}
+	once := map[string]func(context.Context) (string, error){"join": s.join, "recovery": s.recovery}
 	for range s.rounds {
-		for _, kind := range wanted {
-			if once := map[string]func(context.Context) (string, error){"join": s.join, "recovery": s.recovery}[kind]; once != nil {
-				said, err := once(ctx)
+		for _, kind := range chosen {
+			if once[kind] != nil {
+				text, err := once[kind](ctx)
 				if err != nil {
 					return fmt.Errorf("%s: %w", kind, err)
 				}
-				fmt.Println(kind + ": " + said)
+				fmt.Println(kind + ": " + text)
 				continue
 			}
 			flat, steady, err := s.measure(ctx, kind)
@@ -139,7 +107,7 @@ func run(ctx context.Context, s *stage, wanted []string, profile string) (err er
 			add(fmt.Sprintf("%s, at %.0f/s", kind, s.rate), steady)
 		}
 		for _, p := range s.peers {
-			name, r, err := peer(ctx, p)
+			name, r, err := runPeer(ctx, p)
 			if err != nil {
 				return err
 			}
@@ -147,8 +115,8 @@ func run(ctx context.Context, s *stage, wanted []string, profile string) (err er
 		}
 	}
 	fmt.Println()
-	for _, name := range order {
-		median(all[name]).show("median " + name)
+	for _, name := range names {
+		table.Show("median "+name, medianRun(results[name]))
 	}
 	return nil
 }

@@ -8,23 +8,23 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-go/troupe/bench/machine"
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // measure runs callers that each wait for their saga, and then sagas at a steady rate.
 func (s *stage) measure(ctx context.Context, kind string) (flat, steady result, err error) {
 	y, err := s.start(ctx, kind)
-	defer func() { err = errors.Join(err, y.close()) }()
+	defer func() { err = errors.Join(err, y.Close()) }()
 	if err != nil {
 		return flat, steady, err
 	}
-	if _, err = y.closed(ctx, s.warm); err != nil {
+	if _, err = y.flatOut(ctx, s.warm); err != nil {
 		return flat, steady, err
 	}
-	if flat, err = y.closed(ctx, s.time); err != nil {
+	if flat, err = y.flatOut(ctx, s.time); err != nil {
 		return flat, steady, err
 	}
-	if steady, err = y.open(ctx, s.time); err != nil {
+	if steady, err = y.atRate(ctx, s.time); err != nil {
 		return flat, steady, err
 	}
 	return flat, steady, y.check(ctx)
@@ -34,57 +34,49 @@ var keys atomic.Int64
 
 func nextKey() string { return fmt.Sprint("o-", keys.Add(1)) }
 
-// closed runs callers that start the next saga when the last has ended.
-func (y *system) closed(ctx context.Context, d time.Duration) (r result, err error) {
-	var mu sync.Mutex
-	var took []time.Duration
-	var failed error
-	var callers sync.WaitGroup
-	cpu, pg, began := machine.CPU(), y.s.server.CPU(), time.Now()
-	for range y.s.callers {
-		callers.Go(func() {
-			for time.Since(began) < d {
-				start := time.Now()
-				err := y.one(ctx, nextKey())
-				mu.Lock()
-				took, failed = append(took, time.Since(start)), errors.Join(failed, err)
-				mu.Unlock()
-				if err != nil {
-					return
+// flatOut runs callers that start the next saga when the last has ended.
+func (y *system) flatOut(ctx context.Context, d time.Duration) (result, error) {
+	return y.timed(ctx, func(began time.Time, run func(due time.Time) error) {
+		var callers sync.WaitGroup
+		for range y.stage.callers {
+			callers.Go(func() {
+				for time.Since(began) < d && run(time.Now()) == nil {
 				}
-			}
-		})
-	}
-	callers.Wait()
-	n := float64(len(took))
-	r.perSecond = n / time.Since(began).Seconds()
-	r.cpu, r.pg = (machine.CPU()-cpu)/n, (y.s.server.CPU()-pg)/n
-	r.percentiles(took)
-	return r, failed
+			})
+		}
+		callers.Wait()
+	})
 }
 
-// open starts sagas at a steady rate, independent of their ends; a saga's time counts from when it was due to start.
-func (y *system) open(ctx context.Context, d time.Duration) (r result, err error) {
+// atRate starts sagas at a steady rate, independent of their ends; a saga's time counts from when it was due to start.
+func (y *system) atRate(ctx context.Context, d time.Duration) (result, error) {
+	every := time.Duration(float64(time.Second) / y.stage.rate)
+	return y.timed(ctx, func(began time.Time, run func(due time.Time) error) {
+		var sagas sync.WaitGroup
+		for i := 0; time.Duration(i)*every < d; i++ {
+			due := began.Add(time.Duration(i) * every)
+			time.Sleep(time.Until(due))
+			sagas.Go(func() { _ = run(due) })
+		}
+		sagas.Wait()
+	})
+}
+
+// timed measures all sagas that start runs.
+func (y *system) timed(ctx context.Context, start func(began time.Time, run func(due time.Time) error)) (r result, err error) {
 	var mu sync.Mutex
-	var took []time.Duration
-	var failed error
-	var sagas sync.WaitGroup
-	cpu, pg, began := machine.CPU(), y.s.server.CPU(), time.Now()
-	every := time.Duration(float64(time.Second) / y.s.rate)
-	for i := 0; time.Duration(i)*every < d; i++ {
-		due := began.Add(time.Duration(i) * every)
-		time.Sleep(time.Until(due))
-		sagas.Go(func() {
-			err := y.one(ctx, nextKey())
-			mu.Lock()
-			took, failed = append(took, time.Since(due)), errors.Join(failed, err)
-			mu.Unlock()
-		})
-	}
-	sagas.Wait()
-	n := float64(len(took))
+	var times []time.Duration
+	cpu, pg, began := harness.CPU(), y.Server.CPU(), time.Now()
+	start(began, func(due time.Time) error {
+		failed := y.runSaga(ctx, nextKey())
+		mu.Lock()
+		defer mu.Unlock()
+		times, err = append(times, time.Since(due)), errors.Join(err, failed)
+		return failed
+	})
+	n := float64(len(times))
 	r.perSecond = n / time.Since(began).Seconds()
-	r.cpu, r.pg = (machine.CPU()-cpu)/n, (y.s.server.CPU()-pg)/n
-	r.percentiles(took)
-	return r, failed
+	r.cpu, r.pg = 1000*(harness.CPU()-cpu)/n, 1000*(y.Server.CPU()-pg)/n
+	r.percentiles(times)
+	return r, err
 }

@@ -20,10 +20,10 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"github.com/troupe-go/troupe/bench/harness"
 )
 
 // costs holds medians of docs/benchmarks.md. A test compares them with the page.
@@ -149,13 +149,9 @@ func main() {
 	flag.Float64Var(&d.hops, "hops", d.hops, "`messages` of a flow, of which the first is a request's own commit")
 	flag.Float64Var(&d.replicas, "replicas", d.replicas, "`replicas` of each partition")
 	measure := flag.Bool("measure", false, "say what a message leaves in Postgres and its log, instead")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, d, *rates, *measure); err != nil {
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
+	harness.Main("scale", "Derives resources from measured costs.\n\n  go run -C bench ./scale --rates 25000 --bytes 2000 --busy 0.4", func(ctx context.Context) error {
+		return run(ctx, d, *rates, *measure)
+	})
 }
 
 func run(ctx context.Context, d design, rates string, measure bool) error {

@@ -33,6 +33,7 @@ type consoleFlags struct {
 	file      string
 	watch     string
 	https     bool
+	access    *console.Access // of the file
 }
 
 const consoleAddress = "127.0.0.1:8090"
@@ -59,6 +60,16 @@ a file or a variable that it names:
   flow: order
   token: {file: /run/secrets/console}
 
+In place of the token it may name users with a role on each database: viewer (no payloads), operator
+(retry, redrive, pause) or admin (also discard, abandon, edit). A user has a token, or is named by a
+header of an authenticating proxy:
+
+  users:
+    ann: {token: {file: /run/secrets/ann}, roles: {"*": operator, payment: admin}}
+  groups:
+    support: {"*": viewer}
+  proxy: {from: [10.1.2.3], secret: {file: /run/secrets/proxy}, user: X-Forwarded-User, groups: X-Forwarded-Groups}
+
 Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 		Example: `  troupe console --database order=postgres://localhost/order --database payment=postgres://localhost/payment
   troupe console --kafka localhost:9092 --flow order --registry http://localhost:8081 --token-file /run/secrets/console
@@ -79,7 +90,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags.StringSliceVar(&f.hosts, "host", nil, "`name` by which browsers ask for it, beside localhost, repeatable; on loopback no other is answered")
 	flags.BoolVar(&f.https, "https", false, "browsers reach it by https, through a proxy that ends TLS: cookies are sent by https only")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token that people who act must show, at least 16 bytes [TROUPE_CONSOLE_TOKEN holds the token itself]")
-	flags.StringVar(&f.file, "config", "", "`file.yaml` with databases, kafka, flow, registry, listen, hosts, https and token; flags and the environment win over it")
+	flags.StringVar(&f.file, "config", "", "`file.yaml` with databases, kafka, flow, registry, listen, hosts, https, and token or users; flags and the environment win over it")
 	f.application, f.connections = "troupe console", 8
 	f.cfg.Since, f.cfg.Timeout, f.cfg.MaxRecords = 24*time.Hour, 10*time.Second, 1_000_000
 	return cmd
@@ -89,6 +100,9 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 func (f *consoleFlags) token() (string, error) {
 	if f.tokenFile == "" {
 		return os.Getenv("TROUPE_CONSOLE_TOKEN"), nil
+	}
+	if strings.ContainsAny(f.tokenFile, "\r\n") {
+		return "", errors.New("--token-file: several lines (not shown): want the path of a file")
 	}
 	text, err := os.ReadFile(f.tokenFile)
 	if err != nil {
@@ -122,8 +136,11 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 	host, _, _ := net.SplitHostPort(f.listen)
 	ip := net.ParseIP(host)
 	local := host == "localhost" || ip != nil && ip.IsLoopback()
-	if !local && token == "" {
-		return fmt.Errorf("--listen %s: others than this machine could read it: want a token, by --token-file or TROUPE_CONSOLE_TOKEN", f.listen)
+	if token != "" && f.access != nil {
+		return errors.New("a token for all, and users with roles in --config: want one of both (TROUPE_CONSOLE_TOKEN, --token-file and the file's token are the former)")
+	}
+	if !local && token == "" && f.access == nil {
+		return fmt.Errorf("--listen %s: others than this machine could read it: want a token, by --token-file or TROUPE_CONSOLE_TOKEN, or users in --config", f.listen)
 	}
 	end, err := f.openDemo(cmd.Context())
 	if err != nil {
@@ -140,7 +157,7 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	cfg := console.Config{
-		Brokers: looked.Brokers, Flow: looked.Flow, Registry: looked.Registry, Token: token, Private: !local, HTTPS: f.https,
+		Brokers: looked.Brokers, Flow: looked.Flow, Registry: looked.Registry, Token: token, Access: f.access, Private: !local, HTTPS: f.https,
 		Log: zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger(),
 	}
 	if len(looked.Brokers) == 0 {
@@ -178,7 +195,7 @@ func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stder
 	server.RegisterOnShutdown(c.Close) // else the shutdown would wait for live pages
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
-	_, _ = fmt.Fprintf(stderr, "console: http://%s/%s\n", l.Addr(), cmp.Or(map[bool]string{true: " (read only: no token)"}[cfg.Token == ""], ""))
+	_, _ = fmt.Fprintf(stderr, "console: http://%s/%s\n", l.Addr(), cmp.Or(map[bool]string{true: " (read only: no token)"}[cfg.Token == "" && cfg.Access == nil], ""))
 	select {
 	case err := <-ended:
 		return failed(err)

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/troupe-go/troupe/console"
 )
 
 // A consoleFile is the file of --config. Flags and the environment take precedence over it.
@@ -24,6 +27,60 @@ type consoleFile struct {
 	Hosts     []string          `yaml:"hosts"`
 	HTTPS     bool              `yaml:"https"`
 	Token     secret            `yaml:"token"`
+	// Users, Groups and Proxy are of console.Access.
+	Users  map[string]consoleUser   `yaml:"users"`
+	Groups map[string]console.Roles `yaml:"groups"`
+	Proxy  *consoleProxy            `yaml:"proxy"`
+}
+
+type consoleUser struct {
+	Token secret        `yaml:"token"`
+	Roles console.Roles `yaml:"roles"`
+}
+
+type consoleProxy struct {
+	From   []string `yaml:"from"`
+	Secret secret   `yaml:"secret"`
+	User   string   `yaml:"user"`
+	Groups string   `yaml:"groups"`
+}
+
+// access returns the users of the file; nil: it has none.
+func (c consoleFile) access() (*console.Access, error) {
+	if c.Users == nil && c.Groups == nil && c.Proxy == nil {
+		return nil, nil
+	}
+	a := &console.Access{Groups: c.Groups}
+	for _, name := range slices.Sorted(maps.Keys(c.Users)) {
+		token, err := c.Users[name].Token.read()
+		if err != nil {
+			return nil, fmt.Errorf("--config: user %s: token: %w", name, err)
+		}
+		a.Users = append(a.Users, console.User{Name: name, Token: token, Roles: c.Users[name].Roles})
+	}
+	if p := c.Proxy; p != nil {
+		secret, err := p.Secret.read()
+		if err != nil {
+			return nil, fmt.Errorf("--config: proxy: secret: %w", err)
+		}
+		a.Proxy = &console.Proxy{Secret: secret, User: p.User, Groups: p.Groups}
+		for _, text := range p.From {
+			from, err := prefix(text)
+			if err != nil {
+				return nil, fmt.Errorf("--config: proxy: from: %q: want an address such as 10.1.2.3, or a network such as 10.1.0.0/16", text)
+			}
+			a.Proxy.From = append(a.Proxy.From, from)
+		}
+	}
+	return a, nil
+}
+
+// prefix returns a network, or the network of one address.
+func prefix(text string) (netip.Prefix, error) {
+	if at, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(at, at.BitLen()), nil
+	}
+	return netip.ParsePrefix(text)
 }
 
 // A secret is in the file itself, in another file that it names, or in the environment.
@@ -78,16 +135,18 @@ func readConsoleFile(path string) (c consoleFile, err error) {
 	if yaml.Unmarshal(text, &keys) != nil {
 		return c, fmt.Errorf("--config: %s is no YAML of settings (what stands there is not shown: it may be a secret)", path)
 	}
-	known := []string{"databases", "flow", "hosts", "https", "kafka", "listen", "registry", "token"}
+	known := []string{"databases", "flow", "groups", "hosts", "https", "kafka", "listen", "proxy", "registry", "token", "users"}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(known, key) {
 			return c, fmt.Errorf("--config: %s: unknown key %q; known are %s", path, key, strings.Join(known, ", "))
 		}
 	}
-	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true) // an unknown key of a user or of the proxy could be a protection that is not there
+	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		var mismatch *yaml.TypeError
 		if errors.As(err, &mismatch) {
-			err = errors.New("a value is not of the kind that is wanted (it is not shown: it may be a secret)")
+			err = errors.New("a value is not of the kind that is wanted, or a key of a user or of the proxy is unknown (they are not shown: one may be a secret)")
 		}
 		return c, fmt.Errorf("--config: %s: %w", path, err)
 	}
@@ -119,6 +178,9 @@ func (f *consoleFlags) take(c consoleFile, listens bool) (token string, err erro
 		f.hosts = c.Hosts
 	}
 	f.https = f.https || c.HTTPS
+	if f.access, err = c.access(); err != nil {
+		return "", err
+	}
 	if token, err = c.Token.read(); err != nil {
 		return "", fmt.Errorf("--config: token: %w", err)
 	}

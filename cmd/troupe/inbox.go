@@ -60,7 +60,7 @@ Exit status: 0 it was found, 1 it was not or the look failed, 2 wrong usage.`,
 				}
 			}
 			if len(found) == 0 {
-				return failed(fmt.Errorf("%s is not known here: it has not come yet, or was handled so long ago that the inbox has forgotten it",
+				return failed(fmt.Errorf("%s is not known here: it has not come yet, waits on a retry topic, or was handled so long ago that the inbox has forgotten it",
 					oneLine(args[0], 200)))
 			}
 			return printSightings(cmd, args[0], found)

@@ -65,6 +65,8 @@ var where = []string{
 	"database-tls-key", "database-tls-server-name", "registry", "output", "config", "outbox", "actor", "reason", "dry-run", "yes", "help",
 }
 
+const confirmed = "confirms the discard on a page, where a click is enough otherwise"
+
 const oneOfAList = "is one line of a list, which has the filters"
 
 // views lists the values that pages take, in the address or, after "post ", in the form.
@@ -87,10 +89,12 @@ var views = map[string]view{
 	"/dead-letters/list": {
 		commands: "troupe dlq list", command: map[string]string{"letters": "it lists no other"},
 	},
-	"post /dead-letters/act": {commands: "troupe dlq redrive, troupe dlq discard"},
-	"/dead-letter":           {commands: "troupe dlq show", called: map[string]string{"id": ""}},
-	"/held":                  {commands: "troupe held list"},
-	"post /held/key":         {commands: "troupe held retry, troupe held release", called: map[string]string{"place": ""}},
+	"post /dead-letters/act": {
+		commands: "troupe dlq redrive, troupe dlq discard", page: map[string]string{"count": confirmed},
+	},
+	"/dead-letter":   {commands: "troupe dlq show", called: map[string]string{"id": ""}},
+	"/held":          {commands: "troupe held list"},
+	"post /held/key": {commands: "troupe held retry, troupe held release", called: map[string]string{"place": ""}},
 	"/messages": {
 		commands: "troupe trace, troupe inbox find", called: map[string]string{"q": ""},
 		command: map[string]string{
@@ -104,8 +108,11 @@ var views = map[string]view{
 		commands: "outbox-relay parked list",
 		page:     map[string]string{"status": "parked list is of parked rows; outbox-relay status counts the others"},
 	},
-	"/relay/row":            {commands: "outbox-relay parked show", called: map[string]string{"id": ""}},
-	"post /relay/act":       {commands: "outbox-relay parked retry, outbox-relay parked discard, outbox-relay pause, outbox-relay resume"},
+	"/relay/row": {commands: "outbox-relay parked show", called: map[string]string{"id": ""}},
+	"post /relay/act": {
+		commands: "outbox-relay parked retry, outbox-relay parked discard, outbox-relay pause, outbox-relay resume",
+		page:     map[string]string{"count": confirmed},
+	},
 	"post /definition/move": {commands: "troupe saga migrate"},
 	"post /definition/start": {
 		commands: "troupe saga start", called: map[string]string{"hash": "", "key": "", "input": "json"},

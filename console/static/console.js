@@ -1,27 +1,79 @@
-// Everything works without this file. With it times are in the reader's zone, and a page that is open follows its facts.
+// Everything works without this file. With it, an open page follows its facts, and says so when it cannot.
 "use strict";
 
-function localTimes(root) {
-  for (const t of root.querySelectorAll("time[datetime]")) {
-    const at = new Date(t.dateTime);
-    if (isNaN(at)) continue;
-    const pad = (n) => String(n).padStart(2, "0");
-    t.textContent = `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ` +
-      `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
+let stream, asOf = new Date(), retry;
+
+// ago returns how long ago a time was, as the server writes it (short in overview.go).
+function ago(at, now) {
+  const s = Math.abs(now - at) / 1000;
+  const text = s < 120 ? `${Math.floor(s)} s` : s < 7200 ? `${Math.floor(s / 60)} min` : s < 172800 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} days`;
+  return at > now ? `in ${text}` : `${text} ago`;
+}
+
+function utc(at) { return `${at.toISOString().slice(0, 19).replace("T", " ")} UTC`; }
+
+function tick() {
+  const now = new Date();
+  for (const t of document.querySelectorAll("time[datetime]")) {
+    const text = t.querySelector(".ago");
+    if (text) text.textContent = ago(new Date(t.dateTime), now);
   }
 }
 
-let stream;
-
-function follow() {
-  if (stream) stream.close();
+// note shows a message above the page; "" removes it. The message of a lost connection and the one of a change have a kind each.
+function note(kind, text, link) {
   const main = document.getElementById("main");
-  if (!main.dataset.live || !window.EventSource) return;
-  stream = new EventSource(main.dataset.live);
-  stream.addEventListener("changed", refresh);
+  let p = main.querySelector(`[data-note="${kind}"]`);
+  if (!text) { if (p) p.remove(); return; }
+  if (!p) {
+    p = document.createElement("p");
+    p.className = "message stale";
+    p.dataset.note = kind;
+    p.setAttribute("role", "status");
+    main.prepend(p);
+  }
+  if (p.dataset.text === text) return;
+  p.dataset.text = text;
+  p.textContent = text + " ";
+  if (link) {
+    const again = document.createElement("a");
+    again.href = location.href;
+    again.textContent = link;
+    p.append(again);
+  }
 }
 
-// busy says that somebody is in the middle of something that a new page would take from him.
+function lost(why) { note("lost", `${why}. This page shows the state as of ${utc(asOf)}.`, "Try again"); }
+
+function seen() {
+  asOf = new Date();
+  note("lost", "");
+}
+
+const silence = 45000; // ms without an event: the server writes one every few seconds
+
+function follow() {
+  clearTimeout(retry);
+  if (stream) stream.close();
+  stream = undefined;
+  const main = document.getElementById("main");
+  if (!main.dataset.live || !window.EventSource || document.hidden) return;
+  const own = stream = new EventSource(main.dataset.live);
+  let heard = Date.now();
+  own.addEventListener("same", () => { heard = Date.now(); seen(); });
+  own.addEventListener("changed", () => { heard = Date.now(); refresh(); });
+  own.addEventListener("error", () => {
+    if (own !== stream) return;
+    lost("Connection lost");
+    if (own.readyState === EventSource.CLOSED) retry = setTimeout(follow, 10000); // the browser does not try again by itself
+  });
+  const watch = setInterval(() => {
+    if (own !== stream) { clearInterval(watch); return; }
+    if (Date.now() - heard > silence) { clearInterval(watch); lost("Connection lost"); follow(); }
+  }, 5000);
+}
+
+// busy reports whether a new page would take something from the reader: a field, a selection.
 function busy(main) {
   const at = document.activeElement;
   return main.contains(at) && at.matches("input, select, textarea") || String(window.getSelection()) !== "" ||
@@ -31,34 +83,26 @@ function busy(main) {
 async function refresh() {
   const main = document.getElementById("main");
   if (busy(main)) {
-    if (!main.querySelector(".stale")) {
-      const note = document.createElement("p");
-      note.className = "message stale";
-      note.setAttribute("role", "status");
-      note.textContent = "This page has changed meanwhile. ";
-      const again = document.createElement("a");
-      again.href = location.href;
-      again.textContent = "Show it anew";
-      note.append(again);
-      main.prepend(note);
-    }
+    note("changed", "This page has changed meanwhile.", "Show the new state");
     return;
   }
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (answer.status >= 500 || answer.status === 429) { lost(`The server answers with status ${answer.status}`); return; }
     const next = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
     if (!next) return;
     const open = [...main.querySelectorAll("details")].map((d) => d.open);
     next.querySelectorAll("details").forEach((d, i) => { d.open = open[i] || false; });
     const focused = document.activeElement && main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     main.replaceWith(next);
-    localTimes(next);
     if (focused) {
       for (const a of next.querySelectorAll("a[href]")) if (a.getAttribute("href") === focused) { a.focus({ preventScroll: true }); break; }
     }
+    seen();
     follow();
-  } catch { /* the stream asks again */ }
+  } catch { lost("Connection lost"); }
 }
 
-localTimes(document);
+document.addEventListener("visibilitychange", follow); // a hidden page needs no stream
+setInterval(tick, 10000);
 follow();

@@ -40,9 +40,14 @@ var broken = map[string][]string{
 		"http://u:" + marker + "@h:port", "http://u:" + marker + "@h h", "u:" + marker + "@h:8081", "://" + marker, "http://h/?token=" + marker,
 		"http://u:" + marker + "@registry.example",
 	},
-	"url":    {"http://u:" + marker + "@h:port", "http://u:" + marker + "@h h", "u:" + marker + "@h:8081", "://" + marker, "http://h:80?token=" + marker, "http://u:" + marker + "@h"},
-	"alert":  {"http://u:" + marker + "@h:port", "chat.example/" + marker, "http://u:" + marker + "@chat.example/x", "://" + marker},
-	"listen": {"u:" + marker + "@127.0.0.1", "u:" + marker + "@127.0.0.1:0", "http://u:" + marker + "@127.0.0.1:0"},
+	"url":        {"http://u:" + marker + "@h:port", "http://u:" + marker + "@h h", "u:" + marker + "@h:8081", "://" + marker, "http://h:80?token=" + marker, "http://u:" + marker + "@h"},
+	"alert":      {"http://u:" + marker + "@h:port", "chat.example/" + marker, "http://u:" + marker + "@chat.example/x", "://" + marker},
+	"headers":    {"authorization", "authorization " + marker, "author ization=" + marker, "authorization=%zz" + marker, "a=b," + marker, marker},
+	"attributes": {marker, "a=b," + marker, "a=%zz" + marker},
+	"number":     {marker, "1" + marker, "1 " + marker},
+	"pem":        {"/no/such/" + marker, "-----BEGIN PRIVATE KEY-----\n" + marker + "\n-----END PRIVATE KEY-----\n", "a\n" + marker},
+	"key":        {"-----BEGIN PRIVATE KEY-----\n" + marker + "\n-----END PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----\r\n" + marker, "a\n" + marker},
+	"listen":     {"u:" + marker + "@127.0.0.1", "u:" + marker + "@127.0.0.1:0", "http://u:" + marker + "@127.0.0.1:0"},
 }
 
 // An entry is a setting that takes an address: a variable or a flag, and the command that reads it. prefix is the text before the
@@ -64,9 +69,13 @@ func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
 	both := []string{nowhere, nobody}
 	relay := append([]string{"OUTBOX_RELAY_ADMIN=127.0.0.1:0"}, both...)
 	demo := append([]string{"SCHEMA_REGISTRY_URL=http://127.0.0.1:1"}, both...)
-	ambassador := append([]string{"AMBASSADOR_HOP=order.shipping", "AMBASSADOR_SERVICE_URL=http://127.0.0.1:1"}, both...)
+	traced := append([]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}, demo...)
+	ambassador := append([]string{"TROUPE_AMBASSADOR_HOP=order.shipping", "TROUPE_AMBASSADOR_SERVICE_URL=http://127.0.0.1:1"}, both...)
+	settings := filepath.Join(t.TempDir(), "ambassador.yaml")
+	require.NoError(t, os.WriteFile(settings, []byte("commands: [{type: shipping.Ship, path: /ship}]"), 0o600))
+	ambassador = append(ambassador, "TROUPE_AMBASSADOR_CONFIG="+settings)
 	reactions := filepath.Join(t.TempDir(), "reactions.json")
-	require.NoError(t, os.WriteFile(reactions, []byte(`{"hop": "order.payment", "reactions": []}`), 0o600))
+	require.NoError(t, os.WriteFile(reactions, []byte(`{"hop": "f.a", "starts": [{"topic": "f.a.events", "type": "Ping"}]}`), 0o600))
 
 	programs := map[string][]entry{"troupe": {
 		{kind: "database", variable: "DATABASE_URL", flag: "--database", args: []string{"dlq", "list"}},
@@ -87,8 +96,8 @@ func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
 		{kind: "brokers", variable: "TROUPE_KAFKA", flag: "--kafka", args: []string{"demo"}},
 		{kind: "registry", variable: "TROUPE_REGISTRY", flag: "--registry", args: []string{"demo"}},
 		{kind: "listen", flag: "--console", args: []string{"demo"}},
-		{kind: "brokers", flag: "--kafka", args: []string{"dev"}},
-		{kind: "listen", flag: "--console", args: []string{"dev"}},
+		{kind: "brokers", flag: "--kafka", args: []string{"dev", "shop"}},
+		{kind: "listen", flag: "--console", args: []string{"dev", "shop"}},
 		{kind: "database", variable: "DATABASE_URL", flag: "--database-url", args: []string{"doctor"}},
 		{kind: "brokers", variable: "KAFKA_BROKERS", flag: "--brokers", args: []string{"doctor"}},
 		{kind: "registry", variable: "TROUPE_REGISTRY", flag: "--registry", args: []string{"doctor"}, environ: both},
@@ -98,10 +107,10 @@ func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
 		{kind: "database", variable: "DATABASE_URL", flag: "--database-url", args: []string{"ambassador"}, environ: ambassador},
 		{kind: "brokers", variable: "KAFKA_BROKERS", flag: "--brokers", args: []string{"ambassador"}, environ: ambassador},
 		{kind: "registry", variable: "SCHEMA_REGISTRY_URL", flag: "--registry", args: []string{"ambassador"}, environ: ambassador},
-		{kind: "url", variable: "AMBASSADOR_SERVICE_URL", flag: "--service-url", args: []string{"ambassador"}, environ: ambassador},
+		{kind: "url", variable: "TROUPE_AMBASSADOR_SERVICE_URL", flag: "--service-url", args: []string{"ambassador"}, environ: ambassador},
 		{kind: "alert", variable: "ALERT_URL", flag: "--alert-url", args: []string{"ambassador"}, environ: ambassador},
-		{kind: "listen", variable: "AMBASSADOR_ADMIN", flag: "--admin", args: []string{"ambassador"}, environ: ambassador},
-		{kind: "listen", variable: "AMBASSADOR_OUTBOX", flag: "--outbox", args: []string{"ambassador"}, environ: ambassador},
+		{kind: "listen", variable: "TROUPE_AMBASSADOR_ADMIN", flag: "--admin", args: []string{"ambassador"}, environ: ambassador},
+		{kind: "listen", variable: "TROUPE_AMBASSADOR_OUTBOX", flag: "--outbox", args: []string{"ambassador"}, environ: ambassador},
 	}}
 	for _, command := range []string{"run", "check", "status", "migrate"} {
 		programs["outbox-relay"] = append(programs["outbox-relay"], entry{kind: "database", variable: "DATABASE_URL", flag: "--database-url", args: []string{command}, environ: relay})
@@ -112,12 +121,32 @@ func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
 		entry{kind: "alert", variable: "ALERT_URL", flag: "--alert-url", args: []string{"run"}, environ: relay},
 		entry{kind: "listen", variable: "OUTBOX_RELAY_ADMIN", flag: "--admin", args: []string{"run"}, environ: relay},
 	)
+	// The text of a key where the path of its file is expected.
+	for _, name := range []string{"DATABASE_TLS_KEY", "DATABASE_TLS_CA", "KAFKA_TLS_KEY", "KAFKA_TLS_CA", "KAFKA_PASSWORD_FILE"} {
+		flag := "--" + strings.ReplaceAll(strings.ToLower(name), "_", "-")
+		programs["outbox-relay"] = append(programs["outbox-relay"],
+			entry{kind: "key", variable: "OUTBOX_RELAY_" + name, flag: flag, args: []string{"run"}, environ: relay})
+		programs["troupe"] = append(programs["troupe"],
+			entry{kind: "key", variable: "TROUPE_AMBASSADOR_" + name, flag: flag, args: []string{"ambassador"}, environ: ambassador})
+	}
+	programs["troupe"] = append(programs["troupe"], entry{kind: "key", flag: "--token-file", args: []string{"console", "--database", "order=postgres://u@127.0.0.1:1/d"}})
 	for _, service := range []string{"demo-order", "demo-payment", "demo-inventory", "demo-shipping"} {
 		programs[service] = []entry{
 			{kind: "database", variable: "DATABASE_URL", flag: "--database-url", environ: demo},
 			{kind: "brokers", variable: "KAFKA_BROKERS", flag: "--kafka-brokers", environ: demo},
 			{kind: "registry", variable: "SCHEMA_REGISTRY_URL", flag: "--schema-registry-url", environ: demo},
 			{kind: "url", variable: "OTEL_EXPORTER_OTLP_ENDPOINT", flag: "--otel-exporter-otlp-endpoint", environ: demo},
+			{kind: "url", variable: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", environ: traced},
+			{kind: "headers", variable: "OTEL_EXPORTER_OTLP_HEADERS", environ: traced},
+			{kind: "headers", variable: "OTEL_EXPORTER_OTLP_TRACES_HEADERS", environ: traced},
+			{kind: "attributes", variable: "OTEL_RESOURCE_ATTRIBUTES", environ: traced},
+			{kind: "number", variable: "OTEL_EXPORTER_OTLP_TIMEOUT", environ: traced},
+			{kind: "number", variable: "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", environ: traced},
+			{kind: "number", variable: "OTEL_TRACES_SAMPLER", environ: traced},
+			{kind: "number", variable: "OTEL_TRACES_SAMPLER_ARG", environ: traced},
+			{kind: "pem", variable: "OTEL_EXPORTER_OTLP_CERTIFICATE", environ: traced},
+			{kind: "pem", variable: "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", environ: traced},
+			{kind: "pem", variable: "OTEL_EXPORTER_OTLP_CLIENT_KEY", environ: append([]string{"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE=/no/such/file"}, traced...)},
 			{kind: "alert", variable: "ALERT_URL", flag: "--alert-url", environ: demo},
 			{kind: "listen", variable: "DEMO_LISTEN", flag: "--listen", environ: demo},
 			// An address where none is expected is not repeated either.
@@ -140,14 +169,14 @@ func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
 				t.Parallel()
 				for i, text := range texts {
 					if e.variable != "" {
-						refused(t, filepath.Join(dir, program), e.args, append(e.environ[:len(e.environ):len(e.environ)], e.variable+"="+e.prefix+text))
+						refused(t, e, filepath.Join(dir, program), e.args, append(e.environ[:len(e.environ):len(e.environ)], e.variable+"="+e.prefix+text))
 					}
 					// A flag is the same setting as its variable.
 					if e.flag != "" && (e.variable == "" || i == 0) {
-						refused(t, filepath.Join(dir, program), append(e.args[:len(e.args):len(e.args)], e.flag+"="+e.prefix+text), e.environ)
+						refused(t, e, filepath.Join(dir, program), append(e.args[:len(e.args):len(e.args)], e.flag+"="+e.prefix+text), e.environ)
 					}
 					if e.flag+e.variable == "" && i == 0 {
-						refused(t, filepath.Join(dir, program), append(e.args[:len(e.args):len(e.args)], text), e.environ)
+						refused(t, e, filepath.Join(dir, program), append(e.args[:len(e.args):len(e.args)], text), e.environ)
 					}
 				}
 			})
@@ -155,10 +184,10 @@ func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
 	}
 }
 
-// refused runs a program that must fail with an error without the marker.
-func refused(t *testing.T, program string, args, environ []string) {
+// refused runs a program that must fail with an error that names the setting, without the marker.
+func refused(t *testing.T, e entry, program string, args, environ []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // it would connect to an address that it should refuse
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it would connect to an address that it should refuse
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = t.TempDir()
@@ -168,6 +197,9 @@ func refused(t *testing.T, program string, args, environ []string) {
 	require.ErrorAs(t, err, &exit, "%q %q: %s", args, environ, out)
 	require.NotEmpty(t, out)
 	require.NotContains(t, strings.ToLower(string(out)), marker, "%q %q", args, environ)
+	named := e.variable+e.flag == "" || e.variable != "" && strings.Contains(string(out), e.variable) ||
+		e.flag != "" && strings.Contains(string(out), strings.TrimLeft(e.flag, "-"))
+	require.True(t, named, "%q %q: it was refused for another setting: %s", args, environ, out)
 	if strings.Contains(string(out), "connection refused") || strings.Contains(string(out), "no such host") {
 		t.Errorf("%q %q: it tried to connect: %s", args, environ, out)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ambassador"
 	"github.com/troupe-go/troupe/internal/door"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -51,13 +51,13 @@ func message(id, payload string) string {
 
 func stored(t *testing.T, pool *pgxpool.Pool) (all []envelope.Message) {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), "SELECT "+outbox.Columns+" FROM troupe.outbox ORDER BY position")
+	rows, err := pool.Query(t.Context(), "SELECT "+outboxrow.Columns+" FROM troupe.outbox ORDER BY position")
 	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {
-		var r outbox.Row
+		var r outboxrow.Row
 		require.NoError(t, rows.Scan(r.Fields()...))
-		m, err := r.Message(outbox.Defaults{})
+		m, err := r.Message(outboxrow.Defaults{})
 		require.NoError(t, err)
 		all = append(all, m)
 	}

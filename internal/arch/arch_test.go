@@ -33,19 +33,22 @@ type floor struct {
 var floors = []floor{
 	{"names, policies, the message, and tools that know nothing of Troupe", []string{
 		"topics", "retry", "envelope",
-		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/pgtext", "internal/plain",
-		"internal/traces", "internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "console/internal/browser",
+		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/plain",
+		"internal/pgtext",
+		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "console/internal/browser",
 	}},
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
-		"migrations", "outbox", "schemas", "saga", "flow/reactions", "relay/mapping",
-		"internal/alert", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/pg", "internal/scaffold",
+		"migrations", "schemas", "saga", "flow/reactions", "relay/mapping",
+		"internal/alert", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/outboxrow", "internal/pg", "internal/retention",
+		"internal/scaffold", "internal/traces",
 	}},
-	{"the replication protocol, dead letters, checks of declarations, servers for tests", []string{
-		"saga/verify", "flow/verify",
-		"internal/wal", "internal/deadletter", "internal/explore", "internal/flow/asyncapi", "internal/flow/graph", "internal/admin/relaydesk",
+	{"writing the outbox, the replication protocol, checks of declarations, servers for tests", []string{
+		"outbox", "saga/verify", "flow/verify",
+		"internal/wal", "internal/explore", "internal/flow/asyncapi", "internal/flow/graph", "internal/admin/relaydesk",
 		"internal/devstack", "internal/demo/messages",
 	}},
-	{"the two that run, and the tests' servers", []string{"participant", "relay", "testkit"}},
+	{"dead letters, and the tests' servers", []string{"internal/deadletter", "testkit"}},
+	{"the two that run", []string{"participant", "relay"}},
 	{"built on a participant; examination and repair", []string{
 		"flow", "saga/coordinator", "telemetry", "testkit/participanttest",
 		"internal/ambassador", "internal/flow/watch", "internal/admin/doctor", "internal/admin/repair", "internal/admin/timeline",

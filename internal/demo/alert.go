@@ -14,10 +14,10 @@ func (c Config) alert() alert.Config {
 	return alert.Config{URL: c.AlertURL, Drain: 2 * time.Second, Log: c.Log}
 }
 
-// tellOf returns the hooks that notify a webhook of dead letters, a function that notifies it of other incidents, and a function
+// openAlerts returns the hooks that notify a webhook of dead letters, a function that notifies it of other incidents, and a function
 // that closes it. Without a webhook the hooks are empty and the functions do nothing: then only the participant's log reports
 // dead letters.
-func tellOf(cfg alert.Config, hop string) (hooks participant.Hooks, notify func(alert.Incident), end func() error, err error) {
+func openAlerts(cfg alert.Config, hop string) (hooks participant.Hooks, notify func(alert.Incident), closeAlerts func() error, err error) {
 	if cfg.URL == "" {
 		return hooks, func(alert.Incident) {}, func() error { return nil }, nil
 	}

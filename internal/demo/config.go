@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/traces"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -60,44 +61,39 @@ func (c Config) withDefaults(service string) Config {
 // Validate returns an error for each missing or invalid setting, with the setting's name and the remedy.
 func (c Config) Validate() error {
 	var errs []error
-	missing := func(key, example string) {
-		errs = append(errs, fmt.Errorf("%s is not set: want %s", key, example))
+	check := func(setting string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", setting, err))
+		}
 	}
-	if c.DatabaseURL == "" {
-		missing("DATABASE_URL", "postgres://user@host/database")
+	required := func(setting, value, example string, err error) {
+		if value == "" {
+			errs = append(errs, fmt.Errorf("%s is not set: want %s", setting, example))
+			return
+		}
+		check(setting, err)
 	}
-	if len(c.Brokers) == 0 {
-		missing("KAFKA_BROKERS", "host:port,host:port")
-	}
-	if c.Registry == "" {
-		missing("SCHEMA_REGISTRY_URL", "http://host:port")
-	}
-	if _, err := address.ParseConn(c.DatabaseURL); c.DatabaseURL != "" && err != nil {
-		errs = append(errs, fmt.Errorf("DATABASE_URL: %w", err))
-	}
-	if _, err := address.ParseBrokers(strings.Join(c.Brokers, ",")); err != nil {
-		errs = append(errs, fmt.Errorf("KAFKA_BROKERS: %w", err))
-	}
-	if _, err := schemas.NewRegistry(c.Registry); c.Registry != "" && err != nil {
-		errs = append(errs, fmt.Errorf("SCHEMA_REGISTRY_URL: %w", err))
-	}
-	if err := address.CheckListen(c.Listen); err != nil {
-		errs = append(errs, fmt.Errorf("DEMO_LISTEN: %w", err))
-	}
-	if _, err := topics.NewHop(c.Flow, "order"); err != nil {
-		errs = append(errs, fmt.Errorf("DEMO_FLOW: %w", err))
-	}
-	if _, err := ParseStyle(string(c.Style)); err != nil {
-		errs = append(errs, fmt.Errorf("DEMO_STYLE: %w", err))
-	}
+	brokers := strings.Join(c.Brokers, ",")
+	_, err := address.ParseConn(c.DatabaseURL)
+	required("DATABASE_URL", c.DatabaseURL, "postgres://user@host/database", err)
+	_, err = address.ParseBrokers(brokers)
+	required("KAFKA_BROKERS", brokers, "host:port,host:port", err)
+	_, err = schemas.NewRegistry(c.Registry)
+	required("SCHEMA_REGISTRY_URL", c.Registry, "http://host:port", err)
+	check("DEMO_LISTEN", address.CheckListen(c.Listen))
+	_, err = topics.NewHop(c.Flow, "order")
+	check("DEMO_FLOW", err)
+	_, err = ParseStyle(string(c.Style))
+	check("DEMO_STYLE", err)
 	if c.Partitions < 1 {
-		errs = append(errs, fmt.Errorf("DEMO_PARTITIONS: %d: want 1 or more", c.Partitions))
+		check("DEMO_PARTITIONS", fmt.Errorf("%d: want 1 or more", c.Partitions))
 	}
-	if err := c.alert().Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("ALERT_URL: %w", err))
-	}
+	check("ALERT_URL", c.alert().Validate())
 	if err := address.CheckURL(c.Traces); c.Traces != "" && err != nil {
-		errs = append(errs, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT: %w: want http://host:port, of a collector that takes OTLP over HTTP", err))
+		check("OTEL_EXPORTER_OTLP_ENDPOINT", fmt.Errorf("%w: want http://host:port, of a collector that takes OTLP over HTTP", err))
+	}
+	if c.Traces != "" {
+		errs = append(errs, traces.CheckEnvironment())
 	}
 	return errors.Join(errs...)
 }
@@ -121,8 +117,4 @@ func FromEnv() (Config, error) {
 		}
 	}
 	return c, nil
-}
-
-func list(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -33,12 +33,16 @@ type Hop struct {
 	Schema string // the statements that create the service's tables if they do not exist
 	// Reactions is the service's reactions.json, for the flow without a coordinator.
 	Reactions []byte
-	// Handlers registers the hop's handlers and returns its HTTP API, or nil if it has none. If it returns an error, it has
-	// registered none, and is called again.
-	Handlers func(ctx context.Context, with Parts) (http.Handler, error)
+	// Handle registers the handlers of commands, for the flow with a coordinator, and React the handlers of other hops' events, for
+	// the flow without one.
+	Handle func(*participant.Participant)
+	React  func(*flow.Service)
+	// API, instead of both, registers the hop's handlers and returns its HTTP API. If it returns an error, it has registered none,
+	// and is called again.
+	API func(ctx context.Context, with Parts) (http.Handler, error)
 }
 
-// Parts holds the dependencies of a hop's handlers.
+// Parts holds the dependencies of a hop's API and handlers.
 type Parts struct {
 	Pool        *pgxpool.Pool
 	Participant *participant.Participant
@@ -83,12 +87,12 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	if err != nil {
 		return err
 	}
-	hooks, alerts, endAlerts, err := tellOf(cfg.alert(), h.Name)
+	hooks, alerts, closeAlerts, err := openAlerts(cfg.alert(), h.Name)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err := endAlerts(); err != nil {
+		if err := closeAlerts(); err != nil {
 			cfg.Log.Error().Err(err).Msg("ended")
 		}
 	}()
@@ -117,7 +121,7 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	}
 	var api http.Handler
 	err = await(ctx, cfg.Log, "database", func(ctx context.Context) (err error) {
-		api, err = h.Handlers(ctx, Parts{pool, p, reacting, codec, meters, tracers, alerts})
+		api, err = h.register(ctx, Parts{pool, p, reacting, codec, meters, tracers, alerts})
 		return err
 	})
 	if err != nil {
@@ -125,6 +129,18 @@ func (h Hop) work(ctx context.Context, cfg Config, front *front) error {
 	}
 	front.open(api, p.Ready, page)
 	return p.Run(ctx)
+}
+
+func (h Hop) register(ctx context.Context, with Parts) (api http.Handler, err error) {
+	switch {
+	case h.API != nil:
+		return h.API(ctx, with)
+	case with.Flow != nil:
+		h.React(with.Flow)
+	default:
+		h.Handle(with.Participant)
+	}
+	return nil, nil
 }
 
 // reacting returns the service's reactions in a choreography, validated against its declaration. It returns nil in an

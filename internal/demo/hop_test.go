@@ -28,11 +28,10 @@ import (
 var porter = demo.Hop{
 	Name:   "shipping",
 	Schema: "CREATE TABLE IF NOT EXISTS parcels (order_id text)",
-	Handlers: func(_ context.Context, with demo.Parts) (http.Handler, error) {
-		participant.Handle(with.Participant, func(context.Context, pgx.Tx, participant.Command[messages.ShipOrder]) (participant.Outcome, error) {
+	Handle: func(p *participant.Participant) {
+		participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[messages.ShipOrder]) (participant.Outcome, error) {
 			return participant.Succeed(messages.OrderShipped{}), nil
 		})
-		return nil, nil
 	},
 }
 

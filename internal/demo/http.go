@@ -2,13 +2,10 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // Limits of the HTTP server.
@@ -69,21 +66,17 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		IdleTimeout:       idleLimit,
 		MaxHeaderBytes:    16 << 10,
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	group.Go(func() error {
-		<-ctx.Done()
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
-		defer cancel()
-		if err := server.Shutdown(limited); err != nil {
-			return server.Close()
-		}
-		return nil
-	})
-	return group.Wait()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
+	defer cancel()
+	if err := server.Shutdown(limited); err != nil {
+		return server.Close()
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -112,18 +113,23 @@ func healthcheck(ctx context.Context, address string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
+	return CheckReady(ctx, http.DefaultClient, net.JoinHostPort(host, port))
+}
+
+// CheckReady returns an error unless the process at the address answers /readyz with success.
+func CheckReady(ctx context.Context, client *http.Client, address string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		reason, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
-		return fmt.Errorf("not ready: %s: %s", response.Status, reason)
+		return fmt.Errorf("not ready: %s: %s", response.Status, bytes.TrimSpace(reason))
 	}
 	return nil
 }

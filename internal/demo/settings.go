@@ -21,51 +21,41 @@ func (s setting) flag() string {
 
 func (c *Config) settings() []setting {
 	return []setting{
-		{"DATABASE_URL", "the service's own `database`, postgres://user@host/name", func(text string) error {
-			c.DatabaseURL = text
-			return nil
-		}},
-		{"KAFKA_BROKERS", "`addresses` of the brokers, host:port,host:port", func(text string) error {
-			c.Brokers = list(text)
-			return nil
-		}},
-		{"SCHEMA_REGISTRY_URL", "`address` of the schema registry, http://host:port", func(text string) error {
-			c.Registry = text
-			return nil
-		}},
-		{"DEMO_STYLE", "who decides what comes next, `orchestration|choreography` (default orchestration)", func(text string) (err error) {
-			c.Style, err = ParseStyle(text)
-			return err
-		}},
-		{"DEMO_FLOW", "`name` of the flow, the first part of its topics (default order)", func(text string) error {
-			c.Flow = text
-			return nil
-		}},
-		{"DEMO_LISTEN", "`address` for HTTP, host:port (default 127.0.0.1 and a port per service)", func(text string) error {
-			c.Listen = text
-			return nil
-		}},
-		{"DEMO_FAIL", "`shares` to refuse on purpose, payment=2%,inventory=3%,shipping=5%", func(text string) (err error) {
-			c.Fail, err = ParseFail(text)
-			return err
-		}},
-		{"DEMO_SEED", "`number` that decides which orders are refused (default 0)", func(text string) (err error) {
-			c.Seed, err = strconv.ParseInt(text, 10, 64)
-			return plain(text, err)
-		}},
-		{"DEMO_PARTITIONS", "`number` of partitions of the topics that are made (default 4)", func(text string) error {
-			n, err := strconv.ParseInt(text, 10, 32)
-			c.Partitions = int32(n)
-			return plain(text, err)
-		}},
-		{"ALERT_URL", "`address` of a chat's webhook, which is told of dead letters and parked sagas; a secret (default none)", func(text string) error {
-			c.AlertURL = text
-			return nil
-		}},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT", "`address` of an OpenTelemetry collector, which gets spans, http://host:4318 (default none)", func(text string) error {
-			c.Traces = strings.TrimSuffix(text, "/")
-			return nil
-		}},
+		{"DATABASE_URL", "the service's own `database`, postgres://user@host/name", text(&c.DatabaseURL)},
+		{"KAFKA_BROKERS", "`addresses` of the brokers, host:port,host:port", parsed(&c.Brokers, func(text string) ([]string, error) {
+			return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }), nil
+		})},
+		{"SCHEMA_REGISTRY_URL", "`address` of the schema registry, http://host:port", text(&c.Registry)},
+		{"DEMO_STYLE", "who decides what comes next, `orchestration|choreography` (default orchestration)", parsed(&c.Style, ParseStyle)},
+		{"DEMO_FLOW", "`name` of the flow, the first part of its topics (default order)", text(&c.Flow)},
+		{"DEMO_LISTEN", "`address` for HTTP, host:port (default 127.0.0.1 and a port per service)", text(&c.Listen)},
+		{"DEMO_FAIL", "`shares` to refuse on purpose, payment=2%,inventory=3%,shipping=5%", parsed(&c.Fail, ParseFail)},
+		{"DEMO_SEED", "`number` that decides which orders are refused (default 0)", number(&c.Seed, 64)},
+		{"DEMO_PARTITIONS", "`number` of partitions of the topics that are made (default 4)", number(&c.Partitions, 32)},
+		{"ALERT_URL", "`address` of a chat's webhook, which is told of dead letters and parked sagas; a secret (default none)", text(&c.AlertURL)},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "`address` of an OpenTelemetry collector, which gets spans, http://host:4318 (default none)",
+			parsed(&c.Traces, func(text string) (string, error) { return strings.TrimSuffix(text, "/"), nil })},
+	}
+}
+
+func text(field *string) func(string) error {
+	return parsed(field, func(text string) (string, error) { return text, nil })
+}
+
+func number[T int32 | int64](field *T, bits int) func(string) error {
+	return parsed(field, func(text string) (T, error) {
+		n, err := strconv.ParseInt(text, 10, bits)
+		if err != nil {
+			return 0, fmt.Errorf("%q: want a whole number", text)
+		}
+		return T(n), nil
+	})
+}
+
+func parsed[T any](field *T, parse func(string) (T, error)) func(string) error {
+	return func(text string) (err error) {
+		*field, err = parse(text)
+		return err
 	}
 }
 
@@ -76,12 +66,4 @@ func (c *Config) flags(name string) *flag.FlagSet {
 		fs.Func(s.flag(), s.usage+"; "+s.env, s.set)
 	}
 	return fs
-}
-
-// plain returns the error for text that is no whole number in range.
-func plain(text string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%q: want a whole number", text)
-	}
-	return nil
 }

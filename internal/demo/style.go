@@ -41,20 +41,20 @@ func Declared(text []byte, flow string) (reactions.Service, error) {
 
 // A Reaction handles an event E of another hop by the handler of a command C.
 type Reaction[E, C, A any] struct {
-	From string // the other hop
-	Asks func(E) C
-	Does func(context.Context, pgx.Tx, participant.Command[C]) (participant.Outcome, error)
-	// Tells adds to the success A the facts that a coordinator would know and the services that react to A do not; nil: none.
-	Tells func(e E, a *A)
+	From    string // the other hop
+	Command func(E) C
+	Handle  func(context.Context, pgx.Tx, participant.Command[C]) (participant.Outcome, error)
+	// Complete adds to the success A the facts that a coordinator would know and the services that react to A do not; nil: none.
+	Complete func(e E, a *A)
 }
 
 // On registers the reaction.
 func (r Reaction[E, C, A]) On(s *flow.Service) {
 	from := topics.MustHop(s.Participant().Hop().Flow(), r.From)
 	flow.On(s, from, func(ctx context.Context, tx pgx.Tx, e participant.Event[E]) (participant.Outcome, error) {
-		out, err := r.Does(ctx, tx, participant.Command[C]{Body: r.Asks(e.Body), Message: e.Message, Attempt: e.Attempt})
-		if a, success := out.Body().(A); success && r.Tells != nil {
-			r.Tells(e.Body, &a)
+		out, err := r.Handle(ctx, tx, participant.Command[C]{Body: r.Command(e.Body), Message: e.Message, Attempt: e.Attempt})
+		if a, success := out.Body().(A); success && r.Complete != nil {
+			r.Complete(e.Body, &a)
 			out = participant.Succeed(a)
 		}
 		return out, err

@@ -41,7 +41,7 @@ func (a *Attempts) Try(r *http.Request, right func() bool) (ok, limited bool) {
 	if a.Now != nil {
 		now = a.Now()
 	}
-	p := &a.places[maphash.String(a.seed, addressOf(r))%uint64(len(a.places))]
+	p := &a.places[maphash.String(a.seed, AddressOf(r))%uint64(len(a.places))]
 	p.wrong = max(0, p.wrong-float64(now.Sub(p.at))/float64(AttemptEvery))
 	p.at = now
 	if p.wrong > AttemptsAtOnce-1 {
@@ -53,9 +53,9 @@ func (a *Attempts) Try(r *http.Request, right func() bool) (ok, limited bool) {
 	return ok, false
 }
 
-// addressOf returns the request's address without port; of an IPv6 address the first 64 bits, since one customer has all of the
+// AddressOf returns the request's address without port; of an IPv6 address the first 64 bits, since one customer has all of the
 // rest.
-func addressOf(r *http.Request) string {
+func AddressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr

@@ -2,6 +2,7 @@ package door
 
 import (
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -34,8 +35,8 @@ func TestWrongTokensAreBoundedByAddressAndTime(t *testing.T) {
 		ok, _ = try(now.Add(AttemptEvery), true)
 		require.True(t, ok)
 	}
-	require.Equal(t, "2001:db8:1:2::", addressOf(from("[2001:db8:1:2:3:4:5:6]:443", "")))
-	require.Equal(t, "192.0.2.1", addressOf(from("192.0.2.1:443", "")))
+	require.Equal(t, "2001:db8:1:2::", AddressOf(from("[2001:db8:1:2:3:4:5:6]:443", "")))
+	require.Equal(t, "192.0.2.1", AddressOf(from("192.0.2.1:443", "")))
 }
 
 func TestATokenIsWantedAsBearer(t *testing.T) {
@@ -69,4 +70,32 @@ func TestOnlyThisMachinesNamesAreItsOwn(t *testing.T) {
 	} {
 		require.Equal(t, want, Called(host, Localhost), "%q", host)
 	}
+}
+
+func TestAProxyIsKnownByItsAddressAndItsSecret(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cr3t-0123456789abcdef"
+	sent := func(from string, with bool, address string, secrets ...string) bool {
+		var p Proxy
+		if from != "" {
+			p.From = []netip.Prefix{netip.MustParsePrefix(from)}
+		}
+		if with {
+			p.Secret.Set(secret)
+		}
+		return p.Sent(&http.Request{RemoteAddr: address, Header: http.Header{ProxySecret: secrets}})
+	}
+	require.False(t, sent("", false, "192.0.2.1:443"), "neither is declared")
+	require.True(t, sent("192.0.2.0/24", false, "192.0.2.1:443"))
+	require.True(t, sent("192.0.2.0/24", false, "[::ffff:192.0.2.1]:443"))
+	require.True(t, sent("2001:db8::/32", false, "[2001:db8::1]:443"))
+	require.False(t, sent("192.0.2.0/24", false, "198.51.100.1:443"))
+	require.False(t, sent("192.0.2.0/24", false, "@"), "a socket of another kind")
+	require.True(t, sent("", true, "198.51.100.1:443", secret))
+	require.False(t, sent("", true, "198.51.100.1:443"))
+	require.False(t, sent("", true, "198.51.100.1:443", ""))
+	require.False(t, sent("", true, "198.51.100.1:443", secret, secret))
+	require.True(t, sent("192.0.2.0/24", true, "192.0.2.1:443", secret))
+	require.False(t, sent("192.0.2.0/24", true, "192.0.2.1:443", "x"), "both are wanted")
+	require.False(t, sent("192.0.2.0/24", true, "198.51.100.1:443", secret), "both are wanted")
 }

@@ -44,6 +44,11 @@ func bounded() []cel.ProgramOption {
 				n := costOf(args[0])
 				return &n
 			}),
+			cost.OverloadTracker(counting{}.OverloadID(), func(_ []ref.Val, size ref.Val) *uint64 {
+				n, _ := size.(types.Int)
+				steps := uint64(max(0, n)) / 160
+				return &steps
+			}),
 			cost.OverloadTracker(overloads.Equals, compared),
 			cost.OverloadTracker(overloads.NotEquals, compared),
 			cost.OverloadTracker(overloads.InList, compared),
@@ -58,6 +63,9 @@ func chargeBuilt(i interpreter.InterpretableV2) (interpreter.InterpretableV2, er
 	case interpreter.InterpretableConst, interpreter.InterpretableAttribute:
 		return i, nil
 	case interpreter.InterpretableCall:
+		if i.Function() == overloads.Size {
+			return counted{i}, nil
+		}
 		if i.Function() != operators.Add {
 			return i, nil
 		}
@@ -92,6 +100,27 @@ func (c charged) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 func (c charged) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, c.Exec)
 }
+
+// counted wraps a call of size(), which reads all of a text and costs 1 by CEL's own count. It adds 1 for 160 characters.
+type counted struct{ interpreter.InterpretableV2 }
+
+func (c counted) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	v := c.InterpretableV2.Exec(frame)
+	if tracker := frame.CostTracker(); tracker != nil {
+		tracker.EvalUnary(frame, c.ID(), counting{}, v, v)
+	}
+	return v
+}
+
+func (c counted) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, c.Exec)
+}
+
+// counting is the function under which CEL counts the characters of a text.
+type counting struct{}
+
+func (counting) Function() string   { return "count" }
+func (counting) OverloadID() string { return "troupe_count" }
 
 // building is the function under which CEL counts a built value.
 type building struct{}
@@ -179,7 +208,7 @@ func (c *copying) copy(v ref.Val) (any, error) {
 			k := it.Next()
 			key, ok := k.(types.String)
 			if !ok {
-				return nil, fmt.Errorf("the key %v is no string", k.Value())
+				return nil, fmt.Errorf("a key is of type %s, want string", k.Type().TypeName())
 			}
 			c.left -= len(key)
 			value, err := c.copy(v.Get(k))

@@ -1,6 +1,7 @@
 package expr_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -30,17 +31,18 @@ func TestAnEvaluationOfAnyValueEnds(t *testing.T) {
 	}
 	bomb := "[[0]]" + strings.Repeat(".map(v,[v,v])", 28)
 	for name, text := range map[string]string{
-		"lists of one list":            nested("[0]", "[_].map(v,[v,v,v,v,v,v,v,v,v,v])", 7),
-		"lists in a chain":             bomb,
-		"maps of one map":              "[{}]" + strings.Repeat(".map(v,{'a':v,'b':v})", 28),
-		"a list added to itself":       "[[0]]" + strings.Repeat(".map(v,v+v)", 28),
-		"a comparison of two":          bomb + " == " + bomb,
-		"a search in one":              bomb + "[0] in " + bomb,
-		"a text many times":            "[1,2,3,4,5,6,7,8,9,10].map(i, [event.text, event.text])",
-		"a long list many times":       "[1,2,3,4,5,6,7,8,9,10,11,12].map(i, event.long)",
-		"a comparison again and again": "event.long.all(i, event.long == event.long)",
-		"a comprehension within one":   "event.long.all(i, event.long.all(j, i + j >= 0))",
-		"a text that doubles":          "['xxxxxxxxxx']" + strings.Repeat(".map(v,v+v)", 28),
+		"lists of one list":              nested("[0]", "[_].map(v,[v,v,v,v,v,v,v,v,v,v])", 7),
+		"lists in a chain":               bomb,
+		"maps of one map":                "[{}]" + strings.Repeat(".map(v,{'a':v,'b':v})", 28),
+		"a list added to itself":         "[[0]]" + strings.Repeat(".map(v,v+v)", 28),
+		"a comparison of two":            bomb + " == " + bomb,
+		"a search in one":                bomb + "[0] in " + bomb,
+		"a text many times":              "[1,2,3,4,5,6,7,8,9,10].map(i, [event.text, event.text])",
+		"a long list many times":         "[1,2,3,4,5,6,7,8,9,10,11,12].map(i, event.long)",
+		"a comparison again and again":   "event.long.all(i, event.long == event.long)",
+		"a comprehension within one":     "event.long.all(i, event.long.all(j, i + j >= 0))",
+		"a text counted again and again": "event.long.all(i, event.text.size() > 1)",
+		"a text that doubles":            "['xxxxxxxxxx']" + strings.Repeat(".map(v,v+v)", 28),
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, err := e.Compile(text, expr.Any)
@@ -50,6 +52,58 @@ func TestAnEvaluationOfAnyValueEnds(t *testing.T) {
 			require.ErrorContains(t, err, fmt.Sprintf("%q", text))
 			require.Regexp(t, `more than \d+ (steps|bytes)`, err.Error())
 		})
+	}
+}
+
+// TestANumberOfAMillionDigitsIsRefused: its comparison took 15 s and 2 GB.
+func TestANumberOfAMillionDigitsIsRefused(t *testing.T) {
+	e := env(t)
+	digits := strings.Repeat("9", 1_000_000)
+	for _, n := range []string{digits, "-" + digits, "0." + digits, "1e999999999", "1e-999999999"} {
+		objects := map[string]any{"data": map[string]any{}, "event": map[string]any{"n": json.Number(n)}}
+		for _, text := range []string{"event.n == 1", "event.n < 1", "event.n", "event.n == event.n", "string(event.n)"} {
+			x, err := e.Compile(text, expr.Any)
+			require.NoError(t, err)
+			_, err = x.Eval(objects)
+			require.ErrorContains(t, err, "digits")
+			require.Less(t, len(err.Error()), 200)
+		}
+	}
+}
+
+// TestAnErrorOfAnEvaluationQuotesNoValue: logs and dead letters have these errors.
+func TestAnErrorOfAnEvaluationQuotesNoValue(t *testing.T) {
+	e := env(t)
+	const card = "4111-1111-1111-1111 Jane Doe ["
+	objects := map[string]any{"data": map[string]any{}, "event": map[string]any{"card": card, "at": "2026-01-02T03:04:05Z", "map": map[string]any{"a": "b"}}}
+	for text, want := range map[string]string{
+		"timestamp(event.card)":                             "invalid RFC 3339 timestamp",
+		"event.map[event.card]":                             "no such key",
+		"event.at.matches(event.card)":                      "error parsing regexp",
+		"timestamp(event.at).getHours(event.card)":          "",
+		"timestamp(event.at).getHours('+99:' + event.card)": "",
+		"timestamp(event.at).getHours(event.card + ':00')":  "",
+		"duration(event.card)":                              "",
+		"int(event.card)":                                   "",
+		"double(event.card)":                                "",
+		"bool(event.card)":                                  "",
+		"bytes(event.card) == 1":                            "",
+		"event.card + 1":                                    "",
+		"event.card < 1":                                    "",
+		"{1: event.card}":                                   "a key is of type int",
+		"event.nothing":                                     "event.nothing is not set",
+	} {
+		x, err := e.Compile(text, expr.Any)
+		if err != nil {
+			continue
+		}
+		if v, err := x.Eval(objects); err != nil {
+			require.ErrorContains(t, err, want)
+			require.NotContains(t, err.Error(), "4111", text)
+			require.NotContains(t, err.Error(), "Jane", text)
+		} else {
+			require.Empty(t, want, "%s gives %v", text, v)
+		}
 	}
 }
 

@@ -184,13 +184,27 @@ func (x *Expr) Eval(objects map[string]any) (any, error) {
 				return nil, fmt.Errorf("%q: %s.%s is %w", x.text, r.Object, r.Field, ErrUnset)
 			}
 		}
-		return nil, fmt.Errorf("%q: %w", x.text, err)
+		return nil, fmt.Errorf("%q: %w", x.text, x.unquoted(err))
 	}
 	value, err := native(v)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", x.text, err)
 	}
 	return value, nil
+}
+
+// valued lists the beginnings of CEL's errors that a value follows.
+var valued = []string{"invalid RFC 3339 timestamp ", "no such key: ", "error parsing regexp: ", "unknown time zone ", "strconv.Atoi: parsing ",
+	"timezone offset hours out of range [-23, 23]: ", "timezone offset minutes out of range [0, 59]: "}
+
+// unquoted returns err without a value that is not a part of the expression: values are data of messages.
+func (x *Expr) unquoted(err error) error {
+	for _, begin := range valued {
+		if value, found := strings.CutPrefix(err.Error(), begin); found && !strings.Contains(x.text, strings.Trim(value, "\"`")) {
+			return errors.New(strings.TrimRight(begin, ": ") + " (the value is not shown)")
+		}
+	}
+	return err
 }
 
 // Holds evaluates a condition.

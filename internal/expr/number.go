@@ -80,6 +80,15 @@ func decimalOf(text string) (d decimal, err error) {
 	return d, nil
 }
 
+// checkDigits refuses a number that Number refuses: a comparison of it could take seconds, and gigabytes.
+func checkDigits(text string) error {
+	if len(text) > 2*maxDigits+len("-0.") {
+		return fmt.Errorf("the number %s has more than %d digits", short(text), maxDigits)
+	}
+	_, err := decimalOf(text)
+	return err
+}
+
 func short(text string) string {
 	if len(text) > 40 {
 		return text[:37] + "..."

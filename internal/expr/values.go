@@ -27,6 +27,9 @@ func (a adapter) NativeToValue(v any) ref.Val {
 	case []any:
 		return types.NewDynamicList(a, v)
 	case json.Number:
+		if err := checkDigits(string(v)); err != nil {
+			return types.WrapErr(err)
+		}
 		return number(v)
 	default:
 		m = a.Adapter.NativeToValue(v)

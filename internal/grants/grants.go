@@ -30,17 +30,23 @@ type Grant struct {
 func Usage(role string) string { return "GRANT USAGE ON SCHEMA troupe TO " + Quote(role) + ";" }
 
 // writing lists the privileges that To revokes from the role on an audit log, before it grants columns again, and that Excess
-// looks for.
-const writing = "INSERT, UPDATE, DELETE, TRUNCATE"
+// looks for. A trigger could set the columns that the server sets.
+const writing = "INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER"
 
 // To returns the statement that grants g to a role. On an audit log it revokes every other right to write from the role in the
 // same statement: privileges on columns do not narrow a privilege on the whole table, which an older version of the list granted.
+// The owner of the log has all rights, and the statement changes nothing for it.
 func (g Grant) To(role string) string {
 	give := g.give(role)
 	if !g.Audit {
 		return give
 	}
-	body := fmt.Sprintf(" BEGIN\n  REVOKE %s ON troupe.%s FROM %s;\n  %s\nEND ", writing, strings.Join(g.Objects, ", troupe."), Quote(role), give)
+	body := fmt.Sprintf(` BEGIN
+  IF NOT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'troupe' AND tablename IN ('%s') AND tableowner = %s) THEN
+    REVOKE %s ON troupe.%s FROM %s;
+    %s
+  END IF;
+END `, strings.Join(g.Objects, "', '"), literal(role), writing, strings.Join(g.Objects, ", troupe."), Quote(role), give)
 	tag := ""
 	for strings.Contains(body, "$"+tag+"$") { // the role's name must not end the quoted body
 		tag += "q"
@@ -72,6 +78,15 @@ func Quote(name string) string {
 		return name
 	}
 	return pgx.Identifier{name}.Sanitize()
+}
+
+// literal returns text as an SQL string, also where backslashes are escapes.
+func literal(text string) string {
+	quoted := "'" + strings.ReplaceAll(text, "'", "''") + "'"
+	if strings.Contains(text, `\`) {
+		return "E" + strings.ReplaceAll(quoted, `\`, `\\`)
+	}
+	return quoted
 }
 
 // A DB is a pool, a connection or a transaction.
@@ -119,38 +134,6 @@ func Missing(ctx context.Context, db DB, part Part) ([]Grant, error) {
 		}
 	}
 	return missing, nil
-}
-
-// Excess returns the rights of part on audit logs of which the connected role has more than the list: it may set other columns,
-// or change or delete rows. Grant.To revokes the others. The owner of a log has all rights, and is left out.
-func Excess(ctx context.Context, db DB, part Part) ([]Grant, error) {
-	var excess []Grant
-	for _, g := range Of(part) {
-		if !g.Audit {
-			continue
-		}
-		rows, err := db.Query(ctx, `
-			SELECT
-			FROM pg_class AS c
-			WHERE c.relname = ANY ($1) AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'troupe')
-			  AND NOT pg_has_role(c.relowner, 'USAGE')
-			  AND (has_table_privilege(c.oid, 'DELETE, TRUNCATE') OR has_any_column_privilege(c.oid, 'UPDATE') OR EXISTS (
-			    SELECT
-			    FROM pg_attribute AS a
-			    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> ALL ($2)
-			      AND has_column_privilege(c.oid, a.attnum, 'INSERT')))`, g.Objects, g.Columns)
-		if err != nil {
-			return nil, err
-		}
-		found, err := pgx.CollectRows(rows, func(pgx.CollectableRow) (struct{}, error) { return struct{}{}, nil })
-		if err != nil {
-			return nil, err
-		}
-		if len(found) > 0 {
-			excess = append(excess, g)
-		}
-	}
-	return excess, nil
 }
 
 // joins reports whether one statement can grant both.

@@ -135,8 +135,8 @@ var rights = map[Part][]Grant{
 		need("INSERT", "outbox", "to answer").columns(writeColumns),
 		need(readWrite, handlingTables, "to handle messages"),
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
+		need("SELECT", "local_work", "to report local work that is not handled"),
 		need("SELECT", "unreadable_batches", "to go on behind a batch that an operator skipped"),
-		need("SELECT", "local_topics, local_work", "to see whether messages of its topics wait as local work").optional(),
 		need("INSERT", "unreadable_batches", "to record a batch that cannot be read").columns(batchColumns),
 	},
 	LocalWork: {
@@ -146,6 +146,7 @@ var rights = map[Part][]Grant{
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
 		need("SELECT, UPDATE, DELETE", "local_work", "to take local work"),
 		need("SELECT", "local_topics", "to know the local topics"),
+		need("SELECT", "held", "to report held messages that are not tried again"),
 		need("USAGE", "local_members", "to take local work").sequence(),
 	},
 	Sagas: {
@@ -180,8 +181,7 @@ var rights = map[Part][]Grant{
 		need("SELECT", watchTables+", watch_messages, watch_days", "to see what a watcher found"),
 	},
 	Operator: {
-		need("SELECT", "dead_letters, held, inbox, inbox_recent, repairs, unreadable_batches", "to look"),
-		need("SELECT", "inbox_slots, inbox_groups", "to release"),
+		need("SELECT", "dead_letters, held, inbox, inbox_recent, inbox_slots, inbox_groups, repairs, unreadable_batches", "to look"),
 		need("INSERT", "repairs", "to act").columns(repairColumns).audit(),
 		need("UPDATE", "dead_letters", "to edit, redrive and discard").columns("status, edited_payload"),
 		need("INSERT", "outbox", "to redrive and release").columns(sendColumns),
@@ -189,7 +189,7 @@ var rights = map[Part][]Grant{
 		need("UPDATE", "unreadable_batches", "to skip a batch that cannot be read").columns("skipped_at"),
 		need("DELETE", "held", "to release"),
 		need("INSERT", "inbox", "to release").columns("consumer_group, message_id, redrive"),
-		need("INSERT", "inbox_recent", "to release").columns("slot, id, consumer_group, redrive"),
+		need("INSERT", "inbox_recent", "to release").columns("consumer_group, slot, id, redrive"),
 		need("INSERT", "dead_letters", "to release").columns(letterColumns),
 	},
 	SagaOperator: {

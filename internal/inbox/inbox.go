@@ -23,7 +23,7 @@ func Identity(m envelope.Message) string {
 }
 
 // ID returns an id in the form of text columns. It is also the identity that versions before the one with sources wrote, and the
-// identity of a message without ce_id, whose id is topic id, partition and offset.
+// identity of a message without ce_id.
 func ID(id string) string { return pgtext.Indexable(id) }
 
 // Recent returns the UUID and the day since 1970 of an identity that belongs to troupe.inbox_recent, in the slot of that day

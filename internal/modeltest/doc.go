@@ -2,9 +2,9 @@
 //
 // A history is a plan: a setup (batch, partitions, attempts, Kafka or local work, handler kinds) and steps. Steps send
 // messages whose bodies script their handlers, start, stop, kill and freeze members, cut their connections, restore the
-// database to an earlier copy, delete and create topics, and let an operator redrive, discard, release and retry. rapid
-// draws the plan from a seed and shrinks one that fails. Members are processes of their own on a real Postgres, and on the
-// embedded broker or the one in TROUPE_KAFKA.
+// database to an earlier copy, delete identities and answers as their retentions do, delete and create topics, and let an
+// operator redrive, discard, release and retry. rapid draws the plan from a seed and shrinks one that fails. Members are
+// processes of their own on a real Postgres, and on the embedded broker or the one in TROUPE_KAFKA.
 //
 // After the last step, one healthy member must end all messages. Then the model decides, from the plan and
 // the operator's actions alone, which ends each message may have:

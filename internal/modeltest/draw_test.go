@@ -1,28 +1,10 @@
 package modeltest_test
 
 import (
-	"os"
-	"slices"
-	"strings"
+	"fmt"
 
 	"pgregory.net/rapid"
 )
-
-// closed lists the choices that the generator leaves out, each with the defect that is open there. TROUPE_MODEL_OPEN lists
-// choices to draw nevertheless, "all" for every one.
-var closed = map[string]string{
-	"set back":          "a copy from before a partition's first message has no watermark, and the committed offset is believed",
-	"new delay":         "messages stay on a retry topic that left the code",
-	"forgotten answers": "a redriven command runs although its compensation has, since the answer is forgotten",
-}
-
-func draws(choice string) bool {
-	if _, known := closed[choice]; !known {
-		return true
-	}
-	open := strings.Split(os.Getenv("TROUPE_MODEL_OPEN"), ",")
-	return slices.Contains(open, choice) || slices.Contains(open, "all")
-}
 
 // drawing is a plan that is being drawn.
 type drawing struct {
@@ -97,10 +79,11 @@ func (d *drawing) step() {
 		{3, kafka, func() { d.add(step{Do: "retry"}) }},
 		{3, true, func() { d.add(step{Do: "settle"}) }},
 		{4, kafka, d.rewind},
-		{15, kafka && !d.copied && draws("set back"), func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
-		{60, kafka && draws("set back") && d.copied, d.setBack},
+		{6, kafka && len(d.late) == 0, d.forget},
+		{15, kafka && !d.copied, func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
+		{60, kafka && d.copied, d.setBack},
 		{3, kafka, func() { d.add(step{Do: "new topic", N: d.one("topic", 0, 1)}); d.copied, d.members = false, 1 }},
-		{8, kafka && draws("new delay"), d.newDelay},
+		{8, kafka, d.newDelay},
 	}
 	total := 0
 	for _, c := range choices {
@@ -149,6 +132,23 @@ func (d *drawing) rewind() {
 	}
 	d.add(s)
 	d.members = 1
+}
+
+// forget deletes the answers of a saga's step, both of whose calls have ended, and redrives a dead letter, which may be the step's
+// forward command.
+func (d *drawing) forget() {
+	key := d.key()
+	forward, undo := d.next(kindAct, key), d.next(kindUndo, key)
+	forward.Saga = fmt.Sprintf("saga-%d", forward.N)
+	undo.Saga, undo.Doubt = forward.Saga, d.chance("doubt", 40)
+	forward.Body.Mended = true
+	d.all = append(d.all, forward, undo)
+	d.add(step{Do: "send", Messages: []message{forward}})
+	d.add(step{Do: "settle"})
+	d.add(step{Do: "send", Messages: []message{undo}})
+	d.add(step{Do: "rewind", Forget: true})
+	d.forgot, d.members = d.n, 1
+	d.add(step{Do: "redrive", N: d.index("letter", 3)})
 }
 
 // setBack replaces the database by its copy. If members stop cleanly before, the lost commits had been acknowledged.

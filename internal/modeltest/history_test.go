@@ -65,6 +65,8 @@ type history struct {
 	violations []string
 	operated   map[int]bool // messages that an operator released or discarded
 	wentBack   bool         // the database was set back
+
+	redrivenLate map[int]bool // messages that were redriven after answers to sagas' commands were deleted
 }
 
 // begin creates a history's topics and clients, on a database of its own. They are removed when it ends.
@@ -73,7 +75,7 @@ func (th *theater) begin(t *rapid.T, p plan, database string) *history {
 	h := &history{
 		t: t, theater: th, p: p, ctx: context.Background(), delay: time.Second, flow: fmt.Sprintf("%s-%d", th.flow, n),
 		database: database, ids: make(map[int]string), numbers: make(map[string]int), ended0: make(map[int]bool),
-		answerIDs: make(map[string]string), operated: make(map[int]bool),
+		answerIDs: make(map[string]string), operated: make(map[int]bool), redrivenLate: make(map[int]bool),
 	}
 	h.hop, h.ups = hops(h.flow)
 	t.Cleanup(h.end)
@@ -224,6 +226,9 @@ func (h *history) render(m message) envelope.Message {
 		e.SagaID, e.SagaStep, e.SagaOperation = m.Saga, "step", envelope.Forward
 		if m.Kind == kindUndo || m.Undone {
 			e.SagaOperation = envelope.Compensate
+		}
+		if len(h.ended0) > 0 && !h.ended0[m.N] { // its clock must show that it comes after the deleted answers
+			e.Time = time.Now().Add(2 * time.Hour)
 		}
 		if m.Doubt {
 			e.Extra = append(e.Extra, envelope.Header{Key: participant.HeaderDoubt, Value: []byte("true")})

@@ -197,7 +197,11 @@ func (h *history) judge(m message, group string, audit bool, all map[of]*evidenc
 	if idle > 0 && m.Saga == "" && !h.repeated(m) {
 		bad("an answer without an effect")
 	}
-	if fails := h.fails(m, audit, e.redriven); !h.operated[m.N] {
+	late := m.Saga != "" && !m.event() && h.redrivenLate[m.N] // then it is refused, since its step may have been answered
+	if late && e.effects() > 0 && !h.wentBack {
+		bad("an effect of a command whose answer may be deleted")
+	}
+	if fails := h.fails(m, audit, e.redriven); !h.operated[m.N] && !late {
 		switch {
 		case fails && e.effects() > 0:
 			bad("an effect of a handler that fails")

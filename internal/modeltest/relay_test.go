@@ -9,27 +9,27 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
 // relay moves the outbox's rows to the table relayed, and produces the messages that the hop itself consumes. A row is produced
 // before the move commits, as by a relay that loses its acknowledgement.
 func (h *history) relay() error {
 	return pgx.BeginFunc(h.ctx, h.pool, func(tx pgx.Tx) error {
-		found, err := tx.Query(h.ctx, "DELETE FROM troupe.outbox RETURNING "+outbox.Columns)
+		found, err := tx.Query(h.ctx, "DELETE FROM troupe.outbox RETURNING "+outboxrow.Columns)
 		if err != nil {
 			return err
 		}
-		rows, err := pgx.CollectRows(found, func(r pgx.CollectableRow) (row outbox.Row, err error) {
+		rows, err := pgx.CollectRows(found, func(r pgx.CollectableRow) (row outboxrow.Row, err error) {
 			return row, r.Scan(row.Fields()...)
 		})
 		if err != nil {
 			return err
 		}
-		slices.SortFunc(rows, func(a, b outbox.Row) int { return int(a.Position - b.Position) })
+		slices.SortFunc(rows, func(a, b outboxrow.Row) int { return int(a.Position - b.Position) })
 		var records []*kgo.Record
 		for _, r := range rows {
-			m, err := r.Message(outbox.Defaults{Source: h.hop.Name()})
+			m, err := r.Message(outboxrow.Defaults{Source: h.hop.Name()})
 			if err != nil {
 				return err
 			}

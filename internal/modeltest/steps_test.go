@@ -67,6 +67,9 @@ func (h *history) do(s step) {
 	case "rewind":
 		h.rewind(s.Forget)
 	case "copy", "set back":
+		if s.Do == "copy" {
+			h.awaitWatermarks()
+		}
 		if s.Peace {
 			h.stopAll()
 		}
@@ -193,13 +196,7 @@ func (h *history) rewind(forget bool) {
 	}
 	h.stopAll()
 	if forget {
-		for _, m := range h.sent {
-			h.ended0[m.N] = true
-		}
-		h.exec("DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent")
-		if draws("forgotten answers") {
-			h.exec("DELETE FROM troupe.answers")
-		}
+		h.forget()
 	}
 	admin := kadm.NewClient(h.client)
 	for _, group := range h.groups() {
@@ -214,6 +211,47 @@ func (h *history) rewind(forget bool) {
 		})
 	}
 	h.join(task{})
+}
+
+// forget deletes what the retentions keep for a time, with the time of the youngest deleted answer, as participants do.
+func (h *history) forget() {
+	for _, m := range h.sent {
+		h.ended0[m.N] = true
+	}
+	h.exec("DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent; DELETE FROM troupe.answers WHERE command_key IS NULL")
+	h.exec(`
+		WITH gone AS (DELETE FROM troupe.answers RETURNING consumer_group, answered_at)
+		INSERT INTO troupe.inbox_groups AS g (consumer_group, days, barrier_forgotten)
+		SELECT consumer_group, 0, max(answered_at) FROM gone GROUP BY consumer_group
+		ON CONFLICT (consumer_group) DO UPDATE SET barrier_forgotten = greatest(g.barrier_forgotten, excluded.barrier_forgotten)`)
+}
+
+// forgotten reports whether answers to sagas' commands are deleted.
+func (h *history) forgotten() (is bool) {
+	require.NoError(h.t, h.pool.QueryRow(h.ctx,
+		"SELECT EXISTS (SELECT FROM troupe.inbox_groups WHERE barrier_forgotten IS NOT NULL)").Scan(&is))
+	return is
+}
+
+// awaitWatermarks waits until each partition has a watermark. A copy of the database from before that is as good as an empty one,
+// with which a service continues at the group's offsets.
+func (h *history) awaitWatermarks() {
+	h.thaw()
+	topics := append(h.consumed(), h.hop.Retry(h.delay))
+	want := len(topics) * int(h.p.Setup.Partitions)
+	if h.p.Setup.Audit {
+		want += int(h.p.Setup.Partitions)
+	}
+	h.await("the watermarks", stopLimit, func() bool {
+		if h.bury(); len(h.members) == 0 {
+			h.join(task{})
+		}
+		h.thaw()
+		var n int
+		require.NoError(h.t, h.pool.QueryRow(h.ctx,
+			"SELECT count(*) FROM troupe.leases WHERE topic_id IS NOT NULL AND topic = ANY ($1)", topics).Scan(&n))
+		return n >= want
+	})
 }
 
 // swap copies the database, or replaces it by the copy: the commits since then are lost.
@@ -287,6 +325,9 @@ func (h *history) operate(s step) {
 		l := letters[s.N%len(letters)]
 		h.operated[h.numbers[l.MessageID]] = h.operated[h.numbers[l.MessageID]] || h.wentBack || h.saved != ""
 		f := repair.Filter{IDs: append(repair.Filter{}.IDs, l.ID)}
+		if n := h.numbers[l.MessageID]; s.Do == "redrive" && h.ended0[n] && h.forgotten() {
+			h.redrivenLate[n] = true
+		}
 		if s.Do == "redrive" {
 			_, err = h.desk.Redrive(h.ctx, f, repair.RedriveConfig{By: operator, Rate: -1})
 		} else {

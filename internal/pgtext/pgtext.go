@@ -2,19 +2,27 @@
 package pgtext
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
 	"unicode/utf8"
 )
 
-// Fits reports whether a text column can hold b.
-func Fits(b []byte) bool { return utf8.Valid(b) && !bytes.Contains(b, []byte{0}) }
+// Fits reports whether a text column can hold s: UTF-8 without NUL. Text in ASCII takes the fast path.
+func Fits[T string | []byte](s T) bool {
+	ascii := true
+	for i := range len(s) {
+		if s[i] == 0 {
+			return false
+		}
+		ascii = ascii && s[i] < utf8.RuneSelf
+	}
+	return ascii || utf8.ValidString(string(s))
+}
 
 // Indexable returns s, or its hash if a text column or an index on it cannot hold s.
 func Indexable(s string) string {
-	if len(s) <= 255 && Fits([]byte(s)) {
+	if len(s) <= 255 && Fits(s) {
 		return s
 	}
 	sum := sha256.Sum256([]byte(s))

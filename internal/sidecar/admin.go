@@ -19,7 +19,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/door"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/relay"
 )
 
@@ -325,7 +325,7 @@ type statistics struct {
 }
 
 type rowStats struct {
-	outbox.Stats
+	retention.Stats
 	Bytes  int64 // payload bytes of the rows that Pending counts
 	mapped bool  // the table has a mapping: only its rows in trouble are known
 }
@@ -349,7 +349,7 @@ func (s *statistics) read(ctx context.Context) (rowStats, error) {
 		s.at = time.Now()
 		return s.last, s.err
 	}
-	s.last.Stats, s.err = outbox.ReadStats(ctx, s.pool)
+	s.last.Stats, s.err = retention.ReadStats(ctx, s.pool)
 	if s.err == nil {
 		s.last.Bytes, s.err = waitingBytes(ctx, s.pool)
 	}

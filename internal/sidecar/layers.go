@@ -236,22 +236,25 @@ func (l *settingsOf) resolve(outbox string, layers []layer, settings []setting) 
 			text, set := layer.get(s.name)
 			if !s.secret {
 				if set {
+					if s.kind == path && isNoPath(text) {
+						return v, usagef("%s (from %s): %w", s.name, layer.from(s.name), errNoPath)
+					}
 					v.text[s.name], v.from[s.name] = text, layer.from(s.name)
 					break
 				}
 				continue
 			}
-			path, filed := layer.get(s.fileName())
+			file, filed := layer.get(s.fileName())
 			if set && filed {
 				return v, usagef("%s (from %s) and %s (from %s): set one of them",
 					s.name, layer.from(s.name), s.fileName(), layer.from(s.fileName()))
 			}
 			if filed {
-				secret, err := readSecret(path)
+				secret, err := readSecret(file)
 				if err != nil {
 					return v, usagef("%s (from %s): %w", s.fileName(), layer.from(s.fileName()), err)
 				}
-				v.text[s.name], v.from[s.name], v.path[s.name] = secret, layer.from(s.fileName()), path
+				v.text[s.name], v.from[s.name], v.path[s.name] = secret, layer.from(s.fileName()), file
 				break
 			}
 			if set {
@@ -347,8 +350,16 @@ func textOf(value any) string {
 
 const mostSecret = 64 << 10
 
+var errNoPath = errors.New("several lines (not shown): want the path of a file, not its text")
+
+// isNoPath reports whether text is rather the text of a file than its path, such as a private key.
+func isNoPath(text string) bool { return strings.ContainsAny(text, "\r\n") }
+
 // readSecret returns a file's text without its last line break. No error contains any of the text.
 func readSecret(path string) (string, error) {
+	if isNoPath(path) {
+		return "", errNoPath
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err

@@ -172,7 +172,7 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 		*field = int64(megabytes) << 20
 	}
 	for s, field := range map[*setting]*time.Duration{
-		&retention: &r.Retention, &interval: &r.Interval, &lease: &r.Lease, &drain: &r.Drain, &unknownTopic: &r.UnknownTopic,
+		&retentionSetting: &r.Retention, &interval: &r.Interval, &lease: &r.Lease, &drain: &r.Drain, &unknownTopic: &r.UnknownTopic,
 		&retryInitial: &r.Retry.Initial, &retryCap: &r.Retry.Cap,
 		&transactions: &r.Transactions, &transactionTimeout: &r.TransactionTimeout,
 	} {

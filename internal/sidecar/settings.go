@@ -95,7 +95,7 @@ var (
 		usage: "`token` for oauthbearer; its file is read again for each connection"}
 
 	service = setting{name: "service", each: true,
-		usage: "`name` for ce_source of rows that name none; default: the database's name"}
+		usage: "`name` for ce_source of rows that name none; default: the database's name. \"/\" and the table follow for mapped rows whose id is no UUID"}
 	source = setting{name: "source", value: "auto", kind: choice, choices: []string{"auto", "wal", "poll"}, each: true,
 		usage: "`auto|wal|poll`: where rows are read; auto is wal where the server and the role allow it, and the log says why not"}
 	slot = setting{name: "slot", each: true,
@@ -108,7 +108,7 @@ var (
 		usage: "`megabytes` before /readyz says so; no less than slot-warn-mb"}
 	slotLimit = setting{name: "slot-limit-mb", value: "0", kind: number, most: 1 << 30, each: true,
 		usage: "`megabytes` at which the slot is dropped, rather than fill the server's disk, and the table polled; 0: never"}
-	retention = setting{name: "retention", value: "1h", kind: duration, each: true,
+	retentionSetting = setting{name: "retention", value: "1h", kind: duration, each: true,
 		usage: "`time` that rows which wal has published stay at least, to be replayed"}
 	delivery = setting{name: "delivery", value: "at-least-once", kind: choice, choices: []string{"at-least-once", "exactly-once"}, each: true,
 		usage: "`at-least-once|exactly-once`: repeats carry the same ce_id; exactly-once publishes in Kafka transactions, and needs the wal source"}
@@ -172,7 +172,7 @@ var sections = []section{
 		brokers, kafkaTLS, kafkaCA, kafkaCert, kafkaKey, kafkaName, kafkaSASL, kafkaUser, kafkaPassword, kafkaToken,
 	}},
 	{"Publishing", []setting{
-		service, source, slot, publicationSetting, slotWarn, slotUnready, slotLimit, retention, delivery, transactions, transactionTimeout,
+		service, source, slot, publicationSetting, slotWarn, slotUnready, slotLimit, retentionSetting, delivery, transactions, transactionTimeout,
 		compression, shards, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic,
 		payloadRegistry, subjectStrategy, avroTopics, alertURL,
 	}},

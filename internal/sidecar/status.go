@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/migrations"
-	"github.com/troupe-go/troupe/outbox"
 )
 
 // askLimit bounds the queries of status and check to one server.
@@ -83,7 +83,7 @@ type rowStatus struct {
 	Headroom int64   `json:"headroom"`
 }
 
-func rowsOf(s outbox.Stats) *rowStatus {
+func rowsOf(s retention.Stats) *rowStatus {
 	return &rowStatus{s.Pending, s.Oldest.Seconds(), s.Retrying, s.Parked, s.Headroom}
 }
 
@@ -102,12 +102,12 @@ func readStatus(ctx context.Context, config *pgxpool.Config, of desk.Table) (dat
 		return s, err
 	}
 	defer pool.Close()
-	var stats outbox.Stats
+	var stats retention.Stats
 	if of.Mapping != nil {
 		stats, err = readMappedStats(ctx, pool, of)
 		s.Table = of.Name
 	} else {
-		stats, err = outbox.ReadStats(ctx, pool)
+		stats, err = retention.ReadStats(ctx, pool)
 	}
 	if err != nil {
 		return s, err

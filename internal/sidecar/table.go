@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/schemas"
@@ -127,7 +127,7 @@ func mappingSchema() object {
 }
 
 // readMappedStats reads the only figures that are known of a table with a mapping: its rows in trouble.
-func readMappedStats(ctx context.Context, pool *pgxpool.Pool, of desk.Table) (s outbox.Stats, err error) {
+func readMappedStats(ctx context.Context, pool *pgxpool.Pool, of desk.Table) (s retention.Stats, err error) {
 	err = pool.QueryRow(ctx, `
 		SELECT count(*), count(*) FILTER (WHERE status = 'retrying'), count(*) FILTER (WHERE status = 'parked')
 		FROM troupe.mapped_trouble WHERE table_name = $1`, of.Name).Scan(&s.Pending, &s.Retrying, &s.Parked)

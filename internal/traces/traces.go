@@ -2,7 +2,10 @@
 // SDK of OpenTelemetry reads.
 //
 //	OTEL_EXPORTER_OTLP_ENDPOINT   http://host:4318; without it no spans are made
+//	OTEL_EXPORTER_OTLP_HEADERS    name=value,… such as a token of the collector; likewise _TIMEOUT, _CERTIFICATE and others
 //	OTEL_TRACES_SAMPLER           such as parentbased_traceidratio, with OTEL_TRACES_SAMPLER_ARG; default: all
+//
+// A variable that the SDK cannot read is an error, which names the variable and does not quote its value.
 //
 // A program works the same without a running collector: spans wait in memory, some thousands at most, and spans that cannot be
 // sent are dropped. The log reports when dropping begins and when it ends, not each time.
@@ -26,10 +29,13 @@ import (
 const endLimit = 2 * time.Second
 
 // Open returns a tracer provider that sends the spans of the named service to endpoint, an http or https URL; "" makes no spans.
-// It connects to nothing yet. end sends the remaining spans, for 2 s at most.
+// It connects to nothing yet. A variable of the environment that the SDK cannot read is an error. end sends the remaining spans, for 2 s at most.
 func Open(ctx context.Context, endpoint, service string, log zerolog.Logger) (tracers trace.TracerProvider, end func(), err error) {
 	if endpoint == "" {
 		return noop.NewTracerProvider(), func() {}, nil
+	}
+	if err := CheckEnvironment(); err != nil {
+		return nil, nil, err
 	}
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint+"/v1/traces"))
 	if err != nil {

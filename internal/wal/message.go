@@ -76,6 +76,26 @@ type Tuple struct {
 // Len returns the number of values left.
 func (t *Tuple) Len() int { return t.left }
 
+// Map returns a tuple with the values that change returns. change is called with the index of each value that is neither null
+// nor unchanged.
+func (t Tuple) Map(change func(n int, value []byte) ([]byte, error)) (Tuple, error) {
+	changed := Tuple{left: t.left, data: make([]byte, 0, len(t.data))}
+	for n := range changed.left {
+		format, value := t.Next()
+		changed.data = append(changed.data, format)
+		if format == Null || format == Unchanged {
+			continue
+		}
+		value, err := change(n, value)
+		if err != nil {
+			return Tuple{}, err
+		}
+		changed.data = binary.BigEndian.AppendUint32(changed.data, uint32(len(value)))
+		changed.data = append(changed.data, value...)
+	}
+	return changed, nil
+}
+
 // Next returns the format of the next value, and its bytes if it has any. The tuple was validated when it was read.
 func (t *Tuple) Next() (format byte, value []byte) {
 	t.left--

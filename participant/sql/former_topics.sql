@@ -1,4 +1,4 @@
--- The topics whose partitions the group has had, but for those that it consumes now.
+-- The topics that the group has consumed or sent messages to for a retry, except those that it consumes now.
 SELECT DISTINCT topic
 FROM troupe.leases
 WHERE consumer_group = @group

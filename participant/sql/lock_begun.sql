@@ -1,9 +1,9 @@
--- A call that is under way has its row locked until its transaction ends, which the server does when its session is gone. The
--- arrays are as in insert_recent.sql.
+-- A call that is under way has its row locked until its transaction ends, which the server does when its session is gone. No session
+-- waits for it in a transaction. The arrays are as in insert_recent.sql.
 SELECT
 FROM unnest((SELECT @operations::text[]), (SELECT @sagas::text[])) AS m (operation, saga),
 LATERAL (
   SELECT FROM troupe.answers AS s
   WHERE s.consumer_group = @group AND s.message_type = m.operation AND s.idempotency_key = m.saga
   OFFSET 0
-  FOR UPDATE) AS a
+  FOR UPDATE NOWAIT) AS a

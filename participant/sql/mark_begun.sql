@@ -14,3 +14,4 @@ FROM (
 ORDER BY k.operation COLLATE "C", k.saga COLLATE "C" -- as the locks of lock_begun.sql are taken
 ON CONFLICT (consumer_group, message_type, idempotency_key) DO UPDATE
 SET answered_at = excluded.answered_at
+RETURNING message_type, idempotency_key, xmin, xmax = 0 -- false if the row was there

@@ -2,7 +2,8 @@
 SELECT position, topic_id, "offset", key, headers, payload, message_time, attempts, first_failed_at,
        coalesce(extract(epoch FROM next_try - clock_timestamp()), 0)::float8 AS wait,
        extract(epoch FROM clock_timestamp() - created_at)::float8 AS held_for,
-       extract(epoch FROM clock_timestamp() - unhandled_since)::float8 AS unhandled_for
+       extract(epoch FROM clock_timestamp() - unhandled_since)::float8 AS unhandled_for,
+       message_id
 FROM (
   SELECT *, sum(coalesce(octet_length(payload), 0)) OVER (ORDER BY position) AS bytes
   FROM (

@@ -4,7 +4,6 @@ FROM (
   (SELECT t.position
    FROM troupe.mapped_trouble t
    WHERE t.table_name = @table
-     AND t.status <> 'waiting'
      AND t.status = 'retrying' AND t.next_try <= clock_timestamp()
      AND NOT EXISTS (
        SELECT
@@ -13,8 +12,8 @@ FROM (
          AND ahead.order_key = t.order_key
          AND ahead.status <> 'waiting'
          AND ahead.position < t.position)
-   ORDER BY t.position
-   LIMIT @rows)
+   ORDER BY t.next_try
+   LIMIT @rows / 2)
   UNION ALL
   (SELECT t.position
    FROM troupe.mapped_trouble t
@@ -33,4 +32,3 @@ FROM (
 ) AS ready
 JOIN troupe.mapped_trouble t ON t.position = ready.position
 ORDER BY t.position
-LIMIT @rows

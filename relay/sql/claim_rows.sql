@@ -1,12 +1,27 @@
 -- The lowest rows of the shard that may go out now, at most @rows, and none behind @bytes of payload and headers. Not
 -- those that wait for their next try or for a person, and not those behind such a row of their key. Not what a stream has
--- published; before a stream begins, only what it will not tell. Rows up to @past are passed over as long as those that
+-- published; before a stream begins, only what it will not tell. Of the rows that are due for another try at most
+-- @retried, the longest due first: so rows that are refused again and again leave room for new ones. Rows up to @past are passed over as long as those that
 -- block others are the ones of @blocking, and none of them is due: see lowest_row.sql. Each row has what was visible, and
 -- which rows block others, as a digest: see read_on.sql.
 WITH blocking AS MATERIALIZED (
   SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')) AS positions
   FROM troupe.outbox_trouble
   WHERE status <> 'waiting'
+), retried AS MATERIALIZED (
+  SELECT due.position
+  FROM troupe.outbox_trouble due
+  WHERE due.status = 'retrying' AND due.next_try <= clock_timestamp()
+    AND (@shards::int = 1 OR troupe.outbox_shard(NULL, due.order_key, due.id, @shards) = @shard)
+    AND NOT EXISTS (
+      SELECT
+      FROM troupe.outbox_trouble ahead
+      WHERE ahead.order_key = due.order_key
+        AND ahead.status <> 'waiting'
+        AND ahead.position < due.position)
+    AND EXISTS (SELECT FROM troupe.outbox o WHERE o.position = due.position AND o.id = due.id)
+  ORDER BY due.next_try
+  LIMIT @retried
 )
 SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, troubled, attempts, troubled_for, max_attempts,
        (SELECT pg_current_snapshot()::text) AS snapshot,
@@ -28,17 +43,7 @@ FROM (
       SELECT CASE
         WHEN @past::bigint <= @low::bigint
           OR @blocking::text <> (SELECT positions FROM blocking)
-          OR EXISTS (
-            SELECT
-            FROM troupe.outbox_trouble due
-            WHERE due.status <> 'waiting'
-              AND due.status = 'retrying' AND due.next_try <= clock_timestamp()
-              AND NOT EXISTS (
-                SELECT
-                FROM troupe.outbox_trouble ahead
-                WHERE ahead.order_key = due.order_key
-                  AND ahead.status <> 'waiting'
-                  AND ahead.position < due.position))
+          OR EXISTS (SELECT FROM retried)
         THEN @low::bigint
         ELSE @past::bigint
       END)
@@ -47,11 +52,11 @@ FROM (
          OR NOT (pg_visible_in_snapshot(o.xid, @published)
            OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published)))
     AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @sweep))
-    AND (t.position IS NULL OR t.status = 'waiting' OR t.status = 'retrying' AND t.next_try <= clock_timestamp())
+    AND (t.position IS NULL OR t.status = 'waiting' OR t.position IN (SELECT r.position FROM retried r))
     AND NOT EXISTS (
       SELECT
       FROM troupe.outbox_trouble ahead
-      WHERE ahead.order_key = coalesce(o.key_bytes, convert_to(o.key, 'UTF8'))
+      WHERE ahead.order_key = troupe.outbox_order_key(o.key, o.key_bytes)
         AND ahead.status <> 'waiting'
         AND ahead.position < o.position)
   ORDER BY o.position

@@ -5,8 +5,7 @@ SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_h
 FROM (
   (SELECT t.position, t.id, t.attempts, t.first_failed_at, t.max_attempts
    FROM troupe.outbox_trouble t
-   WHERE t.status <> 'waiting'
-     AND t.status = 'retrying' AND t.next_try <= clock_timestamp()
+   WHERE t.status = 'retrying' AND t.next_try <= clock_timestamp()
      AND NOT EXISTS (
        SELECT
        FROM troupe.outbox_trouble ahead
@@ -14,8 +13,8 @@ FROM (
          AND ahead.status <> 'waiting'
          AND ahead.position < t.position)
      AND EXISTS (SELECT FROM troupe.outbox o WHERE o.position = t.position AND o.id = t.id)
-   ORDER BY t.position
-   LIMIT @rows)
+   ORDER BY t.next_try
+   LIMIT @rows / 2)
   UNION ALL
   (SELECT t.position, t.id, t.attempts, t.first_failed_at, t.max_attempts
    FROM troupe.outbox_trouble t
@@ -33,4 +32,3 @@ FROM (
 ) AS t
 JOIN troupe.outbox o ON o.position = t.position AND o.id = t.id
 ORDER BY t.position
-LIMIT @rows

@@ -61,7 +61,7 @@ RETURNING l.shard, l.wanted IS NOT NULL AS wanted, astir.astir, EXISTS (
     AND NOT EXISTS (
       SELECT
       FROM troupe.outbox_trouble ahead
-      WHERE ahead.order_key = coalesce(o.key_bytes, convert_to(o.key, 'UTF8'))
+      WHERE ahead.order_key = troupe.outbox_order_key(o.key, o.key_bytes)
         AND ahead.status <> 'waiting'
         AND ahead.position < o.position)
 ) AS found,

@@ -28,7 +28,7 @@ SELECT coalesce((
            AND NOT EXISTS (
              SELECT
              FROM troupe.outbox_trouble ahead
-             WHERE ahead.order_key = coalesce(o.key_bytes, convert_to(o.key, 'UTF8'))
+             WHERE ahead.order_key = troupe.outbox_order_key(o.key, o.key_bytes)
                AND ahead.status <> 'waiting'
                AND ahead.position < o.position)
          ORDER BY o.position

@@ -10,7 +10,7 @@ WITH lease AS MATERIALIZED (
   FOR SHARE
 )
 INSERT INTO troupe.outbox_trouble AS t (position, id, topic, order_key, status, attempts, max_attempts, last_error)
-SELECT o.position, o.id, o.topic, coalesce(o.key_bytes, convert_to(o.key, 'UTF8')), 'waiting', 0, 0, ''
+SELECT o.position, o.id, o.topic, troupe.outbox_order_key(o.key, o.key_bytes), 'waiting', 0, 0, ''
 FROM troupe.outbox o
 WHERE EXISTS (SELECT FROM lease)
   AND (pg_visible_in_snapshot(o.xid, @sweep::pg_snapshot) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @sweep::pg_snapshot))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -43,16 +44,16 @@ type Config struct {
 	// ErrConflict. Nothing of the transaction is stored. The participant and Submit run theirs again; after Start and Act the
 	// caller must try again. It must not block.
 	Conflict func(error)
-	// Log gets a line for each saga that is parked, and for each stored definition that cannot be read or that reads a hop
-	// which this process does not consume. It never gets a payload.
+	// Log gets a line for each saga that is parked, and for each definition that another process has stored. It never gets a
+	// payload.
 	Log zerolog.Logger
 }
 
-// Schemas reads the values of payloads, and writes payloads from JSON, by the name of their type. Each value has the one form
-// that its type in the schema has, as schemas.Codec returns it; a message's value is a map[string]any.
+// Schemas reads the values of payloads, and writes payloads from the JSON of such values, by the name of their type. Each value
+// has the one form that its type in the schema has, as schemas.Codec returns it; a message's value is a map[string]any.
 type Schemas interface {
 	Values(ctx context.Context, payload []byte) (name string, value any, err error)
-	FromJSON(ctx context.Context, name string, text []byte) (payload []byte, err error)
+	FromValues(ctx context.Context, name string, text []byte) (payload []byte, err error)
 }
 
 // A Coordinator decides for the sagas of one service. It may be used concurrently, and several processes may run one: each
@@ -60,9 +61,11 @@ type Schemas interface {
 type Coordinator struct {
 	cfg         Config
 	hop         topics.Hop
-	hops        []string // the hops whose events are consumed, sorted; nil until New has found them
 	definitions *definitions
 	submissions *keyed.Lane[*submission, struct{}]
+
+	mu   sync.Mutex
+	hops []string // the hops whose events are consumed; nil until New has found them; guarded by mu
 }
 
 // New stores the definitions and registers the coordinator's handlers with its participant. Call it before the participant's
@@ -84,7 +87,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	ds.find = func(ctx context.Context, hash string) (*saga.Definition, error) {
 		d, err := readDefinition(ctx, cfg.Pool, hash)
 		if err == nil {
-			c.warnUnconsumed(d)
+			c.consume(d)
 		}
 		return d, err
 	}
@@ -92,8 +95,9 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("coordinator: %w", err)
 	}
-	c.hops = hops
 	c.register(hops)
+	c.hops = hops
+	cfg.Participant.Alongside(c.watchDefinitions)
 	c.takeSubmissions()
 	return c, nil
 }
@@ -141,38 +145,31 @@ ORDER BY definition`
 		return nil, fmt.Errorf("look for definitions in use: %w", err)
 	}
 	for _, is := range all {
-		var d *saga.Definition
 		if is.InUse {
-			d, err = c.definitions.of(ctx, is.Hash)
-		} else { // only its hops: events that it awaits are stashed once a saga of it has been loaded
-			d, err = readDefinition(ctx, c.cfg.Pool, is.Hash)
+			d, err := c.definitions.of(ctx, is.Hash)
+			if err != nil {
+				return nil, fmt.Errorf("definition %s: %w", is.Hash, err)
+			}
+			hops = append(hops, d.Hops()...)
+			continue
 		}
+		d, err := readDefinition(ctx, c.cfg.Pool, is.Hash)
 		var mistakes saga.Mistakes
-		if !is.InUse && errors.As(err, &mistakes) {
+		if errors.As(err, &mistakes) {
+			c.definitions.skip(is.Hash)
 			c.cfg.Log.Warn().Err(err).Str("definition", is.Hash).Msg("a stored definition cannot be read: its hops are not consumed for it")
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("definition %s: %w", is.Hash, err)
 		}
+		if !c.definitions.has(is.Hash) {
+			c.definitions.addIdle(is.Hash, d)
+		}
 		hops = append(hops, d.Hops()...)
 	}
 	slices.Sort(hops)
 	return slices.Compact(hops), nil
-}
-
-// warnUnconsumed logs the hops of a definition, stored since New, whose events this process does not consume.
-func (c *Coordinator) warnUnconsumed(d *saga.Definition) {
-	if c.hops == nil {
-		return
-	}
-	for _, hop := range d.Hops() {
-		if _, consumed := slices.BinarySearch(c.hops, hop); !consumed {
-			c.cfg.Log.Error().Stringer("definition", d).Str("hop", hop).
-				Msg("this process does not consume the events of a hop that the definition reads: if no other process of the group " +
-					"does, its sagas wait there until this one is restarted")
-		}
-	}
 }
 
 // alone returns an error if another coordinator than the one of hop and group has sagas of one of the types under way in this
@@ -300,28 +297,40 @@ func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Even
 
 // take decides on the events of one transaction.
 func (c *Coordinator) take(ctx context.Context, tx pgx.Tx, taken []participant.Taken) error {
+	for {
+		w, err := c.takeKnown(ctx, tx, taken)
+		if errors.Is(err, errNewDefinitions) {
+			continue
+		}
+		if err == nil {
+			err = w.end(ctx, taken)
+		}
+		err = w.lost(err)
+		var at failedAt
+		if errors.As(err, &at) && at.message >= 0 {
+			return participant.At(at.message, at.error)
+		}
+		if err == nil {
+			w.tell()
+		}
+		return err
+	}
+}
+
+// takeKnown decides by the definitions that this process knows. It returns errNewDefinitions, before it has written anything, if
+// it has learned of others.
+func (c *Coordinator) takeKnown(ctx context.Context, tx pgx.Tx, taken []participant.Taken) (*work, error) {
+	w := c.begin(tx)
+	w.look()
 	ms := make([]Message, 0, len(taken))
 	for i, t := range taken {
 		m, err := c.read(ctx, tx, t.Message)
 		if err != nil {
-			return participant.At(i, err)
+			return w, at(i, err)
 		}
 		ms = append(ms, m)
 	}
-	w := c.begin(tx)
-	err := w.pass.messages(ctx, ms)
-	if err == nil {
-		err = w.end(ctx, taken)
-	}
-	err = w.lost(err)
-	var at failedAt
-	if errors.As(err, &at) && at.message >= 0 {
-		return participant.At(at.message, at.error)
-	}
-	if err == nil {
-		w.tell()
-	}
-	return err
+	return w, w.pass.messages(ctx, ms)
 }
 
 // gaveUp decides on a message that the coordinator's own participant has made a dead letter: an answer that it could not

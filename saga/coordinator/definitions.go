@@ -19,12 +19,20 @@ type definitions struct {
 	mu      sync.RWMutex
 	byHash  map[string]*saga.Definition // guarded by mu
 	all     []*saga.Definition          // of byHash, by saga and hash; guarded by mu
+	// idle holds the definitions of which no saga was under way when the process began, and of which it has loaded none since:
+	// most are of retired versions. Guarded by mu.
+	idle map[string]bool
+	// unreadable holds the hashes of stored definitions that cannot be parsed. Guarded by mu.
+	unreadable map[string]bool
 	// find loads a definition that is not known, of a saga that another process started.
 	find func(ctx context.Context, hash string) (*saga.Definition, error)
 }
 
 func newDefinitions(defs []*saga.Definition) (*definitions, error) {
-	ds := &definitions{current: make(map[string]*saga.Definition), byHash: make(map[string]*saga.Definition)}
+	ds := &definitions{
+		current: make(map[string]*saga.Definition), byHash: make(map[string]*saga.Definition),
+		idle: make(map[string]bool), unreadable: make(map[string]bool),
+	}
 	for _, d := range defs {
 		name := d.Spec().Saga
 		if ds.current[name] != nil {
@@ -47,7 +55,7 @@ func (ds *definitions) named(name string) (*saga.Definition, error) {
 	return nil, fmt.Errorf("there is no saga %q: there are %s", name, strings.Join(ds.names, ", "))
 }
 
-// known returns all definitions that this process has used, in an order that does not depend on when.
+// known returns all definitions that sagas of this coordinator have or may have, in an order that does not depend on when.
 func (ds *definitions) known() []*saga.Definition {
 	ds.mu.RLock()
 	defer ds.mu.RUnlock()
@@ -62,9 +70,12 @@ func (ds *definitions) sort() {
 
 func (ds *definitions) of(ctx context.Context, hash string) (*saga.Definition, error) {
 	ds.mu.RLock()
-	d := ds.byHash[hash]
+	d, idle := ds.byHash[hash], ds.idle[hash]
 	ds.mu.RUnlock()
 	if d != nil {
+		if idle {
+			ds.add(hash, d)
+		}
 		return d, nil
 	}
 	if ds.find == nil {
@@ -72,12 +83,54 @@ func (ds *definitions) of(ctx context.Context, hash string) (*saga.Definition, e
 	}
 	d, err := ds.find(ctx, hash)
 	if err == nil {
-		ds.mu.Lock()
-		ds.byHash[hash] = d
-		ds.sort()
-		ds.mu.Unlock()
+		ds.add(hash, d)
 	}
 	return d, err
+}
+
+// add makes a definition known that sagas have or may have.
+func (ds *definitions) add(hash string, d *saga.Definition) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	ds.byHash[hash] = d
+	delete(ds.idle, hash)
+	ds.sort()
+}
+
+// addIdle makes a definition known that no saga has now. An event that only such definitions await is not stashed.
+func (ds *definitions) addIdle(hash string, d *saga.Definition) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	ds.byHash[hash], ds.idle[hash] = d, true
+	ds.sort()
+}
+
+func (ds *definitions) isIdle(d *saga.Definition) bool {
+	ds.mu.RLock()
+	defer ds.mu.RUnlock()
+	return ds.idle[d.Hash()]
+}
+
+func (ds *definitions) has(hash string) bool {
+	ds.mu.RLock()
+	defer ds.mu.RUnlock()
+	return ds.byHash[hash] != nil
+}
+
+// skip records a stored definition that cannot be parsed.
+func (ds *definitions) skip(hash string) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	ds.unreadable[hash] = true
+}
+
+// hashes returns the hashes of all definitions that this process has read.
+func (ds *definitions) hashes() []string {
+	ds.mu.RLock()
+	defer ds.mu.RUnlock()
+	all := make([]string, 0, len(ds.byHash)+len(ds.unreadable))
+	all = slices.AppendSeq(all, maps.Keys(ds.byHash))
+	return slices.AppendSeq(all, maps.Keys(ds.unreadable))
 }
 
 // concern reports whether an event that answers no command may start or move a saga.

@@ -74,16 +74,22 @@
 // # Rolling out another version
 //
 // Processes with the old and the new version of a definition may run side by side. Each starts sagas with its own version, and
-// both continue sagas of either version, also of a type that only the other process has. One limit remains: a process learns
-// which events a new version awaits, other than answers to commands, when it first decides for a saga of that version. Until
-// then it skips, for good, each event that no version known to it awaits. So let the new version run everywhere before it starts
-// sagas that await more events.
+// both continue sagas of either version, also of a type that only the other process has.
 //
-// New subscribes to the hops of its definitions and of each stored definition of the same types, since an older process, or
-// Desk.Start, may begin a saga of a definition that no saga has now. A definition that is stored later may read other hops. A
-// process that loads such a definition logs an error with the hop. If no other process of the group consumes that hop, restart
-// this one, or the saga waits. To stop consuming the hops of retired definitions, delete their rows from troupe.saga_definitions
-// once no saga has them.
+// A transaction that handles events first reads which definitions of the coordinator's types other processes have stored since.
+// New stores a definition before any saga has it, so an event that a saga awaits finds it, whichever process handles the event.
+// While no event comes, a process looks every 5 s. If a definition that is stored later reads other hops, the process consumes
+// them too: it joins its group again, or makes their topics local. Only the coordinator's own hop cannot be added: the process
+// logs an error, and has to be restarted.
+//
+// What an older process does not do for another version: it starts no saga by an event that only the other version starts by; it
+// keeps no event that comes before its saga if only a type that it does not begin awaits the event and has no saga yet, or only
+// a definition that was stored before the process began and of which it knows no saga. So let the new version run everywhere
+// before its start events come.
+//
+// New also subscribes to the hops of each stored definition of its types, since an older process, or Desk.Start, may begin a saga
+// of a definition that no saga has now. To stop consuming the hops of retired definitions, delete their rows from
+// troupe.saga_definitions once no saga has them, and restart the processes.
 //
 // # Not promised
 //

@@ -54,7 +54,9 @@ type pass struct {
 	// correlation is the correlation id of a saga that a call begins.
 	correlation string
 	wake        map[string]bool // sagas whose deadlines are to be checked once more, at once
-	apart       []target        // starts and events that failed, of messages that have other effects too
+	// looked, unless nil, returns errNewDefinitions if targets must be found again, by more definitions.
+	looked func(context.Context) error
+	apart  []target // starts and events that failed, of messages that have other effects too
 }
 
 // loaded is a saga in a pass. If the State's version is 0, the saga does not exist yet.
@@ -86,6 +88,11 @@ func (p *pass) messages(ctx context.Context, ms []Message) error {
 	}
 	if err := p.find(ctx, targets); err != nil {
 		return err
+	}
+	if p.looked != nil {
+		if err := p.looked(ctx); err != nil {
+			return err
+		}
 	}
 	p.decided = slices.Grow(p.decided, len(targets))
 	for _, t := range targets {

@@ -115,8 +115,8 @@ LIMIT 100`
 // plan. A move is an entry of the saga's log, with the actor and the reason. Each saga is checked again under its lock, since
 // it may have changed after the plan. If Migrate is interrupted, the same call continues with the rest.
 //
-// Before it, restart the coordinators with the definition in Config.Definitions: else they do not read the events of the hops
-// that only this definition names.
+// Running coordinators consume the hops that only this definition names within seconds. They start sagas with the definitions in
+// Config.Definitions, as before.
 func (d *Desk) Migrate(ctx context.Context, m Migration, do func(Move) error) error {
 	err := m.Validate()
 	if err == nil {

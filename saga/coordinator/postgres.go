@@ -64,6 +64,7 @@ type Postgres struct {
 	hop, group, content string
 	now                 time.Time
 	lost                func(error) error // called with the errors of the statements that Save queues, which come later
+	first               *pgx.Batch        // sent with the first Load, unless nil
 }
 
 var _ Store = (*Postgres)(nil)
@@ -88,6 +89,9 @@ func (p *Postgres) Now(ctx context.Context) (time.Time, error) {
 // owner. The clock is read after the locks are taken, so a decision is never dated before a change that it waited for.
 func (p *Postgres) Load(ctx context.Context, ids []string) (found []Record, err error) {
 	batch := &pgx.Batch{}
+	if p.first != nil {
+		batch, p.first = p.first, nil
+	}
 	batch.Queue(loadSagas, pg.Args{"ids": ids, "hop": p.hop, "group": p.group}).Query(func(rows pgx.Rows) error {
 		found, err = pgx.CollectRows(rows, record)
 		return err

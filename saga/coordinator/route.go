@@ -18,7 +18,7 @@ type target struct {
 	id      string      // the saga, if it is known
 	by      Association // how it is found, if it is not known
 	d       *saga.Definition
-	stash   time.Duration // how long the event is kept if no saga is found: the longest time among the versions that await it
+	stash   time.Duration // how long the event is kept if no saga is found: the longest time among the versions that await it; 0: not at all
 	lock    string        // the name that the saga which it starts locks
 	start   saga.Event    // the start with the message's fields, where event has the saga's variables
 	// alone is true if the message is for nothing else.
@@ -58,7 +58,9 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 	for _, d := range p.known() { // also older ones, whose instances still run
 		for _, by := range awaits(d, m) {
 			if by.Value == "" {
-				unfound = noValue(by, m)
+				if !p.isIdle(d) {
+					unfound = noValue(by, m)
+				}
 				continue
 			}
 			if by.Variable == "" && by.Saga+"/"+by.Value == answered {
@@ -66,11 +68,11 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 			}
 			if slices.Contains(all, by) {
 				same := slices.IndexFunc(ts, func(t target) bool { return t.by == by })
-				ts[same].stash = max(ts[same].stash, stashFor(d))
+				ts[same].stash = max(ts[same].stash, p.stashFor(d))
 				continue
 			}
 			all = append(all, by)
-			ts = append(ts, target{message: i, by: by, d: d, stash: stashFor(d), answered: answered, event: saga.Event{
+			ts = append(ts, target{message: i, by: by, d: d, stash: p.stashFor(d), answered: answered, event: saga.Event{
 				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Fields: m.Fields, Message: m.ID,
 			}})
 		}
@@ -108,8 +110,12 @@ func startedBy(d *saga.Definition, i int, m Message) (t target, starts bool, err
 	return is, true, nil
 }
 
-// stashFor returns how long an event is kept that comes before its saga.
-func stashFor(d *saga.Definition) time.Duration {
+// stashFor returns how long an event is kept that comes before its saga. For a definition that no saga has it is 0: else the
+// events that only a retired version awaits would be kept, each for nothing.
+func (p *pass) stashFor(d *saga.Definition) time.Duration {
+	if p.isIdle(d) {
+		return 0
+	}
 	return cmp.Or(time.Duration(d.Spec().Stash), time.Hour)
 }
 
@@ -222,7 +228,7 @@ func (p *pass) observe(ctx context.Context, t target) error {
 			return err
 		}
 	}
-	if len(ids) > 0 {
+	if len(ids) > 0 || t.stash == 0 {
 		return nil
 	}
 	if p.now.IsZero() { // nothing was loaded

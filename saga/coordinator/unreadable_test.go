@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
@@ -17,7 +18,7 @@ import (
 // without is a Schemas without a schema for one type.
 type without string
 
-func (w without) FromJSON(_ context.Context, name string, text []byte) ([]byte, error) {
+func (w without) FromValues(_ context.Context, name string, text []byte) ([]byte, error) {
 	if name == string(w) {
 		return nil, errors.New("there is no schema for " + name)
 	}
@@ -83,6 +84,53 @@ func TestAnUnreadableAnswerParksASagaOfATypeThatTheProcessDoesNotBegin(t *testin
 	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.dead_letters").Scan(&letters))
 	require.Equal(t, 1, letters, "an answer to a saga that is not stored here is no dead letter")
 }
+
+// The text goes through the log, the stored state and a command, and is the reason of a refusal.
+func TestASagaTakesBytesThatPostgresCannotStore(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+	spec := visitSaga(t).Spec()
+	spec.Steps[1].Command.Input = saga.Mapping{"slot": "data.slot"}
+	spec.Steps[1].Failure = []saga.Answer{{Event: "GuestGone", Reason: "event.why"}}
+	d, err := saga.Define(spec)
+	require.NoError(t, err)
+	told := make(chan string, 1)
+	hotel := f.participant("hotel", f.pool)
+	participant.Handle(hotel, func(context.Context, pgx.Tx, participant.Command[BookSlot]) (participant.Outcome, error) {
+		return participant.Succeed(SlotBooked{"9\x0015\uFDD00"}), nil
+	})
+	participant.Handle(hotel, func(_ context.Context, _ pgx.Tx, c participant.Command[TellGuest]) (participant.Outcome, error) {
+		told <- c.Body.Slot
+		return participant.Refuse(GuestGone{"left\x00town"}), nil
+	})
+	f.run(hotel, f.pool)
+	f.process(d)
+	id := f.startVisit("v-1")
+	require.Equal(t, "9\x0015\uFDD00", <-told)
+	testkit.Wait(t, "the refusal", func() (is bool, err error) {
+		return is, f.pool.QueryRow(t.Context(), "SELECT reason LIKE '%left%town%' FROM troupe.sagas WHERE id = $1 AND reason IS NOT NULL UNION ALL SELECT false LIMIT 1", id).Scan(&is)
+	})
+	g, err := f.desk().Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, "9\x0015\uFDD00", g.State.Data["slot"])
+	r, err := f.desk().Replay(t.Context(), id)
+	require.NoError(t, err)
+	require.Empty(t, r.Difference)
+}
+
+// The messages of visitSaga.
+type (
+	BookSlot   struct{}
+	SlotBooked struct {
+		Slot string `json:"slot"`
+	}
+	TellGuest struct {
+		Slot string `json:"slot"`
+	}
+	GuestGone struct {
+		Why string `json:"why"`
+	}
+)
 
 // visitSaga returns a saga of two steps, of which the first one's answer sets a variable.
 func visitSaga(t *testing.T) *saga.Definition {

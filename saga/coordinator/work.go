@@ -22,10 +22,11 @@ import (
 
 // work is one transaction of a coordinator: first a pass on the sagas' tables, then the messages and deadlines that follow.
 type work struct {
-	c    *Coordinator
-	tx   pgx.Tx
-	pass *pass
-	gave bool // Config.Conflict has been called
+	c     *Coordinator
+	tx    pgx.Tx
+	store *Postgres
+	pass  *pass
+	gave  bool // Config.Conflict has been called
 	// callers are, by the sagas' ids, the contexts of the callers who start sagas in one transaction.
 	callers map[string]context.Context
 }
@@ -35,7 +36,7 @@ func (c *Coordinator) begin(tx pgx.Tx) *work {
 	if c.cfg.Schemas != nil {
 		store.content = envelope.Avro
 	}
-	w := &work{c: c, tx: tx, pass: c.definitions.begin(store)}
+	w := &work{c: c, tx: tx, store: store, pass: c.definitions.begin(store)}
 	store.lost = w.lost
 	return w
 }
@@ -248,7 +249,7 @@ func (c *Coordinator) render(ctx context.Context, e *outbox.Entry, fields map[st
 	if c.cfg.Schemas == nil || e.Type == saga.CallType {
 		return nil
 	}
-	if e.Payload, err = c.cfg.Schemas.FromJSON(ctx, e.Type, text); err != nil {
+	if e.Payload, err = c.cfg.Schemas.FromValues(ctx, e.Type, text); err != nil {
 		return fmt.Errorf("%s: %w", e.Type, err)
 	}
 	e.ContentType = envelope.Avro
@@ -308,6 +309,9 @@ func (c *Coordinator) fields(ctx context.Context, in envelope.Message) (map[stri
 		fields, is := value.(map[string]any)
 		if err == nil && !is {
 			err = retry.Permanent(fmt.Errorf("%s is no record", name))
+		}
+		if err == nil {
+			err = retry.Permanent(saga.Canonical(fields))
 		}
 		return fields, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -74,13 +74,13 @@ func (s *Stage) Entries(topic string) (all []envelope.Message) {
 
 func (s *Stage) outbox() (all []envelope.Message) {
 	s.t.Helper()
-	rows, err := s.Pool.Query(s.t.Context(), "SELECT "+outbox.Columns+" FROM troupe.outbox ORDER BY position")
+	rows, err := s.Pool.Query(s.t.Context(), "SELECT "+outboxrow.Columns+" FROM troupe.outbox ORDER BY position")
 	require.NoError(s.t, err)
-	var r outbox.Row
+	var r outboxrow.Row
 	_, err = pgx.ForEachRow(rows, r.Fields(), func() error {
-		m, err := r.Message(outbox.Defaults{})
+		m, err := r.Message(outboxrow.Defaults{})
 		all = append(all, m)
-		r = outbox.Row{}
+		r = outboxrow.Row{}
 		return err
 	})
 	require.NoError(s.t, err)
@@ -100,7 +100,7 @@ type DeadLetter struct {
 }
 
 const selectDeadLetters = `
-SELECT id::text, error_class, error, attempts, handler, payload, headers, topic_id, partition, "offset"
+SELECT id::text, error_class, error, attempts, handler, payload, headers, message_id
 FROM troupe.dead_letters
 ORDER BY id DESC`
 
@@ -128,26 +128,24 @@ func (s *Stage) deadLetters() (all []DeadLetter) {
 	require.NoError(s.t, err)
 	all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l DeadLetter, err error) {
 		var headers []byte
-		var topic [16]byte
-		var partition int32
-		var offset int64
-		err = row.Scan(&l.ID, &l.Class, &l.Error, &l.Attempts, &l.Handler, &l.Payload, &headers, &topic, &partition, &offset)
-		l.identity = identity(headers, offsetID(topic, partition, offset))
+		var id string
+		err = row.Scan(&l.ID, &l.Class, &l.Error, &l.Attempts, &l.Handler, &l.Payload, &headers, &id)
+		l.identity = identity(headers, id)
 		return l, err
 	})
 	require.NoError(s.t, err)
 	return all
 }
 
-// identity returns the identity of the message that was sent, from the headers of a row. place is its id if it has none. Headers
-// that cannot be read give a message without attributes.
-func identity(headers []byte, place string) string {
+// identity returns the identity of the message that was sent, from the headers of a row. unnamed is its id if they have none.
+// Headers that cannot be read give a message without attributes.
+func identity(headers []byte, unnamed string) string {
 	var m envelope.Message
 	if list, err := envelope.UnmarshalHeaders(headers); err != nil || m.SetHeaders(list) != nil {
 		m = envelope.Message{}
 	}
 	if m.ID == "" {
-		m.ID = place
+		m.ID = unnamed
 	}
 	return m.Identity()
 }
@@ -181,7 +179,7 @@ func (s *Stage) AwaitHeld(m envelope.Message, attempts int) (held Held) {
 }
 
 const selectHeld = `
-SELECT topic_id, partition, "offset", headers, attempts, error_class, last_error,
+SELECT message_id, headers, attempts, error_class, last_error,
        extract(epoch FROM next_try - clock_timestamp())::float8
 FROM troupe.held
 WHERE attempts > 0
@@ -191,16 +189,14 @@ func (s *Stage) held() (all []Held) {
 	s.t.Helper()
 	rows, err := s.Pool.Query(s.t.Context(), selectHeld)
 	require.NoError(s.t, err)
-	var topic [16]byte
-	var partition int32
-	var offset int64
+	var id string
 	var headers []byte
 	var h Held
 	var wait float64
-	fields := []any{&topic, &partition, &offset, &headers, &h.Attempts, &h.Class, &h.Error, &wait}
+	fields := []any{&id, &headers, &h.Attempts, &h.Class, &h.Error, &wait}
 	_, err = pgx.ForEachRow(rows, fields, func() error {
 		h.Wait = time.Duration(wait * float64(time.Second))
-		h.identity = identity(headers, offsetID(topic, partition, offset))
+		h.identity = identity(headers, id)
 		all = append(all, h)
 		return nil
 	})

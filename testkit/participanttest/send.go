@@ -1,9 +1,6 @@
 package participanttest
 
 import (
-	"fmt"
-
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -74,12 +71,7 @@ func (s *Stage) Produce(r *kgo.Record) envelope.Message {
 	if m.ID == "" {
 		ids, err := kafka.TopicIDs(s.t.Context(), s.client, r.Topic)
 		require.NoError(s.t, err)
-		m.ID = offsetID(ids[r.Topic], r.Partition, r.Offset)
+		m.ID = kafka.UnnamedID(ids[r.Topic], r)
 	}
 	return m
-}
-
-// offsetID returns the identity of a message without ce_id.
-func offsetID(topic uuid.UUID, partition int32, offset int64) string {
-	return fmt.Sprintf("%s/%d/%d", topic, partition, offset)
 }

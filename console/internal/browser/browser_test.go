@@ -47,6 +47,7 @@ type person struct {
 	root   string
 	letter string // a dead letter's id
 	errors chan string
+	stop   func() // ends the console's server
 
 	first, parcels, goods string // hashes of the order's definitions: the running one, one to which sagas can move, and one to which none can
 }
@@ -89,9 +90,10 @@ func newPerson(t testing.TB) *person {
 	})
 	require.NoError(t, err)
 	server := httptest.NewServer(c)
-	t.Cleanup(server.Close)
-	t.Cleanup(c.Close) // first, since live pages would delay the server's end
+	stop := func() { c.Close(); server.CloseClientConnections(); server.Close() } // c first, since live pages would delay the server's end
+	t.Cleanup(stop)
 	p := newBrowser(t, server.URL)
+	p.stop = stop
 	p.Stage, p.letter = s, id.String()
 	p.first, p.parcels, p.goods = first, parcels, goods
 	return p
@@ -332,6 +334,35 @@ func TestPagesFitAndAreNamed(t *testing.T) {
 	p.quiet()
 }
 
+// On a phone the error of each row is on the screen, and a row is not higher than a few lines.
+func TestOnAPhoneErrorsAreSeenAndRowsAreLow(t *testing.T) {
+	p := newPerson(t)
+	const wrong = `[...document.querySelectorAll("table.list tbody tr")].flatMap((row) => {
+		const box = row.getBoundingClientRect(), error = row.querySelector("td.error, td.why");
+		const at = error && error.textContent.trim() ? error.getBoundingClientRect() : null;
+		return [box.height > 190 ? "a row is " + box.height + " high: " + row.textContent : "",
+			at && (at.left < 0 || at.right > innerWidth || at.width < 200) ? "the error is at " + at.left + " to " + at.right : ""];
+	}).filter(Boolean).join("\n")`
+	for _, name := range []string{"dead-letters", "held", "sagas", "flows", "relay", "relay-rows"} {
+		var found string
+		var rows int
+		p.do(chromedp.EmulateViewport(390, 844), chromedp.Navigate(p.shots()[name]), chromedp.WaitReady("main"), chromedp.Evaluate(wrong, &found),
+			chromedp.Evaluate(`document.querySelectorAll("table.list tbody tr").length`, &rows))
+		require.Empty(t, found, name)
+		require.NotZero(t, rows, name)
+	}
+}
+
+// An open page whose server has gone does not look as if it were current.
+func TestAPageWhoseServerHasGoneSaysSo(t *testing.T) {
+	p := newPerson(t)
+	p.open("/dead-letters")
+	p.sees("no answer in 5s")
+	p.stop()
+	p.sees("Connection lost. This page shows the state as of ")
+	p.sees("no answer in 5s")
+}
+
 func TestScreenshots(t *testing.T) {
 	p := newPerson(t)
 	p.signIn()
@@ -340,8 +371,9 @@ func TestScreenshots(t *testing.T) {
 	}
 	p.shoot("overview-dark", p.shots()["overview"], 1200, "dark")
 	p.shoot("saga-dark", p.shots()["saga"], 1200, "dark")
-	p.shoot("overview-narrow", p.shots()["overview"], 360, "light")
-	p.shoot("saga-narrow", p.shots()["saga"], 360, "light")
+	for _, name := range []string{"overview", "saga", "sagas", "dead-letters", "held", "relay", "relay-rows"} {
+		p.shoot(name+"-narrow", p.shots()[name], 390, "light")
+	}
 }
 
 func (p *person) shoot(name, address string, width int64, scheme string) {

@@ -49,6 +49,9 @@ func (e *examination) database(ctx context.Context) {
 		e.outbox(ctx, conn)
 		e.waiting = waitingTopics(ctx, conn)
 	}
+	if e.has(Participant) || e.has(LocalWork) {
+		e.stranded(ctx, conn)
+	}
 }
 
 // whyNoDatabase returns the remedy for the usual causes. The codes are listed in appendix A of the Postgres manual.
@@ -119,7 +122,7 @@ func (e *examination) encoding(ctx context.Context, conn *pgx.Conn) {
 		return
 	}
 	if name != "UTF8" {
-		e.Warn("encoding", name+": a row with a text that the server cannot convert to UTF-8 stops the relay of the whole outbox",
+		e.Warn("encoding", name+": a row with text that the server cannot convert to UTF-8 is parked, and in a table with a mapping it stops that table's relay",
 			"dump the database, and restore it into one that was created with ENCODING 'UTF8'")
 	}
 }

@@ -7,6 +7,7 @@
 //	            that are left; the clock, compared with this machine's; the migrations, compared with this program's
 //	privileges  for each Part: the rights that its role lacks, with the GRANTs that give these and no more
 //	log         whether rows can be streamed; slots: how many are left, which have no reader, how much they retain
+//	held        held messages, and entries of local work, that no member tries
 //	outbox      positions left, parked rows, topics of the rows that wait
 //	Kafka       whether each broker can be reached at its advertised address; versions and features
 //	topics      of the flow, of the given hops and of the rows that wait: whether they exist and can be written, how many

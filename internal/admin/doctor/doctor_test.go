@@ -229,6 +229,24 @@ func TestRowsInTroubleAreFound(t *testing.T) {
 	require.Equal(t, topic+": does not exist, and rows wait for it", f.Found)
 }
 
+// TestMessagesThatNoMemberTriesAreFound checks held messages and local work that are long overdue; others are not reported.
+func TestMessagesThatNoMemberTriesAreFound(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	exec(t, pool, `INSERT INTO troupe.held (consumer_group, topic, topic_id, partition, "offset", hold_key, headers, message_time, max_attempts, attempts,
+			next_try, error_class, last_error, first_failed_at, last_failed_at)
+		SELECT 'shop', topic, troupe.uuidv7(), 0, n, int4send(n), '', now(), 4, 1, now() + due, 'transient', 'e', now(), now()
+		FROM (VALUES (1, 'gone', interval '-1 hour'), (2, 'gone', '1 hour'), (3, 'waits', '1 hour'), (4, 'waits', '-1 second')) AS v (n, topic, due)`)
+	exec(t, pool, "SELECT troupe.make_local('local', 'shop')")
+	exec(t, pool, `INSERT INTO troupe.outbox (topic, key, type, created_at) VALUES ('local', 'a', 'T', now() - interval '1 hour'), ('local', 'a', 'T', now()),
+		('local', 'b', 'T', now())`)
+	r := examine(t, doctor.Config{Database: config(pool), Parts: []doctor.Part{doctor.Participant}})
+	held := require1(t, r, "held")
+	require.Equal(t, doctor.Warning, held.Level)
+	require.Contains(t, held.Found, "2 messages of gone are held by the group shop")
+	require.Contains(t, require1(t, r, "local work").Found, "1 keys of local wait for the group shop")
+}
+
 func TestARegistryIsAsked(t *testing.T) {
 	t.Parallel()
 	gone, err := schemas.NewRegistry("http://127.0.0.1:1")

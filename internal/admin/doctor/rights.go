@@ -46,27 +46,45 @@ func (e *examination) privileges(ctx context.Context, conn *pgx.Conn) {
 		if len(optional) > 0 {
 			e.Warn("privileges", lacks(part, role, optional), giving(optional, role))
 		}
-		e.excess(ctx, conn, part)
 	}
+	e.excess(ctx, conn)
 }
 
-// excess reports the audit logs that the role could forge.
-func (e *examination) excess(ctx context.Context, conn *pgx.Conn, part Part) {
+// excess reports the audit logs that the role could forge, a line for each role that holds such rights.
+func (e *examination) excess(ctx context.Context, conn *pgx.Conn) {
 	role := e.role(conn)
-	excess, err := grants.Excess(ctx, conn, part)
+	all, err := grants.Excess(ctx, conn, role, e.withIncluded())
 	if err != nil {
-		e.Fail("privileges", string(part)+": "+err.Error(), "see the server's log")
+		e.Fail("privileges", "rights on audit logs: "+err.Error(), "see the server's log")
 		return
 	}
-	if len(excess) == 0 {
-		return
+	for len(all) > 0 {
+		holder, logs, remedies := all[0].Holder, []string(nil), []string(nil)
+		for _, s := range all {
+			if s.Holder != holder {
+				continue
+			}
+			log := s.Log
+			if log == "" {
+				log = "every table"
+			}
+			if !slices.Contains(logs, log) {
+				logs = append(logs, log)
+			}
+			remedies = append(remedies, s.Remedy)
+		}
+		all = slices.DeleteFunc(all, func(s grants.Surplus) bool { return s.Holder == holder })
+		through := ""
+		switch holder {
+		case role:
+		case "":
+			through = " by a grant to PUBLIC"
+		default:
+			through = " as a member of " + holder
+		}
+		e.Warn("privileges", fmt.Sprintf("%s may write more of %s than any part needs%s: it could forge an audit log", role, join(logs), through),
+			strings.Join(remedies, "\n"))
 	}
-	var logs []string
-	for _, g := range excess {
-		logs = append(logs, g.Objects...)
-	}
-	e.Warn("privileges", fmt.Sprintf("%s: %s has more rights to write %s than it needs: it could forge this audit log", part, role, join(logs)),
-		giving(excess, role))
 }
 
 // withIncluded returns the parts in question, each after the part that it includes.

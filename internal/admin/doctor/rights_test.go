@@ -102,6 +102,51 @@ func TestARoleThatCouldForgeAnAuditLogIsWarnedOf(t *testing.T) {
 	}
 }
 
+// TestARightToForgeAnAuditLogIsFoundWhereverItIsHeld: the remedy is for the role that holds the right, and leaves that role the documented
+// rights that it has.
+func TestARightToForgeAnAuditLogIsFoundWhereverItIsHeld(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	outer, inner := roleOf(t, pool, "outer"), grantstest.New(t, pool, doctor.Operator).Name
+	role := grantstest.New(t, pool, doctor.Participant).Name
+	exec(t, pool, "GRANT "+inner+" TO "+outer)
+	look := doctor.Config{Database: config(pool), Parts: []doctor.Part{doctor.Participant}, Role: role}
+	ofOuter, ofInner, ofRole := granted(t, pool, outer), granted(t, pool, inner), granted(t, pool, role)
+
+	for name, c := range map[string]struct{ before, after, names string }{
+		"a log that no part of the role writes": {"GRANT UPDATE ON troupe.relay_pauses TO " + role, "", ""},
+		"a trigger":                             {"GRANT TRIGGER ON troupe.saga_events TO " + role, "", ""},
+		"a role of which the role is a member": {
+			"GRANT " + outer + " TO " + role + "; GRANT DELETE ON troupe.repairs TO " + inner, "REVOKE " + outer + " FROM " + role, "as a member of " + inner,
+		},
+		"a member that has to set the role": {
+			"ALTER ROLE " + role + " NOINHERIT; GRANT " + outer + " TO " + role + "; GRANT INSERT (role) ON troupe.saga_events TO " + outer,
+			"ALTER ROLE " + role + " INHERIT; REVOKE " + outer + " FROM " + role, "as a member of " + outer,
+		},
+		"everybody": {"GRANT TRUNCATE ON troupe.outbox_repairs TO PUBLIC", "", "by a grant to PUBLIC"},
+		"a right that another role granted": {
+			"GRANT USAGE ON SCHEMA troupe TO " + outer + "; GRANT DELETE ON troupe.repairs TO " + outer + " WITH GRANT OPTION; SET ROLE " + outer +
+				"; GRANT DELETE ON troupe.repairs TO " + role + "; RESET ROLE",
+			"REVOKE DELETE ON troupe.repairs FROM " + outer + "; REVOKE USAGE ON SCHEMA troupe FROM " + outer, "",
+		},
+		"every table of the server": {"GRANT pg_write_all_data TO " + outer + "; GRANT " + outer + " TO " + role, "REVOKE " + outer + " FROM " + role, outer},
+	} {
+		exec(t, pool, c.before)
+		found := slices.DeleteFunc(of(examine(t, look), "privileges"), func(f doctor.Finding) bool { return f.Level == doctor.OK })
+		require.Len(t, found, 1, name)
+		require.Contains(t, found[0].Found, "could forge", name)
+		require.Contains(t, found[0].Found, c.names, name)
+		exec(t, pool, found[0].Remedy)
+		for _, f := range of(examine(t, look), "privileges") {
+			require.Equal(t, doctor.OK, f.Level, "%s: %+v", name, f)
+		}
+		exec(t, pool, c.after)
+		require.Equal(t, ofOuter, granted(t, pool, outer), name)
+		require.Equal(t, ofInner, granted(t, pool, inner), name)
+		require.Equal(t, ofRole, granted(t, pool, role), name)
+	}
+}
+
 // TestAViewerMayReadEveryTable includes tables of later migrations.
 func TestAViewerMayReadEveryTable(t *testing.T) {
 	t.Parallel()

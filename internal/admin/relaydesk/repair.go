@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
 // Errors of Retry, Discard and Show. Nothing was changed.
@@ -97,7 +97,7 @@ func (d Desk) act(ctx context.Context, a action, by By, args pgx.NamedArgs) ([]R
 		query = a.mapped
 	}
 	for name, value := range map[string]any{
-		"table": d.Table.Name, "id": nil, "topic": "", "after": int64(0), "actor": by.Actor, "reason": by.Reason, "channel": outbox.Channel,
+		"table": d.Table.Name, "id": nil, "topic": "", "after": int64(0), "actor": by.Actor, "reason": by.Reason, "channel": outboxrow.Channel,
 	} {
 		if _, given := args[name]; !given {
 			args[name] = value

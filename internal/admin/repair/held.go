@@ -112,7 +112,7 @@ const (
 SELECT h.position, h.topic, h.partition, h."offset", h.consumer_group, h.key, h.attempts, h.max_attempts, h.next_try,
        coalesce(h.error_class, ''), coalesce(h.last_error, ''), h.first_failed_at, h.last_failed_at,
        h.topic_id, h.hold_key, h.headers, h.message_time, behind.n,
-       coalesce(h.handler, ''), coalesce(h.hop, ''), coalesce(h.source, ''), coalesce(h.letter_headers, 0)`
+       coalesce(h.handler, ''), coalesce(h.hop, ''), coalesce(h.source, ''), coalesce(h.letter_headers, 0), h.message_id`
 	heldBehind = `
 CROSS JOIN LATERAL (
   SELECT count(*) AS n
@@ -138,14 +138,16 @@ func heldPage(where string) string {
 
 func scanHeld(row pgx.CollectableRow) (k HeldKey, err error) {
 	r := &k.row
+	var unnamed string
 	err = row.Scan(&r.position, &k.Place.Topic, &k.Place.Partition, &k.Place.Offset, &k.Group, (*[]byte)(&k.Key), &k.Attempts,
 		&k.MaxAttempts, &k.NextTry, &k.Class, &k.Error, &k.FirstFailed, &k.LastFailed,
 		(*[16]byte)(&r.topicID), &r.holdKey, &r.headers, &r.messageTime, &k.Behind,
-		&r.handler, &r.hop, &r.source, &r.letterHeaders)
+		&r.handler, &r.hop, &r.source, &r.letterHeaders, &unnamed)
 	if err != nil {
 		return k, err
 	}
 	r.message, _ = read(r.headers, r.topicID, k.Place.Partition, k.Place.Offset) // headers that cannot be read give no attributes
+	r.message.unnamed = unnamed
 	r.redrive = deadletter.Redrives(r.message.Extra, k.Group)
 	k.MessageID, k.Type = r.message.id(), r.message.Type
 	return k, nil

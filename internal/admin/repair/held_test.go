@@ -273,6 +273,37 @@ func TestReleaseAndARunningTryDoNotMeet(t *testing.T) {
 	require.Zero(t, tag.RowsAffected())
 }
 
+// TestAReleaseWaitsForAnotherDeliveryOfItsMessage checks that a held message whose other delivery takes effect meanwhile, as after
+// its sender sent it twice, is no dead letter.
+func TestAReleaseWaitsForAnotherDeliveryOfItsMessage(t *testing.T) {
+	t.Parallel()
+	s, sent := waiting(t)
+	tx, err := s.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `INSERT INTO troupe.inbox_recent (consumer_group, id, slot)
+		SELECT $1, $2::text::uuid, ('x' || left(replace($2, '-', ''), 12))::bit(48)::bigint / 86400000 % 32`, s.hop.String(), sent[3].ID)
+	require.NoError(t, err)
+	place := s.held("b").Place
+	type result struct {
+		repair.ReleaseResult
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		r, err := s.desk.Release(context.Background(), place, repair.ReleaseConfig{By: ann})
+		done <- result{r, err}
+	}()
+	testkit.Wait(t, "the release to wait, or to end", func() (bool, error) {
+		return len(done) == 1 || s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1, nil
+	})
+	require.NoError(t, tx.Commit(t.Context()))
+	r := <-done
+	require.NoError(t, r.err)
+	require.Equal(t, uuid.Nil, r.DeadLetter, "it has taken effect")
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.held WHERE key = 'b'"))
+}
+
 // TestAMessageThatTookEffectIsOnlyFreed checks that the row of a lost race is no dead letter, whichever table contains the
 // identity.
 func TestAMessageThatTookEffectIsOnlyFreed(t *testing.T) {

@@ -64,3 +64,38 @@ func TestFindReadsAnIndexForIDsWithSources(t *testing.T) {
 		EXPLAIN (FORMAT json) SELECT FROM troupe.inbox WHERE left(message_id, -17) = '17' AND left(right(message_id, 17), 1) = '~'`).Scan(&plan))
 	require.Contains(t, plan, "inbox_sources")
 }
+
+// TestAMessageWithoutAnIDIsFoundByItsPlace finds one wherever it is, with and without the hash of its record. Released, it is not
+// handled when it is delivered again.
+func TestAMessageWithoutAnIDIsFoundByItsPlace(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fails("a", "ledger 7 is closed", false)
+	for _, key := range []string{"a", "b"} {
+		m := s.command(key, Charge{N: 1})
+		m.ID, m.CorrelationID, m.IdempotencyKey = "", "", ""
+		s.send(m)
+	}
+	stop := s.participant(patient)
+	s.waitCount(1, "SELECT count(*) FROM troupe.held")
+	s.waitCount(1, "SELECT count(*) FROM charges")
+	stop()
+	handled := s.entries(s.hop.Events())[0].CausationID
+	expect := func(id string, state repair.State) {
+		t.Helper()
+		for _, id := range []string{id, id[:len(id)-17]} {
+			found, err := s.desk.Find(t.Context(), id)
+			require.NoError(t, err)
+			require.Len(t, found, 1, id)
+			require.Equal(t, state, found[0].State)
+		}
+	}
+	k := s.held("a")
+	require.Regexp(t, "^[0-9a-f-]{36}/[01]/[01]~[0-9a-f]{16}$", k.MessageID)
+	expect(handled, repair.Handled)
+	expect(k.MessageID, repair.Held)
+	_, err := s.desk.Release(t.Context(), k.Place, repair.ReleaseConfig{By: ann})
+	require.NoError(t, err)
+	expect(k.MessageID, repair.Dead)
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.inbox WHERE message_id = $1", k.MessageID))
+}

@@ -3,6 +3,7 @@ package repair
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,8 @@ const (
 // A Sighting is one place where a message was found. Its JSON is the output of troupe inbox find.
 type Sighting struct {
 	Group string `json:"group"`
-	// Identity identifies the message in the inbox: its id, or if that is no UUID, the id, "~" and a hash of its source and id.
+	// Identity identifies the message in the inbox: its id, or if that is no UUID, the id, "~" and a hash of its source and id, or
+	// without a ce_id topic id/partition/offset, "~" and a hash of its record.
 	Identity string     `json:"identity"`
 	Redrive  int        `json:"redrive"` // 0: the first delivery
 	State    State      `json:"state"`
@@ -41,8 +43,9 @@ type Sighting struct {
 }
 
 // Find returns the states of the message with that id in every group of this database. The id is ce_id, or for a message without
-// one, topic id/partition/offset. No result means that the message has not arrived yet, or was handled so long ago that the inbox
-// no longer contains it. An id that is no UUID may belong to several messages of different sources: Sighting.Identity
+// one, topic id/partition/offset, with or without the hash of its identity. No result means that the message has not arrived yet,
+// waits on a retry topic, or was handled so long ago that the inbox no longer contains it. An id that is no UUID may belong to
+// several messages of different sources: Sighting.Identity
 // distinguishes them, and is envelope.Message.Identity of source and id.
 func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 	if id == "" {
@@ -80,20 +83,31 @@ func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 	return all, nil
 }
 
+// unnamedPlace matches topic id, partition and offset of a message without ce_id, whose id has a hash of its record behind them.
+var unnamedPlace = regexp.MustCompile(`^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/([0-9]{1,9})/([0-9]{1,18})$`)
+
 func (d *Desk) findDead(ctx context.Context, id string) ([]Sighting, error) {
+	where, args := "message_id = @id", pgx.NamedArgs{"id": inbox.ID(id)}
+	if place := unnamedPlace.FindStringSubmatch(id); place != nil {
+		where = `topic_id = @topic_id::text::uuid AND partition = @partition::text::integer AND "offset" = @offset::text::bigint
+		  AND (message_id = @id OR left(message_id, -17) = @id)`
+		args["topic_id"], args["partition"], args["offset"] = place[1], place[2], place[3]
+	}
 	return query(ctx, d, `
-		SELECT consumer_group, redrives, last_failed_at, attempts, error, id, status, headers, topic_id, partition, "offset"
+		SELECT consumer_group, redrives, last_failed_at, attempts, error, id, status, headers, topic_id, partition, "offset", message_id
 		FROM troupe.dead_letters
-		WHERE message_id = @id
-		ORDER BY last_failed_at`, pgx.NamedArgs{"id": inbox.ID(id)}, func(row pgx.CollectableRow) (Sighting, error) {
+		WHERE `+where+`
+		ORDER BY last_failed_at`, args, func(row pgx.CollectableRow) (Sighting, error) {
 		s := Sighting{State: Dead}
+		var unnamed string
 		var headers []byte
 		var topicID uuid.UUID
 		var partition int32
 		var offset int64
 		err := row.Scan(&s.Group, &s.Redrive, &s.At, &s.Attempts, &s.Error, &s.Letter, &s.Status,
-			&headers, (*[16]byte)(&topicID), &partition, &offset)
+			&headers, (*[16]byte)(&topicID), &partition, &offset, &unnamed)
 		m, _ := read(headers, topicID, partition, offset)
+		m.unnamed = unnamed
 		s.Identity = m.identity()
 		return s, err
 	})
@@ -126,10 +140,10 @@ func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
 // UUIDv7 of days that the ring does not hold, are in troupe.inbox. A message is known if its identity is in either.
 const recent = "troupe.inbox_recent WHERE slot = @slot AND id = @uuid"
 
-// recentArgs returns the arguments of recent and of claimRecent. ok is false if the identity cannot be in these tables.
+// recentArgs returns the arguments of recent. ok is false if the identity cannot be in these tables.
 func recentArgs(identity string) (args pgx.NamedArgs, ok bool) {
 	id, day, ok := inbox.Recent(identity)
-	return pgx.NamedArgs{"slot": int16(day % inbox.Slots), "day": day, "uuid": id}, ok
+	return pgx.NamedArgs{"slot": int16(day % inbox.Slots), "uuid": id}, ok
 }
 
 func (d *Desk) findRecent(ctx context.Context, id string) ([]Sighting, error) {
@@ -148,28 +162,32 @@ func (d *Desk) findRecent(ctx context.Context, id string) ([]Sighting, error) {
 func (d *Desk) findHeld(ctx context.Context, id string) ([]Sighting, error) {
 	type held struct {
 		Sighting
-		id string
+		id, place string
 	}
 	rows, err := query(ctx, d, `
 		SELECT consumer_group, topic, topic_id, partition, "offset", headers, attempts, next_try, coalesce(last_error, ''),
-		       coalesce(last_failed_at, created_at)
+		       coalesce(last_failed_at, created_at), message_id
 		FROM troupe.held
-		WHERE position(@id::bytea IN headers) > 0 OR concat_ws('/', topic_id, partition, "offset") = @text
+		WHERE position(@id::bytea IN headers) > 0 OR concat_ws('/', topic_id, partition, "offset") = @text OR message_id = @text
 		ORDER BY position`, pgx.NamedArgs{"id": []byte(id), "text": strings.ToValidUTF8(strings.ReplaceAll(id, "\x00", ""), "")},
 		func(row pgx.CollectableRow) (h held, err error) {
 			var p Place
+			var unnamed string
 			var topicID uuid.UUID
 			var headers []byte
 			h.State, h.Place = Held, &p
 			err = row.Scan(&h.Group, &p.Topic, (*[16]byte)(&topicID), &p.Partition, &p.Offset, &headers, &h.Attempts, &h.NextTry,
-				&h.Error, &h.At)
+				&h.Error, &h.At, &unnamed)
 			m, _ := read(headers, topicID, p.Partition, p.Offset)
+			if m.unnamed = unnamed; m.ID == "" && id == m.place {
+				h.place = m.place
+			}
 			h.id, h.Identity, h.Redrive = m.id(), m.identity(), deadletter.Redrives(m.Extra, h.Group)
 			return h, err
 		})
 	var found []Sighting
 	for _, h := range rows {
-		if h.id == id {
+		if h.id == id || h.place == id {
 			found = append(found, h.Sighting)
 		}
 	}

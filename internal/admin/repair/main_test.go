@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/retry"
@@ -202,14 +202,14 @@ func (s *stage) waitAll(want int, sql string, args ...any) {
 // entries returns the outbox's rows for a topic, as messages, in their order.
 func (s *stage) entries(topic string) []envelope.Message {
 	s.t.Helper()
-	rows, err := s.pool.Query(s.t.Context(), "SELECT "+outbox.Columns+" FROM troupe.outbox WHERE topic = $1 ORDER BY position", topic)
+	rows, err := s.pool.Query(s.t.Context(), "SELECT "+outboxrow.Columns+" FROM troupe.outbox WHERE topic = $1 ORDER BY position", topic)
 	require.NoError(s.t, err)
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (envelope.Message, error) {
-		var r outbox.Row
+		var r outboxrow.Row
 		if err := row.Scan(r.Fields()...); err != nil {
 			return envelope.Message{}, err
 		}
-		return r.Message(outbox.Defaults{})
+		return r.Message(outboxrow.Defaults{})
 	})
 	require.NoError(s.t, err)
 	return all

@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -15,6 +16,7 @@ type message struct {
 	envelope.Message
 	headers []envelope.Header // in their original order
 	place   string            // topic id, partition, offset
+	unnamed string            // the id that its row has, in place of a missing ce_id; empty in a row of an earlier version
 }
 
 // read parses headers as they are stored in a table. If they break a rule, the message has no attributes, and the error gives the
@@ -30,24 +32,17 @@ func read(headers []byte, topicID uuid.UUID, partition int32, offset int64) (m m
 	return m, nil
 }
 
-// id returns ce_id, or the message's place if it has none.
-func (m *message) id() string {
-	if m.ID == "" {
-		return m.place
-	}
-	return m.ID
-}
+// id returns ce_id, or the id that the participant made if it has none.
+func (m *message) id() string { return cmp.Or(m.ID, m.unnamed, m.place) }
 
-// identity returns the text that identifies the message in the inbox. A copy on a retry topic names the identity of the message
-// that it is a copy of.
+// identity returns the text that identifies the message in the inbox. A message from a retry topic has the identity that it had on
+// its first topic.
 func (m *message) identity() string {
-	for _, h := range m.headers {
-		if h.Key == deadletter.RetryPrefix+"identity" && len(h.Value) > 0 {
-			return string(h.Value)
-		}
+	if first := deadletter.FirstIdentity(m.Extra); first != "" {
+		return first
 	}
 	if m.ID == "" {
-		return inbox.ID(m.place)
+		return inbox.ID(m.id())
 	}
 	return inbox.Identity(m.Message)
 }

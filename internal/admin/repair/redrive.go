@@ -13,7 +13,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/deadletter"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -196,7 +196,7 @@ func (d *Desk) redriveNext(ctx context.Context, f Filter, last *letter, by By, r
 		b.Queue(insertRedrive, entry)
 		b.Queue("UPDATE troupe.dead_letters SET status = 'redriven' WHERE id = @id", pgx.NamedArgs{"id": l.id})
 		b.Queue(recordLetters, args)
-		b.Queue("SELECT pg_notify('" + outbox.Channel + "', '')")
+		b.Queue("SELECT pg_notify('" + outboxrow.Channel + "', '')")
 		return tx.SendBatch(ctx, b).Close()
 	})
 	if err != nil {

@@ -49,30 +49,30 @@ func (d *Desk) Release(ctx context.Context, p Place, cfg ReleaseConfig) (Release
 	return r, nil
 }
 
-// claimRecent and claimInbox insert the identity wherever a participant may insert it at this moment, so that a duplicate that
-// runs is waited for: see insert_other.sql of package participant. claimRecent returns whether the identity is in the ring
-// already.
-const claimRecent = `
-WITH s AS (
+// claimInbox inserts the identity like sql/insert_other.sql of the participant: a UUIDv7 of a day in the ring is inserted there
+// too, since a member may insert it there at the same time for another delivery of the message. The two then conflict, and the
+// later one sees the earlier. It also recognises the identity without its source, as earlier versions stored it.
+const claimInbox = `
+WITH day AS MATERIALIZED (
   SELECT slot
   FROM troupe.inbox_slots
   WHERE slot = @slot AND day = @day
     AND EXISTS (SELECT FROM troupe.inbox_groups WHERE consumer_group = @group AND days > 0)
-), inserted AS (
+), recent AS (
   INSERT INTO troupe.inbox_recent (slot, id, consumer_group, redrive)
-  SELECT slot, @uuid, @group, @redrive
-  FROM s
+  SELECT slot, @uuid::uuid, @group, @redrive
+  FROM day
   ON CONFLICT DO NOTHING
-  RETURNING id)
-SELECT EXISTS (SELECT FROM troupe.inbox_recent WHERE slot = @slot AND id = @uuid AND consumer_group = @group AND redrive = @redrive)
-    OR EXISTS (SELECT FROM s) AND NOT EXISTS (SELECT FROM inserted)`
-
-// claimInbox also recognises the identity without its source, as earlier versions stored it.
-const claimInbox = `
+  RETURNING id
+)
 INSERT INTO troupe.inbox (consumer_group, message_id, redrive)
 SELECT @group::text, @identity::text, @redrive::integer
-WHERE @bare::text = @identity
-   OR NOT EXISTS (SELECT FROM troupe.inbox WHERE consumer_group = @group AND message_id = @bare AND redrive = @redrive)
+WHERE (NOT EXISTS (SELECT FROM day) OR EXISTS (SELECT FROM recent))
+  AND NOT EXISTS (
+    SELECT FROM troupe.inbox_recent
+    WHERE slot = @slot AND id = @uuid AND consumer_group = @group AND redrive = @redrive)
+  AND (@bare::text = @identity
+    OR NOT EXISTS (SELECT FROM troupe.inbox WHERE consumer_group = @group AND message_id = @bare AND redrive = @redrive))
 ON CONFLICT DO NOTHING`
 
 func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r ReleaseResult, err error) {
@@ -114,19 +114,17 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 }
 
 // claim inserts the message's identity into the inbox, so that it is not handled when it is delivered again. It returns false if
-// the message has taken effect before.
+// the message has taken effect before. It waits for a transaction that handles another delivery of the message.
 func (k *HeldKey) claim(ctx context.Context, tx pgx.Tx) (first bool, err error) {
 	identity := k.row.message.identity()
-	if args, ok := recentArgs(identity); ok {
-		var known bool
-		args["group"], args["redrive"] = k.Group, k.row.redrive
-		if err := tx.QueryRow(ctx, claimRecent, args).Scan(&known); err != nil || known {
-			return false, err
-		}
-	}
-	tag, err := tx.Exec(ctx, claimInbox, pgx.NamedArgs{
+	args := pgx.NamedArgs{
 		"group": k.Group, "identity": identity, "bare": inbox.ID(k.MessageID), "redrive": k.row.redrive,
-	})
+		"slot": (*int16)(nil), "day": (*int32)(nil), "uuid": (*uuid.UUID)(nil),
+	}
+	if id, day, ok := inbox.Recent(identity); ok {
+		args["slot"], args["day"], args["uuid"] = int16(day%inbox.Slots), int32(day), id
+	}
+	tag, err := tx.Exec(ctx, claimInbox, args)
 	return tag.RowsAffected() == 1, err
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
 var (
@@ -157,7 +157,7 @@ func explain(err error) error {
 }
 
 func (l *look) outboxRow(ctx context.Context, rows pgx.Rows) error {
-	var row outbox.Row
+	var row outboxrow.Row
 	var size int
 	var wait float64
 	at := Row{Database: l.Name}
@@ -167,7 +167,7 @@ func (l *look) outboxRow(ctx context.Context, rows pgx.Rows) error {
 		return err
 	}
 	at.NextTry, at.Position, at.Topic = seconds(wait), row.Position, row.Topic
-	m, err := row.Message(outbox.Defaults{Source: l.Name})
+	m, err := row.Message(outboxrow.Defaults{Source: l.Name})
 	if err != nil { // its headers cannot be read, and for this reason the relay will park it
 		m.ID, m.Type, m.Time = row.ID.String(), row.Type, row.CreatedAt
 	}

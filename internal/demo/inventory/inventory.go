@@ -15,7 +15,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/jackc/pgx/v5"
 
@@ -46,21 +45,11 @@ type service struct{ cfg demo.Config }
 
 // Run runs the service until ctx ends.
 func Run(ctx context.Context, cfg demo.Config) error {
-	return demo.Hop{
-		Name:      hop,
-		Schema:    schema,
-		Reactions: Reactions,
-		Handlers: func(_ context.Context, with demo.Parts) (http.Handler, error) {
-			if with.Flow != nil {
-				service{cfg}.react(with.Flow)
-			} else {
-				service{cfg}.register(with.Participant)
-			}
-			return nil, nil
-		},
-	}.Run(ctx, cfg)
+	s := service{cfg}
+	return demo.Hop{Name: hop, Schema: schema, Reactions: Reactions, Handle: s.register, React: s.react}.Run(ctx, cfg)
 }
 
+// register registers the handlers of the coordinator's commands.
 func (s service) register(p *participant.Participant) {
 	participant.Handle(p, s.reserve)
 	participant.Handle(p, s.release)

@@ -113,7 +113,7 @@ func TestDuplicatesChangeNothing(t *testing.T) {
 	require.Equal(t, 1, w.reservations())
 }
 
-// Defect 20, half of it: a compensation that comes before its forward call does nothing, and neither does the forward call after
+// A compensation that comes before its forward call does nothing, and neither does the forward call after
 // it.
 func TestAReleaseBeforeItsReservationKeepsItFromBeingMade(t *testing.T) {
 	t.Parallel()

@@ -9,17 +9,17 @@ import (
 // react registers the same handlers for the events of other hops.
 func (s service) react(f *flow.Service) {
 	demo.Reaction[messages.PaymentCharged, messages.ReserveStock, messages.StockReserved]{
-		From: "payment", Does: s.reserve,
-		Asks: func(p messages.PaymentCharged) messages.ReserveStock {
+		From: "payment", Handle: s.reserve,
+		Command: func(p messages.PaymentCharged) messages.ReserveStock {
 			return messages.ReserveStock{OrderID: p.OrderID, Title: p.Title, Quantity: p.Quantity}
 		},
-		Tells: func(p messages.PaymentCharged, reserved *messages.StockReserved) { reserved.CustomerID = p.CustomerID },
+		Complete: func(p messages.PaymentCharged, reserved *messages.StockReserved) { reserved.CustomerID = p.CustomerID },
 	}.On(f)
 	demo.Reaction[messages.ShippingRefused, messages.ReleaseStock, messages.StockReleased]{
-		From: "shipping", Does: s.release,
-		Asks: func(r messages.ShippingRefused) messages.ReleaseStock {
+		From: "shipping", Handle: s.release,
+		Command: func(r messages.ShippingRefused) messages.ReleaseStock {
 			return messages.ReleaseStock{OrderID: r.OrderID, ReservationID: reservationID(r.OrderID)}
 		},
-		Tells: func(r messages.ShippingRefused, released *messages.StockReleased) { released.Reason = r.Reason },
+		Complete: func(r messages.ShippingRefused, released *messages.StockReleased) { released.Reason = r.Reason },
 	}.On(f)
 }

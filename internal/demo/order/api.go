@@ -22,37 +22,37 @@ import (
 //	GET /orders/{id}   200: the order and its saga so far
 func (s *service) api() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /orders", s.post)
-	mux.HandleFunc("GET /orders/{id}", s.get)
+	mux.HandleFunc("POST /orders", s.postOrder)
+	mux.HandleFunc("GET /orders/{id}", s.getOrder)
 	return mux
 }
 
-func (s *service) post(w http.ResponseWriter, r *http.Request) {
+func (s *service) postOrder(w http.ResponseWriter, r *http.Request) {
 	ctx, span := s.spans.Start(r.Context(), "POST /orders", trace.WithSpanKind(trace.SpanKindServer)) // the trace begins here
 	defer span.End()
 	o, key, err := readRequest(w, r)
 	if err == nil {
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.place(ctx, tx, o, key) })
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.placeOrder(ctx, tx, o, key) })
 	}
 	if err != nil {
-		s.fail(w, r, err)
+		s.writeError(w, r, err)
 		return
 	}
 	w.Header().Set("Location", "/orders/"+url.PathEscape(o.ID))
 	writeJSON(w, http.StatusAccepted, "application/json", map[string]string{"order_id": o.ID})
 }
 
-func (s *service) get(w http.ResponseWriter, r *http.Request) {
+func (s *service) getOrder(w http.ResponseWriter, r *http.Request) {
 	v, err := readView(r.Context(), s.pool, r.PathValue("id"))
 	if err != nil {
-		s.fail(w, r, err)
+		s.writeError(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, "application/json", v)
 }
 
-// fail answers with the problem in err. An error without a problem is internal: it is logged.
-func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
+// writeError answers with the problem in err. An error without a problem is internal: it is logged.
+func (s *service) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	var p problem
 	switch {
 	case errors.As(err, &p):

@@ -130,7 +130,7 @@ func sentOf(fx saga.Effects) (all []message) {
 }
 
 // place returns the state of an order as text, without its history.
-func place(s saga.State) string {
+func stateName(s saga.State) string {
 	text := string(s.Status)
 	for _, st := range s.Steps {
 		if st.Phase != saga.StepWaiting && st.Phase != saga.Skipped {
@@ -144,13 +144,13 @@ func place(s saga.State) string {
 func reach(t *testing.T) map[string]saga.State {
 	t.Helper()
 	first, _ := play(t)
-	found := map[string]saga.State{place(first): first}
+	found := map[string]saga.State{stateName(first): first}
 	for queue := []saga.State{first}; len(queue) > 0; queue = queue[1:] {
 		all := events(queue[0])
 		for _, name := range names(all) {
 			next, _ := decide(t, queue[0], all[name])
-			if _, known := found[place(next)]; !known {
-				found[place(next)] = next
+			if _, known := found[stateName(next)]; !known {
+				found[stateName(next)] = next
 				queue = append(queue, next)
 			}
 		}
@@ -189,7 +189,7 @@ func TestInventoryFailureRefundsThePayment(t *testing.T) {
 	}, sent[2:])
 }
 
-// Defect 3: the pattern refunded the payment and kept the stock.
+// The pattern refunded the payment and kept the stock.
 func TestShippingFailureReleasesInventoryAndRefundsThePayment(t *testing.T) {
 	t.Parallel()
 	s, sent := play(t, charged, reserved, shippingRefused, released, refunded)
@@ -218,7 +218,7 @@ func TestAStepWithoutAnAnswerIsUndone(t *testing.T) {
 	require.Equal(t, message{"RefundPayment", fields{"order_id": "o-1", "payment_id": "", "amount_cents": int64(2933)}}, sent[1])
 }
 
-// Defect 2: the pattern's compensation waited for states that no worker ever set. Here every state of a step is reached.
+// The pattern's compensation waited for states that no worker ever set. Here every state of a step is reached.
 func TestEveryStateTheProcessKnowsComesAbout(t *testing.T) {
 	t.Parallel()
 	visited := phases(t)
@@ -256,7 +256,7 @@ func TestEveryIntentHasItsDone(t *testing.T) {
 	}
 }
 
-// Defect 8: refund_intent had no next state and no exit.
+// Refund_intent had no next state and no exit.
 func TestEveryPlaceHasAWayOnAndAWayOut(t *testing.T) {
 	t.Parallel()
 	for at, s := range reach(t) {
@@ -269,8 +269,8 @@ func TestEveryPlaceHasAWayOnAndAWayOut(t *testing.T) {
 			for _, e := range events(queue[0]) {
 				next, _ := decide(t, queue[0], e)
 				ends, parks = ends || next.Ended(), parks || next.Status == saga.Parked
-				if !seen[place(next)] {
-					seen[place(next)] = true
+				if !seen[stateName(next)] {
+					seen[stateName(next)] = true
 					queue = append(queue, next)
 				}
 			}
@@ -280,14 +280,14 @@ func TestEveryPlaceHasAWayOnAndAWayOut(t *testing.T) {
 	}
 }
 
-// Defect 7: after a worker's success nothing called the orchestrator again.
+// After a worker's success nothing called the orchestrator again.
 func TestTheAnswerItselfLeadsToTheNextCommand(t *testing.T) {
 	t.Parallel()
 	for at, s := range reach(t) {
 		for name, e := range events(s) {
 			next, fx := decide(t, s, e)
-			if place(next) != at && next.Status != saga.Parked {
-				require.NotEmpty(t, sentOf(fx), "%s + %s went to %s and told nobody", at, name, place(next))
+			if stateName(next) != at && next.Status != saga.Parked {
+				require.NotEmpty(t, sentOf(fx), "%s + %s went to %s and told nobody", at, name, stateName(next))
 			}
 		}
 	}
@@ -379,7 +379,7 @@ func TestTransitions(t *testing.T) {
 			if fx.Ignored != "" {
 				continue
 			}
-			line := fmt.Sprintf("%s + %s -> %s", at, name, place(next))
+			line := fmt.Sprintf("%s + %s -> %s", at, name, stateName(next))
 			for _, m := range sentOf(fx) {
 				line += ": " + m.Type
 			}

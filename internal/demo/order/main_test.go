@@ -36,10 +36,10 @@ func newService(t *testing.T) *onStage {
 	_, err := pool.Exec(t.Context(), schema)
 	require.NoError(t, err)
 	p, err := participant.New(participant.Config{
-		Pool: pool, Local: true, Hop: topics.MustHop("order", own), Batch: 10, Log: testkit.Logger(t),
+		Pool: pool, Local: true, Hop: topics.MustHop("order", hop), Batch: 10, Log: testkit.Logger(t),
 	})
 	require.NoError(t, err)
-	s, _, err := open(t.Context(), coordinator.Config{Participant: p, Pool: pool, Log: testkit.Logger(t)})
+	s, _, err := newOrchestrator(t.Context(), coordinator.Config{Participant: p, Pool: pool, Log: testkit.Logger(t)})
 	require.NoError(t, err)
 	return &onStage{s, p}
 }
@@ -64,7 +64,7 @@ func newOrder(id string) Order {
 
 func (s *onStage) mustPlace(t *testing.T, o Order) {
 	t.Helper()
-	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error { return s.place(t.Context(), tx, o, "") }))
+	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error { return s.placeOrder(t.Context(), tx, o, "") }))
 }
 
 // send sends answers of the hops.

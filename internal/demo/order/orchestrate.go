@@ -26,10 +26,10 @@ func orchestrate(ctx context.Context, cfg demo.Config, with demo.Parts) (http.Ha
 	if err != nil {
 		return nil, err
 	}
-	s, c, err := open(ctx, measured.Instrument(coordinator.Config{
+	s, c, err := newOrchestrator(ctx, measured.Instrument(coordinator.Config{
 		Participant: with.Participant, Pool: with.Pool, Schemas: with.Codec, Log: cfg.Log,
 		Parked: func(s saga.State, reason string) {
-			with.Alert(alert.Incident{Kind: "parked saga", Where: s.Saga, Subject: own, Key: s.Key, ID: s.ID(), Text: reason})
+			with.Alert(alert.Incident{Kind: "parked saga", Where: s.Saga, Subject: hop, Key: s.Key, ID: s.ID(), Text: reason})
 		},
 	}))
 	if err != nil {
@@ -39,9 +39,9 @@ func orchestrate(ctx context.Context, cfg demo.Config, with demo.Parts) (http.Ha
 	return s.api(), measured.Observe(c)
 }
 
-// open makes cfg's participant the coordinator of orders. The coordinator's Run is not needed: no step awaits an event, so no
+// newOrchestrator makes cfg's participant the coordinator of orders. The coordinator's Run is not needed: no step awaits an event, so no
 // event is stashed.
-func open(ctx context.Context, cfg coordinator.Config) (*service, *coordinator.Coordinator, error) {
+func newOrchestrator(ctx context.Context, cfg coordinator.Config) (*service, *coordinator.Coordinator, error) {
 	d, err := saga.Parse(definition)
 	if err != nil {
 		return nil, nil, err

@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// place writes a new order and begins its flow in one transaction; nothing of the flow has run when it returns. It does not
+// placeOrder writes a new order and begins its flow in one transaction; nothing of the flow has run when it returns. It does not
 // change an order that was placed before: the same order again gives no error, another one a problem.
-func (s *service) place(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) error {
-	inserted, err := insert(ctx, tx, o, idempotencyKey)
+func (s *service) placeOrder(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) error {
+	inserted, err := insertOrder(ctx, tx, o, idempotencyKey)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (s *service) place(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey 
 			}
 		}
 	}
-	placed, err := read(ctx, tx, earlier)
+	placed, err := readOrder(ctx, tx, earlier)
 	if err != nil {
 		return err
 	}

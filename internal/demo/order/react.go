@@ -29,17 +29,17 @@ var (
 	parkSQL string
 )
 
-// listen registers the handlers of other services' events, and returns the function that begins a flow.
-func listen(f *flow.Service) (begin func(context.Context, pgx.Tx, Order) error) {
+// registerReactions registers the handlers of other services' events, and returns the function that begins a flow.
+func registerReactions(f *flow.Service) (begin func(context.Context, pgx.Tx, Order) error) {
 	p := f.Participant()
 	of := func(hop string) topics.Hop { return topics.MustHop(p.Hop().Flow(), hop) }
 	flow.On(f, of("shipping"), onShipped)
 	flow.On(f, of("payment"), onRefused)
 	flow.On(f, of("payment"), onRefunded)
 	for _, hop := range []string{"payment", "inventory", "shipping"} {
-		flow.On(f, of(hop), gaveUp)
+		flow.On(f, of(hop), onExhausted)
 	}
-	flow.OnMissed(f, "order-ends", late)
+	flow.OnMissed(f, "order-ends", onMissed)
 	return func(ctx context.Context, tx pgx.Tx, o Order) error {
 		return p.Outbox().Write(ctx, tx, outbox.Entry{
 			Topic: p.Hop().Events(), Key: o.ID, Outcome: envelope.Success, IdempotencyKey: o.ID,
@@ -48,11 +48,11 @@ func listen(f *flow.Service) (begin func(context.Context, pgx.Tx, Order) error) 
 	}
 }
 
-// An end is the final status of an order.
-type end struct{ orderID, status, reason, shipmentID string }
+// An orderEnd is the final status of an order.
+type orderEnd struct{ orderID, status, reason, shipmentID string }
 
-// write stores the end, and returns the customer and the amount for the customer's notification.
-func (e end) write(ctx context.Context, tx pgx.Tx) (customerID string, cents int64, err error) {
+// store writes the end, and returns the customer and the amount for the customer's notification.
+func (e orderEnd) store(ctx context.Context, tx pgx.Tx) (customerID string, cents int64, err error) {
 	err = tx.QueryRow(ctx, endSQL, pgx.NamedArgs{
 		"order_id": e.orderID, "status": e.status, "reason": orNull(e.reason), "shipment_id": orNull(e.shipmentID),
 	}).Scan(&customerID, &cents)
@@ -63,7 +63,7 @@ func (e end) write(ctx context.Context, tx pgx.Tx) (customerID string, cents int
 }
 
 func onShipped(ctx context.Context, tx pgx.Tx, e participant.Event[messages.OrderShipped]) (participant.Outcome, error) {
-	customer, cents, err := end{e.Body.OrderID, "completed", "", e.Body.ShipmentID}.write(ctx, tx)
+	customer, cents, err := orderEnd{e.Body.OrderID, "completed", "", e.Body.ShipmentID}.store(ctx, tx)
 	return participant.Succeed(messages.OrderCompleted{
 		OrderID: e.Body.OrderID, CustomerID: customer, AmountCents: cents, ShipmentID: e.Body.ShipmentID,
 	}), err
@@ -78,19 +78,19 @@ func onRefunded(ctx context.Context, tx pgx.Tx, e participant.Event[messages.Pay
 }
 
 func cancelled(ctx context.Context, tx pgx.Tx, orderID, reason string, undone []string) (participant.Outcome, error) {
-	customer, _, err := end{orderID, "compensated", reason, ""}.write(ctx, tx)
+	customer, _, err := orderEnd{orderID, "compensated", reason, ""}.store(ctx, tx)
 	return participant.Succeed(messages.OrderCancelled{OrderID: orderID, CustomerID: customer, Reason: reason, Compensated: undone}), err
 }
 
-// gaveUp parks the order. Its message is a dead letter at the hop that gave up, and needs an operator: when it is redriven, the
+// onExhausted parks the order. Its message is a dead letter at the hop that gave up, and needs an operator: when it is redriven, the
 // flow continues at that hop.
-func gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event[participant.Exhausted]) (participant.Outcome, error) {
+func onExhausted(ctx context.Context, tx pgx.Tx, e participant.Event[participant.Exhausted]) (participant.Outcome, error) {
 	reason := fmt.Sprintf("%s gave up after %d attempts: %s", e.Body.Handler, e.Body.Attempts, e.Body.Error)
 	return participant.Done(), park(ctx, tx, string(e.Message.Key), reason)
 }
 
-// late also parks the order, so that an operator examines it. The order may still end.
-func late(ctx context.Context, tx pgx.Tx, m flow.Missed) (participant.Outcome, error) {
+// onMissed also parks the order, so that an operator examines it. The order may still end.
+func onMissed(ctx context.Context, tx pgx.Tx, m flow.Missed) (participant.Outcome, error) {
 	const reason = "neither shipped nor refused nor refunded in time"
 	return participant.Refuse(messages.OrderLate{OrderID: m.Key, Reason: reason}), park(ctx, tx, m.Key, reason)
 }

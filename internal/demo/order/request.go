@@ -11,8 +11,6 @@ import (
 	"reflect"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/troupe-go/troupe/internal/demo"
 )
@@ -57,10 +55,10 @@ func readRequest(w http.ResponseWriter, r *http.Request) (Order, string, error) 
 // order checks every field.
 func (q request) order() (Order, error) {
 	o := Order{ID: q.OrderID, CustomerID: q.CustomerID}
-	if reason := name(q.OrderID); reason != "" {
+	if reason := demo.CheckID(q.OrderID); reason != "" {
 		return o, invalid("order_id", reason)
 	}
-	if reason := name(q.CustomerID); reason != "" {
+	if reason := demo.CheckID(q.CustomerID); reason != "" {
 		return o, invalid("customer_id", reason)
 	}
 	var err error
@@ -85,21 +83,6 @@ func title(orderID string) int {
 	return int(h.Sum64() % titles)
 }
 
-// name returns why an id is invalid, or "": it becomes a key in Kafka, a word in logs and a part of a path.
-func name(id string) (reason string) {
-	switch {
-	case id == "":
-		return "missing"
-	case len(id) > 200:
-		return "longer than 200 bytes"
-	case id == "." || id == "..":
-		return "cannot stand in a path"
-	case strings.ContainsFunc(id, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }):
-		return "holds a character that cannot be printed"
-	}
-	return ""
-}
-
 // idempotencyKey returns the header's value, or "" if there is none.
 func idempotencyKey(r *http.Request) (string, error) {
 	const header = "Idempotency-Key"
@@ -109,7 +92,7 @@ func idempotencyKey(r *http.Request) (string, error) {
 	case len(keys) > 1:
 		return "", invalid(header, "sent more than once")
 	default:
-		if reason := name(keys[0]); reason != "" {
+		if reason := demo.CheckID(keys[0]); reason != "" {
 			return "", invalid(header, reason)
 		}
 		return keys[0], nil

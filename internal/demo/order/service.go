@@ -42,8 +42,8 @@ import (
 	"github.com/troupe-go/troupe/internal/demo"
 )
 
-// own is this service's hop. Its events notify the customer of the order's end.
-const own = "order"
+// hop is this service's hop. Its events notify the customer of the order's end.
+const hop = "order"
 
 // scope is the instrumentation scope of the spans that no handler makes.
 const scope = "github.com/troupe-go/troupe/internal/demo/order"
@@ -58,12 +58,10 @@ type service struct {
 // Run runs the service until ctx ends.
 func Run(ctx context.Context, cfg demo.Config) error {
 	h := demo.Hop{
-		Name:      own,
-		Schema:    schema,
-		Reactions: Reactions,
-		Handlers: func(ctx context.Context, with demo.Parts) (http.Handler, error) {
+		Name: hop, Schema: schema, Reactions: Reactions,
+		API: func(ctx context.Context, with demo.Parts) (http.Handler, error) {
 			if with.Flow != nil {
-				return (&service{pool: with.Pool, begin: listen(with.Flow), spans: with.Tracers.Tracer(scope), log: cfg.Log}).api(), nil
+				return (&service{pool: with.Pool, begin: registerReactions(with.Flow), spans: with.Tracers.Tracer(scope), log: cfg.Log}).api(), nil
 			}
 			return orchestrate(ctx, cfg, with)
 		},

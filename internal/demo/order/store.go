@@ -20,9 +20,9 @@ var (
 	findKeySQL string
 )
 
-// insert writes an order. It returns false if an order with its id or its idempotency key exists; of two concurrent requests one
+// insertOrder writes an order. It returns false if an order with its id or its idempotency key exists; of two concurrent requests one
 // waits for the other.
-func insert(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) (bool, error) {
+func insertOrder(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) (bool, error) {
 	tag, err := tx.Exec(ctx, insertSQL, pgx.NamedArgs{
 		"order_id": o.ID, "customer_id": o.CustomerID, "placed_at": o.PlacedAt, "title": o.Title, "quantity": o.Quantity,
 		"amount_cents": o.AmountCents, "idempotency_key": orNull(idempotencyKey),
@@ -33,8 +33,8 @@ func insert(ctx context.Context, tx pgx.Tx, o Order, idempotencyKey string) (boo
 	return tag.RowsAffected() == 1, nil
 }
 
-// read returns the order. The error of an unknown order wraps pgx.ErrNoRows.
-func read(ctx context.Context, tx pgx.Tx, id string) (Order, error) {
+// readOrder returns the order. The error of an unknown order wraps pgx.ErrNoRows.
+func readOrder(ctx context.Context, tx pgx.Tx, id string) (Order, error) {
 	var o Order
 	err := tx.QueryRow(ctx, selectSQL, pgx.NamedArgs{"order_id": id}).Scan(
 		&o.ID, &o.CustomerID, &o.PlacedAt, &o.Title, &o.Quantity, &o.AmountCents)

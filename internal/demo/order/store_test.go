@@ -27,7 +27,7 @@ func TestEveryStatementFitsTheTables(t *testing.T) {
 	require.NoError(t, err, "the schema can be applied again")
 }
 
-// Defect 4: version was incremented and never compared.
+// Version was incremented and never compared.
 func TestAnOrderThatWasChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	s := running(t)
@@ -46,7 +46,7 @@ func TestAnOrderThatWasChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	require.Equal(t, outbox, readOutbox(t, s.pool), "and nothing was sent")
 }
 
-// Defect 9: charge, reserve and schedule were sent under one key.
+// Charge, reserve and schedule were sent under one key.
 func TestEveryStepAndOperationHasItsOwnIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	s := running(t)
@@ -61,7 +61,7 @@ func TestEveryStepAndOperationHasItsOwnIdempotencyKey(t *testing.T) {
 	}, readOutbox(t, s.pool), "what tells the customer is local here: it has left")
 }
 
-// Defect 10: the customer was notified by a call outside the transaction. Here the notification fails, and so the order does not
+// The customer was notified by a call outside the transaction. Here the notification fails, and so the order does not
 // end.
 func TestTheCustomerIsNotifiedInTheTransactionThatEndsTheOrder(t *testing.T) {
 	t.Parallel()

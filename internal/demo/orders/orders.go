@@ -10,7 +10,7 @@
 //	quantity     a whole number from 1 to 2147483647
 //	amount       decimal text, 29.33: not negative, at most two decimals
 //
-// A file may have 64 MiB and 100,000 orders, a line 64 KiB.
+// A file may have 64 MiB and 100,000 orders.
 package orders
 
 import (
@@ -23,7 +23,6 @@ import (
 // Limits of a file.
 const (
 	maxBytes  = 64 << 20
-	maxLine   = 64 << 10
 	maxOrders = 100_000
 )
 

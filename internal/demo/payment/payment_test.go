@@ -132,7 +132,7 @@ func TestDuplicatesChangeNothing(t *testing.T) {
 	require.Equal(t, 2, b.entries())
 }
 
-// Defect 20, half of it: a compensation that comes before its forward call does nothing, and neither does the forward call after
+// A compensation that comes before its forward call does nothing, and neither does the forward call after
 // it.
 func TestARefundBeforeItsChargeKeepsTheChargeFromBeingMade(t *testing.T) {
 	t.Parallel()

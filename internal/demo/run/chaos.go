@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 )
 
 const (
-	blowWait   = 700 * time.Millisecond // average time from one fault to the next
+	faultWait  = 700 * time.Millisecond // average time from one fault to the next
 	chaosLeast = 12 * time.Second       // minimum time of posting, so that faults hit a run in progress
 )
 
@@ -23,26 +22,26 @@ type Chaos struct {
 	MessagesDoubled int64 `json:"messages_doubled"`
 }
 
-// A tormentor injects faults into a fleet. Kinds of faults and their targets are dealt from decks, so that a run of some seconds
+// faults injects faults into a fleet. Kinds of faults and their targets are dealt from decks, so that a run of some seconds
 // has had every kind of fault, and one of half a minute has hit every process.
-type tormentor struct {
+type faults struct {
 	proxy      *proxy
 	duplicator *duplicator
 	log        zerolog.Logger
 	random     *rand.Rand
 	relays     deck[*process]
 	services   deck[*process]
-	everybody  deck[*process]
+	processes  deck[*process]
 	done       Chaos
 }
 
-func newTormentor(f *fleet, p *proxy, d *duplicator, seed int64, log zerolog.Logger) *tormentor {
+func newFaults(f *fleet, p *proxy, d *duplicator, seed int64, log zerolog.Logger) *faults {
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
-	return &tormentor{
+	return &faults{
 		proxy: p, duplicator: d, log: log, random: random,
 		relays:    deck[*process]{random: random, all: f.of(relay)},
 		services:  deck[*process]{random: random, all: f.of(service)},
-		everybody: deck[*process]{random: random, all: f.processes},
+		processes: deck[*process]{random: random, all: f.processes},
 	}
 }
 
@@ -63,77 +62,70 @@ func (d *deck[T]) deal() T {
 }
 
 // run injects faults until ctx ends.
-func (t *tormentor) run(ctx context.Context) error {
+func (c *faults) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return t.duplicator.run(ctx) })
+	group.Go(func() error { return c.duplicator.run(ctx) })
 	group.Go(func() error {
-		t.strike(ctx)
+		c.killAndCut(ctx)
 		return nil
 	})
 	return group.Wait()
 }
 
-func (t *tormentor) strike(ctx context.Context) {
-	blows := deck[func()]{random: t.random, all: []func(){
-		func() { t.done.RelaysKilled += t.kill(t.relays.deal()) },
-		func() { t.done.ServicesKilled += t.kill(t.services.deal()) },
-		t.cut,
+func (c *faults) killAndCut(ctx context.Context) {
+	kinds := deck[func()]{random: c.random, all: []func(){
+		func() { c.done.RelaysKilled += c.kill(c.relays.deal()) },
+		func() { c.done.ServicesKilled += c.kill(c.services.deal()) },
+		c.cut,
 	}}
 	for {
-		wait := blowWait/2 + time.Duration(t.random.Float64()*float64(blowWait))
+		wait := faultWait/2 + time.Duration(c.random.Float64()*float64(faultWait))
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
-		blows.deal()()
+		kinds.deal()()
 	}
 }
 
-func (t *tormentor) kill(p *process) int64 {
+func (c *faults) kill(p *process) int64 {
 	if !p.kill() {
 		return 0 // it is being started
 	}
-	t.log.Info().Str("process", p.name).Msg("killed")
+	c.log.Info().Str("process", p.name).Msg("killed")
 	return 1
 }
 
 // cut resets all connections of the next process that has any.
-func (t *tormentor) cut() {
-	for range t.everybody.all {
-		p := t.everybody.deal()
-		if n := t.proxy.cut(p.name); n > 0 {
-			t.done.ConnectionsCut += int64(n)
-			t.log.Info().Str("process", p.name).Int("connections", n).Msg("cut")
+func (c *faults) cut() {
+	for range c.processes.all {
+		p := c.processes.deal()
+		if n := c.proxy.cut(p.name); n > 0 {
+			c.done.ConnectionsCut += int64(n)
+			c.log.Info().Str("process", p.name).Int("connections", n).Msg("cut")
 			return
 		}
 	}
 }
 
 // report returns the counts. Call it only after run has returned.
-func (t *tormentor) report() *Chaos {
-	t.done.MessagesDoubled = t.duplicator.copied.Load()
-	return &t.done
+func (c *faults) report() *Chaos {
+	c.done.MessagesDoubled = c.duplicator.copied.Load()
+	return &c.done
 }
 
 // check verifies that each kind of fault was injected: chaos without effect proves nothing.
 func (c *Chaos) check() Check {
-	v := verdict{name: "chaos hurt in every way", want: "4 of 4"}
-	ways := 4
-	for _, way := range []struct {
-		count    int64
-		complain string
-	}{
-		{c.RelaysKilled, "no relay was killed"},
-		{c.ServicesKilled, "no service was killed"},
-		{c.ConnectionsCut, "no connection was cut"},
-		{c.MessagesDoubled, "no message was sent twice"},
-	} {
-		if way.count == 0 {
-			ways--
-			v.complain("%s", way.complain)
+	return newCheck("chaos hurt in every way", func(v *verdict) {
+		for complaint, count := range map[string]int64{
+			"no relay was killed": c.RelaysKilled, "no service was killed": c.ServicesKilled,
+			"no connection was cut": c.ConnectionsCut, "no message was sent twice": c.MessagesDoubled,
+		} {
+			if count == 0 {
+				v.complain("%s", complaint)
+			}
 		}
-	}
-	v.got = fmt.Sprintf("%d of 4", ways)
-	return v.check()
+		v.equal("%d of 4", 4, 4-len(v.complaints))
+	})
 }

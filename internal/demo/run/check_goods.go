@@ -1,11 +1,8 @@
 package run
 
-import "fmt"
-
 // checkStock checks for each title that the missing stock equals the quantities of completed orders plus the reservations of
 // parked ones.
-func (f *facts) checkStock() Check {
-	v := verdict{name: "stock taken = completed orders"}
+func (f *facts) checkStock(v *verdict) {
 	held := make(map[string]int64) // by order
 	for _, r := range f.reservations {
 		if r.Released || r.Title == nil {
@@ -38,13 +35,11 @@ func (f *facts) checkStock() Check {
 			v.complain("title %d: %d taken, %d ordered", title, s.Initial-s.Available, taken[title])
 		}
 	}
-	v.want, v.got = fmt.Sprintf("%d pieces", want), fmt.Sprintf("%d pieces", got)
-	return v.check()
+	v.equal("%d pieces", want, got)
 }
 
 // checkShipments checks that every completed order was shipped once, and no other order except parked ones, at most once.
-func (f *facts) checkShipments() Check {
-	v := verdict{name: "shipments = completed orders"}
+func (f *facts) checkShipments(v *verdict) {
 	sent := make(map[string]int)
 	for _, id := range f.shipments {
 		sent[id]++
@@ -68,6 +63,5 @@ func (f *facts) checkShipments() Check {
 			v.complain("%s is no order and was sent", id)
 		}
 	}
-	v.want, v.got = fmt.Sprint(want), fmt.Sprint(len(f.shipments))
-	return v.check()
+	v.equal("%d", want, len(f.shipments))
 }

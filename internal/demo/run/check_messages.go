@@ -1,7 +1,6 @@
 package run
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -10,17 +9,16 @@ import (
 var notices = map[string]string{completed: "OrderCompleted", compensated: "OrderCancelled"}
 
 // checkNotified checks that every customer was notified of an order's end once. Copies of a message under one id count once.
-func (f *facts) checkNotified() Check {
-	v := verdict{name: "every customer was told once"}
-	told := make(map[string]map[string]string) // order id: message id: type
+func (f *facts) checkNotified(v *verdict) {
+	notified := make(map[string]map[string]string) // order id: message id: type
 	for _, m := range f.messages {
 		if !strings.HasSuffix(m.topic, ".order.events") || m.typ != notices[completed] && m.typ != notices[compensated] {
 			continue
 		}
-		if told[m.key] == nil {
-			told[m.key] = make(map[string]string)
+		if notified[m.key] == nil {
+			notified[m.key] = make(map[string]string)
 		}
-		told[m.key][m.id] = m.typ
+		notified[m.key][m.id] = m.typ
 	}
 	want, got := 0, 0
 	for id, o := range f.orders {
@@ -28,32 +26,30 @@ func (f *facts) checkNotified() Check {
 		if ended {
 			want++
 		}
-		got += len(told[id])
+		got += len(notified[id])
 		switch {
-		case ended && len(told[id]) != 1:
-			v.complain("%s is %s and was told %d times", id, o.Status, len(told[id]))
-		case !ended && len(told[id]) > 0:
+		case ended && len(notified[id]) != 1:
+			v.complain("%s is %s and was told %d times", id, o.Status, len(notified[id]))
+		case !ended && len(notified[id]) > 0:
 			v.complain("%s is %s and was told its end", id, o.Status)
 		}
-		for _, typ := range told[id] {
+		for _, typ := range notified[id] {
 			if ended && typ != notice {
 				v.complain("%s is %s and was told %s", id, o.Status, typ)
 			}
 		}
 	}
-	for id := range told {
+	for id := range notified {
 		if _, there := f.orders[id]; !there {
 			v.complain("%s is no order and was told its end", id)
 		}
 	}
-	v.want, v.got = fmt.Sprint(want), fmt.Sprint(got)
-	return v.check()
+	v.equal("%d", want, got)
 }
 
 // checkMadeOnce checks that an order has each of its messages under one id, and that the cause of every message is on the topics.
 // So no handler took effect twice, and no message was lost between two hops.
-func (f *facts) checkMadeOnce() Check {
-	v := verdict{name: "every message was made once, its cause is there"}
+func (f *facts) checkMadeOnce(v *verdict) {
 	ids := make(map[string]bool, len(f.messages))
 	for _, m := range f.messages {
 		ids[m.id] = true
@@ -79,20 +75,18 @@ func (f *facts) checkMadeOnce() Check {
 			v.complain("the cause of %s of %s is missing: %s", m.typ, m.key, m.cause)
 		}
 	}
-	v.want, v.got = fmt.Sprintf("%d messages", len(made)), fmt.Sprintf("%d messages", len(checked))
-	return v.check()
+	v.equal("%d messages", len(made), len(checked))
 }
 
 // checkSequence checks that on each topic the messages of an order are in the order in which they were written. Copies of an
 // earlier message are ignored.
-func (f *facts) checkSequence() Check {
-	v := verdict{name: "every order's messages are in order", want: "0 out of order"}
-	type place struct{ topic, key string }
-	latest := make(map[place]time.Time)
-	seen := make(map[place]map[string]bool)
+func (f *facts) checkSequence(v *verdict) {
+	type sequence struct{ topic, key string }
+	latest := make(map[sequence]time.Time)
+	seen := make(map[sequence]map[string]bool)
 	n := 0
 	for _, m := range f.messages {
-		p := place{m.topic, m.key}
+		p := sequence{m.topic, m.key}
 		if seen[p] == nil {
 			seen[p] = make(map[string]bool, 2)
 		}
@@ -107,6 +101,5 @@ func (f *facts) checkSequence() Check {
 		}
 		latest[p] = m.written
 	}
-	v.got = fmt.Sprintf("%d out of order", n)
-	return v.check()
+	v.equal("%d out of order", 0, n)
 }

@@ -1,8 +1,8 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/orders"
@@ -16,8 +16,7 @@ const (
 )
 
 // checkEnds checks that the stored orders are the posted ones, and that each ended once.
-func (f *facts) checkEnds() Check {
-	v := verdict{name: "every order posted ended exactly once", want: fmt.Sprintf("%d orders", len(f.posted))}
+func (f *facts) checkEnds(v *verdict) {
 	ended := 0
 	posted := make(map[string]bool, len(f.posted))
 	for _, o := range f.posted {
@@ -27,7 +26,7 @@ func (f *facts) checkEnds() Check {
 		case !there:
 			v.complain("%s is missing", o.ID)
 		case !row.ended():
-			v.complain("%s is still %s", o.ID, nothingIfEmpty(row.State))
+			v.complain("%s is still %s", o.ID, cmp.Or(row.State, "nothing"))
 		case row.Customer != o.CustomerID || row.Quantity != o.Quantity || row.Cents != o.AmountCents:
 			v.complain("%s is not as it was posted", o.ID)
 		case f.ends(row) != 1:
@@ -41,8 +40,7 @@ func (f *facts) checkEnds() Check {
 			v.complain("%s was never posted", id)
 		}
 	}
-	v.got = fmt.Sprintf("%d orders", ended)
-	return v.check()
+	v.equal("%d orders", len(f.posted), ended)
 }
 
 // ends returns how often an order ended or was parked: by its saga's log, or without a saga by its row. A parked row has not
@@ -62,8 +60,7 @@ func (f *facts) ends(o orderRow) (n int) {
 
 // checkOutcomes checks that exactly the orders that --fail chose were cancelled; they are known in advance. It ignores a parked
 // order, which can end either way, and an order that a business rule may refuse: see mayBeRefused.
-func (f *facts) checkOutcomes() Check {
-	v := verdict{name: "completed and compensated as the seed has it"}
+func (f *facts) checkOutcomes(v *verdict) {
 	might := f.mayBeRefused()
 	want, got := make(map[string]int), make(map[string]int)
 	for _, o := range f.posted {
@@ -77,12 +74,13 @@ func (f *facts) checkOutcomes() Check {
 		want[expected]++
 		got[row.Status]++
 		if row.Status != expected {
-			v.complain("%s is %s, not %s", o.ID, nothingIfEmpty(row.Status), expected)
+			v.complain("%s is %s, not %s", o.ID, cmp.Or(row.Status, "nothing"), expected)
 		}
 	}
-	v.want = fmt.Sprintf("%d completed, %d compensated", want[completed], want[compensated])
-	v.got = fmt.Sprintf("%d completed, %d compensated", got[completed], got[compensated])
-	return v.check()
+	count := func(orders map[string]int) string {
+		return fmt.Sprintf("%d completed, %d compensated", orders[completed], orders[compensated])
+	}
+	v.equal("%s", count(want), count(got))
 }
 
 // predict returns the status with which an order ends if no business rule refuses it: --fail decides at each hop.
@@ -99,27 +97,12 @@ func (f *facts) predict(orderID string) string {
 // than the credit limit, or all customers ordered more of the title than there was. Which of those orders are refused depends on
 // their timing.
 func (f *facts) mayBeRefused() func(orders.Order, orderRow) bool {
-	spent, wanted := make(map[string]int64), make(map[int32]int64)
+	spent, wanted := make(map[string]float64), make(map[int32]int64) // a sum of cents may overflow an int64
 	for _, o := range f.posted {
-		spent[o.CustomerID] = add(spent[o.CustomerID], o.AmountCents)
+		spent[o.CustomerID] += float64(o.AmountCents)
 		wanted[f.orders[o.ID].Title] += int64(o.Quantity)
 	}
 	return func(o orders.Order, row orderRow) bool {
-		return spent[o.CustomerID] > f.accounts[o.CustomerID].Limit || wanted[row.Title] > f.stock[row.Title].Initial
+		return spent[o.CustomerID] > float64(f.accounts[o.CustomerID].Limit) || wanted[row.Title] > f.stock[row.Title].Initial
 	}
-}
-
-// add returns a + b, or the largest int64 if the sum overflows. Neither a nor b is negative.
-func add(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
-func nothingIfEmpty(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return s
 }

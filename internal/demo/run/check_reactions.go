@@ -1,7 +1,6 @@
 package run
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -43,8 +42,7 @@ func (f *facts) distinct() map[string]message {
 }
 
 // checkDeclared checks that every message is declared: either a service may begin with it, or emit it as a reaction to its cause.
-func (f *facts) checkDeclared() Check {
-	v := verdict{name: "every event follows from a declared reaction"}
+func (f *facts) checkDeclared(v *verdict) {
 	all := f.distinct()
 	got := 0
 	for _, m := range all {
@@ -55,8 +53,7 @@ func (f *facts) checkDeclared() Check {
 		}
 		v.complain("nobody has declared to say %s of %s about %q", m.typ, m.key, cause.typ)
 	}
-	v.want, v.got = fmt.Sprintf("%d events", len(all)), fmt.Sprintf("%d events", got)
-	return v.check()
+	v.equal("%d events", len(all), got)
 }
 
 func (f *facts) mayFollow(m, cause message, caused bool) bool {
@@ -75,8 +72,7 @@ func (f *facts) mayFollow(m, cause message, caused bool) bool {
 
 // checkAnswered checks that every message got one answer of each reaction to it that is declared to answer. If the hop gave up,
 // its exhausted event is the answer; if the order is parked, the answer may be missing.
-func (f *facts) checkAnswered() Check {
-	v := verdict{name: "every reaction answered once"}
+func (f *facts) checkAnswered(v *verdict) {
 	all := f.distinct()
 	type about struct{ id, topic string }
 	answers := make(map[about]int)
@@ -102,20 +98,10 @@ func (f *facts) checkAnswered() Check {
 			}
 		}
 	}
-	v.want, v.got = fmt.Sprintf("%d answers", want), fmt.Sprintf("%d answers", got)
-	return v.check()
+	v.equal("%d answers", want, got)
 }
 
 // checkAwaited checks that no expectation of an end is left of an order that has ended.
-func (f *facts) checkAwaited() Check {
-	v := verdict{name: "nothing is awaited of what ended", want: "0"}
-	n := 0
-	for _, id := range f.deadlines {
-		if row, there := f.orders[id]; !there || row.Ended != nil {
-			n++
-			v.complain("%s", id)
-		}
-	}
-	v.got = fmt.Sprint(n)
-	return v.check()
+func (f *facts) checkAwaited(v *verdict) {
+	f.checkDeadlines(v, func(id string) bool { row, there := f.orders[id]; return there && row.Ended == nil })
 }

@@ -10,8 +10,7 @@ import (
 )
 
 // checkReplay checks that every order has its saga, and that replaying the saga's log gives its stored state.
-func (f *facts) checkReplay() Check {
-	v := verdict{name: "every saga's log gives its state", want: fmt.Sprintf("%d sagas", len(f.orders))}
+func (f *facts) checkReplay(v *verdict) {
 	equal := 0
 	for id, row := range f.sagas {
 		switch again, err := f.replay(row); {
@@ -23,8 +22,7 @@ func (f *facts) checkReplay() Check {
 			equal++
 		}
 	}
-	v.got = fmt.Sprintf("%d sagas", equal)
-	return v.check()
+	v.equal("%d sagas", len(f.orders), equal)
 }
 
 // replay reports whether replaying the saga's log gives its row.
@@ -54,8 +52,7 @@ func (f *facts) replay(row sagaRow) (same bool, err error) {
 }
 
 // checkLogs checks that a saga's log has one entry for each of its versions, and that every log has a saga.
-func (f *facts) checkLogs() Check {
-	v := verdict{name: "every saga's log is without a gap"}
+func (f *facts) checkLogs(v *verdict) {
 	want, got := 0, 0
 	for id, row := range f.sagas {
 		want += row.Version
@@ -71,20 +68,19 @@ func (f *facts) checkLogs() Check {
 			v.complain("%s has %d entries more than its version", id, extra)
 		}
 	}
-	v.want, v.got = fmt.Sprintf("%d decisions", want), fmt.Sprintf("%d decisions", got)
-	return v.check()
+	v.equal("%d decisions", want, got)
 }
 
-// checkDeadlines checks that no deadline is left of a saga that has ended.
-func (f *facts) checkDeadlines() Check {
-	v := verdict{name: "no deadline is left of what ended", want: "0"}
-	n := 0
+// checkSagaDeadlines checks that no deadline is left of a saga that has ended.
+func (f *facts) checkSagaDeadlines(v *verdict) {
+	f.checkDeadlines(v, func(id string) bool { row, there := f.sagas[id]; return there && !row.Ended })
+}
+
+func (f *facts) checkDeadlines(v *verdict, running func(id string) bool) {
 	for _, id := range f.deadlines {
-		if row, there := f.sagas[id]; !there || row.Ended {
-			n++
+		if !running(id) {
 			v.complain("%s", id)
 		}
 	}
-	v.got = fmt.Sprint(n)
-	return v.check()
+	v.none()
 }

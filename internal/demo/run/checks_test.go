@@ -261,12 +261,12 @@ func TestAnOrderAboveTheLimitsMayBeRefused(t *testing.T) {
 		w.exec(sql[0], sql[1])
 		f := w.facts()
 		f.fail = map[string]float64{"shipping": 0.3} // no share chooses o-refused now
-		require.True(t, f.checkOutcomes().OK, "%s: %+v", what, f.checkOutcomes())
+		require.True(t, newCheck(outcomes, f.checkOutcomes).OK, what)
 	}
 	w.reset()
 	f := w.facts()
 	f.fail = map[string]float64{"shipping": 0.3}
-	require.False(t, f.checkOutcomes().OK)
+	require.False(t, newCheck(outcomes, f.checkOutcomes).OK)
 }
 
 func TestChecksOnProcessesAndChaosCanFail(t *testing.T) {
@@ -288,5 +288,5 @@ func TestLongComplaintsAreCutShort(t *testing.T) {
 	for range 10 {
 		f.posted = append(f.posted, orders.Order{ID: "o"})
 	}
-	require.Equal(t, "0 orders: o is missing; o is missing; o is missing; and 7 more", f.checkEnds().Got)
+	require.Equal(t, "0 orders: o is missing; o is missing; o is missing; and 7 more", newCheck(ends, f.checkEnds).Got)
 }

@@ -27,7 +27,7 @@ const ChildCommand = "demo-child"
 
 // Variables of a child, in addition to the settings of services and relays.
 const (
-	envProxy = "TROUPE_DEMO_PROXY" // token and address of the proxy, see through
+	envProxy = "TROUPE_DEMO_PROXY" // token and address of the proxy, see dialThrough
 	envChild = "TROUPE_DEMO_CHILD" // the child's name in the proxy
 )
 
@@ -76,11 +76,11 @@ func runService(ctx context.Context, name string, dial dialer, stderr io.Writer)
 
 // childDialer returns nil if the child connects directly.
 func childDialer() (dialer, error) {
-	way := os.Getenv(envProxy)
-	if way == "" {
+	credentials := os.Getenv(envProxy)
+	if credentials == "" {
 		return nil, nil
 	}
-	dial, err := through(way, os.Getenv(envChild))
+	dial, err := dialThrough(credentials, os.Getenv(envChild))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", envProxy, err)
 	}
@@ -93,7 +93,7 @@ type settings struct {
 	style                   demo.Style
 	fail                    demo.Fail
 	seed                    int64
-	way                     string // token and address of the proxy; "": none
+	credentials             string // token and address of the proxy; "": none
 }
 
 // environment returns a child's environment: this process's without the settings that services and relays read, so that settings
@@ -112,7 +112,7 @@ func (s settings) environment(service, child, databaseURL, listen string) []stri
 		"OUTBOX_RELAY_SERVICE": service,
 		"OUTBOX_RELAY_LEASE":   relayLease,
 		envChild:               child,
-		envProxy:               s.way,
+		envProxy:               s.credentials,
 	}
 	env := slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")

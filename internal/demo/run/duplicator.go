@@ -53,16 +53,16 @@ func (d *duplicator) run(ctx context.Context) error {
 		now := time.Now()
 		var copies []*kgo.Record
 		fetches.EachRecord(func(r *kgo.Record) {
-			id := read(r).id
+			id := newMessage(r).id
 			if seen[id] {
 				return
 			}
 			seen[id] = true
 			switch {
 			case d.copied.Load() == 0 && len(copies) == 0, d.random.Float64() < copyShare/2:
-				copies = append(copies, again(r))
+				copies = append(copies, copyOf(r))
 			case d.random.Float64() < copyShare/2:
-				later = append(later, due{now.Add(time.Duration(d.random.Float64() * float64(copyLater))), again(r)})
+				later = append(later, due{now.Add(time.Duration(d.random.Float64() * float64(copyLater))), copyOf(r)})
 			}
 		})
 		waiting := later[:0]
@@ -84,7 +84,7 @@ type due struct {
 	record *kgo.Record
 }
 
-func again(r *kgo.Record) *kgo.Record {
+func copyOf(r *kgo.Record) *kgo.Record {
 	return &kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: r.Headers}
 }
 

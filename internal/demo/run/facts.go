@@ -125,101 +125,52 @@ func (p pools) close() {
 
 // readRows fills f from the databases. All processes must have ended.
 func (f *facts) readRows(ctx context.Context, p pools) error {
-	placed, err := rows[orderRow](ctx, p["order"],
-		`SELECT order_id, customer_id, coalesce(state, ''), coalesce(status, ''), coalesce(saga_id, ''), title, quantity,
-		        amount_cents, created_at, ended_at, `+timesSQL[f.style]+`
-		 FROM order_flow`)
-	if err != nil {
-		return err
+	r := &rowReader{ctx: ctx}
+	f.orders = indexBy(readAll[orderRow](r, p["order"], `
+		SELECT order_id, customer_id, coalesce(state, ''), coalesce(status, ''), coalesce(saga_id, ''), title, quantity,
+		       amount_cents, created_at, ended_at, `+timesSQL[f.style]+`
+		FROM order_flow`), func(r orderRow) string { return r.ID })
+	f.readSagas(r, p["order"])
+	f.ledger = readAll[ledgerRow](r, p["payment"], `SELECT order_id, kind, amount_cents FROM ledger`)
+	f.accounts = indexBy(readAll[accountRow](r, p["payment"], `SELECT customer_id, balance_cents, limit_cents FROM accounts`),
+		func(r accountRow) string { return r.Customer })
+	f.stock = indexBy(readAll[stockRow](r, p["inventory"], `SELECT title, initial, available FROM stock`), func(r stockRow) int32 { return r.Title })
+	f.reservations = readAll[reservationRow](r, p["inventory"], `SELECT order_id, title, quantity, released_at IS NOT NULL FROM reservations`)
+	f.shipments = readTexts(r, p["shipping"], `SELECT order_id FROM shipments`)
+	f.queues = make(map[string]queueRow, len(services))
+	f.deadLetters = nil
+	for _, service := range services {
+		for _, q := range readAll[queueRow](r, p[service], queuesSQL) {
+			f.queues[service] = q
+		}
+		f.deadLetters = append(f.deadLetters, readAll[deadLetterRow](r, p[service], `
+			SELECT coalesce(convert_from(key, 'UTF8'), ''), message_type, error_class, error
+			FROM troupe.dead_letters WHERE status = 'open' ORDER BY id`)...)
 	}
-	if err := f.readSagas(ctx, p["order"]); err != nil {
-		return err
-	}
-	if f.ledger, err = rows[ledgerRow](ctx, p["payment"], `SELECT order_id, kind, amount_cents FROM ledger`); err != nil {
-		return err
-	}
-	accounts, err := rows[accountRow](ctx, p["payment"], `SELECT customer_id, balance_cents, limit_cents FROM accounts`)
-	if err != nil {
-		return err
-	}
-	stock, err := rows[stockRow](ctx, p["inventory"], `SELECT title, initial, available FROM stock`)
-	if err != nil {
-		return err
-	}
-	f.reservations, err = rows[reservationRow](ctx, p["inventory"],
-		`SELECT order_id, title, quantity, released_at IS NOT NULL FROM reservations`)
-	if err != nil {
-		return err
-	}
-	shipments, err := rows[struct{ ID string }](ctx, p["shipping"], `SELECT order_id FROM shipments`)
-	if err != nil {
-		return err
-	}
-	f.orders = by(placed, func(r orderRow) string { return r.ID })
-	f.accounts = by(accounts, func(r accountRow) string { return r.Customer })
-	f.stock = by(stock, func(r stockRow) int32 { return r.Title })
-	for _, s := range shipments {
-		f.shipments = append(f.shipments, s.ID)
-	}
-	return f.readQueues(ctx, p)
+	return r.err
 }
 
-func (f *facts) readSagas(ctx context.Context, pool *pgxpool.Pool) error {
-	sagas, err := rows[sagaRow](ctx, pool, `SELECT id, definition, version, state, ended_at IS NOT NULL FROM troupe.sagas`)
-	if err != nil {
-		return err
-	}
-	events, err := rows[eventRow](ctx, pool, `
+func (f *facts) readSagas(r *rowReader, pool *pgxpool.Pool) {
+	sagas := readAll[sagaRow](r, pool, `SELECT id, definition, version, state, ended_at IS NOT NULL FROM troupe.sagas`)
+	f.sagas = indexBy(sagas, func(r sagaRow) string { return r.ID })
+	f.logs = make(map[string][]eventRow, len(sagas))
+	for _, e := range readAll[eventRow](r, pool, `
 		SELECT saga_id, version, at, event, (
 		  SELECT count(*) FROM jsonb_array_elements(moments) AS m
 		  WHERE m ->> 'what' IN ('SagaCompleted', 'SagaCompensated', 'SagaAbandoned', 'SagaParked'))
-		FROM troupe.saga_events ORDER BY saga_id, version`)
-	if err != nil {
-		return err
-	}
-	definitions, err := rows[struct{ Hash, Text string }](ctx, pool, `SELECT hash, definition FROM troupe.saga_definitions`)
-	if err != nil {
-		return err
-	}
-	deadlines, err := rows[struct{ Saga string }](ctx, pool, openSQL[f.style])
-	if err != nil {
-		return err
-	}
-	f.sagas = by(sagas, func(r sagaRow) string { return r.ID })
-	f.logs = make(map[string][]eventRow, len(sagas))
-	for _, e := range events {
+		FROM troupe.saga_events ORDER BY saga_id, version`) {
 		f.logs[e.Saga] = append(f.logs[e.Saga], e)
 	}
-	f.definitions = make(map[string]*saga.Definition, len(definitions))
-	for _, d := range definitions {
-		if f.definitions[d.Hash], err = saga.Parse([]byte(d.Text)); err != nil {
-			return fmt.Errorf("definition %s: %w", d.Hash, err)
-		}
-	}
-	f.deadlines = nil
-	for _, d := range deadlines {
-		f.deadlines = append(f.deadlines, d.Saga)
-	}
-	return nil
-}
-
-func (f *facts) readQueues(ctx context.Context, p pools) error {
-	f.queues = make(map[string]queueRow, len(services))
-	for _, service := range services {
-		queues, err := rows[queueRow](ctx, p[service], queuesSQL)
+	f.definitions = make(map[string]*saga.Definition)
+	for _, text := range readTexts(r, pool, `SELECT definition FROM troupe.saga_definitions`) {
+		d, err := saga.Parse([]byte(text))
 		if err != nil {
-			return err
+			r.err = fmt.Errorf("stored definition: %w", err)
+			return
 		}
-		f.queues[service] = queues[0]
-		letters, err := rows[deadLetterRow](ctx, p[service], `
-			SELECT coalesce(convert_from(key, 'UTF8'), ''), message_type, error_class, error
-			FROM troupe.dead_letters WHERE status = 'open' ORDER BY id`)
-		if err != nil {
-			return err
-		}
-		f.deadLetters = append(f.deadLetters, letters...)
+		f.definitions[d.Hash()] = d
 	}
-	return nil
+	f.deadlines = readTexts(r, pool, openSQL[f.style])
 }
 
 // timesSQL selects how often an order ended.
@@ -240,20 +191,37 @@ SELECT (SELECT count(*) FROM troupe.outbox_status WHERE status <> 'done'),
        (SELECT count(*) FROM troupe.outbox_trouble),
        (SELECT count(*) FROM troupe.held)`
 
-// rows reads all rows of a query into structs, by position.
-func rows[T any](ctx context.Context, pool *pgxpool.Pool, sql string) ([]T, error) {
-	found, err := pool.Query(ctx, sql)
-	if err != nil {
-		return nil, fmt.Errorf("read the %s database: %w", pool.Config().ConnConfig.Database, err)
-	}
-	all, err := pgx.CollectRows(found, pgx.RowToStructByPos[T])
-	if err != nil {
-		return nil, fmt.Errorf("read the %s database: %w", pool.Config().ConnConfig.Database, err)
-	}
-	return all, nil
+// A rowReader reads the results of queries until the first error.
+type rowReader struct {
+	ctx context.Context
+	err error
 }
 
-func by[K comparable, T any](all []T, key func(T) K) map[K]T {
+// readAll reads all rows of a query into structs, by position. After an error of the reader it returns nil.
+func readAll[T any](r *rowReader, pool *pgxpool.Pool, sql string) []T {
+	return readBy(r, pool, sql, pgx.RowToStructByPos[T])
+}
+
+func readTexts(r *rowReader, pool *pgxpool.Pool, sql string) []string {
+	return readBy(r, pool, sql, pgx.RowTo[string])
+}
+
+func readBy[T any](r *rowReader, pool *pgxpool.Pool, sql string, to pgx.RowToFunc[T]) []T {
+	if r.err != nil {
+		return nil
+	}
+	found, err := pool.Query(r.ctx, sql)
+	var all []T
+	if err == nil {
+		all, err = pgx.CollectRows(found, to)
+	}
+	if err != nil {
+		r.err = fmt.Errorf("read the %s database: %w", pool.Config().ConnConfig.Database, err)
+	}
+	return all
+}
+
+func indexBy[K comparable, T any](all []T, key func(T) K) map[K]T {
 	m := make(map[K]T, len(all))
 	for _, row := range all {
 		m[key(row)] = row

@@ -13,6 +13,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/troupe-go/troupe/internal/demo"
 )
 
 const (
@@ -86,27 +88,22 @@ func (f *fleet) url(name string) string {
 
 // ready waits until /readyz of every process answers with success.
 func (f *fleet) ready(ctx context.Context, processes []*process) error {
-	limited, cancel := context.WithTimeout(ctx, readyLimit)
-	defer cancel()
 	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
+	limit := time.Now().Add(readyLimit)
 	for _, p := range processes {
-		for {
-			err := p.ready(limited, client)
-			if err == nil {
-				break
+		var last error
+		ready, err := untilDone(ctx, 20*time.Millisecond, time.Until(limit), func() (any, bool, error) {
+			if f.running.Err() != nil {
+				return nil, false, f.group.Wait()
 			}
-			select {
-			case <-tick.C:
-			case <-f.running.Done():
-				return f.group.Wait()
-			case <-limited.Done():
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				return fmt.Errorf("%s is not ready after %s: %w; its log ends with\n%s", p.name, readyLimit, err, tail(p.logPath))
-			}
+			last = demo.CheckReady(ctx, client, p.address)
+			return nil, last == nil, nil
+		})
+		if err != nil {
+			return err
+		}
+		if !ready {
+			return fmt.Errorf("%s is not ready after %s: %w; its log ends with\n%s", p.name, readyLimit, last, tail(p.logPath))
 		}
 	}
 	return nil
@@ -121,11 +118,11 @@ func (f *fleet) stop() error {
 	return f.group.Wait()
 }
 
-// faults lists the processes that ended by themselves, with the reason.
+// faults lists the processes that ended by themselves, with the reason. Call it only after stop.
 func (f *fleet) faults() []string {
 	var all []string
 	for _, p := range f.processes {
-		for _, fault := range p.report().faults {
+		for _, fault := range p.faults {
 			all = append(all, p.name+": "+fault)
 		}
 	}
@@ -136,8 +133,8 @@ func (f *fleet) faults() []string {
 func (f *fleet) unclean() []string {
 	var all []string
 	for _, p := range f.processes {
-		if r := p.report(); r.end != "" {
-			all = append(all, p.name+": "+r.end)
+		if p.end != "" {
+			all = append(all, p.name+": "+p.end)
 		}
 	}
 	return all

@@ -79,7 +79,7 @@ func readMessages(ctx context.Context, brokers []string, client *kgo.Client, flo
 				return
 			}
 			if !r.Attrs.IsControl() {
-				all = append(all, read(r))
+				all = append(all, newMessage(r))
 			}
 			if r.Offset == end-1 {
 				partitions--
@@ -89,7 +89,7 @@ func readMessages(ctx context.Context, brokers []string, client *kgo.Client, flo
 	return all, nil
 }
 
-func read(r *kgo.Record) message {
+func newMessage(r *kgo.Record) message {
 	m, _ := kafka.Message(r) // an unreadable message is missing in the result, and the checks find that
 	return message{
 		topic: r.Topic, key: string(r.Key), id: m.ID, typ: m.Type[strings.LastIndexByte(m.Type, '.')+1:], cause: m.CausationID,

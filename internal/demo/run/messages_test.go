@@ -128,7 +128,7 @@ func TestTheDuplicatorSendsRecordsAgainUnchanged(t *testing.T) {
 	first := make(map[string]*kgo.Record)
 	copies := 0
 	for _, r := range seen {
-		id := read(r).id
+		id := newMessage(r).id
 		of, again := first[id]
 		if !again {
 			first[id] = r

@@ -62,7 +62,7 @@ func (p *poster) post(ctx context.Context, all []orders.Order) error {
 		if running.Err() != nil {
 			break
 		}
-		group.Go(func() error { return p.one(running, o) })
+		group.Go(func() error { return p.postOrder(running, o) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (p *poster) post(ctx context.Context, all []orders.Order) error {
 	return ctx.Err()
 }
 
-func (p *poster) one(ctx context.Context, o orders.Order) error {
+func (p *poster) postOrder(ctx context.Context, o orders.Order) error {
 	body, err := json.Marshal(map[string]any{
 		"order_id": o.ID, "customer_id": o.CustomerID, "placed_at": o.PlacedAt, "quantity": o.Quantity,
 		"amount": demo.Decimal(o.AmountCents),

@@ -2,15 +2,11 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -46,12 +42,8 @@ type process struct {
 	mu     sync.Mutex
 	child  *devstack.Child // nil while there is none
 	killed bool            // this child was killed by us
-	said   report
-}
 
-// A report is the history of a process.
-type report struct {
-	kills  int
+	// The history of the process. Read it only when keep has returned.
 	faults []string // how it ended without SIGTERM or SIGKILL from us
 	end    string   // the error of its last end; "" for a clean one
 }
@@ -60,24 +52,29 @@ type report struct {
 // process that ends by itself more than maxFaults times.
 func (p *process) keep(ctx context.Context, stop <-chan struct{}) error {
 	for {
-		if err := p.start(); err != nil {
+		child, err := p.start()
+		if err != nil {
 			return fmt.Errorf("start %s: %w", p.name, err)
 		}
 		select {
 		case <-stop:
-			p.end()
+			p.stop(child)
 			return nil
 		case <-ctx.Done():
-			p.end()
+			p.stop(child)
 			return nil
-		case <-p.child.Done():
+		case <-child.Done():
 		}
-		if p.wasKilled() {
+		if p.setChild(nil) {
 			continue
 		}
-		fault := p.fault()
+		fault := "exit status 0"
+		if err := child.Wait(); err != nil {
+			fault = err.Error()
+		}
+		p.faults = append(p.faults, fault)
 		p.log.Error().Str("status", fault).Msg("ended by itself")
-		if len(p.report().faults) >= maxFaults {
+		if len(p.faults) >= maxFaults {
 			return fmt.Errorf("%s ended by itself %d times, the last time with %s: %s", p.name, maxFaults, fault, tail(p.logPath))
 		}
 		select {
@@ -90,43 +87,48 @@ func (p *process) keep(ctx context.Context, stop <-chan struct{}) error {
 	}
 }
 
-func (p *process) start() error {
+func (p *process) start() (*devstack.Child, error) {
 	// Other users may read the log: the permissions of a shared folder decide.
 	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer log.Close()
 	cmd := p.command()
 	cmd.Stdout, cmd.Stderr = log, log
 	child, err := devstack.StartChild(cmd)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.child, p.killed = child, false
+	p.setChild(child)
 	p.log.Info().Int("pid", child.Pid()).Msg("started")
-	return nil
+	return child, nil
 }
 
-func (p *process) end() {
-	began := time.Now()
-	_ = p.child.Signal(syscall.SIGTERM) // an error means that it has ended: then it has a status as well
-	end := ""
-	select {
-	case <-p.child.Done():
-		end = status(p.child.Wait())
-	case <-time.After(stopLimit):
-		end = fmt.Sprintf("still running %s after SIGTERM", stopLimit)
-		p.child.Kill()
-		<-p.child.Done()
-	}
-	p.log.Info().Dur("took", time.Since(began)).Str("status", end).Msg("stopped")
+// setChild replaces the child, and reports whether the last one was killed by us.
+func (p *process) setChild(child *devstack.Child) (killed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.child = nil
-	p.said.end = end
+	killed = p.killed
+	p.child, p.killed = child, false
+	return killed
+}
+
+func (p *process) stop(child *devstack.Child) {
+	began := time.Now()
+	_ = child.Signal(syscall.SIGTERM) // an error means that it has ended: then it has a status as well
+	select {
+	case <-child.Done():
+		if err := child.Wait(); err != nil {
+			p.end = err.Error()
+		}
+	case <-time.After(stopLimit):
+		p.end = fmt.Sprintf("still running %s after SIGTERM", stopLimit)
+		child.Kill()
+		<-child.Done()
+	}
+	p.log.Info().Dur("took", time.Since(began)).Str("status", p.end).Msg("stopped")
+	p.setChild(nil)
 }
 
 // kill sends SIGKILL to the current child. It returns false if there is none, or it is killed already.
@@ -137,59 +139,8 @@ func (p *process) kill() bool {
 		return false
 	}
 	p.killed = true
-	p.said.kills++
 	p.child.Kill()
 	return true
-}
-
-func (p *process) wasKilled() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.killed
-}
-
-func (p *process) fault() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	fault := status(p.child.Wait())
-	if fault == "" {
-		fault = "exit status 0"
-	}
-	p.child = nil
-	p.said.faults = append(p.said.faults, fault)
-	return fault
-}
-
-func (p *process) report() report {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.said
-}
-
-// status returns how a process ended; "" for exit status 0.
-func status(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-// ready requests /readyz of the process.
-func (p *process) ready(ctx context.Context, client *http.Client) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+"/readyz", nil)
-	if err != nil {
-		return err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	reason, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
-	if answer.StatusCode != http.StatusOK {
-		return errors.New(strings.TrimSpace(string(reason)))
-	}
-	return nil
 }
 
 // freeAddresses returns free ports of this machine below the ephemeral range (from 32768 on Linux, 49152 elsewhere): an outgoing

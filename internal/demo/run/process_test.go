@@ -2,8 +2,6 @@ package run
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +14,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// place returns a process that runs script, and appends its output to a log.
-func place(t *testing.T, script string) (p *process, lines func() []string) {
+// newProcess returns a process that runs script, and appends its output to a log.
+func newProcess(t *testing.T, script string) (p *process, lines func() []string) {
 	p = &process{
 		name: "payment", kind: service, log: zerolog.Nop(), logPath: filepath.Join(t.TempDir(), "payment.log"),
 		command: func() *exec.Cmd { return exec.Command("/bin/sh", "-c", script) },
@@ -52,7 +50,7 @@ const (
 )
 
 func TestAKilledProcessHasASuccessorAndNoFault(t *testing.T) {
-	p, lines := place(t, obedient)
+	p, lines := newProcess(t, obedient)
 	stop := keep(t, p)
 	for n := range 2 {
 		waitLines(t, lines, n+1)
@@ -60,12 +58,13 @@ func TestAKilledProcessHasASuccessorAndNoFault(t *testing.T) {
 	}
 	waitLines(t, lines, 3)
 	require.NoError(t, stop())
-	require.Equal(t, report{kills: 2}, p.report())
-	require.False(t, p.kill(), "nobody is there")
+	require.Empty(t, p.faults)
+	require.Empty(t, p.end)
+	require.False(t, p.kill(), "there is no child")
 }
 
 func TestAProcessThatEndsByItselfHasAFaultAndASuccessor(t *testing.T) {
-	p, lines := place(t, `echo up; test -e "$0" || { touch "$0"; exit 7; }; `+obedient)
+	p, lines := newProcess(t, `echo up; test -e "$0" || { touch "$0"; exit 7; }; `+obedient)
 	flag := filepath.Join(t.TempDir(), "flag")
 	p.command = func() *exec.Cmd {
 		return exec.Command("/bin/sh", "-c", `test -e "$0" || { touch "$0"; echo down; exit 7; }; `+obedient, flag)
@@ -73,21 +72,23 @@ func TestAProcessThatEndsByItselfHasAFaultAndASuccessor(t *testing.T) {
 	stop := keep(t, p)
 	waitLines(t, lines, 2)
 	require.NoError(t, stop())
-	require.Equal(t, report{faults: []string{"exit status 7"}}, p.report())
+	require.Equal(t, []string{"exit status 7"}, p.faults)
+	require.Empty(t, p.end)
 }
 
 func TestAProcessThatNeverStaysIsGivenUp(t *testing.T) {
-	p, _ := place(t, `echo no database; exit 0`)
+	p, _ := newProcess(t, `echo no database; exit 0`)
 	err := p.keep(t.Context(), nil)
 	require.ErrorContains(t, err, "payment ended by itself 10 times, the last time with exit status 0: no database")
 }
 
 func TestAProcessThatDoesNotEndWellIsRemembered(t *testing.T) {
-	p, lines := place(t, sulking)
+	p, lines := newProcess(t, sulking)
 	stop := keep(t, p)
 	waitLines(t, lines, 1)
 	require.NoError(t, stop())
-	require.Equal(t, report{end: "exit status 3"}, p.report())
+	require.Empty(t, p.faults)
+	require.Equal(t, "exit status 3", p.end)
 
 	f := &fleet{processes: []*process{p}}
 	require.Equal(t, []string{"payment: exit status 3"}, f.unclean())
@@ -95,25 +96,9 @@ func TestAProcessThatDoesNotEndWellIsRemembered(t *testing.T) {
 }
 
 func TestAProcessThatCannotBeStartedIsAnError(t *testing.T) {
-	p, _ := place(t, "")
+	p, _ := newProcess(t, "")
 	p.command = func() *exec.Cmd { return exec.Command("/nonexistent/program") }
 	require.ErrorContains(t, p.keep(t.Context(), nil), "start payment")
-}
-
-func TestReadinessIsTheProcessesOwnWord(t *testing.T) {
-	ready := false
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		require.Equal(t, "/readyz", r.URL.Path)
-		if !ready {
-			http.Error(w, "no partitions yet", http.StatusServiceUnavailable)
-		}
-	}))
-	defer server.Close()
-	p := &process{address: strings.TrimPrefix(server.URL, "http://")}
-	client := server.Client()
-	require.EqualError(t, p.ready(t.Context(), client), "no partitions yet")
-	ready = true
-	require.NoError(t, p.ready(t.Context(), client))
 }
 
 func TestFreeAddressesDiffer(t *testing.T) {

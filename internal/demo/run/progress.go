@@ -20,17 +20,17 @@ type progress struct {
 
 	mu    sync.Mutex
 	line  bool // a live line is displayed
-	told  time.Time
-	marks []mark // of the last seconds, for the rate
+	shown time.Time
+	last  []sample // of the last seconds, for the rate
 }
 
-type mark struct {
+type sample struct {
 	at    time.Time
 	ended int64
 }
 
-// say writes a line that stays.
-func (p *progress) say(format string, args ...any) {
+// print writes a line that stays.
+func (p *progress) print(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wipe()
@@ -45,8 +45,8 @@ func (p *progress) wipe() {
 	}
 }
 
-// tell prints how many orders are in which status.
-func (p *progress) tell(posted, of int, c counts) {
+// showCounts prints how many orders are in which status.
+func (p *progress) showCounts(posted, of int, c counts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -55,13 +55,13 @@ func (p *progress) tell(posted, of int, c counts) {
 	if p.width > 0 {
 		every = liveEvery
 	}
-	if p.told.IsZero() {
-		p.told = now
+	if p.shown.IsZero() {
+		p.shown = now
 	}
-	if now.Sub(p.told) < every {
+	if now.Sub(p.shown) < every {
 		return
 	}
-	p.told = now
+	p.shown = now
 	line := fmt.Sprintf("%s of %s posted · %s in flight · %s completed · %s compensated · %s parked · %s/s",
 		grouped(posted), grouped(of), grouped(int(c.Running)), grouped(int(c.Completed)), grouped(int(c.Compensated)),
 		grouped(int(c.Parked)), grouped(int(rate)))
@@ -78,11 +78,11 @@ func (p *progress) tell(posted, of int, c counts) {
 
 // rate returns the ended orders per second over the last three seconds.
 func (p *progress) rate(now time.Time, ended int64) float64 {
-	p.marks = append(p.marks, mark{now, ended})
-	for len(p.marks) > 2 && now.Sub(p.marks[0].at) > 3*time.Second {
-		p.marks = p.marks[1:]
+	p.last = append(p.last, sample{now, ended})
+	for len(p.last) > 2 && now.Sub(p.last[0].at) > 3*time.Second {
+		p.last = p.last[1:]
 	}
-	first := p.marks[0]
+	first := p.last[0]
 	if first.at.Equal(now) {
 		return 0
 	}

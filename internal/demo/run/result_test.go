@@ -81,18 +81,18 @@ func TestTheTableIsForPeople(t *testing.T) {
 func TestProgressOnATerminalIsOneLine(t *testing.T) {
 	var b strings.Builder
 	p := &progress{w: &b, width: 120}
-	p.say("posting")
-	p.tell(10, 1234, counts{Running: 9, Completed: 1})
+	p.print("posting")
+	p.showCounts(10, 1234, counts{Running: 9, Completed: 1})
 	require.Equal(t, "posting\n", b.String(), "not at once")
-	p.told = p.told.Add(-time.Second)
-	p.tell(1200, 1234, counts{Running: 9, Completed: 1100, Compensated: 90, Parked: 1})
+	p.shown = p.shown.Add(-time.Second)
+	p.showCounts(1200, 1234, counts{Running: 9, Completed: 1100, Compensated: 90, Parked: 1})
 	require.Contains(t, b.String(), "\r\x1b[K1,200 of 1,234 posted · 9 in flight · 1,100 completed · 90 compensated · 1 parked")
 	p.done()
 	require.True(t, strings.HasSuffix(b.String(), "\r\x1b[K"), "and goes away")
 
 	b.Reset()
-	p.told, p.width = p.told.Add(-time.Second), 20
-	p.tell(1200, 1234, counts{})
+	p.shown, p.width = p.shown.Add(-time.Second), 20
+	p.showCounts(1200, 1234, counts{})
 	require.Equal(t, "\r\x1b[K1,200 of 1,234 post", b.String(), "never wider than the terminal")
 }
 
@@ -100,12 +100,12 @@ func TestProgressElsewhereIsNowAndThenALine(t *testing.T) {
 	var b strings.Builder
 	p := &progress{w: &b}
 	for range 100 {
-		p.tell(1, 2, counts{Running: 1})
+		p.showCounts(1, 2, counts{Running: 1})
 	}
 	require.Empty(t, b.String())
-	p.told = p.told.Add(-plainEvery)
-	p.tell(1, 2, counts{Running: 1})
-	p.tell(1, 2, counts{Running: 1})
+	p.shown = p.shown.Add(-plainEvery)
+	p.showCounts(1, 2, counts{Running: 1})
+	p.showCounts(1, 2, counts{Running: 1})
 	p.done()
 	require.Equal(t, 1, strings.Count(b.String(), "\n"))
 	require.NotContains(t, b.String(), "\x1b")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -69,12 +70,12 @@ func (r *run) openFolder() (closeLog func(), err error) {
 	}
 	r.log = zerolog.New(file).With().Timestamp().Logger()
 	r.result.Style, r.result.Flow, r.result.Folder = r.cfg.Style, r.names.flow(), r.dir
-	r.show.say("logs: %s", r.dir)
+	r.show.print("logs: %s", r.dir)
 	return func() { _ = file.Close() }, nil
 }
 
 func (r *run) all(ctx context.Context) (err error) {
-	r.show.say("starting %s", r.cfg.serverNames())
+	r.show.print("starting %s", r.cfg.serverNames())
 	if r.servers, err = openServers(ctx, r.cfg, r.names, r.dir, r.log); err != nil {
 		return err
 	}
@@ -83,32 +84,35 @@ func (r *run) all(ctx context.Context) (err error) {
 		return err
 	}
 	defer r.pools.close()
-	endProxy, err := r.startProxy()
+	stopProxy, err := r.startProxy()
 	if err != nil {
 		return err
 	}
-	defer endProxy()
+	defer stopProxy()
 	if err := r.startFleet(ctx); err != nil {
 		return err
 	}
 	defer r.fleet.stop()
-	beside := r.beside(ctx)
-	defer beside.end()
+	waitBeside, stopBeside, err := r.startBeside(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopBeside()
 	if err := r.work(ctx); err != nil {
 		return err
 	}
 	if r.cfg.Beside != nil {
-		r.show.say("all orders have ended; Ctrl-C ends the run, with its checks")
-		if err := beside.wait(); err != nil {
+		r.show.print("all orders have ended; Ctrl-C ends the run, with its checks")
+		if err := waitBeside(); err != nil {
 			return err
 		}
 		ctx = context.WithoutCancel(ctx) // the end of ctx was the signal to continue
 	}
-	r.show.say("stopping every process")
+	r.show.print("stopping every process")
 	if err := r.fleet.stop(); err != nil {
 		return err
 	}
-	r.show.say("checking")
+	r.show.print("checking")
 	if err := r.check(ctx); err != nil {
 		return err
 	}
@@ -116,67 +120,54 @@ func (r *run) all(ctx context.Context) (err error) {
 		if err := r.writeKept(); err != nil {
 			return err
 		}
-		r.show.say("kept: databases %s, topics and groups %s.*", r.names.database("*"), r.names.flow())
-		r.show.say("see what became of an order: troupe trace %s --demo %s", r.cfg.Orders[0].ID, r.dir)
+		r.show.print("kept: databases %s, topics and groups %s.*", r.names.database("*"), r.names.flow())
+		r.show.print("see what became of an order: troupe trace %s --demo %s", r.cfg.Orders[0].ID, r.dir)
 	}
 	return nil
 }
 
-// A beside is a running call of Config.Beside.
-type beside struct {
-	cancel context.CancelFunc
-	ended  chan struct{}
-	err    error // valid when ended is closed
-}
-
-func (r *run) beside(ctx context.Context) *beside {
-	b := &beside{ended: make(chan struct{})}
-	ctx, b.cancel = context.WithCancel(ctx)
-	if r.cfg.Beside == nil {
-		close(b.ended)
-		return b
-	}
-	w := World{Flow: r.names.flow(), Brokers: r.servers.kafka.Addrs(), Registry: r.servers.registry.URL(), Databases: r.servers.databaseURLs()}
-	if r.cfg.Style == demo.Choreography {
-		if w.Declared, b.err = declarations(r.names.flow()); b.err != nil {
-			close(b.ended)
-			return b
+// startBeside starts Config.Beside. wait waits until it returns, and stop ends it.
+func (r *run) startBeside(ctx context.Context) (wait func() error, stop func(), err error) {
+	group := &errgroup.Group{}
+	ctx, cancel := context.WithCancel(ctx)
+	if r.cfg.Beside != nil {
+		w := World{Flow: r.names.flow(), Brokers: r.servers.kafka.Addrs(), Registry: r.servers.registry.URL(), Databases: r.servers.databaseURLs()}
+		if r.cfg.Style == demo.Choreography {
+			if w.Declared, err = declarations(r.names.flow()); err != nil {
+				cancel()
+				return nil, nil, err
+			}
 		}
+		group.Go(func() error { return r.cfg.Beside(ctx, w) })
 	}
-	go func() {
-		defer close(b.ended)
-		b.err = r.cfg.Beside(ctx, w)
-	}()
-	return b
-}
-
-func (b *beside) wait() error {
-	<-b.ended
-	return b.err
-}
-
-func (b *beside) end() {
-	b.cancel()
-	<-b.ended
+	return group.Wait, func() {
+		cancel()
+		_ = group.Wait()
+	}, nil
 }
 
 // startProxy starts the proxy between the children and the servers, if connections are to be cut.
-func (r *run) startProxy() (end func(), err error) {
+func (r *run) startProxy() (stop func(), err error) {
 	if !r.cfg.Chaos {
 		return func() {}, nil
 	}
 	if r.proxy, err = newProxy(); err != nil {
 		return nil, err
 	}
+	return r.runUntilStopped("proxy", r.proxy.run), nil
+}
+
+// runUntilStopped starts a function, and returns a function that ends it, waits for it, and logs its error.
+func (r *run) runUntilStopped(name string, run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	group := errgroup.Group{}
-	group.Go(func() error { return r.proxy.run(ctx) })
+	group.Go(func() error { return run(ctx) })
 	return func() {
 		cancel()
 		if err := group.Wait(); err != nil {
-			r.log.Error().Err(err).Msg("proxy ended")
+			r.log.Error().Err(err).Msg(name + " ended")
 		}
-	}, nil
+	}
 }
 
 func (r *run) startFleet(ctx context.Context) (err error) {
@@ -185,9 +176,9 @@ func (r *run) startFleet(ctx context.Context) (err error) {
 		style: r.cfg.Style, fail: r.cfg.Fail, seed: r.cfg.Seed,
 	}
 	if r.proxy != nil {
-		s.way = r.proxy.way()
+		s.credentials = r.proxy.credentials()
 	}
-	r.show.say("starting %d services and a relay beside each", len(services))
+	r.show.print("starting %d services and a relay beside each", len(services))
 	if r.fleet, err = newFleet(r.cfg.Program, s, r.servers.databaseURLs(), r.dir, r.log); err != nil {
 		return err
 	}
@@ -200,16 +191,16 @@ func (r *run) startFleet(ctx context.Context) (err error) {
 // work posts the orders, injects faults meanwhile if configured, and waits until all is done. It returns no error if nothing
 // changes any more: the checks report the missing parts.
 func (r *run) work(ctx context.Context) error {
-	calm, err := r.hurt(ctx)
+	stopFaults, err := r.startFaults(ctx)
 	if err != nil {
 		return err
 	}
-	defer calm()
+	defer stopFaults()
 	ended, err := r.postAndWait(ctx)
 	if err != nil {
 		return err
 	}
-	calm()
+	stopFaults()
 	if ended {
 		// The processes that were killed last are still starting: only a running process can end cleanly.
 		if err := r.fleet.ready(ctx, r.fleet.processes); err != nil {
@@ -225,14 +216,14 @@ func (r *run) work(ctx context.Context) error {
 	}
 	if !ended {
 		r.result.Stuck = whereStuck(ctx, r.pools)
-		r.show.say("nothing has moved for %s", r.cfg.Limit)
+		r.show.print("nothing has moved for %s", r.cfg.Limit)
 	}
 	return ctx.Err()
 }
 
 func (r *run) postAndWait(ctx context.Context) (ended bool, err error) {
 	total := len(r.cfg.Orders)
-	r.show.say("posting %s orders", grouped(total))
+	r.show.print("posting %s orders", grouped(total))
 	poster := newPoster(r.fleet.url("order"), r.cfg.pace())
 	defer func() { r.result.Requests = int(poster.accepted.Load() + poster.repeated.Load()) }()
 	group, running := errgroup.WithContext(ctx)
@@ -260,8 +251,8 @@ func (r *run) postAndWait(ctx context.Context) (ended bool, err error) {
 	return ended, group.Wait()
 }
 
-// hurt starts the injection of faults, and returns a function that ends it.
-func (r *run) hurt(ctx context.Context) (calm func(), err error) {
+// startFaults starts the injection of faults, and returns a function that ends it.
+func (r *run) startFaults(ctx context.Context) (stop func(), err error) {
 	if r.proxy == nil {
 		return func() {}, nil
 	}
@@ -273,21 +264,13 @@ func (r *run) hurt(ctx context.Context) (calm func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTormentor(r.fleet, r.proxy, copier, r.cfg.Seed, r.log)
-	hurting, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- t.run(hurting) }()
-	r.show.say("chaos: killing processes, cutting connections and sending messages twice, all along")
-	return func() {
-		if r.result.Chaos != nil {
-			return
-		}
-		cancel()
-		if err := <-done; err != nil {
-			r.log.Error().Err(err).Msg("chaos ended")
-		}
-		r.result.Chaos = t.report()
-	}, nil
+	c := newFaults(r.fleet, r.proxy, copier, r.cfg.Seed, r.log)
+	stopChaos := r.runUntilStopped("chaos", c.run)
+	r.show.print("chaos: killing processes, cutting connections and sending messages twice, all along")
+	return sync.OnceFunc(func() {
+		stopChaos()
+		r.result.Chaos = c.report()
+	}), nil
 }
 
 // check reads the facts after all processes have ended, and runs the checks.

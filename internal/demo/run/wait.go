@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -43,119 +42,94 @@ func readCounts(ctx context.Context, pool *pgxpool.Pool, sql string) (c counts, 
 	return c, nil
 }
 
-// A patience ends when nothing has changed for its limit.
-type patience struct {
-	limit time.Duration
-	last  any
-	since time.Time
-}
-
-func (p *patience) over(now any) bool {
-	if p.since.IsZero() || p.last != now {
-		p.last, p.since = now, time.Now()
-	}
-	return time.Since(p.since) > p.limit
-}
-
-const waitTick = 100 * time.Millisecond
-
-// untilEnded waits until total orders have ended. It returns false if nothing has changed for limit.
-func untilEnded(ctx context.Context, pool *pgxpool.Pool, counting string, total int, posted func() int, limit time.Duration, show *progress) (bool, error) {
-	tick := time.NewTicker(waitTick)
-	defer tick.Stop()
-	p := patience{limit: limit}
+// untilDone calls read at every tick until it reports done. It returns false if the state that read returns has not changed for limit.
+func untilDone(ctx context.Context, tick, limit time.Duration, read func() (state any, done bool, err error)) (bool, error) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var last any
+	var since time.Time
 	for {
-		c, err := readCounts(ctx, pool, counting)
-		if err != nil {
-			return false, err
+		state, done, err := read()
+		if done || err != nil {
+			return done, err
 		}
-		accepted := posted()
-		show.tell(accepted, total, c)
-		if accepted >= total && c.Running == 0 {
-			return true, nil
+		if since.IsZero() || state != last {
+			last, since = state, time.Now()
 		}
-		if p.over([2]int64{int64(accepted), c.Decisions}) {
+		if time.Since(since) > limit {
 			return false, nil
 		}
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
-		case <-tick.C:
+		case <-ticker.C:
 		}
 	}
+}
+
+// untilEnded waits until total orders have ended. It returns false if nothing has changed for limit.
+func untilEnded(ctx context.Context, pool *pgxpool.Pool, counting string, total int, posted func() int, limit time.Duration, show *progress) (bool, error) {
+	return untilDone(ctx, 100*time.Millisecond, limit, func() (any, bool, error) {
+		c, err := readCounts(ctx, pool, counting)
+		if err != nil {
+			return nil, false, err
+		}
+		accepted := posted()
+		show.showCounts(accepted, total, c)
+		return [2]int64{int64(accepted), c.Decisions}, accepted >= total && c.Running == 0, nil
+	})
 }
 
 // untilQuiet waits until every outbox is empty, no message is held and, if copies were sent, every message is consumed. It
 // returns false if nothing has changed for limit.
 func untilQuiet(ctx context.Context, p pools, client *kgo.Client, flow string, limit time.Duration) (bool, error) {
-	tick := time.NewTicker(waitTick / 2)
-	defer tick.Stop()
-	patience := patience{limit: limit}
-	for {
+	return untilDone(ctx, 50*time.Millisecond, limit, func() (any, bool, error) {
 		var left int64
+		r := &rowReader{ctx: ctx}
 		for _, service := range services {
-			queues, err := rows[queueRow](ctx, p[service], queuesSQL)
-			if err != nil {
-				return false, err
+			for _, q := range readAll[queueRow](r, p[service], queuesSQL) {
+				left += q.Outbox + q.Held
 			}
-			left += queues[0].Outbox + queues[0].Held
 		}
-		if client != nil && left == 0 {
-			unread, err := readUnread(ctx, client, flow)
-			if err != nil {
-				return false, err
-			}
+		if client != nil && left == 0 && r.err == nil {
+			var unread map[string]int64
+			unread, r.err = readUnread(ctx, client, flow)
 			for _, n := range unread {
 				left += n
 			}
 		}
-		if left == 0 {
-			return true, nil
-		}
-		if patience.over(left) {
-			return false, nil
-		}
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-tick.C:
-		}
-	}
+		return left, left == 0 && r.err == nil, r.err
+	})
 }
 
 // whereStuck returns the states of the orders that have not ended, and the messages that wait in each database.
 func whereStuck(ctx context.Context, p pools) string {
 	var b strings.Builder
-	b.WriteString(list(ctx, p, "order", "orders", `
+	b.WriteString(listCounts(ctx, p, "order", "orders", `
 		SELECT state || ' (' || status || ')', count(*) FROM order_flow WHERE ended_at IS NULL GROUP BY 1 ORDER BY 2 DESC`))
 	for _, service := range services {
-		b.WriteString(list(ctx, p, service, service+" outbox", `
+		b.WriteString(listCounts(ctx, p, service, service+" outbox", `
 			SELECT topic || ', ' || status || coalesce(': ' || last_error, ''), count(*) FROM troupe.outbox_status GROUP BY 1`))
-		b.WriteString(list(ctx, p, service, service+" held", `
+		b.WriteString(listCounts(ctx, p, service, service+" held", `
 			SELECT topic || ': ' || coalesce(last_error, 'behind its key'), count(*) FROM troupe.held GROUP BY 1`))
-		b.WriteString(list(ctx, p, service, service+" dead letters", `
+		b.WriteString(listCounts(ctx, p, service, service+" dead letters", `
 			SELECT message_type || ': ' || error, count(*) FROM troupe.dead_letters GROUP BY 1`))
 	}
 	return b.String()
 }
 
-// list returns a line for each row of a query of texts and counts.
-func list(ctx context.Context, p pools, service, what, sql string) string {
-	found, err := p[service].Query(ctx, sql)
-	if err != nil {
-		return fmt.Sprintf("  %s: %v\n", what, err)
-	}
-	type row struct {
+// listCounts returns a line for each row of a query of texts and counts.
+func listCounts(ctx context.Context, p pools, service, what, sql string) string {
+	r := &rowReader{ctx: ctx}
+	var b strings.Builder
+	for _, row := range readAll[struct {
 		Text  string
 		Count int64
+	}](r, p[service], sql) {
+		_, _ = fmt.Fprintf(&b, "  %s: %d × %.300s\n", what, row.Count, row.Text)
 	}
-	all, err := pgx.CollectRows(found, pgx.RowToStructByPos[row])
-	if err != nil {
-		return fmt.Sprintf("  %s: %v\n", what, err)
-	}
-	var b strings.Builder
-	for _, r := range all {
-		_, _ = fmt.Fprintf(&b, "  %s: %d × %.300s\n", what, r.Count, r.Text)
+	if r.err != nil {
+		_, _ = fmt.Fprintf(&b, "  %s: %v\n", what, r.err)
 	}
 	return b.String()
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -52,12 +53,14 @@ func TestTheWaitIsGivenUpWhenNothingMoves(t *testing.T) {
 `, whereStuck(t.Context(), w.pools))
 }
 
-func TestPatienceStartsAnewWithEveryChange(t *testing.T) {
-	p := patience{limit: time.Hour}
-	require.False(t, p.over(1))
-	p.since = p.since.Add(-2 * time.Hour)
-	require.False(t, p.over(2))
-	require.False(t, p.over(2))
-	p.since = p.since.Add(-2 * time.Hour)
-	require.True(t, p.over(2))
+func TestTheTimeLimitStartsAgainAtEveryChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		done, err := untilDone(t.Context(), time.Second, time.Minute, func() (any, bool, error) {
+			return min(time.Since(began), time.Hour), false, nil
+		})
+		require.NoError(t, err)
+		require.False(t, done)
+		require.Greater(t, time.Since(began), time.Hour+time.Minute)
+	})
 }

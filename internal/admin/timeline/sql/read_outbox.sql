@@ -12,7 +12,7 @@ JOIN troupe.outbox_status s USING (position)
 LEFT JOIN LATERAL (
   SELECT t.position, t.status, t.last_error
   FROM troupe.outbox_trouble t
-  WHERE t.order_key = coalesce(o.key_bytes, convert_to(o.key, 'UTF8'))
+  WHERE t.order_key = troupe.outbox_order_key(o.key, o.key_bytes)
     AND t.status <> 'waiting'
     AND t.position < o.position
   ORDER BY t.position

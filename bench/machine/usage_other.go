@@ -1,6 +1,0 @@
-//go:build !unix
-
-package machine
-
-// CPU is not known on this system.
-func CPU() float64 { return 0 }

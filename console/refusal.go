@@ -1,0 +1,73 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/flow/watch"
+	"github.com/troupe-go/troupe/internal/plain"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+// refusal is an error with an HTTP status.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r refusal) Error() string { return r.text }
+
+func refuse(status int, format string, args ...any) error {
+	return refusal{status, fmt.Sprintf(format, args...)}
+}
+
+// checkText returns an error, with the field's name, for values that Postgres does not accept as text.
+func checkText(values url.Values) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		for _, value := range values[name] {
+			if strings.ContainsRune(value, 0) || !utf8.ValidString(value) {
+				return refuse(http.StatusBadRequest, "%s: want text in UTF-8 without the character NUL", plain.Line(name, 100))
+			}
+		}
+	}
+	return nil
+}
+
+// statusOf returns the HTTP status of an error.
+func statusOf(err error) int {
+	var r refusal
+	is := func(any ...error) bool {
+		for _, one := range any {
+			if errors.Is(err, one) {
+				return true
+			}
+		}
+		return false
+	}
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &r):
+		return r.status
+	case errors.As(err, &tooLarge):
+		return http.StatusRequestEntityTooLarge
+	case is(repair.ErrNotFound, coordinator.ErrNotFound, relays.ErrNoTrouble, relays.ErrNoRelay, watch.ErrNone):
+		return http.StatusNotFound
+	case is(repair.ErrNotOpen, repair.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, coordinator.ErrRefused,
+		relays.ErrNotParked, relays.ErrPaused, relays.ErrNotPaused):
+		return http.StatusConflict
+	case is(repair.ErrPayload):
+		return http.StatusUnprocessableEntity
+	case is(context.DeadlineExceeded):
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusBadGateway
+}

@@ -1,0 +1,80 @@
+package retention
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Stats summarises the state of an outbox.
+type Stats struct {
+	// Pending counts the rows that are not published, including rows in trouble, up to 100,000. Where published rows stay
+	// (source wal), rows are recognised as published by the confirmed snapshot, which may be some seconds old, and only among
+	// the newest 100,000 rows: the rows of a transaction that stayed open while that many other rows were written are not
+	// counted, unless they are in trouble.
+	Pending  int64         `json:"pending"`
+	Bytes    int64         `json:"bytes"`    // of the counted rows' payloads, without rows in trouble below the newest 100,000
+	Oldest   time.Duration `json:"oldest"`   // age of the lowest pending row; 0 when there is none
+	Retrying int64         `json:"retrying"` // rows that wait for their next try
+	Parked   int64         `json:"parked"`   // rows that an operator must look at
+	Headroom int64         `json:"headroom"` // positions left in the existing partitions
+}
+
+// readStats walks down from the newest row, since unpublished rows are the newest, and reads at most 100,000: the rows below
+// may be millions of published ones. If no snapshot is confirmed, all rows are pending, and the oldest is the lowest row of
+// the table. A row in trouble is counted by its line in outbox_trouble, wherever the row is.
+const readStats = `
+WITH state AS MATERIALIZED (
+  SELECT (SELECT published FROM troupe.relay_state WHERE published IS NOT NULL ORDER BY updated_at DESC LIMIT 1) AS published
+), newest AS (
+  SELECT position, id, xid, xmin, coalesce(octet_length(payload), 0) AS bytes
+  FROM troupe.outbox
+  ORDER BY position DESC
+  LIMIT 100000
+), pending AS (
+  SELECT count(*) FILTER (WHERE t.position IS NULL) AS rows,
+         coalesce(sum(n.bytes), 0)::bigint AS bytes,
+         min(n.position) AS lowest
+  FROM newest n
+  CROSS JOIN state s
+  LEFT JOIN troupe.outbox_trouble t USING (position, id)
+  WHERE t.position IS NOT NULL OR s.published IS NULL
+     OR NOT (pg_visible_in_snapshot(n.xid, s.published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(n.xid, n.xmin), s.published))
+), trouble AS (
+  SELECT count(*) AS rows,
+         count(*) FILTER (WHERE status = 'retrying') AS retrying,
+         count(*) FILTER (WHERE status = 'parked') AS parked,
+         min(position) AS lowest
+  FROM troupe.outbox_trouble
+), lowest AS (
+  SELECT CASE
+           WHEN (SELECT published FROM state) IS NULL
+           THEN (SELECT position FROM troupe.outbox ORDER BY position LIMIT 1)
+           ELSE least(pending.lowest, trouble.lowest)
+         END AS position
+  FROM pending, trouble
+)
+SELECT least(pending.rows + trouble.rows, 100000), pending.bytes,
+       (SELECT extract(epoch FROM clock_timestamp() - created_at)::float8
+        FROM troupe.outbox WHERE position = (SELECT position FROM lowest) AND isfinite(created_at)),
+       trouble.retrying, trouble.parked,
+       (SELECT coalesce(max(hi), 0) FROM troupe.outbox_partitions WHERE state = 'attached')
+         - (SELECT last_value FROM troupe.outbox_position_seq)
+FROM pending, trouble`
+
+// ReadStats reads the statistics in one round trip. It reads at most 100,000 rows, so that it stays cheap with any backlog
+// and any number of published rows.
+func ReadStats(ctx context.Context, pool *pgxpool.Pool) (Stats, error) {
+	var s Stats
+	var oldest *float64
+	err := pool.QueryRow(ctx, readStats).Scan(&s.Pending, &s.Bytes, &oldest, &s.Retrying, &s.Parked, &s.Headroom)
+	if err != nil {
+		return Stats{}, fmt.Errorf("outbox: read statistics: %w", err)
+	}
+	if oldest != nil {
+		s.Oldest = max(0, time.Duration(*oldest*float64(time.Second)))
+	}
+	return s, nil
+}

@@ -1,0 +1,68 @@
+package participant
+
+import (
+	"context"
+	"errors"
+	"maps"
+)
+
+// errMoreTopics ends a membership that does not consume all topics with handlers.
+var errMoreTopics = errors.New("topics were added")
+
+// registered returns the handlers.
+func (p *Participant) registered() handlers { return *p.handlers.Load() }
+
+// Alongside registers fn, which Run starts in a goroutine of its own. fn returns when ctx ends, and Run waits for that. Call it
+// before Run.
+func (p *Participant) Alongside(fn func(ctx context.Context)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running {
+		p.late(mistake{errLate})
+		return
+	}
+	p.alongside = append(p.alongside, fn)
+}
+
+// extend adds handlers while Run runs, and reports whether it runs. The handlers are there before their topics are consumed, so
+// that no message is taken for one without a handler.
+func (p *Participant) extend(hs []*handler) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running {
+		return false
+	}
+	next := maps.Clone(p.registered())
+	for _, h := range hs {
+		if err := next.add(h); err != nil {
+			p.late(mistake{err})
+			return true
+		}
+	}
+	p.handlers.Store(&next)
+	select {
+	case p.more <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// awaitMore calls do once topics have been added.
+func (p *Participant) awaitMore(ctx context.Context, do func()) {
+	select {
+	case <-p.more:
+		do()
+	case <-ctx.Done():
+	}
+}
+
+// addLocal makes the topics local that are added while Run runs.
+func (p *Participant) addLocal(ctx context.Context) {
+	for ctx.Err() == nil {
+		p.awaitMore(ctx, func() {
+			if err := p.makeLocal(ctx); err != nil && ctx.Err() == nil {
+				p.cfg.Log.Error().Err(err).Msg("a topic that was added is not consumed")
+			}
+		})
+	}
+}

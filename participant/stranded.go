@@ -1,0 +1,112 @@
+package participant
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+var (
+	//go:embed sql/stranded_held.sql
+	strandedHeld string
+	//go:embed sql/stranded_topics.sql
+	strandedTopics string
+	//go:embed sql/stranded_local.sql
+	strandedLocal string
+)
+
+// Stranded counts stored messages of the group that no member like this one handles: held messages of a topic that it does not
+// consume, or of a partition that the topic does not have any more; for a member with Local held messages, and for a member
+// without it entries of local work, that are overdue by five minutes, since a member of the other kind handles them.
+type Stranded struct {
+	Topic     string
+	Partition int32 // -1: entries of local work
+	Messages  int   // of local work: keys
+}
+
+const (
+	strandedEvery = time.Minute
+	strandedWarn  = 10 // looks from one log line to the next
+)
+
+// watchStranded looks for stranded messages, for Stats, and logs them every ten minutes. client is nil for local work.
+func (p *Participant) watchStranded(ctx context.Context, client *kgo.Client) {
+	tick := time.NewTicker(strandedEvery)
+	defer tick.Stop()
+	trouble := p.repeated("look for messages that no member handles")
+	for n := 0; ; n++ {
+		found, err := p.findStranded(ctx, client)
+		if ctx.Err() != nil {
+			return
+		}
+		trouble.report(err)
+		p.mu.Lock()
+		p.stranded = found
+		p.mu.Unlock()
+		if n%strandedWarn == 0 {
+			p.warnStranded(found)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// findStranded returns the messages that it found, also with an error.
+func (p *Participant) findStranded(ctx context.Context, client *kgo.Client) (found []Stranded, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	if client == nil {
+		return p.readStranded(ctx, strandedTopics, pg.Args{"group": p.cfg.Group})
+	}
+	consumed := p.consumed()
+	there, kafkaErr := kafka.Partitions(ctx, client, consumed...)
+	var names []string
+	var partitions []int32
+	for topic, n := range there {
+		names, partitions = append(names, topic), append(partitions, n)
+	}
+	held, heldErr := p.readStranded(ctx, strandedHeld, pg.Args{
+		"group": p.cfg.Group, "consumed": consumed, "topics": names, "partitions": partitions,
+	})
+	local, localErr := p.readStranded(ctx, strandedLocal, pg.Args{"group": p.cfg.Group})
+	return slices.Concat(held, local), errors.Join(kafkaErr, heldErr, localErr)
+}
+
+func (p *Participant) readStranded(ctx context.Context, sql string, args pg.Args) ([]Stranded, error) {
+	rows, err := p.cfg.Pool.Query(ctx, sql, args)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Stranded])
+}
+
+func (p *Participant) warnStranded(found []Stranded) {
+	consumed := p.consumed()
+	for _, s := range found {
+		line := p.cfg.Log.Error().Str("topic", s.Topic).Int("messages", s.Messages)
+		switch {
+		case s.Partition < 0:
+			line.Msg("entries of local work wait that no participant with Local claims: run one for this group, or call troupe.end_local for the topic")
+		case p.cfg.Local:
+			line.Int32("partition", s.Partition).Msg("messages are held that no participant with Brokers tries again: " +
+				"run one for this group until they have ended, or give them up with troupe held release")
+		case slices.Contains(consumed, s.Topic):
+			line.Int32("partition", s.Partition).Msg("messages are held of a partition that the topic does not have any more: " +
+				"add partitions to it, or give them up with troupe held release")
+		default:
+			line.Int32("partition", s.Partition).Msg("messages are held of a topic that this group does not consume any more: " +
+				"register its handler again, or give them up with troupe held release")
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/troupe-go/troupe/internal/wal"
+)
+
+// unconvertible reports whether the server could not convert text between the database's encoding and UTF-8: text in
+// SQL_ASCII may be of any bytes, and the other encodings have some bytes or characters without a counterpart.
+func unconvertible(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && (refusal.Code == "22021" || refusal.Code == "22P05")
+}
+
+// asciiText returns text with "?" for each character that is not printable ASCII. Every encoding can store it.
+func asciiText(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, strings.ReplaceAll(text, "…", "..."))
+}
+
+func toASCII(lists ...[]string) {
+	for _, texts := range lists {
+		for n, text := range texts {
+			texts[n] = asciiText(text)
+		}
+	}
+}
+
+// A rowsParked is returned by a claim that failed at rows whose text cannot be converted to UTF-8, and has parked them.
+type rowsParked struct{ rows []Trouble }
+
+func (r *rowsParked) Error() string {
+	return fmt.Sprintf("%d rows whose text cannot be converted to UTF-8 are parked", len(r.rows))
+}
+
+// parkUnreadable parks the rows at which a claim failed with cause. statement is parkUnreadable or parkUnreadableTrouble. The
+// error is a *rowsParked, or cause if there is no such row.
+func parkUnreadable(ctx context.Context, db interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}, statement string, args any, cause error) error {
+	rows, err := db.Query(ctx, statement, args)
+	if err != nil {
+		return fmt.Errorf("park rows that are not UTF-8: %w", err)
+	}
+	parked, err := pgx.CollectRows(rows, func(one pgx.CollectableRow) (Trouble, error) {
+		t := Trouble{Parked: true}
+		var reason string
+		err := one.Scan(&t.Position, &t.ID, &t.Topic, &t.Attempts, &reason)
+		t.Err = errors.New(reason)
+		return t, err
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("park rows that are not UTF-8: %w", err)
+	case len(parked) == 0:
+		return cause
+	}
+	return &rowsParked{parked}
+}
+
+// setAside parks the rows at which a claim failed.
+func (p *poll) setAside(ctx context.Context, cause error) error {
+	if err := p.connect(ctx); err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	if (p.published != nil || p.sweep != nil) && p.server != p.of {
+		return p.check(errServer)
+	}
+	err := parkUnreadable(ctx, p.conn, parkUnreadableRows, p.scope().args(p.lease.args(nil)), cause)
+	if parked := (*rowsParked)(nil); errors.As(err, &parked) {
+		return err
+	}
+	return p.check(err)
+}
+
+// A converter converts text of the log to UTF-8 by the server's rules. The server itself converts rows as it streams them, and ends the
+// stream at the first one that it cannot convert. From then on the relay streams text as it is stored.
+type converter struct {
+	db       *server
+	encoding string
+	known    map[string][]byte
+}
+
+// errEncoding means that text cannot be converted.
+var errEncoding = errors.New("text that cannot be converted to UTF-8")
+
+func (r *Relay) newConverter(ctx context.Context, db *server) (*converter, error) {
+	c := &converter{db: db, known: make(map[string][]byte)}
+	if err := db.QueryRow(ctx, "SELECT getdatabaseencoding()::text").Scan(&c.encoding); err != nil {
+		return nil, fmt.Errorf("read the database's encoding: %w", err)
+	}
+	return c, nil
+}
+
+// text returns a value in UTF-8. The error is errEncoding, or an error of the connection.
+func (c *converter) text(value []byte) ([]byte, error) {
+	if isASCII(value) {
+		return value, nil
+	}
+	if c.encoding == "SQL_ASCII" { // the server converts nothing there, but checks the bytes
+		if !utf8.Valid(value) {
+			return nil, errEncoding
+		}
+		return value, nil
+	}
+	if known, there := c.known[string(value)]; there {
+		return known, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	var text []byte
+	err := c.db.QueryRow(ctx, "SELECT convert($1, $2::text::name, 'UTF8')", value, c.encoding).Scan(&text)
+	switch {
+	case unconvertible(err):
+		return nil, errEncoding
+	case err != nil:
+		return nil, fmt.Errorf("convert text to UTF-8: %w", err)
+	}
+	if len(c.known) >= 10_000 { // bounds the cache
+		clear(c.known)
+	}
+	c.known[string(value)] = text
+	return text, nil
+}
+
+// tuple converts the text of a row. A row with text that cannot be converted has a reason; that text stays as it is stored, and so
+// the row's key is the one of outbox_order_key.
+func (c *converter) tuple(l layout, stored wal.Tuple) (converted wal.Tuple, reason, err error) {
+	converted, err = stored.Map(func(n int, value []byte) ([]byte, error) {
+		switch l[n] {
+		case topic, key, messageType, headers:
+		default:
+			return value, nil
+		}
+		text, err := c.text(value)
+		if errors.Is(err, errEncoding) {
+			if reason == nil {
+				reason = fmt.Errorf("column %s is not text in the encoding %s: %w", fieldName(l[n]), c.encoding, err)
+			}
+			return value, nil
+		}
+		return text, err
+	})
+	return converted, reason, err
+}
+
+func fieldName(f field) string {
+	for name, of := range fields {
+		if of == f {
+			return name
+		}
+	}
+	return ""
+}
+
+func isASCII(b []byte) bool {
+	for _, c := range b {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}

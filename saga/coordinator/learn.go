@@ -1,0 +1,122 @@
+package coordinator
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/topics"
+)
+
+//go:embed sql/new_definitions.sql
+var newDefinitionsSQL string
+
+// learnEvery is the interval at which a coordinator looks for new definitions while it handles no event.
+const learnEvery = 5 * time.Second
+
+// errNewDefinitions reports that definitions have been stored since the targets of a pass were found.
+var errNewDefinitions = errors.New("definitions were stored meanwhile")
+
+// storedDefinition is a row of troupe.saga_definitions.
+type storedDefinition struct{ Hash, Text string }
+
+// queueNew adds to batch the query for definitions that this process does not know, of its types and of the types of which its
+// coordinator has sagas. A process of another version stores its definitions before it starts a saga of them, so a transaction
+// that runs the query knows each definition that a saga may have whose event it handles.
+func (c *Coordinator) queueNew(batch *pgx.Batch, found *[]storedDefinition) {
+	args := pg.Args{
+		"known": c.definitions.hashes(), "names": c.definitions.names, "hop": c.hop.String(), "group": c.cfg.Participant.Group(),
+	}
+	batch.Queue(newDefinitionsSQL, args).Query(func(rows pgx.Rows) (err error) {
+		*found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[storedDefinition])
+		return err
+	})
+}
+
+// learn adds definitions to the known ones, and consumes their hops.
+func (c *Coordinator) learn(found []storedDefinition) {
+	for _, is := range found {
+		d, err := saga.Parse([]byte(is.Text))
+		if err != nil {
+			c.definitions.skip(is.Hash)
+			c.cfg.Log.Warn().Err(err).Str("definition", is.Hash).Msg("a stored definition cannot be read: its hops are not consumed for it")
+			continue
+		}
+		c.definitions.add(is.Hash, d)
+		c.cfg.Log.Info().Str("definition", d.String()).Msg("another process has stored a definition: its events are consumed")
+		c.consume(d)
+	}
+}
+
+// consume consumes the hops of d that this process does not consume.
+func (c *Coordinator) consume(d *saga.Definition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hops == nil {
+		return // New consumes them
+	}
+	var more []topics.Hop
+	for _, hop := range d.Hops() {
+		switch {
+		case slices.Contains(c.hops, hop):
+		case hop == c.hop.Name(): // has a handler for exhausted events, which cannot be replaced
+			c.cfg.Log.Error().Str("definition", d.String()).Str("hop", hop).
+				Msg("the definition was stored after this process began, and reads the events of this hop, which it does not consume: restart it")
+		default:
+			more = append(more, topics.MustHop(c.hop.Flow(), hop))
+			c.hops = append(c.hops, hop)
+		}
+	}
+	if len(more) > 0 {
+		participant.OnAll(c.cfg.Participant, more, c.take)
+	}
+}
+
+// watchDefinitions looks for new definitions until ctx ends: the events of a hop that is not consumed do not come, and the
+// process that stored the definition may have ended.
+func (c *Coordinator) watchDefinitions(ctx context.Context) {
+	tick := time.NewTicker(learnEvery)
+	defer tick.Stop()
+	for {
+		var found []storedDefinition
+		batch := &pgx.Batch{}
+		c.queueNew(batch, &found)
+		if err := c.cfg.Pool.SendBatch(ctx, batch).Close(); err == nil { // else the participant reports the outage
+			c.learn(found)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// look makes the pass read which definitions were stored since this process last looked: with its first sagas, so that this
+// takes no time of its own.
+func (w *work) look() {
+	var found []storedDefinition
+	batch := &pgx.Batch{}
+	w.c.queueNew(batch, &found)
+	w.store.first = batch
+	w.pass.looked = func(ctx context.Context) error {
+		if w.store.first != nil { // it has loaded none
+			w.store.first = nil
+			if err := w.tx.SendBatch(ctx, batch).Close(); err != nil {
+				return err
+			}
+		}
+		if len(found) == 0 {
+			return nil
+		}
+		w.c.learn(found)
+		return errNewDefinitions
+	}
+}
