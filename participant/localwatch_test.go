@@ -41,14 +41,13 @@ func TestLocalWorkThatCannotBeGivenBackIsTakenSoon(t *testing.T) {
 	})
 	var away atomic.Bool
 	away.Store(true)
-	locked := make(chan pgx.Tx, 1)
+	other, err := s.pool.Begin(t.Context())
+	require.NoError(t, err)
+	locked := make(chan error, 1)
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		if away.CompareAndSwap(true, false) {
-			other, err := s.pool.Begin(context.Background())
-			must(err)
-			_, err = other.Exec(context.Background(), "SELECT FROM troupe.local_work WHERE key <> $1 FOR UPDATE", string(c.Message.Key))
-			must(err)
-			locked <- other
+			_, err := other.Exec(context.Background(), "SELECT FROM troupe.local_work WHERE key <> $1 FOR UPDATE", string(c.Message.Key))
+			locked <- err
 			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
 		}
 		return count(ctx, tx, c)
@@ -64,7 +63,7 @@ func TestLocalWorkThatCannotBeGivenBackIsTakenSoon(t *testing.T) {
 		return nil
 	}))
 	s.start(p)
-	other := <-locked
+	require.NoError(t, <-locked)
 	waitFor(t, "a log line", func() bool { return strings.Contains(logged.String(), "local work not given back") })
 	require.NoError(t, other.Rollback(context.Background()))
 	s.waitCount(3, "SELECT count(*) FROM done")
