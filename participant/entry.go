@@ -333,7 +333,6 @@ func (l *local) giveBack(ms []*message, ended map[*message]bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), releaseLimit)
 	defer cancel()
 	if err := l.exec(ctx, returnLocal, l.args(ms)); err != nil {
-		l.renew() // under its present number they would be in progress until Config.Stale
 		l.p.cfg.Log.Warn().Err(err).Int("entries", len(ms)).Msg("local work not given back: it will be taken for crashed")
 	}
 }
