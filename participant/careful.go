@@ -128,7 +128,9 @@ func (w *worker) inGroup(ms ...*message) error {
 	if !slices.ContainsFunc(ms, w.behindMark) {
 		return w.attempt(ms...)
 	}
-	w.p.alone.RLock()
+	if err := w.lock(w.p.alone.RLock, w.p.alone.RUnlock); err != nil {
+		return err
+	}
 	defer w.p.alone.RUnlock()
 	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 	defer cancel()
@@ -146,9 +148,31 @@ func (w *worker) inGroup(ms ...*message) error {
 	return nil
 }
 
+// lock waits for a lock until the worker must not continue: the partition of a run that waits for another one's quarantine may
+// move to another member.
+func (w *worker) lock(lock, unlock func()) error {
+	locked := make(chan struct{})
+	go func() {
+		defer close(locked)
+		lock()
+	}()
+	select {
+	case <-locked:
+		return nil
+	case <-w.ctx.Done():
+		go func() {
+			<-locked
+			unlock()
+		}()
+		return w.ctx.Err()
+	}
+}
+
 // carefully runs m in quarantine: alone in the process, behind a mark of its own.
 func (w *worker) carefully(m *message) error {
-	w.p.alone.Lock()
+	if err := w.lock(w.p.alone.Lock, w.p.alone.Unlock); err != nil {
+		return err
+	}
 	defer w.p.alone.Unlock()
 	known, _ := w.starts.get(m)
 	if !known.here {

@@ -34,6 +34,12 @@ var (
 
 const maxErrorBytes = 2000
 
+// The limits of the wait of a held key whose rows another session has locked.
+const (
+	leastLockedWait = time.Second
+	mostLockedWait  = 10 * time.Second
+)
+
 // heldRow holds the row's columns for a message that comes from troupe.held.
 type heldRow struct {
 	position    int64
@@ -121,6 +127,9 @@ func (w *worker) append(ms []*message) error {
 		}
 	})
 	if err == nil {
+		for _, m := range ms {
+			m.passed = "" // of a transaction that was rolled back
+		}
 		w.tellHeld(ms...)
 	}
 	return err
@@ -306,10 +315,18 @@ func (w *worker) retry(key holdKey) error {
 		w.hold(key, time.Now().Add(wait))
 		return nil
 	}
+	began := time.Now()
 	n, err := w.drain(ms)
+	locked := w.p.outage("the turn of a held key")
+	if errors.Is(err, errRowsLocked) { // such as by an operator's open session: the key waits, others do not
+		locked.report(err)
+		w.hold(key, time.Now().Add(min(max(time.Since(began), leastLockedWait), mostLockedWait)))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
+	locked.report(nil)
 	w.tellPassed(ms[:n]...)
 	w.holds.settle(key) // the next messages of the key are due at once, unless try has set a time
 	w.rouse()

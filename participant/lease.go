@@ -105,7 +105,8 @@ func (w *worker) take(ctx context.Context) (l lease, err error) {
 }
 
 func (l *lease) bump(ctx context.Context, tx pgx.Tx, args pg.Args) error {
-	const limits = "SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)"
+	const limits = "SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true), " +
+		"set_config('statement_timeout', '0', true)" // a shorter one of the role would end the wait before lock_timeout does
 	if _, err := tx.Exec(ctx, limits, fmt.Sprint(takeLimit.Milliseconds()), fmt.Sprint(takeIdle.Milliseconds())); err != nil {
 		return err
 	}

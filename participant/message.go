@@ -120,8 +120,8 @@ func (p *Participant) passes(m *message, own bool) Reason {
 		return ""
 	case m.elsewhere && !own: // a command has one group, which may have another name since
 		return Elsewhere
-	case m.handler == nil && (!own || p.foreign(m)):
-		return Unhandled
+	case m.handler == nil && (!own && m.redrive == 0 || p.foreign(m)):
+		return Unhandled // a redriven event waits for a member with its handler: this group had one
 	}
 	return ""
 }

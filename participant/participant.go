@@ -183,6 +183,7 @@ func (p *Participant) run(ctx context.Context) error {
 		background.Go(func() { fn(ctx) })
 	}
 	if p.cfg.Local {
+		background.Go(func() { p.watchUnclaimed(ctx) })
 		return p.runLocal(ctx)
 	}
 	trouble := p.repeated("membership")

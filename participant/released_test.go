@@ -60,7 +60,7 @@ func (s *stage) readExhausted() (e exhausted) {
 	e.copy.Time, e.event.Time = time.Time{}, time.Time{}
 	rows, err = s.pool.Query(s.t.Context(), `
 		SELECT concat_ws(' ', consumer_group, message_id, redrive) FROM troupe.inbox
-		UNION ALL SELECT concat_ws(' ', consumer_group, id, redrive) FROM troupe.inbox_recent
+		UNION SELECT concat_ws(' ', consumer_group, id, redrive) FROM troupe.inbox_recent
 		ORDER BY 1`)
 	require.NoError(s.t, err)
 	e.identities, err = pgx.CollectRows(rows, pgx.RowTo[string])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -22,7 +23,8 @@ import (
 //     database has lost commits (a failover to a standby that lagged, a restore). The partition is read from the watermark.
 //     Messages that the database still has are skipped, those it has lost take effect again.
 //   - An offset without such metadata was set by an operator or a tool. It is not rewound: it may skip a batch that cannot
-//     be read. If it is below the watermark, which a reset cannot lower, a log line has the number of skipped offsets.
+//     be read. If it is below the watermark, which a reset cannot lower, a log line has the number of skipped offsets. If it
+//     is above, the watermark is moved there before the first message.
 //   - The database has no watermark of the topic: it is a new one, or the group's first start. The committed offset is used.
 
 const topicNotePrefix = "topic id "
@@ -103,11 +105,11 @@ func (c *consumer) start(ctx context.Context, at topicPartition, committed kgo.O
 	case <-ctx.Done():
 		return committed, ctx.Err()
 	}
-	return w.start(committed, of), nil
+	return w.start(ctx, committed, of), nil
 }
 
 // start is called once for each assignment, after acquire and before the first record.
-func (w *worker) start(committed kgo.Offset, of committedOffset) kgo.Offset {
+func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOffset) kgo.Offset {
 	s := &w.lease.seen
 	offset := committed.EpochOffset().Offset // negative: the start of the log
 	log := w.p.cfg.Log.With().Stringer("partition", w.at).Int64("committed", offset).Int64("watermark", s.watermark.offset).Logger()
@@ -121,6 +123,10 @@ func (w *worker) start(committed kgo.Offset, of committedOffset) kgo.Offset {
 		log.Warn().Int64("offsets", next-max(offset, 0)).
 			Msg("the group's offset was reset to before the watermark: messages below the watermark were handled and are passed over, " +
 				"a reset does not repeat them; see docs/upgrades.md, The group's offsets")
+	case s.topicID == of.topicID && !of.ours && offset > next:
+		log.Warn().Int64("offsets", offset-next).
+			Msg("the group's offset was set to after the watermark: the messages between are skipped")
+		w.skipTo(ctx, mark{topicID: of.topicID, offset: offset - 1, epoch: -1})
 	case s.topicID == of.topicID:
 	case of.ours && s.topicID != uuid.Nil && offset > 0:
 		// Its first watermark was never written, or was lost.
@@ -136,6 +142,31 @@ func (w *worker) start(committed kgo.Offset, of committedOffset) kgo.Offset {
 		}
 	}
 	return committed
+}
+
+// skipTo stores the watermark at, and waits until it is stored: if this owner crashed after it has committed an offset of its own
+// and before the watermark has moved, the next one would read the partition from the watermark, before the skipped messages. The
+// epoch of at is lower than the ones of the messages, so that a reset to before them repeats them while none after them has ended.
+func (w *worker) skipTo(ctx context.Context, at mark) {
+	w.low.Store(&at)
+	moved := make(chan bool, 1)
+	for failed := 1; ; failed++ {
+		select {
+		case w.moveNow <- moved:
+			if <-moved {
+				return
+			}
+		case <-w.stop:
+			return
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(probing.Wait(failed)):
+		case <-w.stop:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // reread counts messages that took effect although a participant had committed their offsets.

@@ -72,12 +72,14 @@ type worker struct {
 	unreadBytes atomic.Int64                    // compressed size of the last batch that kgo did not unpack
 	skip        atomic.Pointer[kgo.Record]      // queued in place of a skipped batch
 
+	moveNow chan chan bool // requests that keep moves the watermark now
+
 	progress progress
 }
 
 func newWorker(c *consumer, at topicPartition) *worker {
 	w := &worker{
-		c: c, topic: at.topic, id: at.partition, wake: make(chan struct{}, 1),
+		c: c, topic: at.topic, id: at.partition, wake: make(chan struct{}, 1), moveNow: make(chan chan bool),
 		done: make(chan struct{}), idle: make(chan struct{}), acquired: make(chan struct{}),
 	}
 	w.runner = newRunner(c.p, w, at)
@@ -362,6 +364,9 @@ func (w *worker) keep() {
 			return
 		case <-w.wake:
 		case <-alarm.C:
+		case moved := <-w.moveNow:
+			w.attend(func(ctx context.Context) error { return w.move(ctx, false) })
+			moved <- w.moved == w.low.Load()
 		case <-move.C:
 			w.attend(func(ctx context.Context) error { return w.move(ctx, false) })
 			w.attend(w.skipMarked)

@@ -76,9 +76,10 @@ func (b By) check(reason bool) error {
 // lockLimit limits how long an action waits for a row that another session has locked.
 const lockLimit = "10s"
 
-// act runs do in one transaction.
+// act runs do in one transaction. It waits for rows that another session has locked and then reads them as they are now, whatever
+// isolation level is the role's default.
 func (d *Desk) act(ctx context.Context, do func(pgx.Tx) error) error {
-	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+lockLimit+"'"); err != nil {
 			return err
 		}

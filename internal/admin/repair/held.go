@@ -66,6 +66,10 @@ func ParsePlace(text string) (Place, error) {
 		if err == nil && offsetErr == nil && partition >= 0 && offset >= 0 {
 			return Place{parts[0], int32(partition), offset}, nil
 		}
+		if err == nil && offsetErr == nil && partition == -1 {
+			return Place{}, fmt.Errorf("place %q: it is of local work, which has no held keys: its participant tries it again by "+
+				"itself; for a try now, set next_try to now() in troupe.local_work, in the row with position %d", text, offset)
+		}
 	}
 	return Place{}, fmt.Errorf("place %q: want topic/partition/offset, as troupe held list and troupe batch list print it", text)
 }
