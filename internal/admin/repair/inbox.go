@@ -45,8 +45,7 @@ type Sighting struct {
 // Find returns the states of the message with that id in every group of this database. The id is ce_id, or for a message without
 // one, topic id/partition/offset, with or without the hash of its identity. No result means that the message has not arrived yet,
 // waits on a retry topic, or was handled so long ago that the inbox no longer contains it. An id that is no UUID may belong to
-// several messages of different sources: Sighting.Identity
-// distinguishes them, and is envelope.Message.Identity of source and id.
+// several messages of different sources: Sighting.Identity distinguishes them, and is envelope.Message.Identity of source and id.
 func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 	if id == "" {
 		return nil, fmt.Errorf("find message: no id")
@@ -84,14 +83,12 @@ func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 }
 
 // unnamedPlace matches topic id, partition and offset of a message without ce_id, whose id has a hash of its record behind them.
-var unnamedPlace = regexp.MustCompile(`^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/([0-9]{1,9})/([0-9]{1,18})$`)
+var unnamedPlace = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9]{1,18}$`)
 
 func (d *Desk) findDead(ctx context.Context, id string) ([]Sighting, error) {
 	where, args := "message_id = @id", pgx.NamedArgs{"id": inbox.ID(id)}
-	if place := unnamedPlace.FindStringSubmatch(id); place != nil {
-		where = `topic_id = @topic_id::text::uuid AND partition = @partition::text::integer AND "offset" = @offset::text::bigint
-		  AND (message_id = @id OR left(message_id, -17) = @id)`
-		args["topic_id"], args["partition"], args["offset"] = place[1], place[2], place[3]
+	if unnamedPlace.MatchString(id) {
+		where += " OR left(message_id, -17) = @id AND left(right(message_id, 17), 1) = '~'" // as dead_letters_unnamed has it
 	}
 	return query(ctx, d, `
 		SELECT consumer_group, redrives, last_failed_at, attempts, error, id, status, headers, topic_id, partition, "offset", message_id
@@ -108,7 +105,9 @@ func (d *Desk) findDead(ctx context.Context, id string) ([]Sighting, error) {
 			&headers, (*[16]byte)(&topicID), &partition, &offset, &unnamed)
 		m, _ := read(headers, topicID, partition, offset)
 		m.unnamed = unnamed
-		s.Identity = m.identity()
+		if s.Identity = m.identity(); strings.HasPrefix(unnamed, id+"~") {
+			s.Identity = unnamed // on a retry topic the relay added a source, which is no part of it
+		}
 		return s, err
 	})
 }
@@ -179,10 +178,11 @@ func (d *Desk) findHeld(ctx context.Context, id string) ([]Sighting, error) {
 			err = row.Scan(&h.Group, &p.Topic, (*[16]byte)(&topicID), &p.Partition, &p.Offset, &headers, &h.Attempts, &h.NextTry,
 				&h.Error, &h.At, &unnamed)
 			m, _ := read(headers, topicID, p.Partition, p.Offset)
-			if m.unnamed = unnamed; m.ID == "" && id == m.place {
-				h.place = m.place
-			}
+			m.unnamed = unnamed
 			h.id, h.Identity, h.Redrive = m.id(), m.identity(), deadletter.Redrives(m.Extra, h.Group)
+			if n := len(h.Identity) - 17; n > 0 && h.Identity[n] == '~' {
+				h.place = h.Identity[:n] // its first place, also on a retry topic, where the relay gave it an id
+			}
 			return h, err
 		})
 	var found []Sighting
