@@ -144,8 +144,8 @@ func (a *accounts) ofToken(token string) (user, bool) {
 	return u, is
 }
 
-// proxied returns the user that the proxy names; false if it names none, or another client sent the header. A header that is there
-// twice names none: one of the two may be the client's.
+// proxied returns the user that the proxy names; false if it names none, or another client sent the header. One of both
+// headers that is there twice names none: one of the two may be the client's.
 func (a *accounts) proxied(r *http.Request) (u user, is bool) {
 	if a.proxy == nil {
 		return user{}, false
@@ -160,7 +160,11 @@ func (a *accounts) proxied(r *http.Request) (u user, is bool) {
 	}
 	roles := a.roles[name]
 	if a.header.Groups != "" {
-		for _, one := range r.Header.Values(a.header.Groups) {
+		groups := r.Header.Values(a.header.Groups)
+		if len(groups) > 1 {
+			return user{}, false
+		}
+		for _, one := range groups {
 			for group := range strings.SplitSeq(one, ",") {
 				roles = roles.with(a.groups[strings.TrimSpace(group)])
 			}

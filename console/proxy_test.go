@@ -59,6 +59,7 @@ func TestTheProxyNamesTheUserAndTheGroups(t *testing.T) {
 		{[]string{"X-Forwarded-User", "eve"}, 403, 403},
 		{[]string{"X-Forwarded-User", "eve", "X-Forwarded-Groups", "support"}, 200, 403},
 		{[]string{"X-Forwarded-User", "eve", "X-Forwarded-Groups", "staff, sre"}, 200, 200},
+		{[]string{"X-Forwarded-User", "eve", "X-Forwarded-Groups", "support", "X-Forwarded-Groups", "sre"}, 401, 401},
 		{[]string{"X-Forwarded-User", "eve", "X-Forwarded-User", "bob"}, 401, 401},
 		{[]string{"X-Forwarded-User", "bo\tb"}, 401, 401},
 		{[]string{"X-Forwarded-User", "bob", "Authorization", "Bearer an id token of the proxy"}, 200, 200},
