@@ -55,7 +55,7 @@ func OnMissed(s *Service, name string, fn func(ctx context.Context, tx pgx.Tx, m
 	}
 	e.missed = fn
 	if e.After.Topic == s.p.Hop().Events() {
-		s.p.ObserveOwn(participant.Own{Type: e.After.Type, Name: expectationDeadline + name, Written: e.beginsWith, Came: e.begins})
+		s.p.ObserveSelf(participant.SelfObserver{Type: e.After.Type, Name: expectationDeadline + name, OnWrite: e.beginsWith, OnConsume: e.begins})
 	} else {
 		s.p.Observe(e.After.Topic, e.After.Type, e.begins)
 	}

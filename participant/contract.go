@@ -69,7 +69,7 @@ func (p *Participant) mayEmit(ctx context.Context, m *envelope.Message, along *p
 			return err
 		}
 	}
-	return p.observeOwn(ctx, m, along)
+	return p.observeSelf(ctx, m, along)
 }
 
 // Answer writes an outcome as an event of this hop with the key of the message being handled, for handlers that emit no answer

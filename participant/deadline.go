@@ -234,7 +234,7 @@ func (p *Participant) route(m *message) {
 		if m.deadline = firingOf(m.Extra); m.deadline != nil {
 			to = route{deadline: m.deadline.name}
 		}
-		m.wish = p.wish(m)
+		m.override = p.retryOverride(m)
 	}
 	if p.foreign(m) {
 		return

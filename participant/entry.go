@@ -51,8 +51,8 @@ func (l *local) exec(ctx context.Context, sql string, args pg.Args) error {
 }
 
 // claim claims entries whose next try is due, and others from a key on. With dueFirst the due ones come before the others. With
-// careful (quarantine) it may also claim an entry that was in progress when its participant died, and that one alone.
-func (l *local) claim(from []byte, dueFirst, careful bool) (ms []*message, err error) {
+// quarantine it may also claim an entry that was in progress when its participant died, and that one alone.
+func (l *local) claim(from []byte, dueFirst, quarantine bool) (ms []*message, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
 	now, before := l.numbers()
@@ -63,7 +63,7 @@ func (l *local) claim(from []byte, dueFirst, careful bool) (ms []*message, err e
 	b.Queue(beginCommitted)
 	b.Queue(settings)
 	b.Queue(claimLocal, pg.Args{
-		"group": l.p.cfg.Group, "from": from, "due_first": dueFirst, "limit": l.p.cfg.Batch, "careful": careful,
+		"group": l.p.cfg.Group, "from": from, "due_first": dueFirst, "limit": l.p.cfg.Batch, "quarantine": quarantine,
 		"stale": l.p.cfg.Stale.Seconds(), "class": int32(memberClass), "member": now, "own": before, "max_attempts": l.p.cfg.Retry.Attempts,
 		"types": l.types, "yield": unhandledYield.Seconds(),
 	})
@@ -175,16 +175,16 @@ func (l *local) may() bool { return l.gate.waits.Load() == nil || l.try.CompareA
 // turn claims entries once, and runs them. all is true if there were no others: then the next turn waits for a hint, since most
 // claims of a worker that claimed again at once found nothing.
 func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
-	careful := l.p.alone.TryLock()
+	quarantine := l.p.alone.TryLock()
 	defer func() {
-		if careful {
+		if quarantine {
 			l.p.alone.Unlock()
 		}
 	}()
-	ms, err := l.claim(*from, dueFirst, careful)
+	ms, err := l.claim(*from, dueFirst, quarantine)
 	if err == nil && len(ms) == 0 && len(*from) > 0 {
 		*from = []byte{}
-		ms, err = l.claim(*from, dueFirst, careful)
+		ms, err = l.claim(*from, dueFirst, quarantine)
 	}
 	if err != nil || len(ms) == 0 {
 		return 0, true, err
@@ -194,7 +194,7 @@ func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 	default:
 	}
 	whole := len(*from) == 0 // it went through all keys
-	all = whole && careful && len(ms) < l.p.cfg.Batch
+	all = whole && quarantine && len(ms) < l.p.cfg.Batch
 	walked := len(ms) < l.p.cfg.Batch // the claim reached the last key
 	for _, m := range ms {
 		switch {
@@ -213,8 +213,8 @@ func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 	if !all {
 		l.another()
 	}
-	if careful && !slices.ContainsFunc(ms, (*message).suspect) {
-		careful = false
+	if quarantine && !slices.ContainsFunc(ms, (*message).suspect) {
+		quarantine = false
 		l.p.alone.Unlock()
 	}
 	l.run(ms)

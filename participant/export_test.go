@@ -114,7 +114,7 @@ func (p *Participant) Look(whole bool) error {
 
 // ParseRetry parses a HeaderRetry: its values, and own's policy for missing ones.
 func ParseRetry(text string, own retry.Policy) (policy retry.Policy, try time.Duration, err error) {
-	w, err := parseWish(text, own)
+	w, err := parseRetryOverride(text, own)
 	if err != nil {
 		return policy, 0, err
 	}

@@ -110,8 +110,8 @@ func (p *Participant) waitAfter(m *message, f failure) time.Duration {
 
 // wait returns how long m waits after so many failed runs.
 func (p *Participant) wait(m *message, failed int) time.Duration {
-	if m.wish != nil {
-		return m.wish.Wait(failed)
+	if m.override != nil {
+		return m.override.Wait(failed)
 	}
 	if failed <= p.cfg.Immediate {
 		return 0

@@ -43,7 +43,7 @@ type message struct {
 	elsewhere        bool             // it was redriven for another group
 	handler          *handler         // nil if none fits
 	deadline         *firing          // nil if it was none
-	wish             *wish            // its sender's settings for retries; nil for none
+	override         *retryOverride   // its sender's settings for retries; nil for none
 	held             *heldRow         // nil when it comes from the topic
 	again            again            // when it comes from a retry topic
 	tries            int              // immediate tries so far

@@ -43,7 +43,7 @@ type Participant struct {
 	// formerUnknown is true if the database did not answer at the start of the membership.
 	formerUnknown bool
 	observed      []observer
-	owns          []Own                       // not changed once running
+	selfObservers []SelfObserver              // not changed once running
 	alongside     []func(ctx context.Context) // not changed once running
 	mistakes      []error
 	running       bool

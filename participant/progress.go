@@ -255,7 +255,7 @@ func (w *worker) judge(now, newest time.Time, patience time.Duration) error {
 		switch {
 		case s.Held:
 			return fmt.Errorf("its lease was not got for %s, and %d messages wait", idle, s.Waiting)
-		case s.Running > 0 && w.careful.Load() <= 0:
+		case s.Running > 0 && w.quarantined.Load() <= 0:
 			return fmt.Errorf("no message has ended for %s, and %d are under way", idle, s.Running)
 		case late(newest):
 			return fmt.Errorf("no message has ended for %s, and %d wait", idle, s.Waiting)

@@ -123,7 +123,7 @@ func (m *message) unwrapHeld() {
 
 // unordered handles a failed message whose handler gave up order: another try at once, the next retry topic or a dead letter.
 func (w *worker) unordered(m *message, f failure) error {
-	if m.wish != nil && m.wish.Exhausted(m.attempts()+1) {
+	if m.override != nil && m.override.Exhausted(m.attempts()+1) {
 		return w.bury(m, f)
 	}
 	if m.again.stage == 0 && m.tries < w.p.cfg.Immediate && retry.NotBefore(f.err) == 0 {

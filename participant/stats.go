@@ -56,8 +56,8 @@ type PartitionStats struct {
 	// Skipped counts the messages that came since the partition was assigned whose offsets had ended before: a few after a
 	// crash, all below the watermark after a reset of the group's offsets.
 	Skipped int
-	// Careful counts the messages that are still to run in quarantine, since the partition's last owner crashed.
-	Careful int
+	// Quarantined counts the messages that are still to run in quarantine, since the partition's last owner crashed.
+	Quarantined int
 }
 
 // Stats returns the state of p. It does no I/O and may be called at any time; the numbers of a partition are of one moment or
@@ -85,7 +85,7 @@ func (w *worker) stats(now time.Time) PartitionStats {
 	s := PartitionStats{
 		Topic: w.topic, Partition: w.id, Term: w.term.Load(), Next: w.progress.from(), End: w.progress.end.Load(),
 		Waiting: lane.Waiting, Running: lane.Running, Held: w.holds.count(), Later: w.later.count(),
-		Paused: w.brake.on(), Careful: int(max(w.careful.Load(), 0)),
+		Paused: w.brake.on(), Quarantined: int(max(w.quarantined.Load(), 0)),
 		Recovered: int(w.recovered.Load()), Skipped: int(w.skipped.Load()),
 	}
 	if s.Next >= 0 {

@@ -56,7 +56,7 @@ type worker struct {
 	moved       *mark // the stored watermark
 	rows        committedRows
 	verified    time.Time    // when the database last had them
-	careful     atomic.Int64 // how many messages are still to run in quarantine; less than 0 is none
+	quarantined atomic.Int64 // how many messages are still to run in quarantine; less than 0 is none
 	starts      starts
 	rereadUntil atomic.Int64 // the committed offset, if the partition is read from a watermark before it; else 0
 	recovered   atomic.Int64 // messages below it that took effect
@@ -138,7 +138,7 @@ func (w *worker) ended(at mark) {
 	w.progress.next.Store(at.offset + 1)
 	w.c.offsets.mark(w.at, at)
 	if !w.lease.clean && at.offset+1 >= w.written.Load() && w.holds.count() == 0 {
-		w.careful.Store(0) // the messages of the previous owner, held ones too, have ended
+		w.quarantined.Store(0) // the messages of the previous owner, held ones too, have ended
 	}
 	if s := &w.lease.seen; at.topicID == s.topicID && at.offset <= s.watermark.offset && at.epoch <= s.watermark.epoch {
 		return // it is below already
@@ -258,7 +258,7 @@ func (w *worker) deliver(m *message) error {
 // try runs m and handles its error.
 func (w *worker) try(m *message) error {
 	if w.behindMark(m) {
-		return w.carefully(m)
+		return w.runQuarantined(m)
 	}
 	return w.decide(m, w.alone(m))
 }
@@ -325,7 +325,7 @@ func (w *worker) work() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), releaseLimit)
 	defer cancel()
 	if err := w.move(ctx, !w.died.Load()); err != nil && !errors.Is(err, errFenced) {
-		w.p.cfg.Log.Warn().Err(err).Stringer("partition", w.at).Msg("lease not released: its next owner will be careful")
+		w.p.cfg.Log.Warn().Err(err).Stringer("partition", w.at).Msg("lease not released: its next owner will put messages in quarantine")
 	}
 }
 
@@ -342,7 +342,7 @@ func (w *worker) acquire(ctx context.Context) error {
 		if err := w.loadMarks(ctx); err != nil {
 			return database(err)
 		}
-		w.careful.Store(int64(w.p.backlog()))
+		w.quarantined.Store(int64(w.p.backlog()))
 		w.p.cfg.Log.Warn().Stringer("partition", w.at).Int("suspected", len(w.starts.of)).
 			Msg("the partition's last owner crashed: its first messages run behind marks, those suspected one by one")
 	}

@@ -41,7 +41,7 @@
 //	troupe.held                          gauge      keys that wait for a retry, by partition
 //	troupe.stranded                      gauge      stored messages that no member handles, by topic, of the whole group
 //	troupe.later                         gauge      messages of a retry topic that are not due, by partition
-//	troupe.paused, troupe.careful        gauges     1 or 0; messages still to run under a crash marker, by partition
+//	troupe.paused, troupe.quarantined        gauges     1 or 0; messages still to run under a crash marker, by partition
 //	troupe.ready                         gauge      1 or 0
 //
 // Every message that is fetched ends, as troupe.end shows: success, failure (a refusal), handled (an event), exhausted (a dead

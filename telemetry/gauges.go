@@ -12,8 +12,8 @@ import (
 
 // gauges are read at each collection.
 type gauges struct {
-	lag, running, waiting, held, later, paused, careful, open, ready, stranded metric.Int64ObservableGauge
-	age                                                                        metric.Float64ObservableGauge
+	lag, running, waiting, held, later, paused, quarantined, open, ready, stranded metric.Int64ObservableGauge
+	age                                                                            metric.Float64ObservableGauge
 }
 
 func newGauges(m metric.Meter) (g gauges, err error) {
@@ -29,7 +29,7 @@ func newGauges(m metric.Meter) (g gauges, err error) {
 	g.stranded = whole("troupe.stranded", "{message}", "Stored messages of the group that no member like this one handles.")
 	g.later = whole("troupe.later", "{message}", "Messages of a retry topic that were fetched and are not due.")
 	g.paused = whole("troupe.paused", "{partition}", "1 while nothing is fetched, since enough waits or nothing is due.")
-	g.careful = whole("troupe.careful", "{message}", "Messages still to run behind marks after a crash.")
+	g.quarantined = whole("troupe.quarantined", "{message}", "Messages still to run in quarantine after a crash.")
 	g.open = whole("troupe.breaker.open", "{partition}", "1 while a partition waits for something that is away.")
 	g.ready = whole("troupe.ready", "{participant}", "1 while the participant is ready.")
 	var failed error
@@ -45,7 +45,7 @@ func (t *Telemetry) Observe(p *participant.Participant) error {
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		t.observe(o, p)
 		return nil
-	}, g.lag, g.age, g.running, g.waiting, g.held, g.later, g.paused, g.careful, g.open, g.ready, g.stranded)
+	}, g.lag, g.age, g.running, g.waiting, g.held, g.later, g.paused, g.quarantined, g.open, g.ready, g.stranded)
 	if err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
@@ -66,7 +66,7 @@ func (t *Telemetry) observe(o metric.Observer, p *participant.Participant) {
 		o.ObserveInt64(g.held, int64(s.Held), with)
 		o.ObserveInt64(g.later, int64(s.Later), with)
 		o.ObserveInt64(g.paused, oneIf(s.Paused), with)
-		o.ObserveInt64(g.careful, int64(s.Careful), with)
+		o.ObserveInt64(g.quarantined, int64(s.Quarantined), with)
 		if s.WaitsFor != "" {
 			l.dependency = t.dependency(s.WaitsFor)
 		}

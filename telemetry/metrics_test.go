@@ -127,8 +127,6 @@ troupe.attempts{messaging.destination.name=F.payment.commands troupe.handler=F.p
 troupe.attempts{messaging.destination.name=F.stock.events troupe.handler=F.payment/Charged} 1
 troupe.breaker.open{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
 troupe.breaker.open{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
-troupe.careful{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
-troupe.careful{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 troupe.held{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
 troupe.held{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 troupe.lag.age{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
@@ -148,6 +146,8 @@ troupe.messages.ended{messaging.destination.name=F.stock.events troupe.end=handl
 troupe.messages.ended{messaging.destination.name=F.stock.events troupe.end=unhandled troupe.from=topic} 1
 troupe.paused{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
 troupe.paused{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
+troupe.quarantined{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
+troupe.quarantined{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 troupe.ready{} 1
 troupe.running{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
 troupe.running{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0

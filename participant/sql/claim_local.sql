@@ -2,7 +2,7 @@
 -- wait for its next try, and after a fresh one the entries right behind it. Entries with a next try are read by its time, and only
 -- if it has come; @due_first takes them before the others. The keys of the others are walked in the order of their hashes, after
 -- @from, from key to key, so that the entries behind the first of a key cost nothing.
--- An entry that was in progress when its participant died comes alone, and only if @careful. One that waits for a handler is left
+-- An entry that was in progress when its participant died comes alone, and only if @quarantine. One that waits for a handler is left
 -- for @yield seconds to members that handle its type.
 WITH RECURSIVE keys AS (
   (SELECT hold_key, position
@@ -40,8 +40,8 @@ WITH RECURSIVE keys AS (
       -- The lock can be had when its holder is dead; @own are numbers that the caller had before. The caller may be dead
       -- himself, and this statement all that goes on of him.
       AND CASE w.status
-        WHEN 'pending' THEN w.crashes = 0 OR @careful
-        ELSE (w.crashes = 0 AND w.locked_by = ANY (@own) OR @careful)
+        WHEN 'pending' THEN w.crashes = 0 OR @quarantine
+        ELSE (w.crashes = 0 AND w.locked_by = ANY (@own) OR @quarantine)
           AND (w.locked_by <> @member AND pg_try_advisory_xact_lock_shared(@class, w.locked_by)
                OR w.locked_at < clock_timestamp() - make_interval(secs => @stale::float8))
       END

@@ -11,54 +11,54 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// HeaderObserved names, on an event of a hop, an Own of the hop's group whose Written ran in the transaction that wrote the
+// HeaderObserved names, on an event of a hop, a SelfObserver of the hop's group whose OnWrite ran in the transaction that wrote the
 // event: group/name, once for each.
 const HeaderObserved = "__troupe.observed"
 
-// An Own reacts to the events that the service itself emits.
-type Own struct {
+// A SelfObserver reacts to the events that the service itself emits.
+type SelfObserver struct {
 	// Type is the type of the events, on the hop's own events topic.
 	Type string
 	// Name distinguishes it from others of that type.
 	Name string
-	// Written adds to b the statements to run in the transaction that writes m: an outcome, or an entry of Outbox. ctx has m as
+	// OnWrite adds to b the statements to run in the transaction that writes m: an outcome, or an entry of Outbox. ctx has m as
 	// its cause. They are sent after the entry's statement; only b's own functions read their results.
-	Written func(ctx context.Context, b *pgx.Batch, m envelope.Message) error
-	// Came is called as a function of Observe is, for events that were written in another way, by SQL or by a version of the
-	// service without this Own: they are read from the topic like any other event. It may also be called for an event for which
-	// Written or Came has run, and must then do nothing.
-	Came func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
+	OnWrite func(ctx context.Context, b *pgx.Batch, m envelope.Message) error
+	// OnConsume is called as a function of Observe is, for events that were written in another way, by SQL or by a version of the
+	// service without this SelfObserver: they are read from the topic like any other event. It may also be called for an event for which
+	// OnWrite or OnConsume has run, and must then do nothing.
+	OnConsume func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
 }
 
-// ObserveOwn calls o.Written for the hop's own events as they are written, so that they need not be handled for it. Mistakes
+// ObserveSelf calls o.OnWrite for the hop's own events as they are written, so that they need not be handled for it. Mistakes
 // are Run's error.
-func (p *Participant) ObserveOwn(o Own) {
+func (p *Participant) ObserveSelf(o SelfObserver) {
 	topic := p.cfg.Hop.Events()
 	p.mu.Lock()
 	switch {
 	case p.running: // Observe reports it
-	case o.Name == "" || o.Written == nil || o.Came == nil:
-		p.mistakes = append(p.mistakes, fmt.Errorf("observer of %s on %s: want a name, Written and Came", o.Type, topic))
+	case o.Name == "" || o.OnWrite == nil || o.OnConsume == nil:
+		p.mistakes = append(p.mistakes, fmt.Errorf("observer of %s on %s: want a name, OnWrite and OnConsume", o.Type, topic))
 	default:
-		p.owns = append(p.owns, o)
+		p.selfObservers = append(p.selfObservers, o)
 	}
 	p.mu.Unlock()
-	p.Observe(topic, o.Type, o.Came)
+	p.Observe(topic, o.Type, o.OnConsume)
 }
 
-// observeOwn calls the Written functions for m's type, and adds a header to m for each.
-func (p *Participant) observeOwn(ctx context.Context, m *envelope.Message, along *pgx.Batch) error {
+// observeSelf calls the OnWrite functions for m's type, and adds a header to m for each.
+func (p *Participant) observeSelf(ctx context.Context, m *envelope.Message, along *pgx.Batch) error {
 	if m.Topic != p.cfg.Hop.Events() {
 		return nil
 	}
-	for _, o := range p.owns {
+	for _, o := range p.selfObservers {
 		if o.Type != m.Type {
 			continue
 		}
 		as := *m
 		as.Subject, as.Time = string(m.Key), time.Now() // as the relay sets them
 		cause := &envelope.Cause{Message: as, Handler: p.cfg.Group + "/" + m.Type, At: as.Time}
-		if err := o.Written(envelope.WithCause(ctx, cause), along, as); err != nil {
+		if err := o.OnWrite(envelope.WithCause(ctx, cause), along, as); err != nil {
 			return err
 		}
 		m.Extra = append(m.Extra, envelope.Header{Key: HeaderObserved, Value: []byte(p.cfg.Group + "/" + o.Name)})
@@ -73,7 +73,7 @@ func (p *Participant) wasObserved(m *message) bool {
 		return false
 	}
 	seen := 0
-	for _, o := range p.owns {
+	for _, o := range p.selfObservers {
 		if o.Type != m.Type {
 			continue
 		}

@@ -112,7 +112,7 @@ func (w *worker) behindMark(m *message) bool {
 		return false
 	}
 	_, marked := w.starts.get(m)
-	return marked || w.careful.Load() > 0 && m.offset < w.written.Load()
+	return marked || w.quarantined.Load() > 0 && m.offset < w.written.Load()
 }
 
 // bound stores the end offset of the log at the first fetch. Later messages cannot have caused the previous owner's crash.
@@ -143,7 +143,7 @@ func (w *worker) inGroup(ms ...*message) error {
 	if err := w.attempt(ms...); err != nil {
 		return err
 	}
-	w.careful.Add(-int64(len(ms)))
+	w.quarantined.Add(-int64(len(ms)))
 	w.attend(func(ctx context.Context) error { return w.unmark(ctx, ms) }) // they have ended: a mark that stays has no effect
 	return nil
 }
@@ -168,8 +168,8 @@ func (w *worker) lock(lock, unlock func()) error {
 	}
 }
 
-// carefully runs m in quarantine: alone in the process, behind a mark of its own.
-func (w *worker) carefully(m *message) error {
+// runQuarantined runs m in quarantine: alone in the process, behind a mark of its own.
+func (w *worker) runQuarantined(m *message) error {
 	if err := w.lock(w.p.alone.Lock, w.p.alone.Unlock); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (w *worker) carefully(m *message) error {
 	if err != nil {
 		return err
 	}
-	w.careful.Add(-1)
+	w.quarantined.Add(-1)
 	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 	defer cancel()
 	if err := w.unmark(ctx, []*message{m}); err != nil {

@@ -295,7 +295,7 @@ func TestWhatIsWrittenAfterACrashNeedsNoMark(t *testing.T) {
 			participant.Handle(p, count)
 			stop := s.start(p)
 			s.waitCount(10, "SELECT count(*) FROM done WHERE key <> 'other'")
-			waitFor(t, "what there was has ended", func() bool { return p.Stats().Partitions[0].Careful == left })
+			waitFor(t, "what there was has ended", func() bool { return p.Stats().Partitions[0].Quarantined == left })
 			s.send(s.commandsFrom(2, 5, 2)...)
 			s.waitCount(20, "SELECT count(*) FROM done WHERE key <> 'other'")
 			stop()

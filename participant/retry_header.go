@@ -22,13 +22,13 @@ const HeaderRetry = "__troupe.retry"
 
 // The limits of HeaderRetry.
 const (
-	maxWishAttempts = 1000
-	maxWishCap      = 24 * time.Hour
-	maxWishBytes    = 200
+	maxOverrideAttempts = 1000
+	maxOverrideCap      = 24 * time.Hour
+	maxOverrideBytes    = 200
 )
 
-// wish holds the retry settings of a command's sender.
-type wish struct {
+// retryOverride holds the retry settings of a command's sender.
+type retryOverride struct {
 	retry.Policy
 	try time.Duration // 0: the participant's time-out
 }
@@ -37,7 +37,7 @@ type wish struct {
 // 0 for the participant's own time-out. It refuses values that a participant would ignore: less than one attempt or more than
 // 1000, an initial wait of zero, a cap above 24 hours or below the initial wait, a negative try.
 func RetryHeader(policy retry.Policy, try time.Duration) (envelope.Header, error) {
-	w := wish{policy.WithDefaults(), try}
+	w := retryOverride{policy.WithDefaults(), try}
 	if err := w.check(); err != nil {
 		return envelope.Header{}, fmt.Errorf("participant: header %s: %w", HeaderRetry, err)
 	}
@@ -51,14 +51,14 @@ func RetryHeader(policy retry.Policy, try time.Duration) (envelope.Header, error
 	return envelope.Header{Key: HeaderRetry, Value: []byte(text)}, nil
 }
 
-func (w wish) check() error {
+func (w retryOverride) check() error {
 	switch {
-	case w.Attempts < 1 || w.Attempts > maxWishAttempts:
-		return fmt.Errorf("attempts %d: want 1 to %d", w.Attempts, maxWishAttempts)
+	case w.Attempts < 1 || w.Attempts > maxOverrideAttempts:
+		return fmt.Errorf("attempts %d: want 1 to %d", w.Attempts, maxOverrideAttempts)
 	case w.Initial <= 0:
 		return fmt.Errorf("initial %s: want more than nothing", w.Initial)
-	case w.Cap > maxWishCap:
-		return fmt.Errorf("cap %s: want at most %s", w.Cap, maxWishCap)
+	case w.Cap > maxOverrideCap:
+		return fmt.Errorf("cap %s: want at most %s", w.Cap, maxOverrideCap)
 	case w.Cap < w.Initial:
 		return fmt.Errorf("cap %s is below initial %s", w.Cap, w.Initial)
 	case w.try < 0:
@@ -67,13 +67,13 @@ func (w wish) check() error {
 	return nil
 }
 
-// parseWish parses a header. Parts that it lacks are taken from own.
-func parseWish(text string, own retry.Policy) (*wish, error) {
-	if len(text) > maxWishBytes {
-		return nil, fmt.Errorf("%d bytes: want at most %d", len(text), maxWishBytes)
+// parseRetryOverride parses a header. Parts that it lacks are taken from own.
+func parseRetryOverride(text string, own retry.Policy) (*retryOverride, error) {
+	if len(text) > maxOverrideBytes {
+		return nil, fmt.Errorf("%d bytes: want at most %d", len(text), maxOverrideBytes)
 	}
-	own.Attempts, own.Initial, own.Cap = min(own.Attempts, maxWishAttempts), min(own.Initial, maxWishCap), min(own.Cap, maxWishCap)
-	w := &wish{Policy: own}
+	own.Attempts, own.Initial, own.Cap = min(own.Attempts, maxOverrideAttempts), min(own.Initial, maxOverrideCap), min(own.Cap, maxOverrideCap)
+	w := &retryOverride{Policy: own}
 	seen := make(map[string]bool, 5)
 	for part := range strings.SplitSeq(text, ";") {
 		name, value, _ := strings.Cut(part, "=")
@@ -94,7 +94,7 @@ func parseWish(text string, own retry.Policy) (*wish, error) {
 	return w, w.check()
 }
 
-func (w *wish) set(name, value string) (err error) {
+func (w *retryOverride) set(name, value string) (err error) {
 	switch name {
 	case "attempts":
 		w.Attempts, err = strconv.Atoi(value)
@@ -116,13 +116,13 @@ func (w *wish) set(name, value string) (err error) {
 	return err
 }
 
-// wish returns the settings of m's sender, or nil if it sent none or none that can be read.
-func (p *Participant) wish(m *message) *wish {
+// retryOverride returns the settings of m's sender, or nil if it sent none or none that can be read.
+func (p *Participant) retryOverride(m *message) *retryOverride {
 	for _, h := range m.Extra {
 		if h.Key != HeaderRetry {
 			continue
 		}
-		w, err := parseWish(string(h.Value), p.cfg.Retry)
+		w, err := parseRetryOverride(string(h.Value), p.cfg.Retry)
 		if err == nil {
 			return w
 		}
@@ -134,16 +134,16 @@ func (p *Participant) wish(m *message) *wish {
 
 // policy returns the policy by which m is retried.
 func (p *Participant) policy(m *message) retry.Policy {
-	if m.wish != nil {
-		return m.wish.Policy
+	if m.override != nil {
+		return m.override.Policy
 	}
 	return p.cfg.Retry
 }
 
 // timeout returns how long a run of m may take.
 func (p *Participant) timeout(m *message) time.Duration {
-	if m.wish != nil && m.wish.try > 0 {
-		return min(m.wish.try, p.cfg.Timeout)
+	if m.override != nil && m.override.try > 0 {
+		return min(m.override.try, p.cfg.Timeout)
 	}
 	return p.cfg.Timeout
 }
