@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -157,4 +158,38 @@ func TestTheSourceIsNotedInADatabaseOfAnyEncoding(t *testing.T) {
 	s.insert(s.topic, "k", "0")
 	require.Len(t, s.gather(1, s.topic), 1)
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.relay_leases WHERE source = 'poll' AND source_why LIKE '%REPLICATION%'"))
+}
+
+// TestARowThatIsNotUTF8BehindAFailedOneIsParked checks a row that no claim has read: it waits behind a failed row of its key when the
+// relay changes from poll to the log, and its topic cannot be converted.
+func TestARowThatIsNotUTF8BehindAFailedOneIsParked(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ encoding, odd string }{{"SQL_ASCII", "caf\xe9"}, {"WIN1252", "caf\x81"}} {
+		t.Run(c.encoding, func(t *testing.T) {
+			t.Parallel()
+			s, server := newServer(t, nil)
+			s.inEncoding(server.URL, c.encoding)
+			cfg := s.config()
+			cfg.Source, cfg.UnknownTopic = relay.Poll, 100*time.Millisecond
+			r := s.start(cfg)
+			s.insertStored("bad topic!", "k", "", "first")
+			const parked = "SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'"
+			testkit.Wait(t, "the row to be parked", func() (bool, error) { return s.count(parked) == 1, nil })
+			s.insertStored(s.flow+c.odd, "k", "", "odd topic")
+			require.NoError(t, r.stop())
+			cfg.Source = relay.WAL
+			s.start(cfg)
+			s.waitStream()
+			s.insertStored(s.topic, "free", "", "0")
+			require.Len(t, s.gather(1, s.topic), 1)
+			_, _, err := desk.Desk{DB: s.pool}.List(t.Context(), desk.Filter{}, desk.Page{Rows: 10})
+			require.NoError(t, err)
+
+			s.exec(`WITH gone AS (DELETE FROM troupe.outbox WHERE payload = 'first'::bytea RETURNING position)
+				DELETE FROM troupe.outbox_failures t USING gone WHERE t.position = gone.position`)
+			testkit.Wait(t, "the odd row to be parked", func() (bool, error) { return s.count(parked) == 1, nil })
+			s.insertStored(s.topic, "free", "", "1")
+			require.Len(t, s.gather(2, s.topic), 2)
+		})
+	}
 }

@@ -1,5 +1,6 @@
--- Records the rows that a stream will not deliver and that wait behind failed ones, if the term still is ours. A line of
--- another row at the position is replaced: that row is gone.
+-- Records the rows that a stream will not deliver and that wait behind failed ones, if the term is still ours. A line of
+-- another row at the position is replaced: that row is gone. A topic that cannot be converted to UTF-8 is recorded in ASCII: the
+-- relay and the operator's tools read this table as UTF-8.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases
@@ -10,7 +11,13 @@ WITH lease AS MATERIALIZED (
   FOR SHARE
 )
 INSERT INTO troupe.outbox_failures AS t (position, id, topic, order_key, status, attempts, max_attempts, last_error)
-SELECT o.position, o.id, o.topic, troupe.outbox_order_key(o.key, o.key_bytes), 'waiting', 0, 0, ''
+SELECT o.position, o.id,
+       CASE
+         WHEN getdatabaseencoding() <> 'UTF8' AND troupe.outbox_unreadable(o.topic, NULL, NULL, NULL) IS NOT NULL
+         THEN regexp_replace(o.topic, '[^ -~]', '?', 'g')
+         ELSE o.topic
+       END,
+       troupe.outbox_order_key(o.key, o.key_bytes), 'waiting', 0, 0, ''
 FROM troupe.outbox o
 WHERE EXISTS (SELECT FROM lease)
   AND (pg_visible_in_snapshot(o.xid, @sweep::pg_snapshot) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @sweep::pg_snapshot))
