@@ -76,7 +76,7 @@ func ExampleDropper_Drop() {
 	// dropped outbox_15000000
 	// kept outbox_20000000: position 20000000 is not published
 	// kept outbox_20000010: position 20000010 is not published
-	// kept outbox_20000000: 1 of its rows stand in troupe.outbox_failures
+	// kept outbox_20000000: 1 of its rows are in troupe.outbox_failures
 	// kept outbox_20000010: its rows are published and kept
 	// dropped outbox_20000010
 	// kept outbox_20000000: its rows are published and kept

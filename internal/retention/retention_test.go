@@ -200,7 +200,7 @@ func TestFailedRowsKeepTheirPartition(t *testing.T) {
 		SELECT position, id, topic, 'parked', 1, 1, 'e' FROM troupe.outbox WHERE position = 20000003`)
 	require.Equal(t, retention.Dropping{
 		Dropped: []string{second},
-		Kept:    []retention.KeptPartition{{Name: first, Why: "1 of its rows stand in troupe.outbox_failures"}},
+		Kept:    []retention.KeptPartition{{Name: first, Why: "1 of its rows are in troupe.outbox_failures"}},
 	}, r.drop(dropper, r.snapshot()))
 	r.exec("DELETE FROM troupe.outbox_failures")
 	require.Equal(t, []string{first}, r.drop(dropper, r.snapshot()).Dropped)
