@@ -35,7 +35,7 @@ func checkPath(path string) error {
 	if err != nil {
 		return fmt.Errorf("path %q: %w", path, err)
 	}
-	if sent := (&url.URL{Path: decoded, RawPath: path}).EscapedPath(); sent != path { // net/url would escape anew, and %2F be a slash
+	if sent := (&url.URL{Path: decoded, RawPath: path}).EscapedPath(); sent != path { // net/url ignores RawPath then, and sends %2F as a slash
 		return fmt.Errorf("path %q: a character must be escaped, as in %q", path, sent)
 	}
 	text := path
