@@ -20,7 +20,7 @@ func TestATimeoutFiresAfterAWakeThatBecameADeadLetter(t *testing.T) {
 	spec.Steps[0].Timeout = saga.Duration(500 * time.Millisecond)
 	spec.Steps[0].Compensation = &saga.Compensation{Command: &saga.Command{Hop: "hotel", Type: "CancelSlot"}, Success: []saga.Answer{{Event: "SlotCancelled"}}}
 	spec.Steps[1].Timeout = saga.Duration(500 * time.Millisecond)
-	spec.Steps[1].Irreversible = "the guest is told"
+	spec.Steps[1].Irreversible = "a note"
 	d, err := saga.Define(spec)
 	require.NoError(t, err)
 	p := f.participant("order", f.pool)
