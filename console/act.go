@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/troupe-go/troupe/internal/plain"
@@ -15,15 +16,16 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 		c.fail(w, r, refuse(http.StatusForbidden, "this console was started without a token: it only shows"))
 		return
 	}
-	if err := r.ParseForm(); err != nil {
-		if status := statusOf(err); status != http.StatusBadGateway {
-			c.fail(w, r, err)
-		} else {
-			c.fail(w, r, refuse(http.StatusBadRequest, "the form cannot be read: %s", err))
-		}
+	u := c.userOf(r)
+	if u.name == "" { // before the body is read
+		c.fail(w, r, unsigned(w))
 		return
 	}
-	u, needs, err := c.admitted(w, r, p)
+	if err := readForm(w, r, c.mostForm(p, u)); err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	u, needs, err := c.admitted(r, p, u)
 	if err != nil {
 		c.fail(w, r, err)
 		return
@@ -59,14 +61,38 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	}
 }
 
-// admitted returns the user of an action, with the name for the records, and the role that the action needs.
-func (c *Console) admitted(w http.ResponseWriter, r *http.Request, p *page) (u user, needs Role, err error) {
-	u = c.userOf(r)
+// mostForm returns the largest form in bytes that a user may send to a page.
+func (c *Console) mostForm(p *page, u user) int64 {
+	needs, edits := p.roleOf("edit")
+	if edits && slices.ContainsFunc(c.sources, func(s *source) bool { return u.roles.on(s.Name) >= needs }) {
+		return bodyLimit
+	}
+	return formLimit
+}
+
+// readForm parses the form of a request, of at most limit bytes.
+func readForm(w http.ResponseWriter, r *http.Request, limit int64) error {
+	r.Body = http.MaxBytesReader(w, r.Body, limit)
+	err := r.ParseForm()
+	var tooLarge *http.MaxBytesError
 	switch {
-	case u.name == "":
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		return u, needs, refuse(http.StatusUnauthorized, "sign in to act; a program sends the header Authorization: Bearer TOKEN")
-	case u.form != "" && !same(u.form, r.PostForm.Get("form")): // no browser sends a program's token by itself
+	case errors.As(err, &tooLarge):
+		return refuse(http.StatusRequestEntityTooLarge, "the form has more than %d bytes", limit)
+	case err != nil:
+		return refuse(http.StatusBadRequest, "the form cannot be read: %s", err)
+	}
+	return nil
+}
+
+// unsigned returns the error for an action without a user.
+func unsigned(w http.ResponseWriter) error {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	return refuse(http.StatusUnauthorized, "sign in to act; a program sends the header Authorization: Bearer TOKEN")
+}
+
+// admitted returns the user of an action, with the name for the records, and the role that the action needs.
+func (c *Console) admitted(r *http.Request, p *page, u user) (_ user, needs Role, err error) {
+	if u.form != "" && !same(u.form, r.PostForm.Get("form")) { // no browser sends a program's token by itself
 		return u, needs, refuse(http.StatusForbidden, "the form is not of this session: open the page again, and send it from there")
 	}
 	do := strings.TrimSpace(r.PostForm.Get("do"))
@@ -85,6 +111,9 @@ func (c *Console) admitted(w http.ResponseWriter, r *http.Request, p *page) (u u
 	}
 	if err := plain.CheckName(u.name); err != nil {
 		return u, needs, refuse(http.StatusBadRequest, "actor: %s", err)
+	}
+	if len(u.name) > mostName || len(r.PostForm.Get("reason")) > mostReason {
+		return u, needs, refuse(http.StatusBadRequest, "reason: at most %d bytes, and an actor's name at most %d", mostReason, mostName)
 	}
 	return u, needs, checkText(r.PostForm)
 }
@@ -111,13 +140,10 @@ func (a *ask) counted(read func() (int, error)) error {
 	return err
 }
 
-// needsReason returns an error unless the request has a valid reason; it is for actions whose record requires one.
+// needsReason returns an error unless the request has a reason; it is for actions whose record requires one.
 func (a *ask) needsReason() error {
-	switch {
-	case strings.TrimSpace(a.by.Reason) == "":
+	if strings.TrimSpace(a.by.Reason) == "" {
 		return refuse(http.StatusBadRequest, "reason: whoever reads the record must know why; a ticket's number is enough")
-	case len(a.by.Reason) > mostReason || len(a.by.Actor) > mostName:
-		return refuse(http.StatusBadRequest, "reason: at most %d bytes, and an actor's name at most %d", mostReason, mostName)
 	}
 	return nil
 }

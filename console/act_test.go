@@ -1,7 +1,10 @@
 package console
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -178,4 +181,70 @@ func TestAFormTooLargeIsRefused(t *testing.T) {
 	id := d.Dead(1, stage.Letter{Key: "o-1", Type: "ChargeCard", Class: "permanent", Error: "x", Payload: "{}"}).String()
 	w := d.post("/dead-letter", form("db", "order", "id", id, "do", "edit", "reason", "x", "payload", strings.Repeat("x", bodyLimit)))
 	require.Equal(t, http.StatusRequestEntityTooLarge, w.Code)
+}
+
+func TestAReasonTooLongIsRefusedByEachAction(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	id := d.letters()[0]
+	long := strings.Repeat("x", mostReason+1)
+	for path, values := range map[string]url.Values{
+		"/dead-letters/act": form("db", "order", "do", "redrive", "all", "1"),
+		"/dead-letter":      form("db", "order", "id", id, "do", "redrive"),
+		"/held/key":         form("db", "order", "do", "retry", "all", "1"),
+		"/relay/act":        form("db", "order", "do", "pause"),
+	} {
+		values.Set("reason", long)
+		require.Equal(t, http.StatusBadRequest, d.post(path, values).Code, path)
+		if path == "/relay/act" { // whose records have at most 1,000 bytes
+			values.Set("reason", long[:1001])
+			require.Equal(t, http.StatusBadRequest, d.post(path, values).Code)
+			continue
+		}
+		values.Set("reason", long[1:])
+		require.Equal(t, http.StatusOK, d.post(path, values).Code, path)
+	}
+}
+
+// countingBody counts the bytes that are read.
+type countingBody struct{ left, read int }
+
+func (b *countingBody) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, io.EOF
+	}
+	n := min(len(p), b.left)
+	for i := range n {
+		p[i] = 'a'
+	}
+	b.left, b.read = b.left-n, b.read+n
+	return n, nil
+}
+
+func TestAFormIsReadAsFarAsItsUserMayUseIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, twice(t), withUsers)
+	for _, one := range []struct {
+		path, user string
+		status     int
+		most       int
+	}{
+		{"/dead-letter", "", http.StatusUnauthorized, 0},
+		{"/dead-letter", "nobody", http.StatusUnauthorized, 0},
+		{"/saga/act", "", http.StatusUnauthorized, 0},
+		{"/sign-in", "", http.StatusRequestEntityTooLarge, 2 * 64 << 10},
+		{"/dead-letter", "viewer", http.StatusRequestEntityTooLarge, 2 * 256 << 10},
+		{"/dead-letter", "operator", http.StatusRequestEntityTooLarge, 2 * 256 << 10},
+		{"/saga/act", "admin", http.StatusRequestEntityTooLarge, 2 * 256 << 10},
+		{"/dead-letter", "admin", http.StatusBadRequest, 8 << 20}, // the form has no do
+	} {
+		body := &countingBody{left: 8 << 20}
+		r := httptest.NewRequest(http.MethodPost, one.path, body)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if one.user != "" {
+			r.Header.Set("Authorization", "Bearer "+tokenOf(one.user))
+		}
+		require.Equal(t, one.status, d.serveJSON(r).Code, one)
+		require.LessOrEqual(t, body.read, one.most, one)
+	}
 }

@@ -37,8 +37,16 @@ func (c *Console) askOf(p *page, values url.Values, u user, needs Role) (*ask, e
 	case p.flow && !a.everywhere():
 		return nil, refuse(http.StatusForbidden, "%s needs the role %s on all databases, since flows go through all of them", p.title, needs)
 	}
-	if _, err := a.source(a.get("db")); statusOf(err) == http.StatusForbidden {
+	s, err := a.source(a.get("db"))
+	switch {
+	case err != nil && statusOf(err) == http.StatusForbidden:
 		return nil, err
+	case err == nil && u.name != "" && u.roles.on(s.Name) < Admin: // without a name it is a preview
+		for _, field := range strings.Fields(p.adminFields) {
+			if a.get(field) != "" {
+				return nil, refuse(http.StatusForbidden, "%s: needs the role %s on %s", field, Admin, s.Name)
+			}
+		}
 	}
 	return a, nil
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/door"
@@ -46,4 +48,46 @@ func TestWhoGuessesTheTokenIsMadeToWait(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, free, 15, "others are held up only where they share a place")
+}
+
+func TestWrongTokensAndSecretsAreLoggedAtMostEvery30Seconds(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	d := proxied(t)
+	d.c.guesses.log = zerolog.New(&log)
+	at := time.Now()
+	now := func() time.Time { return at }
+	d.c.guesses.now, d.c.attempts.Now, d.c.secrets.Now = now, now, now
+	guess := func() {
+		d.serveJSON(through(http.MethodGet, "/relay", "", "Authorization", "Bearer a guess of a token"))
+		d.serve(through(http.MethodPost, "/sign-in", "token=a+guess+of+a+token"))
+		r := through(http.MethodGet, "/relay", "")
+		r.Header.Set(door.ProxySecret, "a guess of the secret")
+		d.serveJSON(r)
+	}
+	lines := func() (all []string) {
+		for line := range strings.Lines(log.String()) {
+			one := decoded[struct {
+				Message, From string
+				Requests      int
+			}](t, []byte(line))
+			require.Equal(t, "192.0.2.10:4711", one.From)
+			all = append(all, fmt.Sprint(one.Requests, " ", one.Message))
+		}
+		require.NotContains(t, log.String(), "a guess")
+		log.Reset()
+		return all
+	}
+	guess()
+	require.Equal(t, []string{"1 console: wrong token", "1 console: wrong secret of the proxy"}, lines())
+	at = at.Add(29 * time.Second)
+	guess()
+	require.Empty(t, lines())
+	at = at.Add(time.Second)
+	guess()
+	require.Equal(t, []string{"4 console: wrong token", "2 console: wrong secret of the proxy"}, lines())
+	for range 7 {
+		guess()
+	}
+	require.Equal(t, []string{"1 console: too many wrong tokens or secrets from an address: requests refused"}, lines())
 }

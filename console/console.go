@@ -71,7 +71,9 @@ type Console struct {
 	templates map[string]*template.Template
 	accounts  *accounts
 	sessions  *sessions
-	attempts  door.Attempts
+	attempts  door.Attempts // wrong tokens
+	secrets   door.Attempts // wrong secrets of the proxy
+	guesses   *guesses
 	works     *works
 	handler   http.Handler
 	streams   streams
@@ -89,7 +91,8 @@ type source struct {
 
 const (
 	askLimit   = 10 * time.Second // to read one page
-	bodyLimit  = 9 << 20          // an edited payload, and the fields around it
+	bodyLimit  = 9 << 20          // bytes of the form that edits a payload
+	formLimit  = 256 << 10        // bytes of another form: an input of 64 KiB has up to three times as many in a form
 	leastToken = 16
 )
 
@@ -136,6 +139,7 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 	cfg.Private = cfg.Private || cfg.Access != nil
 	c := &Console{
 		cfg: cfg, pages: make(map[string]*page), accounts: newAccounts(cfg), sessions: newSessions(), works: newWorks(),
+		guesses:  newGuesses(cfg.Log),
 		payloads: make(chan struct{}, mostPayloads), limit: askLimit,
 	}
 	c.looks = newLooks(c.works)
@@ -234,7 +238,6 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.tooOften(w, r) {
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)
 	c.handler.ServeHTTP(w, r)
 }
 

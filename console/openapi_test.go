@@ -63,7 +63,11 @@ func document(t *testing.T) []byte {
 			require.NotEmpty(t, either, p.path)
 			fields := object{}
 			for name := range strings.FieldsSeq(p.does + " actor reason") {
-				fields[name] = object{"type": "string"}
+				field := object{"type": "string"}
+				if slices.Contains(strings.Fields(p.adminFields), name) {
+					field["x-role"] = Admin
+				}
+				fields[name] = field
 			}
 			require.NotEmpty(t, p.actions(), p.path)
 			fields["do"] = object{"type": "string", "enum": p.actions()}

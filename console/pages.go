@@ -22,6 +22,7 @@ type page struct {
 	// operator and admin have the values that its form's do may have, separated by blanks, by the role that each needs. Others are
 	// refused.
 	operator, admin string
+	adminFields     string // the fields that need an Admin, whichever the action, separated by blanks
 	// act handles a POST: it returns the JSON response, and the address that a browser is redirected to.
 	act func(context.Context, *ask) (done any, next string, err error)
 }
@@ -69,7 +70,7 @@ var pages = []page{
 		path: "/saga/act", title: "Saga", template: "saga-act", nav: "/sagas", needs: Operator, read: readSagaAct,
 		takes: "db id do step happened result",
 		act:   actOnSaga, does: "db id do step happened result",
-		operator: "retry resolve compensate resume", admin: "skip set abandon",
+		operator: "retry resolve compensate resume", admin: "skip set abandon", adminFields: "result",
 	},
 	{
 		path: "/saga/fixture", title: "Saga", template: "saga-fixture", nav: "/sagas", needs: Operator, read: readFixture,

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -115,4 +116,50 @@ func TestHeadersOfAnotherClientNameNoUser(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, alone.serveJSON(r).Code)
 	}
 	require.Equal(t, http.StatusTooManyRequests, alone.serveJSON(through(http.MethodGet, "/relay", "", "X-Forwarded-User", "bob")).Code)
+}
+
+// A user of the proxy, or anyone who reaches the sign-in page through it, sends wrong tokens.
+func TestWrongTokensDoNotLockOutTheUsersOfAProxy(t *testing.T) {
+	t.Parallel()
+	d := proxied(t)
+	bob := func() int {
+		return d.serveJSON(through(http.MethodGet, "/relay", "", "X-Forwarded-User", "bob")).Code
+	}
+	require.Equal(t, http.StatusOK, bob())
+	for range 2 * door.AttemptsAtOnce {
+		w := d.serve(through(http.MethodPost, "/sign-in", "token=wrong", "X-Forwarded-User", "eve"))
+		require.Equal(t, http.StatusSeeOther, w.Code, "the proxy signed the user in: the token is not compared")
+	}
+	require.Equal(t, http.StatusOK, d.serveJSON(through(http.MethodGet, "/relay", "", "Authorization", "Bearer "+tokenOf("ci"))).Code)
+	for range 2 * door.AttemptsAtOnce {
+		d.serve(through(http.MethodPost, "/sign-in", "token=wrong"))
+	}
+	require.Equal(t, http.StatusOK, bob())
+}
+
+// The proxy adds its right secret to each request.
+func TestTokensCannotBeGuessedThroughAProxy(t *testing.T) {
+	t.Parallel()
+	d := proxied(t)
+	at := time.Now()
+	d.c.attempts.Now = func() time.Time { return at }
+	guess := func() int {
+		return d.serveJSON(through(http.MethodGet, "/relay", "", "Authorization", "Bearer a guess")).Code
+	}
+	for range door.AttemptsAtOnce {
+		require.Equal(t, http.StatusUnauthorized, guess())
+	}
+	require.Equal(t, http.StatusTooManyRequests, guess())
+	require.Equal(t, http.StatusOK, d.serveJSON(through(http.MethodGet, "/relay", "", "X-Forwarded-User", "bob")).Code)
+}
+
+func TestAnIdentityTokenOfTheProxysUserIsNoWrongToken(t *testing.T) {
+	t.Parallel()
+	for _, change := range []func(*Proxy){func(*Proxy) {}, func(p *Proxy) { p.Secret = "" }} {
+		d := proxied(t, change)
+		for range 2 * door.AttemptsAtOnce {
+			r := through(http.MethodGet, "/relay", "", "X-Forwarded-User", "bob", "Authorization", "Bearer an id token of the proxy")
+			require.Equal(t, http.StatusOK, d.serveJSON(r).Code)
+		}
+	}
 }

@@ -53,17 +53,16 @@ func statusOf(err error) int {
 		}
 		return false
 	}
-	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &r):
 		return r.status
-	case errors.As(err, &tooLarge):
-		return http.StatusRequestEntityTooLarge
 	case is(repair.ErrNotFound, coordinator.ErrNotFound, relays.ErrNoFailure, relays.ErrNoRelay, watch.ErrNone):
 		return http.StatusNotFound
 	case is(repair.ErrNotOpen, repair.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, coordinator.ErrRefused,
 		relays.ErrNotParked, relays.ErrPaused, relays.ErrNotPaused):
 		return http.StatusConflict
+	case is(relays.ErrTooLong):
+		return http.StatusBadRequest
 	case is(repair.ErrPayload):
 		return http.StatusUnprocessableEntity
 	case is(context.DeadlineExceeded):

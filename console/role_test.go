@@ -304,3 +304,32 @@ func TestAccessThatCannotBeMeantIsRefused(t *testing.T) {
 	_, err := New(t.Context(), Config{Databases: one, Token: token, Access: &Access{Users: []User{user}}})
 	require.ErrorContains(t, err, "want one of both")
 }
+
+// Variables are for admins, also as the result of a step that an operator resolves.
+func TestAnOperatorCannotSetVariablesByResolvingAStep(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, twice(t), withUsers)
+	parked := d.parked("o-1002")
+	before := d.records()
+	as := d.as(tokenOf("operator"))
+	resolve := form("db", "order", "id", parked, "do", "resolve", "happened", "yes", "step", "inventory", "result", `{"amount_cents": 99999999}`,
+		"reason", "ticket 1", "actor", "operator")
+	w := as.post("/saga/act", resolve)
+	require.Equal(t, http.StatusForbidden, w.Code, w.Body)
+	require.Contains(t, w.Body.String(), "result: needs the role admin on order")
+	require.Equal(t, before, d.records())
+
+	preview := at("/saga/act", "db", "order", "id", parked, "do", "resolve", "happened", "yes", "step", "inventory")
+	field := func(user string) bool {
+		page := d.browse(preview, nil, "Authorization", "Bearer "+tokenOf(user))
+		require.Equal(t, http.StatusOK, page.Code)
+		require.Contains(t, page.Body.String(), `name="reason"`)
+		return strings.Contains(page.Body.String(), `name="result"`)
+	}
+	require.False(t, field("operator"))
+	require.True(t, field("admin"))
+	require.Equal(t, http.StatusForbidden, as.get(preview+"&result="+url.QueryEscape(resolve.Get("result"))).Code, "the form would lose the result")
+
+	resolve.Del("result")
+	require.Equal(t, http.StatusOK, as.post("/saga/act", resolve).Code)
+}

@@ -19,6 +19,7 @@ const (
 	sessionLast  = 12 * time.Hour
 	mostSessions = 1000
 	mostName     = 200
+	mostSignIn   = 64 << 10 // bytes of the form, which needs no user
 )
 
 // user is the user of a request. Without a name the request is not signed in.
@@ -173,13 +174,15 @@ func (c *Console) back(to string) string {
 }
 
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
-	if err := r.ParseForm(); err != nil {
-		c.fail(w, r, refuse(http.StatusBadRequest, "the form cannot be read: %s", err))
+	if err := readForm(w, r, mostSignIn); err != nil {
+		c.fail(w, r, err)
 		return
 	}
 	name, to := strings.TrimSpace(r.PostForm.Get("name")), c.back(r.PostForm.Get("to"))
 	if err := c.cannotSignIn(); err != nil {
 		c.fail(w, r, err)
+	} else if _, named := c.accounts.proxied(r); named { // a session would not count
+		http.Redirect(w, r, to, http.StatusSeeOther)
 	} else if c.cfg.Access == nil && (name == "" || len(name) > mostName || plain.CheckName(name) != nil) {
 		c.fail(w, r, refuse(http.StatusBadRequest, "want a name, for the records of what you do: text of one line, of at most %d bytes", mostName))
 	} else {
@@ -200,11 +203,11 @@ func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string)
 	}
 	switch {
 	case limited:
-		c.cfg.Log.Warn().Str("from", r.RemoteAddr).Msg("console: too many sign-ins with a wrong token")
+		c.guesses.report(tooMany, r)
 		w.Header().Set("Retry-After", "6")
 		c.fail(w, r, refuse(http.StatusTooManyRequests, door.Explanation))
 	case !right:
-		c.cfg.Log.Warn().Str("from", r.RemoteAddr).Msg("console: sign-in with a wrong token")
+		c.guesses.report(wrongToken, r)
 		facts := signInFacts{To: to, Wrong: true, Named: c.cfg.Access != nil, Name: name}
 		c.draw(w, r, http.StatusUnauthorized, "sign-in", view{Title: "Sign in", Facts: facts})
 	default:
@@ -216,19 +219,23 @@ func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string)
 }
 
 // tooOften refuses a request with a token, or with a proxy's secret, in its header if its address has sent too many wrong ones.
+// Tokens and secrets are counted separately, so that wrong tokens that come through the proxy do not stop the users that it names.
 func (c *Console) tooOften(w http.ResponseWriter, r *http.Request) bool {
-	var right func() bool
-	bearer, is := door.Bearer(r)
-	switch {
-	case c.accounts.proxy != nil && c.cfg.Access.Proxy.Secret != "" && len(r.Header.Values(door.ProxySecret)) > 0:
-		right = func() bool { return c.accounts.proxy.Sent(r) }
-	case is && len(c.accounts.tokens) > 0:
-		right = func() bool { _, is := c.accounts.ofToken(bearer); return is }
-	default:
-		return false
+	var right, limited bool
+	if c.accounts.proxy != nil && c.cfg.Access.Proxy.Secret != "" && len(r.Header.Values(door.ProxySecret)) > 0 {
+		if right, limited = c.secrets.Try(r, func() bool { return c.accounts.proxy.Sent(r) }); !right && !limited {
+			c.guesses.report(wrongSecret, r)
+		}
 	}
-	_, limited := c.attempts.Try(r, right)
+	if bearer, is := door.Bearer(r); is && !limited && len(c.accounts.tokens) > 0 {
+		if _, named := c.accounts.proxied(r); !named { // the token of a named user is the proxy's, and is not compared
+			if right, limited = c.attempts.Try(r, func() bool { _, is := c.accounts.ofToken(bearer); return is }); !right && !limited {
+				c.guesses.report(wrongToken, r)
+			}
+		}
+	}
 	if limited {
+		c.guesses.report(tooMany, r)
 		w.Header().Set("Retry-After", "6")
 		answer(w, http.StatusTooManyRequests, map[string]string{"error": door.Explanation})
 	}

@@ -211,3 +211,34 @@ func BenchmarkJoinOfTen(b *testing.B) {
 
 // shuffled returns a random permutation of n numbers.
 func shuffled(n int) []int { return rand.Perm(n) }
+
+// TestANarrowerJoinEndsWithARepeatedMessage has a join whose former declaration awaited a third message: both messages of the
+// present declaration have come, and one of them comes once more.
+func TestANarrowerJoinEndsWithARepeatedMessage(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, shippingStage(t))
+	s.Send(event(s, "inventory", "o-1", Reserved{2}))
+	s.Settle()
+	paid := s.Hop.Flow() + ".payment.events Paid"
+	_, err := s.Pool.Exec(t.Context(), "UPDATE troupe.joins SET arrived = arrived || $1::text WHERE key = 'o-1'", paid)
+	require.NoError(t, err)
+	var headers []byte
+	require.NoError(t, s.Pool.QueryRow(t.Context(), "SELECT headers FROM troupe.join_parts").Scan(&headers))
+	hs, err := envelope.UnmarshalHeaders(headers)
+	require.NoError(t, err)
+	for i := range hs {
+		if string(hs[i].Value) == "Reserved" {
+			hs[i].Value = []byte("Paid")
+		}
+	}
+	_, err = s.Pool.Exec(t.Context(), `INSERT INTO troupe.join_parts (consumer_group, name, key, part, headers, payload)
+SELECT consumer_group, name, key, $1, $2, $3 FROM troupe.join_parts`, paid, envelope.MarshalHeaders(hs), []byte(`{"Cents":999}`))
+	require.NoError(t, err)
+	s.Send(event(s, "payment", "o-1", Paid{1}))
+	s.Settle()
+	s.Advance(2 * time.Hour)
+	s.Settle()
+	var status string
+	require.NoError(t, s.Pool.QueryRow(t.Context(), "SELECT status FROM troupe.joins").Scan(&status))
+	require.NotEmpty(t, said(s), "the join is %s, and neither Complete nor Expired was called", status)
+}

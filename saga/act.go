@@ -91,11 +91,13 @@ func (x *decision) actRetry(i int) {
 			x.refuse("step %s sends nothing that could be sent again: skip it, or compensate", ss.Name)
 			return
 		}
+		was := *ss
 		ss.Epoch++
 		if ss.Phase == Refused && !ss.Doubt { // the results of all earlier commands are known
 			ss.Sent = x.now
 		}
 		if !x.send(i, st.send, forwardOp) {
+			*ss = was // nothing was sent: the answer to the earlier command still counts
 			return
 		}
 		ss.Phase, ss.Doubt = Intent, ss.Doubt || ss.Phase != Refused

@@ -131,6 +131,9 @@ func (x *decision) done(i int, event string) {
 		if x.s.Status == Compensating {
 			x.s.Status = Running
 		}
+		if t := x.d.spec.Timeout; t > 0 { // it was met, or goBack cancelled it
+			x.arm(TimeoutName, t, nil)
+		}
 		if stuck := Stuck(x.d, x.s); len(stuck) > 0 {
 			x.park(fmt.Sprintf("%s is done, and there is no way back, but %s is not", ss.Name, stuck[0]))
 			return

@@ -102,12 +102,12 @@ func (x *decision) fired(e Event) {
 	}
 }
 
-// meet applies a deadline of the definition, or keeps it as overdue until the saga is resumed. It keeps a deadline that would
-// complete a parked saga, and one of whose effects any cannot be built: such a deadline has no effect at all now, so that all of
-// it can be applied once, later.
+// meet applies a deadline of the definition, or keeps it as overdue until the saga goes on. It keeps a deadline that would complete
+// a parked saga or one that goes back, and one of whose effects any cannot be built: such a deadline has no effect at all now, so
+// that all of it can be applied once, later.
 func (x *decision) meet(due Armed) {
 	then := x.d.deadlines[x.deadline(due.Name)].Then
-	if then == ThenComplete && x.s.Status == Parked && !x.s.Back {
+	if then == ThenComplete && (x.s.Back || x.s.Status == Parked) { // a saga that goes back goes on if its pivot is done
 		x.keep(due)
 		x.moment(DeadlineKept, "", due.Name)
 		return
@@ -165,8 +165,10 @@ func (x *decision) timedOut(i int) {
 	}
 }
 
-func (x *decision) deadline(name string) int {
-	return slices.IndexFunc(x.d.deadlines, func(dl *deadline) bool { return dl.Name == name })
+func (x *decision) deadline(name string) int { return x.d.deadline(name) }
+
+func (d *Definition) deadline(name string) int {
+	return slices.IndexFunc(d.deadlines, func(dl *deadline) bool { return dl.Name == name })
 }
 
 // met applies a deadline of the definition. If one of its events, or of the events of the end that it causes, cannot be built, it

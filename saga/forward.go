@@ -203,17 +203,17 @@ func (x *decision) complete(why string, emits []emit) {
 	if x.s.Ended() {
 		return
 	}
-	x.s.Early, x.s.Reason = nil, cut(why)
-	for i := range x.s.Steps {
-		if p := x.s.Steps[i].Phase; p == StepWaiting || p == Intent && x.d.steps[i].send == nil {
-			x.s.Steps[i].Phase = Skipped
-		}
-	}
+	x.s.Reason = cut(why)
 	if emits == nil {
 		emits = x.d.completed
 	}
 	if !x.emit(emits, x.objects(nil)) {
 		return
+	}
+	for i := range x.s.Steps {
+		if p := x.s.Steps[i].Phase; p == StepWaiting || p == Intent && x.d.steps[i].send == nil {
+			x.s.Steps[i].Phase = Skipped
+		}
 	}
 	x.s.Status = Completed
 	x.moment(SagaCompleted, "", why)

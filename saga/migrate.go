@@ -135,6 +135,16 @@ func (m *move) compareDeadlines() {
 	for _, a := range m.s.Deadlines {
 		if !m.to.schedules(a.Name) {
 			m.obstacle("it has a deadline %s to come, which there is none of any more", a.Name)
+			continue
+		}
+		k := m.to.deadline(a.Name)
+		if k < 0 {
+			continue
+		}
+		for _, name := range m.to.readsOf(fmt.Sprintf("deadlines[%d].emit", k), "deadline") {
+			if _, has := a.Payload[name]; !has {
+				m.obstacle("deadline %s reads deadline.%s, which the one to come does not have", a.Name, name)
+			}
 		}
 	}
 }

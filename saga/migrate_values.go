@@ -28,7 +28,7 @@ func (m *move) compareValues() {
 		return by == "" || phase[by] == Done
 	}
 	var told []string
-	for _, part := range m.to.toCome(phase) {
+	for _, part := range m.to.toCome(phase, m.s.Status == Waiting) {
 		for _, name := range part.wants {
 			if !missing(name) || slices.Contains(told, part.name+name) {
 				continue
@@ -50,7 +50,7 @@ type toCome struct {
 }
 
 // toCome returns the parts that a saga whose steps are in these phases may reach.
-func (d *Definition) toCome(phase map[string]Phase) (all []toCome) {
+func (d *Definition) toCome(phase map[string]Phase, waiting bool) (all []toCome) {
 	for i, st := range d.spec.Steps {
 		path := fmt.Sprintf("steps[%d]", i)
 		var guards []*expr.Expr
@@ -63,6 +63,16 @@ func (d *Definition) toCome(phase map[string]Phase) (all []toCome) {
 		case Intent, GivenUp, Doubt: // it may be retried, and its condition is not evaluated again
 			all = append(all, toCome{"step " + st.Name, d.wants(nil, path+".command.input", path+".call.body")})
 		}
+		switch phase[st.Name] { // one whose answer may come
+		case StepWaiting, Intent, GivenUp, Doubt:
+			var paths []string
+			for kind, answers := range map[string][]Answer{"success": st.Success, "failure": st.Failure} {
+				for k := range answers {
+					paths = append(paths, fmt.Sprintf("%s.%s[%d].when", path, kind, k), fmt.Sprintf("%s.%s[%d].set", path, kind, k))
+				}
+			}
+			all = append(all, toCome{"an answer to step " + st.Name, d.wants(guards, paths...)})
+		}
 		switch phase[st.Name] {
 		case Skipped, Refused, Undone:
 		default:
@@ -74,10 +84,17 @@ func (d *Definition) toCome(phase map[string]Phase) (all []toCome) {
 		}
 	}
 	all = append(all, toCome{"completed", d.wants(nil, "completed")}, toCome{"compensated", d.wants(nil, "compensated")})
+	for i := range d.spec.Ends {
+		path := fmt.Sprintf("ends[%d]", i)
+		emitted := d.wants(nil, path+".emit")
+		all = append(all, toCome{path, slices.DeleteFunc(emitted, func(name string) bool { // an end whose condition reads an unset variable is not met
+			return slices.ContainsFunc(d.exprs[path+".when"].Reads(), func(r expr.Read) bool { return r.Object == "data" && r.Field == name })
+		})})
+	}
 	for i, dl := range d.spec.Deadlines {
 		path := fmt.Sprintf("deadlines[%d]", i)
 		paths := []string{path + ".emit"}
-		if dl.Since != "" && phase[dl.Since] == StepWaiting {
+		if dl.Since != "" && phase[dl.Since] == StepWaiting || dl.Since == "" && waiting { // one that waits for its lock schedules them when it gets it
 			paths = append(paths, path+".payload")
 		}
 		all = append(all, toCome{"deadline " + dl.Name, d.wants(nil, paths...)})
@@ -96,16 +113,35 @@ func (d *Definition) wants(guards []*expr.Expr, paths ...string) (names []string
 		}
 	}
 	for _, path := range sortedKeys(d.exprs) {
-		if !slices.ContainsFunc(paths, func(p string) bool {
-			rest, is := strings.CutPrefix(path, p)
-			return is && (rest == "" || rest[0] == '.' || rest[0] == '[')
-		}) {
+		if !slices.ContainsFunc(paths, func(p string) bool { return under(path, p) }) {
 			continue
 		}
 		reads := d.exprs[path].Reads()
 		for _, r := range reads {
 			guarded := slices.Contains(tested, r.Field) || slices.Contains(reads, expr.Read{Object: r.Object, Field: r.Field, Tested: true})
 			if r.Object == "data" && !r.Tested && !guarded && !slices.Contains(names, r.Field) {
+				names = append(names, r.Field)
+			}
+		}
+	}
+	return names
+}
+
+func under(path, p string) bool {
+	rest, is := strings.CutPrefix(path, p)
+	return is && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// readsOf returns the fields of an object that the expressions under p read and do not test with has().
+func (d *Definition) readsOf(p, object string) (names []string) {
+	for _, path := range sortedKeys(d.exprs) {
+		if !under(path, p) {
+			continue
+		}
+		reads := d.exprs[path].Reads()
+		for _, r := range reads {
+			tested := slices.Contains(reads, expr.Read{Object: r.Object, Field: r.Field, Tested: true})
+			if r.Object == object && !r.Tested && !tested && !slices.Contains(names, r.Field) {
 				names = append(names, r.Field)
 			}
 		}

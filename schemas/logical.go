@@ -290,6 +290,9 @@ func (w writer) union(path string, n *avro.SchemaNode, v any) (any, error) {
 	if len(fits) == 0 {
 		return v, nil
 	}
+	if number, is := v.(json.Number); is && w.strict && len(fits) > 1 && rounded(fits, number) {
+		return nil, fmt.Errorf("%s: the first branch of the union that takes the number would round it: name the branch", path)
+	}
 	if _, text := v.(string); !text && len(fits) > 1 {
 		return v, nil // the encoder chooses, or refuses it
 	}
@@ -312,6 +315,25 @@ func holds(b *avro.SchemaNode, v any) bool {
 		_, err := bytesOf(v)
 		return b.Type == "string" || b.Type == "bytes" && err == nil || b.Type == "enum" && slices.Contains(b.Symbols, v) ||
 			b.Type == "fixed" && (err == nil && utf8.RuneCountInString(v) == b.Size || isUUID(b) && uuidBytes(v) != v)
+	}
+	return false
+}
+
+// rounded reports whether the encoder would round a whole number: of several branches it takes a double first, then a float.
+func rounded(fits []*avro.SchemaNode, number json.Number) bool {
+	n, err := number.Int64()
+	if err != nil {
+		return false
+	}
+	has := func(typ string) bool {
+		return slices.ContainsFunc(fits, func(b *avro.SchemaNode) bool { return b.Type == typ })
+	}
+	exact := func(f float64) bool { return f < 1<<63 && int64(f) == n }
+	switch {
+	case has("double"):
+		return !exact(float64(n))
+	case has("float"):
+		return !exact(float64(float32(n)))
 	}
 	return false
 }

@@ -77,6 +77,25 @@ func TestAValueThatTheSchemaCannotHoldIsRefused(t *testing.T) {
 	}
 }
 
+// The encoder takes the floating branch of a union first, whichever branch the value came from.
+func TestANumberThatAUnionWouldRoundIsRefused(t *testing.T) {
+	t.Parallel()
+	codec, register := valueCodec(t)
+	for i, c := range []struct{ schema, text string }{
+		{`["null","long","double"]`, "9007199254740993"}, {`["null","long","float"]`, "16777217"}, {`["long","double"]`, "9223372036854775807"},
+	} {
+		name := register(fmt.Sprintf("Rounded%d", i), c.schema)
+		_, err := codec.FromValues(t.Context(), name, []byte(`{"x": `+c.text+`}`))
+		require.ErrorIs(t, err, envelope.ErrPayload, "%s of %s", c.text, c.schema)
+		require.ErrorContains(t, err, "would round it: name the branch")
+		require.NotContains(t, err.Error(), c.text)
+		_, err = codec.FromValues(t.Context(), name, []byte(`{"x": {"long": `+c.text+`}}`))
+		require.NoError(t, err)
+		_, err = codec.FromValues(t.Context(), name, []byte(`{"x": 5}`))
+		require.NoError(t, err)
+	}
+}
+
 // valueCodec returns a codec, and a function that registers a record with the field x.
 func valueCodec(t *testing.T) (*schemas.Codec, func(name, schema string) string) {
 	t.Helper()

@@ -31,8 +31,12 @@ func checkPath(path string) error {
 	if strings.Contains(path, "//") {
 		return fmt.Errorf("path %q: two slashes in a row", path)
 	}
-	if _, err := url.PathUnescape(path); err != nil {
+	decoded, err := url.PathUnescape(path)
+	if err != nil {
 		return fmt.Errorf("path %q: %w", path, err)
+	}
+	if sent := (&url.URL{Path: decoded, RawPath: path}).EscapedPath(); sent != path { // net/url ignores RawPath then, and sends %2F as a slash
+		return fmt.Errorf("path %q: a character must be escaped, as in %q", path, sent)
 	}
 	text := path
 	for range maxDecodings {

@@ -61,8 +61,12 @@
 //	                                    such as ids. An event that is found by the key is ignored
 //	a crash before the commit           nothing is stored; the message is delivered again
 //	a crash after the commit            the relay sends the outbox rows; the inbox recognises the message
-//	an answer that cannot be read,      tried as the participant's Retry says, unless trying again cannot help; then a dead
-//	a command that cannot be rendered   letter of the coordinator's own hop, and the saga is parked with the reason
+//	an answer that cannot be read, or   tried as the participant's Retry says, unless trying again cannot help; then a dead
+//	after which a command cannot be     letter of the coordinator's own hop, and the saga is parked with the reason
+//	rendered
+//	an awaited event or a deadline      tried likewise; then a dead letter, and the saga stays as it was. An event that
+//	after which a command cannot be     several sagas await is a dead letter for all of them. Redrive it once the command
+//	rendered                            can be rendered
 //	an expression that fails, an        the saga is parked with the reason; other sagas of the batch are not affected
 //	answer of a type that is unknown
 //	the database is away                the participant waits; no attempt is counted, nothing is lost

@@ -306,7 +306,7 @@ func (p *pass) end(ctx context.Context) (wake []Change, err error) {
 			at = time.Time{}
 		case p.wake[id]:
 			at = p.now
-		case ok && (at.IsZero() || next.At.Before(at)):
+		case ok && (at.IsZero() || next.At.Before(at) || !at.After(p.now)): // a wake that is due may have become a dead letter
 			at = next.At
 		}
 		c := Change{Was: l.was, State: l.state, Entries: l.entries, WakeAt: at, Associations: l.fresh}

@@ -50,7 +50,7 @@ func (b By) Check(why string) error {
 	case strings.TrimSpace(b.Reason) == "" && why != "":
 		return errors.New("want a reason, for the record: " + why)
 	case len(b.Actor) > mostText, len(b.Reason) > mostText:
-		return fmt.Errorf("an actor or a reason of more than %d bytes", mostText)
+		return fmt.Errorf("%w: at most %d bytes", ErrTooLong, mostText)
 	}
 	if err := plain.CheckName(b.Actor); err != nil {
 		return fmt.Errorf("actor: %w", err)

@@ -14,6 +14,7 @@ var (
 	ErrPaused    = errors.New("paused already")
 	ErrNotPaused = errors.New("not paused")
 	ErrNoRelay   = errors.New("no relay has published it yet")
+	ErrTooLong   = errors.New("an actor or a reason is too long")
 )
 
 // A Pause applies to all relays of an outbox.

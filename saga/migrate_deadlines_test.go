@@ -1,0 +1,67 @@
+package saga_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+const oneStep = `"steps":[{"name":"a","command":{"hop":"a","type":"A"},"success":[{"event":"ADone"WHEN}],"failure":[{"event":"ANo"}],"irreversible":"x"}]}`
+
+func TestASagaDoesNotMoveToAnAnswerOrAnEndThatReadsAMissingValue(t *testing.T) {
+	const text = `{"saga":"order","version":VER,"key":"id","data":{"id":"string","cents":"int","n":"int"},"start":[{"hop":"web","event":"E","set":{"id":"event.id"SET}}],ENDS` + oneStep
+	const set = `,"cents":"event.cents"`
+	const free = `"ends":[{"when":"CONDITION","then":"complete","emit":[{"event":"Free","input":{"x":"data.cents"}}]}],`
+	v1 := parse(t, text, "VER", "1", "SET", "", "ENDS", "", "WHEN", "")
+	s, fx := saga.Decide(v1, saga.State{}, saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}}, noon)
+	require.Empty(t, fx.Refused)
+	for name, c := range map[string]struct{ ends, when, want string }{
+		"the condition of an answer":   {"", `,"when":"event.n > data.cents"`, "an answer to step a reads data.cents"},
+		"the variables that it sets":   {"", `,"set":{"n":"data.cents + 1"}`, "an answer to step a reads data.cents"},
+		"the event of an end":          {strings.ReplaceAll(free, "CONDITION", "saga.key == 'o-1'"), "", "ends[0] reads data.cents"},
+		"an end that is not met unset": {strings.ReplaceAll(free, "CONDITION", "data.cents > 3"), "", ""},
+		"an answer that tests it":      {"", `,"when":"has(data.cents) && event.n > data.cents"`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to := parse(t, text, "VER", "2", "SET", set, "ENDS", c.ends, "WHEN", c.when)
+			_, err := saga.Migrate(v1, to, s)
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func TestASagaThatWaitsForItsLockDoesNotMoveToADeadlineThatReadsAMissingValue(t *testing.T) {
+	v1 := parse(t, `{"saga":"order","version":1,"key":"id","lock":"data.id","timeout":"1h","data":{"id":"string"},`+oneStep, "WHEN", "")
+	v2 := parse(t, `{"saga":"order","version":2,"key":"id","lock":"data.id","timeout":"1h","data":{"id":"string","cents":"int"},
+"start":[{"hop":"web","event":"E","set":{"id":"event.id","cents":"event.cents"}}],"deadlines":[{"name":"over","after":"2h","payload":{"c":"data.cents"},"then":"park"}],`+oneStep, "WHEN", "")
+	for locked, want := range map[bool]string{true: "deadline over reads data.cents", false: ""} {
+		s, fx := saga.Decide(v1, saga.State{}, saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}, Locked: locked}, noon)
+		require.Empty(t, fx.Refused)
+		_, err := saga.Migrate(v1, v2, s)
+		if want == "" {
+			require.NoError(t, err, "no deadline of it counts from the start any more")
+			continue
+		}
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestASagaDoesNotMoveToADeadlineThatReadsAMissingPayload(t *testing.T) {
+	const text = `{"saga":"order","version":VER,"key":"id","data":{"id":"string"},
+"deadlines":[{"name":"over","after":"2h","payload":{"PAYLOAD":"data.id"},"emit":[{"event":"Late","input":{"x":"READ"}}]}],` + oneStep
+	v1 := parse(t, text, "VER", "1", "PAYLOAD", "old", "READ", "deadline.old", "WHEN", "")
+	s, _ := saga.Decide(v1, saga.State{}, saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}}, noon)
+	_, err := saga.Migrate(v1, parse(t, text, "VER", "2", "PAYLOAD", "of", "READ", "deadline.of", "WHEN", ""), s)
+	require.ErrorContains(t, err, "deadline over reads deadline.of")
+	for _, read := range []string{"has(deadline.of) ? deadline.of : ''", "data.id"} {
+		_, err = saga.Migrate(v1, parse(t, text, "VER", "2", "PAYLOAD", "of", "READ", read, "WHEN", ""), s)
+		require.NoError(t, err)
+	}
+}
