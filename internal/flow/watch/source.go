@@ -96,8 +96,9 @@ func (s *session) ask(ctx context.Context) error {
 		return err
 	}
 	for p, at := range s.places {
-		start, end := starts[p.topic][p.partition], ends[p.topic][p.partition]
-		if start.Err != nil || end.Err != nil {
+		start, hasStart := starts[p.topic][p.partition]
+		end, hasEnd := ends[p.topic][p.partition]
+		if !hasStart || !hasEnd || start.Err != nil || end.Err != nil { // one without an answer: its broker did not answer
 			at.end = at.next + 1 // the end is unknown: judge nothing
 			continue
 		}
