@@ -17,7 +17,7 @@ func TestMigrationsOnlyAdd(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("sql/*.sql")
 	require.NoError(t, err)
-	require.Greater(t, len(files), 15)
+	require.NotEmpty(t, files)
 	comment := regexp.MustCompile(`--[^\n]*`)
 	takes := regexp.MustCompile(`(?i)\b(DROP\s+(TABLE|COLUMN|SCHEMA|SEQUENCE|VIEW)|RENAME|SET\s+NOT\s+NULL|ALTER\s+COLUMN\s+\w+\s+TYPE|DROP\s+DEFAULT)\b`)
 	column := regexp.MustCompile(`(?i)ADD\s+COLUMN\s+[^,;]*`)

@@ -1,7 +1,6 @@
 package participant_test
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -128,28 +127,4 @@ func TestTheForgottenTimeOnlyGrows(t *testing.T) {
 	_, err = s.new().Turn(time.Now())
 	require.NoError(t, err)
 	require.Equal(t, youngest, read().UTC(), "the group's days are another column of its row")
-}
-
-// TestAMigrationAssumesThatOlderAnswersWereDeleted checks this, since no earlier version stored which were; and that none
-// within 2 hours were.
-func TestAMigrationAssumesThatOlderAnswersWereDeleted(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	_, err := s.pool.Exec(t.Context(), `
-ALTER TABLE troupe.inbox_groups DROP COLUMN barrier_forgotten;
-INSERT INTO troupe.inbox_groups VALUES ('ran', 7), ('kept', 7), ('young', 7);
-INSERT INTO troupe.leases (consumer_group, topic, partition, owner) VALUES ('leased', 't', 0, 'm');
-INSERT INTO troupe.answers (consumer_group, message_type, idempotency_key, outcome, type, content_type, command_key, answered_at)
-SELECT g, 'forward charge', hours::text, 'success', 'Charged', '', command_key, now() - make_interval(hours => hours)
-FROM (VALUES ('kept', 500, 'k'), ('kept', 400, 'k'), ('kept', 600, NULL), ('young', 1, 'k'), ('local', 50, 'k')) AS a (g, hours, command_key)`)
-	require.NoError(t, err)
-	migration, err := os.ReadFile("../migrations/sql/00027_barrier_forgotten.sql")
-	require.NoError(t, err)
-	_, err = s.pool.Exec(t.Context(), string(migration))
-	require.NoError(t, err)
-	var got []string
-	require.NoError(t, s.pool.QueryRow(t.Context(), `
-SELECT array_agg(consumer_group || ' ' || round(extract(epoch FROM now() - barrier_forgotten) / 3600) ORDER BY consumer_group)
-FROM troupe.inbox_groups`).Scan(&got))
-	require.Equal(t, []string{"kept 500", "leased 2", "local 50", "ran 2", "young 2"}, got)
 }

@@ -1,8 +1,11 @@
 -- +goose Up
 
+-- The outbox: the table that services write, and its partitions.
+
 CREATE SCHEMA IF NOT EXISTS troupe;
 
--- RFC 9562 version 7: 48 bits of Unix milliseconds, then random bits. Works on Postgres 14, which has none of its own.
+-- uuidv7 returns a UUID of RFC 9562 version 7: 48 bits of Unix milliseconds, then random bits. Postgres has such a function from
+-- version 18 on, and Troupe supports 14.
 -- +goose StatementBegin
 CREATE FUNCTION troupe.uuidv7() RETURNS uuid
 LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -17,34 +20,37 @@ AS $$
 $$;
 -- +goose StatementEnd
 
--- The outbox. Any language inserts here, in the transaction that changes its own rows:
+-- outbox holds the messages to publish. A service in any language inserts them, in the transaction that changes its own rows:
 --   INSERT INTO troupe.outbox (topic, key, type, payload) VALUES (…);
--- Always into this table, never into a partition: a partition gives no position.
+-- Insert into this table and never into a partition: a partition assigns no position. The relay reads the rows. It deletes each
+-- published row under poll, and drops whole partitions under wal.
 CREATE TABLE troupe.outbox (
   position    bigint      GENERATED ALWAYS AS IDENTITY (CACHE 1), -- order within a key; not gap-free
-  xid         xid8        NOT NULL DEFAULT pg_current_xact_id(),  -- the writing transaction: what healing is exact by
-  id          uuid        NOT NULL DEFAULT troupe.uuidv7(),       -- the message's identity, everywhere
+  xid         xid8        NOT NULL DEFAULT pg_current_xact_id(),  -- the writing transaction; the relay compares it with relay_state.published
+  id          uuid        NOT NULL DEFAULT troupe.uuidv7(),       -- the message's id: ce_id in Kafka
   topic       text        NOT NULL CHECK (topic <> ''),
-  key         text,                                               -- per-key order; null: no order
-  key_bytes   bytea,                                              -- wins over key where a key is not text
+  key         text,                                               -- rows with one key are published in order; null: no order
+  key_bytes   bytea,                                              -- replaces key if the key is not text
   type        text        NOT NULL CHECK (type <> ''),
   headers     jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(headers) = 'object'),
-  raw_headers bytea,                                              -- wins over headers where one is not text or repeats
+  raw_headers bytea,                                              -- replaces headers if one is not text or repeats
   payload     bytea,                                              -- null is a tombstone
   created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (position)
 ) PARTITION BY RANGE (position);
 
--- Partitions that were made, and what became of them: a crash between two steps is taken up from here.
+-- outbox_partitions lists the partitions of outbox with their state, so that the relay can continue after a crash between two
+-- steps. The relay adds partitions with CREATE TABLE LIKE and ATTACH, and removes them.
 CREATE TABLE troupe.outbox_partitions (
-  name  text   PRIMARY KEY,
-  lo    bigint NOT NULL UNIQUE, -- inclusive
-  hi    bigint NOT NULL,        -- exclusive
-  state text   NOT NULL DEFAULT 'attached' CHECK (state IN ('attached', 'detaching', 'detached')),
+  name    text   PRIMARY KEY,
+  lo      bigint NOT NULL UNIQUE, -- inclusive
+  hi      bigint NOT NULL,        -- exclusive
+  state   text   NOT NULL DEFAULT 'attached' CHECK (state IN ('attached', 'detaching', 'detached')),
+  done_at timestamptz,            -- when every row was published and no transaction could write more; null: not yet. Retention counts from here
   CHECK (lo < hi)
 );
 
--- The first four, while there is nobody to wait for; later ones are made by CREATE TABLE LIKE and ATTACH.
+-- The first four partitions.
 -- +goose StatementBegin
 DO $$
 DECLARE
@@ -58,38 +64,3 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
-
--- Rows that could not be published at the first try, and only those.
-CREATE TABLE troupe.outbox_failures (
-  position        bigint      PRIMARY KEY,
-  id              uuid        NOT NULL,
-  topic           text        NOT NULL,
-  order_key       bytea,                -- the row's key as bytes; null: nothing waits behind the row
-  status          text        NOT NULL CHECK (status IN ('retrying', 'parked')),
-  attempts        integer     NOT NULL CHECK (attempts > 0),
-  max_attempts    integer     NOT NULL,
-  next_try        timestamptz,
-  last_error      text        NOT NULL,
-  locked_at       timestamptz,
-  first_failed_at timestamptz NOT NULL DEFAULT now(),
-  CHECK ((status = 'retrying') = (next_try IS NOT NULL))
-);
--- By hash: a key may be longer than a b-tree's entry.
-CREATE INDEX outbox_failures_order_key ON troupe.outbox_failures USING hash (order_key);
-
--- Every entry with its status. An entry that was published is gone.
-CREATE VIEW troupe.outbox_status AS
-SELECT o.position, o.id, o.topic, o.key, o.type, o.created_at,
-       coalesce(t.status, 'pending') AS status,
-       coalesce(t.attempts, 0)       AS attempts,
-       t.max_attempts, t.next_try, t.last_error, t.locked_at
-FROM troupe.outbox o
-LEFT JOIN troupe.outbox_failures t USING (position);
-
--- One active relay per shard. The term grows with every change of holder and is checked in every delete.
-CREATE TABLE troupe.relay_leases (
-  shard      integer     PRIMARY KEY,
-  holder     text        NOT NULL,
-  term       bigint      NOT NULL,
-  expires_at timestamptz NOT NULL
-);

@@ -1,6 +1,8 @@
 -- +goose Up
 
--- What sagas were started with: each stays as it is for as long as one of them runs.
+-- Sagas. Their coordinator writes these tables.
+
+-- saga_definitions holds the definitions that sagas were started with: each is unchanged as long as one of them runs.
 CREATE TABLE troupe.saga_definitions (
   hash       text        PRIMARY KEY, -- hexadecimal SHA-256 of the definition
   saga       text        NOT NULL,
@@ -9,7 +11,7 @@ CREATE TABLE troupe.saga_definitions (
   created_at timestamptz NOT NULL DEFAULT now()
 );
 
--- One row for each instance of a saga.
+-- sagas has one row for each instance of a saga.
 CREATE TABLE troupe.sagas (
   id             text        PRIMARY KEY, -- saga, a slash, key
   saga           text        NOT NULL,
@@ -17,44 +19,49 @@ CREATE TABLE troupe.sagas (
   hop            text        NOT NULL,    -- the coordinator's, flow.name
   consumer_group text        NOT NULL,    -- the coordinator's
   definition     text        NOT NULL,    -- saga_definitions.hash; no foreign key, whose check would lock that one row in every start
-  version        integer     NOT NULL CHECK (version > 0), -- compared and counted up by every decision
+  version        integer     NOT NULL CHECK (version > 0), -- compared and increased by every decision
   status         text        NOT NULL CHECK (status IN ('waiting', 'running', 'compensating', 'parked', 'completed', 'compensated', 'abandoned')),
-  steps          text        NOT NULL,    -- those under way, for people
+  steps          text        NOT NULL,    -- the running ones, for people to read
   reason         text,
   state          jsonb       NOT NULL,
-  wake_at        timestamptz,             -- when its deadlines are looked at next
+  wake_at        timestamptz,             -- when its deadlines are checked next
   started_at     timestamptz NOT NULL,
   updated_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
   ended_at       timestamptz,
+  content_type   text        NOT NULL DEFAULT 'application/json', -- how its coordinator encodes messages, for an operator's program that sends one
   CHECK (id = saga || '/' || key),
   CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'compensated', 'abandoned')))
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
--- No column of these changes while a saga runs, so that its updates leave the indexes alone. A list over all statuses puts
--- a page of each in order, and a key is looked up as an id of each saga: every further index costs each start and each end.
+-- No column of these indexes changes while a saga runs, so that its updates leave them alone. A list over all statuses sorts a page
+-- of each, and a key is looked up as an id of each saga: every further index costs each start and each end.
 CREATE INDEX sagas_by_status ON troupe.sagas (status, started_at, id);
 CREATE INDEX sagas_by_saga ON troupe.sagas (saga, status, started_at, id);
 
--- How each saga came to where it is: one row for each version. Folding the events gives sagas.state.
+-- saga_events holds the history of each saga: one row for each version. Folding the events gives sagas.state. Operators' programs
+-- insert rows, too; no program changes them. recorded_at and role come from the server: no role of a program may set them. The
+-- columns at, actor and reason hold the program's own statement.
 CREATE TABLE troupe.saga_events (
-  saga_id text        NOT NULL,
-  version integer     NOT NULL,
-  at      timestamptz NOT NULL,
-  kind    text        NOT NULL, -- started, answered, observed, fired, or what a person did
-  event   jsonb       NOT NULL,
-  moments jsonb       NOT NULL, -- StepStarted, StepCompleted, …, in their order
-  actor   text,
-  reason  text,
+  saga_id     text        NOT NULL,
+  version     integer     NOT NULL,
+  at          timestamptz NOT NULL,
+  kind        text        NOT NULL, -- started, answered, observed, fired, or an operator's action
+  event       jsonb       NOT NULL,
+  moments     jsonb       NOT NULL, -- StepStarted, StepCompleted, …, in their order
+  actor       text,
+  reason      text,
+  recorded_at timestamptz DEFAULT clock_timestamp(),
+  role        text        DEFAULT session_user,
   PRIMARY KEY (saga_id, version)
 );
 
--- The moments one by one.
+-- saga_log lists the moments of saga_events one by one.
 CREATE VIEW troupe.saga_log AS
 SELECT e.saga_id, e.version, m.number, e.at, m.moment ->> 'what' AS what, m.moment ->> 'step' AS step,
-       m.moment ->> 'why' AS why, e.kind, e.actor
+       m.moment ->> 'why' AS why, e.kind, e.actor, e.recorded_at, e.role
 FROM troupe.saga_events AS e
 CROSS JOIN LATERAL jsonb_array_elements(e.moments) WITH ORDINALITY AS m (moment, number);
 
--- Variables by which events find sagas that have not ended. Long values are hashed.
+-- saga_associations holds the variables by which events find sagas that have not ended. Long values are hashed.
 CREATE TABLE troupe.saga_associations (
   saga     text NOT NULL,
   variable text NOT NULL,
@@ -64,7 +71,7 @@ CREATE TABLE troupe.saga_associations (
 );
 CREATE INDEX saga_associations_saga ON troupe.saga_associations (saga_id);
 
--- Events that came before their saga.
+-- saga_stash holds events that came before their saga.
 CREATE TABLE troupe.saga_stash (
   position   bigint      GENERATED ALWAYS AS IDENTITY,
   saga       text        NOT NULL,
@@ -77,7 +84,7 @@ CREATE TABLE troupe.saga_stash (
 );
 CREATE INDEX saga_stash_expires ON troupe.saga_stash (expires_at);
 
--- What sagas have locked, and who waits for it: of each name the lowest position has it.
+-- saga_locks holds the locks of sagas and the sagas that wait for them: the lowest position of each name has the lock.
 CREATE TABLE troupe.saga_locks (
   name     text        NOT NULL,
   saga_id  text        NOT NULL UNIQUE,

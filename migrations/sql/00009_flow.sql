@@ -1,16 +1,16 @@
 -- +goose Up
 
--- What services without an orchestrator wait for; see package flow.
+-- Joins and expectations of services without an orchestrator; see package flow. Participants write these tables.
 
--- Joins: a row from the first of its messages on. The row is what those that come at once wait for each other at.
+-- joins has one row for each join, from the first of its messages on. Messages that come at once wait for each other at this row.
 CREATE TABLE troupe.joins (
   consumer_group text        NOT NULL,
   name           text        NOT NULL,
   key            text        NOT NULL, -- of its messages, or its hash
   status         text        NOT NULL,
-  arrived        text[]      NOT NULL, -- "topic type" of what has come, in that order
+  arrived        text[]      NOT NULL, -- "topic type" of each message that has come, in that order
   broken_by      text,                 -- "topic type" of the failure
-  news           boolean     NOT NULL DEFAULT true, -- whether the last statement changed what is known
+  news           boolean     NOT NULL DEFAULT true, -- whether the last statement changed another column
   began_at       timestamptz NOT NULL DEFAULT now(),
   ended_at       timestamptz,
   forget_at      timestamptz,
@@ -22,7 +22,7 @@ CREATE TABLE troupe.joins (
 CREATE INDEX joins_forget ON troupe.joins (forget_at) WHERE forget_at IS NOT NULL;
 CREATE INDEX joins_open ON troupe.joins (began_at) WHERE status = 'open';
 
--- The messages of open joins, until they end.
+-- join_parts holds the messages of open joins, until they end.
 CREATE TABLE troupe.join_parts (
   consumer_group text  NOT NULL,
   name           text  NOT NULL,
@@ -33,17 +33,17 @@ CREATE TABLE troupe.join_parts (
   PRIMARY KEY (consumer_group, name, key, part)
 );
 
--- Expectations: a row from the first message on that is about one. Its end is the message that was expected, or the time;
--- what comes in the other order or too late finds the row.
+-- expectations has one row for each expectation, from its first message on. It ends with the expected message or by time; a message
+-- that comes in the other order or too late finds the row.
 CREATE TABLE troupe.expectations (
   consumer_group text        NOT NULL,
   name           text        NOT NULL,
   key            text        NOT NULL, -- of its messages, or its hash
-  after_at       timestamptz,          -- when what it begins with came; null: not yet
-  met_at         timestamptz,          -- when what was expected came
-  raised_at      timestamptz,          -- when it was said that it had not
-  news           boolean     NOT NULL DEFAULT true, -- whether the last statement changed what is known
-  headers        bytea,                -- of what it begins with, while it waits
+  after_at       timestamptz,          -- when the message that starts it came; null: not yet
+  met_at         timestamptz,          -- when the expected message came
+  raised_at      timestamptz,          -- when it was reported as missing
+  news           boolean     NOT NULL DEFAULT true, -- whether the last statement changed another column
+  headers        bytea,                -- of the message that starts it, while it waits
   payload        bytea,
   forget_at      timestamptz,          -- null while it waits
   PRIMARY KEY (consumer_group, name, key),

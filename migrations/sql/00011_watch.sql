@@ -1,32 +1,32 @@
 -- +goose Up
 
--- What a watcher has seen of flows; see package flow/watch. No service reads or writes these tables.
+-- The watcher of flows; see package internal/flow/watch. Only the watcher writes these tables.
 
--- Names that come again and again: flows, topics and types.
+-- watch_names numbers the names of flows, topics and types.
 CREATE TABLE troupe.watch_names (
   id   integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name text    NOT NULL UNIQUE
 );
 
--- A flow that is watched, and what its services declare.
+-- watch_flows has one row for each watched flow, with the declarations of its services.
 CREATE TABLE troupe.watch_flows (
   flow     integer     PRIMARY KEY REFERENCES troupe.watch_names,
   declared jsonb       NOT NULL, -- services, as in reactions.json
   answer   interval    NOT NULL, -- how long a reaction may take
-  seen_at  timestamptz           -- what the brokers had then is stored
+  seen_at  timestamptz           -- every message that the brokers had then is stored
 );
 
--- How far each partition is stored: moved in the transaction that stores its messages.
+-- watch_offsets holds the next offset of each partition. It changes in the transaction that stores the messages.
 CREATE TABLE troupe.watch_offsets (
   flow      integer NOT NULL REFERENCES troupe.watch_flows,
   topic     integer NOT NULL REFERENCES troupe.watch_names,
-  topic_id  uuid    NOT NULL, -- Kafka's: one that is made anew is another
+  topic_id  uuid    NOT NULL, -- Kafka's id: a topic that is created again has another one
   partition integer NOT NULL,
   next      bigint  NOT NULL,
   PRIMARY KEY (flow, topic, topic_id, partition)
 );
 
--- Up to which time messages were judged by the rules that give an answer as long as this.
+-- watch_marks holds the time up to which messages were checked against the rules that allow this much time for an answer.
 CREATE TABLE troupe.watch_marks (
   flow     integer     NOT NULL REFERENCES troupe.watch_flows,
   within   interval    NOT NULL,
@@ -34,12 +34,13 @@ CREATE TABLE troupe.watch_marks (
   PRIMARY KEY (flow, within)
 );
 
--- The ring: day n of Unix time is in slot n % 16. A slot is emptied when its day is past the retention.
+-- watch_days is the ring of watch_messages and watch_findings: day n of Unix time is in slot n % 16. A slot is emptied when its day is past the retention.
 CREATE TABLE troupe.watch_days (
   slot smallint PRIMARY KEY,
   day  integer  NOT NULL
 );
 
+-- watch_messages holds the envelopes of all messages of watched flows, without payloads.
 CREATE TABLE troupe.watch_messages (
   slot             smallint    NOT NULL,
   flow             integer     NOT NULL,
@@ -54,7 +55,7 @@ CREATE TABLE troupe.watch_messages (
   correlation      uuid        NOT NULL,
   causation        uuid,
   key              text        NOT NULL, -- or its hash
-  id_text          text,                 -- where it is no uuid
+  id_text          text,                 -- if it is no UUID
   flow_text        text
 ) PARTITION BY LIST (slot);
 CREATE INDEX watch_messages_causation ON troupe.watch_messages (causation) WHERE causation IS NOT NULL;
@@ -62,16 +63,16 @@ CREATE INDEX watch_messages_correlation ON troupe.watch_messages (correlation);
 CREATE INDEX watch_messages_key ON troupe.watch_messages (key);
 CREATE INDEX watch_messages_at ON troupe.watch_messages (at);
 
--- What was declared and did not come: came_at is when it did after all.
+-- watch_findings holds the declared messages that did not come; came_at is set if one came later.
 CREATE TABLE troupe.watch_findings (
   slot        smallint    NOT NULL,
   flow        integer     NOT NULL,
-  rule        integer     NOT NULL, -- its number among those that the declaration gives
+  rule        integer     NOT NULL, -- its number among the rules of the declaration
   about       uuid        NOT NULL, -- the message, or the hash of the join's key
   topic       integer     NOT NULL,
   type        integer     NOT NULL,
   correlation uuid        NOT NULL,
-  flow_text   text,                 -- the correlation where it is no uuid
+  flow_text   text,                 -- the correlation if it is no UUID
   key         text        NOT NULL,
   at          timestamptz NOT NULL, -- of the message
   found_at    timestamptz NOT NULL,
@@ -81,7 +82,7 @@ CREATE TABLE troupe.watch_findings (
 CREATE INDEX watch_findings_key ON troupe.watch_findings (rule, key) WHERE came_at IS NULL;
 CREATE INDEX watch_findings_correlation ON troupe.watch_findings (correlation);
 
--- Messages that nobody declares.
+-- watch_unexpected counts messages that no service declares.
 CREATE TABLE troupe.watch_unexpected (
   flow        integer     NOT NULL REFERENCES troupe.watch_flows,
   topic       integer     NOT NULL REFERENCES troupe.watch_names,

@@ -1,8 +1,10 @@
 -- +goose Up
 
--- Topics whose messages stay in this database: each has a trigger on the outbox that puts a row for each of its groups
--- into troupe.local_work instead. The trigger is made and dropped by troupe.make_local and troupe.end_local, and decides;
--- this table says what it does.
+-- Local topics: messages that stay in this database and never reach Kafka.
+
+-- local_topics lists the local topics with their groups. Each topic has a trigger on the outbox that inserts a row for each of its
+-- groups into troupe.local_work instead. troupe.make_local and troupe.end_local write this table and the triggers; the triggers
+-- decide.
 CREATE TABLE troupe.local_topics (
   topic          text        NOT NULL,
   consumer_group text        NOT NULL,
@@ -10,7 +12,8 @@ CREATE TABLE troupe.local_topics (
   PRIMARY KEY (topic, consumer_group)
 );
 
--- Entries that participants take from here instead of from Kafka.
+-- local_work holds the entries that participants take from here instead of from Kafka. The trigger inserts them; participants change
+-- and delete them.
 --
 --   pending ──► in progress ──► done
 --      ▲             │     └──► failed: a dead letter
@@ -27,10 +30,10 @@ CREATE TABLE troupe.local_work (
   raw_headers     bytea,
   payload         bytea,
   created_at      timestamptz NOT NULL,
-  hold_key        bytea       NOT NULL, -- SHA-256 of what is in order: the key, else this one entry
+  hold_key        bytea       NOT NULL, -- SHA-256 of the key, or of this one entry without a key: such entries run in order
   status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'in progress', 'done', 'failed')),
   attempts        integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0), -- runs that failed
-  max_attempts    integer,              -- as the participant has it that took the entry last
+  max_attempts    integer,              -- by the participant that took the entry last
   next_try        timestamptz,          -- null: at once
   error_class     text,
   last_error      text,
@@ -38,25 +41,31 @@ CREATE TABLE troupe.local_work (
   last_failed_at  timestamptz,
   locked_at       timestamptz,
   locked_by       integer,              -- the participant, which holds an advisory lock on this number while it lives
-  term            integer     NOT NULL DEFAULT 0, -- rises each time the entry is taken: only the last may end it
+  term            integer     NOT NULL DEFAULT 0, -- rises each time the entry is taken: only the last participant may end it
   crashes         integer     NOT NULL DEFAULT 0, -- times that it was in progress when its participant died
   ended_at        timestamptz,
+  unhandled_since timestamptz,          -- as in troupe.held
   PRIMARY KEY (position, consumer_group), -- in this order, or a planner without statistics reads all of a group
   CHECK ((status = 'in progress') = (locked_at IS NOT NULL)),
   CHECK ((locked_at IS NULL) = (locked_by IS NULL)),
   CHECK ((status IN ('done', 'failed')) = (ended_at IS NOT NULL)),
-  CHECK ((attempts = 0) = (last_error IS NULL)),
+  CHECK (attempts = 0 OR last_error IS NOT NULL),
   CHECK (status <> 'done' OR attempts = 0),
   CHECK (status <> 'failed' OR attempts > 0),
   CHECK (ended_at IS NULL OR next_try IS NULL)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
--- No column of these changes when an entry is taken, so that this leaves the indexes alone.
+-- When an entry is taken for the first time, no column of these indexes changes, so that the update leaves them alone. A claim reads
+-- entries that wait for their next try by their time, and walks along the keys of all others: along the keys that wait, too, it took
+-- 4 seconds for 100,000 of them.
 CREATE INDEX local_work_order ON troupe.local_work (consumer_group, hold_key, position) WHERE ended_at IS NULL;
+CREATE INDEX local_work_at_once ON troupe.local_work (consumer_group, hold_key, position) WHERE ended_at IS NULL AND next_try IS NULL;
+CREATE INDEX local_work_next_try ON troupe.local_work (consumer_group, next_try) WHERE next_try IS NOT NULL;
 CREATE INDEX local_work_ended ON troupe.local_work (consumer_group, ended_at) WHERE ended_at IS NOT NULL;
 
+-- local_members numbers the participants of local work: local_work.locked_by.
 CREATE SEQUENCE troupe.local_members AS integer CYCLE;
 
--- What an entry is in order with. STABLE, or it would not be inlined: convert_to is no more than that.
+-- hold_key returns local_work.hold_key. STABLE, as convert_to is, or it would not be inlined.
 -- +goose StatementBegin
 CREATE FUNCTION troupe.hold_key(place bigint, key text, key_bytes bytea) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -69,8 +78,8 @@ AS $$
 $$;
 -- +goose StatementEnd
 
--- The groups come as arguments, since a transaction with an old snapshot does not see a new row of local_topics, but does
--- run a new trigger. The writer needs no rights here.
+-- take_local is the trigger of a local topic. The groups are its arguments, since a transaction with an old snapshot does not see a
+-- new row of local_topics, but does run a new trigger. The writer needs no rights on local_work.
 -- +goose StatementBegin
 CREATE FUNCTION troupe.take_local() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -89,9 +98,13 @@ END
 $$;
 -- +goose StatementEnd
 
--- Makes topic local for the group: what is in the outbox for it moves to troupe.local_work, and what is written from
--- here on goes there. It waits until no transaction is open that wrote to the outbox, and holds up those that want to.
--- Nothing changes where it is so already. Nobody reads a local topic from Kafka any more.
+-- make_local makes topic local for the group: its rows in the outbox move to troupe.local_work, and rows that are written later go
+-- there. It waits until no transaction is open that wrote to the outbox, and blocks writers meanwhile. It changes nothing if the
+-- topic is local for the group already. No participant reads a local topic from Kafka.
+--
+-- Under wal the outbox keeps published rows until their partition is dropped. Those do not move: moved, they would take effect once
+-- more as soon as the inbox has forgotten them. Failed rows move: they were not published, although the snapshot sees them. A state
+-- of another cluster says nothing about the rows here, as for the relay.
 -- +goose StatementBegin
 CREATE FUNCTION troupe.make_local(topic text, consumer_group text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -118,7 +131,14 @@ BEGIN
   EXECUTE format('CREATE OR REPLACE TRIGGER %I BEFORE INSERT ON troupe.outbox FOR EACH ROW WHEN (NEW.topic = %L) EXECUTE FUNCTION troupe.take_local(%s)',
                  'local_' || md5(make_local.topic), make_local.topic, groups);
   WITH moved AS (
-    DELETE FROM troupe.outbox AS o WHERE o.topic = make_local.topic RETURNING o.*
+    DELETE FROM troupe.outbox AS o
+    WHERE o.topic = make_local.topic
+      AND (EXISTS (SELECT FROM troupe.outbox_failures AS t WHERE t.position = o.position)
+           OR NOT EXISTS (SELECT
+                          FROM troupe.relay_state AS s
+                          WHERE s.system_id = (SELECT system_identifier::text FROM pg_control_system())
+                            AND pg_visible_in_snapshot(o.xid, s.published)))
+    RETURNING o.*
   ), cured AS (
     DELETE FROM troupe.outbox_failures AS t WHERE t.topic = make_local.topic
   )
@@ -131,8 +151,8 @@ END
 $$;
 -- +goose StatementEnd
 
--- Gives topic back to Kafka: entries that have not ended go to the outbox, in their order, once each, and what is written
--- from here on follows them. While a participant has one of them in progress it fails: stop the participants first.
+-- end_local returns topic to Kafka: entries that have not ended move to the outbox, in their order, once each, and rows that are
+-- written later follow them. It fails while a participant has one of them in progress: stop the participants first.
 -- +goose StatementBegin
 CREATE FUNCTION troupe.end_local(topic text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -1,14 +1,15 @@
 -- +goose Up
 
--- What a group's participants want to be told, and when. A due row becomes a message of the outbox, once; it is gone
--- when that message is handled, and a message whose row is gone or has another id by then is ignored.
+-- deadlines holds the messages that participants have scheduled for their own group. Participants write it. A due row becomes a
+-- message of the outbox, once; the row is deleted when that message is handled, and a message whose row is gone or has another id by
+-- then is ignored.
 CREATE TABLE troupe.deadlines (
   consumer_group text        NOT NULL,
-  scope          text        NOT NULL, -- what it belongs to, as a rule a message's key: at most one of a name in each
+  scope          text        NOT NULL, -- usually a message's key: names are unique within it
   name           text        NOT NULL,
-  id             uuid        NOT NULL, -- of the message; another one whenever it is scheduled again
+  id             uuid        NOT NULL, -- of the message; a new one whenever it is scheduled again
   due_at         timestamptz NOT NULL,
-  key            text,                 -- this and what follows as in troupe.outbox
+  key            text,                 -- this to payload as in troupe.outbox
   key_bytes      bytea,
   type           text        NOT NULL,
   headers        jsonb       NOT NULL,
