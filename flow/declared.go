@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -228,7 +229,7 @@ func (s *Service) mayFollow(cause envelope.Message, m reactions.Message, outcome
 func deadlineOf(m envelope.Message) (string, bool) {
 	for _, h := range m.Extra {
 		if h.Key == participant.HeaderDeadline {
-			return string(h.Value[strings.LastIndexByte(string(h.Value), '/')+1:]), true
+			return string(h.Value[bytes.LastIndexByte(h.Value, '/')+1:]), true
 		}
 	}
 	return "", false

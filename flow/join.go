@@ -93,7 +93,7 @@ type Ends struct {
 // Call OnJoin before the participant's Run, which returns its errors.
 func OnJoin(s *Service, name string, ends Ends) {
 	j := s.joins[name]
-	if err := s.take(name, j, ends); err != nil {
+	if err := s.take(j, ends); err != nil {
 		s.mistaken(fmt.Errorf("join %q: %w", name, err))
 		return
 	}
@@ -109,7 +109,7 @@ func OnJoin(s *Service, name string, ends Ends) {
 }
 
 // take stores ends as the handlers of j.
-func (s *Service) take(name string, j *join, ends Ends) error {
+func (s *Service) take(j *join, ends Ends) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -199,7 +199,7 @@ func BenchmarkJoinOfTen(b *testing.B) {
 			b.ResetTimer()
 			ten.start()
 			for ten.done() < b.N {
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) //nolint:forbidigo // a benchmark, which must not measure how it waits
 			}
 			b.StopTimer()
 			ten.settle()

@@ -7,7 +7,7 @@ package migrations
 
 import (
 	"context"
-	"database/sql"
+	"database/sql" //nolint:depguard // goose takes no other
 	"embed"
 	"errors"
 	"fmt"
@@ -62,7 +62,7 @@ func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
 	if s, err := GetConfig(ctx, config); err == nil && s.Current == s.Latest {
 		return nil
 	}
-	return with(ctx, config, func(db *sql.DB, p *goose.Provider) error {
+	return with(config, func(db *sql.DB, p *goose.Provider) error {
 		_, err := db.ExecContext(ctx, makeSchema)
 		if err == nil {
 			_, err = p.Up(ctx)
@@ -89,7 +89,7 @@ func Get(ctx context.Context, url string) (Status, error) {
 // GetConfig is Get for a connection that a URL cannot express.
 func GetConfig(ctx context.Context, config *pgx.ConnConfig) (Status, error) {
 	var s Status
-	err := with(ctx, config, func(db *sql.DB, p *goose.Provider) error {
+	err := with(config, func(db *sql.DB, p *goose.Provider) error {
 		sources := p.ListSources()
 		s.Latest = sources[len(sources)-1].Version
 		var exists bool
@@ -109,7 +109,7 @@ func GetConfig(ctx context.Context, config *pgx.ConnConfig) (Status, error) {
 	return s, err
 }
 
-func with(ctx context.Context, config *pgx.ConnConfig, do func(*sql.DB, *goose.Provider) error) error {
+func with(config *pgx.ConnConfig, do func(*sql.DB, *goose.Provider) error) error {
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	sqlFiles, err := fs.Sub(files, "sql")

@@ -100,7 +100,7 @@ func (w *runner) announce(ms []*message) error {
 	defer cancel()
 	results := w.p.cfg.Pool.SendBatch(ctx, &b)
 	err := readMarks(results, ms)
-	if err = errors.Join(err, ignore(results.Close(), err)); underWay(err) == errUnderWay {
+	if err = errors.Join(err, ignore(results.Close(), err)); errors.Is(underWay(err), errUnderWay) {
 		return errUnderWay
 	}
 	return w.p.ours(err)

@@ -158,7 +158,8 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 	most := len(batch) // together: less with each failure, so that many of them do not cost a batch each
 	for ok := true; ok && ended < len(batch) && !w.stopped(); {
 		next := batch[ended:min(ended+most, len(batch))]
-		n, failed := 0, false
+		var n int
+		var failed bool
 		if n, failed, ok = w.together(next); ok && n == 0 {
 			n, ok = w.single(batch[ended:])
 		}

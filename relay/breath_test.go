@@ -65,7 +65,7 @@ func TestRowsOfATransactionWaitForEachOther(t *testing.T) {
 		{"as long as a breath", func(*stream) {}, breath, 2},
 		{"another one begins no other breath", func(s *stream) {
 			s.mark(1, true)
-			time.Sleep(breath / 2)
+			time.Sleep(breath / 2) //nolint:forbidigo // virtual time
 			s.filling.push(item{})
 		}, breath, 3},
 	} {

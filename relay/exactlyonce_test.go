@@ -465,7 +465,7 @@ func TestExactlyOnceStopsAtATransactionThatDoesNotFit(t *testing.T) {
 	s := newStage(t)
 	cfg := s.exactly()
 	cfg.TransactionTimeout, cfg.Transactions = 5*time.Second, 20*time.Millisecond
-	cfg.Hooks.Acked = func(int, time.Duration) { time.Sleep(1200 * time.Millisecond) } // a slow broker
+	cfg.Hooks.Acked = func(int, time.Duration) { time.Sleep(1200 * time.Millisecond) } //nolint:forbidigo // a slow broker
 	slow, err := relay.New(cfg)
 	require.NoError(t, err)
 	first := s.startStreaming(s.exactly())

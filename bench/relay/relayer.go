@@ -79,7 +79,7 @@ func (b *bed) run(name string, cmd *exec.Cmd) (*program, error) {
 func (p *program) alive() error {
 	select {
 	case <-p.child.Done():
-		return fmt.Errorf("ended by itself (%v): %s", p.child.Wait(), tail(p.log))
+		return fmt.Errorf("ended by itself (%v): %s", p.child.Wait(), tail(p.log)) //nolint:errorlint // it may be nil
 	default:
 		return nil
 	}

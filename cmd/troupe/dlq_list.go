@@ -93,7 +93,7 @@ func listCauses(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter, pag
 func causeTable(w io.Writer, causes []repair.Cause) error {
 	t := newTable(w, "CAUSE", "COUNT", "KEYS", "CLASS", "HANDLER", "FIRST FAILED", "LAST FAILED", "ERROR")
 	for _, c := range causes {
-		t.row(c.ID, fmt.Sprint(c.Count), fmt.Sprint(c.Keys), string(c.Class), oneLine(c.Handler, 60), stamp(c.First), stamp(c.Last),
+		t.row(c.ID, fmt.Sprint(c.Count), fmt.Sprint(c.Keys), c.Class, oneLine(c.Handler, 60), stamp(c.First), stamp(c.Last),
 			oneLine(c.Text(), 100))
 	}
 	return t.print(w)

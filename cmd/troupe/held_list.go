@@ -69,7 +69,7 @@ func printHeld(cmd *cobra.Command, keys []repair.HeldKey, next string) error {
 			}
 		}
 		t.row(oneLine(k.Place.String(), 200), keyText(k.Key), oneLine(k.Type, 40), fmt.Sprintf("%d of %d", k.Attempts, k.MaxAttempts), due,
-			fmt.Sprint(k.Behind), string(k.Class), oneLine(k.Error, 80))
+			fmt.Sprint(k.Behind), k.Class, oneLine(k.Error, 80))
 	}
 	err := t.print(w)
 	more(w, next)

@@ -55,7 +55,7 @@ func (t *table) print(w io.Writer) error {
 		all += n
 	}
 	last := len(widths) - 1
-	text := ""
+	var text string
 	switch over := all - t.width; {
 	case t.width == 0 || over <= 0:
 		text = t.lines(widths)

@@ -51,7 +51,7 @@ func start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer db.Close()
+		defer func() { _ = db.Close() }()
 		if url, err = db.CreateDatabase(ctx, "orders", ""); err != nil {
 			return err
 		}

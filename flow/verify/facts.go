@@ -33,7 +33,7 @@ func (m *model) look() {
 	for i := range m.joins {
 		m.facts.together[i] = make(map[[2]int]bool)
 	}
-	_, all := m.eachRun(m.whole(), maxCases, func(r *run) bool {
+	all := m.eachRun(m.whole(), maxCases, func(r *run) bool {
 		for i := range m.joins {
 			m.seeJoin(i, r)
 		}
@@ -54,7 +54,7 @@ func (m *model) look() {
 			return
 		}
 		asked[about] = true
-		_, all := m.eachRun(in(), max(minOfOne, min(budget, maxOfOne)), see)
+		all := m.eachRun(in(), max(minOfOne, min(budget, maxOfOne)), see)
 		m.facts.short[about] = m.facts.short[about] || !all
 	}
 	for i, j := range m.joins {

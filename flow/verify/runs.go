@@ -117,10 +117,11 @@ func (m *model) behind(messages ...int) *slice {
 	return s
 }
 
-// eachRun calls see with the runs of a slice, until see returns false, and with at most most runs. It returns their number, and
-// all reports whether no limit was reached. It also stops after most*maxSteps steps. It adds its steps to m.steps.
-func (m *model) eachRun(in *slice, most int, see func(*run) (more bool)) (n int, all bool) {
-	all, done := true, false
+// eachRun calls see with the runs of a slice, until see returns false, and with at most most runs. all reports whether no limit
+// was reached. It also stops after most*maxSteps steps. It adds its steps to m.steps.
+func (m *model) eachRun(in *slice, most int, see func(*run) (more bool)) (all bool) {
+	all = true
+	n, done := 0, false
 	end := m.steps + most*maxSteps
 	var follow func(r *run)
 	follow = func(r *run) {
@@ -174,7 +175,7 @@ func (m *model) eachRun(in *slice, most int, see func(*run) (more bool)) (n int,
 		m: m, in: in, sent: make([]int, len(m.messages)), handled: make([]uint8, len(m.reactions)), first: make([][]int, len(m.messages)),
 		joins: filled(len(m.joins), later), expects: filled(len(m.expectations), later),
 	}, in.starts)
-	return n, all
+	return all
 }
 
 func filled(n int, with outcome) []outcome {

@@ -79,7 +79,7 @@ func TestA5xxIsRetriedAndAtLastADeadLetter(t *testing.T) {
 	t.Parallel()
 	hotel := serve(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
 		w.Header().Set("Retry-After", "soon")
-		w.WriteHeader(502)
+		w.WriteHeader(http.StatusBadGateway)
 		_, _ = io.WriteString(w, "password=hunter2")
 	})
 	s := stage(t, hotel.URL, attempts(3))

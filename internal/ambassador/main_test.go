@@ -3,7 +3,7 @@ package ambassador_test
 import (
 	"encoding/json"
 	"io"
-	"log"
+	"log" //nolint:depguard // httptest and net/http take no other
 	"net/http"
 	"net/http/httptest"
 	"sync"

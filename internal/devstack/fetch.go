@@ -41,7 +41,7 @@ func FetchPostgres(ctx context.Context) (bin string, err error) {
 // fetchPatiently calls fetchPostgres up to three times, since a transfer may fail.
 func fetchPatiently(dir string) (err error) {
 	for try := range 3 {
-		time.Sleep(time.Duration(try) * 2 * time.Second)
+		time.Sleep(time.Duration(try) * 2 * time.Second) //nolint:forbidigo // the pause between transfers
 		if err = fetchPostgres(dir); err == nil {
 			return nil
 		}
@@ -61,7 +61,7 @@ func fetchPostgres(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer work.remove()
+	defer func() { _ = work.remove() }()
 	data := filepath.Join(work.dir, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err

@@ -70,7 +70,7 @@ func (x *explorer) decision(s saga.State, e saga.Event) *outcome {
 	next, fx := x.cfg.Decide(x.m.d, s, e, moment)
 	again, fxAgain := x.cfg.Decide(x.m.d, s, e, moment)
 	o := &outcome{fx: fx, nothing: fx.Ignored != "" || fx.Refused != ""}
-	o.problem = x.broken(s, next, e, fx)
+	o.problem = x.broken(s, next, fx)
 	if !reflect.DeepEqual(next, again) || !reflect.DeepEqual(fx, fxAgain) {
 		o.problem = "the same arguments decide differently"
 	}
@@ -91,7 +91,7 @@ func (x *explorer) decision(s saga.State, e saga.Event) *outcome {
 }
 
 // broken returns the invariant that a decision breaks, "" if none.
-func (x *explorer) broken(s, next saga.State, e saga.Event, fx saga.Effects) string {
+func (x *explorer) broken(s, next saga.State, fx saga.Effects) string {
 	if fx.Ignored != "" || fx.Refused != "" {
 		if !reflect.DeepEqual(s, next) {
 			return "what was ignored or refused has changed the saga"

@@ -30,23 +30,23 @@ func (v *visited) world(i uint32) []byte {
 	return block[offset+2 : offset+2+n]
 }
 
-// add stores world unless it is known, and reports whether it is new.
-func (v *visited) add(world []byte, parent uint32) (index uint32, fresh bool) {
+// add stores world unless it is known.
+func (v *visited) add(world []byte, parent uint32) {
 	hash := maphash.Bytes(v.seed, world)
 	mask := uint64(len(v.table) - 1)
 	tag := hash >> 32
 	for slot := hash & mask; ; slot = (slot + 1) & mask {
 		entry := v.table[slot]
 		if entry == 0 {
-			index = v.keep(world, parent)
+			index := v.keep(world, parent)
 			v.table[slot] = tag<<32 | uint64(index+1)
 			if v.len()*2 > len(v.table) {
 				v.grow()
 			}
-			return index, true
+			return
 		}
 		if index := uint32(entry) - 1; entry>>32 == tag && bytes.Equal(v.world(index), world) {
-			return index, false
+			return
 		}
 	}
 }

@@ -35,7 +35,7 @@ func run(folder string, lower bool) error {
 	if err != nil {
 		return err
 	}
-	found, err := findPhrases(root, files)
+	found, err := findPhrases(files)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ func TestNoFolderHasMorePhrasesThanItsAllowance(t *testing.T) {
 	require.NoError(t, err)
 	files, err := sources(root)
 	require.NoError(t, err)
-	found, err := findPhrases(root, files)
+	found, err := findPhrases(files)
 	require.NoError(t, err)
 	allowed, err := readAllowance(root)
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestPhrasesAreFound(t *testing.T) {
 		"package x\n\n// a wakes nobody, whoever it was.\nfunc a() {}":         {"who without a noun", "some, any, nobody"},
 		"package x\n\n// a reports, when it is told, those of b.\nfunc a() {}": {"said, told, heard", "literary"},
 	} {
-		found, err := findPhrases("", []source{{Path: "x/x.go", Folder: "x", Text: text}})
+		found, err := findPhrases([]source{{Path: "x/x.go", Folder: "x", Text: text}})
 		require.NoError(t, err)
 		var got []string
 		for _, p := range found {
@@ -43,10 +43,10 @@ func TestPhrasesAreFound(t *testing.T) {
 		}
 		require.Equal(t, kinds, got, text)
 	}
-	found, err := findPhrases("", []source{{Path: "x/x_test.go", Folder: "x", Text: "package x\nfunc TestRetries_A23(t *T) {}\nfunc TestDefect7Wakes(t *T) {}\nfunc TestRetriesWait(t *T) {}"}})
+	found, err := findPhrases([]source{{Path: "x/x_test.go", Folder: "x", Text: "package x\nfunc TestRetries_A23(t *T) {}\nfunc TestDefect7Wakes(t *T) {}\nfunc TestRetriesWait(t *T) {}"}})
 	require.NoError(t, err)
 	require.Len(t, found, 2)
-	found, err = findPhrases("", []source{{Path: "x.md", Folder: ".", Text: "What is sent.\n```\nwhat is sent\n```\n"}})
+	found, err = findPhrases([]source{{Path: "x.md", Folder: ".", Text: "What is sent.\n```\nwhat is sent\n```\n"}})
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 }

@@ -38,7 +38,7 @@ var everywhere = []rule{
 // named holds for the names of tests: a test is named after a behaviour.
 var named = rule{"test named by an id", regexp.MustCompile(`_(?:[A-E]\d\d?|D\d\d)\b|_(?:[A-E]\d\d)_|Defects?_?\d|^TestWho|^TestWhat`)}
 
-func findPhrases(root string, files []source) ([]phrase, error) {
+func findPhrases(files []source) ([]phrase, error) {
 	var found []phrase
 	for _, f := range files {
 		switch {

@@ -160,13 +160,13 @@ func TestLessThanABatchGathers(t *testing.T) {
 		went("less than a batch, of either lane")
 		gate <- struct{}{}
 		went("what has gathered goes together, and the other lane's waits for it", []int{1, 2})
-		time.Sleep(gather - time.Nanosecond)
+		time.Sleep(gather - time.Nanosecond) //nolint:forbidigo // virtual time
 		went("not yet")
-		time.Sleep(time.Nanosecond)
+		time.Sleep(time.Nanosecond) //nolint:forbidigo // virtual time
 		went("long enough", []int{3})
 		push(l, 5, 4)
 		went("this waits for that one")
-		time.Sleep(gather / 2)
+		time.Sleep(gather / 2) //nolint:forbidigo // virtual time
 		push(l, 6, 5)
 		push(l, 7, 6)
 		went("a full batch waits for nothing", []int{4, 5, 6})
@@ -178,7 +178,7 @@ func TestLessThanABatchGathers(t *testing.T) {
 		gate <- struct{}{}
 		<-l.Close()
 		<-other.Close()
-		time.Sleep(gather) // until the pool has checked again
+		time.Sleep(gather) //nolint:forbidigo // virtual time: until the pool has checked again
 	})
 }
 

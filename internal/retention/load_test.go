@@ -380,7 +380,7 @@ func BenchmarkInsertWhilePartitionsAreDropped(b *testing.B) {
 				})
 			}
 			for n := range 2 {
-				time.Sleep(time.Duration(n) * 1500 * time.Millisecond) // so that one of them is always open
+				time.Sleep(time.Duration(n) * 1500 * time.Millisecond) //nolint:forbidigo // a benchmark's load: so that one of them is always open
 				repeat(func(ctx context.Context) error {
 					return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 						if _, err := tx.Exec(ctx, one); err != nil {
@@ -397,7 +397,7 @@ func BenchmarkInsertWhilePartitionsAreDropped(b *testing.B) {
 				require.NoError(b, err)
 				defer dropper.Close()
 				repeat(func(ctx context.Context) error {
-					time.Sleep(50 * time.Millisecond) // a relay looks each minute
+					time.Sleep(50 * time.Millisecond) //nolint:forbidigo // a benchmark's load: a relay looks each minute
 					_, err := small.Ensure(ctx, pool)
 					return err
 				})

@@ -37,7 +37,9 @@ func (p Partitions) Ensure(ctx context.Context, pool *pgxpool.Pool) (headroom in
 		if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(partitionsLock)); err != nil {
 			return err
 		}
-		defer conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(partitionsLock))
+		defer func() {
+			_, _ = conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(partitionsLock)) // the session's end unlocks too
+		}()
 		for {
 			headroom, err = p.headroom(ctx, conn)
 			if err != nil || headroom >= p.Size*int64(p.Ahead) {

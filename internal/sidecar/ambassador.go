@@ -145,7 +145,7 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 		return err
 	}
 	group.Go(func() error {
-		if err := a.begin(running, pool, door); err != nil {
+		if err := a.begin(running, door); err != nil {
 			return err
 		}
 		a.participant.Pool = pool
@@ -250,7 +250,7 @@ func (a *ambassadorPlan) forget(ctx context.Context, from *ambassador.Outbox) {
 }
 
 // begin waits until the database and the registry answer, and refuses a database whose migrations are pending.
-func (a *ambassadorPlan) begin(ctx context.Context, pool *pgxpool.Pool, door *ambassadorDoor) error {
+func (a *ambassadorPlan) begin(ctx context.Context, door *ambassadorDoor) error {
 	err := a.await(ctx, door, "the database", func(ctx context.Context) error {
 		if a.migrate {
 			return migrations.UpConfig(ctx, a.database.ConnConfig)

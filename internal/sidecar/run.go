@@ -111,8 +111,8 @@ func (s *site) wait(ctx, work context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.fleet.failed:
-			return nil // fleet.end returns its error
+		case <-s.fleet.failed: //nolint:errcheck // fleet.end returns the error
+			return nil
 		case <-hangup:
 			s.reload(work)
 		}

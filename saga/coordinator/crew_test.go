@@ -368,7 +368,7 @@ func (s *crew) quiesce() {
 		}
 		lag, end, err := read()
 		if err != nil || lag > 0 {
-			return false, fmt.Errorf("lag %d: %v", lag, err)
+			return false, fmt.Errorf("lag %d: %w", lag, err)
 		}
 		if err := still(); err != nil {
 			return false, err

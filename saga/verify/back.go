@@ -108,10 +108,11 @@ func (m *model) last(c *run, end int) set {
 	x := m.d.Expr(fmt.Sprintf("ends[%d].when", end))
 	for _, r := range x.Reads() {
 		v, known := m.at[r.Field]
-		if t := byNobody; known && r.Object == "data" {
-			if t = m.setter[v]; t >= 0 && c.begun.has(t) {
-				setters |= only(t)
-			}
+		if !known || r.Object != "data" {
+			continue
+		}
+		if t := m.setter[v]; t >= 0 && c.begun.has(t) {
+			setters |= only(t)
 		}
 	}
 	cond := m.cases.ends[end]

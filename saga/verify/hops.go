@@ -34,7 +34,8 @@ func hops(m *model, known map[string]Hop) {
 }
 
 func (m *model) consumes(path string, known map[string]Hop, command *saga.Command, call *saga.Call) {
-	typ, hop, where := saga.CallType, "", path+".call"
+	var hop string
+	typ, where := saga.CallType, path+".call"
 	switch {
 	case command != nil:
 		typ, hop, where = command.Type, command.Hop, path+".command"

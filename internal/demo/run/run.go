@@ -92,7 +92,7 @@ func (r *run) all(ctx context.Context) (err error) {
 	if err := r.startFleet(ctx); err != nil {
 		return err
 	}
-	defer r.fleet.stop()
+	defer func() { _ = r.fleet.stop() }() // the orderly stop has returned its error
 	waitBeside, stopBeside, err := r.startBeside(ctx)
 	if err != nil {
 		return err

@@ -154,8 +154,11 @@ func (s *session) beginnings(ctx context.Context, of []partition) (map[partition
 	from := make(map[partition]int64)
 	for _, p := range of {
 		at, ok := listed.Lookup(p.topic, p.partition)
-		if !ok || at.Err != nil {
-			return nil, fmt.Errorf("the brokers do not say where %s/%d begins: %v", p.topic, p.partition, at.Err)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("the brokers do not list %s/%d", p.topic, p.partition)
+		case at.Err != nil:
+			return nil, fmt.Errorf("the brokers do not list the first offset of %s/%d: %w", p.topic, p.partition, at.Err)
 		}
 		from[p] = at.Offset
 	}
