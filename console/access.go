@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/door"
 	"github.com/troupe-go/troupe/internal/plain"
 )
@@ -65,8 +66,8 @@ func (a *Access) validate(databases []string) error {
 	}
 	for _, u := range a.Users {
 		switch {
-		case u.Name == "" || len(u.Name) > mostName || plain.CheckName(u.Name) != nil || u.Name != strings.TrimSpace(u.Name):
-			return fmt.Errorf("user %s: want a name of one line, of at most %d bytes", plain.Line(u.Name, 40), mostName)
+		case admin.Actor{Name: u.Name}.Check() != nil || u.Name != strings.TrimSpace(u.Name):
+			return fmt.Errorf("user %s: want a name of one line, of at most %d bytes", plain.Line(u.Name, 40), admin.MaxName)
 		case slices.Contains(names, u.Name):
 			return fmt.Errorf("two users are called %s", u.Name)
 		case u.Token == "" && a.Proxy == nil:
@@ -155,7 +156,7 @@ func (a *accounts) proxied(r *http.Request) (u user, is bool) {
 		return user{}, false
 	}
 	name := strings.TrimSpace(values[0])
-	if name == "" || len(name) > mostName || plain.CheckName(name) != nil {
+	if (admin.Actor{Name: name}).Check() != nil {
 		return user{}, false
 	}
 	roles := a.roles[name]

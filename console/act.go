@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-go/troupe/internal/plain"
+	"github.com/troupe-go/troupe/internal/admin"
 )
 
 // do handles a POST: it checks the token, the form and the fields, and runs the page's action.
@@ -109,19 +109,14 @@ func (c *Console) admitted(r *http.Request, p *page, u user) (_ user, needs Role
 	case given != "" && given != u.name:
 		return u, needs, refuse(http.StatusForbidden, "actor: the record has the name that you signed in with: leave the field out")
 	}
-	if err := plain.CheckName(u.name); err != nil {
-		return u, needs, refuse(http.StatusBadRequest, "actor: %s", err)
-	}
-	if len(u.name) > mostName || len(r.PostForm.Get("reason")) > mostReason {
-		return u, needs, refuse(http.StatusBadRequest, "reason: at most %d bytes, and an actor's name at most %d", mostReason, mostName)
+	if err := (admin.Actor{Name: u.name, Reason: r.PostForm.Get("reason")}).Check(); err != nil {
+		return u, needs, err
 	}
 	return u, needs, checkText(r.PostForm)
 }
 
 // actLimit bounds an action. It is longer than an action's wait for a lock.
 const actLimit = 2 * askLimit
-
-const mostReason = 2000
 
 // counted returns an error unless the request's count is the number of rows that the action would discard: the user has seen how
 // many they are.
@@ -138,12 +133,4 @@ func (a *ask) counted(read func() (int, error)) error {
 		return refuse(http.StatusConflict, "count: there are %d now, and not %d: nothing was discarded; look again at them", have, given)
 	}
 	return err
-}
-
-// needsReason returns an error unless the request has a reason; it is for actions whose record requires one.
-func (a *ask) needsReason() error {
-	if strings.TrimSpace(a.by.Reason) == "" {
-		return refuse(http.StatusBadRequest, "reason: whoever reads the record must know why; a ticket's number is enough")
-	}
-	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/admin"
 )
 
 // An ask is a request for a page, as far as pages use it.
@@ -17,15 +17,15 @@ type ask struct {
 	page    *page
 	values  url.Values // of the address, or of the form
 	user    user
-	needs   Role      // of the page, or of the action
-	sources []*source // the databases on which the user has that role
-	by      repair.By // the user; without an actor the request may not act
+	needs   Role        // of the page, or of the action
+	sources []*source   // the databases on which the user has that role
+	by      admin.Actor // the user; without an actor the request may not act
 }
 
 // askOf returns a user's request for a page, or for an action of it. It is the only code that compares roles, and it returns an error if
 // the user does not have the role on the request's database, or on any database if the request names none.
 func (c *Console) askOf(p *page, values url.Values, u user, needs Role) (*ask, error) {
-	a := &ask{Console: c, page: p, values: values, user: u, needs: needs, by: repair.By{Actor: u.name}}
+	a := &ask{Console: c, page: p, values: values, user: u, needs: needs, by: admin.Actor{Name: u.name}}
 	for _, s := range c.sources {
 		if u.roles.on(s.Name) >= needs {
 			a.sources = append(a.sources, s)

@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -70,9 +69,6 @@ func readFlows(ctx context.Context, a *ask) (any, error) {
 	f.Flow, f.SeenAt = desk.Name(), seenAt(desk)
 	flows, next, err := desk.Find(ctx, filter, limit, a.get("after"))
 	f.Flows, f.Next = orEmpty(flows), next
-	if errors.Is(err, watch.ErrMark) {
-		err = refuse(http.StatusBadRequest, "after: %s", err)
-	}
 	return f, err
 }
 

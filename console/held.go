@@ -147,7 +147,7 @@ func actOnHeld(ctx context.Context, a *ask) (any, string, error) {
 		if len(filter.Places) != 1 {
 			return nil, "", refuse(http.StatusBadRequest, "place: want topic/partition/offset")
 		}
-		if err := a.needsReason(); err != nil {
+		if err := a.by.CheckReasoned(); err != nil {
 			return nil, "", err
 		}
 		cfg := repair.ReleaseConfig{By: a.by, Group: filter.Group}

@@ -188,7 +188,7 @@ func actOnLetter(ctx context.Context, a *ask) (any, string, error) {
 	next := "/dead-letter?" + url.Values{"db": {s.Name}, "id": {id.String()}}.Encode()
 	one := repair.Filter{IDs: []uuid.UUID{id}}
 	if do := a.get("do"); do == "edit" || do == "discard" {
-		if err := a.needsReason(); err != nil {
+		if err := a.by.CheckReasoned(); err != nil {
 			return nil, "", err
 		}
 	}

@@ -72,7 +72,7 @@ func (a *ask) migration(ctx context.Context) (s *source, m coordinator.Migration
 	if err := m.Validate(); err != nil {
 		return nil, m, refuse(http.StatusBadRequest, "%s", err)
 	}
-	m.Actor, m.Reason = a.by.Actor, a.by.Reason
+	m.Actor, m.Reason = a.by.Name, a.by.Reason
 	return s, m, nil
 }
 
@@ -119,7 +119,7 @@ func readMove(ctx context.Context, a *ask) (any, error) {
 
 // actOnMove begins a Work that moves the sagas.
 func actOnMove(ctx context.Context, a *ask) (any, string, error) {
-	if err := a.needsReason(); err != nil {
+	if err := a.by.CheckReasoned(); err != nil {
 		return nil, "", err
 	}
 	s, m, err := a.migration(ctx)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/flow/watch"
@@ -45,6 +46,7 @@ func checkText(values url.Values) error {
 // statusOf returns the HTTP status of an error.
 func statusOf(err error) int {
 	var r refusal
+	var field admin.FieldError
 	is := func(any ...error) bool {
 		for _, one := range any {
 			if errors.Is(err, one) {
@@ -56,13 +58,13 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &r):
 		return r.status
+	case errors.As(err, &field):
+		return http.StatusBadRequest
 	case is(repair.ErrNotFound, coordinator.ErrNotFound, relays.ErrNoFailure, relays.ErrNoRelay, watch.ErrNone):
 		return http.StatusNotFound
-	case is(repair.ErrNotOpen, repair.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, coordinator.ErrRefused,
+	case is(repair.ErrNotOpen, admin.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, coordinator.ErrRefused,
 		relays.ErrNotParked, relays.ErrPaused, relays.ErrNotPaused):
 		return http.StatusConflict
-	case is(relays.ErrTooLong):
-		return http.StatusBadRequest
 	case is(repair.ErrPayload):
 		return http.StatusUnprocessableEntity
 	case is(context.DeadlineExceeded):

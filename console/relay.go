@@ -184,17 +184,15 @@ func actOnFailedRow(ctx context.Context, a *ask) (any, string, error) {
 	case "retry":
 	case "discard":
 		do = desk.Discard
-		if err := a.needsReason(); err != nil {
+		if err := a.by.CheckReasoned(); err != nil {
 			return nil, "", err
 		}
 	default:
 		return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or discard", a.get("do"))
 	}
-	done, err := do(ctx, id, a.relayBy())
+	done, err := do(ctx, id, a.by)
 	return done, failureOf(s, desk), err
 }
-
-func (a *ask) relayBy() relays.By { return relays.By{Actor: a.by.Actor, Reason: a.by.Reason} }
 
 func failureOf(s *source, desk relays.Desk) string {
 	q := url.Values{"db": {s.Name}}
@@ -283,9 +281,9 @@ func actOnRelay(ctx context.Context, a *ask) (any, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	done, by := relayDone{Do: a.get("do")}, a.relayBy()
+	done, by := relayDone{Do: a.get("do")}, a.by
 	if done.Do != "retry" && done.Do != "resume" {
-		if err := a.needsReason(); err != nil {
+		if err := a.by.CheckReasoned(); err != nil {
 			return nil, "", err
 		}
 	}

@@ -93,7 +93,7 @@ func happened(e saga.Event) string {
 
 // action returns the action in the request.
 func (a *ask) action() (e saga.Event, err error) {
-	e = saga.Event{Kind: saga.Kind(a.get("do")), Step: a.get("step"), Actor: a.by.Actor, Reason: a.by.Reason}
+	e = saga.Event{Kind: saga.Kind(a.get("do")), Step: a.get("step"), Actor: a.by.Name, Reason: a.by.Reason}
 	if !e.Kind.Action() {
 		return e, refuse(http.StatusBadRequest, "do %q: want retry, skip, resolve, compensate, resume, set or abandon", e.Kind)
 	}
@@ -129,13 +129,10 @@ func readSagaAct(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked := e
-	e.Actor, e.Reason = "a preview", "a preview" // placeholders: a preview has neither
 	would, err := s.sagas.Preview(ctx, id, e)
 	if err != nil {
 		return nil, err
 	}
-	would.Event = asked
 	f := actFactsOf(s.Name, g.Status, would, false)
 	f.Result, f.Spec = result, drawSteps(g.Definition.Spec(), &would.State)
 	return f, nil
@@ -146,7 +143,7 @@ func actOnSaga(ctx context.Context, a *ask) (any, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if err := a.needsReason(); err != nil {
+	if err := a.by.CheckReasoned(); err != nil {
 		return nil, "", err
 	}
 	id := a.values.Get("id")

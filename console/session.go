@@ -10,15 +10,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/door"
-	"github.com/troupe-go/troupe/internal/plain"
 )
 
 const (
 	cookieName   = "troupe_console"
 	sessionLast  = 12 * time.Hour
 	mostSessions = 1000
-	mostName     = 200
 	mostSignIn   = 64 << 10 // bytes of the form, which needs no user
 )
 
@@ -183,8 +182,8 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, err)
 	} else if _, named := c.accounts.proxied(r); named { // a session would not count
 		http.Redirect(w, r, to, http.StatusSeeOther)
-	} else if c.cfg.Access == nil && (name == "" || len(name) > mostName || plain.CheckName(name) != nil) {
-		c.fail(w, r, refuse(http.StatusBadRequest, "want a name, for the records of what you do: text of one line, of at most %d bytes", mostName))
+	} else if c.cfg.Access == nil && (admin.Actor{Name: name}).Check() != nil {
+		c.fail(w, r, refuse(http.StatusBadRequest, "want a name, for the records of what you do: text of one line, of at most %d bytes", admin.MaxName))
 	} else {
 		c.admit(w, r, name, to)
 	}

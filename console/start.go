@@ -66,7 +66,7 @@ func (a *ask) startRequest(d *saga.Definition) (r coordinator.StartRequest, err 
 	wrong := func(field, format string, args ...any) error {
 		return wrongField{refuse(http.StatusUnprocessableEntity, field+": "+format, args...), field}
 	}
-	r = coordinator.StartRequest{Definition: d, Hop: a.get("hop"), Group: a.get("group"), Avro: a.get("avro") != "", Actor: a.by.Actor, Reason: a.by.Reason}
+	r = coordinator.StartRequest{Definition: d, Hop: a.get("hop"), Group: a.get("group"), Avro: a.get("avro") != "", Actor: a.by.Name, Reason: a.by.Reason}
 	key, input := a.values.Get("key"), strings.TrimSpace(a.values.Get("input"))
 	switch {
 	case key == "":
@@ -129,12 +129,10 @@ func readStart(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, wrongly(f, err)
 	}
-	r.Actor, r.Reason = "a preview", "a preview" // placeholders: a preview has neither
 	would, err := s.sagas.PreviewStart(ctx, r)
 	if err != nil {
 		return nil, wrongly(f, noHop(err))
 	}
-	would.Event.Actor, would.Event.Reason = a.by.Actor, a.by.Reason
 	facts := actFactsOf(s.Name, "", would, false)
 	f.Would = &facts
 	return f, nil
@@ -151,7 +149,7 @@ func wrongly(f startFacts, err error) error {
 }
 
 func actOnStart(ctx context.Context, a *ask) (any, string, error) {
-	if err := a.needsReason(); err != nil {
+	if err := a.by.CheckReasoned(); err != nil {
 		return nil, "", err
 	}
 	s, f, err := a.starting(ctx)

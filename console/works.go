@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 )
 
@@ -201,14 +202,14 @@ func actOnGroup(ctx context.Context, a *ask) (any, string, error) {
 		return nil, "", refuse(http.StatusBadRequest, "rate %q: want more than 0 and at most %d a second", a.get("rate"), mostRate)
 	}
 	if a.get("do") == "discard" {
-		if err := a.needsReason(); err != nil {
+		if err := a.by.CheckReasoned(); err != nil {
 			return nil, "", err
 		}
 		if err := a.counted(func() (int, error) { return s.repairs.Count(ctx, filter) }); err != nil {
 			return nil, "", err
 		}
 	}
-	one := &Work{Do: a.get("do"), Database: s.Name, Chosen: groupFacts{Asked: a.values}.Choice().Encode(), Actor: a.by.Actor, Reason: a.by.Reason}
+	one := &Work{Do: a.get("do"), Database: s.Name, Chosen: groupFacts{Asked: a.values}.Choice().Encode(), Actor: a.by.Name, Reason: a.by.Reason}
 	err = a.works.begin(one, func(ctx context.Context, tell func(func(*Work))) error {
 		if one.Do == "discard" {
 			return discardAll(ctx, s, filter, a.by, tell)
@@ -233,7 +234,7 @@ func (w *Work) redriven(r repair.RedriveResult) {
 	}
 }
 
-func discardAll(ctx context.Context, s *source, filter repair.Filter, by repair.By, tell func(func(*Work))) error {
+func discardAll(ctx context.Context, s *source, filter repair.Filter, by admin.Actor, tell func(func(*Work))) error {
 	total, err := s.repairs.Count(ctx, filter)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
@@ -117,7 +118,7 @@ func TestAMessageHeldOnARetryTopicKeepsItsIdentity(t *testing.T) {
 		} else {
 			require.Equal(t, s.text("SELECT message_id FROM troupe.held WHERE key = 'b'"), found[0].Identity)
 		}
-		r, err := desk.Release(t.Context(), *found[0].Place, repair.ReleaseConfig{By: repair.By{Actor: "ann", Reason: "test"}})
+		r, err := desk.Release(t.Context(), *found[0].Place, repair.ReleaseConfig{By: admin.Actor{Name: "ann", Reason: "test"}})
 		require.NoError(t, err)
 		require.NotEqual(t, uuid.Nil, r.DeadLetter)
 		found, err = desk.Find(t.Context(), id)

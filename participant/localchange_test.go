@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
@@ -48,7 +49,7 @@ func (s *stage) redriveAll() {
 	s.t.Helper()
 	desk, err := repair.New(repair.Config{Pool: s.pool})
 	require.NoError(s.t, err)
-	r, err := desk.Redrive(s.t.Context(), repair.Filter{}, repair.RedriveConfig{By: repair.By{Actor: "ann", Reason: "test"}, Rate: -1})
+	r, err := desk.Redrive(s.t.Context(), repair.Filter{}, repair.RedriveConfig{By: admin.Actor{Name: "ann", Reason: "test"}, Rate: -1})
 	require.NoError(s.t, err)
 	require.Equal(s.t, 1, r.Redriven)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
@@ -170,7 +171,7 @@ func TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite(t *tes
 			keys, _, err := desk.Held(t.Context(), repair.HeldFilter{}, repair.Page{})
 			require.NoError(t, err)
 			require.Len(t, keys, 1)
-			_, err = desk.Release(t.Context(), keys[0].Place, repair.ReleaseConfig{By: repair.By{Actor: "ann", Reason: "test"}})
+			_, err = desk.Release(t.Context(), keys[0].Place, repair.ReleaseConfig{By: admin.Actor{Name: "ann", Reason: "test"}})
 			require.NoError(t, err)
 			got := s.readExhausted()
 			require.Equal(t, want.row, got.row)

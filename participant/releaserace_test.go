@@ -9,12 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 )
 
-var ann = repair.By{Actor: "ann", Reason: "ticket 4711"}
+var ann = admin.Actor{Name: "ann", Reason: "ticket 4711"}
 
 func (s *stage) desk() *repair.Desk {
 	s.t.Helper()

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
@@ -37,7 +38,7 @@ func (s *stage) discard(table, topic string) {
 	}
 	s.exec("UPDATE "+kept+" SET status = 'parked', next_try = NULL WHERE topic = $1", topic)
 	done, err := desk.Desk{DB: s.pool, Table: desk.Table{Name: table}}.
-		DiscardTopic(s.t.Context(), topic, desk.By{Actor: "ann", Reason: "wrong"})
+		DiscardTopic(s.t.Context(), topic, admin.Actor{Name: "ann", Reason: "wrong"})
 	require.NoError(s.t, err)
 	require.EqualValues(s.t, 1, done)
 }

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/outbox"
@@ -165,7 +166,7 @@ func TestADeadLetterKeepsItsTrace(t *testing.T) {
 	close(mended)
 	desk, err := repair.New(repair.Config{Pool: s.pool})
 	require.NoError(t, err)
-	redriven, err := desk.Redrive(t.Context(), repair.Filter{Group: s.hop.String()}, repair.RedriveConfig{By: repair.By{Actor: "test"}})
+	redriven, err := desk.Redrive(t.Context(), repair.Filter{Group: s.hop.String()}, repair.RedriveConfig{By: admin.Actor{Name: "test"}})
 	require.NoError(t, err)
 	require.Equal(t, 1, redriven.Redriven)
 	again := s.waitSpans("process "+s.hop.Commands(), 2)[1]

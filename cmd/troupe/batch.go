@@ -114,7 +114,7 @@ stopped one when it runs. The batch stays in its topic: fetch it with another to
 			if f.dryRun {
 				return f.wouldDo(cmd, what)
 			}
-			if err := f.confirm(cmd, fmt.Sprintf("%s, as %s", what, by.Actor)); err != nil {
+			if err := f.confirm(cmd, fmt.Sprintf("%s, as %s", what, by.Name)); err != nil {
 				return err
 			}
 			if b, err = desk.Skip(cmd.Context(), place, b.Group, by); err != nil {

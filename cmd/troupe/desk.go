@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/schemas"
@@ -60,19 +61,19 @@ func (f *deskFlags) declareYes(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.yes, "yes", false, "do it without asking")
 }
 
-// by returns the actor and the reason. The default actor is the operating system's user.
-func (f *deskFlags) by(reason bool) (repair.By, error) {
-	by := repair.By{Actor: f.actor, Reason: f.reason}
-	if by.Actor == "" {
+// by returns the actor, by default the operating system's user, and the reason.
+func (f *deskFlags) by(reason bool) (admin.Actor, error) {
+	by, check := admin.Actor{Name: f.actor, Reason: f.reason}, admin.Actor.Check
+	if reason {
+		check = admin.Actor.CheckReasoned
+	}
+	if by.Name == "" {
 		if self, err := user.Current(); err == nil {
-			by.Actor = self.Username
+			by.Name = self.Username
 		}
 	}
-	switch {
-	case strings.TrimSpace(by.Actor) == "":
-		return by, errors.New("--actor is not set, and the operating system does not say who you are: say it")
-	case reason && strings.TrimSpace(by.Reason) == "":
-		return by, errors.New("--reason is not set: whoever reads the record must know why; a ticket's number is enough")
+	if err := check(by); err != nil {
+		return by, fmt.Errorf("--%w", err)
 	}
 	return by, nil
 }

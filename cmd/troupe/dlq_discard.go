@@ -37,7 +37,7 @@ in the table with their payload, and with who discarded them and why.`,
 			if f.dryRun {
 				return f.wouldDo(cmd, "discard "+what+" for good")
 			}
-			if err := f.confirm(cmd, fmt.Sprintf("discard %s for good, as %s", what, by.Actor)); err != nil {
+			if err := f.confirm(cmd, fmt.Sprintf("discard %s for good, as %s", what, by.Name)); err != nil {
 				return err
 			}
 			n, err := desk.Discard(cmd.Context(), filter, by)

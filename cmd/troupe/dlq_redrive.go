@@ -66,7 +66,7 @@ func redrive(cmd *cobra.Command, f *deskFlags, filter repair.Filter, cfg repair.
 	if f.dryRun {
 		return f.wouldDo(cmd, fmt.Sprintf("redrive %s, at most %g a second", what, cfg.Rate))
 	}
-	if err := f.confirm(cmd, fmt.Sprintf("redrive %s, at most %g a second, as %s", what, cfg.Rate, cfg.By.Actor)); err != nil {
+	if err := f.confirm(cmd, fmt.Sprintf("redrive %s, at most %g a second, as %s", what, cfg.Rate, cfg.By.Name)); err != nil {
 		return err
 	}
 	said := time.Now()

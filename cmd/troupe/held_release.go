@@ -43,7 +43,7 @@ letter can be redriven later; it then comes behind what its key has done since.`
 			if f.dryRun {
 				return f.wouldRelease(cmd, desk, place, group)
 			}
-			if err := f.confirm(cmd, fmt.Sprintf("make a dead letter of %s, as %s", place, cfg.By.Actor)); err != nil {
+			if err := f.confirm(cmd, fmt.Sprintf("make a dead letter of %s, as %s", place, cfg.By.Name)); err != nil {
 				return err
 			}
 			r, err := desk.Release(cmd.Context(), place, cfg)

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/admin"
 )
 
 // Exit statuses.
@@ -42,8 +43,14 @@ type exit struct {
 func (e exit) Error() string { return fmt.Sprintf("exit status %d: %v", e.status, e.reason) }
 func (e exit) Unwrap() error { return e.reason }
 
-// failed returns the error of a command that was used correctly.
-func failed(reason error) error { return exit{exitFailed, reason} }
+// failed returns the error of a command that was used correctly. An admin.FieldError is wrong usage of the flag of that name.
+func failed(reason error) error {
+	var field admin.FieldError
+	if errors.As(reason, &field) {
+		return fmt.Errorf("--%w", field)
+	}
+	return exit{exitFailed, reason}
+}
 
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()

@@ -75,7 +75,7 @@ func (a *sagaAction) event(args []string) (e saga.Event, err error) {
 		return e, errors.New("--result beside --happened no: what did not happen gives nothing")
 	}
 	by, err := a.by(true)
-	e.Actor, e.Reason = by.Actor, by.Reason
+	e.Actor, e.Reason = by.Name, by.Reason
 	return e, err
 }
 

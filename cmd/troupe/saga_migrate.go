@@ -39,7 +39,7 @@ that only the new one names.`,
 			if err != nil {
 				return err
 			}
-			m := coordinator.Migration{Actor: by.Actor, Reason: by.Reason}
+			m := coordinator.Migration{Actor: by.Name, Reason: by.Reason}
 			if len(args) == 1 {
 				if m.To, err = readDefinition(args[0]); err != nil {
 					return failed(err)

@@ -52,7 +52,7 @@ order's, is better started by that service.`,
 		if err != nil {
 			return err
 		}
-		request.Actor, request.Reason = by.Actor, by.Reason
+		request.Actor, request.Reason = by.Name, by.Reason
 		desk, end, err := a.openSagas(cmd.Context())
 		if err != nil {
 			return err

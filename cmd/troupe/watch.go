@@ -201,9 +201,6 @@ that is more, and may give fewer than fit, or none, beside the mark to go on fro
 			}
 			defer end()
 			flows, next, err := desk.Find(cmd.Context(), filter, limit, after)
-			if errors.Is(err, watch.ErrMark) {
-				return fmt.Errorf("--after: %w", err)
-			}
 			if err == nil {
 				err = printFlows(cmd.OutOrStdout(), desk, flows, next, f.output)
 			}

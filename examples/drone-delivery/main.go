@@ -35,6 +35,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/sidecar"
@@ -197,7 +198,7 @@ func (s servers) deliver(ctx context.Context, ingest string, events *kgo.Client,
 		return err
 	}
 	fmt.Fprintln(out, "a drone has landed: redrive")
-	by := repair.By{Actor: "ann", Reason: "a drone has landed"}
+	by := admin.Actor{Name: "ann", Reason: "a drone has landed"}
 	if _, err := desk.Redrive(ctx, repair.Filter{Key: repair.Key("d-3")}, repair.RedriveConfig{By: by}); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ var floors = []floor{
 	}},
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
 		"migrations", "schemas", "saga", "flow/reactions", "relay/mapping",
-		"internal/alert", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/outboxrow", "internal/pg", "internal/retention",
+		"internal/admin", "internal/alert", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/outboxrow", "internal/pg", "internal/retention",
 		"internal/scaffold", "internal/traces",
 	}},
 	{"writing the outbox, the replication protocol, checks of declarations, servers for tests", []string{

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 )
 
 // stopLimit limits the time in which a member stops, or a broker removes one that was killed.
 const stopLimit = 4 * time.Minute
 
-var operator = repair.By{Actor: "model", Reason: "drawn"}
+var operator = admin.Actor{Name: "model", Reason: "drawn"}
 
 // run runs the steps.
 func (h *history) run() {
@@ -313,7 +314,7 @@ func (h *history) operate(s step) {
 		}
 		h.operated[n] = true
 		_, err = h.desk.Release(h.ctx, k.Place, repair.ReleaseConfig{By: operator, Group: k.Group})
-		if !errors.Is(err, repair.ErrGone) && !errors.Is(err, repair.ErrBehind) && !errors.Is(err, repair.ErrBusy) {
+		if !errors.Is(err, repair.ErrGone) && !errors.Is(err, repair.ErrBehind) && !errors.Is(err, admin.ErrBusy) {
 			h.expectNil("release", err)
 		}
 	default:

@@ -269,9 +269,11 @@ func TestParkedRowsOverHTTP(t *testing.T) {
 		{"/parked/" + someID + "/retry", who, 404, "is not parked"},
 		{"/parked/" + someID + "/discard", who, 404, "is not parked"},
 		{"/parked/" + ids[0] + "/retry", "", 400, "the body"},
-		{"/parked/" + ids[0] + "/retry", `{"actor": " "}`, 400, "want an actor"},
+		{"/parked/" + ids[0] + "/retry", `{"actor": " "}`, 400, "actor: want an actor"},
+		{"/parked/" + ids[0] + "/retry", `{"actor": "ann\nbob"}`, 400, "actor: the name has a line break"},
+		{"/parked/" + ids[0] + "/retry", `{"actor": "ann", "reason": "` + strings.Repeat("r", 2001) + `"}`, 400, "reason: 2001 bytes: at most 2000"},
 		{"/parked/" + ids[0] + "/retry", `{"acter": "ann"}`, 400, "unknown field"},
-		{"/parked/" + ids[0] + "/discard", `{"actor": "ann"}`, 400, "want a reason"},
+		{"/parked/" + ids[0] + "/discard", `{"actor": "ann"}`, 400, "reason: want a reason"},
 		{"/parked/" + ids[0] + "/discard", `{"actor": "` + strings.Repeat("a", 70_000) + `"}`, 400, "too large"},
 	} {
 		code, text := p.ask("POST", c.path, token, c.body)
@@ -352,7 +354,9 @@ func TestParkedRowsOnTheCommandLine(t *testing.T) {
 		{[]string{"parked", "show"}, "no id"},
 		{[]string{"parked", "show", "5"}, "want a UUID"},
 		{[]string{"parked", "list", "--limit", "0"}, "--limit 0"},
-		{[]string{"parked", "discard", ids[0], "--actor", "ann"}, "want a reason"},
+		{[]string{"parked", "discard", ids[0], "--actor", "ann"}, "--reason: want a reason"},
+		{[]string{"parked", "retry", ids[0], "--actor", "ann\nbob"}, "--actor: the name has a line break"},
+		{[]string{"parked", "retry", ids[0], "--actor", "ann", "--reason", strings.Repeat("r", 2001)}, "--reason: 2001 bytes: at most 2000"},
 	} {
 		r := run(t, environ, c.args...)
 		require.Equal(t, 2, r.code, c.args)

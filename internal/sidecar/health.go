@@ -23,17 +23,17 @@ containers that have no shell and no curl.`,
   HEALTHCHECK CMD ["/app", "healthcheck"]`,
 		Args: noArguments,
 	}
-	declare(cmd, admin, adminToken)
+	declare(cmd, adminAddress, adminToken)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		l, err := p.load(cmd)
 		if err != nil {
 			return err
 		}
-		v, err := l.process(admin, adminToken)
+		v, err := l.process(adminAddress, adminToken)
 		if err != nil {
 			return err
 		}
-		address, err := v.address(admin)
+		address, err := v.address(adminAddress)
 		if err != nil {
 			return err
 		}

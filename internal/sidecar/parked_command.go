@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/plain"
 )
@@ -37,11 +38,11 @@ published, and the table troupe.outbox_repairs keeps it with who did it and why.
 		},
 	}
 	cmd.AddCommand(p.parkedListCommand(), p.parkedShowCommand(),
-		p.repairCommand(repair{name: "retry", short: "Try parked rows again", did: "will be tried again",
+		p.repairCommand(repair{name: "retry", short: "Try parked rows again", did: "will be tried again", check: admin.Actor.Check,
 			long: `retry lets parked rows be tried again at once, in their old place.`,
 			one:  desk.Desk.Retry, topic: desk.Desk.RetryTopic,
 		}),
-		p.repairCommand(repair{name: "discard", short: "Give parked rows up for good", did: "discarded", why: desk.WhyDiscard,
+		p.repairCommand(repair{name: "discard", short: "Give parked rows up for good", did: "discarded", check: admin.Actor.CheckReasoned,
 			long: `discard takes parked rows out of the outbox for good; what is behind them in their key goes on.
 It wants a --reason. The table troupe.outbox_repairs keeps each with its payload.`,
 			one: desk.Desk.Discard, topic: desk.Desk.DiscardTopic,
@@ -223,32 +224,32 @@ func printRow(to io.Writer, r desk.Row, mapped bool) error {
 // A repair is one action on parked rows.
 type repair struct {
 	name, short, long, did string
-	why                    string // why a reason is required; "": none is required
+	check                  func(admin.Actor) error
 	one                    repairing
-	topic                  func(desk.Desk, context.Context, string, desk.By) (int, error)
+	topic                  func(desk.Desk, context.Context, string, admin.Actor) (int, error)
 }
 
 // declareBy adds the flags for the actor and the reason to a command.
-func declareBy(cmd *cobra.Command, by *desk.By) {
-	cmd.Flags().StringVar(&by.Actor, "actor", "", "`name` of who does it, for the record (default: the operating system's user)")
+func declareBy(cmd *cobra.Command, by *admin.Actor) {
+	cmd.Flags().StringVar(&by.Name, "actor", "", "`name` of who does it, for the record (default: the operating system's user)")
 	cmd.Flags().StringVar(&by.Reason, "reason", "", "`text`: why, for the record")
 }
 
 // checkBy sets the default actor, and returns an error if the actor or a required reason is missing.
-func checkBy(by *desk.By, why string) error {
-	if by.Actor == "" {
+func checkBy(by *admin.Actor, check func(admin.Actor) error) error {
+	if by.Name == "" {
 		if u, err := user.Current(); err == nil {
-			by.Actor = u.Username
+			by.Name = u.Username
 		}
 	}
-	if err := by.Check(why); err != nil {
-		return usagef("%w: set --actor, --reason", err)
+	if err := check(*by); err != nil {
+		return usagef("--%w", err)
 	}
 	return nil
 }
 
 func (p Program) repairCommand(r repair) *cobra.Command {
-	var by desk.By
+	var by admin.Actor
 	var topic string
 	var dryRun bool
 	cmd := &cobra.Command{
@@ -275,7 +276,7 @@ func (p Program) repairCommand(r repair) *cobra.Command {
 			return err
 		}
 		if !dryRun {
-			if err := checkBy(&by, r.why); err != nil {
+			if err := checkBy(&by, r.check); err != nil {
 				return err
 			}
 		}
@@ -293,7 +294,7 @@ func (p Program) repairCommand(r repair) *cobra.Command {
 }
 
 // repair continues after a row that is not parked, and returns an error at the end.
-func (p Program) repair(ctx context.Context, on asked, r repair, ids []uuid.UUID, by desk.By) error {
+func (p Program) repair(ctx context.Context, on asked, r repair, ids []uuid.UUID, by admin.Actor) error {
 	type outcome struct {
 		ID uuid.UUID `json:"id"`
 		*desk.Repaired
@@ -325,7 +326,7 @@ func (p Program) repair(ctx context.Context, on asked, r repair, ids []uuid.UUID
 	return errors.Join(failures...)
 }
 
-func (p Program) repairTopic(ctx context.Context, on asked, r repair, topic string, by desk.By) error {
+func (p Program) repairTopic(ctx context.Context, on asked, r repair, topic string, by admin.Actor) error {
 	n, err := r.topic(on.Desk, ctx, topic, by)
 	if on.form == "json" {
 		return errors.Join(err, printJSON(p.Stdout, map[string]any{"topic": topic, "done": n}))

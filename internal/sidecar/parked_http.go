@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 )
 
@@ -46,17 +47,17 @@ func orElse(text, other string) string {
 }
 
 func (a *adminHandler) retryParked(w http.ResponseWriter, r *http.Request) {
-	a.repair(w, r, "retry", "", desk.Desk.Retry)
+	a.repair(w, r, "retry", admin.Actor.Check, desk.Desk.Retry)
 }
 
 func (a *adminHandler) discardParked(w http.ResponseWriter, r *http.Request) {
-	a.repair(w, r, "discard", desk.WhyDiscard, desk.Desk.Discard)
+	a.repair(w, r, "discard", admin.Actor.CheckReasoned, desk.Desk.Discard)
 }
 
 // A repairing is an action on one parked row.
-type repairing func(desk.Desk, context.Context, uuid.UUID, desk.By) (desk.Repaired, error)
+type repairing func(desk.Desk, context.Context, uuid.UUID, admin.Actor) (desk.Repaired, error)
 
-func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name, why string, do repairing) {
+func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name string, check func(admin.Actor) error, do repairing) {
 	o := a.outlet(w, r)
 	if o == nil {
 		return
@@ -66,11 +67,11 @@ func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name, why 
 		refuse(w, http.StatusBadRequest, "the id: want a UUID, as GET /parked shows it")
 		return
 	}
-	var by desk.By
+	var by admin.Actor
 	if !accept(w, r, &by) {
 		return
 	}
-	if err := by.Check(why); err != nil {
+	if err := check(by); err != nil {
 		refuse(w, http.StatusBadRequest, `the body: `+err.Error()+`: {"actor": "ann", "reason": "ticket 4711"}`)
 		return
 	}
@@ -85,7 +86,7 @@ func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name, why 
 		refuse(w, http.StatusBadGateway, err.Error())
 		return
 	}
-	a.log.Info().Str("action", name).Str("outbox", o.plan.name).Str("actor", by.Actor).Stringer("id", id).
+	a.log.Info().Str("action", name).Str("outbox", o.plan.name).Str("actor", by.Name).Stringer("id", id).
 		Int64("position", done.Position).Str("from", r.RemoteAddr).Msg("admin")
 	answer(w, http.StatusOK, done)
 }

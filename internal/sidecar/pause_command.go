@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 )
 
 func (p Program) pauseCommand() *cobra.Command {
-	return p.turnCommand(turn{name: "pause", short: "Let all relays of the outbox publish nothing", did: "paused", why: desk.WhyPause, do: desk.Desk.Pause,
+	return p.turnCommand(turn{name: "pause", short: "Let all relays of the outbox publish nothing", did: "paused", check: admin.Actor.CheckReasoned, do: desk.Desk.Pause,
 		long: `pause asks all relays of the outbox, by its database, to publish nothing until somebody resumes: those that run,
 wherever they do, and those that begin later. What is in flight is finished, leases are kept, and rows
 wait in the outbox. It wants a --reason, which stands in troupe.relay_pauses with who did it.
@@ -20,7 +21,7 @@ POST /pause of the admin port is another thing: it is of that process alone, and
 }
 
 func (p Program) resumeCommand() *cobra.Command {
-	return p.turnCommand(turn{name: "resume", short: "Let the relays publish again", did: "resumed", do: desk.Desk.Resume,
+	return p.turnCommand(turn{name: "resume", short: "Let the relays publish again", did: "resumed", check: admin.Actor.Check, do: desk.Desk.Resume,
 		long: `resume ends a pause. The relays go on within a second, with the rows that have waited.`,
 	})
 }
@@ -28,12 +29,12 @@ func (p Program) resumeCommand() *cobra.Command {
 // A turn is an action that pauses or resumes an outbox.
 type turn struct {
 	name, short, long, did string
-	why                    string // why a reason is required; "": none is required
-	do                     func(desk.Desk, context.Context, desk.By) error
+	check                  func(admin.Actor) error
+	do                     func(desk.Desk, context.Context, admin.Actor) error
 }
 
 func (p Program) turnCommand(t turn) *cobra.Command {
-	var by desk.By
+	var by admin.Actor
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: t.name, Short: t.short, Long: t.long, Args: noArguments,
@@ -44,7 +45,7 @@ func (p Program) turnCommand(t turn) *cobra.Command {
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say how it stands, and do nothing")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !dryRun {
-			if err := checkBy(&by, t.why); err != nil {
+			if err := checkBy(&by, t.check); err != nil {
 				return err
 			}
 		}
@@ -56,7 +57,7 @@ func (p Program) turnCommand(t turn) *cobra.Command {
 				return err
 			}
 			if on.form == "json" {
-				return printJSON(p.Stdout, map[string]any{"done": t.did, "actor": by.Actor, "reason": by.Reason})
+				return printJSON(p.Stdout, map[string]any{"done": t.did, "actor": by.Name, "reason": by.Reason})
 			}
 			_, err := fmt.Fprintln(p.Stdout, t.did)
 			return err

@@ -46,7 +46,7 @@ func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	process, err := l.process(admin, adminToken, consoleSetting, logLevel)
+	process, err := l.process(adminAddress, adminToken, consoleSetting, logLevel)
 	if err != nil {
 		return plan{}, err
 	}
@@ -83,7 +83,7 @@ func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
 }
 
 func (v values) processPlan() (out plan, err error) {
-	if out.admin, err = v.address(admin); err != nil {
+	if out.admin, err = v.address(adminAddress); err != nil {
 		return out, err
 	}
 	level, err := v.oneOf(logLevel)
@@ -94,7 +94,7 @@ func (v values) processPlan() (out plan, err error) {
 		return out, err
 	}
 	out.token = v.text[adminToken.name]
-	return out, v.guarded(admin, adminToken)
+	return out, v.guarded(adminAddress, adminToken)
 }
 
 // guarded refuses an address that other machines can reach if there is no token, and a token that can be guessed.

@@ -31,7 +31,7 @@ cannot change while running. A file with a mistake is refused, and everything st
   outbox-relay run --config relay.yaml --admin 127.0.0.1:9000`,
 		Args: noArguments,
 	}
-	settings := slices.Concat(eachSettings, []setting{admin, adminToken, consoleSetting, logLevel})
+	settings := slices.Concat(eachSettings, []setting{adminAddress, adminToken, consoleSetting, logLevel})
 	declare(cmd, settings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := &leveled{Writer: p.Stderr}
@@ -139,7 +139,7 @@ func (s *site) reload(ctx context.Context) {
 		return
 	}
 	if next.admin != s.plan.admin {
-		s.log.Warn().Str("setting", admin.name).Str("stays", s.plan.admin).Str("asked_for", next.admin).
+		s.log.Warn().Str("setting", adminAddress.name).Str("stays", s.plan.admin).Str("asked_for", next.admin).
 			Msg("reload: cannot change while running; restart to change it")
 		next.admin = s.plan.admin
 	}

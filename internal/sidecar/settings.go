@@ -146,7 +146,7 @@ var (
 	alertURL = setting{name: "alert-url", env: "ALERT_URL", secret: true, each: true,
 		usage: "`URL` of a chat's webhook, to which parked rows are reported; a secret: better in the environment"}
 
-	admin = setting{name: "admin", value: "127.0.0.1:8089",
+	adminAddress = setting{name: "admin", value: "127.0.0.1:8089",
 		usage: "`host:port` of /livez, /readyz, /metrics and /status; other than loopback only with admin-token"}
 	adminToken = setting{name: "admin-token", secret: true, hidden: true, live: true,
 		usage: "`token` that actions and, then, everything but /livez and /readyz want as Authorization: Bearer; " +
@@ -176,7 +176,7 @@ var sections = []section{
 		compression, shards, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic,
 		payloadRegistry, subjectStrategy, avroTopics, alertURL,
 	}},
-	{"The process", []setting{admin, adminToken, consoleSetting, logLevel, output}},
+	{"The process", []setting{adminAddress, adminToken, consoleSetting, logLevel, output}},
 }
 
 // everything contains all settings that the file may hold, for any command.

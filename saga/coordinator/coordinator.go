@@ -14,7 +14,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/keyed"
-	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
@@ -277,11 +276,8 @@ func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields 
 // an Actor and a Reason, which are stored in the saga's log. An action that the saga's state does not allow is an error that
 // wraps ErrRefused and gives the reason; then tx is unchanged.
 func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Event) (saga.Effects, error) {
-	if e.Actor == "" || e.Reason == "" {
-		return saga.Effects{}, fmt.Errorf("coordinator: %w: want an actor and a reason", ErrRefused)
-	}
-	if err := plain.CheckName(e.Actor); err != nil {
-		return saga.Effects{}, fmt.Errorf("coordinator: %w: actor: %w", ErrRefused, err)
+	if err := checkWho(e); err != nil {
+		return saga.Effects{}, fmt.Errorf("coordinator: %w", err)
 	}
 	e.Message = cmp.Or(e.Message, envelope.NewID())
 	var fx saga.Effects

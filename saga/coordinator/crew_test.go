@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/outbox"
@@ -285,7 +286,7 @@ func (s *crew) redrive(f repair.Filter) {
 	for _, hop := range hops[1:] {
 		desk, err := repair.New(repair.Config{Pool: s.pools[hop]})
 		require.NoError(s.t, err)
-		_, err = desk.Redrive(s.t.Context(), f, repair.RedriveConfig{By: repair.By{Actor: "somebody", Reason: "a test"}, Rate: -1})
+		_, err = desk.Redrive(s.t.Context(), f, repair.RedriveConfig{By: admin.Actor{Name: "somebody", Reason: "a test"}, Rate: -1})
 		require.NoError(s.t, err)
 	}
 }

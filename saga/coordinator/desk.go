@@ -10,11 +10,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/internal/plain"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
@@ -93,10 +92,10 @@ func (d *Desk) get(ctx context.Context, q querier, id, lock string) (*Detail, er
 }
 
 // Preview returns what Act would do now: saga.Decide on the stored state. It locks and writes nothing, so the right to read
-// suffices. Act may decide differently if the saga changes in between.
+// suffices, and e needs no actor and no reason. Act may decide differently if the saga changes in between.
 func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (Decided, error) {
-	if err := checkAction(e); err != nil {
-		return Decided{}, fmt.Errorf("saga %s: %w", id, err)
+	if !e.Kind.Action() {
+		return Decided{}, fmt.Errorf("saga %s: %w: %q is no action", id, ErrRefused, e.Kind)
 	}
 	g, err := d.Get(ctx, id)
 	if err != nil {
@@ -118,20 +117,11 @@ func checkAction(e saga.Event) error {
 }
 
 func checkWho(e saga.Event) error {
-	switch {
-	case strings.TrimSpace(e.Actor) == "" || strings.TrimSpace(e.Reason) == "":
-		return fmt.Errorf("%w: want an actor and a reason, for the log", ErrRefused)
-	case len(e.Actor) > 200 || len(e.Reason) > 2000:
-		return fmt.Errorf("%w: an actor has at most 200 bytes, a reason 2,000", ErrRefused)
-	}
-	if err := plain.CheckName(e.Actor); err != nil {
-		return fmt.Errorf("%w: actor: %w", ErrRefused, err)
+	if err := (admin.Actor{Name: e.Actor, Reason: e.Reason}).CheckReasoned(); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return nil
 }
-
-// lockLimit bounds the wait of an action for a saga's row while another transaction decides on it.
-const lockLimit = "10s"
 
 // Act applies an operator's action, as Coordinator.Act does, in a transaction of its own and in the name of the coordinator
 // that the saga belongs to. That coordinator need not run: the commands are then stored in its outbox. It returns the
@@ -154,7 +144,7 @@ func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (done Decided, 
 // change locks a saga in a transaction, runs do, and saves its decisions.
 func (d *Desk) change(ctx context.Context, id string, do func(*work, *Detail) error) error {
 	err := pgx.BeginFunc(ctx, d.cfg.Pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+lockLimit+"'"); err != nil {
+		if err := admin.LimitLocks(ctx, tx); err != nil {
 			return err
 		}
 		g, err := d.get(ctx, tx, id, " FOR UPDATE")
@@ -241,20 +231,4 @@ func (g *Detail) MarshalJSON() ([]byte, error) {
 	}{g.Row, g.State, g.Definition.JSON()})
 }
 
-// explain adds the remedy to errors of Postgres that do not contain it.
-func explain(err error) error {
-	var refused *pgconn.PgError
-	if !errors.As(err, &refused) {
-		return err
-	}
-	switch refused.Code {
-	case "42P01", "42703", "42883", "3F000": // undefined table, column, function, schema
-		return fmt.Errorf("the database lacks tables of this version (outbox-relay migrate makes them; is it the right "+
-			"database?): %w", err)
-	case "42501":
-		return fmt.Errorf("the database role lacks a right (docs/operating-sagas.md lists what each command needs): %w", err)
-	case "55P03":
-		return fmt.Errorf("somebody else has been at it for %s, nothing was done: try again: %w", lockLimit, err)
-	}
-	return err
-}
+func explain(err error) error { return admin.Explain(err, "docs/operating-sagas.md") }

@@ -81,7 +81,7 @@ func TestADeskActsInTheCoordinatorsName(t *testing.T) {
 		_, err = desk.Act(t.Context(), id, annsEvent(saga.ActRetry, "payment"))
 		require.ErrorContains(t, err, "saga order/o-1: refused: step payment is done: only what has failed is tried again")
 		_, err = desk.Act(t.Context(), id, saga.Event{Kind: saga.ActAbandon, Actor: "ann"})
-		require.ErrorContains(t, err, "want an actor and a reason")
+		require.ErrorContains(t, err, "reason: want a reason")
 		_, err = desk.Act(t.Context(), "order/o-2", annsEvent(saga.ActAbandon, ""))
 		require.ErrorIs(t, err, coordinator.ErrNotFound)
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -109,7 +110,7 @@ const maxPage = 10_000
 func (p Page) Validate() error {
 	_, err := p.limit()
 	if err == nil && p.After != "" {
-		_, _, err = p.after()
+		_, _, err = admin.ReadTimeCursor(p.After)
 	}
 	return err
 }
@@ -122,14 +123,6 @@ func (p Page) limit() (int, error) {
 		return 50, nil
 	}
 	return p.Limit, nil
-}
-
-func (p Page) after() (at time.Time, id string, err error) {
-	text, id, found := strings.Cut(p.After, ",")
-	if at, err = time.Parse(time.RFC3339Nano, text); err != nil || !found {
-		return at, id, fmt.Errorf("mark %q: want the one that the page before gave", p.After)
-	}
-	return at, id, nil
 }
 
 // List returns sagas in the order in which they started. next is the cursor for the next page; "": this was the last one. The
@@ -151,7 +144,7 @@ func (d *Desk) List(ctx context.Context, f Filter, p Page) (list []Row, next str
 	if limit, _ := p.limit(); len(list) > limit {
 		list = list[:limit]
 		last := list[limit-1]
-		next = last.StartedAt.UTC().Format(time.RFC3339Nano) + "," + last.ID
+		next = admin.TimeCursor(last.StartedAt, last.ID)
 	}
 	return list, next, nil
 }
@@ -190,7 +183,7 @@ func listing(f Filter, p Page) (sql string, args pgx.NamedArgs, err error) {
 	// A saga that has not changed since then has not started since then either, and started_at is indexed.
 	add(!f.NotMovedSince.IsZero(), "updated_at < @not_moved_since AND started_at < @not_moved_since", "not_moved_since", f.NotMovedSince)
 	if p.After != "" {
-		at, id, err := p.after()
+		at, id, err := admin.ReadTimeCursor(p.After)
 		if err != nil {
 			return "", nil, err
 		}

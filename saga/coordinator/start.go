@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -36,14 +37,11 @@ func (r StartRequest) event() (saga.Event, error) {
 	if r.Definition == nil {
 		return e, errors.New("start: no definition")
 	}
-	if err := checkWho(e); err != nil {
-		return e, fmt.Errorf("saga %s: %w", r.Definition.Spec().Saga, err)
-	}
 	return e, nil
 }
 
 // PreviewStart returns what Start would do now, without the effects of stashed events that came before the saga. It locks and
-// writes nothing, so the right to read suffices. Start may decide differently if something changes in between.
+// writes nothing, so the right to read suffices, and r needs no actor and no reason. Start may decide differently if something changes in between.
 func (d *Desk) PreviewStart(ctx context.Context, r StartRequest) (Decided, error) {
 	e, err := r.event()
 	if err != nil {
@@ -104,6 +102,9 @@ func (d *Desk) Start(ctx context.Context, r StartRequest) (done Decided, err err
 	if err != nil {
 		return done, err
 	}
+	if err := checkWho(e); err != nil {
+		return done, fmt.Errorf("saga %s: %w", r.Definition.Spec().Saga, err)
+	}
 	for range startTries {
 		err = pgx.BeginFunc(ctx, d.cfg.Pool, func(tx pgx.Tx) error {
 			done, err = d.start(ctx, tx, r, e)
@@ -120,7 +121,7 @@ func (d *Desk) Start(ctx context.Context, r StartRequest) (done Decided, err err
 }
 
 func (d *Desk) start(ctx context.Context, tx pgx.Tx, r StartRequest, e saga.Event) (done Decided, err error) {
-	if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+lockLimit+"'"); err != nil {
+	if err := admin.LimitLocks(ctx, tx); err != nil {
 		return done, err
 	}
 	home, err := d.home(ctx, tx, r)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/troupe-go/troupe/console"
 	"github.com/troupe-go/troupe/console/internal/stage"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/testkit"
@@ -285,7 +286,7 @@ func TestAPageFollowsItsFacts(t *testing.T) {
 	p.sees("no answer in 5s")
 	desk, err := repair.New(repair.Config{Pool: p.Pool})
 	require.NoError(t, err)
-	_, err = desk.Discard(t.Context(), repair.Filter{Class: "timeout"}, repair.By{Actor: "bob", Reason: "ticket 5"})
+	_, err = desk.Discard(t.Context(), repair.Filter{Class: "timeout"}, admin.Actor{Name: "bob", Reason: "ticket 5"})
 	require.NoError(t, err)
 	testkit.Wait(t, "the row to go", func() (bool, error) {
 		var have string

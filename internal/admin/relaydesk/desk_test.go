@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -48,7 +49,7 @@ func (s *stage) park(topic string, rows int) {
 		FROM (SELECT *, row_number() OVER (ORDER BY position) AS n FROM troupe.outbox WHERE topic = $1) AS o`, topic, rows)
 }
 
-var ann = desk.By{Actor: "ann", Reason: "ticket 7"}
+var ann = admin.Actor{Name: "ann", Reason: "ticket 7"}
 
 // Parks more rows than one statement handles. Each is done once and recorded, and no other row is changed.
 func TestAllParkedRowsOfATopicAreRetriedOrDiscarded(t *testing.T) {
@@ -56,13 +57,13 @@ func TestAllParkedRowsOfATopicAreRetriedOrDiscarded(t *testing.T) {
 	s := newStage(t)
 	s.park("a.b.commands", 1003)
 	s.park("a.c.commands", 3)
-	n, err := s.RetryTopic(t.Context(), "a.b.commands", desk.By{Actor: "ann"})
+	n, err := s.RetryTopic(t.Context(), "a.b.commands", admin.Actor{Name: "ann"})
 	require.NoError(t, err)
 	require.Equal(t, 1003, n)
 	require.Equal(t, 1004, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE topic = 'a.b.commands' AND status = 'retrying'"))
 	require.Equal(t, 1003, s.count("SELECT count(*) FROM troupe.outbox_repairs WHERE action = 'retry' AND actor = 'ann' AND topic = 'a.b.commands'"))
 
-	_, err = s.DiscardTopic(t.Context(), "a.c.commands", desk.By{Actor: "ann"})
+	_, err = s.DiscardTopic(t.Context(), "a.c.commands", admin.Actor{Name: "ann"})
 	require.ErrorContains(t, err, "want a reason")
 	n, err = s.DiscardTopic(t.Context(), "a.c.commands", ann)
 	require.NoError(t, err)
@@ -106,14 +107,14 @@ func TestAnOutboxIsPausedAndResumedWithARecord(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	require.ErrorIs(t, s.Resume(t.Context(), ann), desk.ErrNotPaused)
-	require.ErrorContains(t, s.Pause(t.Context(), desk.By{Actor: "ann"}), "want a reason")
+	require.ErrorContains(t, s.Pause(t.Context(), admin.Actor{Name: "ann"}), "want a reason")
 	require.NoError(t, s.Pause(t.Context(), ann))
-	require.ErrorIs(t, s.Pause(t.Context(), desk.By{Actor: "bob", Reason: "mine"}), desk.ErrPaused)
+	require.ErrorIs(t, s.Pause(t.Context(), admin.Actor{Name: "bob", Reason: "mine"}), desk.ErrPaused)
 	all, err := desk.Look(t.Context(), s.pool)
 	require.NoError(t, err)
-	require.Equal(t, ann, all[0].Paused.By)
+	require.Equal(t, ann, admin.Actor{Name: all[0].Paused.Actor, Reason: all[0].Paused.Reason})
 	require.Empty(t, all[0].Leases, "no relay has run")
-	require.NoError(t, s.Resume(t.Context(), desk.By{Actor: "bob"}))
+	require.NoError(t, s.Resume(t.Context(), admin.Actor{Name: "bob"}))
 	all, err = desk.Look(t.Context(), s.pool)
 	require.NoError(t, err)
 	require.Nil(t, all[0].Paused)
@@ -176,7 +177,7 @@ func TestADatabaseThatIsNotMigratedIsSaidToBe(t *testing.T) {
 func ExampleDesk_RetryTopic() {
 	mended := func(ctx context.Context, conn *pgx.Conn) error {
 		d := desk.Desk{DB: conn} // troupe.outbox
-		n, err := d.RetryTopic(ctx, "order.payment.commands", desk.By{Actor: "ann", Reason: "ticket 4711: the topic is there now"})
+		n, err := d.RetryTopic(ctx, "order.payment.commands", admin.Actor{Name: "ann", Reason: "ticket 4711: the topic is there now"})
 		fmt.Println(n, "rows are tried again")
 		return err
 	}

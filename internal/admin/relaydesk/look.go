@@ -71,11 +71,11 @@ func Look(ctx context.Context, db DB) ([]Outbox, error) {
 		table, source, why, slot string
 		shards                   int
 		since                    *time.Time
-		by                       By
+		actor, reason            string
 	}
 	leases, err := all(ctx, db, readLeases, nil, func(one pgx.CollectableRow) (r row, err error) {
 		return r, one.Scan(&r.Shard, &r.table, &r.Holder, &r.Term, &r.Expires, &r.Remaining, &r.Held, &r.Wanted, &r.shards, &r.source, &r.why,
-			&r.since, &r.by.Actor, &r.by.Reason, &r.slot)
+			&r.since, &r.actor, &r.reason, &r.slot)
 	})
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func Look(ctx context.Context, db DB) ([]Outbox, error) {
 		if l.Shard <= 0 {
 			o.Source, o.Why, o.SlotName = l.source, l.why, l.slot
 			if l.since != nil {
-				o.Paused = &Pause{*l.since, l.by}
+				o.Paused = &Pause{*l.since, l.actor, l.reason}
 			}
 			if l.slot != "" {
 				slots = append(slots, l.slot)

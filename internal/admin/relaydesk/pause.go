@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/admin"
 )
 
 // Errors of Pause and Resume. Nothing was changed.
@@ -14,36 +16,39 @@ var (
 	ErrPaused    = errors.New("paused already")
 	ErrNotPaused = errors.New("not paused")
 	ErrNoRelay   = errors.New("no relay has published it yet")
-	ErrTooLong   = errors.New("an actor or a reason is too long")
 )
 
 // A Pause applies to all relays of an outbox.
 type Pause struct {
-	Since time.Time `json:"since"`
-	By
+	Since  time.Time `json:"since"`
+	Actor  string    `json:"actor"`
+	Reason string    `json:"reason"`
 }
 
 // Pause makes all relays of the outbox publish nothing until Resume, also relays that start later. Rows in flight are
 // finished; leases are kept. It requires a reason. The error wraps ErrPaused if the outbox is paused already, and ErrNoRelay
 // if no relay has published this table with a mapping yet.
-func (d Desk) Pause(ctx context.Context, by By) error {
-	return d.turn(ctx, pauseRelays, ErrPaused, by, WhyPause)
+func (d Desk) Pause(ctx context.Context, by admin.Actor) error {
+	if err := by.CheckReasoned(); err != nil {
+		return err
+	}
+	return d.turn(ctx, pauseRelays, ErrPaused, by)
 }
 
 // Resume ends a Pause. The error wraps ErrNotPaused if there is none.
-func (d Desk) Resume(ctx context.Context, by By) error {
-	return d.turn(ctx, resume, ErrNotPaused, by, "")
-}
-
-func (d Desk) turn(ctx context.Context, query string, otherwise error, by By, why string) error {
-	if err := by.Check(why); err != nil {
+func (d Desk) Resume(ctx context.Context, by admin.Actor) error {
+	if err := by.Check(); err != nil {
 		return err
 	}
+	return d.turn(ctx, resume, ErrNotPaused, by)
+}
+
+func (d Desk) turn(ctx context.Context, query string, otherwise error, by admin.Actor) error {
 	shard, err := d.shard(ctx)
 	if err != nil {
 		return err
 	}
-	done, err := all(ctx, d.DB, query, pgx.NamedArgs{"shard": shard, "actor": by.Actor, "reason": by.Reason},
+	done, err := all(ctx, d.DB, query, pgx.NamedArgs{"shard": shard, "actor": by.Name, "reason": by.Reason},
 		func(one pgx.CollectableRow) (at time.Time, err error) { return at, one.Scan(&at, nil) })
 	switch {
 	case err != nil:
@@ -80,7 +85,8 @@ func (d Desk) shard(ctx context.Context) (int, error) {
 type Turn struct {
 	At     time.Time `json:"at"`
 	Action string    `json:"action"` // pause or resume
-	By
+	Actor  string    `json:"actor"`
+	Reason string    `json:"reason"`
 }
 
 // Turns returns the most recent pauses and resumes, newest first, most at most.

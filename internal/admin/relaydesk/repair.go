@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
@@ -24,39 +25,42 @@ type Repaired struct {
 }
 
 // An action has one statement for troupe.outbox (own), and one for tables with a mapping.
-type action struct{ own, mapped string }
+type action struct {
+	own, mapped string
+	check       func(admin.Actor) error
+}
 
 var (
-	retrying   = action{retryRows, retryMapped}
-	discarding = action{discardRows, discardMapped}
+	retrying   = action{retryRows, retryMapped, admin.Actor.Check}
+	discarding = action{discardRows, discardMapped, admin.Actor.CheckReasoned}
 )
 
 // Retry lets a parked row be tried again at once, at its place in the order of its key. The error wraps ErrNotParked if the
 // row is not parked.
-func (d Desk) Retry(ctx context.Context, id uuid.UUID, by By) (Repaired, error) {
-	return d.one(ctx, retrying, id, by, "")
+func (d Desk) Retry(ctx context.Context, id uuid.UUID, by admin.Actor) (Repaired, error) {
+	return d.one(ctx, retrying, id, by)
 }
 
 // Discard removes a parked row from the outbox permanently, and the rows that wait behind it are published. A table with a
 // mapping keeps its row; the relay deletes its own copy. Discard requires a reason. The record of it keeps the row. The error
 // wraps ErrNotParked if the row is not parked.
-func (d Desk) Discard(ctx context.Context, id uuid.UUID, by By) (Repaired, error) {
-	return d.one(ctx, discarding, id, by, WhyDiscard)
+func (d Desk) Discard(ctx context.Context, id uuid.UUID, by admin.Actor) (Repaired, error) {
+	return d.one(ctx, discarding, id, by)
 }
 
 // RetryTopic calls Retry for all parked rows of a topic, lowest position first. It returns the number of rows; with an error,
 // the number of rows done before it.
-func (d Desk) RetryTopic(ctx context.Context, topic string, by By) (int, error) {
-	return d.many(ctx, retrying, topic, by, "")
+func (d Desk) RetryTopic(ctx context.Context, topic string, by admin.Actor) (int, error) {
+	return d.many(ctx, retrying, topic, by)
 }
 
 // DiscardTopic calls Discard for all parked rows of a topic, in the order and with the results of RetryTopic.
-func (d Desk) DiscardTopic(ctx context.Context, topic string, by By) (int, error) {
-	return d.many(ctx, discarding, topic, by, WhyDiscard)
+func (d Desk) DiscardTopic(ctx context.Context, topic string, by admin.Actor) (int, error) {
+	return d.many(ctx, discarding, topic, by)
 }
 
-func (d Desk) one(ctx context.Context, a action, id uuid.UUID, by By, why string) (Repaired, error) {
-	if err := by.Check(why); err != nil {
+func (d Desk) one(ctx context.Context, a action, id uuid.UUID, by admin.Actor) (Repaired, error) {
+	if err := a.check(by); err != nil {
 		return Repaired{}, err
 	}
 	done, err := d.act(ctx, a, by, pgx.NamedArgs{"id": [16]byte(id), "rows": 1})
@@ -72,8 +76,8 @@ func (d Desk) one(ctx context.Context, a action, id uuid.UUID, by By, why string
 // atOnce limits the rows of one statement, and so for how long it locks them.
 const atOnce = 500
 
-func (d Desk) many(ctx context.Context, a action, topic string, by By, why string) (n int, err error) {
-	if err := by.Check(why); err != nil {
+func (d Desk) many(ctx context.Context, a action, topic string, by admin.Actor) (n int, err error) {
+	if err := a.check(by); err != nil {
 		return 0, err
 	}
 	for after := int64(0); ; { // a row that is parked again meanwhile is at or below after, and is not done twice
@@ -91,13 +95,13 @@ func (d Desk) many(ctx context.Context, a action, topic string, by By, why strin
 	}
 }
 
-func (d Desk) act(ctx context.Context, a action, by By, args pgx.NamedArgs) ([]Repaired, error) {
+func (d Desk) act(ctx context.Context, a action, by admin.Actor, args pgx.NamedArgs) ([]Repaired, error) {
 	query := a.own
 	if d.mapped() {
 		query = a.mapped
 	}
 	for name, value := range map[string]any{
-		"table": d.Table.Name, "id": nil, "topic": "", "after": int64(0), "actor": by.Actor, "reason": by.Reason, "channel": outboxrow.Channel,
+		"table": d.Table.Name, "id": nil, "topic": "", "after": int64(0), "actor": by.Name, "reason": by.Reason, "channel": outboxrow.Channel,
 	} {
 		if _, given := args[name]; !given {
 			args[name] = value

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/admin"
 )
 
 // An UnreadableBatch is a batch of a topic that unpacks to more than a participant accepts. It blocks its partition until it is
@@ -64,8 +66,8 @@ func (b *UnreadableBatch) fields() []any {
 // the batch.
 //
 // The error wraps ErrNotFound if no participant found such a batch, and ErrNotOpen if it was skipped before.
-func (d *Desk) Skip(ctx context.Context, p Place, group string, by By) (b UnreadableBatch, err error) {
-	err = by.check(true)
+func (d *Desk) Skip(ctx context.Context, p Place, group string, by admin.Actor) (b UnreadableBatch, err error) {
+	err = by.CheckReasoned()
 	if err == nil {
 		err = d.act(ctx, func(tx pgx.Tx) (err error) {
 			b, err = skip(ctx, tx, p, group, by)
@@ -119,7 +121,7 @@ func openBatch(ctx context.Context, from querier, lock string, p Place, group st
 	return b, nil
 }
 
-func skip(ctx context.Context, tx pgx.Tx, p Place, group string, by By) (b UnreadableBatch, err error) {
+func skip(ctx context.Context, tx pgx.Tx, p Place, group string, by admin.Actor) (b UnreadableBatch, err error) {
 	if b, err = openBatch(ctx, tx, "FOR UPDATE", p, group); err != nil {
 		return b, err
 	}
@@ -133,7 +135,7 @@ func skip(ctx context.Context, tx pgx.Tx, p Place, group string, by By) (b Unrea
 	if err != nil {
 		return b, err
 	}
-	b.Actor, b.Reason = by.Actor, by.Reason
+	b.Actor, b.Reason = by.Name, by.Reason
 	_, err = tx.Exec(ctx, recordBatch, args)
 	return b, err
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
@@ -67,7 +68,7 @@ func TestASkippedBatchBlocksItsPartitionNoMore(t *testing.T) {
 	require.Nil(t, found.Skipped)
 	s.waitCount(1, "SELECT count(*) FROM charges")
 
-	_, err := operator.Skip(t.Context(), place, "", repair.By{Actor: "ann"})
+	_, err := operator.Skip(t.Context(), place, "", admin.Actor{Name: "ann"})
 	require.ErrorContains(t, err, "reason")
 	_, err = s.as(grants.Viewer).Skip(t.Context(), place, "", ann)
 	require.ErrorContains(t, err, "lacks a right")

@@ -3,11 +3,12 @@ package repair
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/admin"
 )
 
 // A Cause groups dead letters with the same cause. Its JSON is the output of troupe dlq list.
@@ -48,16 +49,12 @@ func (d *Desk) Causes(ctx context.Context, f Filter, p Page) (causes []Cause, ne
 	}
 	where, having := f.conditions(), ""
 	if p.After != "" {
-		count, cause, err := p.after()
-		n, numberErr := strconv.Atoi(count)
-		if err == nil && numberErr != nil {
-			err = fmt.Errorf("after %q: want what the page before gave as next", p.After)
-		}
+		count, cause, err := admin.ReadNumberCursor(p.After)
 		if err != nil {
 			return nil, "", fmt.Errorf("group dead letters: %w", err)
 		}
 		having = "HAVING (-count(*), cause) > (-@after_count::bigint, @after_cause::text)"
-		where.args["after_count"], where.args["after_cause"] = n, cause
+		where.args["after_count"], where.args["after_cause"] = count, cause
 	}
 	where.args["limit"] = limit + 1
 	of := where.String()
@@ -90,7 +87,7 @@ func (d *Desk) Causes(ctx context.Context, f Filter, p Page) (causes []Cause, ne
 	if len(causes) > limit {
 		causes = causes[:limit]
 		last := causes[limit-1]
-		next = strconv.Itoa(last.Count) + "/" + last.ID
+		next = admin.NumberCursor(int64(last.Count), last.ID)
 	}
 	return causes, next, nil
 }

@@ -3,14 +3,12 @@ package repair
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/troupe-go/troupe/internal/plain"
+	"github.com/troupe-go/troupe/internal/admin"
 )
 
 // Config configures a Desk. Pool is required.
@@ -45,42 +43,16 @@ func New(cfg Config) (*Desk, error) {
 	return &Desk{pool: cfg.Pool, codec: cfg.Codec}, nil
 }
 
-// By names the operator (at most 200 bytes) and the reason (at most 2,000). Every action needs an Actor; Edit, Discard,
-// Release and Skip also need a Reason.
-type By struct {
-	Actor  string
-	Reason string
-}
+// rights is the page that lists the rights of each command.
+const rights = "docs/dead-letters.md"
 
-func (b By) check(reason bool) error {
-	for _, field := range []struct {
-		name, text string
-		limit      int
-		required   bool
-	}{{"actor", b.Actor, 200, true}, {"reason", b.Reason, 2000, reason}} {
-		switch {
-		case field.required && strings.TrimSpace(field.text) == "":
-			return fmt.Errorf("no %s: every action is recorded with who did it, and this one with why: give one", field.name)
-		case len(field.text) > field.limit:
-			return fmt.Errorf("%s of %d bytes: at most %d", field.name, len(field.text), field.limit)
-		case strings.ToValidUTF8(field.text, "") != field.text || strings.ContainsRune(field.text, 0):
-			return fmt.Errorf("%s is not text", field.name)
-		}
-	}
-	if err := plain.CheckName(b.Actor); err != nil {
-		return fmt.Errorf("actor: %w", err)
-	}
-	return nil
-}
-
-// lockLimit limits how long an action waits for a row that another session has locked.
-const lockLimit = "10s"
+func explain(err error) error { return admin.Explain(err, rights) }
 
 // act runs do in one transaction. It waits for rows that another session has locked and then reads them as they are now, whatever
 // isolation level is the role's default.
 func (d *Desk) act(ctx context.Context, do func(pgx.Tx) error) error {
 	err := pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+lockLimit+"'"); err != nil {
+		if err := admin.LimitLocks(ctx, tx); err != nil {
 			return err
 		}
 		return do(tx)

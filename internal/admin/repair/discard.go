@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/admin"
 )
 
 // discardBatch limits how many rows one transaction locks.
@@ -16,15 +18,15 @@ const discardBatch = 500
 // call then continues with the rest. It takes only dead letters from before the call.
 //
 // A single id that does not exist or is not open is an error. Of several ids, such ids are skipped.
-func (d *Desk) Discard(ctx context.Context, f Filter, by By) (n int, err error) {
+func (d *Desk) Discard(ctx context.Context, f Filter, by admin.Actor) (n int, err error) {
 	if n, err = d.discard(ctx, f, by); err != nil {
 		return n, fmt.Errorf("discard: %w", err)
 	}
 	return n, nil
 }
 
-func (d *Desk) discard(ctx context.Context, f Filter, by By) (n int, err error) {
-	if err := by.check(true); err != nil {
+func (d *Desk) discard(ctx context.Context, f Filter, by admin.Actor) (n int, err error) {
+	if err := by.CheckReasoned(); err != nil {
 		return 0, err
 	}
 	if err := f.checkForAction(); err != nil {
@@ -46,7 +48,7 @@ func (d *Desk) discard(ctx context.Context, f Filter, by By) (n int, err error) 
 	}
 }
 
-func (d *Desk) discardSome(ctx context.Context, f Filter, by By) (n int, err error) {
+func (d *Desk) discardSome(ctx context.Context, f Filter, by admin.Actor) (n int, err error) {
 	where := f.conditions()
 	where.args["limit"] = discardBatch
 	err = d.act(ctx, func(tx pgx.Tx) error {

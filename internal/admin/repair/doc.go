@@ -36,8 +36,8 @@
 //	a message fails again while others are      not taken again: a Redrive takes only dead letters from before
 //	still redriven                              it began
 //	a message that no relay could send          refused, with the remedy; the others are redriven
-//	a handler runs the message that is to be    Release waits for its end, up to 10 s; then it returns ErrBusy and
-//	released or retried                         nothing has happened; Retry skips the message
+//	a handler runs the message that is to be    Release waits for its end, up to 10 s; then it returns admin.ErrBusy,
+//	released or retried                         and nothing has happened; Retry skips the message
 //	it has succeeded meanwhile                  ErrGone: there is nothing left to do
 //
 // # Not promised

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/deadletter"
 )
 
@@ -20,15 +21,15 @@ const maxEditBytes = 8 << 20
 //
 // The error wraps ErrPayload if the schema does not allow text, and names the path of the mistake; or ErrNotFound; or ErrNotOpen.
 // Then nothing has changed.
-func (d *Desk) Edit(ctx context.Context, id uuid.UUID, text []byte, by By) error {
+func (d *Desk) Edit(ctx context.Context, id uuid.UUID, text []byte, by admin.Actor) error {
 	if err := d.edit(ctx, id, text, by); err != nil {
 		return fmt.Errorf("edit dead letter %s: %w", id, err)
 	}
 	return nil
 }
 
-func (d *Desk) edit(ctx context.Context, id uuid.UUID, text []byte, by By) error {
-	if err := by.check(true); err != nil {
+func (d *Desk) edit(ctx context.Context, id uuid.UUID, text []byte, by admin.Actor) error {
+	if err := by.CheckReasoned(); err != nil {
 		return err
 	}
 	if len(text) > maxEditBytes {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
@@ -26,7 +27,7 @@ func TestAnEditIsWhatARedriveSends(t *testing.T) {
 		require.ErrorIs(t, err, repair.ErrPayload, text)
 	}
 	require.NoError(t, s.desk.Edit(t.Context(), id, []byte(` {"n":1,"cents":500} `), ann))
-	require.NoError(t, s.desk.Edit(t.Context(), id, []byte(`{"n":1,"cents":5}`), repair.By{Actor: "bob", Reason: "ann meant cents"}))
+	require.NoError(t, s.desk.Edit(t.Context(), id, []byte(`{"n":1,"cents":5}`), admin.Actor{Name: "bob", Reason: "ann meant cents"}))
 
 	l, err := s.desk.Show(t.Context(), id)
 	require.NoError(t, err)

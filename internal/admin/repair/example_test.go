@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/migrations"
@@ -39,7 +40,7 @@ func Example() {
 		fmt.Println(c.Count, c.Class, c.Fingerprint)
 	}
 
-	ann := repair.By{Actor: "ann", Reason: "ticket 4711"}
+	ann := admin.Actor{Name: "ann", Reason: "ticket 4711"}
 	mend := repair.Filter{Key: repair.Key("o-1")}
 	letters, _, err := desk.List(ctx, mend, repair.Page{})
 	if err != nil {
@@ -88,7 +89,7 @@ func ExampleDesk_Release() {
 		fmt.Println(err)
 		return
 	}
-	ann := repair.By{Actor: "ann", Reason: "ticket 4712: the one behind it is urgent"}
+	ann := admin.Actor{Name: "ann", Reason: "ticket 4712: the one behind it is urgent"}
 	keys, _, err := desk.Held(ctx, repair.HeldFilter{Group: "order.payment"}, repair.Page{})
 	if err != nil {
 		fmt.Println(err)

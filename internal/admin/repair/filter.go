@@ -146,12 +146,3 @@ func (p Page) limit() (int, error) {
 	}
 	return p.Limit, nil
 }
-
-// after splits a cursor of this package into its two parts.
-func (p Page) after() (first, second string, err error) {
-	first, second, ok := strings.Cut(p.After, "/")
-	if !ok {
-		return "", "", fmt.Errorf("after %q: want what the page before gave as next", p.After)
-	}
-	return first, second, nil
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/pgtext"
 )
@@ -199,9 +200,9 @@ func (d *Desk) Held(ctx context.Context, f HeldFilter, p Page) (keys []HeldKey, 
 		return nil, "", fmt.Errorf("list held keys: %w", err)
 	}
 	if p.After != "" {
-		position, err := strconv.ParseInt(p.After, 10, 64)
+		position, _, err := admin.ReadNumberCursor(p.After)
 		if err != nil {
-			return nil, "", fmt.Errorf("list held keys: after %q: want what the page before gave as next", p.After)
+			return nil, "", fmt.Errorf("list held keys: %w", err)
 		}
 		where.add("h.position > @after", "after", position)
 	}
@@ -212,7 +213,7 @@ func (d *Desk) Held(ctx context.Context, f HeldFilter, p Page) (keys []HeldKey, 
 	}
 	if len(keys) > limit {
 		keys = keys[:limit]
-		next = strconv.FormatInt(keys[limit-1].row.position, 10)
+		next = admin.NumberCursor(keys[limit-1].row.position, "")
 	}
 	return keys, next, nil
 }
@@ -247,7 +248,7 @@ const recordHeld = `
 INSERT INTO troupe.repairs (actor, action, reason, dead_letter_id, consumer_group, topic, partition, "offset", message_id)
 VALUES (@actor, @action, @reason, @dead_letter, @group, @topic, @partition, @offset, @message_id)`
 
-func (k *HeldKey) recordArgs(action string, by By, deadLetter *uuid.UUID) pgx.NamedArgs {
+func (k *HeldKey) recordArgs(action string, by admin.Actor, deadLetter *uuid.UUID) pgx.NamedArgs {
 	args := recordArgs(action, by)
 	args["dead_letter"], args["group"], args["topic"] = deadLetter, k.Group, k.Place.Topic
 	args["partition"], args["offset"], args["message_id"] = k.Place.Partition, k.Place.Offset, pgtext.Indexable(k.MessageID)

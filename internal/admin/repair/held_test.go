@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
@@ -96,7 +97,7 @@ func TestRetryMakesTheNextTryDue(t *testing.T) {
 	t.Parallel()
 	s, _ := waiting(t)
 	listen := s.listen("troupe_held")
-	n, err := s.desk.Retry(t.Context(), repair.HeldFilter{Key: repair.Key("a")}, repair.By{Actor: "ann"})
+	n, err := s.desk.Retry(t.Context(), repair.HeldFilter{Key: repair.Key("a")}, admin.Actor{Name: "ann"})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, s.hop.String(), listen())
@@ -435,7 +436,7 @@ func TestWhoWaitsTooLongIsToldSo(t *testing.T) {
 	require.NoError(t, err)
 	place := s.held("a").Place
 	_, err = s.desk.Release(t.Context(), place, repair.ReleaseConfig{By: ann})
-	require.ErrorIs(t, err, repair.ErrBusy)
+	require.ErrorIs(t, err, admin.ErrBusy)
 	require.ErrorContains(t, err, "try again")
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.repairs"))

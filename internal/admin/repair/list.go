@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/admin"
 )
 
 // A DeadLetter is a message that is not retried any more. Its JSON is the output of troupe dlq list.
@@ -56,12 +58,12 @@ func (d *Desk) List(ctx context.Context, f Filter, p Page) (letters []DeadLetter
 	}
 	where := f.conditions()
 	if p.After != "" {
-		at, id, err := p.after()
+		at, id, err := admin.ReadUUIDCursor(p.After)
 		if err != nil {
 			return nil, "", fmt.Errorf("list dead letters: %w", err)
 		}
-		where.add("(last_failed_at, id) > (@after_at::text::timestamptz, @after_id::text::uuid)", "after_at", at)
-		where.args["after_id"] = id
+		where.add("(last_failed_at, id) > (@after_at, @after_id)", "after_at", at)
+		where.args["after_id"] = [16]byte(id)
 	}
 	where.args["limit"] = limit + 1
 	letters, err = query(ctx, d, `
@@ -76,7 +78,7 @@ func (d *Desk) List(ctx context.Context, f Filter, p Page) (letters []DeadLetter
 	if len(letters) > limit {
 		letters = letters[:limit]
 		last := letters[limit-1]
-		next = last.LastFailed.UTC().Format(time.RFC3339Nano) + "/" + last.ID.String()
+		next = admin.TimeCursor(last.LastFailed, last.ID.String())
 	}
 	return letters, next, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/outboxrow"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-var ann = repair.By{Actor: "ann", Reason: "ticket 4711"}
+var ann = admin.Actor{Name: "ann", Reason: "ticket 4711"}
 
 // Charge is the command to a payment service. The table rules contains what its handler does.
 type Charge struct {

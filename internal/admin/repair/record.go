@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/admin"
 )
 
 // recordLetters inserts the audit rows of actions on dead letters.
@@ -18,8 +20,8 @@ FROM troupe.dead_letters
 WHERE id = ANY (@ids)`
 
 // recordArgs returns arguments of recordLetters and recordHeld.
-func recordArgs(action string, by By) pgx.NamedArgs {
-	return pgx.NamedArgs{"actor": by.Actor, "action": action, "reason": by.Reason, "before": []byte(nil), "after": []byte(nil)}
+func recordArgs(action string, by admin.Actor) pgx.NamedArgs {
+	return pgx.NamedArgs{"actor": by.Name, "action": action, "reason": by.Reason, "before": []byte(nil), "after": []byte(nil)}
 }
 
 // notOpen returns an error with the status of a dead letter, the actor and the time.

@@ -12,14 +12,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
 )
 
-// RedriveConfig configures a Redrive. By.Actor is required.
+// RedriveConfig configures a Redrive. By.Name is required.
 type RedriveConfig struct {
-	By By
+	By admin.Actor
 	// Rate limits the dead letters per second, so as not to overload the hop that has just failed. Default: 50; negative: no
 	// limit.
 	Rate float64
@@ -62,7 +63,7 @@ func (d *Desk) Redrive(ctx context.Context, f Filter, cfg RedriveConfig) (Redriv
 }
 
 func (d *Desk) redrive(ctx context.Context, f Filter, cfg RedriveConfig, r *RedriveResult) (err error) {
-	if err := cfg.By.check(false); err != nil {
+	if err := cfg.By.Check(); err != nil {
 		return err
 	}
 	if err := f.checkForAction(); err != nil {
@@ -165,7 +166,7 @@ VALUES (@id, @topic, @key, @type, @headers, @payload)`
 
 // redriveNext redrives the first dead letter after last. next is nil if there is none. A refusal leaves it unchanged. Two calls
 // that redrive the same ones meet at the first that is open: one waits for the other's commit and then takes the next.
-func (d *Desk) redriveNext(ctx context.Context, f Filter, last *letter, by By, refusal *error) (next *letter, err error) {
+func (d *Desk) redriveNext(ctx context.Context, f Filter, last *letter, by admin.Actor, refusal *error) (next *letter, err error) {
 	where := f.conditions()
 	if last != nil {
 		where.add("(last_failed_at, id) > (@last_at, @last_id)", "last_at", last.lastFailed)

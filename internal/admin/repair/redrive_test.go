@@ -13,13 +13,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 )
 
-var quickly = repair.RedriveConfig{By: repair.By{Actor: "ann"}, Rate: -1}
+var quickly = repair.RedriveConfig{By: admin.Actor{Name: "ann"}, Rate: -1}
 
 // TestARedrivenMessageGetsItsOutcomeOnce covers the whole path: handler, dead letter, outbox, relay, topic, handler.
 func TestARedrivenMessageGetsItsOutcomeOnce(t *testing.T) {
@@ -180,7 +181,7 @@ func TestWhatIsNotOpenIsSaidWithWhoEndedIt(t *testing.T) {
 	n, err := s.desk.Discard(t.Context(), repair.Filter{IDs: []uuid.UUID{one}}, ann)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	_, err = s.desk.Discard(t.Context(), repair.Filter{IDs: []uuid.UUID{one}}, repair.By{Actor: "bob", Reason: "too"})
+	_, err = s.desk.Discard(t.Context(), repair.Filter{IDs: []uuid.UUID{one}}, admin.Actor{Name: "bob", Reason: "too"})
 	require.ErrorIs(t, err, repair.ErrNotOpen)
 	require.ErrorContains(t, err, "discarded by ann at 20")
 	require.ErrorIs(t, s.desk.Edit(t.Context(), one, []byte(`{}`), ann), repair.ErrNotOpen)
@@ -254,22 +255,22 @@ func TestTheRateIsKept(t *testing.T) {
 func TestNobodyActsWithoutANameAndAReason(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	anyone, nameless := repair.By{Actor: "ann"}, repair.By{Reason: "r"}
+	anyone, nameless := admin.Actor{Name: "ann"}, admin.Actor{Reason: "r"}
 	_, redrive := s.desk.Redrive(t.Context(), repair.Filter{}, repair.RedriveConfig{By: nameless})
 	_, discard := s.desk.Discard(t.Context(), repair.Filter{}, anyone)
 	_, retry := s.desk.Retry(t.Context(), repair.HeldFilter{}, nameless)
 	_, release := s.desk.Release(t.Context(), repair.Place{}, repair.ReleaseConfig{By: anyone})
 	edit := s.desk.Edit(t.Context(), uuid.Nil, []byte("{}"), anyone)
 	for _, err := range []error{redrive, retry} {
-		require.ErrorContains(t, err, "no actor")
+		require.ErrorContains(t, err, "want an actor")
 	}
 	for _, err := range []error{discard, release, edit} {
-		require.ErrorContains(t, err, "no reason")
+		require.ErrorContains(t, err, "want a reason")
 	}
-	_, err := s.desk.Discard(t.Context(), repair.Filter{}, repair.By{Actor: "ann", Reason: strings.Repeat("x", 2001)})
+	_, err := s.desk.Discard(t.Context(), repair.Filter{}, admin.Actor{Name: "ann", Reason: strings.Repeat("x", 2001)})
 	require.ErrorContains(t, err, "at most 2000")
 	for _, name := range []string{"ann\r\nbob", "ann\x1b[2J", "ann\u202ebob"} {
-		_, err = s.desk.Redrive(t.Context(), repair.Filter{}, repair.RedriveConfig{By: repair.By{Actor: name}})
+		_, err = s.desk.Redrive(t.Context(), repair.Filter{}, repair.RedriveConfig{By: admin.Actor{Name: name}})
 		require.ErrorContains(t, err, "actor: the name has a line break, or another character that is not shown")
 	}
 	_, err = s.desk.Discard(t.Context(), repair.Filter{Status: repair.Redriven}, ann)

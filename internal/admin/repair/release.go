@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/outbox"
@@ -16,7 +17,7 @@ import (
 
 // ReleaseConfig configures a Release. By, with a Reason, is required.
 type ReleaseConfig struct {
-	By By
+	By admin.Actor
 	// Group is required if more than one group of this database holds the message.
 	Group string
 	// Hop is the hop of the participant, whose topics get the copy and the event. Default: the hop that the participant stored
@@ -33,10 +34,10 @@ type ReleaseResult struct {
 // Release gives up a held message. It becomes a dead letter now, as it would when its attempts are used up, with its copy for the
 // hop's dlq topic and its exhausted event; and its key continues with the next message. Release waits for a running attempt.
 //
-// The error wraps ErrGone, ErrBehind or ErrBusy in these cases; then nothing has happened.
+// The error wraps ErrGone, ErrBehind or admin.ErrBusy in these cases; then nothing has happened.
 func (d *Desk) Release(ctx context.Context, p Place, cfg ReleaseConfig) (ReleaseResult, error) {
 	var r ReleaseResult
-	err := cfg.By.check(true)
+	err := cfg.By.CheckReasoned()
 	if err == nil {
 		err = d.act(ctx, func(tx pgx.Tx) (err error) {
 			r, err = release(ctx, tx, p, cfg)

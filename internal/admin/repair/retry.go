@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/admin"
 )
 
 // heldChannel is the channel on which participants are notified of changes. The payload is the consumer group.
@@ -15,8 +17,8 @@ const retryBatch = 500
 
 // Retry makes the next attempt of the selected keys due now, and returns for how many. A key that is being tried at this moment
 // is skipped, and so is one that comes next anyway, since it waits for no time.
-func (d *Desk) Retry(ctx context.Context, f HeldFilter, by By) (n int, err error) {
-	if err := by.check(false); err != nil {
+func (d *Desk) Retry(ctx context.Context, f HeldFilter, by admin.Actor) (n int, err error) {
+	if err := by.Check(); err != nil {
 		return 0, fmt.Errorf("retry: %w", err)
 	}
 	for last := int64(0); ; {
@@ -32,7 +34,7 @@ func (d *Desk) Retry(ctx context.Context, f HeldFilter, by By) (n int, err error
 }
 
 // retrySome handles the first keys after position last. It returns position 0 if there are no more.
-func (d *Desk) retrySome(ctx context.Context, f HeldFilter, by By, last int64) (n int, position int64, err error) {
+func (d *Desk) retrySome(ctx context.Context, f HeldFilter, by admin.Actor, last int64) (n int, position int64, err error) {
 	where, err := f.conditions()
 	if err != nil {
 		return 0, 0, err

@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
@@ -105,7 +105,7 @@ func (l *look) read(ctx context.Context) {
 			return errors.Join(err, rows.Err())
 		})
 		if err != nil {
-			miss(table.name+" of "+l.Name, explain(err))
+			miss(table.name+" of "+l.Name, admin.Explain(err, "docs/trace.md"))
 		}
 	}
 	if slices.ContainsFunc(l.entries, func(e Entry) bool { return e.Outbox != nil && e.Outbox.Status == "pending" }) {
@@ -139,21 +139,6 @@ func idOf(text string) *uuid.UUID {
 		return nil
 	}
 	return &id
-}
-
-// explain adds the remedy, if there is one.
-func explain(err error) error {
-	var answer *pgconn.PgError
-	if !errors.As(err, &answer) {
-		return err
-	}
-	switch answer.Code {
-	case "42P01", "3F000", "42703": // no such table, schema, column
-		return fmt.Errorf("%w: the database lacks tables of Troupe, or has them of another version: see outbox-relay migrate", err)
-	case "42501":
-		return fmt.Errorf("%w: grant SELECT on the tables of schema troupe", err)
-	}
-	return err
 }
 
 func (l *look) outboxRow(ctx context.Context, rows pgx.Rows) error {

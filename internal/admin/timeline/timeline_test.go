@@ -238,7 +238,7 @@ func TestWhatCannotBeReachedIsNamedAndTheRestIsShown(t *testing.T) {
 		require.NotContains(t, u.Why, "secret")
 	}
 	require.Equal(t, []string{"brokers 127.0.0.1:1", "database away", "troupe.outbox of empty", "troupe.held of empty", "troupe.dead_letters of empty"}, what)
-	require.Contains(t, got.Unseen[2].Why, "see outbox-relay migrate")
+	require.Contains(t, got.Unseen[2].Why, "outbox-relay migrate")
 
 	nothing := s.read("o-1", func(c *timeline.Config) { c.Flow = testkit.Flow(t) })
 	require.Equal(t, "topics", nothing.Unseen[0].What)

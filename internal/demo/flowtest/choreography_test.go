@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/demo"
 )
@@ -117,7 +118,7 @@ func (f *flow) redrive(t *testing.T, service string) {
 	t.Helper()
 	desk, err := repair.New(repair.Config{Pool: f.databases[service]})
 	require.NoError(t, err)
-	r, err := desk.Redrive(t.Context(), repair.Filter{}, repair.RedriveConfig{By: repair.By{Actor: "ann", Reason: "mended"}})
+	r, err := desk.Redrive(t.Context(), repair.Filter{}, repair.RedriveConfig{By: admin.Actor{Name: "ann", Reason: "mended"}})
 	require.NoError(t, err)
 	require.Equal(t, 1, r.Redriven)
 }

@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -121,16 +121,13 @@ func (f Filter) fits(flow *Flow) bool {
 		(f.BeganBefore.IsZero() || flow.BeganAt.Before(f.BeganBefore))
 }
 
-// ErrMark is wrapped by the error about a cursor that no page has returned.
-var ErrMark = errors.New("want the mark that the page before gave")
-
 // A mark is a position in a list.
 type mark struct {
 	at time.Time
 	id uuid.UUID
 }
 
-func (m mark) String() string { return m.at.UTC().Format(time.RFC3339Nano) + "," + m.id.String() }
+func (m mark) String() string { return admin.TimeCursor(m.at, m.id.String()) }
 
 var latest = mark{at: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), id: uuid.Max}
 
@@ -138,14 +135,8 @@ func readMark(text string) (m mark, err error) {
 	if text == "" {
 		return latest, nil
 	}
-	at, id, _ := strings.Cut(text, ",")
-	if m.at, err = time.Parse(time.RFC3339Nano, at); err == nil {
-		m.id, err = uuid.Parse(id)
-	}
-	if err != nil {
-		return m, fmt.Errorf("mark %q: %w", text, ErrMark)
-	}
-	return m, nil
+	m.at, m.id, err = admin.ReadUUIDCursor(text)
+	return m, err
 }
 
 // candidates returns flows after a mark that the filter may match. It applies the conditions that the database can evaluate.

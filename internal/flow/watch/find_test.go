@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/flow/watch"
 )
 
@@ -82,7 +83,7 @@ func TestFlowsAreFoundByHowTheyStand(t *testing.T) {
 	_, _, err := s.desk().Find(t.Context(), watch.Filter{}, 0, "")
 	require.ErrorContains(t, err, "want 1 to 1000")
 	_, _, err = s.desk().Find(t.Context(), watch.Filter{}, 1, "yesterday")
-	require.ErrorIs(t, err, watch.ErrMark)
+	require.ErrorAs(t, err, new(admin.FieldError))
 	require.True(t, s.desk().Declares(s.flow+".shipping.events", "Shipped"))
 	require.False(t, s.desk().Declares(s.flow+".shipping.events", "Lost"))
 	require.True(t, s.desk().Declares(s.flow+".shipping.dlq", "Lost"), "of dead letters nothing is declared")
