@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/outboxrow"
@@ -18,7 +17,7 @@ import (
 )
 
 // localPartition is the partition of a local message; its offset is the entry's position.
-const localPartition = -1
+const localPartition = outboxrow.LocalPartition
 
 // entry holds the claim of a message from troupe.local_work.
 type entry struct {
@@ -117,7 +116,7 @@ func (l *local) scan(rows pgx.Rows) (*message, error) {
 	if m.held.firstFailed == nil {
 		m.held = nil
 	}
-	m.offset, m.at, m.topicID = r.Position, r.CreatedAt, localTopicID(r.Topic)
+	m.offset, m.at, m.topicID = r.Position, r.CreatedAt, outboxrow.LocalTopicID(r.Topic)
 	if m.Message, err = r.Message(outboxrow.Defaults{Source: l.p.cfg.Source}); err != nil {
 		m.unreadable = err
 		m.ID, m.Type = r.ID.String(), r.Type
@@ -126,11 +125,6 @@ func (l *local) scan(rows pgx.Rows) (*message, error) {
 	m.identify(l.p.cfg.Group)
 	l.p.route(m)
 	return m, nil
-}
-
-// localTopicID returns a UUID in place of the topic id that a message from Kafka has.
-func localTopicID(topic string) uuid.UUID {
-	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("troupe:local:"+topic))
 }
 
 // worker claims entries and runs them, as long as there are some.
@@ -407,6 +401,7 @@ func (l *local) record(m *message, f failure) error {
 	args["unhandled"] = m.lacksHandler()
 	args["max_attempts"] = l.p.policy(m).Attempts
 	args["class"], args["error"] = string(f.class), readable(f.err.Error(), maxErrorBytes)
+	l.p.letterArgs(m, args)
 	if err := l.exec(ctx, retryLocal, args); err != nil {
 		return l.p.oursAlone(err)
 	}
