@@ -215,6 +215,8 @@ var rights = map[Part][]Grant{
 		need("INSERT", "relay_pauses", "to pause and resume").columns("actor, action, reason, shard").audit(),
 		need("UPDATE", "outbox_failures, mapped_failures", "to retry parked rows"),
 		need("DELETE", "outbox, outbox_failures, mapped_failures", "to discard parked rows"),
+		need("SELECT", "deadlines", "to discard the parked row of a deadline").columns("id, fired_at"),
+		need("DELETE", "deadlines", "to discard the parked row of a deadline"),
 		need("INSERT", "outbox_repairs", "to retry and discard parked rows").columns(parkedColumns).audit(),
 	},
 }
