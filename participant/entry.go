@@ -175,6 +175,9 @@ func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 			l.p.alone.Unlock()
 		}
 	}()
+	if err := l.giveBackKept(); err != nil {
+		return 0, true, err
+	}
 	ms, err := l.claim(*from, dueFirst, quarantine)
 	if err == nil && len(ms) == 0 && len(*from) > 0 {
 		*from = []byte{}
@@ -327,8 +330,33 @@ func (l *local) giveBack(ms []*message, ended map[*message]bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), releaseLimit)
 	defer cancel()
 	if err := l.exec(ctx, returnLocal, l.args(ms)); err != nil {
-		l.p.cfg.Log.Warn().Err(err).Int("entries", len(ms)).Msg("local work not given back: it will be taken for crashed")
+		l.mu.Lock()
+		l.kept = append(l.kept, ms...)
+		l.mu.Unlock()
+		l.p.cfg.Log.Warn().Err(err).Int("entries", len(ms)).
+			Msg("local work not given back: that is tried again before the next claim; if this process ends before, it will be taken for crashed")
 	}
+}
+
+// giveBackKept releases the entries that giveBack could not: nobody takes them over while this participant lives, until they are
+// stale.
+func (l *local) giveBackKept() error {
+	l.mu.Lock()
+	ms := l.kept
+	l.kept = nil
+	l.mu.Unlock()
+	if len(ms) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
+	defer cancel()
+	err := l.exec(ctx, returnLocal, l.args(ms))
+	if err != nil {
+		l.mu.Lock()
+		l.kept = append(l.kept, ms...)
+		l.mu.Unlock()
+	}
+	return err
 }
 
 // args identifies entries by position and the term under which they were claimed.
