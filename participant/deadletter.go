@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/deadletter"
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // Headers of the copy on the dlq topic, all of them text. The first six are defined by KIP-1191. Headers of these names that a
@@ -107,6 +108,12 @@ func (p *Participant) letters() deadletter.Writer {
 		Group: p.cfg.Group, Hop: p.cfg.Hop, Outbox: p.out, Profile: deadletter.Profile(p.cfg.DeadLetterHeaders),
 		Exhausted: func(e deadletter.Exhausted) any { return Exhausted(e) },
 	}
+}
+
+// letterArgs sets the columns from which an operator's tool writes the same dead letter of m.
+func (p *Participant) letterArgs(m *message, args pg.Args) {
+	args["handler"], args["hop"] = m.handlerName(p.cfg.Group), p.cfg.Hop.String()
+	args["source"], args["letter_headers"] = p.cfg.Source, int(p.cfg.DeadLetterHeaders)
 }
 
 // letter returns the dead letter of m after its last failure.

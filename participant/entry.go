@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/outboxrow"
@@ -18,7 +17,7 @@ import (
 )
 
 // localPartition is the partition of a local message; its offset is the entry's position.
-const localPartition = -1
+const localPartition = outboxrow.LocalPartition
 
 // entry holds the claim of a message from troupe.local_work.
 type entry struct {
@@ -117,7 +116,7 @@ func (l *local) scan(rows pgx.Rows) (*message, error) {
 	if m.held.firstFailed == nil {
 		m.held = nil
 	}
-	m.offset, m.at, m.topicID = r.Position, r.CreatedAt, localTopicID(r.Topic)
+	m.offset, m.at, m.topicID = r.Position, r.CreatedAt, outboxrow.LocalTopicID(r.Topic)
 	if m.Message, err = r.Message(outboxrow.Defaults{Source: l.p.cfg.Source}); err != nil {
 		m.unreadable = err
 		m.ID, m.Type = r.ID.String(), r.Type
@@ -126,11 +125,6 @@ func (l *local) scan(rows pgx.Rows) (*message, error) {
 	m.identify(l.p.cfg.Group)
 	l.p.route(m)
 	return m, nil
-}
-
-// localTopicID returns a UUID in place of the topic id that a message from Kafka has.
-func localTopicID(topic string) uuid.UUID {
-	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("troupe:local:"+topic))
 }
 
 // worker claims entries and runs them, as long as there are some.
@@ -181,6 +175,9 @@ func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 			l.p.alone.Unlock()
 		}
 	}()
+	if err := l.giveBackKept(); err != nil {
+		return 0, true, err
+	}
 	ms, err := l.claim(*from, dueFirst, quarantine)
 	if err == nil && len(ms) == 0 && len(*from) > 0 {
 		*from = []byte{}
@@ -333,8 +330,33 @@ func (l *local) giveBack(ms []*message, ended map[*message]bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), releaseLimit)
 	defer cancel()
 	if err := l.exec(ctx, returnLocal, l.args(ms)); err != nil {
-		l.p.cfg.Log.Warn().Err(err).Int("entries", len(ms)).Msg("local work not given back: it will be taken for crashed")
+		l.mu.Lock()
+		l.kept = append(l.kept, ms...)
+		l.mu.Unlock()
+		l.p.cfg.Log.Warn().Err(err).Int("entries", len(ms)).
+			Msg("local work not given back: that is tried again before the next claim; if this process ends before, it will be taken for crashed")
 	}
+}
+
+// giveBackKept releases the entries that giveBack could not: nobody takes them over while this participant lives, until they are
+// stale.
+func (l *local) giveBackKept() error {
+	l.mu.Lock()
+	ms := l.kept
+	l.kept = nil
+	l.mu.Unlock()
+	if len(ms) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
+	defer cancel()
+	err := l.exec(ctx, returnLocal, l.args(ms))
+	if err != nil {
+		l.mu.Lock()
+		l.kept = append(l.kept, ms...)
+		l.mu.Unlock()
+	}
+	return err
 }
 
 // args identifies entries by position and the term under which they were claimed.
@@ -407,6 +429,7 @@ func (l *local) record(m *message, f failure) error {
 	args["unhandled"] = m.lacksHandler()
 	args["max_attempts"] = l.p.policy(m).Attempts
 	args["class"], args["error"] = string(f.class), readable(f.err.Error(), maxErrorBytes)
+	l.p.letterArgs(m, args)
 	if err := l.exec(ctx, retryLocal, args); err != nil {
 		return l.p.oursAlone(err)
 	}

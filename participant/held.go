@@ -79,8 +79,7 @@ func (w *worker) record(m *message, f failure) error {
 	args["wait"] = wait.Seconds()
 	args["class"] = string(f.class)
 	args["error"] = readable(f.err.Error(), maxErrorBytes)
-	args["handler"], args["hop"] = m.handlerName(w.p.cfg.Group), w.p.cfg.Hop.String() // for repair.Release
-	args["source"], args["letter_headers"] = w.p.cfg.Source, int(w.p.cfg.DeadLetterHeaders)
+	w.p.letterArgs(m, args)
 	var err error
 	if m.held != nil {
 		args["position"], args["before"] = m.held.position, m.held.attempts

@@ -92,6 +92,7 @@ type local struct {
 	mu     sync.Mutex
 	had    []int32            // its earlier numbers, the last 100
 	forget context.CancelFunc // gives the number up
+	kept   []*message         // claimed entries that did not run and could not be given back
 }
 
 // runLocal handles local work until ctx ends.

@@ -123,6 +123,49 @@ func TestLocalWorkThatKillsItsProcessIsPoison(t *testing.T) {
 	s.expectLegal()
 }
 
+// TestLocalWorkThatCouldNotBeGivenBackIsGivenBackLater checks entries whose return the database refuses for a while. The member's own
+// connection, which shows that it lives, is not cut.
+func TestLocalWorkThatCouldNotBeGivenBackIsGivenBackLater(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	_, err := s.pool.Exec(t.Context(), `
+		CREATE TABLE refused (n int);
+		CREATE SEQUENCE refusals;
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			IF EXISTS (SELECT FROM refused) THEN
+				PERFORM nextval('refusals');
+				RAISE EXCEPTION 'not now';
+			END IF;
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER refuse BEFORE UPDATE ON troupe.local_work FOR EACH ROW WHEN (OLD.status = 'in progress' AND NEW.status = 'pending')
+		EXECUTE FUNCTION refuse();
+		INSERT INTO refused VALUES (1)`)
+	require.NoError(t, err)
+	var away atomic.Bool
+	away.Store(true)
+	p := s.new(onlyOnce, func(c *participant.Config) { c.Stale = time.Hour })
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if away.Load() {
+			return participant.Outcome{}, participant.Unavailable("the bank", fmt.Errorf("no route"))
+		}
+		return count(ctx, tx, c)
+	})
+	s.start(p)
+	s.writeAll(3, 2)
+	testkit.Wait(t, "a return that is refused", func() (bool, error) {
+		return s.count("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM refusals") > 0, nil
+	})
+	away.Store(false)
+	_, err = s.pool.Exec(t.Context(), "DELETE FROM refused")
+	require.NoError(t, err)
+	s.expectAll(3, 2)
+	s.waitCount(6, "SELECT count(*) FROM troupe.local_work WHERE status = 'done' AND crashes = 0")
+	s.expectLegal()
+}
+
 // TestAFrozenMembersLocalWorkIsTakenOverWhenStale checks a member that had claimed the entries and not begun them; when it
 // wakes they have another owner.
 func TestAFrozenMembersLocalWorkIsTakenOverWhenStale(t *testing.T) {

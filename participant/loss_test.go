@@ -148,6 +148,34 @@ func TestANewDatabaseBelievesTheOffsets(t *testing.T) {
 	s.waitCount(3, "SELECT watermark FROM troupe.leases WHERE topic = $1", s.hop.Commands())
 }
 
+// TestADatabaseFromBeforeTheFirstRunIsHandledAgainAfterAReset takes the steps of docs/upgrades.md after the first start has skipped
+// what the database lost.
+func TestADatabaseFromBeforeTheFirstRunIsHandledAgainAfterAReset(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	s.handleThree(s.new(onePartition))()
+	_, err := s.pool.Exec(t.Context(), "TRUNCATE troupe.leases, troupe.inbox_offsets, done; "+forget)
+	require.NoError(t, err)
+	var log safeBuffer
+	next := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
+	participant.Handle(next, count)
+	stop := s.start(next)
+	s.send(s.command("a", Count{N: 4}))
+	s.waitCount(1, "SELECT count(*) FROM done")
+	stop()
+	require.Contains(t, log.String(), `"offsets":3`)
+	require.Contains(t, log.String(), "docs/upgrades.md")
+
+	_, err = s.pool.Exec(t.Context(), "DELETE FROM troupe.leases WHERE consumer_group = $1", s.hop.String())
+	require.NoError(t, err)
+	s.rewind()
+	last := s.new(onePartition)
+	participant.Handle(last, count)
+	s.start(last)
+	s.waitCount(4, "SELECT count(*) FROM done")
+}
+
 // TestABrokerWithoutTopicIDsIsReadFromTheCommittedOffset checks that, without ids, a topic is identified by its name, and does
 // not count as created again at each start.
 func TestABrokerWithoutTopicIDsIsReadFromTheCommittedOffset(t *testing.T) {

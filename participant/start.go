@@ -135,7 +135,9 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 		return kgo.NewOffset().AtStart()
 	default:
 		if of.ours && offset > 0 {
-			log.Warn().Msg("the database has no watermark of the partition: messages below the committed offset count as handled elsewhere")
+			log.Warn().Int64("offsets", offset).
+				Msg("the database has no watermark of the partition: messages below the committed offset count as handled elsewhere; if the " +
+					"database was restored to before the group's first run, see docs/upgrades.md, The group's offsets")
 		}
 		if of.topicID != uuid.Nil { // so that the next owner can tell a loss from a first start
 			w.low.Store(&mark{topicID: of.topicID, offset: max(offset, 0) - 1, epoch: -1})

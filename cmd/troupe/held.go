@@ -16,7 +16,8 @@ func newHeld() *cobra.Command {
 		Short: "See and move keys that wait for a failed message's next try",
 		Long: `held works on one service's database (--database or DATABASE_URL). While a message waits for its next
 try, all later messages of its key wait behind it. list shows the keys; retry makes the next try due
-now; release gives the message up, so that the key goes on: it becomes a dead letter.`,
+now; release gives the message up, so that the key goes on: it becomes a dead letter. Local work, which
+reaches a participant without Kafka, has partition -1 in its place.`,
 		Example: `  troupe held list
   troupe held retry order.payment.commands/3/1024
   troupe held release order.payment.commands/3/1024 --reason 'ticket 4711'`,

@@ -350,6 +350,8 @@ func TestCommandsWithNothingToDoSaySo(t *testing.T) {
 		"dlq list --output json":               {0, `{"causes":[],"next":""}` + "\n", ""},
 		"dlq list --letters --output json":     {0, `{"dead_letters":[],"next":""}` + "\n", ""},
 		"held list":                            {0, "No key is held.\n", ""},
+		"held retry a/-1/7":                    {1, "", "no key was due later"},
+		"held release a/-1/7 --reason r --yes": {1, "", "never was local work in this database"},
 		"batch list":                           {0, "No batch has blocked a partition.\n", ""},
 		"batch list --output json":             {0, `{"batches":[]}` + "\n", ""},
 		"batch skip a/1/2 --reason r --yes":    {1, "", "not found"},

@@ -88,6 +88,7 @@ const (
 	repairColumns = "actor, action, reason, dead_letter_id, consumer_group, topic, partition, offset, message_id, payload_before, payload_after"
 	letterColumns = "id, consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, offset, key, headers, payload, " +
 		"message_id, message_type, correlation_id, redrives, first_failed_at, last_failed_at"
+	localColumns = "status, attempts, error_class, last_error, first_failed_at, last_failed_at, unhandled_since, next_try, locked_at, locked_by, ended_at"
 	batchColumns = "consumer_group, topic, topic_id, partition, offset, next_offset, bytes"
 	sagaColumns  = "id, saga, key, hop, consumer_group, content_type, definition, version, status, steps, reason, state, wake_at, " +
 		"started_at, ended_at"
@@ -181,11 +182,12 @@ var rights = map[Part][]Grant{
 		need("SELECT", watchTables+", watch_messages, watch_days", "to see what a watcher found"),
 	},
 	Operator: {
-		need("SELECT", "dead_letters, held, inbox, inbox_recent, inbox_slots, inbox_groups, repairs, unreadable_batches", "to look"),
+		need("SELECT", "dead_letters, held, local_work, inbox, inbox_recent, inbox_slots, inbox_groups, repairs, unreadable_batches", "to look"),
 		need("INSERT", "repairs", "to act").columns(repairColumns).audit(),
 		need("UPDATE", "dead_letters", "to edit, redrive and discard").columns("status, edited_payload"),
 		need("INSERT", "outbox", "to redrive and release").columns(sendColumns),
 		need("UPDATE", "held", "to retry and release").columns("next_try"),
+		need("UPDATE", "local_work", "to retry and release").columns(localColumns),
 		need("UPDATE", "unreadable_batches", "to skip a batch that cannot be read").columns("skipped_at"),
 		need("DELETE", "held", "to release"),
 		need("INSERT", "inbox", "to release").columns("consumer_group, message_id, redrive"),
@@ -213,6 +215,8 @@ var rights = map[Part][]Grant{
 		need("INSERT", "relay_pauses", "to pause and resume").columns("actor, action, reason, shard").audit(),
 		need("UPDATE", "outbox_failures, mapped_failures", "to retry parked rows"),
 		need("DELETE", "outbox, outbox_failures, mapped_failures", "to discard parked rows"),
+		need("SELECT", "deadlines", "to discard the parked row of a deadline").columns("id, fired_at"),
+		need("DELETE", "deadlines", "to discard the parked row of a deadline"),
 		need("INSERT", "outbox_repairs", "to retry and discard parked rows").columns(parkedColumns).audit(),
 	},
 }

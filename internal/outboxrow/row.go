@@ -56,6 +56,14 @@ func (f *finite) ScanTimestamptz(v pgtype.Timestamptz) error {
 	return nil
 }
 
+// LocalPartition is the partition of a message of local work. Its offset is the entry's position.
+const LocalPartition = -1
+
+// LocalTopicID returns a UUID in place of the topic id that a message from Kafka has.
+func LocalTopicID(topic string) uuid.UUID {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("troupe:local:"+topic))
+}
+
 // OrderKey returns the key whose order is kept, as bytes; nil for none.
 func (r *Row) OrderKey() []byte {
 	if r.KeyBytes != nil {

@@ -45,6 +45,10 @@ CREATE TABLE troupe.local_work (
   crashes         integer     NOT NULL DEFAULT 0, -- times that it was in progress when its participant died
   ended_at        timestamptz,
   unhandled_since timestamptz,          -- as in troupe.held
+  handler         text,                 -- this and the next three columns: how the participant that counted the last failed
+  hop             text,                 -- attempt would write the entry's dead letter, as in troupe.held; null: no failed attempt
+  source          text,
+  letter_headers  integer,
   PRIMARY KEY (position, consumer_group), -- in this order, or a planner without statistics reads all of a group
   CHECK ((status = 'in progress') = (locked_at IS NOT NULL)),
   CHECK ((locked_at IS NULL) = (locked_by IS NULL)),
@@ -181,4 +185,6 @@ END
 $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION troupe.make_local(text, text), troupe.end_local(text) FROM PUBLIC;
+-- With the right to execute take_local, a role could use it in a trigger of a table of its own, such as a temporary one, and write
+-- messages for any local participant. The triggers that the owner creates need no such right.
+REVOKE ALL ON FUNCTION troupe.take_local(), troupe.make_local(text, text), troupe.end_local(text) FROM PUBLIC;

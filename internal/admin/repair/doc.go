@@ -1,6 +1,7 @@
 // Package repair inspects and repairs failed messages, on behalf of an operator.
 //
 //	troupe.held          waits for its next attempt  Retry (now), Release (give up: it becomes a dead letter)
+//	troupe.local_work    the same, for local work    Retry, Release
 //	troupe.dead_letters  is not retried any more     Edit, Redrive, Discard
 //	troupe.inbox         was handled                 Find
 //

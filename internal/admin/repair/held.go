@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/deadletter"
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
@@ -51,7 +52,8 @@ type heldRow struct {
 	letterHeaders        int
 }
 
-// A Place is the position of a message in Kafka, such as "order.payment.commands/3/1024".
+// A Place is the position of a message in Kafka, such as "order.payment.commands/3/1024". Local work has partition -1, and as its
+// offset its position in troupe.local_work.
 type Place struct {
 	Topic     string
 	Partition int32
@@ -64,12 +66,8 @@ func ParsePlace(text string) (Place, error) {
 	if len(parts) == 3 && parts[0] != "" {
 		partition, err := strconv.ParseInt(parts[1], 10, 32)
 		offset, offsetErr := strconv.ParseInt(parts[2], 10, 64)
-		if err == nil && offsetErr == nil && partition >= 0 && offset >= 0 {
+		if err == nil && offsetErr == nil && partition >= localPartition && offset >= 0 {
 			return Place{parts[0], int32(partition), offset}, nil
-		}
-		if err == nil && offsetErr == nil && partition == -1 {
-			return Place{}, fmt.Errorf("place %q: it is of local work, which has no held keys: its participant tries it again by "+
-				"itself; for a try now, set next_try to now() in troupe.local_work, in the row with position %d", text, offset)
 		}
 	}
 	return Place{}, fmt.Errorf("place %q: want topic/partition/offset, as troupe held list and troupe batch list print it", text)
@@ -127,14 +125,31 @@ WHERE NOT EXISTS (
   WHERE (e.consumer_group, e.topic, e.partition, e.hold_key) = (h.consumer_group, h.topic, h.partition, h.hold_key)
     AND e.position < h.position)
   AND `
-	// heldHeads begins a statement on the first row of every held key.
-	heldHeads = heldColumns + "\nFROM troupe.held h" + heldBehind + heldFirst
 )
 
-// heldPage returns a statement for a page of first rows of held keys. It cuts the page before it counts the messages behind each.
-func heldPage(where string) string {
-	return heldColumns + "\nFROM (\nSELECT h.*\nFROM troupe.held h" + heldFirst + where + "\nORDER BY h.position\nLIMIT @limit) AS h" +
-		heldBehind + "\nORDER BY h.position"
+// A source is a table whose messages wait for their next try.
+type source struct {
+	columns, from, behind string // the columns that scan reads, the rows as h, and the number of messages behind each
+	first                 string // condition for the first row of each key
+	due                   string // condition for rows that wait for a time
+	order                 string
+	after                 string // condition for rows behind the row with position @after of group @after_group
+	makeDue               string
+	scan                  pgx.RowToFunc[HeldKey]
+}
+
+var heldMessages = source{
+	columns: heldColumns, from: "\nFROM troupe.held h", behind: heldBehind, first: heldFirst,
+	due: "h.next_try IS NOT NULL", order: "\nORDER BY h.position", after: "h.position > @after",
+	makeDue: "UPDATE troupe.held SET next_try = clock_timestamp() WHERE " + thisHeld, scan: scanHeld,
+}
+
+// heads begins a statement on the first row of every key.
+func (s source) heads() string { return s.columns + s.from + s.behind + s.first }
+
+// page returns a statement for a page of first rows. It cuts the page before it counts the messages behind each.
+func (s source) page(where string) string {
+	return s.columns + "\nFROM (\nSELECT h.*" + s.from + s.first + where + s.order + "\nLIMIT @limit) AS h" + s.behind + s.order
 }
 
 func scanHeld(row pgx.CollectableRow) (k HeldKey, err error) {
@@ -188,48 +203,72 @@ func (f HeldFilter) conditions() (*conditions, error) {
 	return c, nil
 }
 
-// Held returns a page of held keys, in the order in which their messages were held. next is the cursor of the next page, "" after
-// the last.
+// Held returns a page of held keys, in the order in which their messages were held, and after them the keys of local work whose
+// first entry waits for its next try, in the order in which these were written. next is the cursor of the next page, "" after the
+// last.
 func (d *Desk) Held(ctx context.Context, f HeldFilter, p Page) (keys []HeldKey, next string, err error) {
 	limit, err := p.limit()
+	if err == nil {
+		keys, next, err = d.heldFrom(ctx, f, p.After, limit)
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("list held keys: %w", err)
-	}
-	where, err := f.conditions()
-	if err != nil {
-		return nil, "", fmt.Errorf("list held keys: %w", err)
-	}
-	if p.After != "" {
-		position, _, err := admin.ReadNumberCursor(p.After)
-		if err != nil {
-			return nil, "", fmt.Errorf("list held keys: %w", err)
-		}
-		where.add("h.position > @after", "after", position)
-	}
-	where.args["limit"] = limit + 1
-	keys, err = query(ctx, d, heldPage(where.String()), where.args, scanHeld)
-	if err != nil {
-		return nil, "", fmt.Errorf("list held keys: %w", err)
-	}
-	if len(keys) > limit {
-		keys = keys[:limit]
-		next = admin.NumberCursor(keys[limit-1].row.position, "")
 	}
 	return keys, next, nil
 }
 
-// CountHeld counts the held keys, up to limit, which must be above 0. It reads the rows of that many keys.
+func (d *Desk) heldFrom(ctx context.Context, f HeldFilter, after string, limit int) (keys []HeldKey, next string, err error) {
+	if after, ok := strings.CutPrefix(after, localCursor); ok {
+		return d.localFrom(ctx, f, after, limit)
+	}
+	where, err := f.conditions()
+	if err != nil {
+		return nil, "", err
+	}
+	if after != "" {
+		position, _, err := admin.ReadNumberCursor(after)
+		if err != nil {
+			return nil, "", err
+		}
+		where.add(heldMessages.after, "after", position)
+	}
+	where.args["limit"] = limit + 1
+	if keys, err = query(ctx, d, heldMessages.page(where.String()), where.args, scanHeld); err != nil {
+		return nil, "", err
+	}
+	if len(keys) > limit {
+		return keys[:limit], admin.NumberCursor(keys[limit-1].row.position, ""), nil
+	}
+	local, next, err := d.localFrom(ctx, f, "", limit-len(keys))
+	return append(keys, local...), next, err
+}
+
+// CountHeld counts the held keys, and the keys of local work whose first entry waits for its next try, up to limit, which must be
+// above 0. It reads the rows of that many keys.
 func (d *Desk) CountHeld(ctx context.Context, limit int) (n int, err error) {
 	err = d.pool.QueryRow(ctx, `
-		SELECT count(*)
+		SELECT least(count(*), @limit)
 		FROM (
-		  SELECT DISTINCT consumer_group, topic, partition, hold_key
-		  FROM troupe.held
-		  LIMIT @limit) AS keys`, pgx.NamedArgs{"limit": limit}).Scan(&n)
+		  (SELECT DISTINCT consumer_group, topic, partition, hold_key
+		   FROM troupe.held
+		   LIMIT @limit)
+		  UNION ALL
+		  (SELECT DISTINCT consumer_group, '', -1, hold_key
+		   FROM troupe.local_work
+		   WHERE next_try IS NOT NULL
+		   LIMIT @limit)) AS keys`, pgx.NamedArgs{"limit": limit}).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count held keys: %w", err)
 	}
 	return n, nil
+}
+
+// channel returns the channel on which the participant listens, and the payload that concerns it.
+func (k *HeldKey) channel() (channel, payload string) {
+	if k.local() {
+		return outboxrow.Channel, k.Place.Topic
+	}
+	return heldChannel, k.Group
 }
 
 // thisHeld selects one row. Topic id, partition and offset let it use an index; they alone are not unique after a log was
@@ -290,7 +329,7 @@ func lockHeld(ctx context.Context, tx pgx.Tx, p Place, group string) (*HeldKey, 
 			return nil, fmt.Errorf("more than one group holds it (%s, %s): name the group", found[0].Group, other.Group)
 		}
 	}
-	rows, err = tx.Query(ctx, heldHeads+where.String()+"\nORDER BY h.position\nLIMIT 1", where.args)
+	rows, err = tx.Query(ctx, heldMessages.heads()+where.String()+"\nORDER BY h.position\nLIMIT 1", where.args)
 	if err != nil {
 		return nil, err
 	}

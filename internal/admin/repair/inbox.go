@@ -53,7 +53,7 @@ func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 	var all []Sighting
 	dead := make(map[string]bool) // group, redrive and identity
 	for _, find := range [...]func(context.Context, string) ([]Sighting, error){
-		d.findDead, d.findHeld, d.findRecent, d.findHandled,
+		d.findDead, d.findHeld, d.findLocal, d.findRecent, d.findHandled,
 	} {
 		found, err := find(ctx, id)
 		if err != nil {

@@ -77,7 +77,11 @@ WHERE (NOT EXISTS (SELECT FROM day) OR EXISTS (SELECT FROM recent))
 ON CONFLICT DO NOTHING`
 
 func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r ReleaseResult, err error) {
-	k, err := lockHeld(ctx, tx, p, cfg.Group)
+	lock := lockHeld
+	if p.Partition == localPartition {
+		lock = lockLocal
+	}
+	k, err := lock(ctx, tx, p, cfg.Group)
 	if err != nil {
 		return r, err
 	}
@@ -93,7 +97,7 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 	var deadLetter *uuid.UUID
 	if first {
 		id := uuid.Must(uuid.NewV7())
-		if err := tx.QueryRow(ctx, "SELECT payload FROM troupe.held WHERE "+thisHeld, k.identity()).Scan(&k.row.payload); err != nil {
+		if err := k.readPayload(ctx, tx); err != nil {
 			return r, err
 		}
 		written, err := w.Write(ctx, tx, k.letter(id))
@@ -104,14 +108,34 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 			r.DeadLetter, deadLetter = id, &id
 		}
 	}
-	if _, err := tx.Exec(ctx, "DELETE FROM troupe.held WHERE "+thisHeld, k.identity()); err != nil {
+	if err := k.end(ctx, tx, first); err != nil {
 		return r, err
 	}
-	if _, err := tx.Exec(ctx, recordHeld, k.recordArgs(actionRelease, cfg.By, deadLetter)); err != nil {
-		return r, err
-	}
-	_, err = tx.Exec(ctx, "SELECT pg_notify('"+heldChannel+"', $1)", k.Group)
+	_, err = tx.Exec(ctx, recordHeld, k.recordArgs(actionRelease, cfg.By, deadLetter))
 	return r, err
+}
+
+// readPayload reads the payload of a locked held message. Local work has it already.
+func (k *HeldKey) readPayload(ctx context.Context, tx pgx.Tx) error {
+	if k.local() {
+		return nil
+	}
+	return tx.QueryRow(ctx, "SELECT payload FROM troupe.held WHERE "+thisHeld, k.identity()).Scan(&k.row.payload)
+}
+
+// end removes the message from the ones that wait, and notifies its participant. failed: it is a dead letter.
+func (k *HeldKey) end(ctx context.Context, tx pgx.Tx, failed bool) (err error) {
+	if k.local() {
+		err = k.endLocal(ctx, tx, failed)
+	} else {
+		_, err = tx.Exec(ctx, "DELETE FROM troupe.held WHERE "+thisHeld, k.identity())
+	}
+	if err != nil {
+		return err
+	}
+	channel, payload := k.channel()
+	_, err = tx.Exec(ctx, "SELECT pg_notify($1, $2)", channel, payload)
+	return err
 }
 
 // claim inserts the message's identity into the inbox, so that it is not handled when it is delivered again. It returns false if

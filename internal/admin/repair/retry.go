@@ -21,54 +21,56 @@ func (d *Desk) Retry(ctx context.Context, f HeldFilter, by admin.Actor) (n int, 
 	if err := by.Check(); err != nil {
 		return 0, fmt.Errorf("retry: %w", err)
 	}
-	for last := int64(0); ; {
-		done, behind, err := d.retrySome(ctx, f, by, last)
-		if n += done; err != nil {
-			return n, fmt.Errorf("retry: %w", err)
+	for _, from := range [...]source{heldMessages, localWork} {
+		for last := (*HeldKey)(nil); ; {
+			some, err := d.retrySome(ctx, f, by, from, last)
+			if n += len(some); err != nil {
+				return n, fmt.Errorf("retry: %w", err)
+			}
+			if len(some) == 0 {
+				break
+			}
+			last = &some[len(some)-1]
 		}
-		if behind == 0 {
-			return n, nil
-		}
-		last = behind
 	}
+	return n, nil
 }
 
-// retrySome handles the first keys after position last. It returns position 0 if there are no more.
-func (d *Desk) retrySome(ctx context.Context, f HeldFilter, by admin.Actor, last int64) (n int, position int64, err error) {
+// retrySome handles the first keys of a source after last.
+func (d *Desk) retrySome(ctx context.Context, f HeldFilter, by admin.Actor, from source, last *HeldKey) (keys []HeldKey, err error) {
 	where, err := f.conditions()
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	where.add("h.position > @last", "last", last)
-	where.all = append(where.all, "h.next_try IS NOT NULL")
+	if last != nil {
+		where.add(from.after, "after", last.row.position)
+		where.args["after_group"] = last.Group
+	}
+	where.all = append(where.all, from.due)
 	where.args["limit"] = retryBatch
 	err = d.act(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, heldHeads+where.String()+`
-			ORDER BY h.position
-			LIMIT @limit
-			FOR UPDATE OF h SKIP LOCKED`, where.args)
+		rows, err := tx.Query(ctx, from.heads()+where.String()+from.order+"\nLIMIT @limit\nFOR UPDATE OF h SKIP LOCKED", where.args)
 		if err != nil {
 			return err
 		}
-		keys, err := pgx.CollectRows(rows, scanHeld)
+		keys, err = pgx.CollectRows(rows, from.scan)
 		if err != nil || len(keys) == 0 {
 			return err
 		}
 		b := &pgx.Batch{}
-		groups := make(map[string]bool)
+		notified := make(map[string]bool)
 		for _, k := range keys {
-			b.Queue("UPDATE troupe.held SET next_try = clock_timestamp() WHERE "+thisHeld, k.identity())
+			b.Queue(from.makeDue, k.identity())
 			b.Queue(recordHeld, k.recordArgs(actionRetry, by, nil))
-			if !groups[k.Group] {
-				b.Queue("SELECT pg_notify('"+heldChannel+"', $1)", k.Group)
-				groups[k.Group] = true
+			if channel, payload := k.channel(); !notified[payload] {
+				b.Queue("SELECT pg_notify($1, $2)", channel, payload)
+				notified[payload] = true
 			}
 		}
-		n, position = len(keys), keys[len(keys)-1].row.position
 		return tx.SendBatch(ctx, b).Close()
 	})
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	return n, position, nil
+	return keys, nil
 }

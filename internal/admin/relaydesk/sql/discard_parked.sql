@@ -19,6 +19,11 @@ WITH chosen AS MATERIALIZED (
   WHERE o.position = parked.position
     AND o.id = parked.id
   RETURNING o.position, o.type, o.headers, o.raw_headers, o.payload, o.created_at
+), unscheduled AS ( -- a deadline that has fired and never comes would keep another one from being scheduled
+  DELETE FROM troupe.deadlines AS d
+  USING parked
+  WHERE d.id = parked.id
+    AND d.fired_at IS NOT NULL
 ), noted AS (
   INSERT INTO troupe.outbox_repairs
     (actor, action, reason, row_position, row_id, topic, order_key, attempts, last_error, type, headers, raw_headers, payload, created_at)
