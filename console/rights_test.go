@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/console/internal/stage"
 )
 
-// Each page and each action of the table of pages works with the printed rights; where the role in Postgres has only those of a
+// Each page and each action of the table of pages works with the printed rights; where the role in Postgres is a
 // viewer, each page still works, and each action is refused by the database without a record.
 func TestEachPageAndActionWorksWithThePrintedRights(t *testing.T) {
 	t.Parallel()
