@@ -36,7 +36,7 @@ func roled(t testing.TB) *desk {
 	d := newDesk(t, twice(t), withUsers, func(c *Config) {
 		s := stage.New(t)
 		s.Watched()
-		c.Watch = s.Pool
+		c.Watch = asViewer(t, s.Pool)
 	})
 	return d
 }

@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
@@ -25,6 +26,7 @@ var ErrNoSchema = errors.New("no such Avro schema")
 type Registry struct {
 	client  *sr.Client
 	address string
+	secrets []string // of the address, as a response could repeat them
 
 	byID     *cache[uint32, string]
 	latest   *cache[string, latest]
@@ -43,6 +45,7 @@ func NewRegistry(address string, opts ...sr.ClientOpt) (*Registry, error) {
 	}
 	user := u.User
 	u.User = nil
+	var secrets []string
 	base := []sr.ClientOpt{
 		sr.URLs(u.String()),
 		sr.HTTPClient(&http.Client{Timeout: 10 * time.Second}),
@@ -54,6 +57,9 @@ func NewRegistry(address string, opts ...sr.ClientOpt) (*Registry, error) {
 		}
 		password, _ := user.Password()
 		base = append(base, sr.BasicAuth(user.Username(), password))
+		if password != "" {
+			secrets = []string{base64.StdEncoding.EncodeToString([]byte(user.Username() + ":" + password)), password, url.QueryEscape(password), url.PathEscape(password)}
+		}
 	}
 	client, err := newBoundedClient(append(base, opts...)...)
 	if err != nil {
@@ -62,6 +68,7 @@ func NewRegistry(address string, opts ...sr.ClientOpt) (*Registry, error) {
 	return &Registry{
 		client:   client,
 		address:  u.String(),
+		secrets:  secrets,
 		byID:     newCache[uint32, string](),
 		latest:   newCache[string, latest](),
 		failures: newFailures(),
@@ -177,13 +184,17 @@ func isUnknown(err error) bool {
 	return errors.As(err, &answer) && sr.IsNotFoundError(answer.ErrorCode)
 }
 
-// explain adds the registry's address and the status, and shortens the text, which can be a whole page of HTML.
+// explain adds the registry's address and the status, and shortens the text, which can be a whole page of HTML. A server in front of
+// the registry may repeat the request, so the password is removed.
 func (r *Registry) explain(err error) error {
 	var answer *sr.ResponseError
 	if !errors.As(err, &answer) {
 		return fmt.Errorf("registry %s: %w", r, err)
 	}
 	text := strings.ToValidUTF8(answer.Error(), "")
+	for _, secret := range r.secrets {
+		text = strings.ReplaceAll(text, secret, "…")
+	}
 	if len(text) > 300 {
 		text = strings.ToValidUTF8(text[:300], "") + "…"
 	}

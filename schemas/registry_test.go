@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -326,5 +327,27 @@ func TestPasswordsAreSentAndNeverShown(t *testing.T) {
 	for _, good := range []string{"http://registry:8080/apis/ccompat/v7", "https://me:s3cr@registry.example", "http://me:s3cr@[::1]:8081", "http://me:s3cr@localhost"} {
 		_, err := schemas.NewRegistry(good)
 		require.NoError(t, err, good)
+	}
+}
+
+// A server in front of the registry may answer with the request, header included.
+func TestAnErrorOfTheRegistryDoesNotRepeatThePassword(t *testing.T) {
+	const password = "s3cr3t p/w"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		user, given, _ := req.BasicAuth()
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprint(w, user, " ", given, " ", url.QueryEscape(given), " ", req.Header)
+	}))
+	t.Cleanup(server.Close)
+	address, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	address.User = url.UserPassword("relay", password)
+	r, err := schemas.NewRegistry(address.String())
+	require.NoError(t, err)
+	_, err = r.Register(context.Background(), "s", `"string"`)
+	require.ErrorContains(t, err, "status 401")
+	for _, text := range []string{"s3cr3t", base64.StdEncoding.EncodeToString([]byte("relay:" + password))} {
+		require.NotContains(t, err.Error(), text)
+		require.NotContains(t, fmt.Sprintf("%+v", errors.Unwrap(errors.Unwrap(err))), text)
 	}
 }

@@ -201,10 +201,12 @@ func TestTheReadmeShowsTheTwoCommands(t *testing.T) {
 func TestDocumentsShowTheLatestMigration(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "migrations/sql/*.sql"))
 	require.NoError(t, err)
+	number, _, _ := strings.Cut(filepath.Base(files[len(files)-1]), "_")
+	latest := strings.TrimLeft(number, "0")
 	shown := 0
 	for _, page := range documents(t) {
 		for _, version := range regexp.MustCompile(`version (\d+), which is this program's`).FindAllStringSubmatch(read(t, page), -1) {
-			require.Equal(t, strconv.Itoa(len(files)), version[1], page)
+			require.Equal(t, latest, version[1], page)
 			shown++
 		}
 	}
@@ -234,7 +236,7 @@ func TestEveryPromiseNamesTestsThatAreThere(t *testing.T) {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllStringSubmatch(string(text), -1) {
 			defined[m[1]] = true
 		}
 		return err
@@ -242,12 +244,12 @@ func TestEveryPromiseNamesTestsThatAreThere(t *testing.T) {
 	rows := 0
 	text := read(t, "docs/promises.md")
 	for _, page := range documents(t) {
-		if page == "docs/answers.md" || path.Dir(page) == "docs/decisions" {
+		if page == "docs/answers.md" || page == "docs/security.md" || path.Dir(page) == "docs/decisions" {
 			text += read(t, page)
 		}
 	}
 	for line := range strings.Lines(text) {
-		names := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(line, -1)
+		names := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(line, -1)
 		if len(names) > 0 {
 			rows++
 		}
@@ -256,6 +258,20 @@ func TestEveryPromiseNamesTestsThatAreThere(t *testing.T) {
 		}
 	}
 	require.Greater(t, rows, 30)
+}
+
+// A door of the threat model has the prevented actions, and the tests that hold it.
+func TestEveryDoorOfTheThreatModelHasItsTests(t *testing.T) {
+	_, table, found := strings.Cut(read(t, "docs/security.md"), "| door and user |")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := strings.Split(strings.TrimSpace(table), "\n")[2:]
+	require.Greater(t, len(rows), 14)
+	for _, row := range rows {
+		cells := strings.Split(strings.Trim(row, "| "), " | ")
+		require.Len(t, cells, 4, row)
+		require.Regexp(t, "`(Test|Fuzz)\\w+`", cells[3], row)
+	}
 }
 
 func TestEveryPromiseOfSagasHasARow(t *testing.T) {

@@ -169,6 +169,8 @@ var rights = map[Part][]Grant{
 		need("SELECT, INSERT", "watch_messages", "to watch"),
 		need("SELECT, UPDATE", "watch_days", "to forget old days"),
 		need("TRUNCATE", ring(16, "watch_messages_", "watch_findings_"), "to forget old days"),
+		need("SELECT", "unreadable_batches", "to go on behind a batch that an operator skipped"),
+		need("INSERT", "unreadable_batches", "to record a batch that cannot be read").columns(batchColumns),
 	},
 	Viewer: {
 		version,

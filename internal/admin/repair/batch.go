@@ -11,13 +11,13 @@ import (
 	"github.com/troupe-go/troupe/internal/admin"
 )
 
-// An UnreadableBatch is a batch of a topic that unpacks to more than a participant accepts. It blocks its partition until it is
-// skipped. Its JSON is the output of troupe batch list.
+// An UnreadableBatch is a batch of a topic that unpacks to more than a participant, or a watcher, accepts. It blocks its partition
+// until it is skipped. Its JSON is the output of troupe batch list.
 type UnreadableBatch struct {
 	Place   Place      `json:"place"`    // of its first offset
 	Next    int64      `json:"next"`     // the first offset behind it
 	Bytes   int64      `json:"bytes"`    // compressed
-	Group   string     `json:"group"`    // consumer group
+	Group   string     `json:"group"`    // consumer group; of a watcher: watch/ and the flow
 	TopicID uuid.UUID  `json:"topic_id"` // Kafka's id of the topic
 	Found   time.Time  `json:"found"`
 	Skipped *time.Time `json:"skipped"` // null: it blocks its partition

@@ -108,7 +108,7 @@ func TestPagesOfHeldKeysGoOnIntoLocalWork(t *testing.T) {
 		require.Equal(t, min(limit, 8), n)
 	}
 	_, _, err := s.desk.Held(t.Context(), repair.HeldFilter{}, repair.Page{After: "local:x"})
-	require.ErrorContains(t, err, "want what the page before gave as next")
+	require.ErrorContains(t, err, "want the cursor that the previous page returned")
 	n, err := s.desk.Retry(t.Context(), repair.HeldFilter{}, ann)
 	require.NoError(t, err)
 	require.Equal(t, 8, n)

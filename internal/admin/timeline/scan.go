@@ -138,7 +138,7 @@ func (r *reading) scan(ctx context.Context, spans []span) error {
 		kgo.FetchMaxBytes(8 << 20),
 		kgo.FetchMaxPartitionBytes(1 << 20),
 		kgo.MaxConcurrentFetches(2),
-		kgo.MaxDecompressBatchBytes(64 << 20),
+		kgo.MaxDecompressBatchBytes(unpackBytes),
 	}, r.cfg.Kafka...)...)
 	if err != nil {
 		return err
@@ -158,7 +158,13 @@ func (r *reading) scan(ctx context.Context, spans []span) error {
 		}
 		fetches.EachError(func(topic string, id int32, err error) {
 			p := partition{topic, id}
-			if s, ok := left[p]; ok && !errors.Is(err, context.DeadlineExceeded) {
+			s, ok := left[p]
+			var tooLarge *kgo.ErrDecompressTooLarge
+			switch {
+			case !ok || errors.Is(err, context.DeadlineExceeded):
+			case errors.As(err, &tooLarge) && tooLarge.NextOffset > s.from && r.passed < maxPassed:
+				r.pass(client, left, s, tooLarge)
+			default:
 				r.unseen("topic "+s.String(), err)
 				r.finish(client, left, p)
 			}
@@ -171,6 +177,26 @@ func (r *reading) scan(ctx context.Context, spans []span) error {
 		r.progress()
 	}
 	return nil
+}
+
+// unpackBytes limits what a batch may unpack to, and maxPassed how many larger batches one reading passes over.
+const (
+	unpackBytes = 64 << 20
+	maxPassed   = 100
+)
+
+// pass continues behind a batch that unpacks to too much, and adds its offsets to Unseen.
+func (r *reading) pass(client *kgo.Client, left map[partition]span, s span, batch *kgo.ErrDecompressTooLarge) {
+	r.passed++
+	over := span{s.topic, s.partition, batch.Offset, batch.NextOffset}
+	r.unseen("topic "+over.String(), fmt.Errorf("their batch unpacks to more than %d MiB: it was passed over", unpackBytes>>20))
+	s.from = batch.NextOffset
+	p := partition{s.topic, s.partition}
+	if left[p] = s; s.from >= s.end {
+		r.finish(client, left, p)
+		return
+	}
+	client.SetOffsets(map[string]map[int32]kgo.EpochOffset{s.topic: {s.partition: {Epoch: batch.Epoch, Offset: batch.NextOffset}}})
 }
 
 // record adds a record if it concerns the subject, and finishes its partition if it is the last one there.

@@ -43,6 +43,8 @@ type session struct {
 	discovered time.Time
 	asked      time.Time // time of the last query of the ends
 	judged     time.Time // the value of asked at the last judgement
+	blocked    map[partition]*kgo.ErrDecompressTooLarge
+	sizes      batchSizes
 
 	memory
 }

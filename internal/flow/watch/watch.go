@@ -36,7 +36,7 @@ func New(cfg Config) (*Watcher, error) {
 	return w, nil
 }
 
-// errAnew ends a session whose partitions have changed.
+// errAnew ends a session whose partitions have changed, or one of which continues behind a batch that cannot be read.
 var errAnew = errors.New("the topics have changed")
 
 // Run watches until ctx ends, and then returns nil. While the database or the brokers are away it waits for them. It returns an
@@ -117,7 +117,8 @@ func (w *Watcher) session(ctx context.Context) error {
 		kgo.FetchMaxBytes(8 << 20),
 		kgo.FetchMaxPartitionBytes(1 << 20),
 		kgo.MaxConcurrentFetches(2),
-		kgo.MaxDecompressBatchBytes(64 << 20),
+		kgo.MaxDecompressBatchBytes(unpackBytes),
+		kgo.WithHooks(&s.sizes),
 	}, w.cfg.Kafka...)...)
 	if err != nil {
 		return err
@@ -147,6 +148,9 @@ func (s *session) step(ctx context.Context, reads *kgo.Client) error {
 		if err := s.ask(ctx); err != nil {
 			return err
 		}
+		if err := s.skipMarked(ctx); err != nil {
+			return err
+		}
 	}
 	limited, cancel := context.WithDeadline(ctx, s.asked.Add(every))
 	fetches := reads.PollRecords(limited, s.cfg.Batch)
@@ -156,7 +160,11 @@ func (s *session) step(ctx context.Context, reads *kgo.Client) error {
 	}
 	var failed error
 	fetches.EachError(func(topic string, partition int32, err error) {
-		if !errors.Is(err, context.DeadlineExceeded) && failed == nil {
+		var tooLarge *kgo.ErrDecompressTooLarge
+		switch {
+		case errors.As(err, &tooLarge):
+			s.block(tooLarge)
+		case !errors.Is(err, context.DeadlineExceeded) && failed == nil:
 			failed = fmt.Errorf("topic %s/%d: %w", topic, partition, err)
 		}
 	})
@@ -165,6 +173,9 @@ func (s *session) step(ctx context.Context, reads *kgo.Client) error {
 	}
 	if err := s.store(ctx, fetches); err != nil {
 		return err
+	}
+	if s.passed() {
+		return errAnew
 	}
 	if !s.reached() {
 		return nil

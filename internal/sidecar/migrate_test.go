@@ -1,0 +1,62 @@
+package sidecar_test
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// TestAnOwnerMigratesAndGrantsWithOneRight migrates as a role with the one right that docs/security.md gives to the owner, and then
+// runs all printed statements as it.
+func TestAnOwnerMigratesAndGrantsWithOneRight(t *testing.T) {
+	t.Parallel()
+	address := testkit.EmptyDatabase(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	database := conn.Config().Database
+	owner, other := "owner_"+database, "other_"+database
+	for _, sql := range []string{
+		"CREATE ROLE " + owner + " LOGIN PASSWORD 'of-a-test'", "CREATE ROLE " + other, "GRANT CREATE ON DATABASE " + database + " TO " + owner,
+	} {
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() {
+		defer conn.Close(context.Background())
+		_, err := conn.Exec(context.Background(), "DROP OWNED BY "+owner+", "+other+" CASCADE; DROP ROLE "+owner+", "+other)
+		require.NoError(t, err)
+	})
+	as, err := url.Parse(address)
+	require.NoError(t, err)
+	as.User = url.UserPassword(owner, "of-a-test")
+
+	for range 2 { // the second time there is nothing to do
+		r := run(t, []string{"DATABASE_URL=" + as.String()}, "migrate")
+		require.Equal(t, 0, r.code, r.stderr)
+		require.Contains(t, r.stdout, "is at version")
+	}
+	self, err := pgx.Connect(t.Context(), as.String())
+	require.NoError(t, err)
+	defer self.Close(context.Background())
+	args := []string{"grants", "--role", other}
+	for _, part := range grants.Parts() {
+		args = append(args, string(part))
+	}
+	r := run(t, nil, args...)
+	require.Equal(t, 0, r.code, r.stderr)
+	_, err = self.Exec(t.Context(), r.stdout)
+	require.NoError(t, err)
+	require.Contains(t, strings.ToLower(r.stdout), other)
+	var reads, forges bool
+	require.NoError(t, self.QueryRow(t.Context(), `SELECT has_table_privilege($1, 'troupe.outbox', 'SELECT'),
+		has_column_privilege($1, 'troupe.saga_events', 'recorded_at', 'INSERT')`, other).Scan(&reads, &forges))
+	require.True(t, reads)
+	require.False(t, forges)
+}
