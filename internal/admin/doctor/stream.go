@@ -126,7 +126,7 @@ func (e *examination) outbox(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// waitingTopics returns the topics of the rows that wait, without those that are not UTF-8: the relay parks their rows.
+// waitingTopics returns the topics of the rows that wait, except topics that are not UTF-8, whose rows the relay parks.
 func waitingTopics(ctx context.Context, conn *pgx.Conn) []string {
 	rows, err := conn.Query(ctx, `
 		SELECT DISTINCT topic
