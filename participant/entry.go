@@ -338,7 +338,7 @@ func (l *local) giveBack(ms []*message, ended map[*message]bool) {
 	}
 }
 
-// giveBackKept releases the entries that giveBack could not release: no other participant takes them over while this one lives, until they are
+// giveBackKept releases the entries that giveBack could not: no member takes them over while this participant lives, until they are
 // stale.
 func (l *local) giveBackKept() error {
 	l.mu.Lock()

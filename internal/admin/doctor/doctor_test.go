@@ -193,6 +193,34 @@ func TestADatabaseThatIsNotInUTF8IsFound(t *testing.T) {
 	}
 }
 
+// TestARowWhoseTopicIsNotUTF8HidesNoOtherTopic checks a database whose text has no encoding, with one such row and one of a topic
+// that does not exist.
+func TestARowWhoseTopicIsNotUTF8HidesNoOtherTopic(t *testing.T) {
+	t.Parallel()
+	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "CREATE DATABASE bytes ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
+	require.NoError(t, migrations.Up(t.Context(), server.URL("bytes")))
+	pool, err := pgxpool.New(t.Context(), server.URL("bytes"))
+	require.NoError(t, err)
+	defer pool.Close()
+	exec(t, pool, `INSERT INTO troupe.outbox (topic, key, type, payload)
+		VALUES (convert_from('\xe9'::bytea, 'SQL_ASCII'), 'k', 'Thing', '{}'), ('missing.one.commands', 'k', 'Thing', '{}')`)
+	cfg := config(pool)
+	for _, encoding := range []string{"SQL_ASCII", "UTF8"} {
+		cfg.RuntimeParams["client_encoding"] = encoding
+		found := of(examine(t, doctor.Config{Database: cfg, Brokers: testkit.Kafka(t)}), "topics")
+		require.NotEmpty(t, found)
+		require.Equal(t, doctor.Failure, found[0].Level)
+		require.Contains(t, found[0].Found, "missing.one.commands", encoding)
+	}
+}
+
 func TestAServerThatTakesTheRelayForAStandbyIsFound(t *testing.T) {
 	t.Parallel()
 	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{})

@@ -126,10 +126,13 @@ func (e *examination) outbox(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// waitingTopics returns the topics of the rows that wait.
+// waitingTopics returns the topics of the rows that wait, except topics that are not UTF-8, whose rows the relay parks.
 func waitingTopics(ctx context.Context, conn *pgx.Conn) []string {
 	rows, err := conn.Query(ctx, `
-		SELECT DISTINCT topic FROM (SELECT topic FROM troupe.outbox ORDER BY position LIMIT $1) AS waiting ORDER BY topic`, manyRows)
+		SELECT DISTINCT topic
+		FROM (SELECT topic FROM troupe.outbox ORDER BY position LIMIT $1) AS waiting
+		WHERE getdatabaseencoding() = 'UTF8' OR troupe.outbox_unreadable(topic, NULL, NULL, NULL) IS NULL
+		ORDER BY topic`, manyRows)
 	if err != nil {
 		return nil // reported under privileges
 	}
