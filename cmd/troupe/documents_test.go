@@ -205,7 +205,8 @@ func newDocumentStage(t *testing.T) *documentStage {
 		VALUES ('order.payment', gen_random_uuid(), 3, 1024, 'order.payment.commands', '\x00', 'o-1001', '', '{}', now(),
 			1, 8, now() + interval '1 hour', 'timeout', 'the ledger did not answer', now(), now())`)
 	s.exec(`INSERT INTO troupe.unreadable_batches (consumer_group, topic, topic_id, partition, "offset", next_offset, bytes)
-		VALUES ('order.payment', 'order.payment.commands', gen_random_uuid(), 3, 1024, 1026, 27481)`)
+		VALUES ('order.payment', 'order.payment.commands', gen_random_uuid(), 3, 1024, 1026, 27481),
+		('watch/order', 'order.payment.events', gen_random_uuid(), 3, 1024, 1026, 27481)`)
 
 	brokers, url := strings.Join(testkit.Kafka(t), ","), testkit.DatabaseURL(t, s.pool)
 	s.env = []string{
