@@ -189,12 +189,16 @@ func TestAReasonTooLongIsRefusedByEachAction(t *testing.T) {
 	d := newDesk(t)
 	id := d.letters()[0]
 	long := strings.Repeat("x", admin.MaxReason+1)
-	for path, values := range map[string]url.Values{
-		"/dead-letters/act": form("db", "order", "do", "redrive", "all", "1"),
-		"/dead-letter":      form("db", "order", "id", id, "do", "redrive"),
-		"/held/key":         form("db", "order", "do", "retry", "all", "1"),
-		"/relay/act":        form("db", "order", "do", "pause"),
+	for _, act := range []struct {
+		path   string
+		values url.Values
+	}{
+		{"/dead-letter", form("db", "order", "id", id, "do", "redrive")},
+		{"/dead-letters/act", form("db", "order", "do", "redrive", "all", "1")}, // the others
+		{"/held/key", form("db", "order", "do", "retry", "all", "1")},
+		{"/relay/act", form("db", "order", "do", "pause")},
 	} {
+		path, values := act.path, act.values
 		values.Set("reason", long)
 		w := d.post(path, values)
 		require.Equal(t, http.StatusBadRequest, w.Code, path)
