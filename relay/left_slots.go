@@ -12,7 +12,7 @@ import (
 // server keeps its log for them until they are dropped. The relay does not drop them: a standby may be configured with the
 // old name.
 func (r *Relay) warnOfLeftSlots(ctx context.Context, warned map[string]bool) error {
-	if r.cfg.Source != WAL || r.mapped != nil {
+	if r.mapped != nil {
 		return nil
 	}
 	rows, err := r.pool.Query(ctx, listLeftSlots, pg.Args{"slot": r.cfg.Slot})

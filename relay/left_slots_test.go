@@ -1,11 +1,14 @@
 package relay_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -24,4 +27,57 @@ func TestARelayWarnsOfTheSlotThatItUsedUnderAnotherName(t *testing.T) {
 	s.start(cfg)
 	testkit.Wait(t, "the warning", func() (bool, error) { return strings.Contains(logs.String(), "no relay reads this slot"), nil })
 	require.Contains(t, logs.String(), `"slot":"troupe_old"`)
+}
+
+// The retained rows were published under the first name. They are published again neither under the second, nor when the first is
+// configured again, and a replay knows them.
+func TestAnotherSlotNamePublishesNoRetainedRowAgain(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	records := testkit.Consume(t, s.brokers, s.topic)
+	sent := 0
+	send := func(kind string) string {
+		sent++
+		text := fmt.Sprintf("%s %d", kind, sent)
+		s.insert(s.topic, "k", text)
+		return text
+	}
+	run := func(slot string) {
+		t.Helper()
+		logs := &lines{}
+		cfg := s.wal()
+		cfg.Slot, cfg.Log = slot, logs.logger(t)
+		r := s.start(cfg)
+		testkit.Wait(t, "the stream", func() (bool, error) { return strings.Contains(logs.String(), `"message":"streaming"`), nil })
+		for range 5 {
+			send("kept")
+		}
+		testkit.Wait(t, "a checkpoint behind the kept rows", func() (bool, error) {
+			send("later") // a quiet relay stores none
+			return s.count(`SELECT count(*) FROM troupe.outbox o WHERE convert_from(payload, 'UTF8') LIKE 'kept%'
+				AND NOT EXISTS (SELECT FROM troupe.relay_state r WHERE pg_visible_in_snapshot(o.xid, r.published))`) == 0, nil
+		})
+		last := send("later")
+		testkit.Wait(t, last, func() (bool, error) { return slices.Contains(texts(records.Records()), last), nil })
+		require.NoError(t, r.stop())
+		testkit.Wait(t, "the end of the stream", func() (bool, error) {
+			return s.count("SELECT count(*) FROM pg_replication_slots WHERE active") == 0, nil
+		})
+	}
+	run("troupe_first")
+	run("troupe_second")
+	run("troupe_first")
+	seen := make(map[string]int)
+	for _, text := range texts(records.Records()) {
+		seen[text]++
+	}
+	require.Len(t, seen, sent)
+	for text, times := range seen {
+		if strings.HasPrefix(text, "kept") {
+			require.Equal(t, 1, times, text)
+		}
+	}
+	p, err := relay.Replay{}.Run(t.Context(), s.config(), nil)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, p.Published, int64(15))
 }

@@ -22,7 +22,8 @@ CREATE TABLE troupe.relay_leases (
   CONSTRAINT relay_leases_paused_check CHECK ((paused_at IS NULL) = (paused_by IS NULL) AND (paused_at IS NULL) = (paused_why IS NULL))
 );
 
--- relay_state holds the progress of the relay of an outbox, one row for each slot name. The relay writes it.
+-- relay_state holds the progress of the relay of an outbox, one row for each slot name that was configured; the newest row is valid.
+-- The relay writes it.
 CREATE TABLE troupe.relay_state (
   slot        text        PRIMARY KEY,
   source      text        NOT NULL CHECK (source IN ('wal', 'poll')),
