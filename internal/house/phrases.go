@@ -16,27 +16,62 @@ type phrase struct {
 	Kind, Text   string
 }
 
-// A rule is a pattern with the reason why plain text does without it.
+// A rule is a pattern, and the plain wording that looks like it: plain matches are removed before the pattern is applied.
 type rule struct {
 	kind    string
 	pattern *regexp.Regexp
+	plain   *regexp.Regexp // or nil
 }
 
 // opening holds for the first words of a comment block: a comment names its subject and says what it does.
-var opening = rule{"opens 'X is what'", regexp.MustCompile(`^\w+(?:\s\w+)? (?:is|are) (?:what|that of|those|the one|who|how)\b`)}
+var opening = rule{kind: "opens 'X is what'", pattern: regexp.MustCompile(`^\w+(?:\s\w+)? (?:is|are) (?:what|that of|those|the one|who|how)\b`)}
+
+// question matches from an interrogative to the question mark of its sentence; a dot within a name does not end a sentence.
+const question = `\b(?:what|who)\b(?:[^.?!]|\.\S)*\?`
 
 // everywhere holds for comments, error texts and documents.
 var everywhere = []rule{
-	{"what without a noun", regexp.MustCompile(`(?i)\bwhat (?:is|are|was|were|be|comes?|came|stands?|stood|waits?|has|had|became|becomes|goes|went|it|they|was)\b`)},
-	{"who without a noun", regexp.MustCompile(`(?i)\b(?:whoever|whom)\b|(?:^|[.,;:(] )who [a-z]+`)},
-	{"some, any, nobody", regexp.MustCompile(`(?i)\b(?:somebody|nobody|anybody|somebody's|nobody's)\b`)},
-	{"stands", regexp.MustCompile(`(?i)\b(?:stands?|stood)\b`)},
-	{"said, told, heard", regexp.MustCompile(`(?i)\b(?:is|are|was|were|be|been|being) (?:said|told|heard|asked)\b`)},
-	{"literary", regexp.MustCompile(`(?i)\b(?:anew|heed(?:s|ed)?|heirs?|astir|vouch(?:es)?|seen to|sees to it|the way back|beside|those (?:that|who|of|which)|that of)\b`)},
+	{
+		kind:    "what without a noun",
+		pattern: regexp.MustCompile(`(?i)\bwhat (?:is|are|was|were|be|comes?|came|stands?|stood|waits?|has|had|became|becomes|goes|went|it|they)\b`),
+		plain:   regexp.MustCompile(`(?i)` + question + `|^#+ what .*|\bwhat (?:is|was|goes|went) wrong\b|\bwhat it (?:costs|means)\b`),
+	},
+	{
+		kind: "who without a noun",
+		pattern: regexp.MustCompile(`(?i)\b(?:whoever|whom)\b|(?:^|[.;:(] )who [a-z]+|` +
+			`\b(?:brokers?|clients?|coordinators?|handlers?|members?|participants?|process|processes|relays?|servers?|services?|sessions?|writers?),? who\b`),
+		plain: regexp.MustCompile(`(?i)` + question + `|\b(?:to|for|from|of|with|by) whom\b`),
+	},
+	{
+		kind:    "some, any, nobody",
+		pattern: regexp.MustCompile(`(?i)\b(?:somebody|nobody|anybody|somebody's|nobody's)\b`),
+	},
+	{
+		kind:    "stands",
+		pattern: regexp.MustCompile(`(?i)\b(?:stands?|stood)\b`),
+		plain:   regexp.MustCompile(`(?i)\b(?:stands?|stood) (?:for|by|in for)\b|\bstand-\w+`),
+	},
+	{
+		kind:    "said, told, heard",
+		pattern: regexp.MustCompile(`(?i)\b(?:is|are|was|were|be|been|being) (?:said|told|heard|asked)\b`),
+		plain: regexp.MustCompile(`(?i)\b(?:is|are|was|were|be|been|being) (?:asked (?:for|to)|told (?:from|apart))\b|` +
+			`\b(?:buyer|customer|operator|person|people|user|you)s? (?:is|are|was|were) (?:told|asked)\b`),
+	},
+	{
+		kind:    "literary",
+		pattern: regexp.MustCompile(`(?i)\b(?:anew|heed(?:s|ed)?|heirs?|astir|vouch(?:es)?|seen to|sees to it|the way back|beside|those (?:that|who|of|which)|that of)\b`),
+		plain:   regexp.MustCompile(`(?i)\b(?:so|such|ensures?|guarantees?|means?|shows?) that of\b`),
+	},
 }
 
 // named holds for the names of tests: a test is named after a behaviour.
-var named = rule{"test named by an id", regexp.MustCompile(`_(?:[A-E]\d\d?|D\d\d)\b|_(?:[A-E]\d\d)_|Defects?_?\d|^TestWho|^TestWhat`)}
+var named = rule{
+	kind:    "test named by an id",
+	pattern: regexp.MustCompile(`_(?:[A-E]\d\d?|D\d\d)\b|_(?:[A-E]\d\d)_|Defects?_?\d|^TestWh(?:o|at)(?:[A-Z_]|$)`),
+}
+
+// span matches code within a document's line.
+var span = regexp.MustCompile("`[^`]*`")
 
 func findPhrases(files []source) ([]phrase, error) {
 	var found []phrase
@@ -65,7 +100,11 @@ func findPhrases(files []source) ([]phrase, error) {
 func match(f source, line int, text string, rules []rule) []phrase {
 	var found []phrase
 	for _, r := range rules {
-		for _, m := range r.pattern.FindAllString(text, -1) {
+		left := text
+		if r.plain != nil {
+			left = r.plain.ReplaceAllString(text, "…")
+		}
+		for _, m := range r.pattern.FindAllString(left, -1) {
 			found = append(found, phrase{f.Folder, f.Path, line, r.kind, strings.TrimSpace(m)})
 		}
 	}
@@ -119,7 +158,7 @@ func documentPhrases(f source) []phrase {
 		if code || strings.HasPrefix(line, "    ") {
 			continue
 		}
-		found = append(found, match(f, i+1, line, everywhere)...)
+		found = append(found, match(f, i+1, span.ReplaceAllString(line, "…"), everywhere)...)
 	}
 	return found
 }
