@@ -13,10 +13,10 @@ import (
 const retainEvery = 5 * time.Minute
 
 // retain drops partitions whose rows are all published. It has a goroutine of its own, since a detach may wait for hours.
-func (r *Relay) retain(ctx context.Context) {
+func (r *Relay) retain(ctx context.Context, every time.Duration) {
 	logged := false
-	for !pause(ctx, retainEvery, nil) && ctx.Err() == nil {
-		switch err := r.retainOn(ctx); {
+	for !pause(ctx, every, nil) && ctx.Err() == nil {
+		switch err := r.retainOn(ctx, every); {
 		case err == nil || ctx.Err() != nil:
 		case !errors.Is(err, retention.ErrNotOwner):
 			r.quiet.failed("retention", err)
@@ -29,7 +29,7 @@ func (r *Relay) retain(ctx context.Context) {
 
 // retainOn drops partitions of one server repeatedly, until ctx ends or an attempt fails. A Retention's list of writers is
 // valid for one connection only.
-func (r *Relay) retainOn(ctx context.Context) error {
+func (r *Relay) retainOn(ctx context.Context, every time.Duration) error {
 	db, err := r.bindNow(ctx)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (r *Relay) retainOn(ctx context.Context) error {
 			return err
 		}
 		r.quiet.recovered("retention")
-		if pause(ctx, retainEvery, nil); ctx.Err() != nil {
+		if pause(ctx, every, nil); ctx.Err() != nil {
 			return nil
 		}
 	}

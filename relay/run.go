@@ -98,7 +98,7 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 		side.Go(func() { r.guard(aside, l) })
 		side.Go(func() { r.keepHouse(aside) })
 		if r.mapped == nil { // another table's partitions and rows are its owner's to delete
-			side.Go(func() { r.retain(aside) })
+			side.Go(func() { r.retain(aside, retainEvery) })
 		}
 		return r.work(idle, term, p, r.workOnce)
 	})
