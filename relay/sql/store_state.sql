@@ -8,8 +8,10 @@ WITH lease AS MATERIALIZED (
     AND expires_at > clock_timestamp()
   FOR SHARE
 )
-INSERT INTO troupe.relay_state AS s (slot, source, system_id, timeline, published, sweep, lsn, publication)
-SELECT @slot, @source, @system_id, @timeline, @published::pg_snapshot, @sweep::pg_snapshot, @lsn::pg_lsn, @publication::text
+INSERT INTO troupe.relay_state AS s (slot, source, system_id, timeline, published, sweep, lsn, publication, updated_at)
+SELECT @slot, @source, @system_id, @timeline, @published::pg_snapshot, @sweep::pg_snapshot, @lsn::pg_lsn, @publication::text,
+       -- This state is the newest, also where another server's clock was ahead.
+       greatest(clock_timestamp(), (SELECT max(updated_at) + interval '1 microsecond' FROM troupe.relay_state WHERE slot <> @slot))
 FROM lease
 ON CONFLICT (slot) DO UPDATE
 SET source      = excluded.source,
@@ -19,4 +21,4 @@ SET source      = excluded.source,
     sweep       = excluded.sweep,
     lsn         = excluded.lsn,
     publication = excluded.publication,
-    updated_at  = clock_timestamp()
+    updated_at  = excluded.updated_at
