@@ -286,7 +286,7 @@ func (s *crew) redrive(f repair.Filter) {
 	for _, hop := range hops[1:] {
 		desk, err := repair.New(repair.Config{Pool: s.pools[hop]})
 		require.NoError(s.t, err)
-		_, err = desk.Redrive(s.t.Context(), f, repair.RedriveConfig{By: admin.Actor{Name: "somebody", Reason: "a test"}, Rate: -1})
+		_, err = desk.Redrive(s.t.Context(), f, repair.RedriveConfig{By: admin.Actor{Name: "ann", Reason: "a test"}, Rate: -1})
 		require.NoError(s.t, err)
 	}
 }
