@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/outbox"
@@ -23,6 +24,8 @@ var (
 	cancelDeadlines string
 	//go:embed sql/meet_deadline.sql
 	meetDeadline string
+	//go:embed sql/forget_late.sql
+	forgetLate string
 )
 
 // Headers of the message that a deadline becomes. They distinguish it from a command of the same type, and from the deadlines
@@ -254,6 +257,9 @@ func (p *Participant) foreign(m *message) bool {
 
 // meet ends the deadline that m was, and reports whether it was still pending. It runs in m's turn and not before, since an
 // earlier message of the same transaction may have cancelled it.
+//
+// One that is not pending leaves no identity in the inbox. After a failover to a standby that lagged, the message of a deadline
+// may come before the message that scheduled it is handled again. Then the deadline fires again, with the same id.
 func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 	m.deadline.late = true
 	id, err := uuid.Parse(m.ID)
@@ -264,7 +270,11 @@ func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 		"group": u.w.p.cfg.Group, "scope": indexable(m.deadline.scope), "name": m.deadline.name, "id": id,
 	}).Scan(&m.deadline.at)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
+		_, day, _ := inbox.Recent(m.id)
+		_, err := u.tx.Exec(ctx, forgetLate, pg.Args{
+			"group": u.w.p.cfg.Group, "slot": day % slots, "id": id, "message_id": m.id, "redrive": m.redrive,
+		})
+		return false, u.failed(err)
 	}
 	m.deadline.late = false
 	return err == nil, u.failed(err)

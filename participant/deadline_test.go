@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
@@ -236,9 +237,10 @@ func TestALateFiringIsIgnored(t *testing.T) {
 				s.waitMet(1)
 				require.Equal(t, 1, s.count("SELECT count(*) FROM met WHERE n = 2"))
 			}
-			s.send(first) // a duplicate is silent
+			s.send(first) // once more, as by a relay that lost its acknowledgement
 			s.send(s.command("a", Count{N: 4}))
 			s.waitEvents(3)
+			require.Equal(t, first.ID, (<-late).Message.ID)
 			require.Empty(t, late)
 			require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 		})
@@ -287,6 +289,43 @@ func TestAFiredMessageDeliveredAgainIsADuplicate(t *testing.T) {
 	s.waitEvents(1)
 	require.Equal(t, 1, s.count("SELECT count(*) FROM met"))
 	require.Empty(t, late)
+}
+
+// TestADeadlineThatCameBeforeItWasScheduledAgainIsMet checks a database that was set back to before the deadline was scheduled. Its
+// first message is read before the one that schedules it again, with the same id.
+func TestADeadlineThatCameBeforeItWasScheduledAgainIsMet(t *testing.T) {
+	t.Parallel()
+	for _, of := range []struct {
+		table, id string
+		age       time.Duration
+	}{{"inbox_recent", "id::text", 0}, {"inbox", "message_id", 400 * 24 * time.Hour}} {
+		t.Run(of.table, func(t *testing.T) {
+			t.Parallel()
+			s := newDeadlineStage(t)
+			s.provision(1)
+			late := make(chan participant.Delivery, 10)
+			s.start(s.expecting(func(c *participant.Config) { c.Hooks.Late = func(d participant.Delivery) { late <- d } }))
+			cause := kafka.Record(s.command("a", Count{N: 1, Fail: "schedule"}))
+			cause.Timestamp = time.Now().Add(-of.age) // it is in the deadline's id
+			s.produce(cause)
+			first := s.fired(1)[0]
+			_, err := s.pool.Exec(t.Context(), `DELETE FROM troupe.deadlines; DELETE FROM troupe.outbox; DELETE FROM troupe.answers;
+				DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent; DELETE FROM done`)
+			require.NoError(t, err)
+			s.send(first)
+			require.Equal(t, first.ID, (<-late).Message.ID)
+			s.produce(cause)
+			again := s.fired(1)[0]
+			require.Equal(t, first.ID, again.ID)
+			s.send(again, again)
+			s.waitMet(1)
+			require.Equal(t, 1, s.count("SELECT count(*) FROM troupe."+of.table+" WHERE "+of.id+" = $1", again.ID))
+			s.send(s.command("a", Count{N: 2}))
+			s.waitEvents(2)
+			require.Equal(t, 1, s.count("SELECT count(*) FROM met"))
+			require.Empty(t, late)
+		})
+	}
 }
 
 // TestADeadlineThatFailsGoesTheWayOfAMessage checks retries and the dead letter, and that a repaired deadline is still due.
