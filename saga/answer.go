@@ -24,6 +24,10 @@ func (x *decision) answered(e Event) {
 	}
 	switch ss.Phase {
 	case Intent, GivenUp, Doubt:
+	case StepWaiting:
+		x.ignore("step %s has not begun: its answer %s is early", ss.Name, e.Type)
+		x.fx.Early = true
+		return
 	default:
 		x.late(i, e)
 		return

@@ -8,8 +8,14 @@ import (
 // undone applies the answer to the compensation of step i.
 func (x *decision) undone(i int, e Event) {
 	ss := &x.s.Steps[i]
-	if ss.Phase != CompensateIntent && ss.Phase != CompensateFailed {
-		x.ignore("step %s is %s: the answer %s to its compensation is late or was given before", ss.Name, phaseText(ss.Phase), e.Type)
+	switch ss.Phase {
+	case CompensateIntent, CompensateFailed:
+	case Undone:
+		x.ignore("step %s is %s: the answer %s to its compensation was given before", ss.Name, phaseText(ss.Phase), e.Type)
+		return
+	default:
+		x.ignore("step %s is %s: the answer %s to its compensation is early", ss.Name, phaseText(ss.Phase), e.Type)
+		x.fx.Early = true
 		return
 	}
 	if e.Outcome == "success" {

@@ -21,7 +21,7 @@ func Decide(d *Definition, s State, e Event, now time.Time) (State, Effects) {
 	x.s.Version++
 	x.take(e)
 	if x.fx.Ignored != "" || x.fx.Refused != "" {
-		return s, Effects{Ignored: x.fx.Ignored, Refused: x.fx.Refused}
+		return s, Effects{Ignored: x.fx.Ignored, Refused: x.fx.Refused, Early: x.fx.Early}
 	}
 	x.advance()
 	if len(x.s.Deadlines) == 0 {

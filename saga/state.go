@@ -202,6 +202,9 @@ type Effects struct {
 	Alert string
 	// Ignored is the reason why the event changed nothing, such as that it is a duplicate.
 	Ignored string
+	// Early reports that the ignored event answers a command that the saga has not sent yet. That happens if the database has lost
+	// the saga's last decisions: the saga will send the command again, whose hop answers it no second time.
+	Early bool
 	// Refused is the reason why an action cannot be done, or why the saga cannot start or cannot keep the event. Then nothing has
 	// changed.
 	Refused string

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
@@ -24,6 +26,8 @@ type Apart struct {
 	Saga string `json:"saga"`
 	// Event is the saga.Event as the log stores it.
 	Event json.RawMessage `json:"event"`
+	// Tries counts how often an answer came before its saga, or before its step.
+	Tries int `json:"tries,omitempty"`
 }
 
 // MessageType returns the message's ce_type.
@@ -31,6 +35,16 @@ func (Apart) MessageType() string { return "troupe.Apart" }
 
 // PlainJSON makes the body JSON whatever codec the flow uses.
 func (Apart) PlainJSON() {}
+
+// early is the policy by which an answer is tried again that came before its saga or its step. If the database has lost the
+// last decisions, as after a failover to a standby that lagged, the messages that led to them are read again, and
+// messages of two topics in any order. The saga then sends the same commands, which their hops pass over as duplicates: there is no other answer.
+// After the last try, an hour later, the answer is ignored.
+var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute, Attempts: 16, NoJitter: true}
+
+// earlyAge is the age at which an early answer is no longer tried again: a group whose offsets were reset reads the answers of
+// sagas that were deleted long ago.
+const earlyAge = 24 * time.Hour
 
 // failed handles a target that cannot be decided: it returns an error if the message is for nothing else, and otherwise sets
 // the target apart.
@@ -44,7 +58,19 @@ func (p *pass) failed(t target, why string) error {
 
 func (p *pass) setApart(t target) { p.apart = append(p.apart, t) }
 
-// scheduleApart schedules each target that was set apart as a message of its own to this hop, due at once.
+// wait sets apart an answer that came before its saga or its step.
+func (p *pass) wait(t target) {
+	t.tries++
+	p.setApart(t)
+}
+
+// old reports whether the message that a handler's context names is too old to be early.
+func (w *work) old(ctx context.Context) bool {
+	cause := envelope.CauseOf(ctx)
+	return cause != nil && !cause.At.IsZero() && w.pass.now.Sub(cause.At) > earlyAge
+}
+
+// scheduleApart schedules each target that was set apart as a message of its own to this hop, due at once, or later if it is early.
 func (w *work) scheduleApart(ctx context.Context, ds *participant.Deadlines, taken []participant.Taken) error {
 	for _, t := range w.pass.apart {
 		of := t.id
@@ -58,8 +84,17 @@ func (w *work) scheduleApart(ctx context.Context, ds *participant.Deadlines, tak
 		if t.message >= 0 && taken != nil {
 			ctx = taken[t.message].Context()
 		}
+		var after time.Duration
+		if t.tries > 0 {
+			if t.tries > early.Attempts || w.old(ctx) {
+				w.c.cfg.Log.Warn().Str("saga", of).Str("step", t.event.Step).Str("message_id", t.event.Message).
+					Msg("answer ignored: its saga has not sent the command that it answers, or does not exist")
+				continue
+			}
+			after = early.Wait(t.tries)
+		}
 		if err := w.c.cfg.Participant.Plan(ctx, ds, participant.Deadline{
-			Name: apartName, Scope: of + "/" + t.event.Message, Key: of, Body: Apart{of, event},
+			Name: apartName, Scope: of + "/" + t.event.Message, Key: of, Body: Apart{of, event, t.tries}, After: after,
 		}); err != nil {
 			return err
 		}
@@ -74,7 +109,7 @@ func (c *Coordinator) takeApart(ctx context.Context, tx pgx.Tx, d participant.Du
 		return retry.Permanent(err)
 	}
 	w := c.begin(tx)
-	if err = w.pass.takeApart(ctx, d.Body.Saga, e); err == nil {
+	if err = w.pass.takeApart(ctx, d.Body, e); err == nil {
 		err = w.end(ctx, nil)
 	}
 	if err == nil {
@@ -87,10 +122,10 @@ func (c *Coordinator) takeApart(ctx context.Context, tx pgx.Tx, d participant.Du
 	return w.lost(err)
 }
 
-func (p *pass) takeApart(ctx context.Context, of string, e saga.Event) error {
-	t := target{message: -1, id: of, event: e}
+func (p *pass) takeApart(ctx context.Context, body Apart, e saga.Event) error {
+	t := target{message: -1, id: body.Saga, event: e, tries: body.Tries}
 	if e.Kind == saga.Started {
-		d, err := p.named(of)
+		d, err := p.named(body.Saga)
 		starts := false
 		if err == nil {
 			m := Message{ID: e.Message, Hop: e.Hop, Type: e.Type, Fields: e.Fields, Correlation: e.Correlation}
@@ -106,8 +141,11 @@ func (p *pass) takeApart(ctx context.Context, of string, e saga.Event) error {
 	if e.Kind == saga.Started {
 		return p.start(ctx, t)
 	}
-	if fx := p.decide(-1, t.id, e); fx.Refused != "" {
+	switch fx := p.decide(-1, t.id, e); {
+	case fx.Refused != "":
 		return p.failed(t, fx.Refused)
+	case fx.Early:
+		p.wait(t)
 	}
 	return p.unstash(ctx, -1, t.id)
 }

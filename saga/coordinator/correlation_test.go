@@ -3,11 +3,15 @@ package coordinator_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // sent returns the commands and events of a saga, in their order.
@@ -64,6 +68,28 @@ func TestASagaIsOneFlow(t *testing.T) {
 			require.Equal(t, "ReserveStock", all[2].Type)
 			require.Equal(t, action, all[2].Causation)
 			f.equalsItsLog(id)
+		})
+	}
+}
+
+// TestSagasOfOneFlowSendCommandsOfTheirOwn begins sagas by events of one correlation id, in one batch.
+func TestSagasOfOneFlowSendCommandsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, correlation := range []string{envelope.NewID(), "import 17"} {
+		t.Run(correlation, func(t *testing.T) {
+			t.Parallel()
+			f := newHops(t, false)
+			f.c = f.coordinator(parsed(t, trip))
+			cl, err := kgo.NewClient(kgo.SeedBrokers(testkit.Kafka(t)...))
+			require.NoError(t, err)
+			t.Cleanup(cl.Close)
+			testkit.Topics(t, cl, 2, f.name+".shop.events", f.name+".hotel.commands")
+			commands := testkit.Consume(t, testkit.Kafka(t), f.name+".hotel.commands")
+			require.NoError(t, cl.ProduceSync(t.Context(),
+				f.ordered("o-1", envelope.NewID(), correlation, time.Now()), f.ordered("o-2", "order-2", correlation, time.Now())).FirstErr())
+			ids := idsOf(commands.WaitN(2))
+			require.NotEqual(t, ids[0], ids[1])
+			require.NotContains(t, ids, correlation)
 		})
 	}
 }

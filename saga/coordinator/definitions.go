@@ -62,6 +62,12 @@ func (ds *definitions) known() []*saga.Definition {
 	return ds.all
 }
 
+// knows reports whether a known definition is of the type of a saga.
+func (ds *definitions) knows(id string) bool {
+	name, _, _ := strings.Cut(id, "/")
+	return slices.ContainsFunc(ds.known(), func(d *saga.Definition) bool { return d.Spec().Saga == name })
+}
+
 func (ds *definitions) sort() {
 	ds.all = slices.SortedFunc(maps.Values(ds.byHash), func(a, b *saga.Definition) int {
 		return cmp.Or(cmp.Compare(a.Spec().Saga, b.Spec().Saga), cmp.Compare(a.Hash(), b.Hash()))

@@ -165,7 +165,9 @@ func (p *pass) take(ctx context.Context, t target) error {
 	if t.unreadable != nil && p.sagas[t.id].d != nil {
 		return at(t.message, t.unreadable)
 	}
-	p.decide(t.message, t.id, t.event)
+	if fx := p.decide(t.message, t.id, t.event); fx.Early && t.unreadable == nil {
+		p.wait(t)
+	}
 	return p.unstash(ctx, t.message, t.id)
 }
 
@@ -221,7 +223,7 @@ func ownedBy(owner string) string {
 func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	l := p.sagas[id]
 	if l.d == nil {
-		fx := saga.Effects{Ignored: "there is no such saga"}
+		fx := saga.Effects{Ignored: "there is no such saga", Early: e.Kind == saga.Answered && l.owner == "" && p.knows(id)}
 		p.decided = append(p.decided, Decided{message, id, p.now, e, l.state, fx})
 		return fx
 	}

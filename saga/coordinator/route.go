@@ -25,6 +25,8 @@ type target struct {
 	alone bool
 	// unreadable is the Message's, set for its answer only.
 	unreadable error
+	// tries counts how often the event came before its saga or its step.
+	tries int
 	// answered is the saga that gets the event as an answer, and so does not get it as an awaited event too.
 	answered string
 }

@@ -121,7 +121,7 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 			return at(d.Message, err)
 		}
 		caller := w.of(ctx, d.ID)
-		if len(entries) > 0 && d.Event.Kind == saga.Started && envelope.CauseOf(caller) == nil {
+		if len(entries) > 0 && taken == nil && d.Event.Kind == saga.Started && envelope.CauseOf(caller) == nil {
 			entries[0].ID = d.State.Correlation // its id is the correlation id of the flow that it begins
 		}
 		if err := out.Render(follow(caller, d, taken), &rows, entries...); err != nil {
