@@ -207,6 +207,8 @@
 //	the log cannot be decoded              not ready, with the reason: rows may be in the log alone, so an operator drops the slot
 //	the publication is altered             not ready, with the reason: an operator drops the slot, or states that no row is missing
 //	another table has its name             not ready: put the new table into the publication
+//	renamed, or dropped, with failed rows  not ready, with the numbers: neither its relay, nor one that is new under another
+//	                                       name, starts until an operator moves these rows to another table or deletes them
 //	columns that the mapping needs gone    the stream stops, and names them, until the table or the mapping is corrected
 //	two failed rows of one event id        are one message
 //

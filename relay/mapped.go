@@ -63,9 +63,12 @@ func (t *mappedTable) claim(ctx context.Context, db querier) error {
 	return nil
 }
 
-// open checks that the table fits the mapping, and creates the publication if there is none. That must happen before the slot
+// open checks that no failed rows are forgotten and that the table fits the mapping, and creates the publication if there is none. That must happen before the slot
 // is created, since a slot cannot stream rows that were written before its publication existed.
 func (t *mappedTable) open(ctx context.Context, r *Relay) error {
+	if err := t.keepsFailures(ctx, r); err != nil {
+		return err
+	}
 	columns, err := t.columns(ctx, r)
 	if err != nil {
 		return err
