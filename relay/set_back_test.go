@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -68,6 +67,18 @@ func (l *lane) read() (payloads []string) {
 	return payloads
 }
 
+// awaitStream waits until the rows that follow are published from the log, if that is the source.
+func (l *lane) awaitStream() {
+	l.t.Helper()
+	table := "relay_state"
+	if l.mapped {
+		table = "mapped_tables"
+	}
+	testkit.Wait(l.t, l.name+": the stream", func() (bool, error) {
+		return l.source == relay.Poll || l.count("SELECT count(*) FROM troupe."+table+" WHERE source = 'wal' AND sweep IS NULL") == 1, nil
+	})
+}
+
 func (l *lane) await(want []string) {
 	l.t.Helper()
 	testkit.Wait(l.t, l.name+": the rows", func() (bool, error) {
@@ -95,9 +106,8 @@ func TestTheNewRowsOfADatabaseThatWasSetBackArePublished(t *testing.T) {
 			}
 			var f *failover
 			create := func(l *lane) {
-				address, err := f.a.CreateDatabase(t.Context(), l.name, "")
+				address, err := f.a.CreateDatabase(t.Context(), l.name, "shop")
 				require.NoError(t, err)
-				require.NoError(t, migrations.Up(t.Context(), address))
 				l.stage = &stage{t: t, pool: poolOf(t, address), brokers: f.brokers, flow: testkit.Flow(t)}
 				l.topic = l.flow + ".main.events"
 				l.provision(kafka.Topic{Name: l.topic, Partitions: 1})
@@ -112,6 +122,7 @@ func TestTheNewRowsOfADatabaseThatWasSetBackArePublished(t *testing.T) {
 					create(l)
 					if started {
 						r := l.start(l.config(l.pool))
+						l.awaitStream()
 						l.insert(l.pool, nil, "before")
 						l.await([]string{"before"})
 						require.NoError(t, r.stop())
