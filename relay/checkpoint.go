@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,26 +19,26 @@ import (
 )
 
 // A checkpoint is an LSN: each row committed before it is published, or recorded as failed. It is the end of a transaction,
-// and names the last row of that transaction: a server that was set back to a disk image from before the transaction has the
-// same name and timeline, but not this row.
+// and has the time of its commit: a server that was set back to a disk image from before the transaction has the same name and
+// timeline, and its log may pass the LSN again, but not with this commit. The last row of the transaction is for operators.
 type checkpoint struct {
-	lsn      wal.LSN
-	system   string
-	timeline int32
-	position int64 // 0: no row was published yet
-	id       uuid.UUID
-	xid      uint64 // transaction id that wrote the row; 0: not known
+	lsn       wal.LSN
+	committed time.Time // zero: no row was published yet
+	system    string
+	timeline  int32
+	position  int64
+	id        uuid.UUID
 }
 
 // checkpointRecord is a checkpoint in the form stored in the topic, with the slot's name as key. A record with the key
 // startKey says which relay took the transactional id, and when; it is for operators only.
 type checkpointRecord struct {
-	LSN      string    `json:"lsn"`
-	System   string    `json:"system"`
-	Timeline int32     `json:"timeline"`
-	Position int64     `json:"position"`
-	ID       uuid.UUID `json:"id"`
-	XID      uint64    `json:"xid,omitempty"`
+	LSN       string    `json:"lsn"`
+	Committed time.Time `json:"committed,omitzero"`
+	System    string    `json:"system"`
+	Timeline  int32     `json:"timeline"`
+	Position  int64     `json:"position"`
+	ID        uuid.UUID `json:"id"`
 }
 
 type startRecord struct {
@@ -52,7 +52,7 @@ const startKey = "started"
 const checkpointTimeout = 30 * time.Second
 
 func (p checkpoint) record(t *transactor) *kgo.Record {
-	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.system, p.timeline, p.position, p.id, p.xid}) // cannot fail
+	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.committed, p.system, p.timeline, p.position, p.id}) // cannot fail
 	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
 }
 
@@ -61,7 +61,7 @@ func parseCheckpoint(value []byte) (p checkpoint, err error) {
 	if err := json.Unmarshal(value, &r); err != nil {
 		return p, err
 	}
-	p.system, p.timeline, p.position, p.id, p.xid = r.System, r.Timeline, r.Position, r.ID, r.XID
+	p.committed, p.system, p.timeline, p.position, p.id = r.Committed, r.System, r.Timeline, r.Position, r.ID
 	p.lsn, err = wal.ParseLSN(r.LSN)
 	return p, err
 }
@@ -101,15 +101,15 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 		return 0, fmt.Errorf("read the checkpoint in %s: %w", t.topic, err)
 	}
 	holds := false
-	if found && at.system == system.ID && at.timeline == system.Timeline {
-		if holds, err = t.holds(ctx, at, system); err != nil {
+	if found && at.lsn > confirmed && at.system == system.ID && at.timeline == system.Timeline {
+		if holds, err = t.holds(ctx, at); err != nil {
 			return 0, err
 		}
 	}
 	switch {
 	case holds:
 		t.at = at
-	case found && at.lsn <= confirmed: // its row may have been dropped with its partition
+	case found && at.lsn <= confirmed:
 	case found:
 		t.relay.repeats(fmt.Sprintf("the checkpoint in %s is of another server, or of a future that this one lost: %s, timeline %d, system %s, "+
 			"row %d; this one is at %s, timeline %d, system %s: what was published and not confirmed to it comes again",
@@ -132,23 +132,26 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 	return t.at.lsn, nil
 }
 
-// holds reports whether the transaction that ends at the checkpoint exists on this server. The row of a mapped table may have
-// been deleted, so there only a log that ends before the checkpoint shows that it does not.
-func (t *transactor) holds(ctx context.Context, at checkpoint, system wal.System) (there bool, err error) {
-	if t.relay.mapped != nil {
-		return at.lsn <= system.LSN, nil
+// holds reports whether the transaction that ends at the checkpoint is in the log of this server, which is read from the confirmed
+// LSN on: some seconds of it. The table cannot show that: its row may be deleted, or not visible yet, and on a server that was set back
+// another row may have its position, and even its id if the service wrote it again. Rows are read as they are stored, since the
+// server cannot convert all text.
+func (t *transactor) holds(ctx context.Context, at checkpoint) (there bool, err error) {
+	var committed *time.Time
+	if !at.committed.IsZero() {
+		committed = &at.committed
 	}
-	var pending bool
-	err = t.db.QueryRow(ctx, findCheckpoint, pg.Args{"position": at.position, "id": at.id, "xid": strconv.FormatUint(at.xid, 10)}).
-		Scan(&there, &pending)
-	switch {
-	case err != nil:
-		return false, fmt.Errorf("look for row %d of the checkpoint in %s: %w", at.position, t.topic, err)
-	case !there && pending:
-		return false, fmt.Errorf("row %d of the checkpoint in %s is published, and not visible yet: its commit waits for a synchronous standby",
-			at.position, t.topic)
-	case !there:
-		return t.wasDiscarded(ctx, at)
+	cfg := &t.relay.cfg
+	err = pgx.BeginFunc(ctx, t.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL client_encoding = 'SQL_ASCII'"); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, findTransaction, pg.Args{
+			"slot": cfg.Slot, "lsn": at.lsn.String(), "committed": committed, "publication": pgx.Identifier{cfg.Publication}.Sanitize(),
+		}).Scan(&there)
+	})
+	if err != nil {
+		return false, fmt.Errorf("%w: look for the checkpoint in %s in the log: %w", errStream, t.topic, err)
 	}
 	return there, nil
 }

@@ -133,13 +133,3 @@ func (s *stream) unrecorded(ctx context.Context, failures []failure) ([]failure,
 	}
 	return kept, nil
 }
-
-// wasDiscarded reports whether the row of a checkpoint was discarded: then the checkpoint is of this server, although the row
-// is no longer in the table.
-func (t *transactor) wasDiscarded(ctx context.Context, at checkpoint) (there bool, err error) {
-	err = t.db.QueryRow(ctx, findDiscard, pg.Args{"position": at.position, "id": at.id}).Scan(&there)
-	if err != nil {
-		return false, t.relay.auditError(err)
-	}
-	return there, nil
-}

@@ -194,8 +194,11 @@ func TestExactlyOnceContinuesFromACheckpointWhoseRowWasDiscarded(t *testing.T) {
 	var lsn, system, id string
 	var timeline int32
 	var position int64
-	require.NoError(t, s.pool.QueryRow(t.Context(), `SELECT pg_current_wal_flush_lsn()::text, system_id, timeline, o.position, o.id
-		FROM troupe.relay_state, troupe.outbox o ORDER BY o.position DESC LIMIT 1`).Scan(&lsn, &system, &timeline, &position, &id))
+	require.NoError(t, s.pool.QueryRow(t.Context(), `SELECT max(m.lsn)::text, system_id, timeline, o.position, o.id
+		FROM troupe.relay_state, troupe.outbox o,
+			pg_logical_slot_peek_binary_changes($1, NULL, NULL, 'proto_version', '1', 'publication_names', 'troupe_outbox') AS m
+		GROUP BY system_id, timeline, o.position, o.id
+		ORDER BY o.position DESC LIMIT 1`, cfg.Slot).Scan(&lsn, &system, &timeline, &position, &id))
 	client, err := kafka.NewClient(s.brokers)
 	require.NoError(t, err)
 	defer client.Close()

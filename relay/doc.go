@@ -189,7 +189,7 @@
 //	a row is refused                       all others once; the row and its key wait, recorded
 //	too large for TransactionTimeout       nothing of it: at the second time Run returns an error with the remedy
 //	another timeline, or no checkpoint     repeats of the rows not confirmed to Postgres; Status reports it
-//	the disk set back, same timeline       the same: the row that the checkpoint names is not in the table
+//	the disk set back, same timeline       the same: the log does not have the commit of the checkpoint
 //
 // # A table that is not troupe.outbox
 //
@@ -207,6 +207,8 @@
 //	the log cannot be decoded              not ready, with the reason: rows may be in the log alone, so an operator drops the slot
 //	the publication is altered             not ready, with the reason: an operator drops the slot, or states that no row is missing
 //	another table has its name             not ready: put the new table into the publication
+//	renamed, or dropped, with failed rows  not ready, with the numbers: neither its relay, nor one that is new under another
+//	                                       name, starts until an operator moves these rows to another table or deletes them
 //	columns that the mapping needs gone    the stream stops, and names them, until the table or the mapping is corrected
 //	two failed rows of one event id        are one message
 //

@@ -168,7 +168,7 @@ func TestExactlyOnceDoesNotTrustTheCheckpointOfAnotherHistory(t *testing.T) {
 	defer client.Close()
 	require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{
 		Topic: topics.Relay(cfg.Slot), Key: []byte(cfg.Slot),
-		Value: fmt.Appendf(nil, `{"lsn":%q,"system":%q,"timeline":%d,"position":1,"id":"01a1ffb2-4031-704f-a29c-2f22c4b1d21d"}`, lsn, system, timeline),
+		Value: fmt.Appendf(nil, `{"lsn":%q,"system":%q,"timeline":%d,"position":1,"id":"01a1ffb2-4031-704f-a29c-2f22c4b1d21d","committed":"2026-01-02T03:04:05.678901Z"}`, lsn, system, timeline),
 	}).FirstErr())
 	r := s.start(cfg)
 	testkit.Wait(t, "a word about repeats", func() (bool, error) { return strings.Contains(r.Status().Repeats, "lost"), nil })

@@ -30,7 +30,7 @@ type failover struct {
 }
 
 // newFailover creates both servers from the same data: b has the system identifier, the timeline and the slots of a.
-func newFailover(t *testing.T, begun func(s *stage)) *failover {
+func newFailover(t *testing.T, begun func(f *failover)) *failover {
 	home, err := os.MkdirTemp("", "failover") // not t.TempDir: root runs a server as another user, and that user could not read it
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(home)) })
@@ -50,7 +50,7 @@ func newFailover(t *testing.T, begun func(s *stage)) *failover {
 	require.NoError(t, err)
 	require.NoError(t, migrations.Up(t.Context(), address))
 	f.pool = poolOf(t, address)
-	begun(f.stage)
+	begun(f)
 	require.NoError(t, f.a.Stop(t.Context()))
 	require.NoError(t, exec.Command("cp", "-a", filepath.Join(home, "a"), filepath.Join(home, "b")).Run())
 	require.NoError(t, f.a.Start(t.Context()))
@@ -61,7 +61,20 @@ func newFailover(t *testing.T, begun func(s *stage)) *failover {
 
 // relay returns a configuration whose connections lead to the current server.
 func (f *failover) relay() relay.Config {
-	config := f.pool.Config()
+	cfg := f.wal()
+	cfg.Pool = f.redirected(f.pool)
+	return cfg
+}
+
+// happens leads new connections to b, and cuts the relay's other connections to a. Its stream of a stays.
+func (f *failover) happens() {
+	f.leadToB()
+	f.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'relay' AND backend_type = 'client backend'")
+}
+
+// redirected returns a pool like another one, whose connections lead to the current server.
+func (f *failover) redirected(like *pgxpool.Pool) *pgxpool.Pool {
+	config := like.Config()
 	config.ConnConfig.RuntimeParams["application_name"] = "relay"
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if to := f.to.Load(); to != nil {
@@ -72,17 +85,14 @@ func (f *failover) relay() relay.Config {
 	pool, err := pgxpool.NewWithConfig(f.t.Context(), config)
 	require.NoError(f.t, err)
 	f.t.Cleanup(pool.Close)
-	cfg := f.wal()
-	cfg.Pool = pool
-	return cfg
+	return pool
 }
 
-// happens leads new connections to b, and cuts the relay's other connections to a. Its stream of a stays.
-func (f *failover) happens() {
+// leadToB leads new connections to b.
+func (f *failover) leadToB() {
 	config := f.onB.Config().ConnConfig
 	address := net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
 	f.to.Store(&address)
-	f.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'relay' AND backend_type = 'client backend'")
 }
 
 // New connections lead to the new primary while the stream of the old one is still open: snapshots of the new primary must
@@ -96,7 +106,7 @@ func TestAFailoverLosesNothingWhileTheOldStreamIsOpen(t *testing.T) {
 				cfg.Delivery, cfg.Slot = delivery, "troupe_"+strings.ToLower(strings.ReplaceAll(flow, "-", "_"))
 				return cfg
 			}
-			f := newFailover(t, func(s *stage) {
+			f := newFailover(t, func(s *failover) {
 				r := s.start(configured(s.wal(), s.flow))
 				s.waitStream()
 				s.insert(s.topic, "k", "before")

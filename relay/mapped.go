@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,8 +27,8 @@ const ownTable = "troupe.outbox"
 type mappedTable struct {
 	schema, name string
 	mapping      *mapping.Mapping
-	shard        int    // number of its lease; 0: not known yet
-	oid          uint32 // to recognise the table after it was renamed
+	shard        atomic.Int32 // number of its lease; 0: not known yet
+	oid          uint32       // to recognise the table after it was renamed
 	swept        sweepProgress
 }
 
@@ -52,20 +53,28 @@ func (t *mappedTable) args(others pg.Args) pg.Args {
 	return others
 }
 
-// claim reads the number of the table's lease, and assigns one to a new table.
-func (t *mappedTable) claim(ctx context.Context, db querier) error {
-	for t.shard == 0 {
-		err := db.QueryRow(ctx, claimMappedTable, t.args(nil)).Scan(&t.shard)
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) { // no row: another relay inserted it at the same moment
-			return fmt.Errorf("claim table %s: %w", t, err)
+// claim reads the number of the table's lease, and assigns one to a new table. It is read for each term: a database that was set back
+// may not know the table any more, and give its number to another one.
+func (t *mappedTable) claim(ctx context.Context, db querier) (shard int, err error) {
+	for {
+		err := db.QueryRow(ctx, claimMappedTable, t.args(nil)).Scan(&shard)
+		if errors.Is(err, pgx.ErrNoRows) { // another relay inserted it at the same moment
+			continue
 		}
+		if err != nil {
+			return 0, fmt.Errorf("claim table %s: %w", t, err)
+		}
+		t.shard.Store(int32(shard))
+		return shard, nil
 	}
-	return nil
 }
 
-// open checks that the table fits the mapping, and creates the publication if there is none. That must happen before the slot
+// open checks that no failed rows are forgotten and that the table fits the mapping, and creates the publication if there is none. That must happen before the slot
 // is created, since a slot cannot stream rows that were written before its publication existed.
 func (t *mappedTable) open(ctx context.Context, r *Relay) error {
+	if err := t.keepsFailures(ctx, r); err != nil {
+		return err
+	}
 	columns, err := t.columns(ctx, r)
 	if err != nil {
 		return err

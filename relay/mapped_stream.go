@@ -13,7 +13,6 @@ import (
 type mappedReader struct {
 	*mappedTable
 	bound map[uint32]boundRelation // by the table's OID
-	at    time.Time                // commit time of the current transaction
 }
 
 // A boundRelation is the last Relation message of a table, with its columns bound.
@@ -46,7 +45,7 @@ func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 		return false, errStream // the stream has ended, and its error is known
 	}
 	defer s.mu.Unlock()
-	w.addMapped(b, e.Tuple, &s.skip, m.at)
+	w.addMapped(b, e.Tuple, &s.skip, s.commitAt)
 	return true, nil
 }
 

@@ -52,10 +52,11 @@ type mappedSweep struct {
 	last  rowPlace
 }
 
-// A sweepProgress records how far a table was swept for one slot.
+// A sweepProgress records how far a table was swept for one slot of one server process.
 type sweepProgress struct {
-	sweep string              // the snapshot stored with the slot
-	at    map[string]rowPlace // last settled row by partition; under "" if the table is read in an order
+	server string
+	sweep  string              // the snapshot stored with the slot
+	at     map[string]rowPlace // last settled row by partition; under "" if the table is read in an order
 }
 
 // A rowPlace is the place of a row in a sweep, as Postgres text values.
@@ -146,8 +147,8 @@ SET max_parallel_workers_per_gather = 0`
 // open starts the statement that reads all unsettled rows.
 func (m *mappedSweep) open(ctx context.Context) (err error) {
 	t := m.relay.mapped
-	if t.swept.sweep != *m.st.sweep {
-		t.swept = sweepProgress{*m.st.sweep, make(map[string]rowPlace)}
+	if t.swept.sweep != *m.st.sweep || t.swept.server != m.db.id { // another server may give out the same snapshot, and the same places
+		t.swept = sweepProgress{m.db.id, *m.st.sweep, make(map[string]rowPlace)}
 	}
 	columns, err := t.columns(ctx, m.relay)
 	if err != nil {

@@ -156,7 +156,7 @@ func (r *Relay) readPause(ctx context.Context) error {
 	defer cancel()
 	shard := 0
 	if r.mapped != nil {
-		shard = r.mapped.shard
+		shard = int(r.mapped.shard.Load())
 	}
 	var since *time.Time
 	var p StoredPause

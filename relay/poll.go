@@ -20,7 +20,6 @@ import (
 // An item is a row on its way through one round.
 type item struct {
 	row          outboxrow.Row
-	xid          uint64        // from a stream: transaction id that wrote it
 	commit       wal.LSN       // from a stream: commit LSN of that transaction
 	mapped       *mappedRow    // of a table other than troupe.outbox
 	failedBefore bool          // it has a line in troupe.outbox_failures

@@ -214,12 +214,15 @@ func (r *Relay) listen(ctx context.Context, channel string, wake chan<- struct{}
 const houseEvery = 2 * time.Minute
 
 // keepHouse runs maintenance every houseEvery: it creates partitions ahead, deletes lines of rows that are gone, and warns of
-// slots that are no longer used.
+// slots that are no longer used and of failed rows whose table no longer exists.
 func (r *Relay) keepHouse(ctx context.Context) {
 	warned := make(map[string]bool)
 	for {
 		if err := r.warnOfLeftSlots(ctx, warned); err != nil && ctx.Err() == nil {
 			r.quiet.failed("look for slots left behind", err)
+		}
+		if err := r.warnOfMissingTables(ctx, warned); err != nil && ctx.Err() == nil {
+			r.quiet.failed("missing tables", err)
 		}
 		if err := r.tidy(ctx, r.pool); err != nil && ctx.Err() == nil {
 			r.quiet.failed("housekeeping", err)

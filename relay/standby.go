@@ -72,10 +72,10 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	defer cancel()
 	shard := 0
 	if r.mapped != nil {
-		if err := r.mapped.claim(ctx, r.pool); err != nil {
+		var err error
+		if shard, err = r.mapped.claim(ctx, r.pool); err != nil {
 			return nil, 0, notMigrated(err)
 		}
-		shard = r.mapped.shard
 	}
 	var leader string
 	var term int64

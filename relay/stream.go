@@ -48,7 +48,8 @@ type stream struct {
 	again       wal.LSN  // rows up to here may have been delivered before
 	discards    discards // discarded rows that the log may repeat
 
-	commit wal.LSN // commit LSN of the transaction that is being read
+	commit   wal.LSN   // commit LSN of the transaction that is being read
+	commitAt time.Time // time of its commit
 
 	mu      sync.Mutex
 	filling *window
@@ -151,6 +152,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if p.tx != nil {
 		p.tx.db = db
 		if from, err = p.tx.resume(idle, system, st.lsn, healed); err != nil {
+			r.stuck.ended(st.lsn, err)
 			return err
 		}
 	}

@@ -145,7 +145,7 @@ func (s *stream) part() ([]*item, error) {
 // reach is called when all complete transactions of the window are settled.
 func (s *stream) reach() error {
 	upTo, end := s.now.upTo, s.now.end
-	s.now.upTo, s.now.end = 0, 0
+	s.now.upTo, s.now.end = 0, commitEnd{}
 	if s.tx != nil {
 		if s.now.whole > 0 {
 			s.tx.passed(&s.now.items[s.now.whole-1])

@@ -23,10 +23,7 @@ func (s *stream) read() {
 		}
 		switch e.Kind {
 		case wal.Begin:
-			open, s.commit = true, e.LSN
-			if s.mapped != nil {
-				s.mapped.at = e.At
-			}
+			open, s.commit, s.commitAt = true, e.LSN, e.At
 		case wal.Update:
 			if s.mapped != nil {
 				if err = s.mapped.update(s.relay, e.Relation); err != nil {
@@ -172,7 +169,7 @@ func (s *stream) isFull() bool {
 func (s *stream) mark(upTo wal.LSN, rows bool) {
 	s.mu.Lock()
 	if rows {
-		s.filling.end = upTo
+		s.filling.end = commitEnd{upTo, s.commitAt}
 	}
 	s.filling.upTo = max(s.filling.upTo, upTo)
 	s.filling.whole = len(s.filling.items)

@@ -48,7 +48,6 @@ type transactor struct {
 	at    checkpoint    // committed checkpoint
 	next  checkpoint    // checkpoint after the last complete transaction with rows
 	last  outboxrow.Row // position and id of the last row that the stream has settled
-	xid   uint64        // transaction id that wrote that row
 	apart bool          // the rows are not from the log now: their transactions store no checkpoint
 	open  bool          // a transaction is open
 	begun time.Time     // when it began
@@ -163,14 +162,14 @@ func (t *transactor) takes() { t.whole = false }
 
 // passed is called when the stream has settled i and all rows before it, also by passing over them.
 func (t *transactor) passed(i *item) {
-	t.last, t.xid = outboxrow.Row{Position: i.row.Position, ID: i.row.ID}, i.xid
+	t.last = outboxrow.Row{Position: i.row.Position, ID: i.row.ID}
 }
 
 // reached is called when all rows before upTo are in the transaction, or recorded.
-func (t *transactor) reached(s *stream, upTo, end wal.LSN) error {
+func (t *transactor) reached(s *stream, upTo wal.LSN, end commitEnd) error {
 	t.whole = true
-	if end > 0 {
-		t.next.lsn, t.next.position, t.next.id, t.next.xid = end, t.last.Position, t.last.ID, t.xid
+	if end.lsn > 0 {
+		t.next.lsn, t.next.committed, t.next.position, t.next.id = end.lsn, end.at, t.last.Position, t.last.ID
 	}
 	if !t.busy() {
 		s.passes(upTo)

@@ -19,11 +19,17 @@ type window struct {
 	bytes []byte    // memory of the rows' values
 	upTo  wal.LSN   // end of the last transaction that is complete in this window or before it; 0: none is
 	whole int       // number of items of transactions up to there; the others are of one that is not complete yet
-	end   wal.LSN   // end of the last transaction with rows that ended in this window; 0: none did
+	end   commitEnd // of the last transaction with rows that ended in this window
 	next  int       // number of settled items at the front
 	begun time.Time // when its first row was read
 
 	commit wal.LSN // commit LSN of the transaction whose rows are added
+}
+
+// A commitEnd is the end of a transaction in the log, with the time of its commit. The zero value is no transaction.
+type commitEnd struct {
+	lsn wal.LSN
+	at  time.Time
 }
 
 // A stream has two windows: one is filled while the other is published. They are most of a relay's memory, and larger windows
@@ -37,7 +43,7 @@ func (w *window) full() bool { return len(w.items) >= windowRows || len(w.bytes)
 
 func (w *window) clear() {
 	clear(w.items)
-	w.items, w.bytes, w.upTo, w.whole, w.end, w.next = w.items[:0], w.bytes[:0], 0, 0, 0, 0
+	w.items, w.bytes, w.upTo, w.whole, w.end, w.next = w.items[:0], w.bytes[:0], 0, 0, commitEnd{}, 0
 	if cap(w.bytes) > 2*windowBytes { // it held a row of many megabytes
 		w.bytes = nil
 	}
@@ -159,8 +165,6 @@ func (w *window) set(i *item, f field, value []byte, skip *snapshot, known words
 			i.row.CreatedAt = wal.Time(int64(n))
 		case skip.sees(n):
 			return errSkip
-		default:
-			i.xid = n
 		}
 	case id:
 		if len(value) != 16 {

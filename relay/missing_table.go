@@ -1,0 +1,86 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A missingTable is a table with a mapping that was renamed or dropped while rows of it were recorded as failed. No relay publishes
+// these rows.
+type missingTable struct {
+	Name         string
+	Rows, Parked int
+}
+
+func (m missingTable) String() string {
+	return fmt.Sprintf("table %s does not exist, and %d of its rows are not published (%d parked, the others are tried again or wait)",
+		m.Name, m.Rows, m.Parked)
+}
+
+// remedy returns the statements with which an operator decides about the rows, which may move them to another table.
+func (m missingTable) remedy(to string) string {
+	return fmt.Sprintf("to publish them as rows of %s, or if it was renamed to that: UPDATE troupe.mapped_failures SET table_name = %s "+
+		"WHERE table_name = %s; to give them up: DELETE FROM troupe.mapped_failures WHERE table_name = %[3]s",
+		to, literal(to), literal(m.Name))
+}
+
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+func (t *mappedTable) missing(ctx context.Context, r *Relay) ([]missingTable, error) {
+	rows, err := r.pool.Query(ctx, listMissingTables)
+	if err != nil {
+		return nil, fmt.Errorf("look for tables that no longer exist: %w", err)
+	}
+	missing, err := pgx.CollectRows(rows, pgx.RowToStructByPos[missingTable])
+	if err != nil {
+		return nil, fmt.Errorf("look for tables that no longer exist: %w", err)
+	}
+	return missing, nil
+}
+
+// keepsFailures returns an error if failed rows would be forgotten: if this table no longer exists, or if it is streamed for the first
+// time and another table no longer exists, which may be this table under its former name. Later rows of their keys would overtake them.
+func (t *mappedTable) keepsFailures(ctx context.Context, r *Relay) error {
+	missing, err := t.missing(ctx, r)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	for _, m := range missing {
+		if m.Name == t.String() {
+			return fmt.Errorf("%s: create it again, or configure the name that it has now", m)
+		}
+	}
+	var streamed bool
+	err = r.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM troupe.mapped_tables WHERE name = @table AND system_id <> '')", t.args(nil)).
+		Scan(&streamed)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read whether table %s was streamed: %w", t, err)
+	case !streamed:
+		return fmt.Errorf("%s: %s", missing[0], missing[0].remedy(t.String()))
+	}
+	return nil
+}
+
+// warnOfMissingTables logs, once each, the tables that no longer exist and whose failed rows no relay publishes.
+func (r *Relay) warnOfMissingTables(ctx context.Context, warned map[string]bool) error {
+	if r.mapped == nil {
+		return nil
+	}
+	missing, err := r.mapped.missing(ctx, r)
+	if err != nil {
+		return err
+	}
+	for _, m := range missing {
+		if warned[m.Name] {
+			continue
+		}
+		warned[m.Name] = true
+		r.cfg.Log.Warn().Str("table", m.Name).Int("rows", m.Rows).Int("parked", m.Parked).
+			Msg(m.String() + ": " + m.remedy(r.mapped.String()) + "; then start this relay again")
+	}
+	return nil
+}
