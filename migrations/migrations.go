@@ -110,6 +110,8 @@ func GetConfig(ctx context.Context, config *pgx.ConnConfig) (Status, error) {
 }
 
 func with(config *pgx.ConnConfig, do func(*sql.DB, *goose.Provider) error) error {
+	config = config.Copy()
+	address.OwnNames(&config.Config)
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	sqlFiles, err := fs.Sub(files, "sql")

@@ -28,6 +28,7 @@ func (w watched) open(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, fmt.Errorf("--watch or TROUPE_WATCH_DATABASE: %w", err)
 	}
 	config.MaxConns = 8
+	address.OwnNames(&config.ConnConfig.Config)
 	config.ConnConfig.RuntimeParams["application_name"] = "troupe console"
 	return pgxpool.NewWithConfig(ctx, config)
 }

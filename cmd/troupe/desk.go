@@ -108,6 +108,7 @@ func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec,
 		return nil, nil, fmt.Errorf("--database or DATABASE_URL: %w", err)
 	}
 	config.MaxConns = 2
+	address.OwnNames(&config.ConnConfig.Config)
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = 10 * time.Second
 	}

@@ -185,6 +185,7 @@ func (f *traceFlags) open(ctx context.Context, text string) (timeline.Database, 
 		return timeline.Database{}, fmt.Errorf("--database %s: %w", name, err)
 	}
 	config.MaxConns = cmp.Or(f.connections, 2)
+	address.OwnNames(&config.ConnConfig.Config)
 	config.ConnConfig.RuntimeParams["application_name"] = cmp.Or(f.application, "troupe trace")
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -55,6 +56,25 @@ func TestAPoolerThatRefusesAParameterIsNamed(t *testing.T) {
 	_, err := pg.FindPooler(t.Context(), p.start(t))
 	require.ErrorContains(t, err, "a pooler stands before the database")
 	require.ErrorContains(t, err, "search_path")
+}
+
+// OwnNames changes the sessions of a server, and no session that a pooler gives to another client later.
+func TestNamesOfOtherSchemasHaveNoEffectAndAPoolersSessionIsNotChanged(t *testing.T) {
+	t.Parallel()
+	server, err := pgx.ParseConfig(testkit.EmptyDatabase(t))
+	require.NoError(t, err)
+	server.RuntimeParams["search_path"] = "theirs"
+	pooled := (&pool{keeps: true}).start(t)
+	pooled.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	for want, config := range map[string]*pgx.ConnConfig{"pg_catalog, pg_temp": server, `"$user", public`: pooled} {
+		address.OwnNames(&config.Config)
+		conn, err := pgx.ConnectConfig(t.Context(), config)
+		require.NoError(t, err)
+		defer conn.Close(context.Background())
+		var path string
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT current_setting('search_path')").Scan(&path))
+		require.Equal(t, want, path)
+	}
 }
 
 // The same with a real pgbouncer, if it is installed.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/address"
 )
 
 // Preamble makes the settings that a session of Troupe's own relies on, whatever the role, the database or the server sets. Run
@@ -14,7 +16,7 @@ import (
 //	time-outs            0: a statement may wait for a lock or read a large table, and a connection may be idle; Go
 //	                     contexts bound the statements that must not take long
 //	client_encoding      UTF8, which pgx and pgoutput's values need
-//	search_path          pg_catalog first: statements qualify all other names. The rest stays, for a user's triggers
+//	search_path          address.OwnPath: the schemas of others have no effect
 //	isolation            read committed: a statement sees all that committed before it
 //	synchronous_commit   local instead of a level that waits for a standby: the relay may be that standby for
 //	                     synchronous_standby_names = '*', and would wait for itself. Off stays off.
@@ -23,7 +25,7 @@ import (
 const Preamble = `
 SELECT pg_catalog.set_config(s.name, s.value, false)
 FROM (VALUES
-  ('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', nullif(pg_catalog.current_setting('search_path'), ''))),
+  ('search_path', '` + address.OwnPath + `'),
   ('client_encoding', 'UTF8'),
   ('standard_conforming_strings', 'on'),
   ('statement_timeout', '0'),

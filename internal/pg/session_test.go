@@ -31,7 +31,7 @@ func TestASessionOfOursDoesNotDependOnTheSettingsOfItsRole(t *testing.T) {
 	for name, want := range map[string]string{
 		"statement_timeout": "0", "lock_timeout": "0", "idle_session_timeout": "0", "idle_in_transaction_session_timeout": "0",
 		"default_transaction_isolation": "read committed", "synchronous_commit": "local", "client_encoding": "UTF8",
-		"search_path": "pg_catalog, theirs, pg_catalog",
+		"search_path": "pg_catalog, pg_temp",
 	} {
 		var got string
 		require.NoError(t, ours.QueryRow(t.Context(), "SELECT current_setting($1)", name).Scan(&got))

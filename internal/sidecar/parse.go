@@ -97,5 +97,6 @@ func (v values) database() (*pgxpool.Config, error) {
 	if password := v.text[databasePassword.name]; password != "" {
 		config.ConnConfig.Password = password
 	}
+	address.OwnNames(&config.ConnConfig.Config)
 	return config, v.encryptDatabase(config.ConnConfig)
 }

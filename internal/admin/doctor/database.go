@@ -33,6 +33,7 @@ func (e *examination) database(ctx context.Context) {
 	e.pooler(ctx)
 	e.server(ctx, conn)
 	e.encoding(ctx, conn)
+	e.public(ctx, conn)
 	e.durability(ctx, conn)
 	e.connections(ctx, conn)
 	e.clock(ctx, conn)
@@ -124,6 +125,19 @@ func (e *examination) encoding(ctx context.Context, conn *pgx.Conn) {
 	if name != "UTF8" {
 		e.Warn("encoding", name+": a row with text that the server cannot convert to UTF-8 is parked, and in a table with a mapping it stops that table's relay",
 			"dump the database, and restore it into one that was created with ENCODING 'UTF8'")
+	}
+}
+
+// public warns if every role may create functions in the schema public, which most roles have in their search_path.
+func (e *examination) public(ctx context.Context, conn *pgx.Conn) {
+	var open bool
+	err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'public' AND has_schema_privilege('public', oid, 'CREATE'))").Scan(&open)
+	switch {
+	case err != nil:
+		e.Warn("public", err.Error(), "see the server's log")
+	case open:
+		e.Warn("public", "every role may create functions in the schema public, and so run code with the rights of each role whose search_path has this schema",
+			"REVOKE CREATE ON SCHEMA public FROM PUBLIC; and let only the role of the service that has tables there create in it")
 	}
 }
 

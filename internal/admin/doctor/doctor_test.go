@@ -169,6 +169,17 @@ func TestASlotThatNobodyReadsIsFound(t *testing.T) {
 	require.True(t, found)
 }
 
+func TestASchemaInWhichEveryRoleMayCreateIsFound(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	exec(t, pool, "REVOKE CREATE ON SCHEMA public FROM PUBLIC") // Postgres 14 grants it
+	require.Empty(t, of(examine(t, doctor.Config{Database: config(pool)}), "public"))
+	exec(t, pool, "GRANT CREATE ON SCHEMA public TO PUBLIC")
+	f := require1(t, examine(t, doctor.Config{Database: config(pool)}), "public")
+	require.Equal(t, doctor.Warning, f.Level)
+	require.Contains(t, f.Remedy, "REVOKE CREATE ON SCHEMA public FROM PUBLIC;")
+}
+
 func TestADatabaseThatIsNotInUTF8IsFound(t *testing.T) {
 	t.Parallel()
 	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{})
