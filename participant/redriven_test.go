@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -60,4 +61,51 @@ func TestARedrivenEventWaitsForAMemberWithItsHandler(t *testing.T) {
 	require.Zero(t, passed.Load(), "the redriven event is lost")
 	s.start(member(true))
 	s.waitCount(1, "SELECT count(*) FROM done")
+}
+
+// TestARedriveThatTheDatabaseLostHasNoSecondEffect checks a database that was set back to before the dead letter of a message that
+// was redriven: the message is read again, with the service mended, and so is the redriven one.
+func TestARedriveThatTheDatabaseLostHasNoSecondEffect(t *testing.T) {
+	t.Parallel()
+	for _, from := range []struct{ table, id string }{{"inbox_recent", envelope.NewID()}, {"inbox", "charge-17"}} {
+		t.Run(from.table, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.provision(1)
+			var broken atomic.Bool
+			broken.Store(true)
+			run := func() (stop func()) {
+				p := s.new(onePartition)
+				participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+					if broken.Load() {
+						return participant.Outcome{}, retry.Permanent(errAsked)
+					}
+					return count(ctx, tx, c)
+				})
+				return s.start(p)
+			}
+			stop := run()
+			m := s.command("a", Count{N: 1})
+			m.ID, m.IdempotencyKey = from.id, ""
+			s.send(m)
+			for range 2 {
+				s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE status = 'open'")
+				r, err := s.desk().Redrive(t.Context(), repair.Filter{}, repair.RedriveConfig{By: ann})
+				require.NoError(t, err)
+				require.Equal(t, 1, r.Redriven)
+				broken.Store(s.count("SELECT count(*) FROM troupe.dead_letters") == 1) // the second one takes effect
+				require.Equal(t, 1, s.publish(s.hop.Commands(), 1))
+			}
+			s.waitCount(1, "SELECT count(*) FROM done")
+			stop()
+			_, err := s.pool.Exec(t.Context(), `DELETE FROM troupe.inbox_offsets; UPDATE troupe.leases SET watermark = -1;
+				DELETE FROM done; DELETE FROM counters; DELETE FROM troupe.dead_letters; DELETE FROM troupe.outbox; `+forget)
+			require.NoError(t, err)
+			run()
+			s.send(s.command("a", Count{N: 2}))
+			s.waitCount(1, "SELECT count(*) FROM done WHERE n = 2")
+			require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE n = 1"))
+			require.Equal(t, 2, s.count("SELECT count(*) FROM troupe."+from.table+" WHERE redrive > 0"), "each delivery is known")
+		})
+	}
 }

@@ -118,12 +118,15 @@ CROSS JOIN LATERAL (
   FROM troupe.held b
   WHERE (b.consumer_group, b.topic, b.partition, b.hold_key) = (h.consumer_group, h.topic, h.partition, h.hold_key)
     AND b.position > h.position) AS behind`
+	// heldFirst is a subquery and not an anti-join: without statistics the planner takes one that compares each row of a key with each
+	// other.
 	heldFirst = `
-WHERE NOT EXISTS (
-  SELECT
+WHERE h.position = (
+  SELECT e.position
   FROM troupe.held e
   WHERE (e.consumer_group, e.topic, e.partition, e.hold_key) = (h.consumer_group, h.topic, h.partition, h.hold_key)
-    AND e.position < h.position)
+  ORDER BY e.consumer_group, e.topic, e.partition, e.hold_key, e.position
+  LIMIT 1)
   AND `
 )
 
@@ -147,9 +150,10 @@ var heldMessages = source{
 // heads begins a statement on the first row of every key.
 func (s source) heads() string { return s.columns + s.from + s.behind + s.first }
 
-// page returns a statement for a page of first rows. It cuts the page before it counts the messages behind each.
-func (s source) page(where string) string {
-	return s.columns + "\nFROM (\nSELECT h.*" + s.from + s.first + where + s.order + "\nLIMIT @limit) AS h" + s.behind + s.order
+// page returns a statement for a page of first rows, with lock behind its limit. It cuts the page before it counts the messages behind
+// each.
+func (s source) page(where, lock string) string {
+	return s.columns + "\nFROM (\nSELECT h.*" + s.from + s.first + where + s.order + "\nLIMIT @limit" + lock + ") AS h" + s.behind + s.order
 }
 
 func scanHeld(row pgx.CollectableRow) (k HeldKey, err error) {
@@ -233,7 +237,7 @@ func (d *Desk) heldFrom(ctx context.Context, f HeldFilter, after string, limit i
 		where.add(heldMessages.after, "after", position)
 	}
 	where.args["limit"] = limit + 1
-	if keys, err = query(ctx, d, heldMessages.page(where.String()), where.args, scanHeld); err != nil {
+	if keys, err = query(ctx, d, heldMessages.page(where.String(), ""), where.args, scanHeld); err != nil {
 		return nil, "", err
 	}
 	if len(keys) > limit {

@@ -99,7 +99,7 @@ func (d *Desk) localFrom(ctx context.Context, f HeldFilter, after string, limit 
 	}
 	where.all = append(where.all, localWork.due)
 	where.args["limit"] = limit + 1
-	keys, err = query(ctx, d, localWork.page(where.String()), where.args, scanLocal)
+	keys, err = query(ctx, d, localWork.page(where.String(), ""), where.args, scanLocal)
 	switch {
 	case err != nil:
 		return nil, "", err

@@ -49,7 +49,7 @@ func (d *Desk) retrySome(ctx context.Context, f HeldFilter, by admin.Actor, from
 	where.all = append(where.all, from.due)
 	where.args["limit"] = retryBatch
 	err = d.act(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, from.heads()+where.String()+from.order+"\nLIMIT @limit\nFOR UPDATE OF h SKIP LOCKED", where.args)
+		rows, err := tx.Query(ctx, from.page(where.String(), "\nFOR UPDATE OF h SKIP LOCKED"), where.args)
 		if err != nil {
 			return err
 		}
