@@ -118,7 +118,7 @@ func (c *Console) admitted(r *http.Request, p *page, u user) (_ user, needs Role
 // actLimit bounds an action. It is longer than an action's wait for a lock.
 const actLimit = 2 * askLimit
 
-// counted returns an error unless the request's count is the number of rows that the action would discard: the user has seen how
+// counted returns an error unless the request's count is the number of objects that the action would change: the user has seen how
 // many they are.
 func (a *ask) counted(read func() (int, error)) error {
 	given, err := a.number("count")
@@ -126,11 +126,11 @@ func (a *ask) counted(read func() (int, error)) error {
 		return err
 	}
 	if a.get("count") == "" {
-		return refuse(http.StatusBadRequest, "count: want the number of rows that would be discarded, to confirm it")
+		return refuse(http.StatusBadRequest, "count: want how many there are, to confirm it")
 	}
 	have, err := read()
 	if err == nil && int64(have) != given {
-		return refuse(http.StatusConflict, "count: there are %d now, and not %d: nothing was discarded; look again at them", have, given)
+		return refuse(http.StatusConflict, "count: there are %d now, and not %d: nothing was done; look again at them", have, given)
 	}
 	return err
 }

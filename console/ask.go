@@ -94,10 +94,10 @@ func (a *ask) work(id string) (Work, error) {
 	return one, err
 }
 
-// underWay returns the running works about dead letters, or about sagas, of the databases on which the user has the role.
-func (a *ask) underWay(letters bool) []Work {
+// underWay returns the running works about the objects of a page with a list, of the databases on which the user has the role.
+func (a *ask) underWay(list string) []Work {
 	names := a.names()
-	return slices.DeleteFunc(a.works.underWay(letters), func(one Work) bool { return !slices.Contains(names, one.Database) })
+	return slices.DeleteFunc(a.works.underWay(list), func(one Work) bool { return !slices.Contains(names, one.Database) })
 }
 
 func (a *ask) get(name string) string { return strings.TrimSpace(a.values.Get(name)) }

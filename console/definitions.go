@@ -25,7 +25,7 @@ type definitionsOf struct {
 }
 
 func readDefinitions(ctx context.Context, a *ask) (any, error) {
-	f := definitionsFacts{make([]definitionsOf, len(a.sources)), a.underWay(false)}
+	f := definitionsFacts{make([]definitionsOf, len(a.sources)), a.underWay("/definitions")}
 	var all sync.WaitGroup
 	for i, s := range a.sources {
 		all.Go(func() {

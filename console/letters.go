@@ -46,7 +46,7 @@ func readCauses(ctx context.Context, a *ask) (any, error) {
 		return nil, err
 	}
 	f := causesFacts{
-		Databases: make([]causesOf, len(sources)), Works: a.underWay(true), Asked: a.values,
+		Databases: make([]causesOf, len(sources)), Works: a.underWay("/dead-letters"), Asked: a.values,
 		Filtered: slices.ContainsFunc([]string{"cause", "class", "group", "handler", "type", "key", "topic", "since", "before", "hop", "status"}, func(name string) bool { return a.get(name) != "" }),
 	}
 	var all sync.WaitGroup
@@ -215,60 +215,6 @@ func actOnLetter(ctx context.Context, a *ask) (any, string, error) {
 		return map[string]int{"discarded": n}, next, err
 	}
 	return nil, "", refuse(http.StatusBadRequest, "do %q: want edit, redrive or discard", a.get("do"))
-}
-
-// groupFacts are the preview of an action on many dead letters.
-type groupFacts struct {
-	Database string         `json:"database"`
-	Do       string         `json:"do"`
-	Count    int            `json:"count"`
-	Causes   []repair.Cause `json:"causes"` // the largest ten
-
-	Asked url.Values `json:"-"`
-}
-
-func readGroup(ctx context.Context, a *ask) (any, error) {
-	s, filter, err := a.group()
-	if err != nil {
-		return nil, err
-	}
-	f := groupFacts{Database: s.Name, Do: a.get("do"), Asked: a.values}
-	if f.Count, err = s.repairs.Count(ctx, filter); err == nil {
-		f.Causes, _, err = s.repairs.Causes(ctx, filter, repair.Page{Limit: 10})
-	}
-	f.Causes = orEmpty(f.Causes)
-	return f, err
-}
-
-// group returns the database and the filter of an action on many dead letters. An action on all of a database requires all=1.
-func (a *ask) group() (*source, repair.Filter, error) {
-	filter, err := a.letters()
-	if err != nil {
-		return nil, filter, err
-	}
-	s, err := a.database()
-	switch {
-	case err != nil:
-		return nil, filter, err
-	case a.get("do") != "redrive" && a.get("do") != "discard":
-		return nil, filter, refuse(http.StatusBadRequest, "do %q: want redrive or discard", a.get("do"))
-	case filter.IsZero() && a.get("all") == "":
-		return nil, filter, refuse(http.StatusBadRequest, "nothing chosen: name a cause or another filter, or say all=1")
-	}
-	return s, filter, nil
-}
-
-// Choice returns the parameters of the choice, for the form.
-func (f groupFacts) Choice() url.Values {
-	q := make(url.Values)
-	for _, name := range []string{"db", "do", "cause", "group", "class", "handler", "type", "key", "topic", "hop", "since", "before", "all"} {
-		for _, value := range f.Asked[name] {
-			if value != "" {
-				q.Add(name, value)
-			}
-		}
-	}
-	return q
 }
 
 // classes are the classes of failures.

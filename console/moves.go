@@ -1,13 +1,9 @@
 package console
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
@@ -20,23 +16,11 @@ type moveFacts struct {
 	Database string `json:"database"`
 	From     string `json:"from"` // hashes
 	To       string `json:"to"`
-	// Looked is the number of sagas that were checked. More is true if there are others.
-	Looked int  `json:"looked"`
-	More   bool `json:"more"`
-	Moves  int  `json:"moves"`
-	// Stays has the sagas that would not move, counted by reason, the largest count first; at most 100 reasons.
-	Stays    []staying        `json:"stays"`
+	sagaSample
 	Changes  []saga.Change    `json:"changes"`  // from From to To
 	Findings []verify.Finding `json:"findings"` // of the verifier, in To
 
 	from, to *saga.Definition
-}
-
-// staying counts the sagas that one obstacle keeps from moving.
-type staying struct {
-	Why     string `json:"why"`
-	Count   int    `json:"count"`
-	Example string `json:"example"` // a saga's id
 }
 
 func (f moveFacts) title() string { return "Move to " + f.to.String() }
@@ -46,11 +30,6 @@ func (f moveFacts) FromName() string { return f.from.String() }
 
 // ToName returns a readable name of the definition that they would move to.
 func (f moveFacts) ToName() string { return f.to.String() }
-
-const (
-	lookedMoves = 200 // sagas that a preview checks, so that it responds quickly
-	mostStays   = 100
-)
 
 // migration returns the migration in the request.
 func (a *ask) migration(ctx context.Context) (s *source, m coordinator.Migration, err error) {
@@ -76,8 +55,6 @@ func (a *ask) migration(ctx context.Context) (s *source, m coordinator.Migration
 	return s, m, nil
 }
 
-var errEnough = errors.New("enough was looked at")
-
 // readMove reads the preview.
 func readMove(ctx context.Context, a *ask) (any, error) {
 	s, m, err := a.migration(ctx)
@@ -87,34 +64,17 @@ func readMove(ctx context.Context, a *ask) (any, error) {
 	found := verify.Definition(m.To, verify.Options{})
 	verify.Lines(m.To.JSON(), found)
 	f := moveFacts{
-		Database: s.Name, From: m.From.Hash(), To: m.To.Hash(), Stays: []staying{}, from: m.From, to: m.To,
+		Database: s.Name, From: m.From.Hash(), To: m.To.Hash(), from: m.From, to: m.To,
 		Changes: orEmpty(saga.Diff(m.From, m.To)), Findings: orEmpty(found),
 	}
-	stays := make(map[string]*staying)
-	err = s.sagas.Plan(ctx, m, func(one coordinator.Move) error {
-		if f.Looked == lookedMoves {
-			return errEnough
-		}
-		f.Looked++
-		switch st := stays[one.Obstacle]; {
-		case one.Obstacle == "":
-			f.Moves++
-		case st == nil:
-			stays[one.Obstacle] = &staying{one.Obstacle, 1, one.ID}
-		default:
-			st.Count++
-		}
-		return nil
+	f.sagaSample, err = sampleSagas(func(add func(id, can, obstacle string) error) error {
+		return s.sagas.Plan(ctx, m, func(one coordinator.Move) error { return add(one.ID, "", one.Obstacle) })
 	})
-	if f.More = errors.Is(err, errEnough); err != nil && !f.More {
-		return nil, err
-	}
-	for _, st := range stays {
-		f.Stays = append(f.Stays, *st)
-	}
-	slices.SortFunc(f.Stays, func(a, b staying) int { return cmp.Or(b.Count-a.Count, strings.Compare(a.Why, b.Why)) })
-	f.Stays = f.Stays[:min(len(f.Stays), mostStays)]
-	return f, nil
+	return f, err
+}
+
+var moveWork = &workKind{
+	Name: "Move of sagas", List: "/definitions", Title: "Definitions", Object: "Saga", Page: "/saga", Refused: "Stay as they are",
 }
 
 // actOnMove begins a Work that moves the sagas.
@@ -130,32 +90,16 @@ func actOnMove(ctx context.Context, a *ask) (any, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	one := &Work{
-		Do: "migrate", Database: s.Name, Chosen: url.Values{"from": {m.From.Hash()}, "to": {m.To.Hash()}}.Encode(), Actor: m.Actor, Reason: m.Reason,
-	}
+	one := &Work{kind: moveWork, Database: s.Name, Chosen: url.Values{"from": {m.From.Hash()}, "to": {m.To.Hash()}}.Encode()}
 	for _, use := range uses {
 		if use.Definition == m.From.Hash() {
 			one.Total = use.Open
 		}
 	}
-	err = a.works.begin(one, func(ctx context.Context, tell func(func(*Work))) error {
+	return a.begin(one, func(ctx context.Context, tell func(func(*Work))) error {
 		return s.sagas.Migrate(ctx, m, func(did coordinator.Move) error {
-			tell(func(w *Work) { w.moved(did) })
+			tell(func(w *Work) { w.tried(did.ID, did.Obstacle) })
 			return nil
 		})
 	})
-	if err != nil {
-		return nil, "", err
-	}
-	now, err := a.works.find(one.ID)
-	return now, "/work?" + url.Values{"id": {one.ID}}.Encode(), err
-}
-
-func (w *Work) moved(m coordinator.Move) {
-	if m.Obstacle == "" {
-		w.Done++
-	} else {
-		w.refuse(m.ID, m.Obstacle)
-	}
-	w.Total = max(w.Total, w.Done+w.Refused) // sagas may have started meanwhile
 }

@@ -23,9 +23,9 @@ func TestSagasMoveToAnotherVersionAsThePreviewSaid(t *testing.T) {
 	const why = "step shipping is exhausted and asks for ShipOrder of hop shipping, not ShipParcel of hop shipping"
 	preview := facts[moveFacts](d, address)
 	require.Equal(t, 2, preview.Looked)
-	require.Equal(t, 1, preview.Moves)
+	require.Equal(t, 1, preview.Can)
 	require.False(t, preview.More)
-	require.Equal(t, []staying{{why, 1, second}}, preview.Stays)
+	require.Equal(t, []sagaCount{{why, 1, second}}, preview.Stays)
 	require.NotEmpty(t, preview.Changes)
 	require.NotEmpty(t, preview.Findings, "the verifier says what it found")
 	require.Contains(t, d.html(address), "1 of 2 sagas")

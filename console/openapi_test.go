@@ -23,18 +23,18 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-var update = flag.Bool("update", false, "write static/openapi.json anew")
+var update = flag.Bool("update", false, "write static/openapi.json")
 
 // The facts of pages, and the responses of actions.
 var (
 	given = map[string]any{
-		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga/fixture": fixtureFacts{}, "/flows": flowsFacts{}, "/flow": flowFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
+		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga/fixture": fixtureFacts{}, "/sagas/retry": retryFacts{}, "/flows": flowsFacts{}, "/flow": flowFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
 		"/dead-letters/list": lettersFacts{}, "/dead-letters/act": groupFacts{}, "/dead-letter": letterFacts{}, "/work": Work{}, "/held": heldFacts{},
 		"/held/key": heldKeyFacts{}, "/messages": messagesFacts{}, "/relay": relayFacts{},
 		"/relay/rows": failedRowsFacts{}, "/relay/row": failedRowFacts{}, "/relay/act": relayActFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{}, "/definition/move": moveFacts{}, "/definition/start": startFacts{},
 	}
 	done = map[string][]any{
-		"/relay/row": {relays.Repaired{}}, "/relay/act": {relayDone{}}, "/saga/act": {actFacts{}}, "/dead-letters/act": {Work{}}, "/work": {Work{}}, "/definition/move": {Work{}}, "/definition/start": {actFacts{}},
+		"/relay/row": {relays.Repaired{}}, "/relay/act": {relayDone{}}, "/saga/act": {actFacts{}}, "/sagas/retry": {Work{}}, "/dead-letters/act": {Work{}}, "/work": {Work{}}, "/definition/move": {Work{}}, "/definition/start": {actFacts{}},
 		"/dead-letter": {letterFacts{}, repair.RedriveResult{}, struct {
 			Discarded int `json:"discarded"`
 		}{}},
@@ -280,6 +280,9 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 		act("/saga/act", "db", "order", "id", parked, "do", "compensate")
 		d.Await(parked, saga.Compensated)
 		act("/saga/act", "db", "order", "id", other, "do", "abandon")
+		d.parked("o-1004")
+		get("/sagas/retry", at("/sagas/retry", "db", "order", "saga", "order"))
+		d.work(decoded[Work](t, act("/sagas/retry", "db", "order", "saga", "order", "do", "retry", "count", "1")).ID)
 		act("/dead-letter", "db", "order", "id", ids[0], "do", "edit", "payload", `{"currency": "EUR"}`)
 		act("/dead-letter", "db", "order", "id", ids[0], "do", "redrive")
 		act("/dead-letter", "db", "order", "id", ids[1], "do", "discard")

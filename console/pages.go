@@ -73,6 +73,12 @@ var pages = []page{
 		operator: "retry resolve compensate resume", admin: "skip set abandon", adminFields: "result",
 	},
 	{
+		path: "/sagas/retry", title: "Retry sagas", template: "sagas-retry", nav: "/sagas", needs: Operator, read: readRetry,
+		takes: "db saga",
+		act:   actOnRetry, does: "db saga do rate count",
+		operator: "retry",
+	},
+	{
 		path: "/saga/fixture", title: "Saga", template: "saga-fixture", nav: "/sagas", needs: Operator, read: readFixture,
 		takes: "db id",
 	},

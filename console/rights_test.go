@@ -42,7 +42,7 @@ func TestEachPageAndActionWorksWithThePrintedRights(t *testing.T) {
 			continue
 		}
 		w := admin.post(path, form)
-		if path == "/dead-letters/act" || path == "/definition/move" { // works: the page of the work has the refusal
+		if path == "/dead-letters/act" || path == "/definition/move" || path == "/sagas/retry" { // works: the page of the work has the refusal
 			continue
 		}
 		require.NotEqual(t, http.StatusOK, w.Code, "%s: %s", action, w.Body)
@@ -63,6 +63,8 @@ func TestEachPageAndActionWorksWithThePrintedRights(t *testing.T) {
 				if do == "set" {
 					form.Set("result", `{"title": 8}`)
 				}
+			case "/sagas/retry":
+				form.Set("count", fmt.Sprint(facts[retryFacts](admin, at("/sagas/retry", "db", "order", "saga", "order")).Parked))
 			case "/dead-letter":
 				form.Set("id", d.Dead(100+i, letter).String())
 			case "/relay/row":

@@ -49,12 +49,13 @@ func (d *desk) places(t *testing.T) (gets map[string]string, posts map[string]ur
 	admin := d.as(tokenOf("admin"))
 	from := facts[definitionsFacts](admin, "/definitions").Databases[0].Definitions[1].Definition
 	cause := facts[lettersFacts](admin, "/dead-letters/list?db=order").Letters[0].Cause
-	begun := &Work{Do: "redrive", Database: "order"}
+	begun := &Work{Do: "redrive", kind: redriveWork, Database: "order"}
 	require.NoError(t, d.c.works.begin(begun, func(ctx context.Context, _ func(func(*Work))) error { <-ctx.Done(); return ctx.Err() }))
 	const place, topic = "shop.billing.commands/0/9", "shop.none.commands"
 	gets = map[string]string{
 		"/": "/", "/sagas": "/sagas?db=order", "/saga": at("/saga", "db", "order", "id", parked), "/flows": "/flows", "/flow": "/flow?id=w-2",
 		"/saga/act":     at("/saga/act", "db", "order", "id", parked, "do", "abandon"),
+		"/sagas/retry":  at("/sagas/retry", "db", "order", "saga", "order"),
 		"/saga/fixture": at("/saga/fixture", "db", "order", "id", parked), "/dead-letters": "/dead-letters?db=order",
 		"/dead-letters/list": at("/dead-letters/list", "db", "order", "cause", cause),
 		"/dead-letters/act":  at("/dead-letters/act", "db", "order", "do", "discard", "cause", cause),
@@ -77,7 +78,7 @@ func (d *desk) places(t *testing.T) (gets map[string]string, posts map[string]ur
 			case "/saga/act":
 				f.Set("step", "inventory")
 				f.Set("happened", "no")
-			case "/relay/act":
+			case "/relay/act", "/sagas/retry":
 				f.Set("count", "1")
 			case "/dead-letters/act":
 				f.Set("count", "3")
@@ -179,7 +180,7 @@ func TestEachPageAndActionAsksForItsRole(t *testing.T) {
 		}
 	}
 	for _, one := range []string{"/dead-letter edit", "/dead-letter discard", "/dead-letters/act discard", "/held/key release", "/relay/row discard", "/relay/act discard",
-		"/saga/act abandon", "/definition/start start", "/definition/move migrate", "/work stop", "/held/key retry", "/relay/row retry", "/dead-letter redrive"} {
+		"/saga/act abandon", "/definition/start start", "/definition/move migrate", "/work stop", "/sagas/retry retry", "/held/key retry", "/relay/row retry", "/dead-letter redrive"} {
 		require.True(t, seen[one], one)
 	}
 	for _, user := range []struct {

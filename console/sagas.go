@@ -17,6 +17,7 @@ type sagasFacts struct {
 	Database string            `json:"database"`
 	Sagas    []coordinator.Row `json:"sagas"`
 	Next     string            `json:"next"`
+	Works    []Work            `json:"works"` // retries that are under way
 
 	Databases []string      `json:"-"`
 	Statuses  []saga.Status `json:"-"`
@@ -67,7 +68,7 @@ func readSagas(ctx context.Context, a *ask) (any, error) {
 		list = []coordinator.Row{}
 	}
 	return sagasFacts{
-		Database: s.Name, Sagas: list, Next: next, Databases: a.names(), Statuses: coordinator.Statuses, Asked: a.values,
+		Database: s.Name, Sagas: list, Next: next, Works: a.underWay("/sagas"), Databases: a.names(), Statuses: coordinator.Statuses, Asked: a.values,
 		Filtered: slices.ContainsFunc([]string{"saga", "key", "step", "definition", "variable", "value", "status", "since", "before", "still"}, func(name string) bool {
 			return a.get(name) != ""
 		}),

@@ -11,16 +11,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/troupe-go/troupe/internal/admin"
-	"github.com/troupe-go/troupe/internal/admin/repair"
 )
 
-// A Work is a redrive or a discard of many dead letters, or a move of many sagas to another definition, which continues after
-// the request that began it.
+// A Work is an action on many dead letters or sagas, which continues after the request that began it.
 type Work struct {
 	ID       string     `json:"id"`
-	Do       string     `json:"do"` // redrive, discard or migrate
+	Do       string     `json:"do"` // redrive, discard, migrate or retry
 	Database string     `json:"database"`
 	Chosen   string     `json:"chosen"` // the filter, as in the address
 	Actor    string     `json:"actor"`
@@ -33,7 +29,25 @@ type Work struct {
 	Ended    *time.Time `json:"ended_at"`
 	Error    string     `json:"error,omitempty"` // why it ended before it was done
 
+	kind *workKind
 	stop context.CancelFunc
+}
+
+// A workKind has the texts and the links of the pages about a Work. It is declared in the file of the action that begins such works.
+type workKind struct {
+	Name    string // such as Redrive
+	List    string // the page that lists its objects
+	Title   string // of that page
+	Object  string // such as Dead letter
+	Page    string // the page of one object
+	Refused string // the head of the objects that were left as they were
+}
+
+var aboutLetters = workKind{List: "/dead-letters", Title: "Dead letters", Object: "Dead letter", Page: "/dead-letter", Refused: "Refused"}
+
+func (k workKind) named(name string) *workKind {
+	k.Name = name
+	return &k
 }
 
 // A Refusal is a dead letter or a saga that a Work left as it was, with the reason.
@@ -42,19 +56,8 @@ type Refusal struct {
 	Err string `json:"error"`
 }
 
-// Letters reports whether it is about dead letters.
-func (w Work) Letters() bool { return w.Do != "migrate" }
-
-// Name returns a readable name.
-func (w Work) Name() string {
-	switch w.Do {
-	case "redrive":
-		return "Redrive"
-	case "discard":
-		return "Discard"
-	}
-	return "Move of sagas"
-}
+// Kind returns the texts and the links of its pages.
+func (w Work) Kind() workKind { return *w.kind }
 
 const mostRefusals = 100
 
@@ -62,6 +65,16 @@ func (w *Work) refuse(id, why string) {
 	if w.Refused++; len(w.Refusals) < mostRefusals {
 		w.Refusals = append(slices.Clip(w.Refusals), Refusal{id, why}) // slices that were returned before must not change
 	}
+}
+
+// tried counts an object: done, or left as it was by an obstacle.
+func (w *Work) tried(id, obstacle string) {
+	if obstacle == "" {
+		w.Done++
+	} else {
+		w.refuse(id, obstacle)
+	}
+	w.Total = max(w.Total, w.Done+w.Refused) // there may be more than when it began
 }
 
 // Share returns the completed part in percent.
@@ -72,14 +85,9 @@ func (w Work) Share() int {
 	return (w.Done + w.Refused) * 100 / w.Total
 }
 
-func (w Work) title() string { return w.Name() + " in " + w.Database }
+func (w Work) title() string { return w.kind.Name + " in " + w.Database }
 
-func (w Work) nav() string {
-	if w.Letters() {
-		return "/dead-letters"
-	}
-	return "/definitions"
-}
+func (w Work) nav() string { return w.kind.List }
 
 const (
 	mostWorks = 8   // running at a time
@@ -133,9 +141,9 @@ func (w *works) list() []Work {
 	return list
 }
 
-// underWay returns the running works about dead letters, or about sagas.
-func (w *works) underWay(letters bool) []Work {
-	return slices.DeleteFunc(w.list(), func(one Work) bool { return one.Ended != nil || one.Letters() != letters })
+// underWay returns the running works about the objects of a page with a list.
+func (w *works) underWay(list string) []Work {
+	return slices.DeleteFunc(w.list(), func(one Work) bool { return one.Ended != nil || one.kind.List != list })
 }
 
 func (w *works) find(id string) (Work, error) {
@@ -191,58 +199,23 @@ func (w *works) begin(one *Work, do func(context.Context, func(func(*Work))) err
 	return nil
 }
 
-// actOnGroup begins a Work on the chosen dead letters.
-func actOnGroup(ctx context.Context, a *ask) (any, string, error) {
-	s, filter, err := a.group()
-	if err != nil {
-		return nil, "", err
-	}
-	rate, err := strconv.ParseFloat(cmp.Or(a.get("rate"), strconv.Itoa(ownRate)), 64)
-	if err != nil || !(rate > 0 && rate <= mostRate) { // false for NaN
-		return nil, "", refuse(http.StatusBadRequest, "rate %q: want more than 0 and at most %d a second", a.get("rate"), mostRate)
-	}
-	if a.get("do") == "discard" {
-		if err := a.by.CheckReasoned(); err != nil {
-			return nil, "", err
-		}
-		if err := a.counted(func() (int, error) { return s.repairs.Count(ctx, filter) }); err != nil {
-			return nil, "", err
-		}
-	}
-	one := &Work{Do: a.get("do"), Database: s.Name, Chosen: groupFacts{Asked: a.values}.Choice().Encode(), Actor: a.by.Name, Reason: a.by.Reason}
-	err = a.works.begin(one, func(ctx context.Context, tell func(func(*Work))) error {
-		if one.Do == "discard" {
-			return discardAll(ctx, s, filter, a.by, tell)
-		}
-		r, err := s.repairs.Redrive(ctx, filter, repair.RedriveConfig{By: a.by, Rate: rate, Progress: func(r repair.RedriveResult) {
-			tell(func(w *Work) { w.redriven(r) })
-		}})
-		tell(func(w *Work) { w.redriven(r) })
-		return err
-	})
-	if err != nil {
+// begin begins a Work by the user, and returns it with the address of its page.
+func (a *ask) begin(one *Work, do func(context.Context, func(func(*Work))) error) (any, string, error) {
+	one.Do, one.Actor, one.Reason = a.get("do"), a.by.Name, a.by.Reason
+	if err := a.works.begin(one, do); err != nil {
 		return nil, "", err
 	}
 	now, err := a.works.find(one.ID)
 	return now, "/work?" + url.Values{"id": {one.ID}}.Encode(), err
 }
 
-func (w *Work) redriven(r repair.RedriveResult) {
-	w.Total, w.Done, w.Refused, w.Refusals = r.Total, r.Redriven, r.Refused, make([]Refusal, len(r.Refusals))
-	for i, one := range r.Refusals {
-		w.Refusals[i] = Refusal{one.ID.String(), one.Err}
+// rate returns the most objects a second that a Work acts on.
+func (a *ask) rate() (float64, error) {
+	rate, err := strconv.ParseFloat(cmp.Or(a.get("rate"), strconv.Itoa(ownRate)), 64)
+	if err != nil || !(rate > 0 && rate <= mostRate) { // false for NaN
+		return 0, refuse(http.StatusBadRequest, "rate %q: want more than 0 and at most %d a second", a.get("rate"), mostRate)
 	}
-}
-
-func discardAll(ctx context.Context, s *source, filter repair.Filter, by admin.Actor, tell func(func(*Work))) error {
-	total, err := s.repairs.Count(ctx, filter)
-	if err != nil {
-		return err
-	}
-	tell(func(w *Work) { w.Total = total })
-	n, err := s.repairs.Discard(ctx, filter, by)
-	tell(func(w *Work) { w.Done, w.Total = n, max(n, w.Total) })
-	return err
+	return rate, nil
 }
 
 func readWork(_ context.Context, a *ask) (any, error) { return a.work(a.get("id")) }

@@ -16,14 +16,14 @@ func TestWhatIsUnderWayIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorks()
 	defer w.close()
-	long := &Work{Do: "redrive"}
+	long := &Work{Do: "redrive", kind: redriveWork}
 	require.NoError(t, w.begin(long, func(ctx context.Context, _ func(func(*Work))) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}))
 	for n := range keptWorks + 3 {
 		ended := make(chan struct{})
-		one := &Work{Do: strconv.Itoa(n)}
+		one := &Work{Do: strconv.Itoa(n), kind: redriveWork}
 		require.NoError(t, w.begin(one, func(context.Context, func(func(*Work))) error { close(ended); return nil }))
 		<-ended
 		testkit.Wait(t, "its end", func() (bool, error) { // which is written after that

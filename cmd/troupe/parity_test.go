@@ -17,7 +17,7 @@ import (
 var byPageAndCommand = map[string]string{
 	"/saga/act retry": "troupe saga retry", "/saga/act skip": "troupe saga skip", "/saga/act resolve": "troupe saga resolve",
 	"/saga/act compensate": "troupe saga compensate", "/saga/act resume": "troupe saga resume", "/saga/act abandon": "troupe saga abandon",
-	"/saga/act set":     "troupe saga set",
+	"/saga/act set": "troupe saga set", "/sagas/retry retry": "troupe saga retry",
 	"/dead-letter edit": "troupe dlq edit", "/dead-letter redrive": "troupe dlq redrive", "/dead-letter discard": "troupe dlq discard",
 	"/dead-letters/act redrive": "troupe dlq redrive", "/dead-letters/act discard": "troupe dlq discard",
 	"/held/key retry": "troupe held retry", "/held/key release": "troupe held release",
@@ -65,7 +65,7 @@ var where = []string{
 	"database-tls-key", "database-tls-server-name", "registry", "output", "config", "outbox", "actor", "reason", "dry-run", "yes", "help",
 }
 
-const confirmed = "confirms the discard on a page, where a click is enough otherwise"
+const confirmed = "confirms an action on many, where a click is enough otherwise"
 
 const oneOfAList = "is one line of a list, which has the filters"
 
@@ -80,6 +80,10 @@ var views = map[string]view{
 	"post /saga/act": {
 		commands: "troupe saga retry, troupe saga skip, troupe saga resolve, troupe saga compensate, troupe saga resume, troupe saga set, troupe saga abandon",
 		called:   map[string]string{"id": "", "step": ""},
+		command:  map[string]string{"saga": "/sagas/retry retries all of a type", "rate": "/sagas/retry retries all of a type"},
+	},
+	"post /sagas/retry": {
+		commands: "troupe saga retry", page: map[string]string{"count": confirmed},
 	},
 	"/flows": {commands: "troupe watch list"},
 	"/flow":  {commands: "troupe watch show", called: map[string]string{"id": ""}},
@@ -126,7 +130,7 @@ var seen = map[string]string{
 	"/definition": "is of a definition that is stored; troupe saga verify and diff take files",
 	"/work":       "is of this console alone", "post /work": "is of this console alone",
 	"/held/key": oneOfAList, "post /dead-letter": oneOfAList, "post /relay/row": oneOfAList,
-	"/saga/act": "is the preview of its form", "/dead-letters/act": "is the preview of its form", "/relay/act": "is the preview of its form",
+	"/saga/act": "is the preview of its form", "/sagas/retry": "is the preview of its form", "/dead-letters/act": "is the preview of its form", "/relay/act": "is the preview of its form",
 	"/definition/move": "is the preview of its form", "/definition/start": "is the preview of its form",
 }
 

@@ -65,6 +65,7 @@ var byRights = []limited{
 	{"troupe saga start", `order o-77 --data customer_id=c-7 --json {"amount_cents":1999,"title":7,"quantity":1} FLAGS`, acts},
 	{"troupe saga start", `review o-78 --hop HOP --data customer_id=c-7 --json {"amount_cents":1999,"title":7,"quantity":1} FLAGS`, acts},
 	{"troupe saga retry", "order/o-4 inventory FLAGS", acts},
+	{"troupe saga retry", "--saga order FLAGS --yes", acts},
 	{"troupe saga skip", "order/o-5 inventory FLAGS --yes", acts},
 	{"troupe saga resolve", "order/o-6 inventory --happened no FLAGS --yes", acts},
 	{"troupe saga compensate", "order/o-7 FLAGS --yes", acts},

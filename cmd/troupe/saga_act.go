@@ -215,21 +215,6 @@ func emits(all []saga.Emitted) []facts {
 
 const stepArgs = " <saga> [step]"
 
-func newSagaRetry() *cobra.Command {
-	a := &sagaAction{kind: saga.ActRetry}
-	return a.command(&cobra.Command{
-		Use:   "retry" + stepArgs,
-		Short: "Send a step's command, or its compensation, again",
-		Long: `retry is for a step that was refused, given up or not answered in time, and for a compensation that
-failed. The command goes with an idempotency key of its own, so that the hop does not take it for the
-one before. The step need not be named where only one is stuck. Where a dead letter of the command is
-still open, redrive that instead (troupe dlq): its outcome takes the saga up, too.`,
-		Example: `  troupe saga retry order/o-1001 --reason 'the bank is back' --dry-run
-  troupe saga retry order/o-1001 payment --reason 'the bank is back'`,
-		Args: cobra.RangeArgs(1, 2),
-	}, "it is sent again")
-}
-
 func newSagaSkip() *cobra.Command {
 	a := &sagaAction{kind: saga.ActSkip, asks: true}
 	cmd := a.command(&cobra.Command{

@@ -224,6 +224,21 @@ func TestTheOperatorsPageOfSagas(t *testing.T) {
 	s.await(stuck, saga.Compensated)
 	s.shows("saga", "show", stuck)
 
+	for _, key := range []string{"o-1008", "o-1009"} {
+		s.tell(key+" ReserveStock", "fail")
+		s.begin("express", key, saga.Parked)
+		s.tell(key+" ReserveStock", "")
+	}
+	all := []string{"saga", "retry", "--saga", "express", "--actor", "ann", "--reason", "ticket 4717: the warehouse is back"}
+	o = s.troupe(all...)
+	require.Equal(t, exitUsage, o.status)
+	require.Contains(t, o.stderr, "it would retry 2 parked sagas of type express, at most 50 a second, as ann: there is no terminal to ask on")
+	s.shows(append(all, "--dry-run")...)
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.sagas WHERE saga = 'express' AND status = 'parked'"))
+	s.shows(append(all, "--yes")...)
+	s.await("express/o-1008", saga.Completed)
+	s.await("express/o-1009", saga.Completed)
+
 	s.tell("o-1005 ReserveStock", "fail")
 	s.tell("o-1006 ShipOrder", "fail")
 	s.begin("order", "o-1005", saga.Parked)
@@ -366,32 +381,67 @@ func TestWhatIsAskedOfASagaMustBeMeant(t *testing.T) {
 	t.Parallel()
 	here := []string{"DATABASE_URL=postgres://nobody:secret@127.0.0.1:1/none"}
 	for args, want := range map[string]string{
-		"saga":                                "Usage:",
-		"saga dance":                          `unknown command "dance"`,
-		"saga list --status gone":             `status "gone"`,
-		"saga list --limit 10001":             "want 1 to 10000",
-		"saga list --after x":                 `after: "x": want the cursor`,
-		"saga retry o":                        "--reason: want a reason",
-		"saga retry":                          "between 1 and 2 arg",
-		"saga compensate a b --reason r":      "accepts 1 arg",
-		"saga resolve o s --reason r":         "--happened is not set",
-		"saga skip o s --reason r --result x": "--result: want a JSON object",
+		"saga":                                                "Usage:",
+		"saga dance":                                          `unknown command "dance"`,
+		"saga list --status gone":                             `status "gone"`,
+		"saga list --limit 10001":                             "want 1 to 10000",
+		"saga list --after x":                                 `after: "x": want the cursor`,
+		"saga retry o":                                        "--reason: want a reason",
+		"saga retry":                                          "want a saga, or --saga with the type",
+		"saga retry o a b --reason r":                         "at most 2 arg",
+		"saga retry o --saga order":                           "and not both",
+		"saga retry o --rate 5 --reason r":                    "name it with --saga",
+		"saga retry --saga order":                             "--reason: want a reason",
+		"saga retry --saga order --rate 0 --reason r":         "--rate 0: want more than 0",
+		"saga compensate a b --reason r":                      "accepts 1 arg",
+		"saga resolve o s --reason r":                         "--happened is not set",
+		"saga skip o s --reason r --result x":                 "--result: want a JSON object",
 		"saga resolve o --happened no --reason r --result {}": "gives nothing",
-		"saga replay":                            "a saga's id or --all",
-		"saga replay x --all":                    "a saga's id or --all",
-		"saga migrate x":                         "--reason: want a reason",
-		"saga migrate --reason r":                "want a definition's file, or --to",
-		"saga migrate x --to y --reason r":       "want a definition's file, or --to",
-		"saga show o --output xml":               "want table, json, yaml, mermaid",
-		"saga start order":                       "accepts 2 arg",
-		"saga start order o-1":                   "--reason: want a reason",
-		"saga start order o-1 --reason r --avro": "beside --hop",
+		"saga replay":                                         "a saga's id or --all",
+		"saga replay x --all":                                 "a saga's id or --all",
+		"saga migrate x":                                      "--reason: want a reason",
+		"saga migrate --reason r":                             "want a definition's file, or --to",
+		"saga migrate x --to y --reason r":                    "want a definition's file, or --to",
+		"saga show o --output xml":                            "want table, json, yaml, mermaid",
+		"saga start order":                                    "accepts 2 arg",
+		"saga start order o-1":                                "--reason: want a reason",
+		"saga start order o-1 --reason r --avro":              "beside --hop",
 	} {
 		o := finish(t, command(t, here, strings.Fields(args)...))
 		require.Equal(t, exitUsage, o.status, "%s: %+v", args, o)
 		require.Contains(t, o.stderr, want, args)
 		require.Empty(t, o.stdout, args)
 	}
+}
+
+// A retry of all parked sagas of a type names the type that does not exist, the sagas that it leaves, and that none is left.
+func TestARetryOfAllParkedSagasPrintsEachResult(t *testing.T) {
+	t.Parallel()
+	s := newDecider(t)
+	by := func(name string, more ...string) []string {
+		return append([]string{"saga", "retry", "--saga", name, "--actor", "ann", "--reason", "ticket 4711", "--yes"}, more...)
+	}
+	o := s.troupe(by("oder")...)
+	require.Equal(t, exitFailed, o.status)
+	require.Contains(t, o.stderr, `saga type "oder": not found in this database: troupe saga list --counts shows what there is`)
+	require.Equal(t, outcome{stdout: "No saga of this type is parked: there is nothing to do.\n"}, s.troupe(by("order")...))
+
+	for _, key := range []string{"o-1", "o-2"} {
+		s.tell(key+" ReserveStock", "fail")
+		s.begin("order", key, saga.Parked)
+		s.tell(key+" ReserveStock", "")
+	}
+	s.exec("UPDATE troupe.sagas SET content_type = 'application/avro' WHERE id = 'order/o-2'")
+	o = s.troupe(by("order", "--output", "json")...)
+	require.Equal(t, exitFailed, o.status)
+	require.Equal(t, "troupe: 1 saga was not retried\n", o.stderr)
+	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
+	require.Len(t, lines, 3)
+	require.JSONEq(t, `{"id": "order/o-1", "steps": ["inventory exhausted"]}`, lines[0])
+	require.Contains(t, lines[1], "name the schema registry")
+	require.JSONEq(t, `{"done": true, "retried": 1, "stays": 1}`, lines[2])
+	s.await("order/o-1", saga.Completed)
+	s.await("order/o-2", saga.Parked)
 }
 
 // A start from the command line converts the variables to their types, names invalid ones, and, if there is no saga of the type

@@ -75,20 +75,14 @@ func (d *Desk) Get(ctx context.Context, id string) (*Detail, error) {
 func (d *Desk) get(ctx context.Context, q querier, id, lock string) (*Detail, error) {
 	var g Detail
 	var state []byte
-	targets := append(g.Row.fields(), &state, &g.ContentType, &g.Now)
-	err := q.QueryRow(ctx, "SELECT "+rowColumns+", state, content_type, clock_timestamp() FROM troupe.sagas WHERE id = $1"+lock, id).
-		Scan(targets...)
+	err := q.QueryRow(ctx, "SELECT "+detailColumns+" FROM troupe.sagas WHERE id = $1"+lock, id).Scan(g.targets(&state)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("%w: troupe saga list shows what there is", ErrNotFound)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if g.Definition, err = d.definitions.of(ctx, g.Row.Definition); err != nil {
-		return nil, err
-	}
-	g.State, err = g.Definition.ReadState(state)
-	return &g, err
+	return &g, d.complete(ctx, &g, state)
 }
 
 // Preview returns what Act would do now: saga.Decide on the stored state. It locks and writes nothing, so the right to read

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -48,67 +46,21 @@ func (d *Desk) Plan(ctx context.Context, m Migration, do func(Move) error) error
 	if err := m.Validate(); err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}
-	after := ""
-	for {
-		page, err := d.movable(ctx, m, after)
-		if err != nil {
-			return fmt.Errorf("plan: %w", explain(err))
-		}
-		if len(page) == 0 {
-			return nil
-		}
-		for _, g := range page {
-			one := Move{ID: g.ID, Status: g.Status, From: g.Row.Definition}
-			if _, err := saga.Migrate(g.Definition, m.To, g.State); err != nil {
-				one.Obstacle = err.Error()
-			}
-			if err := do(one); err != nil {
-				return err
-			}
-			after = g.ID
-		}
-	}
-}
-
-// movable returns the next sagas for Plan.
-func (d *Desk) movable(ctx context.Context, m Migration, after string) ([]*Detail, error) {
-	from := ""
-	args := pg.Args{"saga": m.To.Spec().Saga, "to": m.To.Hash(), "after": after}
+	which := "saga = @saga AND status IN ('waiting', 'running', 'compensating', 'parked') AND definition <> @to"
+	args := pg.Args{"saga": m.To.Spec().Saga, "to": m.To.Hash()}
 	if m.From != nil {
-		from, args["from"] = "\n  AND definition = @from", m.From.Hash()
+		which, args["from"] = which+" AND definition = @from", m.From.Hash()
 	}
-	read := `
-SELECT ` + rowColumns + `, state
-FROM troupe.sagas
-WHERE saga = @saga
-  AND status IN ('waiting', 'running', 'compensating', 'parked')
-  AND definition <> @to` + from + `
-  AND id > @after
-ORDER BY id
-LIMIT 100`
-	rows, err := d.cfg.Pool.Query(ctx, read, args)
-	if err != nil {
-		return nil, err
-	}
-	var states [][]byte
-	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Detail, error) {
-		g, state := new(Detail), []byte(nil)
-		err := row.Scan(append(g.Row.fields(), &state)...)
-		states = append(states, state)
-		return g, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	for i, g := range page {
-		if g.Definition, err = d.definitions.of(ctx, g.Row.Definition); err == nil {
-			g.State, err = g.Definition.ReadState(states[i])
-		}
+	return d.each(ctx, which, args, func(g *Detail, err error) error {
 		if err != nil {
-			return nil, fmt.Errorf("saga %s: %w", g.ID, err)
+			return fmt.Errorf("plan: saga %s: %w", g.ID, err)
 		}
-	}
-	return page, nil
+		one := Move{ID: g.ID, Status: g.Status, From: g.Row.Definition}
+		if _, err := saga.Migrate(g.Definition, m.To, g.State); err != nil {
+			one.Obstacle = err.Error()
+		}
+		return do(one)
+	})
 }
 
 // Migrate moves the sagas that Plan reports as movable, each in a transaction of its own, and calls do for every saga of the

@@ -87,7 +87,7 @@ func (d *Desk) redrive(ctx context.Context, f Filter, cfg RedriveConfig, r *Redr
 			r.refuse(id, why)
 		}
 	}
-	pace, end := newPace(cfg.Rate)
+	pace, end := admin.NewPace(cfg.Rate)
 	defer end()
 	var last *letter // the last one that was taken; nil: none yet
 	for {
@@ -262,28 +262,4 @@ func (l *letter) redriven(m message, payload []byte) []envelope.Header {
 	add(participant.HeaderRedrive, strconv.Itoa(l.redrives+1))
 	add(participant.HeaderRedriveGroup, l.group)
 	return hs
-}
-
-// newPace returns a function that blocks so that it returns at most rate times a second.
-func newPace(rate float64) (wait func(context.Context) error, end func()) {
-	if rate == 0 {
-		rate = 50
-	}
-	if rate < 0 {
-		return func(ctx context.Context) error { return ctx.Err() }, func() {}
-	}
-	tick := time.NewTicker(max(time.Microsecond, time.Duration(float64(time.Second)/rate)))
-	first := true
-	return func(ctx context.Context) error {
-		if first {
-			first = false
-			return ctx.Err()
-		}
-		select {
-		case <-tick.C:
-			return ctx.Err()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}, tick.Stop
 }

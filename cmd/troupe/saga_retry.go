@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+func newSagaRetry() *cobra.Command {
+	a := &sagaAction{kind: saga.ActRetry}
+	var all coordinator.ParkedRetry
+	cmd := a.command(&cobra.Command{
+		Use:   "retry {<saga> [step] | --saga <type>}",
+		Short: "Send a step's command, or its compensation, again",
+		Long: `retry is for a step that was refused, given up or not answered in time, and for a compensation that
+failed. The command goes with an idempotency key of its own, so that the hop does not take it for the
+one before. The step need not be named where only one is stuck. Where a dead letter of the command is
+still open, redrive that instead (troupe dlq): its outcome takes the saga up, too.
+
+With --saga it retries all stuck steps of all sagas of a type that are parked when it begins, each saga in
+one transaction. A saga without a stuck step, or one that changes meanwhile, is left as it is, and named.
+You may interrupt it: the same command goes on with the sagas that are still parked.
+
+Exit status: 0 all were retried, 1 some or all were not, 2 wrong usage.`,
+		Example: `  troupe saga retry order/o-1001 --reason 'the bank is back' --dry-run
+  troupe saga retry order/o-1001 payment --reason 'the bank is back'
+  troupe saga retry --saga order --reason 'the bank is back' --dry-run
+  troupe saga retry --saga order --rate 10 --reason 'the bank is back'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case all.Saga == "" && cmd.Flags().Changed("rate"):
+				return errors.New("--rate is for all parked sagas of a type: name it with --saga")
+			case all.Saga != "" && len(args) > 0:
+				return errors.New("want a saga, or --saga with a type, and not both")
+			case all.Saga != "":
+				return nil
+			case len(args) == 0:
+				return errors.New("want a saga, or --saga with the type of the sagas")
+			}
+			return cobra.MaximumNArgs(2)(cmd, args)
+		},
+	}, "it is sent again")
+	flags := cmd.Flags()
+	flags.StringVar(&all.Saga, "saga", "", "all parked sagas of this `type`")
+	flags.Float64Var(&all.Rate, "rate", 50, "with --saga: at most `n` a second")
+	a.declareYes(flags)
+	one := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if all.Saga == "" {
+			return one(cmd, args)
+		}
+		return a.retryParked(cmd, all)
+	}
+	return cmd
+}
+
+func (f *sagaFlags) retryParked(cmd *cobra.Command, r coordinator.ParkedRetry) error {
+	if !(r.Rate > 0 && r.Rate <= 1e6) { // the comparison also refuses NaN
+		return fmt.Errorf("--rate %g: want more than 0, at most 1000000", r.Rate)
+	}
+	by, err := f.by(true)
+	if err != nil {
+		return err
+	}
+	r.Actor, r.Reason = by.Name, by.Reason
+	desk, end, err := f.openSagas(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer end()
+	n, err := desk.CountParked(cmd.Context(), r.Saga)
+	if err != nil {
+		return failed(err)
+	}
+	what := fmt.Sprintf("retry %s of type %s, at most %g a second, as %s",
+		counted(n, "parked saga", "parked sagas"), oneLine(r.Saga, 100), r.Rate, oneLine(r.Actor, 60))
+	t := retries{sagaFlags: f, cmd: cmd, verb: "retried", t: newTable(cmd.OutOrStdout(), "SAGA", "STEPS", "RETRY")}
+	if f.dryRun {
+		t.verb = "can be retried"
+		err = desk.PlanRetry(cmd.Context(), r.Saga, t.add)
+	} else {
+		if n > 0 {
+			if err := f.confirm(cmd, what); err != nil {
+				return err
+			}
+		}
+		err = desk.RetryParked(cmd.Context(), r, t.add)
+	}
+	return t.end(err)
+}
+
+// retries prints the sagas of a retry, and counts them.
+type retries struct {
+	*sagaFlags
+	cmd         *cobra.Command
+	verb        string
+	t           *table
+	done, stays int
+}
+
+func (r *retries) add(one coordinator.RetriedSaga) error {
+	text := r.verb
+	if one.Obstacle == "" {
+		r.done++
+	} else {
+		r.stays++
+		text = "stays: " + one.Obstacle
+	}
+	if r.output.forPrograms() {
+		return r.output.next(r.cmd.OutOrStdout(), one)
+	}
+	r.t.row(oneLine(one.ID, 60), orDash(oneLine(strings.Join(one.Steps, ", "), 100)), oneLine(text, 400))
+	if (r.done+r.stays)%100 == 0 {
+		return r.t.print(r.cmd.OutOrStdout()) // a million lines are not kept in memory to align them
+	}
+	return nil
+}
+
+// end prints the counts, and returns the error of the retry, or an error if a saga was left as it is.
+func (r *retries) end(err error) error {
+	w := r.cmd.OutOrStdout()
+	if len(r.t.rows) > 0 {
+		_ = r.t.print(w)
+	}
+	switch {
+	case err != nil:
+		return failed(fmt.Errorf("%w (%d %s before; the same command goes on with the rest)", err, r.done, r.verb))
+	case r.output.forPrograms():
+		err = r.output.next(w, map[string]any{"done": !r.dryRun, "retried": r.done, "stays": r.stays})
+	case r.done+r.stays == 0:
+		_, err = fmt.Fprintln(w, "No saga of this type is parked: there is nothing to do.")
+	default:
+		_, err = fmt.Fprintf(w, "%d %s, %d stay as they are.\n", r.done, r.verb, r.stays)
+	}
+	if err == nil && r.dryRun && !r.output.forPrograms() {
+		_, err = fmt.Fprintln(w, "Nothing was done.")
+	}
+	if err == nil && r.stays > 0 && !r.dryRun {
+		err = fmt.Errorf("%s not retried", counted(r.stays, "saga was", "sagas were"))
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return nil
+}
