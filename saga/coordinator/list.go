@@ -135,15 +135,16 @@ func (d *Desk) List(ctx context.Context, f Filter, p Page) (list []Row, next str
 	}
 	// Planned for each call, with these arguments: one plan for all arguments is a bad one for most.
 	rows, err := d.cfg.Pool.Query(ctx, sql, pgx.QueryExecModeExec, args)
+	var more bool
 	if err == nil {
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Row, err error) { return r, row.Scan(r.fields()...) })
+		limit, _ := p.limit()
+		list, more, err = admin.Collect(rows, limit, func(row pgx.CollectableRow) (r Row, err error) { return r, row.Scan(r.fields()...) })
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("list sagas: %w", explain(err))
 	}
-	if limit, _ := p.limit(); len(list) > limit {
-		list = list[:limit]
-		last := list[limit-1]
+	if more {
+		last := list[len(list)-1]
 		next = admin.TimeCursor(last.StartedAt, last.ID)
 	}
 	return list, next, nil
