@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -102,4 +103,33 @@ func TestTheHistoryOfASagaHasTheServersTimeAndRole(t *testing.T) {
 	require.False(t, log[2].Misdated(), "an entry from before the server recorded them")
 	require.Zero(t, log[2].RecordedAt)
 	require.Empty(t, log[2].Role)
+}
+
+// A role of a service may write the time of an entry. A time that is none of Go's, or that JSON cannot have, does not hide the log.
+func TestAnEntryWithATimeThatCannotBeReadDoesNotHideTheLog(t *testing.T) {
+	t.Parallel()
+	f := newFlow(t, true)
+	f.start("o-1")
+	f.await("order/o-1", saga.Completed)
+	forger := grantstest.New(t, f.pool, grants.Sagas).Pool()
+	odd := []string{"infinity", "-infinity", "294276-01-01", "4000-01-01 BC"}
+	for n, at := range odd {
+		_, err := forger.Exec(t.Context(), `INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments)
+			VALUES ('order/o-1', $1, $2::text::timestamptz, 'abandon', '{"kind": "abandon", "actor": "ann", "reason": "r"}', '[]')`, 100+n, at)
+		require.NoError(t, err)
+	}
+	desk := f.as(grants.Viewer)
+	log, err := desk.Log(t.Context(), "order/o-1", 0, 1000)
+	require.NoError(t, err)
+	require.Greater(t, len(log), len(odd))
+	_, err = json.Marshal(log)
+	require.NoError(t, err)
+	for _, e := range log[len(log)-len(odd):] {
+		require.True(t, e.At.IsZero())
+		require.True(t, e.Misdated())
+		require.NotEmpty(t, e.Role)
+	}
+	replayed, err := desk.Replay(t.Context(), "order/o-1")
+	require.NoError(t, err)
+	require.NotEmpty(t, replayed.Difference)
 }

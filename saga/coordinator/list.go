@@ -135,15 +135,16 @@ func (d *Desk) List(ctx context.Context, f Filter, p Page) (list []Row, next str
 	}
 	// Planned for each call, with these arguments: one plan for all arguments is a bad one for most.
 	rows, err := d.cfg.Pool.Query(ctx, sql, pgx.QueryExecModeExec, args)
+	var more bool
 	if err == nil {
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Row, err error) { return r, row.Scan(r.fields()...) })
+		limit, _ := p.limit()
+		list, more, err = admin.Collect(rows, limit, func(row pgx.CollectableRow) (r Row, err error) { return r, row.Scan(r.fields()...) })
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("list sagas: %w", explain(err))
 	}
-	if limit, _ := p.limit(); len(list) > limit {
-		list = list[:limit]
-		last := list[limit-1]
+	if more {
+		last := list[len(list)-1]
 		next = admin.TimeCursor(last.StartedAt, last.ID)
 	}
 	return list, next, nil
@@ -228,13 +229,16 @@ func arm(conditions []string) string {
 	return from + "\nWHERE " + strings.Join(conditions, "\n  AND ")
 }
 
+// entryAt selects the time of an entry, or Go's zero time in place of one that its writer made up and that Go or JSON cannot have.
+const entryAt = `CASE WHEN at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 00:00Z' THEN at ELSE '0001-01-01 00:00Z' END`
+
 // Log returns the entries of a saga's log with a version above after, in order, at most limit of them (1 to 10,000).
 func (d *Desk) Log(ctx context.Context, id string, after, limit int) ([]Entry, error) {
 	if limit < 1 || limit > maxPage {
 		return nil, fmt.Errorf("log of saga %s: limit %d: want 1 to %d", id, limit, maxPage)
 	}
 	const read = `
-SELECT version, at, event, moments, recorded_at, coalesce(role, '')
+SELECT version, ` + entryAt + `, event, moments, recorded_at, coalesce(role, '')
 FROM troupe.saga_events
 WHERE saga_id = @id
   AND version > @after

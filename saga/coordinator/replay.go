@@ -79,7 +79,7 @@ WHERE ` + which + `
 ORDER BY s.id
 LIMIT @limit`
 	const events = `
-SELECT saga_id, version, at, event
+SELECT saga_id, version, ` + entryAt + `, event
 FROM troupe.saga_events
 WHERE saga_id = ANY (@ids)
 ORDER BY saga_id, version`

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/relay/mapping"
 )
 
@@ -66,7 +67,7 @@ type Filter struct {
 	Topic  string // "": any
 }
 
-// A Page selects a part of a list: at most Rows rows, 1 to MostRows, with positions above After.
+// A Page selects a part of a list: at most Rows rows, 1 to MostRows, with positions above After. A page of large keys has fewer.
 type Page struct {
 	After int64
 	Rows  int
@@ -81,14 +82,17 @@ func (d Desk) List(ctx context.Context, f Filter, p Page) (rows []Row, next int6
 	if d.mapped() {
 		query, scan = listMapped, scanMapped
 	}
-	rows, err = all(ctx, d.DB, query, pgx.NamedArgs{
+	found, err := d.DB.Query(ctx, query, pgx.NamedArgs{
 		"table": d.Table.Name, "status": string(f.Status), "topic": f.Topic, "after": p.After, "rows": p.Rows + 1,
-	}, scan)
-	if err == nil && len(rows) > p.Rows {
-		rows = rows[:p.Rows]
-		next = rows[p.Rows-1].Position
+	})
+	if err != nil {
+		return nil, 0, explain(err)
 	}
-	return rows, next, err
+	rows, more, err := admin.Collect(found, p.Rows, scan)
+	if more {
+		next = rows[len(rows)-1].Position
+	}
+	return rows, next, explain(err)
 }
 
 func scanMapped(one pgx.CollectableRow) (r Row, err error) {

@@ -70,6 +70,16 @@ func query[T any](ctx context.Context, d *Desk, sql string, args pgx.NamedArgs, 
 	return all, explain(err)
 }
 
+// page runs a statement that returns at most limit rows and one more, and collects a page of them.
+func page[T any](ctx context.Context, d *Desk, sql string, args pgx.NamedArgs, limit int, scan pgx.RowToFunc[T]) (all []T, more bool, err error) {
+	rows, err := d.pool.Query(ctx, sql, args)
+	if err != nil {
+		return nil, false, explain(err)
+	}
+	all, more, err = admin.Collect(rows, limit, scan)
+	return all, more, explain(err)
+}
+
 // now returns the time of the database's clock, which sets all times in its rows.
 func (d *Desk) now(ctx context.Context) (at time.Time, err error) {
 	return at, explain(d.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&at))

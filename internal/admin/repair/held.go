@@ -237,11 +237,12 @@ func (d *Desk) heldFrom(ctx context.Context, f HeldFilter, after string, limit i
 		where.add(heldMessages.after, "after", position)
 	}
 	where.args["limit"] = limit + 1
-	if keys, err = query(ctx, d, heldMessages.page(where.String(), ""), where.args, scanHeld); err != nil {
+	keys, more, err := page(ctx, d, heldMessages.page(where.String(), ""), where.args, limit, scanHeld)
+	if err != nil {
 		return nil, "", err
 	}
-	if len(keys) > limit {
-		return keys[:limit], admin.NumberCursor(keys[limit-1].row.position, ""), nil
+	if more {
+		return keys, admin.NumberCursor(keys[len(keys)-1].row.position, ""), nil
 	}
 	local, next, err := d.localFrom(ctx, f, "", limit-len(keys))
 	return append(keys, local...), next, err

@@ -47,7 +47,7 @@ func (l *DeadLetter) fields() []any {
 	}
 }
 
-// List returns a page of dead letters in the order in which they failed. next is the cursor of the next page, "" after the last.
+// List returns a page of dead letters in the order in which they failed. A page of large keys has fewer of them. next is the cursor of the next page, "" after the last.
 func (d *Desk) List(ctx context.Context, f Filter, p Page) (letters []DeadLetter, next string, err error) {
 	limit, err := p.limit()
 	if err == nil {
@@ -66,18 +66,17 @@ func (d *Desk) List(ctx context.Context, f Filter, p Page) (letters []DeadLetter
 		where.args["after_id"] = [16]byte(id)
 	}
 	where.args["limit"] = limit + 1
-	letters, err = query(ctx, d, `
+	letters, more, err := page(ctx, d, `
 		SELECT `+letterColumns+`
 		FROM troupe.dead_letters
 		WHERE `+where.String()+`
 		ORDER BY last_failed_at, id
-		LIMIT @limit`, where.args, func(row pgx.CollectableRow) (l DeadLetter, err error) { return l, row.Scan(l.fields()...) })
+		LIMIT @limit`, where.args, limit, func(row pgx.CollectableRow) (l DeadLetter, err error) { return l, row.Scan(l.fields()...) })
 	if err != nil {
 		return nil, "", fmt.Errorf("list dead letters: %w", err)
 	}
-	if len(letters) > limit {
-		letters = letters[:limit]
-		last := letters[limit-1]
+	if more {
+		last := letters[len(letters)-1]
 		next = admin.TimeCursor(last.LastFailed, last.ID.String())
 	}
 	return letters, next, nil

@@ -99,17 +99,17 @@ func (d *Desk) localFrom(ctx context.Context, f HeldFilter, after string, limit 
 	}
 	where.all = append(where.all, localWork.due)
 	where.args["limit"] = limit + 1
-	keys, err = query(ctx, d, localWork.page(where.String(), ""), where.args, scanLocal)
+	keys, more, err := page(ctx, d, localWork.page(where.String(), ""), where.args, limit, scanLocal)
 	switch {
 	case err != nil:
 		return nil, "", err
-	case len(keys) <= limit:
+	case !more:
 		return keys, "", nil
 	case limit == 0:
 		return nil, localCursor + after, nil
 	}
-	last := keys[limit-1]
-	return keys[:limit], localCursor + admin.NumberCursor(last.row.position, last.Group), nil
+	last := keys[len(keys)-1]
+	return keys, localCursor + admin.NumberCursor(last.row.position, last.Group), nil
 }
 
 // findLocal finds local work that has not ended: it waits for its next try, or behind another entry of its key.

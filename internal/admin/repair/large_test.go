@@ -1,0 +1,66 @@
+package repair_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/admin/repair"
+)
+
+// A producer chooses the keys and ids of messages, which may have almost a megabyte each.
+func TestAPageOfLargeKeysHasFewerRows(t *testing.T) {
+	t.Parallel()
+	const rows, size = 20, 900_000
+	s := newStage(t)
+	s.exec(`INSERT INTO troupe.dead_letters (consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, "offset",
+			key, headers, payload, message_id, message_type, correlation_id, first_failed_at, last_failed_at)
+		SELECT 'order.payment', 'charge', 'poison', 'no', 1, 'order.payment.commands', gen_random_uuid(), 0, n,
+			convert_to(repeat('k', $2), 'UTF8'), '', '{}', 'm-' || n, 'Charge', 'c', now(), now()
+		FROM generate_series(1, $1) AS n`, rows, size)
+	s.exec(`INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, key, headers, payload, message_time,
+			attempts, max_attempts, next_try, error_class, last_error, first_failed_at, last_failed_at, message_id)
+		SELECT 'order.payment', gen_random_uuid(), 0, n, 'order.payment.commands', sha256(int4send(n)),
+			convert_to(repeat('k', $2), 'UTF8'), '', '{}', now(), 1, 8, now(), 'transient', 'no', now(), now(), 'm-' || n
+		FROM generate_series(1, $1) AS n`, rows, size)
+	desk, seen := s.desk, map[string]int{}
+	for name, list := range map[string]func(after string) (keys []repair.Key, ids []string, next string, err error){
+		"dead letters": func(after string) (keys []repair.Key, ids []string, next string, err error) {
+			letters, next, err := desk.List(t.Context(), repair.Filter{}, repair.Page{After: after})
+			for _, l := range letters {
+				keys, ids = append(keys, l.Key), append(ids, l.ID.String())
+			}
+			return keys, ids, next, err
+		},
+		"held keys": func(after string) (keys []repair.Key, ids []string, next string, err error) {
+			held, next, err := desk.Held(t.Context(), repair.HeldFilter{}, repair.Page{After: after})
+			for _, k := range held {
+				keys, ids = append(keys, k.Key), append(ids, k.Place.String())
+			}
+			return keys, ids, next, err
+		},
+	} {
+		var all []string
+		for after := ""; ; {
+			keys, ids, next, err := list(after)
+			require.NoError(t, err)
+			bytes := 0
+			for _, key := range keys {
+				require.Equal(t, strings.Repeat("k", size), string(key))
+				bytes += len(key)
+			}
+			require.LessOrEqual(t, bytes, admin.PageBytes+size, name)
+			all = append(all, ids...)
+			if after = next; after == "" {
+				break
+			}
+		}
+		for _, id := range all {
+			seen[name+id]++
+		}
+		require.Len(t, all, rows, name)
+	}
+	require.Len(t, seen, 2*rows, "no row is on two pages")
+}
