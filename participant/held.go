@@ -328,7 +328,6 @@ func (w *worker) retry(key holdKey) error {
 	locked.report(nil)
 	w.tellPassed(ms[:n]...)
 	w.holds.settle(key) // the next messages of the key are due at once, unless try has set a time
-	w.rouse()
 	return nil
 }
 

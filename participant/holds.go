@@ -91,11 +91,12 @@ func (h *holds) count() int {
 	return len(h.byKey)
 }
 
-// due returns the keys that are due, each of which has its turn from now on, and how long the next one has to wait.
-func (h *holds) due(now time.Time) (keys []holdKey, wait time.Duration) {
+// due returns the keys that are due, each of which has its turn from now on, and how long the next one has to wait. No more than most
+// keys have their turn at once: due is to be called again when one has ended.
+func (h *holds) due(now time.Time, most int) (keys []holdKey, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for len(h.queue) > 0 {
+	for len(h.queue) > 0 && len(h.byKey)-len(h.queue) < most {
 		if wait := h.queue[0].due.Sub(now); wait > 0 {
 			return keys, wait
 		}

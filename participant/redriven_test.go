@@ -2,6 +2,7 @@ package participant_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -67,15 +68,18 @@ func TestARedrivenEventWaitsForAMemberWithItsHandler(t *testing.T) {
 // was redriven: the message is read again, with the service mended, and so is the redriven one.
 func TestARedriveThatTheDatabaseLostHasNoSecondEffect(t *testing.T) {
 	t.Parallel()
-	for _, from := range []struct{ table, id string }{{"inbox_recent", envelope.NewID()}, {"inbox", "charge-17"}} {
-		t.Run(from.table, func(t *testing.T) {
+	for _, from := range []struct {
+		table, id string
+		batch     int
+	}{{"inbox_recent", envelope.NewID(), 1}, {"inbox", "charge-17", 1}, {"inbox_recent", envelope.NewID(), 10}} {
+		t.Run(fmt.Sprintf("%s, batch %d", from.table, from.batch), func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			s.provision(1)
 			var broken atomic.Bool
 			broken.Store(true)
 			run := func() (stop func()) {
-				p := s.new(onePartition)
+				p := s.new(onePartition, func(c *participant.Config) { c.Batch = from.batch })
 				participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 					if broken.Load() {
 						return participant.Outcome{}, retry.Permanent(errAsked)

@@ -21,6 +21,10 @@ const (
 	backlogBytes   = 1 << 20
 	backlogGap     = 1 << 14
 
+	// turnsShare is the part of the backlog that may be turns of held keys. The others are left to messages of free keys: a partition
+	// in which more held keys are due than it can try fetched nothing any more.
+	turnsShare = 4
+
 	// gatherLimit is the time that less than a full batch waits for transactions that run, from the beginning of the last one,
 	// before it runs concurrently. A transaction costs as much as several messages in it: with this wait bench/choreography
 	// handles half as many orders again, and no order takes longer at moderate rates.
@@ -214,7 +218,11 @@ func (m *message) plain() bool {
 func (w *worker) single(batch []*message) (n int, ok bool) {
 	m := batch[0]
 	if m.due {
-		return w.one(func() error { return w.retry(m.turn) })
+		if n, ok = w.one(func() error { return w.retry(m.turn) }); ok {
+			w.turns() // keep may be waiting for the database
+			w.rouse()
+		}
+		return n, ok
 	}
 	var waiting []*message
 	for _, m := range batch {
@@ -400,7 +408,7 @@ func (w *worker) attend(do func(context.Context) error) {
 
 // turns gives the due held keys their turn, and returns how long the next one has to wait.
 func (w *worker) turns() time.Duration {
-	due, wait := w.holds.due(time.Now())
+	due, wait := w.holds.due(time.Now(), w.p.backlog()/turnsShare)
 	for _, key := range due {
 		w.lane.PushAside(key.lane(), &message{due: true, turn: key})
 	}
