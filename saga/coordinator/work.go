@@ -150,10 +150,10 @@ type emission struct {
 	id, from string
 }
 
-// follow returns the context for the messages of a decision. Their ids depend on the saga, so that the messages of two sagas
-// differ that one message, one handler or one call moves. They do not depend on what is decided for other sagas: if the database
-// was set back, the message may come again when it moves only some of them. A decision without a message of its own (an
-// operator's action, a deadline, or a call) stays in the saga's flow.
+// follow returns the context for the messages of a decision. Their ids depend on the saga and its event: the commands of two
+// sagas have different ids, also if one message, handler or call caused both. They do not depend on the decisions for other
+// sagas: if the database was set back, the message may come again when it moves only one of them. A decision without a message of
+// its own (an operator's action, a deadline, or a call) stays in the saga's flow.
 func follow(ctx context.Context, d Decided, taken []participant.Taken, causes map[emission]*envelope.Cause) context.Context {
 	if d.Message >= 0 && taken != nil {
 		ctx = taken[d.Message].Context()
