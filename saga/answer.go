@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/troupe-go/troupe/internal/expr"
 )
 
 // answered applies the answer of a hop to a command or a compensation.
@@ -204,9 +206,9 @@ func (x *decision) observed(e Event) {
 	}
 	switch {
 	case took:
-	case !x.d.awaitsLater(x.s, e):
+	case !x.awaitsLater(e):
 		x.ignore("nothing waits for %s of %s", e.Type, e.Hop)
-	case e.Message != "" && slices.ContainsFunc(x.s.Early, func(b Event) bool { return b.Message == e.Message }):
+	case e.Message != "" && slices.ContainsFunc(x.s.Early, e.repeats):
 		x.ignore("%s of %s is kept already", e.Type, e.Hop)
 	case len(x.s.Early) == maxEarly:
 		x.refuse("%s of %s comes before it is awaited, like %d others", e.Type, e.Hop, maxEarly)
@@ -243,14 +245,31 @@ func (x *decision) observe(i int, e Event) bool {
 	return true
 }
 
+// finds reports whether e finds the saga in the way of a.
+func (x *decision) finds(a *answer, e Event) bool {
+	switch {
+	case e.Key == nil:
+		return true
+	case a.By == nil:
+		return *e.Key == x.s.Key
+	}
+	value := expr.Text(e.Fields[a.By.Field])
+	return value != "" && value == expr.Text(x.s.Data[a.By.Variable])
+}
+
+// repeats reports whether e is the message that b is. The ids of two hops may be equal.
+func (e Event) repeats(b Event) bool {
+	return b.Message == e.Message && b.Hop == e.Hop && b.Type == e.Type
+}
+
 // awaitsLater reports whether a step that has not begun waits for e.
-func (d *Definition) awaitsLater(s State, e Event) bool {
-	for i, st := range d.steps {
-		if st.send != nil || s.Steps[i].Phase != StepWaiting {
+func (x *decision) awaitsLater(e Event) bool {
+	for i, st := range x.d.steps {
+		if st.send != nil || x.s.Steps[i].Phase != StepWaiting {
 			continue
 		}
 		for _, a := range slices.Concat(st.success, st.failure) {
-			if a.Hop == e.Hop && a.Event == e.Type {
+			if a.Hop == e.Hop && a.Event == e.Type && x.finds(a, e) {
 				return true
 			}
 		}
@@ -262,7 +281,7 @@ func (d *Definition) awaitsLater(s State, e Event) bool {
 // unknown which answer e is.
 func (x *decision) match(as []*answer, e Event) (*answer, error) {
 	for _, a := range as {
-		if a.Event != e.Type || (e.Hop != "" && a.Hop != e.Hop) {
+		if a.Event != e.Type || (e.Hop != "" && a.Hop != e.Hop) || !x.finds(a, e) {
 			continue
 		}
 		if a.when != nil {

@@ -125,6 +125,9 @@ type Event struct {
 	// Hop and Type are the sender and the type of the message.
 	Hop  string `json:"hop,omitempty"`
 	Type string `json:"type,omitempty"`
+	// Key, for Observed, is the key of the message. A step takes the event only if the event finds the saga in the way of the
+	// step: by its key, or by the step's Association. Nil, as in logs of earlier versions: each step of this Hop and Type takes it.
+	Key *string `json:"key,omitempty"`
 	// Fields are the fields of the message. For Started and ActSet they are variables, for ActSkip and ActResolve the variables
 	// that the step would have set.
 	Fields map[string]any `json:"fields,omitempty"`

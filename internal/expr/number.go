@@ -293,3 +293,16 @@ func (t texted) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 func (t texted) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, t.Exec)
 }
+
+// Text returns a value as text, in the form in which values that find a saga are compared. Null is empty.
+func Text(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case float64: // senders write 1000000 also as 1000000.0 and 1e6
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return fmt.Sprint(v)
+}

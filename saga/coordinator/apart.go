@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -94,12 +96,19 @@ func (w *work) scheduleApart(ctx context.Context, ds *participant.Deadlines, tak
 			after = early.Wait(t.tries)
 		}
 		if err := w.c.cfg.Participant.Plan(ctx, ds, participant.Deadline{
-			Name: apartName, Scope: of + "/" + t.event.Message, Key: of, Body: Apart{of, event, t.tries}, After: after,
+			Name: apartName, Scope: scopeOf(of, event), Key: of, Body: Apart{of, event, t.tries}, After: after,
 		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// scopeOf returns the scope of the deadline for an event that was set apart. Messages of two hops may have equal ids, so it also
+// depends on the event.
+func scopeOf(saga string, event []byte) string {
+	sum := sha256.Sum256(event)
+	return saga + "/" + hex.EncodeToString(sum[:])
 }
 
 // takeApart tries again the event that a saga could not take before.

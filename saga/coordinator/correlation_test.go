@@ -93,3 +93,25 @@ func TestSagasOfOneFlowSendCommandsOfTheirOwn(t *testing.T) {
 		})
 	}
 }
+
+// TestSagasThatOneHandlerBeginsSendCommandsOfTheirOwn begins two sagas in a transaction of a handler, and two by Submit.
+func TestSagasThatOneHandlerBeginsSendCommandsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+	f.c = f.coordinator(parsed(t, trip))
+	ctx := envelope.WithCause(t.Context(), &envelope.Cause{Handler: "shop/Import", Message: envelope.Message{ID: envelope.NewID()}})
+	require.NoError(t, pgx.BeginFunc(ctx, f.pool, func(tx pgx.Tx) error {
+		for _, key := range []string{"o-1", "o-2"} {
+			if _, err := f.c.Start(ctx, tx, "trip", map[string]any{"id": key}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	for _, key := range []string{"o-3", "o-4"} {
+		_, err := f.c.Submit(ctx, "trip", map[string]any{"id": key}, nil)
+		require.NoError(t, err)
+	}
+	const booked = `SELECT count(DISTINCT id) FROM (SELECT id, type FROM troupe.outbox UNION ALL SELECT id, type FROM troupe.local_work) AS sent WHERE type = 'Book'`
+	require.Equal(t, 4, f.count(booked))
+}

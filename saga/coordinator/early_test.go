@@ -165,3 +165,27 @@ func (f *flow) ordered(key, id, correlation string, at time.Time) *kgo.Record {
 		},
 	}
 }
+
+// TestEarlyAnswersOfTwoHopsWithOneIDAreBothTriedAgain gives answers whose ids are both the order's, as services that are no
+// participants may give them.
+func TestEarlyAnswersOfTwoHopsWithOneIDAreBothTriedAgain(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), pool: testkit.Database(t)}
+	f.c = f.coordinator(parsed(t, trip))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(testkit.Kafka(t)...))
+	require.NoError(t, err)
+	t.Cleanup(cl.Close)
+	for hop, event := range map[string]string{"hotel": "Booked", "car": "Rented"} {
+		r := f.ordered("o-1", "o-1", "o-1", time.Now())
+		r.Topic = f.name + "." + hop + ".events"
+		r.Headers = append(r.Headers[2:], kgo.RecordHeader{Key: "ce_id", Value: []byte("o-1")}, kgo.RecordHeader{Key: "ce_source", Value: []byte(hop)})
+		for name, value := range map[string]string{"type": event, "outcome": "success", "sagaid": "trip/o-1", "sagastep": hop, "sagaoperation": "forward"} {
+			r.Headers = slices.DeleteFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "ce_"+name })
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: "ce_" + name, Value: []byte(value)})
+		}
+		testkit.Topics(t, cl, 2, r.Topic)
+		require.NoError(t, cl.ProduceSync(t.Context(), r).FirstErr())
+	}
+	f.waitCount("the answers to be read", 2, "SELECT count(*) FROM troupe.inbox")
+	require.Equal(t, 2, f.count("SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'"))
+}

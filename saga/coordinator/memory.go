@@ -216,7 +216,7 @@ func (m *Memory) Guard(context.Context, []Association) error { return nil }
 func (m *Memory) Stash(_ context.Context, events []Stashed) error {
 	m.stash = slices.DeleteFunc(slices.Clone(m.stash), func(e Stashed) bool { return !e.Expires.After(m.now) })
 	for _, e := range events {
-		if !slices.ContainsFunc(m.stash, func(o Stashed) bool { return o.Association == e.Association && o.Event.Message == e.Event.Message }) {
+		if !slices.ContainsFunc(m.stash, func(o Stashed) bool { return o.Association == e.Association && o.message() == e.message() }) {
 			m.stash = append(m.stash, e)
 		}
 	}

@@ -387,7 +387,7 @@ func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 		if err != nil {
 			return err
 		}
-		messages, texts = append(messages, indexable(e.Event.Message)), append(texts, string(text))
+		messages, texts = append(messages, indexable(e.message())), append(texts, string(text))
 		expires = append(expires, e.Expires)
 	}
 	args := c.args()

@@ -5,9 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/troupe-go/troupe/internal/expr"
+	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -75,7 +76,7 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 			}
 			all = append(all, by)
 			ts = append(ts, target{message: i, by: by, d: d, stash: p.stashFor(d), answered: answered, event: saga.Event{
-				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Fields: m.Fields, Message: m.ID,
+				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Key: keyOf(m), Fields: m.Fields, Message: m.ID,
 			}})
 		}
 	}
@@ -145,7 +146,7 @@ func awaits(d *saga.Definition, m Message) (all []Association) {
 		}
 		by := Association{Saga: d.Spec().Saga, Value: m.Key}
 		if a.By != nil {
-			by.Variable, by.Value = a.By.Variable, text(m.Fields[a.By.Field])
+			by.Variable, by.Value = a.By.Variable, expr.Text(m.Fields[a.By.Field])
 		}
 		if !slices.Contains(all, by) {
 			all = append(all, by)
@@ -154,17 +155,12 @@ func awaits(d *saga.Definition, m Message) (all []Association) {
 	return all
 }
 
-// text returns a value in the form in which associations are compared.
-func text(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return ""
-	case string:
-		return v
-	case float64: // senders write 1000000 also as 1000000.0 and 1e6
-		return strconv.FormatFloat(v, 'f', -1, 64)
+// keyOf returns the key of m for the log, which cannot hold every key. The key of a saga can be held.
+func keyOf(m Message) *string {
+	if !pgtext.Fits(m.Key) {
+		return new(string)
 	}
-	return fmt.Sprint(v)
+	return &m.Key
 }
 
 // find loads all sagas that targets are for, at once, and sets the ids of targets that are found by the saga's key. A target
@@ -319,7 +315,7 @@ func associations(l *loaded) (all []Association) {
 	for _, a := range l.d.Awaited() {
 		by := Association{Saga: l.state.Saga, Value: l.state.Key}
 		if a.By != nil {
-			by.Variable, by.Value = a.By.Variable, text(l.state.Data[a.By.Variable])
+			by.Variable, by.Value = a.By.Variable, expr.Text(l.state.Data[a.By.Variable])
 		}
 		if by.Value != "" && !slices.Contains(all, by) {
 			all = append(all, by)

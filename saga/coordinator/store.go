@@ -34,8 +34,8 @@ type Store interface {
 	// Guard lets no other transaction guard these associations until this one ends: so an event that finds no saga, and the
 	// start of that saga, see each other.
 	Guard(ctx context.Context, as []Association) error
-	// Stash stores events that came before their saga. An event that is stored already, by its message's id, is left
-	// unchanged.
+	// Stash stores events that came before their saga. An event that is stored already, by its hop, its type and its
+	// message's id, is left unchanged.
 	Stash(ctx context.Context, events []Stashed) error
 	// Unstash deletes the events that were stashed for these associations, and returns the unexpired ones, in the order in
 	// which they were stashed.
@@ -102,3 +102,6 @@ type Stashed struct {
 	Event   saga.Event
 	Expires time.Time
 }
+
+// message identifies the stashed message: two hops may give theirs equal ids.
+func (s Stashed) message() string { return s.Event.Hop + "/" + s.Event.Type + "/" + s.Event.Message }

@@ -115,6 +115,7 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 	}
 	out := w.c.cfg.Participant.Outbox()
 	var rows outbox.Rows
+	causes := make(map[emission]*envelope.Cause)
 	for _, d := range w.pass.decided {
 		entries, err := w.c.entries(ctx, d)
 		if err != nil {
@@ -124,7 +125,7 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 		if len(entries) > 0 && taken == nil && d.Event.Kind == saga.Started && envelope.CauseOf(caller) == nil {
 			entries[0].ID = d.State.Correlation // its id is the correlation id of the flow that it begins
 		}
-		if err := out.Render(follow(caller, d, taken), &rows, entries...); err != nil {
+		if err := out.Render(follow(caller, d, taken, causes), &rows, entries...); err != nil {
 			return at(d.Message, err)
 		}
 	}
@@ -143,20 +144,39 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 	return queue(ctx, w.tx, batch)
 }
 
-// follow returns the context for the messages of a decision. A decision without a message of its own (an operator's action, a
-// deadline, or a stashed event) stays in the saga's flow.
-func follow(ctx context.Context, d Decided, taken []participant.Taken) context.Context {
+// emission names the messages of one saga that follow from one event, and from the message in which it came.
+type emission struct {
+	message  int
+	id, from string
+}
+
+// follow returns the context for the messages of a decision. Their ids depend on the saga and its event: the commands of two
+// sagas have different ids, also if one message, handler or call caused both. They do not depend on the decisions for other
+// sagas: if the database was set back, the message may come again when it moves only one of them. A decision without a message of
+// its own (an operator's action, a deadline, or a call) stays in the saga's flow.
+func follow(ctx context.Context, d Decided, taken []participant.Taken, causes map[emission]*envelope.Cause) context.Context {
 	if d.Message >= 0 && taken != nil {
-		return taken[d.Message].Context()
+		ctx = taken[d.Message].Context()
 	}
-	if d.Message >= 0 || d.State.Correlation == "" {
-		return ctx
-	}
-	own := &envelope.Cause{At: d.At, Handler: d.State.Correlation + "#" + strconv.Itoa(d.State.Version)}
-	if cause := envelope.CauseOf(ctx); cause != nil {
+	cause := envelope.CauseOf(ctx)
+	own := &envelope.Cause{At: d.At}
+	if cause != nil {
 		own.Message, own.At, own.Redrive = cause.Message, cause.At, cause.Redrive
 	}
-	own.Message.ID, own.Message.CorrelationID = cmp.Or(d.Event.Message, own.Message.ID), d.State.Correlation
+	switch {
+	case d.Message >= 0 && cause == nil, d.Message < 0 && d.State.Correlation == "":
+		return ctx
+	case d.Message >= 0:
+		key := emission{d.Message, d.ID, d.Event.Message}
+		if causes[key] == nil {
+			own.Handler = cause.Handler + " " + key.id + " " + key.from
+			causes[key] = own
+		}
+		own = causes[key]
+	default:
+		own.Handler = d.State.Correlation + " " + d.ID + "#" + strconv.Itoa(d.State.Version)
+		own.Message.ID, own.Message.CorrelationID = cmp.Or(d.Event.Message, own.Message.ID), d.State.Correlation
+	}
 	return envelope.WithCause(ctx, own)
 }
 

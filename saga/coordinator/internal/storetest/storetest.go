@@ -230,10 +230,12 @@ func stashedTwice(t *testing.T, s *stage) {
 		s.do(func(st coordinator.Store) error {
 			now, err := st.Now(ctx)
 			require.NoError(t, err)
-			return st.Stash(ctx, []coordinator.Stashed{early(guest("a"), "m-1", now.Add(time.Hour))})
+			other := early(guest("a"), "m-1", now.Add(time.Hour))
+			other.Event.Hop = "window"
+			return st.Stash(ctx, []coordinator.Stashed{early(guest("a"), "m-1", now.Add(time.Hour)), other})
 		})
 	}
-	require.Equal(t, []string{"m-1"}, unstash(s, guest("a")))
+	require.Equal(t, []string{"m-1", "m-1"}, unstash(s, guest("a")), "one of each hop")
 }
 
 func lock(s *stage, name, id string) (granted bool) {
