@@ -22,7 +22,7 @@ type heldFacts struct {
 }
 
 // Classes returns the classes for the filter.
-func (f heldFacts) Classes() []string { return classes }
+func (f heldFacts) Classes() []string { return repair.Classes() }
 
 // More returns the query for the next page of a database.
 func (f heldFacts) More(database, next string) string { return more(f.Asked, database, next) }

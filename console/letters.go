@@ -217,11 +217,8 @@ func actOnLetter(ctx context.Context, a *ask) (any, string, error) {
 	return nil, "", refuse(http.StatusBadRequest, "do %q: want edit, redrive or discard", a.get("do"))
 }
 
-// classes are the classes of failures.
-var classes = []string{"transient", "permanent", "poison", "panic", "timeout"}
-
 // Classes returns the classes for the filter.
-func (f causesFacts) Classes() []string { return classes }
+func (f causesFacts) Classes() []string { return repair.Classes() }
 
 // Cause returns the cause that the list is filtered by; "": none, or the list is empty.
 func (f lettersFacts) Cause() string {

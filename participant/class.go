@@ -15,14 +15,34 @@ import (
 // Class is the kind of failure that a run ended with, as stored in troupe.held, troupe.dead_letters and headers.
 type Class string
 
-// The classes. Permanent and Poison are not retried.
+// The classes. Permanent and Poison are not retried. RateLimited counts no attempt.
 const (
-	Transient Class = "transient"
-	Permanent Class = "permanent"
-	Poison    Class = "poison"
-	Panic     Class = "panic"
-	Timeout   Class = "timeout"
+	Transient   Class = "transient"
+	RateLimited Class = "rate_limited"
+	Permanent   Class = "permanent"
+	Poison      Class = "poison"
+	Panic       Class = "panic"
+	Timeout     Class = "timeout"
 )
+
+// Classes lists all classes. Programs and pages that filter by class take them from here.
+var Classes = []Class{Transient, RateLimited, Permanent, Poison, Panic, Timeout}
+
+// final reports whether another try cannot help.
+func (f failure) final() bool { return f.class == Permanent || f.class == Poison }
+
+// why returns the reason why a failure of the class ended in a dead letter.
+func why(c Class) string {
+	switch c {
+	case Permanent:
+		return "trying again cannot help"
+	case Poison:
+		return "the message cannot be read"
+	case RateLimited:
+		return "rate limited for longer than RateLimitedWait"
+	}
+	return "attempts exhausted"
+}
 
 var errNoOutcome = errors.New("the handler ended without an outcome")
 
@@ -64,6 +84,8 @@ func classify(err error) Class {
 	case retry.IsPermanent(err), errors.Is(err, errNoOutcome), errors.Is(err, outbox.ErrTooLarge),
 		pg.Classify(err) == pg.Permanent:
 		return Permanent
+	case retry.IsRateLimited(err):
+		return RateLimited
 	}
 	return Transient
 }

@@ -46,6 +46,10 @@ type Config struct {
 	// once.
 	UnknownTypeWait time.Duration
 
+	// RateLimitedWait limits how long a message is tried again whose handler returns retry.RateLimited, since its first failure.
+	// Its key is held, and no attempt is counted. After the wait it is a dead letter. Default 24 hours.
+	RateLimitedWait time.Duration
+
 	// Batch is the maximum number of messages in a transaction. If no transaction runs, the participant does not wait for more
 	// messages; if some run, less than a batch waits up to 20 ms for one of them to end (not with a handler of Ask), and
 	// messages that come meanwhile join it. A batch is tried as a whole; if one message fails, all are rolled back, that one
@@ -120,6 +124,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("timeout %s is negative", c.Timeout)
 	case c.Timeout > maxTimeout:
 		return c, fmt.Errorf("timeout %s: want at most %s, since Postgres ends a transaction that is idle for longer", c.Timeout, maxTimeout)
+	case c.RateLimitedWait < 0:
+		return c, fmt.Errorf("wait for rate limits %s is negative", c.RateLimitedWait)
 	case c.Partitions < 0 || c.Replicas < 0:
 		return c, fmt.Errorf("%d partitions, %d replicas: want 0 or more", c.Partitions, c.Replicas)
 	}
@@ -144,6 +150,7 @@ func (c Config) withDefaults() (Config, error) {
 	fill(&c.Drain, 10*time.Second)
 	fill(&c.Stale, 5*time.Minute)
 	fill(&c.UnknownTypeWait, 5*time.Minute)
+	fill(&c.RateLimitedWait, 24*time.Hour)
 	fill(&c.InboxRetention, 7*24*time.Hour)
 	fill(&c.BarrierRetention, 30*24*time.Hour)
 	c.Immediate, c.Drain, c.UnknownTypeWait = max(c.Immediate, 0), max(c.Drain, 0), max(c.UnknownTypeWait, 0)

@@ -92,16 +92,6 @@ func (w *runner) buryEnded(ms []*message) error {
 
 func wasEnded(m *message) bool { return m.ended != nil }
 
-func why(c Class) string {
-	switch c {
-	case Permanent:
-		return "trying again cannot help"
-	case Poison:
-		return "the message cannot be read"
-	}
-	return "attempts exhausted"
-}
-
 // letters writes the group's dead letters.
 func (p *Participant) letters() deadletter.Writer {
 	return deadletter.Writer{

@@ -112,6 +112,9 @@
 //	Refuse                           -          failure event; no retry, no alert
 //	error                            transient  retried: Config.Immediate times at once, then with back-off
 //	retry.After                      transient  the same, but not before the time that it names
+//	retry.RateLimited                rate_      its key is held for the time that the error names, 1 s to 24 h; no attempt is
+//	                                 limited    counted, also with RetryTopics. Config.RateLimitedWait after the message's
+//	                                            first failure of any class it is a dead letter
 //	panic, runtime.Goexit            panic      retried; the stack of a panic is logged
 //	run longer than Config.Timeout   timeout    rolled back, retried
 //	retry.Permanent, data that       permanent  dead letter at once

@@ -249,7 +249,7 @@ func (l *local) run(ms []*message) {
 	// Messages without failures or crashes run together; of a key all or none.
 	apart := make(map[holdKey]bool)
 	for _, m := range ours {
-		if m.attempts() > 0 || m.suspect() || !m.plain() {
+		if m.held != nil || m.suspect() || !m.plain() {
 			apart[m.entry.key] = true
 		}
 	}

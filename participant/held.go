@@ -53,12 +53,13 @@ type heldRow struct {
 type failure struct {
 	class     Class
 	err       error
-	uncounted bool // it is no attempt: the message waits for a member that has a handler for its type, or for a call under way
+	uncounted bool // it is no attempt: the message waits for a handler of its type, for a call under way, or for a rate limit
 }
 
 // failureOf returns the failure of a run that ended with err.
 func failureOf(err error) failure {
-	return failure{class: classify(err), err: err, uncounted: errors.Is(err, errUnderWay)}
+	class := classify(err)
+	return failure{class: class, err: err, uncounted: class == RateLimited || errors.Is(err, errUnderWay)}
 }
 
 // attempts returns how many attempts of m have failed with f.
@@ -101,6 +102,8 @@ func (p *Participant) waitAfter(m *message, f failure) time.Duration {
 	switch {
 	case errors.Is(f.err, errUnderWay):
 		return underWayWait
+	case f.class == RateLimited:
+		return p.waitForLimit(m, f)
 	case f.uncounted:
 		return p.waitForHandler(m)
 	}
@@ -331,11 +334,11 @@ func (w *worker) retry(key holdKey) error {
 	return nil
 }
 
-// drain runs the first of a key's held messages, in one transaction with the next ones that were not tried before, and returns
+// drain runs the first of a key's held messages, in one transaction with the next ones if none was tried before, and returns
 // how many have ended. If one of them fails, the messages before it run together again, and it runs alone in its turn: so
 // messages that only waited cost a key no more than they would have without the failure of the first one.
 func (w *worker) drain(ms []*message) (n int, err error) {
-	for n < len(ms) && ms[n].held.attempts == 0 && ms[n].plain() && !w.behindMark(ms[n]) {
+	for n < len(ms) && ms[n].held.firstFailed == nil && ms[n].plain() && !w.behindMark(ms[n]) {
 		n++
 	}
 	for n > 1 {

@@ -106,7 +106,7 @@ func TestEveryFieldOfConfigSurvives(t *testing.T) {
 	want.Group, want.Codec, want.Source, want.Immediate = "g", envelope.JSONCodec{}, "s", 7
 	want.Timeout, want.Drain, want.InboxRetention, want.Replicas = 1, 2, 3, 4
 	want.BarrierRetention = 5 * time.Hour
-	want.UnknownTypeWait = 8
+	want.UnknownTypeWait, want.RateLimitedWait = 8, 9
 	want.Stale = 7 // and not Local, which excludes Brokers
 	want.Batch, want.Concurrency, want.DeadLetterHeaders = 5, 6, participant.ConnectHeaders
 	want.Hooks.BeforeHandler = func(participant.Delivery) {}

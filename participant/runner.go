@@ -66,15 +66,12 @@ func (w *runner) counts(err error) bool {
 	return err != nil && !errors.As(err, &away) && !errors.Is(err, errFenced) && w.ctx.Err() == nil
 }
 
-// final reports whether another try cannot help.
-func (f failure) final() bool { return f.class == Permanent || f.class == Poison }
-
 // settle makes m a dead letter, or lets it wait for its next try. Its error is not about m.
 func (w *runner) settle(m *message, f failure) error {
 	if m.lacksHandler() && m.ended == nil {
 		f = w.unhandled(m, f)
 	}
-	if !f.uncounted && (f.final() || w.p.policy(m).Exhausted(m.attempts()+1)) {
+	if w.p.limitedTooLong(m, f) || !f.uncounted && (f.final() || w.p.policy(m).Exhausted(m.attempts()+1)) {
 		if err := w.bury(m, f); !errors.Is(err, errRowsLocked) {
 			return err
 		} // else it waits, and is tried again
@@ -85,6 +82,8 @@ func (w *runner) settle(m *message, f failure) error {
 	switch {
 	case !f.uncounted:
 		w.failed(m, f)
+	case f.class == RateLimited:
+		w.limited(m, f)
 	case m.lacksHandler():
 		w.p.waitsForHandler(m)
 	}

@@ -112,7 +112,26 @@ func After(err error, wait time.Duration) error {
 	return after{err, min(max(wait, 0), MaxAfter)}
 }
 
-// NotBefore returns the wait that After set on err, or on an error it wraps; 0 if there is none.
+// RateLimited marks err as the refusal of a service that limits the rate of calls, with the time after which it accepts the next.
+// A participant waits for that time, at least a second, and counts no attempt. The wait is limited as by After. Nil stays nil.
+func RateLimited(err error, wait time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return After(limited{err}, wait)
+}
+
+// IsRateLimited reports whether err, or any error it wraps, was marked by RateLimited.
+func IsRateLimited(err error) bool {
+	var l limited
+	return errors.As(err, &l)
+}
+
+type limited struct{ error }
+
+func (l limited) Unwrap() error { return l.error }
+
+// NotBefore returns the wait that After or RateLimited set on err, or on an error it wraps; 0 if there is none.
 func NotBefore(err error) time.Duration {
 	var a after
 	if errors.As(err, &a) {

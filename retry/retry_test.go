@@ -77,6 +77,19 @@ func TestAWaitThatWasAskedForSurvivesWrapping(t *testing.T) {
 	require.NoError(t, retry.After(nil, time.Second))
 }
 
+func TestARateLimitSurvivesWrapping(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("429 Too Many Requests")
+	err := fmt.Errorf("charge: %w", retry.RateLimited(cause, 2*time.Minute))
+	require.True(t, retry.IsRateLimited(err))
+	require.Equal(t, 2*time.Minute, retry.NotBefore(err))
+	require.ErrorIs(t, err, cause)
+	require.True(t, retry.IsRateLimited(retry.After(err, time.Hour)), "another wait")
+	require.Equal(t, 24*time.Hour, retry.NotBefore(retry.RateLimited(cause, 1<<62)))
+	require.False(t, retry.IsRateLimited(retry.After(cause, time.Hour)))
+	require.NoError(t, retry.RateLimited(nil, time.Second))
+}
+
 func ExamplePolicy_Wait() {
 	p := retry.Policy{Initial: time.Second, Cap: 4 * time.Second, Attempts: 5, NoJitter: true}
 	for failed := 1; !p.Exhausted(failed); failed++ {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -50,7 +51,7 @@ func (f *filterFlags) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&f.hop, "hop", "", "only messages of this `flow.hop`: its commands and events")
 	flags.StringSliceVar(&f.filter.Topics, "topic", nil, "only messages of this `topic`, repeatable")
 	flags.StringVar(&f.filter.Group, "group", "", "only of this consumer `group`")
-	flags.StringVar(&f.filter.Class, "class", "", "only of this class: `transient|permanent|poison|panic|timeout`")
+	flags.StringVar(&f.filter.Class, "class", "", "only of this class: `"+strings.Join(repair.Classes(), "|")+"`")
 	flags.StringVar(&f.filter.Handler, "handler", "", "only of this `handler`: group/type")
 	flags.StringVar(&f.filter.Type, "type", "", "only messages of this `type`")
 	flags.StringVar(&f.key, "key", "", "only messages with this `key`; 0x… for one that is no text")

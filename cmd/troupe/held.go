@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -38,7 +39,7 @@ type heldFlags struct {
 func (f *heldFlags) declare(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.filter.Topics, "topic", nil, "only messages of this `topic`, repeatable")
 	flags.StringVar(&f.filter.Group, "group", "", "only of this consumer `group`")
-	flags.StringVar(&f.filter.Class, "class", "", "only whose last failure was of this class: `transient|permanent|poison|panic|timeout`")
+	flags.StringVar(&f.filter.Class, "class", "", "only whose last failure was of this class: `"+strings.Join(repair.Classes(), "|")+"`")
 	flags.StringVar(&f.key, "key", "", "only this `key`; 0x… for one that is no text")
 }
 

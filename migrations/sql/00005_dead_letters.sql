@@ -33,7 +33,7 @@ CREATE TABLE troupe.dead_letters (
   id              uuid        PRIMARY KEY DEFAULT troupe.uuidv7(),
   consumer_group  text        NOT NULL,
   handler         text        NOT NULL,
-  error_class     text        NOT NULL CHECK (error_class IN ('transient', 'permanent', 'poison', 'panic', 'timeout')),
+  error_class     text        NOT NULL CHECK (error_class <> ''), -- participant.Classes
   error           text        NOT NULL,
   attempts        integer     NOT NULL,
   topic           text        NOT NULL,

@@ -10,6 +10,7 @@ import (
 const advance = `
 UPDATE troupe.held
 SET next_try        = next_try - make_interval(secs => $2::float8),
+    first_failed_at = first_failed_at - make_interval(secs => $2::float8),
     unhandled_since = unhandled_since - make_interval(secs => $2::float8)
 WHERE consumer_group = $1
   AND next_try IS NOT NULL`

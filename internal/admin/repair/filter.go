@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/participant"
 )
 
 // Status is the status of a dead letter.
@@ -28,7 +30,7 @@ type Filter struct {
 	Cause   string   // Cause.ID
 	Group   string   // consumer group
 	Topics  []string // the topics that the messages came from
-	Class   string   // transient, permanent, poison, panic or timeout
+	Class   string   // one of Classes
 	Handler string
 	Type    string // the message's type
 	Key     Key    // nil: any
@@ -44,7 +46,14 @@ func (f Filter) IsZero() bool {
 		f.Cause+f.Group+f.Class+f.Handler+f.Type == ""
 }
 
-var classes = []string{"transient", "permanent", "poison", "panic", "timeout"}
+// Classes returns the classes of failures.
+func Classes() []string {
+	names := make([]string, len(participant.Classes))
+	for i, class := range participant.Classes {
+		names[i] = string(class)
+	}
+	return names
+}
 
 // maxIDs limits Filter.IDs.
 const maxIDs = 10_000
@@ -54,8 +63,8 @@ func (f Filter) Validate() error {
 	switch {
 	case len(f.IDs) > maxIDs:
 		return fmt.Errorf("%d ids: at most %d at once", len(f.IDs), maxIDs)
-	case f.Class != "" && !slices.Contains(classes, f.Class):
-		return fmt.Errorf("class %q: want one of %s", f.Class, strings.Join(classes, ", "))
+	case f.Class != "" && !slices.Contains(Classes(), f.Class):
+		return fmt.Errorf("class %q: want one of %s", f.Class, strings.Join(Classes(), ", "))
 	case !slices.Contains([]Status{"", Open, Redriven, Discarded, AnyStatus}, f.Status):
 		return fmt.Errorf("status %q: want open, redriven, discarded or any", f.Status)
 	case !f.Since.IsZero() && !f.Before.IsZero() && !f.Since.Before(f.Before):

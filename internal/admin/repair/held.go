@@ -24,7 +24,7 @@ type HeldKey struct {
 	Key         Key        `json:"key"` // null: the message has no key, and blocks no other message
 	MessageID   string     `json:"message_id"`
 	Type        string     `json:"type"`
-	Attempts    int        `json:"attempts"` // 0: it was not tried yet, or only by members without a handler for its type
+	Attempts    int        `json:"attempts"` // 0: it was not tried yet, or its tries count no attempt: no handler for its type, a rate limit
 	MaxAttempts int        `json:"max_attempts"`
 	NextTry     *time.Time `json:"next_try"`
 	Class       string     `json:"class"`

@@ -82,13 +82,21 @@ func (r *reading) unpublished(e *Entry) string {
 func held(h *Attempt) string {
 	since := "held since " + moment(h.Since)
 	if h.Behind != nil {
-		return fmt.Sprintf("%s behind offset %d of its key, of which attempt %s failed, next try %s: %s: %s", since, *h.Behind,
-			numbered(h.Failed, h.MaxAttempts), due(h.NextTry), h.Class, h.LastError)
+		return fmt.Sprintf("%s behind offset %d of its key, of which %s, next try %s: %s: %s", since, *h.Behind,
+			tried(h.Failed, h.MaxAttempts), due(h.NextTry), h.Class, h.LastError)
 	}
-	if h.Attempts == 0 { // the messages before it are gone: it is the next
+	if h.Attempts == 0 && h.LastError == "" { // the messages before it are gone: it is the next
 		return since + ", and the next of its key to be tried"
 	}
-	return fmt.Sprintf("%s: attempt %s failed, next try %s: %s: %s", since, numbered(h.Attempts, h.MaxAttempts), due(h.NextTry), h.Class, h.LastError)
+	return fmt.Sprintf("%s: %s, next try %s: %s: %s", since, tried(h.Attempts, h.MaxAttempts), due(h.NextTry), h.Class, h.LastError)
+}
+
+// tried returns "attempt 3 of 8 failed". A rate limit, and a wait for a handler, count no attempt.
+func tried(n, of int) string {
+	if n == 0 {
+		return "no attempt has counted"
+	}
+	return "attempt " + numbered(n, of) + " failed"
 }
 
 func letter(e *Entry) string {

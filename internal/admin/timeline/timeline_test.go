@@ -78,6 +78,12 @@ func TestAHeldMessageSaysHowItStandsAndWhoWaitsBehindIt(t *testing.T) {
 		require.Equal(t, timeline.Command, got.Entries[e.Cause].Kind)
 		require.Equal(t, e.ID, got.Entries[e.Cause].ID)
 	}
+
+	_, err := s.payment.Exec(t.Context(), "UPDATE troupe.held SET attempts = 0, error_class = 'rate_limited' WHERE next_try IS NOT NULL")
+	require.NoError(t, err)
+	all = strings.Join(texts(s.read("o-1")), "\n")
+	require.Regexp(t, `held since 20.* UTC: no attempt has counted, next try in .*: rate_limited: the bank is closed`, all)
+	require.Regexp(t, `held since 20.* UTC behind offset 0 of its key, of which no attempt has counted, next try in .*: rate_limited: the bank is closed`, all)
 }
 
 func TestADeadLetterIsShownOnceByItsRowElseByItsCopy(t *testing.T) {

@@ -1,0 +1,42 @@
+package participant
+
+import (
+	"time"
+
+	"github.com/troupe-go/troupe/retry"
+)
+
+// A message whose handler reports a rate limit waits with its key for the time that the service names, and counts no attempt. So
+// that it ends some day, Config.RateLimitedWait limits the time since its first failure.
+
+// leastLimitedWait is the wait after a rate limit that names no time.
+const leastLimitedWait = time.Second
+
+// limitedTooLong reports whether m has waited for longer than Config.RateLimitedWait.
+func (p *Participant) limitedTooLong(m *message, f failure) bool {
+	return f.class == RateLimited && m.failing() >= p.cfg.RateLimitedWait
+}
+
+// waitForLimit returns how long m waits for its next try: as long as the service asks for, but not beyond the limit.
+func (p *Participant) waitForLimit(m *message, f failure) time.Duration {
+	return max(min(retry.NotBefore(f.err), p.cfg.RateLimitedWait-m.failing()), leastLimitedWait)
+}
+
+// failing returns how long ago m has failed for the first time, by this member's clock; 0 if it fails for the first time now.
+func (m *message) failing() (ago time.Duration) {
+	if m.held != nil && m.held.firstFailed != nil {
+		ago = time.Since(*m.held.firstFailed)
+	}
+	if first := m.again.firstFailed; first != nil {
+		ago = max(ago, time.Since(*first))
+	}
+	return ago
+}
+
+// limited reports a run that was rate limited, once it is recorded.
+func (w *runner) limited(m *message, f failure) {
+	w.cuts.forget(m)
+	d := w.delivery(m)
+	d.Class = f.class
+	w.p.failures.of(d).report(f.err)
+}
