@@ -53,7 +53,7 @@ func (p *Participant) findEffective(b *pgx.Batch, ms []*message) (queued bool) {
 	return true
 }
 
-// dropTwins removes from known, the identities that are new, those of which the query has found another delivery. Their rows stay in
+// dropTwins removes an identity from known, the new ones, if the query has found another delivery of its message. Its row stays in
 // the inbox. Of two deliveries in one transaction, both of which the query sees, the earlier one is kept.
 func (p *Participant) dropTwins(results pgx.BatchResults, known map[identity]bool) error {
 	inserted := maps.Clone(known)
