@@ -158,7 +158,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	mine := ms
 	var admitted func(pgx.BatchResults) ([]*message, error)
 	var claimed *claim
-	var redriven, locks, asked, sagas bool
+	var twins, locks, asked, sagas bool
 	turn := len(ms) > 1 && w.p.turns.on()
 	first := func(b *pgx.Batch) {
 		if turn {
@@ -166,7 +166,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		}
 		admitted = w.from.admit(b, ms, f)
 		claimed = w.p.claim(b, ms)
-		redriven = w.p.findEffective(b, ms)
+		twins = w.p.findEffective(b, ms)
 		if f == nil {
 			locks = w.p.lockBegun(b, ms)
 		}
@@ -184,8 +184,8 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 			return err
 		}
 		known, err := claimed.read(results)
-		if err == nil && redriven {
-			err = w.p.dropEffective(results, known)
+		if err == nil && twins {
+			err = w.p.dropTwins(results, known)
 		}
 		if err != nil {
 			return err

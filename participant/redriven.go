@@ -2,6 +2,7 @@ package participant
 
 import (
 	_ "embed"
+	"maps"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -12,19 +13,26 @@ import (
 
 // A redriven message is no duplicate of its earlier deliveries, since each of them is a dead letter. After the database was set back,
 // by a failover to a standby that lagged or by a restore, this need not be so: the dead letter and the redrive are lost, but Kafka has
-// both messages. The first is read again, and if it takes effect now, the redriven one must not.
+// both messages. Both are read again, and only one of them must take effect. That is the first one that succeeds: the earlier message, or
+// the redriven one if the earlier fails again and its handler keeps no order, or it has no key.
 
 //go:embed sql/find_effective.sql
 var findEffective string
 
-// findEffective queues the query for the redriven messages of which an earlier delivery took effect, if any was redriven.
+// mayHaveTwin reports whether another delivery of m may have taken effect after the database was set back: m was redriven, or is tried
+// again in no order.
+func (m *message) mayHaveTwin() bool {
+	return m.redrive > 0 || m.again.stage > 0 || m.held != nil && m.Key == nil
+}
+
+// findEffective queues the query for other deliveries that took effect, if any of the messages may have one.
 func (p *Participant) findEffective(b *pgx.Batch, ms []*message) (queued bool) {
 	var identities, messageIDs []string
 	var redrives []int32
 	var slotsOf []*int16
 	var uuids []*uuid.UUID
 	for _, m := range ms {
-		if m.redrive == 0 {
+		if !m.mayHaveTwin() {
 			continue
 		}
 		identities, redrives, messageIDs = append(identities, m.id), append(redrives, int32(m.redrive)), append(messageIDs, inbox.ID(m.ID))
@@ -45,15 +53,18 @@ func (p *Participant) findEffective(b *pgx.Batch, ms []*message) (queued bool) {
 	return true
 }
 
-// dropEffective removes the messages that the query returns from known, the identities that are new. Their rows stay in the inbox.
-func (p *Participant) dropEffective(results pgx.BatchResults, known map[identity]bool) error {
+// dropTwins removes an identity from known, the new ones, if the query has found another delivery of its message. Its row stays in
+// the inbox. Of two deliveries in one transaction, both of which the query sees, the earlier one is kept.
+func (p *Participant) dropTwins(results pgx.BatchResults, known map[identity]bool) error {
+	inserted := maps.Clone(known)
 	rows, _ := results.Query()
 	var i identity
-	_, err := pgx.ForEachRow(rows, []any{&i.id, &i.redrive}, func() error {
-		if known[i] {
+	var other int
+	_, err := pgx.ForEachRow(rows, []any{&i.id, &i.redrive, &other}, func() error {
+		if known[i] && (other < i.redrive || !inserted[identity{i.id, other}]) {
 			delete(known, i)
-			p.cfg.Log.Warn().Str("message_id", i.id).Int("redrive", i.redrive).
-				Msg("redriven message passed over: an earlier delivery of it took effect, after the database had lost its dead letter")
+			p.cfg.Log.Warn().Str("message_id", i.id).Int("redrive", i.redrive).Int("other", other).
+				Msg("message passed over: another delivery of it took effect, before or after a redrive that the database had lost")
 		}
 		return nil
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -112,4 +113,46 @@ func TestARedriveThatTheDatabaseLostHasNoSecondEffect(t *testing.T) {
 			require.Equal(t, 2, s.count("SELECT count(*) FROM troupe."+from.table+" WHERE redrive > 0"), "each delivery is known")
 		})
 	}
+}
+
+// TestARedriveThatTheDatabaseLostHasNoSecondEffectBesideARetry is the same for a handler without order: the first message fails once
+// more, and is tried again when the redriven one has taken effect.
+func TestARedriveThatTheDatabaseLostHasNoSecondEffectBesideARetry(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	var broken atomic.Pointer[error]
+	run := func(err error) (stop func()) {
+		broken.Store(&err)
+		p := s.new(onePartition, func(c *participant.Config) { c.Immediate = -1 })
+		participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+			if err := *broken.Load(); err != nil && len(c.Message.Extra) == 0 {
+				return participant.Outcome{}, err
+			}
+			return count(ctx, tx, c)
+		}, participant.RetryTopics(time.Second))
+		return s.start(p)
+	}
+	stop := run(retry.Permanent(errAsked))
+	m := s.command("a", Count{N: 1})
+	m.IdempotencyKey = ""
+	s.send(m)
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE status = 'open'")
+	_, err := s.desk().Redrive(t.Context(), repair.Filter{}, repair.RedriveConfig{By: ann})
+	require.NoError(t, err)
+	require.Equal(t, 1, s.publish(s.hop.Commands(), 1))
+	s.waitCount(1, "SELECT count(*) FROM done")
+	stop()
+	_, err = s.pool.Exec(t.Context(), `DELETE FROM troupe.inbox_offsets; UPDATE troupe.leases SET watermark = -1;
+		DELETE FROM done; DELETE FROM counters; DELETE FROM troupe.dead_letters; DELETE FROM troupe.outbox; `+forget)
+	require.NoError(t, err)
+
+	run(errAsked)
+	s.waitCount(1, "SELECT count(*) FROM done")
+	broken.Store(new(error))
+	waits := s.hop.Retry(time.Second)
+	s.waitCount(1, "SELECT count(*) FROM troupe.outbox WHERE topic = $1", waits)
+	require.Equal(t, 1, s.publish(waits, 1))
+	waitFor(t, "the message to end on its retry topic", func() bool { return s.committedOf(waits, 0) > 0 })
+	require.Equal(t, 1, s.count("SELECT count(*) FROM done"))
 }
