@@ -49,6 +49,7 @@ type childConfig struct {
 
 	Delivery     relay.Delivery // default: the suite's
 	UnknownTopic time.Duration
+	Other        string // another database whose troupe.outbox the process publishes too
 	Table        string // with Publication and Mapping, a table that is not troupe.outbox
 	Publication  string
 	Mapping      map[string]string
@@ -92,13 +93,28 @@ func child() int {
 	if c.Exactly > 0 {
 		cfg.Source, cfg.Delivery, cfg.TransactionTimeout = relay.WAL, relay.ExactlyOnce, c.Exactly
 	}
-	r, err := relay.New(cfg)
-	if err != nil {
-		panic(err)
+	var all sync.WaitGroup
+	run := func(cfg relay.Config) {
+		r, err := relay.New(cfg)
+		if err != nil {
+			panic(err)
+		}
+		all.Go(func() {
+			if err := r.Run(ctx); err != nil {
+				panic(err)
+			}
+		})
 	}
-	if err := r.Run(ctx); err != nil {
-		panic(err)
+	run(cfg)
+	if c.Other != "" {
+		if cfg.Pool, err = pgxpool.New(ctx, c.Other); err != nil {
+			panic(err)
+		}
+		defer cfg.Pool.Close()
+		cfg.Table, cfg.Publication, cfg.Mapping = "", "", nil
+		run(cfg)
 	}
+	all.Wait()
 	return 0
 }
 

@@ -80,42 +80,33 @@ func (h *history) finish() {
 		h.restorePublication()
 	}
 	h.giveUpBadRows()
-	total := 0
+	total := -len(h.lost)
 	for _, n := range h.committed {
 		total += n
 	}
 	h.await(fmt.Sprintf("%d rows", total), func() (bool, error) {
-		n := len(firstCopies(h.published()))
+		h.removeBadRows() // a table with a mapping that is read again has them again
+		n := 0
+		for _, r := range firstCopies(h.published()) {
+			if !h.lost[string(r.Value)] {
+				n++
+			}
+		}
 		return n >= total, fmt.Errorf("%d of %d rows are published", n, total)
 	})
+	h.judgeOther()
 	h.endRelay(syscall.SIGTERM)
 	h.judge(h.published())
 }
 
-// giveUpBadRows waits until the table of failures shows each row that can never be published, and removes these rows as an
-// operator would.
-func (h *history) giveUpBadRows() {
-	if h.bad == 0 {
-		return
-	}
-	h.await("rows that cannot be published to be shown", func() (bool, error) {
-		n := h.count(`SELECT count(*) FROM troupe.outbox o JOIN troupe.outbox_failures t USING (position)
-			WHERE (o.topic <> $1 OR length(o.payload) > 20000) AND t.attempts > 0`, h.topic)
-		hidden := h.count(`SELECT count(*) FROM troupe.outbox o WHERE (o.topic <> $1 OR length(o.payload) > 20000)
-			AND NOT EXISTS (SELECT FROM troupe.outbox_failures t WHERE t.position = o.position)`, h.topic)
-		h.exec(`WITH bad AS (DELETE FROM troupe.outbox o USING troupe.outbox_failures t
-			WHERE o.position = t.position AND (o.topic <> $1 OR length(o.payload) > 20000) RETURNING o.position)
-			DELETE FROM troupe.outbox_failures t USING bad WHERE t.position = bad.position`, h.topic)
-		return hidden == 0, fmt.Errorf("%d are shown, %d are not", n, hidden)
-	})
-}
+func (h *history) published() []*kgo.Record { return h.publishedOn(h.topic) }
 
-// published reads the topic to its end, without what a transaction gave up.
-func (h *history) published() (records []*kgo.Record) {
-	client, err := kafka.NewClient(h.brokers, kgo.ConsumeTopics(h.topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+// publishedOn reads a topic to its end, without the records of aborted transactions.
+func (h *history) publishedOn(topic string) (records []*kgo.Record) {
+	client, err := kafka.NewClient(h.brokers, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
 	require.NoError(h.rt, err)
 	defer client.Close()
-	ends, err := kadm.NewClient(client).ListCommittedOffsets(context.Background(), h.topic)
+	ends, err := kadm.NewClient(client).ListCommittedOffsets(context.Background(), topic)
 	require.NoError(h.rt, err)
 	require.NoError(h.rt, ends.Error())
 	left := map[int32]int64{}
@@ -173,13 +164,18 @@ func (h *history) judge(records []*kgo.Record) {
 		}
 		ids[text] = id
 		if modelKeys[key] != nil {
+			for h.lost[fmt.Sprintf("%d-%d", key, next[key])] && next[key] < n {
+				next[key]++
+			}
 			require.Equal(h.rt, next[key], n, "key %d: overtaken by a later row", key)
 			next[key]++
 		}
 	}
 	for key, n := range h.committed {
 		for i := range n {
-			require.Contains(h.rt, ids, fmt.Sprintf("%d-%d", key, i), "lost")
+			if text := fmt.Sprintf("%d-%d", key, i); !h.lost[text] {
+				require.Contains(h.rt, ids, text, "lost")
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ package relay_test
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,6 +51,15 @@ type history struct {
 	bad       int                // rows that can never be published
 	healed    bool               // a step allows exactly-once to repeat rows
 	roleURL   string
+
+	model    *model
+	admin    *pgxpool.Pool
+	database string
+	role     string
+	image    *image          // nil: none was taken
+	lost     map[string]bool // payloads of rows that were committed behind the image of a database that was set back
+	other    *stage          // another database that the process publishes; nil: there is none
+	others   int             // rows written to it
 }
 
 // openWrite is a transaction that a step began and a later one ends.
@@ -63,34 +73,30 @@ func (m *model) run(t *testing.T, rt *rapid.T, plan modelPlan) {
 	name := fmt.Sprintf("model_%s_%d", strings.ReplaceAll(m.flow, "-", "_"), number)
 	h := &history{
 		stage: &stage{t: t, brokers: m.brokers, flow: m.flow}, rt: rt, plan: plan, source: plan.Source,
-		open: map[int]*openWrite{}, committed: map[int]int{},
+		open: map[int]*openWrite{}, committed: map[int]int{}, lost: map[string]bool{},
+		model: m, admin: poolOf(t, m.server.URL("")), database: name, role: name + "_relay",
 	}
-	admin := poolOf(t, m.server.URL(""))
-	exec := func(sql string) {
-		_, err := admin.Exec(context.Background(), sql)
-		require.NoError(rt, err, sql)
-	}
-	role := name + "_relay"
-	exec(fmt.Sprintf("CREATE DATABASE %s TEMPLATE template0 ENCODING '%s' LOCALE 'C'", name, plan.Encoding))
-	exec(fmt.Sprintf("CREATE ROLE %s LOGIN REPLICATION PASSWORD 'model'", role))
+	h.onServer(fmt.Sprintf("CREATE DATABASE %s TEMPLATE template0 ENCODING '%s' LOCALE 'C'", name, plan.Encoding))
+	h.onServer(fmt.Sprintf("CREATE ROLE %s LOGIN REPLICATION PASSWORD 'model'", h.role))
 	defer func() {
 		h.end()
-		require.NoError(t, m.server.DropDatabase(context.Background(), name))
-		exec("DROP ROLE " + role)
-		admin.Close()
+		h.drop()
+		h.onServer("DROP ROLE " + h.role)
+		h.admin.Close()
 	}()
-	for _, setting := range sortedKeys(plan.Settings) {
-		exec(fmt.Sprintf("ALTER ROLE %s IN DATABASE %s SET %s = '%s'", role, name, setting, plan.Settings[setting]))
-	}
+	h.applySettings()
 	require.NoError(rt, migrations.Up(context.Background(), m.server.URL(name)))
 	h.pool = poolOf(t, m.server.URL(name))
-	h.prepare(role)
+	h.prepare()
 	config, err := pgxpool.ParseConfig(m.server.URL(name))
 	require.NoError(rt, err)
 	c := config.ConnConfig
-	h.roleURL = fmt.Sprintf("postgres://%s:model@%s:%d/%s", role, c.Host, c.Port, name)
+	h.roleURL = fmt.Sprintf("postgres://%s:model@%s:%d/%s", h.role, c.Host, c.Port, name)
 	h.topic = fmt.Sprintf("%s.h%d.commands", m.flow, number)
 	h.provision(kafka.Topic{Name: h.topic, Partitions: 2, Config: map[string]string{"max.message.bytes": "20000"}})
+	if plan.Other {
+		h.makeOther()
+	}
 	h.start()
 	for _, step := range plan.Steps {
 		h.do(step)
@@ -98,18 +104,23 @@ func (m *model) run(t *testing.T, rt *rapid.T, plan modelPlan) {
 	h.finish()
 }
 
-// prepare grants the role the documented rights, and makes the mapped table.
-func (h *history) prepare(role string) {
-	h.exec(grants.Usage(role))
+// grantTo grants the role the documented rights in a database.
+func (h *history) grantTo(s *stage) {
+	s.exec(grants.Usage(h.role))
 	for _, part := range []grants.Part{grants.Relay, grants.MappedRelay} {
 		for _, g := range grants.Of(part) {
-			h.exec(g.To(role))
+			s.exec(g.To(h.role))
 		}
 	}
+}
+
+// prepare grants the rights, and makes the mapped table.
+func (h *history) prepare() {
+	h.grantTo(h.stage)
 	if h.source == fromMappedTable {
 		h.exec(`CREATE TABLE public.events (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(),
 				aggregatetype text NOT NULL DEFAULT 'x', aggregateid text, type text NOT NULL DEFAULT 'Thing', payload text);
-			GRANT SELECT ON public.events TO ` + role + `;
+			GRANT SELECT ON public.events TO ` + h.role + `;
 			CREATE PUBLICATION troupe_events FOR TABLE public.events WITH (publish = 'insert')`)
 	}
 }
@@ -147,6 +158,9 @@ func (h *history) start() {
 		c.Table, c.Publication = h.table(), h.publication()
 		c.Mapping = map[string]string{"route.topic.replacement": h.topic, "table.field.position": "n"}
 	}
+	if h.other != nil {
+		c.Other = h.roleURL + "_other"
+	}
 	h.child = h.spawn(c)
 	h.await("the relay's process", func() (bool, error) { return strings.Contains(h.child.said.String(), childStarted), nil })
 }
@@ -174,13 +188,25 @@ func (h *history) do(step modelStep) {
 	case "close":
 		h.closeTx(step)
 	case "too large":
-		h.insertBad(step.Key, h.topic, string(incompressible(60_000)))
+		h.insertBad(step.Key, h.topic, hex.EncodeToString(incompressible(60_000)))
 	case "unknown topic":
 		h.insertBad(step.Key, h.topic+".unknown", "never")
 	case "not UTF-8":
 		h.exec(`INSERT INTO troupe.outbox (topic, key, type, payload)
 			SELECT $1, $2, convert_from($3, getdatabaseencoding()), 'never'`, h.topic+".unknown", modelKeys[step.Key], []byte("odd\x81"))
 		h.bad++
+	case "discard":
+		h.repair(h.desk().Discard)
+	case "retry":
+		h.repair(h.desk().Retry)
+	case "replay":
+		h.replay()
+	case "image":
+		h.takeImage()
+	case "set back":
+		h.setBack()
+	case "write other":
+		h.writeOther()
 	case "settle":
 		h.awaitMarker()
 	case "cut":
@@ -247,19 +273,32 @@ func (h *history) endRelay(s syscall.Signal) {
 	}
 }
 
-func (h *history) insertRow(ctx context.Context, tx pgx.Tx, key int, topic, payload string) error {
-	if h.source == fromMappedTable {
-		_, err := tx.Exec(ctx, "INSERT INTO public.events (aggregateid, payload) VALUES ($1, $2)", modelKeys[key], payload)
+// A modelRow is a row to insert.
+type modelRow struct {
+	key            int
+	topic, payload string
+	at             *string // creation time of a row of troupe.outbox; nil: now
+}
+
+func insertRow(ctx context.Context, tx pgx.Tx, source string, r modelRow) error {
+	if source == fromMappedTable {
+		_, err := tx.Exec(ctx, "INSERT INTO public.events (aggregateid, payload) VALUES ($1, $2)", modelKeys[r.key], r.payload)
 		return err
 	}
-	_, err := tx.Exec(ctx, "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, 'Thing', $3)", topic, modelKeys[key], []byte(payload))
+	_, err := tx.Exec(ctx, `INSERT INTO troupe.outbox (topic, key, type, payload, created_at)
+		VALUES ($1, $2, 'Thing', $3, coalesce($4::text::timestamptz, now()))`, r.topic, modelKeys[r.key], []byte(r.payload), r.at)
 	return err
 }
 
 // insertNumbered inserts rows whose payloads are key-number, from the next number of the key on.
-func (h *history) insertNumbered(tx pgx.Tx, key, from, rows int) {
-	for n := range rows {
-		require.NoError(h.rt, h.insertRow(context.Background(), tx, key, h.topic, fmt.Sprintf("%d-%d", key, from+n)))
+func (h *history) insertNumbered(tx pgx.Tx, step modelStep) {
+	row := modelRow{key: step.Key, topic: h.topic}
+	if step.Mode == "infinity" || step.Mode == "-infinity" {
+		row.at = &step.Mode
+	}
+	for n := range step.Rows {
+		row.payload = fmt.Sprintf("%d-%d", step.Key, h.committed[step.Key]+n)
+		require.NoError(h.rt, insertRow(context.Background(), tx, h.source, row))
 	}
 }
 
@@ -278,10 +317,10 @@ func (h *history) write(step modelStep) {
 	case "savepoint":
 		undone, err := tx.Begin(ctx)
 		require.NoError(h.rt, err)
-		require.NoError(h.rt, h.insertRow(ctx, undone, step.Key, h.topic, "rolled back to a savepoint"))
+		require.NoError(h.rt, insertRow(ctx, undone, h.source, modelRow{key: step.Key, topic: h.topic, payload: "rolled back to a savepoint"}))
 		require.NoError(h.rt, undone.Rollback(ctx))
 	}
-	h.insertNumbered(tx, step.Key, h.committed[step.Key], step.Rows)
+	h.insertNumbered(tx, step)
 	if step.Mode == "rollback" {
 		return
 	}
@@ -296,7 +335,7 @@ func (h *history) openTx(step modelStep) {
 	tx, err := h.pool.Begin(context.Background())
 	require.NoError(h.rt, err)
 	h.open[step.Key] = &openWrite{tx: tx, rows: step.Rows}
-	h.insertNumbered(tx, step.Key, h.committed[step.Key], step.Rows)
+	h.insertNumbered(tx, step)
 }
 
 func (h *history) closeTx(step modelStep) {
@@ -316,7 +355,7 @@ func (h *history) closeTx(step modelStep) {
 // insertBad inserts a row that can never be published.
 func (h *history) insertBad(key int, topic, payload string) {
 	require.NoError(h.rt, pgx.BeginFunc(context.Background(), h.pool, func(tx pgx.Tx) error {
-		return h.insertRow(context.Background(), tx, key, topic, payload)
+		return insertRow(context.Background(), tx, h.source, modelRow{key: key, topic: topic, payload: payload})
 	}))
 	h.bad++
 }

@@ -21,6 +21,7 @@ type modelPlan struct {
 	Encoding string            // of the database
 	Settings map[string]string // of the relay's role
 	Source   string            // one of modelSources
+	Other    bool              // the process publishes another database too
 	Steps    []modelStep
 }
 
@@ -79,6 +80,10 @@ func drawModelPlan(t *rapid.T) modelPlan {
 		name := rapid.SampledFrom(sortedKeys(modelSettings)).Draw(t, "setting")
 		p.Settings[name] = rapid.SampledFrom(modelSettings[name]).Draw(t, "value")
 	}
+	if p.Encoding == "WIN1252" && p.Settings["client_encoding"] == "LATIN1" {
+		delete(p.Settings, "client_encoding") // the server has no such conversion and refuses every session of the role
+	}
+	p.Other = rapid.IntRange(0, 3).Draw(t, "another database") == 0
 	for range rapid.IntRange(3, 14).Draw(t, "number of steps") {
 		p.Steps = append(p.Steps, drawModelStep(t, p))
 	}
@@ -86,9 +91,13 @@ func drawModelPlan(t *rapid.T) modelPlan {
 }
 
 func drawModelStep(t *rapid.T, p modelPlan) modelStep {
-	kinds := []string{"write", "write", "write", "open", "close", "settle", "cut", "kill", "stop", "freeze", "thaw"}
+	kinds := []string{"write", "write", "write", "open", "close", "settle", "cut", "kill", "stop", "freeze", "thaw",
+		"too large", "discard", "retry", "image", "set back"}
+	if p.Other {
+		kinds = append(kinds, "write other", "write other")
+	}
 	if p.Source != fromMappedTable {
-		kinds = append(kinds, "too large", "unknown topic")
+		kinds = append(kinds, "unknown topic", "replay")
 		if p.Encoding == "WIN1252" || p.Encoding == "SQL_ASCII" {
 			kinds = append(kinds, "not UTF-8", "not UTF-8")
 		}
@@ -99,11 +108,15 @@ func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 	if p.Source != fromMappedTable && p.Source != fromLogOnce {
 		kinds = append(kinds, "change source")
 	}
+	modes := []string{"commit", "commit", "rollback", "savepoint", "asynchronous"}
+	if p.Source != fromMappedTable { // there such a row is parked
+		modes = append(modes, "infinity", "-infinity")
+	}
 	step := modelStep{
 		Kind: rapid.SampledFrom(kinds).Draw(t, "step"),
 		Key:  rapid.IntRange(0, len(modelKeys)-1).Draw(t, "key"),
 		Rows: rapid.SampledFrom([]int{1, 1, 2, 5, 300}).Draw(t, "rows"),
-		Mode: rapid.SampledFrom([]string{"commit", "commit", "rollback", "savepoint", "asynchronous"}).Draw(t, "mode"),
+		Mode: rapid.SampledFrom(modes).Draw(t, "mode"),
 	}
 	if step.Kind == "change source" {
 		step.Mode = rapid.SampledFrom([]string{fromPoll, fromShards, fromLog}).Draw(t, "new source")
@@ -112,7 +125,8 @@ func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 }
 
 // TestAnyHistoryOfARelayKeepsItsPromises runs random histories for TROUPE_MODEL, or the one that -rapid.seed names, or else the
-// same few at each run. Each committed row must be published, in the order of its key, none that rolled back, and under
+// same few at each run. Steps discard and retry parked rows, replay published ones, set the database back to an image, and write to a
+// second database of the same process. Each committed row must be published, in the order of its key, none that rolled back, and under
 // exactly-once none twice; and a row that cannot be published must be visible in the table of failures.
 func TestAnyHistoryOfARelayKeepsItsPromises(t *testing.T) {
 	// A history that fails may wait for modelLimit, and so would each shorter one: it is printed as it was drawn.
