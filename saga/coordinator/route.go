@@ -76,7 +76,7 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 			}
 			all = append(all, by)
 			ts = append(ts, target{message: i, by: by, d: d, stash: p.stashFor(d), answered: answered, event: saga.Event{
-				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Key: keyOf(m), Fields: m.Fields, Message: m.ID,
+				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Key: keyOf(m), Fields: m.Fields, Message: m.ID, Answers: answered,
 			}})
 		}
 	}
