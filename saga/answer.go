@@ -198,6 +198,10 @@ func (x *decision) doubt(i int) { x.s.Steps[i].Phase, x.s.Steps[i].Doubt = Doubt
 
 // observed applies an awaited event to each step that waits for it, or keeps it for a step that has not begun.
 func (x *decision) observed(e Event) {
+	if e.Answers == x.s.ID() {
+		x.ignore("%s of %s answers a command of this saga", e.Type, e.Hop)
+		return
+	}
 	took := false
 	for i, st := range x.d.steps {
 		if st.send == nil && x.s.Steps[i].Phase == Intent && x.observe(i, e) {

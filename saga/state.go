@@ -128,6 +128,8 @@ type Event struct {
 	// Key, for Observed, is the key of the message. A step takes the event only if the event finds the saga in the way of the
 	// step: by its key, or by the step's Association. Nil, as in logs of earlier versions: each step of this Hop and Type takes it.
 	Key *string `json:"key,omitempty"`
+	// Answers, for Observed, is the id of the saga whose command the message answers. That saga ignores it as an awaited event.
+	Answers string `json:"answers,omitempty"`
 	// Fields are the fields of the message. For Started and ActSet they are variables, for ActSkip and ActResolve the variables
 	// that the step would have set.
 	Fields map[string]any `json:"fields,omitempty"`

@@ -94,3 +94,24 @@ func TestEventsOfTwoHopsWithOneIDAreBothKept(t *testing.T) {
 		})
 	}
 }
+
+// TestASagasOwnAnswerIsNoAwaitedEventAlsoIfItWasStashed sets the variable by which the event finds the saga after the answer.
+func TestASagasOwnAnswerIsNoAwaitedEventAlsoIfItWasStashed(t *testing.T) {
+	d := parsed(t, `{"saga":"visit","version":1,"key":"id","data":{"id":"string","ref":"string"},"steps":[
+		{"name":"pay","command":{"hop":"bank","type":"Charge"},"success":[{"event":"Charged"}],"irreversible":"cheap"},
+		{"name":"look","needs":["pay"],"command":{"hop":"book","type":"Look"},"success":[{"event":"Looked","set":{"ref":"event.ref"}}],"irreversible":"cheap"},
+		{"name":"again","needs":["look"],"success":[{"hop":"bank","event":"Charged","by":{"variable":"ref","field":"ref"}}]}]}`)
+	m, err := coordinator.NewMemory(noon, d)
+	require.NoError(t, err)
+	id, err := m.Start("visit", map[string]any{"id": "v-1"})
+	require.NoError(t, err)
+	answer := func(hop, event, step string) coordinator.Message {
+		return coordinator.Message{ID: event, Hop: hop, Type: event, Key: "v-1", Outcome: "success", Fields: map[string]any{"ref": "r-1"},
+			SagaID: id, SagaStep: step, SagaOperation: "forward"}
+	}
+	require.NoError(t, m.Take(answer("bank", "Charged", "pay")))
+	require.NoError(t, m.Take(answer("book", "Looked", "look")))
+	require.Equal(t, []string{"pay", "look"}, doneSteps(m))
+	require.NoError(t, m.Take(coordinator.Message{ID: "m-1", Hop: "bank", Type: "Charged", Key: "x", Fields: map[string]any{"ref": "r-1"}}))
+	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+}

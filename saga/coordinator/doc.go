@@ -26,8 +26,9 @@
 // for the saga reads it there.
 //
 // An event that comes before the saga that awaits it is stashed: it is kept in troupe.saga_stash for as long as the definition
-// says (1 h unless set). The saga gets it when it begins, or when the variable is set by which the event finds the saga. Each
-// event that is stashed deletes up to two that have expired.
+// says (1 h unless set). The saga gets it when it begins, or when the variable is set by which the event finds the saga. If the
+// saga ends with the first of several stashed events, the next saga of that value gets the others. Each event that is stashed
+// deletes up to two that have expired.
 //
 // A saga that holds a lock (Spec.Lock) keeps it until it has ended, also while it is parked. The other sagas wait in the order
 // in which they began, and their events are kept. A lock excludes sagas of one type in one database.

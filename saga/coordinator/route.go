@@ -76,7 +76,7 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 			}
 			all = append(all, by)
 			ts = append(ts, target{message: i, by: by, d: d, stash: p.stashFor(d), answered: answered, event: saga.Event{
-				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Key: keyOf(m), Fields: m.Fields, Message: m.ID,
+				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Key: keyOf(m), Fields: m.Fields, Message: m.ID, Answers: answered,
 			}})
 		}
 	}
@@ -131,7 +131,7 @@ func wrapped(err error, format string, args ...any) error {
 
 // noValue returns the error for an event that no saga can get, since it lacks the value that finds them.
 func noValue(by Association, m Message) error {
-	lacks := "has no key"
+	lacks := "it has no key, or one that is not UTF-8"
 	if by.Variable != "" {
 		lacks = "its field for the variable " + by.Variable + " is null, empty or missing"
 	}
@@ -144,7 +144,7 @@ func awaits(d *saga.Definition, m Message) (all []Association) {
 		if a.Hop != m.Hop || a.Event != m.Type {
 			continue
 		}
-		by := Association{Saga: d.Spec().Saga, Value: m.Key}
+		by := Association{Saga: d.Spec().Saga, Value: *keyOf(m)}
 		if a.By != nil {
 			by.Variable, by.Value = a.By.Variable, expr.Text(m.Fields[a.By.Field])
 		}
@@ -301,7 +301,13 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 		if err != nil {
 			return err
 		}
-		for _, e := range events {
+		for i, e := range events {
+			if l.state.Ended() && e.Variable != "" { // as an event that comes when the saga has ended
+				if err := p.store.Stash(ctx, events[i:i+1]); err != nil {
+					return err
+				}
+				continue
+			}
 			if fx := p.decide(message, id, e.Event); fx.Refused != "" {
 				p.setApart(target{message: message, id: id, event: e.Event})
 			}
