@@ -282,7 +282,9 @@ func TestAReturnLeadsNowhereElse(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for to, want := range map[string]string{
-		"/held?db=order": "/held?db=order", "https://evil.example/": "/", "//evil.example/held": "/", "/\\evil.example": "/", "/nowhere": "/", "": "/",
+		"/held?db=order": "/held?db=order", "https://evil.example/": "/", "//evil.example/held": "/", "/\\evil.example": "/",
+		"//evil.example/": "/", "///evil.example/": "/", "/\t/evil.example/": "/", "/\r\n/held": "/", "http:/held": "/", "/%2fevil.example/": "/",
+		"/held#/x": "/held#/x", "//evil.example:80/": "/", "//ann@evil.example/": "/", "/nowhere": "/", "": "/",
 	} {
 		require.Equal(t, want, d.c.back(to), to)
 	}

@@ -133,6 +133,7 @@ func TestWrongTokensDoNotLockOutTheUsersOfAProxy(t *testing.T) {
 	require.Equal(t, http.StatusOK, d.serveJSON(through(http.MethodGet, "/relay", "", "Authorization", "Bearer "+tokenOf("ci"))).Code)
 	for range 2 * door.AttemptsAtOnce {
 		d.serve(through(http.MethodPost, "/sign-in", "token=wrong"))
+		d.serve(through(http.MethodGet, "/relay", "", "Authorization", "Bearer wrong"))
 	}
 	require.Equal(t, http.StatusOK, bob())
 }
