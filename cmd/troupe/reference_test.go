@@ -124,8 +124,8 @@ func TestEveryCommandIsLikeTheOthers(t *testing.T) {
 	// changing lists commands that change a database, a broker or a registry.
 	changing := []string{"init", "dlq edit", "dlq redrive", "dlq discard", "held retry", "held release", "saga start", "saga retry", "saga skip",
 		"saga resolve", "saga compensate", "saga resume", "saga set", "saga abandon", "saga migrate", "schema register", "batch skip"}
-	// asking lists the ones of changing that cannot be undone.
-	asking := []string{"dlq redrive", "dlq discard", "held release", "saga skip", "saga resolve", "saga compensate", "saga set", "saga abandon", "saga migrate",
+	// asking lists the ones of changing that cannot be undone, or that act on many sagas.
+	asking := []string{"dlq redrive", "dlq discard", "held release", "saga retry", "saga skip", "saga resolve", "saga compensate", "saga set", "saga abandon", "saga migrate",
 		"batch skip"}
 	has := func(c *cobra.Command, flag string) bool { return c.Flags().Lookup(flag) != nil }
 	in := func(list []string, c *cobra.Command) bool {
