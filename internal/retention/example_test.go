@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/internal/devstack"
@@ -80,36 +79,6 @@ func ExampleDropper_Drop() {
 	// kept outbox_20000010: its rows are published and kept
 	// dropped outbox_20000010
 	// kept outbox_20000000: its rows are published and kept
-}
-
-// Another program's outbox, which keeps published rows for a day.
-func ExamplePurge_Run() {
-	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer stop()
-	pool, end, err := throwAway(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer end()
-	_, err = pool.Exec(ctx, `
-		CREATE TABLE outboxevent (id bigserial PRIMARY KEY, payload jsonb, created_at timestamptz DEFAULT now());
-		INSERT INTO outboxevent (created_at) SELECT now() - n * interval '1 hour' FROM generate_series(100, 1, -1) AS n`)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	var published retention.Published // as a relay would confirm it
-	if err := pool.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&published); err != nil {
-		fmt.Println(err)
-		return
-	}
-	purge := retention.Purge{
-		Table: pgx.Identifier{"public", "outboxevent"}, Position: "id", CreatedAt: "created_at", Age: 24 * time.Hour,
-	}
-	deleted, err := purge.Run(ctx, pool, published)
-	fmt.Println(deleted, err)
-	// Output: 77 <nil>
 }
 
 // throwAway returns a database on a server that ends with it.

@@ -1,5 +1,5 @@
-// Package retention creates the partitions of troupe.outbox ahead of its writers, drops those whose rows are all published, and
-// purges foreign tables of published rows. It also reads the statistics of an outbox. Type Dropper documents when a partition is
+// Package retention creates the partitions of troupe.outbox ahead of its writers, and drops those whose rows are all published. It
+// also reads the statistics of an outbox. Type Dropper documents when a partition is
 // dropped, and the effect of each failure.
 package retention
 
