@@ -34,6 +34,9 @@ type (
 	PaymentCharged struct {
 		PaymentID string `json:"payment_id"`
 	}
+	PaymentRefused struct {
+		Reason string `json:"reason"`
+	}
 	RefundPayment   struct{}
 	PaymentRefunded struct{}
 	ReserveStock    struct {
@@ -42,6 +45,9 @@ type (
 	StockReserved struct {
 		ReservationID string `json:"reservation_id"`
 	}
+	StockRefused struct {
+		Reason string `json:"reason"`
+	}
 	ReleaseStock  struct{}
 	StockReleased struct{}
 	ShipOrder     struct {
@@ -49,6 +55,9 @@ type (
 	}
 	OrderShipped struct {
 		ShipmentID string `json:"shipment_id"`
+	}
+	ShippingRefused struct {
+		Reason string `json:"reason"`
 	}
 )
 
@@ -61,8 +70,9 @@ type Stage struct {
 	begin sync.Once
 	c     *coordinator.Coordinator // nil until the first order
 
-	mu    sync.Mutex
-	fails map[string]string // the error, by key and command
+	mu      sync.Mutex
+	fails   map[string]string // the error, by key and command
+	refuses map[string]string // the reason, by key and command
 }
 
 //go:embed order.saga.json
@@ -71,18 +81,18 @@ var definition []byte
 // New opens a database for the flow, whose services start with the first order.
 func New(t testing.TB) *Stage {
 	return &Stage{
-		t: t, Pool: testkit.Database(t), Flow: testkit.Flow(t), fails: make(map[string]string),
+		t: t, Pool: testkit.Database(t), Flow: testkit.Flow(t), fails: make(map[string]string), refuses: make(map[string]string),
 	}
 }
 
 // open starts the four services.
 func (s *Stage) open() {
 	payment, inventory, shipping := s.hop("payment"), s.hop("inventory"), s.hop("shipping")
-	handle[ChargePayment](s, payment, PaymentCharged{"p-1"})
-	handle[RefundPayment](s, payment, PaymentRefunded{})
-	handle[ReserveStock](s, inventory, StockReserved{"r-1"})
-	handle[ReleaseStock](s, inventory, StockReleased{})
-	handle[ShipOrder](s, shipping, OrderShipped{"s-1"})
+	handle[ChargePayment](s, payment, PaymentCharged{"p-1"}, func(reason string) any { return PaymentRefused{reason} })
+	handle[RefundPayment](s, payment, PaymentRefunded{}, nil)
+	handle[ReserveStock](s, inventory, StockReserved{"r-1"}, func(reason string) any { return StockRefused{reason} })
+	handle[ReleaseStock](s, inventory, StockReleased{}, nil)
+	handle[ShipOrder](s, shipping, OrderShipped{"s-1"}, func(reason string) any { return ShippingRefused{reason} })
 	order := s.hop("order")
 	d, err := saga.Parse(definition)
 	require.NoError(s.t, err)
@@ -132,14 +142,17 @@ func (s *Stage) hop(name string) *participant.Participant {
 	return p
 }
 
-func handle[T any](s *Stage, p *participant.Participant, done any) {
+func handle[T any](s *Stage, p *participant.Participant, done any, refused func(string) any) {
 	participant.Handle(p, func(_ context.Context, _ pgx.Tx, c participant.Command[T]) (participant.Outcome, error) {
 		what := string(c.Message.Key) + " " + c.Message.Type
 		s.mu.Lock()
-		fails := s.fails[what]
+		fails, refuses := s.fails[what], s.refuses[what]
 		s.mu.Unlock()
-		if fails != "" {
+		switch {
+		case fails != "":
 			return participant.Outcome{}, errors.New(fails)
+		case refuses != "":
+			return participant.Refuse(refused(refuses)), nil
 		}
 		return participant.Succeed(done), nil
 	})
@@ -160,6 +173,13 @@ func (s *Stage) Fail(key, command, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fails[key+" "+command] = text
+}
+
+// Refuse makes a hop refuse a command of a key, with a reason.
+func (s *Stage) Refuse(key, command, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuses[key+" "+command] = reason
 }
 
 // Order starts an order, and waits until it has a status.
