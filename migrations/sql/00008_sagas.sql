@@ -30,6 +30,9 @@ CREATE TABLE troupe.sagas (
   ended_at       timestamptz,
   content_type   text        NOT NULL DEFAULT 'application/json', -- how its coordinator encodes messages, for an operator's program that sends one
   CHECK (id = saga || '/' || key),
+  -- Programs cannot read other times. A null passes.
+  CHECK (least(wake_at, started_at, updated_at, ended_at) >= '0001-01-01 00:00Z' AND
+         greatest(wake_at, started_at, updated_at, ended_at) < '10000-01-01 00:00Z'),
   CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'compensated', 'abandoned')))
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 -- No column of these indexes changes while a saga runs, so that its updates leave them alone. A list over all statuses sorts a page

@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -132,4 +133,22 @@ func TestAnEntryWithATimeThatCannotBeReadDoesNotHideTheLog(t *testing.T) {
 	replayed, err := desk.Replay(t.Context(), "order/o-1")
 	require.NoError(t, err)
 	require.NotEmpty(t, replayed.Difference)
+}
+
+// Programs list all sagas of a database, and Go and JSON have no infinite time.
+func TestNoRoleGivesASagaATimeThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	f := newFlow(t, true)
+	f.start("o-1")
+	f.await("order/o-1", saga.Completed)
+	forger := grantstest.New(t, f.pool, grants.Sagas).Pool()
+	for _, column := range []string{"started_at", "updated_at", "wake_at", "ended_at"} {
+		for _, at := range []string{"infinity", "-infinity", "10000-01-01", "4000-01-01 BC"} {
+			_, err := forger.Exec(t.Context(), "UPDATE troupe.sagas SET "+column+" = $1::text::timestamptz", at)
+			require.ErrorContains(t, err, "check constraint", "%s = %s", column, at)
+		}
+	}
+	sagas, _, err := f.as(grants.Viewer).List(t.Context(), coordinator.Filter{}, coordinator.Page{})
+	require.NoError(t, err)
+	require.Len(t, sagas, 1)
 }
