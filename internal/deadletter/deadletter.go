@@ -102,11 +102,10 @@ func (w Writer) Write(ctx context.Context, tx pgx.Tx, l Letter) (written bool, e
 
 // queue adds a statement to the batch of a handler's transaction; in any other transaction it executes the statement.
 func queue(ctx context.Context, tx pgx.Tx, sql string, args pg.Args) error {
-	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) }); ok {
+	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) error }); ok {
 		var b pgx.Batch
 		b.Queue(sql, args)
-		q.QueueBatch(&b)
-		return nil
+		return q.QueueBatch(&b)
 	}
 	_, err := tx.Exec(ctx, sql, args)
 	return err
