@@ -422,9 +422,9 @@ func TestExactlyOnceWhatStandsBeforeAParkedRowGoesOut(t *testing.T) {
 	s := newStage(t)
 	small := s.flow + ".small.commands"
 	s.provision(kafka.Topic{Name: small, Partitions: 1, Config: map[string]string{"max.message.bytes": "4096"}})
-	s.exec("CREATE TABLE noted (payload text)")
+	s.exec("CREATE TABLE public.noted (payload text)")
 	s.exec(`CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		INSERT INTO noted SELECT convert_from(payload, 'UTF8') FROM troupe.outbox o WHERE o.position = new.position AND new.status = 'waiting';
+		INSERT INTO public.noted SELECT convert_from(payload, 'UTF8') FROM troupe.outbox o WHERE o.position = new.position AND new.status = 'waiting';
 		RETURN new; END $$`)
 	s.exec("CREATE TRIGGER note AFTER INSERT ON troupe.outbox_failures FOR EACH ROW EXECUTE FUNCTION note()")
 	cfg := s.exactly()
