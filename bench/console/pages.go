@@ -38,7 +38,7 @@ func (s *stage) pagesToRequest(ctx context.Context) (all []page, err error) {
 	letter := one("payment", "SELECT id FROM troupe.dead_letters WHERE status = 'open' ORDER BY last_failed_at LIMIT 1")
 	message := one("payment", "SELECT message_id FROM troupe.dead_letters WHERE status = 'open' ORDER BY last_failed_at LIMIT 1")
 	cause := one("payment", "SELECT cause FROM troupe.dead_letters WHERE status = 'open' ORDER BY last_failed_at LIMIT 1")
-	cursor := one("payment", `SELECT to_char(last_failed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') || '/' || id
+	cursor := one("payment", `SELECT to_char(last_failed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') || ',' || id
 		FROM troupe.dead_letters WHERE status = 'open' ORDER BY last_failed_at OFFSET $1 LIMIT 1`, s.letters/2)
 	middle := time.Now().Add(-15*24*time.Hour).UTC().Format(time.RFC3339Nano) + ",order/o-1"
 
