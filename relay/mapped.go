@@ -69,8 +69,8 @@ func (t *mappedTable) claim(ctx context.Context, db querier) (shard int, err err
 	}
 }
 
-// open checks that no failed rows are forgotten and that the table fits the mapping, and creates the publication if there is none. That must happen before the slot
-// is created, since a slot cannot stream rows that were written before its publication existed.
+// open checks that no failed rows are forgotten and that the table fits the mapping, and creates the publication if there is none.
+// The slot comes after that, since a slot cannot stream rows that were written before its publication existed.
 func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	if err := t.keepsFailures(ctx, r); err != nil {
 		return err

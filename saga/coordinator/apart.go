@@ -38,9 +38,9 @@ func (Apart) MessageType() string { return "troupe.Apart" }
 // PlainJSON makes the body JSON whatever codec the flow uses.
 func (Apart) PlainJSON() {}
 
-// early is the policy by which an answer is tried again that came before its saga or its step. If the database has lost the
-// last decisions, as after a failover to a standby that lagged, the messages that led to them are read again, and
-// messages of two topics in any order. The saga then sends the same commands, which their hops pass over as duplicates: there is no other answer.
+// early is the policy by which an answer is tried again that came before its saga or its step. If the database has lost the last
+// decisions, as after a failover to a standby that lagged, their messages are read again. The order of messages from two topics may
+// then be another one. The saga sends the same commands again, and their hops pass over them as duplicates: no other answer comes.
 // After the last try, an hour later, the answer is ignored.
 var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute, Attempts: 16, NoJitter: true}
 

@@ -114,10 +114,12 @@ func (d *Desk) refusal(g *Detail, events []saga.Event) string {
 }
 
 // RetryParked retries the stuck steps of each parked saga of a type, all steps of a saga in one transaction, and calls do for each
-// saga with the result. It takes the sagas that were parked before it began. Each retry is an entry of the saga's log, with the actor and the reason. A saga that cannot be retried, that
-// has changed since it was read, or that another transaction has locked is left as it is, with the reason in Obstacle. Each saga is
-// tried once, even if it is parked again meanwhile. After an interruption the same call continues with the sagas that are still
-// parked. It stops at the first error of the database or of do.
+// saga with the result. It takes the sagas that were parked before it began. Each retry is an entry of the saga's log, with the actor
+// and the reason.
+//
+// A saga that cannot be retried, that has changed since it was read, or that another transaction has locked is left as it is, with
+// the reason in Obstacle. Each saga is tried once, even if it is parked again meanwhile. After an interruption the same call continues
+// with the sagas that are still parked. It stops at the first error of the database or of do.
 func (d *Desk) RetryParked(ctx context.Context, r ParkedRetry, do func(RetriedSaga) error) error {
 	var now time.Time
 	err := checkWho(saga.Event{Actor: r.Actor, Reason: r.Reason})
