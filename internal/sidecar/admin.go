@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,7 +29,6 @@ type adminHandler struct {
 	fleet *fleet
 	log   zerolog.Logger
 	mux   *http.ServeMux
-	pages atomic.Pointer[mounted] // nil: there is no console
 }
 
 // A guard admits read requests: with a token set, those requests must carry it; without one, their Host must be localhost or a
@@ -61,10 +59,6 @@ func newAdmin(f *fleet, registry *prometheus.Registry, log zerolog.Logger) *admi
 const mostBody = 64 << 10
 
 func (a *adminHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if pages := a.pages.Load(); pages != nil && (r.URL.Path == consolePath || strings.HasPrefix(r.URL.Path, consolePath+"/")) {
-		pages.ServeHTTP(w, r) // the console checks the token itself, and has its own limits
-		return
-	}
 	r.Body = http.MaxBytesReader(w, r.Body, mostBody)
 	a.mux.ServeHTTP(w, r)
 }

@@ -23,7 +23,7 @@ compares a role with the same list.
 Programs: relay, mapped-relay (a table of another shape), participant, local (participants without Kafka),
 saga, flow, ambassador (each with the rights of its participant) and watch.
 People: viewer (every page of the console), operator (dead letters, held keys and unreadable batches), saga-operator and
-relay-operator (pause, parked rows). A console with a token needs the last four, as a relay with --console.`,
+relay-operator (pause, parked rows). A console with a token needs the last four.`,
 		Example: `  outbox-relay grants relay --role payment_relay | psql "$OWNER_URL"
   outbox-relay grants saga --role order_service
   outbox-relay grants viewer operator saga-operator relay-operator --role ops`,

@@ -22,7 +22,6 @@ import (
 type plan struct {
 	admin    string
 	token    string
-	console  bool
 	level    zerolog.Level
 	outboxes []outboxPlan
 }
@@ -46,7 +45,7 @@ func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	process, err := l.process(adminAddress, adminToken, consoleSetting, logLevel)
+	process, err := l.process(adminAddress, adminToken, logLevel)
 	if err != nil {
 		return plan{}, err
 	}
@@ -54,11 +53,6 @@ func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	pages, err := process.oneOf(consoleSetting)
-	if err != nil {
-		return plan{}, err
-	}
-	out.console = pages == "true"
 	if len(l.outboxes) == 0 {
 		v, err := l.process(eachSettings...)
 		if err != nil {

@@ -31,7 +31,7 @@ cannot change while running. A file with a mistake is refused, and everything st
   outbox-relay run --config relay.yaml --admin 127.0.0.1:9000`,
 		Args: noArguments,
 	}
-	settings := slices.Concat(eachSettings, []setting{adminAddress, adminToken, consoleSetting, logLevel})
+	settings := slices.Concat(eachSettings, []setting{adminAddress, adminToken, logLevel})
 	declare(cmd, settings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := &leveled{Writer: p.Stderr}
@@ -75,12 +75,6 @@ func (s *site) run(ctx context.Context) error {
 	registry.MustRegister(s.fleet.latency, &relayMetrics{fleet: s.fleet})
 	s.admin = newAdmin(s.fleet, registry, s.log)
 	s.admin.token.Set(s.plan.token)
-	pages, err := newConsole(ctx, s.plan, s.log)
-	if err != nil {
-		stop()
-		return errors.Join(err, s.fleet.end(), listener.Close())
-	}
-	s.admin.pages.Store(pages)
 
 	endpoints := serve(listener, s.admin)
 	for _, o := range s.plan.outboxes {
@@ -92,7 +86,6 @@ func (s *site) run(ctx context.Context) error {
 	}
 	err = s.wait(ctx, work)
 	stop()
-	s.admin.pages.Swap(nil).close() // first: the shutdown of the endpoints would wait for live pages
 	err = errors.Join(err, s.fleet.end())
 
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpLimit)
@@ -125,14 +118,8 @@ func (s *site) reload(ctx context.Context) {
 	if err == nil && next.token == "" && s.plan.token != "" {
 		err = s.stillLoopback()
 	}
-	var pages *mounted
 	if err == nil {
-		pages, err = newConsole(ctx, next, s.log)
-	}
-	if err == nil {
-		if err = s.fleet.apply(ctx, next.outboxes); err != nil {
-			pages.close()
-		}
+		err = s.fleet.apply(ctx, next.outboxes)
 	}
 	if err != nil {
 		s.log.Error().Err(err).Msg("reload: refused; everything stays as it was")
@@ -145,7 +132,6 @@ func (s *site) reload(ctx context.Context) {
 	}
 	s.level.set(next.level)
 	s.admin.token.Set(next.token)
-	s.admin.pages.Swap(pages).close()
 	s.plan = next
 	s.log.Info().Int("outboxes", len(next.outboxes)).Stringer("level", next.level).Msg("reload: done")
 }

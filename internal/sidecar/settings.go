@@ -151,9 +151,6 @@ var (
 	adminToken = setting{name: "admin-token", secret: true, hidden: true, live: true,
 		usage: "`token` that actions and, then, everything but /livez and /readyz want as Authorization: Bearer; " +
 			"at least 16 characters; without it there are no actions"}
-	consoleSetting = setting{name: "console", value: "false", kind: choice, choices: []string{"true", "false"}, live: true,
-		usage: "`true|false`: pages under /console of the admin port on which to see and repair the outboxes; without admin-token they only show, " +
-			"and with it they want it"}
 	logLevel = setting{name: "log-level", value: "info", kind: choice, choices: []string{"debug", "info", "warn", "error"}, live: true,
 		usage: "`debug|info|warn|error`"}
 	output = setting{name: "output", value: "text", kind: choice, choices: []string{"text", "json"},
@@ -176,7 +173,7 @@ var sections = []section{
 		compression, shards, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic,
 		payloadRegistry, subjectStrategy, avroTopics, alertURL,
 	}},
-	{"The process", []setting{adminAddress, adminToken, consoleSetting, logLevel, output}},
+	{"The process", []setting{adminAddress, adminToken, logLevel, output}},
 }
 
 // everything contains all settings that the file may hold, for any command.

@@ -5,58 +5,10 @@ package sidecar_test
 import (
 	"encoding/json"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/troupe-go/troupe/testkit"
 )
-
-func TestTheAdminPortServesTheConsoleByTheSameTokenRules(t *testing.T) {
-	t.Parallel()
-	environ, _, _ := site(t)
-	file := filepath.Join(t.TempDir(), "relay.yaml")
-	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
-	write("console: false\n")
-	p := start(t, environ, "--config", file)
-	p.waitReady(http.StatusOK)
-	code, _ := p.ask("GET", "/console/relay", "", "")
-	require.Equal(t, http.StatusNotFound, code, "it is off unless asked for")
-
-	reload := func(text string, want int) {
-		write(text)
-		require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
-		testkit.Wait(t, "the reload of "+text, func() (bool, error) {
-			code, _ := p.ask("GET", "/console/relay", "", "")
-			return code == want, nil
-		})
-	}
-	reload("console: true\n", http.StatusOK)
-	_, page := p.ask("GET", "/console/relay", "", "")
-	require.Contains(t, page, "troupe.outbox")
-	require.Contains(t, page, "Read only")
-	code, _ = p.ask("POST", "/console/relay/act", token, "")
-	require.Equal(t, http.StatusForbidden, code)
-	_, style := p.ask("GET", "/console/static/console.css", "", "")
-	require.Contains(t, style, ":root")
-
-	// 200: a request without a session is redirected to the sign-in page.
-	reload("console: true\nadmin-token: "+token+"\n", http.StatusOK)
-	testkit.Wait(t, "the token to be wanted", func() (bool, error) {
-		_, page := p.ask("GET", "/console/relay", "", "")
-		return strings.Contains(page, "Sign in"), nil
-	})
-	_, page = p.ask("GET", "/console/relay", "", "")
-	require.NotContains(t, page, "troupe.outbox")
-	_, page = p.ask("GET", "/console/relay", token, "")
-	require.Contains(t, page, "troupe.outbox")
-	reload("console: false\nadmin-token: "+token+"\n", http.StatusNotFound)
-	require.Equal(t, 0, p.terminate())
-}
 
 func TestRelaysArePausedAndResumedByCommand(t *testing.T) {
 	t.Parallel()
