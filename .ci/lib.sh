@@ -3,12 +3,15 @@
 
 step() { printf '\n== %s  (%s)\n' "$*" "$(date +%T)"; }
 
+package() { # package NAME: installs a Debian package where we may
+  command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ] || return 0
+  [ -n "${APT_UPDATED:-}" ] || { apt-get -qq -o Acquire::Retries=5 update >/dev/null; APT_UPDATED=1; }
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=5 install -y --no-install-recommends "$1" >/dev/null
+}
+
 need() { # need COMMAND PACKAGE: installs a Debian package where the command is missing and we may
   command -v "$1" >/dev/null 2>&1 && return
-  if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
-    [ -n "${APT_UPDATED:-}" ] || { apt-get -qq -o Acquire::Retries=5 update >/dev/null; APT_UPDATED=1; }
-    DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=5 install -y --no-install-recommends "$2" >/dev/null
-  fi
+  package "$2"
   command -v "$1" >/dev/null 2>&1 || { echo "$1 is missing: install $2" >&2; exit 1; }
 }
 

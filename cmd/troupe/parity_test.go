@@ -48,7 +48,7 @@ var reading = []string{
 	"troupe saga show", "troupe saga verify", "troupe schema check", "troupe schema diff", "troupe trace", "troupe version",
 	"troupe watch findings", "troupe watch list", "troupe watch show",
 	"outbox-relay check", "outbox-relay healthcheck", "outbox-relay parked list", "outbox-relay parked show", "outbox-relay run",
-	"outbox-relay grants", "outbox-relay schema", "outbox-relay status",
+	"outbox-relay grants", "outbox-relay schema", "outbox-relay status", "outbox-relay version",
 }
 
 // A view is a page, or its form, with the commands that have the same values.

@@ -222,6 +222,8 @@ var elsewhere = map[string]string{
 	"add":    "kafka-acls.sh", "allow-principal": "kafka-acls.sh", "operation": "kafka-acls.sh", "resource-pattern-type": "kafka-acls.sh",
 	"transactional-id": "kafka-acls.sh", "bootstrap-server": "kafka-acls.sh", "command-config": "kafka-acls.sh",
 	"from-file": "kubectl", "for": "kubectl",
+	"bundle": "cosign", "certificate-identity-regexp": "cosign", "certificate-oidc-issuer": "cosign",
+	"ignore-missing": "sha256sum", "repo": "gh", "all": ".ci/release",
 	"debezium": "outbox-relay check, which is not a setting",
 	"help":     "of all programs",
 }

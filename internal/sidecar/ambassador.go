@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/ambassador"
 	"github.com/troupe-go/troupe/internal/metrics"
+	"github.com/troupe-go/troupe/internal/version"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -178,7 +179,8 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 		return p.Run(running)
 	})
 	log.Info().Fields(addresses).Strs("brokers", a.participant.Brokers).Str("service", a.service.BaseURL).
-		Str("database", a.database.ConnConfig.Database).Int("commands", len(a.routes)).Msg("started")
+		Str("database", a.database.ConnConfig.Database).Int("commands", len(a.routes)).
+		Str("version", version.Read().Version).Msg("started")
 	if a.inTheClear {
 		log.Warn().Msg("kafka-sasl plain without TLS: the password crosses the network as it is; set kafka-tls")
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/version"
 )
 
 func (p Program) runCommand() *cobra.Command {
@@ -79,7 +81,7 @@ func (s *site) run(ctx context.Context) error {
 	endpoints := serve(listener, s.admin)
 	for _, o := range s.plan.outboxes {
 		o.relay.Log.Info().Stringer("admin", listener.Addr()).Strs("brokers", o.relay.Brokers).
-			Str("database", o.database.ConnConfig.Database).Msg("started")
+			Str("database", o.database.ConnConfig.Database).Str("version", version.Read().Version).Msg("started")
 		if o.inTheClear {
 			o.relay.Log.Warn().Msg("kafka-sasl plain without TLS: the password crosses the network as it is; set kafka-tls")
 		}

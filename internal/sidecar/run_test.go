@@ -123,6 +123,7 @@ func TestTheAdminEndpoints(t *testing.T) {
 		}
 		return true, nil
 	})
+	require.Contains(t, p.logs(), `"version":"`)
 	code, body, err := p.get("/status")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, code)

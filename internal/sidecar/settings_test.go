@@ -97,10 +97,17 @@ func TestAFlagWinsOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
 	}
 }
 
+func TestVersionNamesTheBuild(t *testing.T) {
+	t.Parallel()
+	r := run(t, nil, "version")
+	require.Equal(t, 0, r.code, r.stderr)
+	require.Regexp(t, `^outbox-relay \S+.* \(go1\.\S+, \w+/\w+\)\n$`, r.stdout)
+}
+
 func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
 	t.Parallel()
 	environ := []string{"DATABASE_URL=" + nowhere, "KAFKA_BROKERS=127.0.0.1:1"}
-	for _, command := range []string{"run", "migrate", "status", "check", "healthcheck"} {
+	for _, command := range []string{"run", "migrate", "status", "check", "healthcheck", "version"} {
 		r := run(t, environ, command, "--help")
 		require.Equal(t, 0, r.code)
 		require.Contains(t, r.stdout, "Examples:\n  ", command)
