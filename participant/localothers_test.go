@@ -114,3 +114,34 @@ func TestALocalTopicThatNoMemberConsumesAnyMoreHoldsNothingUp(t *testing.T) {
 	require.Contains(t, log.String(), s.hop.Events())
 	require.Equal(t, 1, strings.Count(log.String(), "no member of the group consumes this local topic"))
 }
+
+// TestALocalTopicThatARunningMemberAddsIsLeftToIt adds a topic in one of two members, as a coordinator does for a new definition. The
+// other one leaves it alone also when the topic has been local for long.
+func TestALocalTopicThatARunningMemberAddsIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	adding := s.listens(nil)
+	s.start(adding)
+	s.start(s.listens(nil))
+	s.order("a")
+	participant.OnAll(adding, []topics.Hop{s.hop}, func(ctx context.Context, tx pgx.Tx, ms []participant.Taken) error {
+		for range ms {
+			if _, err := tx.Exec(ctx, "INSERT INTO done (key, n, attempt) VALUES ('events', 1, 1)"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s.waitCount(1, "SELECT count(*) FROM troupe.local_topics WHERE topic = $1", s.hop.Events())
+	s.waitCount(2, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = x'74727563'::int::oid
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid IN (
+			SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = hashtext($1)::oid)`, s.listener().String()+" "+s.hop.Events())
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.local_topics SET created_at = now() - interval '1 h'")
+	require.NoError(t, err)
+	const each = 20
+	for n := range each {
+		s.emit(string(rune('a'+n)), n)
+	}
+	s.waitCount(0, "SELECT count(*) FROM troupe.local_work WHERE ended_at IS NULL")
+	require.Equal(t, each, s.count("SELECT count(*) FROM done WHERE key = 'events'"))
+}
